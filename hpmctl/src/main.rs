@@ -1,0 +1,3 @@
+//! The hpm command line.
+
+fn main() {}

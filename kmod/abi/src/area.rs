@@ -1,0 +1,106 @@
+//! The areas of a session that user space maps, and who writes what.
+//!
+//! | area | offset | size | access | writer |
+//! |---|---|---|---|---|
+//! | status | [`STATUS_OFFSET`] | [`status_bytes`] | read | driver |
+//! | control | [`CONTROL_OFFSET`] | [`control_bytes`] | read, write | user |
+//! | quanta of a CPU | [`quanta_offset`] | quanta × 320, whole pages | read | driver |
+//! | segments of a CPU | [`segments_offset`] | segments × 64 KiB | read | hardware |
+//! | stacks of a CPU | [`stacks_offset`] | the ring's size | read | driver |
+//!
+//! Each ring follows one rule: the driver's *produced* number in [`CpuStatus`] is stored with release order after the
+//! bytes it covers; the reader's *consumed* number in [`CpuControl`] gives them back. The driver reads a consumed number
+//! once, and clamps it between its last value and what was produced.
+
+/// Bytes of a page.
+pub const PAGE_BYTES: usize = 4096;
+
+/// mmap offset of the status area.
+pub const STATUS_OFFSET: u64 = 0;
+/// mmap offset of the control area.
+pub const CONTROL_OFFSET: u64 = 1 << 32;
+
+/// mmap offset of a CPU's ring of quanta.
+#[must_use]
+pub const fn quanta_offset(cpu: u32) -> u64 {
+    (2 << 44) | ((cpu as u64) << 32)
+}
+
+/// mmap offset of a CPU's segments.
+#[must_use]
+pub const fn segments_offset(cpu: u32) -> u64 {
+    (3 << 44) | ((cpu as u64) << 32)
+}
+
+/// mmap offset of a CPU's stack ring.
+#[must_use]
+pub const fn stacks_offset(cpu: u32) -> u64 {
+    (4 << 44) | ((cpu as u64) << 32)
+}
+
+/// Bytes of the status area for this many CPUs, whole pages.
+#[must_use]
+pub const fn status_bytes(cpus: u32) -> usize {
+    whole_pages(core::mem::size_of::<StatusHead>() + cpus as usize * core::mem::size_of::<CpuStatus>())
+}
+
+/// Bytes of the control area for this many CPUs, whole pages.
+#[must_use]
+pub const fn control_bytes(cpus: u32) -> usize {
+    whole_pages(cpus as usize * core::mem::size_of::<CpuControl>())
+}
+
+/// `bytes` rounded up to whole pages.
+#[must_use]
+pub const fn whole_pages(bytes: usize) -> usize {
+    bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES
+}
+
+/// Starts the status area; one [`CpuStatus`] for each possible CPU follows.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusHead {
+    /// [`super::ABI_VERSION`] of the driver.
+    pub version: u32,
+    /// Entries that follow.
+    pub cpus: u32,
+    /// 1 once the target has gone (exited, or turned into something the session may not see).
+    pub target_gone: u32,
+    /// Padding.
+    pub reserved: [u32; 13],
+}
+const _: () = assert!(core::mem::size_of::<StatusHead>() == 64);
+
+/// What the driver has produced on one CPU.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuStatus {
+    /// Quanta written to the ring, as a count since the start.
+    pub quanta_produced: u64,
+    /// Segments begun. Every segment below this number minus one is complete.
+    pub segments_begun: u64,
+    /// Bytes written to the stack ring, gaps before a wrap included.
+    pub stack_produced: u64,
+    /// Quanta that found no room.
+    pub quanta_lost: u64,
+    /// Records that found no segment.
+    pub records_lost: u64,
+    /// Padding.
+    pub reserved: [u64; 3],
+}
+const _: () = assert!(core::mem::size_of::<CpuStatus>() == 64);
+
+/// What the reader has given back of one CPU's rings.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuControl {
+    /// Quanta read.
+    pub quanta_consumed: u64,
+    /// Segments whose records are no longer needed, as a count: segments 0 to this number minus one are free.
+    pub segments_consumed: u64,
+    /// Stack bytes no longer needed, as a count since the start.
+    pub stack_consumed: u64,
+    /// Padding.
+    pub reserved: [u64; 5],
+}
+const _: () = assert!(core::mem::size_of::<CpuControl>() == 64);

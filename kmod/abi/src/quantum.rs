@@ -1,0 +1,115 @@
+//! A quantum: one uninterrupted stay of one thread on one CPU.
+
+use super::{EVENTS_MAX, SAMPLING_COUNTERS_MAX};
+
+/// How a quantum ended (Sweeney et al., VM'04, §3: Thread Yield Status).
+#[repr(u16)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuantumEnd {
+    /// The thread blocked or yielded.
+    Yielded = 1,
+    /// The thread was pre-empted while runnable.
+    Preempted = 2,
+    /// The longest quantum was reached; the thread ran on.
+    Timer = 3,
+    /// A performance-monitoring interrupt; the thread ran on.
+    Pmi = 4,
+    /// A reader asked for a flush, or the session stopped; the thread ran on.
+    Flush = 5,
+    /// The thread exited.
+    Exit = 6,
+}
+
+impl QuantumEnd {
+    /// The end with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u16) -> Option<Self> {
+        match number {
+            1 => Some(Self::Yielded),
+            2 => Some(Self::Preempted),
+            3 => Some(Self::Timer),
+            4 => Some(Self::Pmi),
+            5 => Some(Self::Flush),
+            6 => Some(Self::Exit),
+            _ => None,
+        }
+    }
+}
+
+/// Bits of [`Quantum::flags`].
+pub struct QuantumFlags;
+impl QuantumFlags {
+    /// Records were lost in this quantum: see [`Quantum::records_lost`].
+    pub const RECORDS_LOST: u16 = 1;
+    /// Quanta of this CPU were lost just before this one: `sequence` skips them.
+    pub const QUANTA_LOST_BEFORE: u16 = 1 << 1;
+    /// The thread had no place in the thread table: its sampling position was not carried over a switch.
+    pub const THREAD_OVERFLOW: u16 = 1 << 2;
+    /// The stack could be copied only in part ([`Quantum::stack_bytes`] says how much).
+    pub const STACK_TRUNCATED: u16 = 1 << 3;
+    /// There was no room for the stack.
+    pub const STACK_LOST: u16 = 1 << 4;
+}
+
+/// [`Quantum::counter_event`] of a counter that serves no sampled event.
+pub const NO_EVENT: u8 = 0xff;
+
+/// One published quantum; 320 bytes in a per-CPU ring.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quantum {
+    /// Number of this quantum on its CPU, from 0; lost ones are numbered too.
+    pub sequence: u64,
+    /// TSC at the start.
+    pub start_tsc: u64,
+    /// TSC at the end.
+    pub end_tsc: u64,
+    /// Thread-group ID (root PID namespace).
+    pub pid: u32,
+    /// Thread ID (root PID namespace).
+    pub tid: u32,
+    /// Logical CPU.
+    pub cpu: u32,
+    /// [`QuantumEnd`] as its number.
+    pub end: u16,
+    /// [`QuantumFlags`] bits.
+    pub flags: u16,
+    /// User instruction pointer at the end, or 0 when unknown.
+    pub last_ip: u64,
+    /// Number of the segment that holds the records, from 0 per CPU; its place is this modulo the session's segments.
+    pub segment: u64,
+    /// First byte of the records in the segment.
+    pub span_offset: u32,
+    /// Bytes of records; a multiple of `record_size`.
+    pub span_bytes: u32,
+    /// Bytes of one record.
+    pub record_size: u16,
+    /// PEBS record format (IA32_PERF_CAPABILITIES[11:8]).
+    pub record_format: u16,
+    /// Events in use of `counts`.
+    pub count_len: u32,
+    /// IA32_PEBS_ENABLE while the records were written.
+    pub pebs_enable: u64,
+    /// MSR_PEBS_DATA_CFG while the records were written; 0 where there is none.
+    pub pebs_data_cfg: u64,
+    /// Records of this quantum that could not be written (events / period).
+    pub records_lost: u64,
+    /// Where the stack starts in the CPU's stack ring, as a byte count since the start of the session; its place is this
+    /// modulo the ring's size. Meaningful when `stack_bytes` is not 0. A stack never wraps.
+    pub stack_offset: u64,
+    /// Bytes of user stack, from the record's RSP upwards; they belong to the last record of the span.
+    pub stack_bytes: u32,
+    /// Must be ignored.
+    pub reserved: u32,
+    /// For each general counter the index of the sampled event it serves, or [`NO_EVENT`].
+    pub counter_event: [u8; SAMPLING_COUNTERS_MAX],
+    /// Must be ignored.
+    pub reserved2: u64,
+    /// What each event counted in the quantum.
+    pub counts: [u64; EVENTS_MAX],
+    /// Period of each general counter's sampled event, constant within the span; 0 for none.
+    pub periods: [u64; SAMPLING_COUNTERS_MAX],
+}
+const _: () = assert!(core::mem::size_of::<Quantum>() == 320);
+const _: () = assert!(core::mem::offset_of!(Quantum, counts) == 128);
+const _: () = assert!(core::mem::offset_of!(Quantum, periods) == 256);

@@ -1,0 +1,99 @@
+//! Why a request was refused, in more words than an errno has.
+
+/// A refusal's reason. `detail` is [`super::Envelope::detail`].
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The caller speaks another version; `detail[0]` is the driver's.
+    Version = 1,
+    /// A size, count, flag or reserved field is not valid; `detail[0]` is the byte offset of the field.
+    Field = 2,
+    /// The processor's PMU is not one that hpm knows; `detail` is family and model.
+    UnknownPmu = 3,
+    /// The processor reports no PMU (CPUID.0AH is zero), as most virtual machines do.
+    NoPmu = 4,
+    /// The PMU does not have the event, or not with these bits; `detail[0]` is its index, `detail[1]` the bits refused.
+    EventBits = 5,
+    /// The event cannot be sampled precisely; `detail[0]` is its index.
+    NotPrecise = 6,
+    /// The events do not fit the counters at the same time; `detail[0]` is the index of the first that found no place.
+    NoCounter = 7,
+    /// The period is below the floor; `detail` is the index and the floor.
+    PeriodTooSmall = 8,
+    /// Counters are reserved by somebody else (the kernel's perf, the NMI watchdog); `detail[0]` is the first MSR refused.
+    CountersReserved = 9,
+    /// A counter is running that nobody reserved (Intel PT, a firmware agent, …); `detail` is the MSR and its value.
+    CountersRunning = 10,
+    /// Another hpm session uses the PMU in a way that excludes this one; `detail[0]` is its owner's PID.
+    SessionBusy = 11,
+    /// Kernel-mode events need CAP_PERFMON, or perf_event_paranoid at most 1.
+    NeedKernelRight = 12,
+    /// System-wide sessions need CAP_PERFMON, or perf_event_paranoid at most 0.
+    NeedSystemRight = 13,
+    /// Measuring this process needs CAP_PERFMON.
+    NeedTargetRight = 14,
+    /// No process has this PID; `detail[0]` is the PID.
+    NoProcess = 15,
+    /// Precise sampling into mapped memory needs the right to see the kernel (CAP_PERFMON, or perf_event_paranoid at most 1).
+    NeedPreciseRight = 16,
+    /// The kernel is locked down; it forbids what perf would need.
+    LockedDown = 17,
+    /// Processor Trace runs; hpm refuses beside it.
+    IntelPt = 18,
+    /// The memory could not be had; `detail[0]` is the bytes asked for.
+    NoMemory = 19,
+    /// The descriptor is already configured.
+    Configured = 20,
+    /// The descriptor is not configured.
+    NotConfigured = 21,
+    /// The processor has no PEBS, or the kernel's errata checks disable it.
+    NoPebs = 22,
+    /// The CPU entry area has no PEBS slots to map segments into.
+    NoEntryArea = 23,
+    /// The module is being unloaded.
+    Unloading = 24,
+    /// A tracepoint that the driver needs is missing from this kernel.
+    NoTracepoint = 25,
+}
+
+impl Reason {
+    /// The reason with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Option<Self> {
+        const ALL: [Reason; 25] = [
+            Reason::Version,
+            Reason::Field,
+            Reason::UnknownPmu,
+            Reason::NoPmu,
+            Reason::EventBits,
+            Reason::NotPrecise,
+            Reason::NoCounter,
+            Reason::PeriodTooSmall,
+            Reason::CountersReserved,
+            Reason::CountersRunning,
+            Reason::SessionBusy,
+            Reason::NeedKernelRight,
+            Reason::NeedSystemRight,
+            Reason::NeedTargetRight,
+            Reason::NoProcess,
+            Reason::NeedPreciseRight,
+            Reason::LockedDown,
+            Reason::IntelPt,
+            Reason::NoMemory,
+            Reason::Configured,
+            Reason::NotConfigured,
+            Reason::NoPebs,
+            Reason::NoEntryArea,
+            Reason::Unloading,
+            Reason::NoTracepoint,
+        ];
+        let mut i = 0;
+        while i < ALL.len() {
+            if ALL[i] as u32 == number {
+                return Some(ALL[i]);
+            }
+            i += 1;
+        }
+        None
+    }
+}

@@ -1,0 +1,1 @@
+//! Sources, sessions, records and analyses of hardware performance data.
