@@ -1,0 +1,1 @@
+//! The PMU model as a QEMU TCG plugin.

@@ -1,0 +1,1 @@
+//! A model of x86 performance-monitoring hardware, written from the vendors' manuals.
