@@ -1,0 +1,43 @@
+//! Threads that each read their own memory: `threads COUNT MILLIONS`.
+//!
+//! Thread number i reads i + 1 million times as many elements as MILLIONS says for thread 0's share, so that a sample
+//! credited to the wrong thread shows in the shares. Each prints its thread ID and how many elements it read.
+
+use std::hint::black_box;
+
+/// Elements of one thread's array: 4 MiB of u64, larger than the caches that the first profiles model per core.
+const ELEMENTS: usize = 512 * 1024;
+
+/// Reads `steps` elements, a cache line apart, and returns their sum.
+#[inline(never)]
+fn walk(array: &[u64], steps: usize) -> u64 {
+    let mut at = 0;
+    let mut sum = 0u64;
+    for _ in 0..steps {
+        sum = sum.wrapping_add(black_box(array[at]));
+        at = (at + 8) % ELEMENTS;
+    }
+    sum
+}
+
+fn work(index: usize, millions: usize) {
+    let array = vec![index as u64; ELEMENTS];
+    let steps = (index + 1) * millions * 1_000_000;
+    let sum = walk(&array, steps);
+    let tid = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    println!("thread {} of process {} read {steps} elements, sum {sum}", tid.display(), std::process::id());
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|a| a.parse::<usize>());
+    let (Some(Ok(count)), Some(Ok(millions))) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: threads COUNT MILLIONS");
+        std::process::exit(2);
+    };
+    let threads: Vec<_> = (0..count).map(|i| std::thread::spawn(move || work(i, millions))).collect();
+    for thread in threads {
+        if thread.join().is_err() {
+            std::process::exit(1);
+        }
+    }
+}
