@@ -1,0 +1,214 @@
+//! The performance-monitoring unit of one logical processor.
+
+use crate::bus::{Bus, PageFault, Retired};
+use crate::event::{BasicCounts, MicroEvents, Privilege};
+use crate::micro::BranchKind;
+use crate::profile::Profile;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// A general-protection fault, #GP(0): what an illegal `RDMSR`, `WRMSR` or `RDPMC` raises (SDM Vol. 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("general-protection fault")]
+pub struct GeneralProtection;
+
+/// The four registers that `CPUID` returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs, reason = "the names of the registers say it all")]
+pub struct CpuidRegs {
+    pub eax: u32,
+    pub ebx: u32,
+    pub ecx: u32,
+    pub edx: u32,
+}
+
+/// How much of the instruction stream must be observed for the counters, as programmed now, to be right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Demand {
+    /// No enabled counter counts anything.
+    Nothing,
+    /// [`Pmu::count_basic`] only.
+    Basic,
+    /// As `Basic`, and [`Retired::load`]/[`Retired::store`] with the linear address must be right at `settle`.
+    DataAddresses,
+    /// As `DataAddresses`, and every fetch, data access and branch must go through [`crate::Core`], its events to
+    /// [`Pmu::count`], and [`crate::DataAccess::outcome`] must be filled in.
+    Microarchitecture,
+}
+
+/// Choices the manuals leave open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Whether clearing a counter's IA32_PEBS_ENABLE bit disarms it when it has overflowed but not yet written its
+    /// record. If not, the record is written at the counter's first event after the bit is set again.
+    pub pebs_disable_disarms: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { pebs_disable_disarms: true }
+    }
+}
+
+/// What became of a PEBS record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PebsOutcome {
+    /// The record was written at this linear address.
+    Written {
+        /// Linear address of the record's first byte.
+        at: u64,
+        /// Counters the record is for, as in the record's "applicable counters" field.
+        counters: u64,
+    },
+    /// The buffer had no room below its absolute maximum (SDM Vol. 3B 18.8.1.1): the record is lost, the counters are
+    /// reloaded.
+    Dropped {
+        /// Counters the record was for.
+        counters: u64,
+    },
+    /// The DS area or the buffer was not mapped: the record is not written, the counters are not reloaded and stay
+    /// armed. A real processor raises this as #PF; the adapter may do so.
+    Faulted {
+        /// Counters the record was for.
+        counters: u64,
+        /// The fault.
+        fault: PageFault,
+    },
+}
+
+/// What [`Pmu::settle`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[must_use = "the truth log wants to know"]
+pub struct Settlement {
+    /// How many performance-monitoring interrupts were requested ([`Bus::pmi`] was called as often).
+    pub pmis: u32,
+    /// The PEBS record of this instruction, if one was due.
+    pub pebs: Option<PebsOutcome>,
+}
+
+/// The performance-monitoring unit of one logical processor.
+#[derive(Debug, Clone)]
+pub struct Pmu {
+    profile: &'static Profile,
+}
+
+impl Pmu {
+    /// A PMU just after reset.
+    #[must_use]
+    pub fn new(profile: &'static Profile, options: Options) -> Self {
+        let _ = options;
+        Self { profile }
+    }
+
+    /// The profile it models.
+    #[must_use]
+    pub fn profile(&self) -> &'static Profile {
+        self.profile
+    }
+
+    /// Whether `RDMSR`/`WRMSR` of `msr` must come to this PMU. True also for registers that would belong to it on a
+    /// processor with more counters: those fault.
+    #[must_use]
+    pub fn owns_msr(&self, msr: u32) -> bool {
+        let _ = msr;
+        unimplemented!()
+    }
+
+    /// `RDMSR`.
+    ///
+    /// # Errors
+    /// #GP if the register does not exist or cannot be read.
+    pub fn rdmsr(&mut self, msr: u32) -> Result<u64, GeneralProtection> {
+        let _ = msr;
+        unimplemented!()
+    }
+
+    /// `WRMSR`. [`Pmu::demand`] and [`Pmu::headroom`] may change.
+    ///
+    /// # Errors
+    /// #GP if the register does not exist, cannot be written, or `value` sets a reserved bit; nothing changes then.
+    pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), GeneralProtection> {
+        let _ = (msr, value);
+        unimplemented!()
+    }
+
+    /// `RDPMC` with this ECX. The check of CPL and CR4.PCE is the adapter's.
+    ///
+    /// # Errors
+    /// #GP if ECX names no counter.
+    pub fn rdpmc(&mut self, ecx: u32) -> Result<u64, GeneralProtection> {
+        let _ = ecx;
+        unimplemented!()
+    }
+
+    /// Overlays what the profile says onto the machine's own answer to `CPUID`.
+    pub fn cpuid(&self, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
+        let _ = (leaf, subleaf, regs);
+        unimplemented!()
+    }
+
+    /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H): 7 (performance
+    /// monitoring available), 11 (branch trace storage unavailable), 12 (PEBS unavailable).
+    #[must_use]
+    pub fn misc_enable(&self, machine: u64) -> u64 {
+        let _ = machine;
+        unimplemented!()
+    }
+
+    /// What must be observed now, given what is programmed and enabled. Changes only in `wrmsr` and `settle`.
+    #[must_use]
+    pub fn demand(&self) -> Demand {
+        unimplemented!()
+    }
+
+    /// How many of each basic event may still occur at `privilege` before `settle` must be called, that is: `settle`
+    /// belongs to the boundary of the instruction that makes the count reach the headroom. `u64::MAX` if unlimited,
+    /// never 0 once settled.
+    ///
+    /// Counters that count both privileges limit both; hence count what has passed and ask again whenever
+    /// the privilege level changes.
+    #[must_use]
+    pub fn headroom(&self, privilege: Privilege) -> [u64; 4] {
+        let _ = privilege;
+        unimplemented!()
+    }
+
+    /// Counts basic events that have passed since the last call.
+    pub fn count_basic(&mut self, delta: &BasicCounts) {
+        let _ = delta;
+        unimplemented!()
+    }
+
+    /// Counts what the microarchitecture model reported.
+    pub fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
+        let _ = (events, privilege);
+        unimplemented!()
+    }
+
+    /// Records a retired branch in the last-branch-record stack, if that is on ([`Pmu::demand`] is then
+    /// `Microarchitecture`). `to` is the address executed next; only taken branches are recorded.
+    pub fn record_branch(
+        &mut self,
+        from: u64,
+        to: u64,
+        kind: BranchKind,
+        mispredicted: bool,
+        privilege: Privilege,
+    ) {
+        let _ = (from, to, kind, mispredicted, privilege);
+        unimplemented!()
+    }
+
+    /// Whether something waits for the instruction boundary: call `settle` there.
+    #[must_use]
+    pub fn needs_settle(&self) -> bool {
+        unimplemented!()
+    }
+
+    /// At an instruction boundary: overflow bits, PEBS arming and record writing, freeze-on-PMI, PMI.
+    pub fn settle(&mut self, retired: &Retired, bus: &mut dyn Bus) -> Settlement {
+        let _ = (retired, bus);
+        unimplemented!()
+    }
+}
