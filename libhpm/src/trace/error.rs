@@ -1,0 +1,54 @@
+//! What can go wrong with a trace folder, each as one sentence that also says what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a trace could not be written or read.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// The folder to write exists already.
+    #[error("{} exists already; remove it or choose another name", .0.display())]
+    Exists(PathBuf),
+    /// The folder has no `meta.json`.
+    #[error("{} is not an hpm trace (it has no meta.json); name a folder that `hpmctl record` wrote", .0.display())]
+    NotATrace(PathBuf),
+    /// The trace has another format version than this library writes.
+    #[error(
+        "{} has trace format {found}, and this hpm reads format {}; use the hpm that recorded it ({recorded_by})",
+        path.display(), super::FORMAT_VERSION
+    )]
+    Version {
+        /// The trace folder.
+        path: PathBuf,
+        /// The version it states.
+        found: u32,
+        /// The hpm version it states, or "unknown".
+        recorded_by: String,
+    },
+    /// `meta.json` cannot be understood.
+    #[error("{} is damaged ({source}); the trace cannot be read without it", path.display())]
+    Meta {
+        /// The file.
+        path: PathBuf,
+        /// What the JSON parser says.
+        source: serde_json::Error,
+    },
+    /// The operating system refused to read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file or folder.
+        path: PathBuf,
+        /// The refusal.
+        source: io::Error,
+    },
+    /// The operating system refused to write.
+    #[error("cannot write {}: {source}; what was written before can be read", path.display())]
+    Write {
+        /// The file or folder.
+        path: PathBuf,
+        /// The refusal.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,42 @@
+//! The trace on disk: a folder `NAME.hpm/` with `meta.json` and one Arrow IPC stream for each table.
+//!
+//! Streams only grow. A batch of rows closes after [`BATCH_TIME`] or [`BATCH_BYTES`], so that a trace whose recording
+//! was killed, or whose files were cut anywhere, can be read to its last whole batch. `docs/trace-format.md` describes
+//! every column for readers in other languages.
+
+mod column;
+mod error;
+mod meta;
+mod reader;
+mod row;
+mod table;
+mod writer;
+
+use std::time::Duration;
+
+pub use self::column::Column;
+pub use self::error::TraceError;
+pub use self::meta::{Clock, ClockPair, Event, EventUse, Machine, Meta, Totals};
+pub use self::reader::{Cut, Rows, TraceReader};
+pub use self::row::{
+    KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Registers, Row, SampleRow, StackRow, ThreadChange,
+    ThreadRow,
+};
+pub use self::writer::TraceWriter;
+
+/// Version of the folder's format. Any change to a table or to `meta.json` that an older reader would misread raises it.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Rows stay in memory for at most this long.
+pub const BATCH_TIME: Duration = Duration::from_secs(1);
+
+/// Rows of one table that take about this many bytes are written at once.
+pub const BATCH_BYTES: usize = 1 << 20;
+
+/// Name of the file that makes a folder a trace.
+const META_FILE: &str = "meta.json";
+
+/// Name of a table's file: `.arrows` is the registered extension of Arrow IPC streams.
+fn table_file(table: &str) -> String {
+    format!("{table}.arrows")
+}

@@ -1,0 +1,177 @@
+//! Reading a trace.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, BufReader};
+use std::path::{Path, PathBuf};
+
+use arrow_ipc::reader::StreamReader;
+use serde::Deserialize;
+
+use super::error::TraceError;
+use super::meta::Meta;
+use super::row::Row;
+use super::{FORMAT_VERSION, META_FILE};
+
+/// A trace being read. It may still be growing.
+pub struct TraceReader {
+    folder: PathBuf,
+    meta: Meta,
+}
+
+/// What every version of `meta.json` says.
+#[derive(Deserialize)]
+struct Head {
+    format: u32,
+    hpm_version: Option<String>,
+}
+
+impl TraceReader {
+    /// Opens a trace folder and reads its `meta.json`.
+    ///
+    /// # Errors
+    /// [`TraceError::NotATrace`], [`TraceError::Version`], [`TraceError::Meta`] or [`TraceError::Read`].
+    pub fn open(folder: impl Into<PathBuf>) -> Result<Self, TraceError> {
+        let folder = folder.into();
+        let path = folder.join(META_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(source) => {
+                return Err(match source.kind() {
+                    io::ErrorKind::NotFound if folder.exists() => TraceError::NotATrace(folder),
+                    io::ErrorKind::NotFound => TraceError::Read { path: folder, source },
+                    io::ErrorKind::NotADirectory => TraceError::NotATrace(folder),
+                    _ => TraceError::Read { path, source },
+                });
+            }
+        };
+        let damaged = |source| TraceError::Meta { path: path.clone(), source };
+        let head: Head = serde_json::from_str(&text).map_err(damaged)?;
+        if head.format != FORMAT_VERSION {
+            let recorded_by = head.hpm_version.unwrap_or_else(|| "unknown".to_owned());
+            return Err(TraceError::Version { path: folder, found: head.format, recorded_by });
+        }
+        let meta = serde_json::from_str(&text).map_err(damaged)?;
+        Ok(Self { folder, meta })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What `meta.json` says.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The rows of one table in the order in which they were written, up to the last whole batch:
+    /// `reader.rows::<SampleRow>()`. Ask [`Rows::cut`] afterwards whether that was all of them.
+    #[must_use]
+    pub fn rows<R: Row>(&self) -> Rows<R> {
+        let path = self.folder.join(super::table_file(R::TABLE));
+        let expected = self.meta.complete.then(|| self.meta.rows.get(R::TABLE).copied().unwrap_or(0));
+        let mut rows = Rows { stream: None, batch: None, index: 0, read: 0, expected, failure: None };
+        match File::open(&path) {
+            Ok(file) => match StreamReader::try_new_buffered(file, None) {
+                Ok(stream) => rows.stream = Some(stream),
+                Err(error) => rows.failure = Some(error.to_string()),
+            },
+            Err(error) => rows.failure = Some(error.to_string()),
+        }
+        rows
+    }
+}
+
+/// Iterator over the rows of one table.
+pub struct Rows<R: Row> {
+    stream: Option<StreamReader<BufReader<File>>>,
+    batch: Option<(R::Arrays, usize)>,
+    index: usize,
+    read: u64,
+    expected: Option<u64>,
+    failure: Option<String>,
+}
+
+/// A table that ends before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The table.
+    pub table: &'static str,
+    /// Rows that could be read.
+    pub rows: u64,
+    /// Rows that were written, where `meta.json` knows.
+    pub written: Option<u64>,
+    /// What stopped the reader; `None` when the file ends cleanly behind a batch.
+    pub failure: Option<String>,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the table `{}` is cut off or damaged; its first {} rows were read",
+            self.table, self.rows
+        )?;
+        if let Some(written) = self.written {
+            write!(f, " of {written}")?;
+        }
+        match &self.failure {
+            Some(failure) => write!(f, " ({failure})"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<R: Row> Rows<R> {
+    /// Whether rows are missing at the end of the table; meaningful once the iterator has ended. A trace that is not
+    /// [`Meta::complete`] may also lack whole batches, which leaves no mark in the file.
+    #[must_use]
+    pub fn cut(&self) -> Option<Cut> {
+        let missing = self.expected.is_some_and(|expected| expected != self.read);
+        (missing || self.failure.is_some()).then(|| Cut {
+            table: R::TABLE,
+            rows: self.read,
+            written: self.expected,
+            failure: self.failure.clone(),
+        })
+    }
+
+    /// Moves to the next batch; false at the end of what can be read.
+    fn next_batch(&mut self) -> bool {
+        self.batch = None;
+        self.index = 0;
+        let Some(next) = self.stream.as_mut().and_then(Iterator::next) else { return false };
+        match next {
+            Ok(batch) => self.batch = R::arrays(&batch).map(|arrays| (arrays, batch.num_rows())),
+            Err(error) => self.failure = Some(error.to_string()),
+        }
+        if self.batch.is_none() {
+            self.stream = None;
+            self.failure.get_or_insert_with(|| "its columns are not those of this table".to_owned());
+        }
+        self.batch.is_some()
+    }
+}
+
+impl<R: Row> Iterator for Rows<R> {
+    type Item = R;
+
+    fn next(&mut self) -> Option<R> {
+        loop {
+            if let Some((arrays, rows)) = &self.batch
+                && self.index < *rows
+            {
+                let row = R::row(arrays, self.index);
+                self.index += 1;
+                self.read += 1;
+                return Some(row);
+            }
+            if !self.next_batch() {
+                return None;
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The tables of a trace: one struct each, from which the Arrow schema follows.
+
+use std::sync::Arc;
+
+use arrow_array::builder::ArrayBuilder;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_schema::{Field, Schema, SchemaRef};
+
+use super::column::Column;
+
+/// A row of one table.
+pub trait Row: Sized {
+    /// Name of the table; its file is `NAME.arrows`.
+    const TABLE: &'static str;
+    /// One builder for each column.
+    type Builders;
+    /// One array for each column.
+    type Arrays;
+
+    /// Columns in order.
+    fn schema() -> SchemaRef;
+    /// Empty builders.
+    fn builders() -> Self::Builders;
+    /// Adds this row.
+    fn append(&self, builders: &mut Self::Builders);
+    /// Takes what was added out of the builders.
+    fn finish(builders: &mut Self::Builders) -> Vec<ArrayRef>;
+    /// The batch's columns, found by name; `None` when one is missing or has another type.
+    fn arrays(batch: &RecordBatch) -> Option<Self::Arrays>;
+    /// The row with this index, which must be below the batch's number of rows.
+    fn row(arrays: &Self::Arrays, index: usize) -> Self;
+    /// About how many bytes the row takes.
+    fn bytes(&self) -> usize;
+}
+
+/// Declares the struct of a row and how it maps to Arrow. A column has its field's name and type.
+macro_rules! table {
+    ($(#[$meta:meta])* $name:ident in $table:literal, $builders:ident, $arrays:ident {
+        $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$field_meta])* pub $field: $type,)*
+        }
+
+        #[doc = concat!("Collects rows of `", $table, "`.")]
+        pub struct $builders {
+            $($field: <$type as Column>::Builder,)*
+        }
+
+        #[doc = concat!("Columns of one batch of `", $table, "`.")]
+        pub struct $arrays {
+            $($field: <$type as Column>::Array,)*
+        }
+
+        impl Row for $name {
+            const TABLE: &'static str = $table;
+            type Builders = $builders;
+            type Arrays = $arrays;
+
+            fn schema() -> SchemaRef {
+                Arc::new(Schema::new(vec![
+                    $(Field::new(stringify!($field), <$type>::data_type(), <$type>::NULLABLE),)*
+                ]))
+            }
+            fn builders() -> $builders {
+                $builders { $($field: <$type>::builder(),)* }
+            }
+            fn append(&self, builders: &mut $builders) {
+                $(self.$field.append(&mut builders.$field);)*
+            }
+            fn finish(builders: &mut $builders) -> Vec<ArrayRef> {
+                vec![$(ArrayBuilder::finish(&mut builders.$field),)*]
+            }
+            fn arrays(batch: &RecordBatch) -> Option<$arrays> {
+                Some($arrays { $($field: column::<$type>(batch, stringify!($field))?,)* })
+            }
+            fn row(arrays: &$arrays, index: usize) -> Self {
+                Self { $($field: <$type>::cell(&arrays.$field, index),)* }
+            }
+            fn bytes(&self) -> usize {
+                0 $(+ self.$field.bytes())*
+            }
+        }
+    };
+}
+
+/// A column by its name, if it has the type, and nulls only where the type allows them.
+fn column<T: Column>(batch: &RecordBatch, name: &str) -> Option<T::Array> {
+    let array = batch.column_by_name(name)?;
+    if *array.data_type() != T::data_type() || (!T::NULLABLE && array.null_count() > 0) {
+        return None;
+    }
+    array.as_any().downcast_ref::<T::Array>().cloned()
+}
+
+/// The registers that a PEBS record holds, in its order (SDM Vol. 3B, "PEBS Record Format"): RFLAGS, RIP, RAX, RBX, RCX,
+/// RDX, RSI, RDI, RBP, RSP, R8 to R15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers(pub [u64; Registers::COUNT]);
+
+impl Registers {
+    /// How many there are.
+    pub const COUNT: usize = 18;
+    /// Place of RFLAGS.
+    pub const RFLAGS: usize = 0;
+    /// Place of RIP.
+    pub const RIP: usize = 1;
+    /// Place of RBP.
+    pub const RBP: usize = 8;
+    /// Place of RSP.
+    pub const RSP: usize = 9;
+
+    /// The register at one of the places above.
+    #[must_use]
+    pub const fn at(&self, place: usize) -> u64 {
+        self.0[place]
+    }
+}
+
+table! {
+    /// One uninterrupted stay of one thread on one CPU.
+    QuantumRow in "quanta", QuantumBuilders, QuantumArrays {
+        /// Number of this quantum on its CPU, from 0; lost ones are numbered too. (`cpu`, `sequence`) is unique.
+        sequence: u64,
+        /// Logical CPU.
+        cpu: u32,
+        /// Thread-group ID (root PID namespace).
+        pid: u32,
+        /// Thread ID (root PID namespace).
+        tid: u32,
+        /// TSC at the start.
+        start_tsc: u64,
+        /// TSC at the end.
+        end_tsc: u64,
+        /// How it ended: the number of an [`hpm_abi::QuantumEnd`].
+        end: u8,
+        /// [`hpm_abi::QuantumFlags`] bits.
+        flags: u16,
+        /// User instruction pointer at the end; null when unknown.
+        last_ip: Option<u64>,
+        /// What each event of `meta.json` counted.
+        counts: Vec<u64>,
+        /// Period of each event of `meta.json`, in events per record; 0 for one that is only counted.
+        periods: Vec<u64>,
+        /// Precise records in this quantum.
+        records: u32,
+        /// Precise records that could not be written (events / period).
+        records_lost: u64,
+    }
+}
+
+table! {
+    /// One precise record.
+    SampleRow in "samples", SampleBuilders, SampleArrays {
+        /// TSC of the record; of the end of its quantum where the record format has no time.
+        tsc: u64,
+        /// Logical CPU.
+        cpu: u32,
+        /// Thread-group ID.
+        pid: u32,
+        /// Thread ID.
+        tid: u32,
+        /// The quantum's `sequence` on this CPU.
+        quantum: u64,
+        /// Index of the event in `meta.json`.
+        event: u8,
+        /// Events that this record stands for.
+        period: u64,
+        /// Address of the instruction that caused the event.
+        ip: u64,
+        /// Address of the next instruction, to which the registers belong.
+        next_ip: u64,
+        /// Data linear address; null where the event has none.
+        data_address: Option<u64>,
+        /// The record's data source field as hardware wrote it.
+        data_source: Option<u64>,
+        /// Load latency in core cycles.
+        latency_cycles: Option<u32>,
+        /// `id` of the call stack.
+        stack: Option<u32>,
+        /// Registers after the instruction.
+        registers: Option<Registers>,
+    }
+}
+
+table! {
+    /// A call stack. Every distinct one is stored at least once, and before the first sample that names it.
+    StackRow in "stacks", StackBuilders, StackArrays {
+        /// Number by which samples name it.
+        id: u32,
+        /// Addresses, innermost first: the instruction that caused the event, then return addresses.
+        frames: Vec<u64>,
+        /// The outermost frames are missing.
+        truncated: bool,
+    }
+}
+
+table! {
+    /// A file mapped into a process. A later mapping replaces what it overlaps; an `exec` of the process removes all.
+    MapRow in "maps", MapBuilders, MapArrays {
+        /// TSC when it was made, or first seen.
+        tsc: u64,
+        /// Thread-group ID.
+        pid: u32,
+        /// First address.
+        start: u64,
+        /// First address after it.
+        end: u64,
+        /// Byte of the file at `start`.
+        file_offset: u64,
+        /// The file, or `[vdso]`, `//anon`, … as `/proc/PID/maps` names it.
+        path: String,
+        /// The file's GNU build ID.
+        build_id: Option<Vec<u8>>,
+        /// Code can be run from it.
+        executable: bool,
+    }
+}
+
+/// What a [`ThreadRow`] tells.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadChange {
+    /// The thread was there when recording began, or is a new thread of its process.
+    Start = 1,
+    /// The process runs another program from now on.
+    Exec = 2,
+    /// The thread ended.
+    Exit = 3,
+    /// The process is new, and began as a copy of `parent_pid`, whose mappings it has.
+    Fork = 4,
+}
+
+impl ThreadChange {
+    /// The change with this number, if there is one.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Start),
+            2 => Some(Self::Exec),
+            3 => Some(Self::Exit),
+            4 => Some(Self::Fork),
+            _ => None,
+        }
+    }
+}
+
+table! {
+    /// A change in the life of a thread.
+    ThreadRow in "threads", ThreadBuilders, ThreadArrays {
+        /// TSC of the change.
+        tsc: u64,
+        /// Thread-group ID.
+        pid: u32,
+        /// Thread ID.
+        tid: u32,
+        /// The process it was forked from, for a [`ThreadChange::Fork`].
+        parent_pid: Option<u32>,
+        /// Name (`comm`) from then on.
+        name: String,
+        /// [`ThreadChange`] as its number.
+        what: u8,
+    }
+}
+
+table! {
+    /// A kernel function, as `/proc/kallsyms` showed it while recording. Addresses change at each boot.
+    KernelSymbolRow in "kernel_symbols", KernelSymbolBuilders, KernelSymbolArrays {
+        /// First address; the function reaches to the next symbol.
+        address: u64,
+        /// Name.
+        name: String,
+        /// The module it belongs to; null for the kernel itself.
+        module: Option<String>,
+    }
+}
+
+table! {
+    /// A point in time that somebody named.
+    MarkerRow in "markers", MarkerBuilders, MarkerArrays {
+        /// TSC.
+        tsc: u64,
+        /// Thread-group ID that it concerns; null for all.
+        pid: Option<u32>,
+        /// Thread ID that it concerns; null for all.
+        tid: Option<u32>,
+        /// What happened.
+        text: String,
+    }
+}

@@ -1,0 +1,81 @@
+//! One table being written: rows collect in memory and become batches of an Arrow IPC stream.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use arrow_array::RecordBatch;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::ArrowError;
+
+use super::error::TraceError;
+use super::row::Row;
+
+/// A table being written.
+pub(super) struct Table<R: Row> {
+    path: PathBuf,
+    stream: StreamWriter<BufWriter<File>>,
+    builders: R::Builders,
+    pending_rows: usize,
+    pending_bytes: usize,
+    rows: u64,
+}
+
+impl<R: Row> Table<R> {
+    /// Creates the file in `folder` and writes the schema.
+    pub(super) fn create(folder: &Path) -> Result<Self, TraceError> {
+        let path = folder.join(super::table_file(R::TABLE));
+        let create = || -> Result<_, ArrowError> {
+            let mut stream = StreamWriter::try_new_buffered(File::create_new(&path)?, &R::schema())?;
+            stream.flush()?;
+            Ok(stream)
+        };
+        let stream = create().map_err(|error| refused(&path, error))?;
+        Ok(Self { path, stream, builders: R::builders(), pending_rows: 0, pending_bytes: 0, rows: 0 })
+    }
+
+    /// Keeps a row for the next batch.
+    pub(super) fn append(&mut self, row: &R) {
+        row.append(&mut self.builders);
+        self.pending_rows += 1;
+        self.pending_bytes += row.bytes();
+    }
+
+    /// About how many bytes wait for the next batch.
+    pub(super) fn pending_bytes(&self) -> usize {
+        self.pending_bytes
+    }
+
+    /// Writes what waits as one batch, and hands it to the operating system.
+    pub(super) fn write_batch(&mut self) -> Result<(), TraceError> {
+        if self.pending_rows == 0 {
+            return Ok(());
+        }
+        self.rows += std::mem::take(&mut self.pending_rows) as u64;
+        self.pending_bytes = 0;
+        let columns = R::finish(&mut self.builders);
+        RecordBatch::try_new(R::schema(), columns)
+            .and_then(|batch| self.stream.write(&batch))
+            .and_then(|()| self.stream.flush())
+            .map_err(|error| refused(&self.path, error))
+    }
+
+    /// Writes the last batch and the end of the stream, and waits until the disk has them. Returns the rows of the table.
+    pub(super) fn finish(&mut self) -> Result<u64, TraceError> {
+        self.write_batch()?;
+        self.stream
+            .finish()
+            .and_then(|()| Ok(self.stream.get_mut().flush()?))
+            .and_then(|()| Ok(self.stream.get_mut().get_ref().sync_all()?))
+            .map_err(|error| refused(&self.path, error))?;
+        Ok(self.rows)
+    }
+}
+
+fn refused(path: &Path, error: ArrowError) -> TraceError {
+    let source = match error {
+        ArrowError::IoError(_, source) => source,
+        other => io::Error::other(other),
+    };
+    TraceError::Write { path: path.to_owned(), source }
+}

@@ -1,0 +1,236 @@
+//! Writing a trace.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::error::TraceError;
+use super::meta::{ClockPair, Meta, Totals};
+use super::row::{KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow};
+use super::table::Table;
+use super::{BATCH_BYTES, BATCH_TIME, FORMAT_VERSION, META_FILE};
+
+/// Frames that the writer remembers to recognise stacks it has written; when there are more, it begins anew.
+const KNOWN_FRAMES_MAX: usize = 4 << 20;
+
+/// A trace being written.
+///
+/// Rows are kept for at most [`BATCH_TIME`] (call [`TraceWriter::tick`] while nothing is added) and then written for all
+/// tables together, what is referred to before what refers to it. Dropping the writer writes the rows it holds, but
+/// leaves the trace marked as incomplete; [`TraceWriter::finish`] marks it complete.
+pub struct TraceWriter {
+    folder: PathBuf,
+    meta: Meta,
+    quanta: Table<QuantumRow>,
+    samples: Table<SampleRow>,
+    stacks: Table<StackRow>,
+    maps: Table<MapRow>,
+    threads: Table<ThreadRow>,
+    kernel_symbols: Table<KernelSymbolRow>,
+    markers: Table<MarkerRow>,
+    known_stacks: HashMap<(Vec<u64>, bool), u32>,
+    known_frames: usize,
+    next_stack: u32,
+    /// When the oldest row that waits was added.
+    waiting_since: Option<Instant>,
+    /// A write failed: a further batch would follow half a batch, where no reader finds it.
+    failed: bool,
+}
+
+impl TraceWriter {
+    /// Creates the folder, its tables and `meta.json`. `format`, `complete`, `totals` and `rows` of `meta` are set here.
+    ///
+    /// # Errors
+    /// [`TraceError::Exists`] when there is such a file or folder, [`TraceError::Write`] when the system refuses.
+    pub fn create(folder: impl Into<PathBuf>, meta: Meta) -> Result<Self, TraceError> {
+        let folder = folder.into();
+        fs::create_dir(&folder).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => TraceError::Exists(folder.clone()),
+            _ => TraceError::Write { path: folder.clone(), source },
+        })?;
+        let meta = Meta { format: FORMAT_VERSION, complete: false, totals: None, rows: [].into(), ..meta };
+        write_meta(&folder, &meta)?;
+        Ok(Self {
+            quanta: Table::create(&folder)?,
+            samples: Table::create(&folder)?,
+            stacks: Table::create(&folder)?,
+            maps: Table::create(&folder)?,
+            threads: Table::create(&folder)?,
+            kernel_symbols: Table::create(&folder)?,
+            markers: Table::create(&folder)?,
+            known_stacks: HashMap::new(),
+            known_frames: 0,
+            next_stack: 0,
+            waiting_since: None,
+            failed: false,
+            folder,
+            meta,
+        })
+    }
+
+    /// The folder being written.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Adds a quantum.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`], as for every method that adds a row: the rows that waited could not be written.
+    pub fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        self.add(row, |writer| &mut writer.quanta)
+    }
+
+    /// Adds a sample.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
+        self.add(row, |writer| &mut writer.samples)
+    }
+
+    /// Adds a mapping.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
+        self.add(row, |writer| &mut writer.maps)
+    }
+
+    /// Adds a change in a thread's life.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
+        self.add(row, |writer| &mut writer.threads)
+    }
+
+    /// Adds a kernel function (see [`crate::symbol::kernel_symbols`]).
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn kernel_symbol(&mut self, row: &KernelSymbolRow) -> Result<(), TraceError> {
+        self.add(row, |writer| &mut writer.kernel_symbols)
+    }
+
+    /// Adds a marker.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {
+        self.add(row, |writer| &mut writer.markers)
+    }
+
+    /// The number of a stack for [`SampleRow::stack`]. `frames` are addresses, innermost first; `truncated` says that
+    /// outer ones are missing. Equal stacks get equal numbers as long as the writer remembers them.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn stack(&mut self, frames: &[u64], truncated: bool) -> Result<u32, TraceError> {
+        let key = (frames.to_vec(), truncated);
+        if let Some(&id) = self.known_stacks.get(&key) {
+            return Ok(id);
+        }
+        let id = self.next_stack;
+        let row = StackRow { id, frames: frames.to_vec(), truncated };
+        self.add(&row, |writer| &mut writer.stacks)?;
+        self.next_stack += 1;
+        if self.known_frames + frames.len() > KNOWN_FRAMES_MAX {
+            self.known_stacks.clear();
+            self.known_frames = 0;
+        }
+        self.known_frames += frames.len();
+        self.known_stacks.insert(key, id);
+        Ok(id)
+    }
+
+    /// Adds a moment on three clocks to `meta.json`.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`] when `meta.json` could not be replaced; the old one stays.
+    pub fn clock_pair(&mut self, pair: ClockPair) -> Result<(), TraceError> {
+        self.meta.clock.pairs.push(pair);
+        write_meta(&self.folder, &self.meta)
+    }
+
+    /// Writes what waits for longer than [`BATCH_TIME`]. To be called at least that often.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn tick(&mut self) -> Result<(), TraceError> {
+        match self.waiting_since {
+            Some(since) if since.elapsed() >= BATCH_TIME => self.write_batches(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes what waits, ends every stream, and marks the trace as complete.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn finish(mut self, totals: Totals) -> Result<(), TraceError> {
+        self.write_batches()?;
+        let rows = [
+            (StackRow::TABLE, self.stacks.finish()?),
+            (MapRow::TABLE, self.maps.finish()?),
+            (ThreadRow::TABLE, self.threads.finish()?),
+            (KernelSymbolRow::TABLE, self.kernel_symbols.finish()?),
+            (MarkerRow::TABLE, self.markers.finish()?),
+            (QuantumRow::TABLE, self.quanta.finish()?),
+            (SampleRow::TABLE, self.samples.finish()?),
+        ];
+        self.meta.rows = rows.into_iter().map(|(table, rows)| (table.to_owned(), rows)).collect();
+        self.meta.totals = Some(totals);
+        self.meta.complete = true;
+        write_meta(&self.folder, &self.meta)
+    }
+
+    fn add<R: Row>(&mut self, row: &R, table: impl Fn(&mut Self) -> &mut Table<R>) -> Result<(), TraceError> {
+        table(self).append(row);
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        if table(self).pending_bytes() >= BATCH_BYTES || since.elapsed() >= BATCH_TIME {
+            self.write_batches()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what waits in every table: samples last, because they name rows of the others.
+    fn write_batches(&mut self) -> Result<(), TraceError> {
+        self.waiting_since = None;
+        self.failed = true;
+        self.stacks.write_batch()?;
+        self.maps.write_batch()?;
+        self.threads.write_batch()?;
+        self.kernel_symbols.write_batch()?;
+        self.markers.write_batch()?;
+        self.quanta.write_batch()?;
+        self.samples.write_batch()?;
+        self.failed = false;
+        Ok(())
+    }
+}
+
+impl Drop for TraceWriter {
+    fn drop(&mut self) {
+        if !self.failed {
+            // Whoever drops an unfinished writer already has an error to report; this one would hide it.
+            let _ = self.write_batches();
+        }
+    }
+}
+
+/// Replaces `meta.json` in one step, so that a reader or a crash sees the old one or the new one.
+fn write_meta(folder: &Path, meta: &Meta) -> Result<(), TraceError> {
+    let new = folder.join("meta.json.new");
+    let write = || -> io::Result<()> {
+        let mut file = File::create(&new)?;
+        serde_json::to_writer_pretty(&mut file, meta)?;
+        file.write_all(b"\n")?;
+        file.sync_all()?;
+        fs::rename(&new, folder.join(META_FILE))
+    };
+    write().map_err(|source| TraceError::Write { path: folder.join(META_FILE), source })
+}
