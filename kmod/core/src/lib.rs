@@ -1,1 +1,41 @@
 //! How each performance-monitoring unit is programmed, as pure logic over a register port.
+//!
+//! | step | module |
+//! |---|---|
+//! | CPUID to a known PMU | [`detect`], [`pmu`] |
+//! | a request to events that the PMU has | [`config`], [`events`] |
+//! | events to counters | [`allocate`] |
+//! | counters to register values | [`program`], [`registers`] |
+//! | threads on and off one CPU | [`engine`], [`hardware`], [`threads`] |
+//! | what user space sees | [`quantum`], [`rings`], [`segments`], [`stacks`] |
+//! | who may run when | [`gate`] |
+//!
+//! The crate knows nothing of an operating system: registers, the debug-store area and the shared rings are reached
+//! through the traits of [`port`]. It is compiled twice: by cargo for the host, and by path into `hpm.ko` (edition 2021,
+//! no `crate::` paths).
+#![no_std]
+#![forbid(unsafe_code)]
+
+// Under cargo the shared bytes are a crate; in the kernel module (Kbuild passes `--cfg MODULE`) the module's root holds
+// them as a sibling module of this one. Everything here says `super::abi`.
+#[cfg(MODULE)]
+pub use super::hpm_abi as abi;
+#[cfg(not(MODULE))]
+pub use hpm_abi as abi;
+
+pub mod engine;
+pub mod gate;
+pub mod pmu;
+pub mod port;
+pub mod program;
+pub mod refusal;
+pub mod session;
+pub mod threads;
+
+pub use self::engine::Engine;
+pub use self::gate::Gate;
+pub use self::pmu::Pmu;
+pub use self::port::{Port, Rings};
+pub use self::program::Program;
+pub use self::refusal::Refusal;
+pub use self::session::{CpuSession, CpuTotals, Session, Thread};

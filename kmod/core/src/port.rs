@@ -1,0 +1,49 @@
+//! What the logic needs of its surroundings: one CPU's registers, and one session's memory on that CPU.
+
+use super::abi::{CpuControl, CpuStatus, Quantum};
+
+/// The PMU of the CPU the caller runs on. Every call is made with interrupts off (or from the PMI's NMI), so that the
+/// CPU cannot change under it. Implementations hold no state that an NMI could find half written: the NMI handler uses
+/// another instance.
+pub trait Port {
+    /// RDMSR. Only registers that detection has shown to exist are asked for.
+    fn rdmsr(&mut self, register: u32) -> u64;
+    /// WRMSR. Only registers that detection has shown to exist, with no reserved bit set.
+    fn wrmsr(&mut self, register: u32, value: u64);
+    /// RDPMC with this ECX: a general counter's number, or a fixed counter's with bit 30 set (SDM Vol. 2B, RDPMC).
+    fn rdpmc(&mut self, index: u32) -> u64;
+    /// RDTSC.
+    fn rdtsc(&mut self) -> u64;
+    /// Writes the local APIC's LVTPC so that PMIs come as NMIs again: hardware sets its mask bit with each PMI
+    /// (SDM Vol. 3A 12.5.1).
+    fn unmask_pmi(&mut self);
+    /// Linear address of this CPU's DS management area, for IA32_DS_AREA. Constant.
+    fn ds_area(&mut self) -> u64;
+    /// Reads the 64-bit field at this byte offset of the DS management area. Hardware writes it too (volatile).
+    fn ds_read(&mut self, offset: u32) -> u64;
+    /// Writes the 64-bit field at this byte offset of the DS management area (volatile). Called with the PMU off.
+    fn ds_write(&mut self, offset: u32, value: u64);
+    /// Linear address of the window of [`super::abi::SEGMENT_BYTES`] through which hardware writes PEBS records. Constant.
+    fn pebs_window(&mut self) -> u64;
+    /// Reads the 64-bit word at this byte offset of the window (volatile). Only offsets that records cover.
+    fn pebs_read(&mut self, offset: u32) -> u64;
+}
+
+/// The memory that a session shares with user space on this CPU. The numbers are kept and checked by this crate;
+/// implementations only move bytes.
+pub trait Rings {
+    /// Maps the session's segment in this slot (0 to segments - 1) into [`Port::pebs_window`] and flushes the old
+    /// translations of this CPU. Called with the PMU off, also from the NMI: no lock, no allocation.
+    fn map_segment(&mut self, slot: u32);
+    /// Takes the session's segment out of the window; what was mapped there before hpm is back. Called with the PMU off.
+    fn unmap_segment(&mut self);
+    /// Writes the quantum to this slot (0 to quanta - 1) of the ring. Not visible until [`Rings::publish`].
+    fn write_quantum(&mut self, slot: u32, quantum: &Quantum);
+    /// Stores every field of this CPU's status, each with release order, after all bytes it covers.
+    fn publish(&mut self, status: &CpuStatus);
+    /// Loads this CPU's control page, each field once, with acquire order. Any value may come; this crate clamps it.
+    fn control(&mut self) -> CpuControl;
+    /// Copies up to `bytes` from the user address `from` of the current thread to byte `place` of the stack ring, without
+    /// faulting or sleeping, and returns how many bytes were copied from the start. `place + bytes` lies within the ring.
+    fn copy_stack(&mut self, from: u64, place: u32, bytes: u32) -> u32;
+}
