@@ -2,7 +2,8 @@
 //! larger than any first-level cache), another always reads the same line.
 //!
 //! With `argc` = A the loop runs A × 1,000,000 times. Every record of a miss must name `missing_load`, its data address
-//! must be RSI + RCX of the record, and must lie in `array`.
+//! must be RSI + RCX of the record, and must lie in `array`. The address space is labelled `stridesA` (hypercall 1 of
+//! tests/vpmu).
 #![no_main]
 #![allow(unsafe_code, reason = "the program is assembly; it has no unsafe block and no Rust code")]
 
@@ -11,9 +12,12 @@ core::arch::global_asm!(
     ".type _start, @function",
     "_start:",
     "mov r12, [rsp]",
+    "lea rbx, [r12 + 0x30]", // one digit
+    "shl rbx, 56",
+    "movabs rax, 0x73656469727473", // "strides"
+    "or rbx, rax",
     "mov eax, 0x48504D00",
     "mov ecx, 1",
-    "movabs rbx, 0x73656469727473", // "strides"
     "cpuid",
     "imul r13, r12, 1000000",
     "lea rsi, [rip + array]",
