@@ -26,5 +26,7 @@ pub mod truth;
 pub use bus::{Bus, DataAccess, PageFault, Registers, Retired};
 pub use event::{Basic, BasicCounts, Event, EventSet, MicroEvents, Privilege};
 pub use micro::{BranchKind, Core, DataOutcome, DataSource, Geometry, SharedCache};
-pub use pmu::{CpuidRegs, Demand, GeneralProtection, Options, PebsOutcome, Pmu, Settlement};
+pub use pmu::{
+    CpuidRegs, Demand, GeneralProtection, Options, PebsOutcome, Pmu, RestoreError, Settlement, Snapshot,
+};
 pub use profile::Profile;

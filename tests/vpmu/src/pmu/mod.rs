@@ -1,9 +1,15 @@
 //! The performance-monitoring unit of one logical processor.
+//!
+//! [`Pmu`] is what an adapter sees of every generation; each generation's mechanism has its own module.
+
+pub mod msr;
+mod perfmon;
 
 use crate::bus::{Bus, PageFault, Retired};
 use crate::event::{BasicCounts, MicroEvents, Privilege};
 use crate::micro::BranchKind;
 use crate::profile::Profile;
+use perfmon::Perfmon;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -91,14 +97,36 @@ pub struct Settlement {
 #[derive(Debug, Clone)]
 pub struct Pmu {
     profile: &'static Profile,
+    options: Options,
+    mechanism: Perfmon,
+}
+
+/// A snapshot of a [`Pmu`], for example beside a snapshot of the machine it belongs to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Snapshot {
+    profile: String,
+    options: Options,
+    state: perfmon::Saved,
+}
+
+/// Why a [`Snapshot`] cannot be restored.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum RestoreError {
+    /// There is no profile of this name.
+    #[error(
+        "the snapshot is of the PMU profile `{0}`, which this version does not know; take a new snapshot"
+    )]
+    UnknownProfile(String),
+    /// The profile has changed since the snapshot was taken.
+    #[error("the snapshot does not fit the PMU profile `{0}` of this version; take a new snapshot")]
+    Mismatch(String),
 }
 
 impl Pmu {
     /// A PMU just after reset.
     #[must_use]
     pub fn new(profile: &'static Profile, options: Options) -> Self {
-        let _ = options;
-        Self { profile }
+        Self { profile, options, mechanism: Perfmon::new(profile, options) }
     }
 
     /// The profile it models.
@@ -107,12 +135,32 @@ impl Pmu {
         self.profile
     }
 
+    /// The whole state. Settle first: what waits for the boundary is in it, the instruction it belongs to is not.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { profile: self.profile.name.into(), options: self.options, state: self.mechanism.save() }
+    }
+
+    /// The PMU of a snapshot.
+    ///
+    /// # Errors
+    /// If the snapshot is of a profile that does not exist, or exists in another shape.
+    pub fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
+        let Some(profile) = crate::profile::by_name(&snapshot.profile) else {
+            return Err(RestoreError::UnknownProfile(snapshot.profile));
+        };
+        let mut pmu = Self::new(profile, snapshot.options);
+        if !pmu.mechanism.restore(snapshot.state) {
+            return Err(RestoreError::Mismatch(snapshot.profile));
+        }
+        Ok(pmu)
+    }
+
     /// Whether `RDMSR`/`WRMSR` of `msr` must come to this PMU. True also for registers that would belong to it on a
     /// processor with more counters: those fault.
     #[must_use]
     pub fn owns_msr(&self, msr: u32) -> bool {
-        let _ = msr;
-        unimplemented!()
+        self.mechanism.owns_msr(msr)
     }
 
     /// `RDMSR`.
@@ -120,8 +168,7 @@ impl Pmu {
     /// # Errors
     /// #GP if the register does not exist or cannot be read.
     pub fn rdmsr(&mut self, msr: u32) -> Result<u64, GeneralProtection> {
-        let _ = msr;
-        unimplemented!()
+        self.mechanism.rdmsr(msr)
     }
 
     /// `WRMSR`. [`Pmu::demand`] and [`Pmu::headroom`] may change.
@@ -129,8 +176,7 @@ impl Pmu {
     /// # Errors
     /// #GP if the register does not exist, cannot be written, or `value` sets a reserved bit; nothing changes then.
     pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), GeneralProtection> {
-        let _ = (msr, value);
-        unimplemented!()
+        self.mechanism.wrmsr(msr, value)
     }
 
     /// `RDPMC` with this ECX. The check of CPL and CR4.PCE is the adapter's.
@@ -138,28 +184,29 @@ impl Pmu {
     /// # Errors
     /// #GP if ECX names no counter.
     pub fn rdpmc(&mut self, ecx: u32) -> Result<u64, GeneralProtection> {
-        let _ = ecx;
-        unimplemented!()
+        self.mechanism.rdpmc(ecx)
     }
 
-    /// Overlays what the profile says onto the machine's own answer to `CPUID`.
-    pub fn cpuid(&self, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
-        let _ = (leaf, subleaf, regs);
-        unimplemented!()
+    /// Overlays what the profile says onto the machine's own answer to `CPUID`. None of the leaves it touches has
+    /// sub-leaves so far.
+    pub fn cpuid(&self, leaf: u32, _subleaf: u32, regs: &mut CpuidRegs) {
+        perfmon::overlay_cpuid(self.profile, leaf, regs);
     }
 
-    /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H): 7 (performance
-    /// monitoring available), 11 (branch trace storage unavailable), 12 (PEBS unavailable).
+    /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H): performance
+    /// monitoring is available (7), PEBS is not unavailable (12), branch trace storage is (11): it is not modelled.
     #[must_use]
     pub fn misc_enable(&self, machine: u64) -> u64 {
-        let _ = machine;
-        unimplemented!()
+        const PERFMON_AVAILABLE: u64 = 1 << 7;
+        const BTS_UNAVAILABLE: u64 = 1 << 11;
+        const PEBS_UNAVAILABLE: u64 = 1 << 12;
+        (machine | PERFMON_AVAILABLE | BTS_UNAVAILABLE) & !PEBS_UNAVAILABLE
     }
 
     /// What must be observed now, given what is programmed and enabled. Changes only in `wrmsr` and `settle`.
     #[must_use]
     pub fn demand(&self) -> Demand {
-        unimplemented!()
+        self.mechanism.demand()
     }
 
     /// How many of each basic event may still occur at `privilege` before `settle` must be called, that is: `settle`
@@ -170,24 +217,22 @@ impl Pmu {
     /// the privilege level changes.
     #[must_use]
     pub fn headroom(&self, privilege: Privilege) -> [u64; 4] {
-        let _ = privilege;
-        unimplemented!()
+        self.mechanism.headroom(privilege)
     }
 
     /// Counts basic events that have passed since the last call.
     pub fn count_basic(&mut self, delta: &BasicCounts) {
-        let _ = delta;
-        unimplemented!()
+        self.mechanism.count_basic(delta);
     }
 
     /// Counts what the microarchitecture model reported.
+    #[inline]
     pub fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
-        let _ = (events, privilege);
-        unimplemented!()
+        self.mechanism.count(events, privilege);
     }
 
     /// Records a retired branch in the last-branch-record stack, if that is on ([`Pmu::demand`] is then
-    /// `Microarchitecture`). `to` is the address executed next; only taken branches are recorded.
+    /// `Microarchitecture`). Only for branches that were taken; `to` is the address executed next.
     pub fn record_branch(
         &mut self,
         from: u64,
@@ -196,19 +241,17 @@ impl Pmu {
         mispredicted: bool,
         privilege: Privilege,
     ) {
-        let _ = (from, to, kind, mispredicted, privilege);
-        unimplemented!()
+        self.mechanism.record_branch(from, to, kind, mispredicted, privilege);
     }
 
     /// Whether something waits for the instruction boundary: call `settle` there.
     #[must_use]
     pub fn needs_settle(&self) -> bool {
-        unimplemented!()
+        self.mechanism.needs_settle()
     }
 
     /// At an instruction boundary: overflow bits, PEBS arming and record writing, freeze-on-PMI, PMI.
     pub fn settle(&mut self, retired: &Retired, bus: &mut dyn Bus) -> Settlement {
-        let _ = (retired, bus);
-        unimplemented!()
+        self.mechanism.settle(retired, bus)
     }
 }

@@ -1,15 +1,143 @@
-//! The processors that can be modelled.
+//! The processors that can be modelled: one declarative description each.
+//!
+//! A profile only states facts; what they mean is implemented once, in [`crate::pmu`] and [`crate::micro`].
+
+mod skylake;
+mod skylake_events;
+
+use crate::event::EventSet;
+use crate::micro::Geometry;
+
+pub use skylake::SKYLAKE;
 
 /// A processor: its PMU and its microarchitecture.
 #[derive(Debug)]
 pub struct Profile {
     /// The name by which a user chooses it, for example `skylake`.
     pub name: &'static str,
-    /// CPUID display family (SDM Vol. 2A, CPUID leaf 1).
-    pub family: u32,
-    /// CPUID display model.
-    pub model: u32,
+    /// `CPUID.01H:EAX`: extended family, extended model, type, family, model and stepping (SDM Vol. 2A, CPUID).
+    pub signature: u32,
+    /// Its performance-monitoring unit.
+    pub pmu: Perfmon,
+    /// Events that can be programmed into a general-purpose counter.
+    pub events: &'static [EventSpec],
+    /// What each fixed-function counter counts, in index order (SDM Vol. 3B, table 18-2).
+    pub fixed_events: &'static [EventSpec],
+    /// Shape of the caches.
+    pub geometry: Geometry,
+    /// Everything else of the microarchitecture.
+    pub microarchitecture: Microarchitecture,
 }
+
+/// An Intel PMU with architectural performance monitoring (SDM Vol. 3B 18.2).
+#[derive(Debug)]
+pub struct Perfmon {
+    /// Architectural performance monitoring version (`CPUID.0AH:EAX[7:0]`).
+    pub version: u8,
+    /// General-purpose counters per logical processor (`CPUID.0AH:EAX[15:8]`).
+    pub general_counters: u8,
+    /// Fixed-function counters (`CPUID.0AH:EDX[4:0]`).
+    pub fixed_counters: u8,
+    /// Width of every counter in bits (`CPUID.0AH:EAX[23:16]` and `EDX[12:5]`).
+    pub counter_bits: u8,
+    /// The value of IA32_PERF_CAPABILITIES (SDM Vol. 3B 18.18).
+    pub capabilities: u64,
+    /// General-purpose counters that can be used for PEBS, as a bit mask.
+    pub pebs_counters: u64,
+    /// Bits of MSR_OFFCORE_RSP_0 and _1 that are not reserved.
+    pub offcore_response_mask: u64,
+    /// Bits of MSR_PEBS_FRONTEND that are not reserved.
+    pub frontend_mask: u64,
+    /// Entries of the last-branch-record stack, a power of two.
+    pub lbr_depth: u8,
+    /// Bits of MSR_LBR_SELECT that are not reserved.
+    pub lbr_select_mask: u64,
+    /// Bits of IA32_DEBUGCTL that are not reserved.
+    pub debugctl_mask: u64,
+}
+
+/// Which data address a PEBS record of an event holds (SDM Vol. 3B 18.11.3, data address profiling).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataRecord {
+    /// None: the event has nothing to do with memory.
+    None,
+    /// Address of the load.
+    Load,
+    /// Address of the load, its latency and its data source (SDM Vol. 3B 18.9.4.2, load latency facility).
+    LoadLatency,
+    /// Address of the store, and whether it hit the L1 data cache.
+    Store,
+}
+
+/// One hardware event: how it is programmed and what it counts.
+#[derive(Debug)]
+pub struct EventSpec {
+    /// The vendor's name, for example `MEM_LOAD_RETIRED.L1_MISS`.
+    pub name: &'static str,
+    /// IA32_PERFEVTSELx bits 7:0.
+    pub select: u8,
+    /// IA32_PERFEVTSELx bits 15:8.
+    pub umask: u8,
+    /// IA32_PERFEVTSELx bits 31:24 if they are part of the event's definition; 0 leaves CMASK, INV and E to the user.
+    pub cmask: u8,
+    /// IA32_PERFEVTSELx bit 23, if `cmask` is part of the definition.
+    pub invert: bool,
+    /// General-purpose counters that can count it, as a bit mask; on others it counts nothing.
+    pub counters: u64,
+    /// Whether it is a precise event, usable for PEBS.
+    pub precise: bool,
+    /// Which data address its PEBS records hold.
+    pub data: DataRecord,
+    /// What it counts: the sum of these.
+    pub counts: EventSet,
+}
+
+/// Latencies and structures beside the caches. Cycles are core clock cycles.
+#[derive(Debug)]
+pub struct Microarchitecture {
+    /// Instructions that retire in one cycle when nothing stalls.
+    pub retire_width: u32,
+    /// Load-to-use latency of an L1 data cache hit.
+    pub l1d_latency_cycles: u16,
+    /// Load-to-use latency of an L2 hit.
+    pub l2_latency_cycles: u16,
+    /// Load-to-use latency of a last-level cache hit.
+    pub llc_latency_cycles: u16,
+    /// Load-to-use latency of an access to memory.
+    pub memory_latency_cycles: u16,
+    /// First-level instruction TLB.
+    pub itlb: TlbGeometry,
+    /// First-level data TLB.
+    pub dtlb: TlbGeometry,
+    /// Second-level TLB, for instructions and data.
+    pub stlb: TlbGeometry,
+    /// Penalty of a first-level TLB miss that hits the second level.
+    pub stlb_latency_cycles: u16,
+    /// Penalty of a page walk.
+    pub walk_latency_cycles: u16,
+    /// Penalty of a mispredicted branch.
+    pub mispredict_cycles: u16,
+    /// log2 of the entries of the direction predictor.
+    pub direction_bits: u8,
+    /// log2 of the entries of the branch target buffer.
+    pub target_bits: u8,
+    /// Entries of the return stack.
+    pub return_stack: u8,
+    /// Core clock cycles per core crystal clock cycle.
+    pub crystal_ratio: u32,
+}
+
+/// Size and shape of a TLB for 4-KiB pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TlbGeometry {
+    /// Entries in all.
+    pub entries: u32,
+    /// Ways per set.
+    pub associativity: u32,
+}
+
+/// Every profile.
+pub static ALL: &[&Profile] = &[&SKYLAKE];
 
 /// The profile of this name.
 #[must_use]
@@ -17,8 +145,10 @@ pub fn by_name(name: &str) -> Option<&'static Profile> {
     ALL.iter().copied().find(|profile| profile.name == name)
 }
 
-/// Every profile.
-pub static ALL: &[&Profile] = &[&SKYLAKE];
-
-/// 6th generation Intel Core (client Skylake): PerfMon version 4, PEBS record format 3.
-pub static SKYLAKE: Profile = Profile { name: "skylake", family: 6, model: 94 };
+impl Profile {
+    /// The event of this vendor's name, also among the fixed-function counters'.
+    #[must_use]
+    pub fn event(&self, name: &str) -> Option<&'static EventSpec> {
+        self.events.iter().chain(self.fixed_events).find(|event| event.name == name)
+    }
+}

@@ -1,0 +1,35 @@
+//! Addresses of the modelled model-specific registers (SDM Vol. 4, tables 2-2, 2-20, 2-29, 2-34, 2-39).
+#![allow(missing_docs, reason = "the names are the SDM's")]
+
+pub const IA32_PMC0: u32 = 0xC1;
+pub const IA32_PERFEVTSEL0: u32 = 0x186;
+pub const MSR_OFFCORE_RSP_0: u32 = 0x1A6;
+pub const MSR_OFFCORE_RSP_1: u32 = 0x1A7;
+pub const MSR_LBR_SELECT: u32 = 0x1C8;
+pub const MSR_LASTBRANCH_TOS: u32 = 0x1C9;
+pub const IA32_DEBUGCTL: u32 = 0x1D9;
+pub const IA32_FIXED_CTR0: u32 = 0x309;
+pub const IA32_PERF_CAPABILITIES: u32 = 0x345;
+pub const IA32_FIXED_CTR_CTRL: u32 = 0x38D;
+pub const IA32_PERF_GLOBAL_STATUS: u32 = 0x38E;
+pub const IA32_PERF_GLOBAL_CTRL: u32 = 0x38F;
+pub const IA32_PERF_GLOBAL_STATUS_RESET: u32 = 0x390;
+pub const IA32_PERF_GLOBAL_STATUS_SET: u32 = 0x391;
+pub const IA32_PERF_GLOBAL_INUSE: u32 = 0x392;
+pub const IA32_PEBS_ENABLE: u32 = 0x3F1;
+/// Adaptive PEBS of later parts; faults on the parts modelled so far.
+pub const MSR_PEBS_DATA_CFG: u32 = 0x3F2;
+pub const MSR_PEBS_LD_LAT_THRESHOLD: u32 = 0x3F6;
+pub const MSR_PEBS_FRONTEND: u32 = 0x3F7;
+pub const IA32_A_PMC0: u32 = 0x4C1;
+pub const IA32_DS_AREA: u32 = 0x600;
+pub const MSR_LASTBRANCH_0_FROM_IP: u32 = 0x680;
+pub const MSR_LASTBRANCH_0_TO_IP: u32 = 0x6C0;
+pub const MSR_LBR_INFO_0: u32 = 0xDC0;
+
+/// General-purpose counters that the address ranges have room for.
+pub const GENERAL_SLOTS: u32 = 8;
+/// Fixed-function counters that the address range has room for.
+pub const FIXED_SLOTS: u32 = 4;
+/// Last-branch records that the address ranges have room for.
+pub const LBR_SLOTS: u32 = 32;

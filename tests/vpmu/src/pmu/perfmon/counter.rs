@@ -1,0 +1,191 @@
+//! One counter: its value, what it counts now, and its PEBS state.
+
+use crate::event::{Basic, Event, EventSet, MicroEvents, Privilege};
+use crate::pmu::Demand;
+use crate::profile::{DataRecord, EventSpec};
+use serde::{Deserialize, Serialize};
+
+/// A counter's state.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Counter {
+    /// The value; one bit wider than the counter between an overflow and the next `settle`.
+    pub(super) value: u64,
+    /// It has overflowed and will write a PEBS record at its next event (SDM Vol. 3B 18.8.1.1).
+    pub(super) armed: bool,
+    /// The event an armed counter waited for has happened.
+    pub(super) triggered: bool,
+    /// Events since the overflow that armed it.
+    pub(super) since_overflow: u64,
+    /// Counting by cycles (CMASK, E).
+    pub(super) cycle: CycleState,
+    /// What it counts. Derived from the registers, hence not part of the saved state.
+    #[serde(skip)]
+    pub(super) rule: Rule,
+}
+
+/// What a cycle-wise counter remembers between events.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub(super) struct CycleState {
+    /// Events so far in the cycle that has not ended.
+    pending: u64,
+    /// Whether the condition held in the last cycle (for E, edge detection).
+    asserted: bool,
+}
+
+/// CMASK, INV and E of IA32_PERFEVTSELx (SDM Vol. 3B 18.2.1.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CycleFilter {
+    /// A cycle qualifies with at least this many events.
+    pub(super) cmask: u64,
+    /// A cycle qualifies with fewer than `cmask` events instead.
+    pub(super) invert: bool,
+    /// Count only the first of successive qualifying cycles.
+    pub(super) edge: bool,
+}
+
+/// What a counter counts, as the control registers say now. The default counts nothing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rule {
+    /// At which privilege levels, by index; all false if the counter is off.
+    pub(super) privileges: [bool; 2],
+    /// The event; `None` if the encoding has no meaning on this counter.
+    pub(super) event: Option<&'static EventSpec>,
+    /// Cycle-wise counting.
+    pub(super) filter: Option<CycleFilter>,
+    /// Loads count only above this latency.
+    pub(super) latency_above_cycles: u16,
+    /// Overflow arms PEBS.
+    pub(super) pebs: bool,
+    /// Overflow requests a PMI.
+    pub(super) interrupt: bool,
+}
+
+impl Rule {
+    /// What it counts, if it is on.
+    fn counts(&self) -> EventSet {
+        self.event.map_or(EventSet::EMPTY, |event| event.counts)
+    }
+
+    /// Whether it counts anything at all.
+    pub(super) fn is_on(&self) -> bool {
+        self.event.is_some() && self.privileges != [false; 2]
+    }
+
+    /// What must be observed for it.
+    pub(super) fn demand(&self) -> Demand {
+        let Some(event) = self.event.filter(|_| self.is_on()) else { return Demand::Nothing };
+        let basics =
+            Basic::ALL.iter().fold(EventSet::EMPTY, |set, &basic| set.union(EventSet::of(&[basic.into()])));
+        if self.filter.is_some() || !event.counts.difference(basics).is_empty() {
+            return Demand::Microarchitecture;
+        }
+        match event.data {
+            DataRecord::None => Demand::Basic,
+            _ if !self.pebs => Demand::Basic,
+            DataRecord::Load => Demand::DataAddresses,
+            // A store's record says whether it hit the cache.
+            DataRecord::Store | DataRecord::LoadLatency => Demand::Microarchitecture,
+        }
+    }
+}
+
+impl Counter {
+    /// Counts `n` occurrences.
+    fn add(&mut self, n: u64) {
+        if n == 0 {
+            return;
+        }
+        self.value = self.value.wrapping_add(n);
+        if self.armed {
+            self.since_overflow += n;
+            self.triggered |= self.rule.pebs;
+        }
+    }
+
+    /// Counts basic events: `delta[basic][privilege]`.
+    pub(super) fn count_basic(&mut self, delta: &[[u64; 2]; 4]) {
+        let counts = self.rule.counts();
+        let mut n = 0;
+        for basic in Basic::ALL {
+            if counts.contains(basic.into()) {
+                for privilege in Privilege::ALL {
+                    if self.rule.privileges[privilege as usize] {
+                        n += delta[basic as usize][privilege as usize];
+                    }
+                }
+            }
+        }
+        match self.rule.filter {
+            None => self.add(n),
+            // They belong to the cycle that has not ended.
+            Some(_) => self.cycle.pending += n,
+        }
+    }
+
+    /// Counts what the microarchitecture reported.
+    #[inline]
+    pub(super) fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
+        if !self.rule.privileges[privilege as usize] {
+            return;
+        }
+        let mut counts = self.rule.counts();
+        if events.load_latency_cycles <= self.rule.latency_above_cycles {
+            counts = counts.difference(EventSet::of(&[Event::LoadLatency]));
+        }
+        match self.rule.filter {
+            None => self.add(events.occurrences(counts)),
+            Some(filter) => {
+                let n = self.cycle.qualifying(filter, events, counts);
+                self.add(n);
+            }
+        }
+    }
+
+    /// Occurrences until something happens at the boundary.
+    pub(super) fn distance(&self, bits: u8) -> u64 {
+        if self.armed && self.rule.pebs { 1 } else { (1u64 << bits).saturating_sub(self.value) }
+    }
+
+    /// Whether the boundary has something to do.
+    pub(super) fn needs_settle(&self, bits: u8) -> bool {
+        self.triggered || self.value >> bits != 0
+    }
+}
+
+impl CycleState {
+    /// How many cycles that `events` ended qualify. The model's time passes in the cycles of each report: its non-stalled
+    /// cycles come first, then the stalled ones; what it reports as having happened once belongs to the cycle that follows.
+    fn qualifying(&mut self, filter: CycleFilter, events: &MicroEvents, counts: EventSet) -> u64 {
+        let level =
+            u64::from(counts.contains(Event::Cycle)) + u64::from(counts.contains(Event::ReferenceCycle));
+        let stalled = level + u64::from(events.stalled.intersection(counts).len());
+        let busy_cycles = u64::from(events.cycles - events.stall_cycles);
+        let mut n = 0;
+        let mut run = |state: &mut Self, cycles: u64, happened: u64| {
+            if cycles > 0 {
+                let qualifies = (happened >= filter.cmask) != filter.invert;
+                n += match (qualifies, filter.edge) {
+                    (false, _) => 0,
+                    (true, false) => cycles,
+                    (true, true) => u64::from(!state.asserted),
+                };
+                state.asserted = qualifies;
+                state.pending = 0;
+            }
+        };
+        if events.cycles > 0 {
+            let first = self.pending;
+            if busy_cycles > 0 {
+                run(self, 1, first + level);
+                run(self, busy_cycles - 1, level);
+                run(self, u64::from(events.stall_cycles), stalled);
+            } else {
+                run(self, 1, first + stalled);
+                run(self, u64::from(events.stall_cycles) - 1, stalled);
+            }
+        }
+        self.pending += u64::from(events.once.intersection(counts).len())
+            + if counts.contains(Event::CrystalCycle) { u64::from(events.crystal_cycles) } else { 0 };
+        n
+    }
+}

@@ -1,0 +1,219 @@
+//! Intel's architectural performance monitoring, versions 2 to 4 (SDM Vol. 3B 18.2), with PEBS and LBR.
+
+mod bits;
+mod counter;
+mod cpuid;
+mod lbr;
+mod pebs;
+mod registers;
+mod settle;
+
+use super::{Demand, Options};
+use crate::event::{Basic, BasicCounts, MicroEvents, Privilege};
+use crate::micro::BranchKind;
+use crate::profile::{EventSpec, Profile};
+use bits::{evtsel, fixed_ctrl, status};
+use counter::{Counter, CycleFilter, CycleState, Rule};
+use lbr::Lbr;
+use registers::Registers;
+use serde::{Deserialize, Serialize};
+
+pub(super) use cpuid::overlay as overlay_cpuid;
+
+/// The PMU's whole state.
+#[derive(Debug, Clone)]
+pub(super) struct Perfmon {
+    profile: &'static Profile,
+    options: Options,
+    registers: Registers,
+    /// General-purpose counters, then fixed-function counters.
+    counters: Vec<Counter>,
+    lbr: Lbr,
+    demand: Demand,
+}
+
+/// What a snapshot of the PMU must hold.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Saved {
+    registers: Registers,
+    counters: Vec<Counter>,
+    lbr: Lbr,
+}
+
+impl Perfmon {
+    pub(super) fn new(profile: &'static Profile, options: Options) -> Self {
+        let pmu = &profile.pmu;
+        let counters = vec![Counter::default(); usize::from(pmu.general_counters + pmu.fixed_counters)];
+        let lbr = Lbr::new(pmu.lbr_depth);
+        Self { profile, options, registers: Registers::reset(pmu), counters, lbr, demand: Demand::Nothing }
+    }
+
+    pub(super) fn save(&self) -> Saved {
+        Saved { registers: self.registers.clone(), counters: self.counters.clone(), lbr: self.lbr.clone() }
+    }
+
+    /// Takes up a saved state of the same profile; false if it does not fit.
+    pub(super) fn restore(&mut self, saved: Saved) -> bool {
+        let fits = saved.counters.len() == self.counters.len()
+            && saved.registers.fits(&self.profile.pmu)
+            && saved.lbr.depth() == self.lbr.depth();
+        if fits {
+            self.registers = saved.registers;
+            self.counters = saved.counters;
+            self.lbr = saved.lbr;
+            self.update_rules();
+        }
+        fits
+    }
+
+    /// How many general-purpose counters there are.
+    fn general(&self) -> usize {
+        usize::from(self.profile.pmu.general_counters)
+    }
+
+    /// The bit of counter `index` in IA32_PERF_GLOBAL_CTRL and IA32_PERF_GLOBAL_STATUS.
+    fn global_bit(&self, index: usize) -> u64 {
+        if index < self.general() { 1 << index } else { 1 << (32 + index - self.general()) }
+    }
+
+    /// Derives what each counter counts from the registers.
+    fn update_rules(&mut self) {
+        for index in 0..self.counters.len() {
+            let rule = if index < self.general() { self.general_rule(index) } else { self.fixed_rule(index) };
+            let counter = &mut self.counters[index];
+            if rule.filter != counter.rule.filter {
+                counter.cycle = CycleState::default();
+            }
+            counter.rule = rule;
+        }
+        let lbr = if self.lbr_records() { Demand::Microarchitecture } else { Demand::Nothing };
+        self.demand = self.counters.iter().map(|counter| counter.rule.demand()).fold(lbr, Demand::max);
+    }
+
+    /// Whether counter `index` is enabled globally and not frozen (SDM Vol. 3B 18.2.4.1).
+    fn runs(&self, index: usize) -> bool {
+        self.registers.global_ctrl & self.global_bit(index) != 0
+            && self.registers.status & status::CTR_FRZ == 0
+    }
+
+    fn general_rule(&self, index: usize) -> Rule {
+        let select = self.registers.evtsel[index];
+        let on = select & evtsel::EN != 0 && self.runs(index);
+        let cmask = (select & evtsel::CMASK) >> 24;
+        let (invert, edge) = (select & evtsel::INV != 0, select & evtsel::E != 0);
+        let Some((event, modified)) = self.lookup(index, select) else { return Rule::default() };
+        let pebs_enable = self.registers.pebs_enable;
+        let latency = event.data == crate::profile::DataRecord::LoadLatency;
+        if latency && pebs_enable >> (32 + index) & 1 == 0 {
+            // The load latency facility is off for this counter (SDM Vol. 3B 18.9.4.2).
+            return Rule::default();
+        }
+        Rule {
+            privileges: [on && select & evtsel::USR != 0, on && select & evtsel::OS != 0],
+            event: Some(event),
+            // INV has no effect without CMASK; E alone looks at whether anything happened in the cycle.
+            filter: (modified && (cmask != 0 || edge)).then_some(CycleFilter {
+                cmask: cmask.max(1),
+                invert: invert && cmask != 0,
+                edge,
+            }),
+            // The minimum that can be detected is 4 cycles (ibidem).
+            latency_above_cycles: if latency { (self.registers.ld_lat as u16).max(3) } else { 0 },
+            pebs: event.precise && pebs_enable >> index & 1 != 0,
+            interrupt: select & evtsel::INT != 0,
+        }
+    }
+
+    /// The event of an IA32_PERFEVTSELx value on counter `index`, and whether CMASK, INV and E are modifiers of it
+    /// rather than part of its definition.
+    fn lookup(&self, index: usize, select: u64) -> Option<(&'static EventSpec, bool)> {
+        let cmask = (select & evtsel::CMASK) >> 24;
+        let invert = select & evtsel::INV != 0;
+        let edge = select & evtsel::E != 0;
+        let encoded = self
+            .profile
+            .events
+            .iter()
+            .filter(|event| u64::from(event.select) | u64::from(event.umask) << 8 == select & 0xFFFF);
+        let defined = |event: &&EventSpec| {
+            event.cmask != 0 && u64::from(event.cmask) == cmask && event.invert == invert && !edge
+        };
+        let event =
+            encoded.clone().find(defined).or_else(|| encoded.clone().find(|event| event.cmask == 0))?;
+        (event.counters >> index & 1 != 0).then_some((event, event.cmask == 0))
+    }
+
+    fn fixed_rule(&self, index: usize) -> Rule {
+        let fixed = index - self.general();
+        let control = self.registers.fixed_ctrl >> (4 * fixed);
+        let on = self.runs(index);
+        Rule {
+            privileges: [on && control & fixed_ctrl::USR != 0, on && control & fixed_ctrl::OS != 0],
+            event: self.profile.fixed_events.get(fixed),
+            interrupt: control & fixed_ctrl::PMI != 0,
+            ..Rule::default()
+        }
+    }
+
+    pub(super) fn demand(&self) -> Demand {
+        self.demand
+    }
+
+    pub(super) fn headroom(&self, privilege: Privilege) -> [u64; 4] {
+        let mut headroom = [u64::MAX; 4];
+        for counter in &self.counters {
+            let Some(event) = counter.rule.event else { continue };
+            if !counter.rule.privileges[privilege as usize] {
+                continue;
+            }
+            for basic in Basic::ALL {
+                if event.counts.contains(basic.into()) {
+                    // Cycle-wise counting has to know in which cycle each event falls.
+                    let limit = match counter.rule.filter {
+                        Some(_) => 1,
+                        None => counter.distance(self.profile.pmu.counter_bits),
+                    };
+                    headroom[basic as usize] = headroom[basic as usize].min(limit);
+                }
+            }
+        }
+        headroom
+    }
+
+    pub(super) fn count_basic(&mut self, delta: &BasicCounts) {
+        for counter in &mut self.counters {
+            counter.count_basic(delta);
+        }
+    }
+
+    #[inline]
+    pub(super) fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
+        for counter in &mut self.counters {
+            counter.count(events, privilege);
+        }
+        self.lbr.advance(events.cycles);
+    }
+
+    /// Whether branches are recorded now (SDM Vol. 3B 17.4.1, 17.4.7).
+    fn lbr_records(&self) -> bool {
+        self.registers.debugctl & bits::debugctl::LBR != 0 && self.registers.status & status::LBR_FRZ == 0
+    }
+
+    pub(super) fn record_branch(
+        &mut self,
+        from: u64,
+        to: u64,
+        kind: BranchKind,
+        mispredicted: bool,
+        privilege: Privilege,
+    ) {
+        if self.lbr_records() {
+            self.lbr.record(from, to, kind, mispredicted, privilege);
+        }
+    }
+
+    pub(super) fn needs_settle(&self) -> bool {
+        let bits = self.profile.pmu.counter_bits;
+        self.counters.iter().any(|counter| counter.needs_settle(bits))
+    }
+}

@@ -1,0 +1,305 @@
+//! `RDMSR`, `WRMSR` and `RDPMC`: which registers exist, which bits are reserved, which values alias.
+
+use super::bits::{evtsel, fixed_ctrl, status};
+use super::{Counter, Perfmon};
+use crate::pmu::{GeneralProtection, msr};
+use crate::profile;
+use serde::{Deserialize, Serialize};
+
+/// Registers that hold what was written to them.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Registers {
+    pub(super) evtsel: Vec<u64>,
+    pub(super) fixed_ctrl: u64,
+    pub(super) global_ctrl: u64,
+    /// IA32_PERF_GLOBAL_STATUS.
+    pub(super) status: u64,
+    pub(super) pebs_enable: u64,
+    pub(super) ds_area: u64,
+    pub(super) debugctl: u64,
+    pub(super) ld_lat: u64,
+    frontend: u64,
+    offcore: [u64; 2],
+}
+
+/// A register of the PMU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Register {
+    /// IA32_PMCx, the legacy 32-bit write alias.
+    Pmc(usize),
+    /// IA32_A_PMCx, full width.
+    FullPmc(usize),
+    EvtSel(usize),
+    FixedCtr(usize),
+    FixedCtrCtrl,
+    GlobalStatus,
+    GlobalCtrl,
+    StatusReset,
+    StatusSet,
+    InUse,
+    Capabilities,
+    PebsEnable,
+    LdLat,
+    Frontend,
+    Offcore(usize),
+    DsArea,
+    DebugCtl,
+    LbrSelect,
+    LbrTos,
+    LbrFrom(usize),
+    LbrTo(usize),
+    LbrInfo(usize),
+    /// Belongs to the PMU's address range but does not exist on this part.
+    Absent,
+}
+
+/// The index of `msr` in a range of `slots` registers from `first` on.
+fn slot(msr: u32, first: u32, slots: u32) -> Option<usize> {
+    (first..first + slots).contains(&msr).then(|| (msr - first) as usize)
+}
+
+/// Whether bits 63:47 are all equal (SDM Vol. 1 3.3.7.1; 48-bit linear addresses).
+pub(super) fn canonical(address: u64) -> bool {
+    matches!(address >> 47, 0 | 0x1_FFFF)
+}
+
+impl Registers {
+    /// Values after reset (SDM Vol. 3A, table 9-1): all 0, but IA32_PERF_GLOBAL_CTRL enables the general-purpose counters.
+    pub(super) fn reset(pmu: &profile::Perfmon) -> Self {
+        Self {
+            evtsel: vec![0; usize::from(pmu.general_counters)],
+            fixed_ctrl: 0,
+            global_ctrl: (1 << pmu.general_counters) - 1,
+            status: 0,
+            pebs_enable: 0,
+            ds_area: 0,
+            debugctl: 0,
+            ld_lat: 0,
+            frontend: 0,
+            offcore: [0; 2],
+        }
+    }
+
+    /// Whether it is of this PMU.
+    pub(super) fn fits(&self, pmu: &profile::Perfmon) -> bool {
+        self.evtsel.len() == usize::from(pmu.general_counters)
+    }
+}
+
+impl Perfmon {
+    /// What `msr` is, if it is the PMU's at all.
+    fn register(&self, msr: u32) -> Option<Register> {
+        use Register as R;
+        let (general, fixed) = (self.general(), usize::from(self.profile.pmu.fixed_counters));
+        let depth = self.lbr.depth();
+        let within =
+            |index: usize, count: usize, register: R| if index < count { register } else { R::Absent };
+        let ranges = [
+            (msr::IA32_PMC0, msr::GENERAL_SLOTS, general, R::Pmc as fn(usize) -> R),
+            (msr::IA32_A_PMC0, msr::GENERAL_SLOTS, general, R::FullPmc),
+            (msr::IA32_PERFEVTSEL0, msr::GENERAL_SLOTS, general, R::EvtSel),
+            (msr::IA32_FIXED_CTR0, msr::FIXED_SLOTS, fixed, R::FixedCtr),
+            (msr::MSR_LASTBRANCH_0_FROM_IP, msr::LBR_SLOTS, depth, R::LbrFrom),
+            (msr::MSR_LASTBRANCH_0_TO_IP, msr::LBR_SLOTS, depth, R::LbrTo),
+            (msr::MSR_LBR_INFO_0, msr::LBR_SLOTS, depth, R::LbrInfo),
+        ];
+        for (first, slots, count, register) in ranges {
+            if let Some(index) = slot(msr, first, slots) {
+                return Some(within(index, count, register(index)));
+            }
+        }
+        Some(match msr {
+            msr::IA32_FIXED_CTR_CTRL => R::FixedCtrCtrl,
+            msr::IA32_PERF_GLOBAL_STATUS => R::GlobalStatus,
+            msr::IA32_PERF_GLOBAL_CTRL => R::GlobalCtrl,
+            msr::IA32_PERF_GLOBAL_STATUS_RESET => R::StatusReset,
+            msr::IA32_PERF_GLOBAL_STATUS_SET => R::StatusSet,
+            msr::IA32_PERF_GLOBAL_INUSE => R::InUse,
+            msr::IA32_PERF_CAPABILITIES => R::Capabilities,
+            msr::IA32_PEBS_ENABLE => R::PebsEnable,
+            msr::MSR_PEBS_DATA_CFG => R::Absent,
+            msr::MSR_PEBS_LD_LAT_THRESHOLD => R::LdLat,
+            msr::MSR_PEBS_FRONTEND => R::Frontend,
+            msr::MSR_OFFCORE_RSP_0 => R::Offcore(0),
+            msr::MSR_OFFCORE_RSP_1 => R::Offcore(1),
+            msr::IA32_DS_AREA => R::DsArea,
+            msr::IA32_DEBUGCTL => R::DebugCtl,
+            msr::MSR_LBR_SELECT => R::LbrSelect,
+            msr::MSR_LASTBRANCH_TOS => R::LbrTos,
+            _ => return None,
+        })
+    }
+
+    pub(in crate::pmu) fn owns_msr(&self, msr: u32) -> bool {
+        self.register(msr).is_some()
+    }
+
+    /// The value of counter `index` as software sees it.
+    fn counter_value(&self, index: usize) -> u64 {
+        self.counters[index].value & self.counter_mask()
+    }
+
+    pub(super) fn counter_mask(&self) -> u64 {
+        (1 << self.profile.pmu.counter_bits) - 1
+    }
+
+    /// Overflow bits of all counters.
+    fn counter_bits(&self) -> u64 {
+        let pmu = &self.profile.pmu;
+        ((1 << pmu.general_counters) - 1) | ((1 << pmu.fixed_counters) - 1) << 32
+    }
+
+    /// Bits that IA32_PERF_GLOBAL_STATUS_RESET and _SET accept. TraceToPAPMI (55) and ASCI (60) exist only with Intel PT
+    /// and SGX (SDM Vol. 4, table 2-2), which the modelled parts lack.
+    fn status_mask(&self) -> u64 {
+        self.counter_bits() | status::LBR_FRZ | status::CTR_FRZ | status::OVF_UNCORE | status::OVF_BUFFER
+    }
+
+    /// IA32_PERF_GLOBAL_INUSE (SDM Vol. 3B 18.2.4.3). The text there gives PMI_InUse as "bit 32", figure 18-13 as bit 63.
+    fn in_use(&self) -> u64 {
+        let registers = &self.registers;
+        let mut in_use = 0;
+        for (index, select) in registers.evtsel.iter().enumerate() {
+            in_use |= u64::from(select & evtsel::SELECT != 0) << index;
+            in_use |= u64::from(select & evtsel::INT != 0) << 63;
+        }
+        for fixed in 0..self.profile.pmu.fixed_counters {
+            let control = registers.fixed_ctrl >> (4 * fixed);
+            in_use |= u64::from(control & (fixed_ctrl::OS | fixed_ctrl::USR) != 0) << (32 + fixed);
+            in_use |= u64::from(control & fixed_ctrl::PMI != 0) << 63;
+        }
+        in_use | u64::from(registers.pebs_enable & self.profile.pmu.pebs_counters != 0) << 63
+    }
+
+    pub(in crate::pmu) fn rdmsr(&self, msr: u32) -> Result<u64, GeneralProtection> {
+        use Register as R;
+        let registers = &self.registers;
+        Ok(match self.register(msr).ok_or(GeneralProtection)? {
+            R::Pmc(index) | R::FullPmc(index) => self.counter_value(index),
+            R::FixedCtr(index) => self.counter_value(self.general() + index),
+            R::EvtSel(index) => registers.evtsel[index],
+            R::FixedCtrCtrl => registers.fixed_ctrl,
+            R::GlobalStatus => registers.status,
+            R::GlobalCtrl => registers.global_ctrl,
+            // Command registers: nothing to read back.
+            R::StatusReset | R::StatusSet => 0,
+            R::InUse => self.in_use(),
+            R::Capabilities => self.profile.pmu.capabilities,
+            R::PebsEnable => registers.pebs_enable,
+            R::LdLat => registers.ld_lat,
+            R::Frontend => registers.frontend,
+            R::Offcore(index) => registers.offcore[index],
+            R::DsArea => registers.ds_area,
+            R::DebugCtl => registers.debugctl,
+            R::LbrSelect => self.lbr.select,
+            R::LbrTos => self.lbr.tos as u64,
+            R::LbrFrom(index) => self.lbr.entries[index].from,
+            R::LbrTo(index) => self.lbr.entries[index].to,
+            R::LbrInfo(index) => self.lbr.entries[index].info,
+            R::Absent => return Err(GeneralProtection),
+        })
+    }
+
+    pub(in crate::pmu) fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), GeneralProtection> {
+        let register = self.register(msr).ok_or(GeneralProtection)?;
+        if !self.accepts(register, value) {
+            return Err(GeneralProtection);
+        }
+        self.store(register, value);
+        self.update_rules();
+        Ok(())
+    }
+
+    /// Whether `register` can be written and `value` sets no reserved bit.
+    fn accepts(&self, register: Register, value: u64) -> bool {
+        use Register as R;
+        let pmu = &self.profile.pmu;
+        let allowed = match register {
+            // Bits 63:32 of a legacy write are ignored (SDM Vol. 3B 18.2.5).
+            R::Pmc(_) => u64::MAX,
+            R::FullPmc(_) | R::FixedCtr(_) => self.counter_mask(),
+            R::EvtSel(_) => evtsel::DEFINED,
+            R::FixedCtrCtrl => (1 << (4 * pmu.fixed_counters)) - 1,
+            R::GlobalCtrl => self.counter_bits(),
+            R::StatusReset => self.status_mask() | status::COND_CHGD,
+            // Bit 63 is reserved in the setting register (SDM Vol. 4, table 2-2, 391H).
+            R::StatusSet => self.status_mask(),
+            // PEBS_EN and LL_EN of each counter (SDM Vol. 3B, figure 18-21).
+            R::PebsEnable => pmu.pebs_counters | pmu.pebs_counters << 32,
+            R::LdLat => 0xFFFF,
+            R::Frontend => pmu.frontend_mask,
+            R::Offcore(_) => pmu.offcore_response_mask,
+            R::DebugCtl => pmu.debugctl_mask,
+            R::LbrSelect => pmu.lbr_select_mask,
+            R::LbrTos => u64::from(pmu.lbr_depth) - 1,
+            // MISPRED, IN_TSX, TSX_ABORT and the cycle count (SDM Vol. 3B, table 17-16).
+            R::LbrInfo(_) => 0xE000_0000_0000_FFFF,
+            R::DsArea | R::LbrFrom(_) | R::LbrTo(_) => return canonical(value),
+            R::GlobalStatus | R::InUse | R::Capabilities | R::Absent => return false,
+        };
+        value & !allowed == 0
+    }
+
+    /// Stores an accepted value.
+    fn store(&mut self, register: Register, value: u64) {
+        use Register as R;
+        let general = self.general();
+        match register {
+            // Bit 31 of EAX is extended to the counter's width (SDM Vol. 3B 18.2.5).
+            R::Pmc(index) => {
+                let extended = i64::from(value as u32 as i32) as u64;
+                self.write_counter(index, extended);
+            }
+            R::FullPmc(index) => self.write_counter(index, value),
+            R::FixedCtr(index) => self.write_counter(general + index, value),
+            R::EvtSel(index) => self.registers.evtsel[index] = value,
+            R::FixedCtrCtrl => self.registers.fixed_ctrl = value,
+            R::GlobalCtrl => self.registers.global_ctrl = value,
+            R::StatusReset => self.registers.status &= !value,
+            R::StatusSet => self.registers.status |= value,
+            R::PebsEnable => self.write_pebs_enable(value),
+            R::LdLat => self.registers.ld_lat = value,
+            R::Frontend => self.registers.frontend = value,
+            R::Offcore(index) => self.registers.offcore[index] = value,
+            R::DsArea => self.registers.ds_area = value,
+            R::DebugCtl => self.registers.debugctl = value,
+            R::LbrSelect => self.lbr.select = value,
+            R::LbrTos => self.lbr.tos = value as usize,
+            R::LbrFrom(index) => self.lbr.entries[index].from = value,
+            R::LbrTo(index) => self.lbr.entries[index].to = value,
+            R::LbrInfo(index) => self.lbr.entries[index].info = value,
+            R::GlobalStatus | R::InUse | R::Capabilities | R::Absent => {}
+        }
+    }
+
+    fn write_counter(&mut self, index: usize, value: u64) {
+        let mask = self.counter_mask();
+        let counter = &mut self.counters[index];
+        counter.value = value & mask;
+        // An armed counter stays armed; what its record's reload carries over starts here.
+        counter.since_overflow = 0;
+    }
+
+    fn write_pebs_enable(&mut self, value: u64) {
+        self.registers.pebs_enable = value;
+        if self.options.pebs_disable_disarms {
+            for (index, counter) in self.counters.iter_mut().enumerate() {
+                if index >= 32 || value >> index & 1 == 0 {
+                    *counter =
+                        Counter { armed: false, triggered: false, since_overflow: 0, ..counter.clone() };
+                }
+            }
+        }
+    }
+
+    pub(in crate::pmu) fn rdpmc(&self, ecx: u32) -> Result<u64, GeneralProtection> {
+        // Bit 30 selects the fixed-function counters (SDM Vol. 2B, RDPMC).
+        const FIXED: u32 = 1 << 30;
+        let fixed = usize::from(self.profile.pmu.fixed_counters);
+        match (ecx & FIXED != 0, (ecx & !FIXED) as usize) {
+            (false, index) if index < self.general() => Ok(self.counter_value(index)),
+            (true, index) if index < fixed => Ok(self.counter_value(self.general() + index)),
+            _ => Err(GeneralProtection),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Skylake's events: names and encodings of Intel's event list for client Skylake (SDM Vol. 3B, tables 18-56 and 19-4),
+//! as far as the model gives them a meaning. An encoding that is not here counts nothing.
+
+use super::{DataRecord, EventSpec};
+use crate::event::Event as E;
+use crate::event::EventSet;
+
+const ANY: u64 = 0xF;
+
+const fn event(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
+    EventSpec {
+        name,
+        select,
+        umask,
+        cmask: 0,
+        invert: false,
+        counters: ANY,
+        precise: false,
+        data: DataRecord::None,
+        counts: EventSet::of(counts),
+    }
+}
+
+const fn precise(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
+    EventSpec { precise: true, ..event(name, select, umask, counts) }
+}
+
+const fn load(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
+    EventSpec { data: DataRecord::Load, ..precise(name, select, umask, counts) }
+}
+
+const fn store(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
+    EventSpec { data: DataRecord::Store, ..precise(name, select, umask, counts) }
+}
+
+/// An event that is defined with a counter mask: it counts cycles.
+const fn cycles(name: &'static str, select: u8, umask: u8, cmask: u8, counts: &[E]) -> EventSpec {
+    EventSpec { cmask, ..event(name, select, umask, counts) }
+}
+
+/// As `cycles`, with the comparison inverted: "fewer than `cmask`", which with 16 is every cycle.
+const fn precise_cycles(name: &'static str, select: u8, umask: u8) -> EventSpec {
+    EventSpec { cmask: 16, invert: true, ..precise(name, select, umask, &[E::Cycle]) }
+}
+
+/// General-purpose events.
+pub(super) static EVENTS: &[EventSpec] = &[
+    event("INST_RETIRED.ANY_P", 0xC0, 0x00, &[E::Instruction]),
+    // Only on IA32_PMC1 (SDM Vol. 3B, table 18-56, note 1).
+    EventSpec { counters: 0b10, ..precise("INST_RETIRED.PREC_DIST", 0xC0, 0x01, &[E::Instruction]) },
+    precise_cycles("INST_RETIRED.TOTAL_CYCLES_PS", 0xC0, 0x01),
+    // One fused micro-operation is modelled for each instruction.
+    precise("UOPS_RETIRED.RETIRE_SLOTS", 0xC2, 0x02, &[E::Instruction]),
+    precise_cycles("UOPS_RETIRED.TOTAL_CYCLES", 0xC2, 0x02),
+    // Branches.
+    precise("BR_INST_RETIRED.ALL_BRANCHES", 0xC4, 0x00, &[E::Branch]),
+    precise("BR_INST_RETIRED.CONDITIONAL", 0xC4, 0x01, &[E::BranchConditional]),
+    precise("BR_INST_RETIRED.NEAR_CALL", 0xC4, 0x02, &[E::BranchCall]),
+    precise("BR_INST_RETIRED.ALL_BRANCHES_PEBS", 0xC4, 0x04, &[E::Branch]),
+    precise("BR_INST_RETIRED.NEAR_RETURN", 0xC4, 0x08, &[E::BranchReturn]),
+    event("BR_INST_RETIRED.NOT_TAKEN", 0xC4, 0x10, &[E::BranchNotTaken]),
+    precise("BR_INST_RETIRED.NEAR_TAKEN", 0xC4, 0x20, &[E::BranchTaken]),
+    precise("BR_INST_RETIRED.FAR_BRANCH", 0xC4, 0x40, &[E::BranchFar]),
+    precise("BR_MISP_RETIRED.ALL_BRANCHES", 0xC5, 0x00, &[E::BranchMispredicted]),
+    precise("BR_MISP_RETIRED.CONDITIONAL", 0xC5, 0x01, &[E::BranchConditionalMispredicted]),
+    precise("BR_MISP_RETIRED.NEAR_CALL", 0xC5, 0x02, &[E::BranchCallMispredicted]),
+    precise("BR_MISP_RETIRED.ALL_BRANCHES_PEBS", 0xC5, 0x04, &[E::BranchMispredicted]),
+    precise("BR_MISP_RETIRED.NEAR_TAKEN", 0xC5, 0x20, &[E::BranchTakenMispredicted]),
+    // Loads and stores.
+    load("MEM_INST_RETIRED.STLB_MISS_LOADS", 0xD0, 0x11, &[E::LoadStlbMiss]),
+    store("MEM_INST_RETIRED.STLB_MISS_STORES", 0xD0, 0x12, &[E::StoreStlbMiss]),
+    load("MEM_INST_RETIRED.SPLIT_LOADS", 0xD0, 0x41, &[E::LoadSplit]),
+    store("MEM_INST_RETIRED.SPLIT_STORES", 0xD0, 0x42, &[E::StoreSplit]),
+    load("MEM_INST_RETIRED.ALL_LOADS", 0xD0, 0x81, &[E::Load]),
+    store("MEM_INST_RETIRED.ALL_STORES", 0xD0, 0x82, &[E::Store]),
+    load("MEM_LOAD_RETIRED.L1_HIT", 0xD1, 0x01, &[E::LoadL1Hit]),
+    load("MEM_LOAD_RETIRED.L2_HIT", 0xD1, 0x02, &[E::LoadL2Hit]),
+    load("MEM_LOAD_RETIRED.L3_HIT", 0xD1, 0x04, &[E::LoadL3Hit]),
+    load("MEM_LOAD_RETIRED.L1_MISS", 0xD1, 0x08, &[E::LoadL1Miss]),
+    load("MEM_LOAD_RETIRED.L2_MISS", 0xD1, 0x10, &[E::LoadL2Miss]),
+    load("MEM_LOAD_RETIRED.L3_MISS", 0xD1, 0x20, &[E::LoadL3Miss]),
+    EventSpec {
+        data: DataRecord::LoadLatency,
+        ..precise("MEM_TRANS_RETIRED.LOAD_LATENCY", 0xCD, 0x01, &[E::LoadLatency])
+    },
+    // Clocks.
+    event("CPU_CLK_UNHALTED.THREAD_P", 0x3C, 0x00, &[E::Cycle]),
+    event("CPU_CLK_UNHALTED.REF_XCLK", 0x3C, 0x01, &[E::CrystalCycle]),
+    // Caches.
+    event("L1D.REPLACEMENT", 0x51, 0x01, &[E::L1dReadMiss, E::L1dWriteMiss]),
+    event("L2_RQSTS.DEMAND_DATA_RD_MISS", 0x24, 0x21, &[E::L2ReadMiss]),
+    event("L2_RQSTS.RFO_MISS", 0x24, 0x22, &[E::L2RfoMiss]),
+    event("L2_RQSTS.CODE_RD_MISS", 0x24, 0x24, &[E::L2CodeMiss]),
+    event("L2_RQSTS.ALL_DEMAND_MISS", 0x24, 0x27, &[E::L2ReadMiss, E::L2RfoMiss, E::L2CodeMiss]),
+    event("L2_RQSTS.MISS", 0x24, 0x3F, &[E::L2ReadMiss, E::L2RfoMiss, E::L2CodeMiss]),
+    event("L2_RQSTS.DEMAND_DATA_RD_HIT", 0x24, 0xC1, &[E::L2ReadHit]),
+    event("L2_RQSTS.RFO_HIT", 0x24, 0xC2, &[E::L2RfoHit]),
+    event("L2_RQSTS.CODE_RD_HIT", 0x24, 0xC4, &[E::L2CodeHit]),
+    event("L2_RQSTS.ALL_DEMAND_DATA_RD", 0x24, 0xE1, &[E::L2ReadHit, E::L2ReadMiss]),
+    event("L2_RQSTS.ALL_RFO", 0x24, 0xE2, &[E::L2RfoHit, E::L2RfoMiss]),
+    event("L2_RQSTS.ALL_CODE_RD", 0x24, 0xE4, &[E::L2CodeHit, E::L2CodeMiss]),
+    event("L2_RQSTS.ALL_DEMAND_REFERENCES", 0x24, 0xE7, L2_REFERENCES),
+    event("L2_RQSTS.REFERENCES", 0x24, 0xFF, L2_REFERENCES),
+    event("LONGEST_LAT_CACHE.MISS", 0x2E, 0x41, &[E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMiss]),
+    event("LONGEST_LAT_CACHE.REFERENCE", 0x2E, 0x4F, &[E::L2ReadMiss, E::L2RfoMiss, E::L2CodeMiss]),
+    event("ICACHE_64B.IFTAG_MISS", 0x83, 0x02, &[E::L1iMiss]),
+    event("ICACHE_64B.IFTAG_STALL", 0x83, 0x04, &[E::StallInstructionTlb]),
+    event("ICACHE_16B.IFDATA_STALL", 0x80, 0x04, &[E::StallInstructionCache]),
+    // Translation. All pages are modelled as 4-KiB pages, and every walk completes.
+    event("DTLB_LOAD_MISSES.MISS_CAUSES_A_WALK", 0x08, 0x01, &[E::DtlbLoadWalk]),
+    event("DTLB_LOAD_MISSES.WALK_COMPLETED_4K", 0x08, 0x02, &[E::DtlbLoadWalk]),
+    event("DTLB_LOAD_MISSES.WALK_COMPLETED", 0x08, 0x0E, &[E::DtlbLoadWalk]),
+    event("DTLB_LOAD_MISSES.STLB_HIT", 0x08, 0x20, &[E::DtlbLoadStlbHit]),
+    event("DTLB_STORE_MISSES.MISS_CAUSES_A_WALK", 0x49, 0x01, &[E::DtlbStoreWalk]),
+    event("DTLB_STORE_MISSES.WALK_COMPLETED_4K", 0x49, 0x02, &[E::DtlbStoreWalk]),
+    event("DTLB_STORE_MISSES.WALK_COMPLETED", 0x49, 0x0E, &[E::DtlbStoreWalk]),
+    event("DTLB_STORE_MISSES.STLB_HIT", 0x49, 0x20, &[E::DtlbStoreStlbHit]),
+    event("ITLB_MISSES.MISS_CAUSES_A_WALK", 0x85, 0x01, &[E::ItlbWalk]),
+    event("ITLB_MISSES.WALK_COMPLETED_4K", 0x85, 0x02, &[E::ItlbWalk]),
+    event("ITLB_MISSES.WALK_COMPLETED", 0x85, 0x0E, &[E::ItlbWalk]),
+    event("ITLB_MISSES.STLB_HIT", 0x85, 0x20, &[E::ItlbStlbHit]),
+    // Stalls. In the model, a cycle with a miss outstanding is a stalled cycle.
+    event("RESOURCE_STALLS.ANY", 0xA2, 0x01, &[E::StallMemory]),
+    cycles("CYCLE_ACTIVITY.STALLS_TOTAL", 0xA3, 0x04, 4, &[E::StallTotal]),
+    cycles("CYCLE_ACTIVITY.STALLS_MEM_ANY", 0xA3, 0x14, 20, &[E::StallMemory]),
+    cycles("CYCLE_ACTIVITY.STALLS_L1D_MISS", 0xA3, 0x0C, 12, &[E::StallL1dMiss]),
+    cycles("CYCLE_ACTIVITY.STALLS_L2_MISS", 0xA3, 0x05, 5, &[E::StallL2Miss]),
+    cycles("CYCLE_ACTIVITY.STALLS_L3_MISS", 0xA3, 0x06, 6, &[E::StallL3Miss]),
+    cycles("CYCLE_ACTIVITY.CYCLES_L1D_MISS", 0xA3, 0x08, 8, &[E::StallL1dMiss]),
+    cycles("CYCLE_ACTIVITY.CYCLES_L2_MISS", 0xA3, 0x01, 1, &[E::StallL2Miss]),
+    cycles("CYCLE_ACTIVITY.CYCLES_L3_MISS", 0xA3, 0x02, 2, &[E::StallL3Miss]),
+];
+
+const L2_REFERENCES: &[E] =
+    &[E::L2ReadHit, E::L2ReadMiss, E::L2RfoHit, E::L2RfoMiss, E::L2CodeHit, E::L2CodeMiss];
+
+/// Fixed-function counters 0, 1 and 2. `select` and `umask` are the pseudo-encodings that Intel's event lists use.
+pub(super) static FIXED_EVENTS: &[EventSpec] = &[
+    event("INST_RETIRED.ANY", 0x00, 0x01, &[E::Instruction]),
+    event("CPU_CLK_UNHALTED.THREAD", 0x00, 0x02, &[E::Cycle]),
+    event("CPU_CLK_UNHALTED.REF_TSC", 0x00, 0x03, &[E::ReferenceCycle]),
+];
