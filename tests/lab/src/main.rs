@@ -1,3 +1,72 @@
-//! The virtual lab machine: stock QEMU, stock Debian kernel, our PMU, the real module.
+//! The virtual lab machine: a stock Debian kernel in a stock QEMU, with a modelled PMU and the real hpm.ko.
 
-fn main() {}
+mod apt;
+mod bzimage;
+mod cli;
+mod console;
+mod host;
+mod initramfs;
+mod kernel;
+mod metadata;
+mod module;
+mod paths;
+mod profile;
+mod progress;
+mod qemu;
+mod ready;
+mod run;
+mod rundir;
+mod sandbox;
+mod sources;
+mod tree;
+mod truth;
+mod watch;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use cli::{Action, Cli};
+use std::process::ExitCode;
+
+/// Exit status when the lab itself failed; commands rarely use it (docker and git bisect have it too).
+const STATUS_LAB: u8 = 125;
+
+fn main() -> ExitCode {
+    match act(&Cli::parse().action) {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::from(STATUS_LAB)
+        }
+    }
+}
+
+fn act(action: &Action) -> Result<u8> {
+    match action {
+        Action::Run { options, command } => return run::run(options, Some(command)),
+        Action::Shell { options } => return run::run(options, None),
+        Action::Build { options } => {
+            let ready = ready::ready(&paths::cache()?, options)?;
+            println!("Linux {} with {}", ready.tree.kernel.release, ready.tree.kernel.image);
+            for file in [Some(ready.init), ready.plugin, ready.hpm].into_iter().flatten() {
+                println!("{}", file.display());
+            }
+        }
+        Action::Truth { name, json } => {
+            let file = rundir::find(&paths::cache()?, name.as_deref(), "truth.json")?;
+            if *json {
+                print!(
+                    "{}",
+                    std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?
+                );
+            } else {
+                print!("{}", truth::readable(&file)?);
+            }
+        }
+        Action::Dmesg { name } => {
+            let file = rundir::find(&paths::cache()?, name.as_deref(), "console.log")?;
+            let log = std::fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+            print!("{}", String::from_utf8_lossy(&log));
+        }
+    }
+    Ok(0)
+}

@@ -1,0 +1,33 @@
+//! Reading the guest's kernel log.
+
+/// What the kernel says when something is wrong with it or with a module (include/asm-generic/bug.h,
+/// lib/bug.c, arch/x86/mm/extable.c, kernel/panic.c, kernel/rcu).
+const COMPLAINTS: [&str; 9] = [
+    "WARNING: ",
+    "BUG: ",
+    "kernel BUG at",
+    "Oops: ",
+    "Kernel panic",
+    "general protection fault",
+    "unchecked MSR access error",
+    "self-detected stall",
+    "possible recursive locking",
+];
+
+/// The first line with a complaint.
+pub(crate) fn first_complaint(log: &str) -> Option<&str> {
+    log.lines().find(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint))).map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_complaint;
+
+    #[test]
+    fn warnings_are_found_and_slow_handlers_are_not() {
+        let log = "[ 1.0] INFO: NMI handler (x) took too long to run: 2.0 msecs\n\
+                   [ 2.0] unchecked MSR access error: WRMSR to 0x186\n[ 3.0] WARNING: later\n";
+        assert_eq!(first_complaint(log), Some("[ 2.0] unchecked MSR access error: WRMSR to 0x186"));
+        assert_eq!(first_complaint("[ 1.0] perf: interrupt took too long\n"), None);
+    }
+}

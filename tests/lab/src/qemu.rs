@@ -1,0 +1,172 @@
+//! QEMU's command line.
+
+use crate::sandbox::program;
+use crate::tree::Tree;
+use lab_init::{PORT_STATUS, PORT_STDERR, PORT_STDOUT, Share, TAG_ROOT};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The kernel command line of every run; what the user appends comes later and so wins.
+///
+/// `panic=-1 oops=panic reboot=t`: a broken kernel ends the run at once. `nmi_watchdog=0`: the watchdog would
+/// hold a counter. `tsc=reliable`: emulated CPUs are not synchronised well enough for the kernel's test of
+/// the TSC, and it would fall back to a slow clock. `random.trust_cpu=on`: no waiting for entropy.
+const CMDLINE: &str =
+    "console=ttyS0 panic=-1 oops=panic reboot=t nmi_watchdog=0 tsc=reliable random.trust_cpu=on";
+
+/// One virtual machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Machine {
+    /// QEMU's `-cpu`.
+    pub(crate) cpu: &'static str,
+    /// Number of CPUs.
+    pub(crate) cpus: u32,
+    /// Memory in MiB.
+    pub(crate) memory_mib: u32,
+    /// Clock driven by the instruction count instead of by the host's time.
+    pub(crate) deterministic: bool,
+    /// Added to the kernel command line.
+    pub(crate) append: Vec<String>,
+    /// PMU plugin and its arguments.
+    pub(crate) plugin: Option<(PathBuf, Vec<String>)>,
+    /// Host folders the guest may write to.
+    pub(crate) shares: Vec<Share>,
+    /// A terminal instead of separate standard output and error.
+    pub(crate) terminal: bool,
+}
+
+/// Files of one run.
+pub(crate) struct RunFiles<'a> {
+    /// The initramfs.
+    pub(crate) initramfs: &'a Path,
+    /// Takes the kernel's console.
+    pub(crate) console: &'a Path,
+    /// Takes the outcome.
+    pub(crate) status: &'a Path,
+}
+
+/// The command that runs `machine`. Its standard input and output are the guest's: the terminal's two ends,
+/// or else the two pipes that take the guest's standard error (as descriptor 0) and output (as descriptor 1).
+///
+/// setpriv makes the kernel kill QEMU when the lab dies, however that happens.
+pub(crate) fn command(tree: &Tree, machine: &Machine, files: &RunFiles<'_>) -> Command {
+    let qemu = program(&tree.dir, "usr/bin/qemu-system-x86_64");
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(qemu.get_program()).args(qemu.get_args());
+    command.env("QEMU_MODULE_DIR", tree.dir.join("usr/lib/x86_64-linux-gnu/qemu"));
+    for folder in ["usr/share/qemu", "usr/share/seabios"] {
+        command.arg("-L").arg(tree.dir.join(folder));
+    }
+    command.args(arguments(tree, machine, files));
+    command
+}
+
+fn arguments(tree: &Tree, machine: &Machine, files: &RunFiles<'_>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = Vec::new();
+    let mut add = |name: &str, value: OsString| {
+        args.push(name.into());
+        args.push(value);
+    };
+    add("-machine", "q35,vmport=off,hpet=off,smm=off,graphics=off,sata=off,smbus=off,usb=off".into());
+    add("-cpu", machine.cpu.into());
+    add("-smp", machine.cpus.to_string().into());
+    add("-m", machine.memory_mib.to_string().into());
+    if machine.deterministic {
+        add("-accel", "tcg,thread=single".into());
+        add("-icount", "shift=1,sleep=off".into());
+        add("-rtc", "base=2026-01-01,clock=vm".into());
+        add("-seed", "1".into());
+    } else {
+        add("-accel", "tcg,thread=multi".into());
+    }
+    add("-kernel", tree.vmlinux().into());
+    add("-initrd", files.initramfs.into());
+    add("-append", cmdline(machine).into());
+    add("-serial", option("file:", files.console));
+    add("-device", "virtio-serial-pci,max_ports=4".into());
+    if machine.terminal {
+        add("-chardev", "stdio,id=terminal,signal=off".into());
+        add("-device", "virtconsole,chardev=terminal".into());
+    } else {
+        for (port, descriptor) in [(PORT_STDOUT, 1), (PORT_STDERR, 0)] {
+            add("-chardev", format!("file,id={port},path=/dev/fd/{descriptor}").into());
+            add("-device", format!("virtserialport,chardev={port},name={port}").into());
+        }
+    }
+    add("-chardev", option("file,id=status,path=", files.status));
+    add("-device", format!("virtserialport,chardev=status,name={PORT_STATUS}").into());
+    export(&mut args, TAG_ROOT, Path::new("/"), true);
+    for share in &machine.shares {
+        export(&mut args, &share.tag, &share.path, false);
+    }
+    if let Some((plugin, plugin_args)) = &machine.plugin {
+        let mut value = option("file=", plugin);
+        for arg in plugin_args {
+            value.push(option(",", Path::new(arg)));
+        }
+        args.extend(["-plugin".into(), value]);
+    }
+    args.extend(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"].map(OsString::from));
+    args
+}
+
+fn export(args: &mut Vec<OsString>, tag: &str, path: &Path, readonly: bool) {
+    let mut fsdev = option(&format!("local,id={tag},security_model=none,multidevs=remap,path="), path);
+    if readonly {
+        fsdev.push(",readonly=on");
+    }
+    args.extend(["-fsdev".into(), fsdev, "-device".into()]);
+    args.push(format!("virtio-9p-pci,fsdev={tag},mount_tag={tag}").into());
+}
+
+fn cmdline(machine: &Machine) -> String {
+    let mut line = CMDLINE.to_owned();
+    if machine.deterministic {
+        // Addresses are part of what has to repeat.
+        line += " norandmaps";
+    }
+    for more in &machine.append {
+        line += " ";
+        line += more;
+    }
+    line
+}
+
+/// `prefix` and a value in which commas are doubled, as QEMU's option parser wants.
+fn option(prefix: &str, value: &Path) -> OsString {
+    let mut text = OsString::from(prefix);
+    text.push(value.to_string_lossy().replace(',', ",,"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        Machine {
+            cpu: "c",
+            cpus: 2,
+            memory_mib: 512,
+            deterministic: false,
+            append: vec!["pti=off".into(), "nmi_watchdog=1".into()],
+            plugin: None,
+            shares: vec![],
+            terminal: false,
+        }
+    }
+
+    #[test]
+    fn commas_in_paths_do_not_end_an_option() {
+        assert_eq!(option("path=", Path::new("/a,b")), "path=/a,,b");
+    }
+
+    #[test]
+    fn appended_words_come_last_and_isolation_is_left_alone() {
+        let line = cmdline(&machine());
+        assert!(line.ends_with(" pti=off nmi_watchdog=1"), "{line}");
+        let plain = cmdline(&Machine { append: vec![], ..machine() });
+        assert!(!plain.contains("pti"), "{plain}");
+    }
+}

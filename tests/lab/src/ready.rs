@@ -1,0 +1,67 @@
+//! Making everything ready for a run: the tree, PID 1, the plugin and hpm.ko, each only if it is not already.
+
+use crate::cli::Options;
+use crate::tree::Tree;
+use crate::{host, module, paths};
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// What a run is made of.
+pub(crate) struct Ready {
+    /// The package tree.
+    pub(crate) tree: Tree,
+    /// PID 1.
+    pub(crate) init: PathBuf,
+    /// The PMU plugin.
+    pub(crate) plugin: Option<PathBuf>,
+    /// The module.
+    pub(crate) hpm: Option<PathBuf>,
+    /// Held while the built files are read: no other lab rebuilds them meanwhile.
+    pub(crate) build_lock: File,
+    /// Held as long as the tree is used: no other lab replaces it meanwhile.
+    pub(crate) tree_lock: File,
+}
+
+/// Fetches and builds what `options` ask for.
+///
+/// # Errors
+/// When a step fails: the message names it and its log.
+pub(crate) fn ready(cache: &Path, options: &Options) -> Result<Ready> {
+    let (tree, tree_lock) = tree(cache)?;
+    let build_lock = lock_file(cache, "build")?;
+    build_lock.lock().context("waiting for another lab's build")?;
+    let init = host::init(cache)?;
+    let plugin = match (&options.plugin, options.no_plugin) {
+        (_, true) => None,
+        (Some(file), false) => {
+            Some(file.canonicalize().with_context(|| format!("there is no plugin {}", file.display()))?)
+        }
+        (None, false) => Some(host::plugin(cache)?),
+    };
+    let source = options.kmod.clone().unwrap_or_else(|| paths::project().join("kmod"));
+    let hpm = if options.no_module { None } else { Some(module::build(&tree, cache, &source)?) };
+    Ok(Ready { tree, init, plugin, hpm, build_lock, tree_lock })
+}
+
+/// The tree and a shared lock on it. Fetching takes the lock for itself alone.
+fn tree(cache: &Path) -> Result<(Tree, File)> {
+    let lock = lock_file(cache, "tree")?;
+    loop {
+        lock.lock_shared().context("waiting for another lab's download")?;
+        if let Some(tree) = Tree::open(cache) {
+            return Ok((tree, lock));
+        }
+        lock.unlock().context("releasing the lock on the tree")?;
+        lock.lock().context("waiting for other labs to end")?;
+        if Tree::open(cache).is_none() {
+            Tree::fetch(cache)?;
+        }
+        lock.unlock().context("releasing the lock on the tree")?;
+    }
+}
+
+fn lock_file(cache: &Path, name: &str) -> Result<File> {
+    let path = cache.join(format!("{name}.lock"));
+    File::create(&path).with_context(|| format!("creating {}", path.display()))
+}
