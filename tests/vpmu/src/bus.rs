@@ -61,7 +61,8 @@ pub trait Bus {
     /// The first linear address without a present translation.
     fn read(&mut self, linear: u64, into: &mut [u8]) -> Result<(), PageFault>;
 
-    /// Writes `from` at `linear` through the current CR3, with supervisor rights. On an error nothing has been written.
+    /// Writes `from` at `linear` through the current CR3, with supervisor rights. On an error nothing has
+    /// been written.
     ///
     /// # Errors
     /// The first linear address without a present, writable translation.

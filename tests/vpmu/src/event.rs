@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The current privilege level as counters see it (SDM Vol. 3B 18.2.1.1: USR counts at CPL 1 to 3, OS at CPL 0).
+/// The current privilege level as counters see it (SDM Vol. 3B 18.2.1.1: USR counts at CPL 1 to 3, OS at CPL
+/// 0).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Privilege {
@@ -44,7 +45,8 @@ pub type BasicCounts = [[u64; 2]; 4];
 
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Something that happens on the modelled processor, at the finest grain that some counter tells apart.
+        /// Something that happens on the modelled processor, at the finest grain that some counter tells
+        /// apart.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         #[repr(u8)]

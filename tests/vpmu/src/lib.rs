@@ -8,7 +8,8 @@
 //! 3. reports it ([`Pmu::count_basic`], [`Pmu::count`]), never letting more basic events pass than
 //!    [`Pmu::headroom`] allows;
 //! 4. calls [`Pmu::settle`] at the instruction boundary whenever [`Pmu::needs_settle`] says so. Overflow,
-//!    PEBS records and performance-monitoring interrupts (PMIs) happen there and nowhere else, through [`Bus`].
+//!    PEBS records and performance-monitoring interrupts (PMIs) happen there and nowhere else, through
+//!    [`Bus`].
 //!
 //! What really happened is kept apart, in [`truth`]: it is fed by the adapter's observations, never by the
 //! PMU's registers, so that a test can compare the two.
@@ -25,7 +26,9 @@ pub mod truth;
 
 pub use bus::{Bus, DataAccess, PageFault, Registers, Retired};
 pub use event::{Basic, BasicCounts, Event, EventSet, MicroEvents, Privilege};
-pub use micro::{BranchKind, Core, DataOutcome, DataSource, Geometry, SharedCache};
+pub use micro::{
+    BranchKind, CacheGeometry, Core, DataOutcome, DataSource, Geometry, GeometryError, Indexing, SharedCache,
+};
 pub use pmu::{
     CpuidRegs, Demand, GeneralProtection, Options, PebsOutcome, Pmu, RestoreError, Settlement, Snapshot,
 };

@@ -35,18 +35,20 @@ pub enum Demand {
     Nothing,
     /// [`Pmu::count_basic`] only.
     Basic,
-    /// As `Basic`, and [`Retired::load`]/[`Retired::store`] with the linear address must be right at `settle`.
+    /// As `Basic`, and [`Retired::load`]/[`Retired::store`] with the linear address must be right at
+    /// `settle`.
     DataAddresses,
-    /// As `DataAddresses`, and every fetch, data access and branch must go through [`crate::Core`], its events to
-    /// [`Pmu::count`], and [`crate::DataAccess::outcome`] must be filled in.
+    /// As `DataAddresses`, and every fetch, data access and branch must go through [`crate::Core`], its
+    /// events to [`Pmu::count`], and [`crate::DataAccess::outcome`] must be filled in.
     Microarchitecture,
 }
 
 /// Choices the manuals leave open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
-    /// Whether clearing a counter's IA32_PEBS_ENABLE bit disarms it when it has overflowed but not yet written its
-    /// record. If not, the record is written at the counter's first event after the bit is set again.
+    /// Whether clearing a counter's IA32_PEBS_ENABLE bit disarms it when it has overflowed but not yet
+    /// written its record. If not, the record is written at the counter's first event after the bit is set
+    /// again.
     pub pebs_disable_disarms: bool,
 }
 
@@ -67,14 +69,14 @@ pub enum PebsOutcome {
         /// Counters the record is for, as in the record's "applicable counters" field.
         counters: u64,
     },
-    /// The buffer had no room below its absolute maximum (SDM Vol. 3B 18.8.1.1): the record is lost, the counters are
-    /// reloaded.
+    /// The buffer had no room below its absolute maximum (SDM Vol. 3B 18.8.1.1): the record is lost, the
+    /// counters are reloaded.
     Dropped {
         /// Counters the record was for.
         counters: u64,
     },
-    /// The DS area or the buffer was not mapped: the record is not written, the counters are not reloaded and stay
-    /// armed. A real processor raises this as #PF; the adapter may do so.
+    /// The DS area or the buffer was not mapped: the record is not written, the counters are not reloaded and
+    /// stay armed. A real processor raises this as #PF; the adapter may do so.
     Faulted {
         /// Counters the record was for.
         counters: u64,
@@ -135,7 +137,8 @@ impl Pmu {
         self.profile
     }
 
-    /// The whole state. Settle first: what waits for the boundary is in it, the instruction it belongs to is not.
+    /// The whole state. Settle first: what waits for the boundary is in it, the instruction it belongs to is
+    /// not.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { profile: self.profile.name.into(), options: self.options, state: self.mechanism.save() }
@@ -156,8 +159,8 @@ impl Pmu {
         Ok(pmu)
     }
 
-    /// Whether `RDMSR`/`WRMSR` of `msr` must come to this PMU. True also for registers that would belong to it on a
-    /// processor with more counters: those fault.
+    /// Whether `RDMSR`/`WRMSR` of `msr` must come to this PMU. True also for registers that would belong to
+    /// it on a processor with more counters: those fault.
     #[must_use]
     pub fn owns_msr(&self, msr: u32) -> bool {
         self.mechanism.owns_msr(msr)
@@ -187,14 +190,15 @@ impl Pmu {
         self.mechanism.rdpmc(ecx)
     }
 
-    /// Overlays what the profile says onto the machine's own answer to `CPUID`. None of the leaves it touches has
-    /// sub-leaves so far.
+    /// Overlays what the profile says onto the machine's own answer to `CPUID`. None of the leaves it touches
+    /// has sub-leaves so far.
     pub fn cpuid(&self, leaf: u32, _subleaf: u32, regs: &mut CpuidRegs) {
         perfmon::overlay_cpuid(self.profile, leaf, regs);
     }
 
-    /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H): performance
-    /// monitoring is available (7), PEBS is not unavailable (12), branch trace storage is (11): it is not modelled.
+    /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H):
+    /// performance monitoring is available (7), PEBS is not unavailable (12), branch trace storage is (11):
+    /// it is not modelled.
     #[must_use]
     pub fn misc_enable(&self, machine: u64) -> u64 {
         const PERFMON_AVAILABLE: u64 = 1 << 7;
@@ -209,12 +213,12 @@ impl Pmu {
         self.mechanism.demand()
     }
 
-    /// How many of each basic event may still occur at `privilege` before `settle` must be called, that is: `settle`
-    /// belongs to the boundary of the instruction that makes the count reach the headroom. `u64::MAX` if unlimited,
-    /// never 0 once settled.
+    /// How many of each basic event may still occur at `privilege` before `settle` must be called, that is:
+    /// `settle` belongs to the boundary of the instruction that makes the count reach the headroom.
+    /// `u64::MAX` if unlimited, never 0 once settled.
     ///
-    /// Counters that count both privileges limit both; hence count what has passed and ask again whenever
-    /// the privilege level changes.
+    /// Counters that count both privileges limit both; hence count what has passed and ask again whenever the
+    /// privilege level changes.
     #[must_use]
     pub fn headroom(&self, privilege: Privilege) -> [u64; 4] {
         self.mechanism.headroom(privilege)

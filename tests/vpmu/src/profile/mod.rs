@@ -15,7 +15,8 @@ pub use skylake::SKYLAKE;
 pub struct Profile {
     /// The name by which a user chooses it, for example `skylake`.
     pub name: &'static str,
-    /// `CPUID.01H:EAX`: extended family, extended model, type, family, model and stepping (SDM Vol. 2A, CPUID).
+    /// `CPUID.01H:EAX`: extended family, extended model, type, family, model and stepping (SDM Vol. 2A,
+    /// CPUID).
     pub signature: u32,
     /// Its performance-monitoring unit.
     pub pmu: Perfmon,
@@ -78,7 +79,8 @@ pub struct EventSpec {
     pub select: u8,
     /// IA32_PERFEVTSELx bits 15:8.
     pub umask: u8,
-    /// IA32_PERFEVTSELx bits 31:24 if they are part of the event's definition; 0 leaves CMASK, INV and E to the user.
+    /// IA32_PERFEVTSELx bits 31:24 if they are part of the event's definition; 0 leaves CMASK, INV and E to
+    /// the user.
     pub cmask: u8,
     /// IA32_PERFEVTSELx bit 23, if `cmask` is part of the definition.
     pub invert: bool,

@@ -6,9 +6,9 @@ use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Client Skylake: PerfMon version 4, PEBS record format 3.
 ///
-/// Cache and TLB shapes and latencies: Intel 64 and IA-32 Architectures Optimization Reference Manual (248966), section
-/// "Skylake microarchitecture", tables "Cache parameters" and "TLB parameters"; the last-level cache is that of the
-/// Core i7-6700 (8 MiB). See docs/pmu-model.md for what is simplified.
+/// Cache and TLB shapes and latencies: Intel 64 and IA-32 Architectures Optimization Reference Manual
+/// (248966), section "Skylake microarchitecture", tables "Cache parameters" and "TLB parameters"; the
+/// last-level cache is that of the Core i7-6700 (8 MiB). See docs/pmu-model.md for what is simplified.
 pub static SKYLAKE: Profile = Profile {
     name: "skylake",
     // Family 6, extended model 5, model 14 (display model 94), stepping 3.
@@ -18,7 +18,8 @@ pub static SKYLAKE: Profile = Profile {
         general_counters: 4,
         fixed_counters: 3,
         counter_bits: 48,
-        // LBR format 5 (5:0), PEBS_TRAP (6), PEBS_ARCH_REG (7), PEBS format 3 (11:8), FREEZE_WHILE_SMM (12), FW_WRITE (13).
+        // LBR format 5 (5:0), PEBS_TRAP (6), PEBS_ARCH_REG (7), PEBS format 3 (11:8), FREEZE_WHILE_SMM (12),
+        // FW_WRITE (13).
         capabilities: 0x33C5,
         pebs_counters: 0xF,
         // Request type 15:0 (bit 15: other), supplier 30:16, snoop 37:31 (SDM Vol. 3B 18.13.3).

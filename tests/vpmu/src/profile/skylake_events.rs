@@ -1,5 +1,5 @@
-//! Skylake's events: names and encodings of Intel's event list for client Skylake (SDM Vol. 3B, tables 18-56 and 19-4),
-//! as far as the model gives them a meaning. An encoding that is not here counts nothing.
+//! Skylake's events: names and encodings of Intel's event list for client Skylake (SDM Vol. 3B, tables 18-56
+//! and 19-4), as far as the model gives them a meaning. An encoding that is not here counts nothing.
 
 use super::{DataRecord, EventSpec};
 use crate::event::Event as E;
@@ -134,7 +134,8 @@ pub(super) static EVENTS: &[EventSpec] = &[
 const L2_REFERENCES: &[E] =
     &[E::L2ReadHit, E::L2ReadMiss, E::L2RfoHit, E::L2RfoMiss, E::L2CodeHit, E::L2CodeMiss];
 
-/// Fixed-function counters 0, 1 and 2. `select` and `umask` are the pseudo-encodings that Intel's event lists use.
+/// Fixed-function counters 0, 1 and 2. `select` and `umask` are the pseudo-encodings that Intel's event lists
+/// use.
 pub(super) static FIXED_EVENTS: &[EventSpec] = &[
     event("INST_RETIRED.ANY", 0x00, 0x01, &[E::Instruction]),
     event("CPU_CLK_UNHALTED.THREAD", 0x00, 0x02, &[E::Cycle]),

@@ -9,8 +9,8 @@ pub(super) mod evtsel {
     pub(crate) const EN: u64 = 1 << 22;
     pub(crate) const INV: u64 = 1 << 23;
     pub(crate) const CMASK: u64 = 0xFF << 24;
-    /// All defined bits. AnyThread (21) is among them from version 3 on: the modelled core runs one thread, so it makes no
-    /// difference to what is counted. Pin control (19) is accepted and has no pin to drive.
+    /// All defined bits. AnyThread (21) is among them from version 3 on: the modelled core runs one thread,
+    /// so it makes no difference to what is counted. Pin control (19) is accepted and has no pin to drive.
     pub(crate) const DEFINED: u64 = 0xFFFF_FFFF;
     /// Event select alone.
     pub(crate) const SELECT: u64 = 0xFF;

@@ -153,8 +153,9 @@ impl Counter {
 }
 
 impl CycleState {
-    /// How many cycles that `events` ended qualify. The model's time passes in the cycles of each report: its non-stalled
-    /// cycles come first, then the stalled ones; what it reports as having happened once belongs to the cycle that follows.
+    /// How many cycles that `events` ended qualify. The model's time passes in the cycles of each report: its
+    /// non-stalled cycles come first, then the stalled ones; what it reports as having happened once belongs
+    /// to the cycle that follows.
     fn qualifying(&mut self, filter: CycleFilter, events: &MicroEvents, counts: EventSet) -> u64 {
         let level =
             u64::from(counts.contains(Event::Cycle)) + u64::from(counts.contains(Event::ReferenceCycle));

@@ -124,8 +124,8 @@ impl Perfmon {
         }
     }
 
-    /// The event of an IA32_PERFEVTSELx value on counter `index`, and whether CMASK, INV and E are modifiers of it
-    /// rather than part of its definition.
+    /// The event of an IA32_PERFEVTSELx value on counter `index`, and whether CMASK, INV and E are modifiers
+    /// of it rather than part of its definition.
     fn lookup(&self, index: usize, select: u64) -> Option<(&'static EventSpec, bool)> {
         let cmask = (select & evtsel::CMASK) >> 24;
         let invert = select & evtsel::INV != 0;

@@ -6,7 +6,8 @@ use crate::micro::{DataOutcome, DataSource};
 use crate::pmu::PebsOutcome;
 use crate::profile::DataRecord;
 
-/// The part of the DS management area that PEBS uses, 64-bit layout (SDM Vol. 3B, figure 18-22): offset 20H to 60H.
+/// The part of the DS management area that PEBS uses, 64-bit layout (SDM Vol. 3B, figure 18-22): offset 20H
+/// to 60H.
 struct ManagementArea {
     index: u64,
     absolute_maximum: u64,
@@ -30,7 +31,8 @@ pub(super) struct Assist {
     pub(super) threshold_reached: bool,
 }
 
-/// A general register's place in a record is not its encoding: RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15.
+/// A general register's place in a record is not its encoding: RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to
+/// R15.
 const RECORD_ORDER: [usize; 16] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 
 impl ManagementArea {
@@ -88,7 +90,8 @@ impl Perfmon {
     ) -> [u8; RECORD_BYTES as usize] {
         let mut words = [0u64; RECORD_BYTES as usize / 8];
         words[0] = registers.rflags;
-        // The machine state is that after the instruction; EventingIP names the instruction itself (18.11.3.1).
+        // The machine state is that after the instruction; EventingIP names the instruction itself
+        // (18.11.3.1).
         words[1] = retired.next_pc;
         for (word, &register) in words[2..18].iter_mut().zip(&RECORD_ORDER) {
             *word = registers.general[register];
@@ -108,8 +111,8 @@ impl Perfmon {
         bytes
     }
 
-    /// Data linear address, data source encoding and latency. If several counters share the record, the first with a
-    /// memory event decides (counters are prioritised in index order, 18.8.1.1).
+    /// Data linear address, data source encoding and latency. If several counters share the record, the first
+    /// with a memory event decides (counters are prioritised in index order, 18.8.1.1).
     fn data_words(&self, counters: u64, retired: &Retired) -> [u64; 3] {
         let records =
             self.counters.iter().enumerate().filter(|&(index, _)| index < 64 && counters >> index & 1 != 0);
@@ -132,13 +135,13 @@ impl Perfmon {
 
 /// A load of the load latency facility (SDM Vol. 3B, tables 18-24 and 18-25).
 fn load_latency(load: DataAccess) -> [u64; 3] {
-    /// The second-level TLB missed. The manual gives bit 4 this meaning for stores only ("layout of precise store
-    /// information", 18.9.4.3); processors report it for loads too, and Linux reads it so.
+    /// The second-level TLB missed. The manual gives bit 4 this meaning for stores only ("layout of precise
+    /// store information", 18.9.4.3); processors report it for loads too, and Linux reads it so.
     const STLB_MISS: u64 = 1 << 4;
     let encoding = |outcome: DataOutcome| {
         let source = match outcome.source {
-            // 01H "satisfied by the L1 data cache", 03H "by the L2", 04H "L3 hit, no coherency actions", 0CH "L3 miss,
-            // serviced by local DRAM, exclusive".
+            // 01H "satisfied by the L1 data cache", 03H "by the L2", 04H "L3 hit, no coherency actions", 0CH
+            // "L3 miss, serviced by local DRAM, exclusive".
             DataSource::L1 => 0x1,
             DataSource::L2 => 0x3,
             DataSource::L3 => 0x4,

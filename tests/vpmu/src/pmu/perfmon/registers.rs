@@ -64,7 +64,8 @@ pub(super) fn canonical(address: u64) -> bool {
 }
 
 impl Registers {
-    /// Values after reset (SDM Vol. 3A, table 9-1): all 0, but IA32_PERF_GLOBAL_CTRL enables the general-purpose counters.
+    /// Values after reset (SDM Vol. 3A, table 9-1): all 0, but IA32_PERF_GLOBAL_CTRL enables the
+    /// general-purpose counters.
     pub(super) fn reset(pmu: &profile::Perfmon) -> Self {
         Self {
             evtsel: vec![0; usize::from(pmu.general_counters)],
@@ -149,13 +150,14 @@ impl Perfmon {
         ((1 << pmu.general_counters) - 1) | ((1 << pmu.fixed_counters) - 1) << 32
     }
 
-    /// Bits that IA32_PERF_GLOBAL_STATUS_RESET and _SET accept. TraceToPAPMI (55) and ASCI (60) exist only with Intel PT
-    /// and SGX (SDM Vol. 4, table 2-2), which the modelled parts lack.
+    /// Bits that IA32_PERF_GLOBAL_STATUS_RESET and _SET accept. TraceToPAPMI (55) and ASCI (60) exist only
+    /// with Intel PT and SGX (SDM Vol. 4, table 2-2), which the modelled parts lack.
     fn status_mask(&self) -> u64 {
         self.counter_bits() | status::LBR_FRZ | status::CTR_FRZ | status::OVF_UNCORE | status::OVF_BUFFER
     }
 
-    /// IA32_PERF_GLOBAL_INUSE (SDM Vol. 3B 18.2.4.3). The text there gives PMI_InUse as "bit 32", figure 18-13 as bit 63.
+    /// IA32_PERF_GLOBAL_INUSE (SDM Vol. 3B 18.2.4.3). The text there gives PMI_InUse as "bit 32", figure
+    /// 18-13 as bit 63.
     fn in_use(&self) -> u64 {
         let registers = &self.registers;
         let mut in_use = 0;

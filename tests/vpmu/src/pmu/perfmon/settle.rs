@@ -1,15 +1,16 @@
 //! What happens at an instruction boundary.
 //!
-//! A counter that passes its maximum sets its overflow bit. If it is enabled for PEBS, that arms the PEBS hardware, and the
-//! *next* event of the counter writes a record (SDM Vol. 3B 18.8.1.1: "When the counter IA32_PMCx overflows from maximum
-//! count to zero, the PEBS hardware is armed. Upon occurrence of the next PEBS event, the PEBS hardware triggers an assist").
-//! The assist reloads the counter with its reset value (18.8.1.1, "PEBS CounterX Reset"), clears its overflow bit (18.2.2)
-//! and, if the index reaches the threshold, sets OvfBuffer and requests a PMI.
+//! A counter that passes its maximum sets its overflow bit. If it is enabled for PEBS, that arms the PEBS
+//! hardware, and the *next* event of the counter writes a record (SDM Vol. 3B 18.8.1.1: "When the counter
+//! IA32_PMCx overflows from maximum count to zero, the PEBS hardware is armed. Upon occurrence of the next
+//! PEBS event, the PEBS hardware triggers an assist"). The assist reloads the counter with its reset value
+//! (18.8.1.1, "PEBS CounterX Reset"), clears its overflow bit (18.2.2) and, if the index reaches the
+//! threshold, sets OvfBuffer and requests a PMI.
 //!
-//! The manuals do not say to which period the event that triggers the assist belongs. Here it is the first event of the next
-//! one: the counter becomes the reset value plus all events since the overflow. Hence with a reset value of −P the distance
-//! between records is exactly P events, and events = records × P + (value − reset value), which is what Linux assumes
-//! (intel_pmu_save_and_restart_reload).
+//! The manuals do not say to which period the event that triggers the assist belongs. Here it is the first
+//! event of the next one: the counter becomes the reset value plus all events since the overflow. Hence with
+//! a reset value of −P the distance between records is exactly P events, and events = records × P + (value −
+//! reset value), which is what Linux assumes (intel_pmu_save_and_restart_reload).
 
 use super::bits::{debugctl, status};
 use super::pebs::Assist;
@@ -34,8 +35,8 @@ impl Perfmon {
             let assist = self.assist(applicable, retired, bus);
             interrupt |= self.finish_assist(applicable, &assist);
             settlement.pebs = Some(assist.outcome);
-            // The threshold interrupt comes after the assist, then the counter overflow interrupt, as two separate ones
-            // (SDM Vol. 3B 18.8.1.1, "Performance Counter Prioritization").
+            // The threshold interrupt comes after the assist, then the counter overflow interrupt, as two
+            // separate ones (SDM Vol. 3B 18.8.1.1, "Performance Counter Prioritization").
             if assist.threshold_reached {
                 self.registers.status |= status::OVF_BUFFER;
                 self.request_pmi(&mut settlement);
@@ -51,7 +52,8 @@ impl Perfmon {
         settlement
     }
 
-    /// If counter `index` has passed its maximum: sets its overflow bit and arms PEBS. Returns whether it asks for a PMI.
+    /// If counter `index` has passed its maximum: sets its overflow bit and arms PEBS. Returns whether it
+    /// asks for a PMI.
     fn overflow(&mut self, index: usize) -> bool {
         let (mask, bit) = (self.counter_mask(), self.global_bit(index));
         let counter = &mut self.counters[index];
@@ -62,7 +64,8 @@ impl Perfmon {
         self.registers.status |= bit;
         if counter.rule.pebs && !counter.armed {
             counter.armed = true;
-            // One instruction can count more than once (cycles); what is left over has already been the next event.
+            // One instruction can count more than once (cycles); what is left over has already been the next
+            // event.
             counter.since_overflow = counter.value;
             counter.triggered = counter.since_overflow > 0;
         }
@@ -82,15 +85,16 @@ impl Perfmon {
             let counter = &mut self.counters[index];
             let value = (reset & mask) + counter.since_overflow;
             *counter = Counter { value, armed: false, since_overflow: 0, ..counter.clone() };
-            // A period shorter than what one instruction counted is over again; its record is the next event's.
+            // A period shorter than what one instruction counted is over again; its record is the next
+            // event's.
             interrupt |= self.overflow(index);
             self.counters[index].triggered = false;
         }
         interrupt
     }
 
-    /// Requests a PMI and freezes what IA32_DEBUGCTL asks to freeze on one (SDM Vol. 3B 17.4.7, streamlined semantics of
-    /// version 4: the counters stop through CTR_FRZ, IA32_PERF_GLOBAL_CTRL stays as it is).
+    /// Requests a PMI and freezes what IA32_DEBUGCTL asks to freeze on one (SDM Vol. 3B 17.4.7, streamlined
+    /// semantics of version 4: the counters stop through CTR_FRZ, IA32_PERF_GLOBAL_CTRL stays as it is).
     fn request_pmi(&mut self, settlement: &mut Settlement) {
         settlement.pmis += 1;
         if self.registers.debugctl & debugctl::FREEZE_PERFMON_ON_PMI != 0 {
