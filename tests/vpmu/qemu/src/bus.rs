@@ -1,0 +1,50 @@
+//! The machine as the PMU model sees it at an instruction boundary.
+
+use crate::internals::Here;
+use crate::pmi;
+use vpmu::{Bus, PageFault, Registers};
+
+/// One settlement's view of the machine.
+pub(crate) struct Boundary<'a> {
+    pub(crate) here: &'a Here,
+    pub(crate) registers: Registers,
+    /// The model wants a PMI.
+    pub(crate) pmi: bool,
+}
+
+impl<'a> Boundary<'a> {
+    pub(crate) fn new(here: &'a Here, registers: Registers) -> Self {
+        Self { here, registers, pmi: false }
+    }
+
+    /// Raises the PMI that the model asked for, unless it is to come late; returns whether it is still to come.
+    pub(crate) fn raise_pmi(&self) -> bool {
+        let late = self.here.machine.args.skid > 0;
+        if self.pmi && !late {
+            pmi::deliver(self.here);
+        }
+        self.pmi && late
+    }
+}
+
+impl Bus for Boundary<'_> {
+    fn registers(&mut self) -> Registers {
+        self.registers
+    }
+
+    fn read(&mut self, linear: u64, into: &mut [u8]) -> Result<(), PageFault> {
+        self.here.read(linear, into)
+    }
+
+    fn write(&mut self, linear: u64, from: &[u8]) -> Result<(), PageFault> {
+        self.here.write(linear, from)
+    }
+
+    fn tsc(&mut self) -> u64 {
+        self.here.tsc()
+    }
+
+    fn pmi(&mut self) {
+        self.pmi = true;
+    }
+}

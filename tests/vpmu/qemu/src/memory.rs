@@ -1,0 +1,79 @@
+//! Fetches, data accesses and branches, from level `DataAddresses` on.
+//!
+//! Fetches and accesses are reported when they begin or are made, as a processor would make them speculatively: an
+//! instruction that faults after an access has made that access.
+
+use crate::boundary;
+use crate::decode::Insn;
+use crate::internals::Here;
+use crate::machine::Machine;
+use crate::vcpu::State;
+use vpmu::event::Event;
+use vpmu::{DataAccess, MicroEvents, Privilege};
+
+/// One data access, as QEMU reports it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) linear: u64,
+    /// `None` for a device.
+    pub(crate) physical: Option<u64>,
+    pub(crate) size: u8,
+    pub(crate) store: bool,
+}
+
+fn count(state: &mut State, events: &MicroEvents, privilege: Privilege) {
+    state.pmu.count(events, privilege);
+    state.truth.count(events, privilege);
+}
+
+/// Level `DataAddresses`: remembers where the access went.
+pub(crate) fn note_address(machine: &Machine, vcpu: u32, access: Access) {
+    machine.slots(vcpu).set_address(access.store, access.linear);
+}
+
+/// Level `Microarchitecture`: `insn` accesses memory.
+pub(crate) fn access(here: &Here, insn: &Insn, access: Access) {
+    let mut state = here.vcpu.state();
+    let outcome = access.physical.map(|physical| {
+        let (events, outcome) = state.core.data(physical, access.linear, access.size, access.store);
+        count(&mut state, &events, insn.privilege);
+        outcome
+    });
+    let place = if access.store { &mut state.store } else { &mut state.load };
+    *place = Some(DataAccess { linear: access.linear, outcome });
+}
+
+/// Level `Microarchitecture`, before `insn`: the outcome of the branch before it is known now. Fetches `insn` unless the
+/// boundary before it has work, for then execution comes here again.
+pub(crate) fn step(here: &Here, insn: &Insn) {
+    let slots = here.slots();
+    let mut state = here.vcpu.state();
+    boundary::know_address_space(here, &mut state);
+    if state.open_branch
+        && let Some(last) = here.machine.last_insn(slots)
+    {
+        close_branch(&mut state, &last, insn.pc);
+    }
+    if state.is_due() {
+        state.exhaust(slots, insn.privilege);
+    }
+    if slots.exhausted(insn.privilege) {
+        return;
+    }
+    // The later iterations of a repeated string instruction are not fetched again.
+    if !insn.repeats || slots.last() != std::ptr::from_ref(insn).addr() as u64 {
+        let events = state.core.fetch(insn.physical, insn.pc, insn.size);
+        count(&mut state, &events, insn.privilege);
+        (state.load, state.store) = (None, None);
+    }
+    state.open_branch = insn.branch.is_some();
+}
+
+/// Tells the model where the branch `last` went, if `last` is one and the model does not know.
+pub(crate) fn close_branch(state: &mut State, last: &Insn, next: u64) {
+    let Some(kind) = last.branch.filter(|_| std::mem::take(&mut state.open_branch)) else { return };
+    let events = state.core.branch(last.pc, last.fallthrough(), next, kind);
+    count(state, &events, last.privilege);
+    let mispredicted = events.once.contains(Event::BranchMispredicted);
+    state.pmu.record_branch(last.pc, next, kind, mispredicted, last.privilege);
+}
