@@ -1,9 +1,21 @@
 //! One CPU's PMU as threads of sessions come and go on it.
 //!
 //! Every call runs inside a section of the CPU's [`super::Gate`], with interrupts off.
+//!
+//! A session that only counts leaves its counters running: a switch reads them and writes nothing. A session that
+//! samples stops the PMU at each switch, because the position of a sampling counter belongs to a thread: GLOBAL_CTRL = 0,
+//! PEBS_ENABLE = 0, publish; then positions, PEBS_ENABLE, GLOBAL_CTRL for the next one. IA32_DEBUGCTL's freeze-on-PMI is
+//! not used: the kernel writes that register for its own purposes.
 
-use super::abi::QuantumEnd;
+use super::abi::{QuantumEnd, SAMPLING_COUNTERS_MAX};
+use super::allocate::{Counter, COUNTERS_MAX};
+use super::ds;
+use super::hardware::{acknowledge, Hardware};
+use super::meter::Meter;
 use super::port::{Port, Rings};
+use super::program::Program;
+use super::quantum::{close, Ending, Stay};
+use super::segments;
 use super::session::{Session, Thread};
 use super::{Pmu, Refusal};
 
@@ -11,13 +23,21 @@ use super::{Pmu, Refusal};
 #[derive(Debug)]
 pub struct Engine {
     cpu: u32,
+    hardware: Option<Hardware>,
+    /// The session whose events are programmed.
+    loaded: Option<u64>,
+    /// The session and segment that lie in the window, which the DS area describes.
+    window: Option<(u64, u64)>,
+    stay: Option<Stay>,
+    /// Each counter's value when it was last read or written.
+    values: [u64; COUNTERS_MAX],
 }
 
 impl Engine {
     /// The engine of a CPU whose PMU hpm does not hold.
     #[must_use]
     pub const fn new(cpu: u32) -> Self {
-        Self { cpu }
+        Self { cpu, hardware: None, loaded: None, window: None, stay: None, values: [0; COUNTERS_MAX] }
     }
 
     /// Takes this CPU's PMU: remembers every register it will change and stops all counting. The caller has reserved
@@ -25,94 +45,302 @@ impl Engine {
     ///
     /// # Errors
     /// [`super::abi::Reason::CountersRunning`] when a counter runs that nobody reserved.
-    pub fn acquire<P: Port>(&mut self, _port: &mut P, _pmu: &Pmu) -> Result<(), Refusal> {
-        let _ = self.cpu;
-        todo!()
+    pub fn acquire<P: Port>(&mut self, port: &mut P, pmu: &Pmu) -> Result<(), Refusal> {
+        if self.hardware.is_none() {
+            self.hardware = Some(Hardware::acquire(port, pmu)?);
+        }
+        Ok(())
     }
 
-    /// Gives this CPU's PMU back as [`Engine::acquire`] found it. No session may be loaded. Does nothing when not held.
-    pub fn release<P: Port>(&mut self, _port: &mut P) {
-        todo!()
+    /// Gives this CPU's PMU back as [`Engine::acquire`] found it. Every session has been unloaded. Does nothing when the
+    /// PMU is not held.
+    pub fn release<P: Port>(&mut self, port: &mut P) {
+        if let Some(hardware) = self.hardware.take() {
+            hardware.release(port);
+        }
+        (self.loaded, self.window, self.stay) = (None, None, None);
     }
 
     /// The session whose events the PMU is programmed with, also while none of its threads runs: [`Engine::pmi`] and
     /// [`Engine::service`] want it.
     #[must_use]
-    pub fn loaded(&self) -> Option<u64> {
-        todo!()
+    pub const fn loaded(&self) -> Option<u64> {
+        self.loaded
     }
 
     /// The session and thread being measured now: [`Engine::switch_out`] and [`Engine::cut`] are for it.
     #[must_use]
     pub fn running(&self) -> Option<(u64, Thread)> {
-        todo!()
+        self.stay.map(|stay| (stay.session, stay.thread))
     }
 
     /// A thread of the session starts to run on this CPU. The session is loaded if it is not yet; one that was loaded
-    /// before is not told, and stays to be unloaded.
+    /// before is not told, and stays to be unloaded. Nothing when the PMU is not held.
     pub fn switch_in<P: Port, R: Rings>(
         &mut self,
-        _port: &mut P,
-        _session: &mut Session<'_, R>,
-        _thread: Thread,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        thread: Thread,
     ) {
-        todo!()
+        let mut meter = Meter::new(port);
+        self.begin(&mut meter, session, thread, false);
+        meter.charge(&mut session.state.totals);
     }
 
     /// The running thread leaves this CPU: publishes its quantum. `last_ip` is its user instruction pointer, or 0.
+    /// Nothing when no thread of this session runs.
     pub fn switch_out<P: Port, R: Rings>(
         &mut self,
-        _port: &mut P,
-        _session: &mut Session<'_, R>,
-        _end: QuantumEnd,
-        _last_ip: u64,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        end: QuantumEnd,
+        last_ip: u64,
     ) {
-        todo!()
+        let mut meter = Meter::new(port);
+        self.end(&mut meter, session, Ending { end, last_ip });
+        meter.charge(&mut session.state.totals);
     }
 
-    /// Publishes the running quantum and lets the thread run on, in a new one: timer, flush, stop. Also the moment at
-    /// which counters are read before they could wrap, and segments given back are seen. Nothing when no thread of
-    /// this session runs.
+    /// [`Engine::switch_out`] and [`Engine::switch_in`] between two threads of one session, which needs fewer reads: what
+    /// a counter holds at the end of one quantum is where the next one starts.
+    pub fn switch_over<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        (end, last_ip): (QuantumEnd, u64),
+        next: Thread,
+    ) {
+        let mut meter = Meter::new(port);
+        let ended = self.end(&mut meter, session, Ending { end, last_ip });
+        self.begin(&mut meter, session, next, ended);
+        meter.charge(&mut session.state.totals);
+    }
+
+    /// Publishes the running quantum and lets the thread run on, in a new one: timer, flush. Also the moment at which
+    /// counters are read before they could wrap, and segments given back are seen. Nothing when no thread of this
+    /// session runs.
     pub fn cut<P: Port, R: Rings>(
         &mut self,
-        _port: &mut P,
-        _session: &mut Session<'_, R>,
-        _end: QuantumEnd,
-        _last_ip: u64,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        end: QuantumEnd,
+        last_ip: u64,
     ) {
-        todo!()
+        let mut meter = Meter::new(port);
+        self.cut_metered(&mut meter, session, Ending { end, last_ip });
+        meter.charge(&mut session.state.totals);
     }
 
-    /// The session leaves this CPU (it stops, or ends): afterwards no counter runs for it, and its segments are out of
-    /// the window. To be called on every CPU; the caller has ended the running quantum with [`Engine::switch_out`].
-    pub fn unload<P: Port, R: Rings>(&mut self, _port: &mut P, _session: &mut Session<'_, R>) {
-        todo!()
+    /// The session leaves this CPU (it stops, or ends): a quantum that still runs is published, and afterwards no
+    /// counter runs for it, and its segments are out of the window. To be called on every CPU.
+    pub fn unload<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
+        let mut meter = Meter::new(port);
+        self.end(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip: 0 });
+        if let Some(hardware) = &mut self.hardware {
+            if self.loaded == Some(session.id) {
+                hardware.set_global_ctrl(&mut meter, 0);
+                hardware.set_pebs_enable(&mut meter, 0);
+                hardware.unload(&mut meter);
+                self.loaded = None;
+            }
+            if self.window.is_some_and(|(id, _)| id == session.id) {
+                session.rings.unmap_segment();
+                self.window = None;
+            }
+        }
+        meter.charge(&mut session.state.totals);
     }
 
     /// An NMI has come: true when it was hpm's PMI, which is then acknowledged and LVTPC unmasked. `session` is the
     /// one that [`Engine::loaded`] names.
     pub fn pmi<P: Port, R: Rings>(
         &mut self,
-        _port: &mut P,
-        _session: Option<&mut Session<'_, R>>,
-        _last_ip: u64,
+        port: &mut P,
+        session: Option<&mut Session<'_, R>>,
+        last_ip: u64,
     ) -> bool {
-        todo!()
+        if self.hardware.is_none() {
+            return false;
+        }
+        let mut meter = Meter::new(port);
+        let ours = acknowledge(&mut meter);
+        if let Some(session) = session {
+            session.state.totals.pmis += u64::from(ours);
+            meter.charge(&mut session.state.totals);
+            if ours {
+                self.service(port, Some(session), last_ip);
+            }
+        }
+        ours
     }
 
-    /// Does the work of a PMI that [`acknowledge`] has acknowledged inside a section.
+    /// Does the work of a PMI that was acknowledged. Nothing when a cut has done it already.
     pub fn service<P: Port, R: Rings>(
         &mut self,
-        _port: &mut P,
-        _session: Option<&mut Session<'_, R>>,
-        _last_ip: u64,
+        port: &mut P,
+        session: Option<&mut Session<'_, R>>,
+        last_ip: u64,
     ) {
-        todo!()
+        let armed = self.stay.is_some_and(|stay| stay.armed);
+        if let Some(session) = session {
+            if armed && ds::threshold_reached(port) {
+                self.cut(port, session, QuantumEnd::Pmi, last_ip);
+            }
+        }
+    }
+
+    /// `read`: the counters were read and have not run since.
+    fn begin<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        thread: Thread,
+        mut read: bool,
+    ) {
+        let Some(hardware) = &mut self.hardware else { return };
+        let program = session.program;
+        // A sampling session's counters have stood still since they were read.
+        read |= hardware.is_stopped();
+        if self.loaded != Some(session.id) {
+            hardware.set_global_ctrl(port, 0);
+            hardware.set_pebs_enable(port, 0);
+            hardware.load(port, program);
+            self.loaded = Some(session.id);
+            read = false;
+        }
+        if !read {
+            for counter in program.read_counters() {
+                self.values[counter.place()] = hardware.read(port, counter);
+            }
+        }
+        let fresh = fresh_positions(program);
+        let entered = if program.samples() { session.threads.enter(thread, self.cpu, &fresh) } else { None };
+        let (place, left) = entered.map_or((None, fresh), |(place, left)| (Some(place), left));
+        let mut stay =
+            Stay { session: session.id, thread, start_tsc: port.rdtsc(), place, left, armed: false };
+        if program.samples() {
+            self.arm(port, session, &mut stay);
+        }
+        self.start(port, program, &stay);
+        self.stay = Some(stay);
+    }
+
+    /// False when no thread of the session runs.
+    fn end<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, ending: Ending) -> bool {
+        let (Some(hardware), Some(mut stay)) = (&mut self.hardware, self.stay) else { return false };
+        if stay.session != session.id {
+            return false;
+        }
+        if session.program.samples() {
+            hardware.set_global_ctrl(port, 0);
+            hardware.set_pebs_enable(port, 0);
+        }
+        close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
+        if let Some(place) = stay.place {
+            if ending.end == QuantumEnd::Exit {
+                session.threads.free(place);
+            } else {
+                session.threads.store(place, &stay.left);
+            }
+        }
+        self.stay = None;
+        true
+    }
+
+    fn cut_metered<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, ending: Ending) {
+        let (Some(hardware), Some(mut stay)) = (&mut self.hardware, self.stay) else { return };
+        if stay.session != session.id {
+            return;
+        }
+        let program = session.program;
+        if program.samples() {
+            hardware.set_global_ctrl(port, 0);
+        }
+        close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
+        if program.samples() {
+            // PEBS_ENABLE stays as it is when the segment does, so that a counter that has overflowed still writes its
+            // record.
+            if session.state.segments.current().is_some() {
+                self.set_threshold(port, session);
+            } else {
+                self.arm(port, session, &mut stay);
+            }
+        }
+        self.start(port, program, &stay);
+        self.stay = Some(stay);
+    }
+
+    /// Lets the counters of the stay run.
+    fn start<P: Port>(&mut self, port: &mut P, program: &Program, stay: &Stay) {
+        let Some(hardware) = &mut self.hardware else { return };
+        hardware.set_pebs_enable(port, if stay.armed { program.pebs_enable } else { 0 });
+        hardware.set_global_ctrl(port, program.global_ctrl);
+    }
+
+    /// Puts a segment into the window, if there is one, and the thread's positions into its sampling counters. The PMU
+    /// must be stopped.
+    fn arm<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, stay: &mut Stay) {
+        let Some(hardware) = &mut self.hardware else { return };
+        let Some(pebs) = session.program.pebs else { return };
+        // The window must not change under a counter that has overflowed and waits to write its record.
+        hardware.set_pebs_enable(port, 0);
+        for sampler in session.program.sampling_counters() {
+            let number = usize::from(sampler.number);
+            // The overflow itself only arms PEBS. One that is due or overdue can come no sooner than by an overflow.
+            let to_overflow = (stay.left[number] - pebs.events_after_overflow as i64).max(1);
+            let value = to_overflow.wrapping_neg() as u64;
+            hardware.write_general(port, sampler.number, value);
+            self.values[Counter::at(number).place()] = value;
+        }
+        if session.state.segments.current().is_none() {
+            if !session.state.segments.has_free() {
+                session.take_back();
+            }
+            session.state.segments.begin();
+            session.publish();
+        }
+        stay.armed = session.state.segments.current().is_some();
+        self.fill_window(port, session);
+    }
+
+    /// Makes window and DS area those of the session's current segment, if they are not.
+    fn fill_window<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
+        let (Some(pebs), Some((segment, filled))) = (session.program.pebs, session.state.segments.current())
+        else {
+            return;
+        };
+        let wanted = (session.id, segment);
+        if self.window == Some(wanted) {
+            return;
+        }
+        session.rings.map_segment(session.state.segments.slot(segment));
+        ds::set_buffer(port, segments::capacity(&pebs) * u32::from(pebs.record_size));
+        ds::set_index(port, filled);
+        for sampler in session.program.sampling_counters() {
+            let to_overflow = sampler.period - pebs.events_after_overflow;
+            let field = ds::PEBS_COUNTER_RESET + 8 * u32::from(sampler.number);
+            port.ds_write(field, to_overflow.wrapping_neg());
+        }
+        self.window = Some(wanted);
+        self.set_threshold(port, session);
+    }
+
+    /// A PMI when the segment is full; with stacks, at the next record.
+    fn set_threshold<P: Port, R: Rings>(&self, port: &mut P, session: &Session<'_, R>) {
+        let (Some(pebs), Some((_, filled))) = (session.program.pebs, session.state.segments.current()) else {
+            return;
+        };
+        let stacks = session.program.config().stack_bytes > 0;
+        let threshold = if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(&pebs) };
+        ds::set_threshold(port, threshold);
     }
 }
 
-/// In an NMI that interrupted a section: true when the PMI is hpm's, which is then acknowledged and LVTPC unmasked.
-/// Call only on a CPU whose PMU hpm holds.
-pub fn acknowledge<P: Port>(_port: &mut P, _pmu: &Pmu) -> bool {
-    todo!()
+/// The positions of a thread that has not run yet: a whole period before its first records.
+fn fresh_positions(program: &Program) -> [i64; SAMPLING_COUNTERS_MAX] {
+    let mut left = [0; SAMPLING_COUNTERS_MAX];
+    for sampler in program.sampling_counters() {
+        left[usize::from(sampler.number)] = sampler.period as i64;
+    }
+    left
 }

@@ -3,7 +3,7 @@
 //! An NMI cannot be masked, so it may arrive inside any section that works on the CPU's engine. The protocol, for one CPU:
 //!
 //! - A section starts with [`Gate::enter`], which succeeds always except in an NMI that interrupted another section.
-//! - The NMI that is refused does not touch the engine: it calls [`super::engine::acknowledge`], which uses registers
+//! - The NMI that is refused does not touch the engine: it calls [`super::acknowledge`], which uses registers
 //!   that no section depends on, and, if the PMI was hpm's, [`Gate::defer`].
 //! - A section ends with [`Gate::leave`]; while that says false, a PMI was deferred meanwhile: serve it with
 //!   [`super::Engine::service`] and leave again.

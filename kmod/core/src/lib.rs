@@ -6,8 +6,8 @@
 //! | a request to events that the PMU has | [`config`], [`events`] |
 //! | events to counters | [`allocate`] |
 //! | counters to register values | [`program`], [`registers`] |
-//! | threads on and off one CPU | [`engine`], [`hardware`], [`threads`] |
-//! | what user space sees | [`quantum`], [`rings`], [`segments`], [`stacks`] |
+//! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`threads`] |
+//! | what user space sees | `quantum`, [`session`], [`rings`], [`segments`] |
 //! | who may run when | [`gate`] |
 //!
 //! The crate knows nothing of an operating system: registers, the debug-store area and the shared rings are reached
@@ -23,19 +23,33 @@ pub use super::hpm_abi as abi;
 #[cfg(not(MODULE))]
 pub use hpm_abi as abi;
 
+pub mod allocate;
+pub mod config;
+pub mod detect;
+mod ds;
 pub mod engine;
+pub mod events;
 pub mod gate;
+mod hardware;
+mod meter;
 pub mod pmu;
 pub mod port;
 pub mod program;
+mod quantum;
 pub mod refusal;
+pub mod registers;
+pub mod rings;
+pub mod segments;
 pub mod session;
 pub mod threads;
 
+pub use self::detect::{detect, Cpuid, CpuidRegisters, Machine};
 pub use self::engine::Engine;
 pub use self::gate::Gate;
+pub use self::hardware::acknowledge;
 pub use self::pmu::Pmu;
 pub use self::port::{Port, Rings};
 pub use self::program::Program;
 pub use self::refusal::Refusal;
 pub use self::session::{CpuSession, CpuTotals, Session, Thread};
+pub use self::threads::{ThreadSlot, ThreadTally, Threads};

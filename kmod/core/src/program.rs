@@ -1,12 +1,39 @@
 //! A session's events as register values: made once, the same on every CPU.
 
-use super::abi::SessionConfig;
-use super::{Pmu, Refusal};
+use super::abi::{EventSpec, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
+use super::allocate::{allocate, Assignment, Counter, COUNTERS_MAX};
+use super::events::{self, Event};
+use super::pmu::Pebs;
+use super::registers::PerfEvtSel;
+use super::{config, Pmu, Refusal};
+
+/// A general counter that writes records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SamplingCounter {
+    /// Its number.
+    pub number: u8,
+    /// Index of its event.
+    pub event: u8,
+    /// Events from one record to the next.
+    pub period: u64,
+}
 
 /// What a session writes to the PMU, and how its counters map to its events.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     config: SessionConfig,
+    assignments: [Assignment; EVENTS_MAX],
+    sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
+    /// How records are written, in a session that has any.
+    pub(super) pebs: Option<Pebs>,
+    /// IA32_PERFEVTSELx; 0 for a counter that is not used.
+    pub(super) selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
+    /// IA32_FIXED_CTR_CTRL.
+    pub(super) fixed_ctr_ctrl: u64,
+    /// IA32_PEBS_ENABLE while records can be written.
+    pub(super) pebs_enable: u64,
+    /// IA32_PERF_GLOBAL_CTRL while the counters run.
+    pub(super) global_ctrl: u64,
 }
 
 impl Program {
@@ -14,8 +41,61 @@ impl Program {
     ///
     /// # Errors
     /// The reason, with its detail, why the request is not valid, or cannot be met by this PMU.
-    pub fn new(_pmu: &Pmu, config: &SessionConfig) -> Result<Self, Refusal> {
-        Ok(Self { config: *config })
+    pub fn new(pmu: &Pmu, request: &SessionConfig) -> Result<Self, Refusal> {
+        let config = config::check(request)?;
+        let unused =
+            Event { encoding: 0, privilege: 0, counters: super::allocate::CounterSet::EMPTY, sampling: None };
+        let mut checked = [unused; EVENTS_MAX];
+        let count = config.event_count as usize;
+        for (index, event) in checked.iter_mut().enumerate().take(count) {
+            *event = events::check(pmu, index, &config.events[index])?;
+        }
+        let assignments = allocate(&checked[..count])?;
+        let mut program = Self {
+            config,
+            assignments,
+            sampling: [None; SAMPLING_COUNTERS_MAX],
+            pebs: None,
+            selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
+            fixed_ctr_ctrl: 0,
+            pebs_enable: 0,
+            global_ctrl: 0,
+        };
+        for (index, event) in checked.iter().enumerate().take(count) {
+            program.assign(index, event);
+        }
+        if program.pebs_enable != 0 {
+            program.pebs = pmu.pebs;
+        }
+        Ok(program)
+    }
+
+    fn assign(&mut self, index: usize, event: &Event) {
+        let Assignment { counting, sampling } = self.assignments[index];
+        if let Some(counter) = counting {
+            self.enable(counter, event.encoding, event.privilege);
+        }
+        if let (Some(counter), Some(how)) = (sampling, event.sampling) {
+            let number = counter.place();
+            self.enable(counter, how.encoding, event.privilege);
+            self.pebs_enable |= 1 << number;
+            self.sampling[number] =
+                Some(SamplingCounter { number: number as u8, event: index as u8, period: how.period });
+        }
+    }
+
+    fn enable(&mut self, counter: Counter, encoding: u64, privilege: u8) {
+        let usr = u64::from(privilege & EventSpec::USER != 0);
+        let os = u64::from(privilege & EventSpec::KERNEL != 0);
+        if let Some(number) = counter.as_fixed() {
+            // Four bits each: EN_OS, EN_USR, ANYTHREAD, PMI (SDM Vol. 3B 20.2.2).
+            self.fixed_ctr_ctrl |= (usr << 1 | os) << (4 * number);
+            self.global_ctrl |= 1 << (32 + number);
+        } else {
+            // INT stays clear: counting counters are read before they wrap, and records raise PMIs by the threshold.
+            self.selects[counter.place()] = PerfEvtSel(encoding).with_usr(usr).with_os(os).with_en(1);
+            self.global_ctrl |= 1 << counter.place();
+        }
     }
 
     /// The request, with the driver's defaults in the fields that were 0 for default.
@@ -24,15 +104,54 @@ impl Program {
         &self.config
     }
 
+    /// Events of the session.
+    #[must_use]
+    pub const fn event_count(&self) -> usize {
+        self.config.event_count as usize
+    }
+
     /// Whether hardware writes records (the session has a precise event).
     #[must_use]
     pub const fn samples(&self) -> bool {
-        todo!()
+        self.pebs_enable != 0
     }
 
     /// Whether an event counts at CPL 0.
     #[must_use]
-    pub const fn sees_kernel(&self) -> bool {
-        todo!()
+    pub fn sees_kernel(&self) -> bool {
+        self.config.events.iter().any(|event| event.privilege & EventSpec::KERNEL != 0)
+    }
+
+    /// The counters that write records.
+    pub fn sampling_counters(&self) -> impl Iterator<Item = SamplingCounter> + '_ {
+        self.sampling.iter().filter_map(|counter| *counter)
+    }
+
+    /// The counter that counts this event, if not its sampling counter does.
+    #[must_use]
+    pub fn counting_counter(&self, event: usize) -> Option<Counter> {
+        self.assignments[event].counting
+    }
+
+    /// Counters that are read at each cut: all that count, and those that write records for an event without a second
+    /// counter.
+    pub fn read_counters(&self) -> impl Iterator<Item = Counter> + '_ {
+        (0..COUNTERS_MAX).map(Counter::at).filter(|&counter| {
+            self.assignments
+                .iter()
+                .any(|assignment| assignment.counting.or(assignment.sampling) == Some(counter))
+        })
+    }
+
+    /// [`super::abi::Quantum::counter_event`] and [`super::abi::Quantum::periods`].
+    #[must_use]
+    pub fn counter_events(&self) -> ([u8; SAMPLING_COUNTERS_MAX], [u64; SAMPLING_COUNTERS_MAX]) {
+        let mut events = [NO_EVENT; SAMPLING_COUNTERS_MAX];
+        let mut periods = [0; SAMPLING_COUNTERS_MAX];
+        for counter in self.sampling_counters() {
+            events[usize::from(counter.number)] = counter.event;
+            periods[usize::from(counter.number)] = counter.period;
+        }
+        (events, periods)
     }
 }

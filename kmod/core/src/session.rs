@@ -1,6 +1,9 @@
 //! A session as one CPU sees it.
 
 use super::abi::{CpuStatus, Totals, EVENTS_MAX};
+use super::port::Rings;
+use super::rings::Ring;
+use super::segments::Segments;
 use super::threads::Threads;
 use super::Program;
 
@@ -20,10 +23,12 @@ pub struct CpuTotals {
     pub counts: [u64; EVENTS_MAX],
     /// TSC ticks during which a thread of the session was on the CPU, up to the last cut.
     pub on_cpu_tsc: u64,
-    /// Quanta published.
-    pub quanta: u64,
     /// Records in published quanta.
     pub records: u64,
+    /// Quanta that found no room.
+    pub quanta_lost: u64,
+    /// Records that found no segment, or belonged to a quantum that found no room.
+    pub records_lost: u64,
     /// PMIs handled.
     pub pmis: u64,
     /// RDMSR and RDPMC executed.
@@ -36,16 +41,57 @@ pub struct CpuTotals {
 #[derive(Clone, Copy, Debug)]
 pub struct CpuSession {
     /// Sums.
-    pub totals: CpuTotals,
-    /// What user space is told.
-    pub status: CpuStatus,
+    pub(super) totals: CpuTotals,
+    pub(super) quanta: Ring,
+    pub(super) stacks: Ring,
+    pub(super) segments: Segments,
+    /// Number of the next quantum; lost ones are numbered too.
+    pub(super) sequence: u64,
+    /// The quantum before the next one was lost.
+    pub(super) lost_before: bool,
 }
 
 impl CpuSession {
     /// The state before anything has run.
     #[must_use]
-    pub fn new(_program: &Program) -> Self {
-        Self { totals: CpuTotals::default(), status: CpuStatus::default() }
+    pub const fn new(program: &Program) -> Self {
+        let config = program.config();
+        Self {
+            totals: CpuTotals {
+                counts: [0; EVENTS_MAX],
+                on_cpu_tsc: 0,
+                records: 0,
+                quanta_lost: 0,
+                records_lost: 0,
+                pmis: 0,
+                msr_reads: 0,
+                msr_writes: 0,
+            },
+            quanta: Ring::new(config.quanta),
+            stacks: Ring::new(config.stack_ring_bytes),
+            segments: Segments::new(config.segments),
+            sequence: 0,
+            lost_before: false,
+        }
+    }
+
+    /// This CPU's share, up to the last cut.
+    #[must_use]
+    pub const fn totals(&self) -> &CpuTotals {
+        &self.totals
+    }
+
+    /// What user space is told.
+    #[must_use]
+    pub const fn status(&self) -> CpuStatus {
+        CpuStatus {
+            quanta_produced: self.quanta.produced(),
+            segments_begun: self.segments.begun(),
+            stack_produced: self.stacks.produced(),
+            quanta_lost: self.totals.quanta_lost,
+            records_lost: self.totals.records_lost,
+            reserved: [0; 3],
+        }
     }
 
     /// Adds this CPU's share to a session's totals.
@@ -54,10 +100,10 @@ impl CpuSession {
             *sum += count;
         }
         totals.on_cpu_tsc += self.totals.on_cpu_tsc;
-        totals.quanta += self.totals.quanta;
-        totals.quanta_lost += self.status.quanta_lost;
+        totals.quanta += self.quanta.produced();
+        totals.quanta_lost += self.totals.quanta_lost;
         totals.records += self.totals.records;
-        totals.records_lost += self.status.records_lost;
+        totals.records_lost += self.totals.records_lost;
         totals.pmis += self.totals.pmis;
         totals.msr_reads += self.totals.msr_reads;
         totals.msr_writes += self.totals.msr_writes;
@@ -76,4 +122,20 @@ pub struct Session<'a, R> {
     pub threads: Threads<'a>,
     /// Its memory on this CPU.
     pub rings: &'a mut R,
+}
+
+impl<R: Rings> Session<'_, R> {
+    /// Takes note of what the reader has given back.
+    pub(super) fn take_back(&mut self) {
+        let control = self.rings.control();
+        self.state.quanta.give_back(control.quanta_consumed);
+        self.state.segments.give_back(control.segments_consumed);
+        self.state.stacks.give_back(control.stack_consumed);
+    }
+
+    /// Tells user space what there is.
+    pub(super) fn publish(&mut self) {
+        let status = self.state.status();
+        self.rings.publish(&status);
+    }
 }

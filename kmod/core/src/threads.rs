@@ -1,10 +1,26 @@
 //! Where a session keeps each thread's sampling position between its stays on CPUs.
+//!
+//! A thread runs on one CPU at a time, and the scheduler orders its stays, so a place has one user at a time; only
+//! claiming and freeing places needs atomic operations.
 
-use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::abi::SAMPLING_COUNTERS_MAX;
+use super::session::Thread;
 
-/// One place of the table. The shell allocates [`Threads::slots_for`] of them, each [`ThreadSlot::new`].
+/// For each general counter the events left until the thread's next record is due.
+pub(super) type Positions = [i64; SAMPLING_COUNTERS_MAX];
+
+/// Keys of places without a thread; thread IDs are below 2^22 (Linux PID_MAX_LIMIT).
+const NEVER_USED: u32 = 0;
+const FREED: u32 = u32::MAX;
+/// Set in the key of a CPU's idle thread, which shares its thread ID with those of the other CPUs.
+const IDLE: u32 = 1 << 31;
+
+/// Places looked at for one thread: bounds the work on the switch path.
+const PROBES: usize = 64;
+
+/// One place of the table. The shell allocates [`Threads::slots_for`] of them.
 #[derive(Debug)]
 pub struct ThreadSlot {
     key: AtomicU32,
@@ -15,6 +31,7 @@ pub struct ThreadSlot {
 #[derive(Debug)]
 pub struct ThreadTally {
     live: AtomicU32,
+    /// A bit for each hash of a thread that found no place.
     overflowed: [AtomicU64; 64],
 }
 
@@ -26,11 +43,21 @@ pub struct Threads<'a> {
     limit: u32,
 }
 
+/// A thread's place in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place(usize);
+
 impl ThreadSlot {
     /// An empty place.
     #[must_use]
     pub const fn new() -> Self {
-        Self { key: AtomicU32::new(0), left: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX] }
+        Self { key: AtomicU32::new(NEVER_USED), left: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX] }
+    }
+}
+
+impl Default for ThreadSlot {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -42,27 +69,99 @@ impl ThreadTally {
     }
 }
 
+impl Default for ThreadTally {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<'a> Threads<'a> {
-    /// Places to allocate for this many threads: a power of two, half of them free.
+    /// Places to allocate for this many threads: a power of two, at least half of them free.
     #[must_use]
     pub const fn slots_for(max_threads: u32) -> usize {
         (max_threads as usize * 2).next_power_of_two()
     }
 
-    /// The table in these places, which are as many as [`Threads::slots_for`] says.
+    /// The table in these places, which are as many as [`Threads::slots_for`] says for `limit` threads.
     #[must_use]
     pub const fn new(slots: &'a [ThreadSlot], tally: &'a ThreadTally, limit: u32) -> Self {
         Self { slots, tally, limit }
     }
 
-    /// Frees the place of a thread that has exited, after its last [`super::Engine::switch_out`].
-    pub fn remove(&self, _tid: u32) {
-        todo!()
-    }
-
-    /// Threads that found no place (counted by a hash of their IDs: a lower bound when there are thousands).
+    /// Threads that found no place. Counted by a hash of their IDs: a lower bound when there are hundreds.
     #[must_use]
     pub fn overflowed(&self) -> u64 {
-        todo!()
+        self.tally.overflowed.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }
+
+    /// The thread's place and its positions; `fresh` ones for a thread that is new. `None` when there is no place.
+    pub(super) fn enter(&self, thread: Thread, cpu: u32, fresh: &Positions) -> Option<(Place, Positions)> {
+        let key = if thread.tid == 0 { IDLE | cpu } else { thread.tid };
+        if let Some(place) = self.find(key) {
+            let slot = &self.slots[place.0];
+            let mut positions = [0; SAMPLING_COUNTERS_MAX];
+            for (position, left) in positions.iter_mut().zip(&slot.left) {
+                *position = left.load(Ordering::Relaxed);
+            }
+            return Some((place, positions));
+        }
+        match self.claim(key) {
+            Some(place) => Some((place, *fresh)),
+            None => {
+                let bit = hash(key) % (64 * 64);
+                self.tally.overflowed[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
+                None
+            }
+        }
+    }
+
+    /// Keeps the positions until the thread runs again.
+    pub(super) fn store(&self, place: Place, positions: &Positions) {
+        for (left, position) in self.slots[place.0].left.iter().zip(positions) {
+            left.store(*position, Ordering::Relaxed);
+        }
+    }
+
+    /// Frees the place of a thread that never runs again.
+    pub(super) fn free(&self, place: Place) {
+        self.slots[place.0].key.store(FREED, Ordering::Release);
+        self.tally.live.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn probes(&self, key: u32) -> impl Iterator<Item = usize> {
+        let mask = self.slots.len() - 1;
+        let start = hash(key);
+        (0..PROBES.min(self.slots.len())).map(move |step| (start + step) & mask)
+    }
+
+    fn find(&self, key: u32) -> Option<Place> {
+        for place in self.probes(key) {
+            match self.slots[place].key.load(Ordering::Acquire) {
+                found if found == key => return Some(Place(place)),
+                NEVER_USED => return None,
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn claim(&self, key: u32) -> Option<Place> {
+        if self.tally.live.fetch_add(1, Ordering::Relaxed) < self.limit {
+            for place in self.probes(key) {
+                let slot = &self.slots[place].key;
+                let found = slot.load(Ordering::Relaxed);
+                let free = found == NEVER_USED || found == FREED;
+                if free && slot.compare_exchange(found, key, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    return Some(Place(place));
+                }
+            }
+        }
+        self.tally.live.fetch_sub(1, Ordering::Relaxed);
+        None
+    }
+}
+
+/// Spreads consecutive thread IDs (Fibonacci hashing: 2^32 divided by the golden ratio).
+fn hash(key: u32) -> usize {
+    (key.wrapping_mul(0x9E37_79B9) >> 12) as usize
 }

@@ -1,0 +1,160 @@
+//! Events to counters: a matching, so that a set of events is refused only when no assignment exists.
+
+use super::abi::{Reason, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
+use super::events::Event;
+use super::pmu::architectural::FIXED_COUNTERS_MAX;
+use super::Refusal;
+
+/// Counters that an assignment may use: general ones first, then fixed ones.
+pub const COUNTERS_MAX: usize = SAMPLING_COUNTERS_MAX + FIXED_COUNTERS_MAX as usize;
+
+/// One counter: its place among [`COUNTERS_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter(u8);
+
+impl Counter {
+    /// The counter at this place.
+    #[must_use]
+    pub const fn at(place: usize) -> Self {
+        Self(place as u8)
+    }
+
+    /// Its place among [`COUNTERS_MAX`].
+    #[must_use]
+    pub const fn place(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The number of a fixed counter.
+    #[must_use]
+    pub const fn as_fixed(self) -> Option<u32> {
+        (self.0 as u32).checked_sub(SAMPLING_COUNTERS_MAX as u32)
+    }
+}
+
+/// A set of counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CounterSet(u16);
+
+impl CounterSet {
+    /// None.
+    pub const EMPTY: Self = Self(0);
+
+    /// General counters, one bit each.
+    #[must_use]
+    pub const fn general(bits: u16) -> Self {
+        Self(bits)
+    }
+
+    /// One fixed counter.
+    #[must_use]
+    pub const fn one_fixed(number: u32) -> Self {
+        Self(1 << (SAMPLING_COUNTERS_MAX as u32 + number))
+    }
+
+    /// Whether it is empty.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Counters in either.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether the counter is in it.
+    #[must_use]
+    pub const fn contains(self, counter: Counter) -> bool {
+        self.0 >> counter.0 & 1 == 1
+    }
+
+    fn without(self, counter: Counter) -> Self {
+        Self(self.0 & !(1 << counter.0))
+    }
+
+    /// Its counters, fixed ones first: they can count little else.
+    pub fn iter(self) -> impl Iterator<Item = Counter> {
+        (0..COUNTERS_MAX).rev().map(Counter::at).filter(move |&counter| self.contains(counter))
+    }
+}
+
+/// Which counters serve an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assignment {
+    /// The counter that counts it. `None` for a precise event that found no second counter: its count follows from the
+    /// sampling counter.
+    pub counting: Option<Counter>,
+    /// The counter that writes its records.
+    pub sampling: Option<Counter>,
+}
+
+/// A use of a counter: event index, and whether for sampling.
+type Use = (usize, bool);
+
+struct Matching<'a> {
+    events: &'a [Event],
+    uses: [Option<Use>; COUNTERS_MAX],
+}
+
+impl Matching<'_> {
+    fn allowed(&self, (index, sampling): Use) -> CounterSet {
+        let event = &self.events[index];
+        match event.sampling {
+            Some(how) if sampling => how.counters,
+            _ => event.counters,
+        }
+    }
+
+    /// Finds a counter for one more use, moving others when that helps (an augmenting path of bipartite matching).
+    /// `untried` shrinks with each counter looked at, which bounds both the work and the depth to [`COUNTERS_MAX`].
+    fn place(&mut self, wanted: Use, untried: &mut CounterSet) -> bool {
+        for counter in self.allowed(wanted).iter() {
+            if !untried.contains(counter) {
+                continue;
+            }
+            *untried = untried.without(counter);
+            let free = match self.uses[counter.place()] {
+                None => true,
+                Some(holder) => self.place(holder, untried),
+            };
+            if free {
+                self.uses[counter.place()] = Some(wanted);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn add(&mut self, wanted: Use) -> bool {
+        let mut untried = CounterSet(u16::MAX);
+        self.place(wanted, &mut untried)
+    }
+}
+
+/// Gives every event the counter it needs, then, while counters last, each precise event a second one for its count.
+///
+/// # Errors
+/// [`Reason::NoCounter`] with the index of the first event that finds no place beside those before it.
+pub fn allocate(events: &[Event]) -> Result<[Assignment; EVENTS_MAX], Refusal> {
+    let mut matching = Matching { events, uses: [None; COUNTERS_MAX] };
+    for (index, event) in events.iter().enumerate() {
+        if !matching.add((index, event.sampling.is_some())) {
+            return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
+        }
+    }
+    for (index, _) in events.iter().enumerate().filter(|(_, event)| event.sampling.is_some()) {
+        matching.add((index, false));
+    }
+    let mut assignments = [Assignment::default(); EVENTS_MAX];
+    for (place, held) in matching.uses.iter().enumerate() {
+        let counter = Some(Counter::at(place));
+        match *held {
+            Some((index, true)) => assignments[index].sampling = counter,
+            Some((index, false)) => assignments[index].counting = counter,
+            None => {}
+        }
+    }
+    Ok(assignments)
+}

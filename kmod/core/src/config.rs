@@ -1,0 +1,109 @@
+//! Every field of a session's request that does not depend on the PMU.
+
+use core::mem::{offset_of, size_of};
+
+use super::abi::{
+    Envelope, EventMode, EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX,
+};
+use super::Refusal;
+
+/// Default of [`SessionConfig::max_quantum_ns`].
+const MAX_QUANTUM_DEFAULT_NS: u64 = 10_000_000;
+/// Shortest quantum that a timer may cut: ten thousand interrupts per second and CPU.
+const MAX_QUANTUM_FLOOR_NS: u64 = 100_000;
+/// Longest quantum. Also what keeps a counter from wrapping unseen: 2^48 events take more than a second.
+const MAX_QUANTUM_CEILING_NS: u64 = 1_000_000_000;
+/// Default of [`SessionConfig::max_threads`].
+const MAX_THREADS_DEFAULT: u32 = 4096;
+/// Most threads with a sampling position: 65,536 places take some megabytes.
+const MAX_THREADS_CEILING: u32 = 65_536;
+/// Bounds of a stack ring.
+const STACK_RING_MIN: u32 = 64 << 10;
+const STACK_RING_MAX: u32 = 64 << 20;
+/// Most stack bytes per record, and what they are a multiple of.
+const STACK_BYTES_MAX: u32 = 65_024;
+const STACK_BYTES_UNIT: u32 = 1024;
+
+/// Checks the head of any request of `size` bytes.
+///
+/// # Errors
+/// [`Reason::Version`], or [`Reason::Field`] for the size or the reserved field.
+pub fn check_envelope(envelope: &Envelope, size: usize) -> Result<(), Refusal> {
+    if envelope.version != ABI_VERSION {
+        return Err(Refusal::new(Reason::Version, [u64::from(ABI_VERSION), 0]));
+    }
+    require(envelope.size as usize == size, offset_of!(Envelope, size))?;
+    require(envelope.reserved == 0, offset_of!(Envelope, reserved))
+}
+
+/// Checks the request and fills in the driver's defaults. Events are checked against the PMU elsewhere.
+///
+/// # Errors
+/// [`Reason::Version`], or [`Reason::Field`] with the offset of the first field that is not valid.
+pub fn check(request: &SessionConfig) -> Result<SessionConfig, Refusal> {
+    check_envelope(&request.envelope, size_of::<SessionConfig>())?;
+    check_target(request)?;
+    check_event_list(request)?;
+    check_memory(request)?;
+    let mut config = *request;
+    if config.max_quantum_ns == 0 {
+        config.max_quantum_ns = MAX_QUANTUM_DEFAULT_NS;
+    }
+    let quantum = MAX_QUANTUM_FLOOR_NS..=MAX_QUANTUM_CEILING_NS;
+    require(quantum.contains(&config.max_quantum_ns), offset_of!(SessionConfig, max_quantum_ns))?;
+    if config.max_threads == 0 {
+        config.max_threads = MAX_THREADS_DEFAULT;
+    }
+    require(config.max_threads <= MAX_THREADS_CEILING, offset_of!(SessionConfig, max_threads))?;
+    require(config.reserved == 0, offset_of!(SessionConfig, reserved))?;
+    Ok(config)
+}
+
+fn require(valid: bool, offset: usize) -> Result<(), Refusal> {
+    if valid {
+        Ok(())
+    } else {
+        Err(Refusal::field(offset))
+    }
+}
+
+fn check_target(request: &SessionConfig) -> Result<(), Refusal> {
+    let process = request.scope == Scope::Process as u32;
+    require(process || request.scope == Scope::System as u32, offset_of!(SessionConfig, scope))?;
+    require((request.pid > 0) == process && request.pid >= 0, offset_of!(SessionConfig, pid))?;
+    // The flags speak of a target process.
+    let flags = if process { SessionFlags::ALL } else { 0 };
+    require(request.flags & !flags == 0, offset_of!(SessionConfig, flags))
+}
+
+fn check_event_list(request: &SessionConfig) -> Result<(), Refusal> {
+    let count = request.event_count as usize;
+    require((1..=EVENTS_MAX).contains(&count), offset_of!(SessionConfig, event_count))?;
+    let unused = request.events.iter().enumerate().skip(count);
+    for (index, event) in unused {
+        let offset = offset_of!(SessionConfig, events) + index * size_of::<EventSpec>();
+        require(*event == EventSpec::default(), offset)?;
+    }
+    Ok(())
+}
+
+fn check_memory(request: &SessionConfig) -> Result<(), Refusal> {
+    let events = request.events.iter().take(request.event_count as usize);
+    let samples = events.clone().any(|event| event.mode == EventMode::Precise as u8);
+    let segments = if samples { 2..=256 } else { 0..=0 };
+    require(segments.contains(&request.segments), offset_of!(SessionConfig, segments))?;
+    let quanta = request.quanta;
+    require(quanta.is_power_of_two() && (64..=65_536).contains(&quanta), offset_of!(SessionConfig, quanta))?;
+    let stack = request.stack_bytes;
+    require(
+        stack == 0 || samples && stack <= STACK_BYTES_MAX && stack % STACK_BYTES_UNIT == 0,
+        offset_of!(SessionConfig, stack_bytes),
+    )?;
+    let ring = request.stack_ring_bytes;
+    let ring_valid = if stack == 0 {
+        ring == 0
+    } else {
+        ring.is_power_of_two() && (STACK_RING_MIN..=STACK_RING_MAX).contains(&ring)
+    };
+    require(ring_valid, offset_of!(SessionConfig, stack_ring_bytes))
+}

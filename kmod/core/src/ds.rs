@@ -1,0 +1,54 @@
+//! The DS management area: where hardware writes PEBS records (SDM Vol. 3B 19.4.9, table for 64-bit mode; 20.3.1.1.1).
+
+use super::abi::SEGMENT_BYTES;
+use super::port::Port;
+
+/// PEBS Buffer Base.
+pub(super) const PEBS_BUFFER_BASE: u32 = 0x20;
+/// PEBS Index: where the next record goes; hardware advances it.
+pub(super) const PEBS_INDEX: u32 = 0x28;
+/// PEBS Absolute Maximum: the first byte past the buffer.
+pub(super) const PEBS_ABSOLUTE_MAXIMUM: u32 = 0x30;
+/// PEBS Interrupt Threshold: the index from which on a PMI is raised.
+pub(super) const PEBS_INTERRUPT_THRESHOLD: u32 = 0x38;
+/// PEBS Counter 0 Reset; one 64-bit field for each general counter follows.
+pub(super) const PEBS_COUNTER_RESET: u32 = 0x40;
+
+/// Fields that hpm writes, for remembering and restoring them: the four above and eight resets.
+pub(super) const FIELDS: usize = 12;
+
+/// Byte offset of the field with this number among [`FIELDS`].
+pub(super) const fn field(number: usize) -> u32 {
+    PEBS_BUFFER_BASE + 8 * number as u32
+}
+
+/// How far the current segment is filled, in bytes from its start: whole records, whatever the field holds.
+pub(super) fn filled<P: Port>(port: &mut P, record_size: u16) -> u32 {
+    let index = port.ds_read(PEBS_INDEX).saturating_sub(port.pebs_window());
+    let bytes = index.min(u64::from(SEGMENT_BYTES)) as u32;
+    bytes - bytes % u32::from(record_size)
+}
+
+/// Whether hardware has reached the interrupt threshold.
+pub(super) fn threshold_reached<P: Port>(port: &mut P) -> bool {
+    port.ds_read(PEBS_INDEX) >= port.ds_read(PEBS_INTERRUPT_THRESHOLD)
+}
+
+/// Sets the index to this byte of the window.
+pub(super) fn set_index<P: Port>(port: &mut P, offset: u32) {
+    let window = port.pebs_window();
+    port.ds_write(PEBS_INDEX, window + u64::from(offset));
+}
+
+/// Sets the interrupt threshold to this byte of the window.
+pub(super) fn set_threshold<P: Port>(port: &mut P, offset: u32) {
+    let window = port.pebs_window();
+    port.ds_write(PEBS_INTERRUPT_THRESHOLD, window + u64::from(offset));
+}
+
+/// Describes the window as a buffer of `bytes`.
+pub(super) fn set_buffer<P: Port>(port: &mut P, bytes: u32) {
+    let window = port.pebs_window();
+    port.ds_write(PEBS_BUFFER_BASE, window);
+    port.ds_write(PEBS_ABSOLUTE_MAXIMUM, window + u64::from(bytes));
+}

@@ -1,0 +1,116 @@
+//! One requested event checked against what the PMU has.
+
+use super::abi::{EventMode, EventSpec, Reason, SessionConfig};
+use super::allocate::CounterSet;
+use super::pmu::PreciseRule;
+use super::registers::PerfEvtSel;
+use super::{Pmu, Refusal};
+
+/// The bits that [`EventSpec::encoding`] may set.
+const ENCODING: u64 =
+    PerfEvtSel(0).with_event_select(0xff).with_unit_mask(0xff).with_edge(1).with_inv(1).with_cmask(0xff).0;
+
+/// Least period. A record costs some hundred cycles; below this the thread would do little else.
+pub const PERIOD_MIN: u64 = 100;
+
+/// How the records of a precise event are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sampling {
+    /// Events from one record to the next.
+    pub period: u64,
+    /// The encoding for the counter that writes them.
+    pub encoding: u64,
+    /// Counters that can write them.
+    pub counters: CounterSet,
+}
+
+/// An event that the PMU has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The encoding for a general counter that counts it.
+    pub encoding: u64,
+    /// [`EventSpec::USER`] and [`EventSpec::KERNEL`].
+    pub privilege: u8,
+    /// Counters that can count it.
+    pub counters: CounterSet,
+    /// For a precise event.
+    pub sampling: Option<Sampling>,
+}
+
+/// Checks the event at `index` of the request.
+///
+/// # Errors
+/// [`Reason::Field`], [`Reason::EventBits`], [`Reason::NoPebs`], [`Reason::NotPrecise`] or [`Reason::PeriodTooSmall`].
+pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal> {
+    let field = |inside: usize| {
+        let at = core::mem::offset_of!(SessionConfig, events) + index * core::mem::size_of::<EventSpec>();
+        Refusal::field(at + inside)
+    };
+    if spec.privilege == 0 || spec.privilege & !(EventSpec::USER | EventSpec::KERNEL) != 0 {
+        return Err(field(core::mem::offset_of!(EventSpec, privilege)));
+    }
+    if spec.reserved != [0; 6] {
+        return Err(field(core::mem::offset_of!(EventSpec, reserved)));
+    }
+    let sampling = match spec.mode {
+        mode if mode == EventMode::Count as u8 => None,
+        mode if mode == EventMode::Precise as u8 => Some(precise(pmu, index, spec)?),
+        _ => return Err(field(core::mem::offset_of!(EventSpec, mode))),
+    };
+    let period_field = field(core::mem::offset_of!(EventSpec, period));
+    let (encoding, sampling) = match sampling {
+        None if spec.period != 0 => return Err(period_field),
+        None => (spec.encoding, None),
+        Some(_) if spec.period < PERIOD_MIN => {
+            return Err(Refusal::new(Reason::PeriodTooSmall, [index as u64, PERIOD_MIN]));
+        }
+        Some(_) if spec.period > pmu.period_max() => return Err(period_field),
+        Some((rule, sampling)) => (u64::from(rule.count_as), Some(sampling)),
+    };
+    let counters = counters(pmu, encoding).map_err(|bits| event_bits(index, bits))?;
+    Ok(Event { encoding, privilege: spec.privilege, counters, sampling })
+}
+
+fn event_bits(index: usize, bits: u64) -> Refusal {
+    Refusal::new(Reason::EventBits, [index as u64, bits])
+}
+
+fn precise(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<(&'static PreciseRule, Sampling), Refusal> {
+    let pebs = pmu.pebs.ok_or(Refusal::new(Reason::NoPebs, [index as u64, 0]))?;
+    // An encoding that the PMU does not have at all is refused as such, not as one that is merely not precise.
+    counters(pmu, spec.encoding).map_err(|bits| event_bits(index, bits))?;
+    let rule =
+        pmu.generation.precise(spec.encoding).ok_or(Refusal::new(Reason::NotPrecise, [index as u64, 0]))?;
+    let counters = CounterSet::general(rule.counters & pebs.counters);
+    Ok((rule, Sampling { period: spec.period, encoding: spec.encoding, counters }))
+}
+
+/// The counters that can count this encoding, or the bits of it that the PMU does not have.
+fn counters(pmu: &Pmu, encoding: u64) -> Result<CounterSet, u64> {
+    if encoding & !ENCODING != 0 {
+        return Err(encoding & !ENCODING);
+    }
+    let fixed = pmu.fixed_counter(encoding).map_or(CounterSet::EMPTY, CounterSet::one_fixed);
+    let select = PerfEvtSel(encoding);
+    let general = match general_counters(pmu, select) {
+        Ok(general) => general,
+        // One of the numbers that only fixed counters have.
+        Err(_) if !fixed.is_empty() => return Ok(fixed),
+        Err(bits) => return Err(bits),
+    };
+    Ok(fixed.union(general))
+}
+
+fn general_counters(pmu: &Pmu, select: PerfEvtSel) -> Result<CounterSet, u64> {
+    const SELECT: u64 = PerfEvtSel(0).with_event_select(0xff).0;
+    let rule = pmu.generation.event(select.event_select() as u8).ok_or(select.0 & SELECT)?;
+    let refused = select.unit_mask() & !u64::from(rule.unit_mask_bits);
+    if refused != 0 {
+        return Err(PerfEvtSel(0).with_unit_mask(refused).0);
+    }
+    if pmu.is_unavailable(select.0) {
+        return Err(select.0);
+    }
+    let present = (1u16 << pmu.perfmon.general_counters) - 1;
+    Ok(CounterSet::general(rule.counters & present))
+}

@@ -1,0 +1,271 @@
+//! Closing a quantum: what the counters did, which records belong to it, and what the next one starts from.
+
+use super::abi::{Quantum, QuantumEnd, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
+use super::allocate::{Counter, COUNTERS_MAX};
+use super::ds;
+use super::hardware::Hardware;
+use super::pmu::Pebs;
+use super::port::{Port, Rings};
+use super::program::SamplingCounter;
+use super::segments;
+use super::session::{Session, Thread};
+use super::threads::{Place, Positions};
+
+/// A stay of a thread on this CPU, from the last cut on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stay {
+    pub(super) session: u64,
+    pub(super) thread: Thread,
+    pub(super) start_tsc: u64,
+    /// The thread's place; `None` when the table is full.
+    pub(super) place: Option<Place>,
+    /// Events left until each counter's next record is due: 0 or less when it is overdue.
+    pub(super) left: Positions,
+    /// Whether hardware writes records; else the sampling counters run on without.
+    pub(super) armed: bool,
+}
+
+/// The records that hardware has written since the last cut.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    segment: u64,
+    start: u32,
+    end: u32,
+    /// How many are for each general counter; one record may be for several.
+    by_counter: [u64; SAMPLING_COUNTERS_MAX],
+}
+
+/// What a quantum counted.
+struct Counted {
+    counts: [u64; EVENTS_MAX],
+    records_lost: u64,
+}
+
+/// How and where the quantum ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ending {
+    pub(super) end: QuantumEnd,
+    pub(super) last_ip: u64,
+}
+
+/// Closes the stay's quantum and publishes it; the stay goes on from here. `values` are the counters' last values, kept
+/// up to date. A sampling session's PMU must be stopped.
+pub(super) fn close<P: Port, R: Rings>(
+    hardware: &Hardware,
+    values: &mut [u64; COUNTERS_MAX],
+    port: &mut P,
+    session: &mut Session<'_, R>,
+    stay: &mut Stay,
+    cpu: u32,
+    ending: Ending,
+) {
+    let end_tsc = port.rdtsc();
+    let span = match (session.program.pebs, session.state.segments.current()) {
+        (Some(pebs), Some((segment, start))) if stay.armed => {
+            find_records(port, session, &pebs, segment, start)
+        }
+        _ => Span::default(),
+    };
+    let counted = count(hardware, values, port, session, stay, &span);
+    for (sum, count) in session.state.totals.counts.iter_mut().zip(counted.counts) {
+        *sum += count;
+    }
+    session.state.totals.on_cpu_tsc += end_tsc.wrapping_sub(stay.start_tsc);
+    if session.state.quanta.room_for(1).is_none() {
+        session.take_back();
+    }
+    match session.state.quanta.room_for(1) {
+        Some(number) => {
+            let mut quantum = describe(session, stay, cpu, ending, &span, &counted);
+            quantum.end_tsc = end_tsc;
+            copy_stack(port, session, &mut quantum);
+            put(session, number, &quantum);
+        }
+        None => drop_quantum(port, session, &span, counted.records_lost),
+    }
+    session.state.sequence += 1;
+    session.publish();
+    stay.start_tsc = end_tsc;
+}
+
+fn find_records<P: Port, R: Rings>(
+    port: &mut P,
+    session: &Session<'_, R>,
+    pebs: &Pebs,
+    segment: u64,
+    start: u32,
+) -> Span {
+    let end = ds::filled(port, pebs.record_size).max(start);
+    let mut by_counter = [0; SAMPLING_COUNTERS_MAX];
+    let mut samplers = session.program.sampling_counters();
+    if let (Some(only), None) = (samplers.next(), samplers.next()) {
+        by_counter[usize::from(only.number)] = u64::from((end - start) / u32::from(pebs.record_size));
+    } else {
+        for record in (start..end).step_by(pebs.record_size.into()) {
+            let counters = port.pebs_read(record + u32::from(pebs.applicable_counters));
+            for (number, records) in by_counter.iter_mut().enumerate() {
+                *records += counters >> number & 1;
+            }
+        }
+    }
+    Span { segment, start, end, by_counter }
+}
+
+fn count<P: Port, R: Rings>(
+    hardware: &Hardware,
+    values: &mut [u64; COUNTERS_MAX],
+    port: &mut P,
+    session: &Session<'_, R>,
+    stay: &mut Stay,
+    span: &Span,
+) -> Counted {
+    let mut differences = [0; COUNTERS_MAX];
+    for counter in session.program.read_counters() {
+        let last = &mut values[counter.place()];
+        let now = hardware.read(port, counter);
+        differences[counter.place()] = hardware.difference(counter, *last, now);
+        *last = now;
+    }
+    let mut counted = Counted { counts: [0; EVENTS_MAX], records_lost: 0 };
+    for event in 0..session.program.event_count() {
+        if let Some(counter) = session.program.counting_counter(event) {
+            counted.counts[event] = differences[counter.place()] as u64;
+        }
+    }
+    for sampler in session.program.sampling_counters() {
+        let number = usize::from(sampler.number);
+        let records = span.by_counter[number];
+        let events = match session.program.counting_counter(sampler.event.into()) {
+            Some(counter) => differences[counter.place()],
+            // Each record has set the counter back by a period.
+            None => records as i64 * sampler.period as i64 + differences[Counter::at(number).place()],
+        };
+        counted.counts[usize::from(sampler.event)] = events as u64;
+        counted.records_lost += advance(&mut stay.left[number], sampler, records, events, stay.armed);
+    }
+    counted
+}
+
+/// Moves a sampling position on by `events`, of which `records` were written, and returns how many were due but will not
+/// come: without PEBS every one that was due; with PEBS those a whole period overdue, since one may still be on its way.
+fn advance(left: &mut i64, sampler: SamplingCounter, records: u64, events: i64, armed: bool) -> u64 {
+    let period = sampler.period as i64;
+    *left += records as i64 * period - events;
+    let tolerated = if armed { period } else { 0 };
+    let overdue = -tolerated - *left;
+    if overdue < 0 {
+        return 0;
+    }
+    let lost = 1 + overdue / period;
+    *left += lost * period;
+    lost as u64
+}
+
+fn describe<R: Rings>(
+    session: &Session<'_, R>,
+    stay: &Stay,
+    cpu: u32,
+    ending: Ending,
+    span: &Span,
+    counted: &Counted,
+) -> Quantum {
+    let program = session.program;
+    let (counter_event, periods) = program.counter_events();
+    let mut flags = 0;
+    for (set, flag) in [
+        (counted.records_lost > 0, QuantumFlags::RECORDS_LOST),
+        (session.state.lost_before, QuantumFlags::QUANTA_LOST_BEFORE),
+        (program.samples() && stay.place.is_none(), QuantumFlags::THREAD_OVERFLOW),
+    ] {
+        flags |= if set { flag } else { 0 };
+    }
+    Quantum {
+        sequence: session.state.sequence,
+        start_tsc: stay.start_tsc,
+        end_tsc: stay.start_tsc,
+        pid: stay.thread.pid,
+        tid: stay.thread.tid,
+        cpu,
+        end: ending.end as u16,
+        flags,
+        last_ip: ending.last_ip,
+        segment: span.segment,
+        span_offset: span.start,
+        span_bytes: span.end - span.start,
+        record_size: program.pebs.map_or(0, |pebs| pebs.record_size),
+        record_format: program.pebs.map_or(0, |pebs| pebs.format),
+        count_len: program.event_count() as u32,
+        pebs_enable: if stay.armed { program.pebs_enable } else { 0 },
+        pebs_data_cfg: 0,
+        records_lost: counted.records_lost,
+        stack_offset: 0,
+        stack_bytes: 0,
+        reserved: 0,
+        counter_event,
+        reserved2: 0,
+        counts: counted.counts,
+        periods,
+    }
+}
+
+/// Copies the user stack of the span's last record, when the session wants stacks.
+fn copy_stack<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, quantum: &mut Quantum) {
+    let wanted = session.program.config().stack_bytes;
+    let Some(pebs) = session.program.pebs else { return };
+    if wanted == 0 || quantum.span_bytes == 0 {
+        return;
+    }
+    if session.state.stacks.room_for(wanted).is_none() {
+        session.take_back();
+    }
+    let Some(start) = session.state.stacks.room_for(wanted) else {
+        quantum.flags |= QuantumFlags::STACK_LOST;
+        return;
+    };
+    let last = quantum.span_offset + quantum.span_bytes - u32::from(pebs.record_size);
+    let rsp = port.pebs_read(last + u32::from(pebs.rsp));
+    // Bit 63 set: the record is of kernel mode, and its RSP says nothing of the user stack.
+    let copied = if rsp >> 63 == 0 {
+        session.rings.copy_stack(rsp, session.state.stacks.place(start), wanted).min(wanted)
+    } else {
+        0
+    };
+    if copied < wanted {
+        quantum.flags |= QuantumFlags::STACK_TRUNCATED;
+    }
+    (quantum.stack_offset, quantum.stack_bytes) = (start, copied);
+    session.state.stacks.produce_to(start + u64::from(copied));
+}
+
+fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, quantum: &Quantum) {
+    let state = &mut *session.state;
+    session.rings.write_quantum(state.quanta.place(number), quantum);
+    state.quanta.produce_to(number + 1);
+    state.lost_before = false;
+    if let Some(pebs) = session.program.pebs {
+        if state.segments.current().is_some() {
+            state.segments.publish_to(quantum.span_offset + quantum.span_bytes, segments::full_at(&pebs));
+        }
+        state.totals.records += u64::from(quantum.span_bytes / u32::from(pebs.record_size));
+    }
+    state.totals.records_lost += quantum.records_lost;
+}
+
+/// There is no room for the quantum: its records are overwritten and counted as lost.
+fn drop_quantum<P: Port, R: Rings>(
+    port: &mut P,
+    session: &mut Session<'_, R>,
+    span: &Span,
+    mut records_lost: u64,
+) {
+    if let Some(pebs) = session.program.pebs {
+        let records = (span.end - span.start) / u32::from(pebs.record_size);
+        if records > 0 {
+            ds::set_index(port, span.start);
+            records_lost += u64::from(records);
+        }
+    }
+    session.state.totals.quanta_lost += 1;
+    session.state.totals.records_lost += records_lost;
+    session.state.lost_before = true;
+}

@@ -1,0 +1,122 @@
+//! Model-specific registers of performance monitoring, named and laid out as in the SDM.
+//! Addresses are from SDM Vol. 4, table 2-2; layouts from Vol. 3B chapter 20 ("Performance Monitoring").
+
+/// IA32_PMC0, the first general counter; writes are sign-extended from bit 31 (20.2.8).
+pub const IA32_PMC0: u32 = 0xC1;
+/// IA32_PERFEVTSEL0, the first general counter's event select.
+pub const IA32_PERFEVTSEL0: u32 = 0x186;
+/// IA32_MISC_ENABLE.
+pub const IA32_MISC_ENABLE: u32 = 0x1A0;
+/// IA32_FIXED_CTR0, the first fixed counter.
+pub const IA32_FIXED_CTR0: u32 = 0x309;
+/// IA32_PERF_CAPABILITIES.
+pub const IA32_PERF_CAPABILITIES: u32 = 0x345;
+/// IA32_FIXED_CTR_CTRL: four bits for each fixed counter.
+pub const IA32_FIXED_CTR_CTRL: u32 = 0x38D;
+/// IA32_PERF_GLOBAL_STATUS.
+pub const IA32_PERF_GLOBAL_STATUS: u32 = 0x38E;
+/// IA32_PERF_GLOBAL_CTRL.
+pub const IA32_PERF_GLOBAL_CTRL: u32 = 0x38F;
+/// IA32_PERF_GLOBAL_STATUS_RESET (IA32_PERF_GLOBAL_OVF_CTRL before PerfMon v4): a 1 clears that status bit.
+pub const IA32_PERF_GLOBAL_STATUS_RESET: u32 = 0x390;
+/// IA32_PEBS_ENABLE.
+pub const IA32_PEBS_ENABLE: u32 = 0x3F1;
+/// IA32_A_PMC0, the full-width alias of [`IA32_PMC0`] (20.2.8).
+pub const IA32_A_PMC0: u32 = 0x4C1;
+/// IA32_DS_AREA: linear address of the DS management area.
+pub const IA32_DS_AREA: u32 = 0x600;
+
+/// Declares a register's layout as `high:low => name`, with a getter and a `with_` setter for each field.
+macro_rules! register {
+    ($(#[$meta:meta])* $register:ident {
+        $($(#[$field_meta:meta])* $high:literal : $low:literal => $get:ident, $with:ident;)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $register(pub u64);
+
+        impl $register {
+            $(
+                $(#[$field_meta])*
+                #[must_use]
+                pub const fn $get(self) -> u64 {
+                    (self.0 >> $low) & (u64::MAX >> (63 - ($high - $low)))
+                }
+
+                /// This register with the field set; bits that do not fit are dropped.
+                #[must_use]
+                pub const fn $with(self, value: u64) -> Self {
+                    let mask = u64::MAX >> (63 - ($high - $low));
+                    Self(self.0 & !(mask << $low) | (value & mask) << $low)
+                }
+            )*
+        }
+    };
+}
+
+register! {
+    /// IA32_PERFEVTSELx (20.2.1.1).
+    PerfEvtSel {
+        /// Event Select.
+        7:0 => event_select, with_event_select;
+        /// Unit Mask.
+        15:8 => unit_mask, with_unit_mask;
+        /// USR: count at CPL 1 to 3.
+        16:16 => usr, with_usr;
+        /// OS: count at CPL 0.
+        17:17 => os, with_os;
+        /// E: edge detect.
+        18:18 => edge, with_edge;
+        /// INT: raise a PMI on overflow. Clear for a counter that writes PEBS records.
+        20:20 => int, with_int;
+        /// EN: enable.
+        22:22 => en, with_en;
+        /// INV: invert the comparison with the counter mask.
+        23:23 => inv, with_inv;
+        /// CMASK: counter mask.
+        31:24 => cmask, with_cmask;
+    }
+}
+
+register! {
+    /// IA32_PERF_CAPABILITIES (20.8).
+    PerfCapabilities {
+        /// PEBS record format.
+        11:8 => pebs_rec_fmt, with_pebs_rec_fmt;
+        /// FW_WRITE: the full-width aliases from [`IA32_A_PMC0`] exist.
+        13:13 => fw_write, with_fw_write;
+    }
+}
+
+register! {
+    /// IA32_MISC_ENABLE (Vol. 4, table 2-2).
+    MiscEnable {
+        /// Performance Monitoring Available.
+        7:7 => performance_monitoring_available, with_performance_monitoring_available;
+        /// PEBS Unavailable.
+        12:12 => pebs_unavailable, with_pebs_unavailable;
+    }
+}
+
+register! {
+    /// IA32_PERF_GLOBAL_STATUS (20.2.2): one bit for each general counter, from 32 on for each fixed one, and these.
+    GlobalStatus {
+        /// OvfBuf (DS_BUFFER): the PEBS index has reached the interrupt threshold.
+        62:62 => ovf_buf, with_ovf_buf;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_set_and_read_at_its_place() {
+        let select = PerfEvtSel(0).with_event_select(0xD1).with_unit_mask(0x08).with_usr(1).with_en(1);
+        assert_eq!(select.0, 0x0041_08D1);
+        assert_eq!(select.with_cmask(0x1ff).0, 0xFF41_08D1);
+        assert_eq!(select.with_cmask(0xff).with_cmask(1).cmask(), 1);
+        assert_eq!(GlobalStatus(1 << 62).ovf_buf(), 1);
+        assert_eq!(PerfCapabilities(0x33C5).pebs_rec_fmt(), 3);
+    }
+}
