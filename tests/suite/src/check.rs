@@ -1,0 +1,47 @@
+//! Running checks one by one and saying what came of each.
+
+use std::time::Instant;
+
+/// Passed and failed checks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    /// Checks that held.
+    pub(crate) passed: u64,
+    /// Checks that did not.
+    pub(crate) failed: u64,
+}
+
+impl Tally {
+    /// Runs one check and prints its verdict. `check` returns what it saw, or why it failed.
+    pub(crate) fn run(&mut self, name: &str, check: impl FnOnce() -> anyhow::Result<String>) {
+        let start = Instant::now();
+        let result = check();
+        let seconds = start.elapsed().as_secs_f64();
+        match result {
+            Ok(seen) => {
+                self.passed += 1;
+                println!("PASS {name} ({seconds:.1} s) {seen}");
+            }
+            Err(error) => {
+                self.failed += 1;
+                println!("FAIL {name} ({seconds:.1} s) {error:#}");
+            }
+        }
+    }
+
+    /// Adds the totals of a test runner that did its own counting.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+    }
+
+    /// Prints the closing line and turns it into an exit status.
+    pub(crate) fn close(self) -> std::process::ExitCode {
+        println!("{} passed, {} failed", self.passed, self.failed);
+        if self.failed == 0 && self.passed > 0 {
+            std::process::ExitCode::SUCCESS
+        } else {
+            std::process::ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Bad input: one clear sentence, a non-zero exit, nothing lost.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::GuestReport;
+use super::programs::{built, hpmctl, succeed};
+
+/// Makes every mistake a person may make.
+pub(super) fn run(report: &mut GuestReport) {
+    report.check("unknown event", || refused(hpmctl(&["stat", "-e", "l1d-lod-miss", "--", "true"])?, "l1d-load-miss"));
+    report.check("program not found", || {
+        refused(hpmctl(&["stat", "-e", "instructions", "--", "no-such-program"])?, "no-such-program")
+    });
+    report.check("no such process", || refused(hpmctl(&["stat", "-p", "4194000"])?, "4194000"));
+    report.check("too many events", || {
+        let events = "load,store,branch,branch-miss,l1d-load-miss,l2-load-miss,l3-miss,dtlb-load-miss,l1d-load-miss:k";
+        refused(hpmctl(&["stat", "-e", events, "--", "true"])?, "counter")
+    });
+    report.check("no permission", no_permission);
+    report.check("a file that is no trace", || refused(hpmctl(&["report", "/etc/hostname"])?, "/etc/hostname"));
+    report.check("a trace cut off in the middle", cut_trace);
+    report.check("no module", no_module);
+}
+
+/// Runs a command that must fail with one sentence that names `word`.
+fn refused(mut command: Command, word: &str) -> Result<String> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(!output.status.success(), "it succeeded");
+    ensure!(said.lines().count() == 1, "it said more than one line, or nothing: {said:?}");
+    ensure!(said.contains(word), "it does not say {word:?}: {said}");
+    ensure!(!said.contains("panicked"), "it panicked: {said}");
+    Ok(said)
+}
+
+/// As user nobody. Reading this machine's files needs no right, so the program itself can be started.
+fn no_permission() -> Result<String> {
+    let mut command = hpmctl(&["stat", "-e", "instructions", "--", "true"])?;
+    command.uid(65534).gid(65534);
+    refused(command, "ermission").or_else(|first| {
+        let mut command = hpmctl(&["stat", "-a", "-e", "instructions", "--", "true"])?;
+        command.uid(65534).gid(65534);
+        refused(command, "CAP_PERFMON").context(first)
+    })
+}
+
+/// Cuts a table of a good trace in the middle: the report must say so and show the rest.
+fn cut_trace() -> Result<String> {
+    succeed(
+        hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", "1009", "-o", "cut.hpm", "--"])?
+            .arg(built("strides")?)
+            .args(["x", "x"]),
+    )?;
+    let table = fs::read_dir("cut.hpm")?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("samples")))
+        .context("the trace has no samples table")?;
+    let bytes = fs::read(&table)?;
+    fs::write(&table, &bytes[..bytes.len() * 2 / 3])?;
+    let output = hpmctl(&["report", "cut.hpm"])?.output()?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(said.contains("samples"), "it does not say that the samples are cut: {said:?}");
+    ensure!(!said.contains("panicked"), "it panicked: {said}");
+    Ok(said)
+}
+
+fn no_module() -> Result<String> {
+    succeed(Command::new("rmmod").arg("hpm"))?;
+    refused(hpmctl(&["stat", "-e", "instructions", "--", "true"])?, "hpm.ko")
+}

@@ -1,0 +1,89 @@
+//! Counting loops of known length: pinned, migrating, and with others competing.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use super::GuestReport;
+use super::programs::{built, pid_of, stat, stat_command, wait_at_most};
+
+/// What is counted: user mode only, since only there is the program's length its own.
+const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
+
+/// Runs every case; each leaves a fact named by the label of its program.
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    pin(Pid::this(), &[0])?;
+    report.fact("loops1", stat(EVENTS, "one-cpu.json", &["loops"])?);
+    pin(Pid::this(), &[0, 1])?;
+    report.fact("loops2", stat(EVENTS, "two-cpus.json", &["loops", "x"])?);
+    let (migrated, counts) = migrating()?;
+    report.fact("loops9", counts);
+    report.fact("migrations", json!(migrated));
+    let competitors = competitors()?;
+    report.fact("loops3", stat(EVENTS, "competing.json", &["loops", "x", "x"])?);
+    stop(competitors)?;
+    let (first, second) = side_by_side()?;
+    report.fact("loops4", first);
+    report.fact("loops5", second);
+    Ok(())
+}
+
+/// Lets a process run on these CPUs only.
+fn pin(pid: Pid, cpus: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu)?;
+    }
+    sched_setaffinity(pid, &set).with_context(|| format!("moving process {pid} to CPUs {cpus:?}"))
+}
+
+/// Moves the loops from CPU to CPU while they are counted. Returns how often, and the counts.
+fn migrating() -> Result<(usize, Value)> {
+    let file = "migrating.json";
+    let mut hpmctl = stat_command(EVENTS, file, &["loops", "x", "x", "x", "x", "x", "x", "x", "x"])?
+        .stdin(Stdio::null())
+        .spawn()?;
+    let loops = Pid::from_raw(pid_of("loops")?);
+    let mut moves = 0;
+    // Ends when the process has gone.
+    while pin(loops, &[moves % 2]).is_ok() {
+        moves += 1;
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let status = wait_at_most(&mut hpmctl, Duration::from_secs(120))?;
+    anyhow::ensure!(status.success(), "hpmctl stat ended with {status}");
+    Ok((moves, serde_json::from_slice(&std::fs::read(file)?)?))
+}
+
+/// Starts two busy programs on each CPU that nobody measures.
+fn competitors() -> Result<Vec<Child>> {
+    let mut children = Vec::new();
+    for _ in 0..2 {
+        children.push(Command::new(built("threads")?).args(["2", "1000"]).stdout(Stdio::null()).spawn()?);
+    }
+    Ok(children)
+}
+
+fn stop(children: Vec<Child>) -> Result<()> {
+    for mut child in children {
+        child.kill()?;
+        child.wait()?;
+    }
+    Ok(())
+}
+
+/// Two sessions at the same time, free to share both CPUs.
+fn side_by_side() -> Result<(Value, Value)> {
+    let mut first = stat_command(EVENTS, "first.json", &["loops", "x", "x", "x"])?.spawn()?;
+    let mut second = stat_command(EVENTS, "second.json", &["loops", "x", "x", "x", "x"])?.spawn()?;
+    for child in [&mut first, &mut second] {
+        let status = wait_at_most(child, Duration::from_secs(120))?;
+        anyhow::ensure!(status.success(), "hpmctl stat ended with {status}");
+    }
+    let read = |file: &str| -> Result<Value> { Ok(serde_json::from_slice(&std::fs::read(file)?)?) };
+    Ok((read("first.json")?, read("second.json")?))
+}

@@ -1,0 +1,117 @@
+//! Loading and unloading: nothing is left behind, and nothing is torn down under a session.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::GuestReport;
+use super::programs::{built, hpmctl, pid_of, succeed, wait_at_most};
+
+/// Every PMU register of the first profile (SDM Vol. 4, tables 2-2 and 2-39): counters, event selects, control, DS.
+const REGISTERS: &[u32] = &[
+    0xc1, 0xc2, 0xc3, 0xc4, 0x186, 0x187, 0x188, 0x189, 0x309, 0x30a, 0x30b, 0x38d, 0x38e, 0x38f, 0x3f1, 0x3f6,
+    0x1a6, 0x1a7, 0x1d9, 0x600,
+];
+
+/// Where the lab keeps the module in the guest.
+fn module() -> Result<String> {
+    std::env::var("HPM_KO").context("the lab does not say where hpm.ko is (HPM_KO)")
+}
+
+/// Checks loading and unloading, bare and with sessions.
+pub(super) fn run(report: &mut GuestReport) {
+    report.check("insmod and rmmod twenty times leave every PMU register as it was", twenty_times);
+    report.check("rmmod is refused while a session runs, and the session is not disturbed", refused);
+    report.check("a session that ends leaves every PMU register as it was", session_restores);
+    report.check("the session of a killed hpmctl leaves every PMU register as it was", killed_restores);
+}
+
+/// Each CPU's registers.
+fn registers() -> Result<BTreeMap<String, u64>> {
+    let mut all = BTreeMap::new();
+    for cpu in 0.. {
+        let path = format!("/dev/cpu/{cpu}/msr");
+        let Ok(file) = File::open(&path) else { break };
+        for &register in REGISTERS {
+            let mut bytes = [0; 8];
+            file.read_exact_at(&mut bytes, register.into())
+                .with_context(|| format!("reading MSR {register:#x} of CPU {cpu}"))?;
+            all.insert(format!("CPU {cpu} MSR {register:#x}"), u64::from_le_bytes(bytes));
+        }
+    }
+    ensure!(!all.is_empty(), "there is no /dev/cpu/0/msr in the guest");
+    Ok(all)
+}
+
+/// Fails naming the first register that changed.
+fn unchanged(before: &BTreeMap<String, u64>) -> Result<String> {
+    for (name, value) in registers()? {
+        let was = before[&name];
+        ensure!(value == was, "{name} was {was:#x} and is {value:#x}");
+    }
+    Ok(format!("{} registers", before.len()))
+}
+
+fn twenty_times() -> Result<String> {
+    succeed(Command::new("rmmod").arg("hpm"))?;
+    let before = registers()?;
+    for _ in 0..20 {
+        succeed(Command::new("insmod").arg(module()?))?;
+        succeed(hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stderr(Stdio::piped()))?;
+        succeed(Command::new("rmmod").arg("hpm"))?;
+        unchanged(&before)?;
+    }
+    succeed(Command::new("insmod").arg(module()?))?;
+    unchanged(&before)
+}
+
+fn refused() -> Result<String> {
+    let mut session = hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", "1009", "-o", "refused.hpm", "--"])?
+        .arg(built("strides")?)
+        .args(["x", "x", "x", "x", "x", "x"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    pid_of("strides")?;
+    let output = Command::new("rmmod").arg("hpm").output()?;
+    let status = wait_at_most(&mut session, Duration::from_secs(120))?;
+    if output.status.success() {
+        bail!("rmmod succeeded while a session ran");
+    }
+    ensure!(status.success(), "the session was disturbed: hpmctl ended with {status}");
+    Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+fn session_restores() -> Result<String> {
+    let before = registers()?;
+    succeed(
+        hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", "1009", "-o", "restores.hpm", "--"])?
+            .arg(built("strides")?),
+    )?;
+    unchanged(&before)
+}
+
+fn killed_restores() -> Result<String> {
+    let before = registers()?;
+    let mut session = hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", "1009", "-o", "killed.hpm", "--"])?
+        .arg(built("threads")?)
+        .args(["2", "1000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let target = pid_of("threads")?;
+    std::thread::sleep(Duration::from_millis(1500));
+    session.kill()?;
+    session.wait()?;
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(target), nix::sys::signal::Signal::SIGKILL)?;
+    // The descriptor's release runs when the last of the killed process goes.
+    std::thread::sleep(Duration::from_millis(300));
+    let seen = unchanged(&before)?;
+    succeed(hpmctl(&["report", "killed.hpm"])?.stderr(Stdio::piped()))
+        .context("what was written before the kill must be readable")?;
+    Ok(seen)
+}

@@ -1,0 +1,61 @@
+//! What runs inside the lab machine.
+
+mod bad_input;
+mod counting;
+mod judge;
+mod lifecycle;
+mod ownership;
+mod programs;
+mod sampling;
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// File in the working folder that the guest part leaves for the host part.
+pub(crate) const REPORT: &str = "report.json";
+
+/// What a guest part has to tell.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct GuestReport {
+    /// Checks made inside the guest: name, and what was seen or why it failed.
+    pub(crate) checks: Vec<(String, Result<String, String>)>,
+    /// Facts for the host part to compare with the truth.
+    pub(crate) facts: BTreeMap<String, Value>,
+}
+
+impl GuestReport {
+    /// Makes one check and keeps its verdict.
+    fn check(&mut self, name: &str, check: impl FnOnce() -> Result<String>) {
+        let verdict = check().map_err(|error| format!("{error:#}"));
+        self.checks.push((name.to_owned(), verdict));
+    }
+
+    /// Keeps a fact.
+    fn fact(&mut self, name: &str, value: Value) {
+        self.facts.insert(name.to_owned(), value);
+    }
+}
+
+/// Runs the guest part `name` and leaves its report.
+///
+/// # Errors
+/// The part is not known, could not run to its end, or its report cannot be written.
+pub(crate) fn run(name: &str) -> Result<ExitCode> {
+    let mut report = GuestReport::default();
+    match name {
+        "counting" => counting::run(&mut report)?,
+        "sampling" => sampling::run(&mut report)?,
+        "judge" => judge::run(&mut report)?,
+        "ownership" => ownership::run(&mut report),
+        "lifecycle" => lifecycle::run(&mut report),
+        "bad_input" => bad_input::run(&mut report),
+        _ => bail!("there is no guest part {name}"),
+    }
+    let json = serde_json::to_vec_pretty(&report)?;
+    std::fs::write(REPORT, json).context("writing the report")?;
+    Ok(ExitCode::SUCCESS)
+}

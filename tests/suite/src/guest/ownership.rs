@@ -1,0 +1,84 @@
+//! Who holds the PMU: hpm against the kernel's perf, both ways round.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::GuestReport;
+use super::programs::{hpmctl, pid_of};
+
+/// Checks that each side refuses while the other holds the counters, and says who.
+pub(super) fn run(report: &mut GuestReport) {
+    report.check("perf gets EBUSY while hpm holds the PMU", perf_is_refused);
+    report.check("perf counts again after hpm has gone", perf_counts_again);
+    report.check("hpm names the process that holds perf events", hpm_names_the_holder);
+    report.check("hpm names the NMI watchdog", hpm_names_the_watchdog);
+}
+
+/// perf on one hardware event, through the syscall that says why it failed.
+fn perf() -> Result<std::process::Output> {
+    Ok(Command::new("perf").args(["stat", "-x,", "-e", "instructions:u", "--", "true"]).output()?)
+}
+
+fn perf_is_refused() -> Result<String> {
+    let mut session = hpmctl(&["stat", "-e", "instructions:u", "--", "sleep", "5"])?
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()?;
+    pid_of("sleep")?;
+    let output = perf()?;
+    session.wait()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    // perf shows an event that the kernel refused as "<not supported>" or gives up with the error's text.
+    let refused = text.contains("<not supported>") || text.contains("busy");
+    ensure!(refused, "perf was not refused: {text}");
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+fn perf_counts_again() -> Result<String> {
+    let output = perf()?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let count = text.split(',').next().unwrap_or_default().trim();
+    ensure!(count.parse::<u64>().is_ok_and(|n| n > 0), "perf did not count: {text}");
+    Ok(format!("{count} instructions"))
+}
+
+/// Runs `hpmctl stat`, which must fail, and returns what it said.
+fn refusal() -> Result<String> {
+    let output = hpmctl(&["stat", "-e", "instructions:u", "--", "true"])?.output()?;
+    ensure!(!output.status.success(), "hpmctl stat succeeded beside another holder");
+    Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+fn hpm_names_the_holder() -> Result<String> {
+    let mut holder = Command::new("perf")
+        .args(["stat", "-e", "instructions", "-a", "--", "sleep", "20"])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()?;
+    pid_of("sleep")?;
+    std::thread::sleep(Duration::from_millis(200));
+    let said = refusal();
+    stop(&mut holder)?;
+    let (said, pid) = (said?, holder.id().to_string());
+    ensure!(said.contains("perf") && said.contains(&pid), "it does not name perf ({pid}): {said}");
+    Ok(said)
+}
+
+fn hpm_names_the_watchdog() -> Result<String> {
+    let switch = "/proc/sys/kernel/nmi_watchdog";
+    std::fs::write(switch, "1")?;
+    let said = refusal();
+    std::fs::write(switch, "0")?;
+    let said = said?;
+    ensure!(said.contains("nmi_watchdog"), "it does not name the NMI watchdog: {said}");
+    Ok(said)
+}
+
+fn stop(child: &mut Child) -> Result<()> {
+    child.kill()?;
+    child.wait()?;
+    Command::new("pkill").args(["-x", "sleep"]).status()?;
+    Ok(())
+}

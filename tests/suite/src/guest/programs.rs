@@ -1,0 +1,84 @@
+//! Running programs in the guest.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// A program that was built beside this one.
+pub(super) fn built(name: &str) -> Result<PathBuf> {
+    let here = std::env::current_exe().context("asking where this program is")?;
+    let folder = here.parent().context("this program is in no folder")?;
+    Ok(folder.join(name))
+}
+
+/// `hpmctl` with arguments.
+pub(super) fn hpmctl(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(built("hpmctl")?);
+    command.args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Runs a command to its end and returns what it printed.
+///
+/// # Errors
+/// It cannot be started, or fails: the message holds what it printed on standard error.
+pub(super) fn succeed(command: &mut Command) -> Result<Output> {
+    let shown = format!("{command:?}");
+    let output = command.output().with_context(|| format!("starting {shown}"))?;
+    if !output.status.success() {
+        bail!("{shown} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output)
+}
+
+/// `hpmctl stat --json -o FILE` of a program, as the JSON it wrote.
+///
+/// # Errors
+/// hpmctl failed, or wrote no JSON.
+pub(super) fn stat(events: &str, file: &str, program: &[&str]) -> Result<Value> {
+    succeed(&mut stat_command(events, file, program)?)?;
+    let text = std::fs::read(file).with_context(|| format!("hpmctl stat left no {file}"))?;
+    serde_json::from_slice(&text).with_context(|| format!("{file} is no JSON"))
+}
+
+/// The command of [`stat`].
+pub(super) fn stat_command(events: &str, file: &str, program: &[&str]) -> Result<Command> {
+    let mut command = hpmctl(&["stat", "--json", "-o", file, "-e", events, "--"])?;
+    command.arg(built(program[0])?).args(&program[1..]);
+    Ok(command)
+}
+
+/// Waits for a child for at most `limit`, then kills it and fails.
+pub(super) fn wait_at_most(child: &mut Child, limit: Duration) -> Result<std::process::ExitStatus> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if start.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("a program did not end within {limit:?}");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The PID of a running process with this `comm`, waiting up to five seconds for it to appear.
+pub(super) fn pid_of(comm: &str) -> Result<i32> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(5) {
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let pid = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok());
+            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            if let (Some(pid), true) = (pid, name.trim_end() == comm) {
+                return Ok(pid);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    bail!("no process named {comm} appeared within 5 s")
+}

@@ -1,0 +1,100 @@
+//! Checks that need no lab: formatting, lints, documentation and the unit tests of every crate.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::check::Tally;
+
+/// Runs every host check in the workspace at `root`.
+pub(crate) fn run(root: &Path, tally: &mut Tally) {
+    tally.run("format", || cargo(root, &["fmt", "--all", "--check"]));
+    tally.run("lints", || {
+        cargo(root, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"])
+    });
+    tally.run("documentation", || cargo(root, &["doc", "--workspace", "--no-deps", "--release"]));
+    unit_tests(root, tally);
+}
+
+/// Runs cargo quietly; its output is shown only when it fails.
+fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
+    let output = Command::new("cargo")
+        .args(arguments)
+        .env("RUSTDOCFLAGS", "-D warnings")
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output()
+        .context("cargo cannot be started: install the Rust toolchain")?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        bail!("`cargo {}` failed:\n{stdout}{stderr}", arguments.join(" "));
+    }
+    Ok(String::new())
+}
+
+/// Runs `cargo test`, passes its output on, and adds up what its runners counted.
+fn unit_tests(root: &Path, tally: &mut Tally) {
+    let output = Command::new("cargo")
+        .args(["test", "--workspace", "--release", "--no-fail-fast"])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => {
+            println!("FAIL unit tests: cargo cannot be started: {error}");
+            tally.failed += 1;
+            return;
+        }
+    };
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    print!("{stdout}");
+    let counted = totals(&stdout);
+    if !output.status.success() && counted.failed == 0 {
+        // A test that does not compile, or a runner that crashed, counts nothing of its own.
+        println!("FAIL unit tests: {}", String::from_utf8_lossy(&output.stderr));
+        tally.failed += 1;
+    }
+    tally.add(counted);
+}
+
+/// Sums the "test result: …" lines of libtest.
+fn totals(stdout: &str) -> Tally {
+    let mut sum = Tally::default();
+    for line in stdout.lines().filter(|l| l.starts_with("test result:")) {
+        sum.passed += number_before(line, " passed");
+        sum.failed += number_before(line, " failed");
+    }
+    sum
+}
+
+/// The number that stands right before `word`, or 0.
+fn number_before(line: &str, word: &str) -> u64 {
+    line.split(word)
+        .next()
+        .and_then(|head| head.rsplit(|c: char| !c.is_ascii_digit()).next())
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::totals;
+
+    #[test]
+    fn libtest_lines_are_summed() {
+        let text = "running 3 tests\n\
+            test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s\n\
+            test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n";
+        let sum = totals(text);
+        assert_eq!((sum.passed, sum.failed), (15, 2));
+    }
+
+    #[test]
+    fn other_lines_count_nothing() {
+        let sum = totals("5 passed in a comment\n");
+        assert_eq!((sum.passed, sum.failed), (0, 0));
+    }
+}

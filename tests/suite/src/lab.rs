@@ -1,0 +1,67 @@
+//! Booting the lab for one scenario and collecting what it left.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::guest::GuestReport;
+
+/// What one boot produced.
+#[derive(Debug)]
+pub(crate) struct Boot {
+    /// The folder that was the guest's working folder.
+    pub(crate) folder: PathBuf,
+    /// What the guest part of the scenario reported.
+    pub(crate) report: GuestReport,
+    /// The PMU model's truth.
+    pub(crate) truth: Value,
+    /// The guest's kernel log.
+    pub(crate) kernel_log: String,
+}
+
+/// Boots a lab with `options`, runs the guest part `name` in it, and reads what it left.
+///
+/// # Errors
+/// The lab or the guest part could not run to its end; the message holds what was printed.
+pub(crate) fn boot(root: &Path, name: &str, options: &[&str]) -> Result<Boot> {
+    let folder = root.join("target/suite").join(name);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    let truth = folder.join("truth.json");
+    let log = folder.join("kernel.log");
+    let output = Command::new(root.join("target/release/lab"))
+        .arg("run")
+        .args(["--timeout", "900"])
+        .arg("--truth")
+        .arg(&truth)
+        .arg("--keep-log")
+        .arg(&log)
+        .args(options)
+        .arg("--")
+        .arg(root.join("target/release/suite"))
+        .args(["guest", guest_part(name)])
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .output()
+        .context("target/release/lab cannot be started; `make tools` builds it")?;
+    fs::write(folder.join("stdout"), &output.stdout)?;
+    fs::write(folder.join("stderr"), &output.stderr)?;
+    if !output.status.success() {
+        bail!("the lab ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let report = fs::read(folder.join(crate::guest::REPORT)).context("the guest left no report")?;
+    Ok(Boot {
+        report: serde_json::from_slice(&report).context("the guest's report")?,
+        truth: serde_json::from_slice(&fs::read(&truth).context("the plugin left no truth")?)?,
+        kernel_log: fs::read_to_string(&log).unwrap_or_default(),
+        folder,
+    })
+}
+
+/// A boot's name may say more than the guest part's, after a dot: `lifecycle.pti-off`.
+fn guest_part(name: &str) -> &str {
+    name.split('.').next().unwrap_or(name)
+}

@@ -1,0 +1,78 @@
+//! Counts against the truth, exactly.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use vpmu::event::Event;
+use vpmu::truth::Report;
+
+use crate::check::Tally;
+use crate::lab::Boot;
+
+/// What `loops` does before its label takes effect, so that the truth lacks it (tests/guest/src/bin/loops.rs):
+/// instructions, branches, loads, stores.
+const BEFORE_LABEL: [u64; 4] = [7, 0, 1, 0];
+
+/// What each argument adds: instructions, branches, loads, stores.
+const PER_ARGUMENT: [u64; 4] = [11_500_000, 4_000_000, 1_000_000, 1_000_000];
+
+/// The four counts of each case equal the truth, and the arithmetic of the source.
+pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
+    let cases = [
+        ("loops1", "pinned to one CPU"),
+        ("loops2", "on two CPUs"),
+        ("loops9", "migrating"),
+        ("loops3", "with others competing"),
+        ("loops4", "beside another session"),
+        ("loops5", "beside another session, the other"),
+    ];
+    for (label, how) in cases {
+        tally.run(&format!("counting: exact {how}"), || exact(boot, label));
+    }
+    tally.run("counting: each iteration counts what the source says", || arithmetic(boot));
+    tally.run("counting: the process did migrate", || {
+        let moves = boot.report.facts.get("migrations").and_then(Value::as_u64).unwrap_or(0);
+        ensure!(moves >= 10, "it was moved only {moves} times");
+        Ok(format!("{moves} times"))
+    });
+}
+
+/// hpmctl's counts for this label equal the truth.
+fn exact(boot: &Boot, label: &str) -> Result<String> {
+    let counted = stat_counts(boot, label)?;
+    let truth = true_counts(&boot.truth, label)?;
+    ensure!(counted == truth, "hpmctl counted {counted:?}, the truth is {truth:?}");
+    Ok(format!("{counted:?}"))
+}
+
+/// The counts of `hpmctl stat --json`, in the order in which the events were asked for.
+pub(crate) fn stat_counts(boot: &Boot, label: &str) -> Result<[u64; 4]> {
+    let stat = boot.report.facts.get(label).with_context(|| format!("the guest left no {label}"))?;
+    let events = stat["events"].as_array().with_context(|| format!("no events in {stat}"))?;
+    let counts: Option<Vec<u64>> = events.iter().map(|event| event["count"].as_u64()).collect();
+    counts.and_then(|c| c.try_into().ok()).with_context(|| format!("not four counts: {stat}"))
+}
+
+/// Instructions, branches, loads and stores in user mode of the address space with this label, from its first
+/// instruction on.
+pub(crate) fn true_counts(truth: &Value, label: &str) -> Result<[u64; 4]> {
+    let report: Report = serde_json::from_value(truth.clone()).context("the truth")?;
+    let space = report.address_spaces.iter().find(|space| space.label.as_deref() == Some(label));
+    let counts = &space.with_context(|| format!("the truth has no address space {label}"))?.counts;
+    let events = [Event::Instruction, Event::Branch, Event::Load, Event::Store];
+    let mut all = events.map(|event| counts.of(event).user);
+    all.iter_mut().zip(BEFORE_LABEL).for_each(|(count, before)| *count += before);
+    Ok(all)
+}
+
+/// The differences between runs of different length are what the source says, exactly.
+fn arithmetic(boot: &Boot) -> Result<String> {
+    let base = stat_counts(boot, "loops1")?;
+    for (label, arguments) in [("loops2", 1), ("loops9", 8)] {
+        let longer = stat_counts(boot, label)?;
+        for i in 0..4 {
+            let expected = base[i] + arguments * PER_ARGUMENT[i];
+            ensure!(longer[i] == expected, "{label}: count {i} is {}, not {expected}", longer[i]);
+        }
+    }
+    Ok(String::new())
+}
