@@ -1,0 +1,102 @@
+//! What hpm reads of an ELF file: where its segments are, and sections by name.
+//!
+//! Files are read, not mapped: a mapped file that somebody truncates meanwhile would end the profiler with SIGBUS, and
+//! only the sections asked for are read.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use object::{Object, ObjectSection, ObjectSegment, ReadCache};
+
+/// An ELF file that is open for the time of a closure.
+pub(crate) type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
+
+/// Opens an ELF file and reads what the closure wants of it.
+///
+/// # Errors
+/// What the system says, or [`io::ErrorKind::InvalidData`] when it is not an ELF file or is damaged.
+pub(crate) fn read<T>(path: &Path, wanted: impl FnOnce(&Elf<'_>) -> object::Result<T>) -> io::Result<T> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"));
+    }
+    let cache = ReadCache::new(file);
+    object::File::parse(&cache)
+        .and_then(|elf| wanted(&elf))
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// The GNU build ID of a file; `None` when it has none or cannot be read.
+#[must_use]
+pub fn build_id(path: &Path) -> Option<Vec<u8>> {
+    read(path, |elf| Ok(elf.build_id()?.map(<[u8]>::to_vec))).ok().flatten()
+}
+
+/// A section's bytes and the addresses the linker gave them.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    pub(crate) addresses: Range<u64>,
+    pub(crate) bytes: Arc<[u8]>,
+}
+
+/// A section by its name, decompressed; `None` when the file has none of that name.
+pub(crate) fn section(elf: &Elf<'_>, name: &str) -> object::Result<Option<Section>> {
+    let Some(section) = elf.section_by_name(name) else { return Ok(None) };
+    let addresses = section.address()..section.address().saturating_add(section.size());
+    Ok(Some(Section { addresses, bytes: section.uncompressed_data()?.into() }))
+}
+
+/// Where the loadable segments are in the file and in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Segments(Vec<(Range<u64>, u64)>);
+
+impl Segments {
+    pub(crate) fn of(elf: &Elf<'_>) -> Self {
+        let segments = elf.segments().map(|segment| {
+            let (offset, size) = segment.file_range();
+            (offset..offset.saturating_add(size), segment.address())
+        });
+        Self(segments.collect())
+    }
+
+    /// The address that the linker gave to a byte of the file.
+    pub(crate) fn address_of(&self, file_offset: u64) -> Option<u64> {
+        let (range, address) = self.0.iter().find(|(range, _)| range.contains(&file_offset))?;
+        Some((file_offset - range.start).wrapping_add(*address))
+    }
+
+    /// The same for the start of a mapping, which begins at a page and so can begin before the segment does.
+    pub(crate) fn address_of_mapping(&self, file_offset: u64, bytes: u64) -> Option<u64> {
+        let mapped = file_offset..file_offset.saturating_add(bytes);
+        let (range, address) =
+            self.0.iter().find(|(range, _)| range.start < mapped.end && mapped.start < range.end)?;
+        Some(address.wrapping_add(file_offset.wrapping_sub(range.start)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_offsets_become_linked_addresses() {
+        // As a linker lays out a position-independent program: text at file offset 0x1040 has address 0x2040.
+        let segments = Segments(vec![(0..0x500, 0), (0x1040..0x3000, 0x2040)]);
+        assert_eq!(segments.address_of(0x100), Some(0x100));
+        assert_eq!(segments.address_of(0x1048), Some(0x2048));
+        assert_eq!(segments.address_of(0x800), None);
+        assert_eq!(segments.address_of_mapping(0x1000, 0x2000), Some(0x2000));
+    }
+
+    #[test]
+    fn what_is_no_elf_file_is_an_error() {
+        let text = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(text.path(), "#!/bin/sh\n").unwrap();
+        assert_eq!(read(text.path(), |_| Ok(())).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read(Path::new("/"), |_| Ok(())).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read(Path::new("/nonexistent"), |_| Ok(())).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

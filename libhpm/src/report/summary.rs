@@ -1,0 +1,81 @@
+//! What has to be known of a trace before its tables can be believed.
+
+use serde::Serialize;
+
+use super::table::Sum;
+use super::{Extent, Sample};
+use crate::trace::{Cut, Event, QuantumRow, TraceReader};
+
+/// Sums over a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// One for each event of `meta.json`.
+    pub events: Vec<EventSummary>,
+    /// Quanta in the trace.
+    pub quanta: u64,
+    /// Quanta that are missing because the rings were full, as far as known.
+    pub quanta_lost: u64,
+    /// Records that hardware could not write, as far as known.
+    pub records_lost: u64,
+}
+
+/// Sums over a trace for one event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventSummary {
+    /// The event.
+    pub event: Event,
+    /// Its samples; `events` estimates the count.
+    pub sampled: Sum,
+    /// What was counted: by the driver over the whole session, or, when the trace is not complete, the sum of its quanta.
+    pub counted: u64,
+    /// Samples whose stack reaches to the thread's first function.
+    pub whole_stacks: u64,
+    /// Samples whose stack lacks its outermost calls.
+    pub truncated_stacks: u64,
+}
+
+impl Summary {
+    /// From `meta.json` and the quanta; samples are added by [`Summary::add`]. The cut is that of the table of quanta.
+    #[must_use]
+    pub fn new(reader: &TraceReader) -> (Self, Option<Cut>) {
+        let meta = reader.meta();
+        let event = |event: &Event| EventSummary {
+            event: event.clone(),
+            sampled: Sum::default(),
+            counted: 0,
+            whole_stacks: 0,
+            truncated_stacks: 0,
+        };
+        let events = meta.events.iter().map(event).collect();
+        let mut summary = Self { events, quanta: 0, quanta_lost: 0, records_lost: 0 };
+        let mut rows = reader.rows::<QuantumRow>();
+        rows.by_ref().for_each(|row| summary.add_quantum(&row));
+        if let Some(totals) = &meta.totals {
+            summary.records_lost = totals.records_lost;
+            summary.quanta_lost = totals.quanta_lost;
+            for (event, &count) in summary.events.iter_mut().zip(&totals.counts) {
+                event.counted = count;
+            }
+        }
+        (summary, rows.cut())
+    }
+
+    fn add_quantum(&mut self, row: &QuantumRow) {
+        self.quanta += 1;
+        self.records_lost = self.records_lost.saturating_add(row.records_lost);
+        for (event, &count) in self.events.iter_mut().zip(&row.counts) {
+            event.counted = event.counted.saturating_add(count);
+        }
+    }
+
+    /// Takes a sample into account. One of an event that `meta.json` does not have is left out.
+    pub fn add(&mut self, sample: &Sample) {
+        let Some(event) = self.events.get_mut(usize::from(sample.event)) else { return };
+        event.sampled.add(sample);
+        match sample.chain.extent {
+            Extent::Whole => event.whole_stacks += 1,
+            Extent::Truncated => event.truncated_stacks += 1,
+            Extent::AddressOnly => {}
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Kernel functions, from `/proc/kallsyms`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::sync::Arc;
+
+use crate::trace::KernelSymbolRow;
+
+/// The running kernel's functions, for [`crate::trace::TraceWriter::kernel_symbol`].
+/// Empty when this user may not see addresses (`kernel.kptr_restrict`; root may).
+///
+/// # Errors
+/// `/proc/kallsyms` cannot be read.
+pub fn kernel_symbols() -> io::Result<Vec<KernelSymbolRow>> {
+    parse(BufReader::new(File::open("/proc/kallsyms")?))
+}
+
+/// Reads lines `ADDRESS TYPE NAME [MODULE]` (proc_pid_kallsyms in the kernel's documentation of procfs), and keeps those
+/// of code: types t, T, w and W (nm(1)).
+fn parse(lines: impl BufRead) -> io::Result<Vec<KernelSymbolRow>> {
+    let mut symbols = Vec::new();
+    for line in lines.lines() {
+        let line = line?;
+        let mut words = line.split_ascii_whitespace();
+        let (Some(address), Some("t" | "T" | "w" | "W"), Some(name)) =
+            (words.next(), words.next(), words.next())
+        else {
+            continue;
+        };
+        // Every address is zero for those who may not see them.
+        if let Ok(address @ 1..) = u64::from_str_radix(address, 16) {
+            let module = words.next().map(|module| module.trim_matches(['[', ']']).to_owned());
+            symbols.push(KernelSymbolRow { address, name: name.to_owned(), module });
+        }
+    }
+    Ok(symbols)
+}
+
+/// Kernel functions by address.
+#[derive(Debug, Default)]
+pub(super) struct KernelTable(Vec<(u64, Arc<str>, Arc<str>)>);
+
+impl KernelTable {
+    pub(super) fn new(rows: impl IntoIterator<Item = KernelSymbolRow>) -> Self {
+        let shown = |row: KernelSymbolRow| {
+            let module = row.module.map_or_else(|| "[kernel]".into(), |module| format!("[{module}]").into());
+            (row.address, row.name.into(), module)
+        };
+        let mut symbols: Vec<_> = rows.into_iter().map(shown).collect();
+        symbols.sort();
+        Self(symbols)
+    }
+
+    /// Name and module of the function at the address.
+    pub(super) fn at(&self, address: u64) -> Option<(&Arc<str>, &Arc<str>)> {
+        let after = self.0.partition_point(|(start, ..)| *start <= address);
+        let (_, name, module) = &self.0[after.checked_sub(1)?];
+        Some((name, module))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KALLSYMS: &str = "ffffffff81000000 T _text\n\
+        ffffffff81000100 t do_one_initcall\n\
+        ffffffff82000000 D jiffies\n\
+        ffffffffc0000000 t probe\t[hpm]\n\
+        0000000000000000 A fixed_percpu_data\n\
+        nonsense\n";
+
+    #[test]
+    fn functions_are_read_with_their_modules() {
+        let table = KernelTable::new(parse(KALLSYMS.as_bytes()).unwrap());
+        let at = |address| table.at(address).map(|(name, module)| (&**name, &**module));
+        assert_eq!(at(0xffff_ffff_8100_0150), Some(("do_one_initcall", "[kernel]")));
+        assert_eq!(at(0xffff_ffff_c000_0008), Some(("probe", "[hpm]")));
+        assert_eq!(at(0xffff_ffff_8000_0000), None);
+    }
+
+    #[test]
+    fn hidden_addresses_give_no_symbols() {
+        assert_eq!(parse("0000000000000000 T _text\n".as_bytes()).unwrap(), []);
+    }
+}

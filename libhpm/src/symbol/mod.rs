@@ -1,0 +1,40 @@
+//! From addresses to functions, files and lines, with inlined functions.
+//!
+//! Built on `object`, `gimli` and `addr2line`, the gimli project's own crates, rather than on blazesym: they read the
+//! supplementary files that Debian's debug packages use (`.gnu_debugaltlink`), and let us find debug files by build ID
+//! in a folder of another machine. See `docs/architecture.md`.
+
+mod files;
+mod kernel;
+mod module;
+mod perf_map;
+mod symbolizer;
+mod table;
+
+pub use self::files::FileFinder;
+pub use self::kernel::kernel_symbols;
+pub use self::symbolizer::Symbolizer;
+pub use crate::elf::build_id;
+
+use std::sync::Arc;
+
+/// A function that was being executed: the function of an address itself, or one that was inlined there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Frame {
+    /// Demangled name; `None` when no symbol covers the address.
+    pub function: Option<Arc<str>>,
+    /// The file that has the code: its path when recorded, `[kernel]`, a kernel module as `[name]`, or `[unknown]`.
+    pub module: Arc<str>,
+    /// Source file, as the compiler named it.
+    pub file: Option<Arc<str>>,
+    /// Line in `file`, from 1: where this function was, or where it called the inlined function before it.
+    pub line: Option<u32>,
+    /// The compiler put this function into the next one.
+    pub inlined: bool,
+}
+
+/// The functions at one address, innermost first: inlined ones, then the one that has the code. Never empty.
+pub type Frames = Arc<[Frame]>;
+
+/// Lowest address of the upper half of the address space (SDM Vol. 1, 3.3.7.1), where Linux has the kernel.
+pub const KERNEL_START: u64 = 0xffff_8000_0000_0000;

@@ -1,0 +1,120 @@
+//! One binary with its symbols and debug information.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use addr2line::{Context, FrameIter};
+use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
+use object::Object as _;
+
+use super::files::FileFinder;
+use super::table::SymbolTable;
+use super::{Frame, Frames};
+use crate::elf::{self, Elf, Segments};
+
+type Reader = EndianArcSlice<LittleEndian>;
+
+/// A binary's symbols.
+pub(super) struct Module {
+    name: Arc<str>,
+    segments: Segments,
+    symbols: SymbolTable,
+    lines: Option<Context<Reader>>,
+}
+
+/// The file is another one than was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Changed;
+
+impl Module {
+    /// Reads the symbols of the file recorded as `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no ELF file.
+    pub(super) fn load(
+        path: &Arc<str>,
+        build_id: Option<&[u8]>,
+        finder: &FileFinder,
+    ) -> io::Result<Result<Self, Changed>> {
+        let recorded = Path::new(&**path);
+        elf::read(&finder.here(recorded), |elf| {
+            if let (Some(recorded), Some(found)) = (build_id, elf.build_id()?)
+                && recorded != found
+            {
+                return Ok(Err(Changed));
+            }
+            let mut symbols = SymbolTable::default();
+            symbols.add(elf);
+            let own = if elf.has_debug_symbols() { lines(recorded, elf, finder) } else { None };
+            let lines = own.or_else(|| {
+                let debug_file = finder.debug_file(recorded, elf)?;
+                let read = |debug: &Elf<'_>| {
+                    symbols.add(debug);
+                    Ok(lines(&debug_file, debug, finder))
+                };
+                elf::read(&debug_file, read).ok()?
+            });
+            symbols.sort();
+            Ok(Ok(Self { name: Arc::clone(path), segments: Segments::of(elf), symbols, lines }))
+        })
+    }
+
+    /// Whether there is debug information.
+    pub(super) fn has_lines(&self) -> bool {
+        self.lines.is_some()
+    }
+
+    /// The functions at a byte of the file, innermost first.
+    pub(super) fn frames(&self, file_offset: u64) -> Frames {
+        let Some(address) = self.segments.address_of(file_offset) else { return self.unknown() };
+        let symbol = self.symbols.name_at(address);
+        let mut frames = self.lines.as_ref().map_or_else(Vec::new, |lines| {
+            // Split debug information (.dwo) is not followed: distributions do not ship it.
+            let found = lines.find_frames(address).skip_all_loads();
+            found.map_or_else(|_| Vec::new(), |found| self.debug_frames(found))
+        });
+        if frames.is_empty() {
+            frames.push(Frame { module: Arc::clone(&self.name), ..Frame::default() });
+        }
+        if let Some(outermost) = frames.last_mut() {
+            outermost.inlined = false;
+            let name = || symbol.map(|name| addr2line::demangle_auto((&**name).into(), None).into());
+            outermost.function = outermost.function.take().or_else(name);
+        }
+        frames.into()
+    }
+
+    fn debug_frames(&self, mut found: FrameIter<'_, Reader>) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        while let Ok(Some(frame)) = found.next() {
+            let location = frame.location.as_ref();
+            frames.push(Frame {
+                function: frame.function.and_then(|name| Some(name.demangle().ok()?.as_ref().into())),
+                module: Arc::clone(&self.name),
+                file: location.and_then(|location| location.file).map(Into::into),
+                line: location.and_then(|location| location.line).filter(|&line| line > 0),
+                inlined: true,
+            });
+        }
+        frames
+    }
+
+    fn unknown(&self) -> Frames {
+        [Frame { module: Arc::clone(&self.name), ..Frame::default() }].into()
+    }
+}
+
+/// The debug information of an open file; `None` when it has none that can be read.
+fn lines(path: &Path, elf: &Elf<'_>, finder: &FileFinder) -> Option<Context<Reader>> {
+    let mut dwarf = Dwarf::load(|id| section(elf, id)).ok()?;
+    if let Some(path) = finder.supplementary_file(path, elf) {
+        elf::read(&path, |supplementary| dwarf.load_sup(|id| section(supplementary, id))).ok()?;
+    }
+    Context::from_dwarf(dwarf).ok()
+}
+
+fn section(elf: &Elf<'_>, id: SectionId) -> object::Result<Reader> {
+    let bytes = elf::section(elf, id.name())?.map_or_else(|| Arc::from([]), |section| section.bytes);
+    Ok(EndianArcSlice::new(bytes, LittleEndian))
+}

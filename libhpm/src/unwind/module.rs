@@ -1,0 +1,131 @@
+//! The unwind tables and instructions of mapped files, each read once.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use framehop::x86_64::UnwinderX86_64;
+use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
+use gimli::{BaseAddresses, EhFrame, LittleEndian, UnwindSection as _};
+use object::{Object as _, ObjectSection as _};
+
+use super::cause::Transfer;
+use crate::address_space::Mapping;
+use crate::elf::{self, Elf, Section, Segments};
+
+/// The longest x86 instruction (SDM Vol. 2A 2.3.11).
+const INSTRUCTION_BYTES_MAX: usize = 15;
+
+/// Bytes of a section, shared by all processes that map the file.
+pub(super) type Bytes = Arc<[u8]>;
+
+/// Everything read of mapped files.
+#[derive(Default)]
+pub(super) struct Modules {
+    tables: HashMap<FileKey, Option<Tables>>,
+    transfers: HashMap<(FileKey, u64), Option<Transfer>>,
+    described: HashMap<(FileKey, u64), bool>,
+}
+
+/// A file that is replaced while we watch has another build ID.
+type FileKey = (Arc<str>, Option<Arc<[u8]>>);
+
+fn key(mapping: &Mapping) -> FileKey {
+    (Arc::clone(&mapping.path), mapping.build_id.clone())
+}
+
+/// What unwinding needs of one file.
+struct Tables {
+    segments: Segments,
+    eh_frame: Section,
+    eh_frame_hdr: Option<Section>,
+    /// Addresses of `.text` and `.got`, to which pointers in the tables can be relative.
+    text: u64,
+    got: u64,
+}
+
+impl Tables {
+    fn read(elf: &Elf<'_>) -> object::Result<Option<Self>> {
+        let Some(eh_frame) = elf::section(elf, ".eh_frame")? else { return Ok(None) };
+        let address = |name| elf.section_by_name(name).map_or(0, |section| section.address());
+        Ok(Some(Self {
+            segments: Segments::of(elf),
+            eh_frame,
+            eh_frame_hdr: elf::section(elf, ".eh_frame_hdr")?,
+            text: address(".text"),
+            got: address(".got"),
+        }))
+    }
+
+    fn module(&self, mapping: &Mapping) -> Option<Module<Bytes>> {
+        let linked = self.segments.address_of_mapping(mapping.file_offset, mapping.end - mapping.start)?;
+        let sections = ExplicitModuleSectionInfo {
+            base_svma: linked,
+            text_svma: Some(self.text..self.text),
+            got_svma: Some(self.got..self.got),
+            eh_frame_svma: Some(self.eh_frame.addresses.clone()),
+            eh_frame: Some(Arc::clone(&self.eh_frame.bytes)),
+            eh_frame_hdr_svma: self.eh_frame_hdr.as_ref().map(|section| section.addresses.clone()),
+            eh_frame_hdr: self.eh_frame_hdr.as_ref().map(|section| Arc::clone(&section.bytes)),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        Some(Module::new(mapping.path.to_string(), mapping.start..mapping.end, mapping.start, sections))
+    }
+
+    /// Whether `.eh_frame` describes the code at this linked address.
+    fn describe(&self, address: u64) -> bool {
+        let mut eh_frame = EhFrame::new(&self.eh_frame.bytes, LittleEndian);
+        eh_frame.set_address_size(8);
+        let bases = BaseAddresses::default()
+            .set_eh_frame(self.eh_frame.addresses.start)
+            .set_text(self.text)
+            .set_got(self.got);
+        eh_frame.fde_for_address(&bases, address, EhFrame::cie_from_offset).is_ok()
+    }
+}
+
+impl Modules {
+    /// An unwinder that knows these mappings. One whose file cannot be read or has no table is left out.
+    pub(super) fn unwinder(&mut self, mappings: &[Mapping]) -> UnwinderX86_64<Bytes> {
+        let mut unwinder = UnwinderX86_64::new();
+        for mapping in mappings {
+            if let Some(module) = self.tables(mapping).and_then(|tables| tables.module(mapping)) {
+                unwinder.add_module(module);
+            }
+        }
+        unwinder
+    }
+
+    /// Whether the mapped file has an unwind table that describes the code at this address of the process.
+    pub(super) fn describes(&mut self, mapping: &Mapping, address: u64) -> bool {
+        let file_offset = mapping.file_offset_of(address);
+        let place = (key(mapping), file_offset);
+        if let Some(&known) = self.described.get(&place) {
+            return known;
+        }
+        let described = self.tables(mapping).is_some_and(|tables| {
+            tables.segments.address_of(file_offset).is_some_and(|linked| tables.describe(linked))
+        });
+        self.described.insert(place, described);
+        described
+    }
+
+    /// How the instruction at this address of the process passes control on; `None` when it cannot be read.
+    pub(super) fn transfer(&mut self, mapping: &Mapping, address: u64) -> Option<Transfer> {
+        let file_offset = mapping.file_offset_of(address);
+        *self.transfers.entry((key(mapping), file_offset)).or_insert_with(|| {
+            let mut bytes = [0; INSTRUCTION_BYTES_MAX];
+            let read = File::open(&*mapping.path).ok()?.read_at(&mut bytes, file_offset).ok()?;
+            Transfer::of(&bytes[..read])
+        })
+    }
+
+    fn tables(&mut self, mapping: &Mapping) -> Option<&Tables> {
+        self.tables
+            .entry(key(mapping))
+            .or_insert_with(|| elf::read(Path::new(&*mapping.path), Tables::read).ok().flatten())
+            .as_ref()
+    }
+}
