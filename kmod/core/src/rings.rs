@@ -68,8 +68,8 @@ mod tests {
         ring.produce_to(11);
         assert_eq!(ring.place(8), 0);
         ring.give_back(0);
-        assert_eq!(ring.room_for(5), Some(11), "a number that went back is not believed");
-        assert_eq!(ring.room_for(6), None);
+        assert_eq!(ring.room_for(3), Some(11), "a number that went back is not believed");
+        assert_eq!(ring.room_for(4), None);
     }
 
     #[test]

@@ -87,7 +87,7 @@ const EVENTS: [EventRule; 64] = [
     any(0xCA, 0x1E), // FP_ASSIST
     any(0xCB, 0x01), // HW_INTERRUPTS
     any(0xCC, 0x60), // ROB_MISC_EVENTS
-    low(0xD0, 0xDB), // MEM_INST_RETIRED
+    low(0xD0, 0xF3), // MEM_INST_RETIRED
     low(0xD1, 0x7F), // MEM_LOAD_RETIRED
     low(0xD2, 0x0F), // MEM_LOAD_L3_HIT_RETIRED
     low(0xD3, 0x1F), // MEM_LOAD_L3_MISS_RETIRED

@@ -1,0 +1,295 @@
+//! One logical CPU: the PMU model, the memory it writes to, its local APIC's LVTPC; and the driver's port to it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hpm_abi::{CpuControl, CpuStatus, Quantum, SEGMENT_BYTES};
+use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Gate, Port, Rings};
+use vpmu::{Bus, CpuidRegs, Options, PageFault, PebsOutcome, Pmu, Privilege, Registers, Retired};
+
+const DS_AREA: u64 = 0xffff_fe00_0000_1000;
+const WINDOW: u64 = 0xffff_fe00_0001_0000;
+const PAGE: usize = 4096;
+
+/// A user instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instruction {
+    Plain,
+    Load,
+    Store,
+    Branch,
+}
+
+/// What a session shares with its reader on one CPU.
+#[derive(Default)]
+pub struct Shared {
+    pub segments: Vec<Vec<u8>>,
+    pub quanta: Vec<Option<Quantum>>,
+    pub status: CpuStatus,
+    pub control: CpuControl,
+}
+
+/// Everything around the PMU.
+pub struct Machine {
+    ds: Vec<u8>,
+    /// Session and slot in the window.
+    window: Option<(usize, usize)>,
+    pub shared: Vec<Shared>,
+    lvtpc_masked: bool,
+    /// Steps until the PMI that was raised is delivered.
+    nmi_in: Option<u32>,
+    pub nmi_latency: u32,
+    tsc: u64,
+    rip: u64,
+    pub gate: Rc<Gate>,
+}
+
+pub struct Core {
+    pub pmu: Pmu,
+    pub machine: Machine,
+    /// Records the model wrote.
+    pub written: u64,
+    /// Records for which the buffer had no room.
+    pub dropped: u64,
+}
+
+impl Machine {
+    fn memory(&mut self, linear: u64, length: usize, write: bool) -> Result<&mut [u8], PageFault> {
+        let fault = Err(PageFault { linear, write });
+        if let Some(at) = linear.checked_sub(WINDOW) {
+            let Some((session, slot)) = self.window else { return fault };
+            return self.shared[session].segments[slot]
+                .get_mut(at as usize..at as usize + length)
+                .ok_or(PageFault { linear, write });
+        }
+        let Some(at) = linear.checked_sub(DS_AREA) else { return fault };
+        self.ds.get_mut(at as usize..at as usize + length).ok_or(PageFault { linear, write })
+    }
+}
+
+impl Bus for Machine {
+    fn registers(&mut self) -> Registers {
+        Registers { rip: self.rip, ..Registers::default() }
+    }
+
+    fn read(&mut self, linear: u64, into: &mut [u8]) -> Result<(), PageFault> {
+        into.copy_from_slice(self.memory(linear, into.len(), false)?);
+        Ok(())
+    }
+
+    fn write(&mut self, linear: u64, from: &[u8]) -> Result<(), PageFault> {
+        self.memory(linear, from.len(), true)?.copy_from_slice(from);
+        Ok(())
+    }
+
+    fn tsc(&mut self) -> u64 {
+        self.tsc
+    }
+
+    fn pmi(&mut self) {
+        if !self.lvtpc_masked {
+            self.lvtpc_masked = true;
+            self.nmi_in = Some(self.nmi_latency);
+        }
+    }
+}
+
+impl Core {
+    pub fn new(options: Options) -> Self {
+        let machine = Machine {
+            ds: vec![0; PAGE],
+            window: None,
+            shared: Vec::new(),
+            lvtpc_masked: false,
+            nmi_in: None,
+            nmi_latency: 0,
+            tsc: 1000,
+            rip: 0,
+            gate: Rc::new(Gate::new()),
+        };
+        Self { pmu: Pmu::new(&vpmu::profile::SKYLAKE, options), machine, written: 0, dropped: 0 }
+    }
+
+    pub fn add_session(&mut self, segments: u32, quanta: u32) {
+        self.machine.shared.push(Shared {
+            segments: vec![vec![0; SEGMENT_BYTES as usize]; segments as usize],
+            quanta: vec![None; quanta as usize],
+            ..Shared::default()
+        });
+    }
+
+    /// Retires one instruction at `pc`.
+    pub fn retire(&mut self, pc: u64, instruction: Instruction, privilege: Privilege) {
+        self.machine.tsc += 1;
+        self.machine.rip = pc + 1;
+        let mut counts = vpmu::BasicCounts::default();
+        counts[vpmu::Basic::Instruction as usize][privilege as usize] = 1;
+        let kind = match instruction {
+            Instruction::Plain => None,
+            Instruction::Load => Some(vpmu::Basic::Load),
+            Instruction::Store => Some(vpmu::Basic::Store),
+            Instruction::Branch => Some(vpmu::Basic::Branch),
+        };
+        if let Some(kind) = kind {
+            counts[kind as usize][privilege as usize] = 1;
+        }
+        self.pmu.count_basic(&counts);
+        if !self.pmu.needs_settle() {
+            return;
+        }
+        let retired = Retired { pc, next_pc: pc + 1, privilege, load: None, store: None };
+        match self.pmu.settle(&retired, &mut self.machine).pebs {
+            Some(PebsOutcome::Written { .. }) => self.written += 1,
+            Some(PebsOutcome::Dropped { .. }) => self.dropped += 1,
+            Some(PebsOutcome::Faulted { fault, .. }) => panic!("PEBS faulted: {fault}"),
+            None => {}
+        }
+    }
+
+    /// Time passes; true when a PMI is delivered now.
+    pub fn nmi_arrives(&mut self) -> bool {
+        match self.machine.nmi_in {
+            Some(0) => {
+                self.machine.nmi_in = None;
+                true
+            }
+            Some(steps) => {
+                self.machine.nmi_in = Some(steps - 1);
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+/// The driver's port to a CPU. An NMI may arrive at each use, inside a section.
+pub struct CorePort(pub Rc<RefCell<Core>>);
+
+impl CorePort {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Core) -> T) -> T {
+        let (result, nmi, gate) = {
+            let mut core = self.0.borrow_mut();
+            let result = act(&mut core);
+            (result, core.nmi_arrives(), Rc::clone(&core.machine.gate))
+        };
+        if nmi {
+            assert!(!gate.enter(), "the port is used in sections only");
+            if acknowledge(self) {
+                gate.defer();
+            }
+        }
+        result
+    }
+}
+
+impl Port for CorePort {
+    fn rdmsr(&mut self, register: u32) -> u64 {
+        self.with(|core| match register {
+            0x1A0 => core.pmu.misc_enable(1),
+            _ => core.pmu.rdmsr(register).unwrap_or_else(|fault| panic!("RDMSR {register:#x}: {fault}")),
+        })
+    }
+
+    fn wrmsr(&mut self, register: u32, value: u64) {
+        self.with(|core| {
+            core.pmu
+                .wrmsr(register, value)
+                .unwrap_or_else(|fault| panic!("WRMSR {register:#x}, {value:#x}: {fault}"));
+        });
+    }
+
+    fn rdpmc(&mut self, index: u32) -> u64 {
+        self.with(|core| core.pmu.rdpmc(index).unwrap_or_else(|fault| panic!("RDPMC {index:#x}: {fault}")))
+    }
+
+    fn rdtsc(&mut self) -> u64 {
+        self.with(|core| core.machine.tsc)
+    }
+
+    fn unmask_pmi(&mut self) {
+        self.with(|core| core.machine.lvtpc_masked = false);
+    }
+
+    fn ds_area(&mut self) -> u64 {
+        DS_AREA
+    }
+
+    fn ds_read(&mut self, offset: u32) -> u64 {
+        self.with(|core| word(&core.machine.ds, offset))
+    }
+
+    fn ds_write(&mut self, offset: u32, value: u64) {
+        self.with(|core| {
+            let at = offset as usize;
+            core.machine.ds[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        });
+    }
+
+    fn pebs_window(&mut self) -> u64 {
+        WINDOW
+    }
+
+    fn pebs_read(&mut self, offset: u32) -> u64 {
+        self.with(|core| {
+            let (session, slot) = core.machine.window.expect("a segment is mapped");
+            word(&core.machine.shared[session].segments[slot], offset)
+        })
+    }
+}
+
+pub fn word(bytes: &[u8], offset: u32) -> u64 {
+    let at = offset as usize;
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl Cpuid for CorePort {
+    fn cpuid(&mut self, leaf: u32, subleaf: u32) -> CpuidRegisters {
+        let mut registers = machine_cpuid(leaf);
+        self.0.borrow().pmu.cpuid(leaf, subleaf, &mut registers);
+        let CpuidRegs { eax, ebx, ecx, edx } = registers;
+        CpuidRegisters { eax, ebx, ecx, edx }
+    }
+}
+
+/// The rest of the machine's answer, which the model's PMU overlays.
+fn machine_cpuid(leaf: u32) -> CpuidRegs {
+    let letters = |four: &[u8; 4]| u32::from_le_bytes(*four);
+    match leaf {
+        0 => CpuidRegs { eax: 0x16, ebx: letters(b"Genu"), edx: letters(b"ineI"), ecx: letters(b"ntel") },
+        _ => CpuidRegs::default(),
+    }
+}
+
+/// The driver's view of a session's memory on a CPU.
+pub struct CoreRings {
+    pub core: Rc<RefCell<Core>>,
+    pub session: usize,
+}
+
+impl Rings for CoreRings {
+    fn map_segment(&mut self, slot: u32) {
+        self.core.borrow_mut().machine.window = Some((self.session, slot as usize));
+    }
+
+    fn unmap_segment(&mut self) {
+        self.core.borrow_mut().machine.window = None;
+    }
+
+    fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
+        self.core.borrow_mut().machine.shared[self.session].quanta[slot as usize] = Some(*quantum);
+    }
+
+    fn publish(&mut self, status: &CpuStatus) {
+        self.core.borrow_mut().machine.shared[self.session].status = *status;
+    }
+
+    fn control(&mut self) -> CpuControl {
+        self.core.borrow().machine.shared[self.session].control
+    }
+
+    fn copy_stack(&mut self, from: u64, _place: u32, bytes: u32) -> u32 {
+        // The model's threads have a stack of one page above every multiple of 64 KiB.
+        let above = 0x1_0000 - from % 0x1_0000;
+        bytes.min(above as u32)
+    }
+}

@@ -1,0 +1,343 @@
+//! A machine of several CPUs on which threads of sessions run, as the kernel side would drive the engine, with a reader
+//! that checks everything it is given.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of several test programs, each of which uses its part"
+)]
+
+pub mod core;
+pub mod reader;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hpm_abi::{EventMode, EventSpec, QuantumEnd, Scope, SessionConfig, Totals, EVENTS_MAX};
+use hpm_core::{
+    acknowledge, detect, CpuSession, Engine, Pmu, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
+};
+use vpmu::{Options, Privilege};
+
+use self::core::{Core, CorePort, CoreRings, Instruction};
+use self::reader::Reader;
+
+pub const INSTRUCTIONS: u64 = 0x00C0;
+pub const LOADS: u64 = 0x81D0;
+pub const STORES: u64 = 0x82D0;
+pub const BRANCHES: u64 = 0x04C4;
+pub const PRECISE_INSTRUCTIONS: u64 = 0x01C0;
+
+pub fn counted(encoding: u64) -> EventSpec {
+    let mode = EventMode::Count as u8;
+    EventSpec { encoding, mode, privilege: EventSpec::USER, ..EventSpec::default() }
+}
+
+pub fn precise(encoding: u64, period: u64) -> EventSpec {
+    EventSpec { period, mode: EventMode::Precise as u8, ..counted(encoding) }
+}
+
+pub fn config(events: &[EventSpec]) -> SessionConfig {
+    let samples = events.iter().any(|event| event.mode == EventMode::Precise as u8);
+    let mut config = SessionConfig {
+        scope: Scope::Process as u32,
+        pid: 1,
+        event_count: events.len() as u32,
+        segments: if samples { 4 } else { 0 },
+        quanta: 1024,
+        ..SessionConfig::default()
+    };
+    config.events[..events.len()].copy_from_slice(events);
+    config
+}
+
+/// Whether one instruction of this kind is one of this event.
+pub fn is_event(encoding: u64, instruction: Instruction) -> bool {
+    match encoding {
+        INSTRUCTIONS | PRECISE_INSTRUCTIONS | 0x0100 => true,
+        LOADS => instruction == Instruction::Load,
+        STORES => instruction == Instruction::Store,
+        BRANCHES | 0x00C4 => instruction == Instruction::Branch,
+        _ => unreachable!("{encoding:#x} is not an event of these tests"),
+    }
+}
+
+/// A thread and what it has really done.
+#[derive(Clone, Default)]
+pub struct User {
+    /// Its session, if it is monitored.
+    pub session: Option<usize>,
+    pub tid: u32,
+    sequence: u64,
+    /// Each event of its session, while the session was on.
+    pub truth: [u64; EVENTS_MAX],
+}
+
+pub struct SessionMemory {
+    pub program: Program,
+    cpus: Vec<CpuSession>,
+    slots: Vec<ThreadSlot>,
+    tally: ThreadTally,
+    pub on: bool,
+    pub reader: Reader,
+}
+
+pub struct Rig {
+    pub pmu: Pmu,
+    pub cores: Vec<Rc<RefCell<Core>>>,
+    engines: Vec<Engine>,
+    pub sessions: Vec<SessionMemory>,
+    pub users: Vec<User>,
+    /// The thread on each CPU.
+    pub on_cpu: Vec<usize>,
+}
+
+impl SessionMemory {
+    fn threads(&self) -> Threads<'_> {
+        Threads::new(&self.slots, &self.tally, self.program.config().max_threads)
+    }
+
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals { threads_overflowed: self.threads().overflowed(), ..Totals::default() };
+        self.cpus.iter().for_each(|cpu| cpu.add_to(&mut totals));
+        totals
+    }
+}
+
+impl Rig {
+    /// CPUs that run a thread of nobody each.
+    pub fn new(cpus: usize, options: Options) -> Self {
+        let cores: Vec<_> = (0..cpus).map(|_| Rc::new(RefCell::new(Core::new(options)))).collect();
+        let mut port = CorePort(Rc::clone(&cores[0]));
+        let mut cpuid = CorePort(Rc::clone(&cores[0]));
+        let pmu = detect(&mut cpuid, &mut port).pmu.expect("the model's PMU is known");
+        Self {
+            pmu,
+            cores,
+            engines: (0..cpus).map(|cpu| Engine::new(cpu as u32)).collect(),
+            sessions: Vec::new(),
+            users: vec![User::default(); cpus],
+            on_cpu: (0..cpus).collect(),
+        }
+    }
+
+    pub fn port(&self, cpu: usize) -> CorePort {
+        CorePort(Rc::clone(&self.cores[cpu]))
+    }
+
+    pub fn acquire(&mut self) {
+        let pmu = self.pmu;
+        for cpu in 0..self.cores.len() {
+            self.section(cpu, |engine, port| engine.acquire(port, &pmu).expect("an idle PMU"));
+        }
+    }
+
+    pub fn release(&mut self) {
+        for cpu in 0..self.cores.len() {
+            self.section(cpu, |engine, port| engine.release(port));
+        }
+    }
+
+    pub fn add_session(&mut self, config: &SessionConfig) -> usize {
+        let program = Program::new(&self.pmu, config).expect("a valid request");
+        for core in &self.cores {
+            core.borrow_mut().add_session(config.segments, config.quanta);
+        }
+        self.sessions.push(SessionMemory {
+            program,
+            cpus: vec![CpuSession::new(&program); self.cores.len()],
+            slots: (0..Threads::slots_for(program.config().max_threads)).map(|_| ThreadSlot::new()).collect(),
+            tally: ThreadTally::new(),
+            on: true,
+            reader: Reader::new(&program, self.cores.len()),
+        });
+        self.sessions.len() - 1
+    }
+
+    pub fn add_thread(&mut self, session: Option<usize>) -> usize {
+        let tid = 100 + self.users.len() as u32;
+        self.users.push(User { session, tid, ..User::default() });
+        self.users.len() - 1
+    }
+
+    fn section<T>(&mut self, cpu: usize, act: impl FnOnce(&mut Engine, &mut CorePort) -> T) -> T {
+        let gate = Rc::clone(&self.cores[cpu].borrow().machine.gate);
+        let mut port = self.port(cpu);
+        assert!(gate.enter());
+        let result = act(&mut self.engines[cpu], &mut port);
+        while !gate.leave() {
+            self.with_loaded(cpu, |engine, port, session| engine.service(port, session, 0));
+        }
+        result
+    }
+
+    fn with_loaded<T>(
+        &mut self,
+        cpu: usize,
+        act: impl FnOnce(&mut Engine, &mut CorePort, Option<&mut Session<'_, CoreRings>>) -> T,
+    ) -> T {
+        let mut port = self.port(cpu);
+        let engine = &mut self.engines[cpu];
+        match engine.loaded() {
+            None => act(engine, &mut port, None),
+            Some(id) => with_session(&mut self.sessions, &self.cores, id as usize, cpu, |session| {
+                act(engine, &mut port, Some(session))
+            }),
+        }
+    }
+
+    fn in_session<T>(
+        &mut self,
+        session: usize,
+        cpu: usize,
+        act: impl FnOnce(&mut Engine, &mut CorePort, &mut Session<'_, CoreRings>) -> T,
+    ) -> T {
+        let mut sessions = std::mem::take(&mut self.sessions);
+        let cores = self.cores.clone();
+        // The section's own service loop finds the sessions in their place again.
+        let gate = Rc::clone(&self.cores[cpu].borrow().machine.gate);
+        let mut port = self.port(cpu);
+        assert!(gate.enter());
+        let engine = &mut self.engines[cpu];
+        let result =
+            with_session(&mut sessions, &cores, session, cpu, |session| act(engine, &mut port, session));
+        self.sessions = sessions;
+        while !gate.leave() {
+            self.with_loaded(cpu, |engine, port, session| engine.service(port, session, 0));
+        }
+        result
+    }
+
+    /// The scheduler puts `next` on the CPU.
+    pub fn switch(&mut self, cpu: usize, next: usize, end: QuantumEnd) {
+        let previous = self.monitored(self.on_cpu[cpu]);
+        let next_session = self.monitored(next);
+        let thread = Thread { pid: 1, tid: self.users[next].tid };
+        match (previous, next_session) {
+            (Some(one), Some(other)) if one == other => {
+                self.in_session(one, cpu, |engine, port, session| {
+                    engine.switch_over(port, session, (end, 0), thread);
+                });
+            }
+            _ => {
+                if let Some(session) = previous {
+                    self.in_session(session, cpu, |engine, port, session| {
+                        engine.switch_out(port, session, end, 0);
+                    });
+                }
+                if let Some(session) = next_session {
+                    self.in_session(session, cpu, |engine, port, session| {
+                        engine.switch_in(port, session, thread);
+                    });
+                }
+            }
+        }
+        self.on_cpu[cpu] = next;
+    }
+
+    fn monitored(&self, user: usize) -> Option<usize> {
+        self.users[user].session.filter(|&session| self.sessions[session].on)
+    }
+
+    /// A timer, or a reader's flush.
+    pub fn cut(&mut self, cpu: usize, end: QuantumEnd) {
+        if let Some(session) = self.monitored(self.on_cpu[cpu]) {
+            self.in_session(session, cpu, |engine, port, session| engine.cut(port, session, end, 0));
+        }
+    }
+
+    pub fn stop(&mut self, session: usize) {
+        for cpu in 0..self.cores.len() {
+            self.in_session(session, cpu, |engine, port, session| engine.unload(port, session));
+        }
+        self.sessions[session].on = false;
+    }
+
+    /// The thread on the CPU runs `count` instructions, of the kinds in `mix` in turn.
+    pub fn run(&mut self, cpu: usize, count: usize, mix: &[Instruction]) {
+        let user = self.on_cpu[cpu];
+        let events = self.monitored(user).map(|session| *self.sessions[session].program.config());
+        for &instruction in mix.iter().cycle().take(count) {
+            let state = &mut self.users[user];
+            state.sequence += 1;
+            let pc = u64::from(state.tid) << 32 | state.sequence;
+            if let Some(config) = &events {
+                let used = config.events.iter().take(config.event_count as usize);
+                for (truth, event) in state.truth.iter_mut().zip(used) {
+                    *truth += u64::from(is_event(event.encoding, instruction));
+                }
+            }
+            self.cores[cpu].borrow_mut().retire(pc, instruction, Privilege::User);
+            self.deliver_nmi(cpu);
+        }
+    }
+
+    /// The kernel runs `count` instructions on the CPU.
+    pub fn run_kernel(&mut self, cpu: usize, count: usize) {
+        for _ in 0..count {
+            self.cores[cpu].borrow_mut().retire(1 << 63, Instruction::Load, Privilege::Kernel);
+            self.deliver_nmi(cpu);
+        }
+    }
+
+    fn deliver_nmi(&mut self, cpu: usize) {
+        if !self.cores[cpu].borrow_mut().nmi_arrives() {
+            return;
+        }
+        let gate = Rc::clone(&self.cores[cpu].borrow().machine.gate);
+        assert!(gate.enter(), "no section is interrupted");
+        self.with_loaded(cpu, |engine, port, session| engine.pmi(port, session, 0));
+        while !gate.leave() {
+            self.with_loaded(cpu, |engine, port, session| engine.service(port, session, 0));
+        }
+    }
+
+    /// The reader takes what there is on a CPU, checks it, and gives it back.
+    pub fn read(&mut self, session: usize, cpu: usize) {
+        let shared = &mut self.cores[cpu].borrow_mut().machine.shared[session];
+        self.sessions[session].reader.read(cpu, shared);
+    }
+
+    pub fn read_all(&mut self) {
+        for session in 0..self.sessions.len() {
+            (0..self.cores.len()).for_each(|cpu| self.read(session, cpu));
+        }
+    }
+
+    /// Every register of the PMU, on every CPU.
+    pub fn registers(&self) -> Vec<(u32, u64)> {
+        let general = (0..4).flat_map(|number| [0xC1 + number, 0x186 + number, 0x4C1 + number]);
+        let fixed = 0x309..0x30C;
+        let others = [0x38D, 0x38E, 0x38F, 0x3F1, 0x600, 0x1D9];
+        let all: Vec<u32> = general.chain(fixed).chain(others).collect();
+        self.cores
+            .iter()
+            .flat_map(|core| {
+                let mut core = core.borrow_mut();
+                all.iter().map(|&msr| (msr, core.pmu.rdmsr(msr).expect("exists"))).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+}
+
+fn with_session<T>(
+    sessions: &mut [SessionMemory],
+    cores: &[Rc<RefCell<Core>>],
+    number: usize,
+    cpu: usize,
+    act: impl FnOnce(&mut Session<'_, CoreRings>) -> T,
+) -> T {
+    let SessionMemory { program, cpus, slots, tally, .. } = &mut sessions[number];
+    let mut rings = CoreRings { core: Rc::clone(&cores[cpu]), session: number };
+    act(&mut Session {
+        id: number as u64,
+        program,
+        state: &mut cpus[cpu],
+        threads: Threads::new(slots, tally, program.config().max_threads),
+        rings: &mut rings,
+    })
+}
+
+/// An NMI on a CPU whose PMU nobody asked to interrupt is not hpm's.
+pub fn foreign_nmi(rig: &Rig, cpu: usize) -> bool {
+    acknowledge(&mut rig.port(cpu))
+}

@@ -1,0 +1,128 @@
+//! What a reader in user space does with quanta and segments, and the rules it holds the driver to.
+
+use std::collections::HashMap;
+
+use hpm_abi::{Quantum, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
+use hpm_core::Program;
+
+use super::core::{word, Shared};
+
+const RECORD_SIZE: u32 = 200;
+const RECORD_RIP: u32 = 0x08;
+const RECORD_APPLICABLE_COUNTERS: u32 = 0x90;
+
+/// What a reader has seen of one thread.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    pub counts: [u64; EVENTS_MAX],
+    /// Records by the event that they are for.
+    pub records: [u64; EVENTS_MAX],
+    /// All records, each once.
+    pub spans: u64,
+    pub records_lost: u64,
+    pub overflowed: bool,
+    pub stacks: u64,
+    last_record: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Position {
+    quanta: u64,
+    sequence: u64,
+    end_tsc: u64,
+    segment: u64,
+    segment_end: u32,
+}
+
+pub struct Reader {
+    segments: u64,
+    quanta: u64,
+    pebs_enable: u64,
+    cpus: Vec<Position>,
+    pub threads: HashMap<u32, Seen>,
+    pub quanta_lost: u64,
+    pub empty_quanta: u64,
+}
+
+impl Reader {
+    pub fn new(program: &Program, cpus: usize) -> Self {
+        let pebs_enable = program.sampling_counters().map(|counter| 1 << counter.number).sum();
+        Self {
+            segments: program.config().segments.into(),
+            quanta: program.config().quanta.into(),
+            pebs_enable,
+            cpus: vec![Position::default(); cpus],
+            threads: HashMap::new(),
+            quanta_lost: 0,
+            empty_quanta: 0,
+        }
+    }
+
+    /// Reads and gives back all there is.
+    pub fn read(&mut self, cpu: usize, shared: &mut Shared) {
+        while self.cpus[cpu].quanta < shared.status.quanta_produced {
+            let slot = self.cpus[cpu].quanta % self.quanta;
+            let quantum = shared.quanta[slot as usize].take().expect("a published quantum was written");
+            self.check_order(cpu, &quantum);
+            self.check_records(cpu, shared, &quantum);
+            self.cpus[cpu].quanta += 1;
+        }
+        shared.control.quanta_consumed = self.cpus[cpu].quanta;
+        // Every segment before the newest is complete, and all its quanta have been read.
+        shared.control.segments_consumed = shared.status.segments_begun.saturating_sub(1);
+        shared.control.stack_consumed = shared.status.stack_produced;
+    }
+
+    fn check_order(&mut self, cpu: usize, quantum: &Quantum) {
+        let position = &mut self.cpus[cpu];
+        assert_eq!(quantum.cpu as usize, cpu);
+        assert!(quantum.start_tsc <= quantum.end_tsc);
+        assert!(quantum.sequence >= position.sequence, "quanta come in order");
+        let skipped = quantum.sequence - position.sequence;
+        self.quanta_lost += skipped;
+        assert_eq!(skipped > 0, quantum.flags & QuantumFlags::QUANTA_LOST_BEFORE != 0);
+        assert!(quantum.start_tsc >= position.end_tsc, "quanta of a CPU do not overlap");
+        position.sequence = quantum.sequence + 1;
+        position.end_tsc = quantum.end_tsc;
+        let seen = self.threads.entry(quantum.tid).or_default();
+        for (sum, count) in seen.counts.iter_mut().zip(quantum.counts) {
+            *sum += count;
+        }
+        seen.records_lost += quantum.records_lost;
+        assert_eq!(quantum.records_lost > 0, quantum.flags & QuantumFlags::RECORDS_LOST != 0);
+        seen.overflowed |= quantum.flags & QuantumFlags::THREAD_OVERFLOW != 0;
+        seen.stacks += u64::from(quantum.stack_bytes > 0);
+        self.empty_quanta += u64::from(quantum.span_bytes == 0);
+    }
+
+    fn check_records(&mut self, cpu: usize, shared: &Shared, quantum: &Quantum) {
+        if quantum.span_bytes == 0 {
+            return;
+        }
+        assert_eq!((quantum.record_size, quantum.record_format), (RECORD_SIZE as u16, 3));
+        assert_eq!(quantum.pebs_enable, self.pebs_enable);
+        let position = &mut self.cpus[cpu];
+        // Spans of a segment follow each other without gap or overlap; a new segment is filled from its start.
+        if quantum.segment != position.segment {
+            assert!(quantum.segment > position.segment);
+            (position.segment, position.segment_end) = (quantum.segment, 0);
+        }
+        assert_eq!(quantum.span_offset, position.segment_end);
+        position.segment_end += quantum.span_bytes;
+        assert_eq!(quantum.span_bytes % RECORD_SIZE, 0);
+        let bytes = &shared.segments[(quantum.segment % self.segments) as usize];
+        let seen = self.threads.get_mut(&quantum.tid).expect("its counts were seen");
+        for record in (0..quantum.span_bytes).step_by(RECORD_SIZE as usize) {
+            let record = quantum.span_offset + record;
+            let rip = word(bytes, record + RECORD_RIP);
+            assert_eq!(rip >> 32, u64::from(quantum.tid), "a record of another thread");
+            assert!(rip > seen.last_record, "records of a thread come in order, each once");
+            seen.last_record = rip;
+            seen.spans += 1;
+            let counters = word(bytes, record + RECORD_APPLICABLE_COUNTERS);
+            for number in (0..SAMPLING_COUNTERS_MAX).filter(|number| counters >> number & 1 == 1) {
+                seen.records[usize::from(quantum.counter_event[number])] += 1;
+            }
+        }
+    }
+}
