@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One CPU's timer, which cuts quanta that last too long, and the work that the switch path and the NMI may not do
+//! themselves: starting that timer and waking readers.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use kernel::bindings;
+use kernel::interrupt::LocalInterruptDisabled;
+use kernel::types::Opaque;
+
+use super::cpu::{self, Cpu};
+use super::{machine, registry, sys};
+use crate::hpm_abi::QuantumEnd;
+
+/// Readers that wait are woken at least this often while there is something to read, well within the 100 ms after which
+/// a flush is promised.
+const WAKE_INTERVAL_NS: u64 = 50_000_000;
+
+/// [`Clock::expires_tsc`] of a timer that does not run.
+const STOPPED: u64 = u64::MAX;
+
+/// One CPU's timer and deferred work.
+pub(super) struct Clock {
+    timer: Opaque<bindings::hrtimer>,
+    work: Opaque<bindings::irq_work>,
+    /// TSC when the timer expires; [`STOPPED`] while it does not run.
+    expires_tsc: AtomicU64,
+    /// The work shall set the timer to expire after so many TSC ticks; 0 for no.
+    start_in: AtomicU64,
+    /// The work shall wake readers.
+    wake: AtomicBool,
+    /// TSC when this CPU last woke readers.
+    woken_tsc: AtomicU64,
+}
+
+impl Clock {
+    /// A clock to be set up where it stays.
+    pub(super) const fn new() -> Self {
+        Self {
+            timer: Opaque::uninit(),
+            work: Opaque::uninit(),
+            expires_tsc: AtomicU64::new(STOPPED),
+            start_in: AtomicU64::new(0),
+            wake: AtomicBool::new(false),
+            woken_tsc: AtomicU64::new(0),
+        }
+    }
+
+    /// Initialises the kernel's objects. The clock does not move afterwards.
+    pub(super) fn set_up(&self) {
+        let mode = bindings::hrtimer_mode_HRTIMER_MODE_REL_PINNED_HARD;
+        // SAFETY: The timer is not in use, and does not move from now on.
+        unsafe { bindings::hrtimer_setup(self.timer.get(), Some(on_timer), bindings::CLOCK_MONOTONIC as i32, mode) };
+        let mut work = bindings::irq_work { func: Some(on_work), ..Default::default() };
+        work.node.__bindgen_anon_1.a_flags.counter = bindings::IRQ_WORK_HARD_IRQ as i32;
+        // SAFETY: The work is not in use.
+        unsafe { self.work.get().write(work) };
+    }
+
+    /// Ends timer and work. Nothing may start them any more.
+    pub(super) fn shut_down(&self) {
+        // SAFETY: `set_up` has initialised the work. Waits for a running handler.
+        unsafe { bindings::irq_work_sync(self.work.get()) };
+        // SAFETY: `set_up` has initialised the timer. Waits for a running handler.
+        unsafe { bindings::hrtimer_cancel(self.timer.get()) };
+        self.expires_tsc.store(STOPPED, Ordering::Relaxed);
+    }
+
+    /// Makes sure that the timer expires within `ticks` of the TSC after `now`. On its CPU, from any context.
+    pub(super) fn start(&self, now: u64, ticks: u64) {
+        if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(ticks) {
+            self.start_in.store(ticks, Ordering::Relaxed);
+            self.queue();
+        }
+    }
+
+    /// Wakes the readers of every session that has published. On its CPU, from any context.
+    pub(super) fn wake_readers(&self) {
+        self.wake.store(true, Ordering::Relaxed);
+        self.queue();
+    }
+
+    fn queue(&self) {
+        // SAFETY: `set_up` has initialised the work; queueing is safe from the NMI and under the run-queue lock.
+        unsafe { bindings::irq_work_queue(self.work.get()) };
+    }
+
+    /// Sets the timer. Not from the NMI or under the run-queue lock.
+    fn arm(&self, ticks: u64) {
+        self.expires_tsc.store(sys::rdtsc().saturating_add(ticks), Ordering::Relaxed);
+        let mode = bindings::hrtimer_mode_HRTIMER_MODE_REL_PINNED_HARD;
+        let ns = machine::tsc_to_ns(ticks).min(i64::MAX as u64);
+        // SAFETY: `set_up` has initialised the timer.
+        unsafe { bindings::hrtimer_start_range_ns(self.timer.get(), ns as i64, 0, mode) };
+    }
+
+    fn run_work(&self, irq: &LocalInterruptDisabled) {
+        if self.wake.swap(false, Ordering::Relaxed) {
+            self.wake_now(irq);
+        }
+        let ticks = self.start_in.swap(0, Ordering::Relaxed);
+        if ticks != 0 {
+            self.arm(ticks);
+        }
+    }
+
+    fn wake_now(&self, irq: &LocalInterruptDisabled) {
+        self.woken_tsc.store(sys::rdtsc(), Ordering::Relaxed);
+        registry::wake_readers(irq);
+    }
+
+    /// Cuts a quantum that has lasted long enough; TSC ticks to the next call, or `None` when there is nothing to wait
+    /// for.
+    fn tick(&self, cpu: &Cpu, irq: &LocalInterruptDisabled) -> Option<u64> {
+        let since_wake = sys::rdtsc().saturating_sub(self.woken_tsc.load(Ordering::Relaxed));
+        let wake_in = machine::ns_to_tsc(WAKE_INTERVAL_NS).saturating_sub(since_wake);
+        if wake_in == 0 {
+            self.wake_now(irq);
+        }
+        let Some(session) = cpu.running() else { return registry::has_news().then_some(wake_in.max(1)) };
+        let age = cpu.quantum_age();
+        if age < session.longest_quantum() {
+            return Some(session.longest_quantum() - age);
+        }
+        cpu.section(irq, |section| section.cut(QuantumEnd::Timer));
+        Some(session.longest_quantum())
+    }
+}
+
+unsafe extern "C" fn on_timer(_timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+    // SAFETY: A hard timer's handler runs with interrupts off.
+    let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+    if let Some(cpu) = cpu::this_cpu(irq) {
+        match cpu.clock.tick(cpu, irq) {
+            Some(ticks) => cpu.clock.arm(ticks),
+            None => cpu.clock.expires_tsc.store(STOPPED, Ordering::Relaxed),
+        }
+    }
+    bindings::hrtimer_restart::HRTIMER_NORESTART
+}
+
+unsafe extern "C" fn on_work(_work: *mut bindings::irq_work) {
+    // SAFETY: The handler of hard work runs with interrupts off.
+    let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+    if let Some(cpu) = cpu::this_cpu(irq) {
+        cpu.clock.run_work(irq);
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A file descriptor of `/dev/hpm`, and what its ioctls do.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use kernel::new_poll_condvar;
+use kernel::prelude::*;
+use kernel::sync::poll::PollCondVar;
+use kernel::sync::{global_lock, Arc, SetOnce};
+
+use super::every_cpu::Plugged;
+use super::owner::Owner;
+use super::request::{serve, Failure};
+use super::session::Session;
+use super::{machine, registry};
+use crate::hpm_abi::{
+    Envelope, Info, QuantumEnd, Reason, SessionConfig, Totals, IOCTL_CONFIGURE, IOCTL_FLUSH, IOCTL_INFO,
+    IOCTL_START, IOCTL_STOP, IOCTL_TOTALS,
+};
+use crate::hpm_core::Refusal;
+
+global_lock! {
+    // SAFETY: `set_up` initialises it before the device exists.
+    unsafe(uninit) static OWNER: Mutex<Owner> = Owner::new();
+}
+
+/// Initialises the lock that orders configuring, starting and stopping.
+///
+/// # Safety
+/// Called once, before anything else here.
+pub(super) unsafe fn set_up() {
+    // SAFETY: The caller's promise.
+    unsafe { OWNER.init() };
+}
+
+/// An open file.
+pub(super) struct Descriptor {
+    readers: Arc<PollCondVar>,
+    /// Set once, under the lock.
+    session: SetOnce<KBox<Session>>,
+    /// The session is started. Changed under the lock.
+    running: AtomicBool,
+}
+
+impl Descriptor {
+    /// A file that is not a session yet.
+    pub(super) fn new() -> Result<Self> {
+        let readers = Arc::pin_init(new_poll_condvar!("hpm readers"), GFP_KERNEL)?;
+        Ok(Self { readers, session: SetOnce::new(), running: AtomicBool::new(false) })
+    }
+
+    /// The session, once it is configured.
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.session.as_ref().map(|session| &**session)
+    }
+
+    /// Whoever waits for something to read.
+    pub(super) fn readers(&self) -> &PollCondVar {
+        &self.readers
+    }
+
+    /// Serves an ioctl.
+    ///
+    /// # Errors
+    /// `ENOTTY` for a number that is none; else see [`serve`].
+    pub(super) fn ioctl(&self, request: u32, address: usize) -> Result {
+        match request {
+            IOCTL_INFO => serve(address, |info| {
+                describe(info);
+                Ok(())
+            }),
+            IOCTL_CONFIGURE => serve(address, |config| self.configure(config)),
+            IOCTL_START => serve(address, |_: &mut Envelope| self.start()),
+            IOCTL_STOP => serve(address, |_: &mut Envelope| self.stop()),
+            IOCTL_FLUSH => serve(address, |_: &mut Envelope| self.flush()),
+            IOCTL_TOTALS => serve(address, |totals| self.totals(totals)),
+            _ => Err(ENOTTY),
+        }
+    }
+
+    fn configured(&self) -> Result<&Session, Failure> {
+        self.session().ok_or(Refusal::new(Reason::NotConfigured, [0; 2]).into())
+    }
+
+    fn configure(&self, config: &mut SessionConfig) -> Result<(), Failure> {
+        let mut owner = OWNER.lock();
+        if self.session().is_some() {
+            return Err(Refusal::new(Reason::Configured, [0; 2]).into());
+        }
+        let session = Session::new(config, self.readers.clone())?;
+        let session = KBox::new(session, GFP_KERNEL).map_err(Error::from)?;
+        owner.add_session()?;
+        self.session.populate(session);
+        Ok(())
+    }
+
+    fn start(&self) -> Result<(), Failure> {
+        let _owner = OWNER.lock();
+        let session = self.configured()?;
+        if self.running.load(Ordering::Relaxed) {
+            return Err(EALREADY.into());
+        }
+        let plugged = Plugged::hold();
+        registry::insert(session)?;
+        self.running.store(true, Ordering::Relaxed);
+        plugged.on_online(|cpu, irq| cpu.start_current(irq));
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), Failure> {
+        let _owner = OWNER.lock();
+        self.configured()?;
+        self.stop_locked();
+        Ok(())
+    }
+
+    /// Ends monitoring if it runs. The caller holds the lock.
+    fn stop_locked(&self) {
+        let Some(session) = self.session() else { return };
+        if !self.running.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let plugged = Plugged::hold();
+        registry::remove(session);
+        // Also the moment after which no CPU looks at the session: interrupts are off while one does.
+        plugged.on_online(|cpu, irq| {
+            cpu.section(irq, |section| section.unload(session));
+        });
+        session.wake_readers();
+    }
+
+    fn flush(&self) -> Result<(), Failure> {
+        let session = self.configured()?;
+        Plugged::hold().on_online(|cpu, irq| {
+            if cpu.is_running(session) {
+                cpu.section(irq, |section| section.cut(QuantumEnd::Flush));
+            }
+        });
+        session.wake_readers();
+        Ok(())
+    }
+
+    fn totals(&self, totals: &mut Totals) -> Result<(), Failure> {
+        let session = self.configured()?;
+        *totals = Totals { envelope: totals.envelope, ..Totals::default() };
+        let plugged = Plugged::hold();
+        plugged.on_online(|cpu, irq| {
+            // SAFETY: A section holds the gate of its CPU.
+            cpu.section(irq, |_| unsafe { session.add_share_to(cpu.number(), totals) });
+        });
+        for number in (0..machine::cpu_count()).filter(|&number| !machine::is_online(number)) {
+            // SAFETY: A CPU that is not online runs no section, and cannot come online meanwhile.
+            unsafe { session.add_share_to(number, totals) };
+        }
+        totals.threads_overflowed = session.threads().overflowed();
+        Ok(())
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        let mut owner = OWNER.lock();
+        self.stop_locked();
+        if self.session().is_some() {
+            owner.remove_session();
+        }
+    }
+}
+
+fn describe(info: &mut Info) {
+    let envelope = info.envelope;
+    *info = Info { envelope, ..Info::default() };
+    machine::describe(info);
+    OWNER.lock().describe(info);
+}
+
+/// The machine is about to be suspended.
+pub(super) fn suspend() {
+    OWNER.lock().suspend();
+}
+
+/// The machine runs again.
+pub(super) fn resume() {
+    OWNER.lock().resume();
+}

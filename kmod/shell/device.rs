@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The character device `/dev/hpm`.
+//!
+//! The kernel's `MiscDevice` abstraction offers no poll, so that the file operations are built here.
+
+use core::pin::Pin;
+
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::fs::File;
+use kernel::mm::virt::VmaNew;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+use kernel::sync::poll::PollTable;
+use kernel::types::{ForeignOwnable, Opaque};
+
+use super::control::Descriptor;
+use super::session::Session;
+use super::Hpm;
+use crate::hpm_abi::CONTROL_OFFSET;
+
+/// The registered device.
+#[pin_data(PinnedDrop)]
+pub(super) struct Device {
+    #[pin]
+    inner: Opaque<bindings::miscdevice>,
+}
+
+// SAFETY: `misc_deregister` may be called on any thread.
+unsafe impl Send for Device {}
+// SAFETY: Nothing can be done through `&Device`.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Makes `/dev/hpm` appear, for root only until the administrator grants more.
+    pub(super) fn register() -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            inner <- Opaque::try_ffi_init(|slot: *mut bindings::miscdevice| {
+                let device = bindings::miscdevice {
+                    minor: bindings::MISC_DYNAMIC_MINOR as c_int,
+                    name: c"hpm".as_ptr().cast(),
+                    fops: &Operations::TABLE,
+                    mode: 0o600,
+                    ..Default::default()
+                };
+                // SAFETY: `slot` is to be initialised.
+                unsafe { slot.write(device) };
+                // SAFETY: The device stays where it is until it is deregistered.
+                to_result(unsafe { bindings::misc_register(slot) })
+            }),
+        })
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Device {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: `register` has registered it.
+        unsafe { bindings::misc_deregister(self.inner.get()) };
+    }
+}
+
+struct Operations;
+
+impl Operations {
+    const TABLE: bindings::file_operations = bindings::file_operations {
+        // An open file keeps the module loaded.
+        owner: kernel::module::this_module::<Hpm>().as_ptr(),
+        open: Some(Self::open),
+        release: Some(Self::release),
+        unlocked_ioctl: Some(Self::ioctl),
+        compat_ioctl: bindings::compat_ptr_ioctl,
+        mmap: Some(Self::mmap),
+        poll: Some(Self::poll),
+        ..pin_init::zeroed()
+    };
+
+    unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: Both belong to the file that is being opened.
+        let result = unsafe { bindings::nonseekable_open(inode, file) };
+        if result != 0 {
+            return result;
+        }
+        match Descriptor::new().and_then(|descriptor| Ok(KBox::new(descriptor, GFP_KERNEL)?)) {
+            Ok(descriptor) => {
+                // SAFETY: The file's private data is this device's while it is open.
+                unsafe { (*file).private_data = descriptor.into_foreign() };
+                0
+            }
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: `open` has stored it; no other operation runs or will run, and no mapping is left.
+        drop(unsafe { KBox::<Descriptor>::from_foreign((*file).private_data) });
+        0
+    }
+
+    unsafe extern "C" fn ioctl(file: *mut bindings::file, request: c_uint, address: c_ulong) -> c_long {
+        // SAFETY: The file is open.
+        match unsafe { descriptor(file) }.ioctl(request, address) {
+            Ok(()) => 0,
+            Err(error) => c_long::from(error.to_errno() as i16),
+        }
+    }
+
+    unsafe extern "C" fn mmap(file: *mut bindings::file, vma: *mut bindings::vm_area_struct) -> c_int {
+        // SAFETY: The file is open.
+        let descriptor = unsafe { descriptor(file) };
+        // SAFETY: The area is being set up.
+        let area = unsafe { VmaNew::from_raw(vma) };
+        match descriptor.session().ok_or(EINVAL).and_then(|session| map(session, area)) {
+            Ok(()) => 0,
+            Err(error) => error.to_errno(),
+        }
+    }
+
+    unsafe extern "C" fn poll(
+        file: *mut bindings::file,
+        table: *mut bindings::poll_table_struct,
+    ) -> bindings::__poll_t {
+        // SAFETY: The file is open.
+        let descriptor = unsafe { descriptor(file) };
+        // SAFETY: The table is null or valid for this call.
+        let table = unsafe { PollTable::from_raw(table) };
+        // SAFETY: The file is valid for this call, and poll does not use its position.
+        table.register_wait(unsafe { File::from_raw_file(file) }, descriptor.readers());
+        let Some(session) = descriptor.session() else { return 0 };
+        let readable = if session.is_readable() { bindings::POLLIN } else { 0 };
+        let gone = if session.is_target_gone() { bindings::POLLHUP } else { 0 };
+        readable | gone
+    }
+}
+
+/// The open file's state.
+///
+/// # Safety
+/// The file is open for `'a`.
+unsafe fn descriptor<'a>(file: *mut bindings::file) -> &'a Descriptor {
+    // SAFETY: `open` has stored it, and `release` comes last.
+    unsafe { KBox::<Descriptor>::borrow((*file).private_data) }
+}
+
+/// Maps what lies at the area's offset: the control area for reading and writing, everything else for reading only.
+fn map(session: &Session, area: &VmaNew) -> Result {
+    // SAFETY: The area is being set up by this thread.
+    let offset = unsafe { (*area.as_ptr()).vm_pgoff } as u64 * PAGE_SIZE as u64;
+    if area.flags() & bindings::VM_SHARED == 0 {
+        return Err(EINVAL);
+    }
+    area.try_clear_mayexec()?;
+    if offset >> 32 != CONTROL_OFFSET >> 32 {
+        area.try_clear_maywrite()?;
+    }
+    // VM_IO makes VM_DONTCOPY permanent, and keeps others from pinning the pages.
+    area.set_io();
+    area.set_dontcopy();
+    area.set_dontexpand();
+    area.set_dontdump();
+    let mixed = area.set_mixedmap();
+    for address in (area.start()..area.end()).step_by(PAGE_SIZE) {
+        let page = session.page_at(offset + (address - area.start()) as u64).ok_or(EINVAL)?;
+        // SAFETY: The page belongs to the session, which outlives its mappings.
+        to_result(unsafe { bindings::vm_insert_page(mixed.as_ptr(), address, page) })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the machine is: detected once, when the module is loaded.
+
+use core::arch::x86_64::__cpuid_count;
+
+use kernel::bindings;
+use kernel::cpu::{nr_cpu_ids, CpuId};
+use kernel::interrupt::local_interrupt_disable;
+use kernel::sync::SetOnce;
+
+use super::port::LivePort;
+use super::rights;
+use super::sys;
+use crate::hpm_abi::{Info, InfoFlags, Reason};
+use crate::hpm_core::detect::{detect, Cpuid, CpuidRegisters, Machine};
+use crate::hpm_core::{Pmu, Refusal};
+
+static MACHINE: SetOnce<Machine> = SetOnce::new();
+
+struct Instruction;
+
+impl Cpuid for Instruction {
+    fn cpuid(&mut self, leaf: u32, subleaf: u32) -> CpuidRegisters {
+        // SAFETY: Every x86-64 processor has CPUID.
+        let answer = unsafe { __cpuid_count(leaf, subleaf) };
+        CpuidRegisters { eax: answer.eax, ebx: answer.ebx, ecx: answer.ecx, edx: answer.edx }
+    }
+}
+
+/// Finds out what the machine is, before anything else here is asked.
+pub(super) fn set_up() {
+    let _irq = local_interrupt_disable();
+    // SAFETY: Detection only reads, with interrupts off.
+    let mut port = unsafe { LivePort::new(None) };
+    MACHINE.populate(detect(&mut Instruction, &mut port));
+}
+
+/// The PMU, or why hpm cannot program it.
+pub(super) fn pmu() -> Result<&'static Pmu, Refusal> {
+    match MACHINE.as_ref().map(|machine| &machine.pmu) {
+        Some(Ok(pmu)) => Ok(pmu),
+        Some(Err(refusal)) => Err(*refusal),
+        None => Err(Refusal::new(Reason::NoPmu, [0; 2])),
+    }
+}
+
+/// CPU numbers run from 0 to this minus one.
+pub(super) fn cpu_count() -> u32 {
+    nr_cpu_ids()
+}
+
+/// Whether a CPU with this number can ever come online.
+pub(super) fn is_possible(cpu: u32) -> bool {
+    // SAFETY: The mask is constant after boot and `cpu` below its size.
+    unsafe { bindings::cpumask_test_cpu(cpu as i32, &raw mut bindings::__cpu_possible_mask) }
+}
+
+/// Whether the CPU with this number is online. It stays so while the caller holds the CPU hotplug lock.
+pub(super) fn is_online(cpu: u32) -> bool {
+    // SAFETY: The mask is only read, and `cpu` below its size.
+    unsafe { bindings::cpumask_test_cpu(cpu as i32, &raw mut bindings::__cpu_online_mask) }
+}
+
+/// The CPU that runs.
+pub(super) fn this_cpu() -> u32 {
+    CpuId::current().as_u32()
+}
+
+fn tsc_khz() -> u64 {
+    // SAFETY: Set at boot; refined once, by a store of one word.
+    u64::from(unsafe { (&raw const bindings::tsc_khz).read_volatile() }).max(1)
+}
+
+/// TSC ticks as ns.
+pub(super) fn tsc_to_ns(ticks: u64) -> u64 {
+    scale(ticks, 1_000_000, tsc_khz())
+}
+
+/// ns as TSC ticks.
+pub(super) fn ns_to_tsc(ns: u64) -> u64 {
+    scale(ns, tsc_khz(), 1_000_000)
+}
+
+/// `value * by / over` without an intermediate that overflows while the result does not; saturates.
+fn scale(value: u64, by: u64, over: u64) -> u64 {
+    let whole = (value / over).saturating_mul(by);
+    whole.saturating_add((value % over).saturating_mul(by) / over)
+}
+
+/// Fills in what the processor and the kernel are.
+pub(super) fn describe(info: &mut Info) {
+    if let Some(machine) = MACHINE.as_ref() {
+        machine.describe(info);
+    }
+    info.cpus = cpu_count();
+    info.tsc_khz = tsc_khz() as u32;
+    if sys::has_pti() {
+        info.flags |= InfoFlags::PTI;
+    }
+    if rights::msrs_locked_down() {
+        info.flags |= InfoFlags::LOCKED_DOWN;
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Memory that a session shares with user space.
+
+use core::ptr::NonNull;
+
+use kernel::bindings;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+
+use super::sys;
+use crate::hpm_abi::SEGMENT_BYTES;
+
+/// Whole zeroed pages, contiguous in the kernel's address space only.
+///
+/// User space may map and, for a control area, write them at any time, so that no reference to their content is ever
+/// made: only raw, volatile or atomic accesses.
+pub(super) struct Area {
+    /// Owns the memory; its length stays 0.
+    _pages: VVec<[u8; PAGE_SIZE]>,
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: An area is plain memory without ties to a thread.
+unsafe impl Send for Area {}
+// SAFETY: `&Area` gives out raw pointers only.
+unsafe impl Sync for Area {}
+
+impl Area {
+    /// Allocates `bytes`, a multiple of the page size and not 0.
+    pub(super) fn new(bytes: usize) -> Result<Self> {
+        // Charged to the caller's memory cgroup; a failure is the caller's to report.
+        let flags = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN;
+        let mut pages = VVec::<[u8; PAGE_SIZE]>::with_capacity(bytes / PAGE_SIZE, flags)?;
+        let base = NonNull::new(pages.as_mut_ptr().cast()).ok_or(ENOMEM)?;
+        Ok(Self { _pages: pages, base, bytes })
+    }
+
+    /// The first byte.
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// The byte at this offset, or `None` outside.
+    pub(super) fn at(&self, offset: usize) -> Option<*mut u8> {
+        // SAFETY: `offset` lies within the allocation.
+        (offset < self.bytes).then(|| unsafe { self.base.as_ptr().add(offset) })
+    }
+
+    /// The page at this offset, or `None` outside.
+    pub(super) fn page(&self, offset: usize) -> Option<*mut bindings::page> {
+        let address = self.at(offset)?;
+        // SAFETY: The address lies in an area of vmalloc.
+        NonNull::new(unsafe { bindings::vmalloc_to_page(address.cast()) }).map(NonNull::as_ptr)
+    }
+}
+
+/// One segment: physically contiguous zeroed pages in the direct map, each with its own reference count.
+pub(super) struct Block(NonNull<u8>);
+
+// SAFETY: A block is plain memory without ties to a thread.
+unsafe impl Send for Block {}
+// SAFETY: `&Block` gives out raw pointers only.
+unsafe impl Sync for Block {}
+
+impl Block {
+    /// Bytes of a block.
+    pub(super) const BYTES: usize = SEGMENT_BYTES as usize;
+
+    /// Allocates a block.
+    pub(super) fn new() -> Result<Self> {
+        let flags = bindings::GFP_KERNEL_ACCOUNT | bindings::__GFP_ZERO | bindings::__GFP_NOWARN;
+        // SAFETY: Process context.
+        let base = unsafe { bindings::alloc_pages_exact_noprof(Self::BYTES, flags) };
+        Ok(Self(NonNull::new(base.cast()).ok_or(ENOMEM)?))
+    }
+
+    /// The first byte.
+    pub(super) fn base(&self) -> *mut u8 {
+        self.0.as_ptr()
+    }
+
+    /// The page at this offset, or `None` outside.
+    pub(super) fn page(&self, offset: usize) -> Option<*mut bindings::page> {
+        if offset >= Self::BYTES {
+            return None;
+        }
+        // SAFETY: `offset` lies within the block.
+        let address = unsafe { self.base().add(offset) };
+        // SAFETY: The address lies in the direct map.
+        Some(unsafe { sys::page_of(address) })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: Allocated by `Block::new`. Pages that something still refers to outlive this by their own count.
+        unsafe { bindings::free_pages_exact(self.0.as_ptr().cast(), Self::BYTES) };
+    }
+}

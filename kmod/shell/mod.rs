@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The adapter of `hpm_core` to Linux. It knows nothing of events and counters; whatever could be tested on the host is
+//! in `hpm_core`.
+//!
+//! | question | module |
+//! |---|---|
+//! | what the kernel calls | [`device`], [`probes`], [`clock`], [`notify`] |
+//! | what an ioctl does | [`control`], [`request`], [`rights`] |
+//! | what a session is | [`session`], [`target`], [`memory`], [`registry`], [`table`] |
+//! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`machine`] |
+//! | how registers and rings are reached | [`port`], [`sys`], and `shim.c` |
+
+mod clock;
+mod control;
+mod cpu;
+mod device;
+mod every_cpu;
+mod machine;
+mod memory;
+mod notify;
+mod owner;
+mod port;
+mod probes;
+mod registry;
+mod request;
+mod rights;
+mod session;
+mod sys;
+mod table;
+mod target;
+
+use kernel::prelude::*;
+
+/// The module. Its parts go in this order, which is the reverse of what they need of each other.
+#[pin_data]
+pub(crate) struct Hpm {
+    #[pin]
+    _device: device::Device,
+    #[pin]
+    _sleep: notify::Sleep,
+    _hotplug: notify::Hotplug,
+    _cpus: cpu::Cpus,
+}
+
+impl kernel::InPlaceModule for Hpm {
+    fn init(_module: &'static ThisModule) -> impl PinInit<Self, Error> {
+        // SAFETY: The module is initialised once, and nothing else of it runs yet.
+        unsafe { control::set_up() };
+        // SAFETY: As above.
+        unsafe { registry::set_up() };
+        machine::set_up();
+        try_pin_init!(Self {
+            _cpus: cpu::Cpus::new()?,
+            _hotplug: notify::Hotplug::register()?,
+            _sleep <- notify::Sleep::register(),
+            _device <- device::Device::register(),
+        })
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Taking the PMU from the kernel, and giving it back as it was found.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use kernel::interrupt::local_interrupt_disable;
+use kernel::prelude::*;
+
+use super::cpu::Cpu;
+use super::every_cpu::Plugged;
+use super::{cpu, machine, registry, sys};
+use crate::hpm_abi::{Info, InfoFlags, Reason};
+use crate::hpm_core::registers::{IA32_PERFEVTSEL0, IA32_PMC0};
+use crate::hpm_core::{Pmu, Refusal};
+
+/// The CPUs' PMUs shall be hpm's. Changed with CPU hotplug at rest, read by its callbacks.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Who uses the PMU.
+pub(super) struct Owner {
+    /// Configured sessions.
+    sessions: u32,
+}
+
+impl Owner {
+    /// Nobody.
+    pub(super) const fn new() -> Self {
+        Self { sessions: 0 }
+    }
+
+    /// A session is configured: the first one takes the PMU.
+    ///
+    /// # Errors
+    /// Why the PMU cannot be had; nothing is changed then.
+    pub(super) fn add_session(&mut self) -> Result<(), Refusal> {
+        if self.sessions == 0 {
+            take(machine::pmu()?)?;
+        }
+        self.sessions += 1;
+        Ok(())
+    }
+
+    /// A session that was added ends: the last one gives the PMU back.
+    pub(super) fn remove_session(&mut self) {
+        self.sessions = self.sessions.saturating_sub(1);
+        if let (0, Ok(pmu)) = (self.sessions, machine::pmu()) {
+            give_back(pmu);
+        }
+    }
+
+    /// Fills in who holds the PMU.
+    pub(super) fn describe(&self, info: &mut Info) {
+        if self.sessions > 0 {
+            info.flags |= InfoFlags::HELD_BY_HPM;
+        } else if let Ok(pmu) = machine::pmu() {
+            match reserve(pmu) {
+                Ok(()) => release(pmu),
+                Err(_) => info.flags |= InfoFlags::HELD_BY_OTHERS,
+            }
+        }
+    }
+
+    /// The machine is about to be suspended: the CPUs' PMUs are as they were found, and stay so.
+    pub(super) fn suspend(&self) {
+        if self.sessions > 0 {
+            leave_cpus();
+        }
+    }
+
+    /// The machine runs again.
+    pub(super) fn resume(&self) {
+        if self.sessions == 0 {
+            return;
+        }
+        if let Err(refusal) = enter_cpus() {
+            pr_warn!("the PMU cannot be had back after suspend ({:?}); sessions count no more\n", refusal.reason);
+        }
+    }
+}
+
+fn take(pmu: &Pmu) -> Result<(), Refusal> {
+    reserve(pmu)?;
+    let taken = hook().and_then(|()| enter_cpus().inspect_err(|_| unhook()));
+    if taken.is_err() {
+        release(pmu);
+        return taken;
+    }
+    pr_info!(
+        "took the PMU ({}, {} general and {} fixed counters) from the kernel's perf, which reports busy meanwhile\n",
+        pmu.generation.name,
+        pmu.perfmon.general_counters,
+        pmu.perfmon.fixed_counters
+    );
+    Ok(())
+}
+
+fn give_back(pmu: &Pmu) {
+    leave_cpus();
+    unhook();
+    release(pmu);
+    pr_info!("gave the PMU back to the kernel's perf\n");
+}
+
+/// The kernel's bitmap knows the general counters only; whoever holds one of them holds the PMU.
+fn counters(pmu: &Pmu) -> impl DoubleEndedIterator<Item = (u32, u32)> {
+    (0..pmu.perfmon.general_counters).map(|number| (IA32_PMC0 + number, IA32_PERFEVTSEL0 + number))
+}
+
+fn reserve(pmu: &Pmu) -> Result<(), Refusal> {
+    for (place, (counter, select)) in counters(pmu).enumerate() {
+        if let Err(register) = sys::reserve(counter, select) {
+            for (counter, select) in counters(pmu).take(place) {
+                // SAFETY: Reserved by an earlier turn of the loop.
+                unsafe { sys::release(counter, select) };
+            }
+            return Err(Refusal::new(Reason::CountersReserved, [register.into(), 0]));
+        }
+    }
+    Ok(())
+}
+
+fn release(pmu: &Pmu) {
+    for (counter, select) in counters(pmu) {
+        // SAFETY: `reserve` has reserved all of them.
+        unsafe { sys::release(counter, select) };
+    }
+}
+
+fn hook() -> Result<(), Refusal> {
+    let missing = |_| Refusal::new(Reason::NoTracepoint, [0; 2]);
+    let no_memory = |_| Refusal::new(Reason::NoMemory, [0; 2]);
+    sys::find_probes().map_err(missing)?;
+    sys::register_nmi().map_err(no_memory)?;
+    sys::register_probes().map_err(|error| {
+        sys::unregister_nmi();
+        no_memory(error)
+    })
+}
+
+fn unhook() {
+    sys::unregister_probes();
+    sys::unregister_nmi();
+}
+
+/// Takes every online CPU's PMU, or none.
+fn enter_cpus() -> Result<(), Refusal> {
+    let plugged = Plugged::hold();
+    let mut refused = None;
+    plugged.on_online(|cpu, irq| {
+        if refused.is_none() {
+            refused = cpu.acquire(irq).err();
+        }
+    });
+    if let Some(refusal) = refused {
+        plugged.on_online(Cpu::release);
+        return Err(refusal);
+    }
+    ACTIVE.store(true, Ordering::Relaxed);
+    plugged.on_online(|cpu, irq| cpu.start_current(irq));
+    Ok(())
+}
+
+/// Gives back every online CPU's PMU.
+fn leave_cpus() {
+    let plugged = Plugged::hold();
+    ACTIVE.store(false, Ordering::Relaxed);
+    plugged.on_online(leave);
+    cpu::stop_clocks();
+}
+
+/// Ends what this CPU does for any session, and gives its PMU back.
+fn leave(cpu: &Cpu, irq: &kernel::interrupt::LocalInterruptDisabled) {
+    for session in registry::sessions(irq) {
+        cpu.section(irq, |section| section.unload(session));
+    }
+    cpu.release(irq);
+}
+
+/// This CPU has come online.
+pub(super) fn cpu_online(number: u32) {
+    if !ACTIVE.load(Ordering::Relaxed) {
+        return;
+    }
+    let irq = local_interrupt_disable();
+    let refused = cpu::this_cpu(&irq).and_then(|cpu| cpu.acquire(&irq).err());
+    drop(irq);
+    if let Some(refusal) = refused {
+        pr_warn!("the PMU of CPU {} cannot be had ({:?}); nothing is measured there\n", number, refusal.reason);
+    }
+}
+
+/// This CPU is about to go offline: only its own kernel threads run here any more.
+pub(super) fn cpu_offline(number: u32) {
+    let irq = local_interrupt_disable();
+    if let Some(cpu) = cpu::this_cpu(&irq) {
+        leave(cpu, &irq);
+    }
+    drop(irq);
+    if let Some(cpu) = cpu::cpu(number) {
+        cpu.clock.shut_down();
+    }
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The adapters that `hpm_core` works through: this CPU's registers, and a session's memory on this CPU.
+
+use core::sync::atomic::{fence, AtomicU64, Ordering};
+
+use kernel::bindings;
+
+use super::memory::{Area, Block};
+use super::sys::{self, EntryArea};
+use crate::hpm_abi::{CpuControl, CpuStatus, Quantum};
+use crate::hpm_core::port::{Port, Rings};
+
+/// Delivery mode NMI, not masked (SDM Vol. 3A 12.5.1).
+const LVTPC_NMI: u32 = 0x400;
+
+/// The registers of the CPU that runs. An NMI makes its own.
+pub(super) struct LivePort<'a> {
+    area: Option<&'a EntryArea>,
+}
+
+impl<'a> LivePort<'a> {
+    /// The port of this CPU, whose entry area is `area`; `None` where it has none, and then nothing asks for it.
+    ///
+    /// # Safety
+    /// For the life of the port the caller stays on this CPU, and hpm holds its PMU or only reads.
+    pub(super) unsafe fn new(area: Option<&'a EntryArea>) -> Self {
+        Self { area }
+    }
+
+    /// The 64-bit field at this byte offset of the DS management area.
+    fn ds_field(&self, offset: u32) -> Option<*mut u64> {
+        let field = offset as usize / 8;
+        let inside = field < kernel::page::PAGE_SIZE / 8;
+        // SAFETY: The area is one page.
+        self.area.filter(|_| inside).map(|area| unsafe { area.debug_store().add(field) })
+    }
+}
+
+impl Port for LivePort<'_> {
+    fn rdmsr(&mut self, register: u32) -> u64 {
+        sys::rdmsr(register).unwrap_or(0)
+    }
+
+    fn wrmsr(&mut self, register: u32, value: u64) {
+        // SAFETY: `hpm_core` writes PMU registers only, and hpm holds the PMU by the promise of `new`. It has checked
+        // the value, so that a fault (which is caught) would be the processor's disagreement with its manual.
+        unsafe { sys::wrmsr(register, value) };
+    }
+
+    fn rdpmc(&mut self, index: u32) -> u64 {
+        // SAFETY: `hpm_core` reads only counters that CPUID has shown.
+        unsafe { sys::rdpmc(index) }
+    }
+
+    fn rdtsc(&mut self) -> u64 {
+        sys::rdtsc()
+    }
+
+    fn unmask_pmi(&mut self) {
+        // SAFETY: hpm holds the PMU by the promise of `new`.
+        unsafe { sys::set_lvtpc(LVTPC_NMI) };
+    }
+
+    fn ds_area(&mut self) -> u64 {
+        self.area.map_or(0, |area| area.debug_store() as u64)
+    }
+
+    fn ds_read(&mut self, offset: u32) -> u64 {
+        // SAFETY: The field lies in the DS area, mapped for as long as the kernel runs.
+        self.ds_field(offset).map_or(0, |field| unsafe { field.read_volatile() })
+    }
+
+    fn ds_write(&mut self, offset: u32, value: u64) {
+        if let Some(field) = self.ds_field(offset) {
+            // SAFETY: The field lies in the DS area; with the PMU off, this CPU alone uses it.
+            unsafe { field.write_volatile(value) };
+        }
+    }
+
+    fn pebs_window(&mut self) -> u64 {
+        self.area.map_or(0, EntryArea::pebs_buffer)
+    }
+
+    fn pebs_read(&mut self, offset: u32) -> u64 {
+        let inside = offset as usize <= Block::BYTES - 8;
+        let Some(area) = self.area.filter(|_| inside) else { return 0 };
+        let word = (area.pebs_buffer() + u64::from(offset)) as *const u64;
+        // SAFETY: Records lie where a segment is mapped, and `hpm_core` reads only what records cover. They need not be
+        // aligned to 8.
+        unsafe { word.read_unaligned() }
+    }
+}
+
+/// A session's memory on one CPU.
+pub(super) struct CpuMemory {
+    pub(super) quanta: Area,
+    pub(super) stacks: Option<Area>,
+    pub(super) segments: kernel::prelude::KVec<Block>,
+}
+
+/// A session's memory on the CPU that runs.
+pub(super) struct LiveRings<'a> {
+    memory: &'a CpuMemory,
+    area: Option<&'a EntryArea>,
+    status: *mut CpuStatus,
+    control: *const CpuControl,
+}
+
+impl<'a> LiveRings<'a> {
+    /// The rings of this CPU.
+    ///
+    /// # Safety
+    /// The caller stays on the CPU that `memory`, `area`, `status` and `control` belong to, and holds its gate; both
+    /// pointers are valid for `'a`.
+    pub(super) unsafe fn new(
+        memory: &'a CpuMemory,
+        area: Option<&'a EntryArea>,
+        status: *mut CpuStatus,
+        control: *const CpuControl,
+    ) -> Self {
+        Self { memory, area, status, control }
+    }
+}
+
+impl Rings for LiveRings<'_> {
+    fn map_segment(&mut self, slot: u32) {
+        if let (Some(area), Some(block)) = (self.area, self.memory.segments.get(slot as usize)) {
+            // SAFETY: This is the area's CPU by the promise of `new`, and `hpm_core` has stopped the PMU. The block lives
+            // as long as the session, which is unloaded from every CPU before it is freed.
+            unsafe { area.map(block.base()) };
+        }
+    }
+
+    fn unmap_segment(&mut self) {
+        if let Some(area) = self.area {
+            // SAFETY: This is the area's CPU by the promise of `new`, and `hpm_core` has stopped the PMU.
+            unsafe { area.unmap() };
+        }
+    }
+
+    fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
+        if let Some(place) = self.memory.quanta.at(slot as usize * size_of::<Quantum>()) {
+            // SAFETY: The ring is whole quanta long and aligned to a page; user space cannot write it, and the gate keeps
+            // other writers out.
+            unsafe { place.cast::<Quantum>().write_volatile(*quantum) };
+        }
+    }
+
+    fn publish(&mut self, status: &CpuStatus) {
+        let store = |field: *mut u64, value: u64| {
+            // SAFETY: The field lies in this CPU's `CpuStatus`, which is aligned and only ever accessed atomically.
+            unsafe { AtomicU64::from_ptr(field) }.store(value, Ordering::Release);
+        };
+        let place = self.status;
+        // SAFETY: `status` is valid for the life of `self`; the fields' places are computed, not read.
+        unsafe {
+            store(&raw mut (*place).quanta_lost, status.quanta_lost);
+            store(&raw mut (*place).records_lost, status.records_lost);
+            store(&raw mut (*place).stack_produced, status.stack_produced);
+            store(&raw mut (*place).segments_begun, status.segments_begun);
+            store(&raw mut (*place).quanta_produced, status.quanta_produced);
+        }
+    }
+
+    fn control(&mut self) -> CpuControl {
+        // SAFETY: The control page is valid for the life of `self`. User space may write it meanwhile, so that the value
+        // may be torn between fields; `hpm_core` clamps each.
+        let control = unsafe { self.control.read_volatile() };
+        fence(Ordering::Acquire);
+        control
+    }
+
+    fn copy_stack(&mut self, from: u64, place: u32, bytes: u32) -> u32 {
+        let Some(stacks) = &self.memory.stacks else { return 0 };
+        let mut copied = 0;
+        // A page at a time, because a copy that meets an unmapped page says nothing of how far it came.
+        while copied < bytes {
+            let source = from.wrapping_add(u64::from(copied));
+            let to_page_end = kernel::page::PAGE_SIZE as u64 - source % kernel::page::PAGE_SIZE as u64;
+            let length = u64::from(bytes - copied).min(to_page_end);
+            let Some(target) = stacks.at(place as usize + copied as usize) else { break };
+            // SAFETY: `place + bytes` lies within the ring by contract; the source is checked to be user memory, and a
+            // fault is caught.
+            let failed = unsafe {
+                bindings::copy_from_user_nofault(target.cast(), source as *const _, length as usize)
+            };
+            if failed != 0 {
+                break;
+            }
+            copied += length as u32;
+        }
+        copied
+    }
+}

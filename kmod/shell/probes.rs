@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the kernel calls: the NMI and the scheduler's tracepoints.
+//!
+//! `hpm_on_nmi` and `hpm_on_switch` allocate nothing, take no lock and wake nobody.
+
+use kernel::bindings;
+use kernel::interrupt::{local_interrupt_disable, LocalInterruptDisabled};
+use kernel::prelude::*;
+
+use super::cpu::{self, Cpu};
+use super::registry;
+use super::session::Session;
+use crate::hpm_abi::QuantumEnd;
+use crate::hpm_core::Thread;
+
+/// Who this task is.
+///
+/// # Safety
+/// The task is alive.
+pub(super) unsafe fn thread_of(task: *const bindings::task_struct) -> Thread {
+    // SAFETY: The caller's promise; both fields change only while the task itself calls `execve`.
+    let (pid, tid) = unsafe { ((*task).tgid, (*task).pid) };
+    Thread { pid: pid.unsigned_abs(), tid: tid.unsigned_abs() }
+}
+
+/// The session that measures this task, unless it has begun to exit.
+///
+/// # Safety
+/// The task is alive.
+pub(super) unsafe fn session_of(
+    task: *const bindings::task_struct,
+    irq: &LocalInterruptDisabled,
+) -> Option<&Session> {
+    // SAFETY: The caller's promise.
+    let (tgid, flags) = unsafe { ((*task).tgid, (&raw const (*task).flags).read_volatile()) };
+    if flags & bindings::PF_EXITING != 0 {
+        return None;
+    }
+    registry::session_of(tgid.unsigned_abs(), irq)
+}
+
+/// An NMI on this CPU. 1 when it was hpm's.
+#[no_mangle]
+extern "C" fn hpm_on_nmi() -> c_int {
+    // SAFETY: The handler of an NMI runs with interrupts off.
+    let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+    cpu::this_cpu(irq).is_some_and(|cpu| cpu.nmi(irq)).into()
+}
+
+/// `prev`, the current task, leaves the CPU to `next`. Called under the run-queue lock.
+#[no_mangle]
+extern "C" fn hpm_on_switch(
+    preempt: bool,
+    _prev: *mut bindings::task_struct,
+    next: *mut bindings::task_struct,
+    prev_state: c_uint,
+) {
+    // SAFETY: The scheduler calls this with interrupts off.
+    let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+    let Some(cpu) = cpu::this_cpu(irq) else { return };
+    // SAFETY: The scheduler holds both tasks.
+    let next_session = unsafe { session_of(next, irq) };
+    if cpu.running().is_none() && next_session.is_none() {
+        return;
+    }
+    // A thread that called sched_yield is runnable too, and looks like one that was pre-empted.
+    let end = if preempt || prev_state == 0 { QuantumEnd::Preempted } else { QuantumEnd::Yielded };
+    // SAFETY: The scheduler holds both tasks.
+    let next = unsafe { thread_of(next) };
+    cpu.switch(irq, end, next_session, next);
+}
+
+/// The current task exits; `group_dead` when it is the last of its process.
+#[no_mangle]
+extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
+    let irq = local_interrupt_disable();
+    // SAFETY: The current task is alive.
+    let thread = unsafe { thread_of(task) };
+    if let (Some(cpu), Some(session)) = (cpu::this_cpu(&irq), registry::session_of(thread.pid, &irq)) {
+        cpu.section(&irq, |section| {
+            // It may have been switched out and in after it began to exit; then it runs unmeasured.
+            if !cpu.is_running(session) {
+                section.switch_in(session, thread);
+            }
+            section.switch_out(QuantumEnd::Exit);
+        });
+    }
+    if group_dead {
+        registry::exit(thread.pid, &irq);
+    }
+}
+
+/// The current task has made a child, which does not run yet.
+#[no_mangle]
+extern "C" fn hpm_on_fork(parent: *mut bindings::task_struct, child: *mut bindings::task_struct) {
+    let irq = local_interrupt_disable();
+    // SAFETY: Both tasks are alive.
+    let (parent, child) = unsafe { (thread_of(parent), thread_of(child)) };
+    if parent.pid != child.pid {
+        registry::fork(parent.pid, child.pid, &irq);
+    }
+}
+
+/// The current task has replaced its program. `secure` when the new one's rights are not the caller's.
+#[no_mangle]
+extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, secure: bool) {
+    let irq = local_interrupt_disable();
+    // SAFETY: The current task is alive.
+    let thread = unsafe { thread_of(task) };
+    registry::exec(thread.pid, secure, &irq);
+    let Some(cpu) = cpu::this_cpu(&irq) else { return };
+    let session = registry::session_of(thread.pid, &irq);
+    if cpu.running().is_some() || session.is_some() {
+        // The old program's quantum ends here; the thread may have a new ID, its leader's.
+        cpu.switch(&irq, QuantumEnd::Flush, session, thread);
+    }
+}
+
+impl Cpu {
+    /// Starts to measure the task that runs here, if a session wants it and it is not measured yet.
+    pub(super) fn start_current(&self, irq: &LocalInterruptDisabled) {
+        let task = kernel::task::Task::current_raw();
+        // SAFETY: The current task is alive.
+        let (session, thread) = unsafe { (session_of(task, irq), thread_of(task)) };
+        if let (Some(session), None) = (session, self.running()) {
+            self.section(irq, |section| section.switch_in(session, thread));
+        }
+    }
+
+    /// The running quantum ends; `next` runs, for this session or unmeasured.
+    fn switch(&self, irq: &LocalInterruptDisabled, end: QuantumEnd, session: Option<&Session>, next: Thread) {
+        self.section(irq, |section| match session {
+            Some(session) if self.is_running(session) => section.switch_over(end, session, next),
+            session => {
+                section.switch_out(end);
+                if let Some(session) = session {
+                    section.switch_in(session, next);
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Moving ioctl arguments between user space and the driver, and refusals to errno values.
+
+use core::mem::{size_of, MaybeUninit};
+use core::slice;
+
+use kernel::prelude::*;
+use kernel::uaccess::{UserPtr, UserSlice};
+
+use crate::hpm_abi::{Envelope, Info, Reason, SessionConfig, Totals, ABI_VERSION};
+use crate::hpm_core::Refusal;
+
+/// Arguments longer than this are nobody's.
+const ARGUMENT_MAX: usize = 4096;
+
+/// An ioctl argument.
+///
+/// # Safety
+/// The type is `repr(C)`, has no padding, starts with an [`Envelope`], and every bit pattern is a value of it.
+pub(super) unsafe trait Argument: Copy {}
+
+// SAFETY: `hpm_abi` asserts size and layout; all fields are integers.
+unsafe impl Argument for Envelope {}
+// SAFETY: As above.
+unsafe impl Argument for Info {}
+// SAFETY: As above.
+unsafe impl Argument for SessionConfig {}
+// SAFETY: As above.
+unsafe impl Argument for Totals {}
+
+/// Why a request failed.
+pub(super) enum Failure {
+    /// With a reason that user space is told.
+    Refused(Refusal),
+    /// With an errno only.
+    Errno(Error),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Errno(error)
+    }
+}
+
+/// Reads the argument at `address`, calls `f` with it, and writes back what `f` leaves in it, or the reason why it failed.
+///
+/// # Errors
+/// `EFAULT` for bad memory, `E2BIG` for an argument whose unknown part is not zero; else what `f`'s failure says.
+pub(super) fn serve<T: Argument>(address: usize, f: impl FnOnce(&mut T) -> Result<(), Failure>) -> Result {
+    let mut envelope: Envelope = read(address, size_of::<Envelope>())?;
+    let length = envelope.size as usize;
+    let result = match check(&envelope) {
+        Ok(()) => {
+            check_tail::<T>(address, length)?;
+            let length = length.min(size_of::<T>());
+            let mut argument: T = read(address, length)?;
+            let result = f(&mut argument);
+            if result.is_ok() {
+                return write(address, &argument, length);
+            }
+            result
+        }
+        Err(refusal) => Err(refusal.into()),
+    };
+    match result {
+        Ok(()) => Ok(()),
+        Err(Failure::Errno(error)) => Err(error),
+        Err(Failure::Refused(refusal)) => {
+            refusal.describe(&mut envelope);
+            write(address, &envelope, size_of::<Envelope>())?;
+            Err(errno(refusal.reason))
+        }
+    }
+}
+
+fn check(envelope: &Envelope) -> Result<(), Refusal> {
+    if envelope.version != ABI_VERSION {
+        return Err(Refusal::new(Reason::Version, [ABI_VERSION.into(), 0]));
+    }
+    let size = envelope.size as usize;
+    if !(size_of::<Envelope>()..=ARGUMENT_MAX).contains(&size) {
+        return Err(Refusal::field(core::mem::offset_of!(Envelope, size)));
+    }
+    if envelope.reserved != 0 {
+        return Err(Refusal::field(core::mem::offset_of!(Envelope, reserved)));
+    }
+    Ok(())
+}
+
+/// A newer caller's argument is longer: what this driver does not know must be zero.
+fn check_tail<T>(address: usize, length: usize) -> Result {
+    let mut reader = UserSlice::new(UserPtr::from_addr(address), length).reader();
+    if length <= size_of::<T>() {
+        return Ok(());
+    }
+    reader.skip(size_of::<T>())?;
+    while !reader.is_empty() {
+        if reader.read::<u8>()? != 0 {
+            return Err(E2BIG);
+        }
+    }
+    Ok(())
+}
+
+/// The first `length` bytes from user space, the rest zero.
+fn read<T: Argument>(address: usize, length: usize) -> Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: The memory of `value`, all of it initialised to zero.
+    let bytes = unsafe { slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+    let mut reader = UserSlice::new(UserPtr::from_addr(address), length).reader();
+    reader.read_slice(&mut bytes[..length])?;
+    // SAFETY: Every bit pattern is a value of an `Argument`.
+    Ok(unsafe { value.assume_init() })
+}
+
+fn write<T: Argument>(address: usize, value: &T, length: usize) -> Result {
+    // SAFETY: An `Argument` has no padding, so that each of its bytes is initialised.
+    let bytes = unsafe { slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) };
+    UserSlice::new(UserPtr::from_addr(address), length).writer().write_slice(&bytes[..length])
+}
+
+fn errno(reason: Reason) -> Error {
+    match reason {
+        Reason::UnknownPmu | Reason::NoPmu | Reason::Unloading => ENODEV,
+        Reason::CountersReserved | Reason::CountersRunning | Reason::SessionBusy | Reason::IntelPt => EBUSY,
+        Reason::NeedKernelRight
+        | Reason::NeedSystemRight
+        | Reason::NeedTargetRight
+        | Reason::NeedPreciseRight => EACCES,
+        Reason::LockedDown => EPERM,
+        Reason::NoProcess => ESRCH,
+        Reason::NoMemory => ENOMEM,
+        Reason::NoCounter => ENOSPC,
+        Reason::NoPebs | Reason::NoEntryArea | Reason::NotPrecise | Reason::NoTracepoint => EOPNOTSUPP,
+        Reason::Version
+        | Reason::Field
+        | Reason::EventBits
+        | Reason::PeriodTooSmall
+        | Reason::Configured
+        | Reason::NotConfigured => EINVAL,
+    }
+}

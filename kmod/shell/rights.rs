@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Who may measure what: what perf_event_open would ask for, and the caller's own process or CAP_PERFMON.
+//!
+//! Linux does not export `ptrace_may_access`, so that another process needs CAP_PERFMON whoever owns it.
+
+use kernel::bindings;
+
+use super::sys;
+use super::target::Target;
+use crate::hpm_abi::Reason;
+use crate::hpm_core::{Program, Refusal};
+
+/// Checks the caller's right to a whole-system session.
+pub(super) fn may_measure_system() -> Result<(), Refusal> {
+    allow(sys::allow_cpu(), Reason::NeedSystemRight)
+}
+
+/// Checks the caller's right to measure a process.
+pub(super) fn may_measure(target: &Target) -> Result<(), Refusal> {
+    allow(target.is_caller() || sys::perfmon_capable(), Reason::NeedTargetRight)
+}
+
+/// Checks the caller's right to what the program shows.
+pub(super) fn may_run(program: &Program) -> Result<(), Refusal> {
+    if program.sees_kernel() {
+        allow(sys::allow_kernel(), Reason::NeedKernelRight)?;
+    }
+    if program.samples() {
+        // Hardware writes records where user space reads them at once, and skid can put a kernel address into one.
+        allow(sys::allow_kernel(), Reason::NeedPreciseRight)?;
+        allow(!locked_down(bindings::lockdown_reason_LOCKDOWN_PERF), Reason::LockedDown)?;
+    }
+    Ok(())
+}
+
+/// Whether the kernel's lockdown forbids raw access to MSRs.
+pub(super) fn msrs_locked_down() -> bool {
+    locked_down(bindings::lockdown_reason_LOCKDOWN_MSR)
+}
+
+fn locked_down(what: bindings::lockdown_reason) -> bool {
+    // SAFETY: Process context.
+    unsafe { bindings::security_locked_down(what) != 0 }
+}
+
+fn allow(allowed: bool, otherwise: Reason) -> Result<(), Refusal> {
+    if allowed {
+        Ok(())
+    } else {
+        Err(Refusal::new(otherwise, [0; 2]))
+    }
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A session: what it measures, and its memory.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use kernel::bindings;
+use kernel::prelude::*;
+use kernel::sync::poll::PollCondVar;
+use kernel::sync::Arc;
+
+use super::cpu;
+use super::memory::{Area, Block};
+use super::port::{CpuMemory, LiveRings};
+use super::sys::{self, EntryArea};
+use super::target::{current_tgid, Target};
+use super::{machine, registry, rights};
+use crate::hpm_abi::{
+    control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Quantum, Reason, Scope, SessionConfig,
+    SessionFlags, StatusHead, Totals, ABI_VERSION,
+};
+use crate::hpm_core::threads::{ThreadSlot, ThreadTally, Threads};
+use crate::hpm_core::{self, CpuSession, Program, Refusal};
+
+/// A session as `hpm_core` wants it.
+pub(super) type Loaded<'a, 'b> = hpm_core::Session<'a, LiveRings<'b>>;
+
+/// A session. Its memory lives until no file refers to it, and each mapping of it refers to the file.
+pub(super) struct Session {
+    id: u64,
+    program: Program,
+    /// `None` measures every thread.
+    target: Option<Target>,
+    /// Thread group of the process that configured it.
+    owner: u32,
+    /// It may measure processes with other rights than its owner's.
+    privileged: bool,
+    /// TSC ticks after which a quantum is cut.
+    longest_quantum: u64,
+    status: Area,
+    control: Area,
+    /// `None` for the number of a CPU that cannot come online.
+    cpus: KVVec<Option<CpuShare>>,
+    threads: KVVec<ThreadSlot>,
+    tally: ThreadTally,
+    /// Processes that are measured, or wait for their `execve`.
+    members: AtomicU32,
+    /// It has published since its readers were last woken.
+    news: AtomicBool,
+    readers: Arc<PollCondVar>,
+}
+
+/// A session's part on one CPU.
+struct CpuShare {
+    memory: CpuMemory,
+    state: UnsafeCell<CpuSession>,
+    /// Quanta and segments that were produced when readers were last woken early.
+    announced: UnsafeCell<(u64, u64)>,
+}
+
+// SAFETY: `state` and `announced` are used by their CPU only, inside a section of its gate, or while it cannot run one.
+unsafe impl Sync for CpuShare {}
+
+impl CpuShare {
+    fn new(program: &Program) -> Result<Self> {
+        let config = program.config();
+        let mut segments = KVec::with_capacity(config.segments as usize, GFP_KERNEL)?;
+        for _ in 0..config.segments {
+            segments.push(Block::new()?, GFP_KERNEL)?;
+        }
+        let stacks = match config.stack_ring_bytes {
+            0 => None,
+            bytes => Some(Area::new(bytes as usize)?),
+        };
+        let quanta = Area::new(whole_pages(config.quanta as usize * size_of::<Quantum>()))?;
+        Ok(Self {
+            memory: CpuMemory { quanta, stacks, segments },
+            state: UnsafeCell::new(CpuSession::new(program)),
+            announced: UnsafeCell::new((0, 0)),
+        })
+    }
+}
+
+impl Session {
+    /// Checks a request and the caller's right to it, and allocates what it needs.
+    pub(super) fn new(config: &SessionConfig, readers: Arc<PollCondVar>) -> Result<Self, Refusal> {
+        static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+        let program = Program::new(machine::pmu()?, config)?;
+        let target = if program.config().scope == Scope::System as u32 {
+            rights::may_measure_system()?;
+            None
+        } else {
+            let target = Target::find(program.config().pid)?;
+            rights::may_measure(&target)?;
+            Some(target)
+        };
+        rights::may_run(&program)?;
+        if program.samples() {
+            check_precise()?;
+        }
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        Self::allocate(id, &program, target, readers)
+            .map_err(|_| Refusal::new(Reason::NoMemory, [bytes_wanted(&program), 0]))
+    }
+
+    fn allocate(id: u64, program: &Program, target: Option<Target>, readers: Arc<PollCondVar>) -> Result<Self> {
+        let cpu_count = machine::cpu_count();
+        let mut cpus = KVVec::with_capacity(cpu_count as usize, GFP_KERNEL)?;
+        for number in 0..cpu_count {
+            let share = if machine::is_possible(number) { Some(CpuShare::new(program)?) } else { None };
+            cpus.push(share, GFP_KERNEL)?;
+        }
+        let places = Threads::slots_for(program.config().max_threads);
+        let mut threads = KVVec::with_capacity(places, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..places {
+            threads.push(ThreadSlot::new(), GFP_KERNEL_ACCOUNT)?;
+        }
+        let session = Self {
+            id,
+            program: *program,
+            target,
+            owner: current_tgid(),
+            privileged: sys::perfmon_capable(),
+            longest_quantum: machine::ns_to_tsc(program.config().max_quantum_ns).max(1),
+            status: Area::new(status_bytes(cpu_count))?,
+            control: Area::new(control_bytes(cpu_count))?,
+            cpus,
+            threads,
+            tally: ThreadTally::new(),
+            members: AtomicU32::new(0),
+            news: AtomicBool::new(false),
+            readers,
+        };
+        let head = StatusHead { version: ABI_VERSION, cpus: cpu_count, ..Default::default() };
+        // SAFETY: The status area starts with its head, is aligned to a page and not mapped yet.
+        unsafe { session.head().write(head) };
+        Ok(session)
+    }
+
+    fn head(&self) -> *mut StatusHead {
+        self.status.base().cast()
+    }
+
+    fn cpu_status(&self, cpu: u32) -> *mut CpuStatus {
+        // SAFETY: The area has an entry for each CPU number after its head.
+        unsafe { self.head().add(1).cast::<CpuStatus>().add(cpu as usize) }
+    }
+
+    fn cpu_control(&self, cpu: u32) -> *mut CpuControl {
+        // SAFETY: The area has an entry for each CPU number.
+        unsafe { self.control.base().cast::<CpuControl>().add(cpu as usize) }
+    }
+}
+
+/// Whether precise records can be written on every CPU.
+fn check_precise() -> Result<(), Refusal> {
+    if !sys::has_pebs() {
+        return Err(Refusal::new(Reason::NoPebs, [0; 2]));
+    }
+    let lacking = (0..machine::cpu_count())
+        .filter(|&number| machine::is_possible(number))
+        .find(|&number| !cpu::cpu(number).is_some_and(cpu::Cpu::has_entry_area));
+    lacking.map_or(Ok(()), |number| Err(Refusal::new(Reason::NoEntryArea, [u64::from(number), 0])))
+}
+
+fn bytes_wanted(program: &Program) -> u64 {
+    let config = program.config();
+    let ring = u64::from(config.quanta) * size_of::<Quantum>() as u64;
+    let segments = u64::from(config.segments) * Block::BYTES as u64;
+    let cpus = (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)).count() as u64;
+    cpus * (ring + segments + u64::from(config.stack_ring_bytes))
+}
+
+/// What it measures.
+impl Session {
+    /// The process, or `None` for every thread.
+    pub(super) fn target(&self) -> Option<&Target> {
+        self.target.as_ref()
+    }
+
+    /// Thread group of the process that configured it.
+    pub(super) fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Whether it may measure processes with other rights than its owner's.
+    pub(super) fn is_privileged(&self) -> bool {
+        self.privileged
+    }
+
+    /// Whether measuring begins with the target's next `execve`.
+    pub(super) fn starts_on_exec(&self) -> bool {
+        self.program.config().flags & SessionFlags::START_ON_EXEC != 0
+    }
+
+    /// Whether children are measured.
+    pub(super) fn inherits(&self) -> bool {
+        self.program.config().flags & SessionFlags::INHERIT != 0
+    }
+
+    /// TSC ticks after which a quantum is cut.
+    pub(super) fn longest_quantum(&self) -> u64 {
+        self.longest_quantum
+    }
+
+    /// Its threads' sampling positions.
+    pub(super) fn threads(&self) -> Threads<'_> {
+        Threads::new(&self.threads, &self.tally, self.program.config().max_threads)
+    }
+
+    /// Processes that are measured. Changed under the registry's lock.
+    pub(super) fn members(&self) -> u32 {
+        self.members.load(Ordering::Relaxed)
+    }
+
+    /// Sets [`Self::members`].
+    pub(super) fn set_members(&self, members: u32) {
+        self.members.store(members, Ordering::Relaxed);
+    }
+}
+
+/// What its readers see.
+impl Session {
+    /// Tells readers that no process is left to measure.
+    pub(super) fn say_target_is_gone(&self) {
+        // SAFETY: The head lies in the status area, and the field is only ever accessed atomically.
+        let gone = unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).target_gone) };
+        gone.store(1, Ordering::Release);
+        self.readers.notify_all();
+    }
+
+    /// Whether no process is left to measure.
+    pub(super) fn is_target_gone(&self) -> bool {
+        // SAFETY: As in `say_target_is_gone`.
+        let gone = unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).target_gone) };
+        gone.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether a ring holds a quantum that no reader has given back.
+    pub(super) fn is_readable(&self) -> bool {
+        (0..machine::cpu_count()).any(|number| {
+            // SAFETY: The field lies in the status area, and is only ever accessed atomically.
+            let produced = unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
+            // SAFETY: The field lies in the control area; user space may write it at any time.
+            let consumed = unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_control(number)).quanta_consumed) };
+            produced.load(Ordering::Acquire) != consumed.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Wakes its readers if it has published since they were last woken.
+    pub(super) fn wake_readers(&self) {
+        if self.news.swap(false, Ordering::Relaxed) {
+            self.readers.notify_all();
+        }
+    }
+
+    /// The page that user space maps at this offset of the file.
+    pub(super) fn page_at(&self, offset: u64) -> Option<*mut bindings::page> {
+        let place = (offset & 0xffff_ffff) as usize;
+        let share = || self.cpus.get((offset >> 32 & 0xfff) as usize)?.as_ref().map(|share| &share.memory);
+        match (offset >> 44, offset >> 32 & 0xfff) {
+            (0, 0) => self.status.page(place),
+            (0, 1) => self.control.page(place),
+            (2, _) => share()?.quanta.page(place),
+            (3, _) => share()?.segments.get(place / Block::BYTES)?.page(place % Block::BYTES),
+            (4, _) => share()?.stacks.as_ref()?.page(place),
+            _ => None,
+        }
+    }
+
+    /// Adds one CPU's share to the totals.
+    ///
+    /// # Safety
+    /// The caller holds the gate of that CPU, or the CPU cannot run a section meanwhile.
+    pub(super) unsafe fn add_share_to(&self, number: u32, totals: &mut Totals) {
+        if let Some(Some(share)) = self.cpus.get(number as usize) {
+            // SAFETY: The caller's promise.
+            unsafe { &*share.state.get() }.add_to(totals);
+        }
+    }
+}
+
+/// A session's part on the CPU that runs.
+pub(super) struct Share<'a> {
+    session: &'a Session,
+    state: &'a mut CpuSession,
+    announced: &'a mut (u64, u64),
+    rings: LiveRings<'a>,
+}
+
+impl Session {
+    /// The session's part on this CPU.
+    ///
+    /// # Safety
+    /// The caller runs on that CPU, holds its gate for `'a`, and has no other share of the session.
+    pub(super) unsafe fn share<'a>(&'a self, number: u32, area: Option<&'a EntryArea>) -> Option<Share<'a>> {
+        let share = self.cpus.get(number as usize)?.as_ref()?;
+        let (status, control) = (self.cpu_status(number), self.cpu_control(number));
+        // SAFETY: The caller's promise; both pointers are valid as long as the session.
+        let rings = unsafe { LiveRings::new(&share.memory, area, status, control) };
+        // SAFETY: The gate keeps others out.
+        let state = unsafe { &mut *share.state.get() };
+        // SAFETY: The gate keeps others out.
+        let announced = unsafe { &mut *share.announced.get() };
+        Some(Share { session: self, state, announced, rings })
+    }
+}
+
+impl<'a> Share<'a> {
+    /// The session as `hpm_core` wants it.
+    pub(super) fn loaded(&mut self) -> Loaded<'_, 'a> {
+        hpm_core::Session {
+            id: self.session.id,
+            program: &self.session.program,
+            state: self.state,
+            threads: self.session.threads(),
+            rings: &mut self.rings,
+        }
+    }
+
+    /// Notes what was published; whether a quarter of a ring has filled, so that readers should not wait for the timer.
+    pub(super) fn announce(&mut self) -> bool {
+        let status = self.state.status();
+        let produced = (status.quanta_produced, status.segments_begun);
+        if produced == *self.announced {
+            return false;
+        }
+        if !self.session.news.load(Ordering::Relaxed) {
+            self.session.news.store(true, Ordering::Relaxed);
+        }
+        registry::note_news();
+        let config = self.session.program.config();
+        let quanta = produced.0.wrapping_sub(self.announced.0);
+        let segments = produced.1.wrapping_sub(self.announced.1);
+        let crowded = quanta >= u64::from(config.quanta / 4)
+            || segments > u64::from(config.segments / 4) && config.segments != 0;
+        if crowded {
+            *self.announced = produced;
+        }
+        crowded
+    }
+}

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The part of hpm that must be C. No decision is taken here: each function is one kernel macro, inline function or
+ * callback signature made reachable for shell/sys.rs.
+ */
+#include <linux/binfmts.h>
+#include <linux/capability.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/perf_event.h>
+#include <linux/sched.h>
+#include <linux/sched/task_stack.h>
+#include <linux/tracepoint.h>
+#include <asm/apic.h>
+#include <asm/cpu_entry_area.h>
+#include <asm/cpufeature.h>
+#include <asm/intel_ds.h>
+#include <asm/msr.h>
+#include <asm/nmi.h>
+#include <asm/pgtable.h>
+#include <asm/tsc.h>
+
+#include "shim.h"
+
+int hpm_rdmsr(u32 msr, u64 *value)
+{
+	return rdmsrq_safe(msr, value);
+}
+
+int hpm_wrmsr(u32 msr, u64 value)
+{
+	return wrmsrq_safe(msr, value);
+}
+
+u64 hpm_rdpmc(u32 counter)
+{
+	return rdpmc(counter);
+}
+
+u64 hpm_rdtsc(void)
+{
+	return rdtsc_ordered();
+}
+
+/* apic_read() and apic_write() are static calls whose keys are not exported; the driver table behind them is. */
+u32 hpm_lvtpc_read(void)
+{
+	return apic->read(APIC_LVTPC);
+}
+
+void hpm_lvtpc_write(u32 value)
+{
+	apic->write(APIC_LVTPC, value);
+}
+
+int hpm_reserve_perfctr(u32 msr)
+{
+	return reserve_perfctr_nmi(msr);
+}
+
+void hpm_release_perfctr(u32 msr)
+{
+	release_perfctr_nmi(msr);
+}
+
+int hpm_reserve_evntsel(u32 msr)
+{
+	return reserve_evntsel_nmi(msr);
+}
+
+void hpm_release_evntsel(u32 msr)
+{
+	release_evntsel_nmi(msr);
+}
+
+bool hpm_cpu_has_pti(void)
+{
+	return boot_cpu_has(X86_FEATURE_PTI);
+}
+
+bool hpm_cpu_has_pebs(void)
+{
+	return boot_cpu_has(X86_FEATURE_PEBS);
+}
+
+bool hpm_perfmon_capable(void)
+{
+	return perfmon_capable();
+}
+
+int hpm_allow_kernel(void)
+{
+	return perf_allow_kernel();
+}
+
+int hpm_allow_cpu(void)
+{
+	return perf_allow_cpu();
+}
+
+u64 hpm_user_ip(struct task_struct *task)
+{
+	if (task->flags & (PF_KTHREAD | PF_USER_WORKER))
+		return 0;
+	return task_pt_regs(task)->ip;
+}
+
+struct page *hpm_page_of(void *address)
+{
+	return virt_to_page(address);
+}
+
+/*
+ * The CPU entry area reserves page-table entries for BTS and PEBS buffers of every possible CPU at boot
+ * (arch/x86/mm/cpu_entry_area.c, percpu_setup_debug_store); both page tables of page-table isolation share them. Only
+ * perf's own driver fills them, and only while it holds the counters that hpm has reserved.
+ */
+int hpm_cea_find(unsigned int cpu, struct hpm_cea *cea)
+{
+	struct cpu_entry_area *area = get_cpu_entry_area(cpu);
+	unsigned int level, i;
+	pte_t *pte;
+
+	BUILD_BUG_ON(PEBS_BUFFER_SIZE != HPM_CEA_PAGES * PAGE_SIZE);
+	/* percpu_setup_debug_store() maps the debug store on Intel processors only. */
+	pte = lookup_address((unsigned long)&area->cpu_debug_store, &level);
+	if (!pte || level != PG_LEVEL_4K || !pte_present(*pte))
+		return -ENODEV;
+
+	cea->debug_store = (u64 *)&area->cpu_debug_store;
+	cea->pebs_buffer = (u64)area->cpu_debug_buffers.pebs_buffer;
+	for (i = 0; i < HPM_CEA_PAGES; i++) {
+		pte = lookup_address(cea->pebs_buffer + i * PAGE_SIZE, &level);
+		if (!pte || level != PG_LEVEL_4K)
+			return -ENODEV;
+		if (pte_present(*pte))
+			return -EBUSY;
+		cea->pte[i] = pte;
+		cea->found[i] = pte_val(*pte);
+	}
+	return 0;
+}
+
+/*
+ * INVLPG drops global translations of the page in every PCID of this CPU (SDM Vol. 3A 5.10.4.1). No other CPU ever
+ * uses this CPU's slots, and none of them can write through a stale translation: PEBS writes through IA32_DS_AREA of
+ * its own CPU only.
+ */
+static void hpm_cea_set(const struct hpm_cea *cea, unsigned int i, pte_t pte)
+{
+	set_pte((pte_t *)cea->pte[i], pte);
+	asm volatile("invlpg (%0)" : : "r" (cea->pebs_buffer + i * PAGE_SIZE) : "memory");
+}
+
+/* As cea_set_pte(), which is not exported. Call it on the CPU that owns the slots, with PEBS off. */
+void hpm_cea_map(const struct hpm_cea *cea, void *block)
+{
+	unsigned long pfn = virt_to_phys(block) >> PAGE_SHIFT;
+	unsigned int i;
+
+	for (i = 0; i < HPM_CEA_PAGES; i++) {
+		pte_t pte = pfn_pte(pfn + i, PAGE_KERNEL);
+
+		if (boot_cpu_has(X86_FEATURE_PGE))
+			pte = pte_set_flags(pte, _PAGE_GLOBAL);
+		hpm_cea_set(cea, i, pte);
+	}
+}
+
+/* Puts back the entries that hpm_cea_find() found. Call it on the CPU that owns the slots, with PEBS off. */
+void hpm_cea_unmap(const struct hpm_cea *cea)
+{
+	unsigned int i;
+
+	for (i = 0; i < HPM_CEA_PAGES; i++)
+		hpm_cea_set(cea, i, __pte(cea->found[i]));
+}
+
+static int hpm_nmi_entry(unsigned int type, struct pt_regs *regs)
+{
+	return hpm_on_nmi() ? NMI_HANDLED : NMI_DONE;
+}
+
+int hpm_nmi_register(void)
+{
+	return register_nmi_handler(NMI_LOCAL, hpm_nmi_entry, NMI_FLAG_FIRST, "hpm");
+}
+
+void hpm_nmi_unregister(void)
+{
+	unregister_nmi_handler(NMI_LOCAL, "hpm");
+}
+
+static void hpm_probe_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next,
+			     unsigned int prev_state)
+{
+	hpm_on_switch(preempt, prev, next, prev_state);
+}
+
+static void hpm_probe_exit(void *data, struct task_struct *task, bool group_dead)
+{
+	hpm_on_exit(task, group_dead);
+}
+
+static void hpm_probe_fork(void *data, struct task_struct *parent, struct task_struct *child)
+{
+	hpm_on_fork(parent, child);
+}
+
+static void hpm_probe_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
+{
+	hpm_on_exec(task, bprm->secureexec || (bprm->interp_flags & BINPRM_FLAGS_ENFORCE_NONDUMP));
+}
+
+/* The scheduler's tracepoints are not exported one by one, but every tracepoint of the kernel can be visited. */
+static struct hpm_probe {
+	const char *name;
+	void *probe;
+	struct tracepoint *tracepoint;
+} hpm_probes[] = {
+	{ "sched_process_fork", hpm_probe_fork },
+	{ "sched_process_exec", hpm_probe_exec },
+	{ "sched_process_exit", hpm_probe_exit },
+	{ "sched_switch", hpm_probe_switch },
+};
+
+static void hpm_probe_match(struct tracepoint *tracepoint, void *data)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(hpm_probes); i++)
+		if (!strcmp(tracepoint->name, hpm_probes[i].name))
+			hpm_probes[i].tracepoint = tracepoint;
+}
+
+int hpm_probes_find(void)
+{
+	unsigned int i;
+
+	for_each_kernel_tracepoint(hpm_probe_match, NULL);
+	for (i = 0; i < ARRAY_SIZE(hpm_probes); i++)
+		if (!hpm_probes[i].tracepoint)
+			return -ENOENT;
+	return 0;
+}
+
+static void hpm_probes_unregister_first(unsigned int count)
+{
+	while (count--)
+		tracepoint_probe_unregister(hpm_probes[count].tracepoint, hpm_probes[count].probe, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+int hpm_probes_register(void)
+{
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < ARRAY_SIZE(hpm_probes); i++) {
+		ret = tracepoint_probe_register(hpm_probes[i].tracepoint, hpm_probes[i].probe, NULL);
+		if (ret) {
+			hpm_probes_unregister_first(i);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+void hpm_probes_unregister(void)
+{
+	hpm_probes_unregister_first(ARRAY_SIZE(hpm_probes));
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What hpm needs of Linux 7.3 and no Rust abstraction or binding offers: inline functions, macros and headers that
+ * bindgen is not run on. Everything else is called from Rust.
+ *
+ * Functions hpm_* are defined in shim.c and called from Rust (shell/sys.rs declares them); functions hpm_on_* are
+ * defined in Rust and called from shim.c.
+ */
+#ifndef HPM_SHIM_H
+#define HPM_SHIM_H
+
+#include <linux/types.h>
+
+struct page;
+struct task_struct;
+
+/* Model-specific registers, time-stamp counter, local APIC. */
+int hpm_rdmsr(u32 msr, u64 *value);
+int hpm_wrmsr(u32 msr, u64 value);
+u64 hpm_rdpmc(u32 counter);
+u64 hpm_rdtsc(void);
+u32 hpm_lvtpc_read(void);
+void hpm_lvtpc_write(u32 value);
+
+/* The kernel's arbiter of counters between its own users and others. Non-zero on success. */
+int hpm_reserve_perfctr(u32 msr);
+void hpm_release_perfctr(u32 msr);
+int hpm_reserve_evntsel(u32 msr);
+void hpm_release_evntsel(u32 msr);
+
+/* What the kernel found out about the processor. */
+bool hpm_cpu_has_pti(void);
+bool hpm_cpu_has_pebs(void);
+
+/* Rights, as perf_event_open asks for them. */
+bool hpm_perfmon_capable(void);
+int hpm_allow_kernel(void);
+int hpm_allow_cpu(void);
+
+/* User registers of a thread that is in the kernel. 0 for a kernel thread. */
+u64 hpm_user_ip(struct task_struct *task);
+
+/* The page of an address in the direct map. */
+struct page *hpm_page_of(void *address);
+
+#define HPM_CEA_PAGES 16
+
+/* One CPU's debug store and PEBS slots in the CPU entry area. */
+struct hpm_cea {
+	u64 *debug_store;
+	u64 pebs_buffer;
+	void *pte[HPM_CEA_PAGES];
+	u64 found[HPM_CEA_PAGES];
+};
+
+int hpm_cea_find(unsigned int cpu, struct hpm_cea *cea);
+void hpm_cea_map(const struct hpm_cea *cea, void *block);
+void hpm_cea_unmap(const struct hpm_cea *cea);
+
+/* Entry points that only C can have. 0 or a negative errno. */
+int hpm_nmi_register(void);
+void hpm_nmi_unregister(void);
+int hpm_probes_find(void);
+int hpm_probes_register(void);
+void hpm_probes_unregister(void);
+
+int hpm_on_nmi(void);
+void hpm_on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
+void hpm_on_exit(struct task_struct *task, bool group_dead);
+void hpm_on_fork(struct task_struct *parent, struct task_struct *child);
+void hpm_on_exec(struct task_struct *task, bool secure);
+
+#endif

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The C shim (`shim.h`) as Rust sees it, and safe wrappers of what has no precondition.
+
+use kernel::bindings;
+use kernel::error::to_result;
+use kernel::prelude::*;
+
+/// Pages of one CPU's PEBS slots in the CPU entry area (`HPM_CEA_PAGES`).
+const CEA_PAGES: usize = 16;
+
+/// One CPU's debug store and PEBS slots in the CPU entry area (`struct hpm_cea`).
+#[repr(C)]
+pub(super) struct EntryArea {
+    debug_store: *mut u64,
+    pebs_buffer: u64,
+    pte: [*mut c_void; CEA_PAGES],
+    found: [u64; CEA_PAGES],
+}
+
+#[expect(improper_ctypes, reason = "the kernel's own structures hold empty ones; only pointers to them pass here")]
+extern "C" {
+    fn hpm_rdmsr(msr: u32, value: *mut u64) -> c_int;
+    fn hpm_wrmsr(msr: u32, value: u64) -> c_int;
+    fn hpm_rdpmc(counter: u32) -> u64;
+    fn hpm_rdtsc() -> u64;
+    fn hpm_lvtpc_read() -> u32;
+    fn hpm_lvtpc_write(value: u32);
+    fn hpm_reserve_perfctr(msr: u32) -> c_int;
+    fn hpm_release_perfctr(msr: u32);
+    fn hpm_reserve_evntsel(msr: u32) -> c_int;
+    fn hpm_release_evntsel(msr: u32);
+    fn hpm_cpu_has_pti() -> bool;
+    fn hpm_cpu_has_pebs() -> bool;
+    fn hpm_perfmon_capable() -> bool;
+    fn hpm_allow_kernel() -> c_int;
+    fn hpm_allow_cpu() -> c_int;
+    fn hpm_user_ip(task: *mut bindings::task_struct) -> u64;
+    fn hpm_page_of(address: *mut c_void) -> *mut bindings::page;
+    fn hpm_cea_find(cpu: c_uint, cea: *mut EntryArea) -> c_int;
+    fn hpm_cea_map(cea: *const EntryArea, block: *mut c_void);
+    fn hpm_cea_unmap(cea: *const EntryArea);
+    fn hpm_nmi_register() -> c_int;
+    fn hpm_nmi_unregister();
+    fn hpm_probes_find() -> c_int;
+    fn hpm_probes_register() -> c_int;
+    fn hpm_probes_unregister();
+}
+
+impl EntryArea {
+    /// The areas of a possible CPU.
+    ///
+    /// # Errors
+    /// `ENODEV` when the processor has none (not Intel), `EBUSY` when somebody has mapped buffers there.
+    pub(super) fn find(cpu: u32) -> Result<Self> {
+        let mut area = Self {
+            debug_store: core::ptr::null_mut(),
+            pebs_buffer: 0,
+            pte: [core::ptr::null_mut(); CEA_PAGES],
+            found: [0; CEA_PAGES],
+        };
+        // SAFETY: `area` has the layout of `struct hpm_cea` and is writable.
+        to_result(unsafe { hpm_cea_find(cpu, &mut area) })?;
+        Ok(area)
+    }
+
+    /// The DS management area, writable for as long as the kernel runs.
+    pub(super) fn debug_store(&self) -> *mut u64 {
+        self.debug_store
+    }
+
+    /// Linear address of the PEBS slots.
+    pub(super) fn pebs_buffer(&self) -> u64 {
+        self.pebs_buffer
+    }
+
+    /// Maps a block into the PEBS slots and drops this CPU's old translations.
+    ///
+    /// # Safety
+    /// Runs on the CPU of this area with PEBS off, and `block` starts [`CEA_PAGES`] contiguous pages of the direct map,
+    /// which stay allocated until they are unmapped or replaced.
+    pub(super) unsafe fn map(&self, block: *mut u8) {
+        // SAFETY: The area was filled by `hpm_cea_find`; the rest is the caller's promise.
+        unsafe { hpm_cea_map(self, block.cast()) };
+    }
+
+    /// Puts back the page-table entries found at first.
+    ///
+    /// # Safety
+    /// Runs on the CPU of this area with PEBS off.
+    pub(super) unsafe fn unmap(&self) {
+        // SAFETY: The area was filled by `hpm_cea_find`; the rest is the caller's promise.
+        unsafe { hpm_cea_unmap(self) };
+    }
+}
+
+/// RDMSR; `None` when it faults.
+pub(super) fn rdmsr(msr: u32) -> Option<u64> {
+    let mut value = 0;
+    // SAFETY: `value` is writable; a fault is caught.
+    let failed = unsafe { hpm_rdmsr(msr, &mut value) };
+    (failed == 0).then_some(value)
+}
+
+/// WRMSR; `false` when it faults.
+///
+/// # Safety
+/// The register belongs to the PMU and hpm holds it, so that no other part of the kernel relies on its value.
+pub(super) unsafe fn wrmsr(msr: u32, value: u64) -> bool {
+    // SAFETY: The caller's promise; a fault is caught.
+    unsafe { hpm_wrmsr(msr, value) == 0 }
+}
+
+/// RDPMC.
+///
+/// # Safety
+/// The counter exists; RDPMC of another one faults, and that fault is not caught.
+pub(super) unsafe fn rdpmc(counter: u32) -> u64 {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_rdpmc(counter) }
+}
+
+/// RDTSC, ordered after earlier loads.
+pub(super) fn rdtsc() -> u64 {
+    // SAFETY: Every CPU of x86-64 has RDTSC.
+    unsafe { hpm_rdtsc() }
+}
+
+/// This CPU's LVTPC (SDM Vol. 3A 12.5.1).
+pub(super) fn lvtpc() -> u32 {
+    // SAFETY: Reads a register of the local APIC, which every CPU that Linux brought up has.
+    unsafe { hpm_lvtpc_read() }
+}
+
+/// Writes this CPU's LVTPC.
+///
+/// # Safety
+/// hpm holds the PMU, so that nobody else expects interrupts through this entry.
+pub(super) unsafe fn set_lvtpc(value: u32) {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_lvtpc_write(value) };
+}
+
+/// Reserves a general counter and its event select register from the kernel's other users.
+/// `Err` names the register that somebody else holds.
+pub(super) fn reserve(counter: u32, select: u32) -> Result<(), u32> {
+    // SAFETY: Sets a bit in the kernel's bitmap; any MSR number is allowed.
+    if unsafe { hpm_reserve_perfctr(counter) } == 0 {
+        return Err(counter);
+    }
+    // SAFETY: As above.
+    if unsafe { hpm_reserve_evntsel(select) } == 0 {
+        // SAFETY: Reserved four lines above.
+        unsafe { hpm_release_perfctr(counter) };
+        return Err(select);
+    }
+    Ok(())
+}
+
+/// Gives back what [`reserve`] took.
+///
+/// # Safety
+/// Both registers are reserved by hpm.
+pub(super) unsafe fn release(counter: u32, select: u32) {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_release_evntsel(select) };
+    // SAFETY: The caller's promise.
+    unsafe { hpm_release_perfctr(counter) };
+}
+
+/// Whether page-table isolation is on.
+pub(super) fn has_pti() -> bool {
+    // SAFETY: Reads a CPU feature bit.
+    unsafe { hpm_cpu_has_pti() }
+}
+
+/// Whether the kernel's own checks found PEBS usable.
+pub(super) fn has_pebs() -> bool {
+    // SAFETY: Reads a CPU feature bit.
+    unsafe { hpm_cpu_has_pebs() }
+}
+
+/// Whether the caller has CAP_PERFMON or CAP_SYS_ADMIN.
+pub(super) fn perfmon_capable() -> bool {
+    // SAFETY: Process context; checks the caller's capabilities.
+    unsafe { hpm_perfmon_capable() }
+}
+
+/// Whether perf would let the caller see the kernel.
+pub(super) fn allow_kernel() -> bool {
+    // SAFETY: Process context; checks the caller's rights.
+    unsafe { hpm_allow_kernel() == 0 }
+}
+
+/// Whether perf would let the caller measure whole CPUs.
+pub(super) fn allow_cpu() -> bool {
+    // SAFETY: Process context; checks the caller's rights.
+    unsafe { hpm_allow_cpu() == 0 }
+}
+
+/// User instruction pointer of a thread that is in the kernel; 0 for a kernel thread.
+///
+/// # Safety
+/// `task` is the current task.
+pub(super) unsafe fn user_ip(task: *mut bindings::task_struct) -> u64 {
+    // SAFETY: The current task's stack, where its user registers lie, stays while it runs.
+    unsafe { hpm_user_ip(task) }
+}
+
+/// The page of an address in the direct map.
+///
+/// # Safety
+/// The address lies in the direct map.
+pub(super) unsafe fn page_of(address: *mut u8) -> *mut bindings::page {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_page_of(address.cast()) }
+}
+
+/// Hooks the NMI; calls come to `hpm_on_nmi`.
+pub(super) fn register_nmi() -> Result {
+    // SAFETY: The handler is a static of the shim; `unregister_nmi` precedes unload.
+    to_result(unsafe { hpm_nmi_register() })
+}
+
+/// Unhooks the NMI. No handler runs afterwards.
+pub(super) fn unregister_nmi() {
+    // SAFETY: Process context.
+    unsafe { hpm_nmi_unregister() };
+}
+
+/// Looks up the scheduler's tracepoints.
+pub(super) fn find_probes() -> Result {
+    // SAFETY: Process context.
+    to_result(unsafe { hpm_probes_find() })
+}
+
+/// Hooks the scheduler's tracepoints; calls come to `hpm_on_switch` and its siblings.
+pub(super) fn register_probes() -> Result {
+    // SAFETY: Process context, after `find_probes`.
+    to_result(unsafe { hpm_probes_register() })
+}
+
+/// Unhooks the tracepoints. No probe runs afterwards.
+pub(super) fn unregister_probes() {
+    // SAFETY: Process context, after `register_probes`.
+    unsafe { hpm_probes_unregister() };
+}
