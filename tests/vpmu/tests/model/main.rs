@@ -1,0 +1,12 @@
+//! The model against the manuals and against independent references.
+
+mod branches;
+mod caches;
+mod counting;
+mod events;
+mod lbr;
+mod machine;
+mod pebs;
+mod pmi;
+mod registers;
+mod truth;
