@@ -24,7 +24,7 @@ pub(crate) fn reached(here: &Here, insn: &Insn) -> Leave {
     drop(state);
     here.machine.mode.relax(here);
     // Registers were brought up to date, and a PMI must come before the instruction: leave the block in any case.
-    if due { Leave::Resume(insn.pc) } else { Leave::Continue }
+    if due { Leave::Resume(0) } else { Leave::Continue }
 }
 
 /// Before `insn`, a repeated string instruction that is also the one that began last: its iterations go on. It is one

@@ -1,7 +1,8 @@
 //! What a guest instruction is, as far as counting cares: decoded once, when it is translated.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    Code, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpAccess,
 };
 use vpmu::{BranchKind, Privilege};
 
@@ -119,8 +120,14 @@ impl Classifier {
 pub(crate) fn bitness<'a>(instructions: impl Iterator<Item = &'a [u8]> + Clone) -> u32 {
     let fits = |&bits: &u32| {
         instructions.clone().all(|bytes| {
-            let instruction = Decoder::new(bits, bytes, DecoderOptions::NONE).decode();
-            instruction.is_invalid() || instruction.len() == bytes.len()
+            let mut decoder = Decoder::new(bits, bytes, DecoderOptions::NONE);
+            let length = decoder.decode().len();
+            match decoder.last_error() {
+                DecoderError::None => length == bytes.len(),
+                DecoderError::NoMoreBytes => false,
+                // QEMU may know instructions that the decoder does not.
+                _ => true,
+            }
         })
     };
     [64, 32, 16].into_iter().find(fits).unwrap_or(64)

@@ -16,6 +16,7 @@ use vpmu::{Core, SharedCache};
 /// The plugin API this plugin is written for; QEMU refuses a plugin whose version it does not offer.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "QEMU looks for this name")]
+#[allow(unreachable_pub, reason = "exported to QEMU, not to other crates")]
 pub static qemu_plugin_version: c_int = ffi::API_VERSION;
 
 /// Why the plugin does not load.
@@ -38,6 +39,7 @@ enum Refusal {
 /// # Safety
 /// `info` and the `argc` strings at `argv` are valid during the call.
 #[unsafe(no_mangle)]
+#[allow(unreachable_pub, reason = "exported to QEMU, not to other crates")]
 pub unsafe extern "C" fn qemu_plugin_install(
     id: u64,
     info: *const Info,

@@ -33,11 +33,8 @@ pub(crate) enum Gpr {
     Rsp = 4,
 }
 
-/// Names of the general registers in QEMU's register list, in the order of their numbers.
-const GPR_NAMES: [&CStr; 16] = [
-    c"rax", c"rcx", c"rdx", c"rbx", c"rsp", c"rbp", c"rsi", c"rdi", c"r8", c"r9", c"r10", c"r11", c"r12",
-    c"r13", c"r14", c"r15",
-];
+/// General registers in the order of their numbers. The other eight cannot be written in the 16-bit mode of reset.
+const GPR_NAMES: [&CStr; 8] = [c"rax", c"rcx", c"rdx", c"rbx", c"rsp", c"rbp", c"rsi", c"rdi"];
 
 /// A start-up check that failed.
 #[derive(Debug, Error)]
@@ -59,6 +56,7 @@ pub(crate) enum SelfCheck {
 pub(crate) struct Handles {
     cpu: NonNull<CpuState>,
     state: NonNull<CpuX86State>,
+    rip: NonNull<RegisterHandle>,
     cs: NonNull<RegisterHandle>,
     cr0: NonNull<RegisterHandle>,
     cr3: NonNull<RegisterHandle>,
@@ -91,8 +89,9 @@ impl Handles {
         if listed != computed {
             return Err(SelfCheck::Flags(computed, listed));
         }
-        let [cs, cr0, cr3, cr4] = [named(c"cs")?, named(c"cr0")?, named(c"cr3")?, named(c"cr4")?];
-        Ok(Self { cpu, state, cs, cr0, cr3, cr4 })
+        let [rip, cs] = [named(c"rip")?, named(c"cs")?];
+        let [cr0, cr3, cr4] = [named(c"cr0")?, named(c"cr3")?, named(c"cr4")?];
+        Ok(Self { cpu, state, rip, cs, cr0, cr3, cr4 })
     }
 }
 
@@ -199,7 +198,7 @@ fn find_state(
         // SAFETY: QEMU zeroes the object, so the word is initialised; other threads do not change registers now.
         unsafe { at.as_ref() }.load(Ordering::Relaxed) == marker
     };
-    const MARKERS: [u64; 2] = [0x5a17_c0de_0bad_cafe, 0x3e37_79b9_7f4a_7c15];
+    const MARKERS: [u64; 2] = [0x5a17_c0de, 0x3e37_79b9];
     let found = (0..bytes / 8).find(|&word| MARKERS.iter().all(|&marker| shows(word, marker)));
     write_register(api, rax, original);
     // SAFETY: as above.
@@ -214,13 +213,14 @@ fn check_place(
     number: usize,
 ) -> Result<(), ()> {
     let original = read_register(api, handle);
-    write_register(api, handle, !original);
+    let marker = !original & 0xffff_ffff;
+    write_register(api, handle, marker);
     // SAFETY: the CPU state is far larger than 16 words.
     let at = unsafe { state.cast::<AtomicU64>().add(number) };
     // SAFETY: initialised, and written only by this thread.
     let seen = unsafe { at.as_ref() }.load(Ordering::Relaxed);
     write_register(api, handle, original);
-    if seen == !original { Ok(()) } else { Err(()) }
+    if seen == marker { Ok(()) } else { Err(()) }
 }
 
 /// How a callback ends.
@@ -229,8 +229,9 @@ fn check_place(
 pub(crate) enum Leave {
     /// Execution goes on where it was.
     Continue,
-    /// Execution goes on at this address, in a new block: pending interrupts are taken first.
-    Resume(u64),
+    /// Execution goes on with the instruction of the callback (0) or so many bytes behind it, in a new block: pending interrupts
+    /// are taken first.
+    Resume(u8),
     /// The instruction raises #GP(0).
     GeneralProtection,
 }
@@ -436,8 +437,10 @@ impl Here {
     pub(crate) fn leave(self, how: Leave) {
         match how {
             Leave::Continue => debug_assert!(!self.restored.get() || self.return_address == 0),
-            Leave::Resume(pc) => {
+            Leave::Resume(bytes) => {
                 self.restore();
+                // Not the instruction's linear address: the code segment may have a base.
+                let pc = read_register(self.api(), self.vcpu.handles.rip).wrapping_add(u64::from(bytes));
                 // SAFETY: the callback was registered with RW_REGS_PC; see this function's contract for the longjmp.
                 unsafe { (self.api().qemu_plugin_set_pc)(pc) }
             }

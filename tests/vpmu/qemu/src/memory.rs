@@ -6,7 +6,6 @@
 use crate::boundary;
 use crate::decode::Insn;
 use crate::internals::Here;
-use crate::machine::Machine;
 use crate::vcpu::State;
 use vpmu::event::Event;
 use vpmu::{DataAccess, MicroEvents, Privilege};
@@ -24,11 +23,6 @@ pub(crate) struct Access {
 fn count(state: &mut State, events: &MicroEvents, privilege: Privilege) {
     state.pmu.count(events, privilege);
     state.truth.count(events, privilege);
-}
-
-/// Level `DataAddresses`: remembers where the access went.
-pub(crate) fn note_address(machine: &Machine, vcpu: u32, access: Access) {
-    machine.slots(vcpu).set_address(access.store, access.linear);
 }
 
 /// Level `Microarchitecture`: `insn` accesses memory.

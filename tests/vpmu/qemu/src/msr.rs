@@ -145,7 +145,7 @@ fn finish(here: &Here, mut state: std::sync::MutexGuard<'_, State>, insn: &Insn)
     here.machine.mode.demand(here, state.pmu.demand());
     drop(state);
     here.machine.mode.relax(here);
-    Leave::Resume(next)
+    Leave::Resume(insn.size)
 }
 
 fn load_cr3(here: &Here, register: u8) {
