@@ -44,8 +44,8 @@ fn watch(title: &str, log: &Path, command: &mut Command, shown: &mut Shown<'_>) 
         std::thread::sleep(TICK);
     };
     if !status.success() {
-        let tail = tail(log, 4000);
-        let lines: Vec<&str> = tail.lines().rev().take(15).collect();
+        let tail = tail(log, 8000);
+        let lines: Vec<&str> = tail.lines().rev().take(40).collect();
         let last: Vec<&str> = lines.into_iter().rev().collect();
         bail!("{title} failed ({status}). The log is {}; it ends with:\n{}", log.display(), last.join("\n"));
     }
