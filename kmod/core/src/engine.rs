@@ -281,14 +281,12 @@ impl Engine {
     /// must be stopped.
     fn arm<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, stay: &mut Stay) {
         let Some(hardware) = &mut self.hardware else { return };
-        let Some(pebs) = session.program.pebs else { return };
         // The window must not change under a counter that has overflowed and waits to write its record.
         hardware.set_pebs_enable(port, 0);
         for sampler in session.program.sampling_counters() {
             let number = usize::from(sampler.number);
-            // The overflow itself only arms PEBS. One that is due or overdue can come no sooner than by an overflow.
-            let to_overflow = (stay.left[number] - pebs.events_after_overflow as i64).max(1);
-            let value = to_overflow.wrapping_neg() as u64;
+            // One that overflowed without writing its record must overflow again.
+            let value = stay.left[number].max(1).wrapping_neg() as u64;
             hardware.write_general(port, sampler.number, value);
             self.values[Counter::at(number).place()] = value;
         }
@@ -317,9 +315,8 @@ impl Engine {
         ds::set_buffer(port, segments::capacity(&pebs) * u32::from(pebs.record_size));
         ds::set_index(port, filled);
         for sampler in session.program.sampling_counters() {
-            let to_overflow = sampler.period - pebs.events_after_overflow;
             let field = ds::PEBS_COUNTER_RESET + 8 * u32::from(sampler.number);
-            port.ds_write(field, to_overflow.wrapping_neg());
+            port.ds_write(field, sampler.period.wrapping_neg());
         }
         self.window = Some(wanted);
         self.set_threshold(port, session);

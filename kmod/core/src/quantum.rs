@@ -19,7 +19,7 @@ pub(super) struct Stay {
     pub(super) start_tsc: u64,
     /// The thread's place; `None` when the table is full.
     pub(super) place: Option<Place>,
-    /// Events left until each counter's next record is due: 0 or less when it is overdue.
+    /// Events left until each counter overflows and so lets the next one be recorded: 0 or less when a record is due.
     pub(super) left: Positions,
     /// Whether hardware writes records; else the sampling counters run on without.
     pub(super) armed: bool,

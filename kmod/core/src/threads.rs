@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use super::abi::SAMPLING_COUNTERS_MAX;
 use super::session::Thread;
 
-/// For each general counter the events left until the thread's next record is due.
+/// For each general counter the events left until it overflows for the thread's next record.
 pub(super) type Positions = [i64; SAMPLING_COUNTERS_MAX];
 
 /// Keys of places without a thread; thread IDs are below 2^22 (Linux PID_MAX_LIMIT).

@@ -21,7 +21,9 @@ pub struct Pmu {
     pub pebs: Option<Pebs>,
 }
 
-/// How a PMU writes PEBS records.
+/// How a PMU writes PEBS records. A counter's overflow arms PEBS; the next event is recorded and the counter goes on from
+/// its reset value, to which that event counts already: a reset of -n gives a record every n events (SDM Vol. 3B
+/// 20.3.1.1.1, and what Linux's accounting of auto-reload rests on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pebs {
     /// Record format (IA32_PERF_CAPABILITIES[11:8]).
@@ -34,8 +36,6 @@ pub struct Pebs {
     pub rsp: u16,
     /// General counters that can write records, one bit each.
     pub counters: u16,
-    /// Events from a counter's overflow (which arms PEBS) to the one that is recorded.
-    pub events_after_overflow: u64,
 }
 
 /// What is the same on all processors of one generation.

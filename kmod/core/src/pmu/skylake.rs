@@ -13,15 +13,8 @@ pub const SKYLAKE: Generation = Generation {
     models: &[0x4E, 0x5E, 0x8E, 0x9E, 0xA5, 0xA6, 0x55],
     events: &EVENTS,
     precise: &PRECISE,
-    // Vol. 3B 20.3.8.1.1 and table 20-20 (record), 20.3.1.1.1 (armed by the overflow, written at the next event).
-    pebs: Pebs {
-        format: 3,
-        record_size: 0xC8,
-        applicable_counters: 0x90,
-        rsp: 0x48,
-        counters: LOW,
-        events_after_overflow: 1,
-    },
+    // Vol. 3B 20.3.8.1.1 and the record's table there.
+    pebs: Pebs { format: 3, record_size: 0xC8, applicable_counters: 0x90, rsp: 0x48, counters: LOW },
 };
 
 const fn any(select: u8, unit_mask_bits: u8) -> EventRule {

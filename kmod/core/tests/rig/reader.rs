@@ -1,6 +1,6 @@
 //! What a reader in user space does with quanta and segments, and the rules it holds the driver to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hpm_abi::{Quantum, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
 use hpm_core::Program;
@@ -22,7 +22,7 @@ pub struct Seen {
     pub records_lost: u64,
     pub overflowed: bool,
     pub stacks: u64,
-    last_record: u64,
+    recorded: HashSet<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -112,12 +112,14 @@ impl Reader {
         assert_eq!(quantum.span_bytes % RECORD_SIZE, 0);
         let bytes = &shared.segments[(quantum.segment % self.segments) as usize];
         let seen = self.threads.get_mut(&quantum.tid).expect("its counts were seen");
+        let mut last = 0;
         for record in (0..quantum.span_bytes).step_by(RECORD_SIZE as usize) {
             let record = quantum.span_offset + record;
             let rip = word(bytes, record + RECORD_RIP);
             assert_eq!(rip >> 32, u64::from(quantum.tid), "a record of another thread");
-            assert!(rip > seen.last_record, "records of a thread come in order, each once");
-            seen.last_record = rip;
+            assert!(seen.recorded.insert(rip), "a record is published once");
+            assert!(rip > last, "records of a span come in order");
+            last = rip;
             seen.spans += 1;
             let counters = word(bytes, record + RECORD_APPLICABLE_COUNTERS);
             for number in (0..SAMPLING_COUNTERS_MAX).filter(|number| counters >> number & 1 == 1) {

@@ -1,0 +1,216 @@
+//! Random interleavings of threads, CPUs, cuts, PMIs and readers: whatever happens, the numbers add up.
+
+mod rig;
+
+use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
+use proptest::prelude::*;
+use rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use rig::{config, counted, precise, Rig, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES};
+use vpmu::Options;
+
+const CPUS: usize = 2;
+const THREADS_PER_SESSION: usize = 3;
+
+#[derive(Clone, Copy, Debug)]
+enum Action {
+    Run { cpu: usize, instructions: usize, mix: usize },
+    Kernel { cpu: usize, instructions: usize },
+    Switch { cpu: usize, thread: usize },
+    Cut { cpu: usize },
+    Read { session: usize, cpu: usize },
+}
+
+const MIXES: [&[Instruction]; 4] =
+    [&[Load], &[Plain, Load, Load, Store, Branch], &[Plain, Branch], &[Store, Load, Branch]];
+
+fn action() -> impl Strategy<Value = Action> {
+    let cpu = || 0..CPUS;
+    prop_oneof![
+        4 => (cpu(), 1..3000usize, 0..MIXES.len())
+            .prop_map(|(cpu, instructions, mix)| Action::Run { cpu, instructions, mix }),
+        2 => (cpu(), 1..5usize, 0..MIXES.len())
+            .prop_map(|(cpu, instructions, mix)| Action::Run { cpu, instructions, mix }),
+        1 => (cpu(), 1..30usize).prop_map(|(cpu, instructions)| Action::Kernel { cpu, instructions }),
+        4 => (cpu(), 0..10usize).prop_map(|(cpu, thread)| Action::Switch { cpu, thread }),
+        1 => cpu().prop_map(|cpu| Action::Cut { cpu }),
+        1 => (0..2usize, cpu()).prop_map(|(session, cpu)| Action::Read { session, cpu }),
+    ]
+}
+
+/// Sessions of one to four events, with second counters or without.
+fn events() -> impl Strategy<Value = Vec<EventSpec>> {
+    (0..5usize, 100..1500u64, 100..1500u64).prop_map(|(which, period, other)| match which {
+        0 => vec![precise(LOADS, period), counted(INSTRUCTIONS)],
+        1 => vec![precise(LOADS, period), precise(STORES, other)],
+        2 => vec![
+            precise(PRECISE_INSTRUCTIONS, period),
+            precise(LOADS, other),
+            precise(STORES, period),
+            precise(BRANCHES, other),
+        ],
+        3 => vec![counted(INSTRUCTIONS), counted(LOADS), counted(0x00C4), counted(0x0100)],
+        _ => vec![counted(STORES), precise(BRANCHES, period)],
+    })
+}
+
+fn session() -> impl Strategy<Value = SessionConfig> {
+    (events(), 2..5u32, any::<bool>(), 1..8u32).prop_map(|(events, segments, stacks, max_threads)| {
+        let mut config = config(&events);
+        config.quanta = 64;
+        config.max_threads = max_threads;
+        if config.segments > 0 {
+            config.segments = segments;
+            (config.stack_bytes, config.stack_ring_bytes) = if stacks { (1024, 1 << 16) } else { (0, 0) };
+        }
+        config
+    })
+}
+
+struct Scenario {
+    sessions: [SessionConfig; 2],
+    actions: Vec<Action>,
+    nmi_latency: u32,
+    disarms: bool,
+    eager_reader: bool,
+}
+
+impl std::fmt::Debug for Scenario {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for config in &self.sessions {
+            let used = &config.events[..config.event_count as usize];
+            let events: Vec<_> = used.iter().map(|event| (event.encoding, event.period)).collect();
+            let rest = (config.segments, config.stack_bytes, config.max_threads);
+            writeln!(f, "events {events:x?}; segments, stack, threads {rest:?}")?;
+        }
+        let Self { nmi_latency, disarms, eager_reader, .. } = self;
+        writeln!(f, "latency {nmi_latency}, disarms {disarms}, eager reader {eager_reader}")?;
+        self.actions.iter().try_for_each(|action| writeln!(f, "{action:?}"))
+    }
+}
+
+fn scenario() -> impl Strategy<Value = Scenario> {
+    let sessions = [session(), session()];
+    (sessions, prop::collection::vec(action(), 1..80), 0..12u32, any::<bool>(), any::<bool>()).prop_map(
+        |(sessions, actions, nmi_latency, disarms, eager_reader)| Scenario {
+            sessions,
+            actions,
+            nmi_latency,
+            disarms,
+            eager_reader,
+        },
+    )
+}
+
+fn perform(rig: &mut Rig, action: Action) {
+    match action {
+        Action::Run { cpu, instructions, mix } => rig.run(cpu, instructions, MIXES[mix]),
+        Action::Kernel { cpu, instructions } => rig.run_kernel(cpu, instructions),
+        Action::Switch { cpu, thread } => {
+            let thread = thread % rig.users.len();
+            if !rig.on_cpu.contains(&thread) {
+                rig.switch(cpu, thread, QuantumEnd::Preempted);
+            }
+        }
+        Action::Cut { cpu } => rig.cut(cpu, QuantumEnd::Timer),
+        Action::Read { session, cpu } => rig.read(session, cpu),
+    }
+}
+
+fn judge(rig: &Rig, scenario: &Scenario) {
+    let (mut published, mut lost_with_quanta) = (0, 0);
+    for number in 0..scenario.sessions.len() {
+        let session = &rig.sessions[number];
+        let totals = session.totals();
+        let config = session.program.config();
+        let count = config.event_count as usize;
+        let users = rig.users.iter().filter(|user| user.session == Some(number));
+        // A record that stayed armed for a foreign thread sets its counter back unseen; a second counter sees the truth.
+        let exact = |event: usize| scenario.disarms || session.program.counting_counter(event).is_some();
+        for event in (0..count).filter(|&event| exact(event)) {
+            let truth: u64 = users.clone().map(|user| user.truth[event]).sum();
+            assert_eq!(totals.counts[event], truth, "session {number}, event {event}");
+        }
+        let reader = &session.reader;
+        assert_eq!(reader.quanta_lost, totals.quanta_lost - trailing_lost(session));
+        let spans: u64 = reader.threads.values().map(|seen| seen.spans).sum();
+        assert_eq!(spans, totals.records, "every published record is in one span");
+        let seen_lost: u64 = reader.threads.values().map(|seen| seen.records_lost).sum();
+        published += spans;
+        lost_with_quanta += totals.records_lost - seen_lost;
+        if totals.quanta_lost == 0 {
+            assert_eq!(totals.records_lost, seen_lost);
+            for user in users {
+                judge_thread(scenario, session, user);
+            }
+        }
+    }
+    let written: u64 = rig.cores.iter().map(|core| core.borrow().written).sum();
+    let dropped: u64 = rig.cores.iter().map(|core| core.borrow().dropped).sum();
+    assert_eq!(dropped, 0, "the threshold leaves room for a late PMI");
+    assert!(published <= written && written <= published + lost_with_quanta);
+    if lost_with_quanta == 0 {
+        assert_eq!(written, published, "no record is written but not published");
+    }
+}
+
+/// Quanta lost after the last one that was published: the reader sees no gap for them.
+fn trailing_lost(session: &rig::SessionMemory) -> u64 {
+    session.totals().quanta_lost - session.reader.quanta_lost
+}
+
+fn judge_thread(scenario: &Scenario, session: &rig::SessionMemory, user: &rig::User) {
+    let Some(seen) = session.reader.threads.get(&user.tid) else {
+        assert_eq!(user.truth, [0; hpm_abi::EVENTS_MAX]);
+        return;
+    };
+    for (event, &truth) in user.truth.iter().enumerate() {
+        if scenario.disarms || session.program.counting_counter(event).is_some() {
+            assert_eq!(seen.counts[event], truth, "thread {}, event {event}", user.tid);
+        }
+    }
+    let samplers: Vec<_> = session.program.sampling_counters().collect();
+    if seen.overflowed || !scenario.disarms {
+        return;
+    }
+    if let [sampler] = samplers[..] {
+        let event = usize::from(sampler.event);
+        let period = sampler.period;
+        let sampled = (seen.records[event] + seen.records_lost) * period;
+        let truth = user.truth[event];
+        // An overflow whose record was still due at a switch comes an event late each time.
+        let late = scenario.actions.len() as u64;
+        assert!(sampled <= truth && truth - sampled < period + late, "{sampled} of {truth}, period {period}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happens_the_numbers_add_up(scenario in scenario()) {
+        let options = Options { pebs_disable_disarms: scenario.disarms };
+        let mut rig = Rig::new(CPUS, options);
+        let before = rig.registers();
+        for core in &rig.cores {
+            core.borrow_mut().machine.nmi_latency = scenario.nmi_latency;
+        }
+        rig.acquire();
+        for config in &scenario.sessions {
+            let session = rig.add_session(config);
+            for _ in 0..THREADS_PER_SESSION {
+                rig.add_thread(Some(session));
+            }
+        }
+        for &action in &scenario.actions {
+            perform(&mut rig, action);
+            if scenario.eager_reader {
+                rig.read_all();
+            }
+        }
+        (0..scenario.sessions.len()).for_each(|session| rig.stop(session));
+        rig.read_all();
+        rig.release();
+        prop_assert_eq!(rig.registers(), before);
+        judge(&rig, &scenario);
+    }
+}
