@@ -87,7 +87,10 @@ impl Descriptor {
         if self.session().is_some() {
             return Err(Refusal::new(Reason::Configured, [0; 2]).into());
         }
-        let session = Session::new(config, self.readers.clone())?;
+        // An older caller's argument was shorter; what it did not send is zero, as if it had sent this driver's.
+        let mut config = *config;
+        config.envelope.size = size_of::<SessionConfig>() as u32;
+        let session = Session::new(&config, self.readers.clone())?;
         let session = KBox::new(session, GFP_KERNEL).map_err(Error::from)?;
         owner.add_session()?;
         self.session.populate(session);

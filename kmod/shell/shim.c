@@ -133,7 +133,8 @@ int hpm_cea_find(unsigned int cpu, struct hpm_cea *cea)
 		pte = lookup_address(cea->pebs_buffer + i * PAGE_SIZE, &level);
 		if (!pte || level != PG_LEVEL_4K)
 			return -ENODEV;
-		if (pte_present(*pte))
+		/* Not pte_present(), which also says yes to the PAGE_NONE that the kernel fills in at boot. */
+		if (pte_flags(*pte) & _PAGE_PRESENT)
 			return -EBUSY;
 		cea->pte[i] = pte;
 		cea->found[i] = pte_val(*pte);
