@@ -1,1 +1,23 @@
 //! Sources, sessions, records and analyses of hardware performance data.
+//!
+//! A *session* ([`session`]) runs on the driver and lends out quanta with views of the PEBS records that belong to them
+//! ([`record`]). What else happened in the measured processes (mappings, names, forks) comes from [`sideband`].
+//! [`event`] turns names into encodings, [`machine`] tells what this machine can do.
+
+pub mod address_space;
+mod elf;
+pub mod error;
+pub mod event;
+pub mod flame;
+pub mod machine;
+pub mod record;
+pub mod refusal;
+pub mod report;
+pub mod session;
+pub mod sideband;
+pub mod symbol;
+pub mod sys;
+pub mod trace;
+pub mod unwind;
+
+pub use error::{Error, Result};

@@ -1,0 +1,133 @@
+//! What can go wrong, each as one sentence that says what is wrong and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::refusal::Refusal;
+
+/// Result of this library.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A failure, worded for the person at the terminal.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The driver refused a request and said why.
+    #[error("{0}")]
+    Refused(Box<Refusal>),
+    /// The character device is not there.
+    #[error(
+        "{path} does not exist: the hpm module is not loaded; load it as root with `modprobe hpm` or `insmod hpm.ko`"
+    )]
+    NoModule {
+        /// The device's path.
+        path: PathBuf,
+    },
+    /// The character device may not be opened.
+    #[error("{path} may not be opened by this user: run as root, or give the device's group to this user")]
+    NoPermission {
+        /// The device's path.
+        path: PathBuf,
+    },
+    /// The driver and this library were built from different versions of the interface.
+    #[error(
+        "the loaded hpm module speaks version {driver} of the interface and this program version {library}: \
+         install module and program from the same release"
+    )]
+    Version {
+        /// Version of the driver.
+        driver: u32,
+        /// Version of this library.
+        library: u32,
+    },
+    /// No event has this name on this PMU.
+    #[error("no event is called `{name}` on the {pmu} PMU; {}", suggest(near))]
+    UnknownEvent {
+        /// What was asked for.
+        name: String,
+        /// PMU that was searched.
+        pmu: String,
+        /// The nearest names, best first.
+        near: Vec<String>,
+    },
+    /// An event's text cannot be read.
+    #[error("the event `{text}` cannot be read: {problem}")]
+    EventSyntax {
+        /// What was asked for.
+        text: String,
+        /// What is wrong with it, and what to write instead.
+        problem: String,
+    },
+    /// The program to measure could not be executed.
+    #[error("cannot run `{program}`: {}", describe_exec(source))]
+    Exec {
+        /// The program's name as given.
+        program: String,
+        /// The failure of execve.
+        source: io::Error,
+    },
+    /// No process has this PID.
+    #[error("no process has the PID {pid}; it may have ended already")]
+    NoProcess {
+        /// The PID.
+        pid: i32,
+    },
+    /// What the driver published contradicts the interface.
+    #[error("the driver published what cannot be true ({what}): this is a defect of hpm; please report it")]
+    Corrupt {
+        /// The contradiction.
+        what: String,
+    },
+    /// PEBS records of a format that this version cannot read.
+    #[error("PEBS records of format {format} cannot be read by this version of hpm; a newer one is needed")]
+    RecordFormat {
+        /// IA32_PERF_CAPABILITIES[11:8].
+        format: u16,
+    },
+    /// The kernel's perf_event refused the side-band event.
+    #[error(
+        "the kernel does not let this user follow the mappings of the measured processes ({source}): run as root, give \
+         the program CAP_PERFMON, or set /proc/sys/kernel/perf_event_paranoid to 1 or less"
+    )]
+    Sideband {
+        /// The failure of perf_event_open or of its mmap.
+        source: io::Error,
+    },
+    /// A system call failed.
+    #[error("cannot {doing}: {source}")]
+    Io {
+        /// What was being done, as a verb phrase.
+        doing: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Wraps a system error with what was being done, for `map_err`.
+    pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let doing = doing.into();
+        move |source| Self::Io { doing, source }
+    }
+
+    /// A contradiction in what the driver published.
+    pub(crate) fn corrupt(what: impl Into<String>) -> Self {
+        Self::Corrupt { what: what.into() }
+    }
+}
+
+fn suggest(near: &[String]) -> String {
+    match near {
+        [] => "`hpmctl events` lists them".to_owned(),
+        [one] => format!("did you mean `{one}`?"),
+        [first @ .., last] => format!("did you mean `{}` or `{last}`?", first.join("`, `")),
+    }
+}
+
+/// A shell's two usual cases in plain words, else the system's own.
+fn describe_exec(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such program; check the spelling and PATH".to_owned(),
+        io::ErrorKind::PermissionDenied => "it is not executable by this user".to_owned(),
+        _ => error.to_string(),
+    }
+}

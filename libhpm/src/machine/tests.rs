@@ -1,0 +1,122 @@
+//! Facts from prepared folders and CPUID dumps, and what they are judged to mean.
+
+use std::fs;
+use std::path::Path;
+
+use raw_cpuid::{CpuId, CpuIdResult};
+
+use super::facts::{DriverFacts, Facts};
+use super::{Status, assess};
+
+/// CPUID of an Intel Core i7-6700 (family 6, model 5EH) in the leaves that are read.
+fn skylake(leaf: u32, _: u32) -> CpuIdResult {
+    let [eax, ebx, ecx, edx] = match leaf {
+        0 => [0x16, 0x756e_6547, 0x6c65_746e, 0x4965_6e69],
+        1 => [0x0005_06e3, 0x0010_0800, 0x7ffa_fbff, 0xbfeb_fbff],
+        0xa => [0x0730_0804, 0, 0, 0x603],
+        0x8000_0000 => [0x8000_0008, 0, 0, 0],
+        _ => [0; 4],
+    };
+    CpuIdResult { eax, ebx, ecx, edx }
+}
+
+/// A virtual machine under KVM that shows no PMU.
+fn virtual_machine(leaf: u32, sub: u32) -> CpuIdResult {
+    match leaf {
+        1 => CpuIdResult { ecx: 0x8000_0000, ..skylake(leaf, sub) },
+        0xa => CpuIdResult { eax: 0, ebx: 0, ecx: 0, edx: 0 },
+        0x4000_0000 => CpuIdResult { eax: 0x4000_0001, ebx: 0x4b4d_564b, ecx: 0x564b_4d56, edx: 0x4d },
+        _ => skylake(leaf, sub),
+    }
+}
+
+fn driver(problem: Option<&str>) -> DriverFacts {
+    DriverFacts {
+        problem: problem.map(str::to_owned),
+        pmu_name: "skylake".into(),
+        usable: true,
+        pebs_format: Some(3),
+        held_by_hpm: false,
+        held_by_others: false,
+    }
+}
+
+/// A folder with these files, as `/` of a machine.
+fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    root
+}
+
+fn judged(facts: &Facts) -> String {
+    assess(facts)
+        .iter()
+        .map(|finding| {
+            format!("{:?} {}: {} -> {}\n", finding.status, finding.topic, finding.what, finding.advice)
+        })
+        .collect()
+}
+
+const MODULE: (&str, &str) = ("sys/module/hpm/version", "");
+const RELEASE: (&str, &str) = ("proc/sys/kernel/osrelease", "7.3.4+deb13-amd64\n");
+
+#[test]
+fn a_ready_machine_has_no_obstacle() {
+    let root = root(&[
+        MODULE,
+        RELEASE,
+        ("sys/kernel/security/lockdown", "[none] integrity confidentiality\n"),
+        ("proc/sys/kernel/perf_event_paranoid", "3\n"),
+        ("proc/self/status", "Name:\thpmctl\nCapEff:\t000001ffffffffff\n"),
+        ("sys/devices/system/cpu/vulnerabilities/meltdown", "Mitigation: PTI\n"),
+        ("sys/bus/event_source/devices/cpu/rdpmc", "1\n"),
+    ]);
+    let facts = Facts::gather_at(root.path(), &CpuId::with_cpuid_fn(skylake), driver(None));
+    insta::assert_snapshot!(judged(&facts));
+    assert!(assess(&facts).iter().all(|finding| finding.status != Status::Obstacle));
+}
+
+#[test]
+fn a_virtual_machine_without_pmu_and_module() {
+    let root = root(&[
+        RELEASE,
+        ("boot/config-7.3.4+deb13-amd64", "CONFIG_MODULES=y\nCONFIG_RUST=y\n"),
+        ("proc/sys/kernel/perf_event_paranoid", "2\n"),
+        ("proc/self/status", "CapEff:\t0000000000000000\n"),
+    ]);
+    let absent = driver(Some("/dev/hpm does not exist"));
+    insta::assert_snapshot!(judged(&Facts::gather_at(
+        root.path(),
+        &CpuId::with_cpuid_fn(virtual_machine),
+        absent
+    )));
+}
+
+#[test]
+fn what_stands_in_the_way_is_an_obstacle() {
+    let obstacles = |files: &[(&str, &str)], driver| {
+        let root = root(files);
+        let facts = Facts::gather_at(root.path(), &CpuId::with_cpuid_fn(skylake), driver);
+        let obstacles = assess(&facts).into_iter().filter(|finding| finding.status == Status::Obstacle);
+        obstacles.map(|finding| finding.topic).collect::<Vec<_>>()
+    };
+    assert_eq!(obstacles(&[MODULE, ("proc/sys/kernel/nmi_watchdog", "1\n")], driver(None)), ["counters"]);
+    assert_eq!(obstacles(&[MODULE], DriverFacts { held_by_others: true, ..driver(None) }), ["counters"]);
+    assert_eq!(obstacles(&[MODULE], driver(Some("version 2"))), ["module"]);
+    assert_eq!(obstacles(&[MODULE], DriverFacts { usable: false, ..driver(None) }), ["driver"]);
+    let locked = ("sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
+    assert_eq!(obstacles(&[MODULE, locked], driver(None)), ["lockdown"]);
+    let no_rust = [RELEASE, ("boot/config-7.3.4+deb13-amd64", "# CONFIG_RUST is not set\n")];
+    assert_eq!(obstacles(&no_rust, driver(Some("absent"))), ["kernel", "module"]);
+}
+
+#[test]
+fn gathering_on_this_machine_finds_its_processor() {
+    let facts = Facts::gather();
+    assert!(!facts.processor.vendor.is_empty());
+    assert_eq!(facts.kernel_release.is_empty(), !Path::new("/proc/sys/kernel/osrelease").exists());
+}

@@ -1,0 +1,251 @@
+//! A request that the driver refused, in one sentence.
+
+use std::fmt;
+use std::io;
+
+use hpm_abi::{ABI_VERSION, EventSpec, Reason};
+
+use crate::machine::Holders;
+
+/// A refused request: what was asked, and the driver's reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What was asked of the driver, as a verb phrase.
+    pub doing: &'static str,
+    /// The errno.
+    pub errno: i32,
+    /// [`Reason`] as its number; 0 when the driver gave none.
+    pub reason: u32,
+    /// What the reason is about; see [`Reason`].
+    pub detail: [u64; 2],
+    /// Names of the session's events, so that an index in `detail` can be named.
+    pub events: Vec<String>,
+    /// Who is likely to hold the counters, looked up when that is the reason.
+    pub holders: Holders,
+}
+
+impl Refusal {
+    /// The reason, if the driver gave one that this library knows.
+    #[must_use]
+    pub fn reason(&self) -> Option<Reason> {
+        Reason::from_number(self.reason)
+    }
+
+    /// The event whose index is `detail[0]`.
+    fn event(&self) -> String {
+        let index = self.detail[0] as usize;
+        self.events
+            .get(index)
+            .map_or_else(|| format!("event number {index}"), |name| format!("the event `{name}`"))
+    }
+
+    /// What to say where the driver gave no reason.
+    fn unexplained(&self) -> String {
+        let source = io::Error::from_raw_os_error(self.errno);
+        match self.reason {
+            0 => format!("the hpm driver could not {}: {source}", self.doing),
+            number => format!(
+                "the hpm driver could not {} ({source}) for reason {number}, which this program does not know: \
+                 install module and program from the same release",
+                self.doing
+            ),
+        }
+    }
+}
+
+const PERFMON: &str = "run as root, give the program CAP_PERFMON";
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(reason) = self.reason() else { return f.write_str(&self.unexplained()) };
+        match reason {
+            Reason::EventBits
+            | Reason::NotPrecise
+            | Reason::NoCounter
+            | Reason::PeriodTooSmall
+            | Reason::CountersReserved
+            | Reason::CountersRunning
+            | Reason::SessionBusy
+            | Reason::IntelPt => f.write_str(&self.about_counters(reason)),
+            Reason::NeedKernelRight
+            | Reason::NeedSystemRight
+            | Reason::NeedTargetRight
+            | Reason::NeedPreciseRight
+            | Reason::LockedDown
+            | Reason::NoProcess => f.write_str(&self.about_rights(reason)),
+            _ => f.write_str(&self.about_machine(reason)),
+        }
+    }
+}
+
+impl Refusal {
+    fn about_counters(&self, reason: Reason) -> String {
+        let [first, second] = self.detail;
+        let event = self.event();
+        match reason {
+            Reason::EventBits => format!(
+                "this PMU does not have {event}, or not with the bits {second:#x}; `hpmctl events` lists what it has"
+            ),
+            Reason::NotPrecise => format!(
+                "{event} cannot be sampled precisely (PEBS); `hpmctl events` marks those that can, or count it with \
+                 `hpmctl stat`"
+            ),
+            Reason::NoCounter => format!(
+                "the events do not fit the counters at the same time: there is none left for {event}; \
+                 measure fewer events at once (hpm never multiplexes)"
+            ),
+            Reason::PeriodTooSmall => {
+                format!(
+                    "the period of {event} is too small: the driver's floor is {second} events (-c {second})"
+                )
+            }
+            Reason::CountersReserved => {
+                format!(
+                    "another user of the PMU holds the counters (first refused: MSR {first:#x}): {}",
+                    self.holders
+                )
+            }
+            Reason::CountersRunning => format!(
+                "a counter runs that nobody reserved (MSR {first:#x} reads {second:#x}): stop what uses it \
+                 (firmware, a hypervisor, Intel PT or a tool that writes MSRs)"
+            ),
+            Reason::SessionBusy => {
+                format!(
+                    "the hpm session of PID {first} excludes this one: wait until it has ended, or end it"
+                )
+            }
+            _ => "Processor Trace is running and hpm refuses beside it: stop the intel_pt user first"
+                .to_owned(),
+        }
+    }
+
+    fn about_rights(&self, reason: Reason) -> String {
+        match reason {
+            Reason::NeedKernelRight => format!(
+                "events in kernel mode may not be measured by this user: {PERFMON}, set \
+                 /proc/sys/kernel/perf_event_paranoid to 1 or less, or ask for user mode only (`:u`)"
+            ),
+            Reason::NeedSystemRight => format!(
+                "the whole system (-a) may not be measured by this user: {PERFMON}, or set \
+                 /proc/sys/kernel/perf_event_paranoid to 0 or less"
+            ),
+            Reason::NeedTargetRight => {
+                format!(
+                    "this process may not be measured by this user: {PERFMON}, or start the program with hpmctl"
+                )
+            }
+            Reason::NeedPreciseRight => format!(
+                "precise sampling may not be used by this user, as a record can hold a kernel address: {PERFMON}, or set \
+                 /proc/sys/kernel/perf_event_paranoid to 1 or less"
+            ),
+            Reason::LockedDown => {
+                "the kernel is locked down (see /sys/kernel/security/lockdown) and forbids this: boot \
+                                   without lockdown, which Secure Boot may switch on"
+                    .to_owned()
+            }
+            _ => format!("no process has the PID {}; it may have ended already", self.detail[0]),
+        }
+    }
+
+    fn about_machine(&self, reason: Reason) -> String {
+        let [first, second] = self.detail;
+        match reason {
+            Reason::Version => format!(
+                "the loaded hpm module speaks version {first} of the interface and this program version {ABI_VERSION}: \
+                 install module and program from the same release"
+            ),
+            Reason::Field => format!(
+                "the driver does not accept the value at byte {first} of the request to {}{}",
+                self.doing,
+                field(first as usize)
+            ),
+            Reason::UnknownPmu => format!(
+                "hpm does not know the PMU of this processor (family {first}, model {second:#x}); \
+                 `hpmctl doctor` tells which it knows"
+            ),
+            Reason::NoPmu => {
+                "this machine shows no PMU (CPUID leaf 0AH is zero), as most virtual machines do: switch the \
+                              virtual PMU on in the hypervisor, or use the virtual lab (`lab run`)"
+                    .to_owned()
+            }
+            Reason::NoMemory => format!(
+                "the kernel could not give the {first} bytes that the session asks for: close other programs, or ask for \
+                 smaller buffers"
+            ),
+            Reason::Configured => "this session is configured already: open another one".to_owned(),
+            Reason::NotConfigured => "this session is not configured yet: configure it first".to_owned(),
+            Reason::NoPebs => {
+                "this processor has no PEBS, or the kernel disables it for an erratum: update the \
+                               microcode, or count with `hpmctl stat`"
+                    .to_owned()
+            }
+            Reason::NoEntryArea => "this kernel has no PEBS slots in the CPU entry area: boot a kernel with \
+                                    CONFIG_CPU_SUP_INTEL, or count with `hpmctl stat`"
+                .to_owned(),
+            Reason::Unloading => {
+                "the hpm module is being unloaded: load it again with `modprobe hpm`".to_owned()
+            }
+            _ => "a tracepoint that the driver needs is missing: use a kernel with CONFIG_TRACEPOINTS"
+                .to_owned(),
+        }
+    }
+}
+
+/// The field of [`hpm_abi::SessionConfig`] at this offset, where a person can do something about it.
+fn field(offset: usize) -> &'static str {
+    use std::mem::{offset_of, size_of};
+    type Config = hpm_abi::SessionConfig;
+    const EVENTS: usize = offset_of!(Config, events);
+    if (EVENTS..offset_of!(Config, segments)).contains(&offset) {
+        return match (offset - EVENTS) % size_of::<EventSpec>() {
+            o if o == offset_of!(EventSpec, encoding) => " (an event's encoding)",
+            o if o == offset_of!(EventSpec, period) => " (an event's period)",
+            _ => " (an event's mode)",
+        };
+    }
+    match offset {
+        o if o == offset_of!(Config, pid) => " (the PID)",
+        o if o == offset_of!(Config, event_count) => " (the number of events: 1 to 16)",
+        o if o == offset_of!(Config, stack_bytes) => " (the stack bytes: a multiple of 1024 up to 65024)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sentence of every reason, as one golden file.
+    #[test]
+    fn every_reason_has_a_sentence() {
+        let mut text = String::new();
+        for number in 1.. {
+            let Some(reason) = Reason::from_number(number) else { break };
+            let refusal = Refusal {
+                doing: "configure a session",
+                errno: libc::EINVAL,
+                reason: number,
+                detail: [1, 0x40],
+                events: vec!["cycles".into(), "l1d-load-miss".into()],
+                holders: Holders { watchdog: true, processes: vec![] },
+            };
+            text += &format!("{reason:?}: {refusal}.\n");
+        }
+        insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_refusal_without_a_known_reason_tells_the_errno() {
+        let mut refusal = Refusal {
+            doing: "start",
+            errno: libc::EIO,
+            reason: 0,
+            detail: [0; 2],
+            events: vec![],
+            holders: Holders::default(),
+        };
+        assert_eq!(refusal.to_string(), "the hpm driver could not start: Input/output error (os error 5)");
+        refusal.reason = 999;
+        assert!(refusal.to_string().contains("reason 999"));
+    }
+}

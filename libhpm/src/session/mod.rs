@@ -1,0 +1,175 @@
+//! Sessions on the driver: configure, start, read quanta and their samples without copying, stop, sum.
+//!
+//! ```no_run
+//! use libhpm::{event, session::{Options, Session, Target}};
+//! # fn main() -> libhpm::Result<()> {
+//! let misses = event::parse("l1d-load-miss", "skylake")?;
+//! let mut session = Session::open(&Options::new(Target::Process(1234)).sample(misses, 10_000))?;
+//! session.start()?;
+//! session.wait(&[], std::time::Duration::from_millis(100))?;
+//! let batch = session.batch()?;
+//! for quantum in batch.quanta() {
+//!     for sample in quantum?.samples()? {
+//!         println!("{:#x}", sample.record.ip());
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod batch;
+pub mod options;
+pub mod quantum;
+
+#[cfg(test)]
+mod fake;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::time::Duration;
+
+use hpm_abi::{Info, Reason, SessionConfig, Totals};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+pub use self::batch::Batch;
+pub use self::options::{Options, Target};
+pub use self::quantum::{Quantum, Sample};
+
+use crate::machine::Holders;
+use crate::refusal::Refusal;
+use crate::sys::device::{Command, Denied, Device, Driver};
+use crate::sys::rings::Rings;
+use crate::{Error, Result};
+
+/// A configured session. Dropping it ends the measurement.
+#[derive(Debug)]
+pub struct Session<D: Device = Driver> {
+    device: D,
+    info: Info,
+    config: SessionConfig,
+    events: Vec<String>,
+    rings: Rings,
+}
+
+impl Session {
+    /// Opens the driver and configures a session on it.
+    ///
+    /// # Errors
+    /// Those of [`Driver::open_checked`] and [`Session::configure`].
+    pub fn open(options: &Options) -> Result<Self> {
+        Self::configure(Driver::open_checked()?.0, options)
+    }
+}
+
+impl<D: Device> Session<D> {
+    /// Configures a session on an open device and maps its areas.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the driver's reason, or [`Error::Io`] when an area cannot be mapped.
+    pub fn configure(device: D, options: &Options) -> Result<Self> {
+        let events: Vec<String> = options.names();
+        let refused = |doing: &'static str| {
+            let events = &events;
+            move |denied| refuse(doing, denied, events)
+        };
+        let info = device.info().map_err(refused("say what it is"))?;
+        let config = options.config();
+        device.configure(&config).map_err(refused("configure a session"))?;
+        let rings = Rings::map(device.memory(), &info, &config)?;
+        Ok(Self { device, info, config, events, rings })
+    }
+
+    /// The driver and its PMU.
+    #[must_use]
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// What the driver was asked for.
+    #[must_use]
+    pub fn config(&self) -> &SessionConfig {
+        &self.config
+    }
+
+    /// Begins to monitor, or with [`Options::start_on_exec`] to wait for the target's execve.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub fn start(&self) -> Result<()> {
+        self.command(Command::Start, "start the session")
+    }
+
+    /// Ends monitoring: afterwards every quantum is published and no CPU counts for the session.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub fn stop(&self) -> Result<()> {
+        self.command(Command::Stop, "stop the session")
+    }
+
+    /// Publishes what the CPUs hold of the running quanta.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub fn flush(&self) -> Result<()> {
+        self.command(Command::Flush, "flush the session")
+    }
+
+    /// Sums since the start; exact once stopped.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub fn totals(&self) -> Result<Totals> {
+        self.device.totals().map_err(|denied| refuse("sum up the session", denied, &self.events))
+    }
+
+    /// Whether the target has exited, or become something the session may not see.
+    #[must_use]
+    pub fn target_gone(&self) -> bool {
+        self.rings.target_gone()
+    }
+
+    /// Waits until quanta are published, one of `others` becomes readable, the time has passed or a signal arrives; says
+    /// which of `others` are readable.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when poll fails.
+    pub fn wait(&self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<Vec<bool>> {
+        let mut fds: Vec<PollFd<'_>> = std::iter::once(self.device.as_fd())
+            .chain(others.iter().copied())
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        // Rounded up, so that a wait of less than 1 ms is not a busy loop.
+        let timeout =
+            PollTimeout::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, timeout) {
+            Ok(_) => Ok(fds[1..].iter().map(|fd| fd.any().unwrap_or(false)).collect()),
+            Err(Errno::EINTR) => Ok(vec![false; others.len()]),
+            Err(errno) => Err(Error::io("wait for the driver")(io::Error::from(errno))),
+        }
+    }
+
+    /// Borrows what is published now on every CPU. Dropping the batch gives all of it back to the driver.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the driver's numbers contradict the interface.
+    pub fn batch(&mut self) -> Result<Batch<'_>> {
+        Batch::new(&mut self.rings)
+    }
+
+    fn command(&self, command: Command, doing: &'static str) -> Result<()> {
+        self.device.command(command).map_err(|denied| refuse(doing, denied, &self.events))
+    }
+}
+
+/// A denied request as an error; looks up the likely holders when counters are taken.
+fn refuse(doing: &'static str, denied: Denied, events: &[String]) -> Error {
+    let taken = Reason::from_number(denied.reason) == Some(Reason::CountersReserved);
+    let holders = if taken { Holders::find(Path::new("/")) } else { Holders::default() };
+    let Denied { errno, reason, detail } = denied;
+    Error::Refused(Box::new(Refusal { doing, errno, reason, detail, events: events.to_vec(), holders }))
+}

@@ -1,0 +1,126 @@
+//! What to measure, on whom, and with how much memory.
+
+use hpm_abi::{Envelope, EventMode, EventSpec, Scope, SessionConfig, SessionFlags};
+
+use crate::event::Event;
+
+/// Whom to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// All threads of the process with this PID.
+    Process(i32),
+    /// Every thread on every CPU.
+    System,
+}
+
+/// What a session measures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    target: Target,
+    events: Vec<(Event, Option<u64>)>,
+    start_on_exec: bool,
+    inherit: bool,
+    stack_bytes: u32,
+}
+
+/// Quanta per CPU when samples are read as they come: at a switch each 100 µs, room for 0.4 s.
+const QUANTA: u32 = 4096;
+/// Quanta per CPU when only totals are read: the least there is.
+const QUANTA_UNREAD: u32 = 64;
+/// Segments per CPU: 2 MiB, or 10 000 records of Skylake.
+const SEGMENTS: u32 = 32;
+/// Bytes of a CPU's stack ring: 512 stacks of 8 KiB.
+const STACK_RING_BYTES: u32 = 4 << 20;
+
+impl Options {
+    /// A session that measures nothing yet; processes forked by the target are included.
+    #[must_use]
+    pub fn new(target: Target) -> Self {
+        Self { target, events: vec![], start_on_exec: false, inherit: true, stack_bytes: 0 }
+    }
+
+    /// Adds an event to count.
+    #[must_use]
+    pub fn count(mut self, event: Event) -> Self {
+        self.events.push((event, None));
+        self
+    }
+
+    /// Adds an event to count and to sample precisely, once in `period` events.
+    #[must_use]
+    pub fn sample(mut self, event: Event, period: u64) -> Self {
+        self.events.push((event, Some(period)));
+        self
+    }
+
+    /// Waits after the start for the target's next execve.
+    #[must_use]
+    pub fn start_on_exec(mut self, yes: bool) -> Self {
+        self.start_on_exec = yes;
+        self
+    }
+
+    /// Whether processes forked by the target are measured too.
+    #[must_use]
+    pub fn inherit(mut self, yes: bool) -> Self {
+        self.inherit = yes;
+        self
+    }
+
+    /// Bytes of user stack to copy with each sample (a multiple of 1024 up to 65024), or 0 for none.
+    #[must_use]
+    pub fn stack_bytes(mut self, bytes: u32) -> Self {
+        self.stack_bytes = bytes;
+        self
+    }
+
+    /// The events' names, in their order.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.events.iter().map(|(event, _)| event.name.clone()).collect()
+    }
+
+    /// The request to the driver. More events than the interface holds are left for the driver to refuse, by their
+    /// number.
+    #[must_use]
+    pub fn config(&self) -> SessionConfig {
+        let (scope, pid) = match self.target {
+            Target::Process(pid) => (Scope::Process, pid),
+            Target::System => (Scope::System, 0),
+        };
+        let mut config = SessionConfig {
+            envelope: Envelope::new::<SessionConfig>(),
+            scope: scope as u32,
+            pid,
+            event_count: self.events.len() as u32,
+            ..SessionConfig::default()
+        };
+        for (flag, on) in
+            [(SessionFlags::START_ON_EXEC, self.start_on_exec), (SessionFlags::INHERIT, self.inherit)]
+        {
+            config.flags |= if on { flag } else { 0 };
+        }
+        for (slot, (event, period)) in config.events.iter_mut().zip(&self.events) {
+            *slot = spec(event, *period);
+        }
+        let sampled = self.events.iter().any(|(_, period)| period.is_some());
+        config.quanta = if sampled { QUANTA } else { QUANTA_UNREAD };
+        if sampled {
+            config.segments = SEGMENTS;
+            config.stack_bytes = self.stack_bytes;
+            config.stack_ring_bytes = if self.stack_bytes == 0 { 0 } else { STACK_RING_BYTES };
+        }
+        config
+    }
+}
+
+fn spec(event: &Event, period: Option<u64>) -> EventSpec {
+    let privilege = |on, bit| if on { bit } else { 0 };
+    EventSpec {
+        encoding: if period.is_some() { event.precise_encoding } else { event.encoding },
+        period: period.unwrap_or(0),
+        mode: if period.is_some() { EventMode::Precise } else { EventMode::Count } as u8,
+        privilege: privilege(event.user, EventSpec::USER) | privilege(event.kernel, EventSpec::KERNEL),
+        reserved: [0; 6],
+    }
+}

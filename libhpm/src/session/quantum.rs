@@ -1,0 +1,107 @@
+//! A quantum and its samples, as views of mapped memory.
+
+use hpm_abi::{NO_EVENT, QuantumEnd, QuantumFlags};
+
+use crate::record::{Format, Record};
+use crate::sys::rings::Published;
+use crate::{Error, Result};
+
+/// One uninterrupted stay of one thread on one CPU.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantum<'a> {
+    published: Published<'a>,
+}
+
+/// One precise sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// What hardware wrote.
+    pub record: Record<'a>,
+    /// Index of the session's event that overflowed; `None` when the record names no counter that serves one. Where
+    /// several overflowed at once, the lowest counter's.
+    pub event: Option<usize>,
+    /// Events that the sample stands for; 0 when `event` is `None`.
+    pub period: u64,
+    /// User stack from RSP upwards; empty without one.
+    pub stack: &'a [u8],
+}
+
+impl<'a> Quantum<'a> {
+    pub(super) fn new(published: Published<'a>) -> Self {
+        Self { published }
+    }
+
+    /// The driver's record: times in TSC ticks, thread, CPU, flags and counts.
+    #[must_use]
+    pub fn raw(&self) -> &'a hpm_abi::Quantum {
+        self.published.quantum
+    }
+
+    /// How the quantum ended.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a number that means nothing.
+    pub fn end(&self) -> Result<QuantumEnd> {
+        let number = self.raw().end;
+        QuantumEnd::from_number(number)
+            .ok_or_else(|| Error::corrupt(format!("a quantum that ended with {number}")))
+    }
+
+    /// What each event counted, in the order of the session's events.
+    #[must_use]
+    pub fn counts(&self) -> &'a [u64] {
+        let counts = &self.published.quantum.counts;
+        &counts[..counts.len().min(self.raw().count_len as usize)]
+    }
+
+    /// Whether the stack was copied only in part, or not at all for want of room.
+    #[must_use]
+    pub fn stack_incomplete(&self) -> bool {
+        self.raw().flags & (QuantumFlags::STACK_TRUNCATED | QuantumFlags::STACK_LOST) != 0
+    }
+
+    /// The samples, in the order in which hardware wrote them, borrowed from the mapped segment.
+    ///
+    /// # Errors
+    /// [`Error::RecordFormat`] for a format this library cannot read, [`Error::Corrupt`] when records do not fill the span.
+    pub fn samples(&self) -> Result<impl ExactSizeIterator<Item = Sample<'a>> + use<'a>> {
+        let Published { quantum, records, stack } = self.published;
+        let size = usize::from(quantum.record_size);
+        // A quantum without records may leave the format's fields empty.
+        let format = match records {
+            [] => Format::LARGEST,
+            _ => Format::new(quantum.record_format)?,
+        };
+        if !records.is_empty()
+            && (size < format.size() || !size.is_multiple_of(8) || !records.len().is_multiple_of(size))
+        {
+            return Err(Error::corrupt(format!(
+                "{} bytes of records of {size} bytes in format {format:?}",
+                records.len()
+            )));
+        }
+        let count = records.len().checked_div(size).unwrap_or(0);
+        Ok(records.chunks_exact(size.max(1)).enumerate().map(move |(index, bytes)| {
+            let record = Record::new(format, bytes);
+            let (event, period) = sampled_event(quantum, &record);
+            // A stack belongs to the last record of the span.
+            Sample { record, event, period, stack: if index + 1 == count { stack } else { &[] } }
+        }))
+    }
+}
+
+/// The session's event, and its period, that a record's lowest applicable counter serves. Format 0 does not name the
+/// counter, so there the only sampling counter is it.
+fn sampled_event(quantum: &hpm_abi::Quantum, record: &Record<'_>) -> (Option<usize>, u64) {
+    let applicable = record.applicable_counters().unwrap_or(quantum.pebs_enable);
+    let serving = quantum
+        .counter_event
+        .iter()
+        .zip(quantum.periods)
+        .enumerate()
+        .find(|(counter, (event, _))| applicable >> counter & 1 == 1 && **event != NO_EVENT);
+    match serving {
+        Some((_, (event, period))) => (Some(usize::from(*event)), period),
+        None => (None, 0),
+    }
+}

@@ -1,0 +1,216 @@
+//! Sessions on the fake device: iteration, consumption, loss and waiting.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use hpm_abi::{QuantumEnd, QuantumFlags, Reason};
+use proptest::prelude::*;
+
+use super::fake::{Fake, RECORD, Stay};
+use super::{Options, Session, Target};
+use crate::Error;
+use crate::event::parse;
+use crate::sys::device::{Command, Denied};
+
+fn options() -> Options {
+    Options::new(Target::Process(1)).sample(parse("l1d-load-miss", "skylake").unwrap(), 1000)
+}
+
+fn session(fake: &Fake) -> Session<&Fake> {
+    Session::configure(fake, &options().stack_bytes(1024)).unwrap()
+}
+
+fn stay(tid: u32, records: u64) -> Stay {
+    Stay { tid, records, stack: 0, count: 10 }
+}
+
+#[test]
+fn quanta_come_with_their_own_samples() {
+    let fake = Fake::new(2);
+    let mut session = session(&fake);
+    fake.publish(1, stay(7, 3));
+    fake.publish(1, stay(8, 0));
+    fake.publish(1, Stay { stack: 1024, ..stay(9, 2) });
+    let batch = session.batch().unwrap();
+    let quanta: Vec<_> = batch.quanta().map(Result::unwrap).collect();
+    let seen: Vec<_> = quanta.iter().map(|q| (q.raw().tid, q.samples().unwrap().len(), q.counts())).collect();
+    assert_eq!(seen, [(7, 3, &[10][..]), (8, 0, &[10]), (9, 2, &[10])]);
+    assert_eq!(quanta[0].end().unwrap(), QuantumEnd::Yielded);
+    let samples: Vec<_> = quanta[2].samples().unwrap().collect();
+    assert!(samples.iter().all(|s| s.record.registers.rip == 9 && s.event == Some(0) && s.period == 1000));
+    let stacks: Vec<_> = samples.iter().map(|s| s.stack.len()).collect();
+    assert_eq!(stacks, [0, 1024], "the stack belongs to the last record");
+}
+
+#[test]
+fn a_batch_is_given_back_when_dropped_and_only_then() {
+    let fake = Fake::new(1);
+    let mut session = session(&fake);
+    fake.publish(0, stay(1, 1));
+    let batch = session.batch().unwrap();
+    fake.publish(0, stay(2, 1));
+    assert_eq!(batch.quanta().count(), 1, "a batch does not grow");
+    assert_eq!(fake.consumed(0).quanta_consumed, 0);
+    drop(batch);
+    assert_eq!(fake.consumed(0).quanta_consumed, 1);
+    assert_eq!(session.batch().unwrap().quanta().count(), 1);
+    assert!(session.batch().unwrap().is_empty());
+}
+
+#[test]
+fn the_segment_being_filled_is_not_given_back() {
+    let fake = Fake::new(1);
+    let mut session = session(&fake);
+    let full = u64::from(hpm_abi::SEGMENT_BYTES) / RECORD as u64;
+    fake.publish(0, stay(1, full));
+    fake.publish(0, stay(1, 5));
+    drop(session.batch().unwrap());
+    assert_eq!(fake.status(0).segments_begun, 2);
+    assert_eq!(fake.consumed(0).segments_consumed, 1);
+}
+
+#[test]
+fn what_finds_no_room_is_reported_and_later_quanta_go_on() {
+    let fake = Fake::new(1);
+    let mut session = session(&fake);
+    let room = u64::from(session.config().quanta);
+    for _ in 0..room + 3 {
+        fake.publish(0, stay(1, 0));
+    }
+    let batch = session.batch().unwrap();
+    assert_eq!(batch.quanta().count() as u64, room);
+    drop(batch);
+    fake.publish(0, stay(1, 1));
+    let batch = session.batch().unwrap();
+    let next = batch.quanta().next().unwrap().unwrap();
+    assert_eq!(next.raw().sequence, room + 3, "lost quanta are numbered too");
+    assert_ne!(next.raw().flags & QuantumFlags::QUANTA_LOST_BEFORE, 0);
+    assert_eq!(fake.status(0).quanta_lost, 3);
+}
+
+#[test]
+fn contradictions_are_errors_and_not_reads() {
+    type Change = fn(&mut hpm_abi::Quantum);
+    let cases: [Change; 6] = [
+        |q| (q.segment, q.span_bytes) = (3, 200),
+        |q| (q.span_offset, q.span_bytes) = (65_500, 200),
+        |q| (q.span_bytes, q.record_size) = (200, 96),
+        |q| (q.span_bytes, q.record_format) = (200, 4),
+        |q| q.stack_bytes = 1024,
+        |q| (q.stack_offset, q.stack_bytes) = (u64::MAX, 1024),
+    ];
+    for (case, change) in cases.into_iter().enumerate() {
+        let fake = Fake::new(1);
+        let mut session = session(&fake);
+        fake.publish(0, stay(1, 10));
+        drop(session.batch().unwrap());
+        fake.publish_raw(0, change);
+        let batch = session.batch().unwrap();
+        let result =
+            batch.quanta().next().unwrap().and_then(|quantum| quantum.samples().map(|samples| samples.len()));
+        assert!(
+            matches!(result, Err(Error::Corrupt { .. } | Error::RecordFormat { .. })),
+            "case {case}: {result:?}"
+        );
+    }
+}
+
+#[test]
+fn waiting_ends_with_quanta_with_others_and_with_time() {
+    let fake = Fake::new(1);
+    let session = session(&fake);
+    let begun = Instant::now();
+    assert!(session.wait(&[], Duration::from_millis(20)).unwrap().is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(20));
+    let (readable, writer) = std::io::pipe().unwrap();
+    drop(writer);
+    assert_eq!(session.wait(&[readable.as_fd()], Duration::from_secs(60)).unwrap(), [true]);
+    assert!(!session.target_gone());
+    fake.target_gone();
+    session.wait(&[], Duration::from_secs(60)).unwrap();
+    assert!(session.target_gone());
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn refusals_name_the_event() {
+    let fake = Fake::new(1);
+    let denied = Denied { errno: libc::EINVAL, reason: Reason::NotPrecise as u32, detail: [0, 0] };
+    let session = session(&fake);
+    fake.deny.set(Some(denied));
+    let error = session.start().unwrap_err().to_string();
+    assert!(error.starts_with("the event `l1d-load-miss` cannot be sampled precisely"), "{error}");
+    session.start().unwrap();
+    session.flush().unwrap();
+    session.stop().unwrap();
+    assert_eq!(*fake.commands.borrow(), [Command::Start, Command::Flush, Command::Stop]);
+}
+
+#[test]
+fn totals_include_what_was_lost() {
+    let fake = Fake::new(1);
+    let session = Session::configure(&fake, &Options::new(Target::System)).unwrap();
+    for _ in 0..100 {
+        fake.publish(0, stay(1, 0));
+    }
+    assert_eq!(session.totals().unwrap().counts[0], 1000);
+    assert_eq!(fake.status(0).quanta_lost, 100 - u64::from(session.config().quanta));
+}
+
+/// What a test does to a session.
+#[derive(Clone, Debug)]
+enum Step {
+    Publish { cpu: usize, tid: u32, records: u64, stack: u32 },
+    Read,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let stack = prop_oneof![Just(0_u32), (1..=8_u32).prop_map(|n| n * 1024), Just(61_440)];
+    prop_oneof![
+        4 => (0..2_usize, 1..100_u32, 0..400_u64, stack)
+            .prop_map(|(cpu, tid, records, stack)| Step::Publish { cpu, tid, records, stack }),
+        1 => Just(Step::Read),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    /// However publishing and reading interleave: every published quantum is read once and in order, its records and its
+    /// stack are its own, and what is missing was counted as lost.
+    #[test]
+    fn nothing_is_mixed_up_or_missed(steps in prop::collection::vec(step(), 1..400)) {
+        let fake = Fake::new(2);
+        let mut session = session(&fake);
+        let mut read = [0_u64; 2];
+        let (mut records, mut published_records) = (0, 0);
+        for step in steps.into_iter().chain([Step::Read]) {
+            match step {
+                Step::Publish { cpu, tid, records, stack } => {
+                    fake.publish(cpu, Stay { tid, records, stack, count: 1 });
+                    published_records += records;
+                }
+                Step::Read => {
+                    let batch = session.batch().unwrap();
+                    for quantum in batch.quanta() {
+                        let quantum = quantum.unwrap();
+                        let raw = quantum.raw();
+                        read[raw.cpu as usize] += 1;
+                        records += raw.records_lost;
+                        for (index, sample) in quantum.samples().unwrap().enumerate() {
+                            prop_assert_eq!(sample.record.registers.rip, u64::from(raw.tid));
+                            prop_assert_eq!(sample.record.time.unwrap().tsc, index as u64);
+                            prop_assert!(sample.stack.iter().all(|byte| *byte == raw.tid as u8));
+                            records += 1;
+                        }
+                    }
+                }
+            }
+        }
+        for (cpu, read) in read.into_iter().enumerate() {
+            prop_assert_eq!(read, fake.status(cpu).quanta_produced);
+            prop_assert_eq!(fake.status(cpu).quanta_lost, 0, "400 quanta fit");
+        }
+        prop_assert_eq!(records, published_records);
+    }
+}

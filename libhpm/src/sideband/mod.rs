@@ -1,0 +1,224 @@
+//! What else happened in the measured processes: mappings, names, forks, execs and exits, from the kernel's perf_event and
+//! from a look at what was there before.
+
+mod parse;
+mod snapshot;
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::fd::OwnedFd;
+
+pub use self::snapshot::{processes, snapshot};
+
+use self::parse::Parser;
+use crate::sys::perf::{Attach, SidebandRing};
+use crate::{Error, Result};
+
+/// Something that happened to a thread or its process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// CLOCK_MONOTONIC_RAW in ns.
+    pub monotonic_raw_ns: u64,
+    /// Thread-group ID, in this process's PID namespace.
+    pub pid: u32,
+    /// Thread ID.
+    pub tid: u32,
+    /// What happened.
+    pub change: Change,
+}
+
+/// What can happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A mapping was made, or was there.
+    Map(Mapping),
+    /// The thread got this name; by an execve of its process when `exec`.
+    Name {
+        /// `comm`.
+        name: String,
+        /// The process runs another program from now on.
+        exec: bool,
+    },
+    /// The thread is new.
+    Fork {
+        /// Thread-group ID of the creator: the same as the thread's own, or the process is new as well.
+        parent_pid: u32,
+        /// Thread ID of the creator.
+        parent_tid: u32,
+    },
+    /// The thread ended.
+    Exit,
+    /// The kernel had no room for this many entries.
+    Lost(u64),
+}
+
+/// A mapping of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// First address.
+    pub start: u64,
+    /// First address after it.
+    pub end: u64,
+    /// Byte of the file at `start`.
+    pub file_offset: u64,
+    /// The file, or `[vdso]`, `[heap]`, `//anon`, ….
+    pub path: String,
+    /// Code can be run from it.
+    pub executable: bool,
+}
+
+/// The kernel's reports about the measured processes.
+#[derive(Debug)]
+pub struct Sideband {
+    rings: Vec<(u32, SidebandRing)>,
+    /// Events of further threads, whose records arrive in `rings`.
+    attached: Vec<OwnedFd>,
+    parser: Parser,
+}
+
+impl Sideband {
+    /// Follows a process that has not yet executed its program, from its next execve on.
+    ///
+    /// # Errors
+    /// [`Error::Sideband`] when the kernel refuses.
+    pub fn of_child(pid: i32) -> Result<Self> {
+        Self::open(Attach::ThreadOnExec(pid))
+    }
+
+    /// Follows a running process, all its threads and what they create.
+    ///
+    /// # Errors
+    /// [`Error::NoProcess`], or [`Error::Sideband`] when the kernel refuses.
+    pub fn of_process(pid: i32) -> Result<Self> {
+        let mut sideband = Self::open(Attach::Thread(pid))?;
+        let mut known = HashSet::from([pid]);
+        // A thread that appears between two looks was created by one that was followed already, or not: attaching to it
+        // as well may report something twice, which does no harm.
+        loop {
+            let new: Vec<i32> = threads(pid).into_iter().filter(|tid| known.insert(*tid)).collect();
+            if new.is_empty() {
+                return Ok(sideband);
+            }
+            for tid in new {
+                sideband.attach(tid)?;
+            }
+        }
+    }
+
+    /// Follows every process.
+    ///
+    /// # Errors
+    /// [`Error::Sideband`] when the kernel refuses.
+    pub fn of_system() -> Result<Self> {
+        Self::open(Attach::Everything)
+    }
+
+    fn open(attach: Attach) -> Result<Self> {
+        let mut rings = Vec::new();
+        for cpu in possible_cpus() {
+            match SidebandRing::open(attach, cpu) {
+                Ok(ring) => rings.push((cpu, ring)),
+                Err(source) => match (source.raw_os_error(), attach) {
+                    // The CPU is offline.
+                    (Some(libc::ENODEV), _) => {}
+                    (Some(libc::ESRCH), Attach::Thread(pid) | Attach::ThreadOnExec(pid)) => {
+                        return Err(Error::NoProcess { pid });
+                    }
+                    _ => return Err(Error::Sideband { source }),
+                },
+            }
+        }
+        Ok(Self { rings, attached: Vec::new(), parser: Parser::new() })
+    }
+
+    /// Follows one more thread, unless it has ended.
+    fn attach(&mut self, tid: i32) -> Result<()> {
+        for (cpu, ring) in &self.rings {
+            match ring.add(Attach::Thread(tid), *cpu) {
+                Ok(event) => self.attached.push(event),
+                Err(source) if source.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+                Err(source) => return Err(Error::Sideband { source }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Everything reported since the last call, in the order of time.
+    pub fn drain(&mut self) -> Vec<Entry> {
+        let Self { rings, parser, .. } = self;
+        let mut entries = Vec::new();
+        for (_, ring) in rings {
+            ring.drain(|kind, misc, body| entries.extend(parser.entry(kind, misc, body)));
+        }
+        entries.sort_by_key(|entry| entry.monotonic_raw_ns);
+        entries
+    }
+}
+
+/// The thread IDs of a process; empty when it has ended.
+fn threads(pid: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// CPU numbers that can come online.
+fn possible_cpus() -> impl Iterator<Item = u32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = text.trim().rsplit(['-', ',']).next().and_then(|cpu| cpu.parse::<u32>().ok());
+    0..=last.unwrap_or(0)
+}
+
+/// CLOCK_MONOTONIC_RAW, the clock of every entry.
+fn now_ns() -> u64 {
+    crate::sys::clock::ClockPair::now().monotonic_raw_ns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::child::Child;
+
+    /// Skips where the kernel does not allow side-band events at all, as in some containers.
+    fn of_child(child: &Child) -> Option<Sideband> {
+        match Sideband::of_child(child.pid()) {
+            Err(Error::Sideband { source }) if source.kind() == std::io::ErrorKind::PermissionDenied => None,
+            result => Some(result.unwrap()),
+        }
+    }
+
+    #[test]
+    fn a_program_is_followed_from_its_execve_through_its_children() {
+        let mut child = Child::prepare(&["sh", "-c", "/bin/true; exit 0"]).unwrap();
+        let Some(mut sideband) = of_child(&child) else { return };
+        child.execute().unwrap();
+        child.wait().unwrap();
+        let entries = sideband.drain();
+        let pid = child.pid() as u32;
+        let execs: Vec<_> = entries
+            .iter()
+            .filter_map(|entry| match &entry.change {
+                Change::Name { name, exec: true } => Some((entry.pid == pid, name.as_str())),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(execs, [(true, "sh"), (false, "true")]);
+        let has = |test: fn(&Change) -> bool| entries.iter().any(|entry| test(&entry.change));
+        assert!(has(
+            |change| matches!(change, Change::Map(map) if map.executable && map.path.contains("libc"))
+        ));
+        assert!(has(|change| matches!(change, Change::Fork { .. })) && has(|change| *change == Change::Exit));
+        assert!(entries.is_sorted_by_key(|entry| entry.monotonic_raw_ns));
+    }
+
+    #[test]
+    fn a_process_that_has_ended_is_named() {
+        let mut child = Child::prepare(&["true"]).unwrap();
+        child.execute().unwrap();
+        child.wait().unwrap();
+        match Sideband::of_process(child.pid()) {
+            Err(Error::NoProcess { pid }) => assert_eq!(pid, child.pid()),
+            Err(Error::Sideband { .. }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

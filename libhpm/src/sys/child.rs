@@ -1,0 +1,218 @@
+//! A program that is forked but not executed before it is told to, so that it can be measured from its first instruction.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, pipe2};
+
+use crate::{Error, Result};
+
+/// How long a child that is no longer wanted has to obey SIGTERM before it is killed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A forked child. Dropping it ends it, unless it has ended and was waited for.
+#[derive(Debug)]
+pub struct Child {
+    pid: Pid,
+    program: String,
+    /// Closed or written to: the child gives up, or executes.
+    gate: Option<File>,
+    /// Carries the errno of a failed execve; closed by a successful one.
+    failure: File,
+    ended: bool,
+}
+
+impl Child {
+    /// Forks a child that waits to execute `command`, a program (looked up in PATH) and its arguments.
+    ///
+    /// Blocked signals are inherited, so this must come before any is blocked.
+    ///
+    /// # Errors
+    /// [`Error::Exec`] for an argument with a NUL byte, [`Error::Io`] when the system refuses.
+    ///
+    /// # Panics
+    /// When `command` is empty.
+    pub fn prepare<S: AsRef<OsStr>>(command: &[S]) -> Result<Self> {
+        let program = command[0].as_ref().to_string_lossy().into_owned();
+        let arguments: Vec<CString> = command
+            .iter()
+            .map(|argument| CString::new(argument.as_ref().as_bytes()))
+            .collect::<Result<_, _>>()
+            .map_err(|nul| Error::Exec { program: program.clone(), source: nul.into() })?;
+        let fail = |errno: Errno| Error::io("start a process")(io::Error::from(errno));
+        let (wait_gate, gate) = pipe2(OFlag::O_CLOEXEC).map_err(fail)?;
+        let (failure, report) = pipe2(OFlag::O_CLOEXEC).map_err(fail)?;
+        let mut pointers: Vec<*const libc::c_char> =
+            arguments.iter().map(|argument| argument.as_ptr()).collect();
+        pointers.push(std::ptr::null());
+        // SAFETY: in the child only `execute` runs, which calls nothing but async-signal-safe functions and never returns,
+        // so that locks held by other threads at the fork do not matter.
+        match unsafe { fork() }.map_err(fail)? {
+            ForkResult::Child => execute(&pointers, &wait_gate, &gate, &report),
+            ForkResult::Parent { child } => Ok(Self {
+                pid: child,
+                program,
+                gate: Some(gate.into()),
+                failure: failure.into(),
+                ended: false,
+            }),
+        }
+    }
+
+    /// The child's PID.
+    #[must_use]
+    pub fn pid(&self) -> i32 {
+        self.pid.as_raw()
+    }
+
+    /// Lets the child execute its program; returns once it has.
+    ///
+    /// # Errors
+    /// [`Error::Exec`] when the program cannot be executed; the child has ended then.
+    pub fn execute(&mut self) -> Result<()> {
+        let mut errno = [0; 4];
+        let mut gate = self.gate.take().expect("executed once");
+        let reported = gate.write_all(&[1]).and_then(|()| self.failure.read(&mut errno));
+        match reported.map_err(Error::io("start the program"))? {
+            0 => Ok(()),
+            _ => {
+                self.wait()?;
+                let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+                Err(Error::Exec { program: self.program.clone(), source })
+            }
+        }
+    }
+
+    /// Passes a signal on to the child.
+    pub fn signal(&self, signal: Signal) {
+        if !self.ended {
+            // ESRCH, the only possible failure, means that it has ended, which a wait will tell.
+            let _ = kill(self.pid, signal);
+        }
+    }
+
+    /// Waits for the child's end; its exit status as a shell shows it: the code, or 128 and the signal.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it was waited for already.
+    pub fn wait(&mut self) -> Result<i32> {
+        loop {
+            if let Some(status) = self.poll(None)? {
+                return Ok(status);
+            }
+        }
+    }
+
+    /// As [`Child::wait`], but `None` when it still runs.
+    ///
+    /// # Errors
+    /// As [`Child::wait`].
+    pub fn try_wait(&mut self) -> Result<Option<i32>> {
+        self.poll(Some(WaitPidFlag::WNOHANG))
+    }
+
+    fn poll(&mut self, flags: Option<WaitPidFlag>) -> Result<Option<i32>> {
+        let status = match waitpid(self.pid, flags) {
+            Ok(WaitStatus::Exited(_, code)) => code,
+            Ok(WaitStatus::Signaled(_, signal, _)) => 128 + signal as i32,
+            Ok(_) | Err(Errno::EINTR) => return Ok(None),
+            Err(errno) => return Err(Error::io("wait for the program")(io::Error::from(errno))),
+        };
+        self.ended = true;
+        Ok(Some(status))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // A child at the gate sees it close, and ends.
+        drop(self.gate.take());
+        self.signal(Signal::SIGTERM);
+        let deadline = Instant::now() + PATIENCE;
+        while !self.ended {
+            if !matches!(self.try_wait(), Ok(None)) {
+                return;
+            }
+            if Instant::now() > deadline {
+                self.signal(Signal::SIGKILL);
+            }
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The child's side: waits at the gate, then executes. Runs between fork and exec.
+fn execute(arguments: &[*const libc::c_char], gate: &OwnedFd, gate_writer: &OwnedFd, report: &OwnedFd) -> ! {
+    // SAFETY: close, read, write, signal, execvp and _exit are async-signal-safe (glibc's execvp uses only its stack since
+    // 2.24). The buffers are local, `arguments` ends in a null pointer and points to strings of the parent's copy.
+    #[allow(clippy::multiple_unsafe_ops_per_block, reason = "one sequence under one argument")]
+    unsafe {
+        // Or the end of the parent would not close the gate.
+        libc::close(gate_writer.as_raw_fd());
+        let mut byte = 0_u8;
+        if libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 {
+            // Rust's runtime ignores SIGPIPE; the program shall find the default.
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::execvp(arguments[0], arguments.as_ptr());
+            let errno = *libc::__errno_location();
+            libc::write(report.as_raw_fd(), (&raw const errno).cast(), size_of_val(&errno));
+        }
+        libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(command: &[&str]) -> Result<i32> {
+        let mut child = Child::prepare(command)?;
+        child.execute()?;
+        child.wait()
+    }
+
+    #[test]
+    fn the_exit_status_is_a_shells() {
+        assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
+        assert_eq!(run(&["sh", "-c", "kill -9 $$"]).unwrap(), 137);
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_named() {
+        let error = run(&["no-such-program-anywhere"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot run `no-such-program-anywhere`: no such program; check the spelling and PATH"
+        );
+    }
+
+    #[test]
+    fn nothing_runs_before_it_is_told_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("made");
+        let child = Child::prepare(&["touch", file.to_str().unwrap()]).unwrap();
+        let pid = child.pid;
+        drop(child);
+        assert!(!file.exists());
+        assert_eq!(kill(pid, None), Err(Errno::ESRCH), "the child was left behind");
+    }
+
+    #[test]
+    fn a_child_that_runs_is_ended_by_dropping_it() {
+        let mut child = Child::prepare(&["sleep", "1000"]).unwrap();
+        child.execute().unwrap();
+        assert_eq!(child.try_wait().unwrap(), None);
+        let pid = child.pid;
+        drop(child);
+        assert_eq!(kill(pid, None), Err(Errno::ESRCH));
+    }
+}

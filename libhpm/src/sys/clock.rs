@@ -1,0 +1,59 @@
+//! The clocks that a trace pairs, and waiting for a process that is not a child.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// The same moment on three clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockPair {
+    /// Time-stamp counter, in ticks.
+    pub tsc: u64,
+    /// CLOCK_MONOTONIC_RAW in ns: the clock of the side band.
+    pub monotonic_raw_ns: u64,
+    /// CLOCK_REALTIME in ns since the epoch.
+    pub realtime_ns: u64,
+}
+
+impl ClockPair {
+    /// Reads the clocks; the tightest of a few tries, so that an interruption between two reads does not spoil the pair.
+    #[must_use]
+    pub fn now() -> Self {
+        let read = || {
+            let before = tsc();
+            let (monotonic_raw_ns, realtime_ns) =
+                (clock_ns(ClockId::CLOCK_MONOTONIC_RAW), clock_ns(ClockId::CLOCK_REALTIME));
+            let width = tsc() - before;
+            (width, Self { tsc: before + width / 2, monotonic_raw_ns, realtime_ns })
+        };
+        let tries: [_; 5] = std::array::from_fn(|_| read());
+        tries.into_iter().min_by_key(|(width, _)| *width).map(|(_, pair)| pair).expect("five tries")
+    }
+}
+
+/// The time-stamp counter of this CPU, in ticks.
+#[must_use]
+pub fn tsc() -> u64 {
+    // SAFETY: RDTSC exists on every x86-64 processor; Linux does not set CR4.TSD unless a process asks for it with prctl.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+fn clock_ns(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock).expect("every Linux since 2.6.28 has this clock");
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+/// A descriptor that polls readable once the process has ended.
+///
+/// # Errors
+/// ESRCH when there is no such process.
+pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: pidfd_open takes two integers and touches no memory of ours.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}

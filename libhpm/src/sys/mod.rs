@@ -1,0 +1,18 @@
+//! System calls and memory that others write: the only unsafe code of the library.
+//!
+//! | module | unsafe because |
+//! |---|---|
+//! | [`device`] | ioctl hands the driver a pointer to an argument |
+//! | [`rings`] | the session's areas are written by the driver and by hardware |
+//! | [`perf`] | perf_event_open, and a ring that the kernel writes |
+//! | [`child`] | fork: between fork and exec only async-signal-safe functions may run |
+//! | [`clock`] | RDTSC, and pidfd_open, which have no safe wrapper |
+//!
+//! Everything exported is safe to call.
+#![allow(unsafe_code, reason = "the boundary to the kernel; see the table above")]
+
+pub mod child;
+pub mod clock;
+pub mod device;
+pub mod perf;
+pub mod rings;

@@ -1,0 +1,259 @@
+//! The mapped areas of a session.
+//!
+//! # How shared memory stays sound
+//! The driver writes quanta and stacks, hardware writes records, this process writes the control area. References are
+//! handed out only to bytes that are *published and not given back*: below a number the driver stored with release order
+//! (read here with acquire order), at or above the consumed number. [`Rings::give_back`] takes `&mut self`, so the
+//! borrow checker proves that no reference outlives its bytes. What remains on trust is the driver's side of
+//! [`hpm_abi::area`]: that it leaves such bytes alone.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hpm_abi::{
+    CONTROL_OFFSET, CpuControl, CpuStatus, Info, Quantum, SEGMENT_BYTES, STATUS_OFFSET, SessionConfig,
+    StatusHead, control_bytes, quanta_offset, segments_offset, stacks_offset, status_bytes, whole_pages,
+};
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::{Error, Result};
+
+const SEGMENT: usize = SEGMENT_BYTES as usize;
+
+/// Numbers of one CPU's three rings, each a count since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Positions {
+    /// Quanta.
+    pub quanta: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Bytes of stack.
+    pub stack: u64,
+}
+
+/// What the driver was seen to have produced on a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Quanta published.
+    pub quanta: u64,
+    /// Segments whose records all belong to quanta below `quanta`.
+    pub segments_complete: u64,
+}
+
+/// A published quantum with the bytes that belong to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Published<'a> {
+    /// The driver's record of the stay.
+    pub quantum: &'a Quantum,
+    /// The PEBS records that hardware wrote.
+    pub records: &'a [u8],
+    /// User stack of the last record, from its RSP upwards.
+    pub stack: &'a [u8],
+}
+
+/// All areas of a session, mapped.
+#[derive(Debug)]
+pub struct Rings {
+    status: MmapRaw,
+    control: MmapRaw,
+    cpus: Vec<CpuRings>,
+}
+
+#[derive(Debug)]
+struct CpuRings {
+    quanta: MmapRaw,
+    /// Absent when the session samples nothing.
+    segments: Option<MmapRaw>,
+    /// Absent when the session copies no stacks.
+    stacks: Option<MmapRaw>,
+    quanta_len: u64,
+    /// What the driver was last seen to have produced.
+    produced: Positions,
+    /// What this process has given back.
+    consumed: Positions,
+}
+
+impl Rings {
+    /// Maps the areas of a configured session.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when an area cannot be mapped.
+    pub fn map(memory: BorrowedFd<'_>, info: &Info, config: &SessionConfig) -> Result<Self> {
+        let quanta_bytes = whole_pages(config.quanta as usize * size_of::<Quantum>());
+        let cpu = |cpu: u32| -> Result<CpuRings> {
+            let optional = |offset, bytes: usize| match bytes {
+                0 => Ok(None),
+                _ => map_shared(memory, offset, bytes).map(Some),
+            };
+            Ok(CpuRings {
+                quanta: map_shared(memory, quanta_offset(cpu), quanta_bytes)?,
+                segments: optional(segments_offset(cpu), config.segments as usize * SEGMENT)?,
+                stacks: optional(stacks_offset(cpu), config.stack_ring_bytes as usize)?,
+                quanta_len: config.quanta.into(),
+                produced: Positions::default(),
+                consumed: Positions::default(),
+            })
+        };
+        let control = MmapOptions::new()
+            .offset(CONTROL_OFFSET)
+            .len(control_bytes(info.cpus))
+            .map_raw(memory.as_raw_fd());
+        Ok(Self {
+            status: map_shared(memory, STATUS_OFFSET, status_bytes(info.cpus))?,
+            control: control.map_err(Error::io("map the session's control area"))?,
+            cpus: (0..info.cpus).map(cpu).collect::<Result<_>>()?,
+        })
+    }
+
+    /// CPUs with rings, online or not.
+    #[must_use]
+    pub fn cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Whether the session's target has gone.
+    #[must_use]
+    pub fn target_gone(&self) -> bool {
+        let offset = std::mem::offset_of!(StatusHead, target_gone);
+        // A u32 in the low half of an aligned word whose other half is padding.
+        word(&self.status, offset).load(Ordering::Acquire) as u32 != 0
+    }
+
+    /// Reads what the driver has produced on a CPU, so that it can be borrowed.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the driver's number lies outside the ring.
+    pub fn observe(&mut self, cpu: usize) -> Result<Observed> {
+        let base = size_of::<StatusHead>() + cpu * size_of::<CpuStatus>();
+        let read = |offset| word(&self.status, base + offset).load(Ordering::Acquire);
+        let segments_begun = std::mem::offset_of!(CpuStatus, segments_begun);
+        // A segment that was complete before the quanta are counted has all its quanta among them.
+        let segments_complete = read(segments_begun).saturating_sub(1);
+        let quanta = read(std::mem::offset_of!(CpuStatus, quanta_produced));
+        // What those quanta name was produced before them, so these numbers, read after, cover it.
+        let segments = read(segments_begun);
+        let stack = read(std::mem::offset_of!(CpuStatus, stack_produced));
+        let rings = &mut self.cpus[cpu];
+        if quanta < rings.produced.quanta || quanta - rings.consumed.quanta > rings.quanta_len {
+            return Err(Error::corrupt(format!(
+                "CPU {cpu} has {quanta} quanta produced and {} consumed in a ring of {}",
+                rings.consumed.quanta, rings.quanta_len
+            )));
+        }
+        rings.produced = Positions { quanta, segments, stack };
+        Ok(Observed { quanta, segments_complete })
+    }
+
+    /// What has been given back on a CPU.
+    #[must_use]
+    pub fn consumed(&self, cpu: usize) -> Positions {
+        self.cpus[cpu].consumed
+    }
+
+    /// Quantum number `number` of a CPU; `None` when it is not published, or was given back.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it names bytes that it cannot own.
+    pub fn quantum(&self, cpu: usize, number: u64) -> Option<Result<Published<'_>>> {
+        self.cpus[cpu].quantum(number)
+    }
+
+    /// Gives back everything of a CPU below `to`, for the driver to use again. Numbers never move backwards or past what
+    /// was observed.
+    pub fn give_back(&mut self, cpu: usize, to: Positions) {
+        let rings = &mut self.cpus[cpu];
+        let (old, limit) = (rings.consumed, rings.produced);
+        let advance = |to: u64, old: u64, limit: u64| to.min(limit).max(old);
+        rings.consumed = Positions {
+            quanta: advance(to.quanta, old.quanta, limit.quanta),
+            segments: advance(to.segments, old.segments, limit.segments),
+            stack: advance(to.stack, old.stack, limit.stack),
+        };
+        let base = cpu * size_of::<CpuControl>();
+        let write = |offset, value| word(&self.control, base + offset).store(value, Ordering::Release);
+        write(std::mem::offset_of!(CpuControl, segments_consumed), rings.consumed.segments);
+        write(std::mem::offset_of!(CpuControl, stack_consumed), rings.consumed.stack);
+        write(std::mem::offset_of!(CpuControl, quanta_consumed), rings.consumed.quanta);
+    }
+}
+
+impl CpuRings {
+    fn quantum(&self, number: u64) -> Option<Result<Published<'_>>> {
+        if !(self.consumed.quanta..self.produced.quanta).contains(&number) {
+            return None;
+        }
+        let index = (number % self.quanta_len) as usize;
+        // SAFETY: `index` is below the ring's length, so the 320 bytes lie in the mapping, which starts on a page and thus
+        // is aligned. Every bit pattern is a `Quantum`. The slot is published and not given back, so nobody writes it
+        // while `self` is borrowed (module documentation).
+        let quantum = unsafe { &*self.quanta.as_ptr().cast::<Quantum>().add(index) };
+        Some(
+            self.records(quantum)
+                .and_then(|records| Ok(Published { quantum, records, stack: self.stack(quantum)? })),
+        )
+    }
+
+    /// The records of a published quantum.
+    fn records(&self, quantum: &Quantum) -> Result<&[u8]> {
+        if quantum.span_bytes == 0 {
+            return Ok(&[]);
+        }
+        let (start, len) = (quantum.span_offset as usize, quantum.span_bytes as usize);
+        let segments = self
+            .segments
+            .as_ref()
+            .ok_or_else(|| Error::corrupt("records in a session that samples nothing"))?;
+        let owned = (self.consumed.segments..self.produced.segments).contains(&quantum.segment);
+        if !owned || start + len > SEGMENT {
+            return Err(Error::corrupt(format!(
+                "quantum {} names {len} bytes at {start} of segment {} while {:?} are produced and {:?} consumed",
+                quantum.sequence, quantum.segment, self.produced, self.consumed
+            )));
+        }
+        let place = (quantum.segment % (segments.len() / SEGMENT) as u64) as usize;
+        // SAFETY: `place` is below the number of segments and `start + len` within one, so the bytes lie in the mapping.
+        // They are published by `quantum` and their segment is not given back, so hardware no longer writes them
+        // (module documentation).
+        Ok(unsafe { std::slice::from_raw_parts(segments.as_ptr().add(place * SEGMENT + start), len) })
+    }
+
+    /// The stack of a published quantum.
+    fn stack(&self, quantum: &Quantum) -> Result<&[u8]> {
+        if quantum.stack_bytes == 0 {
+            return Ok(&[]);
+        }
+        let stacks =
+            self.stacks.as_ref().ok_or_else(|| Error::corrupt("a stack in a session that copies none"))?;
+        let len = quantum.stack_bytes as usize;
+        let place = (quantum.stack_offset % stacks.len() as u64) as usize;
+        let end = quantum.stack_offset.saturating_add(len as u64);
+        if quantum.stack_offset < self.consumed.stack
+            || end > self.produced.stack
+            || place + len > stacks.len()
+        {
+            return Err(Error::corrupt(format!(
+                "quantum {} names {len} stack bytes at {} while {:?} are produced and {:?} consumed",
+                quantum.sequence, quantum.stack_offset, self.produced, self.consumed
+            )));
+        }
+        // SAFETY: `place + len` lies within the mapping; the bytes are published and not given back, so nobody writes them
+        // (module documentation).
+        Ok(unsafe { std::slice::from_raw_parts(stacks.as_ptr().add(place), len) })
+    }
+}
+
+fn map_shared(memory: BorrowedFd<'_>, offset: u64, bytes: usize) -> Result<MmapRaw> {
+    MmapOptions::new()
+        .offset(offset)
+        .len(bytes)
+        .map_raw_read_only(memory.as_raw_fd())
+        .map_err(Error::io(format!("map {bytes} bytes of the session at {offset:#x}")))
+}
+
+/// The aligned 8 bytes at `offset` of an area.
+fn word(area: &MmapRaw, offset: usize) -> &AtomicU64 {
+    assert!(offset.is_multiple_of(8) && offset + 8 <= area.len(), "a word outside its area");
+    // SAFETY: the bytes lie in the mapping and are aligned (asserted), and are accessed only atomically on this side. A
+    // read-only area is only loaded from, which x86-64 does with a plain MOV.
+    unsafe { AtomicU64::from_ptr(area.as_mut_ptr().add(offset).cast()) }
+}
