@@ -3,6 +3,7 @@
 mod apt;
 mod bzimage;
 mod cli;
+mod clock;
 mod console;
 mod host;
 mod initramfs;

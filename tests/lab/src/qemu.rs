@@ -28,6 +28,8 @@ pub(crate) struct Machine {
     pub(crate) memory_mib: u32,
     /// Clock driven by the instruction count instead of by the host's time.
     pub(crate) deterministic: bool,
+    /// Rate of the guest's time stamp counter in kHz, if known.
+    pub(crate) tsc_khz: Option<u64>,
     /// Added to the kernel command line.
     pub(crate) append: Vec<String>,
     /// PMU plugin and its arguments.
@@ -130,6 +132,8 @@ fn cmdline(machine: &Machine) -> String {
     if machine.deterministic {
         // Addresses are part of what has to repeat.
         line += " norandmaps";
+    } else if let Some(khz) = machine.tsc_khz {
+        line += &format!(" tsc_early_khz={khz}");
     }
     for more in &machine.append {
         line += " ";
@@ -155,6 +159,7 @@ mod tests {
             cpus: 2,
             memory_mib: 512,
             deterministic: false,
+            tsc_khz: Some(2_600_000),
             append: vec!["pti=off".into(), "nmi_watchdog=1".into()],
             plugin: None,
             shares: vec![],
@@ -172,6 +177,8 @@ mod tests {
         let line = cmdline(&machine());
         assert!(line.ends_with(" pti=off nmi_watchdog=1"), "{line}");
         let plain = cmdline(&Machine { append: vec![], ..machine() });
-        assert!(!plain.contains("pti"), "{plain}");
+        assert!(!plain.contains("pti") && plain.contains("tsc_early_khz=2600000"), "{plain}");
+        let deterministic = cmdline(&Machine { deterministic: true, ..machine() });
+        assert!(!deterministic.contains("tsc_early_khz"), "virtual time has its own rate: {deterministic}");
     }
 }

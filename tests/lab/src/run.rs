@@ -6,7 +6,7 @@ use crate::ready::{Ready, ready};
 use crate::rundir::RunDir;
 use crate::tree::Tree;
 use crate::watch::{self, Ended};
-use crate::{console, initramfs, paths, profile, sandbox};
+use crate::{clock, console, initramfs, paths, profile, sandbox};
 use anyhow::{Context, Result, bail};
 use lab_init::{GUEST_DIR, Outcome, RunSpec, Share, Tool};
 use std::fs;
@@ -33,6 +33,7 @@ const STATUS_TIMEOUT: u8 = 124;
 pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
     let cache = paths::cache()?;
     let cpu = profile::cpu(&options.profile)?;
+    let tsc_khz = clock::measure_tsc_khz();
     let Ready { tree, init, plugin, hpm, build_lock, tree_lock: _tree_lock } = ready(&cache, options)?;
     let dir = RunDir::create(&cache, options.name.as_deref())?;
     let terminal = if argv.is_none() { Some(terminal_size()?) } else { None };
@@ -57,6 +58,8 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
         cpus: options.cpus,
         memory_mib: options.memory,
         deterministic: options.deterministic,
+        // A panic there has been printed; the guest then measures by itself.
+        tsc_khz: tsc_khz.join().unwrap_or_default(),
         append: options.append.clone(),
         plugin,
         shares,
