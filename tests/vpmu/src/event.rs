@@ -250,11 +250,17 @@ impl EventSet {
 
     /// The events, in index order.
     pub fn iter(self) -> impl Iterator<Item = Event> {
+        self.indices().map(|index| Event::ALL[index])
+    }
+
+    /// The events' indices: [`Event`] as a number.
+    #[inline]
+    pub fn indices(self) -> impl Iterator<Item = usize> {
         let mut bits = self.0;
         std::iter::from_fn(move || {
-            let index = bits.trailing_zeros();
+            let index = bits.trailing_zeros() as usize;
             bits &= bits.wrapping_sub(1);
-            Event::ALL.get(index as usize).copied()
+            (index < 64).then_some(index)
         })
     }
 }

@@ -35,15 +35,15 @@ impl Totals {
 
     #[inline]
     pub(super) fn count(&self, events: &MicroEvents, privilege: Privilege) {
-        for event in events.once.iter() {
-            self.add(event, privilege, 1);
+        for index in events.once.indices() {
+            add(&self.0[index][privilege as usize], 1);
         }
         if events.cycles > 0 {
             self.add(Event::Cycle, privilege, events.cycles.into());
             self.add(Event::ReferenceCycle, privilege, events.cycles.into());
             self.add(Event::CrystalCycle, privilege, events.crystal_cycles.into());
-            for event in events.stalled.iter() {
-                self.add(event, privilege, events.stall_cycles.into());
+            for index in events.stalled.indices() {
+                add(&self.0[index][privilege as usize], events.stall_cycles.into());
             }
         }
     }

@@ -86,7 +86,7 @@ fn miss_events(kind: Kind) -> (Event, Event) {
 
 fn cache(log_sets: u32, associativity: u32, log_line: u32) -> CacheGeometry {
     let line_bytes = 1 << log_line;
-    CacheGeometry { size_bytes: line_bytes * associativity << log_sets, associativity, line_bytes }
+    CacheGeometry { size_bytes: (line_bytes * associativity) << log_sets, associativity, line_bytes }
 }
 
 fn small_cache() -> impl Strategy<Value = CacheGeometry> {

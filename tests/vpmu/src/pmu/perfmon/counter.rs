@@ -50,6 +50,8 @@ pub(super) struct Rule {
     pub(super) privileges: [bool; 2],
     /// The event; `None` if the encoding has no meaning on this counter.
     pub(super) event: Option<&'static EventSpec>,
+    /// What the event counts.
+    pub(super) counts: EventSet,
     /// Cycle-wise counting.
     pub(super) filter: Option<CycleFilter>,
     /// Loads count only above this latency.
@@ -61,11 +63,6 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// What it counts, if it is on.
-    fn counts(&self) -> EventSet {
-        self.event.map_or(EventSet::EMPTY, |event| event.counts)
-    }
-
     /// Whether it counts anything at all.
     pub(super) fn is_on(&self) -> bool {
         self.event.is_some() && self.privileges != [false; 2]
@@ -104,7 +101,7 @@ impl Counter {
 
     /// Counts basic events: `delta[basic][privilege]`.
     pub(super) fn count_basic(&mut self, delta: &[[u64; 2]; 4]) {
-        let counts = self.rule.counts();
+        let counts = self.rule.counts;
         let mut n = 0;
         for basic in Basic::ALL {
             if counts.contains(basic.into()) {
@@ -128,7 +125,7 @@ impl Counter {
         if !self.rule.privileges[privilege as usize] {
             return;
         }
-        let mut counts = self.rule.counts();
+        let mut counts = self.rule.counts;
         if events.load_latency_cycles <= self.rule.latency_above_cycles {
             counts = counts.difference(EventSet::of(&[Event::LoadLatency]));
         }

@@ -30,6 +30,8 @@ pub(super) struct Perfmon {
     counters: Vec<Counter>,
     lbr: Lbr,
     demand: Demand,
+    /// Indices of the counters that are on, as a bit mask: most counters are off most of the time.
+    on: u64,
 }
 
 /// What a snapshot of the PMU must hold.
@@ -40,12 +42,29 @@ pub(super) struct Saved {
     lbr: Lbr,
 }
 
+/// The indices of the bits that are set, from the lowest on.
+fn set_bits(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let index = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (index < 64).then_some(index)
+    })
+}
+
 impl Perfmon {
     pub(super) fn new(profile: &'static Profile, options: Options) -> Self {
         let pmu = &profile.pmu;
         let counters = vec![Counter::default(); usize::from(pmu.general_counters + pmu.fixed_counters)];
         let lbr = Lbr::new(pmu.lbr_depth);
-        Self { profile, options, registers: Registers::reset(pmu), counters, lbr, demand: Demand::Nothing }
+        Self {
+            profile,
+            options,
+            registers: Registers::reset(pmu),
+            counters,
+            lbr,
+            demand: Demand::Nothing,
+            on: 0,
+        }
     }
 
     pub(super) fn save(&self) -> Saved {
@@ -86,6 +105,8 @@ impl Perfmon {
             }
             counter.rule = rule;
         }
+        let on = self.counters.iter().enumerate().filter(|(_, counter)| counter.rule.is_on());
+        self.on = on.fold(0, |on, (index, _)| on | 1 << index);
         let lbr = if self.lbr_records() { Demand::Microarchitecture } else { Demand::Nothing };
         self.demand = self.counters.iter().map(|counter| counter.rule.demand()).fold(lbr, Demand::max);
     }
@@ -111,6 +132,7 @@ impl Perfmon {
         Rule {
             privileges: [on && select & evtsel::USR != 0, on && select & evtsel::OS != 0],
             event: Some(event),
+            counts: event.counts,
             // INV has no effect without CMASK; E alone looks at whether anything happened in the cycle.
             filter: (modified && (cmask != 0 || edge)).then_some(CycleFilter {
                 cmask: cmask.max(1),
@@ -147,9 +169,11 @@ impl Perfmon {
         let fixed = index - self.general();
         let control = self.registers.fixed_ctrl >> (4 * fixed);
         let on = self.runs(index);
+        let Some(event) = self.profile.fixed_events.get(fixed) else { return Rule::default() };
         Rule {
             privileges: [on && control & fixed_ctrl::USR != 0, on && control & fixed_ctrl::OS != 0],
-            event: self.profile.fixed_events.get(fixed),
+            event: Some(event),
+            counts: event.counts,
             interrupt: control & fixed_ctrl::PMI != 0,
             ..Rule::default()
         }
@@ -181,15 +205,15 @@ impl Perfmon {
     }
 
     pub(super) fn count_basic(&mut self, delta: &BasicCounts) {
-        for counter in &mut self.counters {
-            counter.count_basic(delta);
+        for index in set_bits(self.on) {
+            self.counters[index].count_basic(delta);
         }
     }
 
     #[inline]
     pub(super) fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
-        for counter in &mut self.counters {
-            counter.count(events, privilege);
+        for index in set_bits(self.on) {
+            self.counters[index].count(events, privilege);
         }
         self.lbr.advance(events.cycles);
     }
