@@ -39,7 +39,7 @@ pub struct Machine {
     pub stepping: u32,
     /// What leaf 0AH says; all zero without it.
     pub perfmon: Perfmon,
-    /// Whether a hypervisor says it is there (CPUID.01H:ECX[31]).
+    /// Whether a hypervisor says it is there (CPUID.01H:ECX, bit 31).
     pub hypervisor: bool,
     /// The PMU, or why hpm cannot program it.
     pub pmu: Result<Pmu, Refusal>,

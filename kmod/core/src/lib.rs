@@ -2,7 +2,7 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | CPUID to a known PMU | [`detect`], [`pmu`] |
+//! | CPUID to a known PMU | [`mod@detect`], [`pmu`] |
 //! | a request to events that the PMU has | [`config`], [`events`] |
 //! | events to counters | [`allocate`] |
 //! | counters to register values | [`program`], [`registers`] |

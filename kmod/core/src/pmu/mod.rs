@@ -26,7 +26,7 @@ pub struct Pmu {
 /// 20.3.1.1.1, and what Linux's accounting of auto-reload rests on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pebs {
-    /// Record format (IA32_PERF_CAPABILITIES[11:8]).
+    /// Record format (IA32_PERF_CAPABILITIES, bits 11:8).
     pub format: u16,
     /// Bytes of a record.
     pub record_size: u16,

@@ -1,0 +1,160 @@
+//! From CPUID to a PMU, on processors that exist and on what hypervisors make of them.
+
+use std::collections::HashMap;
+
+use hpm_abi::{Info, InfoFlags, Reason};
+use hpm_core::{detect, Cpuid, CpuidRegisters, Machine, Port, Refusal};
+
+/// Answers CPUID from a list, and RDMSR only for the registers named.
+#[derive(Clone, Default)]
+struct Processor {
+    leaves: HashMap<u32, CpuidRegisters>,
+    registers: HashMap<u32, u64>,
+}
+
+impl Cpuid for Processor {
+    fn cpuid(&mut self, leaf: u32, _subleaf: u32) -> CpuidRegisters {
+        self.leaves[&leaf]
+    }
+}
+
+impl Port for Processor {
+    fn rdmsr(&mut self, register: u32) -> u64 {
+        *self.registers.get(&register).unwrap_or_else(|| panic!("RDMSR {register:#x} faults here"))
+    }
+    fn wrmsr(&mut self, register: u32, _value: u64) {
+        panic!("detection writes {register:#x}");
+    }
+    fn rdpmc(&mut self, _index: u32) -> u64 {
+        unreachable!("not of detection")
+    }
+    fn rdtsc(&mut self) -> u64 {
+        unreachable!("not of detection")
+    }
+    fn unmask_pmi(&mut self) {
+        unreachable!("not of detection")
+    }
+    fn ds_area(&mut self) -> u64 {
+        unreachable!("not of detection")
+    }
+    fn ds_read(&mut self, _offset: u32) -> u64 {
+        unreachable!("not of detection")
+    }
+    fn ds_write(&mut self, _offset: u32, _value: u64) {
+        unreachable!("not of detection")
+    }
+    fn pebs_window(&mut self) -> u64 {
+        unreachable!("not of detection")
+    }
+    fn pebs_read(&mut self, _offset: u32) -> u64 {
+        unreachable!("not of detection")
+    }
+}
+
+fn leaf(eax: u32, ebx: u32, ecx: u32, edx: u32) -> CpuidRegisters {
+    CpuidRegisters { eax, ebx, ecx, edx }
+}
+
+const INTEL: CpuidRegisters =
+    CpuidRegisters { eax: 0x16, ebx: 0x756E_6547, ecx: 0x6C65_746E, edx: 0x4965_6E69 };
+const AMD: CpuidRegisters =
+    CpuidRegisters { eax: 0x10, ebx: 0x6874_7541, ecx: 0x444D_4163, edx: 0x6974_6E65 };
+/// DTES64 (2), PDCM (15).
+const ECX: u32 = 1 << 2 | 1 << 15;
+/// DS (21).
+const EDX: u32 = 1 << 21;
+
+/// A Core i7-6700: version 4, four counters of 48 bits, three fixed ones.
+fn skylake() -> Processor {
+    Processor {
+        leaves: HashMap::from([
+            (0, INTEL),
+            (1, leaf(0x0005_06E3, 0, ECX, EDX)),
+            (0xA, leaf(0x0730_0404, 0, 0, 0x603)),
+        ]),
+        registers: HashMap::from([(0x345, 0x33C5), (0x1A0, 0x850089)]),
+    }
+}
+
+fn machine(processor: &Processor) -> Machine {
+    detect(&mut processor.clone(), &mut processor.clone())
+}
+
+#[test]
+fn skylake_is_known_with_its_counters() {
+    let machine = machine(&skylake());
+    assert_eq!((machine.family, machine.model, machine.stepping), (6, 0x5E, 3));
+    let pmu = machine.pmu.expect("known");
+    assert_eq!((pmu.generation.name, pmu.full_width_writes), ("skylake", true));
+    assert_eq!((pmu.perfmon.general_counters, pmu.perfmon.general_width), (4, 48));
+    assert_eq!((pmu.perfmon.fixed_counters, pmu.perfmon.fixed_width), (3, 48));
+    let pebs = pmu.pebs.expect("PEBS");
+    assert_eq!((pebs.format, pebs.record_size, pebs.counters), (3, 200, 0xF));
+    let mut info = Info::default();
+    machine.describe(&mut info);
+    assert_eq!(info.flags, InfoFlags::USABLE);
+    assert!(info.pmu_name.starts_with(b"skylake\0") && info.vendor.starts_with(b"GenuineIntel\0"));
+    assert_eq!((info.pebs_format, info.pebs_counters, info.perfmon_version), (3, 0xF, 4));
+}
+
+#[test]
+fn a_guest_without_a_pmu_says_so_and_no_register_is_read() {
+    let mut processor = Processor { registers: HashMap::new(), ..skylake() };
+    processor.leaves.insert(0xA, CpuidRegisters::default());
+    processor.leaves.insert(1, leaf(0x0005_06E3, 0, 1 << 31, 0));
+    let machine = machine(&processor);
+    assert!(machine.hypervisor);
+    assert_eq!(machine.pmu.expect_err("no PMU").reason, Reason::NoPmu);
+    let mut info = Info::default();
+    machine.describe(&mut info);
+    assert_eq!((info.flags, info.pebs_format), (InfoFlags::HYPERVISOR, u32::MAX));
+}
+
+#[test]
+fn an_old_processor_without_the_leaf_is_not_asked_for_it() {
+    let mut processor = Processor { registers: HashMap::new(), ..skylake() };
+    processor.leaves =
+        HashMap::from([(0, CpuidRegisters { eax: 2, ..INTEL }), (1, leaf(0x0000_0F41, 0, 0, 0))]);
+    let machine = machine(&processor);
+    assert_eq!((machine.family, machine.model), (15, 4));
+    assert_eq!(machine.pmu.expect_err("no PMU").reason, Reason::NoPmu);
+}
+
+#[test]
+fn processors_that_are_not_known_are_named_and_left_alone() {
+    let none = HashMap::new();
+    let mut zen = Processor { registers: none.clone(), ..skylake() };
+    zen.leaves.insert(0, AMD);
+    zen.leaves.insert(1, leaf(0x00A2_0F12, 0, 0, 0));
+    let mut newer = Processor { registers: none, ..skylake() };
+    newer.leaves.insert(1, leaf(0x000B_06F2, 0, ECX, EDX));
+    for (processor, named) in [(zen, [0x19, 0x21]), (newer, [6, 0xBF])] {
+        let refusal = machine(&processor).pmu.expect_err("not known");
+        assert_eq!(refusal, Refusal::new(Reason::UnknownPmu, named));
+    }
+}
+
+#[test]
+fn pebs_is_used_only_when_every_sign_of_it_is_there() {
+    let without = |change: fn(&mut Processor)| {
+        let mut processor = skylake();
+        change(&mut processor);
+        machine(&processor).pmu.expect("known").pebs
+    };
+    const SIGNATURE: u32 = 0x0005_06E3;
+    assert!(without(|_| {}).is_some());
+    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, ECX, 0))).is_none());
+    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, 1 << 15, EDX))).is_none());
+    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, 1 << 2, EDX))).is_none());
+    assert!(without(|p| _ = p.registers.insert(0x345, 0x32C5)).is_none());
+    assert!(without(|p| _ = p.registers.insert(0x1A0, 1 << 12)).is_none());
+}
+
+#[test]
+fn counters_that_no_skylake_has_are_not_believed() {
+    for eax in [0x0700_0404, 0x0730_0004, 0x0730_0401, 0x07FF_0404] {
+        let mut processor = skylake();
+        processor.leaves.insert(0xA, leaf(eax, 0, 0, 0x603));
+        assert_eq!(machine(&processor).pmu.expect_err("unsound").reason, Reason::UnknownPmu);
+    }
+}
