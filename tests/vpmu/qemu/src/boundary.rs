@@ -27,10 +27,13 @@ pub(crate) fn reached(here: &Here, insn: &Insn) -> Leave {
     if due { Leave::Resume(0) } else { Leave::Continue }
 }
 
-/// Before `insn`, a repeated string instruction that is also the one that began last: its iterations go on. It is one
-/// instruction however often it is entered.
-pub(crate) fn repetition_continues(here: &Here, insn: &Insn) {
-    here.slots().tally(insn, -1);
+/// Before `insn`, a repeated string instruction. If it is also the one that began last, its iterations go on: it is one
+/// instruction however often, and in however many blocks, it is entered.
+pub(crate) fn repeated(here: &Here, insn: &Insn) {
+    let slots = here.slots();
+    if here.machine.last_insn(slots).is_some_and(|last| last.pc == insn.pc) {
+        slots.tally(insn, -1);
+    }
 }
 
 /// Tells the model of CR3 if it does not know it.
@@ -91,14 +94,21 @@ pub(crate) enum Discontinuity {
     Exception,
 }
 
+/// An exception is about to be delivered. QEMU does not know yet exactly where: [`delivered`] follows.
+pub(crate) fn raised(here: &Here) {
+    here.vcpu.state().exception_raised = true;
+}
+
 /// The vCPU has entered a handler at `to` instead of going on at `from` (interrupts), or because of the instruction at
 /// `from` (exceptions).
-pub(crate) fn discontinued(here: &Here, kind: Discontinuity, from: u64, to: u64) {
+pub(crate) fn delivered(here: &Here, from: u64, to: u64) {
+    let slots = here.slots();
+    let mut state = here.vcpu.state();
+    let exception = std::mem::take(&mut state.exception_raised);
     if !here.machine.mode.observes() {
         return;
     }
-    let slots = here.slots();
-    let mut state = here.vcpu.state();
+    let kind = if exception { Discontinuity::Exception } else { Discontinuity::Interrupt };
     know_address_space(here, &mut state);
     if let Some(last) = here.machine.last_insn(slots) {
         let unfinished = last.pc == from

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, reason = "called by QEMU, with its pointers")]
 
-use crate::boundary::{self, Discontinuity};
+use crate::boundary;
 use crate::decode::Insn;
 use crate::ffi::{CpuState, TranslationBlock, discon};
 use crate::internals::{Handles, Here, Leave};
@@ -69,12 +69,12 @@ unsafe extern "C" fn at_special_from(index: c_uint, data: *mut c_void, return_ad
     here.leave(how);
 }
 
-/// A repeated string instruction is entered again.
+/// Before a repeated string instruction.
 pub(crate) unsafe extern "C" fn at_repetition(index: c_uint, data: *mut c_void) {
     // SAFETY: called in the vCPU's thread; nothing here needs the return address.
     let Some(here) = (unsafe { here(index, 0) }) else { return };
     // SAFETY: registered with an instruction.
-    boundary::repetition_continues(&here, unsafe { insn(data) });
+    boundary::repeated(&here, unsafe { insn(data) });
 }
 
 /// Before each instruction, at level `Microarchitecture`.
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn at_translation(block: *mut TranslationBlock, _da
     translate::block(&here, block);
 }
 
-/// An interrupt was delivered or an exception raised.
+/// An exception was raised, or an interrupt or exception delivered.
 pub(crate) unsafe extern "C" fn at_discontinuity(
     index: c_uint,
     kind: c_int,
@@ -141,8 +141,13 @@ pub(crate) unsafe extern "C" fn at_discontinuity(
 ) {
     // SAFETY: called in the vCPU's thread, outside of translated code.
     let Some(here) = (unsafe { here(index, 0) }) else { return };
-    let kind = if kind == discon::INTERRUPT { Discontinuity::Interrupt } else { Discontinuity::Exception };
-    boundary::discontinued(&here, kind, from, to);
+    // On x86, QEMU 11.1 reports an exception when it is raised, with a program counter that may be the block's, and once more as
+    // an interrupt when it is delivered.
+    if kind == discon::EXCEPTION {
+        boundary::raised(&here);
+    } else {
+        boundary::delivered(&here, from, to);
+    }
 }
 
 /// A settlement that waited for the end of its block. `index` is the vCPU's.

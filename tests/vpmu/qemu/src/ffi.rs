@@ -82,7 +82,6 @@ pub(crate) mod cb_flags {
 /// `enum qemu_plugin_cond`.
 pub(crate) mod cond {
     use std::ffi::c_int;
-    pub(crate) const EQ: c_int = 2;
     pub(crate) const NE: c_int = 3;
     pub(crate) const GE: c_int = 7;
 }

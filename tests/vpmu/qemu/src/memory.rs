@@ -55,7 +55,8 @@ pub(crate) fn step(here: &Here, insn: &Insn) {
         return;
     }
     // The later iterations of a repeated string instruction are not fetched again.
-    if !insn.repeats || slots.last() != std::ptr::from_ref(insn).addr() as u64 {
+    let continues = insn.repeats && here.machine.last_insn(slots).is_some_and(|last| last.pc == insn.pc);
+    if !continues {
         let events = state.core.fetch(insn.physical, insn.pc, insn.size);
         count(&mut state, &events, insn.privilege);
         (state.load, state.store) = (None, None);

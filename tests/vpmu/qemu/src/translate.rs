@@ -117,8 +117,7 @@ impl Site {
     fn check_boundary(&self, first_of_block: bool) {
         let insn = self.insn;
         if insn.repeats {
-            // Entered again after some iterations: not another instruction.
-            self.call_if(callbacks::at_repetition, cb_flags::NO_REGS, cond::EQ, offset::LAST, self.address());
+            self.call(callbacks::at_repetition, cb_flags::NO_REGS);
         }
         if self.level == Level::Microarchitecture {
             self.call(callbacks::at_step, cb_flags::NO_REGS);
@@ -130,7 +129,7 @@ impl Site {
         self.call_if(callbacks::at_boundary, cb_flags::RW_REGS_PC, cond::GE, tally, EXHAUSTED);
     }
 
-    /// Counts what the instruction is. If it faults, [`crate::boundary::discontinued`] takes it back.
+    /// Counts what the instruction is. If it faults, [`crate::boundary::delivered`] takes it back.
     fn tally(&self) {
         let insn = self.insn;
         self.inline(op::ADD_U64, offset::instructions(insn.privilege), 1);

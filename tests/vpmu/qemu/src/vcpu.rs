@@ -136,6 +136,8 @@ pub(crate) struct State {
     pub(crate) store: Option<DataAccess>,
     /// The instruction that began last is a branch whose outcome the model has not been told.
     pub(crate) open_branch: bool,
+    /// An exception has been raised and not yet delivered.
+    pub(crate) exception_raised: bool,
     /// Instructions until a PMI that skids is raised.
     pub(crate) skid_left: Option<u64>,
     pub(crate) deferred: Option<Deferred>,
@@ -155,6 +157,7 @@ impl State {
             load: None,
             store: None,
             open_branch: false,
+            exception_raised: false,
             skid_left: None,
             deferred: None,
         })
