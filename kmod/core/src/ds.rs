@@ -1,4 +1,4 @@
-//! The DS management area: where hardware writes PEBS records (SDM Vol. 3B 19.4.9, table for 64-bit mode; 20.3.1.1.1).
+//! The DS management area: where hardware writes PEBS records (SDM Vol. 3B 18.4.9, layout of 64-bit mode; 20.3.1.1.1).
 
 use super::abi::SEGMENT_BYTES;
 use super::port::Port;

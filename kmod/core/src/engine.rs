@@ -286,9 +286,14 @@ impl Engine {
         for sampler in session.program.sampling_counters() {
             let number = usize::from(sampler.number);
             // One that overflowed without writing its record must overflow again.
-            let value = stay.left[number].max(1).wrapping_neg() as u64;
+            let left = stay.left[number].clamp(1, hardware.period_max());
+            let value = left.wrapping_neg() as u64;
             hardware.write_general(port, sampler.number, value);
             self.values[Counter::at(number).place()] = value;
+        }
+        if session.program.has_several_samplers() {
+            // A record says by the overflow indications which counters it is for; none may be left of another thread.
+            hardware.reset_status(port, session.program.pebs_enable);
         }
         if session.state.segments.current().is_none() {
             if !session.state.segments.has_free() {

@@ -146,7 +146,7 @@ impl Hardware {
         self.set_events(port, &found.selects, found.fixed_ctr_ctrl);
         let ours = port.rdmsr(IA32_PERF_GLOBAL_STATUS) & !found.global_status & self.status_bits();
         if ours != 0 {
-            port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, ours);
+            self.reset_status(port, ours);
         }
         self.set_global_ctrl(port, found.global_ctrl);
     }
@@ -205,6 +205,16 @@ impl Hardware {
             port.wrmsr(IA32_PEBS_ENABLE, value);
             self.pebs_enable = value;
         }
+    }
+
+    /// Clears overflow indications.
+    pub(super) fn reset_status<P: Port>(&self, port: &mut P, bits: u64) {
+        port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, bits);
+    }
+
+    /// The furthest from its overflow that a sampling counter can be.
+    pub(super) const fn period_max(&self) -> i64 {
+        self.pmu.period_max() as i64
     }
 
     /// Reads a counter.

@@ -15,7 +15,7 @@ pub trait Port {
     /// RDTSC.
     fn rdtsc(&mut self) -> u64;
     /// Writes the local APIC's LVTPC so that PMIs come as NMIs again: hardware sets its mask bit with each PMI
-    /// (SDM Vol. 3A 12.5.1).
+    /// (SDM Vol. 3A 11.5.1).
     fn unmask_pmi(&mut self);
     /// Linear address of this CPU's DS management area, for IA32_DS_AREA. Constant.
     fn ds_area(&mut self) -> u64;

@@ -127,6 +127,11 @@ impl Program {
         self.sampling.iter().filter_map(|counter| *counter)
     }
 
+    /// Whether more than one counter writes records, so that a record must be asked which it is for.
+    pub(super) const fn has_several_samplers(&self) -> bool {
+        self.pebs_enable.count_ones() > 1
+    }
+
     /// The counter that counts this event, if not its sampling counter does.
     #[must_use]
     pub fn counting_counter(&self, event: usize) -> Option<Counter> {

@@ -70,7 +70,8 @@ pub(super) fn close<P: Port, R: Rings>(
     for (sum, count) in session.state.totals.counts.iter_mut().zip(counted.counts) {
         *sum += count;
     }
-    session.state.totals.on_cpu_tsc += end_tsc.wrapping_sub(stay.start_tsc);
+    // A TSC that was set back must not make the sum overflow.
+    session.state.totals.on_cpu_tsc += end_tsc.saturating_sub(stay.start_tsc);
     if session.state.quanta.room_for(1).is_none() {
         session.take_back();
     }
@@ -97,16 +98,15 @@ fn find_records<P: Port, R: Rings>(
 ) -> Span {
     let end = ds::filled(port, pebs.record_size).max(start);
     let mut by_counter = [0; SAMPLING_COUNTERS_MAX];
-    let mut samplers = session.program.sampling_counters();
-    if let (Some(only), None) = (samplers.next(), samplers.next()) {
-        by_counter[usize::from(only.number)] = u64::from((end - start) / u32::from(pebs.record_size));
-    } else {
+    if session.program.has_several_samplers() {
         for record in (start..end).step_by(pebs.record_size.into()) {
             let counters = port.pebs_read(record + u32::from(pebs.applicable_counters));
             for (number, records) in by_counter.iter_mut().enumerate() {
                 *records += counters >> number & 1;
             }
         }
+    } else if let Some(only) = session.program.sampling_counters().next() {
+        by_counter[usize::from(only.number)] = u64::from((end - start) / u32::from(pebs.record_size));
     }
     Span { segment, start, end, by_counter }
 }
@@ -129,7 +129,7 @@ fn count<P: Port, R: Rings>(
     let mut counted = Counted { counts: [0; EVENTS_MAX], records_lost: 0 };
     for event in 0..session.program.event_count() {
         if let Some(counter) = session.program.counting_counter(event) {
-            counted.counts[event] = differences[counter.place()] as u64;
+            counted.counts[event] = differences[counter.place()].max(0) as u64;
         }
     }
     for sampler in session.program.sampling_counters() {
@@ -140,7 +140,7 @@ fn count<P: Port, R: Rings>(
             // Each record has set the counter back by a period.
             None => records as i64 * sampler.period as i64 + differences[Counter::at(number).place()],
         };
-        counted.counts[usize::from(sampler.event)] = events as u64;
+        counted.counts[usize::from(sampler.event)] = events.max(0) as u64;
         counted.records_lost += advance(&mut stay.left[number], sampler, records, events, stay.armed);
     }
     counted

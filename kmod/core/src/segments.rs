@@ -4,7 +4,7 @@ use super::abi::SEGMENT_BYTES;
 use super::pmu::Pebs;
 
 /// Records that still fit when the interrupt threshold is reached: room for those that hardware writes before the PMI
-/// has stopped it (SDM Vol. 3B 19.4.9.1 asks for several).
+/// has stopped it (SDM Vol. 3B 18.4.9 asks for several).
 const RECORDS_AFTER_THRESHOLD: u32 = 16;
 
 /// Records that one segment holds.

@@ -129,7 +129,7 @@ impl<'a> Threads<'a> {
     }
 
     fn probes(&self, key: u32) -> impl Iterator<Item = usize> {
-        let mask = self.slots.len() - 1;
+        let mask = self.slots.len().wrapping_sub(1);
         let start = hash(key);
         (0..PROBES.min(self.slots.len())).map(move |step| (start + step) & mask)
     }
