@@ -14,8 +14,10 @@
 //! What really happened is kept apart, in [`truth`]: it is fed by the adapter's observations, never by the
 //! PMU's registers, so that a test can compare the two.
 //!
-//! "SDM" is the Intel 64 and IA-32 Architectures Software Developer's Manual; sections are those of the
-//! edition in which Vol. 3B, chapter 18 is "Performance Monitoring" (325462, 2016 to 2019).
+//! "SDM" is the Intel 64 and IA-32 Architectures Software Developer's Manual. Sections, tables and figures of
+//! Vol. 3 are numbered as in the editions of 2016, where Vol. 3B chapter 18 is "Performance Monitoring" and
+//! 18.13 is Skylake. The tables of model-specific registers, then Vol. 3C chapter 35, are cited as Vol. 4
+//! chapter 2, where they have been since.
 
 pub mod bus;
 pub mod event;

@@ -229,7 +229,8 @@ impl Pmu {
         self.mechanism.count_basic(delta);
     }
 
-    /// Counts what the microarchitecture model reported.
+    /// Counts what the microarchitecture model reported. Most of it is defined for retired instructions only:
+    /// hold back what an instruction did until it retires, and forget it if it faults.
     #[inline]
     pub fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
         self.mechanism.count(events, privilege);

@@ -1,4 +1,5 @@
-//! Addresses of the modelled model-specific registers (SDM Vol. 4, tables 2-2, 2-20, 2-29, 2-34, 2-39).
+//! Addresses of the modelled model-specific registers (SDM Vol. 4, chapter 2: architectural MSRs, and those
+//! of family 6 model 94).
 #![allow(missing_docs, reason = "the names are the SDM's")]
 
 pub const IA32_PMC0: u32 = 0xC1;
