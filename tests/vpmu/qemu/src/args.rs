@@ -129,7 +129,7 @@ fn cache(value: &str) -> Option<CacheGeometry> {
     let geometry = CacheGeometry { size_bytes: next()?, associativity: next()?, line_bytes: next()? };
     let fits = parts.next().is_none()
         && geometry.line_bytes.is_power_of_two()
-        && geometry.size_bytes % (geometry.associativity * geometry.line_bytes) == 0;
+        && geometry.size_bytes.is_multiple_of(geometry.associativity * geometry.line_bytes);
     fits.then_some(geometry)
 }
 

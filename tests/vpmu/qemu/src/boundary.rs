@@ -2,7 +2,7 @@
 
 use crate::bus::Boundary;
 use crate::decode::Insn;
-use crate::internals::{Gpr, Here, Leave};
+use crate::here::{Gpr, Here, Leave};
 use crate::pmi;
 use crate::vcpu::{Deferred, State};
 use vpmu::{PebsOutcome, Registers, Retired};

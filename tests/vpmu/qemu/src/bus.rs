@@ -1,6 +1,6 @@
 //! The machine as the PMU model sees it at an instruction boundary.
 
-use crate::internals::Here;
+use crate::here::Here;
 use crate::pmi;
 use vpmu::{Bus, PageFault, Registers};
 

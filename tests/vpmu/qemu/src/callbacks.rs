@@ -8,7 +8,8 @@
 use crate::boundary;
 use crate::decode::Insn;
 use crate::ffi::{CpuState, TranslationBlock, discon};
-use crate::internals::{Handles, Here, Leave};
+use crate::here::{Here, Leave};
+use crate::internals::Handles;
 use crate::machine::Machine;
 use crate::memory::{self, Access};
 use crate::{ffi, msr, report, translate};

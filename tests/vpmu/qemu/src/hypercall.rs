@@ -1,6 +1,6 @@
 //! What guest programs can ask of the plugin: `CPUID` with EAX = [`LEAF`] and the function in ECX.
 
-use crate::internals::{Gpr, Here};
+use crate::here::{Gpr, Here};
 use crate::report;
 use crate::vcpu::State;
 

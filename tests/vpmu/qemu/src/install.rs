@@ -90,7 +90,9 @@ unsafe fn arguments(argc: c_int, argv: *const *const c_char) -> Result<Vec<&'sta
     (0..usize::try_from(argc).unwrap_or(0))
         .map(|i| {
             // SAFETY: `i` is below `argc`.
-            let argument = unsafe { *argv.add(i) };
+            let place = unsafe { argv.add(i) };
+            // SAFETY: as above.
+            let argument = unsafe { *place };
             // SAFETY: a C string, by the caller's promise.
             unsafe { CStr::from_ptr(argument) }.to_str().map_err(|_| Refusal::NotText(i))
         })

@@ -7,12 +7,14 @@
 //!
 //! See README.md beside this crate for arguments, measurements and limits.
 
+mod apic;
 mod args;
 mod boundary;
 mod bus;
 mod callbacks;
 mod decode;
 mod ffi;
+mod here;
 mod hypercall;
 mod install;
 mod internals;
@@ -21,6 +23,7 @@ mod memory;
 mod mode;
 mod msr;
 mod pmi;
+mod registers;
 mod report;
 mod translate;
 mod vcpu;

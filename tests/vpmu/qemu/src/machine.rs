@@ -113,10 +113,8 @@ impl Machine {
     }
 
     /// Keeps the instructions of a block for as long as translated code may refer to them.
-    pub(crate) fn keep(&self, insns: Box<[Insn]>) -> *const Insn {
-        let first = insns.as_ptr();
+    pub(crate) fn keep(&self, insns: Box<[Insn]>) {
         self.insns.lock().unwrap_or_else(PoisonError::into_inner).push(insns);
-        first
     }
 
     /// QEMU has thrown all translated code away, with every vCPU stopped.
@@ -132,10 +130,8 @@ impl Machine {
                 if last.is_none() {
                     vcpu.state().forget_stream();
                 }
-                let kept = last.map(|insn| Box::from([insn]));
-                slots.set_last(
-                    kept.as_ref().map_or(0, |insn: &Box<[Insn]>| insn.as_ptr().expose_provenance() as u64),
-                );
+                let kept: Option<Box<[Insn]>> = last.map(|insn| Box::from([insn]));
+                slots.set_last(kept.as_ref().map_or(0, |insn| insn.as_ptr().expose_provenance() as u64));
                 kept
             })
             .collect();

@@ -5,7 +5,7 @@
 
 use crate::boundary;
 use crate::decode::Insn;
-use crate::internals::Here;
+use crate::here::Here;
 use crate::vcpu::State;
 use vpmu::event::Event;
 use vpmu::{DataAccess, MicroEvents, Privilege};

@@ -4,7 +4,7 @@
 //! translated code away once, before the next instruction. Going down waits until the lower level has been enough for a while,
 //! because a driver that stops its counters on each context switch is about to start them again.
 
-use crate::internals::Here;
+use crate::here::Here;
 use crate::machine::MAX_VCPUS;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};

@@ -5,8 +5,8 @@
 
 use crate::boundary::{count_emulated, settle_or_defer};
 use crate::decode::{Insn, Special};
+use crate::here::{Gpr, Here, Leave};
 use crate::hypercall;
-use crate::internals::{Gpr, Here, Leave};
 use crate::vcpu::State;
 use vpmu::{GeneralProtection, Privilege};
 

@@ -1,6 +1,6 @@
 //! The performance-monitoring interrupt: the local APIC's LVT entry for it (SDM Vol. 3A 10.5.1).
 
-use crate::internals::Here;
+use crate::here::Here;
 
 /// LVT performance counter register: offset in xAPIC mode, and the x2APIC register's index.
 const LVTPC: u64 = 0x340;

@@ -7,7 +7,7 @@ use crate::decode::{Classifier, Insn, MAX_LENGTH, Special, bitness};
 use crate::ffi::{
     Api, MemoryCallback, TranslatedInsn, TranslationBlock, VcpuCallback, cb_flags, cond, mem, op,
 };
-use crate::internals::Here;
+use crate::here::Here;
 use crate::machine::Machine;
 use crate::mode::Level;
 use crate::vcpu::{EXHAUSTED, NO_ADDRESS, offset};
@@ -43,13 +43,11 @@ pub(crate) fn block(here: &Here, block: *mut TranslationBlock) {
     }
     let privilege = if here.cpl() == 0 { Privilege::Kernel } else { Privilege::User };
     let insns = classify(here, &code, privilege);
-    let count = insns.len();
-    let first = machine.keep(insns);
-    for (i, handle) in handles.into_iter().enumerate().take(count) {
-        // SAFETY: `first` points to `count` instructions, kept until QEMU throws this block away.
-        let insn = unsafe { &*first.add(i) };
+    for (i, (handle, insn)) in handles.into_iter().zip(&insns).enumerate() {
         Site { machine, handle, insn, level }.instrument(i == 0);
     }
+    // The block refers to them by their addresses, which this does not change.
+    machine.keep(insns);
 }
 
 /// Whether the bytes could be one of [`Special`]: all are in the two-byte opcode map.
@@ -85,14 +83,14 @@ fn classify(here: &Here, code: &[Code], privilege: Privilege) -> Box<[Insn]> {
 }
 
 /// One instruction being instrumented. QEMU runs what is inserted in the order of insertion.
-struct Site {
+struct Site<'a> {
     machine: &'static Machine,
     handle: *mut TranslatedInsn,
-    insn: &'static Insn,
+    insn: &'a Insn,
     level: Level,
 }
 
-impl Site {
+impl Site<'_> {
     fn instrument(&self, first_of_block: bool) {
         if self.level >= Level::Basic {
             self.check_boundary(first_of_block);
@@ -176,7 +174,7 @@ impl Site {
 
     fn call(&self, callback: VcpuCallback, flags: c_int) {
         let register = self.machine.api.qemu_plugin_register_vcpu_insn_exec_cb;
-        // SAFETY: the handle is of the block being translated; the instruction outlives it.
+        // SAFETY: the handle is of the block being translated; the instruction is kept as long as that.
         unsafe { register(self.handle, callback, flags, self.data()) }
     }
 
