@@ -89,6 +89,21 @@ fn each_kind_is_counted_as_what_it_is() {
     assert_eq!(once, expected);
 }
 
+/// BR_MISP_RETIRED.NEAR_TAKEN is about the direction the branch took, not the predicted one.
+#[test]
+fn a_branch_that_was_not_taken_is_no_taken_misprediction() {
+    let mut core = core();
+    let mut branch =
+        |taken| core.branch(0x10, 0x12, if taken { 0x50 } else { 0x12 }, BranchKind::Conditional).once;
+    for _ in 0..40 {
+        branch(true);
+    }
+    let once = branch(false);
+    assert!(
+        once.contains(Event::BranchConditionalMispredicted) && !once.contains(Event::BranchTakenMispredicted)
+    );
+}
+
 #[test]
 fn a_misprediction_costs_cycles() {
     let mut core = core();

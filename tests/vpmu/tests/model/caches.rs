@@ -166,6 +166,33 @@ fn skylake() -> Core {
     Core::new(&SKYLAKE, &SKYLAKE.geometry, llc).unwrap()
 }
 
+/// An access across two pages needs both translations, and is as slow as the slower one.
+#[test]
+fn an_access_across_pages_translates_both() {
+    let mut core = skylake();
+    core.data(0x1000, 0x1000, 8, false);
+    assert!(core.data(0x1FFC, 0x1FFC, 8, false).1.stlb_miss, "the second page is new");
+    assert!(!core.data(0x2000, 0x2000, 8, false).1.stlb_miss, "now it is known");
+}
+
+/// However often the TLBs are flushed, nothing of before comes back.
+#[test]
+fn no_number_of_flushes_revives_a_translation() {
+    let mut core = skylake();
+    for flushes in 1..10_000 {
+        assert!(core.data(0, 0x5000, 1, false).1.stlb_miss, "after {flushes} flushes");
+        core.flush_tlbs();
+    }
+    let mut core = skylake();
+    core.data(0, 0x5000, 1, false);
+    for flushes in 1..10_000 {
+        core.flush_tlbs();
+        if flushes % 4095 == 0 || flushes % 4096 == 0 {
+            assert!(core.data(0, 0x5000, 1, false).1.stlb_miss, "after {flushes} flushes");
+        }
+    }
+}
+
 /// The latencies of the profile (docs/pmu-model.md), and stalls that nest: a load that waits for memory waits
 /// for L1, too.
 #[test]

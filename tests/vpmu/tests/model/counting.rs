@@ -259,3 +259,20 @@ fn cycle_filters_of_basic_events_are_told_each_event() {
     }
     assert_eq!(machine.pmc(0), 2);
 }
+
+/// A counter that is programmed anew starts with no cycle half counted.
+#[test]
+fn a_new_cycle_filter_forgets_the_old_one() {
+    let mut machine = Machine::new(Options::default());
+    let step = |machine: &mut Machine, cycles| {
+        machine.step(Instruction { micro: MicroEvents { cycles, ..MicroEvents::default() }, ..nop() });
+    };
+    machine.wr(msr::IA32_PERFEVTSEL0, 0x00C0 | 2 << 24 | USR | EN);
+    step(&mut machine, 0);
+    step(&mut machine, 0);
+    machine.wr(msr::IA32_PERFEVTSEL0, 0x00C0 | 1 << 24 | USR | EN);
+    step(&mut machine, 1);
+    assert_eq!(machine.pmc(0), 0, "the two instructions before were not this counter's");
+    step(&mut machine, 1);
+    assert_eq!(machine.pmc(0), 1);
+}

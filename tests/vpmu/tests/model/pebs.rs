@@ -4,7 +4,8 @@ use crate::machine::*;
 use proptest::prelude::*;
 use vpmu::pmu::msr;
 use vpmu::{
-    DataAccess, DataOutcome, DataSource, Demand, Event, MicroEvents, Options, PebsOutcome, Registers,
+    Basic, DataAccess, DataOutcome, DataSource, Demand, Event, MicroEvents, Options, PebsOutcome, Privilege,
+    Registers,
 };
 
 const OVF_BUFFER: u64 = 1 << 62;
@@ -198,6 +199,42 @@ fn disabling_pebs_disarms_or_postpones() {
     }
 }
 
+/// A postponed record comes at the first event after PEBS is on again, whatever software has made of the
+/// counter meanwhile; the reload then carries over only what came after that.
+#[test]
+fn a_postponed_record_survives_rewriting_the_counter() {
+    let mut machine = Machine::new(Options { pebs_disable_disarms: false });
+    machine.set_up_pebs(8, 9, 5);
+    machine.wr(msr::IA32_PERFEVTSEL0, ALL_LOADS | USR | EN);
+    machine.wr(msr::IA32_PEBS_ENABLE, 1);
+    machine.set_period(0, 5);
+    machine.steps(load(0), 5);
+    machine.wr(msr::IA32_PEBS_ENABLE, 0);
+    machine.steps(load(0), 2);
+    // Another thread's counter, one event before its overflow.
+    machine.set_period(0, 1);
+    assert_eq!(machine.pmu.headroom(Privilege::User)[Basic::Load as usize], 1);
+    machine.set_period(0, 3);
+    assert_eq!(machine.pmu.headroom(Privilege::User)[Basic::Load as usize], 3, "it only counts meanwhile");
+    machine.set_period(0, 1);
+    machine.wr(msr::IA32_PEBS_ENABLE, 1);
+    machine.step(load(0));
+    assert_eq!((machine.records(), machine.pmc(0)), (1, RANGE - 4));
+    assert!(!machine.pmu.needs_settle());
+}
+
+/// Each overflow of a counter with INT interrupts, also the one that follows a reload at once.
+#[test]
+fn a_period_of_one_interrupts_at_each_event() {
+    let mut machine = sampling(ALL_LOADS, 1, 8, 9);
+    machine.wr(msr::IA32_PERFEVTSEL0, ALL_LOADS | USR | EN | INT);
+    for events in 1..=5 {
+        machine.step(load(0));
+        assert_eq!((machine.records(), machine.bus.pmis), (events - 1, events as u32));
+        assert_eq!(machine.rd(msr::IA32_PERF_GLOBAL_STATUS), 1, "overflowed again");
+    }
+}
+
 /// A driver that resumes a disarmed counter at −1 gets its record two events later.
 #[test]
 fn a_counter_restored_to_minus_one_records_after_one_event() {
@@ -279,6 +316,21 @@ fn load_latency_counts_above_the_threshold() {
     assert_eq!(words(&mut machine, 3), [0x1180, 0x1C, 270]);
 }
 
+/// "The minimum value that may be programmed in this field is 3" (SDM Vol. 3B 18.9.4.2); a smaller one acts
+/// as 3.
+#[test]
+fn the_smallest_latency_threshold_is_three() {
+    let mut machine = Machine::new(Options::default());
+    machine.wr(msr::IA32_PERFEVTSEL0, LOAD_LATENCY | USR | EN);
+    machine.wr(msr::IA32_PEBS_ENABLE, 1 << 32 | 1);
+    for load_latency_cycles in [3, 4] {
+        let once = vpmu::EventSet::of(&[Event::LoadLatency]);
+        let micro = MicroEvents { once, load_latency_cycles, ..MicroEvents::default() };
+        machine.step(Instruction { micro, ..load(0) });
+    }
+    assert_eq!(machine.pmc(0), 1);
+}
+
 /// Cycles sampled precisely: the instruction that is waiting gets the record, once, however long it waits.
 #[test]
 fn a_long_instruction_writes_one_record() {
@@ -289,6 +341,9 @@ fn a_long_instruction_writes_one_record() {
     assert_eq!((machine.records(), machine.record(0, 0xB0)), (1, pc));
     // 35 events: 10 to the first overflow, 25 carried into the period reloaded to −10, which is over again.
     assert_eq!(machine.pmc(0), 15);
+    assert!(!machine.pmu.needs_settle(), "the next record is the next event's");
+    machine.step(nop());
+    assert_eq!(machine.records(), 1);
     let pc = machine.pc;
     machine.step(Instruction { micro: MicroEvents { cycles: 1, ..MicroEvents::default() }, ..nop() });
     assert_eq!((machine.records(), machine.record(1, 0xB0)), (2, pc));

@@ -59,6 +59,7 @@ fn micro_events_are_attributed_to_the_running_address_space() {
     let counts = |space: usize, event| report.address_spaces[space].counts.of(event);
     assert_eq!(counts(1, Event::LoadL1Miss), PerPrivilege { user: 1, kernel: 0 });
     assert_eq!(counts(1, Event::Cycle), PerPrivilege { user: 9, kernel: 0 });
+    assert_eq!(counts(1, Event::ReferenceCycle), counts(1, Event::Cycle));
     assert_eq!(counts(2, Event::StallTotal), PerPrivilege { user: 0, kernel: 16 });
     assert_eq!(counts(2, Event::CrystalCycle), PerPrivilege { user: 0, kernel: 2 });
     let spec = vpmu::profile::SKYLAKE.event("MEM_LOAD_RETIRED.L1_MISS").unwrap();
@@ -112,6 +113,25 @@ fn a_window_counts_its_address_space_on_all_cpus() {
     assert_eq!((window.tag.as_str(), window.opened_on, window.closed_on), ("0x7", 0, Some(1)));
     assert_eq!(window.counts.of(Event::Instruction), PerPrivilege { user: 110, kernel: 6 });
     assert_eq!((report.windows[1].closed_on, instructions(&report, 1)), (None, (1111, 7)));
+}
+
+/// Processes that use the same tag do not close each other's windows.
+#[test]
+fn windows_belong_to_their_address_space() {
+    let truth = Truth::new(OPTIONS);
+    let mut cpu = truth.cpu(0);
+    cpu.address_space(0x2000);
+    cpu.open_window(1);
+    run(&mut cpu, 5, 0);
+    cpu.address_space(0x4000);
+    assert!(!cpu.close_window(1));
+    cpu.open_window(1);
+    run(&mut cpu, 70, 0);
+    cpu.address_space(0x2000);
+    assert!(cpu.close_window(1));
+    let windows = truth.report().windows;
+    assert_eq!(windows[0].counts.of(Event::Instruction).user, 5);
+    assert_eq!(windows[1].closed_on, None);
 }
 
 #[test]

@@ -286,7 +286,7 @@ impl Perfmon {
         self.registers.pebs_enable = value;
         if self.options.pebs_disable_disarms {
             for (index, counter) in self.counters.iter_mut().enumerate() {
-                if index >= 32 || value >> index & 1 == 0 {
+                if value >> index & 1 == 0 {
                     *counter =
                         Counter { armed: false, triggered: false, since_overflow: 0, ..counter.clone() };
                 }
