@@ -17,10 +17,8 @@ const REGISTERS: &[u32] = &[
     0x1a6, 0x1a7, 0x1d9, 0x600,
 ];
 
-/// Where the lab keeps the module in the guest.
-fn module() -> Result<String> {
-    std::env::var("HPM_KO").context("the lab does not say where hpm.ko is (HPM_KO)")
-}
+/// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
+const MODULE: &str = "/run/lab/hpm.ko";
 
 /// Checks loading and unloading, bare and with sessions.
 pub(super) fn run(report: &mut GuestReport) {
@@ -60,12 +58,12 @@ fn twenty_times() -> Result<String> {
     succeed(Command::new("rmmod").arg("hpm"))?;
     let before = registers()?;
     for _ in 0..20 {
-        succeed(Command::new("insmod").arg(module()?))?;
+        succeed(Command::new("insmod").arg(MODULE))?;
         succeed(hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stderr(Stdio::piped()))?;
         succeed(Command::new("rmmod").arg("hpm"))?;
         unchanged(&before)?;
     }
-    succeed(Command::new("insmod").arg(module()?))?;
+    succeed(Command::new("insmod").arg(MODULE))?;
     unchanged(&before)
 }
 
