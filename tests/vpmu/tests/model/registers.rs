@@ -4,7 +4,7 @@ use crate::machine::*;
 use proptest::prelude::*;
 use vpmu::pmu::msr;
 use vpmu::profile::SKYLAKE;
-use vpmu::{CpuidRegs, GeneralProtection, Options, Pmu};
+use vpmu::{CpuidRegs, GeneralProtection, MicroEvents, Options, Pmu};
 
 fn pmu() -> Pmu {
     Pmu::new(&SKYLAKE, Options::default())
@@ -221,6 +221,9 @@ fn a_snapshot_restores_the_pmu() {
     machine.set_period(1, 5);
     // Stop while armed: the snapshot must keep that, too.
     machine.steps(nop(), 5);
+    // And in the middle of a cycle that counts if it has two instructions.
+    machine.wr(msr::IA32_PERFEVTSEL0 + 3, 0x00C0 | 2 << 24 | OS | EN);
+    machine.step(Instruction { kernel: true, ..nop() });
     let text = serde_json::to_string(&machine.pmu.snapshot()).unwrap();
     let mut restored = Pmu::restore(serde_json::from_str(&text).unwrap()).unwrap();
     for msr in msrs() {
@@ -230,6 +233,10 @@ fn a_snapshot_restores_the_pmu() {
     machine.pmu = restored;
     machine.step(nop());
     assert_eq!(machine.records(), 1);
+    machine.step(Instruction { kernel: true, ..nop() });
+    let micro = MicroEvents { cycles: 1, ..MicroEvents::default() };
+    machine.step(Instruction { kernel: true, micro, ..nop() });
+    assert_eq!(machine.pmc(3), 1);
     let unknown = text.replace("skylake", "no such part");
     assert!(
         Pmu::restore(serde_json::from_str(&unknown).unwrap())

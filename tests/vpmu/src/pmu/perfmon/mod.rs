@@ -11,9 +11,9 @@ mod settle;
 use super::{Demand, Options};
 use crate::event::{Basic, BasicCounts, MicroEvents, Privilege};
 use crate::micro::BranchKind;
-use crate::profile::{EventSpec, Profile};
+use crate::profile::{DataRecord, EventSpec, Profile};
 use bits::{evtsel, fixed_ctrl, status};
-use counter::{Counter, CycleFilter, CycleState, Rule};
+use counter::{Counter, CycleFilter, Rule};
 use lbr::Lbr;
 use registers::Registers;
 use serde::{Deserialize, Serialize};
@@ -99,11 +99,7 @@ impl Perfmon {
     fn update_rules(&mut self) {
         for index in 0..self.counters.len() {
             let rule = if index < self.general() { self.general_rule(index) } else { self.fixed_rule(index) };
-            let counter = &mut self.counters[index];
-            if rule.filter != counter.rule.filter {
-                counter.cycle = CycleState::default();
-            }
-            counter.rule = rule;
+            self.counters[index].rule = rule;
         }
         let on = self.counters.iter().enumerate().filter(|(_, counter)| counter.rule.is_on());
         self.on = on.fold(0, |on, (index, _)| on | 1 << index);
@@ -124,7 +120,7 @@ impl Perfmon {
         let (invert, edge) = (select & evtsel::INV != 0, select & evtsel::E != 0);
         let Some((event, modified)) = self.lookup(index, select) else { return Rule::default() };
         let pebs_enable = self.registers.pebs_enable;
-        let latency = event.data == crate::profile::DataRecord::LoadLatency;
+        let latency = event.data == DataRecord::LoadLatency;
         if latency && pebs_enable >> (32 + index) & 1 == 0 {
             // The load latency facility is off for this counter (SDM Vol. 3B 18.9.4.2).
             return Rule::default();

@@ -1,7 +1,8 @@
 //! `RDMSR`, `WRMSR` and `RDPMC`: which registers exist, which bits are reserved, which values alias.
 
+use super::Perfmon;
 use super::bits::{evtsel, fixed_ctrl, status};
-use super::{Counter, Perfmon};
+use super::counter::{Counter, CycleState};
 use crate::pmu::{GeneralProtection, msr};
 use crate::profile;
 use serde::{Deserialize, Serialize};
@@ -254,7 +255,11 @@ impl Perfmon {
             }
             R::FullPmc(index) => self.write_counter(index, value),
             R::FixedCtr(index) => self.write_counter(general + index, value),
-            R::EvtSel(index) => self.registers.evtsel[index] = value,
+            R::EvtSel(index) => {
+                self.registers.evtsel[index] = value;
+                // A new event starts with no cycle half counted.
+                self.counters[index].cycle = CycleState::default();
+            }
             R::FixedCtrCtrl => self.registers.fixed_ctrl = value,
             R::GlobalCtrl => self.registers.global_ctrl = value,
             R::StatusReset => self.registers.status &= !value,
