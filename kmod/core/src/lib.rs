@@ -9,6 +9,7 @@
 //! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`threads`] |
 //! | what user space sees | `quantum`, [`session`], [`rings`], [`segments`] |
 //! | who may run when | [`gate`] |
+//! | whose threads are measured | [`processes`] |
 //!
 //! The crate knows nothing of an operating system: registers, the debug-store area and the shared rings are reached
 //! through the traits of [`port`]. It is compiled twice: by cargo for the host, and by path into `hpm.ko` (edition 2021,
@@ -34,6 +35,7 @@ mod hardware;
 mod meter;
 pub mod pmu;
 pub mod port;
+pub mod processes;
 pub mod program;
 mod quantum;
 pub mod refusal;

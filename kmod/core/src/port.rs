@@ -35,7 +35,8 @@ pub trait Rings {
     /// Maps the session's segment in this slot (0 to segments - 1) into [`Port::pebs_window`] and flushes the old
     /// translations of this CPU. Called with the PMU off, also from the NMI: no lock, no allocation.
     fn map_segment(&mut self, slot: u32);
-    /// Takes the session's segment out of the window; what was mapped there before hpm is back. Called with the PMU off.
+    /// Takes the session's segment out of the window; what was mapped there before hpm is back. Called with
+    /// PEBS off; another session's counters may run.
     fn unmap_segment(&mut self);
     /// Writes the quantum to this slot (0 to quanta - 1) of the ring. Not visible until [`Rings::publish`].
     fn write_quantum(&mut self, slot: u32, quantum: &Quantum);

@@ -94,6 +94,23 @@ fn a_switch_between_threads_of_a_sampling_session_needs_six_accesses() {
 }
 
 #[test]
+fn a_stopped_counter_is_not_read_again() {
+    let mut rig = rig(1);
+    let session = rig.add_session(&config(&[precise(LOADS, 1000), counted(INSTRUCTIONS)]));
+    let thread = rig.add_thread(Some(session));
+    for stay in 0..10 {
+        let before = rig.sessions[session].totals();
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        rig.run(0, 100, &[Load]);
+        rig.switch(0, 0, QuantumEnd::Yielded);
+        let after = rig.sessions[session].totals();
+        // Both counters when the events have just been programmed, and at each end.
+        let reads = if stay == 0 { 4 } else { 2 };
+        assert_eq!(after.msr_reads - before.msr_reads, reads);
+    }
+}
+
+#[test]
 fn an_unmonitored_thread_between_two_quanta_is_not_counted() {
     let mut rig = rig(1);
     let session = rig.add_session(&config(&four_events()));

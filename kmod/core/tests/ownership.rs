@@ -66,6 +66,9 @@ fn no_counter_runs_after_a_session_has_stopped() {
     rig.run(0, 1000, &[Load]);
     rig.stop(session);
     let stopped = rig.registers();
+    // Not even if somebody else writes IA32_PERF_GLOBAL_CTRL.
+    let enabled = |register| [0x186, 0x187, 0x188, 0x189, 0x38D, 0x3F1].contains(&register);
+    assert!(stopped.iter().all(|&(register, value)| !enabled(register) || value == 0));
     rig.run(0, 1000, &[Load]);
     assert_eq!(rig.registers(), stopped);
 }

@@ -10,6 +10,8 @@ use vpmu::{Bus, CpuidRegs, Options, PageFault, PebsOutcome, Pmu, Privilege, Regi
 const DS_AREA: u64 = 0xffff_fe00_0000_1000;
 const WINDOW: u64 = 0xffff_fe00_0001_0000;
 const PAGE: usize = 4096;
+const GLOBAL_CTRL: u32 = 0x38F;
+const PEBS_ENABLE: u32 = 0x3F1;
 
 /// A user instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,6 +148,13 @@ impl Core {
         }
     }
 
+    /// What hardware reads must not change while it may read it.
+    fn assert_off(&mut self, registers: &[u32]) {
+        for &register in registers {
+            assert_eq!(self.pmu.rdmsr(register), Ok(0), "register {register:#x}");
+        }
+    }
+
     /// Time passes; true when a PMI is delivered now.
     pub fn nmi_arrives(&mut self) -> bool {
         match self.machine.nmi_in {
@@ -220,6 +229,7 @@ impl Port for CorePort {
 
     fn ds_write(&mut self, offset: u32, value: u64) {
         self.with(|core| {
+            core.assert_off(&[GLOBAL_CTRL]);
             let at = offset as usize;
             core.machine.ds[at..at + 8].copy_from_slice(&value.to_le_bytes());
         });
@@ -268,11 +278,15 @@ pub struct CoreRings {
 
 impl Rings for CoreRings {
     fn map_segment(&mut self, slot: u32) {
-        self.core.borrow_mut().machine.window = Some((self.session, slot as usize));
+        let mut core = self.core.borrow_mut();
+        core.assert_off(&[GLOBAL_CTRL, PEBS_ENABLE]);
+        core.machine.window = Some((self.session, slot as usize));
     }
 
     fn unmap_segment(&mut self) {
-        self.core.borrow_mut().machine.window = None;
+        let mut core = self.core.borrow_mut();
+        core.assert_off(&[PEBS_ENABLE]);
+        core.machine.window = None;
     }
 
     fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {

@@ -1,0 +1,204 @@
+//! The table from a process to what the shell knows of it: read without a lock by the switch path, written under one.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Places; a power of two.
+const PLACES: usize = 16384;
+/// Processes at most, so that every search soon meets an empty place.
+pub const PROCESSES_MAX: usize = PLACES / 2;
+
+/// A place that has never been used, or is not needed any more by a search that passes it.
+const EMPTY: u64 = 0;
+/// A place that is free, but that a search must pass.
+const DELETED: u64 = u64::MAX;
+
+/// Processes by thread-group ID (not 0), each with a 32-bit value. Any number of readers beside one [`Writer`].
+///
+/// A reader may miss a process that is being inserted; it never finds one under another's ID.
+#[derive(Debug)]
+pub struct Processes {
+    places: [AtomicU64; PLACES],
+}
+
+/// The writer's part of a [`Processes`]; whoever holds it may change the table.
+#[derive(Debug)]
+pub struct Writer {
+    used: usize,
+}
+
+fn entry(tgid: u32, value: u32) -> u64 {
+    u64::from(tgid) << 32 | u64::from(value)
+}
+
+/// Fibonacci hashing: the multiplier's high bits spread neighbouring numbers.
+fn home(tgid: u32) -> usize {
+    (tgid.wrapping_mul(0x9E37_79B1) >> (32 - PLACES.trailing_zeros())) as usize
+}
+
+impl Processes {
+    /// No process.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { places: [const { AtomicU64::new(EMPTY) }; PLACES] }
+    }
+
+    /// The value of this process.
+    #[must_use]
+    pub fn get(&self, tgid: u32) -> Option<u32> {
+        self.find(tgid).map(|(_, value)| value)
+    }
+
+    /// Sets the value of this process; `false` when [`PROCESSES_MAX`] are there.
+    #[must_use]
+    pub fn set(&self, writer: &mut Writer, tgid: u32, value: u32) -> bool {
+        if let Some((place, _)) = self.find(tgid) {
+            self.places[place].store(entry(tgid, value), Ordering::Release);
+            return true;
+        }
+        if writer.used >= PROCESSES_MAX {
+            return false;
+        }
+        let mut place = home(tgid);
+        while !is_free(self.places[place].load(Ordering::Relaxed)) {
+            place = (place + 1) % PLACES;
+        }
+        self.places[place].store(entry(tgid, value), Ordering::Release);
+        writer.used += 1;
+        true
+    }
+
+    /// Forgets this process; what its value was.
+    pub fn remove(&self, writer: &mut Writer, tgid: u32) -> Option<u32> {
+        let (place, value) = self.find(tgid)?;
+        self.clear(writer, place);
+        Some(value)
+    }
+
+    /// Forgets every process whose value `matches`.
+    pub fn remove_all(&self, writer: &mut Writer, matches: impl Fn(u32) -> bool) {
+        for place in 0..PLACES {
+            let found = self.places[place].load(Ordering::Relaxed);
+            if !is_free(found) && matches(found as u32) {
+                self.clear(writer, place);
+            }
+        }
+    }
+
+    fn find(&self, tgid: u32) -> Option<(usize, u32)> {
+        let mut place = home(tgid);
+        for _ in 0..PLACES {
+            let found = self.places[place].load(Ordering::Acquire);
+            if found == EMPTY {
+                return None;
+            }
+            if found != DELETED && (found >> 32) as u32 == tgid {
+                return Some((place, found as u32));
+            }
+            place = (place + 1) % PLACES;
+        }
+        None
+    }
+
+    /// Frees a place, and those before it that searches passed only to come here.
+    fn clear(&self, writer: &mut Writer, place: usize) {
+        self.places[place].store(DELETED, Ordering::Release);
+        writer.used = writer.used.saturating_sub(1);
+        let next = (place + 1) % PLACES;
+        if self.places[next].load(Ordering::Relaxed) != EMPTY {
+            return;
+        }
+        let mut place = place;
+        while self.places[place].load(Ordering::Relaxed) == DELETED {
+            self.places[place].store(EMPTY, Ordering::Release);
+            place = (place + PLACES - 1) % PLACES;
+        }
+    }
+}
+
+fn is_free(found: u64) -> bool {
+    found == EMPTY || found == DELETED
+}
+
+impl Writer {
+    /// The writer of an empty table.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { used: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::boxed::Box;
+    use std::collections::HashMap;
+    use std::vec::Vec;
+
+    use super::*;
+
+    /// IDs whose search starts at the same place.
+    fn colliding(count: usize) -> Vec<u32> {
+        (1..).filter(|&tgid| home(tgid) == home(1)).take(count).collect()
+    }
+
+    fn table() -> (Box<Processes>, Writer) {
+        (Box::new(Processes::new()), Writer::new())
+    }
+
+    #[test]
+    fn a_process_is_found_behind_one_that_was_removed() {
+        let (table, mut writer) = table();
+        let [first, second, third] = colliding(3)[..] else { unreachable!() };
+        for (value, tgid) in [first, second, third].into_iter().enumerate() {
+            assert!(table.set(&mut writer, tgid, value as u32));
+        }
+        assert_eq!(table.remove(&mut writer, second), Some(1));
+        assert_eq!((table.get(first), table.get(second), table.get(third)), (Some(0), None, Some(2)));
+        assert!(table.set(&mut writer, second, 7), "takes the place that became free");
+        assert_eq!((table.get(second), table.get(third)), (Some(7), Some(2)));
+    }
+
+    #[test]
+    fn removing_leaves_nothing_that_a_search_must_pass() {
+        let (table, mut writer) = table();
+        let ids = colliding(8);
+        for &tgid in &ids {
+            assert!(table.set(&mut writer, tgid, 0));
+        }
+        for &tgid in &ids {
+            table.remove(&mut writer, tgid);
+        }
+        assert!(table.places.iter().all(|place| place.load(Ordering::Relaxed) == EMPTY));
+    }
+
+    #[test]
+    fn a_full_table_refuses_another_process_but_not_a_known_one() {
+        let (table, mut writer) = table();
+        for tgid in 1..=PROCESSES_MAX as u32 {
+            assert!(table.set(&mut writer, tgid, 0));
+        }
+        assert!(!table.set(&mut writer, u32::MAX - 1, 0));
+        assert!(table.set(&mut writer, 1, 5));
+        table.remove_all(&mut writer, |value| value == 0);
+        assert_eq!((table.get(1), table.get(2), writer.used), (Some(5), None, 1));
+    }
+
+    #[test]
+    fn it_agrees_with_a_map_over_random_changes() {
+        let (table, mut writer) = table();
+        let mut map = HashMap::new();
+        let mut random = 1u64;
+        for _ in 0..200_000 {
+            // Knuth's MMIX generator; its high bits are good enough.
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let tgid = (random >> 33) as u32 % 3000 + 1;
+            if random >> 63 == 0 {
+                assert!(table.set(&mut writer, tgid, random as u32));
+                map.insert(tgid, random as u32);
+            } else {
+                assert_eq!(table.remove(&mut writer, tgid), map.remove(&tgid));
+            }
+        }
+        assert!((1..=3000).all(|tgid| table.get(tgid) == map.get(&tgid).copied()));
+        assert_eq!(writer.used, map.len());
+    }
+}
