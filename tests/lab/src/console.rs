@@ -2,16 +2,17 @@
 
 /// What the kernel says when something is wrong with it or with a module (include/asm-generic/bug.h,
 /// lib/bug.c, arch/x86/mm/extable.c, kernel/panic.c, kernel/rcu).
+/// Each follows a space, because every line starts with its time: `DEBUG: ` is no complaint.
 const COMPLAINTS: [&str; 9] = [
-    "WARNING: ",
-    "BUG: ",
-    "kernel BUG at",
-    "Oops: ",
-    "Kernel panic",
-    "general protection fault",
-    "unchecked MSR access error",
-    "self-detected stall",
-    "possible recursive locking",
+    " WARNING: ",
+    " BUG: ",
+    " kernel BUG at",
+    " Oops: ",
+    " Kernel panic",
+    " general protection fault",
+    " unchecked MSR access error",
+    " self-detected stall",
+    " possible recursive locking",
 ];
 
 /// The first line with a complaint.
@@ -28,6 +29,6 @@ mod tests {
         let log = "[ 1.0] INFO: NMI handler (x) took too long to run: 2.0 msecs\n\
                    [ 2.0] unchecked MSR access error: WRMSR to 0x186\n[ 3.0] WARNING: later\n";
         assert_eq!(first_complaint(log), Some("[ 2.0] unchecked MSR access error: WRMSR to 0x186"));
-        assert_eq!(first_complaint("[ 1.0] perf: interrupt took too long\n"), None);
+        assert_eq!(first_complaint("[ 1.0] perf: interrupt took too long\n[ 1.1] x: DEBUG: on\n"), None);
     }
 }

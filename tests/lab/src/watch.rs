@@ -3,9 +3,9 @@
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use std::fs::File;
-use std::io::{PipeReader, Write, pipe};
+use std::io::{ErrorKind, PipeReader, Read, Write, pipe};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) enum Ended {
     Failed(ExitStatus),
     /// Killed after the time-out.
     TimedOut,
-    /// Killed because the lab got this signal.
+    /// Killed because the lab got this signal, or (SIGPIPE) nobody reads its output any more.
     Interrupted(i32),
 }
 
@@ -44,7 +44,10 @@ pub(crate) fn watch(command: &mut Command, terminal: bool, log: &Path, timeout_s
         let (stderr, to_stderr) = pipe().context("creating a pipe")?;
         let (stdout, to_stdout) = pipe().context("creating a pipe")?;
         command.stdin(Stdio::from(to_stderr)).stdout(to_stdout);
-        pumps = vec![pump(stdout, std::io::stdout()), pump(stderr, std::io::stderr())];
+        pumps = vec![
+            pump(stdout, std::io::stdout(), Arc::clone(&caught)),
+            pump(stderr, std::io::stderr(), Arc::clone(&caught)),
+        ];
     }
     let mut child = command.spawn().context("starting QEMU")?;
     // The pipes' writing ends in `command` would keep them open after QEMU's end.
@@ -70,13 +73,15 @@ fn catch_signals() -> Result<Arc<AtomicUsize>> {
 
 fn wait(child: &mut Child, deadline: Option<Instant>, caught: &AtomicUsize) -> Result<Ended> {
     loop {
-        if let Some(status) = child.try_wait().context("waiting for QEMU")? {
-            return Ok(if status.success() { Ended::Exited } else { Ended::Failed(status) });
-        }
-        let signal = caught.load(Ordering::Relaxed);
+        let status = child.try_wait().context("waiting for QEMU")?;
+        // Looked at first: a Ctrl-C reaches QEMU as well, which then ends by itself.
+        let signal = i32::try_from(caught.load(Ordering::Relaxed)).context("signal numbers are small")?;
         if signal != 0 {
             end(child)?;
-            return Ok(Ended::Interrupted(i32::try_from(signal).context("signal numbers are small")?));
+            return Ok(Ended::Interrupted(signal));
+        }
+        if let Some(status) = status {
+            return Ok(if status.success() { Ended::Exited } else { Ended::Failed(status) });
         }
         if deadline.is_some_and(|deadline| Instant::now() > deadline) {
             end(child)?;
@@ -88,6 +93,9 @@ fn wait(child: &mut Child, deadline: Option<Instant>, caught: &AtomicUsize) -> R
 
 /// SIGTERM first, on which QEMU lets the plugin write the truth.
 fn end(child: &mut Child) -> Result<()> {
+    if child.try_wait().context("waiting for QEMU")?.is_some() {
+        return Ok(());
+    }
     let pid = Pid::from_raw(i32::try_from(child.id()).context("the process id does not fit")?);
     kill(pid, Signal::SIGTERM).context("ending QEMU")?;
     let patience = Instant::now() + GRACE;
@@ -102,13 +110,29 @@ fn end(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-fn pump(mut from: PipeReader, mut to: impl Write + Send + 'static) -> JoinHandle<()> {
+/// Passes output on as it comes. When nobody takes it any more, the run ends as by SIGPIPE.
+fn pump(
+    mut from: PipeReader,
+    mut to: impl Write + Send + 'static,
+    caught: Arc<AtomicUsize>,
+) -> JoinHandle<()> {
     thread::spawn(move || {
-        let result = std::io::copy(&mut from, &mut to).and_then(|_| to.flush());
-        if let Err(error) = result {
-            eprintln!("lab: passing the guest's output on: {error}");
+        if let Err(error) = copy(&mut from, &mut to) {
+            if error.kind() != ErrorKind::BrokenPipe {
+                eprintln!("lab: the guest's output is lost: {error}");
+            }
+            caught.store(SIGPIPE as usize, Ordering::Relaxed);
         }
-        // Whoever read our output may be gone; the guest must not hang on that.
-        drop(std::io::copy(&mut from, &mut std::io::sink()));
     })
+}
+
+/// Unlike `std::io::copy`, writes incomplete lines out at once.
+fn copy(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<()> {
+    let mut buffer = vec![0; 65536];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => to.write_all(&buffer[..length]).and_then(|()| to.flush())?,
+        }
+    }
 }

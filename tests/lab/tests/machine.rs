@@ -2,6 +2,7 @@
 //! `cargo test -p lab -- --ignored`.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -122,6 +123,19 @@ fn the_machine_dies_with_the_lab() {
         assert_eq!(status.code(), (signal == "INT").then_some(130));
         wait_until(&format!("QEMU of {name} to end"), || machines(&name) == 0);
     }
+}
+
+#[test]
+#[ignore = "boots the lab machine"]
+fn a_run_whose_output_nobody_reads_ends() {
+    let (_keep, here) = folder();
+    let mut command = lab(&here, &[]);
+    let mut lab =
+        command.args(["--", "yes"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("started");
+    let mut first = [0; 2];
+    lab.stdout.take().expect("piped").read_exact(&mut first).expect("output");
+    assert_eq!(&first, b"y\n");
+    assert_eq!(lab.wait().expect("ends").code(), Some(141));
 }
 
 #[test]
