@@ -1,3 +1,51 @@
-//! The hpm command line.
+//! The hpm command line: `stat`, `record`, `report`, `events`, `doctor`.
 
-fn main() {}
+mod cli;
+mod doctor;
+mod events;
+mod measure;
+mod record;
+mod report;
+mod stat;
+mod workload;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+/// The shell's status for a program that was not found.
+const STATUS_NOT_FOUND: u8 = 127;
+/// The shell's status for a program that could not be executed.
+const STATUS_NOT_EXECUTABLE: u8 = 126;
+
+fn main() -> ExitCode {
+    match run(&Cli::parse().command) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("hpmctl: {error:#}");
+            ExitCode::from(status_of(&error))
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Stat(args) => stat::run(args),
+        Command::Record(args) => record::run(args),
+        Command::Report(args) => report::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Events(args) => events::run(args),
+        Command::Doctor(args) => doctor::run(args),
+    }
+}
+
+/// 127 or 126 when the measured program could not be run, as from a shell; else 1.
+fn status_of(error: &anyhow::Error) -> u8 {
+    match error.downcast_ref() {
+        Some(libhpm::Error::Exec { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => STATUS_NOT_FOUND,
+        Some(libhpm::Error::Exec { .. }) => STATUS_NOT_EXECUTABLE,
+        _ => 1,
+    }
+}

@@ -20,4 +20,5 @@ pub mod sys;
 pub mod trace;
 pub mod unwind;
 
+pub use elf::build_id;
 pub use error::{Error, Result};

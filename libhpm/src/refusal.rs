@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 
-use hpm_abi::{ABI_VERSION, EventSpec, Reason};
+pub use hpm_abi::Reason;
+use hpm_abi::{ABI_VERSION, EventSpec};
 
 use crate::machine::Holders;
 

@@ -31,7 +31,8 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use hpm_abi::{Info, Reason, SessionConfig, Totals};
+use hpm_abi::Reason;
+pub use hpm_abi::{EventMode, EventSpec, Info, SessionConfig, Totals};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 

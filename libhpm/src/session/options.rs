@@ -29,8 +29,8 @@ const QUANTA: u32 = 4096;
 const QUANTA_UNREAD: u32 = 64;
 /// Segments per CPU: 2 MiB, or 10 000 records of Skylake.
 const SEGMENTS: u32 = 32;
-/// Bytes of a CPU's stack ring: 512 stacks of 8 KiB.
-const STACK_RING_BYTES: u32 = 4 << 20;
+/// Bytes of a CPU's stack ring: 512 stacks of 16 KiB.
+const STACK_RING_BYTES: u32 = 8 << 20;
 
 impl Options {
     /// A session that measures nothing yet; processes forked by the target are included.
@@ -108,7 +108,12 @@ impl Options {
         if sampled {
             config.segments = SEGMENTS;
             config.stack_bytes = self.stack_bytes;
-            config.stack_ring_bytes = if self.stack_bytes == 0 { 0 } else { STACK_RING_BYTES };
+        }
+        if sampled && self.stack_bytes != 0 {
+            config.stack_ring_bytes = STACK_RING_BYTES;
+            // Each stack ends a quantum. Readers are woken when a quarter of the quanta is used, so that no more of them
+            // than of stacks makes sure that this is in time.
+            config.quanta = (STACK_RING_BYTES / self.stack_bytes).next_power_of_two() / 2;
         }
         config
     }

@@ -17,13 +17,23 @@ pub struct Quantum<'a> {
 pub struct Sample<'a> {
     /// What hardware wrote.
     pub record: Record<'a>,
-    /// Index of the session's event that overflowed; `None` when the record names no counter that serves one. Where
-    /// several overflowed at once, the lowest counter's.
-    pub event: Option<usize>,
-    /// Events that the sample stands for; 0 when `event` is `None`.
-    pub period: u64,
     /// User stack from RSP upwards; empty without one.
     pub stack: &'a [u8],
+    quantum: &'a hpm_abi::Quantum,
+}
+
+impl<'a> Sample<'a> {
+    /// The session's events whose counters the record names, as index and period in events: usually one, several when
+    /// counters overflowed together.
+    pub fn events(&self) -> impl Iterator<Item = (usize, u64)> + use<'a> {
+        let quantum = self.quantum;
+        // Format 0 does not name the counter; there, only one can write records.
+        let named = self.record.applicable_counters().unwrap_or(u64::MAX) & quantum.pebs_enable;
+        let counters = quantum.counter_event.iter().zip(quantum.periods).enumerate();
+        counters
+            .filter(move |(counter, (event, _))| named >> counter & 1 == 1 && **event != NO_EVENT)
+            .map(|(_, (event, period))| (usize::from(*event), period))
+    }
 }
 
 impl<'a> Quantum<'a> {
@@ -83,25 +93,8 @@ impl<'a> Quantum<'a> {
         let count = records.len().checked_div(size).unwrap_or(0);
         Ok(records.chunks_exact(size.max(1)).enumerate().map(move |(index, bytes)| {
             let record = Record::new(format, bytes);
-            let (event, period) = sampled_event(quantum, &record);
             // A stack belongs to the last record of the span.
-            Sample { record, event, period, stack: if index + 1 == count { stack } else { &[] } }
+            Sample { record, stack: if index + 1 == count { stack } else { &[] }, quantum }
         }))
-    }
-}
-
-/// The session's event, and its period, that a record's lowest applicable counter serves. Format 0 does not name the
-/// counter, so there the only sampling counter is it.
-fn sampled_event(quantum: &hpm_abi::Quantum, record: &Record<'_>) -> (Option<usize>, u64) {
-    let applicable = record.applicable_counters().unwrap_or(quantum.pebs_enable);
-    let serving = quantum
-        .counter_event
-        .iter()
-        .zip(quantum.periods)
-        .enumerate()
-        .find(|(counter, (event, _))| applicable >> counter & 1 == 1 && **event != NO_EVENT);
-    match serving {
-        Some((_, (event, period))) => (Some(usize::from(*event)), period),
-        None => (None, 0),
     }
 }

@@ -37,7 +37,7 @@ fn quanta_come_with_their_own_samples() {
     assert_eq!(seen, [(7, 3, &[10][..]), (8, 0, &[10]), (9, 2, &[10])]);
     assert_eq!(quanta[0].end().unwrap(), QuantumEnd::Yielded);
     let samples: Vec<_> = quanta[2].samples().unwrap().collect();
-    assert!(samples.iter().all(|s| s.record.registers.rip == 9 && s.event == Some(0) && s.period == 1000));
+    assert!(samples.iter().all(|s| s.record.registers.rip == 9 && s.events().eq([(0, 1000)])));
     let stacks: Vec<_> = samples.iter().map(|s| s.stack.len()).collect();
     assert_eq!(stacks, [0, 1024], "the stack belongs to the last record");
 }

@@ -1,7 +1,4 @@
-//! The clocks that a trace pairs, and waiting for a process that is not a child.
-
-use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+//! The clocks that a trace pairs.
 
 use nix::time::{ClockId, clock_gettime};
 
@@ -42,18 +39,4 @@ pub fn tsc() -> u64 {
 fn clock_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock).expect("every Linux since 2.6.28 has this clock");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
-}
-
-/// A descriptor that polls readable once the process has ended.
-///
-/// # Errors
-/// ESRCH when there is no such process.
-pub fn pidfd(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: pidfd_open takes two integers and touches no memory of ours.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

@@ -6,7 +6,8 @@
 //! | [`rings`] | the session's areas are written by the driver and by hardware |
 //! | [`perf`] | perf_event_open, and a ring that the kernel writes |
 //! | [`child`] | fork: between fork and exec only async-signal-safe functions may run |
-//! | [`clock`] | RDTSC, and pidfd_open, which have no safe wrapper |
+//! | [`clock`] | RDTSC has no safe wrapper |
+//! | [`pidfd`] | pidfd_open has no safe wrapper |
 //!
 //! Everything exported is safe to call.
 #![allow(unsafe_code, reason = "the boundary to the kernel; see the table above")]
@@ -15,4 +16,5 @@ pub mod child;
 pub mod clock;
 pub mod device;
 pub mod perf;
+pub mod pidfd;
 pub mod rings;

@@ -130,7 +130,7 @@ impl SidebandRing {
             // SAFETY: `offset + len` is at most `RING_BYTES`, so the bytes lie in the mapping after its first page. The
             // kernel wrote them before it stored `data_head` and does not reuse them before `data_tail` moves past.
             into.extend_from_slice(unsafe {
-                std::slice::from_raw_parts(self.memory.as_ptr().add(PAGE + offset), len)
+                std::slice::from_raw_parts(self.memory.as_ptr().wrapping_add(PAGE + offset), len)
             });
         }
     }
@@ -138,7 +138,7 @@ impl SidebandRing {
     /// One of the two indices in the first page.
     fn index(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: both fields are aligned u64 in the first page, and are accessed only atomically on this side.
-        unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().add(offset).cast()) }
+        unsafe { AtomicU64::from_ptr(self.memory.as_mut_ptr().wrapping_add(offset).cast()) }
     }
 }
 

@@ -186,7 +186,7 @@ impl CpuRings {
         // SAFETY: `index` is below the ring's length, so the 320 bytes lie in the mapping, which starts on a page and thus
         // is aligned. Every bit pattern is a `Quantum`. The slot is published and not given back, so nobody writes it
         // while `self` is borrowed (module documentation).
-        let quantum = unsafe { &*self.quanta.as_ptr().cast::<Quantum>().add(index) };
+        let quantum = unsafe { &*self.quanta.as_ptr().cast::<Quantum>().wrapping_add(index) };
         Some(
             self.records(quantum)
                 .and_then(|records| Ok(Published { quantum, records, stack: self.stack(quantum)? })),
@@ -214,7 +214,9 @@ impl CpuRings {
         // SAFETY: `place` is below the number of segments and `start + len` within one, so the bytes lie in the mapping.
         // They are published by `quantum` and their segment is not given back, so hardware no longer writes them
         // (module documentation).
-        Ok(unsafe { std::slice::from_raw_parts(segments.as_ptr().add(place * SEGMENT + start), len) })
+        Ok(unsafe {
+            std::slice::from_raw_parts(segments.as_ptr().wrapping_add(place * SEGMENT + start), len)
+        })
     }
 
     /// The stack of a published quantum.
@@ -238,7 +240,7 @@ impl CpuRings {
         }
         // SAFETY: `place + len` lies within the mapping; the bytes are published and not given back, so nobody writes them
         // (module documentation).
-        Ok(unsafe { std::slice::from_raw_parts(stacks.as_ptr().add(place), len) })
+        Ok(unsafe { std::slice::from_raw_parts(stacks.as_ptr().wrapping_add(place), len) })
     }
 }
 
@@ -255,5 +257,5 @@ fn word(area: &MmapRaw, offset: usize) -> &AtomicU64 {
     assert!(offset.is_multiple_of(8) && offset + 8 <= area.len(), "a word outside its area");
     // SAFETY: the bytes lie in the mapping and are aligned (asserted), and are accessed only atomically on this side. A
     // read-only area is only loaded from, which x86-64 does with a plain MOV.
-    unsafe { AtomicU64::from_ptr(area.as_mut_ptr().add(offset).cast()) }
+    unsafe { AtomicU64::from_ptr(area.as_mut_ptr().wrapping_add(offset).cast()) }
 }

@@ -1,0 +1,68 @@
+//! The commands and their options.
+
+use std::ffi::OsString;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::doctor::DoctorArgs;
+use crate::events::EventsArgs;
+use crate::record::RecordArgs;
+use crate::report::ReportArgs;
+use crate::stat::StatArgs;
+
+/// Count and precisely sample hardware events.
+#[derive(Parser)]
+#[command(name = "hpmctl", version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    Stat(StatArgs),
+    Record(RecordArgs),
+    Report(ReportArgs),
+    Events(EventsArgs),
+    Doctor(DoctorArgs),
+}
+
+/// Whom to measure: exactly one of them.
+#[derive(Args, Debug)]
+pub(crate) struct TargetArgs {
+    /// Measure this running process and all its threads, until it ends or Ctrl-C
+    #[arg(short, long, value_name = "PID", group = "target")]
+    pub(crate) pid: Option<i32>,
+    /// Measure every process on every CPU, until Ctrl-C
+    #[arg(short, long, group = "target")]
+    pub(crate) all: bool,
+    /// Leave out processes that the measured ones fork
+    #[arg(long)]
+    pub(crate) no_inherit: bool,
+    /// Run this program and measure it from its first instruction to its end
+    #[arg(last = true, value_name = "COMMAND", group = "target", required_unless_present_any = ["pid", "all"])]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn exactly_one_target_is_asked_for() {
+        let parse = |words: &[&str]| Cli::try_parse_from(words.iter().copied()).is_ok();
+        assert!(parse(&["hpmctl", "stat", "--", "ls", "-l"]));
+        assert!(parse(&["hpmctl", "stat", "-p", "1"]));
+        assert!(parse(&["hpmctl", "stat", "-a"]));
+        assert!(!parse(&["hpmctl", "stat"]));
+        assert!(!parse(&["hpmctl", "stat", "-a", "-p", "1"]));
+        assert!(!parse(&["hpmctl", "stat", "-a", "--", "ls"]));
+    }
+}

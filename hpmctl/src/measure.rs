@@ -1,0 +1,64 @@
+//! From event names to a configured session: what `stat` and `record` have in common.
+
+use anyhow::Result;
+use libhpm::event::{self, Event};
+use libhpm::machine::pmu_name;
+use libhpm::refusal::Reason;
+use libhpm::session::{Options, Session};
+use libhpm::sys::device::Driver;
+use libhpm::{Error, Result as HpmResult};
+
+/// Events encoded for the PMU of the loaded driver.
+///
+/// # Errors
+/// When the driver cannot be used, or an event is unknown to its PMU.
+pub(crate) fn parse_events(lists: &[String]) -> Result<Vec<Event>> {
+    let (_, info) = Driver::open_checked()?;
+    let pmu = pmu_name(&info);
+    let names = lists.iter().flat_map(|list| event::split_list(list));
+    Ok(names.map(|name| event::parse(name, &pmu)).collect::<HpmResult<_>>()?)
+}
+
+/// A session for these events, as `options` wants them. What may not be measured in kernel mode is measured in user mode
+/// alone, as the events' names then say.
+///
+/// # Errors
+/// Those of [`Session::open`].
+pub(crate) fn open(
+    mut events: Vec<Event>,
+    options: impl Fn(&[Event]) -> Options,
+) -> HpmResult<(Session, Vec<Event>)> {
+    match Session::open(&options(&events)) {
+        Err(error)
+            if refused_for(&error, Reason::NeedKernelRight) && events.iter().any(Event::any_privilege) =>
+        {
+            let user_only = |event: Event| if event.any_privilege() { event.user_only() } else { event };
+            events = events.into_iter().map(user_only).collect();
+            Ok((Session::open(&options(&events))?, events))
+        }
+        result => Ok((result?, events)),
+    }
+}
+
+/// Whether the driver refused for this reason.
+pub(crate) fn refused_for(error: &Error, reason: Reason) -> bool {
+    matches!(error, Error::Refused(refusal) if refusal.reason() == Some(reason))
+}
+
+/// TSC ticks as nanoseconds; 0 for a driver that does not tell the frequency.
+pub(crate) fn tsc_to_ns(ticks: u64, tsc_khz: u32) -> u64 {
+    let ns = (u128::from(ticks) * 1_000_000).checked_div(u128::from(tsc_khz));
+    ns.unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_of_a_3_ghz_clock() {
+        assert_eq!(tsc_to_ns(3_000_000_000, 3_000_000), 1_000_000_000);
+        assert_eq!(tsc_to_ns(u64::MAX, 4_000_000), u64::MAX / 4);
+        assert_eq!(tsc_to_ns(1, 0), 0);
+    }
+}

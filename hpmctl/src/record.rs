@@ -1,0 +1,207 @@
+//! `hpmctl record`: sample events precisely, and write what hardware recorded to a trace folder.
+
+mod meta;
+mod recorder;
+mod sideband;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use libhpm::event::Event;
+use libhpm::session::{Options, Target};
+use libhpm::sideband::Sideband;
+use libhpm::trace::TraceWriter;
+
+use crate::cli::TargetArgs;
+use crate::measure::{open, parse_events};
+use crate::workload::{End, Workload};
+use recorder::{Finished, Recorder};
+
+/// Sample events precisely (PEBS) and write a trace for `hpmctl report`.
+///
+/// Each sample is a record that hardware wrote: the instruction, the registers and the data address. The exit status is
+/// the program's.
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    /// Events to sample, separated by commas (see `hpmctl events`)
+    #[arg(short, long = "event", value_name = "EVENTS", required = true)]
+    events: Vec<String>,
+    /// Take a sample each PERIOD events
+    #[arg(short = 'c', long, value_name = "PERIOD", default_value_t = 10_007)]
+    period: u64,
+    /// Folder to write; it must not exist yet [default: the program's name, or `trace`, with .hpm]
+    #[arg(short, long, value_name = "NAME.hpm")]
+    output: Option<PathBuf>,
+    /// Record call stacks; each sample then costs an interrupt
+    #[arg(long, overrides_with = "no_stacks")]
+    stacks: bool,
+    /// Record no call stacks (the default)
+    #[arg(long, overrides_with = "stacks")]
+    no_stacks: bool,
+    /// Bytes of stack to unwind for each sample: a multiple of 1024 up to 64512
+    #[arg(long, value_name = "N", default_value_t = 16 * 1024, value_parser = stack_bytes)]
+    stack_bytes: u32,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// Longest time between two looks at the rings.
+const LOOK: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
+    let events = parse_events(&args.events)?;
+    let folder = output(args);
+    if folder.exists() {
+        bail!("{} exists already: remove it, or name another folder with -o", folder.display());
+    }
+    let mut workload = Workload::new(&args.target)?;
+    let (session, events) = open(events, |events| options(args, &workload, events))?;
+    let sideband = match workload.target() {
+        Target::System => Sideband::of_system(),
+        Target::Process(pid) if workload.is_program() => Sideband::of_child(pid),
+        Target::Process(pid) => Sideband::of_process(pid),
+    }?;
+    let writer = TraceWriter::create(&folder, meta::meta(&session, &events, &args.target.command))?;
+    let mut recorder = Recorder::new(session, sideband, writer, args.stacks);
+    recorder.note_what_was_there(&workload, events.iter().any(|event| event.kernel))?;
+    recorder.session().start()?;
+    let end = match begin_and_record(&mut workload, &mut recorder) {
+        Ok(end) => end,
+        Err(error) => {
+            // A program that never ran leaves nothing worth keeping.
+            if matches!(error.downcast_ref(), Some(libhpm::Error::Exec { .. })) {
+                drop(recorder);
+                std::fs::remove_dir_all(&folder)
+                    .with_context(|| format!("cannot remove {}", folder.display()))?;
+            }
+            return Err(error);
+        }
+    };
+    let finished = recorder.finish()?;
+    eprintln!("{}", summary(&finished, &events, &folder));
+    Ok(ExitCode::from(end.status()))
+}
+
+fn begin_and_record(workload: &mut Workload, recorder: &mut Recorder) -> Result<End> {
+    workload.begin()?;
+    loop {
+        if let Some(end) = workload.ended()? {
+            return Ok(end);
+        }
+        // The driver's descriptor stays readable once the target has gone; the program's own end is waited for without it.
+        let gone = recorder.session().target_gone();
+        if gone && !workload.is_program() {
+            return Ok(End::Stopped);
+        }
+        if gone {
+            if let Some(end) = workload.wait(Some(LOOK))? {
+                return Ok(end);
+            }
+        } else {
+            recorder.session().wait(&workload.descriptors(), LOOK)?;
+        }
+        recorder.take()?;
+    }
+}
+
+fn options(args: &RecordArgs, workload: &Workload, events: &[Event]) -> Options {
+    let options = Options::new(workload.target())
+        .start_on_exec(workload.is_program())
+        .inherit(!args.target.no_inherit)
+        .stack_bytes(if args.stacks { args.stack_bytes } else { 0 });
+    events.iter().cloned().fold(options, |options, event| options.sample(event, args.period))
+}
+
+/// The folder that was asked for, or one named after the program.
+fn output(args: &RecordArgs) -> PathBuf {
+    args.output.clone().unwrap_or_else(|| {
+        let program = args
+            .target
+            .command
+            .first()
+            .and_then(|program| PathBuf::from(program).file_name().map(PathBuf::from));
+        let mut name = program.unwrap_or_else(|| "trace".into()).into_os_string();
+        name.push(".hpm");
+        name.into()
+    })
+}
+
+fn stack_bytes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(bytes @ 1024..=64512) if bytes % 1024 == 0 => Ok(bytes),
+        _ => Err("not a multiple of 1024 from 1024 to 64512".into()),
+    }
+}
+
+fn summary(finished: &Finished, events: &[Event], folder: &Path) -> String {
+    let Finished { totals, samples, unattributed } = finished;
+    let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+    let mut text = format!("hpmctl: {samples} samples of {}", names.join(", "));
+    let lost = [
+        (totals.records_lost, "samples lost"),
+        (totals.quanta_lost, "quanta lost with theirs"),
+        (*unattributed, "records that name no sampled counter left out"),
+        (totals.sideband_lost, "reports of mappings and threads lost"),
+    ];
+    for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!(", {count} {what}");
+    }
+    if totals.records_lost + totals.quanta_lost == 0 {
+        text += ", none lost";
+    }
+    format!("{text}; see `hpmctl report {}`", folder.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use libhpm::trace::Totals;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn parsed(words: &str) -> RecordArgs {
+        let words = ["hpmctl", "record", "-e", "load"].into_iter().chain(words.split(' '));
+        match Cli::try_parse_from(words).map(|cli| cli.command) {
+            Ok(Command::Record(args)) => args,
+            _ => panic!("not understood"),
+        }
+    }
+
+    #[test]
+    fn the_folder_is_named_after_the_program() {
+        assert_eq!(output(&parsed("-- /usr/bin/ls -l")), PathBuf::from("ls.hpm"));
+        assert_eq!(output(&parsed("-p 1")), PathBuf::from("trace.hpm"));
+        assert_eq!(output(&parsed("-o x -- ls")), PathBuf::from("x"));
+    }
+
+    #[test]
+    fn the_last_word_on_stacks_counts() {
+        assert!(!parsed("-a").stacks);
+        assert!(parsed("--no-stacks --stacks -a").stacks);
+        assert!(!parsed("--stacks --no-stacks -a").stacks);
+    }
+
+    #[test]
+    fn stacks_come_in_whole_kibibytes() {
+        assert_eq!(stack_bytes("64512"), Ok(64512));
+        assert!(["0", "1000", "65536", "x"].into_iter().all(|text| stack_bytes(text).is_err()));
+    }
+
+    #[test]
+    fn losses_are_told() {
+        let events = [libhpm::event::parse("l1d-load-miss", "skylake").unwrap()];
+        let line = |records_lost, quanta_lost| {
+            let totals = Totals { records_lost, quanta_lost, ..Totals::default() };
+            summary(&Finished { totals, samples: 5, unattributed: 0 }, &events, Path::new("a.hpm"))
+        };
+        assert_eq!(line(0, 0), "hpmctl: 5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`");
+        assert_eq!(
+            line(7, 2),
+            "hpmctl: 5 samples of l1d-load-miss, 7 samples lost, 2 quanta lost with theirs; see `hpmctl report a.hpm`"
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! Entries of the side band as rows of `maps` and `threads`.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use libhpm::build_id;
+use libhpm::sideband::{Change, Entry, Mapping};
+use libhpm::sys::clock::ClockPair;
+use libhpm::trace::{MapRow, ThreadChange, ThreadRow};
+
+/// A row of one of the two tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum SidebandRow {
+    Map(MapRow),
+    Thread(ThreadRow),
+}
+
+/// Turns entries into rows: converts their times, and remembers what a row needs from earlier ones.
+#[derive(Default)]
+pub(super) struct SidebandRows {
+    /// Name of each thread, by its ID.
+    names: HashMap<u32, String>,
+    /// Build ID of each file, so that it is read once.
+    build_ids: HashMap<String, Option<Vec<u8>>>,
+    /// Entries that the kernel had no room for.
+    pub(super) lost: u64,
+}
+
+impl SidebandRows {
+    /// The row for an entry, if it is one; `now` and `tsc_khz` convert its time.
+    pub(super) fn row(&mut self, entry: Entry, now: ClockPair, tsc_khz: u32) -> Option<SidebandRow> {
+        let tsc = tsc_at(entry.monotonic_raw_ns, now, tsc_khz);
+        let Entry { pid, tid, .. } = entry;
+        let mut parent_pid = None;
+        let what = match entry.change {
+            Change::Map(mapping) => return Some(SidebandRow::Map(self.map(tsc, pid, mapping))),
+            Change::Lost(entries) => {
+                self.lost += entries;
+                return None;
+            }
+            Change::Name { name, exec } => match self.names.insert(tid, name) {
+                _ if exec => ThreadChange::Exec,
+                Some(_) => ThreadChange::Rename,
+                None => ThreadChange::Start,
+            },
+            Change::Fork { parent_pid: parent, parent_tid } => {
+                // A new thread has its creator's name.
+                let name = self.names.get(&parent_tid).cloned().unwrap_or_default();
+                self.names.insert(tid, name);
+                parent_pid = (parent != pid).then_some(parent);
+                if parent == pid { ThreadChange::Start } else { ThreadChange::Fork }
+            }
+            Change::Exit => ThreadChange::Exit,
+        };
+        let name = match what {
+            ThreadChange::Exit => self.names.remove(&tid),
+            _ => self.names.get(&tid).cloned(),
+        };
+        let name = name.unwrap_or_default();
+        Some(SidebandRow::Thread(ThreadRow { tsc, pid, tid, parent_pid, name, what: what as u8 }))
+    }
+
+    fn map(&mut self, tsc: u64, pid: u32, mapping: Mapping) -> MapRow {
+        let Mapping { start, end, file_offset, path, executable } = mapping;
+        // Only code is symbolised, and only a file has a build ID.
+        let build_id = if executable && path.starts_with('/') && !path.starts_with("//") {
+            let read = || build_id(&Path::new("/proc").join(pid.to_string()).join("root").join(&path[1..]));
+            self.build_ids.entry(path.clone()).or_insert_with(read).clone()
+        } else {
+            None
+        };
+        MapRow { tsc, pid, start, end, file_offset, path, build_id, executable }
+    }
+}
+
+/// The TSC at a time of CLOCK_MONOTONIC_RAW near `now`.
+fn tsc_at(monotonic_raw_ns: u64, now: ClockPair, tsc_khz: u32) -> u64 {
+    let ns = i128::from(monotonic_raw_ns) - i128::from(now.monotonic_raw_ns);
+    let ticks = ns * i128::from(tsc_khz) / 1_000_000;
+    u64::try_from(i128::from(now.tsc) + ticks).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: ClockPair = ClockPair { tsc: 1_000_000, monotonic_raw_ns: 500_000, realtime_ns: 0 };
+
+    fn entry(pid: u32, tid: u32, change: Change) -> Entry {
+        Entry { monotonic_raw_ns: 499_000, pid, tid, change }
+    }
+
+    fn threads(entries: impl IntoIterator<Item = Entry>) -> Vec<(u32, ThreadChange, String, Option<u32>)> {
+        let mut rows = SidebandRows::default();
+        let rows = entries.into_iter().filter_map(|entry| rows.row(entry, NOW, 2_000_000));
+        rows.map(|row| match row {
+            SidebandRow::Thread(row) => {
+                (row.tid, ThreadChange::from_number(row.what).unwrap(), row.name, row.parent_pid)
+            }
+            SidebandRow::Map(row) => panic!("{row:?}"),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn times_are_converted() {
+        assert_eq!(tsc_at(499_000, NOW, 2_000_000), 998_000);
+        assert_eq!(tsc_at(501_000, NOW, 2_000_000), 1_002_000);
+        assert_eq!(tsc_at(0, NOW, 4_000_000_000), 0, "before the counter began");
+    }
+
+    #[test]
+    fn a_thread_has_its_creators_name_until_it_gets_its_own() {
+        let name = |name: &str, exec| Change::Name { name: name.into(), exec };
+        let fork = |parent| Change::Fork { parent_pid: parent, parent_tid: 1 };
+        let rows = threads([
+            entry(1, 1, name("server", false)),
+            entry(1, 2, fork(1)),
+            entry(1, 2, name("worker", false)),
+            entry(3, 3, fork(1)),
+            entry(3, 3, name("ls", true)),
+            entry(3, 3, Change::Exit),
+        ]);
+        let expected = [
+            (1, ThreadChange::Start, "server", None),
+            (2, ThreadChange::Start, "server", None),
+            (2, ThreadChange::Rename, "worker", None),
+            (3, ThreadChange::Fork, "server", Some(1)),
+            (3, ThreadChange::Exec, "ls", None),
+            (3, ThreadChange::Exit, "ls", None),
+        ];
+        assert_eq!(rows, expected.map(|(tid, what, name, parent)| (tid, what, name.to_owned(), parent)));
+    }
+
+    #[test]
+    fn losses_are_counted_and_no_row() {
+        let mut rows = SidebandRows::default();
+        assert_eq!(rows.row(entry(1, 1, Change::Lost(4)), NOW, 1), None);
+        assert_eq!(rows.lost, 4);
+    }
+
+    #[test]
+    fn only_files_have_build_ids() {
+        let mapping =
+            |path: &str| Mapping { start: 0, end: 1, file_offset: 0, path: path.into(), executable: true };
+        let mut rows = SidebandRows::default();
+        let own = std::env::current_exe().unwrap();
+        let mut id = |path: &str| rows.map(0, std::process::id(), mapping(path)).build_id;
+        assert_eq!(id(own.to_str().unwrap()), build_id(&own));
+        assert_eq!(id("//anon"), None);
+        assert_eq!(id("[vdso]"), None);
+    }
+}

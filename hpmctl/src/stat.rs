@@ -1,0 +1,171 @@
+//! `hpmctl stat`: count events of a program, a process or the system.
+
+mod text;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use libhpm::event::Event;
+use libhpm::refusal::Reason;
+use libhpm::session::{Options, Session, Totals};
+use serde::Serialize;
+
+use crate::cli::TargetArgs;
+use crate::measure::{open, parse_events, refused_for, tsc_to_ns};
+use crate::workload::{End, Workload, display};
+
+/// Count events of a program, a process or the system.
+///
+/// The counts are exact: nothing is sampled, scaled or multiplexed. The result goes to standard error, so that the
+/// program's own output stays as it is; the exit status is the program's.
+#[derive(Args, Debug)]
+pub(crate) struct StatArgs {
+    /// Events to count, separated by commas (see `hpmctl events`) [default: cycles, instructions, branches,
+    /// branch-misses and l1d-load-miss, as far as there are counters]
+    #[arg(short, long = "event", value_name = "EVENTS")]
+    events: Vec<String>,
+    /// Print JSON for other programs
+    #[arg(long)]
+    json: bool,
+    /// Write the result to this file instead
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    target: TargetArgs,
+}
+
+/// What is counted when nothing is asked for; the last ones go first when there are too few counters.
+const DEFAULT_EVENTS: [&str; 5] = ["cycles", "instructions", "branches", "branch-misses", "l1d-load-miss"];
+
+/// Everything that the text and the JSON show.
+#[derive(Serialize)]
+struct Counted {
+    /// The program with its arguments, `PID n` or `the whole system`.
+    target: String,
+    events: Vec<EventCount>,
+    /// Wall-clock time from the start to the end of the measurement.
+    elapsed_ns: u64,
+    /// Time during which measured threads were on a CPU, summed over CPUs.
+    on_cpu_ns: u64,
+    /// Performance-monitoring interrupts handled.
+    pmis: u64,
+    /// RDMSR and RDPMC executed for the measurement.
+    msr_reads: u64,
+    /// WRMSR executed for the measurement.
+    msr_writes: u64,
+    /// The program's exit status as a shell shows it.
+    exit_status: Option<i32>,
+}
+
+#[derive(Serialize)]
+struct EventCount {
+    name: String,
+    encoding: u64,
+    user: bool,
+    kernel: bool,
+    count: u64,
+}
+
+pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
+    let events = if args.events.is_empty() {
+        parse_events(&DEFAULT_EVENTS.map(str::to_owned))?
+    } else {
+        parse_events(&args.events)?
+    };
+    let mut workload = Workload::new(&args.target)?;
+    let (session, events) = open_fitting(args, &workload, events)?;
+    let begun = Instant::now();
+    session.start()?;
+    workload.begin()?;
+    let end = wait(&mut workload, &session)?;
+    let elapsed = begun.elapsed();
+    session.stop()?;
+    let counted = counted(args, &session, &events, session.totals()?, elapsed, end);
+    let mut text = if args.json {
+        serde_json::to_string_pretty(&counted).context("cannot write JSON")?
+    } else {
+        text::text(&counted)
+    };
+    text.push('\n');
+    match &args.output {
+        Some(file) => fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?,
+        None => eprint!("{text}"),
+    }
+    Ok(ExitCode::from(end.status()))
+}
+
+/// A session with all events; of the default ones, with as many as there are counters for.
+fn open_fitting(
+    args: &StatArgs,
+    workload: &Workload,
+    mut events: Vec<Event>,
+) -> Result<(Session, Vec<Event>)> {
+    let options = |events: &[Event]| {
+        let options = Options::new(workload.target())
+            .start_on_exec(workload.is_program())
+            .inherit(!args.target.no_inherit);
+        events.iter().cloned().fold(options, Options::count)
+    };
+    loop {
+        match open(events.clone(), options) {
+            Err(error)
+                if args.events.is_empty() && events.len() > 1 && refused_for(&error, Reason::NoCounter) =>
+            {
+                events.pop();
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
+/// Waits for the end. A process may also leave the session by becoming what the session may not see.
+fn wait(workload: &mut Workload, session: &Session) -> Result<End> {
+    const LOOK: Duration = Duration::from_millis(100);
+    loop {
+        let gone = !workload.is_program() && session.target_gone();
+        match workload.wait(Some(LOOK))? {
+            Some(end) => return Ok(end),
+            None if gone => return Ok(End::Stopped),
+            None => {}
+        }
+    }
+}
+
+fn counted(
+    args: &StatArgs,
+    session: &Session,
+    events: &[Event],
+    totals: Totals,
+    elapsed: Duration,
+    end: End,
+) -> Counted {
+    let target = match (args.target.pid, args.target.all) {
+        (Some(pid), _) => format!("PID {pid}"),
+        (None, true) => "the whole system".into(),
+        (None, false) => format!("`{}`", display(&args.target.command)),
+    };
+    let count = |(event, (spec, count)): (&Event, (&libhpm::session::EventSpec, u64))| EventCount {
+        name: event.name.clone(),
+        encoding: spec.encoding,
+        user: event.user,
+        kernel: event.kernel,
+        count,
+    };
+    Counted {
+        target,
+        events: events.iter().zip(session.config().events.iter().zip(totals.counts)).map(count).collect(),
+        elapsed_ns: elapsed.as_nanos() as u64,
+        on_cpu_ns: tsc_to_ns(totals.on_cpu_tsc, session.info().tsc_khz),
+        pmis: totals.pmis,
+        msr_reads: totals.msr_reads,
+        msr_writes: totals.msr_writes,
+        exit_status: match end {
+            End::Exit(status) => Some(status),
+            End::Stopped => None,
+        },
+    }
+}

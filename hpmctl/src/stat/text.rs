@@ -1,0 +1,137 @@
+//! The counts as a table for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::{Counted, EventCount};
+
+/// The table, and the times.
+pub(super) fn text(counted: &Counted) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for event in &counted.events {
+        table.add_row([grouped(event.count), event.name.clone(), remark(event, counted)]);
+    }
+    if let Some(column) = table.column_mut(0) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let on_cpu = format!("{} on a CPU", time(counted.on_cpu_ns));
+    let times = match counted.elapsed_ns {
+        0 => on_cpu,
+        elapsed => format!(
+            "{on_cpu} in {} ({:.2} CPUs used)",
+            time(elapsed),
+            counted.on_cpu_ns as f64 / elapsed as f64
+        ),
+    };
+    let mut text = format!("\nCounts of {}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
+    if counted.events.iter().any(|event| event.kernel) {
+        text += "\nKernel mode is counted from the scheduler's switch to the measured thread to the switch away from it.";
+    }
+    text
+}
+
+/// What the count means beside the others, where one that it is commonly related to was counted at the same privilege.
+fn remark(event: &EventCount, counted: &Counted) -> String {
+    let other = |names: &[&str]| {
+        counted.events.iter().find(|other| {
+            names.contains(&base(&other.name)) && (other.user, other.kernel) == (event.user, event.kernel)
+        })
+    };
+    let per = |names: &[&str], scale: f64, unit: &str, digits: usize| {
+        let count = other(names).map_or(0, |other| other.count);
+        (count > 0).then(|| format!("{:.digits$} {unit}", event.count as f64 * scale / count as f64))
+    };
+    let remark = match base(&event.name) {
+        "cycles" => (counted.on_cpu_ns > 0 && event.user && event.kernel)
+            .then(|| format!("{:.3} GHz", event.count as f64 / counted.on_cpu_ns as f64)),
+        "instructions" => per(&["cycles"], 1.0, "per cycle", 2),
+        "branch-misses" | "branch-miss" => per(&["branches", "branch"], 100.0, "% of branches", 2),
+        "l1d-load-miss" => per(&["load"], 100.0, "% of loads", 2)
+            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
+        _ => per(&["instructions"], 1000.0, "per 1000 instructions", 2),
+    };
+    remark.unwrap_or_default()
+}
+
+/// The name without modifiers.
+fn base(name: &str) -> &str {
+    name.split_once(':').map_or(name, |(base, _)| base)
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).expect("digits")).collect();
+    groups.join(",")
+}
+
+/// A time in the unit that leaves one to three digits before the point.
+fn time(ns: u64) -> String {
+    let ns = ns as f64;
+    match ns {
+        ..1e3 => format!("{ns} ns"),
+        ..1e6 => format!("{:.3} µs", ns / 1e3),
+        ..1e9 => format!("{:.3} ms", ns / 1e6),
+        _ => format!("{:.3} s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str, count: u64, kernel: bool) -> EventCount {
+        EventCount { name: name.into(), encoding: 0, user: true, kernel, count }
+    }
+
+    fn counted(events: Vec<EventCount>) -> Counted {
+        Counted {
+            target: "`ls -l`".into(),
+            events,
+            elapsed_ns: 2_000_000,
+            on_cpu_ns: 1_500_000,
+            pmis: 1,
+            msr_reads: 20,
+            msr_writes: 30,
+            exit_status: Some(0),
+        }
+    }
+
+    #[test]
+    fn counts_relate_to_each_other() {
+        insta::assert_snapshot!(text(&counted(vec![
+            event("cycles", 4_500_000, true),
+            event("instructions", 9_000_000, true),
+            event("branches", 1_234_567, true),
+            event("branch-misses", 12_345, true),
+            event("l1d-load-miss", 999, true),
+        ])));
+    }
+
+    /// A count of user mode does not relate to one of both modes.
+    #[test]
+    fn counts_of_different_privilege_are_not_related() {
+        insta::assert_snapshot!(text(&counted(vec![
+            event("instructions:u", 9_000_000, false),
+            event("branches:u", 0, false),
+            event("branch-misses:u", 0, false),
+        ])));
+        let mixed = counted(vec![event("cycles", 10, true), event("instructions:u", 10, false)]);
+        assert_eq!(remark(&mixed.events[1], &mixed), "");
+    }
+
+    #[test]
+    fn the_json_has_every_count() {
+        let json = serde_json::to_string_pretty(&counted(vec![event("cycles:u", u64::MAX, false)])).unwrap();
+        insta::assert_snapshot!(json);
+    }
+
+    #[test]
+    fn times_have_a_fitting_unit() {
+        assert_eq!(
+            [7, 7_000, 12_345_678, 60_000_000_000].map(time),
+            ["7 ns", "7.000 µs", "12.346 ms", "60.000 s"]
+        );
+    }
+}

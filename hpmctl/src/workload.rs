@@ -1,0 +1,162 @@
+//! What is being measured, and when it ends: a program of our own, a running process, or the system until a signal.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libhpm::session::Target;
+use libhpm::sys::child::Child;
+use libhpm::sys::pidfd::pidfd;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::cli::TargetArgs;
+
+/// The measured program, process or system, and the signals that can end it.
+pub(crate) struct Workload {
+    subject: Subject,
+    signals: SignalFd,
+}
+
+enum Subject {
+    Program(Child),
+    Process(i32, OwnedFd),
+    System,
+}
+
+/// How a measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The program ended with this exit status.
+    Exit(i32),
+    /// The process went, or the user had enough.
+    Stopped,
+}
+
+impl End {
+    /// The exit status to pass on.
+    pub(crate) fn status(self) -> u8 {
+        match self {
+            Self::Exit(status) => status as u8,
+            Self::Stopped => 0,
+        }
+    }
+}
+
+/// Signals that would end this process and lose what it has measured.
+const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
+impl Workload {
+    /// Prepares the program without running it, or finds the process; from here on signals end the measurement instead of
+    /// this process.
+    ///
+    /// # Errors
+    /// When the program cannot be forked or no process has the PID.
+    pub(crate) fn new(args: &TargetArgs) -> Result<Self> {
+        let subject = match args.pid {
+            Some(pid) => Subject::Process(pid, pidfd(pid)?),
+            None if args.all => Subject::System,
+            // The child inherits the signal mask, so it is forked before signals are blocked.
+            None => Subject::Program(Child::prepare(&args.command)?),
+        };
+        let mut mask = SigSet::from_iter(ENDING);
+        mask.add(Signal::SIGCHLD);
+        mask.thread_block().context("cannot block signals")?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let signals = SignalFd::with_flags(&mask, flags).context("cannot receive signals")?;
+        Ok(Self { subject, signals })
+    }
+
+    /// The session's target.
+    pub(crate) fn target(&self) -> Target {
+        match &self.subject {
+            Subject::Program(child) => Target::Process(child.pid()),
+            Subject::Process(pid, _) => Target::Process(*pid),
+            Subject::System => Target::System,
+        }
+    }
+
+    /// Whether it is a program that has yet to be executed.
+    pub(crate) fn is_program(&self) -> bool {
+        matches!(self.subject, Subject::Program(_))
+    }
+
+    /// Runs the program, if it is one.
+    ///
+    /// # Errors
+    /// [`libhpm::Error::Exec`].
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        match &mut self.subject {
+            Subject::Program(child) => Ok(child.execute()?),
+            Subject::Process(..) | Subject::System => Ok(()),
+        }
+    }
+
+    /// Descriptors that become readable when [`Workload::ended`] should be asked.
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        match &self.subject {
+            Subject::Process(_, fd) => vec![self.signals.as_fd(), fd.as_fd()],
+            Subject::Program(_) | Subject::System => vec![self.signals.as_fd()],
+        }
+    }
+
+    /// Whether it has ended, or a signal asked for the end.
+    ///
+    /// # Errors
+    /// When the system refuses to tell.
+    pub(crate) fn ended(&mut self) -> Result<Option<End>> {
+        while let Some(info) = self.signals.read_signal().context("cannot read a signal")? {
+            let signal =
+                Signal::try_from(info.ssi_signo as i32).ok().filter(|signal| ENDING.contains(signal));
+            match (&self.subject, signal) {
+                (_, None) => {}
+                (Subject::Program(child), Some(signal)) => {
+                    // The terminal has sent its Ctrl-C to the program as well; what another process sends to hpmctl alone
+                    // is passed on. Either way the program decides.
+                    if info.ssi_code != SI_KERNEL {
+                        child.signal(signal);
+                    }
+                }
+                (Subject::Process(..) | Subject::System, Some(_)) => return Ok(Some(End::Stopped)),
+            }
+        }
+        match &mut self.subject {
+            Subject::Program(child) => Ok(child.try_wait()?.map(End::Exit)),
+            Subject::Process(_, fd) => Ok(readable(fd.as_fd(), PollTimeout::ZERO)?.then_some(End::Stopped)),
+            Subject::System => Ok(None),
+        }
+    }
+
+    /// Waits for the end, or until the time has passed.
+    ///
+    /// # Errors
+    /// As [`Workload::ended`].
+    pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<End>> {
+        let timeout =
+            timeout.and_then(|timeout| PollTimeout::try_from(timeout).ok()).unwrap_or(PollTimeout::NONE);
+        let mut fds: Vec<PollFd<'_>> =
+            self.descriptors().into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => self.ended(),
+            Err(errno) => Err(errno).context("cannot wait for the end"),
+        }
+    }
+}
+
+/// `si_code` of a signal that the kernel itself sent, as for Ctrl-C in a terminal (sigaction(2)).
+const SI_KERNEL: i32 = 0x80;
+
+fn readable(fd: BorrowedFd<'_>, timeout: PollTimeout) -> Result<bool> {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    poll(&mut fds, timeout).context("cannot poll the process")?;
+    Ok(fds[0].any().unwrap_or(false))
+}
+
+/// The command as a person would type it, for headings.
+pub(crate) fn display(command: &[OsString]) -> String {
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    words.join(" ")
+}

@@ -1,0 +1,25 @@
+//! Waiting for a process that is not a child.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+use crate::{Error, Result};
+
+/// A descriptor that polls readable once the process has ended.
+///
+/// # Errors
+/// [`Error::NoProcess`], or [`Error::Io`] when the system refuses.
+pub fn pidfd(pid: i32) -> Result<OwnedFd> {
+    // SAFETY: pidfd_open takes two integers and touches no memory of ours.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    if fd >= 0 {
+        // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
+        return Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) });
+    }
+    let error = io::Error::last_os_error();
+    Err(match error.raw_os_error() {
+        // EINVAL: a thread's ID, or a number that cannot be a PID.
+        Some(libc::ESRCH | libc::EINVAL) => Error::NoProcess { pid },
+        _ => Error::io(format!("watch PID {pid}"))(error),
+    })
+}
