@@ -112,7 +112,7 @@ impl AddressSpaces {
                     history.insert(Mapping { tsc: row.tsc, ..mapping });
                 }
             }
-            Some(ThreadChange::Start | ThreadChange::Exit) | None => {}
+            Some(ThreadChange::Start | ThreadChange::Exit | ThreadChange::Rename) | None => {}
         }
     }
 

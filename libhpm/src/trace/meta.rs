@@ -98,7 +98,7 @@ pub struct ClockPair {
     pub realtime_ns: u64,
 }
 
-/// Sums over a session, as [`hpm_abi::Totals`] gives them.
+/// Sums over a session: what [`hpm_abi::Totals`] gives, and what user space lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// What each event counted, lost quanta included.
@@ -117,4 +117,6 @@ pub struct Totals {
     pub pmis: u64,
     /// Threads that found no place in the driver's thread table.
     pub threads_overflowed: u64,
+    /// Reports of mappings, names, forks and exits that the kernel had no room for.
+    pub sideband_lost: u64,
 }

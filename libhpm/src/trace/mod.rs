@@ -9,6 +9,7 @@ mod error;
 mod meta;
 mod reader;
 mod row;
+mod stream;
 mod table;
 mod writer;
 

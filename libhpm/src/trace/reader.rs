@@ -5,12 +5,13 @@ use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use arrow_ipc::reader::StreamReader;
+use arrow_schema::ArrowError;
 use serde::Deserialize;
 
 use super::error::TraceError;
 use super::meta::Meta;
 use super::row::Row;
+use super::stream::BatchStream;
 use super::{FORMAT_VERSION, META_FILE};
 
 /// A trace being read. It may still be growing.
@@ -75,9 +76,9 @@ impl TraceReader {
         let expected = self.meta.complete.then(|| self.meta.rows.get(R::TABLE).copied().unwrap_or(0));
         let mut rows = Rows { stream: None, batch: None, index: 0, read: 0, expected, failure: None };
         match File::open(&path) {
-            Ok(file) => match StreamReader::try_new_buffered(file, None) {
+            Ok(file) => match BatchStream::open(BufReader::new(file), R::schema()) {
                 Ok(stream) => rows.stream = Some(stream),
-                Err(error) => rows.failure = Some(error.to_string()),
+                Err(error) => rows.failure = Some(reason(error)),
             },
             Err(error) => rows.failure = Some(error.to_string()),
         }
@@ -87,7 +88,7 @@ impl TraceReader {
 
 /// Iterator over the rows of one table.
 pub struct Rows<R: Row> {
-    stream: Option<StreamReader<BufReader<File>>>,
+    stream: Option<BatchStream<BufReader<File>>>,
     batch: Option<(R::Arrays, usize)>,
     index: usize,
     read: u64,
@@ -130,8 +131,11 @@ impl<R: Row> Rows<R> {
     /// [`Meta::complete`] may also lack whole batches, which leaves no mark in the file.
     #[must_use]
     pub fn cut(&self) -> Option<Cut> {
-        let missing = self.expected.is_some_and(|expected| expected != self.read);
-        (missing || self.failure.is_some()).then(|| Cut {
+        let missing = match self.expected {
+            Some(expected) => expected != self.read,
+            None => self.failure.is_some(),
+        };
+        missing.then(|| Cut {
             table: R::TABLE,
             rows: self.read,
             written: self.expected,
@@ -143,16 +147,24 @@ impl<R: Row> Rows<R> {
     fn next_batch(&mut self) -> bool {
         self.batch = None;
         self.index = 0;
-        let Some(next) = self.stream.as_mut().and_then(Iterator::next) else { return false };
-        match next {
-            Ok(batch) => self.batch = R::arrays(&batch).map(|arrays| (arrays, batch.num_rows())),
-            Err(error) => self.failure = Some(error.to_string()),
-        }
-        if self.batch.is_none() {
-            self.stream = None;
-            self.failure.get_or_insert_with(|| "its columns are not those of this table".to_owned());
+        let Some(stream) = &mut self.stream else { return false };
+        match stream.next_batch() {
+            Ok(Some(batch)) => self.batch = R::arrays(&batch).map(|arrays| (arrays, batch.num_rows())),
+            Ok(None) => self.stream = None,
+            Err(error) => {
+                self.stream = None;
+                self.failure = Some(reason(error));
+            }
         }
         self.batch.is_some()
+    }
+}
+
+fn reason(error: ArrowError) -> String {
+    match error {
+        // Without the name of the error's kind, which says nothing to people.
+        ArrowError::IpcError(reason) | ArrowError::InvalidArgumentError(reason) => reason,
+        other => other.to_string(),
     }
 }
 

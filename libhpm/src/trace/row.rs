@@ -231,6 +231,8 @@ pub enum ThreadChange {
     Exit = 3,
     /// The process is new, and began as a copy of `parent_pid`, whose mappings it has.
     Fork = 4,
+    /// The thread has another name from now on.
+    Rename = 5,
 }
 
 impl ThreadChange {
@@ -242,6 +244,7 @@ impl ThreadChange {
             2 => Some(Self::Exec),
             3 => Some(Self::Exit),
             4 => Some(Self::Fork),
+            5 => Some(Self::Rename),
             _ => None,
         }
     }

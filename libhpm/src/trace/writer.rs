@@ -162,9 +162,27 @@ impl TraceWriter {
     /// As [`TraceWriter::quantum`].
     pub fn tick(&mut self) -> Result<(), TraceError> {
         match self.waiting_since {
-            Some(since) if since.elapsed() >= BATCH_TIME => self.write_batches(),
+            Some(since) if since.elapsed() >= BATCH_TIME => self.flush(),
             _ => Ok(()),
         }
+    }
+
+    /// Writes what waits in every table, samples last, because they name rows of the others.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn flush(&mut self) -> Result<(), TraceError> {
+        self.waiting_since = None;
+        self.failed = true;
+        self.stacks.write_batch()?;
+        self.maps.write_batch()?;
+        self.threads.write_batch()?;
+        self.kernel_symbols.write_batch()?;
+        self.markers.write_batch()?;
+        self.quanta.write_batch()?;
+        self.samples.write_batch()?;
+        self.failed = false;
+        Ok(())
     }
 
     /// Writes what waits, ends every stream, and marks the trace as complete.
@@ -172,7 +190,7 @@ impl TraceWriter {
     /// # Errors
     /// As [`TraceWriter::quantum`].
     pub fn finish(mut self, totals: Totals) -> Result<(), TraceError> {
-        self.write_batches()?;
+        self.flush()?;
         let rows = [
             (StackRow::TABLE, self.stacks.finish()?),
             (MapRow::TABLE, self.maps.finish()?),
@@ -192,23 +210,8 @@ impl TraceWriter {
         table(self).append(row);
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         if table(self).pending_bytes() >= BATCH_BYTES || since.elapsed() >= BATCH_TIME {
-            self.write_batches()?;
+            self.flush()?;
         }
-        Ok(())
-    }
-
-    /// Writes what waits in every table: samples last, because they name rows of the others.
-    fn write_batches(&mut self) -> Result<(), TraceError> {
-        self.waiting_since = None;
-        self.failed = true;
-        self.stacks.write_batch()?;
-        self.maps.write_batch()?;
-        self.threads.write_batch()?;
-        self.kernel_symbols.write_batch()?;
-        self.markers.write_batch()?;
-        self.quanta.write_batch()?;
-        self.samples.write_batch()?;
-        self.failed = false;
         Ok(())
     }
 }
@@ -217,7 +220,7 @@ impl Drop for TraceWriter {
     fn drop(&mut self) {
         if !self.failed {
             // Whoever drops an unfinished writer already has an error to report; this one would hide it.
-            let _ = self.write_batches();
+            let _ = self.flush();
         }
     }
 }

@@ -1,0 +1,231 @@
+//! `hpmctl report`: which functions and lines the samples of a trace name.
+
+mod text;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Args, ValueEnum};
+use libhpm::flame::FoldedStacks;
+use libhpm::report::{By, Entry, Resolver, Sum, Summary, Table};
+use libhpm::symbol::FileFinder;
+use libhpm::trace::{EventUse, Meta, SampleRow, TraceReader};
+use serde::Serialize;
+
+/// Show which functions and source lines the samples of a trace name.
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    /// What to group samples by [default: function, then line]
+    #[arg(long, value_enum)]
+    by: Option<GroupBy>,
+    /// Show at most this many rows of each table
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    limit: usize,
+    /// Report only this event
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
+    /// Also draw a flame graph into this file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print JSON for other programs
+    #[arg(long)]
+    json: bool,
+    /// Folder with the recorded machine's files, when it is another machine
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
+    #[arg(long = "debug-dir", value_name = "DIR")]
+    debug_dirs: Vec<PathBuf>,
+    /// The trace that `hpmctl record` wrote
+    #[arg(value_name = "NAME.hpm")]
+    trace: PathBuf,
+}
+
+/// Values of `--by`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum GroupBy {
+    Function,
+    Line,
+    Thread,
+    Cpu,
+    Address,
+}
+
+impl From<GroupBy> for By {
+    fn from(by: GroupBy) -> Self {
+        match by {
+            GroupBy::Function => Self::Function,
+            GroupBy::Line => Self::Line,
+            GroupBy::Thread => Self::Thread,
+            GroupBy::Cpu => Self::Cpu,
+            GroupBy::Address => Self::Address,
+        }
+    }
+}
+
+/// Everything that the text and the JSON show.
+#[derive(Serialize)]
+struct Report<'a> {
+    meta: &'a Meta,
+    summary: Summary,
+    tables: Vec<Grouped>,
+    warnings: Vec<String>,
+    notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    svg: Option<&'a Path>,
+}
+
+/// One table of one event, cut to the number of rows asked for.
+#[derive(Serialize)]
+struct Grouped {
+    /// Index into the events of the summary.
+    event: usize,
+    by: By,
+    all: Sum,
+    groups: usize,
+    entries: Vec<Entry>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The folder is no trace, nothing in it can be read, or the output cannot be written.
+pub(crate) fn run(args: &ReportArgs) -> Result<()> {
+    let reader = TraceReader::open(&args.trace)?;
+    let event = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
+    let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
+    let mut resolver = Resolver::new(&reader, finder);
+    let mut collected = Collected::read(&reader, &mut resolver, args, event);
+    if collected.nothing() {
+        bail!(
+            "{} holds no quantum and no sample that can be read{}; record again",
+            args.trace.display(),
+            collected.warnings.first().map_or_else(String::new, |warning| format!(": {warning}"))
+        );
+    }
+    if let Some(path) = &args.svg {
+        write_svg(path, &collected, reader.meta())?;
+    }
+    let tables = collected.tables(args.limit);
+    let notes = notes(&resolver, &tables);
+    let report = Report {
+        meta: reader.meta(),
+        summary: collected.summary,
+        tables,
+        warnings: std::mem::take(&mut collected.warnings),
+        notes,
+        svg: args.svg.as_deref(),
+    };
+    for warning in &report.warnings {
+        eprintln!("hpmctl: warning: {warning}");
+    }
+    let output =
+        if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
+    print(&output)
+}
+
+/// Whoever reads only the beginning (`| head`) closes the pipe early, which is no failure.
+fn print(output: &str) -> Result<()> {
+    match io::stdout().lock().write_all(output.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write the report")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn event_index(meta: &Meta, name: &str) -> Result<usize> {
+    let names = || meta.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ");
+    meta.events
+        .iter()
+        .position(|event| event.name == name)
+        .with_context(|| format!("the trace has no event `{name}`; it has {}", names()))
+}
+
+/// What one pass over a trace gathers.
+struct Collected {
+    summary: Summary,
+    /// Tables with the index of their event.
+    tables: Vec<(usize, Table)>,
+    stacks: FoldedStacks,
+    /// The event whose stacks are drawn.
+    drawn: Option<usize>,
+    warnings: Vec<String>,
+}
+
+impl Collected {
+    fn read(reader: &TraceReader, resolver: &mut Resolver, args: &ReportArgs, only: Option<usize>) -> Self {
+        let (mut summary, cut) = Summary::new(reader);
+        let by = args.by.map_or_else(|| vec![By::Function, By::Line], |by| vec![by.into()]);
+        let sampled = |(index, event): (usize, &libhpm::trace::Event)| {
+            (event.mode == EventUse::Precise && only.is_none_or(|only| only == index)).then_some(index)
+        };
+        let events: Vec<usize> = reader.meta().events.iter().enumerate().filter_map(sampled).collect();
+        let mut tables: Vec<(usize, Table)> =
+            events.iter().flat_map(|&event| by.iter().map(move |&by| (event, Table::new(by)))).collect();
+        // Events of different kinds cannot be added up, so one picture shows one event.
+        let drawn = events.first().copied();
+        let mut stacks = FoldedStacks::default();
+        let mut rows = reader.rows::<SampleRow>();
+        for row in rows.by_ref() {
+            let sample = resolver.resolve(&row);
+            let event = usize::from(sample.event);
+            summary.add(&sample);
+            tables.iter_mut().filter(|(of, _)| *of == event).for_each(|(_, table)| table.add(&sample));
+            if drawn == Some(event) {
+                stacks.add(&sample);
+            }
+        }
+        let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut());
+        let mut warnings: Vec<String> = cuts.map(|cut| cut.to_string()).collect();
+        if !reader.meta().complete {
+            warnings.push(
+                "the recording did not come to its proper end; the report covers what was written until then"
+                    .to_owned(),
+            );
+        }
+        Self { summary, tables, stacks, drawn, warnings }
+    }
+
+    fn nothing(&self) -> bool {
+        self.summary.quanta == 0 && self.summary.events.iter().all(|event| event.sampled.samples == 0)
+    }
+
+    fn tables(&self, limit: usize) -> Vec<Grouped> {
+        let grouped = |(event, table): &(usize, Table)| {
+            let mut entries = table.entries();
+            let groups = entries.len();
+            entries.truncate(limit);
+            Grouped { event: *event, by: table.by(), all: table.all(), groups, entries }
+        };
+        self.tables.iter().map(grouped).collect()
+    }
+}
+
+fn write_svg(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
+    let Some(event) = collected.drawn.filter(|_| !collected.stacks.is_empty()) else {
+        bail!("no samples to draw a flame graph from; record with a precise event");
+    };
+    let name = &meta.events[event].name;
+    let title =
+        if meta.command.is_empty() { name.clone() } else { format!("{}: {name}", meta.command.join(" ")) };
+    let write = || {
+        let mut file = BufWriter::new(File::create(path)?);
+        collected.stacks.write_svg(&title, name, &mut file)?;
+        file.flush()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What stands in the way of full symbols for the modules in the tables.
+fn notes(resolver: &Resolver, tables: &[Grouped]) -> Vec<String> {
+    let modules =
+        tables.iter().flat_map(|table| &table.entries).filter_map(|entry| entry.key.module.as_deref());
+    let mut notes: Vec<String> =
+        modules.filter_map(|module| resolver.note(module)).map(str::to_owned).collect();
+    notes.sort();
+    notes.dedup();
+    notes
+}

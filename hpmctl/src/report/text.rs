@@ -1,0 +1,209 @@
+//! The report as text for people.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use libhpm::report::{By, Entry, EventSummary, Key};
+use libhpm::trace::{Event, EventUse};
+
+use super::{Grouped, Report};
+
+/// The whole text.
+pub(super) fn render(report: &Report<'_>) -> String {
+    let mut text = String::new();
+    head(&mut text, report);
+    for (index, event) in report.summary.events.iter().enumerate() {
+        let tables: Vec<&Grouped> = report.tables.iter().filter(|table| table.event == index).collect();
+        event_head(&mut text, event);
+        for table in tables.iter().filter(|table| table.all.samples > 0) {
+            grouped(&mut text, table);
+        }
+    }
+    if report.tables.iter().any(|table| table.all.samples > 0) {
+        text.push_str("\n± is the 95 % interval that the number of samples alone allows.\n");
+    }
+    for note in &report.notes {
+        line(&mut text, format_args!("note: {note}"));
+    }
+    if let Some(path) = report.svg {
+        line(&mut text, format_args!("flame graph: {}", path.display()));
+    }
+    text
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{line}");
+}
+
+fn head(text: &mut String, report: &Report<'_>) {
+    let (meta, machine) = (report.meta, &report.meta.machine);
+    let command = if meta.command.is_empty() { "(no command)".to_owned() } else { meta.command.join(" ") };
+    line(text, format_args!("command   {command}"));
+    line(
+        text,
+        format_args!(
+            "machine   {}: {} PMU ({} family {} model {}), {} CPUs, Linux {}; hpm {}, from the {}",
+            machine.host_name,
+            machine.pmu,
+            machine.vendor,
+            machine.family,
+            machine.model,
+            machine.cpus,
+            machine.kernel_release,
+            meta.hpm_version,
+            meta.source
+        ),
+    );
+    let summary = &report.summary;
+    line(
+        text,
+        format_args!(
+            "quanta    {}, {} lost; {} records lost",
+            grouped_digits(summary.quanta),
+            grouped_digits(summary.quanta_lost),
+            grouped_digits(summary.records_lost)
+        ),
+    );
+}
+
+fn event_head(text: &mut String, summary: &EventSummary) {
+    let event = &summary.event;
+    line(text, format_args!("\nevent     {} in {}, {}", event.name, privilege(event), how(event)));
+    line(text, format_args!("counted   {}", grouped_digits(summary.counted)));
+    if event.mode == EventUse::Count {
+        return;
+    }
+    let sampled = summary.sampled;
+    let of_count = match summary.counted {
+        0 => String::new(),
+        counted => format!(", {:.2} % of the count", sampled.events as f64 * 100.0 / counted as f64),
+    };
+    line(
+        text,
+        format_args!(
+            "samples   {}; times their periods: {}{of_count}",
+            grouped_digits(sampled.samples),
+            grouped_digits(sampled.events)
+        ),
+    );
+    let stacks = summary.whole_stacks + summary.truncated_stacks;
+    line(
+        text,
+        format_args!(
+            "stacks    {}, of which {} lack their outermost calls; {} samples have an address only",
+            grouped_digits(stacks),
+            grouped_digits(summary.truncated_stacks),
+            grouped_digits(sampled.samples - stacks)
+        ),
+    );
+}
+
+fn privilege(event: &Event) -> &'static str {
+    match (event.user, event.kernel) {
+        (true, true) => "user and kernel mode",
+        (false, true) => "kernel mode",
+        _ => "user mode",
+    }
+}
+
+fn how(event: &Event) -> String {
+    match event.mode {
+        EventUse::Count => "counted only".to_owned(),
+        EventUse::Precise => format!("precise by PEBS, period {}", grouped_digits(event.period)),
+    }
+}
+
+fn grouped(text: &mut String, grouped: &Grouped) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let has_callers = matches!(grouped.by, By::Function | By::Line);
+    let numbers: &[&str] =
+        if has_callers { &["samples", "self", "±", "total"] } else { &["samples", "share", "±"] };
+    let names: &[&str] = match grouped.by {
+        By::Function => &["function", "module"],
+        By::Line => &["line", "function"],
+        By::Thread => &["thread", "pid", "tid"],
+        By::Cpu => &["cpu"],
+        By::Address => &["address", "function", "line", "module"],
+    };
+    table.set_header(numbers.iter().chain(names));
+    for entry in &grouped.entries {
+        table.add_row(cells(grouped.by, entry, has_callers));
+    }
+    for column in table.column_iter_mut().take(numbers.len()) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    text.push('\n');
+    for row in table.lines() {
+        line(text, format_args!("{}", row.trim_end()));
+    }
+    if grouped.groups > grouped.entries.len() {
+        line(text, format_args!(" … and {} more (--limit)", grouped.groups - grouped.entries.len()));
+    }
+}
+
+fn cells(by: By, entry: &Entry, has_callers: bool) -> Vec<String> {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    let own = entry.own_share;
+    let mut cells =
+        vec![grouped_digits(entry.own.samples), percent(own.share), format!("{:.1}", own.error * 100.0)];
+    if has_callers {
+        cells.push(percent(entry.total_share.share));
+    }
+    let key = &entry.key;
+    let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
+    let module = || key.module.as_deref().unwrap_or_default().to_owned();
+    match by {
+        By::Function => cells.extend([function(key), module()]),
+        By::Line => cells.extend([source_line(key), function(key)]),
+        By::Thread => {
+            cells.extend([
+                key.thread.as_deref().unwrap_or_default().to_owned(),
+                number(key.pid),
+                number(key.tid),
+            ]);
+        }
+        By::Cpu => cells.push(number(key.cpu)),
+        By::Address => {
+            let address = key.address.map_or_else(String::new, |address| format!("{address:#x}"));
+            cells.extend([address, function(key), source_line(key), module()]);
+        }
+    }
+    cells
+}
+
+fn function(key: &Key) -> String {
+    key.function.as_deref().unwrap_or("[no symbol]").to_owned()
+}
+
+fn source_line(key: &Key) -> String {
+    match (&key.file, key.line) {
+        (Some(file), Some(line)) => format!("{file}:{line}"),
+        (Some(file), None) => format!("{file}:?"),
+        (None, _) => format!("[no line] {}", key.module.as_deref().unwrap_or_default()),
+    }
+}
+
+/// Digits in groups of three.
+fn grouped_digits(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped_digits;
+
+    #[test]
+    fn digits_are_grouped_from_the_right() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped_digits), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

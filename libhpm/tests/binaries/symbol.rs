@@ -1,0 +1,228 @@
+//! Symbols: functions, lines and inlined functions of real binaries, with debug information in every place it can be.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use libhpm::address_space::AddressSpaces;
+use libhpm::symbol::{FileFinder, Frames, Symbolizer, build_id};
+use libhpm::trace::MapRow;
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+use tempfile::TempDir;
+
+use crate::programs;
+
+const PID: u32 = 42;
+/// Where the test pretends the program was mapped.
+const BASE: u64 = 0x5555_0000_0000;
+
+/// A mapping of the whole file at `BASE`.
+fn spaces(path: &str, build_id: Option<Vec<u8>>) -> AddressSpaces {
+    let mut spaces = AddressSpaces::default();
+    let row = MapRow {
+        pid: PID,
+        start: BASE,
+        end: BASE + (1 << 30),
+        path: path.into(),
+        build_id,
+        ..MapRow::default()
+    };
+    spaces.map(&row);
+    spaces
+}
+
+/// Addresses, under that mapping, of every byte of a function.
+fn addresses_of(function: &str, program: &Path) -> std::ops::Range<u64> {
+    let bytes = fs::read(program).unwrap();
+    let elf = object::File::parse(&*bytes).unwrap();
+    let symbol = elf.symbols().find(|symbol| symbol.name() == Ok(function)).unwrap();
+    let segment = elf
+        .segments()
+        .find(|segment| (segment.address()..segment.address() + segment.size()).contains(&symbol.address()))
+        .unwrap();
+    let start = BASE + symbol.address() - segment.address() + segment.file_range().0;
+    start..start + symbol.size()
+}
+
+/// Every distinct answer for the bytes of `innermost`, the address range taken from the unstripped `original`.
+fn frames_of_innermost(
+    original: &Path,
+    mapped: &str,
+    build_id: Option<Vec<u8>>,
+    finder: FileFinder,
+) -> Vec<Frames> {
+    let spaces = spaces(mapped, build_id);
+    let mut symbolizer = Symbolizer::new(finder, []);
+    addresses_of("innermost", original).map(|address| symbolizer.frames(&spaces, PID, 0, address)).collect()
+}
+
+fn assert_has_lines_and_inlining(frames: &[Frames]) {
+    let shown: Vec<(Vec<_>, Vec<_>)> = frames
+        .iter()
+        .map(|frames| {
+            let names = frames
+                .iter()
+                .map(|frame| (frame.function.as_deref().unwrap_or("?"), frame.inlined))
+                .collect();
+            (names, frames.iter().map(|frame| frame.line.unwrap_or(0)).collect())
+        })
+        .collect();
+    let (body, call) = (programs::line_of("line: inlined body"), programs::line_of("line: inlined call"));
+    let inlined = (vec![("inlined", true), ("innermost", false)], vec![body, call]);
+    assert!(shown.contains(&inlined), "{shown:?}");
+    assert!(shown.iter().all(|(names, _)| names.last() == Some(&("innermost", false))), "{shown:?}");
+    let file = frames[0][0].file.as_deref().unwrap();
+    assert!(file.ends_with("/nested.c"), "{file}");
+}
+
+#[test]
+fn a_program_with_debug_information_has_lines_and_inlining() {
+    let temp = TempDir::new().unwrap();
+    let program = programs::build(temp.path());
+    let id = build_id(&program);
+    assert_eq!(id.as_ref().map(Vec::len), Some(20));
+    let frames = frames_of_innermost(&program, program.to_str().unwrap(), id, FileFinder::default());
+    assert_has_lines_and_inlining(&frames);
+}
+
+#[test]
+fn this_rust_program_finds_its_own_lines() {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let address = this_rust_program_finds_its_own_lines as *const () as u64;
+    let mut spaces = AddressSpaces::default();
+    for line in maps.lines() {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (start, end) = words[0].split_once('-').unwrap();
+        let number = |text| u64::from_str_radix(text, 16).unwrap();
+        let path = words.get(5).copied().unwrap_or_default().to_owned();
+        let (start, end, file_offset) = (number(start), number(end), number(words[2]));
+        spaces.map(&MapRow { pid: PID, start, end, file_offset, path, ..MapRow::default() });
+    }
+    let frames = Symbolizer::new(FileFinder::default(), []).frames(&spaces, PID, 0, address);
+    assert_eq!(
+        frames[0].function.as_deref(),
+        Some("binaries::symbol::this_rust_program_finds_its_own_lines")
+    );
+    assert!(frames[0].file.as_deref().unwrap().ends_with("tests/binaries/symbol.rs"));
+    let line =
+        include_str!("symbol.rs").lines().position(|line| line.starts_with("fn this_rust_program")).unwrap();
+    assert_eq!(frames[0].line, Some(u32::try_from(line + 1).unwrap()));
+}
+
+/// Splits a program as Debian's packages are: compressed debug information apart, the program stripped.
+fn split(program: &Path, debug: &Path) {
+    let [program, debug] = [program, debug].map(|path| path.to_str().unwrap());
+    programs::run("objcopy", &["--only-keep-debug", "--compress-debug-sections=zlib", program, debug]);
+    programs::run("strip", &["--strip-all", program]);
+}
+
+#[test]
+fn separate_debug_information_is_found_by_build_id() {
+    let temp = TempDir::new().unwrap();
+    let program = programs::build(temp.path());
+    let original = temp.path().join("original");
+    fs::copy(&program, &original).unwrap();
+    let id = build_id(&program).unwrap();
+    let name: String = id[1..].iter().map(|byte| format!("{byte:02x}")).collect();
+    let folder = temp.path().join(format!("debug/.build-id/{:02x}", id[0]));
+    fs::create_dir_all(&folder).unwrap();
+    split(&program, &folder.join(name + ".debug"));
+    let finder = FileFinder { debug_dirs: vec![temp.path().join("debug")], ..FileFinder::default() };
+    let frames = frames_of_innermost(&original, program.to_str().unwrap(), Some(id), finder);
+    assert_has_lines_and_inlining(&frames);
+}
+
+#[test]
+fn separate_debug_information_is_found_by_its_name_below_symfs() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("root/opt/bin");
+    fs::create_dir_all(folder.join(".debug")).unwrap();
+    let program = programs::build(&folder);
+    let original = temp.path().join("original");
+    fs::copy(&program, &original).unwrap();
+    let debug = folder.join(".debug/nested.debug");
+    split(&program, &debug);
+    let [program, debug_file] = [&program, &debug].map(|path| path.to_str().unwrap());
+    programs::run("objcopy", &[&format!("--add-gnu-debuglink={debug_file}"), program]);
+    let finder = FileFinder { symfs: Some(temp.path().join("root")), ..FileFinder::default() };
+    let frames = frames_of_innermost(&original, "/opt/bin/nested", None, finder.clone());
+    assert_has_lines_and_inlining(&frames);
+
+    // Another program's debug information under the right name is not used.
+    programs::run("cc", &["-g", "-Wl,--build-id=sha1", "-o", debug_file, "-x", "c", "-", "-shared"]);
+    let frames = frames_of_innermost(&original, "/opt/bin/nested", None, finder);
+    assert!(frames.iter().all(|frames| frames[0].line.is_none()), "{frames:?}");
+}
+
+#[test]
+fn a_stripped_program_has_its_exported_functions_and_says_what_is_missing() {
+    let temp = TempDir::new().unwrap();
+    let program = programs::build(temp.path());
+    programs::run("strip", &["--strip-debug", program.to_str().unwrap()]);
+    let path = program.to_str().unwrap();
+    let spaces = spaces(path, None);
+    let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+    let address = addresses_of("innermost", &program).start;
+    let frames = symbolizer.frames(&spaces, PID, 0, address);
+    assert_eq!((frames.len(), frames[0].function.as_deref(), frames[0].line), (1, Some("innermost"), None));
+    assert!(symbolizer.note(path).unwrap().contains("no debug information"));
+}
+
+#[test]
+fn a_program_that_changed_gives_no_symbols() {
+    let temp = TempDir::new().unwrap();
+    let program = programs::build(temp.path());
+    let path = program.to_str().unwrap();
+    let spaces = spaces(path, Some(vec![7; 20]));
+    let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+    let frames = symbolizer.frames(&spaces, PID, 0, addresses_of("innermost", &program).start);
+    assert_eq!((frames.len(), &frames[0].function, &*frames[0].module), (1, &None, path));
+    assert!(symbolizer.note(path).unwrap().contains("build ID differs"));
+}
+
+#[test]
+fn a_file_that_is_gone_is_told() {
+    let spaces = spaces("/nonexistent/program", None);
+    let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+    assert_eq!(symbolizer.frames(&spaces, PID, 0, BASE)[0].function, None);
+    assert!(symbolizer.note("/nonexistent/program").unwrap().contains("--symfs"));
+}
+
+#[test]
+fn an_address_in_no_mapping_is_unknown() {
+    let frames = Symbolizer::new(FileFinder::default(), []).frames(&AddressSpaces::default(), PID, 0, 0x1000);
+    assert_eq!((frames.len(), &frames[0].function, &*frames[0].module), (1, &None, "[unknown]"));
+}
+
+mod damaged {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Damage in a binary costs symbols, never the report.
+        #[test]
+        fn a_damaged_program_never_panics(
+            flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..200),
+        ) {
+            static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
+            let (_, original) = BUILT.get_or_init(|| {
+                let temp = TempDir::new().unwrap();
+                let program = programs::build(temp.path());
+                (temp, program)
+            });
+            let mut bytes = fs::read(original).unwrap();
+            // Without the ELF header at the beginning nothing else would be reached.
+            let header = 64;
+            let rest = bytes.len() - header;
+            flips.iter().for_each(|(place, flip)| bytes[header + place.index(rest)] ^= flip);
+            let damaged = tempfile::NamedTempFile::new().unwrap();
+            fs::write(damaged.path(), bytes).unwrap();
+            let spaces = spaces(damaged.path().to_str().unwrap(), None);
+            let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+            for address in addresses_of("innermost", original) {
+                prop_assert!(!symbolizer.frames(&spaces, PID, 0, address).is_empty());
+            }
+        }
+    }
+}
