@@ -50,7 +50,9 @@ impl Clock {
     pub(super) fn set_up(&self) {
         let mode = bindings::hrtimer_mode_HRTIMER_MODE_REL_PINNED_HARD;
         // SAFETY: The timer is not in use, and does not move from now on.
-        unsafe { bindings::hrtimer_setup(self.timer.get(), Some(on_timer), bindings::CLOCK_MONOTONIC as i32, mode) };
+        unsafe {
+            bindings::hrtimer_setup(self.timer.get(), Some(on_timer), bindings::CLOCK_MONOTONIC as i32, mode)
+        };
         let mut work = bindings::irq_work { func: Some(on_work), ..Default::default() };
         work.node.__bindgen_anon_1.a_flags.counter = bindings::IRQ_WORK_HARD_IRQ as i32;
         // SAFETY: The work is not in use.

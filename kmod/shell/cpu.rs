@@ -14,7 +14,7 @@ use super::machine;
 use super::port::LivePort;
 use super::session::{Loaded, Session};
 use super::sys::{self, EntryArea};
-use crate::hpm_abi::QuantumEnd;
+use crate::hpm_abi::{QuantumEnd, Reason};
 use crate::hpm_core::port::Port;
 use crate::hpm_core::{acknowledge, Engine, Gate, Refusal, Thread};
 
@@ -39,6 +39,8 @@ pub(super) struct Cpu {
     loaded: AtomicPtr<Session>,
     /// TSC when the running quantum began.
     begun_tsc: AtomicU64,
+    /// Its DS area and PEBS slots; `None` where the processor has none, or somebody uses them.
+    area: Option<EntryArea>,
     inside: UnsafeCell<Inside>,
     /// Its timer and deferred work.
     pub(super) clock: Clock,
@@ -47,7 +49,6 @@ pub(super) struct Cpu {
 /// What only a section of the gate may touch.
 struct Inside {
     engine: Engine,
-    area: Option<EntryArea>,
     /// LVTPC as found.
     lvtpc: u32,
 }
@@ -109,7 +110,6 @@ pub(super) fn stop_clocks() {
 
 impl Cpu {
     fn new(number: u32) -> Self {
-        let inside = Inside { engine: Engine::new(number), area: EntryArea::find(number).ok(), lvtpc: 0 };
         Self {
             number,
             gate: Gate::new(),
@@ -117,7 +117,8 @@ impl Cpu {
             running: AtomicPtr::new(ptr::null_mut()),
             loaded: AtomicPtr::new(ptr::null_mut()),
             begun_tsc: AtomicU64::new(0),
-            inside: UnsafeCell::new(inside),
+            area: if machine::is_possible(number) { EntryArea::find(number).ok() } else { None },
+            inside: UnsafeCell::new(Inside { engine: Engine::new(number), lvtpc: 0 }),
             clock: Clock::new(),
         }
     }
@@ -125,8 +126,11 @@ impl Cpu {
     /// Takes this CPU's PMU. Its registers stay untouched when refused.
     pub(super) fn acquire(&self, irq: &LocalInterruptDisabled) -> Result<(), Refusal> {
         let pmu = machine::pmu()?;
+        if machine::processor_trace_runs() {
+            return Err(Refusal::new(Reason::IntelPt, [self.number.into(), 0]));
+        }
         self.enter(irq, |section| {
-            let (engine, mut port, _) = section.parts();
+            let (engine, mut port) = section.parts();
             engine.acquire(&mut port, pmu)?;
             let found = sys::lvtpc();
             port.unmask_pmi();
@@ -140,7 +144,7 @@ impl Cpu {
     /// Gives this CPU's PMU back as it was found. No session is loaded. Nothing when it is not held.
     pub(super) fn release(&self, irq: &LocalInterruptDisabled) {
         self.section(irq, |section| {
-            let (engine, mut port, _) = section.parts();
+            let (engine, mut port) = section.parts();
             engine.release(&mut port);
             // SAFETY: hpm holds the PMU until the next line.
             unsafe { sys::set_lvtpc(section.inside.lvtpc) };
@@ -150,8 +154,7 @@ impl Cpu {
 
     /// Whether this CPU has a DS area and free PEBS slots.
     pub(super) fn has_entry_area(&self) -> bool {
-        // SAFETY: `area` is never written after `new`.
-        unsafe { (*self.inside.get()).area.is_some() }
+        self.area.is_some()
     }
 
     /// The session of the thread that is being measured here.
@@ -321,9 +324,9 @@ impl Section<'_> {
         f: impl FnOnce(&mut Engine, &mut LivePort<'_>, Option<&mut Loaded<'_, '_>>) -> T,
     ) -> T {
         let cpu = self.cpu;
-        let (engine, mut port, area) = self.parts();
+        let (engine, mut port) = self.parts();
         // SAFETY: This section holds the gate of the CPU that runs.
-        let share = session.and_then(|session| unsafe { session.share(cpu.number, area) });
+        let share = session.and_then(|session| unsafe { session.share(cpu.number, cpu.area.as_ref()) });
         let Some(mut share) = share else { return f(engine, &mut port, None) };
         let value = f(engine, &mut port, Some(&mut share.loaded()));
         if share.announce() {
@@ -332,11 +335,9 @@ impl Section<'_> {
         value
     }
 
-    fn parts(&mut self) -> (&mut Engine, LivePort<'_>, Option<&EntryArea>) {
-        let Inside { engine, area, .. } = &mut *self.inside;
-        let area = area.as_ref();
+    fn parts(&mut self) -> (&mut Engine, LivePort<'_>) {
         // SAFETY: Sections run on their CPU with interrupts off, while hpm holds its PMU or is about to.
-        (engine, unsafe { LivePort::new(area) }, area)
+        (&mut self.inside.engine, unsafe { LivePort::new(self.cpu.area.as_ref()) })
     }
 }
 

@@ -36,9 +36,7 @@ impl Drop for Plugged {
 
 fn on_cpu<F: FnMut(&'static Cpu, &LocalInterruptDisabled)>(number: u32, f: &mut F) {
     // SAFETY: Process context; the call waits, so that `f` outlives its use. Fails only for a CPU that is not online.
-    unsafe {
-        bindings::smp_call_function_single(number as i32, Some(call::<F>), (&raw mut *f).cast(), true)
-    };
+    unsafe { bindings::smp_call_function_single(number as i32, Some(call::<F>), (&raw mut *f).cast(), true) };
 }
 
 /// Calls an `F` on the CPU that runs.

@@ -44,6 +44,16 @@ pub(super) fn pmu() -> Result<&'static Pmu, Refusal> {
     }
 }
 
+/// Whether Processor Trace runs on this CPU: perf's NMI handler then acknowledges PMIs that are not its own.
+pub(super) fn processor_trace_runs() -> bool {
+    /// SDM Vol. 3C 33.2.8.2: TraceEn is bit 0.
+    const IA32_RTIT_CTL: u32 = 0x570;
+    /// CPUID.(EAX=07H,ECX=0):EBX[25].
+    const PROCESSOR_TRACE: u32 = 1 << 25;
+    let exists = Instruction.cpuid(0, 0).eax >= 7 && Instruction.cpuid(7, 0).ebx & PROCESSOR_TRACE != 0;
+    exists && sys::rdmsr(IA32_RTIT_CTL).is_some_and(|control| control & 1 != 0)
+}
+
 /// CPU numbers run from 0 to this minus one.
 pub(super) fn cpu_count() -> u32 {
     nr_cpu_ids()

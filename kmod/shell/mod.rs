@@ -6,7 +6,7 @@
 //! |---|---|
 //! | what the kernel calls | [`device`], [`probes`], [`clock`], [`notify`] |
 //! | what an ioctl does | [`control`], [`request`], [`rights`] |
-//! | what a session is | [`session`], [`target`], [`memory`], [`registry`], [`table`] |
+//! | what a session is | [`session`], [`target`], [`memory`], [`registry`] |
 //! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`machine`] |
 //! | how registers and rings are reached | [`port`], [`sys`], and `shim.c` |
 
@@ -26,7 +26,6 @@ mod request;
 mod rights;
 mod session;
 mod sys;
-mod table;
 mod target;
 
 use kernel::prelude::*;

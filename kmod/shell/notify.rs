@@ -93,7 +93,9 @@ unsafe extern "C" fn on_sleep(
         bindings::PM_SUSPEND_PREPARE | bindings::PM_HIBERNATION_PREPARE | bindings::PM_RESTORE_PREPARE => {
             control::suspend();
         }
-        bindings::PM_POST_SUSPEND | bindings::PM_POST_HIBERNATION | bindings::PM_POST_RESTORE => control::resume(),
+        bindings::PM_POST_SUSPEND | bindings::PM_POST_HIBERNATION | bindings::PM_POST_RESTORE => {
+            control::resume()
+        }
         _ => {}
     }
     bindings::NOTIFY_DONE as c_int

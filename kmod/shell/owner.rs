@@ -73,7 +73,10 @@ impl Owner {
             return;
         }
         if let Err(refusal) = enter_cpus() {
-            pr_warn!("the PMU cannot be had back after suspend ({:?}); sessions count no more\n", refusal.reason);
+            pr_warn!(
+                "the PMU cannot be had back after suspend ({:?}); sessions count no more\n",
+                refusal.reason
+            );
         }
     }
 }
@@ -185,7 +188,11 @@ pub(super) fn cpu_online(number: u32) {
     let refused = cpu::this_cpu(&irq).and_then(|cpu| cpu.acquire(&irq).err());
     drop(irq);
     if let Some(refusal) = refused {
-        pr_warn!("the PMU of CPU {} cannot be had ({:?}); nothing is measured there\n", number, refusal.reason);
+        pr_warn!(
+            "the PMU of CPU {} cannot be had ({:?}); nothing is measured there\n",
+            number,
+            refusal.reason
+        );
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The adapters that `hpm_core` works through: this CPU's registers, and a session's memory on this CPU.
 
+use core::mem::{offset_of, size_of};
 use core::sync::atomic::{fence, AtomicU64, Ordering};
 
 use kernel::bindings;
@@ -147,19 +148,17 @@ impl Rings for LiveRings<'_> {
     }
 
     fn publish(&mut self, status: &CpuStatus) {
-        let store = |field: *mut u64, value: u64| {
-            // SAFETY: The field lies in this CPU's `CpuStatus`, which is aligned and only ever accessed atomically.
+        let store = |offset: usize, value: u64| {
+            // SAFETY: The offset is that of a field of `status`, which is valid for the life of `self`.
+            let field = unsafe { self.status.byte_add(offset) }.cast::<u64>();
+            // SAFETY: The field is aligned, and only ever accessed atomically.
             unsafe { AtomicU64::from_ptr(field) }.store(value, Ordering::Release);
         };
-        let place = self.status;
-        // SAFETY: `status` is valid for the life of `self`; the fields' places are computed, not read.
-        unsafe {
-            store(&raw mut (*place).quanta_lost, status.quanta_lost);
-            store(&raw mut (*place).records_lost, status.records_lost);
-            store(&raw mut (*place).stack_produced, status.stack_produced);
-            store(&raw mut (*place).segments_begun, status.segments_begun);
-            store(&raw mut (*place).quanta_produced, status.quanta_produced);
-        }
+        store(offset_of!(CpuStatus, quanta_lost), status.quanta_lost);
+        store(offset_of!(CpuStatus, records_lost), status.records_lost);
+        store(offset_of!(CpuStatus, stack_produced), status.stack_produced);
+        store(offset_of!(CpuStatus, segments_begun), status.segments_begun);
+        store(offset_of!(CpuStatus, quanta_produced), status.quanta_produced);
     }
 
     fn control(&mut self) -> CpuControl {

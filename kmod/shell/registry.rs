@@ -13,9 +13,9 @@ use kernel::prelude::*;
 use kernel::sync::global_lock;
 
 use super::session::Session;
-use super::table::{Table, Writer};
 use super::target::current_tgid;
 use crate::hpm_abi::Reason;
+use crate::hpm_core::processes::{Processes, Writer};
 use crate::hpm_core::Refusal;
 
 /// Sessions that can run at the same time.
@@ -25,10 +25,11 @@ const PLACE: u32 = 0xff;
 /// Of a table's value: the process is not measured before its next `execve`.
 const WAITING: u32 = 0x100;
 
-static RUNNING: [AtomicPtr<Session>; SESSIONS_MAX] = [const { AtomicPtr::new(ptr::null_mut()) }; SESSIONS_MAX];
+static RUNNING: [AtomicPtr<Session>; SESSIONS_MAX] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; SESSIONS_MAX];
 /// The session that measures every thread, or null.
 static SYSTEM: AtomicPtr<Session> = AtomicPtr::new(ptr::null_mut());
-static PROCESSES: Table = Table::new();
+static PROCESSES: Processes = Processes::new();
 /// Some session has published since readers were last woken.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
@@ -141,7 +142,9 @@ pub(super) fn fork(parent: u32, child: u32, irq: &LocalInterruptDisabled) {
     }
     let mut writer = WRITER.lock();
     let Some(value) = PROCESSES.get(parent).filter(|value| value & WAITING == 0) else { return };
-    let Some(session) = RUNNING.get((value & PLACE) as usize).and_then(|place| at(place, irq)) else { return };
+    let Some(session) = RUNNING.get((value & PLACE) as usize).and_then(|place| at(place, irq)) else {
+        return;
+    };
     if session.inherits() {
         if PROCESSES.set(&mut writer, child, value) {
             session.set_members(session.members() + 1);
@@ -159,7 +162,9 @@ pub(super) fn exec(tgid: u32, secure: bool, irq: &LocalInterruptDisabled) -> boo
     }
     let mut writer = WRITER.lock();
     let Some(value) = PROCESSES.get(tgid) else { return false };
-    let Some(session) = RUNNING.get((value & PLACE) as usize).and_then(|place| at(place, irq)) else { return false };
+    let Some(session) = RUNNING.get((value & PLACE) as usize).and_then(|place| at(place, irq)) else {
+        return false;
+    };
     if secure && !session.is_privileged() {
         forget(&mut writer, session, tgid);
         return true;

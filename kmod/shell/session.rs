@@ -104,7 +104,12 @@ impl Session {
             .map_err(|_| Refusal::new(Reason::NoMemory, [bytes_wanted(&program), 0]))
     }
 
-    fn allocate(id: u64, program: &Program, target: Option<Target>, readers: Arc<PollCondVar>) -> Result<Self> {
+    fn allocate(
+        id: u64,
+        program: &Program,
+        target: Option<Target>,
+        readers: Arc<PollCondVar>,
+    ) -> Result<Self> {
         let cpu_count = machine::cpu_count();
         let mut cpus = KVVec::with_capacity(cpu_count as usize, GFP_KERNEL)?;
         for number in 0..cpu_count {
@@ -241,9 +246,11 @@ impl Session {
     pub(super) fn is_readable(&self) -> bool {
         (0..machine::cpu_count()).any(|number| {
             // SAFETY: The field lies in the status area, and is only ever accessed atomically.
-            let produced = unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
+            let produced =
+                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
             // SAFETY: The field lies in the control area; user space may write it at any time.
-            let consumed = unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_control(number)).quanta_consumed) };
+            let consumed =
+                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_control(number)).quanta_consumed) };
             produced.load(Ordering::Acquire) != consumed.load(Ordering::Relaxed)
         })
     }

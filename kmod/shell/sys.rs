@@ -17,7 +17,10 @@ pub(super) struct EntryArea {
     found: [u64; CEA_PAGES],
 }
 
-#[expect(improper_ctypes, reason = "the kernel's own structures hold empty ones; only pointers to them pass here")]
+#[expect(
+    improper_ctypes,
+    reason = "the kernel's own structures hold empty ones; only pointers to them pass here"
+)]
 extern "C" {
     fn hpm_rdmsr(msr: u32, value: *mut u64) -> c_int;
     fn hpm_wrmsr(msr: u32, value: u64) -> c_int;

@@ -21,7 +21,7 @@ pub struct Processes {
 }
 
 /// The writer's part of a [`Processes`]; whoever holds it may change the table.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Writer {
     used: usize,
 }
@@ -33,6 +33,12 @@ fn entry(tgid: u32, value: u32) -> u64 {
 /// Fibonacci hashing: the multiplier's high bits spread neighbouring numbers.
 fn home(tgid: u32) -> usize {
     (tgid.wrapping_mul(0x9E37_79B1) >> (32 - PLACES.trailing_zeros())) as usize
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Processes {
@@ -129,6 +135,8 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use std::boxed::Box;
     use std::collections::HashMap;
     use std::vec::Vec;
