@@ -1,6 +1,7 @@
 //! How fast the model is: the adapter calls it for every access when a microarchitectural event is counted.
 //!
-//! `cargo bench -p vpmu` prints millions of calls per second of processor time. Traces are fixed, so that runs can be compared.
+//! `cargo bench -p vpmu` prints millions of calls per second of processor time. Traces are fixed, so that
+//! runs can be compared.
 
 use nix::time::{ClockId, clock_gettime};
 use std::hint::black_box;

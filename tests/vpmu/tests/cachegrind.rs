@@ -1,7 +1,8 @@
 //! The cache model against Valgrind's Cachegrind itself: the same program, the same geometry.
 //!
-//! Valgrind's Lackey writes down every access of a program; the model replays them, and Cachegrind simulates the same program.
-//! Slow and in need of Valgrind, hence only on demand: `cargo test -p vpmu --release --test cachegrind -- --ignored`.
+//! Valgrind's Lackey writes down every access of a program; the model replays them, and Cachegrind simulates
+//! the same program. Slow and in need of Valgrind, hence only on demand: `cargo test -p vpmu --release --test
+//! cachegrind -- --ignored`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -77,7 +78,8 @@ fn model(folder: &Path) -> [u64; 9] {
     counts
 }
 
-/// One line of the trace: `I  address,size`, ` L address,size`, ` S …`, ` M …` (modify: a load, and a store that hits).
+/// One line of the trace: `I  address,size`, ` L address,size`, ` S …`, ` M …` (modify: a load, and a store
+/// that hits).
 fn replay(core: &mut Core, line: &str, mut count: impl FnMut(MicroEvents)) {
     let Some((kind, access)) = line.trim_start().split_once(' ') else { return };
     let Some((address, size)) = access.trim().split_once(',') else { return };

@@ -177,7 +177,8 @@ impl Pmu {
     /// `WRMSR`. [`Pmu::demand`] and [`Pmu::headroom`] may change.
     ///
     /// # Errors
-    /// #GP if the register does not exist, cannot be written, or `value` sets a reserved bit; nothing changes then.
+    /// #GP if the register does not exist, cannot be written, or `value` sets a reserved bit; then nothing
+    /// changes.
     pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), GeneralProtection> {
         self.mechanism.wrmsr(msr, value)
     }

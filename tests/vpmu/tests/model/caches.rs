@@ -106,7 +106,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_miss_is_cachegrinds(l1i in small_cache(), l1d in small_cache(), llc in small_cache(), trace in trace()) {
+    fn every_miss_is_cachegrinds(
+        l1i in small_cache(), l1d in small_cache(), llc in small_cache(), trace in trace(),
+    ) {
         let geometry = Geometry { l1i, l1d, l2: None, llc, indexing: Indexing::Linear };
         let mut core = Core::new(&SKYLAKE, &geometry, SharedCache::new(&llc).unwrap()).unwrap();
         let (i1, d1, ll) = (NaiveCache::new(l1i), NaiveCache::new(l1d), NaiveCache::new(llc));
@@ -249,6 +251,11 @@ fn cycles_pass_with_instructions() {
     assert_eq!(reports.iter().map(|events| events.stall_cycles).sum::<u32>(), 0);
     let crystal = reports.iter().map(|events| events.crystal_cycles).sum::<u32>();
     assert!((10..=11).contains(&crystal), "{crystal}");
+    // Also when one stall is longer than a crystal clock: no part of it is lost.
+    let mut core = skylake();
+    let reports: Vec<_> = (0..1000u64).map(|n| core.data(n << 12, n << 12, 8, false).0).collect();
+    let cycles = reports.iter().map(|events| events.cycles).sum::<u32>();
+    assert_eq!(reports.iter().map(|events| events.crystal_cycles).sum::<u32>(), cycles / 100);
 }
 
 /// Two cores share the last level: what one has loaded, the other finds there.

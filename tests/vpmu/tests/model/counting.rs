@@ -41,12 +41,12 @@ fn fixed_counters_count_instructions_cycles_and_reference_cycles() {
 #[test]
 fn unknown_and_misplaced_events_count_nothing() {
     let mut machine = Machine::new(Options::default());
-    for (index, event) in [(0, 0xFFFF), (1, 0x00C1), (2, 0x01C0)] {
+    for (index, event) in [(0, 0x01C0), (1, 0x00C1), (2, 0x01C0), (3, 0xFFFF)] {
         machine.wr(msr::IA32_PERFEVTSEL0 + index, event | USR | OS | EN);
     }
     assert_eq!(machine.pmu.demand(), Demand::Nothing);
     machine.steps(load(0x1000), 9);
-    assert_eq!([machine.pmc(0), machine.pmc(1), machine.pmc(2)], [0, 0, 0]);
+    assert_eq!([0, 1, 2, 3].map(|index| machine.pmc(index)), [0; 4]);
     machine.wr(msr::IA32_PERFEVTSEL0 + 1, 0x01C0 | USR | EN);
     machine.steps(nop(), 9);
     assert_eq!(machine.pmc(1), 9);
@@ -95,6 +95,11 @@ impl Reference {
     }
 }
 
+/// A report of cycles that passed.
+fn spent(busy: u32, stall: u32) -> MicroEvents {
+    MicroEvents { cycles: busy + stall, stall_cycles: stall, ..MicroEvents::default() }
+}
+
 fn basic() -> impl Strategy<Value = Basic> {
     proptest::sample::select(Basic::ALL.to_vec())
 }
@@ -125,7 +130,8 @@ proptest! {
             let privileges = if user { USR } else { 0 } | if kernel { OS } else { 0 };
             machine.wr(msr::IA32_PERFEVTSEL0 + index, encoding(basic) | privileges | EN);
             machine.set_period(index, period);
-            references.push(Reference { basic, user, kernel, value: (RANGE - period) % RANGE, overflowed: false });
+            let value = (RANGE - period) % RANGE;
+            references.push(Reference { basic, user, kernel, value, overflowed: false });
         }
         for (kernel, instructions, pattern) in runs {
             let privilege = if kernel { Privilege::Kernel } else { Privilege::User };
@@ -162,7 +168,10 @@ proptest! {
 
     /// Events of the microarchitecture add up, each as often as it happened.
     #[test]
-    fn micro_events_add_up(reports in prop::collection::vec((any::<bool>(), 0..9u32, 0..9u32, 0..8u64), 0..50)) {
+    fn micro_events_add_up(
+        // Per report: privilege, busy cycles, stalled cycles, which events happened.
+        reports in prop::collection::vec((any::<bool>(), 0..9u32, 0..9u32, 0..8u64), 0..50),
+    ) {
         let mut machine = Machine::new(Options::default());
         // MEM_LOAD_RETIRED.L1_MISS user, L1D.REPLACEMENT both, THREAD_P kernel, CYCLE_ACTIVITY.STALLS_L2_MISS
         // both.
@@ -172,7 +181,7 @@ proptest! {
         }
         let mut expected = [0u64; 4];
         for (kernel, busy, stall, happened) in reports {
-            let mut micro = MicroEvents { cycles: busy + stall, stall_cycles: stall, ..MicroEvents::default() };
+            let mut micro = spent(busy, stall);
             micro.stalled = EventSet::of(&[Event::StallL1dMiss, Event::StallL2Miss]);
             let possible = [Event::LoadL1Miss, Event::L1dReadMiss, Event::L1dWriteMiss];
             for (bit, event) in possible.into_iter().enumerate() {
@@ -202,7 +211,7 @@ proptest! {
         machine.wr(msr::IA32_PERFEVTSEL0, 0x2124 | USR | EN | modifiers);
         let mut cycles = vec![0u64];
         for &(busy, stall, happens) in &stream {
-            let mut micro = MicroEvents { cycles: busy + stall, stall_cycles: stall, ..MicroEvents::default() };
+            let mut micro = spent(busy, stall);
             cycles.extend(std::iter::repeat_n(0, micro.cycles as usize));
             if happens {
                 micro.once.insert(Event::L2ReadMiss);

@@ -35,13 +35,17 @@ proptest! {
     #[test]
     fn a_write_faults_and_changes_nothing_or_reads_back(
         msr in proptest::sample::select(msrs()),
-        value in prop_oneof![any::<u64>(), any::<u32>().prop_map(u64::from), (0..64u32).prop_map(|bit| 1 << bit)],
+        value in prop_oneof![
+            any::<u64>(), any::<u32>().prop_map(u64::from), (0..64u32).prop_map(|bit| 1 << bit),
+        ],
         preset in any::<u32>(),
     ) {
         let mut pmu = pmu();
         pmu.wrmsr(msr::IA32_PERF_GLOBAL_STATUS_SET, 0b1010 | 1 << 62).unwrap();
         pmu.wrmsr(msr::IA32_PERFEVTSEL0, preset.into()).unwrap();
-        let snapshot = |pmu: &mut Pmu| msrs().into_iter().map(|msr| (msr, pmu.rdmsr(msr))).collect::<Vec<_>>();
+        let snapshot = |pmu: &mut Pmu| -> Vec<_> {
+            msrs().into_iter().map(|msr| (msr, pmu.rdmsr(msr))).collect()
+        };
         let before = snapshot(&mut pmu);
         let status = pmu.rdmsr(msr::IA32_PERF_GLOBAL_STATUS).unwrap();
         match pmu.wrmsr(msr, value) {
