@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::doctor::DoctorArgs;
 use crate::events::EventsArgs;
@@ -29,18 +29,19 @@ pub(crate) enum Command {
 
 /// Whom to measure: exactly one of them.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "all", "command"])))]
 pub(crate) struct TargetArgs {
     /// Measure this running process and all its threads, until it ends or Ctrl-C
-    #[arg(short, long, value_name = "PID", group = "target")]
+    #[arg(short, long, value_name = "PID")]
     pub(crate) pid: Option<i32>,
     /// Measure every process on every CPU, until Ctrl-C
-    #[arg(short, long, group = "target")]
+    #[arg(short, long)]
     pub(crate) all: bool,
     /// Leave out processes that the measured ones fork
     #[arg(long)]
     pub(crate) no_inherit: bool,
     /// Run this program and measure it from its first instruction to its end
-    #[arg(last = true, value_name = "COMMAND", group = "target", required_unless_present_any = ["pid", "all"])]
+    #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -8,6 +8,8 @@ use comfy_table::{ContentArrangement, Table, presets};
 use libhpm::machine::{Facts, Finding, Status, assess};
 use serde::Serialize;
 
+use crate::output::print;
+
 /// Tell what this machine can do, what stands in the way, and what to do about it.
 ///
 /// Exits with 0 when hpm can be used here, else with 1.
@@ -32,9 +34,9 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let usable = usable(&findings);
     if args.json {
         let report = Report { usable, findings: &findings, facts: &facts };
-        println!("{}", serde_json::to_string_pretty(&report).context("cannot write JSON")?);
+        print(&serde_json::to_string_pretty(&report).context("cannot write JSON")?)?;
     } else {
-        println!("{}", text(&findings));
+        print(&text(&findings))?;
     }
     Ok(if usable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

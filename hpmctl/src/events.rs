@@ -9,6 +9,8 @@ use libhpm::event::{generic_names, vendor_names};
 use libhpm::machine::pmu_name;
 use libhpm::sys::device::Driver;
 
+use crate::output::print;
+
 /// List the events that -e understands.
 #[derive(Args, Debug)]
 pub(crate) struct EventsArgs {
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &EventsArgs) -> Result<ExitCode> {
     if table.is_empty() {
         bail!("no event of the {pmu} PMU has this text in its name or description");
     }
-    println!("{}", table.trim_fmt());
+    print(&table.trim_fmt())?;
     Ok(ExitCode::SUCCESS)
 }
 
