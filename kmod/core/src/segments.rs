@@ -10,7 +10,10 @@ const RECORDS_AFTER_THRESHOLD: u32 = 16;
 /// Records that one segment holds.
 #[must_use]
 pub const fn capacity(pebs: &Pebs) -> u32 {
-    SEGMENT_BYTES / pebs.record_size as u32
+    match SEGMENT_BYTES.checked_div(pebs.record_size as u32) {
+        Some(records) => records,
+        None => 0,
+    }
 }
 
 /// Byte offset at which a segment counts as full.
@@ -51,7 +54,11 @@ impl Segments {
     /// The slot that holds a segment.
     #[must_use]
     pub const fn slot(&self, number: u64) -> u32 {
-        (number % self.count as u64) as u32
+        // A session with segments has at least two; without a division by a variable nothing can panic.
+        match number.checked_rem(self.count as u64) {
+            Some(slot) => slot as u32,
+            None => 0,
+        }
     }
 
     /// Takes note of the reader's number, which may be anything: clamped between its last value and what was begun.
