@@ -168,24 +168,34 @@ impl Engine {
             session.state.totals.pmis += u64::from(ours);
             meter.charge(&mut session.state.totals);
             if ours {
-                self.service(port, Some(session), last_ip);
+                self.serve(port, session, last_ip);
             }
         }
         ours
     }
 
-    /// Does the work of a PMI that was acknowledged. Nothing when a cut has done it already.
+    /// Does the work of a PMI that was acknowledged inside a section.
     pub fn service<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
         session: Option<&mut Session<'_, R>>,
         last_ip: u64,
     ) {
-        let armed = self.stay.is_some_and(|stay| stay.armed);
         if let Some(session) = session {
-            if armed && ds::threshold_reached(port) {
-                self.cut(port, session, QuantumEnd::Pmi, last_ip);
-            }
+            let totals = &mut session.state.totals;
+            totals.pmis += 1;
+            // What `acknowledge` has done, which had no session to charge it to.
+            totals.msr_reads += 1;
+            totals.msr_writes += 1;
+            self.serve(port, session, last_ip);
+        }
+    }
+
+    /// Cuts the quantum whose records have reached the threshold; another cut may have done it already.
+    fn serve<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, last_ip: u64) {
+        let armed = self.stay.is_some_and(|stay| stay.armed);
+        if armed && ds::threshold_reached(port) {
+            self.cut(port, session, QuantumEnd::Pmi, last_ip);
         }
     }
 

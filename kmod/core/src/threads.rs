@@ -165,3 +165,66 @@ impl<'a> Threads<'a> {
 fn hash(key: u32) -> usize {
     (key.wrapping_mul(0x9E37_79B9) >> 12) as usize
 }
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec::Vec;
+
+    use super::*;
+
+    const FRESH: Positions = [7; SAMPLING_COUNTERS_MAX];
+
+    fn thread(tid: u32) -> Thread {
+        Thread { pid: 1, tid }
+    }
+
+    fn slots(count: usize) -> Vec<ThreadSlot> {
+        (0..count).map(|_| ThreadSlot::new()).collect()
+    }
+
+    #[test]
+    fn each_cpu_has_an_idle_thread_of_its_own() {
+        let (slots, tally) = (slots(Threads::slots_for(4)), ThreadTally::new());
+        let table = Threads::new(&slots, &tally, 4);
+        let (first, _) = table.enter(thread(0), 0, &FRESH).expect("room");
+        let (second, _) = table.enter(thread(0), 1, &FRESH).expect("room");
+        assert_ne!(first, second);
+        table.store(first, &[3; SAMPLING_COUNTERS_MAX]);
+        assert_eq!(table.enter(thread(0), 0, &FRESH), Some((first, [3; SAMPLING_COUNTERS_MAX])));
+    }
+
+    #[test]
+    fn a_table_without_places_has_no_room() {
+        let tally = ThreadTally::new();
+        let table = Threads::new(&[], &tally, 4);
+        assert_eq!(table.enter(thread(1), 0, &FRESH), None);
+        assert_eq!(table.overflowed(), 1);
+    }
+
+    #[test]
+    fn cpus_that_enter_and_free_threads_at_once_never_share_a_place() {
+        const CPUS: u32 = 4;
+        let (slots, tally) = (slots(Threads::slots_for(8)), ThreadTally::new());
+        let table = Threads::new(&slots, &tally, 8);
+        std::thread::scope(|scope| {
+            for cpu in 0..CPUS {
+                scope.spawn(move || {
+                    for round in 0..5000 {
+                        let tid = 1 + cpu + CPUS * (round % 50);
+                        let (place, fresh) =
+                            table.enter(thread(tid), cpu, &FRESH).expect("room for two each");
+                        assert_eq!(fresh, FRESH);
+                        let own = [i64::from(tid); SAMPLING_COUNTERS_MAX];
+                        table.store(place, &own);
+                        std::thread::yield_now();
+                        assert_eq!(table.enter(thread(tid), cpu, &FRESH), Some((place, own)));
+                        table.free(place);
+                    }
+                });
+            }
+        });
+        assert_eq!((table.overflowed(), tally.live.load(Ordering::Relaxed)), (0, 0));
+    }
+}

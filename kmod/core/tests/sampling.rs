@@ -125,6 +125,20 @@ fn precise_events_without_a_second_counter_are_counted_from_their_records() {
 }
 
 #[test]
+fn an_overflow_of_one_thread_leaves_no_indication_for_another() {
+    let mut rig = rig(1);
+    let session = rig.add_session(&config(&[precise(LOADS, 1000), precise(STORES, 1000)]));
+    let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
+    rig.switch(0, threads[0], QuantumEnd::Preempted);
+    // The overflow that lets the next load be recorded.
+    rig.run(0, 1000, &[Load]);
+    let overflowed = |rig: &Rig| rig.cores[0].borrow_mut().pmu.rdmsr(0x38E).expect("exists");
+    assert_ne!(overflowed(&rig), 0);
+    rig.switch(0, threads[1], QuantumEnd::Preempted);
+    assert_eq!(overflowed(&rig), 0);
+}
+
+#[test]
 fn threads_keep_their_positions_across_switches_and_cpus() {
     let mut rig = rig(2);
     let session = rig.add_session(&config(&[precise(LOADS, 1000)]));
@@ -224,5 +238,8 @@ fn a_pmi_that_arrives_inside_a_section_is_served_at_its_end() {
         let seen = &rig.sessions[session].reader.threads[&tid];
         assert_eq!((seen.counts[0], seen.records[0]), (71_101, 711), "latency {latency}");
         assert_eq!(rig.cores[0].borrow().dropped, 0);
+        // One for each PMI, the timer's and the last; but the late PMI finds that the timer's cut has done its work.
+        let totals = rig.sessions[session].totals();
+        assert_eq!((totals.pmis, totals.quanta), (2, if latency == 0 { 4 } else { 3 }), "latency {latency}");
     }
 }
