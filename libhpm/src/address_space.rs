@@ -51,7 +51,6 @@ struct History {
     mappings: Vec<Mapping>,
     /// When the address space began anew (exec; or the PID was given to a new process), in order.
     beginnings: Vec<u64>,
-    changes: u64,
 }
 
 impl History {
@@ -71,13 +70,11 @@ impl History {
     fn insert(&mut self, mapping: Mapping) {
         let place = self.mappings.partition_point(|other| other.tsc <= mapping.tsc);
         self.mappings.insert(place, mapping);
-        self.changes += 1;
     }
 
     fn begin(&mut self, tsc: u64) {
         let place = self.beginnings.partition_point(|&other| other <= tsc);
         self.beginnings.insert(place, tsc);
-        self.changes += 1;
     }
 }
 
@@ -137,12 +134,6 @@ impl AddressSpaces {
             current.push(mapping.clone());
         }
         current
-    }
-
-    /// A number that differs after each change of the process's mappings.
-    #[must_use]
-    pub fn changes(&self, pid: u32) -> u64 {
-        self.processes.get(&pid).map_or(0, |history| history.changes)
     }
 
     /// A value that is the same for two times of a process only if it had the same mappings.

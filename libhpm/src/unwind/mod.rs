@@ -15,6 +15,9 @@ use crate::trace::Registers;
 /// A stack deeper than this is cut.
 pub const FRAMES_MAX: usize = 1024;
 
+/// Modules are kept for this many processes; they are quickly made again from the tables, which all share.
+const PROCESSES_MAX: usize = 256;
+
 /// A precise record with the user stack that belongs to it.
 #[derive(Clone, Copy, Debug)]
 pub struct Snapshot<'a> {
@@ -57,20 +60,26 @@ pub struct StackUnwinder {
     cache: CacheX86_64,
 }
 
-/// The modules of one process as of one change of its mappings.
+/// The modules of one process for the time between two changes of its mappings.
 struct Process {
-    changes: u64,
+    epoch: (u64, usize),
     unwinder: UnwinderX86_64<Bytes>,
 }
 
 impl StackUnwinder {
     /// The call stack of a record. It always has at least the frame of [`Snapshot::ip`].
     pub fn unwind(&mut self, spaces: &AddressSpaces, snapshot: &Snapshot<'_>) -> CallStack {
-        let changes = spaces.changes(snapshot.pid);
+        let epoch = spaces.epoch(snapshot.pid, snapshot.tsc);
         let process = match self.processes.remove(&snapshot.pid) {
-            Some(process) if process.changes == changes => process,
-            _ => Process { changes, unwinder: self.modules.unwinder(&spaces.at(snapshot.pid, snapshot.tsc)) },
+            Some(process) if process.epoch == epoch => process,
+            _ => Process {
+                epoch,
+                unwinder: self.modules.unwinder(snapshot.pid, &spaces.at(snapshot.pid, snapshot.tsc)),
+            },
         };
+        if self.processes.len() >= PROCESSES_MAX {
+            self.processes.clear();
+        }
         let mut stack = self.walk(&process, snapshot);
         self.processes.insert(snapshot.pid, process);
         let mapping_at = |address| spaces.find(snapshot.pid, snapshot.tsc, address);
@@ -78,10 +87,10 @@ impl StackUnwinder {
         stack.truncated |= !stack.frames.last().is_some_and(|&outermost| {
             // A return address can lie behind its function when the call was its last instruction.
             let in_call = outermost.wrapping_sub(u64::from(stack.frames.len() > 1));
-            mapping_at(in_call).is_some_and(|mapping| self.modules.describes(mapping, in_call))
+            mapping_at(in_call).is_some_and(|mapping| self.modules.describes(snapshot.pid, mapping, in_call))
         });
-        let transfer =
-            mapping_at(snapshot.ip).and_then(|mapping| self.modules.transfer(mapping, snapshot.ip));
+        let transfer = mapping_at(snapshot.ip)
+            .and_then(|mapping| self.modules.transfer(snapshot.pid, mapping, snapshot.ip));
         cause::with_cause(stack, snapshot.ip, transfer)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use framehop::x86_64::UnwinderX86_64;
@@ -87,11 +87,11 @@ impl Tables {
 }
 
 impl Modules {
-    /// An unwinder that knows these mappings. One whose file cannot be read or has no table is left out.
-    pub(super) fn unwinder(&mut self, mappings: &[Mapping]) -> UnwinderX86_64<Bytes> {
+    /// An unwinder that knows these mappings of a process. One whose file cannot be read or has no table is left out.
+    pub(super) fn unwinder(&mut self, pid: u32, mappings: &[Mapping]) -> UnwinderX86_64<Bytes> {
         let mut unwinder = UnwinderX86_64::new();
         for mapping in mappings {
-            if let Some(module) = self.tables(mapping).and_then(|tables| tables.module(mapping)) {
+            if let Some(module) = self.tables(pid, mapping).and_then(|tables| tables.module(mapping)) {
                 unwinder.add_module(module);
             }
         }
@@ -99,13 +99,13 @@ impl Modules {
     }
 
     /// Whether the mapped file has an unwind table that describes the code at this address of the process.
-    pub(super) fn describes(&mut self, mapping: &Mapping, address: u64) -> bool {
+    pub(super) fn describes(&mut self, pid: u32, mapping: &Mapping, address: u64) -> bool {
         let file_offset = mapping.file_offset_of(address);
         let place = (key(mapping), file_offset);
         if let Some(&known) = self.described.get(&place) {
             return known;
         }
-        let described = self.tables(mapping).is_some_and(|tables| {
+        let described = self.tables(pid, mapping).is_some_and(|tables| {
             tables.segments.address_of(file_offset).is_some_and(|linked| tables.describe(linked))
         });
         self.described.insert(place, described);
@@ -113,19 +113,25 @@ impl Modules {
     }
 
     /// How the instruction at this address of the process passes control on; `None` when it cannot be read.
-    pub(super) fn transfer(&mut self, mapping: &Mapping, address: u64) -> Option<Transfer> {
+    pub(super) fn transfer(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Option<Transfer> {
         let file_offset = mapping.file_offset_of(address);
         *self.transfers.entry((key(mapping), file_offset)).or_insert_with(|| {
             let mut bytes = [0; INSTRUCTION_BYTES_MAX];
-            let read = File::open(&*mapping.path).ok()?.read_at(&mut bytes, file_offset).ok()?;
+            let read = File::open(path_of(pid, mapping)).ok()?.read_at(&mut bytes, file_offset).ok()?;
             Transfer::of(&bytes[..read])
         })
     }
 
-    fn tables(&mut self, mapping: &Mapping) -> Option<&Tables> {
+    fn tables(&mut self, pid: u32, mapping: &Mapping) -> Option<&Tables> {
         self.tables
             .entry(key(mapping))
-            .or_insert_with(|| elf::read(Path::new(&*mapping.path), Tables::read).ok().flatten())
+            .or_insert_with(|| elf::read(&path_of(pid, mapping), Tables::read).ok().flatten())
             .as_ref()
     }
+}
+
+/// The mapped file as this process can open it: the other may see another root folder, as in a container.
+fn path_of(pid: u32, mapping: &Mapping) -> PathBuf {
+    let seen = PathBuf::from(format!("/proc/{pid}/root{}", mapping.path));
+    if seen.exists() { seen } else { PathBuf::from(&*mapping.path) }
 }

@@ -87,11 +87,22 @@ impl Traced {
         registers: &Registers,
         bytes: usize,
     ) -> CallStack {
+        self.unwind_at(unwinder, 0, ip, registers, bytes)
+    }
+
+    /// The same for a record of another time.
+    fn unwind_at(
+        &self,
+        unwinder: &mut StackUnwinder,
+        tsc: u64,
+        ip: u64,
+        registers: &Registers,
+        bytes: usize,
+    ) -> CallStack {
         let sp = registers.at(Registers::RSP);
         let mut stack = vec![0; bytes.min((self.stack_end - sp).try_into().unwrap())];
         self.memory.read_exact_at(&mut stack, sp).unwrap();
-        unwinder
-            .unwind(&self.spaces, &Snapshot { pid: self.child.id(), tsc: 0, ip, registers, stack: &stack })
+        unwinder.unwind(&self.spaces, &Snapshot { pid: self.child.id(), tsc, ip, registers, stack: &stack })
     }
 
     fn names(&self, symbolizer: &mut Symbolizer, stack: &CallStack) -> Vec<String> {
@@ -155,6 +166,23 @@ fn a_stack_copied_in_part_is_truncated() {
     let none = traced.unwind(&mut unwinder, ip, &registers, 0);
     assert_eq!(none.frames[0], ip);
     assert!(none.truncated);
+}
+
+#[test]
+fn files_mapped_after_an_earlier_record_are_known_to_a_later_one() {
+    let temp = TempDir::new().unwrap();
+    let mut traced = Traced::start(&temp);
+    let registers = traced.registers();
+    let mappings = std::mem::take(&mut traced.spaces).at(traced.child.id(), 0);
+    for mapping in mappings {
+        let libhpm::address_space::Mapping { start, end, file_offset, path, .. } = mapping;
+        let (pid, path) = (traced.child.id(), path.to_string());
+        traced.spaces.map(&MapRow { tsc: 100, pid, start, end, file_offset, path, ..MapRow::default() });
+    }
+    let mut unwinder = StackUnwinder::default();
+    let mut at = |tsc| traced.unwind_at(&mut unwinder, tsc, 0, &registers, 65024);
+    assert!(at(50).truncated);
+    assert!(!at(150).truncated);
 }
 
 #[test]
