@@ -102,8 +102,8 @@ fn counters(pmu: &Pmu, encoding: u64) -> Result<CounterSet, u64> {
 }
 
 fn general_counters(pmu: &Pmu, select: PerfEvtSel) -> Result<CounterSet, u64> {
-    const SELECT: u64 = PerfEvtSel(0).with_event_select(0xff).0;
-    let rule = pmu.generation.event(select.event_select() as u8).ok_or(select.0 & SELECT)?;
+    const EVENT: u64 = PerfEvtSel(0).with_event_select(0xff).with_unit_mask(0xff).0;
+    let rule = pmu.generation.event(select.event_select() as u8).ok_or(select.0 & EVENT)?;
     let refused = select.unit_mask() & !u64::from(rule.unit_mask_bits);
     if refused != 0 {
         return Err(PerfEvtSel(0).with_unit_mask(refused).0);

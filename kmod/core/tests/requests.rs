@@ -27,8 +27,8 @@ fn an_event_that_the_pmu_does_not_have_is_refused_with_the_bits() {
         (0x1_0000_00C0, 0x1_0000_0000),
         (0x00FF, 0xFF), // No such event select.
         (0x10C0, 0x1000),
-        (0x01B7, 0xB7), // OFFCORE_RESPONSE needs a second register.
-        (0x0400, 0x00),
+        (0x01B7, 0x01B7), // OFFCORE_RESPONSE needs a second register.
+        (0x0400, 0x0400),
     ] {
         let events = [counted(INSTRUCTIONS), counted(encoding)];
         assert_eq!(refusal(&config(&events)), Refusal::new(Reason::EventBits, [1, bits]), "{encoding:#x}");
