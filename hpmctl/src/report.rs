@@ -93,11 +93,20 @@ struct Grouped {
 /// # Errors
 /// The folder is no trace, nothing in it can be read, or the output cannot be written.
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
+    let (output, warnings) = output(args)?;
+    for warning in warnings {
+        eprintln!("hpmctl: warning: {warning}");
+    }
+    print(&output)
+}
+
+/// What is to be printed, and what is to be warned of; the flame graph is written on the way.
+fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let reader = TraceReader::open(&args.trace)?;
     let event = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
     let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
     let mut resolver = Resolver::new(&reader, finder);
-    let mut collected = Collected::read(&reader, &mut resolver, args, event);
+    let collected = Collected::read(&reader, &mut resolver, args, event);
     if collected.nothing() {
         bail!(
             "{} holds no quantum and no sample that can be read{}; record again",
@@ -109,21 +118,17 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
         write_svg(path, &collected, reader.meta())?;
     }
     let tables = collected.tables(args.limit);
-    let notes = notes(&resolver, &tables);
     let report = Report {
         meta: reader.meta(),
-        summary: collected.summary,
+        notes: notes(&resolver, &tables),
         tables,
-        warnings: std::mem::take(&mut collected.warnings),
-        notes,
+        summary: collected.summary,
+        warnings: collected.warnings,
         svg: args.svg.as_deref(),
     };
-    for warning in &report.warnings {
-        eprintln!("hpmctl: warning: {warning}");
-    }
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
-    print(&output)
+    Ok((output, report.warnings))
 }
 
 /// Whoever reads only the beginning (`| head`) closes the pipe early, which is no failure.
@@ -229,3 +234,6 @@ fn notes(resolver: &Resolver, tables: &[Grouped]) -> Vec<String> {
     notes.dedup();
     notes
 }
+
+#[cfg(test)]
+mod tests;

@@ -87,14 +87,14 @@ fn event_head(text: &mut String, summary: &EventSummary) {
             grouped_digits(sampled.events)
         ),
     );
-    let stacks = summary.whole_stacks + summary.truncated_stacks;
+    let without = sampled.samples - summary.whole_stacks - summary.truncated_stacks;
     line(
         text,
         format_args!(
-            "stacks    {}, of which {} lack their outermost calls; {} samples have an address only",
-            grouped_digits(stacks),
+            "stacks    {} whole, {} without their outermost calls; {} samples have none",
+            grouped_digits(summary.whole_stacks),
             grouped_digits(summary.truncated_stacks),
-            grouped_digits(sampled.samples - stacks)
+            grouped_digits(without)
         ),
     );
 }

@@ -10,7 +10,7 @@ const Z: f64 = 1.959_963_985;
 pub struct Estimate {
     /// The share that the samples have, from 0 to 1.
     pub share: f64,
-    /// Half the width of the 95 % interval.
+    /// How far the ends of the 95 % interval are from `share` at most.
     pub error: f64,
 }
 
@@ -24,8 +24,10 @@ impl Estimate {
             return Self { share: 0.0, error: 0.0 };
         }
         let (share, n) = (events as f64 / all_events as f64, all_samples as f64);
-        let spread = share * (1.0 - share) / n + Z * Z / (4.0 * n * n);
-        Self { share, error: Z / (1.0 + Z * Z / n) * spread.sqrt() }
+        let half_width = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+        let (centre, scale) = (share + Z * Z / (2.0 * n), 1.0 + Z * Z / n);
+        let (low, high) = ((centre - half_width) / scale, (centre + half_width) / scale);
+        Self { share, error: (share - low).max(high - share) }
     }
 }
 
@@ -41,7 +43,9 @@ mod tests {
             [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (1, 29, 0.0061, 0.1718)]
         {
             let estimate = Estimate::new(hits, samples, samples);
-            assert!((2.0 * estimate.error - (high - low)).abs() < 2e-4, "{hits}/{samples}: {estimate:?}");
+            let share = hits as f64 / samples as f64;
+            let error = (share - low).max(high - share);
+            assert!((estimate.error - error).abs() < 1e-4, "{hits}/{samples}: {estimate:?}");
         }
     }
 

@@ -1,0 +1,197 @@
+//! Reports of a small trace whose every function is known: it was recorded in the kernel, whose symbols it carries.
+
+use std::fs;
+
+use clap::Parser;
+use libhpm::trace::{
+    Event, KernelSymbolRow, Machine, QuantumRow, ThreadChange, ThreadRow, Totals, TraceWriter,
+};
+use tempfile::TempDir;
+
+use super::*;
+
+const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    report: ReportArgs,
+}
+
+fn meta() -> Meta {
+    let event = |name: &str, mode, period| Event {
+        name: name.into(),
+        mode,
+        period,
+        user: true,
+        kernel: true,
+        ..Event::default()
+    };
+    Meta {
+        hpm_version: "0.1.0".into(),
+        source: "driver".into(),
+        machine: Machine {
+            pmu: "skylake".into(),
+            vendor: "GenuineIntel".into(),
+            family: 6,
+            model: 94,
+            stepping: 3,
+            cpus: 2,
+            kernel_release: "7.3.4".into(),
+            host_name: "lab".into(),
+        },
+        events: vec![
+            event("l1d-load-miss", EventUse::Precise, 1000),
+            event("instructions", EventUse::Count, 0),
+        ],
+        command: vec!["sort".into(), "file".into()],
+        ..Meta::default()
+    }
+}
+
+/// Ten samples in `copy`, called by `read`; three in `read` itself; one with an address only. One stack is truncated.
+fn trace(temp: &TempDir, complete: bool) -> PathBuf {
+    let folder = temp.path().join("small.hpm");
+    let mut writer = TraceWriter::create(&folder, meta()).unwrap();
+    for (offset, name) in [(0, "entry"), (0x100, "read"), (0x200, "copy"), (0x300, "idle")] {
+        let symbol = KernelSymbolRow { address: KERNEL + offset, name: name.into(), module: None };
+        writer.kernel_symbol(&symbol).unwrap();
+    }
+    let name = |tsc, tid, name: &str| ThreadRow {
+        tsc,
+        pid: 7,
+        tid,
+        name: name.into(),
+        what: ThreadChange::Start as u8,
+        ..ThreadRow::default()
+    };
+    writer.thread(&name(0, 7, "sort")).unwrap();
+    writer.thread(&name(0, 8, "helper")).unwrap();
+    let deep = writer.stack(&[KERNEL + 0x210, KERNEL + 0x150, KERNEL + 0x50], false).unwrap();
+    let shallow = writer.stack(&[KERNEL + 0x160], true).unwrap();
+    let sample = |number: u64, tid, offset, stack| SampleRow {
+        tsc: number,
+        cpu: u32::from(number.is_multiple_of(4)),
+        pid: 7,
+        tid,
+        period: 1000,
+        ip: KERNEL + offset,
+        stack,
+        ..SampleRow::default()
+    };
+    (0..10).for_each(|number| writer.sample(&sample(number, 7, 0x210, Some(deep))).unwrap());
+    (10..13).for_each(|number| writer.sample(&sample(number, 8, 0x160, Some(shallow))).unwrap());
+    writer.sample(&sample(13, 8, 0x300, None)).unwrap();
+    let quantum =
+        QuantumRow { counts: vec![14_500, 1_234_567], records: 14, records_lost: 2, ..QuantumRow::default() };
+    writer.quantum(&quantum).unwrap();
+    if complete {
+        let totals =
+            Totals { counts: vec![14_600, 1_300_000], records_lost: 2, quanta_lost: 1, ..Totals::default() };
+        writer.finish(totals).unwrap();
+    }
+    folder
+}
+
+fn report(folder: &Path, options: &[&str]) -> Result<(String, Vec<String>)> {
+    let words = ["report"].into_iter().chain(options.iter().copied()).chain([folder.to_str().unwrap()]);
+    output(&Cli::try_parse_from(words).unwrap().report)
+}
+
+fn text(options: &[&str]) -> String {
+    let temp = TempDir::new().unwrap();
+    report(&trace(&temp, true), options).unwrap().0
+}
+
+#[test]
+fn functions_and_lines() {
+    insta::assert_snapshot!(text(&[]));
+}
+
+#[test]
+fn threads() {
+    insta::assert_snapshot!(text(&["--by", "thread"]));
+}
+
+#[test]
+fn cpus() {
+    insta::assert_snapshot!(text(&["--by", "cpu"]));
+}
+
+#[test]
+fn addresses_up_to_a_limit() {
+    insta::assert_snapshot!(text(&["--by", "address", "--limit", "1"]));
+}
+
+#[test]
+fn json_has_the_same_numbers() {
+    let json: serde_json::Value = serde_json::from_str(&text(&["--json"])).unwrap();
+    assert_eq!(json["summary"]["events"][0]["sampled"]["samples"], 14);
+    assert_eq!(json["summary"]["events"][0]["counted"], 14_600);
+    assert_eq!(json["summary"]["events"][0]["truncated_stacks"], 3);
+    let copy = &json["tables"][0]["entries"][0];
+    assert_eq!((copy["function"].as_str(), copy["self"]["samples"].as_u64()), (Some("copy"), Some(10)));
+    let entry =
+        json["tables"][0]["entries"].as_array().unwrap().iter().find(|entry| entry["function"] == "entry");
+    assert_eq!(
+        (&entry.unwrap()["self"]["events"], &entry.unwrap()["total"]["events"]),
+        (&0.into(), &10_000.into())
+    );
+}
+
+#[test]
+fn the_flame_graph_is_written_and_named() {
+    let temp = TempDir::new().unwrap();
+    let svg = temp.path().join("graph.svg");
+    let path = svg.to_str().unwrap();
+    let (text, _) = report(&trace(&temp, true), &["--svg", path]).unwrap();
+    assert!(text.ends_with(&format!("flame graph: {path}\n")), "{text}");
+    let svg = fs::read_to_string(&svg).unwrap();
+    assert!(
+        ["sort file: l1d-load-miss", "entry", "copy", "[truncated]"].iter().all(|word| svg.contains(word))
+    );
+}
+
+#[test]
+fn an_unfinished_trace_is_reported_with_a_warning() {
+    let temp = TempDir::new().unwrap();
+    let (text, warnings) = report(&trace(&temp, false), &[]).unwrap();
+    assert!(text.contains("counted   14,500") && text.contains("copy"), "{text}");
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].contains("did not come to its proper end"));
+}
+
+#[test]
+fn a_trace_cut_in_the_middle_is_reported_with_a_warning() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, true);
+    let samples = folder.join("samples.arrows");
+    let bytes = fs::read(&samples).unwrap();
+    fs::write(&samples, &bytes[..bytes.len() / 2]).unwrap();
+    let (text, warnings) = report(&folder, &[]).unwrap();
+    assert!(text.contains("samples   0"), "{text}");
+    assert_eq!(warnings.len(), 1);
+    assert!(
+        warnings[0].contains("`samples`") && warnings[0].contains("0 rows were read of 14"),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn nothing_to_report_is_an_error() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, true);
+    for table in ["samples", "quanta"] {
+        fs::write(folder.join(format!("{table}.arrows")), "").unwrap();
+    }
+    let error = report(&folder, &[]).unwrap_err().to_string();
+    assert!(error.contains("holds no quantum and no sample"), "{error}");
+    assert!(report(temp.path(), &[]).unwrap_err().to_string().contains("not an hpm trace"));
+}
+
+#[test]
+fn an_event_that_the_trace_has_not_is_an_error() {
+    let temp = TempDir::new().unwrap();
+    let error = report(&trace(&temp, true), &["--event", "cycles"]).unwrap_err().to_string();
+    assert_eq!(error, "the trace has no event `cycles`; it has l1d-load-miss, instructions");
+}
