@@ -45,7 +45,7 @@ fn run(command: &Command) -> Result<ExitCode> {
 /// 127 or 126 when the measured program could not be run, as from a shell; else 1.
 fn status_of(error: &anyhow::Error) -> u8 {
     match error.downcast_ref() {
-        Some(libhpm::Error::Exec { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+        Some(libhpm::Error::Exec { reason, .. }) if reason.kind() == std::io::ErrorKind::NotFound => {
             STATUS_NOT_FOUND
         }
         Some(libhpm::Error::Exec { .. }) => STATUS_NOT_EXECUTABLE,

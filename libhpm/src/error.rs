@@ -8,7 +8,8 @@ use crate::refusal::Refusal;
 /// Result of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// A failure, worded for the person at the terminal.
+/// A failure, worded for the person at the terminal. Each sentence is complete: the system's own reason is part of it, and
+/// not a source to be printed after it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The driver refused a request and said why.
@@ -58,12 +59,12 @@ pub enum Error {
         problem: String,
     },
     /// The program to measure could not be executed.
-    #[error("cannot run `{program}`: {}", describe_exec(source))]
+    #[error("cannot run `{program}`: {}", describe_exec(reason))]
     Exec {
         /// The program's name as given.
         program: String,
         /// The failure of execve.
-        source: io::Error,
+        reason: io::Error,
     },
     /// No process has this PID.
     #[error("no process has the PID {pid}; it may have ended already")]
@@ -85,20 +86,20 @@ pub enum Error {
     },
     /// The kernel's perf_event refused the side-band event.
     #[error(
-        "the kernel does not let this user follow the mappings of the measured processes ({source}): run as root, give \
+        "the kernel does not let this user follow the mappings of the measured processes ({reason}): run as root, give \
          the program CAP_PERFMON, or set /proc/sys/kernel/perf_event_paranoid to 1 or less"
     )]
     Sideband {
         /// The failure of perf_event_open or of its mmap.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A system call failed.
-    #[error("cannot {doing}: {source}")]
+    #[error("cannot {doing}: {reason}")]
     Io {
         /// What was being done, as a verb phrase.
         doing: String,
         /// The system's reason.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
@@ -106,7 +107,7 @@ impl Error {
     /// Wraps a system error with what was being done, for `map_err`.
     pub fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();
-        move |source| Self::Io { doing, source }
+        move |reason| Self::Io { doing, reason }
     }
 
     /// A contradiction in what the driver published.

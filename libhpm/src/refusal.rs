@@ -54,7 +54,7 @@ impl Refusal {
     }
 }
 
-const PERFMON: &str = "run as root, give the program CAP_PERFMON";
+const PERFMON: &str = "run as root, give hpmctl CAP_PERFMON";
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,9 +131,9 @@ impl Refusal {
                  /proc/sys/kernel/perf_event_paranoid to 0 or less"
             ),
             Reason::NeedTargetRight => {
-                format!(
-                    "this process may not be measured by this user: {PERFMON}, or start the program with hpmctl"
-                )
+                "another process than the caller's own may not be measured by this user: run as \
+                                        root, or give hpmctl CAP_PERFMON"
+                    .to_owned()
             }
             Reason::NeedPreciseRight => format!(
                 "precise sampling may not be used by this user, as a record can hold a kernel address: {PERFMON}, or set \

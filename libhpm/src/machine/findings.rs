@@ -188,28 +188,22 @@ fn lockdown(facts: &Facts) -> Option<Finding> {
     }
 }
 
+/// hpmctl measures other processes than itself, for which the driver asks for CAP_PERFMON, or the whole system.
 fn rights(facts: &Facts) -> Finding {
     if facts.cap_perfmon {
         return Finding::ok("rights", "CAP_PERFMON: everything may be measured");
     }
-    let Some(paranoid) = facts.perf_event_paranoid else {
-        let what = "/proc/sys/kernel/perf_event_paranoid cannot be read";
-        return Finding::new("rights", Status::Note, what, "without CAP_PERFMON the driver may refuse");
-    };
-    let what = |may: &str| format!("no CAP_PERFMON, perf_event_paranoid is {paranoid}: {may}");
-    let advice = |level| {
-        format!("run as root, give hpmctl CAP_PERFMON, or `sysctl kernel.perf_event_paranoid={level}`")
-    };
-    match paranoid {
-        ..=0 => Finding::ok("rights", what("everything may be measured")),
-        1 => {
-            Finding::new("rights", Status::Note, what("your processes may be counted and sampled"), advice(0))
+    let advice = "run as root, or give hpmctl the capability: `setcap cap_perfmon=ep hpmctl`";
+    match facts.perf_event_paranoid {
+        Some(..=0) => {
+            let what = "no CAP_PERFMON: only the whole system (-a) may be measured";
+            Finding::new("rights", Status::Note, what, advice)
         }
-        2.. => Finding::new(
+        _ => Finding::new(
             "rights",
-            Status::Note,
-            what("your processes may be counted in user mode, not sampled precisely"),
-            advice(1),
+            Status::Obstacle,
+            "no CAP_PERFMON: no other process may be measured",
+            advice,
         ),
     }
 }

@@ -62,6 +62,7 @@ fn judged(facts: &Facts) -> String {
 }
 
 const MODULE: (&str, &str) = ("sys/module/hpm/version", "");
+const CAPABLE: (&str, &str) = ("proc/self/status", "CapEff:\t0000004000000000\n");
 const RELEASE: (&str, &str) = ("proc/sys/kernel/osrelease", "7.3.4+deb13-amd64\n");
 
 #[test]
@@ -104,13 +105,24 @@ fn what_stands_in_the_way_is_an_obstacle() {
         let obstacles = assess(&facts).into_iter().filter(|finding| finding.status == Status::Obstacle);
         obstacles.map(|finding| finding.topic).collect::<Vec<_>>()
     };
-    assert_eq!(obstacles(&[MODULE, ("proc/sys/kernel/nmi_watchdog", "1\n")], driver(None)), ["counters"]);
-    assert_eq!(obstacles(&[MODULE], DriverFacts { held_by_others: true, ..driver(None) }), ["counters"]);
-    assert_eq!(obstacles(&[MODULE], driver(Some("version 2"))), ["module"]);
-    assert_eq!(obstacles(&[MODULE], DriverFacts { usable: false, ..driver(None) }), ["driver"]);
+    assert_eq!(
+        obstacles(&[MODULE, CAPABLE, ("proc/sys/kernel/nmi_watchdog", "1\n")], driver(None)),
+        ["counters"]
+    );
+    assert_eq!(
+        obstacles(&[MODULE, CAPABLE], DriverFacts { held_by_others: true, ..driver(None) }),
+        ["counters"]
+    );
+    assert_eq!(obstacles(&[MODULE, CAPABLE], driver(Some("version 2"))), ["module"]);
+    assert_eq!(obstacles(&[MODULE, CAPABLE], DriverFacts { usable: false, ..driver(None) }), ["driver"]);
     let locked = ("sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
-    assert_eq!(obstacles(&[MODULE, locked], driver(None)), ["lockdown"]);
-    let no_rust = [RELEASE, ("boot/config-7.3.4+deb13-amd64", "# CONFIG_RUST is not set\n")];
+    assert_eq!(obstacles(&[MODULE, CAPABLE, locked], driver(None)), ["lockdown"]);
+    assert_eq!(
+        obstacles(&[MODULE, ("proc/sys/kernel/perf_event_paranoid", "1\n")], driver(None)),
+        ["rights"]
+    );
+    assert_eq!(obstacles(&[MODULE, ("proc/sys/kernel/perf_event_paranoid", "0\n")], driver(None)), [""; 0]);
+    let no_rust = [RELEASE, CAPABLE, ("boot/config-7.3.4+deb13-amd64", "# CONFIG_RUST is not set\n")];
     assert_eq!(obstacles(&no_rust, driver(Some("absent"))), ["kernel", "module"]);
 }
 

@@ -95,11 +95,10 @@ impl Options {
             event_count: self.events.len() as u32,
             ..SessionConfig::default()
         };
-        for (flag, on) in
-            [(SessionFlags::START_ON_EXEC, self.start_on_exec), (SessionFlags::INHERIT, self.inherit)]
-        {
-            config.flags |= if on { flag } else { 0 };
-        }
+        // A whole system neither executes nor forks.
+        let flag = |on: bool, flag| if on && self.target != Target::System { flag } else { 0 };
+        config.flags =
+            flag(self.start_on_exec, SessionFlags::START_ON_EXEC) | flag(self.inherit, SessionFlags::INHERIT);
         for (slot, (event, period)) in config.events.iter_mut().zip(&self.events) {
             *slot = spec(event, *period);
         }

@@ -118,13 +118,13 @@ impl Sideband {
         for cpu in possible_cpus() {
             match SidebandRing::open(attach, cpu) {
                 Ok(ring) => rings.push((cpu, ring)),
-                Err(source) => match (source.raw_os_error(), attach) {
+                Err(reason) => match (reason.raw_os_error(), attach) {
                     // The CPU is offline.
                     (Some(libc::ENODEV), _) => {}
                     (Some(libc::ESRCH), Attach::Thread(pid) | Attach::ThreadOnExec(pid)) => {
                         return Err(Error::NoProcess { pid });
                     }
-                    _ => return Err(Error::Sideband { source }),
+                    _ => return Err(Error::Sideband { reason }),
                 },
             }
         }
@@ -136,8 +136,8 @@ impl Sideband {
         for (cpu, ring) in &self.rings {
             match ring.add(Attach::Thread(tid), *cpu) {
                 Ok(event) => self.attached.push(event),
-                Err(source) if source.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
-                Err(source) => return Err(Error::Sideband { source }),
+                Err(reason) if reason.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
+                Err(reason) => return Err(Error::Sideband { reason }),
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ mod tests {
     /// Skips where the kernel does not allow side-band events at all, as in some containers.
     fn of_child(child: &Child) -> Option<Sideband> {
         match Sideband::of_child(child.pid()) {
-            Err(Error::Sideband { source }) if source.kind() == std::io::ErrorKind::PermissionDenied => None,
+            Err(Error::Sideband { reason }) if reason.kind() == std::io::ErrorKind::PermissionDenied => None,
             result => Some(result.unwrap()),
         }
     }

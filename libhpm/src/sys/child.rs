@@ -47,7 +47,7 @@ impl Child {
             .iter()
             .map(|argument| CString::new(argument.as_ref().as_bytes()))
             .collect::<Result<_, _>>()
-            .map_err(|nul| Error::Exec { program: program.clone(), source: nul.into() })?;
+            .map_err(|nul| Error::Exec { program: program.clone(), reason: nul.into() })?;
         let fail = |errno: Errno| Error::io("start a process")(io::Error::from(errno));
         let (wait_gate, gate) = pipe2(OFlag::O_CLOEXEC).map_err(fail)?;
         let (failure, report) = pipe2(OFlag::O_CLOEXEC).map_err(fail)?;
@@ -86,8 +86,8 @@ impl Child {
             0 => Ok(()),
             _ => {
                 self.wait()?;
-                let source = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
-                Err(Error::Exec { program: self.program.clone(), source })
+                let reason = io::Error::from_raw_os_error(i32::from_ne_bytes(errno));
+                Err(Error::Exec { program: self.program.clone(), reason })
             }
         }
     }

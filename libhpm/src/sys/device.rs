@@ -82,7 +82,7 @@ impl Driver {
             Err(e) => Err(match e.raw_os_error() {
                 Some(libc::ENOENT | libc::ENXIO | libc::ENODEV) => Error::NoModule { path: path.into() },
                 Some(libc::EACCES | libc::EPERM) => Error::NoPermission { path: path.into() },
-                _ => Error::Io { doing: format!("open {}", path.display()), source: e },
+                _ => Error::Io { doing: format!("open {}", path.display()), reason: e },
             }),
         }
     }
@@ -102,7 +102,7 @@ impl Driver {
             }
             Err(denied) => Err(Error::Io {
                 doing: "ask the hpm driver what it is".into(),
-                source: io::Error::from_raw_os_error(denied.errno),
+                reason: io::Error::from_raw_os_error(denied.errno),
             }),
         }
     }
