@@ -49,9 +49,11 @@ impl From<Error> for Failure {
 }
 
 /// Reads the argument at `address`, calls `f` with it, and writes back what `f` leaves in it, or the reason why it failed.
+/// Not inlined, so that a kernel stack holds one argument only.
 ///
 /// # Errors
 /// `EFAULT` for bad memory, `E2BIG` for an argument whose unknown part is not zero; else what `f`'s failure says.
+#[inline(never)]
 pub(super) fn serve<T: Argument>(address: usize, f: impl FnOnce(&mut T) -> Result<(), Failure>) -> Result {
     let mut envelope: Envelope = read(address, size_of::<Envelope>())?;
     let length = envelope.size as usize;

@@ -28,7 +28,7 @@ pub(super) type Loaded<'a, 'b> = hpm_core::Session<'a, LiveRings<'b>>;
 /// A session. Its memory lives until no file refers to it, and each mapping of it refers to the file.
 pub(super) struct Session {
     id: u64,
-    program: Program,
+    program: KBox<Program>,
     /// `None` measures every thread.
     target: Option<Target>,
     /// Thread group of the process that configured it.
@@ -86,7 +86,7 @@ impl Session {
     pub(super) fn new(config: &SessionConfig, readers: Arc<PollCondVar>) -> Result<Self, Refusal> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-        let program = Program::new(machine::pmu()?, config)?;
+        let program = check(config)?;
         let target = if program.config().scope == Scope::System as u32 {
             rights::may_measure_system()?;
             None
@@ -100,20 +100,20 @@ impl Session {
             check_precise()?;
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        Self::allocate(id, &program, target, readers)
-            .map_err(|_| Refusal::new(Reason::NoMemory, [bytes_wanted(&program), 0]))
+        let bytes = bytes_wanted(&program);
+        Self::allocate(id, program, target, readers).map_err(|_| no_memory(bytes))
     }
 
     fn allocate(
         id: u64,
-        program: &Program,
+        program: KBox<Program>,
         target: Option<Target>,
         readers: Arc<PollCondVar>,
     ) -> Result<Self> {
         let cpu_count = machine::cpu_count();
         let mut cpus = KVVec::with_capacity(cpu_count as usize, GFP_KERNEL)?;
         for number in 0..cpu_count {
-            let share = if machine::is_possible(number) { Some(CpuShare::new(program)?) } else { None };
+            let share = if machine::is_possible(number) { Some(CpuShare::new(&program)?) } else { None };
             cpus.push(share, GFP_KERNEL)?;
         }
         let places = Threads::slots_for(program.config().max_threads);
@@ -123,11 +123,11 @@ impl Session {
         }
         let session = Self {
             id,
-            program: *program,
+            longest_quantum: machine::ns_to_tsc(program.config().max_quantum_ns).max(1),
+            program,
             target,
             owner: current_tgid(),
             privileged: sys::perfmon_capable(),
-            longest_quantum: machine::ns_to_tsc(program.config().max_quantum_ns).max(1),
             status: Area::new(status_bytes(cpu_count))?,
             control: Area::new(control_bytes(cpu_count))?,
             cpus,
@@ -156,6 +156,17 @@ impl Session {
         // SAFETY: The area has an entry for each CPU number.
         unsafe { self.control.base().cast::<CpuControl>().add(cpu as usize) }
     }
+}
+
+/// The request as a program. Not inlined, because both are large for a kernel stack.
+#[inline(never)]
+fn check(config: &SessionConfig) -> Result<KBox<Program>, Refusal> {
+    let program = Program::new(machine::pmu()?, config)?;
+    KBox::new(program, GFP_KERNEL).map_err(|_| no_memory(size_of::<Program>() as u64))
+}
+
+fn no_memory(bytes: u64) -> Refusal {
+    Refusal::new(Reason::NoMemory, [bytes, 0])
 }
 
 /// Whether precise records can be written on every CPU.
