@@ -2,8 +2,8 @@
 //! larger than any first-level cache), another always reads the same line.
 //!
 //! With `argc` = A the loop runs A × 1,000,000 times. Every record of a miss must name `missing_load`, its data address
-//! must be RSI + RCX of the record, and must lie in `array`. The address space is labelled `stridesA` (hypercall 1 of
-//! tests/vpmu).
+//! must be RSI + RCX of the record, and must lie in `array`. The truth has
+//! the loop as the window `stridesA` (hypercalls 2 and 3 of tests/vpmu).
 #![no_main]
 #![allow(unsafe_code, reason = "the program is assembly; it has no unsafe block and no Rust code")]
 
@@ -12,17 +12,24 @@ core::arch::global_asm!(
     ".type _start, @function",
     "_start:",
     "mov r12, [rsp]",
-    "lea rbx, [r12 + 0x30]", // one digit
-    "shl rbx, 56",
+    "lea r14, [r12 + 0x30]", // one digit
+    "shl r14, 56",
     "movabs rax, 0x73656469727473", // "strides"
-    "or rbx, rax",
-    "mov eax, 0x48504D00",
-    "mov ecx, 1",
+    "or r14, rax",
+    "mov rbx, r14",
+    "mov eax, 0x48504D00", // open the window
+    "mov ecx, 2",
     "cpuid",
     "imul r13, r12, 1000000",
     "lea rsi, [rip + array]",
     "lea rdi, [rip + steady]",
     "xor ecx, ecx",
+    // Pages that were never written all show the kernel's one zero page, which would fit the cache.
+    "touch_loop:",
+    "mov [rsi + rcx], rcx",
+    "add rcx, 4096",
+    "and rcx, 0xfffff",
+    "jnz touch_loop",
     "stride_loop:",
     ".globl missing_load",
     "missing_load:",
@@ -34,6 +41,10 @@ core::arch::global_asm!(
     "and rcx, 0xfffff",
     "dec r13",
     "jnz stride_loop",
+    "mov rbx, r14",
+    "mov eax, 0x48504D00", // close the window
+    "mov ecx, 3",
+    "cpuid",
     "mov eax, 60", // exit(0)
     "xor edi, edi",
     "syscall",

@@ -11,17 +11,21 @@ use super::programs::{built, hpmctl, succeed};
 
 /// Makes every mistake a person may make.
 pub(super) fn run(report: &mut GuestReport) {
-    report.check("unknown event", || refused(hpmctl(&["stat", "-e", "l1d-lod-miss", "--", "true"])?, "l1d-load-miss"));
+    report.check("unknown event", || {
+        refused(hpmctl(&["stat", "-e", "l1d-lod-miss", "--", "true"])?, "l1d-load-miss")
+    });
     report.check("program not found", || {
         refused(hpmctl(&["stat", "-e", "instructions", "--", "no-such-program"])?, "no-such-program")
     });
     report.check("no such process", || refused(hpmctl(&["stat", "-p", "4194000"])?, "4194000"));
     report.check("too many events", || {
-        let events = "load,store,branch,branch-miss,l1d-load-miss,l2-load-miss,l3-miss,dtlb-load-miss,l1d-load-miss:k";
+        let events =
+            "load,store,branch,branch-miss,l1d-load-miss,l2-load-miss,l3-miss,dtlb-load-miss,l1d-load-miss:k";
         refused(hpmctl(&["stat", "-e", events, "--", "true"])?, "counter")
     });
     report.check("no permission", no_permission);
-    report.check("a file that is no trace", || refused(hpmctl(&["report", "/etc/hostname"])?, "/etc/hostname"));
+    report
+        .check("a file that is no trace", || refused(hpmctl(&["report", "/etc/hostname"])?, "/etc/hostname"));
     report.check("a trace cut off in the middle", cut_trace);
     report.check("no module", no_module);
 }

@@ -67,10 +67,10 @@ pub(super) fn wait_at_most(child: &mut Child, limit: Duration) -> Result<std::pr
     }
 }
 
-/// The PID of a running process with this `comm`, waiting up to five seconds for it to appear.
+/// The PID of a running process with this `comm`, waiting up to a minute for it to appear.
 pub(super) fn pid_of(comm: &str) -> Result<i32> {
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(5) {
+    while start.elapsed() < Duration::from_secs(60) {
         for entry in std::fs::read_dir("/proc")?.flatten() {
             let pid = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok());
             let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
@@ -80,5 +80,5 @@ pub(super) fn pid_of(comm: &str) -> Result<i32> {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    bail!("no process named {comm} appeared within 5 s")
+    bail!("no process named {comm} appeared within a minute")
 }

@@ -18,16 +18,10 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let record = |file: &str| hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", &period, "-o", file, "--"]);
     succeed(record("strides.hpm")?.arg(built("strides")?).arg("x"))?;
     // Two programs of several threads each, more threads than CPUs, each with a session of its own.
-    let mut first = record("first.hpm")?
-        .arg(built("threads")?)
-        .args(["3", "1"])
-        .stdout(Stdio::null())
-        .spawn()?;
-    let mut second = record("second.hpm")?
-        .arg(built("threads")?)
-        .args(["2", "2"])
-        .stdout(Stdio::null())
-        .spawn()?;
+    let mut first =
+        record("first.hpm")?.arg(built("threads")?).args(["3", "1"]).stdout(Stdio::null()).spawn()?;
+    let mut second =
+        record("second.hpm")?.arg(built("threads")?).args(["2", "2"]).stdout(Stdio::null()).spawn()?;
     for child in [&mut first, &mut second] {
         let status = wait_at_most(child, Duration::from_secs(300))?;
         ensure!(status.success(), "hpmctl record ended with {status}");

@@ -27,7 +27,8 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
 }
 
 fn accepted(log: &str) -> Result<String> {
-    let line = log.lines().find(|line| line.contains("Performance Events:")).context("no such line in the log")?;
+    let line =
+        log.lines().find(|line| line.contains("Performance Events:")).context("no such line in the log")?;
     for words in ACCEPTED {
         ensure!(line.contains(words), "the line lacks {words:?}: {line}");
     }

@@ -29,8 +29,12 @@ struct Scenario {
 
 /// The fast tier.
 const FAST: &[Scenario] = &[
-    Scenario { name: "counting", options: &["--plugin-arg", "truth-level=basic"], compare: counting::compare },
-    Scenario { name: "sampling", options: &["--plugin-arg", "pebs-log=1"], compare: sampling::compare },
+    Scenario {
+        name: "counting",
+        options: &["--plugin-arg", "truth-level=basic"],
+        compare: counting::compare,
+    },
+    Scenario { name: "sampling", options: &["--plugin-arg", "pebs-log=on"], compare: sampling::compare },
     Scenario {
         name: "judge",
         options: &["--no-module", "--plugin-arg", "truth-level=basic"],
@@ -45,7 +49,7 @@ const FAST: &[Scenario] = &[
 const LONG: &[Scenario] = &[
     Scenario {
         name: "sampling.pti-off",
-        options: &["--append", "pti=off", "--plugin-arg", "pebs-log=1"],
+        options: &["--append", "pti=off", "--plugin-arg", "pti=off", "--plugin-arg", "pebs-log=on"],
         compare: sampling::compare,
     },
     Scenario {
@@ -53,7 +57,11 @@ const LONG: &[Scenario] = &[
         options: &["--cpus", "4", "--plugin-arg", "truth-level=basic"],
         compare: counting::compare,
     },
-    Scenario { name: "lifecycle.pti-off", options: &["--append", "pti=off"], compare: kernel::runs_unisolated },
+    Scenario {
+        name: "lifecycle.pti-off",
+        options: &["--append", "pti=off", "--plugin-arg", "pti=off"],
+        compare: kernel::runs_unisolated,
+    },
 ];
 
 /// Runs the fast tier's scenarios.

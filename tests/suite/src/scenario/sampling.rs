@@ -14,7 +14,9 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
     for name in ["strides.hpm", "first.hpm", "second.hpm"] {
         tally.run(&format!("sampling: every record of {name} is right"), || records(boot, name, &report));
-        tally.run(&format!("sampling: samples × period agrees with the count in {name}"), || periods(boot, name));
+        tally.run(&format!("sampling: samples × period agrees with the count in {name}"), || {
+            periods(boot, name)
+        });
     }
     tally.run("sampling: strides' misses are on its missing load", || strides(boot));
     tally.run("sampling: no process has another's samples", || processes(boot, &report));
@@ -41,15 +43,19 @@ fn records(boot: &Boot, name: &str, report: &Report) -> Result<String> {
     let truth = by_time(report);
     let samples = rows::<SampleRow>(boot, name)?;
     for sample in &samples {
-        let true_record = truth
-            .get(&(sample.cpu, sample.tsc))
-            .with_context(|| format!("the truth has no record of CPU {} at TSC {}", sample.cpu, sample.tsc))?;
+        let true_record = truth.get(&(sample.cpu, sample.tsc)).with_context(|| {
+            format!("the truth has no record of CPU {} at TSC {}", sample.cpu, sample.tsc)
+        })?;
         let right = (true_record.pc, true_record.next_pc, true_record.load);
         let got = (sample.ip, sample.next_ip, sample.data_address);
         ensure!(got == right, "a record says {got:x?}, the truth is {right:x?}");
         if let Some(registers) = sample.registers {
             let rip = registers.at(libhpm::trace::Registers::RIP);
-            ensure!(rip == true_record.next_pc, "RIP is {rip:#x}, the next instruction {:#x}", true_record.next_pc);
+            ensure!(
+                rip == true_record.next_pc,
+                "RIP is {rip:#x}, the next instruction {:#x}",
+                true_record.next_pc
+            );
         }
     }
     Ok(format!("{} records", samples.len()))
@@ -132,7 +138,10 @@ fn threads(boot: &Boot) -> Result<String> {
         }
         let mut sorted: Vec<(u64, u64)> = ranges.values().copied().collect();
         sorted.sort_unstable();
-        ensure!(sorted.iter().all(|(low, high)| high - low < 4 << 20), "{name}: a thread read more than its own");
+        ensure!(
+            sorted.iter().all(|(low, high)| high - low < 4 << 20),
+            "{name}: a thread read more than its own"
+        );
         ensure!(sorted.windows(2).all(|pair| pair[0].1 < pair[1].0), "{name}: two threads' ranges meet");
         seen += sorted.len();
     }
