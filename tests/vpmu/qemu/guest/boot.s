@@ -9,6 +9,7 @@
     .code32
 start32:
     cld
+    mov %ebx, start_info
     mov $boot_stack_top, %esp
     mov $page_map, %eax
     mov %eax, %cr3
@@ -148,6 +149,9 @@ gdt_pointer:
 tss:
     .fill 104, 1, 0
 kernel_stack:
+    .quad 0
+    .global start_info
+start_info:                             # physical address of QEMU's struct hvm_start_info
     .quad 0
 
     .balign 4096

@@ -36,6 +36,7 @@ unsafe extern "C" {
     static mut fault_pages: [u64; 512];
     static mut tss_descriptor: [u64; 2];
     static tss: [u8; 104];
+    static start_info: u64;
 }
 
 static EVERYTHING: AtomicBool = AtomicBool::new(false);
@@ -108,6 +109,22 @@ fn map_fault_page() {
     // All of them show the same frame, at 32 MiB.
     // SAFETY: page tables are only used here.
     unsafe { (&raw mut fault_pages[page]).write_volatile(0x200_0000 | 7) };
+}
+
+/// The number on the command line (QEMU's `-append`), 0 if there is none.
+pub fn argument() -> u64 {
+    // SAFETY: set by boot.s; the structure has the address of the command line at offset 24.
+    let line = unsafe { *((start_info + 24) as *const u64) } as *const u8;
+    let mut number = 0;
+    for i in 0..20 {
+        // SAFETY: the line ends with a zero byte, where the loop ends.
+        let byte = unsafe { line.add(i).read() };
+        if !byte.is_ascii_digit() {
+            break;
+        }
+        number = number * 10 + u64::from(byte - b'0');
+    }
+    number
 }
 
 /// Makes all fault pages fault again.

@@ -118,9 +118,9 @@ fn cpuid(here: &Here, insn: &Insn) -> Leave {
     let subleaf = low_word(here, Gpr::Rcx);
     let mut state = here.vcpu.state();
     if leaf == hypercall::LEAF {
-        // Counted first: the call that opens a window is outside of it, the one that closes it inside.
-        count_emulated(here, &mut state, insn);
+        // Counted last: the call that labels or opens a window is inside of it, the one that closes it outside.
         hypercall::call(here, &mut state, subleaf);
+        count_emulated(here, &mut state, insn);
     } else {
         let mut regs = here.cpuid(leaf, subleaf);
         state.pmu.cpuid(leaf, subleaf, &mut regs);

@@ -106,6 +106,12 @@ fn the_guest_finds_nothing_wrong_when_time_is_counted_in_instructions() {
 
 #[test]
 #[ignore = "needs the lab's QEMU"]
+fn an_interrupt_comes_as_late_as_asked_for() {
+    judge(&run("skid", ",skid=7", &["-append", "7"]));
+}
+
+#[test]
+#[ignore = "needs the lab's QEMU"]
 fn a_wrong_argument_is_refused_in_one_sentence() {
     let output = run("refused", ",profile=z80", &[]);
     let complaint = String::from_utf8_lossy(&output.stderr);
