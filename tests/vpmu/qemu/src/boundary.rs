@@ -5,7 +5,7 @@ use crate::decode::Insn;
 use crate::here::{Gpr, Here, Leave};
 use crate::pmi;
 use crate::vcpu::{Deferred, State};
-use vpmu::{PebsOutcome, Registers, Retired};
+use vpmu::{Bus, PebsOutcome, Registers, Retired};
 
 /// Before `insn`: a tally is exhausted, or the instruction before asked for attention.
 pub(crate) fn reached(here: &Here, insn: &Insn) -> Leave {
@@ -78,7 +78,7 @@ fn settle(here: &Here, state: &mut State, retired: &Retired, registers: Register
     if boundary.raise_pmi() {
         state.skid_left = Some(here.machine.args.skid);
     }
-    state.truth.settled(&settlement, retired, here.tsc());
+    state.truth.settled(&settlement, retired, boundary.tsc());
     here.machine.mode.demand(here, state.pmu.demand());
     if here.machine.args.trace >= 1
         && let Some(PebsOutcome::Faulted { .. } | PebsOutcome::Dropped { .. }) = settlement.pebs

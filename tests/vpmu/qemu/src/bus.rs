@@ -10,11 +10,13 @@ pub(crate) struct Boundary<'a> {
     pub(crate) registers: Registers,
     /// The model wants a PMI.
     pub(crate) pmi: bool,
+    /// One moment: the record and the truth must say the same.
+    tsc: u64,
 }
 
 impl<'a> Boundary<'a> {
     pub(crate) fn new(here: &'a Here, registers: Registers) -> Self {
-        Self { here, registers, pmi: false }
+        Self { here, registers, pmi: false, tsc: here.tsc() }
     }
 
     /// Raises the PMI that the model asked for, unless it is to come late; returns whether it is still to come.
@@ -41,7 +43,7 @@ impl Bus for Boundary<'_> {
     }
 
     fn tsc(&mut self) -> u64 {
-        self.here.tsc()
+        self.tsc
     }
 
     fn pmi(&mut self) {
