@@ -83,12 +83,11 @@ impl Port for LivePort<'_> {
     }
 
     fn pebs_read(&mut self, offset: u32) -> u64 {
-        let inside = offset as usize <= Block::BYTES - 8;
+        let inside = offset as usize <= Block::BYTES - 8 && offset % 8 == 0;
         let Some(area) = self.area.filter(|_| inside) else { return 0 };
         let word = (area.pebs_buffer() + u64::from(offset)) as *const u64;
-        // SAFETY: Records lie where a segment is mapped, and `hpm_core` reads only what records cover. They need not be
-        // aligned to 8.
-        unsafe { word.read_unaligned() }
+        // SAFETY: Records lie where a segment is mapped, and `hpm_core` reads only what records cover.
+        unsafe { word.read_volatile() }
     }
 }
 
