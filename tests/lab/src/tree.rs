@@ -86,7 +86,6 @@ impl Tree {
         packages.extend(PACKAGES.map(str::to_owned));
         let debs = apt.download(&format!("downloading Linux {} and its tools", kernel.release), &packages)?;
         let tree = Self { dir: cache.join("tree"), kernel };
-        discard(&stamp_path(cache))?;
         discard(&tree.dir)?;
         tree.unpack(cache, &debs)?;
         apt.clean()?;
@@ -139,7 +138,7 @@ impl Tree {
 }
 
 fn stamp_path(cache: &Path) -> PathBuf {
-    cache.join("tree.json")
+    cache.join("tree/lab/tree.json")
 }
 
 /// Removes a file or folder of the cache, if it exists and nothing is mounted in it.
@@ -147,15 +146,53 @@ fn stamp_path(cache: &Path) -> PathBuf {
 /// # Errors
 /// When something is mounted below it, or removing fails.
 pub(crate) fn discard(path: &Path) -> Result<()> {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading /proc/self/mountinfo")?;
-    let below =
-        |line: &&str| line.split(' ').nth(4).is_some_and(|target| Path::new(target).starts_with(path));
-    if let Some(line) = mounts.lines().find(below) {
-        bail!("{} is not removed, because something is mounted in it: {line}", path.display());
-    }
     let Ok(meta) = fs::symlink_metadata(path) else {
         return Ok(());
     };
+    let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading /proc/self/mountinfo")?;
+    if let Some(mount) = mount_in(&mounts, path) {
+        bail!("{} is not removed, because something is mounted in it: {mount}", path.display());
+    }
     let result = if meta.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     result.with_context(|| format!("removing {}", path.display()))
+}
+
+/// The first mount point at or below `path`, of a table as in proc_pid_mountinfo(5).
+fn mount_in<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
+    mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .find(|target| Path::new(target).starts_with(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_below_a_folder_are_seen() {
+        let mounts = "21 1 0:5 / /dev rw - devtmpfs x rw\n22 21 0:6 / /a/tree/dev rw - tmpfs x rw\n";
+        assert_eq!(mount_in(mounts, Path::new("/a/tree")), Some("/a/tree/dev"));
+        assert_eq!(mount_in(mounts, Path::new("/a/tr")), None);
+    }
+
+    #[test]
+    fn a_tree_counts_only_when_it_is_complete_and_has_all_packages() {
+        let cache = tempfile::tempdir().expect("a temporary folder");
+        let write = |packages: &[&str]| {
+            let text = serde_json::json!({
+                "kernel": {"release": "7-amd64", "version": "7-1", "image": "i", "source": "s", "rustc": "1"},
+                "packages": packages,
+            });
+            fs::create_dir_all(cache.path().join("tree/lab")).expect("a folder");
+            fs::write(stamp_path(cache.path()), text.to_string()).expect("a file");
+        };
+        assert!(Tree::open(cache.path()).is_none());
+        write(&PACKAGES[1..]);
+        assert!(Tree::open(cache.path()).is_none());
+        write(&PACKAGES);
+        assert_eq!(Tree::open(cache.path()).map(|tree| tree.kernel.release).as_deref(), Some("7-amd64"));
+        discard(&cache.path().join("tree")).expect("removed");
+        assert!(Tree::open(cache.path()).is_none());
+    }
 }
