@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -102,7 +102,7 @@ fn killed_restores() -> Result<String> {
         .stderr(Stdio::null())
         .spawn()?;
     let target = pid_of("threads")?;
-    std::thread::sleep(Duration::from_millis(1500));
+    wait_for_samples("killed.hpm")?;
     session.kill()?;
     session.wait()?;
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(target), nix::sys::signal::Signal::SIGKILL)?;
@@ -112,4 +112,18 @@ fn killed_restores() -> Result<String> {
     succeed(hpmctl(&["report", "killed.hpm"])?.stderr(Stdio::piped()))
         .context("what was written before the kill must be readable")?;
     Ok(seen)
+}
+
+/// Waits until a recording has written its first batch of samples.
+fn wait_for_samples(trace: &str) -> Result<()> {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(120) {
+        let large = |path: std::path::PathBuf| path.metadata().is_ok_and(|file| file.len() > 32 * 1024);
+        let tables = std::fs::read_dir(trace).into_iter().flatten().flatten().map(|entry| entry.path());
+        if tables.filter(|path| path.to_string_lossy().contains("samples")).any(large) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("{trace} held no samples after two minutes")
 }

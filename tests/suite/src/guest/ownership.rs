@@ -22,13 +22,15 @@ fn perf() -> Result<std::process::Output> {
 }
 
 fn perf_is_refused() -> Result<String> {
-    let mut session = hpmctl(&["stat", "-e", "instructions:u", "--", "sleep", "5"])?
+    let mut session = hpmctl(&["stat", "-e", "instructions:u", "--", "sleep", "600"])?
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn()?;
     pid_of("sleep")?;
-    let output = perf()?;
+    let output = perf();
+    end_sleep()?;
     session.wait()?;
+    let output = output?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     // perf shows an event that the kernel refused as "<not supported>" or gives up with the error's text.
     let refused = text.contains("<not supported>") || text.contains("busy");
@@ -53,7 +55,7 @@ fn refusal() -> Result<String> {
 
 fn hpm_names_the_holder() -> Result<String> {
     let mut holder = Command::new("perf")
-        .args(["stat", "-e", "instructions", "-a", "--", "sleep", "20"])
+        .args(["stat", "-e", "instructions", "-a", "--", "sleep", "600"])
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn()?;
@@ -79,6 +81,11 @@ fn hpm_names_the_watchdog() -> Result<String> {
 fn stop(child: &mut Child) -> Result<()> {
     child.kill()?;
     child.wait()?;
+    end_sleep()
+}
+
+/// Ends the program that keeps a measurement open.
+fn end_sleep() -> Result<()> {
     Command::new("pkill").args(["-x", "sleep"]).status()?;
     Ok(())
 }
