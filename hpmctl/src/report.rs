@@ -3,7 +3,7 @@
 mod text;
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
+use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -13,6 +13,8 @@ use libhpm::report::{By, Entry, Resolver, Sum, Summary, Table};
 use libhpm::symbol::FileFinder;
 use libhpm::trace::{EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
+
+use crate::output::print;
 
 /// Show which functions and source lines the samples of a trace name.
 #[derive(Args, Debug)]
@@ -97,7 +99,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     for warning in warnings {
         eprintln!("hpmctl: warning: {warning}");
     }
-    print(&output)
+    print(output.trim_end())
 }
 
 /// What is to be printed, and what is to be warned of; the flame graph is written on the way.
@@ -129,16 +131,6 @@ fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
     Ok((output, report.warnings))
-}
-
-/// Whoever reads only the beginning (`| head`) closes the pipe early, which is no failure.
-fn print(output: &str) -> Result<()> {
-    match io::stdout().lock().write_all(output.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(error).context("cannot write the report")
-        }
-        _ => Ok(()),
-    }
 }
 
 fn event_index(meta: &Meta, name: &str) -> Result<usize> {
