@@ -10,7 +10,7 @@ use vpmu::{Profile, profile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgumentError {
     #[error(
-        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, skid, trace, I1, D1, L2, LL, indexing"
+        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, skid, trace, I1, D1, L2, LL, indexing, caches"
     )]
     Unknown(String),
     #[error("argument `{0}` is not of the form name=value")]
@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// `I1=`, `D1=`, `L2=`, `LL=` as `size:associativity:line`, `L2=none`, and `indexing=physical|linear`: the caches. With
     /// no L2 and linear addresses they are what Cachegrind simulates.
     pub(crate) geometry: Geometry,
+    /// `caches=all|user`: with `user` the kernel's fetches and accesses bypass the caches and TLBs, as no processor does, so that
+    /// a program's misses are its own and can be compared with Cachegrind's.
+    pub(crate) user_caches_only: bool,
 }
 
 impl Args {
@@ -66,6 +69,7 @@ impl Args {
             skid: 0,
             trace: 0,
             geometry: profile.geometry,
+            user_caches_only: false,
         };
         for argument in arguments {
             let (name, value) =
@@ -112,6 +116,13 @@ impl Args {
                     "physical" => Indexing::Physical,
                     "linear" => Indexing::Linear,
                     _ => return Err(bad("physical or linear")),
+                }
+            }
+            "caches" => {
+                self.user_caches_only = match value {
+                    "all" => false,
+                    "user" => true,
+                    _ => return Err(bad("all or user")),
                 }
             }
             "LL" => self.geometry.llc = cache(value).ok_or_else(|| bad(CACHE))?,

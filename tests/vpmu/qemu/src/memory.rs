@@ -25,10 +25,15 @@ fn count(state: &mut State, events: &MicroEvents, privilege: Privilege) {
     state.truth.count(events, privilege);
 }
 
+/// Whether what `insn` fetches and accesses goes through the caches.
+fn is_modelled(here: &Here, insn: &Insn) -> bool {
+    insn.privilege == Privilege::User || !here.machine.args.user_caches_only
+}
+
 /// Level `Microarchitecture`: `insn` accesses memory.
 pub(crate) fn access(here: &Here, insn: &Insn, access: Access) {
     let mut state = here.vcpu.state();
-    let outcome = access.physical.map(|physical| {
+    let outcome = access.physical.filter(|_| is_modelled(here, insn)).map(|physical| {
         let (events, outcome) = state.core.data(physical, access.linear, access.size, access.store);
         count(&mut state, &events, insn.privilege);
         outcome
@@ -56,9 +61,11 @@ pub(crate) fn step(here: &Here, insn: &Insn) {
     }
     // The later iterations of a repeated string instruction are not fetched again.
     let continues = insn.repeats && here.machine.last_insn(slots).is_some_and(|last| last.pc == insn.pc);
-    if !continues {
+    if !continues && is_modelled(here, insn) {
         let events = state.core.fetch(insn.physical, insn.pc, insn.size);
         count(&mut state, &events, insn.privilege);
+    }
+    if !continues {
         (state.load, state.store) = (None, None);
     }
     state.open_branch = insn.branch.is_some();
