@@ -6,6 +6,7 @@ mod snapshot;
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::os::fd::OwnedFd;
 
 pub use self::snapshot::{processes, snapshot};
@@ -124,7 +125,7 @@ impl Sideband {
                     (Some(libc::ESRCH), Attach::Thread(pid) | Attach::ThreadOnExec(pid)) => {
                         return Err(Error::NoProcess { pid });
                     }
-                    _ => return Err(Error::Sideband { reason }),
+                    _ => return Err(refused(reason)),
                 },
             }
         }
@@ -137,7 +138,7 @@ impl Sideband {
             match ring.add(Attach::Thread(tid), *cpu) {
                 Ok(event) => self.attached.push(event),
                 Err(reason) if reason.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
-                Err(reason) => return Err(Error::Sideband { reason }),
+                Err(reason) => return Err(refused(reason)),
             }
         }
         Ok(())
@@ -152,6 +153,14 @@ impl Sideband {
         }
         entries.sort_by_key(|entry| entry.monotonic_raw_ns);
         entries
+    }
+}
+
+/// A want of rights has a remedy of its own.
+fn refused(reason: io::Error) -> Error {
+    match reason.kind() {
+        io::ErrorKind::PermissionDenied => Error::Sideband { reason },
+        _ => Error::io("follow the mappings of the measured processes")(reason),
     }
 }
 
@@ -181,7 +190,7 @@ mod tests {
     /// Skips where the kernel does not allow side-band events at all, as in some containers.
     fn of_child(child: &Child) -> Option<Sideband> {
         match Sideband::of_child(child.pid()) {
-            Err(Error::Sideband { reason }) if reason.kind() == std::io::ErrorKind::PermissionDenied => None,
+            Err(Error::Sideband { .. }) => None,
             result => Some(result.unwrap()),
         }
     }
