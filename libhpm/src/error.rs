@@ -81,7 +81,7 @@ pub enum Error {
     /// PEBS records of a format that this version cannot read.
     #[error("PEBS records of format {format} cannot be read by this version of hpm; a newer one is needed")]
     RecordFormat {
-        /// IA32_PERF_CAPABILITIES[11:8].
+        /// `IA32_PERF_CAPABILITIES[11:8]`.
         format: u16,
     },
     /// The kernel's perf_event refused the side-band event.

@@ -40,7 +40,7 @@ pub struct Pmu {
     pub debug_store: bool,
 }
 
-/// The hypervisor, by CPUID.01H:ECX[31] and leaf 40000000H.
+/// The hypervisor, by `CPUID.01H:ECX[31]` and leaf 40000000H.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Hypervisor {
     /// Its signature, `KVMKVMKVM` and such; empty when it gives none.

@@ -19,7 +19,7 @@ pub use self::data_source::{DataSource, LoadSource};
 
 use crate::{Error, Result};
 
-/// A record format that this library reads, by IA32_PERF_CAPABILITIES[11:8].
+/// A record format that this library reads, by `IA32_PERF_CAPABILITIES[11:8]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Format(u16);
 
