@@ -16,7 +16,7 @@ pub(crate) struct Boot {
     pub(crate) folder: PathBuf,
     /// What the guest part of the scenario reported.
     pub(crate) report: GuestReport,
-    /// The PMU model's truth.
+    /// The PMU model's truth; null when the lab had no PMU.
     pub(crate) truth: Value,
     /// The guest's kernel log.
     pub(crate) kernel_log: String,
@@ -32,11 +32,13 @@ pub(crate) fn boot(root: &Path, name: &str, options: &[&str]) -> Result<Boot> {
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let truth = folder.join("truth.json");
     let log = folder.join("kernel.log");
-    let output = Command::new(root.join("target/release/lab"))
-        .arg("run")
-        .args(["--timeout", "900"])
-        .arg("--truth")
-        .arg(&truth)
+    let mut command = Command::new(root.join("target/release/lab"));
+    command.args(["run", "--timeout", "900"]);
+    let has_pmu = !options.contains(&"--no-plugin");
+    if has_pmu {
+        command.arg("--truth").arg(&truth);
+    }
+    let output = command
         .arg("--keep-log")
         .arg(&log)
         .args(options)
@@ -55,7 +57,11 @@ pub(crate) fn boot(root: &Path, name: &str, options: &[&str]) -> Result<Boot> {
     let report = fs::read(folder.join(crate::guest::REPORT)).context("the guest left no report")?;
     Ok(Boot {
         report: serde_json::from_slice(&report).context("the guest's report")?,
-        truth: serde_json::from_slice(&fs::read(&truth).context("the plugin left no truth")?)?,
+        truth: if has_pmu {
+            serde_json::from_slice(&fs::read(&truth).context("the plugin left no truth")?)?
+        } else {
+            Value::Null
+        },
         kernel_log: fs::read_to_string(&log).unwrap_or_default(),
         folder,
     })

@@ -31,7 +31,7 @@ pub(super) fn run(report: &mut GuestReport) {
 }
 
 /// Runs a command that must fail with one sentence that names `word`.
-fn refused(mut command: Command, word: &str) -> Result<String> {
+pub(super) fn refused(mut command: Command, word: &str) -> Result<String> {
     let output = command.output()?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     ensure!(!output.status.success(), "it succeeded");

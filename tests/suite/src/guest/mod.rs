@@ -4,6 +4,7 @@ mod bad_input;
 mod counting;
 mod judge;
 mod lifecycle;
+mod no_pmu;
 mod ownership;
 mod programs;
 mod sampling;
@@ -52,6 +53,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "judge" => judge::run(&mut report)?,
         "ownership" => ownership::run(&mut report),
         "lifecycle" => lifecycle::run(&mut report),
+        "no_pmu" => no_pmu::run(&mut report),
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),
     }

@@ -42,6 +42,7 @@ const FAST: &[Scenario] = &[
     },
     Scenario { name: "ownership", options: &[], compare: kernel::names_hpm },
     Scenario { name: "lifecycle", options: &[], compare: kernel::isolates_page_tables },
+    Scenario { name: "no_pmu", options: &["--no-plugin"], compare: kernel::isolates_page_tables },
     Scenario { name: "bad_input", options: &[], compare: kernel::isolates_page_tables },
 ];
 
