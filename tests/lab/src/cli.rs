@@ -94,7 +94,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     pub(crate) timeout: u64,
     /// Also write the PMU model's own counts to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "no_plugin")]
     pub(crate) truth: Option<PathBuf>,
     /// Copy the guest's kernel log to this file.
     #[arg(long, value_name = "FILE")]

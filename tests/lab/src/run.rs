@@ -4,7 +4,7 @@ use crate::cli::Options;
 use crate::qemu::{self, Machine, RunFiles};
 use crate::ready::{Ready, ready};
 use crate::rundir::RunDir;
-use crate::tree::Tree;
+use crate::tree::{Tree, discard};
 use crate::watch::{self, Ended};
 use crate::{clock, console, initramfs, paths, profile, sandbox};
 use anyhow::{Context, Result, bail};
@@ -23,6 +23,10 @@ const TOOLS: [(&str, &str); 6] = [
     ("modprobe", "usr/bin/kmod"),
 ];
 
+/// Files of a run that go when it ends.
+const INITRAMFS: &str = "initramfs.cpio";
+const PLUGIN: &str = "plugin.so";
+
 /// Exit status after a time-out, as timeout(1) has it.
 const STATUS_TIMEOUT: u8 = 124;
 
@@ -34,23 +38,21 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
     let cache = paths::cache()?;
     let cpu = profile::cpu(&options.profile)?;
     let tsc_khz = clock::measure_tsc_khz();
+    let terminal = if argv.is_none() { Some(terminal_size()?) } else { None };
     let Ready { tree, init, plugin, hpm, build_lock, tree_lock: _tree_lock } = ready(&cache, options)?;
     let dir = RunDir::create(&cache, options.name.as_deref())?;
-    let terminal = if argv.is_none() { Some(terminal_size()?) } else { None };
-    let shares = shares(&options.out)?;
     let spec = RunSpec {
         argv: argv.map_or_else(shell, <[String]>::to_vec),
         env: environment(),
         cwd: std::env::current_dir().context("asking for the working folder")?,
-        shares: shares.clone(),
+        shares: shares(&options.out)?,
         modules: initramfs::module_names(&tree)?,
         hpm_params: hpm.as_ref().map(|_| options.module_param.join(" ")),
         tools: tools(&tree),
         module_tree: tree.modules(),
         terminal,
     };
-    let archive = dir.file("initramfs.cpio");
-    initramfs::write(&archive, &tree, &init, hpm.as_deref(), &spec)?;
+    initramfs::write(&dir.file(INITRAMFS), &tree, &init, hpm.as_deref(), &spec)?;
     let plugin = plugin.map(|file| copy_plugin(&file, options, &dir)).transpose()?;
     drop(build_lock);
     let machine = Machine {
@@ -62,19 +64,26 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
         tsc_khz: tsc_khz.join().unwrap_or_default(),
         append: options.append.clone(),
         plugin,
-        shares,
+        shares: spec.shares,
         terminal: terminal.is_some(),
     };
-    let (console, status) = (dir.file("console.log"), dir.file("status.json"));
+    boot(&tree, &machine, options, &dir)
+}
+
+/// Boots the machine, waits for its end and keeps what it leaves.
+fn boot(tree: &Tree, machine: &Machine, options: &Options, dir: &RunDir) -> Result<u8> {
+    let (archive, console, status) = (dir.file(INITRAMFS), dir.file("console.log"), dir.file("status.json"));
     let files = RunFiles { initramfs: &archive, console: &console, status: &status };
-    let mut command = qemu::command(&tree, &machine, &files);
+    let mut command = qemu::command(tree, machine, &files);
     let ended = watch::watch(&mut command, machine.terminal, &dir.file("qemu.log"), options.timeout);
-    crate::tree::discard(&archive)?;
-    crate::tree::discard(&dir.file("plugin.so"))?;
+    discard(&archive)?;
+    discard(&dir.file(PLUGIN))?;
     dir.publish()?;
-    keep(&console, options.keep_log.as_deref())?;
-    keep(&dir.file("truth.json"), options.truth.as_deref())?;
-    verdict(&ended?, options, &dir)
+    let verdict = ended.and_then(|ended| verdict(&ended, options, dir));
+    let kept = keep(&console, options.keep_log.as_deref())
+        .and_then(|()| keep(&dir.file("truth.json"), options.truth.as_deref()));
+    // A failed run is worth more words than the files it did not leave.
+    verdict.and_then(|status| kept.map(|()| status))
 }
 
 /// Turns how QEMU ended and what PID 1 reported into an exit status.
@@ -117,7 +126,7 @@ fn verdict(ended: &Ended, options: &Options, dir: &RunDir) -> Result<u8> {
 
 fn copy_plugin(plugin: &Path, options: &Options, dir: &RunDir) -> Result<(PathBuf, Vec<String>)> {
     // A copy, because a later build may replace the file before QEMU opens it.
-    let copy = dir.file("plugin.so");
+    let copy = dir.file(PLUGIN);
     fs::copy(plugin, &copy).with_context(|| format!("copying the plugin {}", plugin.display()))?;
     let truth = dir.file("truth.json").to_string_lossy().into_owned();
     let mut args = vec![format!("profile={}", options.profile), format!("truth={truth}")];
