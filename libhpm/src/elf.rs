@@ -51,29 +51,38 @@ pub(crate) fn section(elf: &Elf<'_>, name: &str) -> object::Result<Option<Sectio
 
 /// Where the loadable segments are in the file and in memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Segments(Vec<(Range<u64>, u64)>);
+pub(crate) struct Segments(Vec<Segment>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Segment {
+    in_file: Range<u64>,
+    /// Address that the linker gave to the first byte.
+    address: u64,
+    executable: bool,
+}
 
 impl Segments {
     pub(crate) fn of(elf: &Elf<'_>) -> Self {
         let segments = elf.segments().map(|segment| {
             let (offset, size) = segment.file_range();
-            (offset..offset.saturating_add(size), segment.address())
+            let executable = segment.permissions().executable();
+            Segment { in_file: offset..offset.saturating_add(size), address: segment.address(), executable }
         });
         Self(segments.collect())
     }
 
     /// The address that the linker gave to a byte of the file.
     pub(crate) fn address_of(&self, file_offset: u64) -> Option<u64> {
-        let (range, address) = self.0.iter().find(|(range, _)| range.contains(&file_offset))?;
-        Some((file_offset - range.start).wrapping_add(*address))
+        let segment = self.0.iter().find(|segment| segment.in_file.contains(&file_offset))?;
+        Some((file_offset - segment.in_file.start).wrapping_add(segment.address))
     }
 
-    /// The same for the start of a mapping, which begins at a page and so can begin before the segment does.
-    pub(crate) fn address_of_mapping(&self, file_offset: u64, bytes: u64) -> Option<u64> {
-        let mapped = file_offset..file_offset.saturating_add(bytes);
-        let (range, address) =
-            self.0.iter().find(|(range, _)| range.start < mapped.end && mapped.start < range.end)?;
-        Some(address.wrapping_add(file_offset.wrapping_sub(range.start)))
+    /// The address that the linker would have given to the start of an executable mapping of these bytes. It begins at a
+    /// page and so can begin before the segment does, in the same page as the end of another one.
+    pub(crate) fn address_of_code(&self, mapped: &Range<u64>) -> Option<u64> {
+        let overlaps = |in_file: &Range<u64>| in_file.start < mapped.end && mapped.start < in_file.end;
+        let segment = self.0.iter().find(|segment| segment.executable && overlaps(&segment.in_file))?;
+        Some(segment.address.wrapping_add(mapped.start.wrapping_sub(segment.in_file.start)))
     }
 }
 
@@ -83,12 +92,15 @@ mod tests {
 
     #[test]
     fn file_offsets_become_linked_addresses() {
-        // As a linker lays out a position-independent program: text at file offset 0x1040 has address 0x2040.
-        let segments = Segments(vec![(0..0x500, 0), (0x1040..0x3000, 0x2040)]);
-        assert_eq!(segments.address_of(0x100), Some(0x100));
+        // As lld lays out a position-independent program: the text shares its first page of the file with what is before.
+        let segment = |in_file, address, executable| Segment { in_file, address, executable };
+        let segments = Segments(vec![segment(0..0x1034, 0, false), segment(0x1040..0x3000, 0x2040, true)]);
+        assert_eq!(segments.address_of(0x1033), Some(0x1033));
         assert_eq!(segments.address_of(0x1048), Some(0x2048));
-        assert_eq!(segments.address_of(0x800), None);
-        assert_eq!(segments.address_of_mapping(0x1000, 0x2000), Some(0x2000));
+        assert_eq!(segments.address_of(0x1038), None);
+        assert_eq!(segments.address_of_code(&(0x1000..0x3000)), Some(0x2000));
+        assert_eq!(segments.address_of_code(&(0x2000..0x3000)), Some(0x3000));
+        assert_eq!(segments.address_of_code(&(0..0x1000)), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use framehop::x86_64::UnwinderX86_64;
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
-use gimli::{BaseAddresses, EhFrame, LittleEndian, UnwindSection as _};
+use gimli::{BaseAddresses, EhFrame, EhFrameHdr, LittleEndian, UnwindSection as _};
 use object::{Object as _, ObjectSection as _};
 
 use super::cause::Transfer;
@@ -17,6 +17,9 @@ use crate::elf::{self, Elf, Section, Segments};
 
 /// The longest x86 instruction (SDM Vol. 2A 2.3.11).
 const INSTRUCTION_BYTES_MAX: usize = 15;
+
+/// Bytes of an address in the tables of 64-bit programs.
+const POINTER_BYTES: u8 = 8;
 
 /// Bytes of a section, shared by all processes that map the file.
 pub(super) type Bytes = Arc<[u8]>;
@@ -60,7 +63,8 @@ impl Tables {
     }
 
     fn module(&self, mapping: &Mapping) -> Option<Module<Bytes>> {
-        let linked = self.segments.address_of_mapping(mapping.file_offset, mapping.end - mapping.start)?;
+        let mapped_until = mapping.file_offset.checked_add(mapping.end - mapping.start)?;
+        let linked = self.segments.address_of_code(&(mapping.file_offset..mapped_until))?;
         let sections = ExplicitModuleSectionInfo {
             base_svma: linked,
             text_svma: Some(self.text..self.text),
@@ -77,12 +81,21 @@ impl Tables {
     /// Whether `.eh_frame` describes the code at this linked address.
     fn describe(&self, address: u64) -> bool {
         let mut eh_frame = EhFrame::new(&self.eh_frame.bytes, LittleEndian);
-        eh_frame.set_address_size(8);
-        let bases = BaseAddresses::default()
+        eh_frame.set_address_size(POINTER_BYTES);
+        let mut bases = BaseAddresses::default()
             .set_eh_frame(self.eh_frame.addresses.start)
             .set_text(self.text)
             .set_got(self.got);
-        eh_frame.fde_for_address(&bases, address, EhFrame::cie_from_offset).is_ok()
+        let Some(index) = &self.eh_frame_hdr else {
+            return eh_frame.fde_for_address(&bases, address, EhFrame::cie_from_offset).is_ok();
+        };
+        bases = bases.set_eh_frame_hdr(index.addresses.start);
+        let index = EhFrameHdr::new(&index.bytes, LittleEndian).parse(&bases, POINTER_BYTES);
+        index.is_ok_and(|index| {
+            index.table().is_some_and(|table| {
+                table.fde_for_address(&eh_frame, &bases, address, EhFrame::cie_from_offset).is_ok()
+            })
+        })
     }
 }
 

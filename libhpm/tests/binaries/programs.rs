@@ -12,12 +12,34 @@ pub(crate) fn run(tool: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{tool} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Who lays out the code in the file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Linker {
+    /// GNU ld, which gives code pages of its own.
+    Gnu,
+    /// lld, as it comes with Rust; its code shares a page of the file with what is before.
+    Lld,
+}
+
 /// Compiles `nested.c` into the folder, optimised and with debug information.
 pub(crate) fn build(folder: &Path) -> PathBuf {
+    build_with(folder, Linker::Gnu)
+}
+
+/// The same with another linker.
+pub(crate) fn build_with(folder: &Path, linker: Linker) -> PathBuf {
     let (source, program) = (folder.join("nested.c"), folder.join("nested"));
     std::fs::write(&source, SOURCE).unwrap();
     let [source, output] = [&source, &program].map(|path| path.to_str().unwrap());
-    run("cc", &["-O2", "-g", "-Wl,--build-id=sha1", "-o", output, source]);
+    let mut arguments = vec!["-O2", "-g", "-Wl,--build-id=sha1", "-o", output, source];
+    let lld;
+    if let Linker::Lld = linker {
+        let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap().stdout;
+        let sysroot = String::from_utf8(sysroot).unwrap();
+        lld = format!("-B{}/lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld", sysroot.trim());
+        arguments.extend(["-fuse-ld=lld", &lld]);
+    }
+    run("cc", &arguments);
     program
 }
 

@@ -13,7 +13,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::programs;
+use crate::programs::{self, Linker};
 
 /// Enough for one round of the program's main loop, with its sorting.
 const STEPS: usize = 20_000;
@@ -28,8 +28,8 @@ struct Traced {
 }
 
 impl Traced {
-    fn start(temp: &TempDir) -> Self {
-        let child = Command::new(programs::build(temp.path())).spawn().unwrap();
+    fn start(temp: &TempDir, linker: Linker) -> Self {
+        let child = Command::new(programs::build_with(temp.path(), linker)).spawn().unwrap();
         let pid = Pid::from_raw(child.id().try_into().unwrap());
         // The loader has mapped the C library once the program has used some time of its own.
         while !fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("libc.so") {
@@ -124,8 +124,17 @@ impl Drop for Traced {
 
 #[test]
 fn the_stack_of_an_instruction_is_found_from_the_registers_after_it() {
+    stacks_of_each_instruction(Linker::Gnu);
+}
+
+#[test]
+fn code_that_shares_a_page_of_its_file_is_unwound_as_well() {
+    stacks_of_each_instruction(Linker::Lld);
+}
+
+fn stacks_of_each_instruction(linker: Linker) {
     let temp = TempDir::new().unwrap();
-    let traced = Traced::start(&temp);
+    let traced = Traced::start(&temp, linker);
     let (mut unwinder, mut symbolizer) =
         (StackUnwinder::default(), Symbolizer::new(FileFinder::default(), []));
     let mut seen = std::collections::BTreeSet::new();
@@ -154,7 +163,7 @@ fn the_stack_of_an_instruction_is_found_from_the_registers_after_it() {
 #[test]
 fn a_stack_copied_in_part_is_truncated() {
     let temp = TempDir::new().unwrap();
-    let traced = Traced::start(&temp);
+    let traced = Traced::start(&temp, Linker::Gnu);
     let mut unwinder = StackUnwinder::default();
     let registers = traced.registers();
     let ip = registers.at(Registers::RIP);
@@ -171,7 +180,7 @@ fn a_stack_copied_in_part_is_truncated() {
 #[test]
 fn files_mapped_after_an_earlier_record_are_known_to_a_later_one() {
     let temp = TempDir::new().unwrap();
-    let mut traced = Traced::start(&temp);
+    let mut traced = Traced::start(&temp, Linker::Gnu);
     let registers = traced.registers();
     let mappings = std::mem::take(&mut traced.spaces).at(traced.child.id(), 0);
     for mapping in mappings {
