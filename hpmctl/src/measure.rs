@@ -3,7 +3,7 @@
 use anyhow::Result;
 use libhpm::event::{self, Event};
 use libhpm::machine::pmu_name;
-use libhpm::refusal::Reason;
+use libhpm::refusal::{Reason, Refusal};
 use libhpm::session::{Options, Session};
 use libhpm::sys::device::Driver;
 use libhpm::{Error, Result as HpmResult};
@@ -14,6 +14,9 @@ use libhpm::{Error, Result as HpmResult};
 /// When the driver cannot be used, or an event is unknown to its PMU.
 pub(crate) fn parse_events(lists: &[String]) -> Result<Vec<Event>> {
     let (_, info) = Driver::open_checked()?;
+    if let Some(refusal) = Refusal::of_machine(&info) {
+        return Err(Error::Refused(Box::new(refusal)).into());
+    }
     let pmu = pmu_name(&info);
     let names = lists.iter().flat_map(|list| event::split_list(list));
     Ok(names.map(|name| event::parse(name, &pmu)).collect::<HpmResult<_>>()?)

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 
 pub use hpm_abi::Reason;
-use hpm_abi::{ABI_VERSION, EventSpec};
+use hpm_abi::{ABI_VERSION, EventSpec, Info, InfoFlags};
 
 use crate::machine::Holders;
 
@@ -26,6 +26,23 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// What the driver will say to every session on this machine, if it cannot use the PMU, or there is none.
+    #[must_use]
+    pub fn of_machine(info: &Info) -> Option<Self> {
+        if info.flags & InfoFlags::USABLE != 0 {
+            return None;
+        }
+        let reason = if info.perfmon_version == 0 { Reason::NoPmu } else { Reason::UnknownPmu };
+        Some(Self {
+            doing: "use the PMU",
+            errno: libc::ENODEV,
+            reason: reason as u32,
+            detail: [info.family.into(), info.model.into()],
+            events: Vec::new(),
+            holders: Holders::default(),
+        })
+    }
+
     /// The reason, if the driver gave one that this library knows.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
