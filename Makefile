@@ -29,10 +29,10 @@ $(DEMO)/bin/jaq:
 demo: tools $(DEMO)/bin/jaq
 	target/release/suite demo
 
-test: tools
+test: tools $(DEMO)/bin/jaq
 	target/release/suite fast
 
-test-full: tools
+test-full: tools $(DEMO)/bin/jaq
 	target/release/suite full
 
 bench: tools

@@ -13,10 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the lab needs besides the kernel; apt adds what these depend on.
-const PACKAGES: [&str; 31] = [
-    // The machine, and the judge that runs in it.
+const PACKAGES: [&str; 32] = [
+    // The machine, and the judges: perf runs in it, Cachegrind beside it.
     "qemu-system-x86",
     "linux-perf",
+    "valgrind",
     "busybox-static",
     // The sandbox for the kernel's build system, and a minimal system in it.
     "bubblewrap",

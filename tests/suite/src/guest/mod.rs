@@ -1,6 +1,7 @@
 //! What runs inside the lab machine.
 
 mod bad_input;
+mod cachegrind;
 mod counting;
 mod judge;
 mod lifecycle;
@@ -53,6 +54,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "judge" => judge::run(&mut report)?,
         "ownership" => ownership::run(&mut report),
         "lifecycle" => lifecycle::run(&mut report),
+        "cachegrind" => cachegrind::run(&mut report)?,
         "no_pmu" => no_pmu::run(&mut report),
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),

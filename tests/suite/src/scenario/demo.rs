@@ -5,6 +5,9 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
+use libhpm::trace::{StackRow, TraceReader};
+
+use crate::check::Tally;
 
 /// What jaq is asked: how often is each package of this workspace depended upon?
 const QUESTION: &str =
@@ -45,4 +48,34 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     println!("flame graph: {}", folder.join("flame.svg").display());
     println!("trace: {}", folder.join("jaq.hpm").display());
     Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the demo and looks at what it left: stacks that begin at `_start`, and no loss.
+pub(crate) fn check(root: &Path, tally: &mut Tally) {
+    tally.run("demo: it runs", || run(root).map(|_| String::new()));
+    let folder = root.join("target/demo/run");
+    tally.run("demo: the flame graph's stacks begin at _start", || {
+        let svg = fs::read_to_string(folder.join("flame.svg"))?;
+        ensure!(svg.contains("_start"), "no frame of the flame graph is _start");
+        Ok(String::new())
+    });
+    tally.run("demo: at most one stack in fifty lacks its outermost calls", || {
+        let trace = TraceReader::open(folder.join("jaq.hpm"))?;
+        let stacks: Vec<StackRow> = trace.rows::<StackRow>().collect();
+        let truncated = stacks.iter().filter(|stack| stack.truncated).count();
+        ensure!(!stacks.is_empty(), "the trace has no stacks");
+        ensure!(truncated * 50 <= stacks.len(), "{truncated} of {} stacks are truncated", stacks.len());
+        Ok(format!("{truncated} of {}", stacks.len()))
+    });
+    tally.run("demo: nothing was lost", || {
+        let trace = TraceReader::open(folder.join("jaq.hpm"))?;
+        let totals = trace.meta().totals.clone().context("the recording has no totals")?;
+        ensure!(
+            totals.records_lost == 0,
+            "{} records and {} quanta were lost",
+            totals.records_lost,
+            totals.quanta_lost
+        );
+        Ok(format!("{} records", totals.records))
+    });
 }

@@ -1,5 +1,6 @@
 //! The scenarios: each boots the lab, lets the guest part run, and compares what it saw with the truth.
 
+mod cachegrind;
 mod counting;
 pub(crate) mod demo;
 mod judge;
@@ -48,6 +49,7 @@ const FAST: &[Scenario] = &[
 
 /// What only the full tier runs.
 const LONG: &[Scenario] = &[
+    Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario {
         name: "sampling.pti-off",
         options: &["--append", "pti=off", "--plugin-arg", "pti=off", "--plugin-arg", "pebs-log=on"],
@@ -70,6 +72,7 @@ pub(crate) fn run_all(root: &Path, tally: &mut Tally) {
     for scenario in FAST {
         run(root, scenario, tally);
     }
+    demo::check(root, tally);
 }
 
 /// Runs one scenario, or lists them.
@@ -94,7 +97,8 @@ pub(crate) fn full(root: &Path) -> Result<ExitCode> {
     let start = std::time::Instant::now();
     let mut tally = Tally::default();
     crate::host::run(root, &mut tally);
-    for scenario in FAST.iter().chain(LONG) {
+    run_all(root, &mut tally);
+    for scenario in LONG {
         run(root, scenario, &mut tally);
     }
     write_report(root, tally, start.elapsed())?;
