@@ -23,14 +23,15 @@ pub struct Options {
     stack_bytes: u32,
 }
 
-/// Quanta per CPU when samples are read as they come: at a switch each 100 µs, room for 0.4 s.
+/// Quanta per CPU when samples are read as they come: at a switch each 100 µs, room for 0.4 s; when only the timer cuts
+/// them, for 40 s. Reading a large program's unwind tables can take seconds on a slow machine.
 const QUANTA: u32 = 4096;
 /// Quanta per CPU when only totals are read: the least there is.
 const QUANTA_UNREAD: u32 = 64;
 /// Segments per CPU: 2 MiB, or 10 000 records of Skylake.
 const SEGMENTS: u32 = 32;
-/// Bytes of a CPU's stack ring: 512 stacks of 16 KiB.
-const STACK_RING_BYTES: u32 = 8 << 20;
+/// Bytes of a CPU's stack ring: 1024 stacks of 16 KiB. Readers are woken after 50 ms at the latest.
+const STACK_RING_BYTES: u32 = 16 << 20;
 
 impl Options {
     /// A session that measures nothing yet; processes forked by the target are included.
@@ -107,12 +108,7 @@ impl Options {
         if sampled {
             config.segments = SEGMENTS;
             config.stack_bytes = self.stack_bytes;
-        }
-        if sampled && self.stack_bytes != 0 {
-            config.stack_ring_bytes = STACK_RING_BYTES;
-            // Each stack ends a quantum. Readers are woken when a quarter of the quanta is used, so that no more of them
-            // than of stacks makes sure that this is in time.
-            config.quanta = (STACK_RING_BYTES / self.stack_bytes).next_power_of_two() / 2;
+            config.stack_ring_bytes = if self.stack_bytes == 0 { 0 } else { STACK_RING_BYTES };
         }
         config
     }
