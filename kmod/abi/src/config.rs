@@ -68,7 +68,7 @@ pub struct SessionConfig {
     pub segments: u32,
     /// Quanta per CPU: a power of two from 64 to 65536.
     pub quanta: u32,
-    /// Bytes of user stack copied with each precise record: 0 for none, else a multiple of 1024 up to 65024. Each record
+    /// Bytes of user stack copied with each precise record: 0 for none, else a multiple of 1024 up to 64512. Each record
     /// then raises a PMI of its own, so nothing is batched.
     pub stack_bytes: u32,
     /// Bytes of each CPU's stack ring: 0 without stacks, else a power of two from 64 KiB to 64 MiB.

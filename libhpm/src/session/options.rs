@@ -68,7 +68,7 @@ impl Options {
         self
     }
 
-    /// Bytes of user stack to copy with each sample (a multiple of 1024 up to 65024), or 0 for none.
+    /// Bytes of user stack to copy with each sample (a multiple of 1024 up to 64512), or 0 for none.
     #[must_use]
     pub fn stack_bytes(mut self, bytes: u32) -> Self {
         self.stack_bytes = bytes;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use framehop::Unwinder as _;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 
-use self::module::{Bytes, Modules};
+use self::module::{Bytes, Code, Modules};
 use crate::address_space::AddressSpaces;
 use crate::trace::Registers;
 
@@ -83,12 +83,18 @@ impl StackUnwinder {
         let mut stack = self.walk(&process, snapshot);
         self.processes.insert(snapshot.pid, process);
         let mapping_at = |address| spaces.find(snapshot.pid, snapshot.tsc, address);
-        // Where code has no table the walk guesses by frame pointers, and can end at a zero that is no end.
-        stack.truncated |= !stack.frames.last().is_some_and(|&outermost| {
+        let outermost = stack.frames.last().map_or(Code::Unknown, |&outermost| {
             // A return address can lie behind its function when the call was its last instruction.
             let in_call = outermost.wrapping_sub(u64::from(stack.frames.len() > 1));
-            mapping_at(in_call).is_some_and(|mapping| self.modules.describes(snapshot.pid, mapping, in_call))
+            mapping_at(in_call)
+                .map_or(Code::Unknown, |mapping| self.modules.code(snapshot.pid, mapping, in_call))
         });
+        // Where code has no table the walk guesses by frame pointers, and can end at a zero that is no end.
+        stack.truncated = match outermost {
+            Code::Described => stack.truncated,
+            Code::Entry => false,
+            Code::Unknown => true,
+        };
         let transfer = mapping_at(snapshot.ip)
             .and_then(|mapping| self.modules.transfer(snapshot.pid, mapping, snapshot.ip));
         cause::with_cause(stack, snapshot.ip, transfer)

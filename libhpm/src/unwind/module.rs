@@ -29,8 +29,23 @@ pub(super) type Bytes = Arc<[u8]>;
 pub(super) struct Modules {
     tables: HashMap<FileKey, Option<Tables>>,
     transfers: HashMap<(FileKey, u64), Option<Transfer>>,
-    described: HashMap<(FileKey, u64), bool>,
+    codes: HashMap<(FileKey, u64), Code>,
 }
+
+/// What a file tells of the code at an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    /// An unwind table describes it.
+    Described,
+    /// It is where the kernel starts the program or its loader, and no table describes it: nothing called it.
+    /// (The loader of Debian 12 is so.)
+    Entry,
+    /// Neither.
+    Unknown,
+}
+
+/// `_start` is shorter than this.
+const ENTRY_BYTES: u64 = 128;
 
 /// A file that is replaced while we watch has another build ID.
 type FileKey = (Arc<str>, Option<Arc<[u8]>>);
@@ -47,6 +62,8 @@ struct Tables {
     /// Addresses of `.text` and `.got`, to which pointers in the tables can be relative.
     text: u64,
     got: u64,
+    /// Address of the first instruction.
+    entry: u64,
 }
 
 impl Tables {
@@ -59,6 +76,7 @@ impl Tables {
             eh_frame_hdr: elf::section(elf, ".eh_frame_hdr")?,
             text: address(".text"),
             got: address(".got"),
+            entry: elf.entry(),
         }))
     }
 
@@ -111,18 +129,26 @@ impl Modules {
         unwinder
     }
 
-    /// Whether the mapped file has an unwind table that describes the code at this address of the process.
-    pub(super) fn describes(&mut self, pid: u32, mapping: &Mapping, address: u64) -> bool {
+    /// What the mapped file tells of the code at this address of a process.
+    pub(super) fn code(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Code {
         let file_offset = mapping.file_offset_of(address);
         let place = (key(mapping), file_offset);
-        if let Some(&known) = self.described.get(&place) {
+        if let Some(&known) = self.codes.get(&place) {
             return known;
         }
-        let described = self.tables(pid, mapping).is_some_and(|tables| {
-            tables.segments.address_of(file_offset).is_some_and(|linked| tables.describe(linked))
+        let code = self.tables(pid, mapping).map_or(Code::Unknown, |tables| {
+            match tables.segments.address_of(file_offset) {
+                Some(linked) if tables.describe(linked) => Code::Described,
+                Some(linked)
+                    if (tables.entry..tables.entry.saturating_add(ENTRY_BYTES)).contains(&linked) =>
+                {
+                    Code::Entry
+                }
+                _ => Code::Unknown,
+            }
         });
-        self.described.insert(place, described);
-        described
+        self.codes.insert(place, code);
+        code
     }
 
     /// How the instruction at this address of the process passes control on; `None` when it cannot be read.

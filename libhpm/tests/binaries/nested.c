@@ -1,4 +1,5 @@
 /* Nested calls whose stacks the tests of unwinding and symbols know. Lines are named by their comments. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,6 +42,8 @@ __attribute__((noinline)) void middle(unsigned long depth)
 
 int main(void)
 {
+    puts("running");
+    fflush(stdout);
     while (go_on)
         middle(3);
     return 0;

@@ -1,15 +1,17 @@
 //! Unwinding: a real program is executed one instruction at a time, as if each had caused a precise record.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::FileExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 
 use libhpm::address_space::AddressSpaces;
 use libhpm::symbol::{FileFinder, Symbolizer};
 use libhpm::trace::{MapRow, Registers};
 use libhpm::unwind::{CallStack, Snapshot, StackUnwinder};
 use nix::sys::ptrace;
-use nix::sys::wait::waitpid;
+use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
@@ -28,16 +30,37 @@ struct Traced {
 }
 
 impl Traced {
+    /// The program in its main loop.
     fn start(temp: &TempDir, linker: Linker) -> Self {
-        let child = Command::new(programs::build_with(temp.path(), linker)).spawn().unwrap();
-        let pid = Pid::from_raw(child.id().try_into().unwrap());
-        // The loader has mapped the C library once the program has used some time of its own.
-        while !fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().contains("libc.so") {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        let program = programs::build_with(temp.path(), linker);
+        let mut child = Command::new(program).stdout(Stdio::piped()).spawn().unwrap();
+        let mut running = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut running).unwrap();
+        ptrace::attach(pid_of(&child)).unwrap();
+        waitpid(pid_of(&child), None).unwrap();
+        Self::stopped(child)
+    }
+
+    /// The program before its first instruction, which is the loader's.
+    fn start_at_exec(temp: &TempDir) -> Self {
+        let program = programs::build(temp.path());
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "read -r line; exec \"$0\" >/dev/null"]).arg(program).stdin(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let pid = pid_of(&child);
         ptrace::attach(pid).unwrap();
         waitpid(pid, None).unwrap();
+        ptrace::setoptions(pid, ptrace::Options::PTRACE_O_TRACEEXEC).unwrap();
+        child.stdin.take().unwrap().write_all(b"\n").unwrap();
+        ptrace::cont(pid, None).unwrap();
+        while !matches!(waitpid(pid, None).unwrap(), WaitStatus::PtraceEvent(..)) {
+            ptrace::cont(pid, None).unwrap();
+        }
+        Self::stopped(child)
+    }
+
+    fn stopped(child: Child) -> Self {
+        let pid = child.id();
         let mut spaces = AddressSpaces::default();
         let mut stack_end = 0;
         for line in fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines() {
@@ -50,20 +73,11 @@ impl Traced {
                 stack_end = end;
             }
             if words[1].contains('x') {
-                let pid = child.id();
-                spaces.map(&MapRow {
-                    pid,
-                    start,
-                    end,
-                    file_offset,
-                    path,
-                    executable: true,
-                    ..MapRow::default()
-                });
+                spaces.map(&MapRow { pid, start, end, file_offset, path, ..MapRow::default() });
             }
         }
         let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
-        Self { child, pid, memory, spaces, stack_end }
+        Self { pid: pid_of(&child), child, memory, spaces, stack_end }
     }
 
     fn step(&self) {
@@ -105,6 +119,20 @@ impl Traced {
         unwinder.unwind(&self.spaces, &Snapshot { pid: self.child.id(), tsc, ip, registers, stack: &stack })
     }
 
+    /// Executes one instruction; its stack found from the registers after it must be the one that was there before it.
+    fn step_and_compare(&self, unwinder: &mut StackUnwinder) -> CallStack {
+        let before = self.registers();
+        let ip = before.at(Registers::RIP);
+        // No instruction is mapped at 0, so this is the stack of the registers as they are.
+        let mut expected = self.unwind(unwinder, 0, &before, 65024);
+        expected.frames[0] = ip;
+        self.step();
+        let found = self.unwind(unwinder, ip, &self.registers(), 65024);
+        assert_eq!(found, expected, "before {:x?} after {:x?}", before, self.registers());
+        assert!(!found.truncated, "{found:x?}");
+        found
+    }
+
     fn names(&self, symbolizer: &mut Symbolizer, stack: &CallStack) -> Vec<String> {
         let mut names = Vec::new();
         for (depth, &address) in stack.frames.iter().enumerate() {
@@ -113,6 +141,10 @@ impl Traced {
         }
         names
     }
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(child.id().try_into().unwrap())
 }
 
 impl Drop for Traced {
@@ -137,18 +169,10 @@ fn stacks_of_each_instruction(linker: Linker) {
     let traced = Traced::start(&temp, linker);
     let (mut unwinder, mut symbolizer) =
         (StackUnwinder::default(), Symbolizer::new(FileFinder::default(), []));
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for _ in 0..STEPS {
-        let before = traced.registers();
-        let ip = before.at(Registers::RIP);
-        // No instruction is mapped at 0, so this is the stack of the registers as they are.
-        let mut expected = traced.unwind(&mut unwinder, 0, &before, 65024);
-        expected.frames[0] = ip;
-        traced.step();
-        let found = traced.unwind(&mut unwinder, ip, &traced.registers(), 65024);
+        let found = traced.step_and_compare(&mut unwinder);
         let names = traced.names(&mut symbolizer, &found);
-        assert_eq!(found, expected, "{names:?}");
-        assert!(!found.truncated, "{names:?}");
         assert_eq!(names.last().map(String::as_str), Some("_start"), "{names:?}");
         seen.insert(names);
     }
@@ -158,6 +182,19 @@ fn stacks_of_each_instruction(linker: Linker) {
     let middle = own.iter().position(|&name| name == "sorting").unwrap();
     assert_eq!(own[..3], ["inlined", "innermost", "compare"]);
     assert_eq!(own[middle..], ["sorting", "middle", "middle", "middle", "middle", "main"]);
+}
+
+#[test]
+fn the_loader_is_unwound_to_its_first_instruction() {
+    let temp = TempDir::new().unwrap();
+    let traced = Traced::start_at_exec(&temp);
+    let mut unwinder = StackUnwinder::default();
+    let first = traced.registers().at(Registers::RIP);
+    for _ in 0..STEPS {
+        let stack = traced.step_and_compare(&mut unwinder);
+        let outermost = stack.frames.last().unwrap();
+        assert!((first..first + 64).contains(outermost), "{first:#x} {stack:x?}");
+    }
 }
 
 #[test]
