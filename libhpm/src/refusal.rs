@@ -224,7 +224,7 @@ fn field(offset: usize) -> &'static str {
     match offset {
         o if o == offset_of!(Config, pid) => " (the PID)",
         o if o == offset_of!(Config, event_count) => " (the number of events: 1 to 16)",
-        o if o == offset_of!(Config, stack_bytes) => " (the stack bytes: a multiple of 1024 up to 65024)",
+        o if o == offset_of!(Config, stack_bytes) => " (the stack bytes: a multiple of 1024 up to 64512)",
         _ => "",
     }
 }
