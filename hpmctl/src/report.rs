@@ -206,8 +206,11 @@ fn write_svg(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
         bail!("no samples to draw a flame graph from; record with a precise event");
     };
     let name = &meta.events[event].name;
-    let title =
-        if meta.command.is_empty() { name.clone() } else { format!("{}: {name}", meta.command.join(" ")) };
+    let title = match meta.command.first() {
+        // The arguments would not fit the picture's width.
+        Some(program) => format!("{}: {name}", program.rsplit('/').next().unwrap_or(program)),
+        None => name.clone(),
+    };
     let write = || {
         let mut file = BufWriter::new(File::create(path)?);
         collected.stacks.write_svg(&title, name, &mut file)?;
