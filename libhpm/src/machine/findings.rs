@@ -146,7 +146,8 @@ fn module(facts: &Facts) -> Finding {
 
 fn driver(facts: &Facts) -> Option<Finding> {
     let driver = &facts.driver;
-    if driver.problem.is_some() {
+    // A device that cannot be opened, or a PMU that is not there, has its own finding.
+    if driver.problem.is_some() || facts.pmu.perfmon_version == 0 {
         return None;
     }
     if !driver.usable {
