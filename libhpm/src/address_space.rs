@@ -20,6 +20,8 @@ pub struct Mapping {
     pub path: Arc<str>,
     /// The file's GNU build ID.
     pub build_id: Option<Arc<[u8]>>,
+    /// Code can be run from it.
+    pub executable: bool,
 }
 
 impl Mapping {
@@ -94,6 +96,7 @@ impl AddressSpaces {
             file_offset: row.file_offset,
             path: row.path.as_str().into(),
             build_id: row.build_id.as_deref().map(Into::into),
+            executable: row.executable,
         });
     }
 

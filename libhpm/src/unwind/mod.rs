@@ -48,7 +48,8 @@ pub struct CallStack {
     /// The instruction that caused the event, then return addresses, innermost first.
     pub frames: Vec<u64>,
     /// The outermost frames are missing: the copied piece of stack was too short, a file or its unwind table could not be
-    /// read, or the code has none.
+    /// read, the code has none, or it finds its frame by another register than RSP and RBP, which framehop does not
+    /// follow (in Debian's programs only `_dl_runtime_resolve`, which binds a function at its first call).
     pub truncated: bool,
 }
 
@@ -80,24 +81,39 @@ impl StackUnwinder {
         if self.processes.len() >= PROCESSES_MAX {
             self.processes.clear();
         }
-        let mut stack = self.walk(&process, snapshot);
+        let walked = self.walk(&process, snapshot);
         self.processes.insert(snapshot.pid, process);
-        let mapping_at = |address| spaces.find(snapshot.pid, snapshot.tsc, address);
-        let outermost = stack.frames.last().map_or(Code::Unknown, |&outermost| {
-            // A return address can lie behind its function when the call was its last instruction.
-            let in_call = outermost.wrapping_sub(u64::from(stack.frames.len() > 1));
-            mapping_at(in_call)
-                .map_or(Code::Unknown, |mapping| self.modules.code(snapshot.pid, mapping, in_call))
-        });
-        // Where code has no table the walk guesses by frame pointers, and can end at a zero that is no end.
+        let stack = self.judge(walked, spaces, snapshot);
+        let mapping = spaces.find(snapshot.pid, snapshot.tsc, snapshot.ip);
+        let transfer = mapping.and_then(|mapping| self.modules.transfer(snapshot.pid, mapping, snapshot.ip));
+        cause::with_cause(stack, snapshot.ip, transfer)
+    }
+
+    /// Cuts off frames that are no code, and finds out whether the outermost one is an end: where code has no table the
+    /// walk guesses by frame pointers, and can follow what is none, or stop where nothing ends.
+    fn judge(&mut self, mut stack: CallStack, spaces: &AddressSpaces, snapshot: &Snapshot<'_>) -> CallStack {
+        // A return address can lie behind its function when the call was its last instruction, so look just before it.
+        let mapping_of = |(depth, address): (usize, u64)| {
+            let address = address.wrapping_sub(u64::from(depth > 0));
+            let mapping = spaces.find(snapshot.pid, snapshot.tsc, address);
+            mapping.filter(|mapping| mapping.executable).map(|mapping| (mapping, address))
+        };
+        let code =
+            stack.frames.iter().copied().enumerate().take_while(|&frame| mapping_of(frame).is_some()).count();
+        // The innermost frame stays: it is not found on the stack, but where the thread was.
+        let known = code.max(1);
+        if known < stack.frames.len() {
+            stack = CallStack { frames: stack.frames[..known].to_vec(), truncated: true };
+        }
+        let outermost = stack.frames.last().and_then(|&address| mapping_of((known - 1, address)));
+        let outermost = outermost
+            .map_or(Code::Unknown, |(mapping, address)| self.modules.code(snapshot.pid, mapping, address));
         stack.truncated = match outermost {
             Code::Described => stack.truncated,
             Code::Entry => false,
             Code::Unknown => true,
         };
-        let transfer = mapping_at(snapshot.ip)
-            .and_then(|mapping| self.modules.transfer(snapshot.pid, mapping, snapshot.ip));
-        cause::with_cause(stack, snapshot.ip, transfer)
+        stack
     }
 
     /// The stack that the registers describe, which is the one after the instruction.

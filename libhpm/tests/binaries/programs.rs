@@ -31,7 +31,8 @@ pub(crate) fn build_with(folder: &Path, linker: Linker) -> PathBuf {
     let (source, program) = (folder.join("nested.c"), folder.join("nested"));
     std::fs::write(&source, SOURCE).unwrap();
     let [source, output] = [&source, &program].map(|path| path.to_str().unwrap());
-    let mut arguments = vec!["-O2", "-g", "-Wl,--build-id=sha1", "-o", output, source];
+    // Functions are bound at the start, because framehop cannot unwind what binds them at their first call.
+    let mut arguments = vec!["-O2", "-g", "-Wl,--build-id=sha1", "-Wl,-z,now", "-o", output, source];
     let lld;
     if let Linker::Lld = linker {
         let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap().stdout;

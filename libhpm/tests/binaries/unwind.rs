@@ -73,7 +73,15 @@ impl Traced {
                 stack_end = end;
             }
             if words[1].contains('x') {
-                spaces.map(&MapRow { pid, start, end, file_offset, path, ..MapRow::default() });
+                spaces.map(&MapRow {
+                    pid,
+                    start,
+                    end,
+                    file_offset,
+                    path,
+                    executable: true,
+                    ..MapRow::default()
+                });
             }
         }
         let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
@@ -128,7 +136,7 @@ impl Traced {
         expected.frames[0] = ip;
         self.step();
         let found = self.unwind(unwinder, ip, &self.registers(), 65024);
-        assert_eq!(found, expected, "before {:x?} after {:x?}", before, self.registers());
+        assert_eq!(found, expected);
         assert!(!found.truncated, "{found:x?}");
         found
     }
@@ -223,7 +231,17 @@ fn files_mapped_after_an_earlier_record_are_known_to_a_later_one() {
     for mapping in mappings {
         let libhpm::address_space::Mapping { start, end, file_offset, path, .. } = mapping;
         let (pid, path) = (traced.child.id(), path.to_string());
-        traced.spaces.map(&MapRow { tsc: 100, pid, start, end, file_offset, path, ..MapRow::default() });
+        let executable = true;
+        traced.spaces.map(&MapRow {
+            tsc: 100,
+            pid,
+            start,
+            end,
+            file_offset,
+            path,
+            executable,
+            ..MapRow::default()
+        });
     }
     let mut unwinder = StackUnwinder::default();
     let mut at = |tsc| traced.unwind_at(&mut unwinder, tsc, 0, &registers, 65024);
