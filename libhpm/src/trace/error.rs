@@ -1,4 +1,5 @@
-//! What can go wrong with a trace folder, each as one sentence that also says what to do.
+//! What can go wrong with a trace folder, each as one sentence that also says what to do. The reason of the system is
+//! part of the sentence, not a source to be printed after it.
 
 use std::io;
 use std::path::PathBuf;
@@ -28,27 +29,27 @@ pub enum TraceError {
         recorded_by: String,
     },
     /// `meta.json` cannot be understood.
-    #[error("{} is damaged ({source}); the trace cannot be read without it", path.display())]
+    #[error("{} is damaged ({reason}); the trace cannot be read without it", path.display())]
     Meta {
         /// The file.
         path: PathBuf,
         /// What the JSON parser says.
-        source: serde_json::Error,
+        reason: serde_json::Error,
     },
     /// The operating system refused to read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {reason}", path.display())]
     Read {
         /// The file or folder.
         path: PathBuf,
         /// The refusal.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The operating system refused to write.
-    #[error("cannot write {}: {source}; what was written before can be read", path.display())]
+    #[error("cannot write {}: {reason}; what was written before can be read", path.display())]
     Write {
         /// The file or folder.
         path: PathBuf,
         /// The refusal.
-        source: io::Error,
+        reason: io::Error,
     },
 }

@@ -37,16 +37,16 @@ impl TraceReader {
         let path = folder.join(META_FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(source) => {
-                return Err(match source.kind() {
+            Err(reason) => {
+                return Err(match reason.kind() {
                     io::ErrorKind::NotFound if folder.exists() => TraceError::NotATrace(folder),
-                    io::ErrorKind::NotFound => TraceError::Read { path: folder, source },
+                    io::ErrorKind::NotFound => TraceError::Read { path: folder, reason },
                     io::ErrorKind::NotADirectory => TraceError::NotATrace(folder),
-                    _ => TraceError::Read { path, source },
+                    _ => TraceError::Read { path, reason },
                 });
             }
         };
-        let damaged = |source| TraceError::Meta { path: path.clone(), source };
+        let damaged = |reason| TraceError::Meta { path: path.clone(), reason };
         let head: Head = serde_json::from_str(&text).map_err(damaged)?;
         if head.format != FORMAT_VERSION {
             let recorded_by = head.hpm_version.unwrap_or_else(|| "unknown".to_owned());

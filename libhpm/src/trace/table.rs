@@ -73,9 +73,9 @@ impl<R: Row> Table<R> {
 }
 
 fn refused(path: &Path, error: ArrowError) -> TraceError {
-    let source = match error {
-        ArrowError::IoError(_, source) => source,
+    let reason = match error {
+        ArrowError::IoError(_, reason) => reason,
         other => io::Error::other(other),
     };
-    TraceError::Write { path: path.to_owned(), source }
+    TraceError::Write { path: path.to_owned(), reason }
 }

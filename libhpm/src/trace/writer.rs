@@ -46,9 +46,9 @@ impl TraceWriter {
     /// [`TraceError::Exists`] when there is such a file or folder, [`TraceError::Write`] when the system refuses.
     pub fn create(folder: impl Into<PathBuf>, meta: Meta) -> Result<Self, TraceError> {
         let folder = folder.into();
-        fs::create_dir(&folder).map_err(|source| match source.kind() {
+        fs::create_dir(&folder).map_err(|reason| match reason.kind() {
             io::ErrorKind::AlreadyExists => TraceError::Exists(folder.clone()),
-            _ => TraceError::Write { path: folder.clone(), source },
+            _ => TraceError::Write { path: folder.clone(), reason },
         })?;
         let meta = Meta { format: FORMAT_VERSION, complete: false, totals: None, rows: [].into(), ..meta };
         write_meta(&folder, &meta)?;
@@ -235,5 +235,5 @@ fn write_meta(folder: &Path, meta: &Meta) -> Result<(), TraceError> {
         file.sync_all()?;
         fs::rename(&new, folder.join(META_FILE))
     };
-    write().map_err(|source| TraceError::Write { path: folder.join(META_FILE), source })
+    write().map_err(|reason| TraceError::Write { path: folder.join(META_FILE), reason })
 }
