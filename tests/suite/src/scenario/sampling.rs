@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use libhpm::trace::{QuantumRow, SampleRow, TraceReader};
+use libhpm::trace::{MapRow, QuantumRow, SampleRow, TraceReader};
 use vpmu::truth::{PebsReport, Report};
 
 use crate::check::Tally;
@@ -18,6 +18,7 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
             periods(boot, name)
         });
     }
+    tally.run("sampling: every sample lies in code that its process had mapped", || mapped(boot));
     tally.run("sampling: strides' misses are on its missing load", || strides(boot));
     tally.run("sampling: no process has another's samples", || processes(boot, &report));
     tally.run("sampling: no thread has another's samples", || threads(boot));
@@ -109,6 +110,20 @@ fn strides(boot: &Boot) -> Result<String> {
         );
     }
     Ok(format!("{} samples", samples.len()))
+}
+
+/// Two runs of one position-independent program have it at two addresses; a sample must name its own process'.
+fn mapped(boot: &Boot) -> Result<String> {
+    let mut samples = 0;
+    for name in ["first.hpm", "second.hpm"] {
+        let maps: Vec<MapRow> = rows(boot, name)?;
+        for sample in rows::<SampleRow>(boot, name)? {
+            let holds = |map: &MapRow| map.executable && (map.start..map.end).contains(&sample.ip);
+            ensure!(maps.iter().any(holds), "{name}: {:#x} is in no executable mapping", sample.ip);
+            samples += 1;
+        }
+    }
+    Ok(format!("{samples} samples"))
 }
 
 /// By the truth, each trace's samples come from one address space, and no two traces share one.

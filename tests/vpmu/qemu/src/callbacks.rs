@@ -12,7 +12,7 @@ use crate::here::{Here, Leave};
 use crate::internals::Handles;
 use crate::machine::Machine;
 use crate::memory::{self, Access};
-use crate::{ffi, msr, report, translate};
+use crate::{ffi, msr, pcrel, report, translate};
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
@@ -180,6 +180,7 @@ fn init_vcpu(machine: &'static Machine, index: u32) -> Result<(), String> {
     // SAFETY: this thread's own variable.
     let cpu = NonNull::new(unsafe { *current }).ok_or("QEMU initialised a vCPU outside of its thread")?;
     let handles = Handles::find(&machine.api, &machine.exports, cpu).map_err(|error| error.to_string())?;
+    pcrel::switch_off(&machine.exports, cpu).map_err(|error| error.to_string())?;
     // SAFETY: an int, set before any vCPU exists.
     machine.icount.get_or_init(|| unsafe { *machine.exports.use_icount != 0 });
     if machine.add_vcpu(index, handles) {

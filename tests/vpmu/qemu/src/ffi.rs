@@ -205,6 +205,9 @@ symbols! {
     Exports {
         // include/exec/cpu-common.h: guest state as of a host return address inside translated code.
         cpu_restore_state: unsafe extern "C" fn(*mut CpuState, usize) -> bool,
+        // include/exec/cpu-common.h: whether a vCPU's translation flags have one of these; sets these.
+        tcg_cflags_has: unsafe extern "C" fn(*mut CpuState, u32) -> bool,
+        tcg_cflags_set: unsafe extern "C" fn(*mut CpuState, u32),
         // target/i386/tcg/helper-tcg.h: raises a guest exception with an error code; leaves by longjmp.
         raise_exception_err_ra: unsafe extern "C" fn(*mut CpuX86State, c_int, c_int, usize) -> !,
         // target/i386/helper.h: all of RFLAGS; the plugin API's `eflags` lacks the arithmetic flags.

@@ -23,6 +23,10 @@ pub(crate) enum SelfCheck {
         "register {0} is not where the others say it must be in QEMU's CPU state; this QEMU's layout is not known"
     )]
     Misplaced(String),
+    #[error(
+        "QEMU's translation flags do not have CF_PCREL where its functions say; this QEMU's layout is not known"
+    )]
+    Flag,
     #[error("QEMU's helper_read_eflags and register list disagree on RFLAGS: {0:#x} and {1:#x}")]
     Flags(u64, u64),
 }

@@ -22,6 +22,7 @@ mod machine;
 mod memory;
 mod mode;
 mod msr;
+mod pcrel;
 mod pmi;
 mod registers;
 mod report;
