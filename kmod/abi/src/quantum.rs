@@ -84,7 +84,7 @@ pub struct Quantum {
     pub span_bytes: u32,
     /// Bytes of one record.
     pub record_size: u16,
-    /// PEBS record format (IA32_PERF_CAPABILITIES[11:8]).
+    /// PEBS record format (bits 11:8 of IA32_PERF_CAPABILITIES).
     pub record_format: u16,
     /// Events in use of `counts`.
     pub count_len: u32,

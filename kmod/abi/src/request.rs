@@ -72,7 +72,7 @@ pub struct Info {
     pub model: u32,
     /// Stepping.
     pub stepping: u32,
-    /// Architectural PerfMon version (CPUID.0AH:EAX[7:0]); 0 without one.
+    /// Architectural PerfMon version (CPUID leaf 0AH, EAX bits 7:0); 0 without one.
     pub perfmon_version: u32,
     /// General counters per logical processor that hpm may use.
     pub general_counters: u32,
@@ -82,7 +82,7 @@ pub struct Info {
     pub fixed_counters: u32,
     /// Width of a fixed counter in bits.
     pub fixed_width: u32,
-    /// PEBS record format (IA32_PERF_CAPABILITIES[11:8]); `u32::MAX` when there is no PEBS.
+    /// PEBS record format (bits 11:8 of IA32_PERF_CAPABILITIES); `u32::MAX` when there is no PEBS.
     pub pebs_format: u32,
     /// General counters that can write PEBS records, one bit each.
     pub pebs_counters: u32,
@@ -92,7 +92,7 @@ pub struct Info {
     pub tsc_khz: u32,
     /// [`InfoFlags`] bits.
     pub flags: u64,
-    /// Name of the PMU in [`hpm-core`'s table](super), NUL padded: "skylake", ….
+    /// Name of the PMU in the table of `hpm-core`, NUL padded: "skylake", ….
     pub pmu_name: [u8; 32],
 }
 const _: () = assert!(core::mem::size_of::<Info>() == 32 + 16 + 48 + 8 + 32);
@@ -110,7 +110,7 @@ impl InfoFlags {
     pub const HELD_BY_HPM: u64 = 1 << 3;
     /// Somebody else holds counters that hpm needs (the kernel's perf, the NMI watchdog, …).
     pub const HELD_BY_OTHERS: u64 = 1 << 4;
-    /// A hypervisor is present (CPUID.01H:ECX[31]).
+    /// A hypervisor is present (CPUID leaf 01H, ECX bit 31).
     pub const HYPERVISOR: u64 = 1 << 5;
 }
 
