@@ -1,5 +1,6 @@
 //! The report as text for people.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
@@ -7,6 +8,9 @@ use libhpm::report::{By, Entry, EventSummary, Key};
 use libhpm::trace::{Event, EventUse};
 
 use super::{Grouped, Report};
+
+/// Longest path in a table, in bytes.
+const PATH_MAX: usize = 50;
 
 /// The whole text.
 pub(super) fn render(report: &Report<'_>) -> String {
@@ -179,10 +183,20 @@ fn function(key: &Key) -> String {
 
 fn source_line(key: &Key) -> String {
     match (&key.file, key.line) {
-        (Some(file), Some(line)) => format!("{file}:{line}"),
-        (Some(file), None) => format!("{file}:?"),
+        (Some(file), Some(line)) => format!("{}:{line}", shortened(file)),
+        (Some(file), None) => format!("{}:?", shortened(file)),
         (None, _) => format!("[no line] {}", key.module.as_deref().unwrap_or_default()),
     }
+}
+
+/// A path that is longer than a table bears loses its first folders; JSON has all of it.
+fn shortened(path: &str) -> Cow<'_, str> {
+    if path.len() <= PATH_MAX {
+        return path.into();
+    }
+    let mut starts = path.match_indices('/').map(|(start, _)| start);
+    let tail = starts.find(|&start| path.len() - start < PATH_MAX).map(|start| &path[start..]);
+    tail.map_or(path.into(), |tail| format!("…{tail}").into())
 }
 
 /// Digits in groups of three.
@@ -200,10 +214,19 @@ fn grouped_digits(number: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::grouped_digits;
+    use super::{grouped_digits, shortened};
 
     #[test]
     fn digits_are_grouped_from_the_right() {
         assert_eq!([0, 999, 1000, 1_234_567].map(grouped_digits), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn long_paths_lose_whole_folders() {
+        assert_eq!(shortened("./elf/do-rel.h"), "./elf/do-rel.h");
+        let long = "/home/user/.cargo/registry/src/crates/mimalloc-sys-0.1/c_src/mimalloc/src/alloc.c";
+        assert_eq!(shortened(long), "…/mimalloc-sys-0.1/c_src/mimalloc/src/alloc.c");
+        let no_folder = "x".repeat(60);
+        assert_eq!(shortened(&no_folder), no_folder);
     }
 }
