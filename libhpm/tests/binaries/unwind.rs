@@ -257,3 +257,56 @@ fn code_without_tables_gives_a_truncated_stack() {
     let stack = StackUnwinder::default().unwind(&AddressSpaces::default(), &snapshot);
     assert_eq!(stack, CallStack { frames: vec![0xffc], truncated: true });
 }
+
+mod damaged {
+    use std::path::PathBuf;
+    use std::sync::OnceLock;
+
+    use object::{Object as _, ObjectSection as _};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Where the test pretends the program was mapped.
+    const BASE: u64 = 0x5555_0000_0000;
+
+    /// The program, and where its code is in the file.
+    fn program() -> &'static (TempDir, PathBuf, std::ops::Range<u64>) {
+        static BUILT: OnceLock<(TempDir, PathBuf, std::ops::Range<u64>)> = OnceLock::new();
+        BUILT.get_or_init(|| {
+            let temp = TempDir::new().unwrap();
+            let program = programs::build(temp.path());
+            let bytes = fs::read(&program).unwrap();
+            let elf = object::File::parse(&*bytes).unwrap();
+            let (start, size) = elf.section_by_name(".text").unwrap().file_range().unwrap();
+            (temp, program, start..start + size)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4096))]
+
+        /// Registers and stacks of a program that went astray give some stack, and end.
+        #[test]
+        fn any_registers_and_any_stack_give_an_end(
+            place in any::<prop::sample::Index>(),
+            registers: [u64; Registers::COUNT],
+            stack in prop::collection::vec(any::<u8>(), 0..256),
+            near_end: bool,
+        ) {
+            let (_, path, code) = program();
+            let mut spaces = AddressSpaces::default();
+            let path = path.to_str().unwrap().to_owned();
+            spaces.map(&MapRow { pid: 1, start: BASE, end: BASE + (1 << 20), path, executable: true, ..MapRow::default() });
+            let mut registers = Registers(registers);
+            let ip = BASE + code.start + place.index((code.end - code.start) as usize) as u64;
+            registers.0[Registers::RIP] = ip;
+            if near_end {
+                registers.0[Registers::RSP] = u64::MAX - u64::from(registers.0[0] as u8);
+            }
+            let snapshot = Snapshot { pid: 1, tsc: 0, ip, registers: &registers, stack: &stack };
+            let found = StackUnwinder::default().unwind(&spaces, &snapshot);
+            prop_assert!(found.frames.contains(&ip));
+        }
+    }
+}
