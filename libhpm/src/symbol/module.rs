@@ -46,8 +46,7 @@ impl Module {
             }
             let mut symbols = SymbolTable::default();
             symbols.add(elf);
-            let own = if elf.has_debug_symbols() { lines(recorded, elf, finder) } else { None };
-            let lines = own.or_else(|| {
+            let lines = lines(recorded, elf, finder).or_else(|| {
                 let debug_file = finder.debug_file(recorded, elf)?;
                 let read = |debug: &Elf<'_>| {
                     symbols.add(debug);
@@ -107,6 +106,9 @@ impl Module {
 
 /// The debug information of an open file; `None` when it has none that can be read.
 fn lines(path: &Path, elf: &Elf<'_>, finder: &FileFinder) -> Option<Context<Reader>> {
+    if !elf.has_debug_symbols() {
+        return None;
+    }
     let mut dwarf = Dwarf::load(|id| section(elf, id)).ok()?;
     if let Some(path) = finder.supplementary_file(path, elf) {
         elf::read(&path, |supplementary| dwarf.load_sup(|id| section(supplementary, id))).ok()?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SectionKind, SymbolKind};
+use object::{Object as _, ObjectSection, ObjectSymbol as _, SectionFlags, SymbolKind};
 
 use crate::elf::Elf;
 
@@ -24,9 +24,8 @@ impl SymbolTable {
     /// Takes in the functions of a file's `.symtab` and `.dynsym`, and its `.plt` sections under their own names.
     pub(super) fn add(&mut self, elf: &Elf<'_>) {
         for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
-            let is_code = symbol.section_index().is_some_and(|index| {
-                elf.section_by_index(index).is_ok_and(|section| section.kind() == SectionKind::Text)
-            });
+            let section = symbol.section_index().and_then(|index| elf.section_by_index(index).ok());
+            let is_code = section.is_some_and(|section| holds_code(&section));
             let rank = match symbol.kind() {
                 SymbolKind::Text if symbol.is_weak() => 1,
                 SymbolKind::Text if symbol.is_local() => 2,
@@ -42,7 +41,7 @@ impl SymbolTable {
                 self.0.push(Symbol { address: symbol.address(), end, rank, name: name.into() });
             }
         }
-        for section in elf.sections().filter(|section| section.kind() == SectionKind::Text) {
+        for section in elf.sections().filter(holds_code) {
             if let Ok(name) = section.name()
                 && name.starts_with(".plt")
             {
@@ -65,6 +64,11 @@ impl SymbolTable {
         let symbol = &self.0[after.checked_sub(1)?];
         symbol.end.is_none_or(|end| address < end).then_some(&symbol.name)
     }
+}
+
+/// By the flag, because a file with separate debug information has sections of code without their bytes.
+fn holds_code<'a>(section: &impl ObjectSection<'a>) -> bool {
+    matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(object::elf::SHF_EXECINSTR))
 }
 
 #[cfg(test)]

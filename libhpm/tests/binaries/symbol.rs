@@ -133,6 +133,23 @@ fn separate_debug_information_is_found_by_build_id() {
 }
 
 #[test]
+fn functions_without_debug_information_are_named_by_the_separate_symbol_table() {
+    let temp = TempDir::new().unwrap();
+    let program = programs::build(temp.path());
+    let addresses = addresses_of("compare", &program);
+    let debug = temp.path().join("nested.debug");
+    split(&program, &debug);
+    let [path, debug] = [&program, &debug].map(|path| path.to_str().unwrap());
+    programs::run("strip", &["--strip-debug", debug]);
+    programs::run("objcopy", &[&format!("--add-gnu-debuglink={debug}"), path]);
+    let spaces = spaces(path, None);
+    let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+    let frames = symbolizer.frames(&spaces, PID, 0, addresses.start);
+    assert_eq!((frames.len(), frames[0].function.as_deref(), frames[0].line), (1, Some("compare"), None));
+    assert!(symbolizer.note(path).unwrap().contains("no debug information"));
+}
+
+#[test]
 fn separate_debug_information_is_found_by_its_name_below_symfs() {
     let temp = TempDir::new().unwrap();
     let folder = temp.path().join("root/opt/bin");
