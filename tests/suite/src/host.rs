@@ -14,7 +14,12 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"])
     });
     tally.run("documentation", || cargo(root, &["doc", "--workspace", "--no-deps", "--release"]));
-    unit_tests(root, tally);
+    libtest(root, &["--workspace"], tally);
+}
+
+/// The tests of the lab and of the plugin that boot machines of their own; they need what the lab has fetched.
+pub(crate) fn run_booting_tests(root: &Path, tally: &mut Tally) {
+    libtest(root, &["-p", "lab", "-p", "vpmu-qemu", "--", "--ignored", "--test-threads=1"], tally);
 }
 
 /// Runs cargo quietly; its output is shown only when it fails.
@@ -35,9 +40,10 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
 }
 
 /// Runs `cargo test`, passes its output on, and adds up what its runners counted.
-fn unit_tests(root: &Path, tally: &mut Tally) {
+fn libtest(root: &Path, arguments: &[&str], tally: &mut Tally) {
     let output = Command::new("cargo")
-        .args(["test", "--workspace", "--release", "--no-fail-fast"])
+        .args(["test", "--release", "--no-fail-fast"])
+        .args(arguments)
         .current_dir(root)
         .stdin(Stdio::null())
         .output();

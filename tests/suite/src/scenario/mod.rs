@@ -101,6 +101,7 @@ pub(crate) fn full(root: &Path) -> Result<ExitCode> {
     for scenario in LONG {
         run(root, scenario, &mut tally);
     }
+    crate::host::run_booting_tests(root, &mut tally);
     write_report(root, tally, start.elapsed())?;
     Ok(tally.close())
 }
