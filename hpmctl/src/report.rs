@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::flame::FoldedStacks;
-use libhpm::report::{By, Entry, Resolver, Sum, Summary, Table};
+use libhpm::report::{By, Entry, Resolver, Sum, Summary, Table, Tally};
 use libhpm::symbol::FileFinder;
 use libhpm::trace::{EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
@@ -166,13 +166,14 @@ impl Collected {
         let drawn = events.first().copied();
         let mut stacks = FoldedStacks::default();
         let mut rows = reader.rows::<SampleRow>();
-        for row in rows.by_ref() {
-            let sample = resolver.resolve(&row);
+        let mut tally = Tally::default();
+        rows.by_ref().for_each(|row| tally.add(resolver.resolve(&row), row.period));
+        for (sample, sum) in tally.iter() {
             let event = usize::from(sample.event);
-            summary.add(&sample);
-            tables.iter_mut().filter(|(of, _)| *of == event).for_each(|(_, table)| table.add(&sample));
+            summary.add(sample, sum);
+            tables.iter_mut().filter(|(of, _)| *of == event).for_each(|(_, table)| table.add(sample, sum));
             if drawn == Some(event) {
-                stacks.add(&sample);
+                stacks.add(sample, sum);
             }
         }
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut());

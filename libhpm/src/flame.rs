@@ -5,15 +5,15 @@ use std::io::{self, Write};
 
 use inferno::flamegraph::{self, Options};
 
-use crate::report::{Extent, Sample};
+use crate::report::{Extent, Sample, Sum};
 
 /// Stacks folded into lines `thread;outermost;…;innermost EVENTS`, as flame graph tools exchange them.
 #[derive(Debug, Default)]
 pub struct FoldedStacks(BTreeMap<String, u64>);
 
 impl FoldedStacks {
-    /// Counts a sample. A stack without its outermost calls hangs below `[truncated]`.
-    pub fn add(&mut self, sample: &Sample) {
+    /// Counts samples that say the same. A stack without its outermost calls hangs below `[truncated]`.
+    pub fn add(&mut self, sample: &Sample, sum: Sum) {
         let mut line = name(&sample.thread_name);
         if sample.chain.extent == Extent::Truncated {
             line.push_str(";[truncated]");
@@ -26,7 +26,7 @@ impl FoldedStacks {
             }
         }
         let events = self.0.entry(line).or_default();
-        *events = events.saturating_add(sample.period);
+        *events = events.saturating_add(sum.events);
     }
 
     /// Whether there is nothing to draw.
@@ -67,11 +67,11 @@ fn file_name(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::report::CallChain;
     use crate::symbol::Frame;
+
+    const SUM: Sum = Sum { samples: 1, events: 7 };
 
     fn sample(extent: Extent) -> Sample {
         let frame = |function: Option<&str>, inlined| Frame {
@@ -87,22 +87,21 @@ mod tests {
         ];
         Sample {
             event: 0,
-            period: 7,
             cpu: 0,
             pid: 1,
             tid: 1,
             thread_name: "worker".into(),
             ip: 0,
-            chain: Arc::new(CallChain { calls, extent }),
+            chain: CallChain { calls, extent }.into(),
         }
     }
 
     #[test]
     fn stacks_fold_from_the_outermost_call() {
         let mut stacks = FoldedStacks::default();
-        stacks.add(&sample(Extent::Whole));
-        stacks.add(&sample(Extent::Truncated));
-        stacks.add(&sample(Extent::Whole));
+        stacks.add(&sample(Extent::Whole), SUM);
+        stacks.add(&sample(Extent::Truncated), SUM);
+        stacks.add(&sample(Extent::Whole), SUM);
         assert_eq!(
             stacks.lines().collect::<Vec<_>>(),
             [
@@ -115,7 +114,7 @@ mod tests {
     #[test]
     fn the_picture_names_functions_and_the_event() {
         let mut stacks = FoldedStacks::default();
-        stacks.add(&sample(Extent::Whole));
+        stacks.add(&sample(Extent::Whole), SUM);
         let mut svg = Vec::new();
         stacks.write_svg("program", "l1d-load-miss", &mut svg).unwrap();
         let svg = String::from_utf8(svg).unwrap();

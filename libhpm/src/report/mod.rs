@@ -1,29 +1,31 @@
 //! What the samples of a trace say: by function, source line, thread, CPU or address, and how far to trust it.
 //!
-//! [`Table`] and [`Estimate`] are pure: samples in, numbers out. [`Resolver`] turns the rows of a trace into samples,
+//! [`Tally`], [`Table`] and [`Estimate`] are pure: samples in, numbers out. [`Resolver`] turns the rows of a trace into samples,
 //! and reads binaries for it.
 
 mod estimate;
 mod resolver;
 mod summary;
 mod table;
+mod tally;
 
 pub use self::estimate::Estimate;
 pub use self::resolver::Resolver;
 pub use self::summary::{EventSummary, Summary};
-pub use self::table::{By, Entry, Key, Sum, Table};
+pub use self::table::{By, Entry, Key, Table};
+pub use self::tally::{Sum, Tally};
 
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::symbol::Frames;
 
-/// A sample whose addresses have become functions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a sample says, once its addresses have become functions. Many samples say the same: [`Tally`] counts them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sample {
     /// Index of the event in `meta.json`.
     pub event: u8,
-    /// Events that it stands for: its period.
-    pub period: u64,
     /// Logical CPU.
     pub cpu: u32,
     /// Thread-group ID.
@@ -35,7 +37,7 @@ pub struct Sample {
     /// Address of the instruction that caused the event.
     pub ip: u64,
     /// Where it was called from.
-    pub chain: Arc<CallChain>,
+    pub chain: SharedChain,
 }
 
 /// The functions of a call stack.
@@ -45,6 +47,38 @@ pub struct CallChain {
     pub calls: Vec<Frames>,
     /// How much of the stack this is.
     pub extent: Extent,
+}
+
+/// A call stack that many samples have. Two are equal when they are the same in memory, which is quick to see.
+#[derive(Clone, Debug)]
+pub struct SharedChain(Arc<CallChain>);
+
+impl From<CallChain> for SharedChain {
+    fn from(chain: CallChain) -> Self {
+        Self(Arc::new(chain))
+    }
+}
+
+impl Deref for SharedChain {
+    type Target = CallChain;
+
+    fn deref(&self) -> &CallChain {
+        &self.0
+    }
+}
+
+impl PartialEq for SharedChain {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SharedChain {}
+
+impl Hash for SharedChain {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.0).hash(state);
+    }
 }
 
 /// How much of a stack is known.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{CallChain, Extent, Sample};
+use super::{CallChain, Extent, Sample, SharedChain};
 use crate::address_space::AddressSpaces;
 use crate::symbol::{FileFinder, Frames, Symbolizer};
 use crate::trace::{Cut, KernelSymbolRow, Row, SampleRow, StackRow, ThreadRow, TraceReader};
@@ -14,7 +14,7 @@ pub struct Resolver {
     symbolizer: Symbolizer,
     stacks: HashMap<u32, StackRow>,
     names: ThreadNames,
-    chains: HashMap<ChainKey, Arc<CallChain>>,
+    chains: HashMap<ChainKey, SharedChain>,
     cuts: Vec<Cut>,
 }
 
@@ -63,11 +63,10 @@ impl Resolver {
         self.symbolizer.note(module)
     }
 
-    /// The sample of a row.
+    /// What a row says.
     pub fn resolve(&mut self, row: &SampleRow) -> Sample {
         Sample {
             event: row.event,
-            period: row.period,
             cpu: row.cpu,
             pid: row.pid,
             tid: row.tid,
@@ -77,11 +76,11 @@ impl Resolver {
         }
     }
 
-    fn chain(&mut self, row: &SampleRow) -> Arc<CallChain> {
+    fn chain(&mut self, row: &SampleRow) -> SharedChain {
         let epoch = self.spaces.epoch(row.pid, row.tsc);
         let key = ChainKey { pid: row.pid, epoch, ip: row.ip, stack: row.stack };
         if let Some(chain) = self.chains.get(&key) {
-            return Arc::clone(chain);
+            return chain.clone();
         }
         let (spaces, symbolizer) = (&self.spaces, &mut self.symbolizer);
         let mut functions = |address| symbolizer.frames(spaces, row.pid, row.tsc, address);
@@ -96,8 +95,8 @@ impl Resolver {
             }
             None => CallChain { calls: vec![functions(row.ip)], extent: Extent::AddressOnly },
         };
-        let chain = Arc::new(chain);
-        self.chains.insert(key, Arc::clone(&chain));
+        let chain = SharedChain::from(chain);
+        self.chains.insert(key, chain.clone());
         chain
     }
 }

@@ -2,8 +2,7 @@
 
 use serde::Serialize;
 
-use super::table::Sum;
-use super::{Extent, Sample};
+use super::{Extent, Sample, Sum};
 use crate::trace::{Cut, Event, QuantumRow, TraceReader};
 
 /// Sums over a trace.
@@ -68,13 +67,13 @@ impl Summary {
         }
     }
 
-    /// Takes a sample into account. One of an event that `meta.json` does not have is left out.
-    pub fn add(&mut self, sample: &Sample) {
+    /// Takes samples that say the same into account. Those of an event that `meta.json` does not have are left out.
+    pub fn add(&mut self, sample: &Sample, sum: Sum) {
         let Some(event) = self.events.get_mut(usize::from(sample.event)) else { return };
-        event.sampled.add(sample);
+        event.sampled.add(sum);
         match sample.chain.extent {
-            Extent::Whole => event.whole_stacks += 1,
-            Extent::Truncated => event.truncated_stacks += 1,
+            Extent::Whole => event.whole_stacks += sum.samples,
+            Extent::Truncated => event.truncated_stacks += sum.samples,
             Extent::AddressOnly => {}
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Estimate, Sample};
+use super::{Estimate, Sample, Sum};
 use crate::symbol::Frame;
 
 /// What samples are grouped by.
@@ -71,22 +71,6 @@ impl Key {
     }
 }
 
-/// Samples and the events they stand for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Sum {
-    /// How many samples.
-    pub samples: u64,
-    /// The sum of their periods.
-    pub events: u64,
-}
-
-impl Sum {
-    pub(super) fn add(&mut self, sample: &Sample) {
-        self.samples += 1;
-        self.events = self.events.saturating_add(sample.period);
-    }
-}
-
 /// One group.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
@@ -125,13 +109,13 @@ impl Table {
         self.by
     }
 
-    /// Counts a sample.
-    pub fn add(&mut self, sample: &Sample) {
-        self.all.add(sample);
+    /// Counts samples that say the same.
+    pub fn add(&mut self, sample: &Sample, sum: Sum) {
+        self.all.add(sum);
         let (own, touched) = self.keys(sample);
-        self.groups.entry(own).or_default().0.add(sample);
+        self.groups.entry(own).or_default().0.add(sum);
         for key in touched {
-            self.groups.entry(key).or_default().1.add(sample);
+            self.groups.entry(key).or_default().1.add(sum);
         }
     }
 
@@ -188,7 +172,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{CallChain, Extent};
+    use crate::report::{CallChain, Extent, SharedChain, Tally};
 
     fn frame(function: &str, line: u32, inlined: bool) -> Frame {
         Frame {
@@ -200,16 +184,15 @@ mod tests {
         }
     }
 
-    fn sample(period: u64, calls: &[&[Frame]]) -> Sample {
+    fn sample(calls: &[&[Frame]]) -> Sample {
         Sample {
             event: 0,
-            period,
             cpu: 1,
             pid: 10,
             tid: 11,
             thread_name: "worker".into(),
             ip: 0x1234,
-            chain: Arc::new(CallChain {
+            chain: SharedChain::from(CallChain {
                 calls: calls.iter().map(|&frames| frames.into()).collect(),
                 extent: Extent::Whole,
             }),
@@ -217,16 +200,22 @@ mod tests {
     }
 
     /// `leaf` inlined into `recurse`, which calls itself, called from `main`; and one sample in `main`.
-    fn samples() -> [Sample; 2] {
+    fn tally() -> Tally {
         let main = [frame("main", 30, false)];
         let recurse = [frame("recurse", 20, false)];
         let leaf = [frame("leaf", 10, true), frame("recurse", 21, false)];
-        [sample(300, &[&leaf, &recurse, &recurse, &main]), sample(100, &[&main])]
+        let (deep, shallow) = (sample(&[&leaf, &recurse, &recurse, &main]), sample(&[&main]));
+        let mut tally = Tally::default();
+        tally.add(deep.clone(), 100);
+        tally.add(shallow, 100);
+        tally.add(deep, 200);
+        tally
     }
 
     fn sums(by: By) -> Vec<(String, u64, u64)> {
         let mut table = Table::new(by);
-        samples().iter().for_each(|sample| table.add(sample));
+        tally().iter().for_each(|(sample, sum)| table.add(sample, sum));
+        assert_eq!(table.all(), Sum { samples: 3, events: 400 });
         let name = |key: &Key| match (&key.function, key.line) {
             (Some(function), Some(line)) => format!("{function}:{line}"),
             (Some(function), None) => function.to_string(),
