@@ -2,7 +2,7 @@
 //!
 //! Built on `object`, `gimli` and `addr2line`, the gimli project's own crates, rather than on blazesym: they read the
 //! supplementary files that Debian's debug packages use (`.gnu_debugaltlink`), and let us find debug files by build ID
-//! in a folder of another machine. See `docs/architecture.md`.
+//! in a folder of another machine.
 
 mod files;
 mod kernel;
