@@ -35,7 +35,7 @@ fn perf_is_refused() -> Result<String> {
     // perf shows an event that the kernel refused as "<not supported>" or gives up with the error's text.
     let refused = text.contains("<not supported>") || text.contains("busy");
     ensure!(refused, "perf was not refused: {text}");
-    Ok(text.lines().next().unwrap_or_default().to_owned())
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
 fn perf_counts_again() -> Result<String> {

@@ -1,7 +1,5 @@
 //! Linux's own driver and Debian's perf against the truth: the model is a PMU to others too.
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result, ensure};
 
 use super::counting::true_counts;
@@ -43,21 +41,20 @@ fn counted(boot: &Boot, label: &str) -> Result<String> {
     Ok(format!("{counted:?}"))
 }
 
-/// Every sample lies on the missing load and in its array; there are as many as the misses allow.
+/// At least 99 % of the samples lie on the missing load and in its array; the rest on the other load, whose line an
+/// interrupt may evict. There are as many as the misses allow.
 fn sampled(boot: &Boot) -> Result<String> {
     let fact = boot.report.facts.get("strides1").context("the guest left no samples")?;
     let samples: Vec<Vec<String>> = serde_json::from_value(fact.clone()).context("perf's samples")?;
-    let mut elsewhere = BTreeMap::<String, u64>::new();
-    for sample in &samples {
-        if !sample.iter().any(|word| word == "missing_load") {
-            *elsewhere.entry(sample.join(" ")).or_default() += 1;
-        }
-    }
-    ensure!(elsewhere.is_empty(), "samples elsewhere than on missing_load: {elsewhere:?}");
+    let (missing, others): (Vec<_>, Vec<_>) =
+        samples.iter().cloned().partition(|sample| sample.iter().any(|word| word == "missing_load"));
+    let evicted = others.iter().filter(|sample| sample.iter().any(|word| word == "hitting_load")).count();
+    ensure!(evicted == others.len(), "samples on neither load: {others:?}");
+    ensure!(evicted * 99 <= missing.len(), "{evicted} of {} samples are on hitting_load", samples.len());
     let expected = MISSES / PERIOD;
     let got = samples.len() as u64;
     ensure!(got.abs_diff(expected) <= 1, "{got} samples where {MISSES} misses / {PERIOD} = {expected}");
-    addresses(&samples)?;
+    addresses(&missing)?;
     Ok(format!("{got} samples"))
 }
 
