@@ -21,7 +21,7 @@ tools:
 kmod: tools
 	$(LAB) build
 
-# A JSON processor from crates.io, with line tables, works on this project's own dependency graph.
+# A JSON processor that nobody here wrote, with line tables, works on this project's own dependency graph.
 $(DEMO)/bin/jaq:
 	CARGO_PROFILE_RELEASE_DEBUG=true CARGO_PROFILE_RELEASE_STRIP=none CARGO_PROFILE_RELEASE_LTO=off \
 		$(CARGO) install --quiet --locked --root $(DEMO) jaq
