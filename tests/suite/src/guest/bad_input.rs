@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, succeed};
+use super::programs::{built, hpmctl, record, succeed};
 
 /// Makes every mistake a person may make.
 pub(super) fn run(report: &mut GuestReport) {
@@ -50,11 +50,7 @@ fn no_permission() -> Result<String> {
 
 /// Cuts a table of a good trace in the middle: the report must say so and show the rest.
 fn cut_trace() -> Result<String> {
-    succeed(
-        hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", "1009", "-o", "cut.hpm", "--"])?
-            .arg(built("strides")?)
-            .args(["x", "x"]),
-    )?;
+    succeed(record("cut.hpm")?.arg(built("strides")?).args(["x", "x"]))?;
     let table = fs::read_dir("cut.hpm")?
         .flatten()
         .map(|entry| entry.path())

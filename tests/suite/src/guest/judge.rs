@@ -6,13 +6,10 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::GuestReport;
-use super::programs::{built, succeed};
+use super::programs::{PERIOD, built, succeed};
 
 /// perf's events in the order of [`super::counting`]'s: instructions, branches, loads and stores in user mode.
 const EVENTS: &str = "instructions:u,branches:u,cpu/event=0xd0,umask=0x81/u,cpu/event=0xd0,umask=0x82/u";
-
-/// Period of the precise samples: a prime, so that no loop length divides it.
-pub(crate) const PERIOD: u64 = 1009;
 
 /// Counts the loops and samples the strides with perf.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, pid_of, succeed, wait_at_most};
+use super::programs::{built, hpmctl, pid_of, record, succeed, wait_at_most};
 
 /// Every PMU register of the first profile (SDM Vol. 4, tables 2-2 and 2-39): counters, event selects, control, DS.
 const REGISTERS: &[u32] = &[
@@ -68,7 +68,7 @@ fn twenty_times() -> Result<String> {
 }
 
 fn refused() -> Result<String> {
-    let mut session = hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", "1009", "-o", "refused.hpm", "--"])?
+    let mut session = record("refused.hpm")?
         .arg(built("strides")?)
         .args(["x", "x", "x", "x", "x", "x"])
         .stdout(Stdio::null())
@@ -86,16 +86,13 @@ fn refused() -> Result<String> {
 
 fn session_restores() -> Result<String> {
     let before = registers()?;
-    succeed(
-        hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", "1009", "-o", "restores.hpm", "--"])?
-            .arg(built("strides")?),
-    )?;
+    succeed(record("restores.hpm")?.arg(built("strides")?))?;
     unchanged(&before)
 }
 
 fn killed_restores() -> Result<String> {
     let before = registers()?;
-    let mut session = hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", "1009", "-o", "killed.hpm", "--"])?
+    let mut session = record("killed.hpm")?
         .arg(built("threads")?)
         .args(["2", "1000"])
         .stdout(Stdio::null())

@@ -7,7 +7,7 @@ mod judge;
 mod lifecycle;
 mod no_pmu;
 mod ownership;
-mod programs;
+pub(crate) mod programs;
 mod sampling;
 
 use std::collections::BTreeMap;

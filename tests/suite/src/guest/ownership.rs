@@ -86,6 +86,6 @@ fn stop(child: &mut Child) -> Result<()> {
 
 /// Ends the program that keeps a measurement open.
 fn end_sleep() -> Result<()> {
-    Command::new("pkill").args(["-x", "sleep"]).status()?;
-    Ok(())
+    let sleep = nix::unistd::Pid::from_raw(pid_of("sleep")?);
+    Ok(nix::sys::signal::kill(sleep, nix::sys::signal::Signal::SIGKILL)?)
 }

@@ -21,6 +21,14 @@ pub(super) fn hpmctl(arguments: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+/// Period of every recording of misses: a prime, so that no loop length divides it.
+pub(crate) const PERIOD: u64 = 1009;
+
+/// `hpmctl record` of first-level load misses into `trace`, for a program to be added.
+pub(super) fn record(trace: &str) -> Result<Command> {
+    hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", &PERIOD.to_string(), "-o", trace, "--"])
+}
+
 /// Runs a command to its end and returns what it printed.
 ///
 /// # Errors

@@ -7,15 +7,10 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, succeed, wait_at_most};
-
-/// Period of every recording: a prime, so that no loop length divides it.
-pub(crate) const PERIOD: u64 = 1009;
+use super::programs::{built, record, succeed, wait_at_most};
 
 /// Records traces for the host part to compare with the truth.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    let period = PERIOD.to_string();
-    let record = |file: &str| hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", &period, "-o", file, "--"]);
     succeed(record("strides.hpm")?.arg(built("strides")?).arg("x"))?;
     // Two programs of several threads each, more threads than CPUs, each with a session of its own.
     let mut first =

@@ -4,13 +4,11 @@ use anyhow::{Context, Result, ensure};
 
 use super::counting::true_counts;
 use crate::check::Tally;
+use crate::guest::programs::PERIOD;
 use crate::lab::Boot;
 
 /// What Linux's Intel driver must say when it finds the model.
 const ACCEPTED: &[&str] = &["PEBS fmt3+", "Skylake events", "full-width counters", "Intel PMU driver"];
-
-/// Period that the guest part samples with.
-const PERIOD: u64 = 1009;
 
 /// Iterations of `strides` without arguments, each with one L1 miss.
 const MISSES: u64 = 1_000_000;
