@@ -8,8 +8,13 @@ use super::{Envelope, EVENTS_MAX};
 pub enum Scope {
     /// All threads of the process [`SessionConfig::pid`], present and future.
     Process = 1,
-    /// Every thread on every CPU. Needs what perf asks for a CPU-wide event.
+    /// Every thread on every CPU, or with [`SessionFlags::ONE_CPU`] on one. Needs what perf asks for a CPU-wide event.
     System = 2,
+    /// The one thread [`SessionConfig::pid`].
+    Thread = 3,
+    /// The threads of the control group [`SessionConfig::cgroup_fd`] and of those below it. Needs what
+    /// [`Scope::System`] needs.
+    Cgroup = 4,
 }
 
 /// How an event is used.
@@ -20,6 +25,20 @@ pub enum EventMode {
     Count = 1,
     /// Count, and let hardware write a precise (PEBS) record each period.
     Precise = 2,
+    /// Count, and let the driver write an [`super::InterruptRecord`] when the counter's overflow interrupts, each period.
+    Interrupt = 3,
+}
+
+/// Which processor cores of a hybrid processor an event is for (CPUID.1AH:EAX bits 31:24).
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreType {
+    /// Cores of any type: the only value on a processor that is not hybrid.
+    Any = 0,
+    /// Intel Core (40H).
+    Core = 1,
+    /// Intel Atom (20H).
+    Atom = 2,
 }
 
 /// One event of a session.
@@ -30,22 +49,45 @@ pub struct EventSpec {
     /// (SDM Vol. 3B 20.2.1.1: bits 7:0, 15:8, 18, 23, 31:24). All other bits must be zero.
     /// A fixed-function event is asked for by its architectural encoding; the driver picks the counter.
     pub encoding: u64,
-    /// Period in events for [`EventMode::Precise`]; 0 for [`EventMode::Count`].
+    /// Period in events of a sampled event, or with `rate` the one to begin with; 0 for [`EventMode::Count`].
     pub period: u64,
+    /// Value of the register that the event needs beside its encoding: MSR_OFFCORE_RSP_x, MSR_PEBS_FRONTEND or
+    /// MSR_PEBS_LD_LAT_THRESHOLD. 0 for an event that needs none.
+    pub extra: u64,
+    /// Samples per second and CPU to which the driver adapts the period; 0 keeps the period.
+    pub rate: u64,
     /// [`EventMode`] as its number.
     pub mode: u8,
     /// [`EventSpec::USER`] and [`EventSpec::KERNEL`].
     pub privilege: u8,
+    /// [`EventSpec::RANDOMISE`].
+    pub flags: u8,
+    /// [`CoreType`] as its number.
+    pub core_type: u8,
     /// Must be zero.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 4],
 }
-const _: () = assert!(core::mem::size_of::<EventSpec>() == 24);
+const _: () = assert!(core::mem::size_of::<EventSpec>() == 40);
 
 impl EventSpec {
+    /// What an entry without an event holds.
+    pub const UNUSED: Self = Self {
+        encoding: 0,
+        period: 0,
+        extra: 0,
+        rate: 0,
+        mode: 0,
+        privilege: 0,
+        flags: 0,
+        core_type: 0,
+        reserved: [0; 4],
+    };
     /// Count at CPL 3.
     pub const USER: u8 = 1;
     /// Count at CPL 0. Needs what perf asks for kernel events.
     pub const KERNEL: u8 = 2;
+    /// Randomise the low bits of the period at each drain, of the reset value and of the first interval.
+    pub const RANDOMISE: u8 = 1;
 }
 
 /// Argument of [`super::IOCTL_CONFIGURE`].
@@ -56,7 +98,7 @@ pub struct SessionConfig {
     pub envelope: Envelope,
     /// [`Scope`] as its number.
     pub scope: u32,
-    /// Thread-group ID in the caller's PID namespace; 0 for [`Scope::System`].
+    /// Thread-group ID in the caller's PID namespace, for [`Scope::Thread`] the thread's ID; else 0.
     pub pid: i32,
     /// [`SessionFlags`] bits.
     pub flags: u32,
@@ -77,10 +119,25 @@ pub struct SessionConfig {
     pub max_quantum_ns: u64,
     /// Most threads with a sampling position of their own; 0 for the driver's default of 4096.
     pub max_threads: u32,
-    /// Must be zero.
-    pub reserved: u32,
+    /// The CPU to measure with [`SessionFlags::ONE_CPU`]; else 0.
+    pub cpu: u32,
+    /// A descriptor of the control group's directory for [`Scope::Cgroup`]; else 0.
+    pub cgroup_fd: i32,
+    /// With [`SessionFlags::PROOF`] a descriptor of the target's `/proc/PID/environ`, which the kernel hands out only to
+    /// who may read the target as ptrace does; else 0.
+    pub proof_fd: i32,
+    /// Groups of an adaptive or architectural PEBS record beside the basic one, as bits of MSR_PEBS_DATA_CFG (SDM
+    /// Vol. 3B 20.9.2.3); 0 for the driver's default: memory and general registers.
+    pub record_groups: u32,
+    /// Most return addresses that the driver collects by following frame pointers with each sample; 0 for none. Each
+    /// record then raises a PMI of its own, so nothing is batched.
+    pub frames: u32,
+    /// Last branch records kept with each sample; 0 for none.
+    pub branches: u32,
+    /// Entries of each CPU's ring of markers: 0 for none, else a power of two from 64 to 65536.
+    pub markers: u32,
 }
-const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 24 * EVENTS_MAX + 32);
+const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 40 * EVENTS_MAX + 56);
 
 impl Default for SessionConfig {
     fn default() -> Self {
@@ -90,15 +147,20 @@ impl Default for SessionConfig {
             pid: 0,
             flags: 0,
             event_count: 0,
-            events: [EventSpec { encoding: 0, period: 0, mode: 0, privilege: 0, reserved: [0; 6] };
-                EVENTS_MAX],
+            events: [EventSpec::UNUSED; EVENTS_MAX],
             segments: 0,
             quanta: 0,
             stack_bytes: 0,
             stack_ring_bytes: 0,
             max_quantum_ns: 0,
             max_threads: 0,
-            reserved: 0,
+            cpu: 0,
+            cgroup_fd: 0,
+            proof_fd: 0,
+            record_groups: 0,
+            frames: 0,
+            branches: 0,
+            markers: 0,
         }
     }
 }
@@ -110,6 +172,15 @@ impl SessionFlags {
     pub const START_ON_EXEC: u32 = 1;
     /// Processes forked by a monitored one are monitored too.
     pub const INHERIT: u32 = 1 << 1;
+    /// Events that do not fit the counters together are measured in turns ([`super::Quantum::active`] says which were
+    /// on); without it they are refused.
+    pub const MULTIPLEX: u32 = 1 << 2;
+    /// Each monitored thread gets a page from which user space reads its counters without a system call.
+    pub const COUNTER_PAGES: u32 = 1 << 3;
+    /// Of [`Scope::System`] measure [`SessionConfig::cpu`] only.
+    pub const ONE_CPU: u32 = 1 << 4;
+    /// [`SessionConfig::proof_fd`] is given.
+    pub const PROOF: u32 = 1 << 5;
     /// Every known bit.
-    pub const ALL: u32 = 3;
+    pub const ALL: u32 = (1 << 6) - 1;
 }

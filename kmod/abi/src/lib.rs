@@ -12,16 +12,18 @@ pub mod area;
 pub mod config;
 pub mod quantum;
 pub mod reason;
+pub mod record;
 pub mod request;
 
 pub use self::area::*;
 pub use self::config::*;
 pub use self::quantum::*;
 pub use self::reason::*;
+pub use self::record::*;
 pub use self::request::*;
 
 /// Version of this interface. Any change to a struct or constant in this crate raises it.
-pub const ABI_VERSION: u32 = 1;
+pub const ABI_VERSION: u32 = 2;
 
 /// Path of the character device.
 pub const DEVICE_PATH: &str = "/dev/hpm";
@@ -29,7 +31,7 @@ pub const DEVICE_PATH: &str = "/dev/hpm";
 /// Events one session may hold.
 pub const EVENTS_MAX: usize = 16;
 
-/// General counters whose event and period a quantum describes.
+/// Sampled events that one session may hold: each has a counter of its own, whose event and period a quantum describes.
 pub const SAMPLING_COUNTERS_MAX: usize = 8;
 
 /// Bytes of one segment: what one CPU's PEBS slots in the CPU entry area hold (`PEBS_BUFFER_SIZE` in Linux).

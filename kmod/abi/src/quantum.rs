@@ -49,9 +49,15 @@ impl QuantumFlags {
     pub const STACK_TRUNCATED: u16 = 1 << 3;
     /// There was no room for the stack.
     pub const STACK_LOST: u16 = 1 << 4;
+    /// The driver held samples back in this quantum, because interrupts or records came faster than its ceiling.
+    pub const THROTTLED: u16 = 1 << 5;
+    /// The stack's bytes are return addresses of 8 bytes, the innermost first, found by frame pointers.
+    pub const STACK_FRAMES: u16 = 1 << 6;
+    /// The stack's bytes are last branch records of 24 bytes (from, to, info), the newest first.
+    pub const STACK_BRANCHES: u16 = 1 << 7;
 }
 
-/// [`Quantum::counter_event`] of a counter that serves no sampled event.
+/// [`Quantum::counter_event`] of a place that serves no sampled event.
 pub const NO_EVENT: u8 = 0xff;
 
 /// One published quantum; 320 bytes in a per-CPU ring.
@@ -82,9 +88,10 @@ pub struct Quantum {
     pub span_offset: u32,
     /// Bytes of records; a multiple of `record_size`.
     pub span_bytes: u32,
-    /// Bytes of one record.
+    /// Bytes of one record; 0 when each record says its own size.
     pub record_size: u16,
-    /// PEBS record format (bits 11:8 of IA32_PERF_CAPABILITIES).
+    /// PEBS record format (bits 11:8 of IA32_PERF_CAPABILITIES), or one of [`super::RECORD_FORMAT_INTERRUPT`] and
+    /// [`super::RECORD_FORMAT_ARCHITECTURAL`].
     pub record_format: u16,
     /// Events in use of `counts`.
     pub count_len: u32,
@@ -99,15 +106,17 @@ pub struct Quantum {
     pub stack_offset: u64,
     /// Bytes of user stack, from the record's RSP upwards; they belong to the last record of the span.
     pub stack_bytes: u32,
-    /// Must be ignored.
-    pub reserved: u32,
-    /// For each general counter the index of the sampled event it serves, or [`NO_EVENT`].
+    /// A bit for each event that was counting: all of them, unless the session multiplexes. An event's enabled time
+    /// grows by this quantum's length, its running time only when its bit is set.
+    pub active: u32,
+    /// For each sampling place the index of the event it serves, or [`NO_EVENT`].
     pub counter_event: [u8; SAMPLING_COUNTERS_MAX],
-    /// Must be ignored.
-    pub reserved2: u64,
+    /// For each sampling place its counter's bit in IA32_PEBS_ENABLE and in a record's applicable counters: 0 to 31 for
+    /// general counters, 32 and above for fixed ones.
+    pub sampler_counter: [u8; SAMPLING_COUNTERS_MAX],
     /// What each event counted in the quantum.
     pub counts: [u64; EVENTS_MAX],
-    /// Period of each general counter's sampled event, constant within the span; 0 for none.
+    /// Period of each sampling place's event, constant within the span; 0 for none.
     pub periods: [u64; SAMPLING_COUNTERS_MAX],
 }
 const _: () = assert!(core::mem::size_of::<Quantum>() == 320);

@@ -55,7 +55,7 @@ pub fn check(request: &SessionConfig) -> Result<SessionConfig, Refusal> {
         config.max_threads = MAX_THREADS_DEFAULT;
     }
     require(config.max_threads <= MAX_THREADS_CEILING, offset_of!(SessionConfig, max_threads))?;
-    require(config.reserved == 0, offset_of!(SessionConfig, reserved))?;
+    check_unsupported(request)?;
     Ok(config)
 }
 
@@ -72,8 +72,19 @@ fn check_target(request: &SessionConfig) -> Result<(), Refusal> {
     require(process || request.scope == Scope::System as u32, offset_of!(SessionConfig, scope))?;
     require((request.pid > 0) == process && request.pid >= 0, offset_of!(SessionConfig, pid))?;
     // The flags speak of a target process.
-    let flags = if process { SessionFlags::ALL } else { 0 };
+    let flags = if process { SessionFlags::START_ON_EXEC | SessionFlags::INHERIT } else { 0 };
     require(request.flags & !flags == 0, offset_of!(SessionConfig, flags))
+}
+
+/// Fields of the interface that this driver does not serve.
+fn check_unsupported(request: &SessionConfig) -> Result<(), Refusal> {
+    require(request.cpu == 0, offset_of!(SessionConfig, cpu))?;
+    require(request.cgroup_fd == 0, offset_of!(SessionConfig, cgroup_fd))?;
+    require(request.proof_fd == 0, offset_of!(SessionConfig, proof_fd))?;
+    require(request.record_groups == 0, offset_of!(SessionConfig, record_groups))?;
+    require(request.frames == 0, offset_of!(SessionConfig, frames))?;
+    require(request.branches == 0, offset_of!(SessionConfig, branches))?;
+    require(request.markers == 0, offset_of!(SessionConfig, markers))
 }
 
 fn check_event_list(request: &SessionConfig) -> Result<(), Refusal> {

@@ -49,8 +49,16 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
     if spec.privilege == 0 || spec.privilege & !(EventSpec::USER | EventSpec::KERNEL) != 0 {
         return Err(field(core::mem::offset_of!(EventSpec, privilege)));
     }
-    if spec.reserved != [0; 6] {
-        return Err(field(core::mem::offset_of!(EventSpec, reserved)));
+    for (valid, offset) in [
+        (spec.extra == 0, core::mem::offset_of!(EventSpec, extra)),
+        (spec.rate == 0, core::mem::offset_of!(EventSpec, rate)),
+        (spec.flags == 0, core::mem::offset_of!(EventSpec, flags)),
+        (spec.core_type == 0, core::mem::offset_of!(EventSpec, core_type)),
+        (spec.reserved == [0; 4], core::mem::offset_of!(EventSpec, reserved)),
+    ] {
+        if !valid {
+            return Err(field(offset));
+        }
     }
     let sampling = match spec.mode {
         mode if mode == EventMode::Count as u8 => None,

@@ -18,6 +18,9 @@ pub struct SamplingCounter {
     pub period: u64,
 }
 
+/// For each sampling place its event, its counter and its period.
+pub type Samplers = ([u8; SAMPLING_COUNTERS_MAX], [u8; SAMPLING_COUNTERS_MAX], [u64; SAMPLING_COUNTERS_MAX]);
+
 /// What a session writes to the PMU, and how its counters map to its events.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
@@ -148,15 +151,18 @@ impl Program {
         })
     }
 
-    /// [`super::abi::Quantum::counter_event`] and [`super::abi::Quantum::periods`].
+    /// [`super::abi::Quantum::counter_event`], [`super::abi::Quantum::sampler_counter`] and
+    /// [`super::abi::Quantum::periods`].
     #[must_use]
-    pub fn counter_events(&self) -> ([u8; SAMPLING_COUNTERS_MAX], [u64; SAMPLING_COUNTERS_MAX]) {
+    pub fn samplers(&self) -> Samplers {
         let mut events = [NO_EVENT; SAMPLING_COUNTERS_MAX];
+        let mut counters = [NO_EVENT; SAMPLING_COUNTERS_MAX];
         let mut periods = [0; SAMPLING_COUNTERS_MAX];
         for counter in self.sampling_counters() {
             events[usize::from(counter.number)] = counter.event;
+            counters[usize::from(counter.number)] = counter.number;
             periods[usize::from(counter.number)] = counter.period;
         }
-        (events, periods)
+        (events, counters, periods)
     }
 }

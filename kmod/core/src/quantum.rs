@@ -170,7 +170,7 @@ fn describe<R: Rings>(
     counted: &Counted,
 ) -> Quantum {
     let program = session.program;
-    let (counter_event, periods) = program.counter_events();
+    let (counter_event, sampler_counter, periods) = program.samplers();
     let mut flags = 0;
     for (set, flag) in [
         (counted.records_lost > 0, QuantumFlags::RECORDS_LOST),
@@ -200,9 +200,9 @@ fn describe<R: Rings>(
         records_lost: counted.records_lost,
         stack_offset: 0,
         stack_bytes: 0,
-        reserved: 0,
+        active: (1 << program.event_count()) - 1,
         counter_event,
-        reserved2: 0,
+        sampler_counter,
         counts: counted.counts,
         periods,
     }

@@ -91,7 +91,7 @@ fn each_field_is_checked() {
         (first + offset_of!(EventSpec, mode), |c| (c.events[0].mode, c.segments) = (3, 0)),
         (first + offset_of!(EventSpec, privilege), |c| c.events[0].privilege = 0),
         (first + offset_of!(EventSpec, privilege), |c| c.events[0].privilege = 4),
-        (first + offset_of!(EventSpec, reserved), |c| c.events[0].reserved[5] = 1),
+        (first + offset_of!(EventSpec, reserved), |c| c.events[0].reserved[3] = 1),
         (offset_of!(SessionConfig, segments), |c| c.segments = 1),
         (offset_of!(SessionConfig, segments), |c| c.segments = 257),
         (offset_of!(SessionConfig, quanta), |c| c.quanta = 96),
@@ -101,7 +101,7 @@ fn each_field_is_checked() {
         (offset_of!(SessionConfig, stack_ring_bytes), |c| c.stack_ring_bytes = 1 << 16),
         (offset_of!(SessionConfig, max_quantum_ns), |c| c.max_quantum_ns = 1),
         (offset_of!(SessionConfig, max_threads), |c| c.max_threads = 1 << 20),
-        (offset_of!(SessionConfig, reserved), |c| c.reserved = 1),
+        (offset_of!(SessionConfig, cgroup_fd), |c| c.cgroup_fd = 1),
     ];
     for (offset, change) in cases {
         let mut request = valid;
@@ -136,7 +136,7 @@ fn any_event() -> impl Strategy<Value = EventSpec> {
         (any::<u64>(), 0..0x1_0000u64).prop_map(|(bits, encoding)| counted(encoding | bits & 0xFF84_0000));
     let anything =
         (any::<u64>(), any::<u64>(), 0..4u8, any::<u8>()).prop_map(|(encoding, period, mode, privilege)| {
-            EventSpec { encoding, period, mode, privilege, reserved: [0; 6] }
+            EventSpec { encoding, period, mode, privilege, ..EventSpec::default() }
         });
     prop_oneof![20 => count, 10 => sample, 2 => modified, 1 => anything]
 }

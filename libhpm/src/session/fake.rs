@@ -149,6 +149,8 @@ impl Fake {
         counts[0] = stay.count;
         let mut counter_event = [NO_EVENT; hpm_abi::SAMPLING_COUNTERS_MAX];
         counter_event[1] = 0;
+        let mut sampler_counter = [NO_EVENT; hpm_abi::SAMPLING_COUNTERS_MAX];
+        sampler_counter[1] = 1;
         let mut periods = [0; hpm_abi::SAMPLING_COUNTERS_MAX];
         periods[1] = 1000;
         Quantum {
@@ -172,9 +174,9 @@ impl Fake {
             records_lost: 0,
             stack_offset: 0,
             stack_bytes: 0,
-            reserved: 0,
+            active: (1 << self.config.get().event_count) - 1,
             counter_event,
-            reserved2: 0,
+            sampler_counter,
             counts,
             periods,
         }
@@ -248,8 +250,8 @@ impl Fake {
         let shape =
             u64::from(q.record_size) | u64::from(q.record_format) << 16 | u64::from(q.count_len) << 32;
         let tail = [ends, q.last_ip, q.segment, words(q.span_offset, q.span_bytes), shape, q.pebs_enable];
-        let stack = [q.pebs_data_cfg, q.records_lost, q.stack_offset, words(q.stack_bytes, q.reserved)];
-        let counter_event = [u64::from_ne_bytes(q.counter_event), q.reserved2];
+        let stack = [q.pebs_data_cfg, q.records_lost, q.stack_offset, words(q.stack_bytes, q.active)];
+        let counter_event = [u64::from_ne_bytes(q.counter_event), u64::from_ne_bytes(q.sampler_counter)];
         let all = [&head[..], &tail, &stack, &counter_event, &q.counts, &q.periods].concat();
         assert_eq!(all.len() * 8, size_of::<Quantum>());
         self.write(quanta_offset(cpu as u32) + slot * size_of::<Quantum>() as u64, all.as_bytes());

@@ -121,6 +121,6 @@ fn spec(event: &Event, period: Option<u64>) -> EventSpec {
         period: period.unwrap_or(0),
         mode: if period.is_some() { EventMode::Precise } else { EventMode::Count } as u8,
         privilege: privilege(event.user, EventSpec::USER) | privilege(event.kernel, EventSpec::KERNEL),
-        reserved: [0; 6],
+        ..EventSpec::default()
     }
 }

@@ -29,10 +29,12 @@ impl<'a> Sample<'a> {
         let quantum = self.quantum;
         // Format 0 does not name the counter; there, only one can write records.
         let named = self.record.applicable_counters().unwrap_or(u64::MAX) & quantum.pebs_enable;
-        let counters = quantum.counter_event.iter().zip(quantum.periods).enumerate();
-        counters
-            .filter(move |(counter, (event, _))| named >> counter & 1 == 1 && **event != NO_EVENT)
-            .map(|(_, (event, period))| (usize::from(*event), period))
+        let samplers = quantum.counter_event.iter().zip(&quantum.sampler_counter).zip(quantum.periods);
+        samplers
+            .filter(move |((event, counter), _)| {
+                **event != NO_EVENT && named.checked_shr((**counter).into()).unwrap_or(0) & 1 == 1
+            })
+            .map(|((event, _), period)| (usize::from(*event), period))
     }
 }
 
