@@ -55,6 +55,9 @@ pub trait Bus {
     /// The architectural registers.
     fn registers(&mut self) -> Registers;
 
+    /// XMM0 to XMM15, each as its low and its high half.
+    fn xmm(&mut self) -> [[u64; 2]; 16];
+
     /// Reads `into.len()` bytes at `linear` through the current CR3, with supervisor rights.
     ///
     /// # Errors
@@ -67,6 +70,9 @@ pub trait Bus {
     /// # Errors
     /// The first linear address without a present, writable translation.
     fn write(&mut self, linear: u64, from: &[u8]) -> Result<(), PageFault>;
+
+    /// Writes `from` at the physical address `physical`; what is not memory there takes nothing.
+    fn write_physical(&mut self, physical: u64, from: &[u8]);
 
     /// The time-stamp counter.
     fn tsc(&mut self) -> u64;

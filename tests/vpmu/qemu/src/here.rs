@@ -8,7 +8,7 @@
 use crate::apic::LocalApic;
 use crate::ffi::{Api, CpuState, CpuX86State, Exports};
 use crate::machine::{Machine, Vcpu};
-use crate::registers::{Bytes, little_endian, read_register};
+use crate::registers::{Bytes, little_endian, read_register, read_wide_register};
 use crate::vcpu::Slots;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -143,6 +143,11 @@ impl Here {
         Registers { general, rip, rflags }
     }
 
+    /// XMM0 to XMM15, as halves.
+    pub(crate) fn xmm(&self) -> [[u64; 2]; 16] {
+        self.vcpu.handles.xmm.map(|handle| read_wide_register(self.api(), handle))
+    }
+
     /// The time-stamp counter as `RDTSC` would return it. Under -icount only between two blocks.
     pub(crate) fn tsc(&self) -> u64 {
         // SAFETY: the state is this vCPU's.
@@ -216,9 +221,9 @@ impl Here {
         (status == 0).then(|| little_endian(bytes.content()) as u32)
     }
 
-    /// Writes a 32-bit device register of the physical address space.
-    pub(crate) fn write_physical(&self, physical: u64, value: u32) -> bool {
-        let bytes = Bytes::new(self.api(), &value.to_le_bytes());
+    /// Writes to the physical address space: a 32-bit device register, or memory.
+    pub(crate) fn write_physical(&self, physical: u64, from: &[u8]) -> bool {
+        let bytes = Bytes::new(self.api(), from);
         // SAFETY: the array is ours; called on the vCPU's thread.
         unsafe { (self.api().qemu_plugin_write_memory_hwaddr)(physical, bytes.array.as_ptr()) == 0 }
     }

@@ -12,6 +12,11 @@ use thiserror::Error;
 /// General registers in the order of their numbers. The other eight cannot be written in the 16-bit mode of reset.
 const GPR_NAMES: [&CStr; 8] = [c"rax", c"rcx", c"rdx", c"rbx", c"rsp", c"rbp", c"rsi", c"rdi"];
 
+const XMM_NAMES: [&CStr; 16] = [
+    c"xmm0", c"xmm1", c"xmm2", c"xmm3", c"xmm4", c"xmm5", c"xmm6", c"xmm7", c"xmm8", c"xmm9", c"xmm10",
+    c"xmm11", c"xmm12", c"xmm13", c"xmm14", c"xmm15",
+];
+
 /// A start-up check that failed.
 #[derive(Debug, Error)]
 pub(crate) enum SelfCheck {
@@ -41,6 +46,7 @@ pub(crate) struct Handles {
     pub(crate) cr0: NonNull<RegisterHandle>,
     pub(crate) cr3: NonNull<RegisterHandle>,
     pub(crate) cr4: NonNull<RegisterHandle>,
+    pub(crate) xmm: [NonNull<RegisterHandle>; 16],
 }
 
 // SAFETY: the pointers are only followed through `Here`, on the vCPU's own thread (or, under -icount, the one thread that
@@ -71,7 +77,11 @@ impl Handles {
         }
         let [rip, cs] = [named(c"rip")?, named(c"cs")?];
         let [cr0, cr3, cr4] = [named(c"cr0")?, named(c"cr3")?, named(c"cr4")?];
-        Ok(Self { cpu, state, rip, cs, cr0, cr3, cr4 })
+        let mut xmm = [rip; 16];
+        for (handle, name) in xmm.iter_mut().zip(XMM_NAMES) {
+            *handle = named(name)?;
+        }
+        Ok(Self { cpu, state, rip, cs, cr0, cr3, cr4, xmm })
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn deliver(here: &Here) {
     if here.machine.args.trace >= 2 {
         eprintln!("vpmu: cpu {} PMI, LVTPC {entry:#x}", here.vcpu.index);
     }
-    if !here.write_physical(MSI_BASE | u64::from(id) << 12, data) {
+    if !here.write_physical(MSI_BASE | u64::from(id) << 12, &data.to_le_bytes()) {
         eprintln!("vpmu: cpu {}: QEMU refused the interrupt message of a PMI", here.vcpu.index);
     }
 }
@@ -45,7 +45,7 @@ fn take_entry(here: &Here) -> Option<(u32, u8)> {
     if entry & MASKED != 0 {
         return None;
     }
-    here.write_physical(base + LVTPC, entry | MASKED);
+    here.write_physical(base + LVTPC, &(entry | MASKED).to_le_bytes());
     // The ID is the register's top byte.
     Some((entry, (here.read_physical(base + ID)? >> 24) as u8))
 }

@@ -80,6 +80,15 @@ pub(crate) fn read_register(api: &Api, handle: NonNull<RegisterHandle>) -> u64 {
     little_endian(bytes.content())
 }
 
+/// A 16-byte register, as its low and its high half.
+pub(crate) fn read_wide_register(api: &Api, handle: NonNull<RegisterHandle>) -> [u64; 2] {
+    let bytes = Bytes::new(api, &[]);
+    // SAFETY: as for an ordinary register.
+    unsafe { (api.qemu_plugin_read_register)(handle.as_ptr(), bytes.array.as_ptr()) };
+    let (low, high) = bytes.content().split_at(bytes.content().len().min(8));
+    [little_endian(low), little_endian(high)]
+}
+
 pub(crate) fn write_register(api: &Api, handle: NonNull<RegisterHandle>, value: u64) {
     let bytes = Bytes::new(api, &value.to_le_bytes());
     // SAFETY: as for reading; general registers are 8 bytes long.

@@ -2,12 +2,14 @@
 //!
 //! A profile only states facts; what they mean is implemented once, in [`crate::pmu`] and [`crate::micro`].
 
+mod extended;
 mod skylake;
 mod skylake_events;
 
 use crate::event::EventSet;
 use crate::micro::Geometry;
 
+pub use extended::{ArchitecturalLbr, Extended, Hybrid, MemoryInfo, PerfmonExtension};
 pub use skylake::SKYLAKE;
 
 /// A processor: its PMU and its microarchitecture.
@@ -28,6 +30,8 @@ pub struct Profile {
     pub geometry: Geometry,
     /// Everything else of the microarchitecture.
     pub microarchitecture: Microarchitecture,
+    /// If it is one kind of core of a hybrid part: which.
+    pub hybrid: Option<Hybrid>,
 }
 
 /// An Intel PMU with architectural performance monitoring (SDM Vol. 3B 18.2).
@@ -55,6 +59,8 @@ pub struct Perfmon {
     pub lbr_select_mask: u64,
     /// Bits of IA32_DEBUGCTL that are not reserved.
     pub debugctl_mask: u64,
+    /// What came with version 5 and later.
+    pub extended: Extended,
 }
 
 /// Which data address a PEBS record of an event holds (SDM Vol. 3B 18.11.3, data address profiling).

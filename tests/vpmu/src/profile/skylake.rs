@@ -1,7 +1,7 @@
 //! 6th generation Intel Core (client Skylake), family 6 model 94, with Hyper-Threading on.
 
 use super::skylake_events::{EVENTS, FIXED_EVENTS};
-use super::{Microarchitecture, Perfmon, Profile, TlbGeometry};
+use super::{Extended, Microarchitecture, Perfmon, Profile, TlbGeometry};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Client Skylake: PerfMon version 4, PEBS record format 3.
@@ -31,6 +31,7 @@ pub static SKYLAKE: Profile = Profile {
         // LBR, BTF, TR, BTS, BTINT, BTS_OFF_OS, BTS_OFF_USR, FREEZE_LBRS_ON_PMI, FREEZE_PERFMON_ON_PMI,
         // ENABLE_UNCORE_PMI, FREEZE_WHILE_SMM. RTM (15) is reserved on a part without TSX.
         debugctl_mask: 0x7FC3,
+        extended: Extended::NONE,
     },
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
@@ -58,4 +59,5 @@ pub static SKYLAKE: Profile = Profile {
         return_stack: 16,
         crystal_ratio: 100,
     },
+    hybrid: None,
 };

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use vpmu::pmu::msr;
 use vpmu::profile::SKYLAKE;
 use vpmu::{
-    Bus, DataAccess, MicroEvents, Options, PageFault, Pmu, Privilege, Registers, Retired, Settlement,
+    Bus, DataAccess, MicroEvents, Options, PageFault, Pmu, Privilege, Profile, Registers, Retired, Settlement,
 };
 
 pub(crate) const USR: u64 = 1 << 16;
@@ -22,6 +22,9 @@ pub(crate) const RANGE: u64 = 1 << 48;
 pub(crate) struct TestBus {
     pages: HashMap<u64, Box<[u8; 4096]>>,
     pub(crate) registers: Registers,
+    pub(crate) xmm: [[u64; 2]; 16],
+    /// Physical memory, byte by byte, as far as it has been written.
+    pub(crate) physical: HashMap<u64, u8>,
     pub(crate) tsc: u64,
     pub(crate) pmis: u32,
 }
@@ -56,6 +59,14 @@ impl TestBus {
 impl Bus for TestBus {
     fn registers(&mut self) -> Registers {
         self.registers
+    }
+
+    fn xmm(&mut self) -> [[u64; 2]; 16] {
+        self.xmm
+    }
+
+    fn write_physical(&mut self, physical: u64, from: &[u8]) {
+        self.physical.extend((physical..).zip(from.iter().copied()));
     }
 
     fn read(&mut self, linear: u64, into: &mut [u8]) -> Result<(), PageFault> {
@@ -118,8 +129,19 @@ pub(crate) const RECORD: u64 = 0xC8;
 
 impl Machine {
     pub(crate) fn new(options: Options) -> Self {
-        let bus = TestBus { pages: HashMap::new(), registers: Registers::default(), tsc: 0, pmis: 0 };
-        Self { pmu: Pmu::new(&SKYLAKE, options), bus, pc: 0x40_0000 }
+        Self::of(&SKYLAKE, options)
+    }
+
+    pub(crate) fn of(profile: &'static Profile, options: Options) -> Self {
+        let bus = TestBus {
+            pages: HashMap::new(),
+            registers: Registers::default(),
+            xmm: [[0; 2]; 16],
+            physical: HashMap::new(),
+            tsc: 0,
+            pmis: 0,
+        };
+        Self { pmu: Pmu::new(profile, options), bus, pc: 0x40_0000 }
     }
 
     pub(crate) fn wr(&mut self, msr: u32, value: u64) {

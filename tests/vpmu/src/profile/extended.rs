@@ -1,0 +1,102 @@
+//! Facts that only parts with PerfMon version 5 and later have.
+
+use crate::profile::Profile;
+
+/// What came with PerfMon version 5 and later, or beside it. Sections are those of the SDM's editions since 2023,
+/// where Vol. 3B chapter 19 is "Last Branch Records" and chapter 20 "Performance Monitoring".
+#[derive(Debug, Clone, Copy)]
+pub struct Extended {
+    /// Fixed-function counters below [`crate::profile::Perfmon::fixed_counters`] that do not exist: their bit in
+    /// `CPUID.0AH:ECX` is 0 (Vol. 3B 20.2.5.2).
+    pub absent_fixed: u64,
+    /// Fixed-function counters that can be used for PEBS, as a bit mask (Vol. 3B 20.9.1, "Extended PEBS").
+    pub pebs_fixed: u64,
+    /// How PEBS records describe a memory access.
+    pub memory_info: MemoryInfo,
+    /// The event (umask and event select) that must be counted for load latency to be sampled.
+    pub load_auxiliary: Option<u16>,
+    /// Architectural last-branch records instead of model-specific ones.
+    pub arch_lbr: Option<ArchitecturalLbr>,
+    /// `CPUID` leaf 23H, the counters' second set of addresses, and architectural PEBS.
+    pub perfmon_extension: Option<PerfmonExtension>,
+}
+
+impl Extended {
+    /// A part before version 5.
+    pub const NONE: Self = Self {
+        absent_fixed: 0,
+        pebs_fixed: 0,
+        memory_info: MemoryInfo::IceLake,
+        load_auxiliary: None,
+        arch_lbr: None,
+        perfmon_extension: None,
+    };
+}
+
+/// What the memory group of an adaptive or architectural PEBS record holds (Vol. 3B 20.9.2.2.2, "Memory Access
+/// Info").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemoryInfo {
+    /// The latency is one number; the auxiliary word has the data source in bits 3:0, STLB miss in 4, lock in 5.
+    IceLake,
+    /// The latency of the instruction and that of the access are told apart; the auxiliary word is Ice Lake's.
+    GoldenCove,
+    /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 4:0, lock in 5, STLB miss in 6.
+    Crestmont,
+}
+
+/// Architectural last-branch records (Vol. 3B chapter 19, `CPUID` leaf 1CH).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchitecturalLbr {
+    /// `CPUID.1CH:EAX`: bit n of 7:0 says that a depth of 8 × (n + 1) can be chosen.
+    pub depths: u8,
+}
+
+impl ArchitecturalLbr {
+    /// The deepest stack.
+    #[must_use]
+    pub fn max_depth(self) -> usize {
+        8 * (8 - self.depths.leading_zeros() as usize)
+    }
+
+    /// Whether IA32_LBR_DEPTH can be set to `depth`.
+    #[must_use]
+    pub fn supports(self, depth: u64) -> bool {
+        (8..=64).contains(&depth) && depth.is_multiple_of(8) && self.depths >> (depth / 8 - 1) & 1 != 0
+    }
+}
+
+/// The architectural performance monitoring extension (`CPUID` leaf 23H; Intel Architecture Instruction Set
+/// Extensions Programming Reference, chapter on architectural PerfMon extensions).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PerfmonExtension {
+    /// General-purpose counters that can be used for architectural PEBS (`CPUID.23H.5:EAX`).
+    pub pebs_general: u32,
+    /// General-purpose counters whose samples are precisely distributed (`CPUID.23H.5:EBX`).
+    pub pdist_general: u32,
+    /// Fixed-function counters whose samples are precisely distributed (`CPUID.23H.5:EDX`).
+    pub pdist_fixed: u32,
+    /// Record groups: the bits of IA32_PMC_GPn_CFG_C 63:32 that can be set (`CPUID.23H.4:EBX`).
+    pub pebs_groups: u32,
+}
+
+/// What this core of a hybrid part is (SDM Vol. 2A, CPUID, leaf 1AH), and what the part's other cores are.
+#[derive(Debug, Clone, Copy)]
+pub struct Hybrid {
+    /// `CPUID.1AH:EAX[31:24]`: 20H for an Intel Atom core, 40H for an Intel Core one.
+    pub core_type: u8,
+    /// `CPUID.1AH:EAX[23:0]`.
+    pub native_model: u32,
+    /// The cores of the other type, which have the higher CPU numbers; `None` in their own description.
+    pub efficient: Option<&'static Profile>,
+}
+
+impl Profile {
+    /// The description of logical processor `index` of `cpus`: this one, or on a hybrid part, for the second half,
+    /// that of the efficient cores. At least one processor is a performance core.
+    #[must_use]
+    pub fn of_cpu(&'static self, index: u32, cpus: u32) -> &'static Self {
+        let efficient = self.hybrid.and_then(|hybrid| hybrid.efficient);
+        efficient.filter(|_| index >= cpus.div_ceil(2)).unwrap_or(self)
+    }
+}
