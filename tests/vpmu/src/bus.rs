@@ -27,7 +27,7 @@ pub struct Registers {
 }
 
 /// One data access of a retired instruction.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataAccess {
     /// Linear address of the first byte.
     pub linear: u64,
@@ -36,7 +36,7 @@ pub struct DataAccess {
 }
 
 /// The instruction that has just retired, as of the boundary at which [`crate::Pmu::settle`] is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retired {
     /// Linear address of the instruction.
     pub pc: u64,
@@ -48,6 +48,9 @@ pub struct Retired {
     pub load: Option<DataAccess>,
     /// Its last store, if it had any and demand was `DataAddresses` or above.
     pub store: Option<DataAccess>,
+    /// Whether its accesses are locked: by a LOCK prefix, or because it is an `XCHG` with memory (SDM Vol. 3A
+    /// 8.1.2).
+    pub locked: bool,
 }
 
 /// The machine around the PMU. Everything is as of the instruction boundary at which `settle` runs.

@@ -128,6 +128,12 @@ events! {
     L1dWriteMiss,
     /// A data write that missed every cache (Cachegrind's DLmw).
     LlcWriteMiss,
+    /// A demand data read that missed L2 and hit the last-level cache.
+    L3ReadHit,
+    /// A read for ownership that missed L2 and hit the last-level cache.
+    L3RfoHit,
+    /// An instruction read that missed L2 and hit the last-level cache.
+    L3CodeHit,
     /// A demand data read that hit L2.
     L2ReadHit,
     /// A demand data read that missed L2.

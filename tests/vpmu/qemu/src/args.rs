@@ -10,7 +10,7 @@ use vpmu::{Profile, profile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgumentError {
     #[error(
-        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, skid, trace, I1, D1, L2, LL, indexing, caches"
+        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, skid, trace, I1, D1, L2, LL, indexing, caches"
     )]
     Unknown(String),
     #[error("argument `{0}` is not of the form name=value")]
@@ -40,6 +40,8 @@ pub(crate) struct Args {
     pub(crate) page_table_isolation: bool,
     /// `pebs-disarm=on|off`: clearing PEBS_ENABLE disarms a counter that waits to write its record.
     pub(crate) pebs_disable_disarms: bool,
+    /// `pebs-skid=N`: a PEBS record is written N instructions late, with the state of that moment.
+    pub(crate) pebs_skid: u64,
     /// `skid=N`: a PMI is raised N instructions late.
     pub(crate) skid: u64,
     /// `trace=N`: 1 prints faults and PEBS losses, 2 every PMU register access and PMI too.
@@ -66,6 +68,7 @@ impl Args {
             truth_level: Level::Off,
             page_table_isolation: true,
             pebs_disable_disarms: true,
+            pebs_skid: 0,
             skid: 0,
             trace: 0,
             geometry: profile.geometry,
@@ -105,6 +108,7 @@ impl Args {
                     _ => return Err(bad("none, basic or micro")),
                 }
             }
+            "pebs-skid" => self.pebs_skid = value.parse().map_err(|_| bad("a number of instructions"))?,
             "skid" => self.skid = value.parse().map_err(|_| bad("a number of instructions"))?,
             "trace" => self.trace = value.parse().map_err(|_| bad("0, 1 or 2"))?,
             "I1" => self.geometry.l1i = cache(value).ok_or_else(|| bad(CACHE))?,

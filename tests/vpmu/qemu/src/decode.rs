@@ -43,6 +43,8 @@ pub(crate) struct Insn {
     pub(crate) branch: Option<BranchKind>,
     /// A repeated string instruction: one instruction, as many accesses as iterations.
     pub(crate) repeats: bool,
+    /// Its accesses are locked: a LOCK prefix, or `XCHG` with memory (SDM Vol. 3A 8.1.2).
+    pub(crate) locked: bool,
     /// A software interrupt: it retires, although it is reported as an exception.
     pub(crate) software_interrupt: bool,
     /// What the plugin does in its place.
@@ -93,6 +95,7 @@ impl Classifier {
             branch: branch_kind(&instruction),
             repeats: instruction.is_string_instruction()
                 && (instruction.has_rep_prefix() || instruction.has_repne_prefix()),
+            locked: instruction.has_lock_prefix() || instruction.mnemonic() == Mnemonic::Xchg && loads,
             software_interrupt: is_software_interrupt(&instruction),
             special: special(&instruction),
         }

@@ -149,7 +149,10 @@ impl State {
     pub(crate) fn new(machine: &Machine, index: u32) -> Result<Self, GeometryError> {
         let args = &machine.args;
         Ok(Self {
-            pmu: Pmu::new(args.profile, vpmu::Options { pebs_disable_disarms: args.pebs_disable_disarms }),
+            pmu: Pmu::new(
+                args.profile,
+                vpmu::Options { pebs_disable_disarms: args.pebs_disable_disarms, pebs_skid: args.pebs_skid },
+            ),
             core: Core::new(args.profile, &args.geometry, machine.llc.clone())?,
             truth: machine.truth.cpu(index),
             seen: BasicCounts::default(),
@@ -216,7 +219,14 @@ impl State {
     pub(crate) fn retired(&self, last: Option<&Insn>, next_pc: u64, slots: &Slots) -> Retired {
         let Some(last) = last else {
             // Nothing is known of the instruction before the first that was observed.
-            return Retired { pc: next_pc, next_pc, privilege: Privilege::Kernel, load: None, store: None };
+            return Retired {
+                pc: next_pc,
+                next_pc,
+                privilege: Privilege::Kernel,
+                load: None,
+                store: None,
+                locked: false,
+            };
         };
         let access = |modelled: Option<DataAccess>, does: bool, store: bool| {
             let addressed = || slots.address(store).map(|linear| DataAccess { linear, outcome: None });
@@ -228,6 +238,7 @@ impl State {
             privilege: last.privilege,
             load: access(self.load, last.loads, false),
             store: access(self.store, last.stores, true),
+            locked: last.locked,
         }
     }
 }
@@ -261,6 +272,7 @@ mod tests {
             stores: true,
             branch: Some(BranchKind::DirectCall),
             repeats: false,
+            locked: false,
             software_interrupt: false,
             special: None,
         }

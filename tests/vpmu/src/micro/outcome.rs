@@ -34,7 +34,7 @@ pub struct DataOutcome {
 pub(super) const FETCH: [EventSet; 4] = [
     EventSet::of(&[E::L1iRead]),
     EventSet::of(&[E::L1iRead, E::L1iMiss, E::L2CodeHit]),
-    EventSet::of(&[E::L1iRead, E::L1iMiss, E::L2CodeMiss]),
+    EventSet::of(&[E::L1iRead, E::L1iMiss, E::L2CodeMiss, E::L3CodeHit]),
     EventSet::of(&[E::L1iRead, E::L1iMiss, E::L2CodeMiss, E::LlcInstructionMiss]),
 ];
 
@@ -50,6 +50,7 @@ const LOAD: [EventSet; 4] = [
         E::LoadL2Miss,
         E::L2ReadMiss,
         E::LoadL3Hit,
+        E::L3ReadHit,
     ]),
     EventSet::of(&[
         E::L1dRead,
@@ -67,7 +68,7 @@ const LOAD: [EventSet; 4] = [
 const STORE: [EventSet; 4] = [
     EventSet::of(&[E::L1dWrite]),
     EventSet::of(&[E::L1dWrite, E::L1dWriteMiss, E::L2RfoHit]),
-    EventSet::of(&[E::L1dWrite, E::L1dWriteMiss, E::L2RfoMiss]),
+    EventSet::of(&[E::L1dWrite, E::L1dWriteMiss, E::L2RfoMiss, E::L3RfoHit]),
     EventSet::of(&[E::L1dWrite, E::L1dWriteMiss, E::L2RfoMiss, E::LlcWriteMiss]),
 ];
 

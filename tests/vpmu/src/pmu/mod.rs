@@ -50,11 +50,15 @@ pub struct Options {
     /// written its record. If not, the record is written at the counter's first event after the bit is set
     /// again.
     pub pebs_disable_disarms: bool,
+    /// How many instructions after the event that triggers it a PEBS record is written (SDM Vol. 3B 18.8.1.1
+    /// leaves the distance open). Its registers and instruction pointers are then those of that later
+    /// boundary, also behind a change of privilege; data address, latency and data source stay the event's.
+    pub pebs_skid: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pebs_disable_disarms: true }
+        Self { pebs_disable_disarms: true, pebs_skid: 0 }
     }
 }
 
@@ -93,6 +97,8 @@ pub struct Settlement {
     pub pmis: u32,
     /// The PEBS record of this instruction, if one was due.
     pub pebs: Option<PebsOutcome>,
+    /// If a record was due late ([`Options::pebs_skid`]): the instruction whose event it is for.
+    pub cause: Option<Retired>,
 }
 
 /// The performance-monitoring unit of one logical processor.

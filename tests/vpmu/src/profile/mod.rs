@@ -5,6 +5,7 @@
 mod extended;
 mod skylake;
 mod skylake_events;
+mod spec;
 
 use crate::event::EventSet;
 use crate::micro::Geometry;
@@ -49,8 +50,13 @@ pub struct Perfmon {
     pub capabilities: u64,
     /// General-purpose counters that can be used for PEBS, as a bit mask.
     pub pebs_counters: u64,
-    /// Bits of MSR_OFFCORE_RSP_0 and _1 that are not reserved.
-    pub offcore_response_mask: u64,
+    /// Bits of IA32_PEBS_ENABLE that are not reserved.
+    pub pebs_enable_mask: u64,
+    /// Whether the data source of a load tells of the second-level TLB (bit 4) and of a locked access (bit
+    /// 5).
+    pub data_source_tlb_lock: bool,
+    /// MSR_OFFCORE_RSP_x.
+    pub offcore: OffcoreResponse,
     /// Bits of MSR_PEBS_FRONTEND that are not reserved.
     pub frontend_mask: u64,
     /// Entries of the last-branch-record stack, a power of two.
@@ -61,6 +67,26 @@ pub struct Perfmon {
     pub debugctl_mask: u64,
     /// What came with version 5 and later.
     pub extended: Extended,
+}
+
+/// The off-core response facility: MSR_OFFCORE_RSP_x choose by request and response what the events
+/// `OFFCORE_RESPONSE_x` count (SDM Vol. 3B 18.8.1.3, 18.9.5). Requests are those of bits 0 (demand data
+/// read), 1 (demand read for ownership) and 2 (demand code read) on every part. All masks are of the
+/// register's bits.
+#[derive(Debug)]
+pub struct OffcoreResponse {
+    /// How many of these registers there are, from MSR_OFFCORE_RSP_0 on: 0, 1 or 2.
+    pub registers: u8,
+    /// Bits that are not reserved.
+    pub mask: u64,
+    /// "Any response" (bit 16); 0 if the part has no such bit.
+    pub any: u64,
+    /// Supplier: the last-level cache had the line and no other core had to be asked for it.
+    pub hit: u64,
+    /// Supplier: local memory.
+    pub memory: u64,
+    /// Snoop results, one of which must be chosen beside a supplier; 0 if the part does not ask for them.
+    pub snoop: u64,
 }
 
 /// Which data address a PEBS record of an event holds (SDM Vol. 3B 18.11.3, data address profiling).
@@ -74,6 +100,9 @@ pub enum DataRecord {
     LoadLatency,
     /// Address of the store, and whether it hit the L1 data cache.
     Store,
+    /// Address of the store and its status, if IA32_PEBS_ENABLE.PS_EN is set (SDM Vol. 3B 18.9.4.3, precise
+    /// store).
+    PreciseStore,
 }
 
 /// One hardware event: how it is programmed and what it counts.
@@ -98,6 +127,8 @@ pub struct EventSpec {
     pub data: DataRecord,
     /// What it counts: the sum of these.
     pub counts: EventSet,
+    /// The MSR_OFFCORE_RSP_x that chooses among `counts`: x.
+    pub offcore: Option<u8>,
 }
 
 /// Latencies and structures beside the caches. Cycles are core clock cycles.
@@ -151,6 +182,26 @@ pub static ALL: &[&Profile] = &[&SKYLAKE];
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Profile> {
     ALL.iter().copied().find(|profile| profile.name == name)
+}
+
+impl Perfmon {
+    /// The format of PEBS records (IA32_PERF_CAPABILITIES bits 11:8).
+    #[must_use]
+    pub fn pebs_format(&self) -> u8 {
+        (self.capabilities >> 8 & 0xF) as u8
+    }
+
+    /// The format of last-branch records (IA32_PERF_CAPABILITIES bits 5:0).
+    #[must_use]
+    pub fn lbr_format(&self) -> u8 {
+        (self.capabilities & 0x3F) as u8
+    }
+
+    /// Whether counters can be written in full width (IA32_PERF_CAPABILITIES bit 13, FW_WRITE).
+    #[must_use]
+    pub fn full_width_writes(&self) -> bool {
+        self.capabilities >> 13 & 1 != 0
+    }
 }
 
 impl Profile {

@@ -1,7 +1,7 @@
 //! 6th generation Intel Core (client Skylake), family 6 model 94, with Hyper-Threading on.
 
 use super::skylake_events::{EVENTS, FIXED_EVENTS};
-use super::{Extended, Microarchitecture, Perfmon, Profile, TlbGeometry};
+use super::{Extended, Microarchitecture, OffcoreResponse, Perfmon, Profile, TlbGeometry};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Client Skylake: PerfMon version 4, PEBS record format 3.
@@ -22,8 +22,19 @@ pub static SKYLAKE: Profile = Profile {
         // FW_WRITE (13).
         capabilities: 0x33C5,
         pebs_counters: 0xF,
-        // Request type 15:0 (bit 15: other), supplier 30:16, snoop 37:31 (SDM Vol. 3B 18.13.3).
-        offcore_response_mask: 0x3F_FFFF_8FFF,
+        // PEBS_EN and LL_EN of each counter (SDM Vol. 3B, figure 18-21).
+        pebs_enable_mask: 0xF_0000_000F,
+        data_source_tlb_lock: true,
+        // Request type 15:0 (bit 15: other), supplier 30:16, snoop 37:31 (SDM Vol. 3B 18.13.3): L3_HIT_E is
+        // bit 19, L3_MISS_LOCAL_DRAM bit 26.
+        offcore: OffcoreResponse {
+            registers: 2,
+            mask: 0x3F_FFFF_8FFF,
+            any: 1 << 16,
+            hit: 1 << 19,
+            memory: 1 << 26,
+            snoop: 0x3F_8000_0000,
+        },
         // EVTSEL 2:0 and 4, IDQ_Bubble_Length 19:8, IDQ_Bubble_Width 22:20 (SDM Vol. 3B 18.13.2).
         frontend_mask: 0x7F_FF17,
         lbr_depth: 32,

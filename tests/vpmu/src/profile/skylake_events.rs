@@ -1,47 +1,9 @@
 //! Skylake's events: names and encodings of Intel's event list for client Skylake (SDM Vol. 3B, tables 18-56
 //! and 19-4), as far as the model gives them a meaning. An encoding that is not here counts nothing.
 
-use super::{DataRecord, EventSpec};
+use super::EventSpec;
+use super::spec::{cycles, event, load, load_latency, offcore, precise, precise_cycles, store};
 use crate::event::Event as E;
-use crate::event::EventSet;
-
-const ANY: u64 = 0xF;
-
-const fn event(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
-    EventSpec {
-        name,
-        select,
-        umask,
-        cmask: 0,
-        invert: false,
-        counters: ANY,
-        precise: false,
-        data: DataRecord::None,
-        counts: EventSet::of(counts),
-    }
-}
-
-const fn precise(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
-    EventSpec { precise: true, ..event(name, select, umask, counts) }
-}
-
-const fn load(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
-    EventSpec { data: DataRecord::Load, ..precise(name, select, umask, counts) }
-}
-
-const fn store(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
-    EventSpec { data: DataRecord::Store, ..precise(name, select, umask, counts) }
-}
-
-/// An event that is defined with a counter mask: it counts cycles.
-const fn cycles(name: &'static str, select: u8, umask: u8, cmask: u8, counts: &[E]) -> EventSpec {
-    EventSpec { cmask, ..event(name, select, umask, counts) }
-}
-
-/// As `cycles`, with the comparison inverted: "fewer than `cmask`", which with 16 is every cycle.
-const fn precise_cycles(name: &'static str, select: u8, umask: u8) -> EventSpec {
-    EventSpec { cmask: 16, invert: true, ..precise(name, select, umask, &[E::Cycle]) }
-}
 
 /// General-purpose events.
 pub(super) static EVENTS: &[EventSpec] = &[
@@ -79,10 +41,7 @@ pub(super) static EVENTS: &[EventSpec] = &[
     load("MEM_LOAD_RETIRED.L1_MISS", 0xD1, 0x08, &[E::LoadL1Miss]),
     load("MEM_LOAD_RETIRED.L2_MISS", 0xD1, 0x10, &[E::LoadL2Miss]),
     load("MEM_LOAD_RETIRED.L3_MISS", 0xD1, 0x20, &[E::LoadL3Miss]),
-    EventSpec {
-        data: DataRecord::LoadLatency,
-        ..precise("MEM_TRANS_RETIRED.LOAD_LATENCY", 0xCD, 0x01, &[E::LoadLatency])
-    },
+    load_latency("MEM_TRANS_RETIRED.LOAD_LATENCY", 0xCD, 0x01),
     // Clocks.
     event("CPU_CLK_UNHALTED.THREAD_P", 0x3C, 0x00, &[E::Cycle]),
     event("CPU_CLK_UNHALTED.REF_XCLK", 0x3C, 0x01, &[E::CrystalCycle]),
@@ -103,6 +62,8 @@ pub(super) static EVENTS: &[EventSpec] = &[
     event("L2_RQSTS.REFERENCES", 0x24, 0xFF, L2_REFERENCES),
     event("LONGEST_LAT_CACHE.MISS", 0x2E, 0x41, &[E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMiss]),
     event("LONGEST_LAT_CACHE.REFERENCE", 0x2E, 0x4F, &[E::L2ReadMiss, E::L2RfoMiss, E::L2CodeMiss]),
+    offcore("OFFCORE_RESPONSE_0", 0xB7, 0),
+    offcore("OFFCORE_RESPONSE_1", 0xBB, 1),
     event("ICACHE_64B.IFTAG_MISS", 0x83, 0x02, &[E::L1iMiss]),
     event("ICACHE_64B.IFTAG_STALL", 0x83, 0x04, &[E::StallInstructionTlb]),
     event("ICACHE_16B.IFDATA_STALL", 0x80, 0x04, &[E::StallInstructionCache]),

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use totals::{Totals, add};
 
-pub use report::{Activity, AddressSpaceReport, CpuReport, PebsReport, Report, WindowReport};
+pub use report::{Activity, AddressSpaceReport, CpuReport, PebsReport, Report, Taken, WindowReport};
 pub use totals::{Counts, PerPrivilege};
 
 /// How address spaces are told apart, and what is kept.
@@ -279,15 +279,24 @@ impl CpuTruth {
         add(number, 1);
         if self.shared.options.pebs_log {
             let mut state = self.shared.state();
+            let cause = settlement.cause.as_ref().unwrap_or(retired);
             let record = PebsReport {
                 cpu: self.index,
                 page_table: self.page_table,
                 label: state.spaces[self.space].label.clone(),
-                pc: retired.pc,
-                next_pc: retired.next_pc,
-                privilege: retired.privilege,
-                load: retired.load.map(|access| access.linear),
-                store: retired.store.map(|access| access.linear),
+                pc: cause.pc,
+                next_pc: cause.next_pc,
+                privilege: cause.privilege,
+                load: cause.load.map(|access| access.linear),
+                store: cause.store.map(|access| access.linear),
+                load_outcome: cause.load.and_then(|access| access.outcome),
+                store_outcome: cause.store.and_then(|access| access.outcome),
+                locked: cause.locked,
+                taken: settlement.cause.map(|_| Taken {
+                    pc: retired.pc,
+                    next_pc: retired.next_pc,
+                    privilege: retired.privilege,
+                }),
                 tsc,
                 outcome,
             };

@@ -2,6 +2,7 @@
 
 use super::totals::Counts;
 use crate::event::Privilege;
+use crate::micro::DataOutcome;
 use crate::pmu::PebsOutcome;
 use serde::{Deserialize, Serialize};
 
@@ -98,10 +99,29 @@ pub struct PebsReport {
     pub load: Option<u64>,
     /// Linear address of the instruction's last store, if it was observed.
     pub store: Option<u64>,
+    /// Where the load's data came from and how long it took, if the caches were observed.
+    pub load_outcome: Option<DataOutcome>,
+    /// The same of the store.
+    pub store_outcome: Option<DataOutcome>,
+    /// Whether the instruction's accesses are locked.
+    pub locked: bool,
+    /// Where the processor was when the record was taken, if that was later ([`crate::Options::pebs_skid`]).
+    pub taken: Option<Taken>,
     /// Time-stamp counter.
     pub tsc: u64,
     /// What became of the record.
     pub outcome: PebsOutcome,
+}
+
+/// The instruction after which a PEBS record was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The instruction.
+    pub pc: u64,
+    /// The next one.
+    pub next_pc: u64,
+    /// Privilege level of the instruction.
+    pub privilege: Privilege,
 }
 
 /// A tag as text: its bytes from the lowest on if they are printable ASCII, else a hexadecimal number.

@@ -149,7 +149,7 @@ proptest! {
                 if left.contains(&0) {
                     machine.pmu.count_basic(&std::mem::take(&mut batch));
                     prop_assert!(machine.pmu.needs_settle());
-                    let retired = Retired { pc: 0, next_pc: 4, privilege, load: None, store: None };
+                    let retired = Retired { pc: 0, next_pc: 4, privilege, load: None, store: None, locked: false };
                     let _ = machine.pmu.settle(&retired, &mut machine.bus);
                     left = machine.pmu.headroom(privilege);
                     prop_assert!(!left.contains(&0));

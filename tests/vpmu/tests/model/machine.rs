@@ -102,6 +102,7 @@ pub(crate) struct Instruction {
     pub(crate) load: Option<DataAccess>,
     pub(crate) store: Option<DataAccess>,
     pub(crate) branch: bool,
+    pub(crate) locked: bool,
     pub(crate) micro: MicroEvents,
 }
 
@@ -196,12 +197,14 @@ impl Machine {
         }
         self.pmu.count(&instruction.micro, privilege);
         self.pmu.count_basic(&delta);
+        self.bus.registers.rip = self.pc + 4;
         let retired = Retired {
             pc: self.pc,
             next_pc: self.pc + 4,
             privilege,
             load: instruction.load,
             store: instruction.store,
+            locked: instruction.locked,
         };
         self.pc += 4;
         self.bus.tsc += 10;

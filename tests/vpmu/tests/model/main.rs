@@ -9,4 +9,5 @@ mod machine;
 mod pebs;
 mod pmi;
 mod registers;
+mod skid;
 mod truth;

@@ -183,7 +183,10 @@ fn several_counters_share_the_buffer() {
 fn disabling_pebs_disarms_or_postpones() {
     for disarms in [true, false] {
         let mut machine = sampling(ALL_LOADS, 5, 8, 9);
-        machine.pmu = vpmu::Pmu::new(machine.pmu.profile(), Options { pebs_disable_disarms: disarms });
+        machine.pmu = vpmu::Pmu::new(
+            machine.pmu.profile(),
+            Options { pebs_disable_disarms: disarms, ..Options::default() },
+        );
         machine.set_up_pebs(8, 9, 5);
         machine.wr(msr::IA32_PERFEVTSEL0, ALL_LOADS | USR | EN);
         machine.wr(msr::IA32_PEBS_ENABLE, 1);
@@ -203,7 +206,7 @@ fn disabling_pebs_disarms_or_postpones() {
 /// counter meanwhile; the reload then carries over only what came after that.
 #[test]
 fn a_postponed_record_survives_rewriting_the_counter() {
-    let mut machine = Machine::new(Options { pebs_disable_disarms: false });
+    let mut machine = Machine::new(Options { pebs_disable_disarms: false, ..Options::default() });
     machine.set_up_pebs(8, 9, 5);
     machine.wr(msr::IA32_PERFEVTSEL0, ALL_LOADS | USR | EN);
     machine.wr(msr::IA32_PEBS_ENABLE, 1);

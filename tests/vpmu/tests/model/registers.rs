@@ -218,7 +218,7 @@ fn cpuid_is_consistent_with_the_registers() {
 /// A snapshot carries the whole state; one of an unknown profile is refused.
 #[test]
 fn a_snapshot_restores_the_pmu() {
-    let mut machine = Machine::new(Options { pebs_disable_disarms: false });
+    let mut machine = Machine::new(Options { pebs_disable_disarms: false, ..Options::default() });
     machine.set_up_pebs(8, 8, 5);
     machine.wr(msr::IA32_PERFEVTSEL0 + 1, 0x1C0 | USR | EN);
     machine.wr(msr::IA32_PEBS_ENABLE, 0b10);

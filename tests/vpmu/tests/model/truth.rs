@@ -145,7 +145,7 @@ fn use_of_the_pmu_is_counted() {
     cpu.wrmsr(Err(GeneralProtection));
     cpu.rdpmc(Err(GeneralProtection));
     let load = Some(DataAccess { linear: 0x77, outcome: None });
-    let retired = Retired { pc: 1, next_pc: 5, privilege: Privilege::User, load, store: None };
+    let retired = Retired { pc: 1, next_pc: 5, privilege: Privilege::User, load, store: None, locked: false };
     let fault = vpmu::PageFault { linear: 4, write: true };
     let outcomes = [
         PebsOutcome::Written { at: 64, counters: 2 },
@@ -153,7 +153,7 @@ fn use_of_the_pmu_is_counted() {
         PebsOutcome::Faulted { counters: 2, fault },
     ];
     for (tsc, outcome) in (100..).zip(outcomes) {
-        cpu.settled(&Settlement { pmis: 2, pebs: Some(outcome) }, &retired, tsc);
+        cpu.settled(&Settlement { pmis: 2, pebs: Some(outcome), cause: None }, &retired, tsc);
     }
     cpu.settled(&Settlement::default(), &retired, 0);
     let report = truth.report();

@@ -81,7 +81,9 @@ impl Rule {
             _ if !self.pebs => Demand::Basic,
             DataRecord::Load => Demand::DataAddresses,
             // A store's record says whether it hit the cache.
-            DataRecord::Store | DataRecord::LoadLatency => Demand::Microarchitecture,
+            DataRecord::Store | DataRecord::PreciseStore | DataRecord::LoadLatency => {
+                Demand::Microarchitecture
+            }
         }
     }
 }

@@ -4,9 +4,12 @@ mod bits;
 mod counter;
 mod cpuid;
 mod lbr;
+mod offcore;
 mod pebs;
+mod record;
 mod registers;
 mod settle;
+mod skid;
 
 use super::{Demand, Options};
 use crate::event::{Basic, BasicCounts, MicroEvents, Privilege};
@@ -17,6 +20,7 @@ use counter::{Counter, CycleFilter, Rule};
 use lbr::Lbr;
 use registers::Registers;
 use serde::{Deserialize, Serialize};
+use skid::Late;
 
 pub(super) use cpuid::overlay as overlay_cpuid;
 
@@ -29,6 +33,8 @@ pub(super) struct Perfmon {
     /// General-purpose counters, then fixed-function counters.
     counters: Vec<Counter>,
     lbr: Lbr,
+    /// A record that waits for its skid to pass.
+    late: Option<Late>,
     demand: Demand,
     /// Indices of the counters that are on, as a bit mask: most counters are off most of the time.
     on: u64,
@@ -40,6 +46,7 @@ pub(super) struct Saved {
     registers: Registers,
     counters: Vec<Counter>,
     lbr: Lbr,
+    late: Option<Late>,
 }
 
 /// The indices of the bits that are set, from the lowest on.
@@ -55,20 +62,26 @@ impl Perfmon {
     pub(super) fn new(profile: &'static Profile, options: Options) -> Self {
         let pmu = &profile.pmu;
         let counters = vec![Counter::default(); usize::from(pmu.general_counters + pmu.fixed_counters)];
-        let lbr = Lbr::new(pmu.lbr_depth);
+        let lbr = Lbr::new(pmu.lbr_depth, pmu.lbr_format());
         Self {
             profile,
             options,
             registers: Registers::reset(pmu),
             counters,
             lbr,
+            late: None,
             demand: Demand::Nothing,
             on: 0,
         }
     }
 
     pub(super) fn save(&self) -> Saved {
-        Saved { registers: self.registers.clone(), counters: self.counters.clone(), lbr: self.lbr.clone() }
+        Saved {
+            registers: self.registers.clone(),
+            counters: self.counters.clone(),
+            lbr: self.lbr.clone(),
+            late: self.late,
+        }
     }
 
     /// Takes up a saved state of the same profile; false if it does not fit.
@@ -80,6 +93,7 @@ impl Perfmon {
             self.registers = saved.registers;
             self.counters = saved.counters;
             self.lbr = saved.lbr;
+            self.late = saved.late;
             self.update_rules();
         }
         fits
@@ -103,6 +117,7 @@ impl Perfmon {
         }
         let on = self.counters.iter().enumerate().filter(|(_, counter)| counter.rule.is_on());
         self.on = on.fold(0, |on, (index, _)| on | 1 << index);
+        self.abandon_late();
         let lbr = if self.lbr_records() { Demand::Microarchitecture } else { Demand::Nothing };
         self.demand = self.counters.iter().map(|counter| counter.rule.demand()).fold(lbr, Demand::max);
     }
@@ -128,7 +143,7 @@ impl Perfmon {
         Rule {
             privileges: [on && select & evtsel::USR != 0, on && select & evtsel::OS != 0],
             event: Some(event),
-            counts: event.counts,
+            counts: self.responses(event),
             // INV has no effect without CMASK; E alone looks at whether anything happened in the cycle.
             filter: (modified && (cmask != 0 || edge)).then_some(CycleFilter {
                 cmask: cmask.max(1),
@@ -181,6 +196,7 @@ impl Perfmon {
 
     pub(super) fn headroom(&self, privilege: Privilege) -> [u64; 4] {
         let mut headroom = [u64::MAX; 4];
+        headroom[Basic::Instruction as usize] = self.late.map_or(u64::MAX, |late| late.left);
         for counter in &self.counters {
             let Some(event) = counter.rule.event else { continue };
             if !counter.rule.privileges[privilege as usize] {
@@ -201,6 +217,7 @@ impl Perfmon {
     }
 
     pub(super) fn count_basic(&mut self, delta: &BasicCounts) {
+        self.approach_late(delta);
         for index in set_bits(self.on) {
             self.counters[index].count_basic(delta);
         }
@@ -234,6 +251,6 @@ impl Perfmon {
 
     pub(super) fn needs_settle(&self) -> bool {
         let bits = self.profile.pmu.counter_bits;
-        self.counters.iter().any(|counter| counter.needs_settle(bits))
+        self.counters.iter().any(|counter| counter.needs_settle(bits)) || self.late_is_due()
     }
 }

@@ -3,6 +3,7 @@
 use super::Perfmon;
 use super::bits::{evtsel, fixed_ctrl, status};
 use super::counter::{Counter, CycleState};
+use super::lbr::Format;
 use crate::pmu::{GeneralProtection, msr};
 use crate::profile;
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ pub(super) struct Registers {
     pub(super) debugctl: u64,
     pub(super) ld_lat: u64,
     frontend: u64,
-    offcore: [u64; 2],
+    pub(super) offcore: [u64; 2],
 }
 
 /// A register of the PMU.
@@ -93,17 +94,20 @@ impl Perfmon {
     fn register(&self, msr: u32) -> Option<Register> {
         use Register as R;
         let (general, fixed) = (self.general(), usize::from(self.profile.pmu.fixed_counters));
+        let pmu = &self.profile.pmu;
         let depth = self.lbr.depth();
+        let infos = if self.lbr.format == Format::Info { depth } else { 0 };
+        let full = if pmu.full_width_writes() { general } else { 0 };
         let within =
             |index: usize, count: usize, register: R| if index < count { register } else { R::Absent };
         let ranges = [
             (msr::IA32_PMC0, msr::GENERAL_SLOTS, general, R::Pmc as fn(usize) -> R),
-            (msr::IA32_A_PMC0, msr::GENERAL_SLOTS, general, R::FullPmc),
+            (msr::IA32_A_PMC0, msr::GENERAL_SLOTS, full, R::FullPmc),
             (msr::IA32_PERFEVTSEL0, msr::GENERAL_SLOTS, general, R::EvtSel),
             (msr::IA32_FIXED_CTR0, msr::FIXED_SLOTS, fixed, R::FixedCtr),
             (msr::MSR_LASTBRANCH_0_FROM_IP, msr::LBR_SLOTS, depth, R::LbrFrom),
             (msr::MSR_LASTBRANCH_0_TO_IP, msr::LBR_SLOTS, depth, R::LbrTo),
-            (msr::MSR_LBR_INFO_0, msr::LBR_SLOTS, depth, R::LbrInfo),
+            (msr::MSR_LBR_INFO_0, msr::LBR_SLOTS, infos, R::LbrInfo),
         ];
         for (first, slots, count, register) in ranges {
             if let Some(index) = slot(msr, first, slots) {
@@ -115,15 +119,18 @@ impl Perfmon {
             msr::IA32_PERF_GLOBAL_STATUS => R::GlobalStatus,
             msr::IA32_PERF_GLOBAL_CTRL => R::GlobalCtrl,
             msr::IA32_PERF_GLOBAL_STATUS_RESET => R::StatusReset,
+            // From version 4 on (SDM Vol. 4, table 2-2).
+            msr::IA32_PERF_GLOBAL_STATUS_SET | msr::IA32_PERF_GLOBAL_INUSE if pmu.version < 4 => R::Absent,
             msr::IA32_PERF_GLOBAL_STATUS_SET => R::StatusSet,
             msr::IA32_PERF_GLOBAL_INUSE => R::InUse,
             msr::IA32_PERF_CAPABILITIES => R::Capabilities,
             msr::IA32_PEBS_ENABLE => R::PebsEnable,
             msr::MSR_PEBS_DATA_CFG => R::Absent,
             msr::MSR_PEBS_LD_LAT_THRESHOLD => R::LdLat,
+            msr::MSR_PEBS_FRONTEND if pmu.frontend_mask == 0 => R::Absent,
             msr::MSR_PEBS_FRONTEND => R::Frontend,
-            msr::MSR_OFFCORE_RSP_0 => R::Offcore(0),
-            msr::MSR_OFFCORE_RSP_1 => R::Offcore(1),
+            msr::MSR_OFFCORE_RSP_0 => within(0, pmu.offcore.registers.into(), R::Offcore(0)),
+            msr::MSR_OFFCORE_RSP_1 => within(1, pmu.offcore.registers.into(), R::Offcore(1)),
             msr::IA32_DS_AREA => R::DsArea,
             msr::IA32_DEBUGCTL => R::DebugCtl,
             msr::MSR_LBR_SELECT => R::LbrSelect,
@@ -152,9 +159,11 @@ impl Perfmon {
     }
 
     /// Bits that IA32_PERF_GLOBAL_STATUS_RESET and _SET accept. TraceToPAPMI (55) and ASCI (60) exist only
-    /// with Intel PT and SGX (SDM Vol. 4, table 2-2), which the modelled parts lack.
+    /// with Intel PT and SGX, LBR_FRZ and CTR_FRZ from version 4, OvfUncore from version 3 on (SDM Vol. 4, table
+    /// 2-2); the modelled parts lack the first two.
     fn status_mask(&self) -> u64 {
-        self.counter_bits() | status::LBR_FRZ | status::CTR_FRZ | status::OVF_UNCORE | status::OVF_BUFFER
+        let frozen = if self.profile.pmu.version >= 4 { status::LBR_FRZ | status::CTR_FRZ } else { 0 };
+        self.counter_bits() | frozen | status::OVF_UNCORE | status::OVF_BUFFER
     }
 
     /// IA32_PERF_GLOBAL_INUSE (SDM Vol. 3B 18.2.4.3). The text there gives PMI_InUse as "bit 32", figure
@@ -227,17 +236,17 @@ impl Perfmon {
             R::StatusReset => self.status_mask() | status::COND_CHGD,
             // Bit 63 is reserved in the setting register (SDM Vol. 4, table 2-2, 391H).
             R::StatusSet => self.status_mask(),
-            // PEBS_EN and LL_EN of each counter (SDM Vol. 3B, figure 18-21).
-            R::PebsEnable => pmu.pebs_counters | pmu.pebs_counters << 32,
+            R::PebsEnable => pmu.pebs_enable_mask,
             R::LdLat => 0xFFFF,
             R::Frontend => pmu.frontend_mask,
-            R::Offcore(_) => pmu.offcore_response_mask,
+            R::Offcore(_) => pmu.offcore.mask,
             R::DebugCtl => pmu.debugctl_mask,
             R::LbrSelect => pmu.lbr_select_mask,
             R::LbrTos => u64::from(pmu.lbr_depth) - 1,
             // MISPRED, IN_TSX, TSX_ABORT and the cycle count (SDM Vol. 3B, table 17-16).
             R::LbrInfo(_) => 0xE000_0000_0000_FFFF,
-            R::DsArea | R::LbrFrom(_) | R::LbrTo(_) => return canonical(value),
+            R::LbrFrom(_) => return self.lbr.format.accepts_from(value),
+            R::DsArea | R::LbrTo(_) => return canonical(value),
             R::GlobalStatus | R::InUse | R::Capabilities | R::Absent => return false,
         };
         value & !allowed == 0

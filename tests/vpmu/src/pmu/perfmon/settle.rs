@@ -14,6 +14,7 @@
 
 use super::bits::{debugctl, status};
 use super::pebs::Assist;
+use super::skid::recorded;
 use super::{Counter, Perfmon};
 use crate::bus::{Bus, Retired};
 use crate::pmu::{PebsOutcome, Settlement};
@@ -31,8 +32,10 @@ impl Perfmon {
             }
         }
         let mut settlement = Settlement::default();
+        let (applicable, cause) = self.delay(applicable, retired);
         if applicable != 0 {
-            let assist = self.assist(applicable, retired, bus);
+            settlement.cause = cause;
+            let assist = self.assist(applicable, &recorded(retired, cause), bus);
             interrupt |= self.finish_assist(applicable, &assist);
             settlement.pebs = Some(assist.outcome);
             // The threshold interrupt comes after the assist, then the counter overflow interrupt, as two
@@ -93,15 +96,24 @@ impl Perfmon {
         interrupt
     }
 
-    /// Requests a PMI and freezes what IA32_DEBUGCTL asks to freeze on one (SDM Vol. 3B 17.4.7, streamlined
-    /// semantics of version 4: the counters stop through CTR_FRZ, IA32_PERF_GLOBAL_CTRL stays as it is).
+    /// Requests a PMI and freezes what IA32_DEBUGCTL asks to freeze on one (SDM Vol. 3B 17.4.7). With the
+    /// streamlined semantics of version 4 the counters stop through CTR_FRZ and branch records through
+    /// LBR_FRZ; before, the processor clears IA32_PERF_GLOBAL_CTRL and IA32_DEBUGCTL.LBR.
     fn request_pmi(&mut self, settlement: &mut Settlement) {
         settlement.pmis += 1;
-        if self.registers.debugctl & debugctl::FREEZE_PERFMON_ON_PMI != 0 {
-            self.registers.status |= status::CTR_FRZ;
+        let streamlined = self.profile.pmu.version >= 4;
+        let registers = &mut self.registers;
+        if registers.debugctl & debugctl::FREEZE_PERFMON_ON_PMI != 0 {
+            match streamlined {
+                true => registers.status |= status::CTR_FRZ,
+                false => registers.global_ctrl = 0,
+            }
         }
-        if self.registers.debugctl & debugctl::FREEZE_LBRS_ON_PMI != 0 {
-            self.registers.status |= status::LBR_FRZ;
+        if registers.debugctl & debugctl::FREEZE_LBRS_ON_PMI != 0 {
+            match streamlined {
+                true => registers.status |= status::LBR_FRZ,
+                false => registers.debugctl &= !debugctl::LBR,
+            }
         }
     }
 }
