@@ -138,6 +138,15 @@ impl Rings for LiveRings<'_> {
         }
     }
 
+    fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]) {
+        let Some(block) = self.memory.segments.get(slot as usize) else { return };
+        for (place, word) in (offset as usize..=Block::BYTES - 8).step_by(8).zip(words) {
+            // SAFETY: The place lies within the block, and is aligned by contract. User space cannot write it, and hardware
+            // writes only what follows what is published; the gate keeps other writers out.
+            unsafe { block.base().add(place).cast::<u64>().write_volatile(*word) };
+        }
+    }
+
     fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
         if let Some(place) = self.memory.quanta.at(slot as usize * size_of::<Quantum>()) {
             // SAFETY: The ring is whole quanta long and aligned to a page; user space cannot write it, and the gate keeps

@@ -38,6 +38,10 @@ pub trait Rings {
     /// Takes the session's segment out of the window; what was mapped there before hpm is back. Called with
     /// PEBS off; another session's counters may run.
     fn unmap_segment(&mut self);
+    /// Writes the words to the session's segment in this slot (0 to segments - 1), from this byte offset on, through the
+    /// kernel's own mapping of it: for records that the driver writes. `offset` is a multiple of 8, and the words lie
+    /// within the segment. Also from the NMI. Not visible to user space until a quantum names them.
+    fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]);
     /// Writes the quantum to this slot (0 to quanta - 1) of the ring. Not visible until [`Rings::publish`].
     fn write_quantum(&mut self, slot: u32, quantum: &Quantum);
     /// Stores every field of this CPU's status, each with release order, after all bytes it covers.

@@ -289,6 +289,14 @@ impl Rings for CoreRings {
         core.machine.window = None;
     }
 
+    fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]) {
+        let mut core = self.core.borrow_mut();
+        let segment = &mut core.machine.shared[self.session].segments[slot as usize];
+        for (place, word) in (offset as usize..).step_by(8).zip(words) {
+            segment[place..place + 8].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
     fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
         self.core.borrow_mut().machine.shared[self.session].quanta[slot as usize] = Some(*quantum);
     }
