@@ -190,7 +190,7 @@ proptest! {
 
     #[test]
     fn whatever_happens_the_numbers_add_up(scenario in scenario()) {
-        let options = Options { pebs_disable_disarms: scenario.disarms };
+        let options = Options { pebs_disable_disarms: scenario.disarms, ..Options::default() };
         let mut rig = Rig::new(CPUS, options);
         let before = rig.registers();
         for core in &rig.cores {

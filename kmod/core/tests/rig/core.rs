@@ -74,6 +74,14 @@ impl Bus for Machine {
         Registers { rip: self.rip, ..Registers::default() }
     }
 
+    fn xmm(&mut self) -> [[u64; 2]; 16] {
+        [[0; 2]; 16]
+    }
+
+    fn write_physical(&mut self, physical: u64, _from: &[u8]) {
+        panic!("records go to linear addresses here, not to {physical:#x}");
+    }
+
     fn read(&mut self, linear: u64, into: &mut [u8]) -> Result<(), PageFault> {
         into.copy_from_slice(self.memory(linear, into.len(), false)?);
         Ok(())
@@ -139,7 +147,7 @@ impl Core {
         if !self.pmu.needs_settle() {
             return;
         }
-        let retired = Retired { pc, next_pc: pc + 1, privilege, load: None, store: None };
+        let retired = Retired { pc, next_pc: pc + 1, privilege, load: None, store: None, locked: false };
         match self.pmu.settle(&retired, &mut self.machine).pebs {
             Some(PebsOutcome::Written { .. }) => self.written += 1,
             Some(PebsOutcome::Dropped { .. }) => self.dropped += 1,
