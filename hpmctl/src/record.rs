@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use libhpm::event::Event;
-use libhpm::session::{Options, Target};
+use libhpm::session::{Options, Stack, Target};
 use libhpm::sideband::Sideband;
 use libhpm::trace::TraceWriter;
 
@@ -35,18 +35,38 @@ pub(crate) struct RecordArgs {
     /// Folder to write; it must not exist yet [default: the program's name, or `trace`, with .hpm]
     #[arg(short, long, value_name = "NAME.hpm")]
     output: Option<PathBuf>,
-    /// Record call stacks; each sample then costs an interrupt
-    #[arg(long, overrides_with = "no_stacks")]
-    stacks: bool,
+    /// Record call stacks, by unwind tables (dwarf) or frame pointers (fp); each sample then costs an interrupt
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "dwarf",
+        overrides_with = "no_stacks"
+    )]
+    stacks: Option<StackMethod>,
     /// Record no call stacks (the default)
     #[arg(long, overrides_with = "stacks")]
     no_stacks: bool,
-    /// Bytes of stack to unwind for each sample: a multiple of 1024 up to 64512
+    /// Bytes of stack to unwind for each sample by tables: a multiple of 1024 up to 64512
     #[arg(long, value_name = "N", default_value_t = 16 * 1024, value_parser = stack_bytes)]
     stack_bytes: u32,
     #[command(flatten)]
     target: TargetArgs,
 }
+
+/// How call stacks are found.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum StackMethod {
+    /// Copy the stack and unwind it by the programs' unwind tables: works with any compiler's output
+    Dwarf,
+    /// Let the driver follow frame pointers: cheap, but programs must be built to keep them
+    Fp,
+}
+
+/// Most frames followed; perf's default.
+const FRAMES: u32 = 127;
 
 /// Longest time between two looks at the rings.
 const LOOK: Duration = Duration::from_millis(100);
@@ -65,7 +85,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         Target::Process(pid) => Sideband::of_process(pid),
     }?;
     let writer = TraceWriter::create(&folder, meta::meta(&session, &events, &args.target.command))?;
-    let mut recorder = Recorder::new(session, sideband, writer, args.stacks);
+    let mut recorder = Recorder::new(session, sideband, writer, args.stacks.is_some());
     recorder.note_what_was_there(&workload, events.iter().any(|event| event.kernel))?;
     recorder.session().start()?;
     let end = match begin_and_record(&mut workload, &mut recorder) {
@@ -111,7 +131,11 @@ fn options(args: &RecordArgs, workload: &Workload, events: &[Event]) -> Options 
     let options = Options::new(workload.target())
         .start_on_exec(workload.is_program())
         .inherit(!args.target.no_inherit)
-        .stack_bytes(if args.stacks { args.stack_bytes } else { 0 });
+        .stack(match args.stacks {
+            None => Stack::None,
+            Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),
+            Some(StackMethod::Fp) => Stack::FramePointers(FRAMES),
+        });
     events.iter().cloned().fold(options, |options, event| options.sample(event, args.period))
 }
 
@@ -180,9 +204,10 @@ mod tests {
 
     #[test]
     fn the_last_word_on_stacks_counts() {
-        assert!(!parsed("-a").stacks);
-        assert!(parsed("--no-stacks --stacks -a").stacks);
-        assert!(!parsed("--stacks --no-stacks -a").stacks);
+        assert_eq!(parsed("-a").stacks, None);
+        assert_eq!(parsed("--no-stacks --stacks -a").stacks, Some(StackMethod::Dwarf));
+        assert_eq!(parsed("--stacks=fp -a").stacks, Some(StackMethod::Fp));
+        assert_eq!(parsed("--stacks --no-stacks -a").stacks, None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The adapters that `hpm_core` works through: this CPU's registers, and a session's memory on this CPU.
 
-use core::mem::{offset_of, size_of};
+use core::mem::{offset_of, size_of, size_of_val};
 use core::sync::atomic::{fence, AtomicU64, Ordering};
 
 use kernel::bindings;
@@ -10,6 +10,7 @@ use super::memory::{Area, Block};
 use super::sys::{self, EntryArea};
 use crate::hpm_abi::{CpuControl, CpuStatus, Quantum};
 use crate::hpm_core::port::{Port, Rings};
+use crate::hpm_core::stacks::{Collected, FRAME_BYTES};
 
 /// Delivery mode NMI, not masked (SDM Vol. 3A 12.5.1).
 const LVTPC_NMI: u32 = 0x400;
@@ -197,5 +198,36 @@ impl Rings for LiveRings<'_> {
             copied += length as u32;
         }
         copied
+    }
+
+    fn follow_frames(&mut self, mut rbp: u64, place: u32, frames: u32) -> Collected {
+        let mut collected = Collected::default();
+        let Some(stacks) = &self.memory.stacks else { return collected };
+        while collected.bytes < frames * FRAME_BYTES {
+            let mut frame = [0u64; 2];
+            // SAFETY: `frame` is writable; the source is checked to be user memory, and a fault is caught.
+            let failed = unsafe {
+                bindings::copy_from_user_nofault(
+                    frame.as_mut_ptr().cast(),
+                    rbp as *const _,
+                    size_of_val(&frame) as _,
+                )
+            };
+            let [caller_rbp, return_address] = frame;
+            if failed != 0 || return_address == 0 {
+                break;
+            }
+            let Some(target) = stacks.at(place as usize + collected.bytes as usize) else { break };
+            // SAFETY: The ring has room for `frames` addresses at `place` by contract, and both are multiples of 8.
+            unsafe { target.cast::<u64>().write_volatile(return_address) };
+            collected.bytes += FRAME_BYTES;
+            // The stack grows down, so that a caller's frame lies above; anything else is no chain, and might be endless.
+            if caller_rbp <= rbp {
+                collected.complete = caller_rbp == 0;
+                break;
+            }
+            rbp = caller_rbp;
+        }
+        collected
     }
 }

@@ -160,7 +160,7 @@ impl Output {
     /// One row for each event that the record is for.
     fn sample(&mut self, quantum: &Quantum<'_>, sample: &Sample<'_>) -> Result<()> {
         let mut row = sample_row(quantum, sample);
-        row.stack = self.stack(&row, sample.stack)?;
+        row.stack = self.stack(&row, quantum, sample)?;
         let mut events = sample.events().peekable();
         self.unattributed += u64::from(events.peek().is_none());
         for (event, period) in events {
@@ -170,8 +170,13 @@ impl Output {
         Ok(())
     }
 
-    /// Unwinds the sample's stack, if stacks are recorded and it has one.
-    fn stack(&mut self, row: &SampleRow, stack: &[u8]) -> Result<Option<u32>> {
+    /// The sample's call stack, unwound if the driver has not followed its frames; `None` when it has none.
+    fn stack(&mut self, row: &SampleRow, quantum: &Quantum<'_>, sample: &Sample<'_>) -> Result<Option<u32>> {
+        if let Some(callers) = sample.return_addresses() {
+            let frames: Vec<u64> = std::iter::once(row.ip).chain(callers).collect();
+            return Ok(Some(self.writer.stack(&frames, quantum.stack_incomplete())?));
+        }
+        let stack = sample.stack;
         let (Some(unwinder), Some(registers), [_, ..]) = (&mut self.unwinder, &row.registers, stack) else {
             return Ok(None);
         };

@@ -23,6 +23,8 @@ const STACK_RING_MAX: u32 = 64 << 20;
 /// Most stack bytes per record, and what they are a multiple of.
 const STACK_BYTES_MAX: u32 = 65_024;
 const STACK_BYTES_UNIT: u32 = 1024;
+/// Most frames followed for one sample: twice what perf follows by default.
+const FRAMES_MAX: u32 = 254;
 
 /// Checks the head of any request of `size` bytes.
 ///
@@ -82,7 +84,6 @@ fn check_unsupported(request: &SessionConfig) -> Result<(), Refusal> {
     require(request.cgroup_fd == 0, offset_of!(SessionConfig, cgroup_fd))?;
     require(request.proof_fd == 0, offset_of!(SessionConfig, proof_fd))?;
     require(request.record_groups == 0, offset_of!(SessionConfig, record_groups))?;
-    require(request.frames == 0, offset_of!(SessionConfig, frames))?;
     require(request.branches == 0, offset_of!(SessionConfig, branches))?;
     require(request.markers == 0, offset_of!(SessionConfig, markers))
 }
@@ -110,8 +111,10 @@ fn check_memory(request: &SessionConfig) -> Result<(), Refusal> {
         stack == 0 || samples && stack <= STACK_BYTES_MAX && stack % STACK_BYTES_UNIT == 0,
         offset_of!(SessionConfig, stack_bytes),
     )?;
+    let frames = request.frames;
+    require(frames == 0 || samples && stack == 0 && frames <= FRAMES_MAX, offset_of!(SessionConfig, frames))?;
     let ring = request.stack_ring_bytes;
-    let ring_valid = if stack == 0 {
+    let ring_valid = if stack == 0 && frames == 0 {
         ring == 0
     } else {
         ring.is_power_of_two() && (STACK_RING_MIN..=STACK_RING_MAX).contains(&ring)

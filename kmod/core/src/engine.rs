@@ -17,6 +17,7 @@ use super::program::Program;
 use super::quantum::{close, Ending, Stay};
 use super::segments;
 use super::session::{Session, Thread};
+use super::stacks;
 use super::{Pmu, Refusal};
 
 /// One CPU's engine. The shell keeps one per possible CPU.
@@ -342,7 +343,7 @@ impl Engine {
         let (Some(pebs), Some((_, filled))) = (session.program.pebs, session.state.segments.current()) else {
             return;
         };
-        let stacks = session.program.config().stack_bytes > 0;
+        let stacks = stacks::bytes_wanted(session.program) > 0;
         let threshold = if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(&pebs) };
         ds::set_threshold(port, threshold);
     }

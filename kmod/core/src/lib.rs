@@ -7,7 +7,7 @@
 //! | events to counters | [`allocate`] |
 //! | counters to register values | [`program`], [`registers`] |
 //! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`threads`] |
-//! | what user space sees | `quantum`, [`session`], [`rings`], [`segments`] |
+//! | what user space sees | `quantum`, [`stacks`], [`session`], [`rings`], [`segments`] |
 //! | who may run when | [`gate`] |
 //! | whose threads are measured | [`processes`] |
 //!
@@ -43,6 +43,7 @@ pub mod registers;
 pub mod rings;
 pub mod segments;
 pub mod session;
+pub mod stacks;
 pub mod threads;
 
 pub use self::detect::{detect, Cpuid, CpuidRegisters, Machine};

@@ -1,6 +1,7 @@
 //! What the logic needs of its surroundings: one CPU's registers, and one session's memory on that CPU.
 
 use super::abi::{CpuControl, CpuStatus, Quantum};
+use super::stacks::Collected;
 
 /// The PMU of the CPU the caller runs on. Every call is made with interrupts off (or from the PMI's NMI), so that the
 /// CPU cannot change under it. Implementations hold no state that an NMI could find half written: the NMI handler uses
@@ -51,4 +52,8 @@ pub trait Rings {
     /// Copies up to `bytes` from the user address `from` of the current thread to byte `place` of the stack ring, without
     /// faulting or sleeping, and returns how many bytes were copied from the start. `place + bytes` lies within the ring.
     fn copy_stack(&mut self, from: u64, place: u32, bytes: u32) -> u32;
+    /// Follows the frame pointers of the current thread from `rbp` on, without faulting or sleeping, and writes the return
+    /// addresses, at most `frames` of 8 bytes, to byte `place` of the stack ring, which has room for them. Each frame holds
+    /// the caller's RBP and the return address (System V ABI for AMD64, 3.2.2); the chain ends where RBP is 0.
+    fn follow_frames(&mut self, rbp: u64, place: u32, frames: u32) -> Collected;
 }

@@ -9,6 +9,7 @@ use super::port::{Port, Rings};
 use super::program::SamplingCounter;
 use super::segments;
 use super::session::{Session, Thread};
+use super::stacks;
 use super::threads::{Place, Positions};
 
 /// A stay of a thread on this CPU, from the last cut on.
@@ -79,7 +80,7 @@ pub(super) fn close<P: Port, R: Rings>(
         Some(number) => {
             let mut quantum = describe(session, stay, cpu, ending, &span, &counted);
             quantum.end_tsc = end_tsc;
-            copy_stack(port, session, &mut quantum);
+            stacks::collect(port, session, &mut quantum);
             put(session, number, &quantum);
         }
         None => drop_quantum(port, session, &span, counted.records_lost),
@@ -206,35 +207,6 @@ fn describe<R: Rings>(
         counts: counted.counts,
         periods,
     }
-}
-
-/// Copies the user stack of the span's last record, when the session wants stacks.
-fn copy_stack<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, quantum: &mut Quantum) {
-    let wanted = session.program.config().stack_bytes;
-    let Some(pebs) = session.program.pebs else { return };
-    if wanted == 0 || quantum.span_bytes == 0 {
-        return;
-    }
-    if session.state.stacks.room_for(wanted).is_none() {
-        session.take_back();
-    }
-    let Some(start) = session.state.stacks.room_for(wanted) else {
-        quantum.flags |= QuantumFlags::STACK_LOST;
-        return;
-    };
-    let last = quantum.span_offset + quantum.span_bytes - u32::from(pebs.record_size);
-    let rsp = port.pebs_read(last + u32::from(pebs.rsp));
-    // Bit 63 set: the record is of kernel mode, and its RSP says nothing of the user stack.
-    let copied = if rsp >> 63 == 0 {
-        session.rings.copy_stack(rsp, session.state.stacks.place(start), wanted).min(wanted)
-    } else {
-        0
-    };
-    if copied < wanted {
-        quantum.flags |= QuantumFlags::STACK_TRUNCATED;
-    }
-    (quantum.stack_offset, quantum.stack_bytes) = (start, copied);
-    session.state.stacks.produce_to(start + u64::from(copied));
 }
 
 fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, quantum: &Quantum) {

@@ -77,7 +77,7 @@ fn each_field_is_checked() {
     type Change = fn(&mut SessionConfig);
     let valid = config(&[precise(LOADS, 1000)]);
     let first = offset_of!(SessionConfig, events);
-    let cases: [(usize, Change); 24] = [
+    let cases: &[(usize, Change)] = &[
         (offset_of!(hpm_abi::Envelope, size), |c| c.envelope.size -= 8),
         (offset_of!(hpm_abi::Envelope, reserved), |c| c.envelope.reserved = 1),
         (offset_of!(SessionConfig, scope), |c| c.scope = 3),
@@ -97,13 +97,15 @@ fn each_field_is_checked() {
         (offset_of!(SessionConfig, quanta), |c| c.quanta = 96),
         (offset_of!(SessionConfig, quanta), |c| c.quanta = 1 << 17),
         (offset_of!(SessionConfig, stack_bytes), |c| c.stack_bytes = 1000),
+        (offset_of!(SessionConfig, frames), |c| c.frames = 255),
+        (offset_of!(SessionConfig, stack_ring_bytes), |c| c.frames = 16),
         (offset_of!(SessionConfig, stack_ring_bytes), |c| c.stack_bytes = 1024),
         (offset_of!(SessionConfig, stack_ring_bytes), |c| c.stack_ring_bytes = 1 << 16),
         (offset_of!(SessionConfig, max_quantum_ns), |c| c.max_quantum_ns = 1),
         (offset_of!(SessionConfig, max_threads), |c| c.max_threads = 1 << 20),
         (offset_of!(SessionConfig, cgroup_fd), |c| c.cgroup_fd = 1),
     ];
-    for (offset, change) in cases {
+    for &(offset, change) in cases {
         let mut request = valid;
         change(&mut request);
         assert_eq!(refusal(&request), Refusal::field(offset));

@@ -214,6 +214,19 @@ fn with_stacks_each_record_has_its_own_quantum_and_stack() {
 }
 
 #[test]
+fn frames_are_followed_from_the_records_rbp() {
+    for (frames, bytes, truncated) in [(2, 16, 20), (16, 24, 0)] {
+        let request = SessionConfig { frames, stack_ring_bytes: 1 << 16, ..config(&[precise(LOADS, 1000)]) };
+        let (mut rig, session, tid) = one_thread(&request);
+        rig.run(0, 20_500, &[Load]);
+        rig.stop(session);
+        rig.read_all();
+        let seen = &rig.sessions[session].reader.threads[&tid];
+        assert_eq!((seen.stacks, seen.stack_bytes, seen.stacks_truncated), (20, 20 * bytes, truncated));
+    }
+}
+
+#[test]
 fn a_full_stack_ring_costs_the_stack_and_not_the_record() {
     let (mut rig, session, tid) = one_thread(&with_stacks(32 * 1024));
     rig.run(0, 5500, &[Load]);

@@ -37,7 +37,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 pub use self::batch::Batch;
-pub use self::options::{Options, Target};
+pub use self::options::{Options, Stack, Target};
 pub use self::quantum::{Quantum, Sample};
 
 use crate::machine::Holders;

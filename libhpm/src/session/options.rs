@@ -20,7 +20,21 @@ pub struct Options {
     events: Vec<(Event, Option<u64>)>,
     start_on_exec: bool,
     inherit: bool,
-    stack_bytes: u32,
+    stack: Stack,
+}
+
+/// How the call stack of each sample is found. Each way but [`Stack::None`] costs a PMI per sample: nothing is batched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stack {
+    /// Not at all.
+    #[default]
+    None,
+    /// The driver copies this many bytes of user stack (a multiple of 1024 up to 64512), to be unwound by the files'
+    /// unwind tables ([`crate::unwind`]).
+    Copied(u32),
+    /// The driver follows the frame pointers, at most this many (up to 254). A function that keeps none is missed, and so
+    /// is the caller of a sample in a function's first and last instructions.
+    FramePointers(u32),
 }
 
 /// Quanta per CPU when samples are read as they come: at a switch each 100 µs, room for 0.4 s; when only the timer cuts
@@ -37,7 +51,7 @@ impl Options {
     /// A session that measures nothing yet; processes forked by the target are included.
     #[must_use]
     pub fn new(target: Target) -> Self {
-        Self { target, events: vec![], start_on_exec: false, inherit: true, stack_bytes: 0 }
+        Self { target, events: vec![], start_on_exec: false, inherit: true, stack: Stack::None }
     }
 
     /// Adds an event to count.
@@ -68,10 +82,10 @@ impl Options {
         self
     }
 
-    /// Bytes of user stack to copy with each sample (a multiple of 1024 up to 64512), or 0 for none.
+    /// How the call stack of each sample is found.
     #[must_use]
-    pub fn stack_bytes(mut self, bytes: u32) -> Self {
-        self.stack_bytes = bytes;
+    pub fn stack(mut self, stack: Stack) -> Self {
+        self.stack = stack;
         self
     }
 
@@ -107,8 +121,12 @@ impl Options {
         config.quanta = if sampled { QUANTA } else { QUANTA_UNREAD };
         if sampled {
             config.segments = SEGMENTS;
-            config.stack_bytes = self.stack_bytes;
-            config.stack_ring_bytes = if self.stack_bytes == 0 { 0 } else { STACK_RING_BYTES };
+            match self.stack {
+                Stack::None => {}
+                Stack::Copied(bytes) => config.stack_bytes = bytes,
+                Stack::FramePointers(frames) => config.frames = frames,
+            }
+            config.stack_ring_bytes = if self.stack == Stack::None { 0 } else { STACK_RING_BYTES };
         }
         config
     }

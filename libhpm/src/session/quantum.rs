@@ -17,12 +17,20 @@ pub struct Quantum<'a> {
 pub struct Sample<'a> {
     /// What hardware wrote.
     pub record: Record<'a>,
-    /// User stack from RSP upwards; empty without one.
+    /// What the driver collected of the user stack; empty without one.
     pub stack: &'a [u8],
     quantum: &'a hpm_abi::Quantum,
 }
 
 impl<'a> Sample<'a> {
+    /// The return addresses that the driver found by frame pointers, the innermost first; `None` when [`Sample::stack`] is
+    /// a copy of the stack from RSP upwards, or empty.
+    pub fn return_addresses(&self) -> Option<impl Iterator<Item = u64> + use<'a>> {
+        let found = self.quantum.flags & QuantumFlags::STACK_FRAMES != 0 && !self.stack.is_empty();
+        let (words, _) = self.stack.as_chunks();
+        found.then(|| words.iter().map(|word| u64::from_le_bytes(*word)))
+    }
+
     /// The session's events whose counters the record names, as index and period in events: usually one, several when
     /// counters overflowed together.
     pub fn events(&self) -> impl Iterator<Item = (usize, u64)> + use<'a> {

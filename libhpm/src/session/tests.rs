@@ -7,7 +7,7 @@ use hpm_abi::{QuantumEnd, QuantumFlags, Reason};
 use proptest::prelude::*;
 
 use super::fake::{Fake, RECORD, Stay};
-use super::{Options, Session, Target};
+use super::{Options, Session, Stack, Target};
 use crate::Error;
 use crate::event::parse;
 use crate::sys::device::{Command, Denied};
@@ -17,7 +17,7 @@ fn options() -> Options {
 }
 
 fn session(fake: &Fake) -> Session<&Fake> {
-    Session::configure(fake, &options().stack_bytes(1024)).unwrap()
+    Session::configure(fake, &options().stack(Stack::Copied(1024))).unwrap()
 }
 
 fn stay(tid: u32, records: u64) -> Stay {

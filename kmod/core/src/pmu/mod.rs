@@ -32,6 +32,8 @@ pub struct Pebs {
     pub record_size: u16,
     /// Byte offset in a record of the word that says which counters it is for ("Applicable Counters").
     pub applicable_counters: u16,
+    /// Byte offset in a record of RBP.
+    pub rbp: u16,
     /// Byte offset in a record of RSP.
     pub rsp: u16,
     /// General counters that can write records, one bit each.

@@ -14,7 +14,14 @@ pub const SKYLAKE: Generation = Generation {
     events: &EVENTS,
     precise: &PRECISE,
     // Vol. 3B 20.3.8.1.1 and the record's table there.
-    pebs: Pebs { format: 3, record_size: 0xC8, applicable_counters: 0x90, rsp: 0x48, counters: LOW },
+    pebs: Pebs {
+        format: 3,
+        record_size: 0xC8,
+        applicable_counters: 0x90,
+        rbp: 0x40,
+        rsp: 0x48,
+        counters: LOW,
+    },
 };
 
 const fn any(select: u8, unit_mask_bits: u8) -> EventRule {

@@ -4,12 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hpm_abi::{CpuControl, CpuStatus, Quantum, SEGMENT_BYTES};
+use hpm_core::stacks::Collected;
 use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Gate, Port, Rings};
 use vpmu::{Bus, CpuidRegs, Options, PageFault, PebsOutcome, Pmu, Privilege, Registers, Retired};
 
 const DS_AREA: u64 = 0xffff_fe00_0000_1000;
 const WINDOW: u64 = 0xffff_fe00_0001_0000;
 const PAGE: usize = 4096;
+/// RBP of every thread.
+const RBP: u64 = 0x7fff_0000_1230;
 const GLOBAL_CTRL: u32 = 0x38F;
 const PEBS_ENABLE: u32 = 0x3F1;
 
@@ -71,7 +74,9 @@ impl Machine {
 
 impl Bus for Machine {
     fn registers(&mut self) -> Registers {
-        Registers { rip: self.rip, ..Registers::default() }
+        let mut registers = Registers { rip: self.rip, ..Registers::default() };
+        registers.general[5] = RBP;
+        registers
     }
 
     fn xmm(&mut self) -> [[u64; 2]; 16] {
@@ -321,5 +326,11 @@ impl Rings for CoreRings {
         // The model's threads have a stack of one page above every multiple of 64 KiB.
         let above = 0x1_0000 - from % 0x1_0000;
         bytes.min(above as u32)
+    }
+
+    fn follow_frames(&mut self, rbp: u64, _place: u32, frames: u32) -> Collected {
+        // A chain of three calls from the outermost function, which sets RBP to 0.
+        assert_eq!(rbp, RBP, "the record's RBP");
+        Collected { bytes: 8 * frames.min(3), complete: frames >= 3 }
     }
 }

@@ -23,6 +23,8 @@ pub struct Seen {
     pub overflowed: bool,
     pub stacks: u64,
     pub stacks_lost: u64,
+    pub stacks_truncated: u64,
+    pub stack_bytes: u64,
     recorded: HashSet<u64>,
 }
 
@@ -93,6 +95,8 @@ impl Reader {
         assert_eq!(quantum.records_lost > 0, quantum.flags & QuantumFlags::RECORDS_LOST != 0);
         seen.overflowed |= quantum.flags & QuantumFlags::THREAD_OVERFLOW != 0;
         seen.stacks += u64::from(quantum.stack_bytes > 0);
+        seen.stack_bytes += u64::from(quantum.stack_bytes);
+        seen.stacks_truncated += u64::from(quantum.flags & QuantumFlags::STACK_TRUNCATED != 0);
         seen.stacks_lost += u64::from(quantum.flags & QuantumFlags::STACK_LOST != 0);
         self.empty_quanta += u64::from(quantum.span_bytes == 0);
     }

@@ -1,0 +1,66 @@
+//! The user stack of a sample, collected when its PMI ends the quantum: copied whole for DWARF unwinding, or followed by
+//! frame pointers.
+
+use super::abi::{Quantum, QuantumFlags};
+use super::port::{Port, Rings};
+use super::session::Session;
+use super::Program;
+
+/// Bytes of a return address.
+pub const FRAME_BYTES: u32 = 8;
+
+/// Most bytes that one sample's stack takes in the ring; 0 when the session wants no stacks.
+pub(super) const fn bytes_wanted(program: &Program) -> u32 {
+    let config = program.config();
+    if config.frames > 0 {
+        config.frames * FRAME_BYTES
+    } else {
+        config.stack_bytes
+    }
+}
+
+/// Collects the user stack of the span's last record, when the session wants stacks.
+pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, quantum: &mut Quantum) {
+    let wanted = bytes_wanted(session.program);
+    let Some(pebs) = session.program.pebs else { return };
+    if wanted == 0 || quantum.span_bytes == 0 {
+        return;
+    }
+    if session.state.stacks.room_for(wanted).is_none() {
+        session.take_back();
+    }
+    let Some(start) = session.state.stacks.room_for(wanted) else {
+        quantum.flags |= QuantumFlags::STACK_LOST;
+        return;
+    };
+    let last = quantum.span_offset + quantum.span_bytes - u32::from(pebs.record_size);
+    let place = session.state.stacks.place(start);
+    let frames = session.program.config().frames;
+    let from = port.pebs_read(last + u32::from(if frames > 0 { pebs.rbp } else { pebs.rsp }));
+    let stack = if from >> 63 != 0 {
+        // The record is of kernel mode, and its registers say nothing of the user stack.
+        Collected::default()
+    } else if frames > 0 {
+        session.rings.follow_frames(from, place, frames)
+    } else {
+        let bytes = session.rings.copy_stack(from, place, wanted).min(wanted);
+        Collected { bytes, complete: bytes == wanted }
+    };
+    if !stack.complete {
+        quantum.flags |= QuantumFlags::STACK_TRUNCATED;
+    }
+    if frames > 0 {
+        quantum.flags |= QuantumFlags::STACK_FRAMES;
+    }
+    (quantum.stack_offset, quantum.stack_bytes) = (start, stack.bytes.min(wanted));
+    session.state.stacks.produce_to(start + u64::from(quantum.stack_bytes));
+}
+
+/// What was put into the stack ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Bytes.
+    pub bytes: u32,
+    /// Nothing that was asked for is missing: all bytes of a copy, or a chain of frames up to its end.
+    pub complete: bool,
+}
