@@ -197,21 +197,21 @@ impl Pmu {
         self.mechanism.rdpmc(ecx)
     }
 
-    /// Overlays what the profile says onto the machine's own answer to `CPUID`. None of the leaves it touches
-    /// has sub-leaves so far.
-    pub fn cpuid(&self, leaf: u32, _subleaf: u32, regs: &mut CpuidRegs) {
-        perfmon::overlay_cpuid(self.profile, leaf, regs);
+    /// Overlays what the profile says onto the machine's own answer to `CPUID`.
+    pub fn cpuid(&self, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
+        perfmon::overlay_cpuid(self.profile, leaf, subleaf, regs);
     }
 
     /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H):
-    /// performance monitoring is available (7), PEBS is not unavailable (12), branch trace storage is (11):
-    /// it is not modelled.
+    /// performance monitoring is available (7), PEBS by way of the DS area is not unavailable (12) unless PEBS is
+    /// architectural, branch trace storage is (11): it is not modelled.
     #[must_use]
     pub fn misc_enable(&self, machine: u64) -> u64 {
         const PERFMON_AVAILABLE: u64 = 1 << 7;
         const BTS_UNAVAILABLE: u64 = 1 << 11;
         const PEBS_UNAVAILABLE: u64 = 1 << 12;
-        (machine | PERFMON_AVAILABLE | BTS_UNAVAILABLE) & !PEBS_UNAVAILABLE
+        let unavailable = if perfmon::has_ds_pebs(self.profile) { 0 } else { PEBS_UNAVAILABLE };
+        machine & !PEBS_UNAVAILABLE | PERFMON_AVAILABLE | BTS_UNAVAILABLE | unavailable
     }
 
     /// What must be observed now, given what is programmed and enabled. Changes only in `wrmsr` and `settle`.

@@ -18,7 +18,7 @@ pub const IA32_PERF_GLOBAL_STATUS_RESET: u32 = 0x390;
 pub const IA32_PERF_GLOBAL_STATUS_SET: u32 = 0x391;
 pub const IA32_PERF_GLOBAL_INUSE: u32 = 0x392;
 pub const IA32_PEBS_ENABLE: u32 = 0x3F1;
-/// Adaptive PEBS of later parts; faults on the parts modelled so far.
+/// Adaptive PEBS; faults on parts without.
 pub const MSR_PEBS_DATA_CFG: u32 = 0x3F2;
 pub const MSR_PEBS_LD_LAT_THRESHOLD: u32 = 0x3F6;
 pub const MSR_PEBS_FRONTEND: u32 = 0x3F7;
@@ -31,6 +31,28 @@ pub const MSR_LBR_INFO_0: u32 = 0xDC0;
 /// General-purpose counters that the address ranges have room for.
 pub const GENERAL_SLOTS: u32 = 8;
 /// Fixed-function counters that the address range has room for.
-pub const FIXED_SLOTS: u32 = 4;
+pub const FIXED_SLOTS: u32 = 7;
 /// Last-branch records that the address ranges have room for.
 pub const LBR_SLOTS: u32 = 32;
+
+/// Top-down metrics; not on the parts modelled so far.
+pub const MSR_PERF_METRICS: u32 = 0x329;
+/// Architectural PEBS (CPUID leaf 23H).
+pub const IA32_PEBS_BASE: u32 = 0x3F4;
+pub const IA32_PEBS_INDEX: u32 = 0x3F5;
+/// Architectural last-branch records (CPUID leaf 1CH): 32 of each at most.
+pub const IA32_LBR_0_INFO: u32 = 0x1200;
+pub const IA32_LBR_CTL: u32 = 0x14CE;
+pub const IA32_LBR_DEPTH: u32 = 0x14CF;
+pub const IA32_LBR_0_FROM_IP: u32 = 0x1500;
+pub const IA32_LBR_0_TO_IP: u32 = 0x1600;
+/// The counters' second set of addresses (version 6): CTR, CFG_A, CFG_B and CFG_C of each counter.
+pub const IA32_PMC_GP0_CTR: u32 = 0x1900;
+pub const IA32_PMC_GP0_CFG_A: u32 = 0x1901;
+pub const IA32_PMC_GP0_CFG_B: u32 = 0x1902;
+pub const IA32_PMC_GP0_CFG_C: u32 = 0x1903;
+pub const IA32_PMC_FX0_CTR: u32 = 0x1980;
+pub const IA32_PMC_FX0_CFG_B: u32 = 0x1982;
+pub const IA32_PMC_FX0_CFG_C: u32 = 0x1983;
+/// The last address of that set.
+pub const IA32_PMC_FX_LAST: u32 = 0x19FF;

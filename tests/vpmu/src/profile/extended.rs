@@ -41,6 +41,8 @@ pub enum MemoryInfo {
     IceLake,
     /// The latency of the instruction and that of the access are told apart; the auxiliary word is Ice Lake's.
     GoldenCove,
+    /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 3:0, lock in 4, STLB miss in 5.
+    Gracemont,
     /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 4:0, lock in 5, STLB miss in 6.
     Crestmont,
 }

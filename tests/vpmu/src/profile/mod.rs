@@ -100,6 +100,8 @@ pub enum DataRecord {
     LoadLatency,
     /// Address of the store, and whether it hit the L1 data cache.
     Store,
+    /// Address of the store, its latency and its data source (SDM Vol. 3B 20.9.8, store latency facility).
+    StoreLatency,
     /// Address of the store and its status, if IA32_PEBS_ENABLE.PS_EN is set (SDM Vol. 3B 18.9.4.3, precise
     /// store).
     PreciseStore,

@@ -12,6 +12,10 @@ pub(super) mod evtsel {
     /// All defined bits. AnyThread (21) is among them from version 3 on: the modelled core runs one thread,
     /// so it makes no difference to what is counted. Pin control (19) is accepted and has no pin to drive.
     pub(crate) const DEFINED: u64 = 0xFFFF_FFFF;
+    /// AnyThread, reserved where `CPUID.0AH:EDX[15]` says it is deprecated.
+    pub(crate) const ANY_THREAD: u64 = 1 << 21;
+    /// Adaptive_Record, where there is adaptive PEBS (Vol. 3B 20.9.2.1).
+    pub(crate) const ADAPTIVE_RECORD: u64 = 1 << 34;
     /// Event select alone.
     pub(crate) const SELECT: u64 = 0xFF;
 }
@@ -21,10 +25,17 @@ pub(super) mod fixed_ctrl {
     pub(crate) const OS: u64 = 1;
     pub(crate) const USR: u64 = 1 << 1;
     pub(crate) const PMI: u64 = 1 << 3;
+    /// The field's defined bits, before AnyThread is deprecated and after.
+    pub(crate) const DEFINED: u64 = 0b1111;
+    pub(crate) const DEFINED_VERSION_5: u64 = 0b1011;
+    /// FC0_Adaptive_Record, where there is adaptive PEBS (Vol. 3B 20.9.2.1); at the same distance as the fields.
+    pub(crate) const ADAPTIVE_RECORD: u64 = 1 << 32;
 }
 
 /// IA32_PERF_GLOBAL_STATUS beside the counters' overflow bits (figure 18-10).
 pub(super) mod status {
+    /// The buffer of architectural PEBS has reached its threshold.
+    pub(crate) const PEBS_THRESHOLD: u64 = 1 << 54;
     pub(crate) const LBR_FRZ: u64 = 1 << 58;
     pub(crate) const CTR_FRZ: u64 = 1 << 59;
     pub(crate) const OVF_UNCORE: u64 = 1 << 61;

@@ -56,6 +56,8 @@ pub(super) struct Rule {
     pub(super) filter: Option<CycleFilter>,
     /// Loads count only above this latency.
     pub(super) latency_above_cycles: u16,
+    /// It is a precise event: its records are written at the event after the overflow.
+    pub(super) precise: bool,
     /// Overflow arms PEBS.
     pub(super) pebs: bool,
     /// Overflow requests a PMI.
@@ -66,6 +68,11 @@ impl Rule {
     /// Whether it counts anything at all.
     pub(super) fn is_on(&self) -> bool {
         self.event.is_some() && self.privileges != [false; 2]
+    }
+
+    /// Whether it may write PEBS records.
+    pub(super) fn records(&self) -> bool {
+        self.pebs && self.is_on()
     }
 
     /// What must be observed for it.
@@ -81,9 +88,10 @@ impl Rule {
             _ if !self.pebs => Demand::Basic,
             DataRecord::Load => Demand::DataAddresses,
             // A store's record says whether it hit the cache.
-            DataRecord::Store | DataRecord::PreciseStore | DataRecord::LoadLatency => {
-                Demand::Microarchitecture
-            }
+            DataRecord::Store
+            | DataRecord::PreciseStore
+            | DataRecord::LoadLatency
+            | DataRecord::StoreLatency => Demand::Microarchitecture,
         }
     }
 }

@@ -1,7 +1,8 @@
 //! What `CPUID` says of the PMU.
 
+use super::extended::PebsKind;
 use crate::pmu::CpuidRegs;
-use crate::profile::Profile;
+use crate::profile::{ArchitecturalLbr, PerfmonExtension, Profile};
 
 /// `CPUID.01H:ECX`: 64-bit DS layout.
 const DTES64: u32 = 1 << 2;
@@ -9,34 +10,117 @@ const DTES64: u32 = 1 << 2;
 const PDCM: u32 = 1 << 15;
 /// `CPUID.01H:EDX`: debug store.
 const DS: u32 = 1 << 21;
-/// The leaf of architectural performance monitoring.
-const PERFMON: u32 = 0x0A;
-/// Architectural events that leaf 0AH enumerates (SDM Vol. 3B, table 18-1); all are available.
-const ARCHITECTURAL_EVENTS: u32 = 7;
+/// `CPUID.07H.0:EDX`: the part has cores of more than one type.
+const HYBRID: u32 = 1 << 15;
+/// `CPUID.07H.0:EDX`: architectural last-branch records.
+const ARCH_LBR: u32 = 1 << 19;
+/// `CPUID.07H.1:EAX`: leaf 23H.
+const ARCH_PERFMON_EXT: u32 = 1 << 8;
+/// `CPUID.0AH:EDX`: AnyThread is deprecated.
+const ANY_THREAD_DEPRECATED: u32 = 1 << 15;
+/// `CPUID.1CH:EAX`: branch records hold linear addresses, not offsets.
+const LBR_LIP: u32 = 1 << 31;
 
-/// Overlays the profile onto the machine's answer (SDM Vol. 2A, CPUID, leaves 0, 1 and 0AH).
-pub(in crate::pmu) fn overlay(profile: &Profile, leaf: u32, regs: &mut CpuidRegs) {
-    let pmu = &profile.pmu;
-    match leaf {
-        0 => regs.eax = regs.eax.max(PERFMON),
-        1 => {
+const FEATURES: u32 = 0x07;
+const PERFMON: u32 = 0x0A;
+const HYBRID_INFORMATION: u32 = 0x1A;
+const LAST_BRANCH: u32 = 0x1C;
+const PERFMON_EXTENDED: u32 = 0x23;
+
+/// Overlays the profile onto the machine's answer (SDM Vol. 2A, CPUID).
+pub(in crate::pmu) fn overlay(profile: &Profile, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
+    let extended = &profile.pmu.extended;
+    match (leaf, subleaf) {
+        (0, _) => regs.eax = regs.eax.max(highest_leaf(profile)),
+        (1, _) => {
             regs.eax = profile.signature;
-            regs.ecx |= DTES64 | PDCM;
-            regs.edx |= DS;
+            regs.ecx |= PDCM;
+            if PebsKind::of(profile) != PebsKind::Architectural {
+                regs.ecx |= DTES64;
+                regs.edx |= DS;
+            }
         }
-        PERFMON => {
-            let bits = u32::from(pmu.counter_bits);
-            *regs = CpuidRegs {
-                eax: u32::from(pmu.version)
-                    | u32::from(pmu.general_counters) << 8
-                    | bits << 16
-                    | ARCHITECTURAL_EVENTS << 24,
-                // A set bit would mean "not available".
-                ebx: 0,
-                ecx: 0,
-                edx: u32::from(pmu.fixed_counters) | bits << 5,
-            };
+        (FEATURES, 0) => {
+            regs.eax = regs.eax.max(extended.perfmon_extension.map_or(0, |_| 1));
+            regs.edx |= profile.hybrid.map_or(0, |_| HYBRID) | extended.arch_lbr.map_or(0, |_| ARCH_LBR);
+        }
+        (FEATURES, 1) => regs.eax |= extended.perfmon_extension.map_or(0, |_| ARCH_PERFMON_EXT),
+        (PERFMON, _) => *regs = perfmon(profile),
+        (HYBRID_INFORMATION, 0) => {
+            let eax = profile.hybrid.map_or(0, |core| u32::from(core.core_type) << 24 | core.native_model);
+            *regs = CpuidRegs { eax, ..CpuidRegs::default() };
+        }
+        (LAST_BRANCH, _) => *regs = extended.arch_lbr.map(last_branch).unwrap_or_default(),
+        (PERFMON_EXTENDED, _) => {
+            let answer = |extension| perfmon_extended(profile, extension, subleaf);
+            *regs = extended.perfmon_extension.map(answer).unwrap_or_default();
         }
         _ => {}
+    }
+}
+
+fn highest_leaf(profile: &Profile) -> u32 {
+    let extended = &profile.pmu.extended;
+    let leaves = [
+        Some(PERFMON),
+        profile.hybrid.map(|_| HYBRID_INFORMATION),
+        extended.arch_lbr.map(|_| LAST_BRANCH),
+        extended.perfmon_extension.map(|_| PERFMON_EXTENDED),
+    ];
+    leaves.into_iter().flatten().max().unwrap_or(PERFMON)
+}
+
+/// Architectural events, all of them available (SDM Vol. 3B, table 18-1): seven, and "Topdown Slots" where there is
+/// that event.
+fn architectural_events(profile: &Profile) -> u32 {
+    7 + u32::from(profile.events.iter().any(|event| (event.select, event.umask) == (0xA4, 0x01)))
+}
+
+/// The fixed-function counters that exist, as a bit mask.
+fn fixed_counters(profile: &Profile) -> u32 {
+    // At most 16 counters.
+    ((1 << profile.pmu.fixed_counters) - 1) & !(profile.pmu.extended.absent_fixed as u32)
+}
+
+fn perfmon(profile: &Profile) -> CpuidRegs {
+    let pmu = &profile.pmu;
+    let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(profile));
+    let version_5 = pmu.version >= 5;
+    CpuidRegs {
+        eax: u32::from(pmu.version)
+            | u32::from(pmu.general_counters) << 8
+            | bits << 16
+            | architectural_events(profile) << 24,
+        // A set bit would mean "not available".
+        ebx: 0,
+        ecx: if version_5 { fixed } else { 0 },
+        // The number of fixed-function counters counts those without a gap before them.
+        edx: fixed.trailing_ones() | bits << 5 | if version_5 { ANY_THREAD_DEPRECATED } else { 0 },
+    }
+}
+
+/// Depths; filtering by privilege and kind, and call stacks; misprediction, cycles and branch type of each record.
+fn last_branch(lbr: ArchitecturalLbr) -> CpuidRegs {
+    CpuidRegs { eax: u32::from(lbr.depths) | LBR_LIP, ebx: 0b111, ecx: 0b111, edx: 0 }
+}
+
+/// Sub-leaves 0 (which there are), 1 (counters), 3 (architectural events), 4 and 5 (architectural PEBS). There is no
+/// sub-leaf 2, auto counter reload.
+fn perfmon_extended(profile: &Profile, extension: PerfmonExtension, subleaf: u32) -> CpuidRegs {
+    let none = CpuidRegs::default();
+    match subleaf {
+        // Neither UnitMask2 nor the EQ bit nor RDPMC user disable (EBX); slots per cycle (ECX 7:0).
+        0 => CpuidRegs { eax: 0b11_1011, ecx: profile.microarchitecture.retire_width, ..none },
+        1 => CpuidRegs { eax: (1 << profile.pmu.general_counters) - 1, ebx: fixed_counters(profile), ..none },
+        3 => CpuidRegs { eax: (1 << architectural_events(profile)) - 1, ..none },
+        4 => CpuidRegs { ebx: extension.pebs_groups, ..none },
+        5 => CpuidRegs {
+            eax: extension.pebs_general,
+            ebx: extension.pdist_general,
+            // Fixed-function counters have 32 bits there.
+            ecx: profile.pmu.extended.pebs_fixed as u32,
+            edx: extension.pdist_fixed,
+        },
+        _ => none,
     }
 }

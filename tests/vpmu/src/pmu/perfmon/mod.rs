@@ -1,8 +1,12 @@
-//! Intel's architectural performance monitoring, versions 2 to 4 (SDM Vol. 3B 18.2), with PEBS and LBR.
+//! Intel's architectural performance monitoring, versions 2 to 6 (SDM Vol. 3B 18.2), with PEBS and LBR.
 
+mod adaptive;
+mod arch_lbr;
+mod arch_pebs;
 mod bits;
 mod counter;
 mod cpuid;
+mod extended;
 mod lbr;
 mod offcore;
 mod pebs;
@@ -12,9 +16,10 @@ mod settle;
 mod skid;
 
 use super::{Demand, Options};
-use crate::event::{Basic, BasicCounts, MicroEvents, Privilege};
+use crate::event::{Basic, BasicCounts, Event, MicroEvents, Privilege};
 use crate::micro::BranchKind;
 use crate::profile::{DataRecord, EventSpec, Profile};
+use arch_lbr::ArchLbr;
 use bits::{evtsel, fixed_ctrl, status};
 use counter::{Counter, CycleFilter, Rule};
 use lbr::Lbr;
@@ -23,6 +28,7 @@ use serde::{Deserialize, Serialize};
 use skid::Late;
 
 pub(super) use cpuid::overlay as overlay_cpuid;
+pub(super) use extended::has_ds_pebs;
 
 /// The PMU's whole state.
 #[derive(Debug, Clone)]
@@ -32,7 +38,11 @@ pub(super) struct Perfmon {
     registers: Registers,
     /// General-purpose counters, then fixed-function counters.
     counters: Vec<Counter>,
+    /// Model-specific branch records; of depth 0 where there are architectural ones.
     lbr: Lbr,
+    arch_lbr: Option<ArchLbr>,
+    /// Core clock cycles that the current instruction has taken.
+    retire_cycles: u32,
     /// A record that waits for its skid to pass.
     late: Option<Late>,
     demand: Demand,
@@ -46,6 +56,8 @@ pub(super) struct Saved {
     registers: Registers,
     counters: Vec<Counter>,
     lbr: Lbr,
+    arch_lbr: Option<ArchLbr>,
+    retire_cycles: u32,
     late: Option<Late>,
 }
 
@@ -69,6 +81,8 @@ impl Perfmon {
             registers: Registers::reset(pmu),
             counters,
             lbr,
+            arch_lbr: pmu.extended.arch_lbr.map(ArchLbr::new),
+            retire_cycles: 0,
             late: None,
             demand: Demand::Nothing,
             on: 0,
@@ -80,6 +94,8 @@ impl Perfmon {
             registers: self.registers.clone(),
             counters: self.counters.clone(),
             lbr: self.lbr.clone(),
+            arch_lbr: self.arch_lbr.clone(),
+            retire_cycles: self.retire_cycles,
             late: self.late,
         }
     }
@@ -88,11 +104,17 @@ impl Perfmon {
     pub(super) fn restore(&mut self, saved: Saved) -> bool {
         let fits = saved.counters.len() == self.counters.len()
             && saved.registers.fits(&self.profile.pmu)
-            && saved.lbr.depth() == self.lbr.depth();
+            && saved.lbr.depth() == self.lbr.depth()
+            && match (&saved.arch_lbr, self.profile.pmu.extended.arch_lbr) {
+                (Some(saved), Some(facts)) => saved.fits(facts),
+                (saved, facts) => saved.is_none() && facts.is_none(),
+            };
         if fits {
             self.registers = saved.registers;
             self.counters = saved.counters;
             self.lbr = saved.lbr;
+            self.arch_lbr = saved.arch_lbr;
+            self.retire_cycles = saved.retire_cycles;
             self.late = saved.late;
             self.update_rules();
         }
@@ -118,8 +140,9 @@ impl Perfmon {
         let on = self.counters.iter().enumerate().filter(|(_, counter)| counter.rule.is_on());
         self.on = on.fold(0, |on, (index, _)| on | 1 << index);
         self.abandon_late();
-        let lbr = if self.lbr_records() { Demand::Microarchitecture } else { Demand::Nothing };
-        self.demand = self.counters.iter().map(|counter| counter.rule.demand()).fold(lbr, Demand::max);
+        let timed = self.has_timed_pebs() && self.counters.iter().any(|counter| counter.rule.records());
+        let base = if self.lbr_records() || timed { Demand::Microarchitecture } else { Demand::Nothing };
+        self.demand = self.counters.iter().map(|counter| counter.rule.demand()).fold(base, Demand::max);
     }
 
     /// Whether counter `index` is enabled globally and not frozen (SDM Vol. 3B 18.2.4.1).
@@ -134,10 +157,8 @@ impl Perfmon {
         let cmask = (select & evtsel::CMASK) >> 24;
         let (invert, edge) = (select & evtsel::INV != 0, select & evtsel::E != 0);
         let Some((event, modified)) = self.lookup(index, select) else { return Rule::default() };
-        let pebs_enable = self.registers.pebs_enable;
         let latency = event.data == DataRecord::LoadLatency;
-        if latency && pebs_enable >> (32 + index) & 1 == 0 {
-            // The load latency facility is off for this counter (SDM Vol. 3B 18.9.4.2).
+        if latency && !self.load_latency_is_on(index) {
             return Rule::default();
         }
         Rule {
@@ -152,9 +173,23 @@ impl Perfmon {
             }),
             // The minimum that can be detected is 4 cycles (ibidem).
             latency_above_cycles: if latency { (self.registers.ld_lat as u16).max(3) } else { 0 },
-            pebs: event.precise && pebs_enable >> index & 1 != 0,
+            precise: event.precise,
+            pebs: (event.precise || self.has_extended_pebs()) && self.pebs_enabled(index),
             interrupt: select & evtsel::INT != 0,
         }
+    }
+
+    /// Whether the load latency facility works for counter `index`: its LL_EN bit is set (SDM Vol. 3B 18.9.4.2).
+    /// Version 5 has no such bit; some of its parts sample loads only while an auxiliary event is counted, too.
+    fn load_latency_is_on(&self, index: usize) -> bool {
+        if self.profile.pmu.version < 5 {
+            return self.registers.pebs_enable >> (32 + index) & 1 != 0;
+        }
+        let Some(auxiliary) = self.profile.pmu.extended.load_auxiliary else { return true };
+        let counts = |(index, &select): (usize, &u64)| {
+            select & 0xFFFF == auxiliary.into() && select & evtsel::EN != 0 && self.runs(index)
+        };
+        self.registers.evtsel.iter().enumerate().any(counts)
     }
 
     /// The event of an IA32_PERFEVTSELx value on counter `index`, and whether CMASK, INV and E are modifiers
@@ -180,11 +215,14 @@ impl Perfmon {
         let fixed = index - self.general();
         let control = self.registers.fixed_ctrl >> (4 * fixed);
         let on = self.runs(index);
-        let Some(event) = self.profile.fixed_events.get(fixed) else { return Rule::default() };
+        let event = self.profile.fixed_events.get(fixed).filter(|_| !self.is_absent(index));
+        let Some(event) = event else { return Rule::default() };
         Rule {
             privileges: [on && control & fixed_ctrl::USR != 0, on && control & fixed_ctrl::OS != 0],
             event: Some(event),
             counts: event.counts,
+            precise: event.precise,
+            pebs: self.has_extended_pebs() && self.pebs_enabled(index),
             interrupt: control & fixed_ctrl::PMI != 0,
             ..Rule::default()
         }
@@ -228,12 +266,22 @@ impl Perfmon {
         for index in set_bits(self.on) {
             self.counters[index].count(events, privilege);
         }
-        self.lbr.advance(events.cycles);
+        // The fetch is the first that is heard of an instruction.
+        let begun = if events.once.contains(Event::L1iRead) { 0 } else { self.retire_cycles };
+        self.retire_cycles = begun.saturating_add(events.cycles);
+        match &mut self.arch_lbr {
+            Some(lbr) => lbr.advance(events.cycles),
+            None => self.lbr.advance(events.cycles),
+        }
     }
 
-    /// Whether branches are recorded now (SDM Vol. 3B 17.4.1, 17.4.7).
+    /// Whether branches are recorded now (SDM Vol. 3B 17.4.1, 17.4.7; architectural records: 19.1.1).
     fn lbr_records(&self) -> bool {
-        self.registers.debugctl & bits::debugctl::LBR != 0 && self.registers.status & status::LBR_FRZ == 0
+        let enabled = match &self.arch_lbr {
+            Some(lbr) => lbr.is_on(),
+            None => self.lbr.depth() > 0 && self.registers.debugctl & bits::debugctl::LBR != 0,
+        };
+        enabled && self.registers.status & status::LBR_FRZ == 0
     }
 
     pub(super) fn record_branch(
@@ -244,8 +292,12 @@ impl Perfmon {
         mispredicted: bool,
         privilege: Privilege,
     ) {
-        if self.lbr_records() {
-            self.lbr.record(from, to, kind, mispredicted, privilege);
+        if !self.lbr_records() {
+            return;
+        }
+        match &mut self.arch_lbr {
+            Some(lbr) => lbr.record(from, to, kind, mispredicted, privilege),
+            None => self.lbr.record(from, to, kind, mispredicted, privilege),
         }
     }
 

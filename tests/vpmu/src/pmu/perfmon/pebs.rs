@@ -1,74 +1,104 @@
 //! The PEBS assist: from an armed counter's event to a record in memory (SDM Vol. 3B 18.8.1.1, 18.13.1).
 
-use super::Perfmon;
+use super::extended::PebsKind;
+use super::{Perfmon, set_bits};
 use crate::bus::{Bus, PageFault, Retired};
 use crate::pmu::PebsOutcome;
 
-/// The part of the DS management area that PEBS uses, 64-bit layout (SDM Vol. 3B, figure 18-22): offset 20H
-/// to 60H.
+/// The part of the DS management area that PEBS uses, 64-bit layout (SDM Vol. 3B, figure 18-22).
 struct ManagementArea {
     index: u64,
     absolute_maximum: u64,
     threshold: u64,
-    resets: [u64; 4],
 }
 
-/// Offset of "PEBS buffer base" in the management area.
-const PEBS_FIELDS: u64 = 0x20;
-/// Offset of "PEBS index".
+/// Offset of "PEBS index" in the management area; absolute maximum and threshold follow.
 const PEBS_INDEX: u64 = 0x28;
+/// Offset of the reset value of general-purpose counter 0.
+const GENERAL_RESETS: u64 = 0x40;
+/// Offset of the reset value of fixed-function counter 0: behind 8 general-purpose counters, in format 5 and later
+/// behind 32 (Vol. 3B 20.9.1, "Extended PEBS").
+const FIXED_RESETS: u64 = GENERAL_RESETS + 8 * 8;
+const FIXED_RESETS_FORMAT_5: u64 = GENERAL_RESETS + 32 * 8;
 
 /// What the assist did, beside its outcome.
 pub(super) struct Assist {
     pub(super) outcome: PebsOutcome,
-    /// Reset values of the counters; `None` if the management area could not be read.
-    pub(super) resets: Option<[u64; 4]>,
+    /// Reset values by counter index; empty if they could not be read.
+    pub(super) resets: Vec<(usize, u64)>,
     /// The index has reached the interrupt threshold.
     pub(super) threshold_reached: bool,
 }
 
+fn words<const N: usize>(bus: &mut dyn Bus, at: u64) -> Result<[u64; N], PageFault> {
+    let mut words = [0; N];
+    for (word, at) in words.iter_mut().zip((0..).step_by(8).map(|offset| at.wrapping_add(offset))) {
+        let mut bytes = [0; 8];
+        bus.read(at, &mut bytes)?;
+        *word = u64::from_le_bytes(bytes);
+    }
+    Ok(words)
+}
+
 impl ManagementArea {
     fn read(ds_area: u64, bus: &mut dyn Bus) -> Result<Self, PageFault> {
-        let mut bytes = [0; 0x40];
-        bus.read(ds_area.wrapping_add(PEBS_FIELDS), &mut bytes)?;
-        let mut words = [0u64; 8];
-        for (word, chunk) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = chunk.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte));
-        }
-        let [_base, index, absolute_maximum, threshold, resets @ ..] = words;
-        Ok(Self { index, absolute_maximum, threshold, resets })
+        let [index, absolute_maximum, threshold] = words(bus, ds_area.wrapping_add(PEBS_INDEX))?;
+        Ok(Self { index, absolute_maximum, threshold })
     }
 }
 
 impl Perfmon {
-    /// Writes one record for all of `counters` (the "applicable counters" of SDM Vol. 3B 18.13.1.1).
-    pub(super) fn assist(&self, counters: u64, retired: &Retired, bus: &mut dyn Bus) -> Assist {
-        let fault = |fault| Assist {
-            outcome: PebsOutcome::Faulted { counters, fault },
-            resets: None,
+    /// Writes one record for all of `counters`, a set of counter indices (the "applicable counters" of SDM Vol. 3B
+    /// 18.13.1.1).
+    pub(super) fn assist(&mut self, counters: u64, retired: &Retired, bus: &mut dyn Bus) -> Assist {
+        let names = set_bits(counters).fold(0, |names, index| names | self.global_bit(index));
+        if PebsKind::of(self.profile) == PebsKind::Architectural {
+            return self.architectural_assist(counters, names, retired, bus);
+        }
+        self.ds_assist(counters, names, retired, bus).unwrap_or_else(|fault| Assist {
+            outcome: PebsOutcome::Faulted { counters: names, fault },
+            resets: Vec::new(),
             threshold_reached: false,
-        };
+        })
+    }
+
+    fn ds_assist(
+        &self,
+        counters: u64,
+        names: u64,
+        retired: &Retired,
+        bus: &mut dyn Bus,
+    ) -> Result<Assist, PageFault> {
         let ds_area = self.registers.ds_area;
-        let area = match ManagementArea::read(ds_area, bus) {
-            Ok(area) => area,
-            Err(error) => return fault(error),
+        let area = ManagementArea::read(ds_area, bus)?;
+        let resets = self.resets(counters, bus)?;
+        let record = match PebsKind::of(self.profile) {
+            PebsKind::Adaptive => self.adaptive_record(counters, names, retired, bus),
+            PebsKind::Fixed | PebsKind::Architectural => self.record(counters, retired, bus),
         };
-        let record = self.record(counters, retired, bus);
         // Nothing is written past the absolute maximum, and nothing is signalled (18.8.1.1).
         let end = area.index.checked_add(record.len() as u64).filter(|&end| end <= area.absolute_maximum);
         let Some(end) = end else {
-            let outcome = PebsOutcome::Dropped { counters };
-            return Assist { outcome, resets: Some(area.resets), threshold_reached: false };
+            let outcome = PebsOutcome::Dropped { counters: names };
+            return Ok(Assist { outcome, resets, threshold_reached: false });
         };
-        let written =
-            bus.write(area.index, &record).and_then(|()| bus.write(ds_area + PEBS_INDEX, &end.to_le_bytes()));
-        if let Err(error) = written {
-            return fault(error);
-        }
-        Assist {
-            outcome: PebsOutcome::Written { at: area.index, counters },
-            resets: Some(area.resets),
-            threshold_reached: end >= area.threshold,
-        }
+        bus.write(area.index, &record)?;
+        bus.write(ds_area + PEBS_INDEX, &end.to_le_bytes())?;
+        let outcome = PebsOutcome::Written { at: area.index, counters: names };
+        Ok(Assist { outcome, resets, threshold_reached: end >= area.threshold })
+    }
+
+    /// The reset values of `counters`.
+    fn resets(&self, counters: u64, bus: &mut dyn Bus) -> Result<Vec<(usize, u64)>, PageFault> {
+        let fixed = if self.profile.pmu.pebs_format() < 5 { FIXED_RESETS } else { FIXED_RESETS_FORMAT_5 };
+        let reset = |index: usize| {
+            let offset = match index.checked_sub(self.general()) {
+                None => GENERAL_RESETS + 8 * index as u64,
+                Some(index) => fixed + 8 * index as u64,
+            };
+            let [value] = words(bus, self.registers.ds_area.wrapping_add(offset))?;
+            Ok((index, value))
+        };
+        set_bits(counters).map(reset).collect()
     }
 }

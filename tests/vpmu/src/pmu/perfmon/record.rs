@@ -51,7 +51,8 @@ impl Perfmon {
         for (_, counter) in records {
             let data = counter.rule.event.map_or(DataRecord::None, |event| event.data);
             let words = match data {
-                DataRecord::None => None,
+                // The store latency facility came with another format.
+                DataRecord::None | DataRecord::StoreLatency => None,
                 // Of a load that is not sampled for latency, only the address is defined (table 18-46).
                 DataRecord::Load => retired.load.map(|load| [load.linear, 0, 0]),
                 DataRecord::LoadLatency => retired.load.map(|load| self.load_latency(load, retired.locked)),

@@ -3,6 +3,7 @@
 use super::Perfmon;
 use super::bits::{evtsel, fixed_ctrl, status};
 use super::counter::{Counter, CycleState};
+use super::extended::{Later, LaterRegisters, has_ds_pebs};
 use super::lbr::Format;
 use crate::pmu::{GeneralProtection, msr};
 use crate::profile;
@@ -22,11 +23,12 @@ pub(super) struct Registers {
     pub(super) ld_lat: u64,
     frontend: u64,
     pub(super) offcore: [u64; 2],
+    pub(super) later: LaterRegisters,
 }
 
 /// A register of the PMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Register {
+pub(super) enum Register {
     /// IA32_PMCx, the legacy 32-bit write alias.
     Pmc(usize),
     /// IA32_A_PMCx, full width.
@@ -51,6 +53,8 @@ enum Register {
     LbrFrom(usize),
     LbrTo(usize),
     LbrInfo(usize),
+    /// One that came with version 5 or later.
+    Later(Later),
     /// Belongs to the PMU's address range but does not exist on this part.
     Absent,
 }
@@ -80,6 +84,7 @@ impl Registers {
             ld_lat: 0,
             frontend: 0,
             offcore: [0; 2],
+            later: LaterRegisters::reset(pmu),
         }
     }
 
@@ -111,9 +116,11 @@ impl Perfmon {
         ];
         for (first, slots, count, register) in ranges {
             if let Some(index) = slot(msr, first, slots) {
-                return Some(within(index, count, register(index)));
+                let absent = first == msr::IA32_FIXED_CTR0 && self.is_absent(general + index);
+                return Some(if absent { R::Absent } else { within(index, count, register(index)) });
             }
         }
+        let in_ds_area = has_ds_pebs(self.profile);
         Some(match msr {
             msr::IA32_FIXED_CTR_CTRL => R::FixedCtrCtrl,
             msr::IA32_PERF_GLOBAL_STATUS => R::GlobalStatus,
@@ -124,8 +131,9 @@ impl Perfmon {
             msr::IA32_PERF_GLOBAL_STATUS_SET => R::StatusSet,
             msr::IA32_PERF_GLOBAL_INUSE => R::InUse,
             msr::IA32_PERF_CAPABILITIES => R::Capabilities,
+            // A part with architectural PEBS has no debug store (CPUID.01H:EDX.DS).
+            msr::IA32_PEBS_ENABLE | msr::IA32_DS_AREA if !in_ds_area => R::Absent,
             msr::IA32_PEBS_ENABLE => R::PebsEnable,
-            msr::MSR_PEBS_DATA_CFG => R::Absent,
             msr::MSR_PEBS_LD_LAT_THRESHOLD => R::LdLat,
             msr::MSR_PEBS_FRONTEND if pmu.frontend_mask == 0 => R::Absent,
             msr::MSR_PEBS_FRONTEND => R::Frontend,
@@ -133,9 +141,10 @@ impl Perfmon {
             msr::MSR_OFFCORE_RSP_1 => within(1, pmu.offcore.registers.into(), R::Offcore(1)),
             msr::IA32_DS_AREA => R::DsArea,
             msr::IA32_DEBUGCTL => R::DebugCtl,
+            msr::MSR_LBR_SELECT | msr::MSR_LASTBRANCH_TOS if depth == 0 => R::Absent,
             msr::MSR_LBR_SELECT => R::LbrSelect,
             msr::MSR_LASTBRANCH_TOS => R::LbrTos,
-            _ => return None,
+            _ => return self.later_register(msr),
         })
     }
 
@@ -155,7 +164,8 @@ impl Perfmon {
     /// Overflow bits of all counters.
     fn counter_bits(&self) -> u64 {
         let pmu = &self.profile.pmu;
-        ((1 << pmu.general_counters) - 1) | ((1 << pmu.fixed_counters) - 1) << 32
+        let fixed = ((1 << pmu.fixed_counters) - 1) & !pmu.extended.absent_fixed;
+        ((1 << pmu.general_counters) - 1) | fixed << 32
     }
 
     /// Bits that IA32_PERF_GLOBAL_STATUS_RESET and _SET accept. TraceToPAPMI (55) and ASCI (60) exist only
@@ -163,7 +173,7 @@ impl Perfmon {
     /// 2-2); the modelled parts lack the first two.
     fn status_mask(&self) -> u64 {
         let frozen = if self.profile.pmu.version >= 4 { status::LBR_FRZ | status::CTR_FRZ } else { 0 };
-        self.counter_bits() | frozen | status::OVF_UNCORE | status::OVF_BUFFER
+        self.counter_bits() | frozen | status::OVF_UNCORE | self.buffer_overflow_bit()
     }
 
     /// IA32_PERF_GLOBAL_INUSE (SDM Vol. 3B 18.2.4.3). The text there gives PMI_InUse as "bit 32", figure
@@ -180,7 +190,7 @@ impl Perfmon {
             in_use |= u64::from(control & (fixed_ctrl::OS | fixed_ctrl::USR) != 0) << (32 + fixed);
             in_use |= u64::from(control & fixed_ctrl::PMI != 0) << 63;
         }
-        in_use | u64::from(registers.pebs_enable & self.profile.pmu.pebs_counters != 0) << 63
+        in_use | u64::from((0..self.counters.len()).any(|index| self.pebs_enabled(index))) << 63
     }
 
     pub(in crate::pmu) fn rdmsr(&self, msr: u32) -> Result<u64, GeneralProtection> {
@@ -208,6 +218,7 @@ impl Perfmon {
             R::LbrFrom(index) => self.lbr.entries[index].from,
             R::LbrTo(index) => self.lbr.entries[index].to,
             R::LbrInfo(index) => self.lbr.entries[index].info,
+            R::Later(later) => self.read_later(later),
             R::Absent => return Err(GeneralProtection),
         })
     }
@@ -230,8 +241,8 @@ impl Perfmon {
             // Bits 63:32 of a legacy write are ignored (SDM Vol. 3B 18.2.5).
             R::Pmc(_) => u64::MAX,
             R::FullPmc(_) | R::FixedCtr(_) => self.counter_mask(),
-            R::EvtSel(_) => evtsel::DEFINED,
-            R::FixedCtrCtrl => (1 << (4 * pmu.fixed_counters)) - 1,
+            R::EvtSel(_) => self.evtsel_mask(),
+            R::FixedCtrCtrl => self.fixed_ctrl_mask(),
             R::GlobalCtrl => self.counter_bits(),
             R::StatusReset => self.status_mask() | status::COND_CHGD,
             // Bit 63 is reserved in the setting register (SDM Vol. 4, table 2-2, 391H).
@@ -247,9 +258,27 @@ impl Perfmon {
             R::LbrInfo(_) => 0xE000_0000_0000_FFFF,
             R::LbrFrom(_) => return self.lbr.format.accepts_from(value),
             R::DsArea | R::LbrTo(_) => return canonical(value),
+            R::Later(later) => return self.accepts_later(later, value),
             R::GlobalStatus | R::InUse | R::Capabilities | R::Absent => return false,
         };
         value & !allowed == 0
+    }
+
+    /// Bits of IA32_PERFEVTSELx that are not reserved.
+    fn evtsel_mask(&self) -> u64 {
+        let any_thread = if self.profile.pmu.version >= 5 { evtsel::ANY_THREAD } else { 0 };
+        let adaptive = if self.has_adaptive_pebs() { evtsel::ADAPTIVE_RECORD } else { 0 };
+        evtsel::DEFINED & !any_thread | adaptive
+    }
+
+    /// Bits of IA32_FIXED_CTR_CTRL that are not reserved.
+    fn fixed_ctrl_mask(&self) -> u64 {
+        let any_thread = self.profile.pmu.version < 5;
+        let field = if any_thread { fixed_ctrl::DEFINED } else { fixed_ctrl::DEFINED_VERSION_5 };
+        let adaptive = if self.has_adaptive_pebs() { fixed_ctrl::ADAPTIVE_RECORD } else { 0 };
+        let exists = |fixed: &u32| !self.is_absent(self.general() + *fixed as usize);
+        let fields = (0..u32::from(self.profile.pmu.fixed_counters)).filter(exists);
+        fields.fold(0, |mask, fixed| mask | (field | adaptive) << (4 * fixed))
     }
 
     /// Stores an accepted value.
@@ -273,7 +302,11 @@ impl Perfmon {
             R::GlobalCtrl => self.registers.global_ctrl = value,
             R::StatusReset => self.registers.status &= !value,
             R::StatusSet => self.registers.status |= value,
-            R::PebsEnable => self.write_pebs_enable(value),
+            R::PebsEnable => {
+                self.registers.pebs_enable = value;
+                self.disarm_disabled();
+            }
+            R::Later(later) => self.store_later(later, value),
             R::LdLat => self.registers.ld_lat = value,
             R::Frontend => self.registers.frontend = value,
             R::Offcore(index) => self.registers.offcore[index] = value,
@@ -296,15 +329,17 @@ impl Perfmon {
         counter.since_overflow = 0;
     }
 
-    fn write_pebs_enable(&mut self, value: u64) {
-        self.registers.pebs_enable = value;
-        if self.options.pebs_disable_disarms {
-            for (index, counter) in self.counters.iter_mut().enumerate() {
-                if value >> index & 1 == 0 {
-                    *counter =
-                        Counter { armed: false, triggered: false, since_overflow: 0, ..counter.clone() };
-                }
+    /// PEBS has been disabled for some counters: if that disarms, those are no longer armed.
+    pub(super) fn disarm_disabled(&mut self) {
+        if !self.options.pebs_disable_disarms {
+            return;
+        }
+        for index in 0..self.counters.len() {
+            if self.pebs_enabled(index) {
+                continue;
             }
+            let counter = &mut self.counters[index];
+            *counter = Counter { armed: false, triggered: false, since_overflow: 0, ..counter.clone() };
         }
     }
 
@@ -314,7 +349,9 @@ impl Perfmon {
         let fixed = usize::from(self.profile.pmu.fixed_counters);
         match (ecx & FIXED != 0, (ecx & !FIXED) as usize) {
             (false, index) if index < self.general() => Ok(self.counter_value(index)),
-            (true, index) if index < fixed => Ok(self.counter_value(self.general() + index)),
+            (true, index) if index < fixed && !self.is_absent(self.general() + index) => {
+                Ok(self.counter_value(self.general() + index))
+            }
             _ => Err(GeneralProtection),
         }
     }

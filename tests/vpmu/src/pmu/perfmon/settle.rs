@@ -13,6 +13,7 @@
 //! reset value), which is what Linux assumes (intel_pmu_save_and_restart_reload).
 
 use super::bits::{debugctl, status};
+use super::extended::PebsKind;
 use super::pebs::Assist;
 use super::skid::recorded;
 use super::{Counter, Perfmon};
@@ -36,12 +37,12 @@ impl Perfmon {
         if applicable != 0 {
             settlement.cause = cause;
             let assist = self.assist(applicable, &recorded(retired, cause), bus);
-            interrupt |= self.finish_assist(applicable, &assist);
+            interrupt |= self.finish_assist(&assist);
             settlement.pebs = Some(assist.outcome);
             // The threshold interrupt comes after the assist, then the counter overflow interrupt, as two
             // separate ones (SDM Vol. 3B 18.8.1.1, "Performance Counter Prioritization").
             if assist.threshold_reached {
-                self.registers.status |= status::OVF_BUFFER;
+                self.registers.status |= self.buffer_overflow_bit();
                 self.request_pmi(&mut settlement);
             }
         }
@@ -70,20 +71,21 @@ impl Perfmon {
             // One instruction can count more than once (cycles); what is left over has already been the next
             // event.
             counter.since_overflow = counter.value;
-            counter.triggered = counter.since_overflow > 0;
+            // "A non-precise event will occur at the next opportunity after the counter has overflowed" (20.9.1): here
+            // at once.
+            counter.triggered = counter.since_overflow > 0 || !counter.rule.precise;
         }
         counter.rule.interrupt
     }
 
     /// Reloads the counters of a record. Returns whether one of them overflowed again and asks for a PMI.
-    fn finish_assist(&mut self, applicable: u64, assist: &Assist) -> bool {
+    fn finish_assist(&mut self, assist: &Assist) -> bool {
         if matches!(assist.outcome, PebsOutcome::Faulted { .. }) {
             // The assist did not complete; the counters stay armed and count on.
             return false;
         }
         let (mask, mut interrupt) = (self.counter_mask(), false);
-        let resets = assist.resets.into_iter().flatten();
-        for (index, reset) in resets.enumerate().filter(|&(index, _)| applicable >> index & 1 != 0) {
+        for &(index, reset) in &assist.resets {
             self.registers.status &= !self.global_bit(index);
             let counter = &mut self.counters[index];
             let value = (reset & mask) + counter.since_overflow;
@@ -94,6 +96,14 @@ impl Perfmon {
             self.counters[index].triggered = false;
         }
         interrupt
+    }
+
+    /// The bit of IA32_PERF_GLOBAL_STATUS that says that the PEBS buffer has reached its threshold.
+    pub(super) fn buffer_overflow_bit(&self) -> u64 {
+        match PebsKind::of(self.profile) {
+            PebsKind::Architectural => status::PEBS_THRESHOLD,
+            PebsKind::Fixed | PebsKind::Adaptive => status::OVF_BUFFER,
+        }
     }
 
     /// Requests a PMI and freezes what IA32_DEBUGCTL asks to freeze on one (SDM Vol. 3B 17.4.7). With the

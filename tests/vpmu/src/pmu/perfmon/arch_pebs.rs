@@ -1,0 +1,112 @@
+//! Architectural PEBS: records in groups that each counter chooses for itself, in a buffer at a physical address
+//! (Intel Architecture Instruction Set Extensions Programming Reference, "Architectural PEBS").
+//!
+//! The buffer is 4 KiB × 2^SIZE from IA32_PEBS_BASE on; IA32_PEBS_INDEX says where in it the next record goes. A
+//! record that does not fit is dropped and IA32_PEBS_INDEX.FULL set; nothing is written until software clears it.
+
+use super::adaptive::{append, gpr_group};
+use super::extended::{cfg_c, pebs_index};
+use super::pebs::Assist;
+use super::{Perfmon, set_bits};
+use crate::bus::{Bus, Retired};
+use crate::pmu::PebsOutcome;
+
+/// IA32_PEBS_BASE: log2 of the buffer's size in pages.
+const SIZE: u64 = 0x1F;
+/// Record header: the size in bytes, 64-bit mode, and a bit for each group at the place of its enable bit in CFG_C.
+const HEADER_64BIT_MODE: u64 = 1 << 30;
+const HEADER_BASIC: u64 = 1 << 63;
+/// Basic group: the retire latency is valid.
+const RETIRE_VALID: u64 = 1 << 16;
+/// Header of the XMM group: which state components follow.
+const XSTATE_SSE: u64 = 1 << 1;
+/// Records begin at multiples of this many bytes: the unit of IA32_PEBS_INDEX.
+const UNIT: usize = 16;
+
+impl Perfmon {
+    pub(super) fn architectural_assist(
+        &mut self,
+        counters: u64,
+        names: u64,
+        retired: &Retired,
+        bus: &mut dyn Bus,
+    ) -> Assist {
+        let resets = set_bits(counters).map(|index| (index, self.reload(index))).collect();
+        let record = self.architectural_record(counters, names, retired, bus);
+        let registers = &mut self.registers.later;
+        let (base, size) = (registers.pebs_base & !0xFFF, 4096u64 << (registers.pebs_base & SIZE));
+        let offset = registers.pebs_index & pebs_index::WR;
+        let end = offset + record.len() as u64;
+        // The write offset cannot say more than its 23 bits.
+        if registers.pebs_index & pebs_index::FULL != 0 || end > size || end & !pebs_index::WR != 0 {
+            registers.pebs_index |= pebs_index::FULL;
+            return Assist {
+                outcome: PebsOutcome::Dropped { counters: names },
+                resets,
+                threshold_reached: false,
+            };
+        }
+        bus.write_physical(base + offset, &record);
+        registers.pebs_index = registers.pebs_index & !pebs_index::WR | end;
+        let threshold = registers.pebs_index >> pebs_index::THRESH_SHIFT & 0x7F_FFFF;
+        Assist {
+            outcome: PebsOutcome::Written { at: base + offset, counters: names },
+            resets,
+            threshold_reached: end / UNIT as u64 >= threshold,
+        }
+    }
+
+    /// What the counter is reloaded with: CFG_C.RELOAD, the low half of a negative number; 0 is itself.
+    fn reload(&self, counter: usize) -> u64 {
+        let reload = self.registers.later.cfg_c[counter] & cfg_c::RELOAD;
+        if reload == 0 { 0 } else { reload | !cfg_c::RELOAD }
+    }
+
+    /// The groups that one of `counters` asks for.
+    fn architectural_record(
+        &self,
+        counters: u64,
+        names: u64,
+        retired: &Retired,
+        bus: &mut dyn Bus,
+    ) -> Vec<u8> {
+        let wanted = set_bits(counters).fold(0, |groups, index| groups | self.registers.later.cfg_c[index]);
+        let groups = wanted & (cfg_c::LBR | cfg_c::XMM | cfg_c::GPR | cfg_c::AUX);
+        let mut record = Vec::new();
+        append(&mut record, &[0, 0]);
+        let latency = self.retire_latency().map_or(0, |latency| latency | RETIRE_VALID);
+        append(&mut record, &[retired.pc, names, bus.tsc(), latency, 0, 0]);
+        if groups & cfg_c::AUX != 0 {
+            let [address, auxiliary, latencies, tsx] = self.memory_group(counters, retired);
+            append(&mut record, &[address, 0, 0, 0, 0, auxiliary, latencies, tsx]);
+        }
+        if groups & cfg_c::GPR != 0 {
+            append(&mut record, &gpr_group(&bus.registers()));
+            // The shadow stack pointer: the modelled parts have none.
+            append(&mut record, &[0, 0]);
+        }
+        if groups & cfg_c::XMM != 0 {
+            append(&mut record, &[XSTATE_SSE, 0]);
+            append(&mut record, bus.xmm().as_flattened());
+        }
+        if groups & cfg_c::LBR != 0 {
+            self.append_lbr_group(&mut record, groups);
+        }
+        record.resize(record.len().next_multiple_of(UNIT), 0);
+        let header = record.len() as u64 | HEADER_64BIT_MODE | HEADER_BASIC | groups;
+        record[..8].copy_from_slice(&header.to_le_bytes());
+        record
+    }
+
+    /// IA32_LBR_CTL, IA32_LBR_DEPTH and the last event record (never written by the model), then 8, 16 or all
+    /// branches.
+    fn append_lbr_group(&self, record: &mut Vec<u8>, groups: u64) {
+        let Some(lbr) = &self.arch_lbr else { return };
+        append(record, &[0, lbr.control, lbr.depth() as u64, 0, 0, 0]);
+        let entries = match groups >> cfg_c::LBR.trailing_zeros() & 0b11 {
+            0b11 => lbr.depth(),
+            eights => 8 * eights as usize,
+        };
+        self.append_branches(record, entries);
+    }
+}
