@@ -9,6 +9,7 @@ mod no_pmu;
 mod ownership;
 pub(crate) mod programs;
 mod sampling;
+pub(crate) mod stacks;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -51,6 +52,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
     match name {
         "counting" => counting::run(&mut report)?,
         "sampling" => sampling::run(&mut report)?,
+        "stacks" => stacks::run()?,
         "judge" => judge::run(&mut report)?,
         "ownership" => ownership::run(&mut report),
         "lifecycle" => lifecycle::run(&mut report),

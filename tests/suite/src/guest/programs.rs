@@ -26,7 +26,14 @@ pub(crate) const PERIOD: u64 = 1009;
 
 /// `hpmctl record` of first-level load misses into `trace`, for a program to be added.
 pub(super) fn record(trace: &str) -> Result<Command> {
-    hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", &PERIOD.to_string(), "-o", trace, "--"])
+    record_with(trace, &[])
+}
+
+/// As [`record`], with more options.
+pub(super) fn record_with(trace: &str, options: &[&str]) -> Result<Command> {
+    let mut command = hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", &PERIOD.to_string(), "-o", trace])?;
+    command.args(options).arg("--");
+    Ok(command)
 }
 
 /// Runs a command to its end and returns what it printed.

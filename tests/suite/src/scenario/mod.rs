@@ -6,6 +6,7 @@ pub(crate) mod demo;
 mod judge;
 mod kernel;
 mod sampling;
+mod stacks;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -36,6 +37,7 @@ const FAST: &[Scenario] = &[
         compare: counting::compare,
     },
     Scenario { name: "sampling", options: &["--plugin-arg", "pebs-log=on"], compare: sampling::compare },
+    Scenario { name: "stacks", options: &[], compare: stacks::compare },
     Scenario {
         name: "judge",
         options: &["--no-module", "--plugin-arg", "truth-level=basic"],
