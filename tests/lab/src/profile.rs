@@ -10,10 +10,19 @@ struct Profile {
     cpu: &'static str,
 }
 
-const PROFILES: [Profile; 1] = [Profile {
-    name: "skylake",
-    cpu: "Skylake-Client-v1,-x2apic,-pcid,-tsc-deadline,-hle,-invpcid,-rtm,-mpx,-xsavec,-xsaves",
-}];
+const PROFILES: [Profile; 7] = [
+    Profile { name: "nehalem", cpu: "Nehalem-v1" },
+    Profile { name: "westmere", cpu: "Westmere-v1" },
+    // Linux refuses PEBS on Sandy Bridge before microcode 28H; the revision is in the upper half.
+    Profile { name: "sandybridge", cpu: "SandyBridge-v1,-x2apic,-tsc-deadline,ucode-rev=0x2f00000000" },
+    Profile { name: "ivybridge", cpu: "IvyBridge-v1,-x2apic,-tsc-deadline" },
+    Profile { name: "haswell", cpu: "Haswell-v2,-x2apic,-pcid,-tsc-deadline,-invpcid" },
+    Profile { name: "broadwell", cpu: "Broadwell-v2,-x2apic,-pcid,-tsc-deadline,-invpcid" },
+    Profile {
+        name: "skylake",
+        cpu: "Skylake-Client-v1,-x2apic,-pcid,-tsc-deadline,-hle,-invpcid,-rtm,-mpx,-xsavec,-xsaves",
+    },
+];
 
 /// QEMU's `-cpu` for a profile.
 ///

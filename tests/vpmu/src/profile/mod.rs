@@ -2,16 +2,35 @@
 //!
 //! A profile only states facts; what they mean is implemented once, in [`crate::pmu`] and [`crate::micro`].
 
+mod broadwell;
+mod broadwell_events;
 mod extended;
+mod haswell;
+mod haswell_events;
+mod ivybridge;
+mod ivybridge_events;
+mod nehalem;
+mod nehalem_events;
+mod sandybridge;
+mod sandybridge_events;
 mod skylake;
 mod skylake_events;
 mod spec;
+mod version3;
+mod westmere;
+mod westmere_events;
 
 use crate::event::EventSet;
 use crate::micro::Geometry;
 
+pub use broadwell::BROADWELL;
 pub use extended::{ArchitecturalLbr, Extended, Hybrid, MemoryInfo, PerfmonExtension};
+pub use haswell::HASWELL;
+pub use ivybridge::IVY_BRIDGE;
+pub use nehalem::NEHALEM;
+pub use sandybridge::SANDY_BRIDGE;
 pub use skylake::SKYLAKE;
+pub use westmere::WESTMERE;
 
 /// A processor: its PMU and its microarchitecture.
 #[derive(Debug)]
@@ -178,7 +197,8 @@ pub struct TlbGeometry {
 }
 
 /// Every profile.
-pub static ALL: &[&Profile] = &[&SKYLAKE];
+pub static ALL: &[&Profile] =
+    &[&NEHALEM, &WESTMERE, &SANDY_BRIDGE, &IVY_BRIDGE, &HASWELL, &BROADWELL, &SKYLAKE];
 
 /// The profile of this name.
 #[must_use]

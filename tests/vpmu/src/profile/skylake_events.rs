@@ -11,6 +11,8 @@ pub(super) static EVENTS: &[EventSpec] = &[
     // Only on IA32_PMC1 (SDM Vol. 3B, table 18-56, note 1).
     EventSpec { counters: 0b10, ..precise("INST_RETIRED.PREC_DIST", 0xC0, 0x01, &[E::Instruction]) },
     precise_cycles("INST_RETIRED.TOTAL_CYCLES_PS", 0xC0, 0x01),
+    // Not in the tables, but what Linux samples cycles with (intel_pebs_aliases_core2), on real parts too.
+    precise_cycles("INST_RETIRED.TOTAL_CYCLES", 0xC0, 0x00),
     // One fused micro-operation is modelled for each instruction.
     precise("UOPS_RETIRED.RETIRE_SLOTS", 0xC2, 0x02, &[E::Instruction]),
     precise_cycles("UOPS_RETIRED.TOTAL_CYCLES", 0xC2, 0x02),

@@ -50,6 +50,16 @@ pub(super) const fn load_latency(name: &'static str, select: u8, umask: u8) -> E
     EventSpec { data: DataRecord::LoadLatency, ..precise(name, select, umask, &[E::LoadLatency]) }
 }
 
+/// The event of the precise store facility.
+pub(super) const fn precise_store(name: &'static str, select: u8, umask: u8) -> EventSpec {
+    EventSpec { data: DataRecord::PreciseStore, ..precise(name, select, umask, &[E::Store]) }
+}
+
+/// `spec` on these general-purpose counters alone.
+pub(super) const fn on(counters: u64, spec: EventSpec) -> EventSpec {
+    EventSpec { counters, ..spec }
+}
+
 /// The event that MSR_OFFCORE_RSP_`register` makes specific.
 pub(super) const fn offcore(name: &'static str, select: u8, register: u8) -> EventSpec {
     EventSpec { offcore: Some(register), ..event(name, select, 0x01, OFFCORE) }

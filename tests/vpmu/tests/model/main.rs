@@ -4,6 +4,7 @@ mod branches;
 mod caches;
 mod counting;
 mod events;
+mod generations;
 mod lbr;
 mod machine;
 mod pebs;

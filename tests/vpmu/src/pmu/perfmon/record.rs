@@ -15,7 +15,8 @@ const PS_EN: u64 = 1 << 63;
 const STLB_MISS: u64 = 1 << 4;
 const LOCKED: u64 = 1 << 5;
 
-/// Sizes of the records of formats 0 to 3 in 64-bit words (SDM Vol. 3B, tables 17-4, 18-23, 18-44, 18-55).
+/// Sizes of the records of formats 0 to 3 in 64-bit words (SDM Vol. 3B 18.4.4.2, tables 18-23, 18-44,
+/// 18-55).
 const RECORD_WORDS: [usize; 4] = [18, 22, 24, 25];
 
 impl Perfmon {
