@@ -13,13 +13,27 @@ use libhpm::{Error, Result as HpmResult};
 /// # Errors
 /// When the driver cannot be used, or an event is unknown to its PMU.
 pub(crate) fn parse_events(lists: &[String]) -> Result<Vec<Event>> {
-    let (_, info) = Driver::open_checked()?;
-    if let Some(refusal) = Refusal::of_machine(&info) {
-        return Err(Error::Refused(Box::new(refusal)).into());
-    }
-    let pmu = pmu_name(&info);
+    let pmu = usable_pmu()?;
     let names = lists.iter().flat_map(|list| event::split_list(list));
     Ok(names.map(|name| event::parse(name, &pmu)).collect::<HpmResult<_>>()?)
+}
+
+/// Those of these events that the PMU of the loaded driver has, for events that nobody asked for.
+///
+/// # Errors
+/// When the driver cannot be used.
+pub(crate) fn events_at_hand(names: &[&str]) -> Result<Vec<Event>> {
+    let pmu = usable_pmu()?;
+    Ok(names.iter().filter_map(|name| event::parse(name, &pmu).ok()).collect())
+}
+
+/// The name of the PMU that the loaded driver can use.
+fn usable_pmu() -> Result<String> {
+    let (_, info) = Driver::open_checked()?;
+    match Refusal::of_machine(&info) {
+        Some(refusal) => Err(Error::Refused(Box::new(refusal)).into()),
+        None => Ok(pmu_name(&info)),
+    }
 }
 
 /// A session for these events, as `options` wants them. What may not be measured in kernel mode is measured in user mode

@@ -15,7 +15,7 @@ use libhpm::session::{Options, Session, Totals};
 use serde::Serialize;
 
 use crate::cli::TargetArgs;
-use crate::measure::{open, parse_events, refused_for, tsc_to_ns};
+use crate::measure::{events_at_hand, open, parse_events, refused_for, tsc_to_ns};
 use crate::workload::{End, Workload, display};
 
 /// Count events of a program, a process or the system.
@@ -71,11 +71,8 @@ struct EventCount {
 }
 
 pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
-    let events = if args.events.is_empty() {
-        parse_events(&DEFAULT_EVENTS.map(str::to_owned))?
-    } else {
-        parse_events(&args.events)?
-    };
+    let events =
+        if args.events.is_empty() { events_at_hand(&DEFAULT_EVENTS)? } else { parse_events(&args.events)? };
     let mut workload = Workload::new(&args.target)?;
     let (session, events) = open_fitting(args, &workload, events)?;
     let begun = Instant::now();

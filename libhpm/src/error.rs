@@ -50,6 +50,16 @@ pub enum Error {
         /// The nearest names, best first.
         near: Vec<String>,
     },
+    /// A generic name means nothing on this PMU.
+    #[error("the {pmu} PMU has no event for `{name}`: {reason}")]
+    EventAbsent {
+        /// What was asked for.
+        name: String,
+        /// The PMU.
+        pmu: String,
+        /// Why, and what comes near.
+        reason: &'static str,
+    },
     /// An event's text cannot be read.
     #[error("the event `{text}` cannot be read: {problem}")]
     EventSyntax {

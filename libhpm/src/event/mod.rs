@@ -4,18 +4,23 @@
 //! - a generic name (`l1d-load-miss`, `instructions`, …),
 //! - the vendor's name, in any case, with `.` or `:` before the unit mask (`MEM_LOAD_RETIRED.L1_MISS`),
 //! - raw, as perf writes it: `r01d1`, `cpu/event=0xd1,umask=0x01/`,
+//! - a name with perf's terms: `cpu/mem-loads,ldlat=30/`; on a hybrid processor `cpu_core/…/` and `cpu_atom/…/` say which
+//!   cores are meant,
 //!
 //! and may end in `:` and modifiers: `u` user mode only, `k` kernel mode only, `p` the encoding that PEBS can sample.
 //!
 //! The tables are our own rather than libpfm4's: that library encodes for another PMU than the running one only by an
 //! environment variable read once per process, and building it would ask every user for make, a C compiler and libclang.
 
+mod pmu;
 mod raw;
-mod skylake;
 mod table;
 
-pub use self::table::{Alias, Row};
+pub use hpm_abi::CoreType;
 
+pub use self::table::{Absent, Alias, Row, Sampling};
+
+use self::raw::{Request, syntax};
 use self::table::Table;
 use crate::{Error, Result};
 
@@ -28,6 +33,14 @@ pub struct Event {
     pub encoding: u64,
     /// The encoding that counts the same and can be sampled precisely; equal to `encoding` where there is no other.
     pub precise_encoding: u64,
+    /// Value of the register that the event needs beside its encoding ([`hpm_abi::EventSpec::extra`]); 0 for none.
+    pub extra: u64,
+    /// The cores of a hybrid processor that it is for.
+    pub core_type: CoreType,
+    /// What a sample of `precise_encoding` says.
+    pub sampling: Sampling,
+    /// Whether a sample must be precise: asked for by `:p`.
+    pub must_be_precise: bool,
     /// Counted at CPL 3.
     pub user: bool,
     /// Counted at CPL 0.
@@ -43,6 +56,12 @@ impl Event {
         self.user && self.kernel
     }
 
+    /// Whether it is sampled by PEBS: by its table, or because that was asked for. Else an interrupt samples it.
+    #[must_use]
+    pub fn sampled_precisely(&self) -> bool {
+        self.must_be_precise || self.sampling.is_precise()
+    }
+
     /// The same event in user mode only, and named so.
     #[must_use]
     pub fn user_only(mut self) -> Self {
@@ -55,8 +74,20 @@ impl Event {
 
 /// The table of a PMU by the name that the driver gives it ([`hpm_abi::Info::pmu_name`]).
 fn table(pmu: &str) -> Option<&'static Table> {
-    static SKYLAKE: Table = skylake::SKYLAKE;
-    (pmu == "skylake").then_some(&SKYLAKE)
+    pmu::TABLES.iter().find(|(name, _)| *name == pmu).map(|(_, table)| table)
+}
+
+/// The PMUs that have a table, oldest first.
+pub fn pmus() -> impl Iterator<Item = &'static str> {
+    pmu::TABLES.iter().map(|(name, _)| *name)
+}
+
+/// The PMUs of a processor's cores, by the name that the driver gives them together: a hybrid processor's is
+/// `CORE+ATOM`, as in `goldencove+gracemont`.
+pub fn core_pmus(name: &str) -> impl Iterator<Item = (CoreType, &str)> {
+    let (core, atom) = name.split_once('+').map_or((name, None), |(core, atom)| (core, Some(atom)));
+    let core_type = if atom.is_some() { CoreType::Core } else { CoreType::Any };
+    std::iter::once((core_type, core)).chain(atom.map(|atom| (CoreType::Atom, atom)))
 }
 
 /// The events of a PMU by the vendor's names; empty for a PMU without a table.
@@ -71,6 +102,18 @@ pub fn generic_names(pmu: &str) -> &'static [Alias] {
     table(pmu).map_or(&[], |table| table.aliases)
 }
 
+/// The generic names that a PMU has no event for; empty for a PMU without a table.
+#[must_use]
+pub fn absent_names(pmu: &str) -> &'static [Absent] {
+    table(pmu).map_or(&[], |table| table.absent)
+}
+
+/// What a sample of the event with this encoding says, on one PMU.
+#[must_use]
+pub fn sampling(encoding: u64, pmu: &str) -> Sampling {
+    table(pmu).map_or(Sampling::Imprecise, |table| table.sampling(encoding))
+}
+
 /// Splits a comma-separated list of events; commas between slashes belong to a raw event.
 #[must_use]
 pub fn split_list(list: &str) -> Vec<&str> {
@@ -82,36 +125,73 @@ pub fn split_list(list: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Encodes an event for a PMU.
+/// Encodes an event for a PMU, or for the two PMUs of a hybrid processor: see [`core_pmus`].
 ///
 /// # Errors
-/// [`Error::UnknownEvent`] with the nearest names, or [`Error::EventSyntax`].
+/// [`Error::UnknownEvent`] with the nearest names, [`Error::EventAbsent`], or [`Error::EventSyntax`].
 pub fn parse(text: &str, pmu: &str) -> Result<Event> {
-    let (name, modifiers) = split_modifiers(text);
-    let privilege = modifiers.contains(['u', 'k']);
-    let mut event = Event {
-        name: text.to_owned(),
-        encoding: 0,
-        precise_encoding: 0,
-        user: !privilege || modifiers.contains('u'),
-        kernel: !privilege || modifiers.contains('k'),
-        description: "",
+    let (body, modifiers) = split_modifiers(text);
+    let request = Request::new(body)?;
+    let mut event = match request.core_type {
+        CoreType::Any => on_every_core(text, &request, pmu)?,
+        wanted => {
+            let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| *core_type == wanted).ok_or_else(|| {
+                syntax(text, "this processor has cores of one type only: write `cpu/…/` instead")
+            })?;
+            encode(text, &request, pmu)?
+        }
     };
-    let table = table(pmu);
-    if let Some(encoding) = raw::parse(name).transpose()? {
-        (event.encoding, event.precise_encoding) = (encoding, encoding);
-    } else if let Some((counted, sampled)) = table.and_then(|table| table.generic(name)) {
-        (event.encoding, event.precise_encoding) = (counted.encoding, sampled.encoding);
-        event.description = counted.description;
-    } else if let Some(row) = table.and_then(|table| table.vendor(name)) {
-        (event.encoding, event.precise_encoding) = (row.encoding, row.encoding);
-        event.description = row.description;
-    } else {
-        return Err(Error::UnknownEvent { name: name.into(), pmu: pmu.into(), near: nearest(name, pmu) });
+    if modifiers.contains(['u', 'k']) {
+        (event.user, event.kernel) = (modifiers.contains('u'), modifiers.contains('k'));
     }
     if modifiers.contains('p') {
         event.encoding = event.precise_encoding;
+        event.must_be_precise = true;
     }
+    Ok(event)
+}
+
+/// The event on cores of all types, which must have it in one encoding.
+fn on_every_core(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
+    let mut events = core_pmus(pmu).map(|(_, pmu)| encode(text, request, pmu));
+    let first = events.next().expect("a name has at least one part")?;
+    match events.next().transpose()? {
+        Some(other) if other != first => Err(syntax(
+            text,
+            "the core types of this processor encode it differently: name one, as in `cpu_core/…/` or `cpu_atom/…/`",
+        )),
+        _ => Ok(first),
+    }
+}
+
+/// The event on one PMU, in both privilege levels.
+fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
+    let table = table(pmu);
+    let mut event = Event {
+        name: text.to_owned(),
+        encoding: request.encoding,
+        precise_encoding: request.encoding,
+        extra: request.extra.unwrap_or(0),
+        core_type: request.core_type,
+        sampling: sampling(request.encoding, pmu),
+        must_be_precise: false,
+        user: true,
+        kernel: true,
+        description: "",
+    };
+    let Some(name) = request.name else { return Ok(event) };
+    let vendor = || table.and_then(|table| table.vendor(name)).map(|row| (row, row));
+    let Some((counted, sampled)) = table.and_then(|table| table.generic(name)).or_else(vendor) else {
+        return Err(match table.and_then(|table| table.absent(name)) {
+            Some(reason) => Error::EventAbsent { name: name.into(), pmu: pmu.into(), reason },
+            None => Error::UnknownEvent { name: name.into(), pmu: pmu.into(), near: nearest(name, pmu) },
+        });
+    };
+    event.encoding |= counted.encoding;
+    event.precise_encoding |= sampled.encoding;
+    event.extra = request.extra.unwrap_or(counted.extra);
+    event.sampling = sampled.sampling;
+    event.description = counted.description;
     Ok(event)
 }
 
@@ -211,27 +291,68 @@ mod tests {
         );
     }
 
-    /// Every alias names rows that exist, the sampled one precise where the alias says it differs.
+    #[test]
+    fn a_name_without_an_event_says_why() {
+        let error = parse("l1d-load-miss", "sandybridge").unwrap_err().to_string();
+        assert!(error.contains("those that missed"), "{error}");
+    }
+
+    #[test]
+    fn thresholds_are_part_of_the_name_or_a_term() {
+        let event = |text: &str| parse(text, "skylake").unwrap();
+        let latency = event("MEM_TRANS_RETIRED.LOAD_LATENCY_GT_64");
+        assert_eq!((latency.encoding, latency.extra), (0x01cd, 64));
+        assert_eq!((latency.sampling, latency.sampled_precisely()), (Sampling::LoadLatency, true));
+        let term = event("cpu/mem-loads,ldlat=30/up");
+        assert_eq!((term.encoding, term.extra, term.kernel), (0x01cd, 30, false));
+        let raw = event("cpu/event=0xcd,umask=1,ldlat=30/");
+        assert_eq!((raw.sampling, raw.extra), (Sampling::LoadLatency, 30));
+    }
+
+    #[test]
+    fn what_pebs_cannot_sample_is_sampled_by_interrupts_unless_asked() {
+        let precisely = |text: &str| parse(text, "skylake").unwrap().sampled_precisely();
+        assert!(!precisely("cycles") && precisely("cycles:p"));
+        assert!(precisely("branch") && precisely("r08d1") && !precisely("r01a2"));
+    }
+
+    #[test]
+    fn a_hybrid_processor_has_two_tables() {
+        let hybrid = |text: &str| parse(text, "goldencove+gracemont");
+        assert_eq!(hybrid("cycles").unwrap().core_type, CoreType::Any);
+        let (core, atom) = (hybrid("cpu_core/load/").unwrap(), hybrid("cpu_atom/load/u").unwrap());
+        assert_eq!((core.core_type, core.encoding), (CoreType::Core, 0x81d0));
+        assert_eq!((atom.core_type, atom.encoding, atom.kernel), (CoreType::Atom, 0x81d0, false));
+        assert_eq!(hybrid("cpu_atom/mem-loads/").unwrap().encoding, 0x05d0);
+        let error = hybrid("mem-loads").unwrap_err().to_string();
+        assert!(error.contains("cpu_core/…/"), "{error}");
+        assert!(parse("cpu_atom/load/", "skylake").is_err());
+    }
+
+    /// Every PMU has or explains every generic name, every alias names rows that exist, the sampled one precise where the
+    /// alias says it differs, and no name stands twice.
     #[test]
     fn the_tables_are_consistent() {
-        let table = table("skylake").unwrap();
-        for alias in table.aliases {
-            let (_, sampled) =
-                table.generic(alias.name).unwrap_or_else(|| panic!("{} names no row", alias.name));
-            assert!(
-                alias.counted == alias.sampled || sampled.precise,
-                "{} samples an imprecise event",
-                alias.name
-            );
-        }
-        for row in table.rows {
-            assert_eq!(raw::check(row.encoding, row.name).ok(), Some(row.encoding), "{}", row.name);
-            assert_eq!(
-                table.vendor(row.name).map(|found| found.encoding),
-                Some(row.encoding),
-                "{} twice",
-                row.name
-            );
+        let names = |pmu| {
+            let aliases = generic_names(pmu).iter().map(|alias| alias.name);
+            let mut names: Vec<_> =
+                aliases.chain(absent_names(pmu).iter().map(|absent| absent.name)).collect();
+            names.sort_unstable();
+            names
+        };
+        for (pmu, table) in &pmu::TABLES {
+            assert_eq!(names(pmu), names("skylake"), "{pmu}");
+            for alias in table.aliases {
+                let found = table.generic(alias.name);
+                let (_, sampled) = found.unwrap_or_else(|| panic!("{pmu}: {} names no row", alias.name));
+                let precise = alias.counted == alias.sampled || sampled.sampling.is_precise();
+                assert!(precise, "{pmu}: {} samples an imprecise event", alias.name);
+            }
+            for row in table.rows {
+                assert_eq!(raw::check(row.encoding, row.name).ok(), Some(row.encoding), "{}", row.name);
+                assert_eq!(table.vendor(row.name), Some(row), "{pmu}: {} twice", row.name);
+                assert_eq!(table.sampling(row.encoding), row.sampling, "{pmu}: {}", row.name);
+            }
         }
     }
 }

@@ -1,4 +1,6 @@
-//! Raw events, as perf writes them.
+//! What stands between `cpu/` and `/`, and raw events, as perf writes them.
+
+use hpm_abi::CoreType;
 
 use crate::{Error, Result};
 
@@ -6,23 +8,95 @@ use crate::{Error, Result};
 /// counter mask. The privilege is said by modifiers; all others are the driver's.
 const EVENT_BITS: u64 = 0xff | 0xff << 8 | 1 << 18 | 1 << 23 | 0xff << 24;
 
-/// The encoding of a raw event; `None` when the text is not one.
-pub(super) fn parse(text: &str) -> Option<Result<u64>> {
-    if let Some(terms) = text.strip_prefix("cpu/") {
-        return Some(terms.strip_suffix('/').ok_or(()).map_or_else(
-            |()| {
-                Err(syntax(text, "the closing slash is missing: write it as in `cpu/event=0xd1,umask=0x08/`"))
-            },
-            |terms| parse_terms(text, terms),
-        ));
+/// Event select and unit mask.
+const CODE_BITS: u64 = 0xffff;
+
+/// An event's text, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Request<'a> {
+    /// The cores that the prefix names.
+    pub(super) core_type: CoreType,
+    /// A name that the PMU's table must know; none in a raw event.
+    pub(super) name: Option<&'a str>,
+    /// Bits that were given as numbers.
+    pub(super) encoding: u64,
+    /// The value of `ldlat`, `offcore_rsp` or `frontend`.
+    pub(super) extra: Option<u64>,
+}
+
+impl<'a> Request<'a> {
+    /// Takes an event's text without its modifiers apart.
+    pub(super) fn new(text: &'a str) -> Result<Self> {
+        for (prefix, core_type) in
+            [("cpu/", CoreType::Any), ("cpu_core/", CoreType::Core), ("cpu_atom/", CoreType::Atom)]
+        {
+            if let Some(terms) = text.strip_prefix(prefix) {
+                let terms = terms.strip_suffix('/').ok_or_else(|| {
+                    syntax(text, "the closing slash is missing: write it as in `cpu/event=0xd1,umask=0x08/`")
+                })?;
+                return Self::terms(text, core_type, terms);
+            }
+        }
+        let empty = Self { core_type: CoreType::Any, name: None, encoding: 0, extra: None };
+        Ok(match hexadecimal(text)? {
+            Some(encoding) => Self { encoding, ..empty },
+            None => Self { name: Some(text), ..empty },
+        })
     }
-    let digits = text.strip_prefix('r')?;
-    // A name may begin with r as well; only hexadecimal digits make it raw.
-    (!digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit())).then(|| {
-        let encoding =
-            u64::from_str_radix(digits, 16).map_err(|_| syntax(text, "it has more than 16 digits"))?;
-        check(encoding, text)
-    })
+
+    /// A name, or `event=…,umask=…,cmask=…,edge,inv`, and the registers beside them.
+    fn terms(text: &'a str, core_type: CoreType, terms: &'a str) -> Result<Self> {
+        let mut request = Self { core_type, name: None, encoding: 0, extra: None };
+        for (place, term) in terms.split(',').filter(|term| !term.is_empty()).enumerate() {
+            if let Some(encoding) = hexadecimal(term)? {
+                request.encoding |= encoding;
+            } else if place == 0 && !term.contains('=') && !matches!(term, "edge" | "inv") {
+                request.name = Some(term);
+            } else {
+                request.term(text, term)?;
+            }
+        }
+        if request.name.is_some() && request.encoding & CODE_BITS != 0 {
+            return Err(syntax(text, "its name says event and umask already: leave one of them out"));
+        }
+        Ok(request)
+    }
+
+    fn term(&mut self, text: &str, term: &str) -> Result<()> {
+        let (key, value) = term.split_once('=').unwrap_or((term, "1"));
+        let (shift, max) = match key {
+            "event" => (0, 0xff),
+            "umask" => (8, 0xff),
+            "edge" => (18, 1),
+            "inv" => (23, 1),
+            "cmask" => (24, 0xff),
+            "ldlat" => (0, 0xffff),
+            "offcore_rsp" => (0, u64::MAX),
+            "frontend" => (0, 0xff_ffff),
+            _ => {
+                let known = "event, umask, edge, inv, cmask, ldlat, offcore_rsp and frontend";
+                return Err(syntax(text, &format!("`{key}` is none of {known}")));
+            }
+        };
+        let value = number(value).filter(|value| *value <= max);
+        let value = value.ok_or_else(|| syntax(text, &format!("`{term}` is not a number up to {max:#x}")))?;
+        if !matches!(key, "ldlat" | "offcore_rsp" | "frontend") {
+            self.encoding |= value << shift;
+        } else if self.extra.replace(value).is_some() {
+            return Err(syntax(text, "an event has one of ldlat, offcore_rsp and frontend"));
+        }
+        Ok(())
+    }
+}
+
+/// The encoding that `r` and hexadecimal digits give; `None` for other text, as a name may begin with r as well.
+fn hexadecimal(text: &str) -> Result<Option<u64>> {
+    let digits = text.strip_prefix('r').unwrap_or_default();
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(None);
+    }
+    let encoding = u64::from_str_radix(digits, 16).map_err(|_| syntax(text, "it has more than 16 digits"))?;
+    check(encoding, text).map(Some)
 }
 
 /// The encoding, if it sets no bit that an event may not.
@@ -38,26 +112,6 @@ pub(super) fn check(encoding: u64, text: &str) -> Result<u64> {
     }
 }
 
-/// `event=…,umask=…,cmask=…,edge,inv`.
-fn parse_terms(text: &str, terms: &str) -> Result<u64> {
-    let mut encoding = 0;
-    for term in terms.split(',').filter(|term| !term.is_empty()) {
-        let (key, value) = term.split_once('=').unwrap_or((term, "1"));
-        let (shift, max) = match key {
-            "event" => (0, 0xff),
-            "umask" => (8, 0xff),
-            "edge" => (18, 1),
-            "inv" => (23, 1),
-            "cmask" => (24, 0xff),
-            _ => return Err(syntax(text, &format!("`{key}` is none of event, umask, edge, inv and cmask"))),
-        };
-        let value = number(value).filter(|value| *value <= max);
-        let value = value.ok_or_else(|| syntax(text, &format!("`{term}` is not a number up to {max:#x}")))?;
-        encoding |= value << shift;
-    }
-    Ok(encoding)
-}
-
 fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
@@ -65,7 +119,7 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-fn syntax(text: &str, problem: &str) -> Error {
+pub(super) fn syntax(text: &str, problem: &str) -> Error {
     Error::EventSyntax { text: text.into(), problem: problem.into() }
 }
 
@@ -73,25 +127,59 @@ fn syntax(text: &str, problem: &str) -> Error {
 mod tests {
     use super::*;
 
-    #[test]
-    fn terms_go_to_their_places() {
-        let encoding = parse("cpu/event=0xa3,umask=0x14,cmask=20,inv,edge=1/").unwrap().unwrap();
-        assert_eq!(encoding, 0xa3 | 0x14 << 8 | 20 << 24 | 1 << 23 | 1 << 18);
+    fn request(text: &str) -> Request<'_> {
+        Request::new(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]
-    fn values_that_do_not_fit_are_refused() {
-        for text in
-            ["cpu/event=0x1d1/", "cpu/inv=2/", "cpu/event=/", "cpu/event=0xd1", "r100000000", "r4100d1"]
-        {
-            assert!(matches!(parse(text), Some(Err(Error::EventSyntax { .. }))), "{text}");
+    fn terms_go_to_their_places() {
+        let encoding = request("cpu/event=0xa3,umask=0x14,cmask=20,inv,edge=1/").encoding;
+        assert_eq!(encoding, 0xa3 | 0x14 << 8 | 20 << 24 | 1 << 23 | 1 << 18);
+        assert_eq!(request("cpu/inv,cmask=1,event=0xe/").encoding, 0x0e | 1 << 23 | 1 << 24);
+    }
+
+    #[test]
+    fn registers_beside_the_encoding_are_terms_too() {
+        for (text, extra) in [
+            ("cpu/event=0xcd,umask=1,ldlat=30/", 30),
+            ("cpu/event=0xb7,umask=1,offcore_rsp=0x3fffc00001/", 0x3f_ffc0_0001),
+            ("cpu/event=0xc6,umask=1,frontend=0x11/", 0x11),
+        ] {
+            assert_eq!(request(text).extra, Some(extra), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_stand_first_between_the_slashes() {
+        let atom = request("cpu_atom/mem-loads,ldlat=64/");
+        assert_eq!((atom.core_type, atom.name, atom.extra), (CoreType::Atom, Some("mem-loads"), Some(64)));
+        let core = request("cpu_core/r08d1,cmask=1/");
+        assert_eq!((core.core_type, core.name, core.encoding), (CoreType::Core, None, 0x0100_08d1));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for text in [
+            "cpu/event=0x1d1/",
+            "cpu/inv=2/",
+            "cpu/event=/",
+            "cpu/event=0xd1",
+            "cpu/load,umask=1/",
+            "cpu/event=1,load/",
+            "cpu/ldlat=3,frontend=1/",
+            "cpu/ldlat=0x10000/",
+            "r100000000",
+            "r4100d1",
+            "cpu_core/r4100d1/",
+        ] {
+            assert!(matches!(Request::new(text), Err(Error::EventSyntax { .. })), "{text}");
         }
     }
 
     #[test]
     fn names_that_begin_with_r_are_not_raw() {
         for text in ["rtm", "resource_stalls.any", "r", "cycles"] {
-            assert!(parse(text).is_none(), "{text}");
+            assert_eq!(request(text).name, Some(text));
         }
     }
 }

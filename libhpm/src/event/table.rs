@@ -1,4 +1,4 @@
-//! The shape of a PMU's table of events.
+//! The shape of a PMU's table of events, and the short names in which the tables are written.
 
 /// Events of one PMU.
 #[derive(Clone, Copy, Debug)]
@@ -7,7 +7,62 @@ pub(super) struct Table {
     pub(super) rows: &'static [Row],
     /// By generic names.
     pub(super) aliases: &'static [Alias],
+    /// Generic names that other PMUs have.
+    pub(super) absent: &'static [Absent],
 }
+
+/// What PEBS writes when it samples an event (SDM Vol. 3B 20.3.1.1.1 to 20.3.8, "Precise Events" and "Data Address
+/// Profiling" of each microarchitecture).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sampling {
+    /// No precise event: the sample's address is some instructions after the one that caused it.
+    #[default]
+    Imprecise,
+    /// The instruction.
+    Instruction,
+    /// The instruction, and the address it loaded from.
+    LoadAddress,
+    /// The instruction, the address it stored to, and whether that hit the L1 data cache.
+    StoreAddress,
+    /// The instruction, and the address, latency and data source of its load.
+    LoadLatency,
+    /// The instruction, and the address, latency and data source of its store.
+    StoreLatency,
+}
+
+impl Sampling {
+    /// Whether the sample names the instruction that caused it.
+    #[must_use]
+    pub fn is_precise(self) -> bool {
+        self != Self::Imprecise
+    }
+}
+
+pub(super) const NO: Sampling = Sampling::Imprecise;
+pub(super) const PRECISE: Sampling = Sampling::Instruction;
+pub(super) const LOAD: Sampling = Sampling::LoadAddress;
+pub(super) const STORE: Sampling = Sampling::StoreAddress;
+pub(super) const LOAD_LATENCY: Sampling = Sampling::LoadLatency;
+pub(super) const STORE_LATENCY: Sampling = Sampling::StoreLatency;
+
+/// General counters, one bit each: counter 0 only.
+pub(super) const C0: u8 = 1;
+/// Counter 1 only.
+pub(super) const C1: u8 = 1 << 1;
+/// Counter 2 only.
+pub(super) const C2: u8 = 1 << 2;
+/// Counter 3 only.
+pub(super) const C3: u8 = 1 << 3;
+/// Counters 0 and 1.
+pub(super) const C0_1: u8 = 0x03;
+/// Counters 0 to 3.
+pub(super) const C0_3: u8 = 0x0f;
+/// Counters 0 to 5.
+pub(super) const C0_5: u8 = 0x3f;
+/// Counters 0 to 7.
+pub(super) const C0_7: u8 = 0xff;
+/// Counters 1 to 7.
+pub(super) const C1_7: u8 = 0xfe;
 
 /// One event of a PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +71,12 @@ pub struct Row {
     pub name: &'static str,
     /// Event select, unit mask, edge, invert and counter mask at their places in IA32_PERFEVTSELx.
     pub encoding: u64,
-    /// Whether the manual lists it as a precise (PEBS) event.
-    pub precise: bool,
+    /// Value of the register that the event needs beside it (MSR_PEBS_LD_LAT_THRESHOLD, MSR_PEBS_FRONTEND); 0 for none.
+    pub extra: u64,
+    /// What a sample of it says.
+    pub sampling: Sampling,
+    /// General counters that can count it, one bit each.
+    pub counters: u8,
     /// What it counts.
     pub description: &'static str,
 }
@@ -33,12 +92,39 @@ pub struct Alias {
     pub sampled: &'static str,
 }
 
-pub(super) const fn row(name: &'static str, encoding: u64, precise: bool, description: &'static str) -> Row {
-    Row { name, encoding, precise, description }
+/// A generic name that this PMU has no event for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// The name.
+    pub name: &'static str,
+    /// Why, and what comes near.
+    pub reason: &'static str,
+}
+
+pub(super) const fn row(
+    name: &'static str,
+    encoding: u64,
+    sampling: Sampling,
+    counters: u8,
+    description: &'static str,
+) -> Row {
+    Row { name, encoding, extra: 0, sampling, counters, description }
+}
+
+impl Row {
+    /// The row with a value for its register.
+    pub(super) const fn with_extra(mut self, extra: u64) -> Self {
+        self.extra = extra;
+        self
+    }
 }
 
 pub(super) const fn alias(name: &'static str, counted: &'static str, sampled: &'static str) -> Alias {
     Alias { name, counted, sampled }
+}
+
+pub(super) const fn absent(name: &'static str, reason: &'static str) -> Absent {
+    Absent { name, reason }
 }
 
 impl Table {
@@ -58,5 +144,18 @@ impl Table {
     pub(super) fn generic(&self, name: &str) -> Option<(&'static Row, &'static Row)> {
         let alias = self.aliases.iter().find(|alias| alias.name.eq_ignore_ascii_case(name))?;
         Some((self.vendor(alias.counted)?, self.vendor(alias.sampled)?))
+    }
+
+    /// Why the PMU has no event for a generic name.
+    pub(super) fn absent(&self, name: &str) -> Option<&'static str> {
+        self.absent.iter().find(|absent| absent.name.eq_ignore_ascii_case(name)).map(|absent| absent.reason)
+    }
+
+    /// What a sample of the event with this encoding says: the event's own row, else, as edge, invert and counter mask
+    /// only restrict what counts, the row with its event select and unit mask.
+    pub(super) fn sampling(&self, encoding: u64) -> Sampling {
+        const EVENT: u64 = 0xffff;
+        let with = |mask: u64| self.rows.iter().find(move |row| (row.encoding ^ encoding) & mask == 0);
+        with(u64::MAX).or_else(|| with(EVENT)).map_or(Sampling::Imprecise, |row| row.sampling)
     }
 }

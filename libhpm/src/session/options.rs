@@ -61,7 +61,8 @@ impl Options {
         self
     }
 
-    /// Adds an event to count and to sample precisely, once in `period` events.
+    /// Adds an event to count and to sample once in `period` events: precisely where [`Event::sampled_precisely`], else by
+    /// interrupts, with skid.
     #[must_use]
     pub fn sample(mut self, event: Event, period: u64) -> Self {
         self.events.push((event, Some(period)));
@@ -134,11 +135,18 @@ impl Options {
 
 fn spec(event: &Event, period: Option<u64>) -> EventSpec {
     let privilege = |on, bit| if on { bit } else { 0 };
+    let mode = match period {
+        None => EventMode::Count,
+        Some(_) if event.sampled_precisely() => EventMode::Precise,
+        Some(_) => EventMode::Interrupt,
+    };
     EventSpec {
-        encoding: if period.is_some() { event.precise_encoding } else { event.encoding },
+        encoding: if mode == EventMode::Precise { event.precise_encoding } else { event.encoding },
         period: period.unwrap_or(0),
-        mode: if period.is_some() { EventMode::Precise } else { EventMode::Count } as u8,
+        extra: event.extra,
+        mode: mode as u8,
         privilege: privilege(event.user, EventSpec::USER) | privilege(event.kernel, EventSpec::KERNEL),
+        core_type: event.core_type as u8,
         ..EventSpec::default()
     }
 }

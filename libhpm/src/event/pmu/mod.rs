@@ -1,0 +1,32 @@
+//! The tables of events: one file for each PMU.
+
+mod broadwell;
+mod darkmont;
+mod goldencove;
+mod gracemont;
+mod haswell;
+mod icelake;
+mod ivybridge;
+mod nehalem;
+mod redwoodcove;
+mod sandybridge;
+mod skylake;
+mod westmere;
+
+use super::table::Table;
+
+/// Every PMU's table, by the name that the driver gives the PMU, oldest first.
+pub(super) static TABLES: [(&str, Table); 12] = [
+    ("nehalem", nehalem::NEHALEM),
+    ("westmere", westmere::WESTMERE),
+    ("sandybridge", sandybridge::SANDYBRIDGE),
+    ("ivybridge", ivybridge::IVYBRIDGE),
+    ("haswell", haswell::HASWELL),
+    ("broadwell", broadwell::BROADWELL),
+    ("skylake", skylake::SKYLAKE),
+    ("icelake", icelake::ICELAKE),
+    ("goldencove", goldencove::GOLDENCOVE),
+    ("redwoodcove", redwoodcove::REDWOODCOVE),
+    ("gracemont", gracemont::GRACEMONT),
+    ("darkmont", darkmont::DARKMONT),
+];
