@@ -34,6 +34,8 @@ pub(crate) struct Args {
     pub(crate) truth: Option<PathBuf>,
     /// `pebs-log=on`: keep the true facts of every PEBS record in the report.
     pub(crate) pebs_log: bool,
+    /// `pebs-log=branches`: and the branches before each.
+    pub(crate) branch_log: bool,
     /// `truth-level=none|basic|micro`: observe at least this much from the guest's first label or window on.
     pub(crate) truth_level: Level,
     /// `pti=on|off`: the guest runs with page-table isolation, two page tables for one address space.
@@ -65,6 +67,7 @@ impl Args {
             profile,
             truth: None,
             pebs_log: false,
+            branch_log: false,
             truth_level: Level::Off,
             page_table_isolation: true,
             pebs_disable_disarms: true,
@@ -97,7 +100,10 @@ impl Args {
                 self.geometry = self.profile.geometry;
             }
             "truth" => self.truth = Some(PathBuf::from(value)),
-            "pebs-log" => self.pebs_log = switch()?,
+            "pebs-log" => {
+                self.branch_log = value == "branches";
+                self.pebs_log = self.branch_log || switch().map_err(|_| bad("on, off or branches"))?;
+            }
             "pti" => self.page_table_isolation = switch()?,
             "pebs-disarm" => self.pebs_disable_disarms = switch()?,
             "truth-level" => {

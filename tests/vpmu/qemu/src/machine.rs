@@ -60,8 +60,11 @@ impl Machine {
         MACHINE.get_or_init(|| {
             // SAFETY: called while the plugin is installed.
             let scoreboard = unsafe { (api.qemu_plugin_scoreboard_new)(size_of::<Slots>()) };
-            let options =
-                TruthOptions { page_table_isolation: args.page_table_isolation, pebs_log: args.pebs_log };
+            let options = TruthOptions {
+                page_table_isolation: args.page_table_isolation,
+                pebs_log: args.pebs_log,
+                branch_log: args.branch_log,
+            };
             Self {
                 truth: Truth::new(options),
                 llc,

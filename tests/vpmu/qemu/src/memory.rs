@@ -8,7 +8,7 @@ use crate::decode::Insn;
 use crate::here::Here;
 use crate::vcpu::State;
 use vpmu::event::Event;
-use vpmu::{DataAccess, MicroEvents, Privilege};
+use vpmu::{BranchKind, DataAccess, MicroEvents, Privilege};
 
 /// One data access, as QEMU reports it.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +76,10 @@ pub(crate) fn close_branch(state: &mut State, last: &Insn, next: u64) {
     let Some(kind) = last.branch.filter(|_| std::mem::take(&mut state.open_branch)) else { return };
     let events = state.core.branch(last.pc, last.fallthrough(), next, kind);
     count(state, &events, last.privilege);
+    if kind == BranchKind::Conditional && next == last.fallthrough() {
+        return;
+    }
     let mispredicted = events.once.contains(Event::BranchMispredicted);
     state.pmu.record_branch(last.pc, next, kind, mispredicted, last.privilege);
+    state.truth.branch(last.pc, next, kind, mispredicted, last.privilege);
 }

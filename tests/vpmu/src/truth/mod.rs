@@ -3,12 +3,15 @@
 //! One [`CpuTruth`] per logical CPU is fed by the adapter's instruction and memory callbacks, never from PMU
 //! registers. All of them belong to a [`Truth`], which reports at the end or at any time in between.
 
+mod branches;
 mod report;
 mod totals;
 
 use crate::bus::Retired;
 use crate::event::{BasicCounts, MicroEvents, Privilege};
+use crate::micro::BranchKind;
 use crate::pmu::{GeneralProtection, PebsOutcome, Settlement};
+use branches::Branches;
 use report::tag_text;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -16,7 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use totals::{Totals, add};
 
-pub use report::{Activity, AddressSpaceReport, CpuReport, PebsReport, Report, Taken, WindowReport};
+pub use branches::TakenBranch;
+pub use report::{
+    Activity, AddressSpaceReport, CpuReport, PebsReport, PmiReport, Report, Taken, WindowReport,
+};
 pub use totals::{Counts, PerPrivilege};
 
 /// How address spaces are told apart, and what is kept.
@@ -25,8 +31,10 @@ pub struct TruthOptions {
     /// The guest isolates page tables (PTI): the two page tables of one process differ in CR3 bit 12 and
     /// count as one.
     pub page_table_isolation: bool,
-    /// Keep every PEBS record's true facts.
+    /// Keep every PEBS record's and every PMI's true facts.
     pub pebs_log: bool,
+    /// Keep with every PEBS record the branches that were taken before it.
+    pub branch_log: bool,
 }
 
 /// What all CPUs of one machine share. Cloning shares it.
@@ -49,6 +57,7 @@ struct State {
     current: HashMap<u64, usize>,
     windows: Vec<Window>,
     pebs: Vec<PebsReport>,
+    pmis: Vec<PmiReport>,
 }
 
 #[derive(Debug)]
@@ -103,7 +112,16 @@ impl Truth {
         let (space, totals) = state.load(0, index);
         drop(state);
         let epoch = self.0.epoch.load(Relaxed);
-        CpuTruth { shared: Arc::clone(&self.0), index, page_table: 0, epoch, space, totals, activity }
+        CpuTruth {
+            shared: Arc::clone(&self.0),
+            index,
+            page_table: 0,
+            epoch,
+            space,
+            totals,
+            activity,
+            branches: Branches::default(),
+        }
     }
 
     /// Everything so far.
@@ -115,6 +133,7 @@ impl Truth {
             address_spaces: state.spaces.iter().map(Space::report).collect(),
             windows: state.windows.iter().map(|window| window.report.clone()).collect(),
             pebs: state.pebs.clone(),
+            pmis: state.pmis.clone(),
         }
     }
 }
@@ -209,6 +228,7 @@ pub struct CpuTruth {
     space: usize,
     totals: Arc<Totals>,
     activity: Arc<AtomicActivity>,
+    branches: Branches,
 }
 
 impl CpuTruth {
@@ -246,6 +266,14 @@ impl CpuTruth {
     pub fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
         self.follow();
         self.totals.count(events, privilege);
+        self.branches.advance(events.cycles);
+    }
+
+    /// A branch was taken. Called when branches are observed one by one.
+    pub fn branch(&mut self, from: u64, to: u64, kind: BranchKind, mispredicted: bool, privilege: Privilege) {
+        if self.shared.options.branch_log {
+            self.branches.record(from, to, kind, mispredicted, privilege);
+        }
     }
 
     /// An `RDMSR` of the PMU and what came of it.
@@ -270,6 +298,9 @@ impl CpuTruth {
     pub fn settled(&mut self, settlement: &Settlement, retired: &Retired, tsc: u64) {
         self.follow();
         add(&self.activity.pmis, settlement.pmis.into());
+        if settlement.pmis > 0 && self.shared.options.pebs_log {
+            self.log_pmi(retired, tsc);
+        }
         let Some(outcome) = settlement.pebs else { return };
         let number = match outcome {
             PebsOutcome::Written { .. } => &self.activity.pebs_written,
@@ -297,11 +328,26 @@ impl CpuTruth {
                     next_pc: retired.next_pc,
                     privilege: retired.privilege,
                 }),
+                branches: self.branches.recent(),
                 tsc,
                 outcome,
             };
             state.pebs.push(record);
         }
+    }
+
+    fn log_pmi(&self, retired: &Retired, tsc: u64) {
+        let mut state = self.shared.state();
+        let request = PmiReport {
+            cpu: self.index,
+            page_table: self.page_table,
+            label: state.spaces[self.space].label.clone(),
+            pc: retired.pc,
+            next_pc: retired.next_pc,
+            privilege: retired.privilege,
+            tsc,
+        };
+        state.pmis.push(request);
     }
 
     /// The guest labels the current address space; 0 takes its label away. Either way its counts start

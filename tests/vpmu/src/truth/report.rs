@@ -1,5 +1,6 @@
 //! The truth as tests read it.
 
+use super::branches::TakenBranch;
 use super::totals::Counts;
 use crate::event::Privilege;
 use crate::micro::DataOutcome;
@@ -17,6 +18,8 @@ pub struct Report {
     pub windows: Vec<WindowReport>,
     /// Every PEBS record that was due, if [`super::TruthOptions::pebs_log`] is on.
     pub pebs: Vec<PebsReport>,
+    /// Every performance-monitoring interrupt that was requested, if that option is on.
+    pub pmis: Vec<PmiReport>,
 }
 
 /// What one CPU did.
@@ -107,10 +110,33 @@ pub struct PebsReport {
     pub locked: bool,
     /// Where the processor was when the record was taken, if that was later ([`crate::Options::pebs_skid`]).
     pub taken: Option<Taken>,
+    /// Branches taken before the record was, if [`super::TruthOptions::branch_log`] is on and branches were observed
+    /// (branch records on): at most 32 of user mode, then at most 32 of the kernel, each the most recent first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub branches: Vec<TakenBranch>,
     /// Time-stamp counter.
     pub tsc: u64,
     /// What became of the record.
     pub outcome: PebsOutcome,
+}
+
+/// A request of a performance-monitoring interrupt. The interrupt itself may come later (`skid` of the QEMU adapter).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PmiReport {
+    /// CPU.
+    pub cpu: u32,
+    /// Page table of the address space.
+    pub page_table: u64,
+    /// Label of the address space.
+    pub label: Option<String>,
+    /// Instruction that made the counter overflow, or the PEBS index reach its threshold.
+    pub pc: u64,
+    /// Instruction that executed next.
+    pub next_pc: u64,
+    /// Privilege level of the instruction.
+    pub privilege: Privilege,
+    /// Time-stamp counter.
+    pub tsc: u64,
 }
 
 /// The instruction after which a PEBS record was taken.

@@ -33,7 +33,7 @@ fn a_late_record_crosses_a_privilege_change() {
     assert_eq!(machine.records(), 1);
     assert_eq!([0x08, 0x98, 0xB0].map(|at| machine.record(0, at)), [taken + 4, 0x200, taken]);
 
-    let truth = Truth::new(TruthOptions { page_table_isolation: false, pebs_log: true });
+    let truth = Truth::new(TruthOptions { page_table_isolation: false, pebs_log: true, branch_log: true });
     let retired = vpmu::Retired {
         pc: taken,
         next_pc: taken + 4,

@@ -2,11 +2,11 @@
 
 use vpmu::truth::{Activity, CpuTruth, PerPrivilege, Report, Truth, TruthOptions};
 use vpmu::{
-    Basic, DataAccess, Event, EventSet, GeneralProtection, MicroEvents, PebsOutcome, Privilege, Retired,
-    Settlement,
+    Basic, BranchKind, DataAccess, Event, EventSet, GeneralProtection, MicroEvents, PebsOutcome, Privilege,
+    Retired, Settlement,
 };
 
-const OPTIONS: TruthOptions = TruthOptions { page_table_isolation: true, pebs_log: true };
+const OPTIONS: TruthOptions = TruthOptions { page_table_isolation: true, pebs_log: true, branch_log: true };
 
 fn run(cpu: &mut CpuTruth, user: u64, kernel: u64) {
     let mut delta = [[0; 2]; 4];
@@ -24,7 +24,7 @@ fn instructions(report: &Report, space: usize) -> (u64, u64) {
 #[test]
 fn an_isolated_pair_of_page_tables_is_one_address_space() {
     for (page_table_isolation, spaces) in [(true, 1), (false, 2)] {
-        let truth = Truth::new(TruthOptions { page_table_isolation, pebs_log: false });
+        let truth = Truth::new(TruthOptions { page_table_isolation, pebs_log: false, branch_log: false });
         let mut cpu = truth.cpu(0);
         // PCIDs and the no-flush bit are no part of the table's address.
         for cr3 in [0x12_4000, 0x12_5000, 0x8000_0000_0012_5801] {
@@ -184,4 +184,33 @@ fn the_report_is_json() {
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["address_spaces"][0]["counts"]["instruction"]["user"], 3);
     assert_eq!(serde_json::from_value::<Report>(json).unwrap(), report);
+}
+
+/// The log of a record has the taken branches of each privilege level before it, and the cycles between them; a
+/// PMI is logged with what asked for it.
+#[test]
+fn branches_and_interrupts_are_logged() {
+    let truth = Truth::new(OPTIONS);
+    let mut cpu = truth.cpu(0);
+    let cycles = MicroEvents { cycles: 7, ..MicroEvents::default() };
+    for n in 0..40 {
+        cpu.count(&cycles, Privilege::User);
+        cpu.branch(n, n + 100, BranchKind::DirectJump, n == 39, Privilege::User);
+    }
+    cpu.branch(9, 10, BranchKind::Far, false, Privilege::Kernel);
+    let retired =
+        Retired { pc: 1, next_pc: 5, privilege: Privilege::User, load: None, store: None, locked: false };
+    let pebs = Some(PebsOutcome::Dropped { counters: 1 });
+    cpu.settled(&Settlement { pmis: 1, pebs, cause: None }, &retired, 3);
+    cpu.settled(&Settlement { pmis: 0, pebs: None, cause: None }, &retired, 4);
+    let report = truth.report();
+    let branches = &report.pebs[0].branches;
+    assert_eq!(
+        branches.iter().map(|branch| branch.from).take(32).collect::<Vec<_>>(),
+        (8..40).rev().collect::<Vec<_>>()
+    );
+    assert_eq!((branches[0].to, branches[0].mispredicted, branches[1].mispredicted), (139, true, false));
+    assert_eq!(branches[0].cycle - branches[1].cycle, 7);
+    assert_eq!((branches.len(), branches[32].kind), (33, BranchKind::Far));
+    assert_eq!(report.pmis.iter().map(|request| (request.pc, request.tsc)).collect::<Vec<_>>(), [(1, 3)]);
 }
