@@ -76,7 +76,8 @@ fn settle(here: &Here, state: &mut State, retired: &Retired, registers: Register
     let mut boundary = Boundary::new(here, registers);
     let settlement = state.pmu.settle(retired, &mut boundary);
     if boundary.raise_pmi() {
-        state.skid_left = Some(here.machine.args.skid);
+        // One that is on its way already is the same interrupt: a short period must not postpone it for ever.
+        state.skid_left.get_or_insert(here.machine.args.skid);
     }
     state.truth.settled(&settlement, retired, boundary.tsc());
     here.machine.mode.demand(here, state.pmu.demand());
