@@ -164,6 +164,8 @@ events! {
     ReferenceCycle,
     /// A cycle of the core crystal clock while not halted.
     CrystalCycle,
+    /// A slot for a micro-operation to retire in: each core clock cycle has as many as the core is wide.
+    Slot,
     /// A cycle in which nothing retired because execution was stalled.
     StallTotal,
     /// A stalled cycle with a demand load outstanding.
@@ -285,6 +287,8 @@ pub struct MicroEvents {
     pub cycles: u32,
     /// Core crystal clock cycles that passed.
     pub crystal_cycles: u32,
+    /// Slots of those cycles.
+    pub slots: u32,
     /// How many of `cycles` were stalled.
     pub stall_cycles: u32,
     /// Which per-cycle stall events those `stall_cycles` belong to (each counts `stall_cycles` times).
@@ -305,6 +309,9 @@ impl MicroEvents {
         }
         if set.contains(Event::ReferenceCycle) {
             n += u64::from(self.cycles);
+        }
+        if set.contains(Event::Slot) {
+            n += u64::from(self.slots);
         }
         if set.contains(Event::CrystalCycle) {
             n += u64::from(self.crystal_cycles);

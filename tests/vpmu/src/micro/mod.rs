@@ -243,6 +243,7 @@ impl Core {
     #[inline]
     fn spend(&mut self, events: &mut MicroEvents, busy: u32, stall: u16, stalled: EventSet) {
         events.cycles = busy + u32::from(stall);
+        events.slots = events.cycles * self.parameters.retire_width;
         events.stall_cycles = u32::from(stall);
         if stall > 0 {
             events.stalled = stalled.union(EventSet::of(&[Event::StallTotal]));

@@ -155,7 +155,7 @@ impl Pmu {
     /// # Errors
     /// If the snapshot is of a profile that does not exist, or exists in another shape.
     pub fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
-        let Some(profile) = crate::profile::by_name(&snapshot.profile) else {
+        let Some(profile) = crate::profile::cores().find(|core| core.name == snapshot.profile) else {
             return Err(RestoreError::UnknownProfile(snapshot.profile));
         };
         let mut pmu = Self::new(profile, snapshot.options);

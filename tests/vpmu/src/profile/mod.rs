@@ -4,9 +4,17 @@
 
 mod broadwell;
 mod broadwell_events;
+mod clearwaterforest;
+mod darkmont_events;
 mod extended;
+mod goldencove;
+mod goldencove_events;
+mod gracemont;
+mod gracemont_events;
 mod haswell;
 mod haswell_events;
+mod icelake;
+mod icelake_events;
 mod ivybridge;
 mod ivybridge_events;
 mod nehalem;
@@ -24,8 +32,11 @@ use crate::event::EventSet;
 use crate::micro::Geometry;
 
 pub use broadwell::BROADWELL;
+pub use clearwaterforest::CLEARWATER_FOREST;
 pub use extended::{ArchitecturalLbr, Extended, Hybrid, MemoryInfo, PerfmonExtension};
+pub use goldencove::{ALDER_LAKE, GRANITE_RAPIDS, SAPPHIRE_RAPIDS};
 pub use haswell::HASWELL;
+pub use icelake::ICE_LAKE;
 pub use ivybridge::IVY_BRIDGE;
 pub use nehalem::NEHALEM;
 pub use sandybridge::SANDY_BRIDGE;
@@ -196,9 +207,27 @@ pub struct TlbGeometry {
     pub associativity: u32,
 }
 
-/// Every profile.
-pub static ALL: &[&Profile] =
-    &[&NEHALEM, &WESTMERE, &SANDY_BRIDGE, &IVY_BRIDGE, &HASWELL, &BROADWELL, &SKYLAKE];
+/// Every profile that a user can choose; a hybrid part is one, described by its performance cores.
+pub static ALL: &[&Profile] = &[
+    &NEHALEM,
+    &WESTMERE,
+    &SANDY_BRIDGE,
+    &IVY_BRIDGE,
+    &HASWELL,
+    &BROADWELL,
+    &SKYLAKE,
+    &ICE_LAKE,
+    &SAPPHIRE_RAPIDS,
+    &GRANITE_RAPIDS,
+    &ALDER_LAKE,
+    &CLEARWATER_FOREST,
+];
+
+/// Every core that is described: the profiles, and the efficient cores of hybrid parts.
+pub fn cores() -> impl Iterator<Item = &'static Profile> {
+    let efficient = |profile: &&'static Profile| profile.hybrid.and_then(|hybrid| hybrid.efficient);
+    ALL.iter().copied().chain(ALL.iter().filter_map(efficient))
+}
 
 /// The profile of this name.
 #[must_use]

@@ -68,3 +68,8 @@ pub(super) const fn offcore(name: &'static str, select: u8, register: u8) -> Eve
 /// Every response from beyond L2 that the model tells apart.
 const OFFCORE: &[E] =
     &[E::L3ReadHit, E::L3RfoHit, E::L3CodeHit, E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMiss];
+
+/// The event of the store latency facility.
+pub(super) const fn store_latency(name: &'static str, select: u8, umask: u8) -> EventSpec {
+    EventSpec { data: DataRecord::StoreLatency, ..precise(name, select, umask, &[E::Store]) }
+}

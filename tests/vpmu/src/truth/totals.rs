@@ -41,6 +41,7 @@ impl Totals {
         if events.cycles > 0 {
             self.add(Event::Cycle, privilege, events.cycles.into());
             self.add(Event::ReferenceCycle, privilege, events.cycles.into());
+            self.add(Event::Slot, privilege, events.slots.into());
             self.add(Event::CrystalCycle, privilege, events.crystal_cycles.into());
             for index in events.stalled.indices() {
                 add(&self.0[index][privilege as usize], events.stall_cycles.into());

@@ -46,6 +46,7 @@ fn micro_events_are_attributed_to_the_running_address_space() {
         once: EventSet::of(&[Event::LoadL1Miss]),
         cycles: 9,
         crystal_cycles: 1,
+        slots: 0,
         stall_cycles: 8,
         stalled: EventSet::of(&[Event::StallTotal]),
         load_latency_cycles: 12,

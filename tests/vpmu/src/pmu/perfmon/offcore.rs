@@ -7,7 +7,7 @@
 
 use super::Perfmon;
 use crate::event::{Event, EventSet};
-use crate::profile::{EventSpec, OffcoreResponse};
+use crate::profile::{self, EventSpec};
 
 /// Request types, on every part: demand data read, demand read for ownership, demand code read.
 const REQUESTS: [(u64, Event, Event); 3] = [
@@ -23,19 +23,22 @@ impl Perfmon {
     /// What `event` counts: for an off-core response event, what its register chooses.
     pub(super) fn responses(&self, event: &EventSpec) -> EventSet {
         match event.offcore.and_then(|index| self.registers.offcore.get(usize::from(index))) {
-            Some(&select) => event.counts.intersection(chosen(&self.profile.pmu.offcore, select)),
+            Some(&select) => event.counts.intersection(chosen(&self.profile.pmu, select)),
             None => event.counts,
         }
     }
 }
 
 /// The responses that `select` asks for.
-fn chosen(layout: &OffcoreResponse, select: u64) -> EventSet {
+fn chosen(pmu: &profile::Perfmon, select: u64) -> EventSet {
+    let layout = &pmu.offcore;
+    // The event lists of Golden Cove and later combine local memory with "not needed" too.
+    let unsnooped = if pmu.version >= 5 { SNOOP_NONE | SNOOP_NOT_NEEDED } else { SNOOP_NONE };
     let asks = |supplier: u64, snoop: u64| {
         let snooped = layout.snoop == 0 || select & layout.snoop & snoop != 0;
         select & layout.any != 0 || select & supplier != 0 && snooped
     };
-    let (hit, memory) = (asks(layout.hit, SNOOP_NOT_NEEDED), asks(layout.memory, SNOOP_NONE));
+    let (hit, memory) = (asks(layout.hit, SNOOP_NOT_NEEDED), asks(layout.memory, unsnooped));
     let mut events = EventSet::EMPTY;
     for (_, from_cache, from_memory) in REQUESTS.into_iter().filter(|(request, ..)| select & request != 0) {
         if hit {

@@ -1,0 +1,105 @@
+//! Ice Lake's events: names, encodings and counters of Intel's event list for client Ice Lake, as far as the model
+//! gives them a meaning. An encoding that is not here counts nothing.
+
+use super::EventSpec;
+use super::spec::{cycles, event, load, load_latency, offcore, on, precise, store};
+use crate::event::Event as E;
+
+/// General-purpose events.
+pub(super) static EVENTS: &[EventSpec] = &[
+    // Retirement.
+    on(0xFF, event("UOPS_ISSUED.ANY", 0x0E, 0x01, &[E::Instruction])),
+    on(0xFF, event("TOPDOWN.SLOTS_P", 0xA4, 0x01, &[E::Slot])),
+    on(0xFF, precise("INST_RETIRED.ANY_P", 0xC0, 0x00, &[E::Instruction])),
+    on(0xFF, event("UOPS_RETIRED.SLOTS", 0xC2, 0x02, &[E::Instruction])),
+    // Branches.
+    on(0xFF, precise("BR_INST_RETIRED.ALL_BRANCHES", 0xC4, 0x00, &[E::Branch])),
+    on(0xFF, precise("BR_INST_RETIRED.NEAR_CALL", 0xC4, 0x02, &[E::BranchCall])),
+    on(0xFF, precise("BR_INST_RETIRED.NEAR_RETURN", 0xC4, 0x08, &[E::BranchReturn])),
+    on(0xFF, precise("BR_INST_RETIRED.COND_NTAKEN", 0xC4, 0x10, &[E::BranchNotTaken])),
+    on(0xFF, precise("BR_INST_RETIRED.COND", 0xC4, 0x11, &[E::BranchConditional])),
+    on(0xFF, precise("BR_INST_RETIRED.NEAR_TAKEN", 0xC4, 0x20, &[E::BranchTaken])),
+    on(0xFF, precise("BR_INST_RETIRED.FAR_BRANCH", 0xC4, 0x40, &[E::BranchFar])),
+    on(0xFF, precise("BR_MISP_RETIRED.ALL_BRANCHES", 0xC5, 0x00, &[E::BranchMispredicted])),
+    on(0xFF, precise("BR_MISP_RETIRED.INDIRECT_CALL", 0xC5, 0x02, &[E::BranchCallMispredicted])),
+    on(0xFF, precise("BR_MISP_RETIRED.COND", 0xC5, 0x11, &[E::BranchConditionalMispredicted])),
+    on(0xFF, precise("BR_MISP_RETIRED.NEAR_TAKEN", 0xC5, 0x20, &[E::BranchTakenMispredicted])),
+    // Loads and stores.
+    on(0xFF, load_latency("MEM_TRANS_RETIRED.LOAD_LATENCY", 0xCD, 0x01)),
+    load("MEM_INST_RETIRED.STLB_MISS_LOADS", 0xD0, 0x11, &[E::LoadStlbMiss]),
+    store("MEM_INST_RETIRED.STLB_MISS_STORES", 0xD0, 0x12, &[E::StoreStlbMiss]),
+    load("MEM_INST_RETIRED.SPLIT_LOADS", 0xD0, 0x41, &[E::LoadSplit]),
+    store("MEM_INST_RETIRED.SPLIT_STORES", 0xD0, 0x42, &[E::StoreSplit]),
+    load("MEM_INST_RETIRED.ALL_LOADS", 0xD0, 0x81, &[E::Load]),
+    store("MEM_INST_RETIRED.ALL_STORES", 0xD0, 0x82, &[E::Store]),
+    load("MEM_LOAD_RETIRED.L1_HIT", 0xD1, 0x01, &[E::LoadL1Hit]),
+    load("MEM_LOAD_RETIRED.L2_HIT", 0xD1, 0x02, &[E::LoadL2Hit]),
+    load("MEM_LOAD_RETIRED.L3_HIT", 0xD1, 0x04, &[E::LoadL3Hit]),
+    load("MEM_LOAD_RETIRED.L1_MISS", 0xD1, 0x08, &[E::LoadL1Miss]),
+    load("MEM_LOAD_RETIRED.L2_MISS", 0xD1, 0x10, &[E::LoadL2Miss]),
+    load("MEM_LOAD_RETIRED.L3_MISS", 0xD1, 0x20, &[E::LoadL3Miss]),
+    load("MEM_LOAD_L3_HIT_RETIRED.XSNP_NONE", 0xD2, 0x08, &[E::LoadL3Hit]),
+    // Clocks.
+    on(0xFF, event("CPU_CLK_UNHALTED.THREAD_P", 0x3C, 0x00, &[E::Cycle])),
+    on(0xFF, event("CPU_CLK_UNHALTED.REF_XCLK", 0x3C, 0x01, &[E::CrystalCycle])),
+    on(0xFF, event("CPU_CLK_UNHALTED.DISTRIBUTED", 0xEC, 0x02, &[E::Cycle])),
+    // Caches.
+    event("L2_RQSTS.DEMAND_DATA_RD_MISS", 0x24, 0x21, &[E::L2ReadMiss]),
+    event("L2_RQSTS.RFO_MISS", 0x24, 0x22, &[E::L2RfoMiss]),
+    event("L2_RQSTS.CODE_RD_MISS", 0x24, 0x24, &[E::L2CodeMiss]),
+    event("L2_RQSTS.ALL_DEMAND_MISS", 0x24, 0x27, L2_MISSES),
+    event("L2_RQSTS.MISS", 0x24, 0x3F, L2_MISSES),
+    event("L2_RQSTS.DEMAND_DATA_RD_HIT", 0x24, 0xC1, &[E::L2ReadHit]),
+    event("L2_RQSTS.RFO_HIT", 0x24, 0xC2, &[E::L2RfoHit]),
+    event("L2_RQSTS.CODE_RD_HIT", 0x24, 0xC4, &[E::L2CodeHit]),
+    event("L2_RQSTS.ALL_DEMAND_DATA_RD", 0x24, 0xE1, &[E::L2ReadHit, E::L2ReadMiss]),
+    event("L2_RQSTS.ALL_RFO", 0x24, 0xE2, &[E::L2RfoHit, E::L2RfoMiss]),
+    event("L2_RQSTS.ALL_CODE_RD", 0x24, 0xE4, &[E::L2CodeHit, E::L2CodeMiss]),
+    event("L2_RQSTS.ALL_DEMAND_REFERENCES", 0x24, 0xE7, L2_REFERENCES),
+    event("L2_RQSTS.REFERENCES", 0x24, 0xFF, L2_REFERENCES),
+    on(0xFF, event("LONGEST_LAT_CACHE.MISS", 0x2E, 0x41, LLC_MISSES)),
+    event("L1D.REPLACEMENT", 0x51, 0x01, &[E::L1dReadMiss, E::L1dWriteMiss]),
+    event("ICACHE_16B.IFDATA_STALL", 0x80, 0x04, &[E::StallInstructionCache]),
+    event("ICACHE_64B.IFTAG_MISS", 0x83, 0x02, &[E::L1iMiss]),
+    event("ICACHE_64B.IFTAG_STALL", 0x83, 0x04, &[E::StallInstructionTlb]),
+    event("OFFCORE_REQUESTS.DEMAND_DATA_RD", 0xB0, 0x01, &[E::L2ReadMiss]),
+    event("OFFCORE_REQUESTS.DEMAND_RFO", 0xB0, 0x04, &[E::L2RfoMiss]),
+    event("OFFCORE_REQUESTS.L3_MISS_DEMAND_DATA_RD", 0xB0, 0x10, &[E::LlcReadMiss]),
+    // Translation. All pages are modelled as 4-KiB pages, and every walk completes.
+    event("DTLB_LOAD_MISSES.WALK_COMPLETED_4K", 0x08, 0x02, &[E::DtlbLoadWalk]),
+    event("DTLB_LOAD_MISSES.WALK_COMPLETED", 0x08, 0x0E, &[E::DtlbLoadWalk]),
+    event("DTLB_LOAD_MISSES.STLB_HIT", 0x08, 0x20, &[E::DtlbLoadStlbHit]),
+    event("DTLB_STORE_MISSES.WALK_COMPLETED_4K", 0x49, 0x02, &[E::DtlbStoreWalk]),
+    event("DTLB_STORE_MISSES.WALK_COMPLETED", 0x49, 0x0E, &[E::DtlbStoreWalk]),
+    event("DTLB_STORE_MISSES.STLB_HIT", 0x49, 0x20, &[E::DtlbStoreStlbHit]),
+    event("ITLB_MISSES.WALK_COMPLETED_4K", 0x85, 0x02, &[E::ItlbWalk]),
+    event("ITLB_MISSES.WALK_COMPLETED", 0x85, 0x0E, &[E::ItlbWalk]),
+    event("ITLB_MISSES.STLB_HIT", 0x85, 0x20, &[E::ItlbStlbHit]),
+    // Stalls. In the model, a cycle with a miss outstanding is a stalled cycle.
+    cycles("CYCLE_ACTIVITY.CYCLES_L2_MISS", 0xA3, 0x01, 1, &[E::StallL2Miss]),
+    cycles("CYCLE_ACTIVITY.CYCLES_L3_MISS", 0xA3, 0x02, 2, &[E::StallL3Miss]),
+    on(0xFF, cycles("CYCLE_ACTIVITY.STALLS_TOTAL", 0xA3, 0x04, 4, &[E::StallTotal])),
+    cycles("CYCLE_ACTIVITY.STALLS_L2_MISS", 0xA3, 0x05, 5, &[E::StallL2Miss]),
+    cycles("CYCLE_ACTIVITY.STALLS_L3_MISS", 0xA3, 0x06, 6, &[E::StallL3Miss]),
+    cycles("CYCLE_ACTIVITY.CYCLES_L1D_MISS", 0xA3, 0x08, 8, &[E::StallL1dMiss]),
+    cycles("CYCLE_ACTIVITY.STALLS_L1D_MISS", 0xA3, 0x0C, 12, &[E::StallL1dMiss]),
+    on(0xFF, cycles("CYCLE_ACTIVITY.STALLS_MEM_ANY", 0xA3, 0x14, 20, &[E::StallMemory])),
+    // Off-core responses.
+    offcore("OFFCORE_RESPONSE_0", 0xB7, 0),
+    offcore("OFFCORE_RESPONSE_1", 0xBB, 1),
+    // An architectural event that the list does not name.
+    on(0xFF, event("LONGEST_LAT_CACHE.REFERENCE", 0x2E, 0x4F, L2_MISSES)),
+];
+
+const L2_REFERENCES: &[E] =
+    &[E::L2ReadHit, E::L2ReadMiss, E::L2RfoHit, E::L2RfoMiss, E::L2CodeHit, E::L2CodeMiss];
+const L2_MISSES: &[E] = &[E::L2ReadMiss, E::L2RfoMiss, E::L2CodeMiss];
+const LLC_MISSES: &[E] = &[E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMiss];
+
+/// Fixed-function counters 0 to 3. `select` and `umask` are the pseudo-encodings that Intel's event lists use.
+pub(super) static FIXED_EVENTS: &[EventSpec] = &[
+    precise("INST_RETIRED.ANY", 0x00, 0x01, &[E::Instruction]),
+    event("CPU_CLK_UNHALTED.THREAD", 0x00, 0x02, &[E::Cycle]),
+    event("CPU_CLK_UNHALTED.REF_TSC", 0x00, 0x03, &[E::ReferenceCycle]),
+    event("TOPDOWN.SLOTS", 0x00, 0x04, &[E::Slot]),
+];
