@@ -10,7 +10,12 @@ struct Profile {
     cpu: &'static str,
 }
 
-const PROFILES: [Profile; 7] = [
+/// From Ice Lake on what the guest sees beside the PMU is Skylake: QEMU's later processors differ in features that TCG
+/// lacks. The leaves of `CPUID` up to 23H, which the PMU model answers, must be in range.
+const LATER: &str =
+    "Skylake-Client-v1,-x2apic,-pcid,-tsc-deadline,-hle,-invpcid,-rtm,-mpx,-xsavec,-xsaves,level=0x23";
+
+const PROFILES: [Profile; 12] = [
     Profile { name: "nehalem", cpu: "Nehalem-v1" },
     Profile { name: "westmere", cpu: "Westmere-v1" },
     // Linux refuses PEBS on Sandy Bridge before microcode 28H; the revision is in the upper half.
@@ -22,6 +27,11 @@ const PROFILES: [Profile; 7] = [
         name: "skylake",
         cpu: "Skylake-Client-v1,-x2apic,-pcid,-tsc-deadline,-hle,-invpcid,-rtm,-mpx,-xsavec,-xsaves",
     },
+    Profile { name: "icelake", cpu: LATER },
+    Profile { name: "sapphirerapids", cpu: LATER },
+    Profile { name: "graniterapids", cpu: LATER },
+    Profile { name: "alderlake", cpu: LATER },
+    Profile { name: "clearwaterforest", cpu: LATER },
 ];
 
 /// QEMU's `-cpu` for a profile.

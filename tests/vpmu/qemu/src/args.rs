@@ -85,6 +85,13 @@ impl Args {
         Ok(args)
     }
 
+    /// The caches of a core of this profile: its own, unless the user has chosen others for all cores. The last level is
+    /// one for all.
+    pub(crate) fn geometry_of(&self, core: &Profile) -> Geometry {
+        let chosen = self.geometry != self.profile.geometry;
+        if chosen { self.geometry } else { Geometry { llc: self.geometry.llc, ..core.geometry } }
+    }
+
     fn set(&mut self, name: &str, value: &str) -> Result<(), ArgumentError> {
         let bad =
             |expected| ArgumentError::BadValue { name: name.to_owned(), value: value.to_owned(), expected };

@@ -79,7 +79,9 @@ unsafe fn install(
     // A core of its own shows whether the other caches are possible, before any vCPU needs one.
     Core::new(args.profile, &args.geometry, llc.clone())?;
     ffi::current_cpu()?;
-    let machine = Machine::install(Api::load(&program)?, Exports::load(&program)?, args, llc);
+    // QEMU has at least one.
+    let cpus = u32::try_from(info.smp_vcpus).unwrap_or(1);
+    let machine = Machine::install(Api::load(&program)?, Exports::load(&program)?, args, llc, cpus);
     register(machine, id);
     Ok(())
 }

@@ -40,6 +40,8 @@ pub(crate) struct Machine {
     pub(crate) args: Args,
     pub(crate) truth: Truth,
     pub(crate) llc: SharedCache,
+    /// How many vCPUs there are.
+    pub(crate) cpus: u32,
     pub(crate) mode: Mode,
     /// Guest time advances with instructions (-icount): clocks and interrupts are off limits inside a block.
     pub(crate) icount: OnceLock<bool>,
@@ -56,7 +58,13 @@ unsafe impl Sync for Machine {}
 
 impl Machine {
     /// Makes the machine; a program has one.
-    pub(crate) fn install(api: Api, exports: Exports, args: Args, llc: SharedCache) -> &'static Self {
+    pub(crate) fn install(
+        api: Api,
+        exports: Exports,
+        args: Args,
+        llc: SharedCache,
+        cpus: u32,
+    ) -> &'static Self {
         MACHINE.get_or_init(|| {
             // SAFETY: called while the plugin is installed.
             let scoreboard = unsafe { (api.qemu_plugin_scoreboard_new)(size_of::<Slots>()) };
@@ -68,6 +76,7 @@ impl Machine {
             Self {
                 truth: Truth::new(options),
                 llc,
+                cpus,
                 mode: Mode::default(),
                 icount: OnceLock::new(),
                 scoreboard,

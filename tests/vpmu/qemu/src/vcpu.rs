@@ -148,12 +148,13 @@ impl State {
     /// If the caches the user asked for are impossible.
     pub(crate) fn new(machine: &Machine, index: u32) -> Result<Self, GeometryError> {
         let args = &machine.args;
+        let profile = args.profile.of_cpu(index, machine.cpus);
         Ok(Self {
             pmu: Pmu::new(
-                args.profile,
+                profile,
                 vpmu::Options { pebs_disable_disarms: args.pebs_disable_disarms, pebs_skid: args.pebs_skid },
             ),
-            core: Core::new(args.profile, &args.geometry, machine.llc.clone())?,
+            core: Core::new(profile, &args.geometry_of(profile), machine.llc.clone())?,
             truth: machine.truth.cpu(index),
             seen: BasicCounts::default(),
             cr3: None,

@@ -82,15 +82,18 @@ fn fixed_counters(profile: &Profile) -> u32 {
     ((1 << profile.pmu.fixed_counters) - 1) & !(profile.pmu.extended.absent_fixed as u32)
 }
 
+/// Every core of a hybrid part answers alike: what its efficient cores have, too. Linux adds what it knows the
+/// performance cores to have beyond that (arch/x86/events/intel/core.c, intel_pmu_init, "Alder Lake").
 fn perfmon(profile: &Profile) -> CpuidRegs {
-    let pmu = &profile.pmu;
-    let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(profile));
+    let common = profile.hybrid.and_then(|hybrid| hybrid.efficient).unwrap_or(profile);
+    let pmu = &common.pmu;
+    let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(common));
     let version_5 = pmu.version >= 5;
     CpuidRegs {
         eax: u32::from(pmu.version)
             | u32::from(pmu.general_counters) << 8
             | bits << 16
-            | architectural_events(profile) << 24,
+            | architectural_events(common) << 24,
         // A set bit would mean "not available".
         ebx: 0,
         ecx: if version_5 { fixed } else { 0 },
