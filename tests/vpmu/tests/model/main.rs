@@ -5,6 +5,7 @@ mod caches;
 mod counting;
 mod events;
 mod generations;
+mod geometry;
 mod lbr;
 mod machine;
 mod pebs;
