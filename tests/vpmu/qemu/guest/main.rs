@@ -34,6 +34,7 @@ const INST_RETIRED_PREC_DIST: u64 = 0x01c0;
 const MEM_INST_RETIRED_ALL_LOADS: u64 = 0x81d0;
 const MEM_INST_RETIRED_ALL_STORES: u64 = 0x82d0;
 const BR_INST_RETIRED_ALL_BRANCHES: u64 = 0x00c4;
+const BR_INST_RETIRED_CONDITIONAL: u64 = 0x01c4;
 /// IA32_PERFEVTSELx: EN, USR.
 const ENABLE: u64 = 1 << 22;
 const USER: u64 = 1 << 16;
@@ -88,6 +89,21 @@ fn exact_counts(checks: &mut Checks) {
     checks.equal("rep stosb over unmapped pages", count(user_repeat_fault, 10 * 4096), [6, 0, 40960, 0]);
     checks.equal("system calls", count(user_system_calls, 500), [1502, 0, 0, 1000]);
     checks.equal("int3 and ud2", count(user_traps, 0), [5, 0, 0, 0]);
+}
+
+/// A counter that is about to overflow makes the plugin look at one boundary after the other; what the instructions
+/// in between do must still be reported, and once.
+fn every_branch_near_an_overflow(checks: &mut Checks) {
+    wrmsr(IA32_PERFEVTSEL0, BR_INST_RETIRED_CONDITIONAL | USER | ENABLE);
+    wrmsr(IA32_PMC0, 0);
+    wrmsr(IA32_PERFEVTSEL0 + 1, MEM_INST_RETIRED_ALL_STORES | USER | ENABLE);
+    wrmsr(IA32_PMC0 + 1, LOOPS.wrapping_neg() & 0xffff_ffff);
+    wrmsr(IA32_PERF_GLOBAL_CTRL, 0b11);
+    run_user(user_loop, LOOPS);
+    wrmsr(IA32_PERF_GLOBAL_CTRL, 0);
+    checks.equal("conditional branches near an overflow", rdmsr(IA32_PMC0), LOOPS);
+    checks.equal("the overflow", rdmsr(IA32_PERF_GLOBAL_STATUS), 0b10);
+    wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, 0b10);
 }
 
 fn illegal_accesses(checks: &mut Checks) {
@@ -240,6 +256,7 @@ extern "C" fn main() -> ! {
         checks.level = level;
         observe_everything(all);
         exact_counts(&mut checks);
+        every_branch_near_an_overflow(&mut checks);
         illegal_accesses(&mut checks);
         rdpmc_in_ring_3(&mut checks);
         exact_interrupts(&mut checks, skid);

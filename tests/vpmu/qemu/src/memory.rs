@@ -53,10 +53,12 @@ pub(crate) fn step(here: &Here, insn: &Insn) {
     {
         close_branch(&mut state, &last, insn.pc);
     }
+    if slots.exhausted(insn.privilege) || slots.asks_attention() {
+        // Whether the boundary has work is in what has been tallied; if not, this is the only call for `insn`.
+        state.collect(slots);
+    }
     if state.is_due() {
         state.exhaust(slots, insn.privilege);
-    }
-    if slots.exhausted(insn.privilege) {
         return;
     }
     // The later iterations of a repeated string instruction are not fetched again.

@@ -105,6 +105,10 @@ impl Slots {
         self.attention.store(u64::from(wanted), Ordering::Relaxed);
     }
 
+    pub(crate) fn asks_attention(&self) -> bool {
+        self.attention.load(Ordering::Relaxed) != 0
+    }
+
     pub(crate) fn set_address(&self, store: bool, linear: u64) {
         let cell = if store { &self.store_address } else { &self.load_address };
         cell.store(linear, Ordering::Relaxed);
