@@ -124,7 +124,8 @@ pub struct SessionConfig {
     /// A descriptor of the control group's directory for [`Scope::Cgroup`]; else 0.
     pub cgroup_fd: i32,
     /// With [`SessionFlags::PROOF`] a descriptor of the target's `/proc/PID/environ`, which the kernel hands out only to
-    /// who may read the target as ptrace does; else 0.
+    /// who may read the target as ptrace does; else 0. It proves the right until the target's next `execve`; a session
+    /// that was started before goes on, unless that `execve` is a secure one.
     pub proof_fd: i32,
     /// Groups of an adaptive or architectural PEBS record beside the basic one, as bits of MSR_PEBS_DATA_CFG (SDM
     /// Vol. 3B 20.9.2.3); 0 for the driver's default: memory and general registers.

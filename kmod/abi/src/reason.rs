@@ -54,13 +54,26 @@ pub enum Reason {
     Unloading = 24,
     /// A tracepoint that the driver needs is missing from this kernel.
     NoTracepoint = 25,
+    /// [`super::SessionConfig::proof_fd`] proves nothing: it is no `/proc/PID/environ` of the target, or the target has
+    /// executed another program since it was opened.
+    ProofInvalid = 40,
+    /// The CPU is not online; `detail[0]` is its number.
+    NoCpu = 41,
+    /// [`super::SessionConfig::cgroup_fd`] is not the directory of a control group of version 2.
+    NoCgroup = 42,
+    /// The session's memory exceeds what the user may lock; `detail` is the bytes asked for and the bytes allowed.
+    MemoryLimit = 43,
+    /// As many sessions run as the driver allows (module parameter `max_sessions`); `detail[0]` is that number.
+    TooManySessions = 44,
+    /// The session's memory exceeds the module parameter `max_session_mib`; `detail` is the bytes asked for and allowed.
+    MemoryCeiling = 45,
 }
 
 impl Reason {
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 25] = [
+        const ALL: [Reason; 31] = [
             Reason::Version,
             Reason::Field,
             Reason::UnknownPmu,
@@ -86,6 +99,12 @@ impl Reason {
             Reason::NoEntryArea,
             Reason::Unloading,
             Reason::NoTracepoint,
+            Reason::ProofInvalid,
+            Reason::NoCpu,
+            Reason::NoCgroup,
+            Reason::MemoryLimit,
+            Reason::TooManySessions,
+            Reason::MemoryCeiling,
         ];
         let mut i = 0;
         while i < ALL.len() {

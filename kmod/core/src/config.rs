@@ -70,19 +70,28 @@ fn require(valid: bool, offset: usize) -> Result<(), Refusal> {
 }
 
 fn check_target(request: &SessionConfig) -> Result<(), Refusal> {
-    let process = request.scope == Scope::Process as u32;
-    require(process || request.scope == Scope::System as u32, offset_of!(SessionConfig, scope))?;
-    require((request.pid > 0) == process && request.pid >= 0, offset_of!(SessionConfig, pid))?;
-    // The flags speak of a target process.
-    let flags = if process { SessionFlags::START_ON_EXEC | SessionFlags::INHERIT } else { 0 };
-    require(request.flags & !flags == 0, offset_of!(SessionConfig, flags))
+    // The flags that a scope has a meaning for, and whether it is about a process or thread with a number.
+    let (numbered, flags) = match request.scope {
+        scope if scope == Scope::Process as u32 => {
+            (true, SessionFlags::START_ON_EXEC | SessionFlags::INHERIT | SessionFlags::PROOF)
+        }
+        scope if scope == Scope::Thread as u32 => (true, SessionFlags::PROOF),
+        scope if scope == Scope::System as u32 => (false, SessionFlags::ONE_CPU),
+        scope if scope == Scope::Cgroup as u32 => (false, 0),
+        _ => return Err(Refusal::field(offset_of!(SessionConfig, scope))),
+    };
+    require((request.pid > 0) == numbered && request.pid >= 0, offset_of!(SessionConfig, pid))?;
+    require(request.flags & !flags == 0, offset_of!(SessionConfig, flags))?;
+    let has = |flag: u32| request.flags & flag != 0;
+    require(has(SessionFlags::ONE_CPU) || request.cpu == 0, offset_of!(SessionConfig, cpu))?;
+    let given = |wanted: bool, descriptor: i32| if wanted { descriptor >= 0 } else { descriptor == 0 };
+    let cgroup = request.scope == Scope::Cgroup as u32;
+    require(given(cgroup, request.cgroup_fd), offset_of!(SessionConfig, cgroup_fd))?;
+    require(given(has(SessionFlags::PROOF), request.proof_fd), offset_of!(SessionConfig, proof_fd))
 }
 
 /// Fields of the interface that this driver does not serve.
 fn check_unsupported(request: &SessionConfig) -> Result<(), Refusal> {
-    require(request.cpu == 0, offset_of!(SessionConfig, cpu))?;
-    require(request.cgroup_fd == 0, offset_of!(SessionConfig, cgroup_fd))?;
-    require(request.proof_fd == 0, offset_of!(SessionConfig, proof_fd))?;
     require(request.record_groups == 0, offset_of!(SessionConfig, record_groups))?;
     require(request.branches == 0, offset_of!(SessionConfig, branches))?;
     require(request.markers == 0, offset_of!(SessionConfig, markers))
