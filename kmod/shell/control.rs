@@ -156,6 +156,7 @@ impl Descriptor {
             unsafe { session.add_share_to(number, totals) };
         }
         totals.threads_overflowed = session.threads().overflowed();
+        totals.processes_left_out = session.processes_left_out();
         Ok(())
     }
 }

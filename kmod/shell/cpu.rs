@@ -10,7 +10,7 @@ use kernel::prelude::*;
 use kernel::task::Task;
 
 use super::clock::Clock;
-use super::machine;
+use super::{machine, registry};
 use super::port::LivePort;
 use super::session::{Loaded, Session};
 use super::sys::{self, EntryArea};
@@ -33,6 +33,9 @@ pub(super) struct Cpu {
     gate: Gate,
     /// Whether hpm holds this CPU's PMU.
     held: AtomicBool,
+    /// The session that measures every thread here, or null. Written under the registry's lock; the rules of its places
+    /// hold for this one too.
+    everyone: AtomicPtr<Session>,
     /// The session of the thread that is being measured. Written by this CPU with interrupts off, never by its NMI.
     running: AtomicPtr<Session>,
     /// The session that the engine names as loaded. Written as `running` is.
@@ -114,6 +117,7 @@ impl Cpu {
             number,
             gate: Gate::new(),
             held: AtomicBool::new(false),
+            everyone: AtomicPtr::new(ptr::null_mut()),
             running: AtomicPtr::new(ptr::null_mut()),
             loaded: AtomicPtr::new(ptr::null_mut()),
             begun_tsc: AtomicU64::new(0),
@@ -155,6 +159,16 @@ impl Cpu {
     /// Whether this CPU has a DS area and free PEBS slots.
     pub(super) fn has_entry_area(&self) -> bool {
         self.area.is_some()
+    }
+
+    /// The session that measures every thread here.
+    pub(super) fn everyone<'a>(&self, irq: &'a LocalInterruptDisabled) -> Option<&'a Session> {
+        registry::at(&self.everyone, irq)
+    }
+
+    /// Sets [`Self::everyone`]. For the registry.
+    pub(super) fn set_everyone(&self, session: *mut Session) {
+        self.everyone.store(session, Ordering::Release);
     }
 
     /// The session of the thread that is being measured here.

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | what the kernel calls | [`device`], [`probes`], [`clock`], [`notify`] |
 //! | what an ioctl does | [`control`], [`request`], [`rights`] |
-//! | what a session is | [`session`], [`target`], [`memory`], [`registry`] |
+//! | what a session is | [`session`], [`subject`], [`target`], [`memory`], [`registry`] |
 //! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`machine`] |
 //! | how registers and rings are reached | [`port`], [`sys`], and `shim.c` |
 
@@ -25,6 +25,7 @@ mod registry;
 mod request;
 mod rights;
 mod session;
+mod subject;
 mod sys;
 mod target;
 

@@ -23,20 +23,23 @@ pub(super) unsafe fn thread_of(task: *const bindings::task_struct) -> Thread {
     Thread { pid: pid.unsigned_abs(), tid: tid.unsigned_abs() }
 }
 
-/// The session that measures this task, unless it has begun to exit.
+/// The session that measures this task on this CPU, unless it has begun to exit.
 ///
 /// # Safety
-/// The task is alive.
-pub(super) unsafe fn session_of(
-    task: *const bindings::task_struct,
-    irq: &LocalInterruptDisabled,
-) -> Option<&Session> {
+/// The task is alive, and `thread` says who it is.
+unsafe fn session_of<'a>(
+    task: *mut bindings::task_struct,
+    thread: Thread,
+    cpu: &Cpu,
+    irq: &'a LocalInterruptDisabled,
+) -> Option<&'a Session> {
     // SAFETY: The caller's promise.
-    let (tgid, flags) = unsafe { ((*task).tgid, (&raw const (*task).flags).read_volatile()) };
+    let flags = unsafe { (&raw const (*task).flags).read_volatile() };
     if flags & bindings::PF_EXITING != 0 {
         return None;
     }
-    registry::session_of(tgid.unsigned_abs(), irq)
+    // SAFETY: The caller's promise.
+    unsafe { registry::session_of(task, thread, cpu, irq) }
 }
 
 /// An NMI on this CPU. 1 when it was hpm's.
@@ -59,15 +62,15 @@ extern "C" fn hpm_on_switch(
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
     let Some(cpu) = cpu::this_cpu(irq) else { return };
     // SAFETY: The scheduler holds both tasks.
-    let next_session = unsafe { session_of(next, irq) };
+    let next_thread = unsafe { thread_of(next) };
+    // SAFETY: As above.
+    let next_session = unsafe { session_of(next, next_thread, cpu, irq) };
     if cpu.running().is_none() && next_session.is_none() {
         return;
     }
     // A thread that called sched_yield is runnable too, and looks like one that was pre-empted.
     let end = if preempt || prev_state == 0 { QuantumEnd::Preempted } else { QuantumEnd::Yielded };
-    // SAFETY: The scheduler holds both tasks.
-    let next = unsafe { thread_of(next) };
-    cpu.switch(irq, end, next_session, next);
+    cpu.switch(irq, end, next_session, next_thread);
 }
 
 /// The current task exits; `group_dead` when it is the last of its process.
@@ -76,7 +79,9 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
     let irq = local_interrupt_disable();
     // SAFETY: The current task is alive.
     let thread = unsafe { thread_of(task) };
-    if let (Some(cpu), Some(session)) = (cpu::this_cpu(&irq), registry::session_of(thread.pid, &irq)) {
+    let Some(cpu) = cpu::this_cpu(&irq) else { return };
+    // SAFETY: The current task is alive.
+    if let Some(session) = unsafe { registry::session_of(task, thread, cpu, &irq) } {
         cpu.section(&irq, |section| {
             // It may have been switched out and in after it began to exit; then it runs unmeasured.
             if !cpu.is_running(session) {
@@ -85,9 +90,7 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
             section.switch_out(QuantumEnd::Exit);
         });
     }
-    if group_dead {
-        registry::exit(thread.pid, &irq);
-    }
+    registry::exit(thread, group_dead, &irq);
 }
 
 /// The current task has made a child, which does not run yet.
@@ -101,18 +104,25 @@ extern "C" fn hpm_on_fork(parent: *mut bindings::task_struct, child: *mut bindin
     }
 }
 
-/// The current task has replaced its program. `secure` when the new one's rights are not the caller's.
+/// The current task, whose thread ID was `old_tid`, has replaced its program. `secure` when the new one's rights are not
+/// the caller's.
 #[no_mangle]
-extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, secure: bool) {
+extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::pid_t, secure: bool) {
     let irq = local_interrupt_disable();
     // SAFETY: The current task is alive.
     let thread = unsafe { thread_of(task) };
-    registry::exec(thread.pid, secure, &irq);
+    let old_tid = old_tid.unsigned_abs();
+    registry::exec(thread, old_tid, secure, &irq);
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
-    let session = registry::session_of(thread.pid, &irq);
+    // SAFETY: The current task is alive.
+    let session = unsafe { registry::session_of(task, thread, cpu, &irq) };
     if cpu.running().is_some() || session.is_some() {
-        // The old program's quantum ends here; the thread may have a new ID, its leader's.
+        // The old program's quantum ends here.
         cpu.switch(&irq, QuantumEnd::Flush, session, thread);
+    }
+    if let (Some(session), true) = (session, old_tid != thread.tid) {
+        // The thread has its leader's ID now, and nothing will exit under the old one.
+        session.threads().forget(Thread { tid: old_tid, ..thread });
     }
 }
 
@@ -121,7 +131,9 @@ impl Cpu {
     pub(super) fn start_current(&self, irq: &LocalInterruptDisabled) {
         let task = kernel::task::Task::current_raw();
         // SAFETY: The current task is alive.
-        let (session, thread) = unsafe { (session_of(task, irq), thread_of(task)) };
+        let thread = unsafe { thread_of(task) };
+        // SAFETY: As above.
+        let session = unsafe { session_of(task, thread, self, irq) };
         if let (Some(session), None) = (session, self.running()) {
             self.section(irq, |section| section.switch_in(session, thread));
         }

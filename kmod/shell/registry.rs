@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which session measures which process: what the scheduler's probes look up.
+//! Which session measures which thread: what the scheduler's probes look up.
 //!
 //! A reference to a session is valid while interrupts are off: stopping first takes the session out of here, and then
 //! interrupts every CPU before anything is freed.
 
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+use kernel::bindings;
 use kernel::interrupt::LocalInterruptDisabled;
 use kernel::pr_warn_once;
 use kernel::prelude::*;
 use kernel::sync::global_lock;
 
+use super::cpu::{self, Cpu};
+use super::machine;
 use super::session::Session;
-use super::target::current_tgid;
+use super::subject::Subject;
+use super::target::{current_tgid, Target};
 use crate::hpm_abi::Reason;
 use crate::hpm_core::processes::{Processes, Writer};
-use crate::hpm_core::Refusal;
+use crate::hpm_core::{Refusal, Thread};
 
-/// Sessions that can run at the same time.
-const SESSIONS_MAX: usize = 16;
+/// Sessions that can run at the same time: one bit each of [`GROUPED`].
+pub(super) const SESSIONS_MAX: usize = 64;
 /// Of a table's value: the session's place in [`RUNNING`].
 const PLACE: u32 = 0xff;
 /// Of a table's value: the process is not measured before its next `execve`.
@@ -27,15 +31,24 @@ const WAITING: u32 = 0x100;
 
 static RUNNING: [AtomicPtr<Session>; SESSIONS_MAX] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SESSIONS_MAX];
-/// The session that measures every thread, or null.
-static SYSTEM: AtomicPtr<Session> = AtomicPtr::new(ptr::null_mut());
 static PROCESSES: Processes = Processes::new();
+/// Threads that are measured alone.
+static THREADS: Processes = Processes::new();
+/// A bit for each place of [`RUNNING`] whose session measures a control group.
+static GROUPED: AtomicU64 = AtomicU64::new(0);
 /// Some session has published since readers were last woken.
 static NEWS: AtomicBool = AtomicBool::new(false);
 
+/// The writers of both tables.
+struct Writers {
+    processes: Writer,
+    threads: Writer,
+}
+
 global_lock! {
     // SAFETY: `set_up` initialises it before anything else here is called.
-    unsafe(uninit) static WRITER: SpinLock<Writer> = Writer::new();
+    unsafe(uninit) static WRITER: SpinLock<Writers> =
+        Writers { processes: Writer::new(), threads: Writer::new() };
 }
 
 /// Initialises the lock.
@@ -47,18 +60,38 @@ pub(super) unsafe fn set_up() {
     unsafe { WRITER.init() };
 }
 
-fn at<'a>(place: &AtomicPtr<Session>, _irq: &'a LocalInterruptDisabled) -> Option<&'a Session> {
+/// The session that a place of [`RUNNING`] or a CPU refers to.
+pub(super) fn at<'a>(place: &AtomicPtr<Session>, _irq: &'a LocalInterruptDisabled) -> Option<&'a Session> {
     // SAFETY: A session that is stopped is taken out of here, and freed only after every CPU was interrupted.
     unsafe { place.load(Ordering::Acquire).as_ref() }
 }
 
-/// The session that measures this process now.
-pub(super) fn session_of(tgid: u32, irq: &LocalInterruptDisabled) -> Option<&Session> {
-    if let Some(session) = at(&SYSTEM, irq) {
+/// The session that measures this task on this CPU now.
+///
+/// # Safety
+/// The task is alive, and `thread` says who it is.
+pub(super) unsafe fn session_of<'a>(
+    task: *mut bindings::task_struct,
+    thread: Thread,
+    cpu: &Cpu,
+    irq: &'a LocalInterruptDisabled,
+) -> Option<&'a Session> {
+    if let Some(session) = cpu.everyone(irq) {
         return Some(session);
     }
-    let value = PROCESSES.get(tgid).filter(|value| value & WAITING == 0)?;
-    at(RUNNING.get((value & PLACE) as usize)?, irq)
+    if let Some(value) = THREADS.get(thread.tid).or_else(|| PROCESSES.get(thread.pid)) {
+        return if value & WAITING == 0 { at(RUNNING.get((value & PLACE) as usize)?, irq) } else { None };
+    }
+    let mut grouped = GROUPED.load(Ordering::Relaxed);
+    while grouped != 0 {
+        let session = at(RUNNING.get(grouped.trailing_zeros() as usize)?, irq);
+        // SAFETY: The caller's promise.
+        if let Some(session) = session.filter(|session| unsafe { session.has_in_group(task) }) {
+            return Some(session);
+        }
+        grouped &= grouped - 1;
+    }
+    None
 }
 
 /// Every session that is started.
@@ -66,12 +99,13 @@ pub(super) fn sessions(irq: &LocalInterruptDisabled) -> impl Iterator<Item = &Se
     RUNNING.iter().filter_map(move |place| at(place, irq))
 }
 
-/// Makes a session reachable, and its target's process measured (or waiting for its `execve`).
+/// Makes a session reachable, and its subject measured (or waiting for its `execve`).
 ///
 /// # Errors
-/// [`Reason::SessionBusy`] beside a session that excludes it, [`Reason::NoProcess`] when the target has exited.
+/// [`Reason::SessionBusy`] beside a session that excludes it, [`Reason::NoProcess`] when the target has exited,
+/// [`Reason::ProofInvalid`] when it executes another program than the one that the session may see.
 pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
-    let mut writer = WRITER.lock();
+    let mut writers = WRITER.lock();
     let mut free = None;
     for (number, place) in RUNNING.iter().enumerate() {
         // SAFETY: Sessions are inserted and removed under the control lock, which the caller holds.
@@ -81,36 +115,73 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
             Some(_) => {}
         }
     }
-    let number = free.ok_or(busy(current_tgid()))?;
+    let number = free.ok_or(Refusal::new(Reason::TooManySessions, [SESSIONS_MAX as u64, 0]))?;
     let place = ptr::from_ref(session).cast_mut();
-    if let Some(target) = session.target() {
-        let waiting = if session.starts_on_exec() { WAITING } else { 0 };
-        if !PROCESSES.set(&mut writer, target.tgid(), number as u32 | waiting) {
-            return Err(busy(current_tgid()));
-        }
-        // The exit probe looks for the process after its last thread has been counted out, under the same lock: either
-        // it finds the entry, or this finds no thread alive.
-        if !target.is_alive() {
-            PROCESSES.remove(&mut writer, target.tgid());
-            return Err(Refusal::new(Reason::NoProcess, [u64::from(target.tgid()), 0]));
-        }
-        session.set_members(1);
-    } else {
-        SYSTEM.store(place, Ordering::Release);
-    }
+    // The place comes first: whoever finds it in a table or on a CPU finds the session there.
     RUNNING[number].store(place, Ordering::Release);
-    Ok(())
+    let inserted = match session.subject() {
+        Subject::Process(target) => {
+            let waiting = if session.starts_on_exec() { WAITING } else { 0 };
+            let value = number as u32 | waiting;
+            insert_target(&PROCESSES, &mut writers.processes, (target.tgid(), value), target)
+        }
+        Subject::Thread(target) => {
+            insert_target(&THREADS, &mut writers.threads, (target.number(), number as u32), target)
+        }
+        Subject::Cgroup(_) => {
+            GROUPED.fetch_or(1 << number, Ordering::Release);
+            Ok(())
+        }
+        Subject::System | Subject::Cpu(_) => {
+            cpus_of(session).for_each(|cpu| cpu.set_everyone(place));
+            Ok(())
+        }
+    };
+    match inserted {
+        Ok(()) => session.set_members(1),
+        Err(_) => RUNNING[number].store(ptr::null_mut(), Ordering::Release),
+    }
+    inserted
 }
 
-/// Whether two sessions would measure the same thread: a thread's counters serve one session.
-fn excludes(one: &Session, other: &Session) -> bool {
-    match (one.target(), other.target()) {
-        (Some(one_target), Some(target)) => {
-            one_target.tgid() == target.tgid()
-                || PROCESSES.get(target.tgid()).is_some_and(|value| is_at(one, value & PLACE))
-        }
-        _ => true,
+fn insert_target(
+    table: &Processes,
+    writer: &mut Writer,
+    (key, value): (u32, u32),
+    target: &Target,
+) -> Result<(), Refusal> {
+    if !table.set(writer, key, value) {
+        return Err(busy(current_tgid()));
     }
+    // The exit and exec probes look for their entries after the thread has been counted out or its address space
+    // replaced, under the same lock: either they find this one, or this finds that they are late.
+    let reason = if !target.is_alive() {
+        Reason::NoProcess
+    } else if !target.is_entitled() {
+        Reason::ProofInvalid
+    } else {
+        return Ok(());
+    };
+    table.remove(writer, key);
+    Err(Refusal::new(reason, [u64::from(key), 0]))
+}
+
+/// The CPUs on which this session measures every thread.
+fn cpus_of(session: &Session) -> impl Iterator<Item = &'static Cpu> + '_ {
+    let wanted = |number: &u32| match session.subject() {
+        Subject::System => true,
+        Subject::Cpu(only) => only == number,
+        Subject::Process(_) | Subject::Thread(_) | Subject::Cgroup(_) => false,
+    };
+    (0..machine::cpu_count()).filter(wanted).filter_map(cpu::cpu)
+}
+
+/// Whether two sessions could measure the same thread: a thread's counters serve one session at a time.
+fn excludes(one: &Session, other: &Session) -> bool {
+    one.subject().may_meet(other.subject())
+        || other.subject().target().is_some_and(|target| {
+            PROCESSES.get(target.tgid()).is_some_and(|value| is_at(one, value & PLACE))
+        })
 }
 
 fn is_at(session: &Session, number: u32) -> bool {
@@ -123,13 +194,14 @@ fn busy(owner: u32) -> Refusal {
 
 /// Takes a session out; nothing finds it any more, but CPUs may still measure for it until they are interrupted.
 pub(super) fn remove(session: &Session) {
-    let mut writer = WRITER.lock();
-    if ptr::eq(SYSTEM.load(Ordering::Relaxed), session) {
-        SYSTEM.store(ptr::null_mut(), Ordering::Release);
-    }
+    let mut writers = WRITER.lock();
+    cpus_of(session).for_each(|cpu| cpu.set_everyone(ptr::null_mut()));
     for (number, place) in RUNNING.iter().enumerate() {
         if ptr::eq(place.load(Ordering::Relaxed), session) {
-            PROCESSES.remove_all(&mut writer, |value| value & PLACE == number as u32);
+            GROUPED.fetch_and(!(1 << number), Ordering::Release);
+            let at_place = |value| value & PLACE == number as u32;
+            PROCESSES.remove_all(&mut writers.processes, at_place);
+            THREADS.remove_all(&mut writers.threads, at_place);
             place.store(ptr::null_mut(), Ordering::Release);
         }
     }
@@ -140,52 +212,67 @@ pub(super) fn fork(parent: u32, child: u32, irq: &LocalInterruptDisabled) {
     if PROCESSES.get(parent).is_none() {
         return;
     }
-    let mut writer = WRITER.lock();
+    let mut writers = WRITER.lock();
     let Some(value) = PROCESSES.get(parent).filter(|value| value & WAITING == 0) else { return };
-    let Some(session) = RUNNING.get((value & PLACE) as usize).and_then(|place| at(place, irq)) else {
-        return;
-    };
+    let Some(session) = session_at(value, irq) else { return };
     if session.inherits() {
-        if PROCESSES.set(&mut writer, child, value) {
+        if PROCESSES.set(&mut writers.processes, child, value) {
             session.set_members(session.members() + 1);
         } else {
+            session.note_process_left_out();
             pr_warn_once!("too many processes are measured; process {} is left out\n", child);
         }
     }
 }
 
-/// A process calls `execve`: one that waited for it is measured from now on; one whose session must not see what a
-/// secure `execve` started is not any more. Whether anything changed.
-pub(super) fn exec(tgid: u32, secure: bool, irq: &LocalInterruptDisabled) -> bool {
-    if PROCESSES.get(tgid).is_none() {
-        return false;
-    }
-    let mut writer = WRITER.lock();
-    let Some(value) = PROCESSES.get(tgid) else { return false };
-    let Some(session) = RUNNING.get((value & PLACE) as usize).and_then(|place| at(place, irq)) else {
-        return false;
-    };
-    if secure && !session.is_privileged() {
-        forget(&mut writer, session, tgid);
-        return true;
-    }
-    value & WAITING != 0 && PROCESSES.set(&mut writer, tgid, value & PLACE)
-}
-
-/// The last thread of a process exits.
-pub(super) fn exit(tgid: u32, irq: &LocalInterruptDisabled) {
-    if PROCESSES.get(tgid).is_none() {
+/// A thread has called `execve`, and before that had the ID `old_tid`: a process that waited for it is measured from now
+/// on, and a thread that is measured alone goes on under its new ID. What a secure `execve` started is not measured any
+/// more if the session must not see it.
+pub(super) fn exec(thread: Thread, old_tid: u32, secure: bool, irq: &LocalInterruptDisabled) {
+    if PROCESSES.get(thread.pid).is_none() && THREADS.get(old_tid).is_none() {
         return;
     }
-    let mut writer = WRITER.lock();
-    let Some(value) = PROCESSES.get(tgid) else { return };
-    if let Some(session) = RUNNING.get((value & PLACE) as usize).and_then(|place| at(place, irq)) {
-        forget(&mut writer, session, tgid);
+    let mut writers = WRITER.lock();
+    if let Some(value) = THREADS.remove(&mut writers.threads, old_tid) {
+        let Some(session) = session_at(value, irq) else { return };
+        let kept = !secure || session.is_privileged();
+        if !kept || !THREADS.set(&mut writers.threads, thread.tid, value) {
+            drop_member(session);
+        }
+    }
+    let Some(value) = PROCESSES.get(thread.pid) else { return };
+    let Some(session) = session_at(value, irq) else { return };
+    if secure && !session.is_privileged() {
+        PROCESSES.remove(&mut writers.processes, thread.pid);
+        drop_member(session);
+    } else if value & WAITING != 0 {
+        // An entry that is there is always replaced.
+        let _ = PROCESSES.set(&mut writers.processes, thread.pid, value & PLACE);
     }
 }
 
-fn forget(writer: &mut Writer, session: &Session, tgid: u32) {
-    PROCESSES.remove(writer, tgid);
+/// A thread exits, with `group_dead` as the last one of its process.
+pub(super) fn exit(thread: Thread, group_dead: bool, irq: &LocalInterruptDisabled) {
+    let last = group_dead && PROCESSES.get(thread.pid).is_some();
+    if !last && THREADS.get(thread.tid).is_none() {
+        return;
+    }
+    let mut writers = WRITER.lock();
+    let alone = THREADS.remove(&mut writers.threads, thread.tid);
+    let process = if last { PROCESSES.remove(&mut writers.processes, thread.pid) } else { None };
+    for value in [alone, process].into_iter().flatten() {
+        if let Some(session) = session_at(value, irq) {
+            drop_member(session);
+        }
+    }
+}
+
+fn session_at(value: u32, irq: &LocalInterruptDisabled) -> Option<&Session> {
+    at(RUNNING.get((value & PLACE) as usize)?, irq)
+}
+
+/// One of the session's processes or threads is not measured any more. Under the lock.
+fn drop_member(session: &Session) {
     session.set_members(session.members().saturating_sub(1));
     if session.members() == 0 {
         session.say_target_is_gone();

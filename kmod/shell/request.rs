@@ -130,14 +130,21 @@ fn write<T: Argument>(address: usize, value: &T, length: usize) -> Result {
 fn errno(reason: Reason) -> Error {
     match reason {
         Reason::UnknownPmu | Reason::NoPmu | Reason::Unloading => ENODEV,
-        Reason::CountersReserved | Reason::CountersRunning | Reason::SessionBusy | Reason::IntelPt => EBUSY,
+        Reason::CountersReserved
+        | Reason::CountersRunning
+        | Reason::SessionBusy
+        | Reason::IntelPt
+        | Reason::TooManySessions => EBUSY,
         Reason::NeedKernelRight
         | Reason::NeedSystemRight
         | Reason::NeedTargetRight
-        | Reason::NeedPreciseRight => EACCES,
+        | Reason::NeedPreciseRight
+        | Reason::ProofInvalid => EACCES,
         Reason::LockedDown => EPERM,
+        Reason::NoCgroup => EBADF,
+        Reason::NoCpu => ENXIO,
         Reason::NoProcess => ESRCH,
-        Reason::NoMemory => ENOMEM,
+        Reason::NoMemory | Reason::MemoryLimit | Reason::MemoryCeiling => ENOMEM,
         Reason::NoCounter => ENOSPC,
         Reason::NoPebs | Reason::NoEntryArea | Reason::NotPrecise | Reason::NoTracepoint => EOPNOTSUPP,
         Reason::Version

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who may measure what: what perf_event_open would ask for, and the caller's own process or CAP_PERFMON.
-//!
-//! Linux does not export `ptrace_may_access`, so that another process needs CAP_PERFMON whoever owns it.
+//! Who may measure what: what perf_event_open would ask for.
 
 use kernel::bindings;
 
 use super::sys;
-use super::target::Target;
+use super::target::{AddressSpace, Target};
 use crate::hpm_abi::Reason;
 use crate::hpm_core::{Program, Refusal};
 
@@ -15,9 +13,18 @@ pub(super) fn may_measure_system() -> Result<(), Refusal> {
     allow(sys::allow_cpu(), Reason::NeedSystemRight)
 }
 
-/// Checks the caller's right to measure a process.
-pub(super) fn may_measure(target: &Target) -> Result<(), Refusal> {
-    allow(target.is_caller() || sys::perfmon_capable(), Reason::NeedTargetRight)
+/// Checks the caller's right to measure a process or thread: everyone's own process, another one with `proof` or
+/// CAP_PERFMON.
+pub(super) fn may_measure(target: &mut Target, proof: Option<i32>) -> Result<(), Refusal> {
+    if sys::perfmon_capable() {
+        return Ok(());
+    }
+    let (space, otherwise) = match proof {
+        Some(descriptor) => (AddressSpace::proven_by(descriptor), Reason::ProofInvalid),
+        None if target.is_caller() => (AddressSpace::of_caller(), Reason::NeedTargetRight),
+        None => (None, Reason::NeedTargetRight),
+    };
+    allow(space.is_some_and(|space| target.tie_to(space)), otherwise)
 }
 
 /// Checks the caller's right to what the program shows.

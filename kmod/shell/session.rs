@@ -13,10 +13,11 @@ use super::cpu;
 use super::memory::{Area, Block};
 use super::port::{CpuMemory, LiveRings};
 use super::sys::{self, EntryArea};
-use super::target::{current_tgid, Target};
+use super::subject::Subject;
+use super::target::current_tgid;
 use super::{machine, registry, rights};
 use crate::hpm_abi::{
-    control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Quantum, Reason, Scope, SessionConfig,
+    control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Quantum, Reason, SessionConfig,
     SessionFlags, StatusHead, Totals, ABI_VERSION,
 };
 use crate::hpm_core::threads::{ThreadSlot, ThreadTally, Threads};
@@ -29,8 +30,7 @@ pub(super) type Loaded<'a, 'b> = hpm_core::Session<'a, LiveRings<'b>>;
 pub(super) struct Session {
     id: u64,
     program: KBox<Program>,
-    /// `None` measures every thread.
-    target: Option<Target>,
+    subject: Subject,
     /// Thread group of the process that configured it.
     owner: u32,
     /// It may measure processes with other rights than its owner's.
@@ -43,8 +43,10 @@ pub(super) struct Session {
     cpus: KVVec<Option<CpuShare>>,
     threads: KVVec<ThreadSlot>,
     tally: ThreadTally,
-    /// Processes that are measured, or wait for their `execve`.
+    /// Processes or threads that are measured, or wait for their `execve`.
     members: AtomicU32,
+    /// Processes that should be measured and are not, for want of a place in the table.
+    left_out: AtomicU64,
     /// It has published since its readers were last woken.
     news: AtomicBool,
     readers: Arc<PollCondVar>,
@@ -87,27 +89,20 @@ impl Session {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
         let program = check(config)?;
-        let target = if program.config().scope == Scope::System as u32 {
-            rights::may_measure_system()?;
-            None
-        } else {
-            let target = Target::find(program.config().pid)?;
-            rights::may_measure(&target)?;
-            Some(target)
-        };
+        let subject = Subject::find(program.config())?;
         rights::may_run(&program)?;
         if program.samples() {
             check_precise()?;
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let bytes = bytes_wanted(&program);
-        Self::allocate(id, program, target, readers).map_err(|_| no_memory(bytes))
+        Self::allocate(id, program, subject, readers).map_err(|_| no_memory(bytes))
     }
 
     fn allocate(
         id: u64,
         program: KBox<Program>,
-        target: Option<Target>,
+        subject: Subject,
         readers: Arc<PollCondVar>,
     ) -> Result<Self> {
         let cpu_count = machine::cpu_count();
@@ -125,7 +120,7 @@ impl Session {
             id,
             longest_quantum: machine::ns_to_tsc(program.config().max_quantum_ns).max(1),
             program,
-            target,
+            subject,
             owner: current_tgid(),
             privileged: sys::perfmon_capable(),
             status: Area::new(status_bytes(cpu_count))?,
@@ -134,6 +129,7 @@ impl Session {
             threads,
             tally: ThreadTally::new(),
             members: AtomicU32::new(0),
+            left_out: AtomicU64::new(0),
             news: AtomicBool::new(false),
             readers,
         };
@@ -190,9 +186,18 @@ fn bytes_wanted(program: &Program) -> u64 {
 
 /// What it measures.
 impl Session {
-    /// The process, or `None` for every thread.
-    pub(super) fn target(&self) -> Option<&Target> {
-        self.target.as_ref()
+    /// Whom it measures.
+    pub(super) fn subject(&self) -> &Subject {
+        &self.subject
+    }
+
+    /// Whether it measures a control group that the task belongs to.
+    ///
+    /// # Safety
+    /// The task is alive, and interrupts are off.
+    pub(super) unsafe fn has_in_group(&self, task: *mut bindings::task_struct) -> bool {
+        // SAFETY: The caller's promise.
+        matches!(&self.subject, Subject::Cgroup(group) if unsafe { group.has(task) })
     }
 
     /// Thread group of the process that configured it.
@@ -225,7 +230,17 @@ impl Session {
         Threads::new(&self.threads, &self.tally, self.program.config().max_threads)
     }
 
-    /// Processes that are measured. Changed under the registry's lock.
+    /// Notes that a process should be measured and is not.
+    pub(super) fn note_process_left_out(&self) {
+        self.left_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Processes that should be measured and are not.
+    pub(super) fn processes_left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// Processes or threads that are measured. Changed under the registry's lock.
     pub(super) fn members(&self) -> u32 {
         self.members.load(Ordering::Relaxed)
     }

@@ -5,6 +5,9 @@
  */
 #include <linux/binfmts.h>
 #include <linux/capability.h>
+#include <linux/cgroup.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/perf_event.h>
@@ -96,6 +99,41 @@ int hpm_allow_kernel(void)
 int hpm_allow_cpu(void)
 {
 	return perf_allow_cpu();
+}
+
+/*
+ * The address space that an open /proc/PID/environ shows (environ_open() in fs/proc/base.c), NULL for any other file. The
+ * file holds it. No other file of procfs has that name.
+ */
+struct mm_struct *hpm_environ_mm(struct file *file)
+{
+	if (file_inode(file)->i_sb->s_magic != PROC_SUPER_MAGIC ||
+	    strcmp(file->f_path.dentry->d_name.name, "environ"))
+		return NULL;
+	return file->private_data;
+}
+
+bool hpm_cgroup_has_task(struct cgroup *cgroup, struct task_struct *task)
+{
+	guard(rcu)();
+	return task_under_cgroup_hierarchy(task, cgroup);
+}
+
+bool hpm_cgroup_encloses(struct cgroup *cgroup, struct cgroup *other)
+{
+	return cgroup_is_descendant(other, cgroup);
+}
+
+void hpm_cgroup_put(struct cgroup *cgroup)
+{
+	cgroup_put(cgroup);
+}
+
+struct cgroup *hpm_cgroup_get(int fd)
+{
+	struct cgroup *cgroup = cgroup_get_from_fd(fd);
+
+	return IS_ERR(cgroup) ? NULL : cgroup;
 }
 
 u64 hpm_user_ip(struct task_struct *task)
@@ -210,7 +248,7 @@ static void hpm_probe_fork(void *data, struct task_struct *parent, struct task_s
 
 static void hpm_probe_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
-	hpm_on_exec(task, bprm->secureexec || (bprm->interp_flags & BINPRM_FLAGS_ENFORCE_NONDUMP));
+	hpm_on_exec(task, old_pid, bprm->secureexec || (bprm->interp_flags & BINPRM_FLAGS_ENFORCE_NONDUMP));
 }
 
 /* The scheduler's tracepoints are not exported one by one, but every tracepoint of the kernel can be visited. */

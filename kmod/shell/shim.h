@@ -11,6 +11,9 @@
 
 #include <linux/types.h>
 
+struct cgroup;
+struct file;
+struct mm_struct;
 struct page;
 struct task_struct;
 
@@ -36,6 +39,13 @@ bool hpm_cpu_has_pebs(void);
 bool hpm_perfmon_capable(void);
 int hpm_allow_kernel(void);
 int hpm_allow_cpu(void);
+
+/* Whom a descriptor shows, and who belongs to a control group. Task and group are held by the caller. */
+struct mm_struct *hpm_environ_mm(struct file *file);
+struct cgroup *hpm_cgroup_get(int fd);
+void hpm_cgroup_put(struct cgroup *cgroup);
+bool hpm_cgroup_has_task(struct cgroup *cgroup, struct task_struct *task);
+bool hpm_cgroup_encloses(struct cgroup *cgroup, struct cgroup *other);
 
 /* User registers of a thread that is in the kernel. 0 for a kernel thread. */
 u64 hpm_user_ip(struct task_struct *task);
@@ -68,6 +78,6 @@ int hpm_on_nmi(void);
 void hpm_on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
 void hpm_on_exit(struct task_struct *task, bool group_dead);
 void hpm_on_fork(struct task_struct *parent, struct task_struct *child);
-void hpm_on_exec(struct task_struct *task, bool secure);
+void hpm_on_exec(struct task_struct *task, pid_t old_tid, bool secure);
 
 #endif

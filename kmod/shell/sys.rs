@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The C shim (`shim.h`) as Rust sees it, and safe wrappers of what has no precondition.
 
+use core::ptr::NonNull;
+
 use kernel::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
@@ -37,6 +39,11 @@ extern "C" {
     fn hpm_perfmon_capable() -> bool;
     fn hpm_allow_kernel() -> c_int;
     fn hpm_allow_cpu() -> c_int;
+    fn hpm_environ_mm(file: *mut bindings::file) -> *mut bindings::mm_struct;
+    fn hpm_cgroup_get(fd: c_int) -> *mut bindings::cgroup;
+    fn hpm_cgroup_put(cgroup: *mut bindings::cgroup);
+    fn hpm_cgroup_has_task(cgroup: *mut bindings::cgroup, task: *mut bindings::task_struct) -> bool;
+    fn hpm_cgroup_encloses(cgroup: *mut bindings::cgroup, other: *mut bindings::cgroup) -> bool;
     fn hpm_user_ip(task: *mut bindings::task_struct) -> u64;
     fn hpm_page_of(address: *mut c_void) -> *mut bindings::page;
     fn hpm_cea_find(cpu: c_uint, cea: *mut EntryArea) -> c_int;
@@ -198,6 +205,54 @@ pub(super) fn allow_kernel() -> bool {
 pub(super) fn allow_cpu() -> bool {
     // SAFETY: Process context; checks the caller's rights.
     unsafe { hpm_allow_cpu() == 0 }
+}
+
+/// The address space that the file shows if it is a `/proc/PID/environ`, else null. The file holds it.
+///
+/// # Safety
+/// The file is open.
+pub(super) unsafe fn environ_mm(file: *mut bindings::file) -> *mut bindings::mm_struct {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_environ_mm(file) }
+}
+
+/// The control group of version 2 whose directory this descriptor of the caller is, to be given to [`put_cgroup`].
+pub(super) fn cgroup_of_descriptor(descriptor: i32) -> Option<NonNull<bindings::cgroup>> {
+    // SAFETY: Process context; any number is allowed.
+    NonNull::new(unsafe { hpm_cgroup_get(descriptor) })
+}
+
+/// Gives up a control group.
+///
+/// # Safety
+/// It came from [`cgroup_of_descriptor`] and is not used any more.
+pub(super) unsafe fn put_cgroup(cgroup: NonNull<bindings::cgroup>) {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_cgroup_put(cgroup.as_ptr()) };
+}
+
+/// Whether the task belongs to the group or one below it.
+///
+/// # Safety
+/// Both are alive.
+pub(super) unsafe fn cgroup_has_task(
+    cgroup: NonNull<bindings::cgroup>,
+    task: *mut bindings::task_struct,
+) -> bool {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_cgroup_has_task(cgroup.as_ptr(), task) }
+}
+
+/// Whether `other` is `cgroup` or one below it.
+///
+/// # Safety
+/// Both are alive.
+pub(super) unsafe fn cgroup_encloses(
+    cgroup: NonNull<bindings::cgroup>,
+    other: NonNull<bindings::cgroup>,
+) -> bool {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_cgroup_encloses(cgroup.as_ptr(), other.as_ptr()) }
 }
 
 /// User instruction pointer of a thread that is in the kernel; 0 for a kernel thread.

@@ -1,18 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The process that a session measures.
+//! The process or thread that a session measures, and the proof that it may.
 
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 
 use kernel::bindings;
+use kernel::fs::LocalFile;
+use kernel::mm::Mm;
+use kernel::prelude::*;
+use kernel::sync::aref::ARef;
 use kernel::task::Task;
 
+use super::sys;
 use crate::hpm_abi::Reason;
 use crate::hpm_core::Refusal;
 
-/// A process, pinned by its `struct pid` so that its number cannot come to mean another one.
+/// The address space of a program in execution. Each `execve` makes a new one, and while this is held no other gets its
+/// address.
+pub(super) struct AddressSpace(ARef<Mm>);
+
+impl AddressSpace {
+    /// The caller's own.
+    pub(super) fn of_caller() -> Option<Self> {
+        kernel::current!().mm().map(|mm| Self(ARef::from(&**mm)))
+    }
+
+    /// The one that this descriptor of the caller shows, if it is of a `/proc/PID/environ`. The kernel opened it only for
+    /// who may read that address space as ptrace does (`proc_mem_open`), and `ptrace_may_access` itself is not exported.
+    pub(super) fn proven_by(descriptor: i32) -> Option<Self> {
+        let file = LocalFile::fget(u32::try_from(descriptor).ok()?).ok()?;
+        // SAFETY: The file is held, and with it the address space that it shows.
+        let mm = NonNull::new(unsafe { sys::environ_mm(file.as_ptr()) })?;
+        // SAFETY: As above.
+        Some(Self(ARef::from(unsafe { Mm::from_raw(mm.as_ptr()) })))
+    }
+}
+
+/// A process or thread, pinned by its `struct pid` so that its number cannot come to mean another one.
 pub(super) struct Target {
     pid: NonNull<bindings::pid>,
+    /// Of [`Self::pid`]: a thread group's, or a thread's.
+    kind: bindings::pid_type,
     tgid: u32,
+    number: u32,
+    /// What the target must still be executing when the session starts; `None` for who may measure every program.
+    space: Option<AddressSpace>,
 }
 
 // SAFETY: `struct pid` is reference counted and may be used and released on any thread.
@@ -21,14 +52,16 @@ unsafe impl Send for Target {}
 unsafe impl Sync for Target {}
 
 impl Target {
-    /// The process with this thread-group ID in the caller's PID namespace.
-    pub(super) fn find(number: i32) -> Result<Self, Refusal> {
+    /// The process, or else the thread, with this number in the caller's PID namespace.
+    pub(super) fn find(number: i32, process: bool) -> Result<Self, Refusal> {
         let missing = Refusal::new(Reason::NoProcess, [u64::from(number.unsigned_abs()), 0]);
         // SAFETY: Process context; takes a reference.
         let pid = NonNull::new(unsafe { bindings::find_get_pid(number) }).ok_or(missing)?;
-        let mut target = Self { pid, tgid: 0 };
+        let kind = if process { bindings::pid_type_PIDTYPE_TGID } else { bindings::pid_type_PIDTYPE_PID };
+        let mut target = Self { pid, kind, tgid: 0, number: 0, space: None };
         // SAFETY: The task is alive for the duration of the closure.
-        target.tgid = target.with_task(|task| unsafe { (*task).tgid.unsigned_abs() }).ok_or(missing)?;
+        let numbers = target.with_task(|task| unsafe { ((*task).tgid, (*task).pid) }).ok_or(missing)?;
+        (target.tgid, target.number) = (numbers.0.unsigned_abs(), numbers.1.unsigned_abs());
         Ok(target)
     }
 
@@ -37,14 +70,41 @@ impl Target {
         self.tgid
     }
 
+    /// Thread ID in the root PID namespace; a process's is its leader's.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// From now on the target may be measured only while it executes in this address space; whether it does.
+    pub(super) fn tie_to(&mut self, space: AddressSpace) -> bool {
+        self.space = Some(space);
+        self.is_entitled()
+    }
+
+    /// Whether the target still executes the program that it was allowed to be measured in.
+    pub(super) fn is_entitled(&self) -> bool {
+        let Some(space) = &self.space else { return true };
+        self.with_task(|task| {
+            // SAFETY: The task is alive. The pointer is only compared.
+            let mm = unsafe { (&raw const (*task).mm).read_volatile() };
+            ptr::eq(mm, space.0.as_raw())
+        })
+        .unwrap_or(false)
+    }
+
     /// Whether the caller is a thread of this process.
     pub(super) fn is_caller(&self) -> bool {
         current_tgid() == self.tgid
     }
 
-    /// Whether a thread of the process has not begun to exit.
+    /// Whether the thread, or a thread of the process, has not begun to exit.
     pub(super) fn is_alive(&self) -> bool {
         self.with_task(|task| {
+            if self.kind == bindings::pid_type_PIDTYPE_PID {
+                // SAFETY: The task is alive.
+                let flags = unsafe { (&raw const (*task).flags).read_volatile() };
+                return flags & bindings::PF_EXITING == 0;
+            }
             // SAFETY: A task that has its pid still has its `signal`, which outlives the reference held on the task.
             let live = unsafe { &raw const (*(*task).signal).live.counter };
             // SAFETY: An atomic counter of the kernel, read once.
@@ -53,10 +113,10 @@ impl Target {
         .unwrap_or(false)
     }
 
-    /// Calls `f` with the process's leader, which stays allocated meanwhile; `None` when it has been reaped.
+    /// Calls `f` with the thread, or the process's leader, which stays allocated meanwhile; `None` when it has been reaped.
     fn with_task<T>(&self, f: impl FnOnce(*mut bindings::task_struct) -> T) -> Option<T> {
         // SAFETY: `pid` holds a reference.
-        let task = unsafe { bindings::get_pid_task(self.pid.as_ptr(), bindings::pid_type_PIDTYPE_TGID) };
+        let task = unsafe { bindings::get_pid_task(self.pid.as_ptr(), self.kind) };
         let task = NonNull::new(task)?;
         let value = f(task.as_ptr());
         // SAFETY: `get_pid_task` took this reference.

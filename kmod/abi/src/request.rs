@@ -141,6 +141,8 @@ pub struct Totals {
     /// Threads seen that found no place in the session's thread table (their counts are in `counts`, their sampling
     /// position is not carried across switches).
     pub threads_overflowed: u64,
+    /// Processes that a measured one forked and that are not measured, because the driver's table was full.
+    pub processes_left_out: u64,
 }
-const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 72);
+const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 80);
 const _: () = assert!(core::mem::size_of::<SessionConfig>() % 8 == 0);

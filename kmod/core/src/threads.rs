@@ -128,6 +128,13 @@ impl<'a> Threads<'a> {
         self.tally.live.fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Frees the place, if it has one, of a thread whose ID nothing runs under any more.
+    pub fn forget(&self, thread: Thread) {
+        if let Some(place) = self.find(thread.tid) {
+            self.free(place);
+        }
+    }
+
     fn probes(&self, key: u32) -> impl Iterator<Item = usize> {
         let mask = self.slots.len().wrapping_sub(1);
         let start = hash(key);
