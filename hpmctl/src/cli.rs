@@ -1,6 +1,7 @@
 //! The commands and their options.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
@@ -29,11 +30,20 @@ pub(crate) enum Command {
 
 /// Whom to measure: exactly one of them.
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("target").required(true).args(["pid", "all", "command"])))]
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "tid", "cgroup", "cpu", "all", "command"])))]
 pub(crate) struct TargetArgs {
     /// Measure this running process and all its threads, until it ends or Ctrl-C
     #[arg(short, long, value_name = "PID")]
     pub(crate) pid: Option<i32>,
+    /// Measure this one running thread, until it ends or Ctrl-C
+    #[arg(short, long, value_name = "TID")]
+    pub(crate) tid: Option<i32>,
+    /// Measure the control group with this directory, and those below it, until Ctrl-C
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
+    /// Measure every process on this CPU, until Ctrl-C
+    #[arg(short = 'C', long, value_name = "CPU")]
+    pub(crate) cpu: Option<u32>,
     /// Measure every process on every CPU, until Ctrl-C
     #[arg(short, long)]
     pub(crate) all: bool,
@@ -62,6 +72,9 @@ mod tests {
         assert!(parse(&["hpmctl", "stat", "--", "ls", "-l"]));
         assert!(parse(&["hpmctl", "stat", "-p", "1"]));
         assert!(parse(&["hpmctl", "stat", "-a"]));
+        assert!(parse(&["hpmctl", "stat", "-t", "12"]) && parse(&["hpmctl", "stat", "-C", "0"]));
+        assert!(parse(&["hpmctl", "stat", "--cgroup", "/sys/fs/cgroup"]));
+        assert!(!parse(&["hpmctl", "stat", "-a", "-C", "1"]));
         assert!(!parse(&["hpmctl", "stat"]));
         assert!(!parse(&["hpmctl", "stat", "-a", "-p", "1"]));
         assert!(!parse(&["hpmctl", "stat", "-a", "--", "ls"]));

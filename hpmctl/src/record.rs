@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use libhpm::event::Event;
-use libhpm::session::{Options, Stack, Target};
+use libhpm::session::{Options, Stack};
 use libhpm::sideband::Sideband;
 use libhpm::trace::TraceWriter;
 
@@ -79,10 +79,10 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     }
     let mut workload = Workload::new(&args.target)?;
     let (session, events) = open(events, |events| options(args, &workload, events))?;
-    let sideband = match workload.target() {
-        Target::System => Sideband::of_system(),
-        Target::Process(pid) if workload.is_program() => Sideband::of_child(pid),
-        Target::Process(pid) => Sideband::of_process(pid),
+    let sideband = match workload.process()? {
+        None => Sideband::of_system(),
+        Some(pid) if workload.is_program() => Sideband::of_child(pid),
+        Some(pid) => Sideband::of_process(pid),
     }?;
     let writer = TraceWriter::create(&folder, meta::meta(&session, &events, &args.target.command))?;
     let mut recorder = Recorder::new(session, sideband, writer, args.stacks.is_some());

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::cli::TargetArgs;
 use crate::measure::{events_at_hand, open, parse_events, refused_for, tsc_to_ns};
-use crate::workload::{End, Workload, display};
+use crate::workload::{End, Workload, heading};
 
 /// Count events of a program, a process or the system.
 ///
@@ -44,7 +44,7 @@ const DEFAULT_EVENTS: [&str; 5] = ["cycles", "instructions", "branches", "branch
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
 struct Counted {
-    /// The program with its arguments, `PID n` or `the whole system`.
+    /// The program with its arguments, `PID n`, `thread n`, `CPU n`, `the control group PATH` or `the whole system`.
     target: String,
     events: Vec<EventCount>,
     /// Wall-clock time from the start to the end of the measurement.
@@ -140,11 +140,6 @@ fn counted(
     elapsed: Duration,
     end: End,
 ) -> Counted {
-    let target = match (args.target.pid, args.target.all) {
-        (Some(pid), _) => format!("PID {pid}"),
-        (None, true) => "the whole system".into(),
-        (None, false) => format!("`{}`", display(&args.target.command)),
-    };
     let count = |(event, (spec, count)): (&Event, (&libhpm::session::EventSpec, u64))| EventCount {
         name: event.name.clone(),
         encoding: spec.encoding,
@@ -153,7 +148,7 @@ fn counted(
         count,
     };
     Counted {
-        target,
+        target: heading(&args.target),
         events: events.iter().zip(session.config().events.iter().zip(totals.counts)).map(count).collect(),
         elapsed_ns: elapsed.as_nanos() as u64,
         on_cpu_ns: tsc_to_ns(totals.on_cpu_tsc, session.info().tsc_khz),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use libhpm::session::Target;
 use libhpm::sys::child::Child;
-use libhpm::sys::pidfd::pidfd;
+use libhpm::sys::pidfd::{pidfd, pidfd_of_thread};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
@@ -15,7 +15,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::cli::TargetArgs;
 
-/// The measured program, process or system, and the signals that can end it.
+/// The measured program, or whatever else is measured, and the signals that can end it.
 pub(crate) struct Workload {
     subject: Subject,
     signals: SignalFd,
@@ -23,8 +23,10 @@ pub(crate) struct Workload {
 
 enum Subject {
     Program(Child),
-    Process(i32, OwnedFd),
-    System,
+    /// A process or thread, and what tells its end.
+    Other(Target, OwnedFd),
+    /// What does not end by itself: the system, a CPU, a control group.
+    Endless(Target),
 }
 
 /// How a measurement ended.
@@ -56,11 +58,14 @@ impl Workload {
     /// # Errors
     /// When the program cannot be forked or no process has the PID.
     pub(crate) fn new(args: &TargetArgs) -> Result<Self> {
-        let subject = match args.pid {
-            Some(pid) => Subject::Process(pid, pidfd(pid)?),
-            None if args.all => Subject::System,
+        let subject = match args {
+            TargetArgs { pid: Some(pid), .. } => Subject::Other(Target::Process(*pid), pidfd(*pid)?),
+            TargetArgs { tid: Some(tid), .. } => Subject::Other(Target::Thread(*tid), pidfd_of_thread(*tid)?),
+            TargetArgs { cgroup: Some(path), .. } => Subject::Endless(Target::Cgroup(path.clone())),
+            TargetArgs { cpu: Some(cpu), .. } => Subject::Endless(Target::Cpu(*cpu)),
+            TargetArgs { all: true, .. } => Subject::Endless(Target::System),
             // The child inherits the signal mask, so it is forked before signals are blocked.
-            None => Subject::Program(Child::prepare(&args.command)?),
+            TargetArgs { command, .. } => Subject::Program(Child::prepare(command)?),
         };
         let mut mask = SigSet::from_iter(ENDING);
         mask.add(Signal::SIGCHLD);
@@ -74,8 +79,19 @@ impl Workload {
     pub(crate) fn target(&self) -> Target {
         match &self.subject {
             Subject::Program(child) => Target::Process(child.pid()),
-            Subject::Process(pid, _) => Target::Process(*pid),
-            Subject::System => Target::System,
+            Subject::Other(target, _) | Subject::Endless(target) => target.clone(),
+        }
+    }
+
+    /// The process that is measured, whole or in one of its threads; `None` when it is not one that is.
+    ///
+    /// # Errors
+    /// When the thread has ended.
+    pub(crate) fn process(&self) -> Result<Option<i32>> {
+        match self.target() {
+            Target::Process(pid) => Ok(Some(pid)),
+            Target::Thread(tid) => Ok(Some(process_of(tid)?)),
+            Target::Cgroup(_) | Target::System | Target::Cpu(_) => Ok(None),
         }
     }
 
@@ -91,15 +107,15 @@ impl Workload {
     pub(crate) fn begin(&mut self) -> Result<()> {
         match &mut self.subject {
             Subject::Program(child) => Ok(child.execute()?),
-            Subject::Process(..) | Subject::System => Ok(()),
+            Subject::Other(..) | Subject::Endless(_) => Ok(()),
         }
     }
 
     /// Descriptors that become readable when [`Workload::ended`] should be asked.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match &self.subject {
-            Subject::Process(_, fd) => vec![self.signals.as_fd(), fd.as_fd()],
-            Subject::Program(_) | Subject::System => vec![self.signals.as_fd()],
+            Subject::Other(_, fd) => vec![self.signals.as_fd(), fd.as_fd()],
+            Subject::Program(_) | Subject::Endless(_) => vec![self.signals.as_fd()],
         }
     }
 
@@ -120,13 +136,13 @@ impl Workload {
                         child.signal(signal);
                     }
                 }
-                (Subject::Process(..) | Subject::System, Some(_)) => return Ok(Some(End::Stopped)),
+                (Subject::Other(..) | Subject::Endless(_), Some(_)) => return Ok(Some(End::Stopped)),
             }
         }
         match &mut self.subject {
             Subject::Program(child) => Ok(child.try_wait()?.map(End::Exit)),
-            Subject::Process(_, fd) => Ok(readable(fd.as_fd(), PollTimeout::ZERO)?.then_some(End::Stopped)),
-            Subject::System => Ok(None),
+            Subject::Other(_, fd) => Ok(readable(fd.as_fd(), PollTimeout::ZERO)?.then_some(End::Stopped)),
+            Subject::Endless(_) => Ok(None),
         }
     }
 
@@ -155,8 +171,29 @@ fn readable(fd: BorrowedFd<'_>, timeout: PollTimeout) -> Result<bool> {
     Ok(fds[0].any().unwrap_or(false))
 }
 
+/// The process of a thread.
+fn process_of(tid: i32) -> Result<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status"))
+        .with_context(|| format!("cannot ask for the process of thread {tid}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    line.and_then(|number| number.trim().parse().ok())
+        .with_context(|| format!("/proc/{tid}/status does not name the process of thread {tid}"))
+}
+
+/// What is measured, as a heading says it.
+pub(crate) fn heading(args: &TargetArgs) -> String {
+    match args {
+        TargetArgs { pid: Some(pid), .. } => format!("PID {pid}"),
+        TargetArgs { tid: Some(tid), .. } => format!("thread {tid}"),
+        TargetArgs { cgroup: Some(path), .. } => format!("the control group {}", path.display()),
+        TargetArgs { cpu: Some(cpu), .. } => format!("CPU {cpu}"),
+        TargetArgs { all: true, .. } => "the whole system".into(),
+        TargetArgs { command, .. } => format!("`{}`", display(command)),
+    }
+}
+
 /// The command as a person would type it, for headings.
-pub(crate) fn display(command: &[OsString]) -> String {
+fn display(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }

@@ -90,7 +90,13 @@ impl fmt::Display for Refusal {
             | Reason::NeedTargetRight
             | Reason::NeedPreciseRight
             | Reason::LockedDown
-            | Reason::NoProcess => f.write_str(&self.about_rights(reason)),
+            | Reason::NoProcess
+            | Reason::ProofInvalid => f.write_str(&self.about_rights(reason)),
+            Reason::NoCpu
+            | Reason::NoCgroup
+            | Reason::MemoryLimit
+            | Reason::TooManySessions
+            | Reason::MemoryCeiling => f.write_str(&self.about_limits(reason)),
             _ => f.write_str(&self.about_machine(reason)),
         }
     }
@@ -148,8 +154,11 @@ impl Refusal {
                  /proc/sys/kernel/perf_event_paranoid to 0 or less"
             ),
             Reason::NeedTargetRight => {
-                "another process than the caller's own may not be measured by this user: run as \
-                                        root, or give hpmctl CAP_PERFMON"
+                format!("this process may not be measured by this user, to whom it does not belong: {PERFMON}")
+            }
+            Reason::ProofInvalid => {
+                "the target has executed another program since the right to it was shown: try again, and if it stays so \
+                 run as root, or give hpmctl CAP_PERFMON"
                     .to_owned()
             }
             Reason::NeedPreciseRight => format!(
@@ -162,6 +171,32 @@ impl Refusal {
                     .to_owned()
             }
             _ => format!("no process has the PID {}; it may have ended already", self.detail[0]),
+        }
+    }
+
+    fn about_limits(&self, reason: Reason) -> String {
+        let [first, second] = self.detail;
+        match reason {
+            Reason::NoCpu => {
+                format!("CPU {first} is not online; /sys/devices/system/cpu/online lists those that are")
+            }
+            Reason::NoCgroup => {
+                "this is no control group of version 2: name its directory, which lies below a mounted \
+                                 cgroup2 file system (often /sys/fs/cgroup)"
+                    .to_owned()
+            }
+            Reason::MemoryLimit => format!(
+                "the session needs {first} bytes of locked memory and this user has {second} left: raise the limit \
+                 (`ulimit -l`), or give hpmctl CAP_PERFMON"
+            ),
+            Reason::MemoryCeiling => format!(
+                "the session needs {first} bytes and the driver allows {second}: raise its parameter max_session_mib, or \
+                 ask for smaller buffers"
+            ),
+            _ => format!(
+                "{first} hpm sessions are open, the most that the driver allows: end one, or raise its parameter \
+                 max_sessions"
+            ),
         }
     }
 
@@ -237,8 +272,8 @@ mod tests {
     #[test]
     fn every_reason_has_a_sentence() {
         let mut text = String::new();
-        for number in 1.. {
-            let Some(reason) = Reason::from_number(number) else { break };
+        for number in 1..100 {
+            let Some(reason) = Reason::from_number(number) else { continue };
             let refusal = Refusal {
                 doing: "configure a session",
                 errno: libc::EINVAL,

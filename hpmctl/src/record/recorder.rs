@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libhpm::address_space::AddressSpaces;
-use libhpm::session::{Quantum, Sample, Session, Target};
+use libhpm::session::{Quantum, Sample, Session};
 use libhpm::sideband::{self, Entry, Sideband};
 use libhpm::symbol::kernel_symbols;
 use libhpm::sys::clock::ClockPair;
@@ -70,10 +70,10 @@ impl Recorder {
     /// # Errors
     /// When the trace cannot be written.
     pub(super) fn note_what_was_there(&mut self, workload: &Workload, kernel: bool) -> Result<()> {
-        let pids = match workload.target() {
-            Target::Process(_) if workload.is_program() => vec![],
-            Target::Process(pid) => vec![pid as u32],
-            Target::System => sideband::processes(),
+        let pids = match workload.process()? {
+            Some(_) if workload.is_program() => vec![],
+            Some(pid) => vec![pid as u32],
+            None => sideband::processes(),
         };
         let entries = pids.into_iter().flat_map(sideband::snapshot).collect();
         self.output.entries(entries, ClockPair::now(), self.session.info().tsc_khz)?;

@@ -17,6 +17,7 @@
 //! # }
 //! ```
 
+mod access;
 pub mod batch;
 pub mod options;
 pub mod quantum;
@@ -36,6 +37,7 @@ pub use hpm_abi::{EventMode, EventSpec, Info, SessionConfig, Totals};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use self::access::Access;
 pub use self::batch::Batch;
 pub use self::options::{Options, Stack, Target};
 pub use self::quantum::{Quantum, Sample};
@@ -70,7 +72,8 @@ impl<D: Device> Session<D> {
     /// Configures a session on an open device and maps its areas.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the driver's reason, or [`Error::Io`] when an area cannot be mapped.
+    /// [`Error::Refused`] with the driver's reason, or [`Error::Io`] when an area cannot be mapped or the control group's
+    /// directory not opened.
     pub fn configure(device: D, options: &Options) -> Result<Self> {
         let events: Vec<String> = options.names();
         let refused = |doing: &'static str| {
@@ -78,7 +81,9 @@ impl<D: Device> Session<D> {
             move |denied| refuse(doing, denied, events)
         };
         let info = device.info().map_err(refused("say what it is"))?;
-        let config = options.config();
+        let access = Access::of(options.target())?;
+        let mut config = options.config();
+        access.name_in(&mut config);
         device.configure(&config).map_err(refused("configure a session"))?;
         let rings = Rings::map(device.memory(), &info, &config)?;
         Ok(Self { device, info, config, events, rings })
@@ -90,7 +95,7 @@ impl<D: Device> Session<D> {
         &self.info
     }
 
-    /// What the driver was asked for.
+    /// What the driver was asked for; its descriptors are closed by now.
     #[must_use]
     pub fn config(&self) -> &SessionConfig {
         &self.config

@@ -1,16 +1,24 @@
 //! What to measure, on whom, and with how much memory.
 
+use std::path::PathBuf;
+
 use hpm_abi::{Envelope, EventMode, EventSpec, Scope, SessionConfig, SessionFlags};
 
 use crate::event::Event;
 
 /// Whom to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// All threads of the process with this PID.
     Process(i32),
+    /// The one thread with this ID.
+    Thread(i32),
+    /// The threads of the control group (version 2) with this directory, and of those below it.
+    Cgroup(PathBuf),
     /// Every thread on every CPU.
     System,
+    /// Every thread on this CPU.
+    Cpu(u32),
 }
 
 /// What a session measures.
@@ -96,25 +104,37 @@ impl Options {
         self.events.iter().map(|(event, _)| event.name.clone()).collect()
     }
 
-    /// The request to the driver. More events than the interface holds are left for the driver to refuse, by their
+    /// Whom to measure.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The request to the driver, without the descriptors that show the target. More events than the interface holds are left for the driver to refuse, by their
     /// number.
     #[must_use]
     pub fn config(&self) -> SessionConfig {
-        let (scope, pid) = match self.target {
-            Target::Process(pid) => (Scope::Process, pid),
-            Target::System => (Scope::System, 0),
+        let (scope, pid, cpu) = match self.target {
+            Target::Process(pid) => (Scope::Process, pid, 0),
+            Target::Thread(tid) => (Scope::Thread, tid, 0),
+            Target::Cgroup(_) => (Scope::Cgroup, 0, 0),
+            Target::System => (Scope::System, 0, 0),
+            Target::Cpu(cpu) => (Scope::System, 0, cpu),
         };
         let mut config = SessionConfig {
             envelope: Envelope::new::<SessionConfig>(),
             scope: scope as u32,
             pid,
+            cpu,
             event_count: self.events.len() as u32,
             ..SessionConfig::default()
         };
-        // A whole system neither executes nor forks.
-        let flag = |on: bool, flag| if on && self.target != Target::System { flag } else { 0 };
-        config.flags =
-            flag(self.start_on_exec, SessionFlags::START_ON_EXEC) | flag(self.inherit, SessionFlags::INHERIT);
+        let flag = |on: bool, flag| if on { flag } else { 0 };
+        // Only a process executes and forks as a whole.
+        let process = scope == Scope::Process;
+        config.flags = flag(process && self.start_on_exec, SessionFlags::START_ON_EXEC)
+            | flag(process && self.inherit, SessionFlags::INHERIT)
+            | flag(matches!(self.target, Target::Cpu(_)), SessionFlags::ONE_CPU);
         for (slot, (event, period)) in config.events.iter_mut().zip(&self.events) {
             *slot = spec(event, *period);
         }

@@ -1,4 +1,4 @@
-//! Waiting for a process that is not a child.
+//! Waiting for a process or thread that is not a child.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -10,8 +10,20 @@ use crate::{Error, Result};
 /// # Errors
 /// [`Error::NoProcess`], or [`Error::Io`] when the system refuses.
 pub fn pidfd(pid: i32) -> Result<OwnedFd> {
+    open(pid, 0)
+}
+
+/// A descriptor that polls readable once the thread has ended. Needs Linux 6.9.
+///
+/// # Errors
+/// As [`pidfd`].
+pub fn pidfd_of_thread(tid: i32) -> Result<OwnedFd> {
+    open(tid, libc::PIDFD_THREAD)
+}
+
+fn open(pid: i32, flags: libc::c_uint) -> Result<OwnedFd> {
     // SAFETY: pidfd_open takes two integers and touches no memory of ours.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
     if fd >= 0 {
         // SAFETY: the kernel just returned this descriptor, and nothing else owns it.
         return Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) });

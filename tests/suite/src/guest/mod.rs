@@ -9,6 +9,7 @@ mod no_pmu;
 mod ownership;
 pub(crate) mod programs;
 mod sampling;
+mod scopes;
 pub(crate) mod stacks;
 
 use std::collections::BTreeMap;
@@ -58,6 +59,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "lifecycle" => lifecycle::run(&mut report),
         "cachegrind" => cachegrind::run(&mut report)?,
         "no_pmu" => no_pmu::run(&mut report),
+        "scopes" => scopes::run(&mut report)?,
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),
     }

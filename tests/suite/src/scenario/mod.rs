@@ -6,6 +6,7 @@ pub(crate) mod demo;
 mod judge;
 mod kernel;
 mod sampling;
+mod scopes;
 mod stacks;
 
 use std::path::Path;
@@ -44,6 +45,7 @@ const FAST: &[Scenario] = &[
         compare: judge::compare,
     },
     Scenario { name: "ownership", options: &[], compare: kernel::names_hpm },
+    Scenario { name: "scopes", options: &["--plugin-arg", "truth-level=basic"], compare: scopes::compare },
     Scenario { name: "lifecycle", options: &[], compare: kernel::isolates_page_tables },
     Scenario { name: "no_pmu", options: &["--no-plugin"], compare: kernel::isolates_page_tables },
     Scenario { name: "bad_input", options: &[], compare: kernel::isolates_page_tables },

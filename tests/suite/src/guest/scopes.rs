@@ -1,0 +1,269 @@
+//! Whom a session measures: a process or thread of an unprivileged user, one CPU, a control group; and whom it may not.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::GuestReport;
+use super::bad_input::refused;
+use super::programs::{built, hpmctl, pid_of, succeed, wait_at_most};
+
+/// The unprivileged user.
+pub(super) const NOBODY: u32 = 65534;
+/// Counted in user mode only: its length is the program's own.
+const EVENTS: &str = "instructions:u";
+const LIMIT: Duration = Duration::from_secs(120);
+const CGROUP: &str = "/sys/fs/cgroup/measured";
+
+/// Runs every case; those to be compared with the truth leave a fact named by their program's window.
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    open_to_nobody()?;
+    counted(report, "a child of an unprivileged user", "loops1", own_child);
+    counted(report, "a process of an unprivileged user", "loops2", own_process);
+    report.check("another user's process is refused", others_process);
+    report.check("a program that is set to another user's rights is not measured", secure_exec);
+    counted(report, "one thread of a process", "loops3", one_thread);
+    report.check("two threads of one process, each by its own session", two_threads);
+    counted(report, "one CPU beside another", "loops4", one_cpu);
+    counted(report, "a control group", "loops5", control_group);
+    report.check("the same target twice is refused", twice);
+    report.check("what is no control group is refused", || {
+        refused(hpmctl(&["stat", "-e", EVENTS, "--cgroup", "/tmp"])?, "cgroup")
+    });
+    report.check("a CPU that is not there is refused", || {
+        refused(hpmctl(&["stat", "-e", EVENTS, "-C", "77"])?, "CPU 77")
+    });
+    Ok(())
+}
+
+/// Keeps the count of a case as a fact, and why there is none as a failed check.
+fn counted(report: &mut GuestReport, case: &str, window: &str, count: impl FnOnce() -> Result<Value>) {
+    let mut counts = None;
+    report.check(&format!("{case} is counted"), || {
+        counts = Some(count()?);
+        Ok(String::new())
+    });
+    if let Some(counts) = counts {
+        report.fact(window, counts);
+    }
+}
+
+/// Everyone may open the device; perf's policy is the kernel's own default.
+pub(super) fn open_to_nobody() -> Result<()> {
+    fs::set_permissions("/dev/hpm", fs::Permissions::from_mode(0o666))?;
+    fs::write("/proc/sys/kernel/perf_event_paranoid", "2")?;
+    fs::create_dir_all("/tmp/nobody")?;
+    chown("/tmp/nobody", Some(NOBODY), Some(NOBODY))?;
+    Ok(())
+}
+
+fn file(name: &str) -> String {
+    format!("/tmp/nobody/{name}.json")
+}
+
+/// `hpmctl stat` with these words, writing its JSON under this name.
+fn stat(name: &str, words: &[&str]) -> Result<Command> {
+    let mut command = hpmctl(&["stat", "--json", "-o", &file(name), "-e", EVENTS])?;
+    command.args(words).stdout(Stdio::null());
+    Ok(command)
+}
+
+fn result(name: &str) -> Result<Value> {
+    let text = fs::read_to_string(file(name)).with_context(|| format!("hpmctl stat left no {name}"))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn count(name: &str) -> Result<u64> {
+    result(name)?["events"][0]["count"].as_u64().with_context(|| format!("no count in {name}"))
+}
+
+pub(super) fn as_nobody(mut command: Command) -> Command {
+    command.uid(NOBODY).gid(NOBODY);
+    command
+}
+
+/// A process that is stopped before it becomes `loops` with so many arguments.
+fn stopped_loops(arguments: usize, user: u32) -> Result<Child> {
+    let script = format!("kill -STOP $$; exec {} {}", built("loops")?.display(), "x ".repeat(arguments));
+    let child = Command::new("sh").args(["-c", &script]).uid(user).gid(user).spawn()?;
+    wait_for(child.id(), "State:\tT")?;
+    Ok(child)
+}
+
+/// Waits until `/proc/PID/status` has a line that starts like this.
+fn wait_for(pid: u32, line: &str) -> Result<()> {
+    for _ in 0..10_000 {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        if status.lines().any(|found| found.starts_with(line)) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    anyhow::bail!("process {pid} never said {line:?}")
+}
+
+fn signal(child: &Child, signal: Signal) -> Result<()> {
+    Ok(kill(Pid::from_raw(child.id() as i32), signal)?)
+}
+
+/// Waits until hpmctl holds a session that is started: it then sleeps in poll.
+fn settled(measuring: &Child) -> Result<()> {
+    let device = fs::metadata("/dev/hpm")?.rdev();
+    for _ in 0..10_000 {
+        let open = fs::read_dir(format!("/proc/{}/fd", measuring.id()))?.flatten();
+        let mut open = open.filter_map(|entry| fs::metadata(entry.path()).ok());
+        let state = fs::read_to_string(format!("/proc/{}/wchan", measuring.id())).unwrap_or_default();
+        if open.any(|file| file.rdev() == device) && state.contains("poll") {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    anyhow::bail!("hpmctl never waited for its target")
+}
+
+/// Measures `target` with these words from before it continues to its end.
+fn attached(name: &str, command: Command, mut target: Child) -> Result<Value> {
+    let mut command = command;
+    let mut measuring = command.spawn()?;
+    settled(&measuring)?;
+    signal(&target, Signal::SIGCONT)?;
+    wait_at_most(&mut target, LIMIT)?;
+    let status = wait_at_most(&mut measuring, LIMIT)?;
+    ensure!(status.success(), "hpmctl ended with {status}");
+    result(name)
+}
+
+fn own_child() -> Result<Value> {
+    let mut command = stat("own-child", &["--"])?;
+    command.arg(built("loops")?);
+    succeed(&mut as_nobody(command))?;
+    result("own-child")
+}
+
+fn own_process() -> Result<Value> {
+    let target = stopped_loops(1, NOBODY)?;
+    let pid = target.id().to_string();
+    attached("own-process", as_nobody(stat("own-process", &["-p", &pid])?), target)
+}
+
+fn others_process() -> Result<String> {
+    let mut target = stopped_loops(1, 0)?;
+    let said = refused(as_nobody(hpmctl(&["stat", "-e", EVENTS, "-p", &target.id().to_string()])?), "belong");
+    target.kill()?;
+    target.wait()?;
+    said
+}
+
+/// nobody runs root's program: of its 11 million instructions none may be counted.
+fn secure_exec() -> Result<String> {
+    let program = Path::new("/tmp/nobody/secure-loops");
+    fs::copy(built("loops")?, program)?;
+    fs::set_permissions(program, fs::Permissions::from_mode(0o4755))?;
+    let mut command = stat("secure", &["--"])?;
+    command.arg(program);
+    succeed(&mut as_nobody(command))?;
+    let seen = count("secure")?;
+    ensure!(seen < 100_000, "{seen} instructions of a set-user-ID program were counted");
+    Ok(format!("{seen} instructions counted"))
+}
+
+fn one_thread() -> Result<Value> {
+    let target = stopped_loops(2, 0)?;
+    let tid = target.id().to_string();
+    attached("one-thread", stat("one-thread", &["-t", &tid])?, target)
+}
+
+/// Of `threads 2 N`, the second thread does twice the work of the first.
+fn two_threads() -> Result<String> {
+    let mut target = Command::new(built("threads")?).args(["2", "20"]).stdout(Stdio::null()).spawn()?;
+    wait_for(target.id(), "Threads:\t3")?;
+    signal(&target, Signal::SIGSTOP)?;
+    wait_for(target.id(), "State:\tT")?;
+    let mut tids: Vec<u32> = fs::read_dir(format!("/proc/{}/task", target.id()))?
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect();
+    tids.sort_unstable();
+    ensure!(tids.len() == 3, "the program has not three threads but {tids:?}");
+    let mut first = stat("first", &["-t", &tids[1].to_string()])?.spawn()?;
+    let mut second = stat("second", &["-t", &tids[2].to_string()])?.spawn()?;
+    settled(&first)?;
+    settled(&second)?;
+    signal(&target, Signal::SIGCONT)?;
+    wait_at_most(&mut target, LIMIT)?;
+    for child in [&mut first, &mut second] {
+        wait_at_most(child, LIMIT)?;
+    }
+    let (first, second) = (count("first")?, count("second")?);
+    let ratio = second as f64 / first as f64;
+    // They were stopped soon after they began, so that a little is missing of each.
+    ensure!((1.8..2.3).contains(&ratio), "the threads' shares are {first} and {second}");
+    Ok(format!("{first} and {second} instructions"))
+}
+
+fn pin(cpus: &[usize]) -> Result<()> {
+    let mut set = CpuSet::new();
+    for &cpu in cpus {
+        set.set(cpu)?;
+    }
+    Ok(sched_setaffinity(Pid::this(), &set)?)
+}
+
+/// `loops` on CPU 1 and a longer one on CPU 0, one session on each CPU: the count of CPU 1 is the fact.
+fn one_cpu() -> Result<Value> {
+    let mut sessions = [stat("cpu0", &["-C", "0"])?.spawn()?, stat("cpu1", &["-C", "1"])?.spawn()?];
+    sessions.iter().try_for_each(settled)?;
+    pin(&[0])?;
+    let mut elsewhere = Command::new(built("loops")?).args(["x"; 8]).spawn()?;
+    pin(&[1])?;
+    let mut here = Command::new(built("loops")?).args(["x"; 3]).spawn()?;
+    pin(&[0, 1])?;
+    wait_at_most(&mut here, LIMIT)?;
+    wait_at_most(&mut elsewhere, LIMIT)?;
+    for session in &mut sessions {
+        signal(session, Signal::SIGINT)?;
+        wait_at_most(session, LIMIT)?;
+    }
+    result("cpu1")
+}
+
+fn control_group() -> Result<Value> {
+    if !Path::new("/sys/fs/cgroup/cgroup.procs").exists() {
+        succeed(Command::new("mount").args(["-t", "cgroup2", "none", "/sys/fs/cgroup"]))?;
+    }
+    // The program runs in a group below the one that is measured.
+    let inner = format!("{CGROUP}/inner");
+    fs::create_dir_all(&inner)?;
+    let mut target = stopped_loops(4, 0)?;
+    fs::write(format!("{inner}/cgroup.procs"), target.id().to_string())?;
+    let mut outside = stopped_loops(8, 0)?;
+    let mut session = stat("group", &["--cgroup", CGROUP])?.spawn()?;
+    settled(&session)?;
+    for child in [&mut target, &mut outside] {
+        signal(child, Signal::SIGCONT)?;
+    }
+    wait_at_most(&mut target, LIMIT)?;
+    wait_at_most(&mut outside, LIMIT)?;
+    signal(&session, Signal::SIGINT)?;
+    wait_at_most(&mut session, LIMIT)?;
+    result("group")
+}
+
+fn twice() -> Result<String> {
+    let mut first = hpmctl(&["stat", "-e", EVENTS, "--", "sleep", "600"])?.stderr(Stdio::null()).spawn()?;
+    let sleep = pid_of("sleep")?;
+    settled(&first)?;
+    let said = refused(hpmctl(&["stat", "-e", EVENTS, "-t", &sleep.to_string()])?, "excludes");
+    kill(Pid::from_raw(sleep), Signal::SIGKILL)?;
+    wait_at_most(&mut first, LIMIT)?;
+    said
+}
