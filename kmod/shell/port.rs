@@ -97,6 +97,8 @@ pub(super) struct CpuMemory {
     pub(super) quanta: Area,
     pub(super) stacks: Option<Area>,
     pub(super) segments: kernel::prelude::KVec<Block>,
+    /// What hardware writes in place of a segment, in a session that may not see the kernel; never mapped by user space.
+    pub(super) staging: Option<Block>,
 }
 
 /// A session's memory on the CPU that runs.
@@ -125,7 +127,8 @@ impl<'a> LiveRings<'a> {
 
 impl Rings for LiveRings<'_> {
     fn map_segment(&mut self, slot: u32) {
-        if let (Some(area), Some(block)) = (self.area, self.memory.segments.get(slot as usize)) {
+        let block = self.memory.staging.as_ref().or_else(|| self.memory.segments.get(slot as usize));
+        if let (Some(area), Some(block)) = (self.area, block) {
             // SAFETY: This is the area's CPU by the promise of `new`, and `hpm_core` has stopped the PMU. The block lives
             // as long as the session, which is unloaded from every CPU before it is freed.
             unsafe { area.map(block.base()) };
@@ -165,6 +168,7 @@ impl Rings for LiveRings<'_> {
         };
         store(offset_of!(CpuStatus, quanta_lost), status.quanta_lost);
         store(offset_of!(CpuStatus, records_lost), status.records_lost);
+        store(offset_of!(CpuStatus, records_withheld), status.records_withheld);
         store(offset_of!(CpuStatus, stack_produced), status.stack_produced);
         store(offset_of!(CpuStatus, segments_begun), status.segments_begun);
         store(offset_of!(CpuStatus, quanta_produced), status.quanta_produced);

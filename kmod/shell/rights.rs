@@ -27,15 +27,17 @@ pub(super) fn may_measure(target: &mut Target, proof: Option<i32>) -> Result<(),
     allow(space.is_some_and(|space| target.tie_to(space)), otherwise)
 }
 
-/// Checks the caller's right to what the program shows.
-pub(super) fn may_run(program: &Program) -> Result<(), Refusal> {
+/// Checks the caller's right to what the program shows. Who may not see the kernel samples all the same, but gets no
+/// record that shows it.
+pub(super) fn may_run(program: &mut Program) -> Result<(), Refusal> {
     if program.sees_kernel() {
         allow(sys::allow_kernel(), Reason::NeedKernelRight)?;
     }
     if program.samples() {
-        // Hardware writes records where user space reads them at once, and skid can put a kernel address into one.
-        allow(sys::allow_kernel(), Reason::NeedPreciseRight)?;
         allow(!locked_down(bindings::lockdown_reason_LOCKDOWN_PERF), Reason::LockedDown)?;
+        if !sys::allow_kernel() {
+            program.hide_kernel()?;
+        }
     }
     Ok(())
 }

@@ -75,8 +75,9 @@ impl CpuShare {
             bytes => Some(Area::new(bytes as usize)?),
         };
         let quanta = Area::new(whole_pages(config.quanta as usize * size_of::<Quantum>()))?;
+        let staging = if program.hides_kernel() { Some(Block::new()?) } else { None };
         Ok(Self {
-            memory: CpuMemory { quanta, stacks, segments },
+            memory: CpuMemory { quanta, stacks, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
             announced: UnsafeCell::new((0, 0)),
         })
@@ -88,9 +89,9 @@ impl Session {
     pub(super) fn new(config: &SessionConfig, readers: Arc<PollCondVar>) -> Result<Self, Refusal> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-        let program = check(config)?;
+        let mut program = check(config)?;
         let subject = Subject::find(program.config())?;
-        rights::may_run(&program)?;
+        rights::may_run(&mut program)?;
         if program.samples() {
             check_precise()?;
         }
@@ -179,7 +180,8 @@ fn check_precise() -> Result<(), Refusal> {
 fn bytes_wanted(program: &Program) -> u64 {
     let config = program.config();
     let ring = u64::from(config.quanta) * size_of::<Quantum>() as u64;
-    let segments = u64::from(config.segments) * Block::BYTES as u64;
+    let blocks = u64::from(config.segments) + u64::from(program.hides_kernel());
+    let segments = blocks * Block::BYTES as u64;
     let cpus = (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)).count() as u64;
     cpus * (ring + segments + u64::from(config.stack_ring_bytes))
 }

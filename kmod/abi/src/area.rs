@@ -5,7 +5,7 @@
 //! | status | [`STATUS_OFFSET`] | [`status_bytes`] | read | driver |
 //! | control | [`CONTROL_OFFSET`] | [`control_bytes`] | read, write | user |
 //! | quanta of a CPU | [`quanta_offset`] | quanta × 320, whole pages | read | driver |
-//! | segments of a CPU | [`segments_offset`] | segments × 64 KiB | read | hardware |
+//! | segments of a CPU | [`segments_offset`] | segments × 64 KiB | read | hardware; the driver for a session that may not see the kernel |
 //! | stacks of a CPU | [`stacks_offset`] | the ring's size | read | driver |
 //!
 //! Each ring follows one rule: the driver's *produced* number in [`CpuStatus`] is stored with release order after the
@@ -85,8 +85,10 @@ pub struct CpuStatus {
     pub quanta_lost: u64,
     /// Records that found no segment.
     pub records_lost: u64,
+    /// Records that were written and are not shown, because the session may not see the kernel.
+    pub records_withheld: u64,
     /// Padding.
-    pub reserved: [u64; 3],
+    pub reserved: [u64; 2],
 }
 const _: () = assert!(core::mem::size_of::<CpuStatus>() == 64);
 

@@ -55,6 +55,11 @@ impl QuantumFlags {
     pub const STACK_FRAMES: u16 = 1 << 6;
     /// The stack's bytes are last branch records of 24 bytes (from, to, info), the newest first.
     pub const STACK_BRANCHES: u16 = 1 << 7;
+    /// Records of this quantum are not shown, because the kernel showed in them and the session may not see it.
+    pub const RECORDS_WITHHELD: u16 = 1 << 8;
+    /// Values in this quantum's records that looked like kernel addresses read 0, because the session may not see the
+    /// kernel. They may have been a program's own large negative numbers.
+    pub const RECORDS_SCRUBBED: u16 = 1 << 9;
 }
 
 /// [`Quantum::counter_event`] of a place that serves no sampled event.

@@ -143,6 +143,9 @@ pub struct Totals {
     pub threads_overflowed: u64,
     /// Processes that a measured one forked and that are not measured, because the driver's table was full.
     pub processes_left_out: u64,
+    /// Records that hardware wrote and that are not shown, because the kernel showed in them and the session may not see
+    /// it. They are not among `records`.
+    pub records_withheld: u64,
 }
-const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 80);
+const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 88);
 const _: () = assert!(core::mem::size_of::<SessionConfig>() % 8 == 0);

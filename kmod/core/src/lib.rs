@@ -8,6 +8,7 @@
 //! | counters to register values | [`program`], [`registers`] |
 //! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`threads`] |
 //! | what user space sees | `quantum`, [`stacks`], [`session`], [`rings`], [`segments`] |
+//! | what a session without the right to the kernel sees | `privacy` |
 //! | who may run when | [`gate`] |
 //! | whose threads are measured | [`processes`] |
 //!
@@ -35,6 +36,7 @@ mod hardware;
 mod meter;
 pub mod pmu;
 pub mod port;
+mod privacy;
 pub mod processes;
 pub mod program;
 mod quantum;

@@ -1,9 +1,10 @@
 //! A session's events as register values: made once, the same on every CPU.
 
-use super::abi::{EventSpec, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
+use super::abi::{EventSpec, Reason, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
 use super::allocate::{allocate, Assignment, Counter, COUNTERS_MAX};
 use super::events::{self, Event};
 use super::pmu::Pebs;
+use super::privacy::Sight;
 use super::registers::PerfEvtSel;
 use super::{config, Pmu, Refusal};
 
@@ -27,6 +28,8 @@ pub struct Program {
     config: SessionConfig,
     assignments: [Assignment; EVENTS_MAX],
     sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
+    /// What tells kernel mode in a record, in a session that must not see it.
+    pub(super) sight: Option<Sight>,
     /// How records are written, in a session that has any.
     pub(super) pebs: Option<Pebs>,
     /// IA32_PERFEVTSELx; 0 for a counter that is not used.
@@ -58,6 +61,7 @@ impl Program {
             config,
             assignments,
             sampling: [None; SAMPLING_COUNTERS_MAX],
+            sight: None,
             pebs: None,
             selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
             fixed_ctr_ctrl: 0,
@@ -123,6 +127,25 @@ impl Program {
     #[must_use]
     pub fn sees_kernel(&self) -> bool {
         self.config.events.iter().any(|event| event.privilege & EventSpec::KERNEL != 0)
+    }
+
+    /// From now on the session sees user mode only: [`super::Rings::map_segment`] must put memory into the window that
+    /// user space never maps, from which records are moved into the session's segments without those of kernel mode.
+    ///
+    /// # Errors
+    /// [`Reason::NeedPreciseRight`] when that cannot be told of this PMU's records.
+    pub fn hide_kernel(&mut self) -> Result<(), Refusal> {
+        self.sight = self.pebs.as_ref().and_then(Sight::of);
+        if self.sight.is_some() || !self.samples() {
+            return Ok(());
+        }
+        Err(Refusal::new(Reason::NeedPreciseRight, [0; 2]))
+    }
+
+    /// Whether hardware must write the records into memory that user space never maps ([`Program::hide_kernel`]).
+    #[must_use]
+    pub const fn hides_kernel(&self) -> bool {
+        self.sight.is_some()
     }
 
     /// The counters that write records.

@@ -6,6 +6,7 @@ use super::ds;
 use super::hardware::Hardware;
 use super::pmu::Pebs;
 use super::port::{Port, Rings};
+use super::privacy::{self, Moved};
 use super::program::SamplingCounter;
 use super::segments;
 use super::session::{Session, Thread};
@@ -34,6 +35,8 @@ struct Span {
     end: u32,
     /// How many are for each general counter; one record may be for several.
     by_counter: [u64; SAMPLING_COUNTERS_MAX],
+    /// What came of moving them to the session's segment, where that is needed.
+    moved: Option<Moved>,
 }
 
 /// What a quantum counted.
@@ -61,7 +64,7 @@ pub(super) fn close<P: Port, R: Rings>(
     ending: Ending,
 ) {
     let end_tsc = port.rdtsc();
-    let span = match (session.program.pebs, session.state.segments.current()) {
+    let mut span = match (session.program.pebs, session.state.segments.current()) {
         (Some(pebs), Some((segment, start))) if stay.armed => {
             find_records(port, session, &pebs, segment, start)
         }
@@ -78,9 +81,12 @@ pub(super) fn close<P: Port, R: Rings>(
     }
     match session.state.quanta.room_for(1) {
         Some(number) => {
+            move_span(port, session, &mut span);
             let mut quantum = describe(session, stay, cpu, ending, &span, &counted);
             quantum.end_tsc = end_tsc;
-            stacks::collect(port, session, &mut quantum);
+            if span.moved.is_none_or(|moved| !moved.last_withheld) {
+                stacks::collect(port, session, &mut quantum);
+            }
             put(session, number, &quantum);
         }
         None => drop_quantum(port, session, &span, counted.records_lost),
@@ -109,7 +115,21 @@ fn find_records<P: Port, R: Rings>(
     } else if let Some(only) = session.program.sampling_counters().next() {
         by_counter[usize::from(only.number)] = u64::from((end - start) / u32::from(pebs.record_size));
     }
-    Span { segment, start, end, by_counter }
+    Span { segment, start, end, by_counter, moved: None }
+}
+
+/// Moves the records of a session that may see user mode only out of the memory that hardware writes. Hardware goes on
+/// behind those that were kept.
+fn move_span<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, span: &mut Span) {
+    let Some(sight) = session.program.sight.filter(|_| span.end > span.start) else { return };
+    let slot = session.state.segments.slot(span.segment);
+    let moved = privacy::move_records(port, session.rings, &sight, slot, (span.start, span.end));
+    if moved.withheld > 0 {
+        ds::set_index(port, moved.end);
+        session.state.totals.records_withheld += moved.withheld;
+    }
+    span.end = moved.end;
+    span.moved = Some(moved);
 }
 
 fn count<P: Port, R: Rings>(
@@ -176,6 +196,8 @@ fn describe<R: Rings>(
     for (set, flag) in [
         (counted.records_lost > 0, QuantumFlags::RECORDS_LOST),
         (session.state.lost_before, QuantumFlags::QUANTA_LOST_BEFORE),
+        (span.moved.is_some_and(|moved| moved.withheld > 0), QuantumFlags::RECORDS_WITHHELD),
+        (span.moved.is_some_and(|moved| moved.scrubbed), QuantumFlags::RECORDS_SCRUBBED),
         (program.samples() && stay.place.is_none(), QuantumFlags::THREAD_OVERFLOW),
     ] {
         flags |= if set { flag } else { 0 };

@@ -29,6 +29,8 @@ pub struct CpuTotals {
     pub quanta_lost: u64,
     /// Records that found no segment, or belonged to a quantum that found no room.
     pub records_lost: u64,
+    /// Records that were written and are not shown, because the kernel showed in them.
+    pub records_withheld: u64,
     /// PMIs handled.
     pub pmis: u64,
     /// RDMSR and RDPMC executed.
@@ -63,6 +65,7 @@ impl CpuSession {
                 records: 0,
                 quanta_lost: 0,
                 records_lost: 0,
+                records_withheld: 0,
                 pmis: 0,
                 msr_reads: 0,
                 msr_writes: 0,
@@ -90,7 +93,8 @@ impl CpuSession {
             stack_produced: self.stacks.produced(),
             quanta_lost: self.totals.quanta_lost,
             records_lost: self.totals.records_lost,
-            reserved: [0; 3],
+            records_withheld: self.totals.records_withheld,
+            reserved: [0; 2],
         }
     }
 
@@ -104,6 +108,7 @@ impl CpuSession {
         totals.quanta_lost += self.totals.quanta_lost;
         totals.records += self.totals.records;
         totals.records_lost += self.totals.records_lost;
+        totals.records_withheld += self.totals.records_withheld;
         totals.pmis += self.totals.pmis;
         totals.msr_reads += self.totals.msr_reads;
         totals.msr_writes += self.totals.msr_writes;

@@ -29,6 +29,8 @@ pub enum Instruction {
 #[derive(Default)]
 pub struct Shared {
     pub segments: Vec<Vec<u8>>,
+    /// What hardware writes in place of a segment, in a session that may not see the kernel.
+    pub staging: Option<Vec<u8>>,
     pub quanta: Vec<Option<Quantum>>,
     pub status: CpuStatus,
     pub control: CpuControl,
@@ -46,6 +48,7 @@ pub struct Machine {
     pub nmi_latency: u32,
     tsc: u64,
     rip: u64,
+    pub rax: u64,
     pub gate: Rc<Gate>,
 }
 
@@ -59,13 +62,18 @@ pub struct Core {
 }
 
 impl Machine {
+    /// What is mapped into the window.
+    fn window(&mut self) -> Option<&mut Vec<u8>> {
+        let (session, slot) = self.window?;
+        let Shared { segments, staging, .. } = &mut self.shared[session];
+        Some(staging.as_mut().unwrap_or(&mut segments[slot]))
+    }
+
     fn memory(&mut self, linear: u64, length: usize, write: bool) -> Result<&mut [u8], PageFault> {
         let fault = Err(PageFault { linear, write });
         if let Some(at) = linear.checked_sub(WINDOW) {
-            let Some((session, slot)) = self.window else { return fault };
-            return self.shared[session].segments[slot]
-                .get_mut(at as usize..at as usize + length)
-                .ok_or(PageFault { linear, write });
+            let Some(window) = self.window() else { return fault };
+            return window.get_mut(at as usize..at as usize + length).ok_or(PageFault { linear, write });
         }
         let Some(at) = linear.checked_sub(DS_AREA) else { return fault };
         self.ds.get_mut(at as usize..at as usize + length).ok_or(PageFault { linear, write })
@@ -75,7 +83,7 @@ impl Machine {
 impl Bus for Machine {
     fn registers(&mut self) -> Registers {
         let mut registers = Registers { rip: self.rip, ..Registers::default() };
-        registers.general[5] = RBP;
+        (registers.general[0], registers.general[5]) = (self.rax, RBP);
         registers
     }
 
@@ -120,14 +128,16 @@ impl Core {
             nmi_latency: 0,
             tsc: 1000,
             rip: 0,
+            rax: 0,
             gate: Rc::new(Gate::new()),
         };
         Self { pmu: Pmu::new(&vpmu::profile::SKYLAKE, options), machine, written: 0, dropped: 0 }
     }
 
-    pub fn add_session(&mut self, segments: u32, quanta: u32) {
+    pub fn add_session(&mut self, segments: u32, quanta: u32, staged: bool) {
         self.machine.shared.push(Shared {
             segments: vec![vec![0; SEGMENT_BYTES as usize]; segments as usize],
+            staging: staged.then(|| vec![0; SEGMENT_BYTES as usize]),
             quanta: vec![None; quanta as usize],
             ..Shared::default()
         });
@@ -253,10 +263,7 @@ impl Port for CorePort {
     }
 
     fn pebs_read(&mut self, offset: u32) -> u64 {
-        self.with(|core| {
-            let (session, slot) = core.machine.window.expect("a segment is mapped");
-            word(&core.machine.shared[session].segments[slot], offset)
-        })
+        self.with(|core| word(core.machine.window().expect("a segment is mapped"), offset))
     }
 }
 

@@ -138,9 +138,20 @@ impl Rig {
     }
 
     pub fn add_session(&mut self, config: &SessionConfig) -> usize {
-        let program = Program::new(&self.pmu, config).expect("a valid request");
+        self.add_program(Program::new(&self.pmu, config).expect("a valid request"))
+    }
+
+    /// A session that may see user mode only.
+    pub fn add_user_session(&mut self, config: &SessionConfig) -> usize {
+        let mut program = Program::new(&self.pmu, config).expect("a valid request");
+        program.hide_kernel().expect("records of a known format");
+        self.add_program(program)
+    }
+
+    fn add_program(&mut self, program: Program) -> usize {
+        let config = program.config();
         for core in &self.cores {
-            core.borrow_mut().add_session(config.segments, config.quanta);
+            core.borrow_mut().add_session(config.segments, config.quanta, program.hides_kernel());
         }
         self.sessions.push(SessionMemory {
             program,
