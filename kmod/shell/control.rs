@@ -87,6 +87,7 @@ impl Descriptor {
         if self.session().is_some() {
             return Err(Refusal::new(Reason::Configured, [0; 2]).into());
         }
+        owner.check_room()?;
         // An older caller's argument was shorter; what it did not send is zero, as if it had sent this driver's.
         let mut config = *config;
         config.envelope.size = size_of::<SessionConfig>() as u32;

@@ -5,16 +5,17 @@
 //! | question | module |
 //! |---|---|
 //! | what the kernel calls | [`device`], [`probes`], [`clock`], [`notify`] |
-//! | what an ioctl does | [`control`], [`request`], [`rights`] |
+//! | what an ioctl does | [`control`], [`request`], [`rights`], [`limits`] |
 //! | what a session is | [`session`], [`subject`], [`target`], [`memory`], [`registry`] |
 //! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`machine`] |
-//! | how registers and rings are reached | [`port`], [`sys`], and `shim.c` |
+//! | how registers and rings are reached | [`port`], [`sys`], `shim.c` and `limits.c` |
 
 mod clock;
 mod control;
 mod cpu;
 mod device;
 mod every_cpu;
+mod limits;
 mod machine;
 mod memory;
 mod notify;

@@ -8,7 +8,7 @@ use kernel::prelude::*;
 
 use super::cpu::Cpu;
 use super::every_cpu::Plugged;
-use super::{cpu, machine, registry, sys};
+use super::{cpu, limits, machine, registry, sys};
 use crate::hpm_abi::{Info, InfoFlags, Reason};
 use crate::hpm_core::registers::{IA32_PERFEVTSEL0, IA32_PMC0};
 use crate::hpm_core::{Pmu, Refusal};
@@ -26,6 +26,11 @@ impl Owner {
     /// Nobody.
     pub(super) const fn new() -> Self {
         Self { sessions: 0 }
+    }
+
+    /// Checks that another session may be configured.
+    pub(super) fn check_room(&self) -> Result<(), Refusal> {
+        limits::check_sessions(self.sessions)
     }
 
     /// A session is configured: the first one takes the PMU.

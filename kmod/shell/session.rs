@@ -10,6 +10,7 @@ use kernel::sync::poll::PollCondVar;
 use kernel::sync::Arc;
 
 use super::cpu;
+use super::limits::Locked;
 use super::memory::{Area, Block};
 use super::port::{CpuMemory, LiveRings};
 use super::sys::{self, EntryArea};
@@ -50,6 +51,8 @@ pub(super) struct Session {
     /// It has published since its readers were last woken.
     news: AtomicBool,
     readers: Arc<PollCondVar>,
+    /// Its memory, charged to its owner.
+    _locked: Locked,
 }
 
 /// A session's part on one CPU.
@@ -97,7 +100,8 @@ impl Session {
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let bytes = bytes_wanted(&program);
-        Self::allocate(id, program, subject, readers).map_err(|_| no_memory(bytes))
+        let locked = Locked::charge(bytes)?;
+        Self::allocate(id, program, subject, readers, locked).map_err(|_| no_memory(bytes))
     }
 
     fn allocate(
@@ -105,6 +109,7 @@ impl Session {
         program: KBox<Program>,
         subject: Subject,
         readers: Arc<PollCondVar>,
+        locked: Locked,
     ) -> Result<Self> {
         let cpu_count = machine::cpu_count();
         let mut cpus = KVVec::with_capacity(cpu_count as usize, GFP_KERNEL)?;
@@ -133,6 +138,7 @@ impl Session {
             left_out: AtomicU64::new(0),
             news: AtomicBool::new(false),
             readers,
+            _locked: locked,
         };
         let head = StatusHead { version: ABI_VERSION, cpus: cpu_count, ..Default::default() };
         // SAFETY: The status area starts with its head, is aligned to a page and not mapped yet.
@@ -183,7 +189,8 @@ fn bytes_wanted(program: &Program) -> u64 {
     let blocks = u64::from(config.segments) + u64::from(program.hides_kernel());
     let segments = blocks * Block::BYTES as u64;
     let cpus = (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)).count() as u64;
-    cpus * (ring + segments + u64::from(config.stack_ring_bytes))
+    let threads = Threads::slots_for(config.max_threads) * size_of::<ThreadSlot>();
+    cpus * (ring + segments + u64::from(config.stack_ring_bytes)) + threads as u64
 }
 
 /// What it measures.

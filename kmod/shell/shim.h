@@ -16,6 +16,7 @@ struct file;
 struct mm_struct;
 struct page;
 struct task_struct;
+struct user_struct;
 
 /* Model-specific registers, time-stamp counter, local APIC. */
 int hpm_rdmsr(u32 msr, u64 *value);
@@ -46,6 +47,12 @@ struct cgroup *hpm_cgroup_get(int fd);
 void hpm_cgroup_put(struct cgroup *cgroup);
 bool hpm_cgroup_has_task(struct cgroup *cgroup, struct task_struct *task);
 bool hpm_cgroup_encloses(struct cgroup *cgroup, struct cgroup *other);
+
+/* Parameters of the module, and memory that is charged to the caller's user. */
+extern unsigned int hpm_max_sessions;
+extern unsigned int hpm_max_session_mib;
+struct user_struct *hpm_mlock_charge(unsigned long pages, unsigned long *left);
+void hpm_mlock_uncharge(struct user_struct *user, unsigned long pages);
 
 /* User registers of a thread that is in the kernel. 0 for a kernel thread. */
 u64 hpm_user_ip(struct task_struct *task);

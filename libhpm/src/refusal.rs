@@ -154,7 +154,9 @@ impl Refusal {
                  /proc/sys/kernel/perf_event_paranoid to 0 or less"
             ),
             Reason::NeedTargetRight => {
-                format!("this process may not be measured by this user, to whom it does not belong: {PERFMON}")
+                "this process may not be measured by this user, to whom it does not belong: run as root, or give hpmctl \
+                 CAP_PERFMON"
+                    .to_owned()
             }
             Reason::ProofInvalid => {
                 "the target has executed another program since the right to it was shown: try again, and if it stays so \

@@ -4,7 +4,7 @@ mod rig;
 
 use std::mem::offset_of;
 
-use hpm_abi::{EventSpec, QuantumEnd, Reason, Scope, SessionConfig, ABI_VERSION, EVENTS_MAX};
+use hpm_abi::{EventSpec, QuantumEnd, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX};
 use hpm_core::allocate::{allocate, Assignment, CounterSet, COUNTERS_MAX};
 use hpm_core::events::{Event, Sampling, PERIOD_MIN};
 use hpm_core::{Program, Refusal};
@@ -80,7 +80,7 @@ fn each_field_is_checked() {
     let cases: &[(usize, Change)] = &[
         (offset_of!(hpm_abi::Envelope, size), |c| c.envelope.size -= 8),
         (offset_of!(hpm_abi::Envelope, reserved), |c| c.envelope.reserved = 1),
-        (offset_of!(SessionConfig, scope), |c| c.scope = 3),
+        (offset_of!(SessionConfig, scope), |c| c.scope = 5),
         (offset_of!(SessionConfig, pid), |c| c.pid = 0),
         (offset_of!(SessionConfig, pid), |c| c.pid = -1),
         (offset_of!(SessionConfig, pid), |c| c.scope = Scope::System as u32),
@@ -103,7 +103,18 @@ fn each_field_is_checked() {
         (offset_of!(SessionConfig, stack_ring_bytes), |c| c.stack_ring_bytes = 1 << 16),
         (offset_of!(SessionConfig, max_quantum_ns), |c| c.max_quantum_ns = 1),
         (offset_of!(SessionConfig, max_threads), |c| c.max_threads = 1 << 20),
+        (offset_of!(SessionConfig, pid), |c| c.scope = Scope::Cgroup as u32),
+        (offset_of!(SessionConfig, flags), |c| {
+            (c.scope, c.flags) = (Scope::Thread as u32, SessionFlags::INHERIT);
+        }),
+        (offset_of!(SessionConfig, flags), |c| c.flags = SessionFlags::ONE_CPU),
+        (offset_of!(SessionConfig, cpu), |c| c.cpu = 1),
         (offset_of!(SessionConfig, cgroup_fd), |c| c.cgroup_fd = 1),
+        (offset_of!(SessionConfig, cgroup_fd), |c| {
+            (c.scope, c.pid, c.cgroup_fd) = (Scope::Cgroup as u32, 0, -1);
+        }),
+        (offset_of!(SessionConfig, proof_fd), |c| c.proof_fd = 3),
+        (offset_of!(SessionConfig, proof_fd), |c| (c.flags, c.proof_fd) = (SessionFlags::PROOF, -1)),
     ];
     for &(offset, change) in cases {
         let mut request = valid;
