@@ -1,11 +1,15 @@
 //! The model against the manuals and against independent references.
 
+mod arch_lbr;
+mod arch_pebs;
 mod branches;
 mod caches;
 mod counting;
 mod events;
+mod extended;
 mod generations;
 mod geometry;
+mod later_parts;
 mod lbr;
 mod machine;
 mod pebs;

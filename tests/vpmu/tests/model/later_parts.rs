@@ -1,0 +1,80 @@
+//! What parts with version 5 and later say of themselves (SDM Vol. 2A, CPUID; Vol. 3B 20.2.5).
+
+use vpmu::profile::{ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, SAPPHIRE_RAPIDS, SKYLAKE};
+use vpmu::{CpuidRegs, GeneralProtection, Options, Pmu, Profile, pmu::msr};
+
+fn ask(profile: &'static Profile, leaf: u32, subleaf: u32) -> CpuidRegs {
+    let mut regs = CpuidRegs::default();
+    Pmu::new(profile, Options::default()).cpuid(leaf, subleaf, &mut regs);
+    regs
+}
+
+/// 20.2.5.2: ECX is the bit map of fixed-function counters; EDX bit 15 says that AnyThread is deprecated. Eight
+/// architectural events, with top-down slots.
+#[test]
+fn version_5_has_a_bit_map_of_fixed_counters() {
+    let regs = ask(&ICE_LAKE, 0x0A, 0);
+    assert_eq!(regs, CpuidRegs { eax: 0x0830_0805, ebx: 0, ecx: 0xF, edx: 0x8604 });
+    let mut pmu = Pmu::new(&ICE_LAKE, Options::default());
+    for (register, any_thread) in [(msr::IA32_PERFEVTSEL0, 1 << 21), (msr::IA32_FIXED_CTR_CTRL, 1 << 6)] {
+        assert_eq!(pmu.wrmsr(register, any_thread), Err(GeneralProtection), "{register:#x}");
+    }
+    // Adaptive_Record of each counter (20.9.2.1).
+    assert!(pmu.wrmsr(msr::IA32_PERFEVTSEL0 + 7, 1 << 34).is_ok());
+    assert!(pmu.wrmsr(msr::IA32_FIXED_CTR_CTRL, 0x1111 << 32).is_ok());
+    assert_eq!(pmu.wrmsr(msr::IA32_FIXED_CTR_CTRL, 1 << 33), Err(GeneralProtection));
+    assert_eq!(pmu.wrmsr(msr::IA32_PEBS_ENABLE, 1 << 8), Err(GeneralProtection));
+    assert!(pmu.wrmsr(msr::IA32_PEBS_ENABLE, 0xF_0000_00FF).is_ok());
+}
+
+/// Leaf 1CH: depths 8, 16 and 32, linear addresses; filters and call stack; misprediction, cycles, type.
+#[test]
+fn architectural_branch_records_are_enumerated() {
+    assert_eq!(ask(&SAPPHIRE_RAPIDS, 7, 0).edx, 1 << 19);
+    let leaf = ask(&SAPPHIRE_RAPIDS, 0x1C, 0);
+    assert_eq!(leaf, CpuidRegs { eax: 1 << 31 | 0b1011, ebx: 7, ecx: 7, edx: 0 });
+    assert_eq!(ask(&SAPPHIRE_RAPIDS, 0, 0).eax, 0x1C);
+    assert_eq!((ask(&SKYLAKE, 7, 0).edx, ask(&SKYLAKE, 0, 0).eax), (0, 0x0A));
+}
+
+/// Leaf 23H. There is no debug store: DS and DTES64 are clear, and IA32_MISC_ENABLE says that PEBS by way of it is
+/// unavailable.
+#[test]
+fn version_6_is_enumerated_by_leaf_23h() {
+    assert_eq!(ask(&CLEARWATER_FOREST, 7, 1).eax, 1 << 8);
+    let of = |subleaf| ask(&CLEARWATER_FOREST, 0x23, subleaf);
+    assert_eq!((of(0).eax, of(0).ebx), (0b11_1011, 0));
+    assert_eq!((of(1).eax, of(1).ebx), (0xFF, 0x77));
+    assert_eq!(of(2), CpuidRegs::default());
+    assert_eq!(of(4).ebx, 1 << 30 | 1 << 29 | 1 << 17 | 0b11 << 8);
+    assert_eq!(of(5), CpuidRegs { eax: 0xFF, ebx: 1, ecx: 0b111, edx: 1 });
+    let leaf = ask(&CLEARWATER_FOREST, 0x0A, 0);
+    assert_eq!((leaf.eax & 0xFFFF, leaf.ecx, leaf.edx & 0x1F), (0x0806, 0x77, 3));
+    let one = ask(&CLEARWATER_FOREST, 1, 0);
+    assert_eq!((one.ecx, one.edx), (1 << 15, 0));
+    let pmu = Pmu::new(&CLEARWATER_FOREST, Options::default());
+    assert_eq!(pmu.misc_enable(0), 1 << 7 | 1 << 11 | 1 << 12);
+}
+
+/// A hybrid part: the first half of its processors are performance cores, leaf 1AH tells which, and leaf 0AH is of
+/// both.
+#[test]
+fn a_hybrid_part_has_two_types_of_core() {
+    let types =
+        |cpus| (0..cpus).map(|cpu| ask(ALDER_LAKE.of_cpu(cpu, cpus), 0x1A, 0).eax >> 24).collect::<Vec<_>>();
+    assert_eq!(types(1), [0x40]);
+    assert_eq!(types(2), [0x40, 0x20]);
+    assert_eq!(types(3), [0x40, 0x40, 0x20]);
+    assert_eq!(types(4), [0x40, 0x40, 0x20, 0x20]);
+    for core in [ALDER_LAKE.of_cpu(0, 2), ALDER_LAKE.of_cpu(1, 2)] {
+        assert_eq!(ask(core, 7, 0).edx, 1 << 15 | 1 << 19);
+        let leaf = ask(core, 0x0A, 0);
+        assert_eq!((leaf.eax >> 8 & 0xFF, leaf.ecx), (6, 7));
+        assert_eq!(ask(core, 1, 0).eax, 0x0009_0672);
+    }
+    let mut performance = Pmu::new(ALDER_LAKE.of_cpu(0, 2), Options::default());
+    let mut efficient = Pmu::new(ALDER_LAKE.of_cpu(1, 2), Options::default());
+    assert_eq!((performance.rdpmc(7), efficient.rdpmc(7)), (Ok(0), Err(GeneralProtection)));
+    let restored = Pmu::restore(efficient.snapshot()).expect("a core of a known part");
+    assert_eq!(restored.profile().name, "alderlake-efficient");
+}
