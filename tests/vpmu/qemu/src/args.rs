@@ -10,7 +10,7 @@ use vpmu::{Profile, profile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgumentError {
     #[error(
-        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, skid, trace, I1, D1, L2, LL, indexing, caches"
+        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, loads-per-tag, skid, trace, I1, D1, L2, LL, indexing, caches"
     )]
     Unknown(String),
     #[error("argument `{0}` is not of the form name=value")]
@@ -44,6 +44,8 @@ pub(crate) struct Args {
     pub(crate) pebs_disable_disarms: bool,
     /// `pebs-skid=N`: a PEBS record is written N instructions late, with the state of that moment.
     pub(crate) pebs_skid: u64,
+    /// `loads-per-tag=N`: one load in N is tagged for the load latency facility.
+    pub(crate) loads_per_tag: u32,
     /// `skid=N`: a PMI is raised N instructions late.
     pub(crate) skid: u64,
     /// `trace=N`: 1 prints faults and PEBS losses, 2 every PMU register access and PMI too.
@@ -72,6 +74,7 @@ impl Args {
             page_table_isolation: true,
             pebs_disable_disarms: true,
             pebs_skid: 0,
+            loads_per_tag: 1,
             skid: 0,
             trace: 0,
             geometry: profile.geometry,
@@ -122,6 +125,7 @@ impl Args {
                 }
             }
             "pebs-skid" => self.pebs_skid = value.parse().map_err(|_| bad("a number of instructions"))?,
+            "loads-per-tag" => self.loads_per_tag = value.parse().map_err(|_| bad("a number of loads"))?,
             "skid" => self.skid = value.parse().map_err(|_| bad("a number of instructions"))?,
             "trace" => self.trace = value.parse().map_err(|_| bad("0, 1 or 2"))?,
             "I1" => self.geometry.l1i = cache(value).ok_or_else(|| bad(CACHE))?,

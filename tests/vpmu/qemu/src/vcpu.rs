@@ -156,7 +156,11 @@ impl State {
         Ok(Self {
             pmu: Pmu::new(
                 profile,
-                vpmu::Options { pebs_disable_disarms: args.pebs_disable_disarms, pebs_skid: args.pebs_skid },
+                vpmu::Options {
+                    pebs_disable_disarms: args.pebs_disable_disarms,
+                    pebs_skid: args.pebs_skid,
+                    loads_per_tag: args.loads_per_tag,
+                },
             ),
             core: Core::new(profile, &args.geometry_of(profile), machine.llc.clone())?,
             truth: machine.truth.cpu(index),

@@ -54,11 +54,14 @@ pub struct Options {
     /// leaves the distance open). Its registers and instruction pointers are then those of that later
     /// boundary, also behind a change of privilege; data address, latency and data source stay the event's.
     pub pebs_skid: u64,
+    /// One load in so many, on average, is tagged for the load latency facility; 1: every load (SDM Vol. 3B
+    /// 18.9.4.2: "randomly").
+    pub loads_per_tag: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pebs_disable_disarms: true, pebs_skid: 0 }
+        Self { pebs_disable_disarms: true, pebs_skid: 0, loads_per_tag: 1 }
     }
 }
 

@@ -243,6 +243,39 @@ fn load_latency_by_generation() {
     }
 }
 
+/// "Counts only tagged retired loads" (SDM Vol. 3B 18.9.4.2): about one in eight, the same ones each time, and
+/// never in step with a loop.
+#[test]
+fn loads_can_be_tagged_at_random() {
+    let tagged = |profile| {
+        let mut machine = Machine::of(profile, Options { loads_per_tag: 8, ..Options::default() });
+        machine.wr(msr::IA32_PERFEVTSEL0 + 3, 0x01CD | USR | EN);
+        machine.wr(msr::IA32_PERFEVTSEL0, 0x01D1 | USR | EN);
+        machine.wr(msr::IA32_PEBS_ENABLE, 1 << 35 | 1 << 3);
+        let once = EventSet::of(&[Event::LoadLatency, Event::LoadL1Hit]);
+        let micro = MicroEvents { once, load_latency_cycles: 50, ..MicroEvents::default() };
+        (0..64_000)
+            .filter(|&n| {
+                let before = machine.pmc(3);
+                machine.step(Instruction { micro, ..load(n) });
+                machine.pmc(3) != before
+            })
+            .collect::<Vec<_>>()
+    };
+    let loads = tagged(&HASWELL);
+    assert!((7_500..8_500).contains(&loads.len()), "{} of 64000", loads.len());
+    assert_eq!(loads, tagged(&BROADWELL));
+    for phase in 0..8 {
+        let n = loads.iter().filter(|&load| load % 8 == phase).count();
+        assert!((800..1_200).contains(&n), "{n} in phase {phase}");
+    }
+    let mut machine = Machine::of(&HASWELL, Options { loads_per_tag: 8, ..Options::default() });
+    machine.wr(msr::IA32_PERFEVTSEL0, 0x01D1 | USR | EN);
+    let once = EventSet::of(&[Event::LoadLatency, Event::LoadL1Hit]);
+    machine.steps(Instruction { micro: MicroEvents { once, ..MicroEvents::default() }, ..load(0) }, 100);
+    assert_eq!(machine.pmc(0), 100, "other events count every load");
+}
+
 /// SDM Vol. 3B 17.4.7, before version 4: a PMI clears IA32_PERF_GLOBAL_CTRL and IA32_DEBUGCTL.LBR, if asked to.
 #[test]
 fn legacy_freezing_clears_the_enable_bits() {

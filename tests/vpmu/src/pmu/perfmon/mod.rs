@@ -14,6 +14,7 @@ mod record;
 mod registers;
 mod settle;
 mod skid;
+mod tagging;
 
 use super::{Demand, Options};
 use crate::event::{Basic, BasicCounts, Event, MicroEvents, Privilege};
@@ -26,6 +27,7 @@ use lbr::Lbr;
 use registers::Registers;
 use serde::{Deserialize, Serialize};
 use skid::Late;
+use tagging::Tagger;
 
 pub(super) use cpuid::overlay as overlay_cpuid;
 pub(super) use extended::has_ds_pebs;
@@ -45,6 +47,7 @@ pub(super) struct Perfmon {
     retire_cycles: u32,
     /// A record that waits for its skid to pass.
     late: Option<Late>,
+    tagger: Tagger,
     demand: Demand,
     /// Indices of the counters that are on, as a bit mask: most counters are off most of the time.
     on: u64,
@@ -59,6 +62,7 @@ pub(super) struct Saved {
     arch_lbr: Option<ArchLbr>,
     retire_cycles: u32,
     late: Option<Late>,
+    tagger: Tagger,
 }
 
 /// The indices of the bits that are set, from the lowest on.
@@ -84,6 +88,7 @@ impl Perfmon {
             arch_lbr: pmu.extended.arch_lbr.map(ArchLbr::new),
             retire_cycles: 0,
             late: None,
+            tagger: Tagger::new(),
             demand: Demand::Nothing,
             on: 0,
         }
@@ -97,6 +102,7 @@ impl Perfmon {
             arch_lbr: self.arch_lbr.clone(),
             retire_cycles: self.retire_cycles,
             late: self.late,
+            tagger: self.tagger,
         }
     }
 
@@ -116,6 +122,7 @@ impl Perfmon {
             self.arch_lbr = saved.arch_lbr;
             self.retire_cycles = saved.retire_cycles;
             self.late = saved.late;
+            self.tagger = saved.tagger;
             self.update_rules();
         }
         fits
@@ -263,8 +270,9 @@ impl Perfmon {
 
     #[inline]
     pub(super) fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
+        let seen = self.tagger.filter(events, self.options.loads_per_tag);
         for index in set_bits(self.on) {
-            self.counters[index].count(events, privilege);
+            self.counters[index].count(&seen, privilege);
         }
         // The fetch is the first that is heard of an instruction.
         let begun = if events.once.contains(Event::L1iRead) { 0 } else { self.retire_cycles };
