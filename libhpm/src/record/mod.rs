@@ -1,223 +1,151 @@
-//! PEBS records as hardware writes them (SDM Vol. 3B, "PEBS Record Format" of each microarchitecture).
+//! Sampling records as views of mapped memory: what hardware (PEBS) or the driver wrote when a counter overflowed.
 //!
-//! Formats 0 to 3 of 64-bit mode are one layout that grew at its end, so a record is a view of up to four parts:
+//! | layout | [`hpm_abi::Quantum::record_format`] | processors | described in |
+//! |---|---|---|---|
+//! | [`fixed`] | 0 to 3 | Core 2 to Comet Lake | SDM Vol. 3B 20.3.1.1.1, 20.3.6.2, 20.3.8.1.1 |
+//! | [`adaptive`] | 4 to 6 | Ice Lake to Granite Rapids | SDM Vol. 3B 20.9.2 |
+//! | [`architectural`] | [`hpm_abi::RECORD_FORMAT_ARCHITECTURAL`] | Clearwater Forest on | SDM Vol. 3B, "Architectural PEBS" |
+//! | interrupt | [`hpm_abi::RECORD_FORMAT_INTERRUPT`] | all | [`hpm_abi::InterruptRecord`] |
 //!
-//! | part | bytes | since format | processors | SDM Vol. 3B |
-//! |---|---|---|---|---|
-//! | [`Registers`] | 00H–8FH | 0 | Core 2, Atom | 20.3.1.1.1, "PEBS Record Format for Intel Core i7" (first part) |
-//! | [`Memory`] | 90H–AFH | 1 | Nehalem to Ivy Bridge | 20.3.1.1.1, same table |
-//! | [`Cause`] | B0H–BFH | 2 | Haswell, Broadwell | 20.3.6.2, "PEBS Record Format for 4th Generation Intel Core" |
-//! | [`Time`] | C0H–C7H | 3 | Skylake to Comet Lake | 20.3.8.1.1, "PEBS Record Format for 6th Generation Intel Core" |
-//!
-//! Format 4 and later (adaptive PEBS, 20.9) is another layout; [`Format::new`] refuses it.
+//! [`Records`] walks the records of one span. Bytes that are no record are an error and never a panic: what is mapped is
+//! not under this process's control.
 
-mod data_source;
+pub mod adaptive;
+pub mod architectural;
+mod branch;
+pub mod fixed;
+mod interrupt;
+mod memory;
+mod parts;
+mod registers;
+mod source;
 
-use zerocopy::{FromBytes, Immutable, KnownLayout};
+pub use self::branch::Branch;
+pub use self::memory::{Latency, MemoryAccess, MemoryDecoder};
+pub use self::registers::Registers;
+pub use self::source::{DataSource, Level, Operation, Snoop};
 
-pub use self::data_source::{DataSource, LoadSource};
+use hpm_abi::{RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_INTERRUPT};
 
 use crate::{Error, Result};
 
-/// A record format that this library reads, by `IA32_PERF_CAPABILITIES[11:8]`.
+/// The sixteen XMM registers, each as its low and its high half.
+pub type Xmm = [[u64; 2]; 16];
+
+/// Which instruction [`Record::ip`] names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Format(u16);
+pub enum Attribution {
+    /// The one that caused the event.
+    Cause,
+    /// The one after it in the order of execution: PEBS formats 0 and 1 have no EventingIP.
+    Next,
+    /// The one that the interrupt found, some instructions after it (skid).
+    Skid,
+}
 
-impl Format {
-    /// The largest format of this layout.
-    pub const LARGEST: Self = Self(3);
+/// One record.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Address of the instruction, as close to the cause as the record tells: see `attribution`.
+    pub ip: u64,
+    /// Which instruction that is.
+    pub attribution: Attribution,
+    /// A bit for each counter whose overflow the record reports, general ones from bit 0, fixed ones from bit 32; `None`
+    /// where the format does not tell.
+    pub applicable_counters: Option<u64>,
+    /// The time-stamp counter when it was written, where the format has it.
+    pub tsc: Option<u64>,
+    /// The registers after the instruction.
+    pub registers: Option<Registers<'a>>,
+    /// The memory access, where the record has room for one; its address is 0 when the event has none.
+    pub memory: Option<MemoryAccess>,
+    /// Cycles from the retirement of the instruction before it to its own (Golden Cove and later).
+    pub retire_latency_cycles: Option<u16>,
+    /// XMM registers.
+    pub xmm: Option<&'a Xmm>,
+    /// Last branch records, the newest first; empty when the record has none.
+    pub branches: &'a [Branch],
+}
 
-    /// The format with this number.
+/// How the records of a span are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    Fixed(fixed::Format),
+    Adaptive,
+    Architectural,
+    Interrupt,
+}
+
+/// The records of a span, in the order in which they were written. Ends after the first error.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'a> {
+    layout: Layout,
+    /// Bytes of each record; 0 when each says its own.
+    record_size: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Of these bytes, in a record format and of a record size as a quantum gives them.
     ///
     /// # Errors
     /// [`Error::RecordFormat`] for a layout that this library does not know.
-    pub fn new(number: u16) -> Result<Self> {
-        if number <= Self::LARGEST.0 { Ok(Self(number)) } else { Err(Error::RecordFormat { format: number }) }
+    pub fn new(record_format: u16, record_size: u16, bytes: &'a [u8]) -> Result<Self> {
+        let layout = match record_format {
+            0..=3 => Layout::Fixed(fixed::Format::new(record_format)?),
+            4..=6 => Layout::Adaptive,
+            RECORD_FORMAT_ARCHITECTURAL => Layout::Architectural,
+            RECORD_FORMAT_INTERRUPT => Layout::Interrupt,
+            format => return Err(Error::RecordFormat { format }),
+        };
+        Ok(Self { layout, record_size: record_size.into(), rest: bytes })
     }
 
-    /// Bytes of a record.
+    /// No records.
     #[must_use]
-    pub fn size(self) -> usize {
-        let later = [size_of::<Memory>(), size_of::<Cause>(), size_of::<Time>()];
-        size_of::<Registers>() + later[..usize::from(self.0)].iter().sum::<usize>()
+    pub fn none() -> Self {
+        Self { layout: Layout::Interrupt, record_size: 0, rest: &[] }
     }
-}
 
-/// 00H–8FH: the registers after the instruction that caused the event (EventingIP) retired.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-#[allow(missing_docs, reason = "the fields are the registers' names")]
-pub struct Registers {
-    pub rflags: u64,
-    pub rip: u64,
-    pub rax: u64,
-    pub rbx: u64,
-    pub rcx: u64,
-    pub rdx: u64,
-    pub rsi: u64,
-    pub rdi: u64,
-    pub rbp: u64,
-    pub rsp: u64,
-    pub r8: u64,
-    pub r9: u64,
-    pub r10: u64,
-    pub r11: u64,
-    pub r12: u64,
-    pub r13: u64,
-    pub r14: u64,
-    pub r15: u64,
-}
-
-impl Registers {
-    /// In the record's order: RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15.
+    /// Whether all have been taken.
     #[must_use]
-    pub fn to_array(self) -> [u64; 18] {
-        let Self {
-            rflags,
-            rip,
-            rax,
-            rbx,
-            rcx,
-            rdx,
-            rsi,
-            rdi,
-            rbp,
-            rsp,
-            r8,
-            r9,
-            r10,
-            r11,
-            r12,
-            r13,
-            r14,
-            r15,
-        } = self;
-        [rflags, rip, rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8, r9, r10, r11, r12, r13, r14, r15]
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// The first record and its bytes.
+    fn first(&self) -> Result<(Record<'a>, usize)> {
+        if self.layout == Layout::Architectural {
+            return architectural::parse(self.rest);
+        }
+        let size = self.record_size;
+        let bytes = self.rest.get(..size).filter(|_| size > 0).ok_or_else(|| {
+            Error::corrupt(format!("{} bytes where a record of {size} should be", self.rest.len()))
+        })?;
+        let record = match self.layout {
+            Layout::Fixed(format) => fixed::parse(format, bytes),
+            Layout::Adaptive => adaptive::parse(bytes),
+            Layout::Interrupt | Layout::Architectural => interrupt::parse(bytes),
+        }?;
+        Ok((record, size))
     }
 }
 
-/// 90H–AFH: which counter overflowed, and what the memory access was.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct Memory {
-    /// IA32_PERF_GLOBAL_STATUS in formats 1 and 2, Applicable Counters in format 3: one bit for each general counter.
-    pub applicable_counters: u64,
-    /// Data Linear Address: of the load or store, for events that have one.
-    pub data_linear_address: u64,
-    /// Data Source Encoding; see [`DataSource`].
-    pub data_source: u64,
-    /// Latency Value, in core cycles, for load latency events.
-    pub latency: u64,
-}
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>>;
 
-/// B0H–BFH: the instruction that caused the event.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct Cause {
-    /// EventingIP: the address of the instruction that caused the event.
-    pub eventing_ip: u64,
-    /// TX Abort Information.
-    pub tx_abort: u64,
-}
-
-/// C0H–C7H.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
-pub struct Time {
-    /// The time-stamp counter when the record was written.
-    pub tsc: u64,
-}
-
-/// A view of one record.
-#[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
-    /// Registers.
-    pub registers: &'a Registers,
-    /// Counter and memory access, where the format has them.
-    pub memory: Option<&'a Memory>,
-    /// Cause, where the format has it.
-    pub cause: Option<&'a Cause>,
-    /// Time, where the format has it.
-    pub time: Option<&'a Time>,
-}
-
-impl<'a> Record<'a> {
-    /// Views the record at the start of `bytes`.
-    ///
-    /// # Panics
-    /// When `bytes` is shorter than the format says or not aligned to 8 bytes, as a record in a segment always is.
-    #[must_use]
-    pub fn new(format: Format, bytes: &'a [u8]) -> Self {
-        let bytes = &bytes[..format.size()];
-        let (registers, bytes) = part(bytes).expect("every format has registers");
-        let (memory, bytes) = part(bytes).unzip();
-        let (cause, bytes) = bytes.and_then(part).unzip();
-        let (time, _) = bytes.and_then(part).unzip();
-        Self { registers, memory, cause, time }
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let first = self.first();
+        self.rest = match first {
+            Ok((_, size)) => self.rest.get(size..).unwrap_or_default(),
+            Err(_) => &[],
+        };
+        Some(first.map(|(record, _)| record))
     }
-
-    /// Address of the instruction that caused the event; where the format does not tell, RIP, which is the next one.
-    #[must_use]
-    pub fn ip(&self) -> u64 {
-        self.cause.map_or(self.registers.rip, |cause| cause.eventing_ip)
-    }
-
-    /// One bit for each general counter whose overflow the record reports; `None` where the format does not tell.
-    #[must_use]
-    pub fn applicable_counters(&self) -> Option<u64> {
-        self.memory.map(|memory| memory.applicable_counters)
-    }
-}
-
-/// The next part of a record, and what is left. An empty rest is the end of the format.
-fn part<T: FromBytes + Immutable + KnownLayout>(bytes: &[u8]) -> Option<(&T, &[u8])> {
-    if bytes.is_empty() {
-        return None;
-    }
-    Some(
-        T::ref_from_prefix(bytes)
-            .expect("records are aligned to 8 bytes and their sizes follow from the parts"),
-    )
 }
 
 #[cfg(test)]
-mod tests {
-    use zerocopy::IntoBytes;
-
-    use super::*;
-
-    /// A record in which each 8 bytes hold their own offset.
-    fn ramp() -> [u64; 25] {
-        std::array::from_fn(|i| i as u64 * 8)
-    }
-
-    #[test]
-    fn sizes_are_those_of_the_manual() {
-        let sizes: Vec<_> = (0..4).map(|n| Format::new(n).unwrap().size()).collect();
-        assert_eq!(sizes, [0x90, 0xB0, 0xC0, 0xC8]);
-        assert!(matches!(Format::new(4), Err(Error::RecordFormat { format: 4 })));
-    }
-
-    #[test]
-    fn format_3_has_every_field_at_its_offset() {
-        let words = ramp();
-        let record = Record::new(Format::LARGEST, words.as_bytes());
-        assert_eq!((record.registers.rip, record.registers.rsp, record.registers.r15), (0x08, 0x48, 0x88));
-        let memory = record.memory.unwrap();
-        assert_eq!((memory.applicable_counters, memory.data_linear_address), (0x90, 0x98));
-        assert_eq!((memory.data_source, memory.latency), (0xA0, 0xA8));
-        assert_eq!((record.ip(), record.cause.unwrap().tx_abort), (0xB0, 0xB8));
-        assert_eq!(record.time.unwrap().tsc, 0xC0);
-        assert_eq!(record.registers.to_array()[..3], [0, 8, 0x10]);
-    }
-
-    #[test]
-    fn earlier_formats_lack_what_came_later() {
-        let words = ramp();
-        let old = Record::new(Format::new(0).unwrap(), words.as_bytes());
-        assert!(old.memory.is_none() && old.cause.is_none() && old.time.is_none());
-        assert_eq!(old.ip(), 0x08, "without an EventingIP the next instruction's address must do");
-        let haswell = Record::new(Format::new(2).unwrap(), words.as_bytes());
-        assert!(haswell.cause.is_some() && haswell.time.is_none());
-    }
-}
+mod tests;

@@ -10,7 +10,7 @@
 //! let batch = session.batch()?;
 //! for quantum in batch.quanta() {
 //!     for sample in quantum?.samples()? {
-//!         println!("{:#x}", sample.record.ip());
+//!         println!("{:#x}", sample?.record.ip);
 //!     }
 //! }
 //! # Ok(())

@@ -2,7 +2,7 @@
 
 use hpm_abi::{NO_EVENT, QuantumEnd, QuantumFlags};
 
-use crate::record::{Format, Record};
+use crate::record::{Branch, Record, Records};
 use crate::sys::rings::Published;
 use crate::{Error, Result};
 
@@ -12,10 +12,10 @@ pub struct Quantum<'a> {
     published: Published<'a>,
 }
 
-/// One precise sample.
+/// One sample.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
-    /// What hardware wrote.
+    /// What hardware or the driver wrote.
     pub record: Record<'a>,
     /// What the driver collected of the user stack; empty without one.
     pub stack: &'a [u8],
@@ -31,12 +31,24 @@ impl<'a> Sample<'a> {
         found.then(|| words.iter().map(|word| u64::from_le_bytes(*word)))
     }
 
+    /// The last branch records, the newest first: of the record, or those that the driver read with it.
+    #[must_use]
+    pub fn branches(&self) -> &'a [Branch] {
+        let read = self.quantum.flags & QuantumFlags::STACK_BRANCHES != 0 && !self.stack.is_empty();
+        if read { Branch::view(self.stack) } else { self.record.branches }
+    }
+
     /// The session's events whose counters the record names, as index and period in events: usually one, several when
     /// counters overflowed together.
     pub fn events(&self) -> impl Iterator<Item = (usize, u64)> + use<'a> {
         let quantum = self.quantum;
         // Format 0 does not name the counter; there, only one can write records.
-        let named = self.record.applicable_counters().unwrap_or(u64::MAX) & quantum.pebs_enable;
+        let named = match self.record.applicable_counters {
+            None => quantum.pebs_enable,
+            // Formats 1 and 2 hold the whole status, in which other counters may have overflowed too.
+            Some(counters) if quantum.record_format <= 3 => counters & quantum.pebs_enable,
+            Some(counters) => counters,
+        };
         let samplers = quantum.counter_event.iter().zip(&quantum.sampler_counter).zip(quantum.periods);
         samplers
             .filter(move |((event, counter), _)| {
@@ -80,31 +92,23 @@ impl<'a> Quantum<'a> {
         self.raw().flags & (QuantumFlags::STACK_TRUNCATED | QuantumFlags::STACK_LOST) != 0
     }
 
-    /// The samples, in the order in which hardware wrote them, borrowed from the mapped segment.
+    /// The samples, in the order in which they were written, borrowed from the mapped segment. An item is
+    /// [`Error::Corrupt`] when bytes are no record; it is the last one.
     ///
     /// # Errors
-    /// [`Error::RecordFormat`] for a format this library cannot read, [`Error::Corrupt`] when records do not fill the span.
-    pub fn samples(&self) -> Result<impl ExactSizeIterator<Item = Sample<'a>> + use<'a>> {
+    /// [`Error::RecordFormat`] for a format this library cannot read.
+    pub fn samples(&self) -> Result<impl Iterator<Item = Result<Sample<'a>>> + use<'a>> {
         let Published { quantum, records, stack } = self.published;
-        let size = usize::from(quantum.record_size);
         // A quantum without records may leave the format's fields empty.
-        let format = match records {
-            [] => Format::LARGEST,
-            _ => Format::new(quantum.record_format)?,
+        let mut records = match records {
+            [] => Records::none(),
+            _ => Records::new(quantum.record_format, quantum.record_size, records)?,
         };
-        if !records.is_empty()
-            && (size < format.size() || !size.is_multiple_of(8) || !records.len().is_multiple_of(size))
-        {
-            return Err(Error::corrupt(format!(
-                "{} bytes of records of {size} bytes in format {format:?}",
-                records.len()
-            )));
-        }
-        let count = records.len().checked_div(size).unwrap_or(0);
-        Ok(records.chunks_exact(size.max(1)).enumerate().map(move |(index, bytes)| {
-            let record = Record::new(format, bytes);
+        Ok(std::iter::from_fn(move || {
+            let record = records.next()?;
             // A stack belongs to the last record of the span.
-            Sample { record, stack: if index + 1 == count { stack } else { &[] }, quantum }
+            let stack = if records.is_empty() { stack } else { &[] };
+            Some(record.map(|record| Sample { record, stack, quantum }))
         }))
     }
 }

@@ -7,7 +7,7 @@ use hpm_abi::{QuantumEnd, QuantumFlags, Reason};
 use proptest::prelude::*;
 
 use super::fake::{Fake, RECORD, Stay};
-use super::{Options, Session, Stack, Target};
+use super::{Options, Quantum, Session, Stack, Target};
 use crate::Error;
 use crate::event::parse;
 use crate::sys::device::{Command, Denied};
@@ -33,11 +33,12 @@ fn quanta_come_with_their_own_samples() {
     fake.publish(1, Stay { stack: 1024, ..stay(9, 2) });
     let batch = session.batch().unwrap();
     let quanta: Vec<_> = batch.quanta().map(Result::unwrap).collect();
-    let seen: Vec<_> = quanta.iter().map(|q| (q.raw().tid, q.samples().unwrap().len(), q.counts())).collect();
+    let seen: Vec<_> =
+        quanta.iter().map(|q| (q.raw().tid, q.samples().unwrap().count(), q.counts())).collect();
     assert_eq!(seen, [(7, 3, &[10][..]), (8, 0, &[10]), (9, 2, &[10])]);
     assert_eq!(quanta[0].end().unwrap(), QuantumEnd::Yielded);
-    let samples: Vec<_> = quanta[2].samples().unwrap().collect();
-    assert!(samples.iter().all(|s| s.record.registers.rip == 9 && s.events().eq([(0, 1000)])));
+    let samples: Vec<_> = quanta[2].samples().unwrap().map(Result::unwrap).collect();
+    assert!(samples.iter().all(|s| s.record.registers.unwrap().rip() == 9 && s.events().eq([(0, 1000)])));
     let stacks: Vec<_> = samples.iter().map(|s| s.stack.len()).collect();
     assert_eq!(stacks, [0, 1024], "the stack belongs to the last record");
 }
@@ -106,8 +107,8 @@ fn contradictions_are_errors_and_not_reads() {
         drop(session.batch().unwrap());
         fake.publish_raw(0, change);
         let batch = session.batch().unwrap();
-        let result =
-            batch.quanta().next().unwrap().and_then(|quantum| quantum.samples().map(|samples| samples.len()));
+        let samples = |quantum: Quantum<'_>| quantum.samples()?.map(|sample| sample.map(|_| ())).collect();
+        let result: crate::Result<Vec<()>> = batch.quanta().next().unwrap().and_then(samples);
         assert!(
             matches!(result, Err(Error::Corrupt { .. } | Error::RecordFormat { .. })),
             "case {case}: {result:?}"
@@ -198,8 +199,9 @@ proptest! {
                         read[raw.cpu as usize] += 1;
                         records += raw.records_lost;
                         for (index, sample) in quantum.samples().unwrap().enumerate() {
-                            prop_assert_eq!(sample.record.registers.rip, u64::from(raw.tid));
-                            prop_assert_eq!(sample.record.time.unwrap().tsc, index as u64);
+                            let sample = sample.unwrap();
+                            prop_assert_eq!(sample.record.registers.unwrap().rip(), u64::from(raw.tid));
+                            prop_assert_eq!(sample.record.tsc.unwrap(), index as u64);
                             prop_assert!(sample.stack.iter().all(|byte| *byte == raw.tid as u8));
                             records += 1;
                         }

@@ -1,0 +1,60 @@
+//! Adaptive PEBS (formats 4 to 6, SDM Vol. 3B 20.9.2): a basic group, and behind it the groups that MSR_PEBS_DATA_CFG
+//! asked for. The record says itself which they are.
+
+use super::parts::Parts;
+use super::{Attribution, Branch, MemoryAccess, Record, Registers};
+use crate::{Error, Result};
+
+/// Bits of MSR_PEBS_DATA_CFG and of a record's own format field (SDM Vol. 3B 20.9.2.3).
+pub mod groups {
+    /// Memory access address, data source, latency and TX abort.
+    pub const MEMORY: u64 = 1;
+    /// General registers.
+    pub const GPRS: u64 = 1 << 1;
+    /// XMM0 to XMM15.
+    pub const XMMS: u64 = 1 << 2;
+    /// Last branch records; bits 31:24 are their number less one.
+    pub const LBRS: u64 = 1 << 3;
+    /// Counters and metrics (since format 6).
+    pub const COUNTERS: u64 = 3 << 4;
+}
+
+/// Views the record that these bytes are.
+///
+/// # Errors
+/// [`Error::Corrupt`] when they are not aligned, or not as many as the record and its groups take.
+pub fn parse(bytes: &[u8]) -> Result<Record<'_>> {
+    let mut parts = Parts(bytes);
+    let &[format, ip, counters, tsc] = parts.take::<[u64; 4]>()?;
+    let size = (format >> 48) as usize;
+    if size != bytes.len() {
+        return Err(Error::corrupt(format!(
+            "a record that says {size} bytes among records of {}",
+            bytes.len()
+        )));
+    }
+    let has = |group: u64| format & group != 0;
+    let memory: Option<&[u64; 4]> = parts.take_if(has(groups::MEMORY))?;
+    let registers: Option<&[u64; Registers::COUNT]> = parts.take_if(has(groups::GPRS))?;
+    let xmm = parts.take_if(has(groups::XMMS))?;
+    let branches = if has(groups::LBRS) { (format >> 24 & 0xff) as usize + 1 } else { 0 };
+    let branches: &[Branch] = parts.take_many(branches)?;
+    if !has(groups::COUNTERS) && !parts.0.is_empty() {
+        return Err(Error::corrupt(format!(
+            "{} bytes behind the groups {format:#x} of a record",
+            parts.0.len()
+        )));
+    }
+    Ok(Record {
+        ip,
+        attribution: Attribution::Cause,
+        applicable_counters: Some(counters),
+        tsc: Some(tsc),
+        registers: registers.map(Registers::adaptive),
+        memory: memory.map(|&[address, source, latency, _]| MemoryAccess { address, source, latency }),
+        // Reserved, and 0, before Golden Cove.
+        retire_latency_cycles: Some((format >> 32) as u16).filter(|&cycles| cycles != 0),
+        xmm,
+        branches,
+    })
+}

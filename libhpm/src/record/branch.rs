@@ -1,0 +1,36 @@
+//! Last branch records.
+
+use zerocopy::{FromBytes, Immutable, KnownLayout};
+
+/// One taken branch (SDM Vol. 3B 18.4.8.1 and 19.1, "LBR entries": IA32_LBR_x_FROM_IP, _TO_IP and _INFO).
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, KnownLayout)]
+pub struct Branch {
+    /// Address of the branch.
+    pub from: u64,
+    /// Where it went.
+    pub to: u64,
+    /// IA32_LBR_x_INFO.
+    pub info: u64,
+}
+
+impl Branch {
+    /// Bit 63: the branch was mispredicted, in target or direction.
+    #[must_use]
+    pub fn mispredicted(self) -> bool {
+        self.info >> 63 & 1 == 1
+    }
+
+    /// Bits 15:0: core cycles since the branch before; saturates at 65535, and 0 means unknown.
+    #[must_use]
+    pub fn cycles(self) -> u16 {
+        self.info as u16
+    }
+
+    /// The branches as a record or the driver has them: 24 bytes each, the newest first; nothing when the bytes are not
+    /// whole branches at an aligned place.
+    #[must_use]
+    pub fn view(bytes: &[u8]) -> &[Self] {
+        <[Self]>::ref_from_bytes(bytes).unwrap_or_default()
+    }
+}

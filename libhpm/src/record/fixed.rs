@@ -1,0 +1,55 @@
+//! PEBS formats 0 to 3: in 64-bit mode one layout that grew at its end.
+//!
+//! | part | bytes | since format | processors | SDM Vol. 3B |
+//! |---|---|---|---|---|
+//! | registers | 00H–8FH | 0 | Core 2, Atom | 20.3.1.1.1, "PEBS Record Format for Intel Core i7" (first part) |
+//! | counter and memory | 90H–AFH | 1 | Nehalem to Ivy Bridge | 20.3.1.1.1, same table |
+//! | EventingIP, TX abort | B0H–BFH | 2 | Haswell, Broadwell | 20.3.6.2, "PEBS Record Format for 4th Generation Intel Core" |
+//! | TSC | C0H–C7H | 3 | Skylake to Comet Lake | 20.3.8.1.1, "PEBS Record Format for 6th Generation Intel Core" |
+
+use super::parts::Parts;
+use super::{Attribution, MemoryAccess, Record, Registers};
+use crate::{Error, Result};
+
+/// A format of this layout, by `IA32_PERF_CAPABILITIES[11:8]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format(u16);
+
+impl Format {
+    /// The format with this number.
+    ///
+    /// # Errors
+    /// [`Error::RecordFormat`] above 3.
+    pub fn new(number: u16) -> Result<Self> {
+        if number <= 3 { Ok(Self(number)) } else { Err(Error::RecordFormat { format: number }) }
+    }
+
+    /// Bytes of a record.
+    #[must_use]
+    pub fn size(self) -> usize {
+        [0x90, 0xB0, 0xC0, 0xC8][usize::from(self.0)]
+    }
+}
+
+/// Views the record that these bytes are.
+///
+/// # Errors
+/// [`Error::Corrupt`] when they are too few or not aligned.
+pub fn parse(format: Format, bytes: &[u8]) -> Result<Record<'_>> {
+    let mut parts = Parts(bytes);
+    let registers = Registers::fixed(parts.take()?);
+    let memory: Option<&[u64; 4]> = parts.take_if(format.0 >= 1)?;
+    let cause: Option<&[u64; 2]> = parts.take_if(format.0 >= 2)?;
+    let tsc: Option<&u64> = parts.take_if(format.0 >= 3)?;
+    Ok(Record {
+        ip: cause.map_or_else(|| registers.rip(), |&[eventing_ip, _]| eventing_ip),
+        attribution: if cause.is_some() { Attribution::Cause } else { Attribution::Next },
+        applicable_counters: memory.map(|&[counters, ..]| counters),
+        tsc: tsc.copied(),
+        registers: Some(registers),
+        memory: memory.map(|&[_, address, source, latency]| MemoryAccess { address, source, latency }),
+        retire_latency_cycles: None,
+        xmm: None,
+        branches: &[],
+    })
+}

@@ -1,0 +1,43 @@
+//! The general registers of a record.
+
+/// RFLAGS, RIP and the sixteen general registers.
+const COUNT: usize = 18;
+
+/// Registers after the instruction that caused the event, in the order of their record.
+#[derive(Clone, Copy, Debug)]
+pub struct Registers<'a> {
+    words: &'a [u64; COUNT],
+    /// For each place of [`Registers::to_array`] the place in `words`.
+    order: &'static [u8; COUNT],
+}
+
+/// PEBS formats 0 to 3 and interrupt records: RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15.
+const FIXED: [u8; COUNT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
+/// Adaptive and architectural PEBS: RFLAGS, RIP, RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15 (SDM Vol. 3B
+/// 20.9.2.2.3, "GPRs").
+const ADAPTIVE: [u8; COUNT] = [0, 1, 2, 5, 3, 4, 8, 9, 7, 6, 10, 11, 12, 13, 14, 15, 16, 17];
+
+impl<'a> Registers<'a> {
+    /// How many there are.
+    pub const COUNT: usize = COUNT;
+
+    pub(super) fn fixed(words: &'a [u64; COUNT]) -> Self {
+        Self { words, order: &FIXED }
+    }
+
+    pub(super) fn adaptive(words: &'a [u64; COUNT]) -> Self {
+        Self { words, order: &ADAPTIVE }
+    }
+
+    /// RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15.
+    #[must_use]
+    pub fn to_array(self) -> [u64; COUNT] {
+        self.order.map(|place| self.words[usize::from(place)])
+    }
+
+    /// RIP: the instruction to which the registers belong, which is the next one for a precise record.
+    #[must_use]
+    pub fn rip(self) -> u64 {
+        self.words[1]
+    }
+}

@@ -1,0 +1,312 @@
+//! Where the data of a memory access was found: one declarative table for each generation.
+//!
+//! Nehalem's encodings are those of SDM Vol. 3B 20.3.1.1.2, "Data Source Encoding for Load Latency Record"; Sandy Bridge
+//! to Skylake keep them, with more told of the snoop. Ice Lake's are those of 20.3.9.2, "Data Source Encoding for Memory
+//! Accesses (Ice Lake and Later Microarchitectures)". Those of the Atom cores, and what the manual leaves as reserved, are
+//! read as Linux reads them (`arch/x86/events/intel/ds.c`, `intel_pmu_pebs_data_source_grt` and `_cmt`).
+
+use std::fmt;
+
+/// What kind of access it was.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// A load.
+    Load = 1,
+    /// A store.
+    Store = 2,
+}
+
+/// Where the data was found.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// The L1 data cache.
+    L1 = 1,
+    /// A miss to the same line was already under way.
+    FillBuffer = 2,
+    /// The L2 cache.
+    L2 = 3,
+    /// The L3 cache, or another core behind it.
+    L3 = 4,
+    /// Local DRAM; with far memory present, the near one.
+    LocalDram = 5,
+    /// DRAM of another package.
+    RemoteDram = 6,
+    /// A cache of another package.
+    RemoteCache = 7,
+    /// Local far memory (persistent memory, or an L4 cache).
+    FarMemory = 8,
+    /// Far memory of another package.
+    RemoteFarMemory = 9,
+    /// I/O.
+    Io = 10,
+    /// Uncacheable memory.
+    Uncacheable = 11,
+    /// Somewhere behind a miss of the L3 cache.
+    BeyondL3 = 12,
+    /// Somewhere behind a miss of the L1 data cache: all that the status of a store tells.
+    BeyondL1 = 13,
+    /// The record has an encoding that is reserved.
+    Reserved = 14,
+}
+
+impl Level {
+    /// The level with this number, if there is one.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        const ALL: [Level; 14] = [
+            Level::L1,
+            Level::FillBuffer,
+            Level::L2,
+            Level::L3,
+            Level::LocalDram,
+            Level::RemoteDram,
+            Level::RemoteCache,
+            Level::FarMemory,
+            Level::RemoteFarMemory,
+            Level::Io,
+            Level::Uncacheable,
+            Level::BeyondL3,
+            Level::BeyondL1,
+            Level::Reserved,
+        ];
+        ALL.into_iter().find(|level| *level as u8 == number)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::L1 => "L1",
+            Self::FillBuffer => "fill buffer",
+            Self::L2 => "L2",
+            Self::L3 => "L3",
+            Self::LocalDram => "local DRAM",
+            Self::RemoteDram => "remote DRAM",
+            Self::RemoteCache => "remote cache",
+            Self::FarMemory => "far memory",
+            Self::RemoteFarMemory => "remote far memory",
+            Self::Io => "I/O",
+            Self::Uncacheable => "uncacheable memory",
+            Self::BeyondL3 => "L3 miss, source unknown",
+            Self::BeyondL1 => "L1 miss",
+            Self::Reserved => "reserved encoding",
+        })
+    }
+}
+
+/// What other caches said.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Snoop {
+    /// None was asked.
+    None = 1,
+    /// None had the line.
+    Miss = 2,
+    /// One had it, unmodified.
+    Hit = 3,
+    /// One had it, modified.
+    Modified = 4,
+    /// One had it unmodified and forwarded it.
+    Forwarded = 5,
+}
+
+impl Snoop {
+    /// The answer with this number, if there is one.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        const ALL: [Snoop; 5] = [Snoop::None, Snoop::Miss, Snoop::Hit, Snoop::Modified, Snoop::Forwarded];
+        ALL.into_iter().find(|snoop| *snoop as u8 == number)
+    }
+}
+
+impl fmt::Display for Snoop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "no snoop",
+            Self::Miss => "snoop miss",
+            Self::Hit => "snoop hit",
+            Self::Modified => "modified in another cache",
+            Self::Forwarded => "forwarded by another cache",
+        })
+    }
+}
+
+/// Where the data of an access was found, and what is known besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataSource {
+    /// What kind of access it was.
+    pub operation: Operation,
+    /// Where the data was found.
+    pub level: Level,
+    /// What other caches said; `None` where the encoding does not tell.
+    pub snoop: Option<Snoop>,
+    /// The access missed the second-level TLB; `None` where the processor does not tell.
+    pub stlb_miss: Option<bool>,
+    /// The access was locked; `None` where the processor does not tell.
+    pub locked: Option<bool>,
+    /// The load waited for an older store (its data, or its address); `None` where the processor does not tell.
+    pub blocked: Option<bool>,
+}
+
+/// How one generation encodes a data source.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// By bits 3:0.
+    sources: [(Level, Option<Snoop>); 16],
+    /// Bits of the field that are the index into `sources`.
+    source_mask: u64,
+    /// Bit that says that the second-level TLB was missed.
+    stlb_miss: Option<u32>,
+    /// Bit that says that the access was locked.
+    locked: Option<u32>,
+    /// Bits that say that an older store was in the way; 0 where there is none.
+    blocked: u64,
+    /// The latency field holds the instruction's and the cache's latency.
+    pub(super) split_latency: bool,
+}
+
+impl Table {
+    pub(super) fn load(&self, field: u64) -> DataSource {
+        let blocked = (self.blocked != 0).then_some(field & self.blocked != 0);
+        DataSource { operation: Operation::Load, blocked, ..self.store(field) }
+    }
+
+    pub(super) fn store(&self, field: u64) -> DataSource {
+        let code = (field & self.source_mask) as usize;
+        let (level, snoop) = self.sources.get(code).copied().unwrap_or((Level::Reserved, None));
+        let bit = |place: Option<u32>| place.map(|place| field >> place & 1 == 1);
+        DataSource {
+            operation: Operation::Store,
+            level,
+            snoop,
+            stlb_miss: bit(self.stlb_miss),
+            locked: bit(self.locked),
+            blocked: None,
+        }
+    }
+}
+
+/// The status that a store's record has instead of a data source (SDM Vol. 3B 20.3.4.4.3, "Layout of Precise Store
+/// Information In PEBS Record"; 20.3.6.3 for data address profiling).
+pub(super) fn store_status(field: u64) -> DataSource {
+    DataSource {
+        operation: Operation::Store,
+        level: if field & 1 == 1 { Level::L1 } else { Level::BeyondL1 },
+        snoop: None,
+        stlb_miss: Some(field >> 4 & 1 == 1),
+        locked: Some(field >> 5 & 1 == 1),
+        blocked: None,
+    }
+}
+
+/// The table of a PMU by the driver's name for it.
+pub(super) fn table(pmu: &str) -> Option<&'static Table> {
+    Some(match pmu {
+        "nehalem" | "westmere" => &NEHALEM,
+        "sandybridge" | "ivybridge" | "haswell" | "broadwell" | "skylake" => &SANDY_BRIDGE,
+        "icelake" => &ICE_LAKE,
+        "goldencove" | "redwoodcove" => &GOLDEN_COVE,
+        "gracemont" => &GRACEMONT,
+        "darkmont" => &DARKMONT,
+        _ => return None,
+    })
+}
+
+use Level::{
+    BeyondL3, FarMemory, FillBuffer, Io, L1, L2, L3, LocalDram, RemoteCache, RemoteDram, RemoteFarMemory,
+    Reserved, Uncacheable,
+};
+
+const NONE: Option<Snoop> = Some(Snoop::None);
+const MISS: Option<Snoop> = Some(Snoop::Miss);
+const HIT: Option<Snoop> = Some(Snoop::Hit);
+const MODIFIED: Option<Snoop> = Some(Snoop::Modified);
+const FORWARDED: Option<Snoop> = Some(Snoop::Forwarded);
+
+#[rustfmt::skip]
+static NEHALEM: Table = Table {
+    sources: [
+        (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
+        (L3, NONE),             (L3, HIT),               (L3, MODIFIED),      (Reserved, None),
+        (RemoteCache, FORWARDED), (Reserved, None),      (LocalDram, HIT),    (RemoteDram, HIT),
+        (LocalDram, NONE),      (RemoteDram, NONE),      (Io, None),          (Uncacheable, None),
+    ],
+    source_mask: 0xf,
+    stlb_miss: None,
+    locked: None,
+    blocked: 0,
+    split_latency: false,
+};
+
+#[rustfmt::skip]
+static SANDY_BRIDGE: Table = Table {
+    sources: [
+        (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
+        (L3, NONE),             (L3, MISS),              (L3, HIT),           (L3, MODIFIED),
+        (RemoteCache, HIT),     (RemoteCache, MODIFIED), (LocalDram, HIT),    (RemoteDram, HIT),
+        (LocalDram, NONE),      (RemoteDram, NONE),      (Io, None),          (Uncacheable, None),
+    ],
+    source_mask: 0xf,
+    stlb_miss: Some(4),
+    locked: Some(5),
+    blocked: 0,
+    split_latency: false,
+};
+
+#[rustfmt::skip]
+const SINCE_ICE_LAKE: [(Level, Option<Snoop>); 16] = [
+    (BeyondL3, None),           (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
+    (L3, NONE),                 (L3, MISS),              (L3, HIT),           (L3, MODIFIED),
+    (FarMemory, None),          (RemoteFarMemory, None), (LocalDram, None),   (RemoteDram, None),
+    (RemoteCache, FORWARDED),   (RemoteCache, MODIFIED), (Io, None),          (Uncacheable, None),
+];
+
+static ICE_LAKE: Table = Table {
+    sources: SINCE_ICE_LAKE,
+    source_mask: 0xf,
+    stlb_miss: Some(4),
+    locked: Some(5),
+    blocked: 0,
+    split_latency: false,
+};
+
+static GOLDEN_COVE: Table = Table {
+    sources: SINCE_ICE_LAKE,
+    source_mask: 0xf,
+    stlb_miss: Some(4),
+    locked: Some(5),
+    blocked: 0b11 << 6,
+    split_latency: true,
+};
+
+#[rustfmt::skip]
+static GRACEMONT: Table = Table {
+    sources: [
+        (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
+        (L3, NONE),             (L3, HIT),               (L3, MODIFIED),      (L3, MODIFIED),
+        (L3, FORWARDED),        (RemoteCache, MODIFIED), (LocalDram, HIT),    (RemoteDram, HIT),
+        (LocalDram, NONE),      (RemoteDram, NONE),      (Io, None),          (Uncacheable, None),
+    ],
+    source_mask: 0xf,
+    stlb_miss: Some(5),
+    locked: Some(4),
+    blocked: 1 << 6,
+    split_latency: true,
+};
+
+#[rustfmt::skip]
+static DARKMONT: Table = Table {
+    sources: [
+        (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
+        (L3, NONE),             (L3, MISS),              (L3, HIT),           (L3, FORWARDED),
+        (L3, MODIFIED),         (RemoteCache, MODIFIED), (LocalDram, NONE),   (RemoteDram, NONE),
+        (RemoteDram, FORWARDED), (RemoteDram, MODIFIED), (Io, None),          (Uncacheable, None),
+    ],
+    source_mask: 0x1f,
+    stlb_miss: Some(6),
+    locked: Some(5),
+    blocked: 1 << 7,
+    split_latency: true,
+};
