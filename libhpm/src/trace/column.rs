@@ -14,80 +14,104 @@ use arrow_schema::{DataType, Field};
 
 use super::row::Registers;
 
-/// A type that a table's field can have.
-pub trait Column: Sized {
+/// A value that a cell can hold, and how it is stored.
+pub trait Cell: Sized {
     /// Collects cells.
     type Builder: ArrayBuilder;
     /// Holds cells.
     type Array: Array + Clone + 'static;
-    /// Whether a cell can be null.
-    const NULLABLE: bool;
 
     /// The Arrow type.
     fn data_type() -> DataType;
     /// An empty builder.
     fn builder() -> Self::Builder;
+    /// Adds one cell; `None` is null.
+    fn append(value: Option<&Self>, builder: &mut Self::Builder);
+    /// The value of a cell that is not null.
+    fn value(array: &Self::Array, row: usize) -> Self;
+    /// About how many bytes the value takes besides its place in the column.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A type that a table's field can have: a value, or an optional one for a column that can be null.
+pub trait Column: Sized {
+    /// What the cells hold.
+    type Cell: Cell;
+    /// Whether a cell can be null.
+    const NULLABLE: bool;
+
     /// Adds one cell.
-    fn append(&self, builder: &mut Self::Builder);
+    fn append(&self, builder: &mut <Self::Cell as Cell>::Builder);
     /// The cell of this row, which must exist.
-    fn cell(array: &Self::Array, row: usize) -> Self;
+    fn cell(array: &<Self::Cell as Cell>::Array, row: usize) -> Self;
     /// About how many bytes the cell takes.
     fn bytes(&self) -> usize;
 }
 
-macro_rules! unsigned_columns {
-    ($($rust:ty: $arrow:ty),*) => {$(
+impl<T: Cell> Column for Option<T> {
+    type Cell = T;
+    const NULLABLE: bool = true;
+
+    fn append(&self, builder: &mut T::Builder) {
+        T::append(self.as_ref(), builder);
+    }
+    fn cell(array: &T::Array, row: usize) -> Self {
+        array.is_valid(row).then(|| T::value(array, row))
+    }
+    fn bytes(&self) -> usize {
+        size_of::<T>() + self.as_ref().map_or(0, T::bytes)
+    }
+}
+
+/// Columns that are never null.
+macro_rules! columns {
+    ($($rust:ty),*) => {$(
         impl Column for $rust {
-            type Builder = PrimitiveBuilder<$arrow>;
-            type Array = PrimitiveArray<$arrow>;
+            type Cell = Self;
             const NULLABLE: bool = false;
 
-            fn data_type() -> DataType {
-                <$arrow>::DATA_TYPE
+            fn append(&self, builder: &mut <Self as Cell>::Builder) {
+                Cell::append(Some(self), builder);
             }
-            fn builder() -> Self::Builder {
-                Self::Builder::new()
-            }
-            fn append(&self, builder: &mut Self::Builder) {
-                builder.append_value(*self);
-            }
-            fn cell(array: &Self::Array, row: usize) -> Self {
-                array.value(row)
+            fn cell(array: &<Self as Cell>::Array, row: usize) -> Self {
+                Self::value(array, row)
             }
             fn bytes(&self) -> usize {
-                size_of::<Self>()
-            }
-        }
-
-        impl Column for Option<$rust> {
-            type Builder = PrimitiveBuilder<$arrow>;
-            type Array = PrimitiveArray<$arrow>;
-            const NULLABLE: bool = true;
-
-            fn data_type() -> DataType {
-                <$arrow>::DATA_TYPE
-            }
-            fn builder() -> Self::Builder {
-                Self::Builder::new()
-            }
-            fn append(&self, builder: &mut Self::Builder) {
-                builder.append_option(*self);
-            }
-            fn cell(array: &Self::Array, row: usize) -> Self {
-                array.is_valid(row).then(|| array.value(row))
-            }
-            fn bytes(&self) -> usize {
-                size_of::<$rust>()
+                size_of::<Self>() + Cell::bytes(self)
             }
         }
     )*};
 }
-unsigned_columns!(u8: UInt8Type, u16: UInt16Type, u32: UInt32Type, u64: UInt64Type);
+columns!(u8, u16, u32, u64, bool, String, Vec<u64>);
 
-impl Column for bool {
+macro_rules! unsigned_cells {
+    ($($rust:ty: $arrow:ty),*) => {$(
+        impl Cell for $rust {
+            type Builder = PrimitiveBuilder<$arrow>;
+            type Array = PrimitiveArray<$arrow>;
+
+            fn data_type() -> DataType {
+                <$arrow>::DATA_TYPE
+            }
+            fn builder() -> Self::Builder {
+                Self::Builder::new()
+            }
+            fn append(value: Option<&Self>, builder: &mut Self::Builder) {
+                builder.append_option(value.copied());
+            }
+            fn value(array: &Self::Array, row: usize) -> Self {
+                array.value(row)
+            }
+        }
+    )*};
+}
+unsigned_cells!(u8: UInt8Type, u16: UInt16Type, u32: UInt32Type, u64: UInt64Type);
+
+impl Cell for bool {
     type Builder = BooleanBuilder;
     type Array = BooleanArray;
-    const NULLABLE: bool = false;
 
     fn data_type() -> DataType {
         DataType::Boolean
@@ -95,21 +119,17 @@ impl Column for bool {
     fn builder() -> Self::Builder {
         Self::Builder::new()
     }
-    fn append(&self, builder: &mut Self::Builder) {
-        builder.append_value(*self);
+    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
+        builder.append_option(value.copied());
     }
-    fn cell(array: &Self::Array, row: usize) -> Self {
+    fn value(array: &Self::Array, row: usize) -> Self {
         array.value(row)
-    }
-    fn bytes(&self) -> usize {
-        1
     }
 }
 
-impl Column for String {
+impl Cell for String {
     type Builder = StringBuilder;
     type Array = StringArray;
-    const NULLABLE: bool = false;
 
     fn data_type() -> DataType {
         DataType::Utf8
@@ -117,43 +137,20 @@ impl Column for String {
     fn builder() -> Self::Builder {
         Self::Builder::new()
     }
-    fn append(&self, builder: &mut Self::Builder) {
-        builder.append_value(self);
+    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
+        builder.append_option(value);
     }
-    fn cell(array: &Self::Array, row: usize) -> Self {
+    fn value(array: &Self::Array, row: usize) -> Self {
         array.value(row).to_owned()
     }
     fn bytes(&self) -> usize {
-        self.len() + 4
+        self.len()
     }
 }
 
-impl Column for Option<String> {
-    type Builder = StringBuilder;
-    type Array = StringArray;
-    const NULLABLE: bool = true;
-
-    fn data_type() -> DataType {
-        DataType::Utf8
-    }
-    fn builder() -> Self::Builder {
-        Self::Builder::new()
-    }
-    fn append(&self, builder: &mut Self::Builder) {
-        builder.append_option(self.as_deref());
-    }
-    fn cell(array: &Self::Array, row: usize) -> Self {
-        array.is_valid(row).then(|| array.value(row).to_owned())
-    }
-    fn bytes(&self) -> usize {
-        self.as_ref().map_or(0, String::len) + 4
-    }
-}
-
-impl Column for Option<Vec<u8>> {
+impl Cell for Vec<u8> {
     type Builder = BinaryBuilder;
     type Array = BinaryArray;
-    const NULLABLE: bool = true;
 
     fn data_type() -> DataType {
         DataType::Binary
@@ -161,14 +158,14 @@ impl Column for Option<Vec<u8>> {
     fn builder() -> Self::Builder {
         Self::Builder::new()
     }
-    fn append(&self, builder: &mut Self::Builder) {
-        builder.append_option(self.as_deref());
+    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
+        builder.append_option(value);
     }
-    fn cell(array: &Self::Array, row: usize) -> Self {
-        array.is_valid(row).then(|| array.value(row).to_vec())
+    fn value(array: &Self::Array, row: usize) -> Self {
+        array.value(row).to_vec()
     }
     fn bytes(&self) -> usize {
-        self.as_ref().map_or(0, Vec::len) + 4
+        self.len()
     }
 }
 
@@ -177,10 +174,9 @@ fn element() -> Arc<Field> {
     Arc::new(Field::new("item", DataType::UInt64, false))
 }
 
-impl Column for Vec<u64> {
+impl Cell for Vec<u64> {
     type Builder = ListBuilder<PrimitiveBuilder<UInt64Type>>;
     type Array = ListArray;
-    const NULLABLE: bool = false;
 
     fn data_type() -> DataType {
         DataType::List(element())
@@ -188,22 +184,21 @@ impl Column for Vec<u64> {
     fn builder() -> Self::Builder {
         ListBuilder::new(PrimitiveBuilder::new()).with_field(element())
     }
-    fn append(&self, builder: &mut Self::Builder) {
-        builder.values().append_slice(self);
-        builder.append(true);
+    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
+        builder.values().append_slice(value.map_or(&[], Vec::as_slice));
+        builder.append(value.is_some());
     }
-    fn cell(array: &Self::Array, row: usize) -> Self {
+    fn value(array: &Self::Array, row: usize) -> Self {
         numbers(array.value(row).as_ref())
     }
     fn bytes(&self) -> usize {
-        self.len() * 8 + 4
+        self.len() * 8
     }
 }
 
-impl Column for Option<Registers> {
+impl Cell for Registers {
     type Builder = FixedSizeListBuilder<PrimitiveBuilder<UInt64Type>>;
     type Array = FixedSizeListArray;
-    const NULLABLE: bool = true;
 
     fn data_type() -> DataType {
         DataType::FixedSizeList(element(), Registers::COUNT as i32)
@@ -211,20 +206,15 @@ impl Column for Option<Registers> {
     fn builder() -> Self::Builder {
         FixedSizeListBuilder::new(PrimitiveBuilder::new(), Registers::COUNT as i32).with_field(element())
     }
-    fn append(&self, builder: &mut Self::Builder) {
+    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
         // A fixed-size list has room for its elements even where it is null.
-        let values = self.map_or([0; Registers::COUNT], |registers| registers.0);
-        builder.values().append_slice(&values);
-        builder.append(self.is_some());
+        let words = value.map_or([0; Registers::COUNT], |registers| registers.0);
+        builder.values().append_slice(&words);
+        builder.append(value.is_some());
     }
-    fn cell(array: &Self::Array, row: usize) -> Self {
-        if array.is_null(row) {
-            return None;
-        }
-        numbers(array.value(row).as_ref()).try_into().ok().map(Registers)
-    }
-    fn bytes(&self) -> usize {
-        Registers::COUNT * 8
+    fn value(array: &Self::Array, row: usize) -> Self {
+        // The length is part of the column's type, which was checked.
+        Self(numbers(array.value(row).as_ref()).try_into().unwrap_or([0; Registers::COUNT]))
     }
 }
 

@@ -6,7 +6,7 @@ use arrow_array::builder::ArrayBuilder;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema, SchemaRef};
 
-use super::column::Column;
+use super::column::{Cell, Column};
 
 /// A row of one table.
 pub trait Row: Sized {
@@ -46,12 +46,12 @@ macro_rules! table {
 
         #[doc = concat!("Collects rows of `", $table, "`.")]
         pub struct $builders {
-            $($field: <$type as Column>::Builder,)*
+            $($field: <<$type as Column>::Cell as Cell>::Builder,)*
         }
 
         #[doc = concat!("Columns of one batch of `", $table, "`.")]
         pub struct $arrays {
-            $($field: <$type as Column>::Array,)*
+            $($field: <<$type as Column>::Cell as Cell>::Array,)*
         }
 
         impl Row for $name {
@@ -61,14 +61,14 @@ macro_rules! table {
 
             fn schema() -> SchemaRef {
                 Arc::new(Schema::new(vec![
-                    $(Field::new(stringify!($field), <$type>::data_type(), <$type>::NULLABLE),)*
+                    $(Field::new(stringify!($field), <$type as Column>::Cell::data_type(), <$type>::NULLABLE),)*
                 ]))
             }
             fn builders() -> $builders {
-                $builders { $($field: <$type>::builder(),)* }
+                $builders { $($field: <$type as Column>::Cell::builder(),)* }
             }
             fn append(&self, builders: &mut $builders) {
-                $(self.$field.append(&mut builders.$field);)*
+                $(Column::append(&self.$field, &mut builders.$field);)*
             }
             fn finish(builders: &mut $builders) -> Vec<ArrayRef> {
                 vec![$(ArrayBuilder::finish(&mut builders.$field),)*]
@@ -77,22 +77,22 @@ macro_rules! table {
                 Some($arrays { $($field: column::<$type>(batch, stringify!($field))?,)* })
             }
             fn row(arrays: &$arrays, index: usize) -> Self {
-                Self { $($field: <$type>::cell(&arrays.$field, index),)* }
+                Self { $($field: Column::cell(&arrays.$field, index),)* }
             }
             fn bytes(&self) -> usize {
-                0 $(+ self.$field.bytes())*
+                0 $(+ Column::bytes(&self.$field))*
             }
         }
     };
 }
 
 /// A column by its name, if it has the type, and nulls only where the type allows them.
-fn column<T: Column>(batch: &RecordBatch, name: &str) -> Option<T::Array> {
+fn column<T: Column>(batch: &RecordBatch, name: &str) -> Option<<T::Cell as Cell>::Array> {
     let array = batch.column_by_name(name)?;
-    if *array.data_type() != T::data_type() || (!T::NULLABLE && array.null_count() > 0) {
+    if *array.data_type() != T::Cell::data_type() || (!T::NULLABLE && array.null_count() > 0) {
         return None;
     }
-    array.as_any().downcast_ref::<T::Array>().cloned()
+    array.as_any().downcast_ref().cloned()
 }
 
 /// The registers that a PEBS record holds, in its order (SDM Vol. 3B, "PEBS Record Format"): RFLAGS, RIP, RAX, RBX, RCX,
