@@ -2,6 +2,7 @@
 
 mod meta;
 mod recorder;
+mod sample;
 mod sideband;
 
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use libhpm::event::Event;
+use libhpm::machine::pmu_name;
 use libhpm::session::{Options, Stack};
 use libhpm::sideband::Sideband;
 use libhpm::trace::TraceWriter;
@@ -19,6 +21,7 @@ use crate::cli::TargetArgs;
 use crate::measure::{open, parse_events};
 use crate::workload::{End, Workload};
 use recorder::{Finished, Recorder};
+use sample::SampleRows;
 
 /// Sample events precisely (PEBS) and write a trace for `hpmctl report`.
 ///
@@ -85,7 +88,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         Some(pid) => Sideband::of_process(pid),
     }?;
     let writer = TraceWriter::create(&folder, meta::meta(&session, &events, &args.target.command))?;
-    let mut recorder = Recorder::new(session, sideband, writer, args.stacks.is_some());
+    let samples = SampleRows::new(&events, &pmu_name(session.info()));
+    let mut recorder = Recorder::new(session, sideband, writer, samples, args.stacks.is_some());
     recorder.note_what_was_there(&workload, events.iter().any(|event| event.kernel))?;
     recorder.session().start()?;
     let end = match begin_and_record(&mut workload, &mut recorder) {

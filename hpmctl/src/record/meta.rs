@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 
+use super::sample::attribution;
 use libhpm::event::Event;
 use libhpm::machine::{pmu_name, vendor};
 use libhpm::session::{EventMode, Session};
@@ -15,6 +16,8 @@ pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) ->
     let event = |(event, spec): (&Event, &libhpm::session::EventSpec)| trace::Event {
         name: event.name.clone(),
         encoding: spec.encoding,
+        extra: spec.extra,
+        attribution: attribution(info.pebs_format),
         mode: if spec.mode == EventMode::Precise as u8 { EventUse::Precise } else { EventUse::Count },
         period: spec.period,
         user: event.user,

@@ -8,10 +8,11 @@ use libhpm::session::{Quantum, Sample, Session};
 use libhpm::sideband::{self, Entry, Sideband};
 use libhpm::symbol::kernel_symbols;
 use libhpm::sys::clock::ClockPair;
-use libhpm::trace::{QuantumRow, Registers, SampleRow, Totals, TraceWriter};
+use libhpm::trace::{QuantumRow, SampleRow, Totals, TraceWriter};
 use libhpm::unwind::{Snapshot, StackUnwinder};
 
 use super::meta::clock_pair;
+use super::sample::{SampleRows, common};
 use super::sideband::{SidebandRow, SidebandRows};
 use crate::workload::Workload;
 
@@ -29,6 +30,7 @@ pub(super) struct Recorder {
 /// The trace, and what rows need from earlier ones.
 struct Output {
     writer: TraceWriter,
+    samples_of: SampleRows,
     rows: SidebandRows,
     spaces: AddressSpaces,
     /// Absent when no stacks are recorded.
@@ -49,9 +51,16 @@ pub(super) struct Finished {
 }
 
 impl Recorder {
-    pub(super) fn new(session: Session, sideband: Sideband, writer: TraceWriter, stacks: bool) -> Self {
+    pub(super) fn new(
+        session: Session,
+        sideband: Sideband,
+        writer: TraceWriter,
+        samples_of: SampleRows,
+        stacks: bool,
+    ) -> Self {
         let output = Output {
             writer,
+            samples_of,
             rows: SidebandRows::default(),
             spaces: AddressSpaces::default(),
             unwinder: stacks.then(StackUnwinder::default),
@@ -149,23 +158,23 @@ impl Output {
     }
 
     fn quantum(&mut self, quantum: &Quantum<'_>) -> Result<()> {
-        let samples = quantum.samples()?;
-        self.writer.quantum(&quantum_row(quantum, samples.len()))?;
-        for sample in samples {
-            self.sample(quantum, &sample)?;
+        let mut records = 0;
+        for sample in quantum.samples()? {
+            self.sample(quantum, &sample?)?;
+            records += 1;
         }
-        Ok(())
+        Ok(self.writer.quantum(&quantum_row(quantum, records))?)
     }
 
     /// One row for each event that the record is for.
     fn sample(&mut self, quantum: &Quantum<'_>, sample: &Sample<'_>) -> Result<()> {
-        let mut row = sample_row(quantum, sample);
+        let mut row = common(quantum, sample);
         row.stack = self.stack(&row, quantum, sample)?;
-        let mut events = sample.events().peekable();
-        self.unattributed += u64::from(events.peek().is_none());
-        for (event, period) in events {
+        let mut rows = self.samples_of.rows(row, sample).peekable();
+        self.unattributed += u64::from(rows.peek().is_none());
+        for row in rows {
             self.samples += 1;
-            self.writer.sample(&SampleRow { event: event as u8, period, ..row.clone() })?;
+            self.writer.sample(&row)?;
         }
         Ok(())
     }
@@ -209,26 +218,5 @@ fn quantum_row(quantum: &Quantum<'_>, records: usize) -> QuantumRow {
         periods,
         records: records as u32,
         records_lost: raw.records_lost,
-    }
-}
-
-/// Everything but event, period and stack.
-fn sample_row(quantum: &Quantum<'_>, sample: &Sample<'_>) -> SampleRow {
-    let (raw, record) = (quantum.raw(), &sample.record);
-    // An event without a data address leaves the field 0.
-    let memory = record.memory.filter(|memory| memory.data_linear_address != 0);
-    SampleRow {
-        tsc: record.time.map_or(raw.end_tsc, |time| time.tsc),
-        cpu: raw.cpu,
-        pid: raw.pid,
-        tid: raw.tid,
-        quantum: raw.sequence,
-        ip: record.ip(),
-        next_ip: record.registers.rip,
-        data_address: memory.map(|memory| memory.data_linear_address),
-        data_source: memory.map(|memory| memory.data_source),
-        latency_cycles: memory.filter(|memory| memory.latency != 0).map(|memory| memory.latency as u32),
-        registers: Some(Registers(record.registers.to_array())),
-        ..SampleRow::default()
     }
 }

@@ -26,6 +26,7 @@ pub use self::registers::Registers;
 pub use self::source::{DataSource, Level, Operation, Snoop};
 
 use hpm_abi::{RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_INTERRUPT};
+use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
 
@@ -33,9 +34,11 @@ use crate::{Error, Result};
 pub type Xmm = [[u64; 2]; 16];
 
 /// Which instruction [`Record::ip`] names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Attribution {
     /// The one that caused the event.
+    #[default]
     Cause,
     /// The one after it in the order of execution: PEBS formats 0 and 1 have no EventingIP.
     Next,

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::record::Attribution;
+
 /// The contents of `meta.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
@@ -68,8 +70,14 @@ pub struct Event {
     pub name: String,
     /// Event select, unit mask and modifiers at their places in IA32_PERFEVTSELx (SDM Vol. 3B 20.2.1.1).
     pub encoding: u64,
+    /// Value of the register that the event needed beside its encoding; 0 for none.
+    #[serde(default)]
+    pub extra: u64,
     /// How it was used.
     pub mode: EventUse,
+    /// Which instruction its samples name.
+    #[serde(default)]
+    pub attribution: Attribution,
     /// Period asked for, in events per record; 0 when only counted. The period used is in `quanta.periods`.
     pub period: u64,
     /// Counted at CPL 3.

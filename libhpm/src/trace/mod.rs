@@ -26,7 +26,7 @@ pub use self::row::{
 pub use self::writer::TraceWriter;
 
 /// Version of the folder's format. Any change to a table or to `meta.json` that an older reader would misread raises it.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// Rows stay in memory for at most this long.
 pub const BATCH_TIME: Duration = Duration::from_secs(1);

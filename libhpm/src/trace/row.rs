@@ -152,7 +152,7 @@ table! {
 }
 
 table! {
-    /// One precise record.
+    /// One record.
     SampleRow in "samples", SampleBuilders, SampleArrays {
         /// TSC of the record; of the end of its quantum where the record format has no time.
         tsc: u64,
@@ -168,16 +168,32 @@ table! {
         event: u8,
         /// Events that this record stands for.
         period: u64,
-        /// Address of the instruction that caused the event.
+        /// Address of the instruction that caused the event, as close as [`super::Event::attribution`] says.
         ip: u64,
-        /// Address of the next instruction, to which the registers belong.
-        next_ip: u64,
+        /// Address of the next instruction, to which the registers belong; null where the record has none.
+        next_ip: Option<u64>,
         /// Data linear address; null where the event has none.
         data_address: Option<u64>,
         /// The record's data source field as hardware wrote it.
         data_source: Option<u64>,
-        /// Load latency in core cycles.
+        /// Core cycles of the memory access ([`crate::record::Latency::access_cycles`]).
         latency_cycles: Option<u32>,
+        /// Core cycles of the whole instruction ([`crate::record::Latency::instruction_cycles`]).
+        instruction_latency_cycles: Option<u32>,
+        /// Core cycles from the retirement before to the instruction's own.
+        retire_latency_cycles: Option<u16>,
+        /// Where the data was found: the number of a [`crate::record::Level`].
+        level: Option<u8>,
+        /// What other caches said: the number of a [`crate::record::Snoop`].
+        snoop: Option<u8>,
+        /// The access missed the second-level TLB.
+        stlb_miss: Option<bool>,
+        /// The access was locked.
+        locked: Option<bool>,
+        /// The load waited for an older store.
+        blocked: Option<bool>,
+        /// Last branch records, the newest first: from, to and IA32_LBR_x_INFO of each; null without any.
+        branches: Option<Vec<u64>>,
         /// `id` of the call stack.
         stack: Option<u32>,
         /// Registers after the instruction.

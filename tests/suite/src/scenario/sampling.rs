@@ -48,7 +48,7 @@ fn records(boot: &Boot, name: &str, report: &Report) -> Result<String> {
             format!("the truth has no record of CPU {} at TSC {}", sample.cpu, sample.tsc)
         })?;
         let right = (true_record.pc, true_record.next_pc, true_record.load);
-        let got = (sample.ip, sample.next_ip, sample.data_address);
+        let got = (sample.ip, sample.next_ip.unwrap_or(0), sample.data_address);
         ensure!(got == right, "a record says {got:x?}, the truth is {right:x?}");
         if let Some(registers) = sample.registers {
             let rip = registers.at(libhpm::trace::Registers::RIP);

@@ -1,0 +1,81 @@
+//! Samples as rows of the trace.
+
+use libhpm::event::{CoreType, Event, core_pmus};
+use libhpm::record::{Attribution, MemoryDecoder};
+use libhpm::session::{Quantum, Sample};
+use libhpm::trace::{Registers, SampleRow};
+
+/// What is known of each event's samples.
+pub(super) struct SampleRows(Vec<(Event, Option<MemoryDecoder>)>);
+
+impl SampleRows {
+    /// For these events on a PMU, or on the two of a hybrid processor.
+    pub(super) fn new(events: &[Event], pmu: &str) -> Self {
+        let decoder = |event: &Event| {
+            let wanted =
+                |core_type: CoreType| event.core_type == CoreType::Any || event.core_type == core_type;
+            let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| wanted(*core_type))?;
+            MemoryDecoder::new(pmu)
+        };
+        Self(events.iter().map(|event| (event.clone(), decoder(event))).collect())
+    }
+
+    /// The rows of a sample: one for each event that the record is for, from what they have in common.
+    pub(super) fn rows(&self, common: SampleRow, sample: &Sample<'_>) -> impl Iterator<Item = SampleRow> {
+        sample.events().map(move |(event, period)| {
+            let row = SampleRow { event: event as u8, period, ..common.clone() };
+            with_memory(row, sample, self.0.get(event))
+        })
+    }
+}
+
+/// Everything but event, period, stack and memory access.
+pub(super) fn common(quantum: &Quantum<'_>, sample: &Sample<'_>) -> SampleRow {
+    let (raw, record) = (quantum.raw(), &sample.record);
+    let branches = sample.branches();
+    let words = || branches.iter().flat_map(|branch| [branch.from, branch.to, branch.info]).collect();
+    SampleRow {
+        tsc: record.tsc.unwrap_or(raw.end_tsc),
+        cpu: raw.cpu,
+        pid: raw.pid,
+        tid: raw.tid,
+        quantum: raw.sequence,
+        ip: record.ip,
+        next_ip: record.registers.map(|registers| registers.rip()),
+        retire_latency_cycles: record.retire_latency_cycles,
+        branches: (!branches.is_empty()).then(words),
+        registers: record.registers.map(|registers| Registers(registers.to_array())),
+        ..SampleRow::default()
+    }
+}
+
+/// The row with what the record says of the event's memory access.
+fn with_memory(
+    row: SampleRow,
+    sample: &Sample<'_>,
+    known: Option<&(Event, Option<MemoryDecoder>)>,
+) -> SampleRow {
+    // An event without a data address leaves the field 0.
+    let access = sample.record.memory.filter(|access| access.address != 0);
+    let (Some(access), Some((event, decoder))) = (access, known) else { return row };
+    let latency = decoder.map(|decoder| decoder.latency(access, event.sampling)).unwrap_or_default();
+    let source = decoder.and_then(|decoder| decoder.source(access, event.sampling));
+    SampleRow {
+        data_address: Some(access.address),
+        data_source: Some(access.source),
+        latency_cycles: latency.access_cycles,
+        instruction_latency_cycles: latency.instruction_cycles,
+        level: source.map(|source| source.level as u8),
+        snoop: source.and_then(|source| source.snoop).map(|snoop| snoop as u8),
+        stlb_miss: source.and_then(|source| source.stlb_miss),
+        locked: source.and_then(|source| source.locked),
+        blocked: source.and_then(|source| source.blocked),
+        ..row
+    }
+}
+
+/// Which instruction the precise samples of a record format name; `u32::MAX` is no format.
+pub(super) fn attribution(pebs_format: u32) -> Attribution {
+    // Formats 0 and 1 have no EventingIP (SDM Vol. 3B 20.3.6.2).
+    if pebs_format <= 1 { Attribution::Next } else { Attribution::Cause }
+}
