@@ -40,8 +40,8 @@ fn sample(number: u64, stack: Option<u32>) -> SampleRow {
         ip: 0x40_1000 + number,
         next_ip: Some(0x40_1004 + number),
         level: (number % 3 == 1).then_some(3),
-        stlb_miss: (number % 3 == 1).then_some(number % 2 == 0),
-        branches: (number % 5 == 0).then(|| vec![number, number + 1, 0]),
+        stlb_miss: (number % 3 == 1).then_some(number.is_multiple_of(2)),
+        branches: number.is_multiple_of(5).then(|| vec![number, number + 1, 0]),
         data_address: number.is_multiple_of(3).then_some(u64::MAX - number),
         latency_cycles: (number % 3 == 1).then_some(200),
         stack,
@@ -208,7 +208,7 @@ fn many_rows_are_written_without_waiting() {
     let folder = temp.path().join("large.hpm");
     let mut writer = TraceWriter::create(&folder, meta()).unwrap();
     let row = sample(1, None);
-    let rows = libhpm::trace::BATCH_BYTES / row.bytes() + 1;
+    let rows = libhpm::trace::BATCH_BYTES.div_ceil(row.bytes());
     (0..rows).for_each(|_| writer.sample(&row).unwrap());
     assert_eq!(read::<SampleRow>(&folder).len(), rows);
 }
@@ -224,7 +224,9 @@ fn what_is_no_trace_is_told_in_a_sentence() {
     let (folder, ..) = write(&temp, true);
     assert!(matches!(TraceWriter::create(&folder, meta()), Err(TraceError::Exists(_))));
     let json = fs::read_to_string(folder.join("meta.json")).unwrap();
-    fs::write(folder.join("meta.json"), json.replace("\"format\": 1", "\"format\": 99")).unwrap();
+    let version = |number| format!("\"format\": {number},");
+    let other = json.replace(&version(libhpm::trace::FORMAT_VERSION), &version(99));
+    fs::write(folder.join("meta.json"), other).unwrap();
     let sentence = open(&folder).to_string();
     assert!(sentence.contains("trace format 99") && sentence.contains("1.2.3"), "{sentence}");
     fs::write(folder.join("meta.json"), &json[..json.len() / 2]).unwrap();

@@ -214,11 +214,9 @@ proptest! {
         }
         let format = if architectural { RECORD_FORMAT_ARCHITECTURAL } else { 4 };
         let size = if architectural { 0 } else { words.len() as u16 * 8 };
-        for record in Records::new(format, size, words.as_bytes()).unwrap() {
-            if let Ok(record) = record {
-                prop_assert!(record.branches.len() * 24 <= words.len() * 8);
-                prop_assert!(record.registers.is_none_or(|registers| registers.to_array().len() == 18));
-            }
+        for record in Records::new(format, size, words.as_bytes()).unwrap().flatten() {
+            prop_assert!(record.branches.len() * 24 <= words.len() * 8);
+            prop_assert!(record.registers.is_none_or(|registers| registers.rip() == word));
         }
     }
 
