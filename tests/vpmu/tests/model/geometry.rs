@@ -12,7 +12,7 @@ fn core(profile: &'static Profile) -> Core {
 
 /// Latency of a load that hits the TLB, whose line `conflicts` others at distance `stride` have pushed out of the
 /// levels they fill.
-fn latency(profile: &'static Profile, stride: u64, conflicts: u64) -> (DataSource, u16) {
+pub(crate) fn latency(profile: &'static Profile, stride: u64, conflicts: u64) -> (DataSource, u16) {
     let mut core = core(profile);
     for n in 0..=conflicts {
         core.data(n * stride, n * stride, 8, false);

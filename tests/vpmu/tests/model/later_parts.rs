@@ -1,7 +1,8 @@
 //! What parts with version 5 and later say of themselves (SDM Vol. 2A, CPUID; Vol. 3B 20.2.5).
 
-use vpmu::profile::{ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, SAPPHIRE_RAPIDS, SKYLAKE};
-use vpmu::{CpuidRegs, GeneralProtection, Options, Pmu, Profile, pmu::msr};
+use crate::geometry::latency;
+use vpmu::profile::{ALDER_LAKE, CLEARWATER_FOREST, GRANITE_RAPIDS, ICE_LAKE, SAPPHIRE_RAPIDS, SKYLAKE};
+use vpmu::{CpuidRegs, DataSource, GeneralProtection, Options, Pmu, Profile, pmu::msr};
 
 fn ask(profile: &'static Profile, leaf: u32, subleaf: u32) -> CpuidRegs {
     let mut regs = CpuidRegs::default();
@@ -77,4 +78,29 @@ fn a_hybrid_part_has_two_types_of_core() {
     assert_eq!((performance.rdpmc(7), efficient.rdpmc(7)), (Ok(0), Err(GeneralProtection)));
     let restored = Pmu::restore(efficient.snapshot()).expect("a core of a known part");
     assert_eq!(restored.profile().name, "alderlake-efficient");
+}
+
+/// Sizes and latencies of the caches, found by behaviour (Optimization Reference Manual, "Cache parameters"; what is
+/// chosen is in docs/pmu-model.md). One way of L1D is 4 KiB on all of them.
+#[test]
+fn each_level_has_its_size_and_latency() {
+    for (profile, l1_ways, l1_latency, l2, l2_latency, llc, llc_latency) in [
+        (&ICE_LAKE, 12, 5, (512 << 10, 8), 13, (8 << 20, 16), 42),
+        (&SAPPHIRE_RAPIDS, 12, 5, (2 << 20, 16), 15, (30 << 20, 15), 70),
+        (&GRANITE_RAPIDS, 12, 5, (2 << 20, 16), 15, (30 << 20, 15), 70),
+        (ALDER_LAKE.of_cpu(0, 2), 12, 5, (1280 << 10, 10), 15, (12 << 20, 12), 70),
+        (ALDER_LAKE.of_cpu(1, 2), 8, 4, (2 << 20, 16), 17, (12 << 20, 12), 70),
+        (&CLEARWATER_FOREST, 8, 4, (4 << 20, 16), 19, (32 << 20, 16), 70),
+    ] {
+        let name = profile.name;
+        assert_eq!(latency(profile, 4096, l1_ways - 1), (DataSource::L1, l1_latency), "{name}");
+        assert_eq!(latency(profile, 4096, l1_ways), (DataSource::L2, l2_latency), "{name}");
+        // Lines that share a set of one level share one of every level before it: as many as the most ways of any.
+        let (l2_bytes, l2_ways) = l2;
+        let conflicts = l2_ways.max(l1_ways);
+        assert_eq!(latency(profile, l2_bytes / l2_ways, conflicts), (DataSource::L3, llc_latency), "{name}");
+        let (llc_bytes, llc_ways) = llc;
+        let conflicts = llc_ways.max(conflicts);
+        assert_eq!(latency(profile, llc_bytes / llc_ways, conflicts).0, DataSource::Memory, "{name}");
+    }
 }
