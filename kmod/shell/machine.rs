@@ -25,6 +25,10 @@ impl Cpuid for Instruction {
         let answer = unsafe { __cpuid_count(leaf, subleaf) };
         CpuidRegisters { eax: answer.eax, ebx: answer.ebx, ecx: answer.ecx, edx: answer.edx }
     }
+
+    fn microcode(&mut self) -> u32 {
+        sys::microcode()
+    }
 }
 
 /// Finds out what the machine is, before anything else here is asked.

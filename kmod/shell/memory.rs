@@ -80,6 +80,12 @@ impl Block {
         self.0.as_ptr()
     }
 
+    /// Its physical address, a multiple of its size.
+    pub(super) fn physical(&self) -> u64 {
+        // SAFETY: The block lies in the direct map.
+        unsafe { sys::physical(self.base()) }
+    }
+
     /// The page at this offset, or `None` outside.
     pub(super) fn page(&self, offset: usize) -> Option<*mut bindings::page> {
         if offset >= Self::BYTES {

@@ -96,8 +96,8 @@ fn take(pmu: &Pmu) -> Result<(), Refusal> {
     pr_info!(
         "took the PMU ({}, {} general and {} fixed counters) from the kernel's perf, which reports busy meanwhile\n",
         pmu.generation.name,
-        pmu.perfmon.general_counters,
-        pmu.perfmon.fixed_counters
+        pmu.perfmon.general.count_ones(),
+        pmu.perfmon.fixed.count_ones()
     );
     Ok(())
 }
@@ -109,9 +109,10 @@ fn give_back(pmu: &Pmu) {
     pr_info!("gave the PMU back to the kernel's perf\n");
 }
 
-/// The kernel's bitmap knows the general counters only; whoever holds one of them holds the PMU.
+/// The kernel's bitmap knows the general counters only, by their addresses before version 6; whoever holds one of them
+/// holds the PMU.
 fn counters(pmu: &Pmu) -> impl DoubleEndedIterator<Item = (u32, u32)> {
-    (0..pmu.perfmon.general_counters).map(|number| (IA32_PMC0 + number, IA32_PERFEVTSEL0 + number))
+    (0..pmu.perfmon.general.count_ones()).map(|number| (IA32_PMC0 + number, IA32_PERFEVTSEL0 + number))
 }
 
 fn reserve(pmu: &Pmu) -> Result<(), Refusal> {

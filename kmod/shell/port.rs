@@ -101,6 +101,13 @@ pub(super) struct CpuMemory {
     pub(super) staging: Option<Block>,
 }
 
+impl CpuMemory {
+    /// The block that hardware writes while the segment in this slot is filled.
+    fn written(&self, slot: u32) -> Option<&Block> {
+        self.staging.as_ref().or_else(|| self.segments.get(slot as usize))
+    }
+}
+
 /// A session's memory on the CPU that runs.
 pub(super) struct LiveRings<'a> {
     memory: &'a CpuMemory,
@@ -127,12 +134,15 @@ impl<'a> LiveRings<'a> {
 
 impl Rings for LiveRings<'_> {
     fn map_segment(&mut self, slot: u32) {
-        let block = self.memory.staging.as_ref().or_else(|| self.memory.segments.get(slot as usize));
-        if let (Some(area), Some(block)) = (self.area, block) {
+        if let (Some(area), Some(block)) = (self.area, self.memory.written(slot)) {
             // SAFETY: This is the area's CPU by the promise of `new`, and `hpm_core` has stopped the PMU. The block lives
             // as long as the session, which is unloaded from every CPU before it is freed.
             unsafe { area.map(block.base()) };
         }
+    }
+
+    fn segment_address(&mut self, slot: u32) -> u64 {
+        self.memory.written(slot).map_or(0, Block::physical)
     }
 
     fn unmap_segment(&mut self) {

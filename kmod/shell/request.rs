@@ -146,11 +146,22 @@ fn errno(reason: Reason) -> Error {
         Reason::NoProcess => ESRCH,
         Reason::NoMemory | Reason::MemoryLimit | Reason::MemoryCeiling => ENOMEM,
         Reason::NoCounter => ENOSPC,
-        Reason::NoPebs | Reason::NoEntryArea | Reason::NotPrecise | Reason::NoTracepoint => EOPNOTSUPP,
+        Reason::NoPebs
+        | Reason::NoEntryArea
+        | Reason::NotPrecise
+        | Reason::PebsErratum
+        | Reason::NoCoreType
+        | Reason::NoTracepoint => EOPNOTSUPP,
         Reason::Version
         | Reason::Field
         | Reason::EventBits
         | Reason::PeriodTooSmall
+        | Reason::ExtraMissing
+        | Reason::ExtraBits
+        | Reason::ExtraConflict
+        | Reason::RecordGroups
+        | Reason::OnlyPrecise
+        | Reason::CoreTypeMissing
         | Reason::Configured
         | Reason::NotConfigured => EINVAL,
     }

@@ -36,7 +36,7 @@ pub(super) fn may_run(program: &mut Program) -> Result<(), Refusal> {
     if program.samples() {
         allow(!locked_down(bindings::lockdown_reason_LOCKDOWN_PERF), Reason::LockedDown)?;
         if !sys::allow_kernel() {
-            program.hide_kernel()?;
+            program.hide_kernel();
         }
     }
     Ok(())

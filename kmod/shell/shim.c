@@ -86,6 +86,11 @@ bool hpm_cpu_has_pebs(void)
 	return boot_cpu_has(X86_FEATURE_PEBS);
 }
 
+u32 hpm_cpu_microcode(void)
+{
+	return boot_cpu_data.microcode;
+}
+
 bool hpm_perfmon_capable(void)
 {
 	return perfmon_capable();
@@ -146,6 +151,11 @@ u64 hpm_user_ip(struct task_struct *task)
 struct page *hpm_page_of(void *address)
 {
 	return virt_to_page(address);
+}
+
+u64 hpm_physical(void *address)
+{
+	return virt_to_phys(address);
 }
 
 /*

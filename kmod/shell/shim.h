@@ -35,6 +35,7 @@ void hpm_release_evntsel(u32 msr);
 /* What the kernel found out about the processor. */
 bool hpm_cpu_has_pti(void);
 bool hpm_cpu_has_pebs(void);
+u32 hpm_cpu_microcode(void);
 
 /* Rights, as perf_event_open asks for them. */
 bool hpm_perfmon_capable(void);
@@ -59,6 +60,7 @@ u64 hpm_user_ip(struct task_struct *task);
 
 /* The page of an address in the direct map. */
 struct page *hpm_page_of(void *address);
+u64 hpm_physical(void *address);
 
 #define HPM_CEA_PAGES 16
 

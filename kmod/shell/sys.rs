@@ -36,6 +36,7 @@ extern "C" {
     fn hpm_release_evntsel(msr: u32);
     fn hpm_cpu_has_pti() -> bool;
     fn hpm_cpu_has_pebs() -> bool;
+    fn hpm_cpu_microcode() -> u32;
     fn hpm_perfmon_capable() -> bool;
     fn hpm_allow_kernel() -> c_int;
     fn hpm_allow_cpu() -> c_int;
@@ -46,6 +47,7 @@ extern "C" {
     fn hpm_cgroup_encloses(cgroup: *mut bindings::cgroup, other: *mut bindings::cgroup) -> bool;
     fn hpm_user_ip(task: *mut bindings::task_struct) -> u64;
     fn hpm_page_of(address: *mut c_void) -> *mut bindings::page;
+    fn hpm_physical(address: *mut c_void) -> u64;
     fn hpm_cea_find(cpu: c_uint, cea: *mut EntryArea) -> c_int;
     fn hpm_cea_map(cea: *const EntryArea, block: *mut c_void);
     fn hpm_cea_unmap(cea: *const EntryArea);
@@ -189,6 +191,12 @@ pub(super) fn has_pebs() -> bool {
     unsafe { hpm_cpu_has_pebs() }
 }
 
+/// Revision of the microcode that the boot CPU runs; the kernel's own errata checks go by it.
+pub(super) fn microcode() -> u32 {
+    // SAFETY: Reads a field that an update writes as one word.
+    unsafe { hpm_cpu_microcode() }
+}
+
 /// Whether the caller has CAP_PERFMON or CAP_SYS_ADMIN.
 pub(super) fn perfmon_capable() -> bool {
     // SAFETY: Process context; checks the caller's capabilities.
@@ -271,6 +279,15 @@ pub(super) unsafe fn user_ip(task: *mut bindings::task_struct) -> u64 {
 pub(super) unsafe fn page_of(address: *mut u8) -> *mut bindings::page {
     // SAFETY: The caller's promise.
     unsafe { hpm_page_of(address.cast()) }
+}
+
+/// The physical address of one in the direct map.
+///
+/// # Safety
+/// The address lies in the direct map.
+pub(super) unsafe fn physical(address: *mut u8) -> u64 {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_physical(address.cast()) }
 }
 
 /// Hooks the NMI; calls come to `hpm_on_nmi`.

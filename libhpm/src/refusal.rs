@@ -85,6 +85,14 @@ impl fmt::Display for Refusal {
             | Reason::CountersRunning
             | Reason::SessionBusy
             | Reason::IntelPt => f.write_str(&self.about_counters(reason)),
+            Reason::ExtraMissing
+            | Reason::ExtraBits
+            | Reason::ExtraConflict
+            | Reason::RecordGroups
+            | Reason::OnlyPrecise
+            | Reason::PebsErratum
+            | Reason::CoreTypeMissing
+            | Reason::NoCoreType => f.write_str(&self.about_generation(reason)),
             Reason::NeedKernelRight
             | Reason::NeedSystemRight
             | Reason::NeedTargetRight
@@ -140,6 +148,47 @@ impl Refusal {
             }
             _ => "Processor Trace is running and hpm refuses beside it: stop the intel_pt user first"
                 .to_owned(),
+        }
+    }
+
+    /// What depends on the generation of the processor.
+    fn about_generation(&self, reason: Reason) -> String {
+        let [first, second] = self.detail;
+        let event = self.event();
+        match reason {
+            Reason::ExtraMissing => format!(
+                "{event} needs a value for the register {second:#x} beside its encoding (a latency threshold, an offcore \
+                 response or a front-end event): give it one, or use an event by its name"
+            ),
+            Reason::ExtraBits => format!(
+                "the value beside the encoding of {event} has bits that the event does not take ({second:#x}): leave them \
+                 out; `hpmctl events` lists what this PMU has"
+            ),
+            Reason::ExtraConflict => format!(
+                "{event} wants another value of the register {second:#x} than an event before it: measure them in two \
+                 runs"
+            ),
+            Reason::RecordGroups => format!(
+                "this processor does not write the record groups {first:#x}, or they are missing from the request and \
+                 stacks need them: it can write {second:#x}"
+            ),
+            Reason::OnlyPrecise => format!(
+                "{event} is counted only while it is sampled precisely: use `hpmctl record`"
+            ),
+            Reason::PebsErratum if second == u64::from(u32::MAX) => {
+                "PEBS does not work on this stepping of the processor (the kernel refuses it too): count with \
+                 `hpmctl stat`"
+                    .to_owned()
+            }
+            Reason::PebsErratum => format!(
+                "PEBS does not work with this microcode (revision {first:#x}, as the kernel says too): update it to \
+                 {second:#x} or later, or count with `hpmctl stat`"
+            ),
+            Reason::CoreTypeMissing => format!(
+                "this processor has cores of several types, and {event} is not on all of them: say for which cores it \
+                 is meant"
+            ),
+            _ => format!("this processor has no cores of the type that {event} is for, or hpm does not know them"),
         }
     }
 

@@ -67,13 +67,34 @@ pub enum Reason {
     TooManySessions = 44,
     /// The session's memory exceeds the module parameter `max_session_mib`; `detail` is the bytes asked for and allowed.
     MemoryCeiling = 45,
+    /// The event needs a register's value beside its encoding ([`super::EventSpec::extra`]); `detail` is its index and the
+    /// register.
+    ExtraMissing = 50,
+    /// [`super::EventSpec::extra`] has bits that the event does not take; `detail` is its index and the bits refused.
+    ExtraBits = 51,
+    /// Two events want different values of one register; `detail` is the index of the later one and the register.
+    ExtraConflict = 52,
+    /// The processor does not write these groups of a record, or a group is missing that stacks need; `detail` is the
+    /// groups at fault and those that it can write.
+    RecordGroups = 53,
+    /// The event is counted only while it is sampled precisely; `detail[0]` is its index.
+    OnlyPrecise = 54,
+    /// PEBS does not work with this microcode; `detail` is its revision and the least one that is needed (all bits set
+    /// when no microcode helps).
+    PebsErratum = 55,
+    /// The processor has cores of several types, and the event means nothing on some of them: it must say for which it
+    /// is. `detail[0]` is its index.
+    CoreTypeMissing = 56,
+    /// The processor has no cores of this type, or hpm does not know their PMU; `detail` is the event's index and the
+    /// type.
+    NoCoreType = 57,
 }
 
 impl Reason {
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 31] = [
+        const ALL: [Reason; 39] = [
             Reason::Version,
             Reason::Field,
             Reason::UnknownPmu,
@@ -105,6 +126,14 @@ impl Reason {
             Reason::MemoryLimit,
             Reason::TooManySessions,
             Reason::MemoryCeiling,
+            Reason::ExtraMissing,
+            Reason::ExtraBits,
+            Reason::ExtraConflict,
+            Reason::RecordGroups,
+            Reason::OnlyPrecise,
+            Reason::PebsErratum,
+            Reason::CoreTypeMissing,
+            Reason::NoCoreType,
         ];
         let mut i = 0;
         while i < ALL.len() {

@@ -25,6 +25,15 @@ impl Counter {
         self.0 as usize
     }
 
+    /// Its bit in IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS, IA32_PEBS_ENABLE and a record's applicable counters.
+    #[must_use]
+    pub const fn bit(self) -> u32 {
+        match self.as_fixed() {
+            Some(number) => 32 + number,
+            None => self.0 as u32,
+        }
+    }
+
     /// The number of a fixed counter.
     #[must_use]
     pub const fn as_fixed(self) -> Option<u32> {
@@ -43,7 +52,13 @@ impl CounterSet {
     /// General counters, one bit each.
     #[must_use]
     pub const fn general(bits: u16) -> Self {
-        Self(bits)
+        Self(bits & ((1 << SAMPLING_COUNTERS_MAX) - 1))
+    }
+
+    /// Its general counters, one bit each.
+    #[must_use]
+    pub const fn general_bits(self) -> u16 {
+        self.0 & ((1 << SAMPLING_COUNTERS_MAX) - 1)
     }
 
     /// One fixed counter.
@@ -56,6 +71,12 @@ impl CounterSet {
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// Counters in both.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
     }
 
     /// Counters in either.

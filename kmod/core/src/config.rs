@@ -92,7 +92,6 @@ fn check_target(request: &SessionConfig) -> Result<(), Refusal> {
 
 /// Fields of the interface that this driver does not serve.
 fn check_unsupported(request: &SessionConfig) -> Result<(), Refusal> {
-    require(request.record_groups == 0, offset_of!(SessionConfig, record_groups))?;
     require(request.branches == 0, offset_of!(SessionConfig, branches))?;
     require(request.markers == 0, offset_of!(SessionConfig, markers))
 }

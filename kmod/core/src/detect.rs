@@ -1,9 +1,12 @@
 //! From CPUID to a PMU that hpm knows. No register is touched before CPUID and the table of known PMUs have shown that it
 //! exists.
 
-use super::abi::{Info, InfoFlags, Reason};
-use super::pmu::architectural::{Perfmon, FIXED_COUNTERS_MAX, GENERAL_COUNTERS_MAX};
-use super::pmu::{generation_of, Generation, Pebs};
+use super::abi::{CoreType, Info, InfoFlags, Reason};
+use super::allocate::CounterSet;
+use super::cfg_c;
+use super::layout::{ARCHITECTURAL, GPRS, MEMORY, XMMS};
+use super::pmu::architectural::Perfmon;
+use super::pmu::{generation_of, may_be_hybrid, Generation, Pebs};
 use super::registers::{MiscEnable, PerfCapabilities, IA32_MISC_ENABLE, IA32_PERF_CAPABILITIES};
 use super::{Pmu, Port, Refusal};
 
@@ -20,10 +23,12 @@ pub struct CpuidRegisters {
     pub edx: u32,
 }
 
-/// The CPUID instruction.
+/// What the processor says of itself outside the PMU.
 pub trait Cpuid {
-    /// The answer to this leaf and subleaf; asked only up to the maximum that leaf 0 names.
+    /// CPUID: the answer to this leaf and subleaf; asked only up to the maximum that leaf 0 names.
     fn cpuid(&mut self, leaf: u32, subleaf: u32) -> CpuidRegisters;
+    /// Revision of the microcode in use (IA32_BIOS_SIGN_ID, bits 63:32).
+    fn microcode(&mut self) -> u32;
 }
 
 /// The processor, whether or not hpm knows its PMU.
@@ -37,6 +42,8 @@ pub struct Machine {
     pub model: u32,
     /// Stepping.
     pub stepping: u32,
+    /// Of which type the core is that was asked; [`CoreType::Any`] when the processor is not hybrid.
+    pub core_type: CoreType,
     /// What leaf 0AH says; all zero without it.
     pub perfmon: Perfmon,
     /// Whether a hypervisor says it is there (CPUID.01H:ECX, bit 31).
@@ -45,7 +52,7 @@ pub struct Machine {
     pub pmu: Result<Pmu, Refusal>,
 }
 
-/// Reads what the processor is.
+/// Reads what the processor is, on one of its cores.
 pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
     let head = cpuid.cpuid(0, 0);
     let leaf_1 = cpuid.cpuid(1, 0);
@@ -54,23 +61,68 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
     let intel = vendor == *b"GenuineIntel";
     let (family, model) = family_and_model(leaf_1.eax);
     // Leaf 0AH is Intel's; on other vendors' processors it is reserved.
-    let perfmon = if intel { Perfmon::new(leaf_10) } else { Perfmon::default() };
-    let unknown = Refusal::new(Reason::UnknownPmu, [u64::from(family), u64::from(model)]);
-    let pmu = match generation_of(model) {
-        _ if intel && perfmon.version == 0 => Err(Refusal::new(Reason::NoPmu, [0; 2])),
-        Some(generation) if intel && family == 6 && is_sound(&perfmon) => {
-            Ok(known(generation, perfmon, leaf_1, port))
-        }
-        _ => Err(unknown),
-    };
-    Machine {
+    let mut perfmon = if intel { Perfmon::new(leaf_10) } else { Perfmon::default() };
+    let core_type = if intel && may_be_hybrid(model) { core_type(head.eax, cpuid) } else { CoreType::Any };
+    let extended = if perfmon.version >= 6 { Extended::read(head.eax, cpuid) } else { Extended::default() };
+    if let Some(maps) = extended.counters {
+        perfmon = perfmon.with_maps(maps);
+    }
+    let mut machine = Machine {
         vendor,
         family,
         model,
         stepping: leaf_1.eax & 0xf,
+        core_type,
         perfmon,
         hypervisor: leaf_1.ecx >> 31 == 1,
-        pmu,
+        pmu: Err(Refusal::new(Reason::UnknownPmu, [u64::from(family), u64::from(model)])),
+    };
+    // P-cores are also what is left of a hybrid processor whose E-cores are switched off.
+    let wanted = if core_type == CoreType::Any { CoreType::Core } else { core_type };
+    match generation_of(model, wanted) {
+        _ if intel && perfmon.version == 0 => machine.pmu = Err(Refusal::new(Reason::NoPmu, [0; 2])),
+        Some(generation) if intel && family == 6 && is_sound(&perfmon) => {
+            let found = Found { leaf_1, extended, microcode: cpuid.microcode() };
+            machine.pmu = Ok(known(generation, &machine, &found, port));
+        }
+        _ => {}
+    }
+    machine
+}
+
+/// The type of the core that is asked (CPUID leaf 07H, EDX bit 15; leaf 1AH, EAX bits 31:24).
+fn core_type<C: Cpuid>(leaves: u32, cpuid: &mut C) -> CoreType {
+    if leaves < 0x1A || cpuid.cpuid(7, 0).edx >> 15 & 1 == 0 {
+        return CoreType::Any;
+    }
+    match cpuid.cpuid(0x1A, 0).eax >> 24 {
+        0x20 => CoreType::Atom,
+        _ => CoreType::Core,
+    }
+}
+
+/// What CPUID leaf 23H says beside leaf 0AH.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extended {
+    /// Subleaf 1: maps of the counters.
+    counters: Option<CpuidRegisters>,
+    /// Subleaves 4 and 5: groups of architectural PEBS, and the counters that have it.
+    pebs: Option<(CpuidRegisters, CpuidRegisters)>,
+}
+
+impl Extended {
+    /// Leaf 23H exists where CPUID.(EAX=07H,ECX=1):EAX[8] says so; EAX of its subleaf 0 has a bit for each of the others.
+    fn read<C: Cpuid>(leaves: u32, cpuid: &mut C) -> Self {
+        const LEAF: u32 = 0x23;
+        if leaves < LEAF || cpuid.cpuid(7, 1).eax >> 8 & 1 == 0 {
+            return Self::default();
+        }
+        let valid = cpuid.cpuid(LEAF, 0).eax;
+        let pebs = valid >> 4 & 3 == 3;
+        Self {
+            counters: (valid >> 1 & 1 == 1).then(|| cpuid.cpuid(LEAF, 1)),
+            pebs: pebs.then(|| (cpuid.cpuid(LEAF, 4), cpuid.cpuid(LEAF, 5))),
+        }
     }
 }
 
@@ -79,9 +131,9 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
 fn is_sound(perfmon: &Perfmon) -> bool {
     let widths = 32..64;
     perfmon.version >= 2
-        && perfmon.general_counters > 0
+        && perfmon.usable().general > 0
         && widths.contains(&perfmon.general_width)
-        && (perfmon.fixed_counters == 0 || widths.contains(&perfmon.fixed_width))
+        && (perfmon.fixed == 0 || widths.contains(&perfmon.fixed_width))
 }
 
 fn vendor(head: CpuidRegisters) -> [u8; 12] {
@@ -104,29 +156,73 @@ const fn family_and_model(signature: u32) -> (u32, u32) {
     }
 }
 
-fn known<P: Port>(
-    generation: &'static Generation,
-    perfmon: Perfmon,
+/// What was read of the processor beside [`Machine`].
+struct Found {
     leaf_1: CpuidRegisters,
-    port: &mut P,
-) -> Pmu {
+    extended: Extended,
+    microcode: u32,
+}
+
+fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Found, port: &mut P) -> Pmu {
+    let perfmon = machine.perfmon.usable();
     // PDCM (CPUID.01H:ECX[15]): IA32_PERF_CAPABILITIES exists.
-    let pdcm = leaf_1.ecx >> 15 & 1 == 1;
+    let pdcm = found.leaf_1.ecx >> 15 & 1 == 1;
     let capabilities = PerfCapabilities(if pdcm { port.rdmsr(IA32_PERF_CAPABILITIES) } else { 0 });
+    let missing = Refusal::new(Reason::NoPebs, [0; 2]);
+    let mut pebs = Err(missing);
+    if pdcm && generation.pebs_formats.contains(&(capabilities.pebs_rec_fmt() as u16)) {
+        pebs = pebs_of(generation, &perfmon, capabilities, found, port).ok_or(missing);
+    }
+    if let (Ok(_), Some(refusal)) = (pebs, erratum(generation, machine, found.microcode)) {
+        pebs = Err(refusal);
+    }
+    Pmu {
+        generation,
+        core_type: machine.core_type,
+        perfmon,
+        // Version 6 has its own counter registers, which are written in full width.
+        full_width_writes: capabilities.fw_write() == 1 || perfmon.version >= 6,
+        pebs,
+    }
+}
+
+fn pebs_of<P: Port>(
+    generation: &Generation,
+    perfmon: &Perfmon,
+    capabilities: PerfCapabilities,
+    found: &Found,
+    port: &mut P,
+) -> Option<Pebs> {
+    let format = capabilities.pebs_rec_fmt() as u16;
+    if format == ARCHITECTURAL {
+        let (groups, counters) = found.extended.pebs?;
+        let fixed = Perfmon { general: counters.eax, fixed: counters.ecx, ..*perfmon }.counters();
+        let groups = cfg_c::groups(u64::from(groups.ebx) << 32);
+        return Some(Pebs { format, counters: fixed.intersection(perfmon.counters()), groups });
+    }
     // DS and DTES64 (CPUID.01H:EDX[21], ECX[2]): the debug store exists and has 64-bit fields.
-    let debug_store = leaf_1.edx >> 21 & 1 == 1 && leaf_1.ecx >> 2 & 1 == 1;
-    let has_pebs = debug_store
-        && pdcm
-        && capabilities.pebs_rec_fmt() == u64::from(generation.pebs.format)
-        && MiscEnable(port.rdmsr(IA32_MISC_ENABLE)).pebs_unavailable() == 0;
-    let usable = Perfmon {
-        general_counters: perfmon.general_counters.min(GENERAL_COUNTERS_MAX),
-        fixed_counters: perfmon.fixed_counters.min(FIXED_COUNTERS_MAX),
-        ..perfmon
-    };
-    let present = ((1u32 << usable.general_counters) - 1) as u16;
-    let pebs = has_pebs.then_some(Pebs { counters: generation.pebs.counters & present, ..generation.pebs });
-    Pmu { generation, perfmon: usable, full_width_writes: capabilities.fw_write() == 1, pebs }
+    let debug_store = found.leaf_1.edx >> 21 & 1 == 1 && found.leaf_1.ecx >> 2 & 1 == 1;
+    if !debug_store || MiscEnable(port.rdmsr(IA32_MISC_ENABLE)).pebs_unavailable() == 1 {
+        return None;
+    }
+    let present = perfmon.counters();
+    // PEBS_BASELINE: adaptive records, on every counter (20.8, 20.9).
+    if format >= 4 && capabilities.pebs_baseline() == 1 {
+        return Some(Pebs { format, counters: present, groups: MEMORY | GPRS | XMMS });
+    }
+    let counters = CounterSet::general(generation.pebs_counters).intersection(present);
+    (format < 4).then_some(Pebs { format, counters, groups: 0 })
+}
+
+/// What the kernel's perf refuses PEBS for as well.
+fn erratum(generation: &Generation, machine: &Machine, microcode: u32) -> Option<Refusal> {
+    if generation.errata.is_empty() {
+        return None;
+    }
+    let stepping = (machine.model, machine.stepping);
+    let entry = generation.errata.iter().find(|entry| (entry.model, entry.stepping) == stepping);
+    let needed = entry.map_or(u32::MAX, |entry| entry.revision);
+    (microcode < needed).then_some(Refusal::new(Reason::PebsErratum, [microcode.into(), needed.into()]))
 }
 
 impl Machine {
@@ -141,16 +237,16 @@ impl Machine {
             info.flags |= InfoFlags::USABLE;
             let name = pmu.generation.name.as_bytes();
             info.pmu_name[..name.len()].copy_from_slice(name);
-            if let Some(pebs) = pmu.pebs {
+            if let Ok(pebs) = pmu.pebs {
                 info.pebs_format = pebs.format.into();
-                info.pebs_counters = pebs.counters.into();
+                info.pebs_counters = pebs.counters.general_bits().into();
             }
         }
         if self.hypervisor {
             info.flags |= InfoFlags::HYPERVISOR;
         }
         info.perfmon_version = perfmon.version;
-        (info.general_counters, info.general_width) = (perfmon.general_counters, perfmon.general_width);
-        (info.fixed_counters, info.fixed_width) = (perfmon.fixed_counters, perfmon.fixed_width);
+        (info.general_counters, info.general_width) = (perfmon.general.count_ones(), perfmon.general_width);
+        (info.fixed_counters, info.fixed_width) = (perfmon.fixed.count_ones(), perfmon.fixed_width);
     }
 }

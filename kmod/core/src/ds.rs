@@ -1,25 +1,33 @@
 //! The DS management area: where hardware writes PEBS records (SDM Vol. 3B 18.4.9, layout of 64-bit mode; 20.3.1.1.1).
 
 use super::abi::SEGMENT_BYTES;
+use super::allocate::Counter;
 use super::port::Port;
 
 /// PEBS Buffer Base.
-pub(super) const PEBS_BUFFER_BASE: u32 = 0x20;
+const PEBS_BUFFER_BASE: u32 = 0x20;
 /// PEBS Index: where the next record goes; hardware advances it.
-pub(super) const PEBS_INDEX: u32 = 0x28;
+const PEBS_INDEX: u32 = 0x28;
 /// PEBS Absolute Maximum: the first byte past the buffer.
-pub(super) const PEBS_ABSOLUTE_MAXIMUM: u32 = 0x30;
+const PEBS_ABSOLUTE_MAXIMUM: u32 = 0x30;
 /// PEBS Interrupt Threshold: the index from which on a PMI is raised.
-pub(super) const PEBS_INTERRUPT_THRESHOLD: u32 = 0x38;
-/// PEBS Counter 0 Reset; one 64-bit field for each general counter follows.
-pub(super) const PEBS_COUNTER_RESET: u32 = 0x40;
+const PEBS_INTERRUPT_THRESHOLD: u32 = 0x38;
+/// PEBS Counter 0 Reset; one 64-bit field for each counter follows.
+const PEBS_COUNTER_RESET: u32 = 0x40;
 
-/// Fields that hpm writes, for remembering and restoring them: the four above and eight resets.
-pub(super) const FIELDS: usize = 12;
+/// The fields that describe the buffer, in their order.
+pub(super) const BUFFER: [u32; 4] =
+    [PEBS_BUFFER_BASE, PEBS_INDEX, PEBS_ABSOLUTE_MAXIMUM, PEBS_INTERRUPT_THRESHOLD];
 
-/// Byte offset of the field with this number among [`FIELDS`].
-pub(super) const fn field(number: usize) -> u32 {
-    PEBS_BUFFER_BASE + 8 * number as u32
+/// Byte offset of a counter's reset field. The fixed counters' follow those of 8 general counters, from format 5 on of 32
+/// (20.9.1; Linux's `MAX_PEBS_EVENTS_FMT4` and `MAX_PEBS_EVENTS`).
+pub(super) const fn reset(format: u16, counter: Counter) -> u32 {
+    let general = if format < 5 { 8 } else { 32 };
+    let place = match counter.as_fixed() {
+        Some(number) => general + number,
+        None => counter.place() as u32,
+    };
+    PEBS_COUNTER_RESET + 8 * place
 }
 
 /// How far the current segment is filled, in bytes from its start: whole records, whatever the field holds.

@@ -8,8 +8,8 @@
 //! not used: the kernel writes that register for its own purposes.
 
 use super::abi::{QuantumEnd, SAMPLING_COUNTERS_MAX};
-use super::allocate::{Counter, COUNTERS_MAX};
-use super::ds;
+use super::allocate::COUNTERS_MAX;
+use super::buffer::{self, Place};
 use super::hardware::{acknowledge, Hardware};
 use super::meter::Meter;
 use super::port::{Port, Rings};
@@ -195,7 +195,8 @@ impl Engine {
     /// Cuts the quantum whose records have reached the threshold; another cut may have done it already.
     fn serve<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, last_ip: u64) {
         let armed = self.stay.is_some_and(|stay| stay.armed);
-        if armed && ds::threshold_reached(port) {
+        let reached = |layout| buffer::threshold_reached(port, &layout);
+        if armed && session.program.pebs.is_some_and(reached) {
             self.cut(port, session, QuantumEnd::Pmi, last_ip);
         }
     }
@@ -295,16 +296,16 @@ impl Engine {
         // The window must not change under a counter that has overflowed and waits to write its record.
         hardware.set_pebs_enable(port, 0);
         for sampler in session.program.sampling_counters() {
-            let number = usize::from(sampler.number);
+            let place = usize::from(sampler.place);
             // One that overflowed without writing its record must overflow again.
-            let left = stay.left[number].clamp(1, hardware.period_max());
+            let left = stay.left[place].clamp(1, hardware.period_max());
             let value = left.wrapping_neg() as u64;
-            hardware.write_general(port, sampler.number, value);
-            self.values[Counter::at(number).place()] = value;
+            hardware.write(port, sampler.counter, value);
+            self.values[sampler.counter.place()] = value;
         }
         if session.program.has_several_samplers() {
             // A record says by the overflow indications which counters it is for; none may be left of another thread.
-            hardware.reset_status(port, session.program.pebs_enable);
+            hardware.reset_status(port, session.program.sampling_bits());
         }
         if session.state.segments.current().is_none() {
             if !session.state.segments.has_free() {
@@ -319,7 +320,9 @@ impl Engine {
 
     /// Makes window and DS area those of the session's current segment, if they are not.
     fn fill_window<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
-        let (Some(pebs), Some((segment, filled))) = (session.program.pebs, session.state.segments.current())
+        let Some(hardware) = &mut self.hardware else { return };
+        let (Some(layout), Some((segment, filled))) =
+            (session.program.pebs, session.state.segments.current())
         else {
             return;
         };
@@ -327,12 +330,12 @@ impl Engine {
         if self.window == Some(wanted) {
             return;
         }
-        session.rings.map_segment(session.state.segments.slot(segment));
-        ds::set_buffer(port, segments::capacity(&pebs) * u32::from(pebs.record_size));
-        ds::set_index(port, filled);
+        let slot = session.state.segments.slot(segment);
+        session.rings.map_segment(slot);
+        let physical = if layout.is_architectural() { session.rings.segment_address(slot) } else { 0 };
+        buffer::describe(port, &layout, Place { physical, filled });
         for sampler in session.program.sampling_counters() {
-            let field = ds::PEBS_COUNTER_RESET + 8 * u32::from(sampler.number);
-            port.ds_write(field, sampler.period.wrapping_neg());
+            hardware.set_reset(port, &layout, &sampler, sampler.period);
         }
         self.window = Some(wanted);
         self.set_threshold(port, session);
@@ -345,7 +348,7 @@ impl Engine {
         };
         let stacks = stacks::bytes_wanted(session.program) > 0;
         let threshold = if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(&pebs) };
-        ds::set_threshold(port, threshold);
+        buffer::set_threshold(port, &pebs, threshold);
     }
 }
 
@@ -353,7 +356,7 @@ impl Engine {
 fn fresh_positions(program: &Program) -> [i64; SAMPLING_COUNTERS_MAX] {
     let mut left = [0; SAMPLING_COUNTERS_MAX];
     for sampler in program.sampling_counters() {
-        left[usize::from(sampler.number)] = sampler.period as i64;
+        left[usize::from(sampler.place)] = sampler.period as i64;
     }
     left
 }

@@ -2,7 +2,8 @@
 
 use super::abi::{EventMode, EventSpec, Reason, SessionConfig};
 use super::allocate::CounterSet;
-use super::pmu::PreciseRule;
+use super::extra;
+use super::pmu::ExtraRegister;
 use super::registers::PerfEvtSel;
 use super::{Pmu, Refusal};
 
@@ -22,6 +23,8 @@ pub struct Sampling {
     pub encoding: u64,
     /// Counters that can write them.
     pub counters: CounterSet,
+    /// Bits of IA32_PEBS_ENABLE that it needs beside its counter's.
+    pub pebs_enable: u64,
 }
 
 /// An event that the PMU has.
@@ -31,16 +34,25 @@ pub struct Event {
     pub encoding: u64,
     /// [`EventSpec::USER`] and [`EventSpec::KERNEL`].
     pub privilege: u8,
-    /// Counters that can count it.
+    /// Counters that can count it; none of a precise event that is counted only by the counter that samples it.
     pub counters: CounterSet,
     /// For a precise event.
     pub sampling: Option<Sampling>,
+    /// The register that it needs beside its encoding, and its value.
+    pub extra: Option<(ExtraRegister, u64)>,
+}
+
+impl Event {
+    /// No event.
+    pub const NONE: Self =
+        Self { encoding: 0, privilege: 0, counters: CounterSet::EMPTY, sampling: None, extra: None };
 }
 
 /// Checks the event at `index` of the request.
 ///
 /// # Errors
-/// [`Reason::Field`], [`Reason::EventBits`], [`Reason::NoPebs`], [`Reason::NotPrecise`] or [`Reason::PeriodTooSmall`].
+/// [`Reason::Field`], [`Reason::EventBits`], [`Reason::NoPebs`], [`Reason::PebsErratum`], [`Reason::NotPrecise`],
+/// [`Reason::OnlyPrecise`], [`Reason::PeriodTooSmall`], [`Reason::ExtraMissing`] or [`Reason::ExtraBits`].
 pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal> {
     let field = |inside: usize| {
         let at = core::mem::offset_of!(SessionConfig, events) + index * core::mem::size_of::<EventSpec>();
@@ -50,7 +62,6 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
         return Err(field(core::mem::offset_of!(EventSpec, privilege)));
     }
     for (valid, offset) in [
-        (spec.extra == 0, core::mem::offset_of!(EventSpec, extra)),
         (spec.rate == 0, core::mem::offset_of!(EventSpec, rate)),
         (spec.flags == 0, core::mem::offset_of!(EventSpec, flags)),
         (spec.core_type == 0, core::mem::offset_of!(EventSpec, core_type)),
@@ -60,37 +71,60 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
             return Err(field(offset));
         }
     }
-    let sampling = match spec.mode {
-        mode if mode == EventMode::Count as u8 => None,
-        mode if mode == EventMode::Precise as u8 => Some(precise(pmu, index, spec)?),
+    // An encoding that the PMU does not have at all is refused as such, whatever it is wanted for.
+    let counters = counters(pmu, spec.encoding).map_err(|bits| event_bits(index, bits))?;
+    let plain = Event { encoding: spec.encoding, privilege: spec.privilege, counters, ..Event::NONE };
+    let period_field = field(core::mem::offset_of!(EventSpec, period));
+    let mut event = match spec.mode {
+        mode if mode == EventMode::Count as u8 => {
+            let rule = pmu.generation.precise(spec.encoding);
+            if rule.is_some_and(|rule| rule.count_as.is_none()) {
+                return Err(Refusal::new(Reason::OnlyPrecise, [index as u64, 0]));
+            }
+            if spec.period != 0 {
+                return Err(period_field);
+            }
+            plain
+        }
+        mode if mode == EventMode::Precise as u8 => precise(pmu, index, spec, plain)?,
         _ => return Err(field(core::mem::offset_of!(EventSpec, mode))),
     };
-    let period_field = field(core::mem::offset_of!(EventSpec, period));
-    let (encoding, sampling) = match sampling {
-        None if spec.period != 0 => return Err(period_field),
-        None => (spec.encoding, None),
-        Some(_) if spec.period < PERIOD_MIN => {
-            return Err(Refusal::new(Reason::PeriodTooSmall, [index as u64, PERIOD_MIN]));
-        }
-        Some(_) if spec.period > pmu.period_max() => return Err(period_field),
-        Some((rule, sampling)) => (u64::from(rule.count_as), Some(sampling)),
-    };
-    let counters = counters(pmu, encoding).map_err(|bits| event_bits(index, bits))?;
-    Ok(Event { encoding, privilege: spec.privilege, counters, sampling })
+    if event.sampling.is_some() && spec.period < PERIOD_MIN {
+        return Err(Refusal::new(Reason::PeriodTooSmall, [index as u64, PERIOD_MIN]));
+    }
+    if event.sampling.is_some() && spec.period > pmu.period_max() {
+        return Err(period_field);
+    }
+    event.extra = extra::check(pmu.generation, index, spec.encoding as u16, spec.extra)?;
+    Ok(event)
 }
 
 fn event_bits(index: usize, bits: u64) -> Refusal {
     Refusal::new(Reason::EventBits, [index as u64, bits])
 }
 
-fn precise(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<(&'static PreciseRule, Sampling), Refusal> {
-    let pebs = pmu.pebs.ok_or(Refusal::new(Reason::NoPebs, [index as u64, 0]))?;
-    // An encoding that the PMU does not have at all is refused as such, not as one that is merely not precise.
-    counters(pmu, spec.encoding).map_err(|bits| event_bits(index, bits))?;
+fn precise(pmu: &Pmu, index: usize, spec: &EventSpec, plain: Event) -> Result<Event, Refusal> {
+    let about = |refusal: Refusal| match refusal.reason {
+        Reason::NoPebs => Refusal::new(Reason::NoPebs, [index as u64, 0]),
+        _ => refusal,
+    };
+    let pebs = pmu.pebs.map_err(about)?;
     let rule =
         pmu.generation.precise(spec.encoding).ok_or(Refusal::new(Reason::NotPrecise, [index as u64, 0]))?;
-    let counters = CounterSet::general(rule.counters & pebs.counters);
-    Ok((rule, Sampling { period: spec.period, encoding: spec.encoding, counters }))
+    let sampling = Sampling {
+        period: spec.period,
+        encoding: spec.encoding,
+        counters: rule.counters.intersection(pebs.counters),
+        pebs_enable: rule.pebs_enable,
+    };
+    let (encoding, counters) = match rule.count_as {
+        Some(encoding) => {
+            let encoding = u64::from(encoding);
+            (encoding, counters(pmu, encoding).map_err(|bits| event_bits(index, bits))?)
+        }
+        None => (spec.encoding, CounterSet::EMPTY),
+    };
+    Ok(Event { encoding, counters, sampling: Some(sampling), ..plain })
 }
 
 /// The counters that can count this encoding, or the bits of it that the PMU does not have.
@@ -119,6 +153,6 @@ fn general_counters(pmu: &Pmu, select: PerfEvtSel) -> Result<CounterSet, u64> {
     if pmu.is_unavailable(select.0) {
         return Err(select.0);
     }
-    let present = (1u16 << pmu.perfmon.general_counters) - 1;
-    Ok(CounterSet::general(rule.counters & present))
+    let counters = pmu.generation.counters(rule, (select.0 & EVENT) as u16);
+    Ok(CounterSet::general(counters).intersection(pmu.perfmon.counters()))
 }

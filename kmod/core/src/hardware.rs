@@ -2,122 +2,61 @@
 //!
 //! Registers that hpm alone writes are shadowed, so that none is written with the value it has.
 
-use super::abi::{Reason, SAMPLING_COUNTERS_MAX};
-use super::allocate::Counter;
+use super::abi::SAMPLING_COUNTERS_MAX;
+use super::allocate::{Counter, COUNTERS_MAX};
 use super::ds;
-use super::pmu::architectural::FIXED_COUNTERS_MAX;
+use super::extra::Extras;
+use super::found::Found;
+use super::layout::{RecordLayout, ARCHITECTURAL};
+use super::pmu::ExtraRegister;
 use super::port::Port;
-use super::program::Program;
+use super::program::{Program, SamplingCounter};
 use super::registers::{
-    GlobalStatus, PerfEvtSel, IA32_A_PMC0, IA32_DS_AREA, IA32_FIXED_CTR0, IA32_FIXED_CTR_CTRL,
-    IA32_PEBS_ENABLE, IA32_PERFEVTSEL0, IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS,
-    IA32_PERF_GLOBAL_STATUS_RESET, IA32_PMC0,
+    GlobalStatus, PebsIndex, PerfEvtSel, IA32_DS_AREA, IA32_FIXED_CTR_CTRL, IA32_PEBS_ENABLE,
+    IA32_PEBS_INDEX, IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET,
+    MSR_PEBS_DATA_CFG,
 };
-use super::{Pmu, Refusal};
+use super::{cfg_c, Pmu, Refusal};
 
 /// RDPMC's ECX for fixed counters (SDM Vol. 2B, RDPMC).
 const RDPMC_FIXED: u32 = 1 << 30;
-
-/// Every register that hpm changes, as found.
-#[derive(Clone, Copy, Debug, Default)]
-struct Registers {
-    selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
-    general: [u64; SAMPLING_COUNTERS_MAX],
-    fixed: [u64; FIXED_COUNTERS_MAX as usize],
-    fixed_ctr_ctrl: u64,
-    global_ctrl: u64,
-    global_status: u64,
-    pebs_enable: u64,
-    ds_area: u64,
-    ds_fields: [u64; ds::FIELDS],
-}
 
 /// The PMU of one CPU, held.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hardware {
     pmu: Pmu,
-    found: Registers,
+    found: Found,
     selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
+    cfg_c: [u64; COUNTERS_MAX],
     fixed_ctr_ctrl: u64,
+    pebs_data_cfg: u64,
+    extras: [u64; ExtraRegister::ALL.len()],
     pebs_enable: u64,
     global_ctrl: u64,
-}
-
-impl Registers {
-    fn read<P: Port>(port: &mut P, pmu: &Pmu) -> Self {
-        let mut found = Self::default();
-        for (number, (select, value)) in general(pmu).zip(found.selects.iter_mut().zip(&mut found.general)) {
-            *select = PerfEvtSel(port.rdmsr(IA32_PERFEVTSEL0 + number));
-            *value = port.rdmsr(IA32_PMC0 + number);
-        }
-        for (number, value) in fixed(pmu).zip(&mut found.fixed) {
-            *value = port.rdmsr(IA32_FIXED_CTR0 + number);
-        }
-        if pmu.perfmon.fixed_counters > 0 {
-            found.fixed_ctr_ctrl = port.rdmsr(IA32_FIXED_CTR_CTRL);
-        }
-        found.global_ctrl = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
-        found.global_status = port.rdmsr(IA32_PERF_GLOBAL_STATUS);
-        if pmu.pebs.is_some() {
-            found.pebs_enable = port.rdmsr(IA32_PEBS_ENABLE);
-            found.ds_area = port.rdmsr(IA32_DS_AREA);
-            for (number, value) in found.ds_fields.iter_mut().enumerate() {
-                *value = port.ds_read(ds::field(number));
-            }
-        }
-        found
-    }
-
-    /// Refuses when a counter runs: it is enabled by itself and by IA32_PERF_GLOBAL_CTRL (SDM Vol. 3B 20.2.2), or can
-    /// write records.
-    fn check_idle(&self) -> Result<(), Refusal> {
-        let running =
-            |register: u32, value| Err(Refusal::new(Reason::CountersRunning, [register.into(), value]));
-        for (number, select) in self.selects.iter().enumerate() {
-            if select.en() == 1 && self.global_ctrl >> number & 1 == 1 {
-                return running(IA32_PERFEVTSEL0 + number as u32, select.0);
-            }
-        }
-        for number in 0..FIXED_COUNTERS_MAX {
-            let enabled = self.fixed_ctr_ctrl >> (4 * number) & 3 != 0;
-            if enabled && self.global_ctrl >> (32 + number) & 1 == 1 {
-                return running(IA32_FIXED_CTR_CTRL, self.fixed_ctr_ctrl);
-            }
-        }
-        if self.pebs_enable != 0 {
-            return running(IA32_PEBS_ENABLE, self.pebs_enable);
-        }
-        Ok(())
-    }
-}
-
-fn general(pmu: &Pmu) -> core::ops::Range<u32> {
-    0..pmu.perfmon.general_counters
-}
-
-fn fixed(pmu: &Pmu) -> core::ops::Range<u32> {
-    0..pmu.perfmon.fixed_counters
 }
 
 impl Hardware {
     /// Takes the PMU: afterwards it is stopped, with no counter enabled.
     ///
     /// # Errors
-    /// [`Reason::CountersRunning`]; nothing has been written then.
+    /// [`super::abi::Reason::CountersRunning`]; nothing has been written then.
     pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu) -> Result<Self, Refusal> {
-        let found = Registers::read(port, pmu);
-        found.check_idle()?;
+        let found = Found::read(port, pmu);
+        found.check_idle(pmu)?;
         let mut hardware = Self {
             pmu: *pmu,
             found,
             selects: found.selects,
+            cfg_c: found.cfg_c,
             fixed_ctr_ctrl: found.fixed_ctr_ctrl,
+            pebs_data_cfg: found.pebs_data_cfg,
+            extras: found.extras,
             pebs_enable: found.pebs_enable,
             global_ctrl: found.global_ctrl,
         };
         hardware.set_global_ctrl(port, 0);
-        hardware.set_events(port, &[PerfEvtSel(0); SAMPLING_COUNTERS_MAX], 0);
-        if pmu.pebs.is_some() {
+        hardware.unload(port);
+        if hardware.has_debug_store() {
             let area = port.ds_area();
             if area != found.ds_area {
                 port.wrmsr(IA32_DS_AREA, area);
@@ -131,19 +70,14 @@ impl Hardware {
         let found = self.found;
         self.set_global_ctrl(port, 0);
         self.set_pebs_enable(port, 0);
-        if self.pmu.pebs.is_some() {
-            for (number, value) in found.ds_fields.into_iter().enumerate() {
-                port.ds_write(ds::field(number), value);
-            }
-            port.wrmsr(IA32_DS_AREA, found.ds_area);
-        }
-        for (number, value) in general(&self.pmu).zip(found.general) {
-            self.write_general(port, number as u8, value);
-        }
-        for (number, value) in fixed(&self.pmu).zip(found.fixed) {
-            port.wrmsr(IA32_FIXED_CTR0 + number, value);
+        found.restore_buffer(port, &self.pmu);
+        self.set_pebs_data_cfg(port, found.pebs_data_cfg);
+        self.set_extras(port, &found.extras.map(Some));
+        for counter in self.pmu.perfmon.counters().iter() {
+            self.write(port, counter, found.counters[counter.place()]);
         }
         self.set_events(port, &found.selects, found.fixed_ctr_ctrl);
+        self.set_cfg_c(port, &found.cfg_c);
         let ours = port.rdmsr(IA32_PERF_GLOBAL_STATUS) & !found.global_status & self.status_bits();
         if ours != 0 {
             self.reset_status(port, ours);
@@ -151,21 +85,32 @@ impl Hardware {
         self.set_global_ctrl(port, found.global_ctrl);
     }
 
+    /// Whether records go through the DS management area.
+    fn has_debug_store(&self) -> bool {
+        self.pmu.pebs.is_ok_and(|pebs| pebs.format != ARCHITECTURAL)
+    }
+
     /// Overflow indications that hpm may have caused.
     fn status_bits(&self) -> u64 {
-        let general = (1u64 << self.pmu.perfmon.general_counters) - 1;
-        let fixed = ((1u64 << self.pmu.perfmon.fixed_counters) - 1) << 32;
-        general | fixed | GlobalStatus(0).with_ovf_buf(1).0
+        let counters = self.pmu.perfmon.counters().iter().fold(0, |bits, counter| bits | 1 << counter.bit());
+        counters | RECORDS_READY
     }
 
     /// Programs the events of a session. The PMU must be stopped.
     pub(super) fn load<P: Port>(&mut self, port: &mut P, program: &Program) {
         self.set_events(port, &program.selects, program.fixed_ctr_ctrl);
+        self.set_extras(port, &program.extras);
+        self.set_cfg_c(port, &program.cfg_c);
+        match program.pebs {
+            Some(layout) if self.has_debug_store() => self.set_pebs_data_cfg(port, layout.pebs_data_cfg),
+            _ => {}
+        }
     }
 
     /// Programs no event. The PMU must be stopped.
     pub(super) fn unload<P: Port>(&mut self, port: &mut P) {
         self.set_events(port, &[PerfEvtSel(0); SAMPLING_COUNTERS_MAX], 0);
+        self.set_cfg_c(port, &[0; COUNTERS_MAX]);
     }
 
     fn set_events<P: Port>(
@@ -174,15 +119,61 @@ impl Hardware {
         selects: &[PerfEvtSel; SAMPLING_COUNTERS_MAX],
         fixed_ctr_ctrl: u64,
     ) {
-        for (number, (now, wanted)) in general(&self.pmu).zip(self.selects.iter_mut().zip(selects)) {
+        for (number, (now, wanted)) in self.selects.iter_mut().zip(selects).enumerate() {
             if now != wanted {
-                port.wrmsr(IA32_PERFEVTSEL0 + number, wanted.0);
+                port.wrmsr(self.pmu.select_register(Counter::at(number)), wanted.0);
                 *now = *wanted;
             }
         }
         if self.fixed_ctr_ctrl != fixed_ctr_ctrl {
             port.wrmsr(IA32_FIXED_CTR_CTRL, fixed_ctr_ctrl);
             self.fixed_ctr_ctrl = fixed_ctr_ctrl;
+        }
+    }
+
+    fn set_cfg_c<P: Port>(&mut self, port: &mut P, values: &[u64; COUNTERS_MAX]) {
+        for (place, (now, wanted)) in self.cfg_c.iter_mut().zip(values).enumerate() {
+            if now != wanted {
+                port.wrmsr(self.pmu.cfg_c_register(Counter::at(place)), *wanted);
+                *now = *wanted;
+            }
+        }
+    }
+
+    fn set_extras<P: Port>(&mut self, port: &mut P, values: &Extras) {
+        for (register, (now, wanted)) in
+            ExtraRegister::ALL.into_iter().zip(self.extras.iter_mut().zip(values))
+        {
+            if let Some(value) = *wanted {
+                if *now != value {
+                    port.wrmsr(register.address(), value);
+                    *now = value;
+                }
+            }
+        }
+    }
+
+    fn set_pebs_data_cfg<P: Port>(&mut self, port: &mut P, value: u64) {
+        if self.pebs_data_cfg != value {
+            port.wrmsr(MSR_PEBS_DATA_CFG, value);
+            self.pebs_data_cfg = value;
+        }
+    }
+
+    /// Sets the value from which a counter goes on after each record. The PMU must be stopped.
+    pub(super) fn set_reset<P: Port>(
+        &mut self,
+        port: &mut P,
+        layout: &RecordLayout,
+        sampler: &SamplingCounter,
+        period: u64,
+    ) {
+        if layout.is_architectural() {
+            let mut values = self.cfg_c;
+            values[sampler.counter.place()] = cfg_c::value(layout.pebs_data_cfg, period);
+            self.set_cfg_c(port, &values);
+        } else {
+            port.ds_write(ds::reset(layout.format, sampler.counter), period.wrapping_neg());
         }
     }
 
@@ -201,10 +192,16 @@ impl Hardware {
 
     /// Allows or forbids records. The PMU must be stopped.
     pub(super) fn set_pebs_enable<P: Port>(&mut self, port: &mut P, value: u64) {
-        if self.pebs_enable != value {
-            port.wrmsr(IA32_PEBS_ENABLE, value);
-            self.pebs_enable = value;
+        if self.pebs_enable == value {
+            return;
         }
+        if self.has_debug_store() {
+            port.wrmsr(IA32_PEBS_ENABLE, value);
+        } else {
+            let index = PebsIndex(port.rdmsr(IA32_PEBS_INDEX)).with_en((value != 0).into());
+            port.wrmsr(IA32_PEBS_INDEX, index.0);
+        }
+        self.pebs_enable = value;
     }
 
     /// Clears overflow indications.
@@ -225,12 +222,16 @@ impl Hardware {
         })
     }
 
-    /// Writes a general counter, cut to its width. Without full-width writes the value must be one that hardware gets
-    /// back by extending the sign of bit 31 (20.2.8).
-    pub(super) fn write_general<P: Port>(&self, port: &mut P, number: u8, value: u64) {
-        let base = if self.pmu.full_width_writes { IA32_A_PMC0 } else { IA32_PMC0 };
-        let bits = if self.pmu.full_width_writes { self.pmu.perfmon.general_width } else { 32 };
-        port.wrmsr(base + u32::from(number), value & (u64::MAX >> (64 - bits)));
+    /// Writes a counter, cut to its width. Without full-width writes the value of a general one must be one that hardware
+    /// gets back by extending the sign of bit 31 (20.2.8).
+    pub(super) fn write<P: Port>(&self, port: &mut P, counter: Counter, value: u64) {
+        let perfmon = &self.pmu.perfmon;
+        let bits = match counter.as_fixed() {
+            Some(_) => perfmon.fixed_width,
+            None if self.pmu.full_width_writes => perfmon.general_width,
+            None => 32,
+        };
+        port.wrmsr(self.pmu.written_register(counter), value & (u64::MAX >> (64 - bits)));
     }
 
     /// What a counter counted from one value to another, with its sign: a counter that was set back gives a negative one.
@@ -245,10 +246,13 @@ impl Hardware {
 /// In an NMI that interrupted a section: true when the PMI is hpm's, which is then acknowledged and LVTPC unmasked.
 /// Call only on a CPU whose PMU hpm holds. Uses nothing that a section depends on.
 pub fn acknowledge<P: Port>(port: &mut P) -> bool {
-    let ours = GlobalStatus(port.rdmsr(IA32_PERF_GLOBAL_STATUS)).ovf_buf() == 1;
-    if ours {
-        port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, GlobalStatus(0).with_ovf_buf(1).0);
+    let ready = port.rdmsr(IA32_PERF_GLOBAL_STATUS) & RECORDS_READY;
+    if ready != 0 {
+        port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, ready);
         port.unmask_pmi();
     }
-    ours
+    ready != 0
 }
+
+/// Indications that records have reached the interrupt threshold: of the debug store, and of architectural PEBS.
+const RECORDS_READY: u64 = GlobalStatus(0).with_ovf_buf(1).with_arch_pebs(1).0;

@@ -3,7 +3,8 @@
 //! | step | module |
 //! |---|---|
 //! | CPUID to a known PMU | [`mod@detect`], [`pmu`] |
-//! | a request to events that the PMU has | [`config`], [`events`] |
+//! | a request to events that the PMU has | [`config`], [`events`], [`extra`] |
+//! | what a record holds | [`layout`] |
 //! | events to counters | [`allocate`] |
 //! | counters to register values | [`program`], [`registers`] |
 //! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`threads`] |
@@ -25,14 +26,20 @@ pub use super::hpm_abi as abi;
 #[cfg(not(MODULE))]
 pub use hpm_abi as abi;
 
+mod addresses;
 pub mod allocate;
+mod buffer;
+mod cfg_c;
 pub mod config;
 pub mod detect;
 mod ds;
 pub mod engine;
 pub mod events;
+pub mod extra;
+mod found;
 pub mod gate;
 mod hardware;
+pub mod layout;
 mod meter;
 pub mod pmu;
 pub mod port;

@@ -36,6 +36,9 @@ pub trait Rings {
     /// Maps the session's segment in this slot (0 to segments - 1) into [`Port::pebs_window`] and flushes the old
     /// translations of this CPU. Called with the PMU off, also from the NMI: no lock, no allocation.
     fn map_segment(&mut self, slot: u32);
+    /// Physical address of what [`Rings::map_segment`] maps for this slot, which is contiguous and aligned to its size: where
+    /// architectural PEBS writes.
+    fn segment_address(&mut self, slot: u32) -> u64;
     /// Takes the session's segment out of the window; what was mapped there before hpm is back. Called with
     /// PEBS off; another session's counters may run.
     fn unmap_segment(&mut self);

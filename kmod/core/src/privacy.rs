@@ -6,7 +6,7 @@
 //! window, and at each cut the records are moved from there to the same place of the session's segment, without those
 //! that the kernel shows in.
 
-use super::pmu::Pebs;
+use super::layout::RecordLayout;
 use super::port::{Port, Rings};
 
 /// Words that are moved at a time.
@@ -33,15 +33,9 @@ pub(super) struct Moved {
 }
 
 impl Sight {
-    /// For records of this kind; `None` for a format of which that is not known.
-    pub(super) const fn of(pebs: &Pebs) -> Option<Self> {
-        // Table 20-3: RIP; from format 2 on EventingRIP as well (20.3.6.2).
-        let instruction_pointers = match pebs.format {
-            0 | 1 => [0x08, 0x08],
-            2 | 3 => [0x08, 0xB0],
-            _ => return None,
-        };
-        Some(Self { record_size: pebs.record_size, instruction_pointers })
+    /// For records of this layout.
+    pub(super) const fn of(layout: &RecordLayout) -> Self {
+        Self { record_size: layout.record_size, instruction_pointers: layout.instruction_pointers }
     }
 }
 

@@ -2,17 +2,21 @@
 
 use super::abi::{EventSpec, Reason, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
 use super::allocate::{allocate, Assignment, Counter, COUNTERS_MAX};
-use super::events::{self, Event};
-use super::pmu::Pebs;
+use super::events::{self, Event, Sampling};
+use super::extra::{self, Extras};
+use super::layout::{RecordLayout, GPRS};
+use super::pmu::{ExtraRegister, Pebs};
 use super::privacy::Sight;
 use super::registers::PerfEvtSel;
-use super::{config, Pmu, Refusal};
+use super::{cfg_c, config, Pmu, Refusal};
 
-/// A general counter that writes records.
+/// A counter that writes records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplingCounter {
-    /// Its number.
-    pub number: u8,
+    /// Its place among the sampling counters: in a quantum's arrays, and in a thread's positions.
+    pub place: u8,
+    /// The counter.
+    pub counter: Counter,
     /// Index of its event.
     pub event: u8,
     /// Events from one record to the next.
@@ -31,7 +35,7 @@ pub struct Program {
     /// What tells kernel mode in a record, in a session that must not see it.
     pub(super) sight: Option<Sight>,
     /// How records are written, in a session that has any.
-    pub(super) pebs: Option<Pebs>,
+    pub(super) pebs: Option<RecordLayout>,
     /// IA32_PERFEVTSELx; 0 for a counter that is not used.
     pub(super) selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
     /// IA32_FIXED_CTR_CTRL.
@@ -40,6 +44,10 @@ pub struct Program {
     pub(super) pebs_enable: u64,
     /// IA32_PERF_GLOBAL_CTRL while the counters run.
     pub(super) global_ctrl: u64,
+    /// Registers that events need beside their encodings.
+    pub(super) extras: Extras,
+    /// IA32_PMC_GPx_CFG_C and IA32_PMC_FXx_CFG_C; 0 without architectural PEBS.
+    pub(super) cfg_c: [u64; COUNTERS_MAX],
 }
 
 impl Program {
@@ -49,45 +57,80 @@ impl Program {
     /// The reason, with its detail, why the request is not valid, or cannot be met by this PMU.
     pub fn new(pmu: &Pmu, request: &SessionConfig) -> Result<Self, Refusal> {
         let config = config::check(request)?;
-        let unused =
-            Event { encoding: 0, privilege: 0, counters: super::allocate::CounterSet::EMPTY, sampling: None };
-        let mut checked = [unused; EVENTS_MAX];
+        let mut checked = [Event::NONE; EVENTS_MAX];
         let count = config.event_count as usize;
         for (index, event) in checked.iter_mut().enumerate().take(count) {
             *event = events::check(pmu, index, &config.events[index])?;
         }
+        let extras = extra::assign(pmu.generation, &mut checked[..count])?;
+        let layout = match pmu.pebs {
+            Ok(pebs) if checked.iter().any(|event| event.sampling.is_some()) => {
+                Some(checked_layout(&pebs, &config)?)
+            }
+            _ => None,
+        };
         let assignments = allocate(&checked[..count])?;
         let mut program = Self {
             config,
             assignments,
             sampling: [None; SAMPLING_COUNTERS_MAX],
             sight: None,
-            pebs: None,
+            pebs: layout,
             selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
             fixed_ctr_ctrl: 0,
             pebs_enable: 0,
             global_ctrl: 0,
+            extras,
+            cfg_c: [0; COUNTERS_MAX],
         };
         for (index, event) in checked.iter().enumerate().take(count) {
-            program.assign(index, event);
-        }
-        if program.pebs_enable != 0 {
-            program.pebs = pmu.pebs;
+            program.assign(pmu, index, event);
         }
         Ok(program)
     }
 
-    fn assign(&mut self, index: usize, event: &Event) {
+    fn assign(&mut self, pmu: &Pmu, index: usize, event: &Event) {
         let Assignment { counting, sampling } = self.assignments[index];
         if let Some(counter) = counting {
             self.enable(counter, event.encoding, event.privilege);
         }
         if let (Some(counter), Some(how)) = (sampling, event.sampling) {
-            let number = counter.place();
             self.enable(counter, how.encoding, event.privilege);
-            self.pebs_enable |= 1 << number;
-            self.sampling[number] =
-                Some(SamplingCounter { number: number as u8, event: index as u8, period: how.period });
+            self.enable_records(pmu, counter, event, &how);
+            // Allocation gives out no more sampling counters than there are places.
+            let free = self.sampling.iter().position(Option::is_none);
+            if let Some((place, entry)) = free.and_then(|place| Some((place, self.sampling.get_mut(place)?)))
+            {
+                *entry = Some(SamplingCounter {
+                    place: place as u8,
+                    counter,
+                    event: index as u8,
+                    period: how.period,
+                });
+            }
+        }
+    }
+
+    fn enable_records(&mut self, pmu: &Pmu, counter: Counter, event: &Event, how: &Sampling) {
+        self.pebs_enable |= 1 << counter.bit() | how.pebs_enable;
+        let latency = matches!(event.extra, Some((ExtraRegister::LoadLatency, _)));
+        if latency && pmu.perfmon.version < 5 {
+            // LL_EN (SDM Vol. 3B 20.3.1.1.2); from version 5 on these bits are the fixed counters'.
+            self.pebs_enable |= 1 << (32 + counter.bit());
+        }
+        match self.pebs {
+            Some(layout) if layout.is_architectural() => {
+                self.cfg_c[counter.place()] = cfg_c::value(layout.pebs_data_cfg, how.period);
+            }
+            // The adaptive record bits (20.9.2.1) of IA32_FIXED_CTR_CTRL and IA32_PERFEVTSELx.
+            Some(layout) if layout.pebs_data_cfg != 0 => match counter.as_fixed() {
+                Some(number) => self.fixed_ctr_ctrl |= 1 << (32 + 4 * number),
+                None => {
+                    let select = &mut self.selects[counter.place()];
+                    *select = select.with_adaptive_record(1);
+                }
+            },
+            _ => {}
         }
     }
 
@@ -131,15 +174,9 @@ impl Program {
 
     /// From now on the session sees user mode only: [`super::Rings::map_segment`] must put memory into the window that
     /// user space never maps, from which records are moved into the session's segments without those of kernel mode.
-    ///
-    /// # Errors
-    /// [`Reason::NeedPreciseRight`] when that cannot be told of this PMU's records.
-    pub fn hide_kernel(&mut self) -> Result<(), Refusal> {
-        self.sight = self.pebs.as_ref().and_then(Sight::of);
-        if self.sight.is_some() || !self.samples() {
-            return Ok(());
-        }
-        Err(Refusal::new(Reason::NeedPreciseRight, [0; 2]))
+
+    pub fn hide_kernel(&mut self) {
+        self.sight = self.pebs.as_ref().map(Sight::of);
     }
 
     /// Whether hardware must write the records into memory that user space never maps ([`Program::hide_kernel`]).
@@ -154,8 +191,13 @@ impl Program {
     }
 
     /// Whether more than one counter writes records, so that a record must be asked which it is for.
-    pub(super) const fn has_several_samplers(&self) -> bool {
-        self.pebs_enable.count_ones() > 1
+    pub(super) fn has_several_samplers(&self) -> bool {
+        self.sampling_counters().count() > 1
+    }
+
+    /// A bit for each counter that writes records, at its place in IA32_PERF_GLOBAL_STATUS.
+    pub(super) fn sampling_bits(&self) -> u64 {
+        self.sampling_counters().fold(0, |bits, sampler| bits | 1 << sampler.counter.bit())
     }
 
     /// The counter that counts this event, if not its sampling counter does.
@@ -182,10 +224,20 @@ impl Program {
         let mut counters = [NO_EVENT; SAMPLING_COUNTERS_MAX];
         let mut periods = [0; SAMPLING_COUNTERS_MAX];
         for counter in self.sampling_counters() {
-            events[usize::from(counter.number)] = counter.event;
-            counters[usize::from(counter.number)] = counter.number;
-            periods[usize::from(counter.number)] = counter.period;
+            let place = usize::from(counter.place);
+            events[place] = counter.event;
+            counters[place] = counter.counter.bit() as u8;
+            periods[place] = counter.period;
         }
         (events, counters, periods)
     }
+}
+
+/// The layout of the records; stacks are found by registers in the record.
+fn checked_layout(pebs: &Pebs, config: &SessionConfig) -> Result<RecordLayout, Refusal> {
+    let layout = RecordLayout::new(pebs, config.record_groups)?;
+    if layout.frame.is_none() && (config.stack_bytes > 0 || config.frames > 0) {
+        return Err(Refusal::new(Reason::RecordGroups, [GPRS, pebs.groups]));
+    }
+    Ok(layout)
 }

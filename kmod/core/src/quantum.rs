@@ -1,10 +1,10 @@
 //! Closing a quantum: what the counters did, which records belong to it, and what the next one starts from.
 
 use super::abi::{Quantum, QuantumEnd, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
-use super::allocate::{Counter, COUNTERS_MAX};
-use super::ds;
+use super::allocate::COUNTERS_MAX;
+use super::buffer;
 use super::hardware::Hardware;
-use super::pmu::Pebs;
+use super::layout::RecordLayout;
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
 use super::program::SamplingCounter;
@@ -33,7 +33,7 @@ struct Span {
     segment: u64,
     start: u32,
     end: u32,
-    /// How many are for each general counter; one record may be for several.
+    /// How many are for each sampling place; one record may be for several.
     by_counter: [u64; SAMPLING_COUNTERS_MAX],
     /// What came of moving them to the session's segment, where that is needed.
     moved: Option<Moved>,
@@ -99,21 +99,21 @@ pub(super) fn close<P: Port, R: Rings>(
 fn find_records<P: Port, R: Rings>(
     port: &mut P,
     session: &Session<'_, R>,
-    pebs: &Pebs,
+    pebs: &RecordLayout,
     segment: u64,
     start: u32,
 ) -> Span {
-    let end = ds::filled(port, pebs.record_size).max(start);
+    let end = buffer::filled(port, pebs).max(start);
     let mut by_counter = [0; SAMPLING_COUNTERS_MAX];
     if session.program.has_several_samplers() {
         for record in (start..end).step_by(pebs.record_size.into()) {
             let counters = port.pebs_read(record + u32::from(pebs.applicable_counters));
-            for (number, records) in by_counter.iter_mut().enumerate() {
-                *records += counters >> number & 1;
+            for sampler in session.program.sampling_counters() {
+                by_counter[usize::from(sampler.place)] += counters >> sampler.counter.bit() & 1;
             }
         }
     } else if let Some(only) = session.program.sampling_counters().next() {
-        by_counter[usize::from(only.number)] = u64::from((end - start) / u32::from(pebs.record_size));
+        by_counter[usize::from(only.place)] = u64::from((end - start) / u32::from(pebs.record_size));
     }
     Span { segment, start, end, by_counter, moved: None }
 }
@@ -121,11 +121,14 @@ fn find_records<P: Port, R: Rings>(
 /// Moves the records of a session that may see user mode only out of the memory that hardware writes. Hardware goes on
 /// behind those that were kept.
 fn move_span<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, span: &mut Span) {
-    let Some(sight) = session.program.sight.filter(|_| span.end > span.start) else { return };
+    let (Some(layout), Some(sight)) = (session.program.pebs, session.program.sight) else { return };
+    if span.end == span.start {
+        return;
+    }
     let slot = session.state.segments.slot(span.segment);
     let moved = privacy::move_records(port, session.rings, &sight, slot, (span.start, span.end));
     if moved.withheld > 0 {
-        ds::set_index(port, moved.end);
+        buffer::set_index(port, &layout, moved.end);
         session.state.totals.records_withheld += moved.withheld;
     }
     span.end = moved.end;
@@ -154,15 +157,15 @@ fn count<P: Port, R: Rings>(
         }
     }
     for sampler in session.program.sampling_counters() {
-        let number = usize::from(sampler.number);
-        let records = span.by_counter[number];
+        let place = usize::from(sampler.place);
+        let records = span.by_counter[place];
         let events = match session.program.counting_counter(sampler.event.into()) {
             Some(counter) => differences[counter.place()],
             // Each record has set the counter back by a period.
-            None => records as i64 * sampler.period as i64 + differences[Counter::at(number).place()],
+            None => records as i64 * sampler.period as i64 + differences[sampler.counter.place()],
         };
         counted.counts[usize::from(sampler.event)] = events.max(0) as u64;
-        counted.records_lost += advance(&mut stay.left[number], sampler, records, events, stay.armed);
+        counted.records_lost += advance(&mut stay.left[place], sampler, records, events, stay.armed);
     }
     counted
 }
@@ -215,11 +218,13 @@ fn describe<R: Rings>(
         segment: span.segment,
         span_offset: span.start,
         span_bytes: span.end - span.start,
-        record_size: program.pebs.map_or(0, |pebs| pebs.record_size),
+        record_size: program
+            .pebs
+            .map_or(0, |pebs| if pebs.is_architectural() { 0 } else { pebs.record_size }),
         record_format: program.pebs.map_or(0, |pebs| pebs.format),
         count_len: program.event_count() as u32,
         pebs_enable: if stay.armed { program.pebs_enable } else { 0 },
-        pebs_data_cfg: 0,
+        pebs_data_cfg: program.pebs.map_or(0, |pebs| pebs.pebs_data_cfg),
         records_lost: counted.records_lost,
         stack_offset: 0,
         stack_bytes: 0,
@@ -255,7 +260,7 @@ fn drop_quantum<P: Port, R: Rings>(
     if let Some(pebs) = session.program.pebs {
         let records = (span.end - span.start) / u32::from(pebs.record_size);
         if records > 0 {
-            ds::set_index(port, span.start);
+            buffer::set_index(port, &pebs, span.start);
             records_lost += u64::from(records);
         }
     }

@@ -1,6 +1,10 @@
 //! Model-specific registers of performance monitoring, named and laid out as in the SDM.
 //! Addresses are from SDM Vol. 4, table 2-2; layouts from Vol. 3B chapter 20 ("Performance Monitoring").
 
+/// IA32_PMC_GP0_CTR, the first general counter of version 6; four registers to each.
+pub const IA32_PMC_GP0_CTR: u32 = 0x1900;
+/// IA32_PMC_FX0_CTR, the first fixed counter of version 6; four registers to each.
+pub const IA32_PMC_FX0_CTR: u32 = 0x1980;
 /// IA32_PMC0, the first general counter; writes are sign-extended from bit 31 (20.2.8).
 pub const IA32_PMC0: u32 = 0xC1;
 /// IA32_PERFEVTSEL0, the first general counter's event select.
@@ -19,6 +23,12 @@ pub const IA32_PERF_GLOBAL_STATUS: u32 = 0x38E;
 pub const IA32_PERF_GLOBAL_CTRL: u32 = 0x38F;
 /// IA32_PERF_GLOBAL_STATUS_RESET (IA32_PERF_GLOBAL_OVF_CTRL before PerfMon v4): a 1 clears that status bit.
 pub const IA32_PERF_GLOBAL_STATUS_RESET: u32 = 0x390;
+/// MSR_PEBS_DATA_CFG: the groups of adaptive records (20.9.2.3).
+pub const MSR_PEBS_DATA_CFG: u32 = 0x3F2;
+/// IA32_PEBS_BASE: physical address of architectural PEBS' buffer.
+pub const IA32_PEBS_BASE: u32 = 0x3F4;
+/// IA32_PEBS_INDEX: how far it is filled.
+pub const IA32_PEBS_INDEX: u32 = 0x3F5;
 /// IA32_PEBS_ENABLE.
 pub const IA32_PEBS_ENABLE: u32 = 0x3F1;
 /// IA32_A_PMC0, the full-width alias of [`IA32_PMC0`] (20.2.8).
@@ -75,6 +85,8 @@ register! {
         23:23 => inv, with_inv;
         /// CMASK: counter mask.
         31:24 => cmask, with_cmask;
+        /// Adaptive_Record: with PEBS, write what MSR_PEBS_DATA_CFG says, not the basic group alone (20.9.2.1).
+        34:34 => adaptive_record, with_adaptive_record;
     }
 }
 
@@ -83,6 +95,8 @@ register! {
     PerfCapabilities {
         /// PEBS record format.
         11:8 => pebs_rec_fmt, with_pebs_rec_fmt;
+        /// PEBS_BASELINE: adaptive records, on every counter (20.9).
+        14:14 => pebs_baseline, with_pebs_baseline;
         /// FW_WRITE: the full-width aliases from [`IA32_A_PMC0`] exist.
         13:13 => fw_write, with_fw_write;
     }
@@ -103,6 +117,22 @@ register! {
     GlobalStatus {
         /// OvfBuf (DS_BUFFER): the PEBS index has reached the interrupt threshold.
         62:62 => ovf_buf, with_ovf_buf;
+        /// The index of architectural PEBS has reached its threshold.
+        54:54 => arch_pebs, with_arch_pebs;
+    }
+}
+
+register! {
+    /// IA32_PEBS_INDEX, in units of 16 bytes (Intel Architecture Instruction Set Extensions, "Architectural PEBS").
+    PebsIndex {
+        /// WR: where the next record goes.
+        26:4 => wr, with_wr;
+        /// FULL: the buffer had no room for a record.
+        31:31 => full, with_full;
+        /// EN: records are written.
+        32:32 => en, with_en;
+        /// THRESH: the value of WR from which on a PMI is raised.
+        58:36 => thresh, with_thresh;
     }
 }
 

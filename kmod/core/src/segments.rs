@@ -1,7 +1,7 @@
 //! The segments that hardware fills, one after the other.
 
 use super::abi::SEGMENT_BYTES;
-use super::pmu::Pebs;
+use super::layout::RecordLayout;
 
 /// Records that still fit when the interrupt threshold is reached: room for those that hardware writes before the PMI
 /// has stopped it (SDM Vol. 3B 18.4.9 asks for several).
@@ -9,7 +9,7 @@ const RECORDS_AFTER_THRESHOLD: u32 = 16;
 
 /// Records that one segment holds.
 #[must_use]
-pub const fn capacity(pebs: &Pebs) -> u32 {
+pub const fn capacity(pebs: &RecordLayout) -> u32 {
     match SEGMENT_BYTES.checked_div(pebs.record_size as u32) {
         Some(records) => records,
         None => 0,
@@ -18,7 +18,7 @@ pub const fn capacity(pebs: &Pebs) -> u32 {
 
 /// Byte offset at which a segment counts as full.
 #[must_use]
-pub const fn full_at(pebs: &Pebs) -> u32 {
+pub const fn full_at(pebs: &RecordLayout) -> u32 {
     (capacity(pebs) - RECORDS_AFTER_THRESHOLD) * pebs.record_size as u32
 }
 

@@ -23,6 +23,7 @@ pub(super) const fn bytes_wanted(program: &Program) -> u32 {
 pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, quantum: &mut Quantum) {
     let wanted = bytes_wanted(session.program);
     let Some(pebs) = session.program.pebs else { return };
+    let Some(frame) = pebs.frame else { return };
     if wanted == 0 || quantum.span_bytes == 0 {
         return;
     }
@@ -36,7 +37,7 @@ pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_,
     let last = quantum.span_offset + quantum.span_bytes - u32::from(pebs.record_size);
     let place = session.state.stacks.place(start);
     let frames = session.program.config().frames;
-    let from = port.pebs_read(last + u32::from(if frames > 0 { pebs.rbp } else { pebs.rsp }));
+    let from = port.pebs_read(last + u32::from(if frames > 0 { frame.rbp } else { frame.rsp }));
     let stack = if from >> 63 != 0 {
         // The record is of kernel mode, and its registers say nothing of the user stack.
         Collected::default()

@@ -10,11 +10,16 @@ use hpm_core::{detect, Cpuid, CpuidRegisters, Machine, Port, Refusal};
 struct Processor {
     leaves: HashMap<u32, CpuidRegisters>,
     registers: HashMap<u32, u64>,
+    microcode: u32,
 }
 
 impl Cpuid for Processor {
     fn cpuid(&mut self, leaf: u32, _subleaf: u32) -> CpuidRegisters {
         self.leaves[&leaf]
+    }
+
+    fn microcode(&mut self) -> u32 {
+        self.microcode
     }
 }
 
@@ -73,6 +78,7 @@ fn skylake() -> Processor {
             (0xA, leaf(0x0730_0404, 0, 0, 0x603)),
         ]),
         registers: HashMap::from([(0x345, 0x33C5), (0x1A0, 0x850089)]),
+        microcode: 0xF0,
     }
 }
 
@@ -86,10 +92,10 @@ fn skylake_is_known_with_its_counters() {
     assert_eq!((machine.family, machine.model, machine.stepping), (6, 0x5E, 3));
     let pmu = machine.pmu.expect("known");
     assert_eq!((pmu.generation.name, pmu.full_width_writes), ("skylake", true));
-    assert_eq!((pmu.perfmon.general_counters, pmu.perfmon.general_width), (4, 48));
-    assert_eq!((pmu.perfmon.fixed_counters, pmu.perfmon.fixed_width), (3, 48));
+    assert_eq!((pmu.perfmon.general, pmu.perfmon.general_width), (0xF, 48));
+    assert_eq!((pmu.perfmon.fixed, pmu.perfmon.fixed_width), (7, 48));
     let pebs = pmu.pebs.expect("PEBS");
-    assert_eq!((pebs.format, pebs.record_size, pebs.counters), (3, 200, 0xF));
+    assert_eq!((pebs.format, pebs.groups, pebs.counters.general_bits()), (3, 0, 0xF));
     let mut info = Info::default();
     machine.describe(&mut info);
     assert_eq!(info.flags, InfoFlags::USABLE);
@@ -127,8 +133,8 @@ fn processors_that_are_not_known_are_named_and_left_alone() {
     zen.leaves.insert(0, AMD);
     zen.leaves.insert(1, leaf(0x00A2_0F12, 0, 0, 0));
     let mut newer = Processor { registers: none, ..skylake() };
-    newer.leaves.insert(1, leaf(0x000B_06F2, 0, ECX, EDX));
-    for (processor, named) in [(zen, [0x19, 0x21]), (newer, [6, 0xBF])] {
+    newer.leaves.insert(1, leaf(0x000C_0662, 0, ECX, EDX));
+    for (processor, named) in [(zen, [0x19, 0x21]), (newer, [6, 0xC6])] {
         let refusal = machine(&processor).pmu.expect_err("not known");
         assert_eq!(refusal, Refusal::new(Reason::UnknownPmu, named));
     }
@@ -142,12 +148,12 @@ fn pebs_is_used_only_when_every_sign_of_it_is_there() {
         machine(&processor).pmu.expect("known").pebs
     };
     const SIGNATURE: u32 = 0x0005_06E3;
-    assert!(without(|_| {}).is_some());
-    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, ECX, 0))).is_none());
-    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, 1 << 15, EDX))).is_none());
-    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, 1 << 2, EDX))).is_none());
-    assert!(without(|p| _ = p.registers.insert(0x345, 0x32C5)).is_none());
-    assert!(without(|p| _ = p.registers.insert(0x1A0, 1 << 12)).is_none());
+    assert!(without(|_| {}).is_ok());
+    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, ECX, 0))).is_err());
+    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, 1 << 15, EDX))).is_err());
+    assert!(without(|p| _ = p.leaves.insert(1, leaf(SIGNATURE, 0, 1 << 2, EDX))).is_err());
+    assert!(without(|p| _ = p.registers.insert(0x345, 0x32C5)).is_err());
+    assert!(without(|p| _ = p.registers.insert(0x1A0, 1 << 12)).is_err());
 }
 
 #[test]

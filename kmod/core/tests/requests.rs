@@ -27,7 +27,6 @@ fn an_event_that_the_pmu_does_not_have_is_refused_with_the_bits() {
         (0x1_0000_00C0, 0x1_0000_0000),
         (0x00FF, 0xFF), // No such event select.
         (0x10C0, 0x1000),
-        (0x01B7, 0x01B7), // OFFCORE_RESPONSE needs a second register.
         (0x0400, 0x0400),
     ] {
         let events = [counted(INSTRUCTIONS), counted(encoding)];
@@ -47,7 +46,7 @@ fn precise_requests_are_refused_with_what_stands_in_the_way() {
     assert_eq!(case(precise(LOADS, 1 << 47)), Refusal::field(period));
     assert_eq!(case(EventSpec { period: 1, ..counted(LOADS) }), Refusal::field(period));
     let mut pmu = Rig::new(1, Options::default()).pmu;
-    pmu.pebs = None;
+    pmu.pebs = Err(Refusal::new(Reason::NoPebs, [0; 2]));
     let refused = Program::new(&pmu, &config(&[precise(LOADS, 1000)])).expect_err("no PEBS");
     assert_eq!(refused.reason, Reason::NoPebs);
 }
@@ -172,8 +171,9 @@ fn any_wants() -> impl Strategy<Value = Vec<Event>> {
     let event = (1..16u16, prop::option::of(0..3u32), any::<bool>()).prop_map(|(general, fixed, samples)| {
         let general = CounterSet::general(general);
         let fixed = fixed.map_or(CounterSet::EMPTY, CounterSet::one_fixed);
-        let sampling = samples.then_some(Sampling { period: 1000, encoding: 0, counters: general });
-        Event { encoding: 0, privilege: 1, counters: general.union(fixed), sampling }
+        let sampling =
+            samples.then_some(Sampling { period: 1000, encoding: 0, counters: general, pebs_enable: 0 });
+        Event { counters: general.union(fixed), sampling, ..Event::NONE }
     });
     prop::collection::vec(event, 1..9)
 }

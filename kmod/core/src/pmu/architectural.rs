@@ -1,28 +1,38 @@
 //! Architectural performance monitoring (SDM Vol. 3B 20.2): what every Intel PMU since Core Duo shares.
 
+use super::super::allocate::CounterSet;
 use super::super::detect::CpuidRegisters;
 use super::Pmu;
 
 /// General counters that hpm uses at most: what a quantum describes.
 pub const GENERAL_COUNTERS_MAX: u32 = super::super::abi::SAMPLING_COUNTERS_MAX as u32;
-/// Fixed counters that hpm uses at most: those with an event of version 2 to 4 (20.2.2).
-pub const FIXED_COUNTERS_MAX: u32 = 3;
+/// Fixed counters that hpm uses at most: those with an event that any generation here documents.
+pub const FIXED_COUNTERS_MAX: u32 = 7;
 
-/// CPUID leaf 0AH (SDM Vol. 2A, CPUID; Vol. 3B 20.2).
+/// CPUID leaves 0AH and 23H (SDM Vol. 2A, CPUID; Vol. 3B 20.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Perfmon {
     /// Version; 0 without a PMU.
     pub version: u32,
-    /// General counters per logical processor.
-    pub general_counters: u32,
+    /// General counters of each logical processor, one bit each.
+    pub general: u32,
     /// Width of a general counter in bits.
     pub general_width: u32,
-    /// Fixed counters per logical processor.
-    pub fixed_counters: u32,
+    /// Fixed counters of each logical processor, one bit each.
+    pub fixed: u32,
     /// Width of a fixed counter in bits.
     pub fixed_width: u32,
     /// Architectural events that are not available, one bit each, in the order of [`EVENTS`].
     pub events_unavailable: u32,
+}
+
+/// The lowest `count` bits.
+const fn lowest(count: u32) -> u32 {
+    if count >= 32 {
+        u32::MAX
+    } else {
+        (1 << count) - 1
+    }
 }
 
 impl Perfmon {
@@ -30,37 +40,63 @@ impl Perfmon {
     #[must_use]
     pub const fn new(leaf: CpuidRegisters) -> Self {
         let version = leaf.eax & 0xff;
-        // The fixed counters' fields have a meaning from version 2 on (Vol. 2A, CPUID).
+        // The fixed counters' fields have a meaning from version 2 on, the map in ECX from version 5 on (Vol. 2A, CPUID).
         let fixed = if version >= 2 { leaf.edx } else { 0 };
+        let map = if version >= 5 { leaf.ecx } else { 0 };
         let listed = (leaf.eax >> 24) & 0xff;
-        let not_listed = if listed >= 32 { 0 } else { u32::MAX << listed };
         Self {
             version,
-            general_counters: (leaf.eax >> 8) & 0xff,
+            general: lowest((leaf.eax >> 8) & 0xff),
             general_width: (leaf.eax >> 16) & 0xff,
-            fixed_counters: fixed & 0x1f,
+            fixed: lowest(fixed & 0x1f) | map,
             fixed_width: (fixed >> 5) & 0xff,
-            events_unavailable: leaf.ebx | not_listed,
+            events_unavailable: leaf.ebx | !lowest(listed),
         }
+    }
+
+    /// With the maps of leaf 23H, subleaf 1, which version 6 has beside leaf 0AH.
+    #[must_use]
+    pub const fn with_maps(self, leaf: CpuidRegisters) -> Self {
+        Self { general: leaf.eax, fixed: leaf.ebx, ..self }
+    }
+
+    /// Without counters that hpm does not use.
+    #[must_use]
+    pub const fn usable(self) -> Self {
+        Self {
+            general: self.general & lowest(GENERAL_COUNTERS_MAX),
+            fixed: self.fixed & lowest(FIXED_COUNTERS_MAX),
+            ..self
+        }
+    }
+
+    /// Every counter.
+    #[must_use]
+    pub fn counters(&self) -> CounterSet {
+        (0..FIXED_COUNTERS_MAX)
+            .filter(|&number| self.fixed >> number & 1 == 1)
+            .fold(CounterSet::general(self.general as u16), |set, number| {
+                set.union(CounterSet::one_fixed(number))
+            })
     }
 }
 
 /// The architectural events' encodings, in the order of CPUID.0AH:EBX (20.2.1.2, table 20-1).
 pub const EVENTS: [u16; 7] = [0x003C, 0x00C0, 0x013C, 0x4F2E, 0x412E, 0x00C4, 0x00C5];
 
-/// Encodings of what each fixed counter counts (20.2.2, table 20-2). The first of each row is also an event of general
+/// Encodings of what the first three fixed counters count on every generation (20.2.2, table 20-2). The first of each row is also an event of general
 /// counters, except for CPU_CLK_UNHALTED.REF_TSC, which only has the number that Intel's event lists give it.
-const FIXED_EVENTS: [[u16; 2]; FIXED_COUNTERS_MAX as usize] =
-    [[0x00C0, 0x0100], [0x003C, 0x0200], [0x0300, 0x0300]];
+const FIXED_EVENTS: [[u16; 2]; 3] = [[0x00C0, 0x0100], [0x003C, 0x0200], [0x0300, 0x0300]];
 
 impl Pmu {
     /// The fixed counter that counts this encoding, if this PMU has it.
     #[must_use]
     pub fn fixed_counter(&self, encoding: u64) -> Option<u32> {
-        let place =
-            FIXED_EVENTS.iter().position(|row| row.iter().any(|&event| u64::from(event) == encoding))?;
-        let place = place as u32;
-        (place < self.perfmon.fixed_counters).then_some(place)
+        let common = FIXED_EVENTS.iter().zip(0..);
+        let common = common.flat_map(|(row, counter)| row.iter().map(move |&event| (event, counter)));
+        let more = self.generation.fixed.iter().map(|rule| (rule.encoding, u32::from(rule.counter)));
+        let (_, counter) = common.chain(more).find(|&(event, _)| u64::from(event) == encoding)?;
+        (self.perfmon.fixed >> counter & 1 == 1).then_some(counter)
     }
 
     /// Whether CPUID says that this architectural event is missing.

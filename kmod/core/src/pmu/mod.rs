@@ -1,24 +1,59 @@
 //! The PMUs that hpm knows: what is common ([`architectural`]), and one file per generation.
 
 pub mod architectural;
+pub mod broadwell;
+pub mod darkmont;
+pub mod goldencove;
+pub mod gracemont;
+pub mod haswell;
+pub mod icelake;
+pub mod ivybridge;
+pub mod nehalem;
+pub mod redwoodcove;
+mod rules;
+pub mod sandybridge;
 pub mod skylake;
+pub mod westmere;
 
 use self::architectural::Perfmon;
+use self::rules::{counted_as, only_precise, precise, rule, LATENCY};
+pub use self::rules::{Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule, Microcode, PreciseRule};
+use super::abi::CoreType;
+use super::allocate::CounterSet;
+use super::Refusal;
 
-/// Every generation that hpm knows.
-const GENERATIONS: [&Generation; 1] = [&skylake::SKYLAKE];
+/// Every generation that hpm knows, in the order in which they appeared.
+pub const GENERATIONS: [&Generation; 12] = [
+    &nehalem::NEHALEM,
+    &westmere::WESTMERE,
+    &sandybridge::SANDYBRIDGE,
+    &ivybridge::IVYBRIDGE,
+    &haswell::HASWELL,
+    &broadwell::BROADWELL,
+    &skylake::SKYLAKE,
+    &icelake::ICELAKE,
+    &goldencove::GOLDENCOVE,
+    &redwoodcove::REDWOODCOVE,
+    &gracemont::GRACEMONT,
+    &darkmont::DARKMONT,
+];
+
+/// Alder Lake and Raptor Lake: P-cores and E-cores in one processor.
+const HYBRID: &[u32] = &[0x97, 0x9A, 0xB7, 0xBA, 0xBF];
 
 /// A PMU that hpm can program, as found on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Pmu {
     /// What its generation can count, and how.
     pub generation: &'static Generation,
+    /// Of which cores it is the PMU: [`CoreType::Any`] on a processor that is not hybrid.
+    pub core_type: CoreType,
     /// What CPUID says of its counters.
     pub perfmon: Perfmon,
     /// Whether general counters can be written in full width (IA32_PERF_CAPABILITIES.FW_WRITE).
     pub full_width_writes: bool,
-    /// How it writes precise records; `None` when it does not.
-    pub pebs: Option<Pebs>,
+    /// How it writes precise records, or why it does not.
+    pub pebs: Result<Pebs, Refusal>,
 }
 
 /// How a PMU writes PEBS records. A counter's overflow arms PEBS; the next event is recorded and the counter goes on from
@@ -26,62 +61,57 @@ pub struct Pmu {
 /// 20.3.1.1.1, and what Linux's accounting of auto-reload rests on).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pebs {
-    /// Record format (IA32_PERF_CAPABILITIES, bits 11:8).
+    /// Record format (IA32_PERF_CAPABILITIES, bits 11:8); 15 says that PEBS is architectural.
     pub format: u16,
-    /// Bytes of a record.
-    pub record_size: u16,
-    /// Byte offset in a record of the word that says which counters it is for ("Applicable Counters").
-    pub applicable_counters: u16,
-    /// Byte offset in a record of RBP.
-    pub rbp: u16,
-    /// Byte offset in a record of RSP.
-    pub rsp: u16,
-    /// General counters that can write records, one bit each.
-    pub counters: u16,
+    /// Counters that can write records.
+    pub counters: CounterSet,
+    /// Groups of an adaptive or architectural record that it can write beside the basic one, as bits of
+    /// MSR_PEBS_DATA_CFG; 0 when all records are alike.
+    pub groups: u64,
 }
 
-/// What is the same on all processors of one generation.
+/// What is the same on all cores of one generation.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Generation {
     /// Its name.
     pub name: &'static str,
-    /// Display models of family 6 that have it (SDM Vol. 4, table 2-1).
+    /// Display models of family 6 all of whose cores have it (SDM Vol. 4, table 2-1, and Linux's `intel-family.h`).
     pub models: &'static [u32],
-    /// Events of general counters, in order of event select. An event that needs a register which hpm does not program
-    /// (an off-core response, a latency threshold) is not among them.
+    /// Display models of family 6 whose cores of `core_type` have it.
+    pub hybrid_models: &'static [u32],
+    /// The type of its cores in a hybrid processor.
+    pub core_type: CoreType,
+    /// Events of general counters, in order of event select.
     pub events: &'static [EventRule],
+    /// Encodings that fewer counters count than `events` says of their event select.
+    pub constrained: &'static [Constraint],
+    /// Events of fixed counters beside those of [`architectural`].
+    pub fixed: &'static [FixedRule],
     /// Events that can be sampled precisely.
     pub precise: &'static [PreciseRule],
-    /// How it writes PEBS records, where the processor says it does.
-    pub pebs: Pebs,
+    /// Events that need a register beside their encoding.
+    pub extra: &'static [ExtraRule],
+    /// PEBS record formats that its processors have.
+    pub pebs_formats: &'static [u16],
+    /// General counters that can write PEBS records, one bit each, where CPUID does not say.
+    pub pebs_counters: u16,
+    /// The microcode from which on PEBS works; any does when there is no entry, and none does of a stepping without one.
+    pub errata: &'static [Microcode],
 }
 
-/// An event select and the unit masks that the PMU documents for it.
-#[derive(Debug, PartialEq, Eq)]
-pub struct EventRule {
-    /// IA32_PERFEVTSELx bits 7:0.
-    pub select: u8,
-    /// The bits that its unit masks are made of.
-    pub unit_mask_bits: u8,
-    /// General counters that can count it, one bit each.
-    pub counters: u16,
-}
-
-/// An event that can be sampled precisely, in this form only: no edge, inversion or counter mask.
-#[derive(Debug, PartialEq, Eq)]
-pub struct PreciseRule {
-    /// IA32_PERFEVTSELx bits 15:0.
-    pub encoding: u16,
-    /// General counters that can write its records, one bit each.
-    pub counters: u16,
-    /// The encoding that a plain counter uses to count the same.
-    pub count_as: u16,
-}
-
-/// The generation of this processor of family 6, if hpm knows it.
+/// The generation of this processor of family 6, or in a hybrid one that of its cores of this type, if hpm knows it.
 #[must_use]
-pub fn generation_of(model: u32) -> Option<&'static Generation> {
-    GENERATIONS.into_iter().find(|generation| generation.models.contains(&model))
+pub fn generation_of(model: u32, core_type: CoreType) -> Option<&'static Generation> {
+    GENERATIONS.into_iter().find(|generation| {
+        let hybrid = generation.hybrid_models.contains(&model);
+        generation.models.contains(&model) || hybrid && generation.core_type == core_type
+    })
+}
+
+/// Whether processors of this model have cores of several types, unless all of one type are switched off.
+#[must_use]
+pub fn may_be_hybrid(model: u32) -> bool {
+    HYBRID.contains(&model)
 }
 
 impl Generation {
@@ -92,9 +122,30 @@ impl Generation {
         self.events.get(place)
     }
 
+    /// General counters that can count this encoding of an event select that the rule is for, one bit each.
+    #[must_use]
+    pub fn counters(&self, rule: &EventRule, encoding: u16) -> u16 {
+        self.constrained
+            .iter()
+            .find(|constraint| constraint.encoding == encoding)
+            .map_or(rule.counters, |constraint| constraint.counters)
+    }
+
     /// The rule for sampling this encoding precisely.
     #[must_use]
     pub fn precise(&self, encoding: u64) -> Option<&'static PreciseRule> {
         self.precise.iter().find(|rule| u64::from(rule.encoding) == encoding)
+    }
+
+    /// The register that this event select and unit mask need beside them.
+    #[must_use]
+    pub fn extra(&self, encoding: u16) -> Option<&'static ExtraRule> {
+        self.extra.iter().find(|rule| rule.encoding == encoding)
+    }
+
+    /// Whether any of its events needs this register.
+    #[must_use]
+    pub fn has_extra(&self, register: ExtraRegister) -> bool {
+        self.extra.iter().any(|rule| rule.register == register)
     }
 }

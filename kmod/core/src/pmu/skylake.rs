@@ -1,6 +1,10 @@
 //! Skylake and the processors with its core: PerfMon version 4, PEBS format 3 (SDM Vol. 3B 20.3.8).
 
-use super::{EventRule, Generation, Pebs, PreciseRule};
+use super::super::abi::CoreType;
+use super::{
+    counted_as, only_precise, precise as sampled, rule, EventRule, ExtraRegister, ExtraRule, Generation,
+    PreciseRule, LATENCY,
+};
 
 /// General counters 0 to 3: those that exist with hyper-threading on, and that can write PEBS records.
 const LOW: u16 = 0x0F;
@@ -10,32 +14,30 @@ const ANY: u16 = 0xFF;
 /// Skylake, Kaby Lake, Coffee Lake, Comet Lake; Skylake, Cascade Lake and Cooper Lake servers.
 pub const SKYLAKE: Generation = Generation {
     name: "skylake",
-    models: &[0x4E, 0x5E, 0x8E, 0x9E, 0xA5, 0xA6, 0x55],
+    models: &[0x4E, 0x55, 0x5E, 0x8E, 0x9E, 0xA5, 0xA6],
     events: &EVENTS,
     precise: &PRECISE,
-    // Vol. 3B 20.3.8.1.1 and the record's table there.
-    pebs: Pebs {
-        format: 3,
-        record_size: 0xC8,
-        applicable_counters: 0x90,
-        rbp: 0x40,
-        rsp: 0x48,
-        counters: LOW,
-    },
+    hybrid_models: &[],
+    core_type: CoreType::Any,
+    constrained: &[],
+    fixed: &[],
+    extra: &EXTRA,
+    pebs_formats: &[3],
+    pebs_counters: LOW,
+    errata: &[],
 };
 
 const fn any(select: u8, unit_mask_bits: u8) -> EventRule {
-    EventRule { select, unit_mask_bits, counters: ANY }
+    rule(select, unit_mask_bits, ANY)
 }
 
 const fn low(select: u8, unit_mask_bits: u8) -> EventRule {
-    EventRule { select, unit_mask_bits, counters: LOW }
+    rule(select, unit_mask_bits, LOW)
 }
 
 /// Intel's event lists for Skylake, client and server (perfmon, SKL and SKX), by event select. Events of memory
-/// instructions are counted by counters 0 to 3 only. Not here, because they need a second register: OFFCORE_RESPONSE
-/// (B7H, BBH), FRONTEND_RETIRED (C6H) and MEM_TRANS_RETIRED (CDH).
-const EVENTS: [EventRule; 64] = [
+/// instructions are counted by counters 0 to 3 only.
+const EVENTS: [EventRule; 68] = [
     any(0x03, 0x0A), // LD_BLOCKS
     any(0x07, 0x01), // LD_BLOCKS_PARTIAL
     any(0x08, 0x3F), // DTLB_LOAD_MISSES
@@ -74,6 +76,8 @@ const EVENTS: [EventRule; 64] = [
     any(0xB0, 0x9F), // OFFCORE_REQUESTS
     any(0xB1, 0x13), // UOPS_EXECUTED
     any(0xB2, 0x01), // OFFCORE_REQUESTS_BUFFER
+    any(0xB7, 0x01), // OFFCORE_RESPONSE
+    any(0xBB, 0x01), // OFFCORE_RESPONSE
     any(0xBD, 0x21), // TLB_FLUSH
     any(0xC0, 0x01), // INST_RETIRED
     any(0xC1, 0x3F), // OTHER_ASSISTS
@@ -81,12 +85,14 @@ const EVENTS: [EventRule; 64] = [
     any(0xC3, 0x07), // MACHINE_CLEARS
     any(0xC4, 0x7F), // BR_INST_RETIRED
     any(0xC5, 0x27), // BR_MISP_RETIRED
+    low(0xC6, 0x01), // FRONTEND_RETIRED
     any(0xC7, 0xFF), // FP_ARITH_INST_RETIRED
     any(0xC8, 0xFF), // HLE_RETIRED
     any(0xC9, 0xFF), // RTM_RETIRED
     any(0xCA, 0x1E), // FP_ASSIST
     any(0xCB, 0x01), // HW_INTERRUPTS
     any(0xCC, 0x60), // ROB_MISC_EVENTS
+    low(0xCD, 0x01), // MEM_TRANS_RETIRED
     low(0xD0, 0xF3), // MEM_INST_RETIRED
     low(0xD1, 0x7F), // MEM_LOAD_RETIRED
     low(0xD2, 0x0F), // MEM_LOAD_L3_HIT_RETIRED
@@ -103,62 +109,58 @@ const EVENTS: [EventRule; 64] = [
 ];
 
 const fn precise(encoding: u16) -> PreciseRule {
-    PreciseRule { encoding, counters: LOW, count_as: encoding }
+    sampled(encoding, LOW)
 }
 
 /// Precise events (Vol. 3B 20.3.8.1.2, table 20-21). Not here: UOPS_RETIRED, of which one instruction is several, so that
 /// the counter passes its overflow by more than one and records times period would not agree with the count.
-const PRECISE: [PreciseRule; 34] = [
+const PRECISE: [PreciseRule; 36] = [
     // INST_RETIRED.PREC_DIST, on counter 1 only; what it counts is every retired instruction.
-    PreciseRule { encoding: 0x01C0, counters: 0x02, count_as: 0x00C0 },
+    counted_as(0x01C0, 0x02, 0x00C0),
     precise(0x01C4), // BR_INST_RETIRED.CONDITIONAL
     precise(0x02C4), // BR_INST_RETIRED.NEAR_CALL
     // BR_INST_RETIRED.ALL_BRANCHES_PEBS, the precise twin of the architectural event.
-    PreciseRule { encoding: 0x04C4, counters: LOW, count_as: 0x00C4 },
+    counted_as(0x04C4, LOW, 0x00C4),
     precise(0x08C4), // BR_INST_RETIRED.NEAR_RETURN
     precise(0x20C4), // BR_INST_RETIRED.NEAR_TAKEN
     precise(0x40C4), // BR_INST_RETIRED.FAR_BRANCH
     precise(0x01C5), // BR_MISP_RETIRED.CONDITIONAL
     precise(0x02C5), // BR_MISP_RETIRED.NEAR_CALL
     // BR_MISP_RETIRED.ALL_BRANCHES_PEBS
-    PreciseRule { encoding: 0x04C5, counters: LOW, count_as: 0x00C5 },
-    precise(0x20C5), // BR_MISP_RETIRED.NEAR_TAKEN
-    precise(0x04C8), // HLE_RETIRED.ABORTED
-    precise(0x04C9), // RTM_RETIRED.ABORTED
-    precise(0x11D0), // MEM_INST_RETIRED.STLB_MISS_LOADS
-    precise(0x12D0), // MEM_INST_RETIRED.STLB_MISS_STORES
-    precise(0x21D0), // MEM_INST_RETIRED.LOCK_LOADS
-    precise(0x41D0), // MEM_INST_RETIRED.SPLIT_LOADS
-    precise(0x42D0), // MEM_INST_RETIRED.SPLIT_STORES
-    precise(0x81D0), // MEM_INST_RETIRED.ALL_LOADS
-    precise(0x82D0), // MEM_INST_RETIRED.ALL_STORES
-    precise(0x01D1), // MEM_LOAD_RETIRED.L1_HIT
-    precise(0x02D1), // MEM_LOAD_RETIRED.L2_HIT
-    precise(0x04D1), // MEM_LOAD_RETIRED.L3_HIT
-    precise(0x08D1), // MEM_LOAD_RETIRED.L1_MISS
-    precise(0x10D1), // MEM_LOAD_RETIRED.L2_MISS
-    precise(0x20D1), // MEM_LOAD_RETIRED.L3_MISS
-    precise(0x40D1), // MEM_LOAD_RETIRED.FB_HIT
-    precise(0x01D2), // MEM_LOAD_L3_HIT_RETIRED.XSNP_MISS
-    precise(0x02D2), // MEM_LOAD_L3_HIT_RETIRED.XSNP_HIT
-    precise(0x04D2), // MEM_LOAD_L3_HIT_RETIRED.XSNP_HITM
-    precise(0x08D2), // MEM_LOAD_L3_HIT_RETIRED.XSNP_NONE
-    precise(0x01D3), // MEM_LOAD_L3_MISS_RETIRED.LOCAL_DRAM
-    precise(0x02D3), // MEM_LOAD_L3_MISS_RETIRED.REMOTE_DRAM
-    precise(0x04D4), // MEM_LOAD_MISC_RETIRED.UC
+    counted_as(0x04C5, LOW, 0x00C5),
+    precise(0x20C5),           // BR_MISP_RETIRED.NEAR_TAKEN
+    precise(0x01C6),           // FRONTEND_RETIRED
+    precise(0x04C8),           // HLE_RETIRED.ABORTED
+    precise(0x04C9),           // RTM_RETIRED.ABORTED
+    only_precise(0x01CD, LOW), // MEM_TRANS_RETIRED.LOAD_LATENCY
+    precise(0x11D0),           // MEM_INST_RETIRED.STLB_MISS_LOADS
+    precise(0x12D0),           // MEM_INST_RETIRED.STLB_MISS_STORES
+    precise(0x21D0),           // MEM_INST_RETIRED.LOCK_LOADS
+    precise(0x41D0),           // MEM_INST_RETIRED.SPLIT_LOADS
+    precise(0x42D0),           // MEM_INST_RETIRED.SPLIT_STORES
+    precise(0x81D0),           // MEM_INST_RETIRED.ALL_LOADS
+    precise(0x82D0),           // MEM_INST_RETIRED.ALL_STORES
+    precise(0x01D1),           // MEM_LOAD_RETIRED.L1_HIT
+    precise(0x02D1),           // MEM_LOAD_RETIRED.L2_HIT
+    precise(0x04D1),           // MEM_LOAD_RETIRED.L3_HIT
+    precise(0x08D1),           // MEM_LOAD_RETIRED.L1_MISS
+    precise(0x10D1),           // MEM_LOAD_RETIRED.L2_MISS
+    precise(0x20D1),           // MEM_LOAD_RETIRED.L3_MISS
+    precise(0x40D1),           // MEM_LOAD_RETIRED.FB_HIT
+    precise(0x01D2),           // MEM_LOAD_L3_HIT_RETIRED.XSNP_MISS
+    precise(0x02D2),           // MEM_LOAD_L3_HIT_RETIRED.XSNP_HIT
+    precise(0x04D2),           // MEM_LOAD_L3_HIT_RETIRED.XSNP_HITM
+    precise(0x08D2),           // MEM_LOAD_L3_HIT_RETIRED.XSNP_NONE
+    precise(0x01D3),           // MEM_LOAD_L3_MISS_RETIRED.LOCAL_DRAM
+    precise(0x02D3),           // MEM_LOAD_L3_MISS_RETIRED.REMOTE_DRAM
+    precise(0x04D4),           // MEM_LOAD_MISC_RETIRED.UC
 ];
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_are_sorted_and_every_precise_one_can_be_counted() {
-        assert!(EVENTS.windows(2).all(|pair| pair[0].select < pair[1].select));
-        for rule in &PRECISE {
-            let [select, unit_mask] = rule.count_as.to_le_bytes();
-            let event = SKYLAKE.event(select).expect("a known event select");
-            assert_eq!(unit_mask & !event.unit_mask_bits, 0, "{:#06x}", rule.encoding);
-        }
-    }
-}
+/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this
+/// core).
+const EXTRA: [ExtraRule; 4] = [
+    ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x3F_FFFF_8FFF },
+    ExtraRule { encoding: 0x01BB, register: ExtraRegister::OffcoreRsp1, bits: 0x3F_FFFF_8FFF },
+    ExtraRule { encoding: 0x01CD, register: ExtraRegister::LoadLatency, bits: LATENCY },
+    ExtraRule { encoding: 0x01C6, register: ExtraRegister::Frontend, bits: 0x7F_FF17 },
+];

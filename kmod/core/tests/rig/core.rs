@@ -6,15 +6,22 @@ use std::rc::Rc;
 use hpm_abi::{CpuControl, CpuStatus, Quantum, SEGMENT_BYTES};
 use hpm_core::stacks::Collected;
 use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Gate, Port, Rings};
+use vpmu::profile::Profile;
 use vpmu::{Bus, CpuidRegs, Options, PageFault, PebsOutcome, Pmu, Privilege, Registers, Retired};
 
 const DS_AREA: u64 = 0xffff_fe00_0000_1000;
 const WINDOW: u64 = 0xffff_fe00_0001_0000;
+/// Physical address of the first session's segments.
+const PHYSICAL: u64 = 1 << 32;
+/// Physical addresses between one session's segments and the next one's.
+const SESSION_BYTES: u64 = 1 << 28;
 const PAGE: usize = 4096;
 /// RBP of every thread.
 const RBP: u64 = 0x7fff_0000_1230;
 const GLOBAL_CTRL: u32 = 0x38F;
 const PEBS_ENABLE: u32 = 0x3F1;
+const PEBS_INDEX: u32 = 0x3F5;
+const PEBS_INDEX_EN: u64 = 1 << 32;
 
 /// A user instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +98,12 @@ impl Bus for Machine {
         [[0; 2]; 16]
     }
 
-    fn write_physical(&mut self, physical: u64, _from: &[u8]) {
-        panic!("records go to linear addresses here, not to {physical:#x}");
+    fn write_physical(&mut self, physical: u64, from: &[u8]) {
+        let at = physical.checked_sub(PHYSICAL).expect("a session's segment");
+        let (session, slot) = ((at / SESSION_BYTES) as usize, at % SESSION_BYTES / u64::from(SEGMENT_BYTES));
+        assert_eq!(self.window, Some((session, slot as usize)), "the segment that the session fills");
+        let at = (at % u64::from(SEGMENT_BYTES)) as usize;
+        self.shared[session].segments[slot as usize][at..at + from.len()].copy_from_slice(from);
     }
 
     fn read(&mut self, linear: u64, into: &mut [u8]) -> Result<(), PageFault> {
@@ -118,7 +129,7 @@ impl Bus for Machine {
 }
 
 impl Core {
-    pub fn new(options: Options) -> Self {
+    pub fn new(profile: &'static Profile, options: Options) -> Self {
         let machine = Machine {
             ds: vec![0; PAGE],
             window: None,
@@ -131,7 +142,7 @@ impl Core {
             rax: 0,
             gate: Rc::new(Gate::new()),
         };
-        Self { pmu: Pmu::new(&vpmu::profile::SKYLAKE, options), machine, written: 0, dropped: 0 }
+        Self { pmu: Pmu::new(profile, options), machine, written: 0, dropped: 0 }
     }
 
     pub fn add_session(&mut self, segments: u32, quanta: u32, staged: bool) {
@@ -174,7 +185,14 @@ impl Core {
     /// What hardware reads must not change while it may read it.
     fn assert_off(&mut self, registers: &[u32]) {
         for &register in registers {
-            assert_eq!(self.pmu.rdmsr(register), Ok(0), "register {register:#x}");
+            // Architectural PEBS has no IA32_PEBS_ENABLE; there IA32_PEBS_INDEX.EN takes its part.
+            let enabled = match self.pmu.rdmsr(register) {
+                Err(_) if register == PEBS_ENABLE => {
+                    self.pmu.rdmsr(PEBS_INDEX).expect("exists") & PEBS_INDEX_EN
+                }
+                value => value.expect("exists"),
+            };
+            assert_eq!(enabled, 0, "register {register:#x}");
         }
     }
 
@@ -273,6 +291,10 @@ pub fn word(bytes: &[u8], offset: u32) -> u64 {
 }
 
 impl Cpuid for CorePort {
+    fn microcode(&mut self) -> u32 {
+        u32::MAX
+    }
+
     fn cpuid(&mut self, leaf: u32, subleaf: u32) -> CpuidRegisters {
         let mut registers = machine_cpuid(leaf);
         self.0.borrow().pmu.cpuid(leaf, subleaf, &mut registers);
@@ -285,7 +307,7 @@ impl Cpuid for CorePort {
 fn machine_cpuid(leaf: u32) -> CpuidRegs {
     let letters = |four: &[u8; 4]| u32::from_le_bytes(*four);
     match leaf {
-        0 => CpuidRegs { eax: 0x16, ebx: letters(b"Genu"), edx: letters(b"ineI"), ecx: letters(b"ntel") },
+        0 => CpuidRegs { eax: 0x23, ebx: letters(b"Genu"), edx: letters(b"ineI"), ecx: letters(b"ntel") },
         _ => CpuidRegs::default(),
     }
 }
@@ -297,6 +319,10 @@ pub struct CoreRings {
 }
 
 impl Rings for CoreRings {
+    fn segment_address(&mut self, slot: u32) -> u64 {
+        PHYSICAL + self.session as u64 * SESSION_BYTES + u64::from(slot * SEGMENT_BYTES)
+    }
+
     fn map_segment(&mut self, slot: u32) {
         let mut core = self.core.borrow_mut();
         core.assert_off(&[GLOBAL_CTRL, PEBS_ENABLE]);

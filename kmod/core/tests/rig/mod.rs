@@ -16,6 +16,7 @@ use hpm_abi::{EventMode, EventSpec, QuantumEnd, Scope, SessionConfig, Totals, EV
 use hpm_core::{
     acknowledge, detect, CpuSession, Engine, Pmu, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
 };
+use vpmu::profile::Profile;
 use vpmu::{Options, Privilege};
 
 use self::core::{Core, CorePort, CoreRings, Instruction};
@@ -104,9 +105,14 @@ impl SessionMemory {
 }
 
 impl Rig {
-    /// CPUs that run a thread of nobody each.
+    /// CPUs of a Skylake that run a thread of nobody each.
     pub fn new(cpus: usize, options: Options) -> Self {
-        let cores: Vec<_> = (0..cpus).map(|_| Rc::new(RefCell::new(Core::new(options)))).collect();
+        Self::of(&vpmu::profile::SKYLAKE, cpus, options)
+    }
+
+    /// CPUs of this profile that run a thread of nobody each.
+    pub fn of(profile: &'static Profile, cpus: usize, options: Options) -> Self {
+        let cores: Vec<_> = (0..cpus).map(|_| Rc::new(RefCell::new(Core::new(profile, options)))).collect();
         let mut port = CorePort(Rc::clone(&cores[0]));
         let mut cpuid = CorePort(Rc::clone(&cores[0]));
         let pmu = detect(&mut cpuid, &mut port).pmu.expect("the model's PMU is known");
@@ -144,7 +150,7 @@ impl Rig {
     /// A session that may see user mode only.
     pub fn add_user_session(&mut self, config: &SessionConfig) -> usize {
         let mut program = Program::new(&self.pmu, config).expect("a valid request");
-        program.hide_kernel().expect("records of a known format");
+        program.hide_kernel();
         self.add_program(program)
     }
 
@@ -322,17 +328,18 @@ impl Rig {
         }
     }
 
-    /// Every register of the PMU, on every CPU.
+    /// Every register of the PMU that its processor has, on every CPU.
     pub fn registers(&self) -> Vec<(u32, u64)> {
-        let general = (0..4).flat_map(|number| [0xC1 + number, 0x186 + number, 0x4C1 + number]);
-        let fixed = 0x309..0x30C;
-        let others = [0x38D, 0x38E, 0x38F, 0x3F1, 0x600, 0x1D9];
-        let all: Vec<u32> = general.chain(fixed).chain(others).collect();
+        let legacy =
+            (0..8).flat_map(|number| [0xC1 + number, 0x186 + number, 0x4C1 + number, 0x309 + number]);
+        let others =
+            [0x1A6, 0x1A7, 0x1D9, 0x38D, 0x38E, 0x38F, 0x3F1, 0x3F2, 0x3F4, 0x3F5, 0x3F6, 0x3F7, 0x600];
+        let all: Vec<u32> = legacy.chain(others).chain(0x1900..0x19A0).collect();
         self.cores
             .iter()
             .flat_map(|core| {
                 let mut core = core.borrow_mut();
-                all.iter().map(|&msr| (msr, core.pmu.rdmsr(msr).expect("exists"))).collect::<Vec<_>>()
+                all.iter().filter_map(|&msr| Some((msr, core.pmu.rdmsr(msr).ok()?))).collect::<Vec<_>>()
             })
             .collect()
     }

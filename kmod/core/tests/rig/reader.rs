@@ -2,14 +2,30 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hpm_abi::{Quantum, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
+use hpm_abi::{Quantum, QuantumFlags, EVENTS_MAX, NO_EVENT, RECORD_FORMAT_ARCHITECTURAL};
 use hpm_core::Program;
 
 use super::core::{word, Shared};
 
-const RECORD_SIZE: u32 = 200;
-const RECORD_RIP: u32 = 0x08;
-const RECORD_APPLICABLE_COUNTERS: u32 = 0x90;
+/// What the reader looks at in a record: its size, and the offsets of its instruction pointer and of the word that names
+/// its counters.
+struct Layout {
+    size: u32,
+    rip: u32,
+    counters: u32,
+}
+
+/// SDM Vol. 3B, table 20-3 and those of later formats; `first` is the first word of the span's first record, in which
+/// formats from 4 on say their size.
+fn layout(quantum: &Quantum, first: u64) -> Layout {
+    match quantum.record_format {
+        1 => Layout { size: 0xB0, rip: 0x08, counters: 0x90 },
+        2 => Layout { size: 0xC0, rip: 0x08, counters: 0x90 },
+        3 => Layout { size: 0xC8, rip: 0x08, counters: 0x90 },
+        RECORD_FORMAT_ARCHITECTURAL => Layout { size: (first & 0xFFFF) as u32, rip: 0x10, counters: 0x18 },
+        _ => Layout { size: (first >> 48) as u32, rip: 0x08, counters: 0x10 },
+    }
+}
 
 /// What a reader has seen of one thread.
 #[derive(Clone, Debug, Default)]
@@ -49,7 +65,7 @@ pub struct Reader {
 
 impl Reader {
     pub fn new(program: &Program, cpus: usize) -> Self {
-        let pebs_enable = program.sampling_counters().map(|counter| 1 << counter.number).sum();
+        let pebs_enable = program.sampling_counters().map(|counter| 1 << counter.counter.bit()).sum();
         Self {
             segments: program.config().segments.into(),
             quanta: program.config().quanta.into(),
@@ -105,8 +121,7 @@ impl Reader {
         if quantum.span_bytes == 0 {
             return;
         }
-        assert_eq!((quantum.record_size, quantum.record_format), (RECORD_SIZE as u16, 3));
-        assert_eq!(quantum.pebs_enable, self.pebs_enable);
+        assert_eq!(quantum.pebs_enable & self.pebs_enable, self.pebs_enable);
         let position = &mut self.cpus[cpu];
         // Spans of a segment follow each other without gap or overlap; a new segment is filled from its start.
         if quantum.segment != position.segment {
@@ -115,21 +130,25 @@ impl Reader {
         }
         assert_eq!(quantum.span_offset, position.segment_end);
         position.segment_end += quantum.span_bytes;
-        assert_eq!(quantum.span_bytes % RECORD_SIZE, 0);
         let bytes = &shared.segments[(quantum.segment % self.segments) as usize];
+        let layout = layout(quantum, word(bytes, quantum.span_offset));
+        assert_eq!(quantum.span_bytes % layout.size, 0);
+        let fixed = quantum.record_format != RECORD_FORMAT_ARCHITECTURAL;
+        assert_eq!(u32::from(quantum.record_size), if fixed { layout.size } else { 0 });
         let seen = self.threads.get_mut(&quantum.tid).expect("its counts were seen");
         let mut last = 0;
-        for record in (0..quantum.span_bytes).step_by(RECORD_SIZE as usize) {
+        for record in (0..quantum.span_bytes).step_by(layout.size as usize) {
             let record = quantum.span_offset + record;
-            let rip = word(bytes, record + RECORD_RIP);
+            let rip = word(bytes, record + layout.rip);
             assert_eq!(rip >> 32, u64::from(quantum.tid), "a record of another thread");
             assert!(seen.recorded.insert(rip), "a record is published once");
             assert!(rip > last, "records of a span come in order");
             last = rip;
             seen.spans += 1;
-            let counters = word(bytes, record + RECORD_APPLICABLE_COUNTERS);
-            for number in (0..SAMPLING_COUNTERS_MAX).filter(|number| counters >> number & 1 == 1) {
-                seen.records[usize::from(quantum.counter_event[number])] += 1;
+            let counters = word(bytes, record + layout.counters);
+            let samplers = quantum.sampler_counter.into_iter().zip(quantum.counter_event);
+            for (_, event) in samplers.filter(|(bit, _)| *bit != NO_EVENT && counters >> bit & 1 == 1) {
+                seen.records[usize::from(event)] += 1;
             }
         }
     }

@@ -1,0 +1,66 @@
+//! Where a PMU's registers are: up to version 5 at the addresses of version 1, in version 6 four to a counter.
+
+use super::allocate::Counter;
+use super::pmu::ExtraRegister;
+use super::registers::{
+    IA32_A_PMC0, IA32_FIXED_CTR0, IA32_PERFEVTSEL0, IA32_PMC0, IA32_PMC_FX0_CTR, IA32_PMC_GP0_CTR,
+};
+use super::Pmu;
+
+/// Registers of one counter in version 6: CTR, CFG_A, CFG_B, CFG_C (SDM Vol. 4, table 2-2).
+const STEP: u32 = 4;
+const CFG_A: u32 = 1;
+const CFG_C: u32 = 3;
+
+impl Pmu {
+    /// The counter's register, for reading it; a general one is written with its full width where
+    /// [`Pmu::full_width_writes`] says so and [`Pmu::written_register`] is used.
+    #[must_use]
+    pub const fn counter_register(&self, counter: Counter) -> u32 {
+        if self.perfmon.version >= 6 {
+            return base(counter);
+        }
+        match counter.as_fixed() {
+            Some(number) => IA32_FIXED_CTR0 + number,
+            None => IA32_PMC0 + counter.place() as u32,
+        }
+    }
+
+    /// The counter's register, for writing it.
+    #[must_use]
+    pub const fn written_register(&self, counter: Counter) -> u32 {
+        if counter.as_fixed().is_none() && self.perfmon.version < 6 && self.full_width_writes {
+            return IA32_A_PMC0 + counter.place() as u32;
+        }
+        self.counter_register(counter)
+    }
+
+    /// The event select of a general counter.
+    #[must_use]
+    pub const fn select_register(&self, counter: Counter) -> u32 {
+        if self.perfmon.version >= 6 {
+            return base(counter) + CFG_A;
+        }
+        IA32_PERFEVTSEL0 + counter.place() as u32
+    }
+
+    /// What the counter does for architectural PEBS.
+    #[must_use]
+    pub const fn cfg_c_register(&self, counter: Counter) -> u32 {
+        base(counter) + CFG_C
+    }
+
+    /// Whether it has this register: an event needs it, and for the one that only PEBS uses there is PEBS.
+    #[must_use]
+    pub fn has_extra(&self, register: ExtraRegister) -> bool {
+        let sampling = register == ExtraRegister::LoadLatency;
+        self.generation.has_extra(register) && (!sampling || self.pebs.is_ok())
+    }
+}
+
+const fn base(counter: Counter) -> u32 {
+    match counter.as_fixed() {
+        Some(number) => IA32_PMC_FX0_CTR + STEP * number,
+        None => IA32_PMC_GP0_CTR + STEP * counter.place() as u32,
+    }
+}

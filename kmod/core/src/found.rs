@@ -1,0 +1,124 @@
+//! Every register that hpm changes, as it was found: what is given back, and what says whether somebody counts already.
+
+use super::abi::Reason;
+use super::allocate::{Counter, COUNTERS_MAX};
+use super::ds;
+use super::layout::ARCHITECTURAL;
+use super::pmu::architectural::FIXED_COUNTERS_MAX;
+use super::pmu::ExtraRegister;
+use super::port::Port;
+use super::registers::{
+    PerfEvtSel, IA32_DS_AREA, IA32_FIXED_CTR_CTRL, IA32_PEBS_BASE, IA32_PEBS_ENABLE, IA32_PEBS_INDEX,
+    IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS, MSR_PEBS_DATA_CFG,
+};
+use super::{Pmu, Refusal};
+
+/// The registers' values.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    /// IA32_PERFEVTSELx.
+    pub(super) selects: [PerfEvtSel; super::abi::SAMPLING_COUNTERS_MAX],
+    /// Each counter.
+    pub(super) counters: [u64; COUNTERS_MAX],
+    /// CFG_C of each counter; 0 without architectural PEBS.
+    pub(super) cfg_c: [u64; COUNTERS_MAX],
+    pub(super) fixed_ctr_ctrl: u64,
+    pub(super) global_ctrl: u64,
+    pub(super) global_status: u64,
+    pub(super) pebs_enable: u64,
+    pub(super) pebs_data_cfg: u64,
+    /// IA32_PEBS_BASE and IA32_PEBS_INDEX.
+    architectural: [u64; 2],
+    pub(super) ds_area: u64,
+    ds_buffer: [u64; ds::BUFFER.len()],
+    ds_resets: [u64; COUNTERS_MAX],
+    /// In the order of [`ExtraRegister::ALL`].
+    pub(super) extras: [u64; ExtraRegister::ALL.len()],
+}
+
+impl Found {
+    /// Reads every register that this PMU has.
+    pub(super) fn read<P: Port>(port: &mut P, pmu: &Pmu) -> Self {
+        let mut found = Self::default();
+        for counter in pmu.perfmon.counters().iter() {
+            found.counters[counter.place()] = port.rdmsr(pmu.counter_register(counter));
+            if let (None, Some(select)) = (counter.as_fixed(), found.selects.get_mut(counter.place())) {
+                *select = PerfEvtSel(port.rdmsr(pmu.select_register(counter)));
+            }
+        }
+        if pmu.perfmon.fixed != 0 {
+            found.fixed_ctr_ctrl = port.rdmsr(IA32_FIXED_CTR_CTRL);
+        }
+        found.global_ctrl = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
+        found.global_status = port.rdmsr(IA32_PERF_GLOBAL_STATUS);
+        for (register, value) in ExtraRegister::ALL.into_iter().zip(&mut found.extras) {
+            if pmu.has_extra(register) {
+                *value = port.rdmsr(register.address());
+            }
+        }
+        found.read_pebs(port, pmu);
+        found
+    }
+
+    fn read_pebs<P: Port>(&mut self, port: &mut P, pmu: &Pmu) {
+        let Ok(pebs) = pmu.pebs else { return };
+        if pebs.format == ARCHITECTURAL {
+            self.architectural = [port.rdmsr(IA32_PEBS_BASE), port.rdmsr(IA32_PEBS_INDEX)];
+            for counter in pebs.counters.iter() {
+                self.cfg_c[counter.place()] = port.rdmsr(pmu.cfg_c_register(counter));
+            }
+            return;
+        }
+        self.pebs_enable = port.rdmsr(IA32_PEBS_ENABLE);
+        self.ds_area = port.rdmsr(IA32_DS_AREA);
+        if pebs.groups != 0 {
+            self.pebs_data_cfg = port.rdmsr(MSR_PEBS_DATA_CFG);
+        }
+        for (value, field) in self.ds_buffer.iter_mut().zip(ds::BUFFER) {
+            *value = port.ds_read(field);
+        }
+        for counter in pebs.counters.iter() {
+            self.ds_resets[counter.place()] = port.ds_read(ds::reset(pebs.format, counter));
+        }
+    }
+
+    /// Writes back where records went. The PMU must be stopped, and can write no record.
+    pub(super) fn restore_buffer<P: Port>(&self, port: &mut P, pmu: &Pmu) {
+        let Ok(pebs) = pmu.pebs else { return };
+        if pebs.format == ARCHITECTURAL {
+            for (register, value) in [IA32_PEBS_BASE, IA32_PEBS_INDEX].into_iter().zip(self.architectural) {
+                port.wrmsr(register, value);
+            }
+            return;
+        }
+        for (value, field) in self.ds_buffer.into_iter().zip(ds::BUFFER) {
+            port.ds_write(field, value);
+        }
+        for counter in pebs.counters.iter() {
+            port.ds_write(ds::reset(pebs.format, counter), self.ds_resets[counter.place()]);
+        }
+        port.wrmsr(IA32_DS_AREA, self.ds_area);
+    }
+
+    /// Refuses when a counter runs: it is enabled by itself and by IA32_PERF_GLOBAL_CTRL (SDM Vol. 3B 20.2.2), or can
+    /// write records.
+    pub(super) fn check_idle(&self, pmu: &Pmu) -> Result<(), Refusal> {
+        let running =
+            |register: u32, value| Err(Refusal::new(Reason::CountersRunning, [register.into(), value]));
+        for (number, select) in self.selects.iter().enumerate() {
+            if select.en() == 1 && self.global_ctrl >> number & 1 == 1 {
+                return running(pmu.select_register(Counter::at(number)), select.0);
+            }
+        }
+        for number in 0..FIXED_COUNTERS_MAX {
+            let enabled = self.fixed_ctr_ctrl >> (4 * number) & 3 != 0;
+            if enabled && self.global_ctrl >> (32 + number) & 1 == 1 {
+                return running(IA32_FIXED_CTR_CTRL, self.fixed_ctr_ctrl);
+            }
+        }
+        if self.pebs_enable != 0 {
+            return running(IA32_PEBS_ENABLE, self.pebs_enable);
+        }
+        Ok(())
+    }
+}

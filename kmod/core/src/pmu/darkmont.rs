@@ -1,0 +1,167 @@
+//! Darkmont: PerfMon version 6, architectural PEBS (Intel Architecture Instruction Set Extensions, performance monitoring).
+
+use super::super::allocate::CounterSet;
+use super::{
+    counted_as, only_precise, precise, rule, EventRule, ExtraRegister, ExtraRule, FixedRule, Generation,
+    PreciseRule, LATENCY,
+};
+
+/// Every general counter that the processor has.
+const ANY: u16 = 0xFF;
+
+/// Clearwater Forest.
+pub const DARKMONT: Generation = Generation {
+    name: "darkmont",
+    models: &[0xDD],
+    hybrid_models: &[],
+    core_type: super::super::abi::CoreType::Any,
+    events: &EVENTS,
+    constrained: &[],
+    fixed: &FIXED,
+    precise: &PRECISE,
+    extra: &EXTRA,
+    pebs_formats: &[15],
+    pebs_counters: 0xFF,
+    errata: &[],
+};
+
+/// Intel's event lists (perfmon, CWF), by event select.
+const EVENTS: [EventRule; 44] = [
+    rule(0x03, 0x1F, ANY), // LD_BLOCKS
+    rule(0x04, 0x07, ANY), // MEM_SCHEDULER_BLOCK
+    rule(0x05, 0xF7, ANY), // LD_HEAD
+    rule(0x08, 0x2F, ANY), // DTLB_LOAD_MISSES
+    rule(0x0E, 0x00, ANY), // UOPS_ISSUED
+    rule(0x13, 0x06, ANY), // MISALIGN_MEM_REF
+    rule(0x24, 0xCF, ANY), // L2_REQUEST
+    rule(0x2E, 0x4F, ANY), // LONGEST_LAT_CACHE
+    rule(0x30, 0x00, ANY), // L2_REJECT_XQ
+    rule(0x31, 0x00, ANY), // CORE_REJECT_L2Q
+    rule(0x34, 0x1F, ANY), // MEM_BOUND_STALLS_LOAD
+    rule(0x3C, 0x01, ANY), // CPU_CLK_UNHALTED
+    rule(0x49, 0x2F, ANY), // DTLB_STORE_MISSES
+    rule(0x71, 0xFF, ANY), // TOPDOWN_FE_BOUND
+    rule(0x73, 0x0F, ANY), // TOPDOWN_BAD_SPECULATION
+    rule(0x74, 0xFB, ANY), // TOPDOWN_BE_BOUND
+    rule(0x75, 0x0F, ANY), // SERIALIZATION
+    rule(0x80, 0x03, ANY), // ICACHE
+    rule(0x85, 0x3F, ANY), // ITLB_MISSES
+    rule(0x9C, 0x01, ANY), // TOPDOWN_FE_BOUND
+    rule(0xA4, 0x02, ANY), // TOPDOWN_BE_BOUND
+    rule(0xB2, 0x1F, ANY), // FP_VINT_UOPS_EXECUTED
+    rule(0xB3, 0xFF, ANY), // INT_UOPS_EXECUTED
+    rule(0xB7, 0x03, ANY), // OCR
+    rule(0xC0, 0x00, ANY), // INST_RETIRED
+    rule(0xC2, 0xF7, ANY), // TOPDOWN_RETIRING, UOPS_RETIRED
+    rule(0xC3, 0xFF, ANY), // MACHINE_CLEARS
+    rule(0xC4, 0xFF, ANY), // BR_INST_RETIRED
+    rule(0xC5, 0x5F, ANY), // BR_MISP_RETIRED
+    rule(0xC6, 0xFF, ANY), // FRONTEND_RETIRED
+    rule(0xC7, 0x3F, ANY), // FP_INST_RETIRED
+    rule(0xC8, 0x03, ANY), // FP_FLOPS_RETIRED
+    rule(0xC9, 0x7F, ANY), // FRONTEND_RETIRED_SOURCE
+    rule(0xCD, 0x0F, ANY), // ARITH
+    rule(0xD0, 0xFF, ANY), // MEM_UOPS_RETIRED
+    rule(0xD1, 0xDF, ANY), // MEM_LOAD_UOPS_RETIRED
+    rule(0xD3, 0xFF, ANY), // MEM_LOAD_UOPS_L3_MISS_RETIRED
+    rule(0xD4, 0x38, ANY), // MEM_LOAD_UOPS_MISC_RETIRED
+    rule(0xE0, 0xFF, ANY), // MISC_RETIRED1
+    rule(0xE1, 0x11, ANY), // MISC_RETIRED2
+    rule(0xE4, 0x01, ANY), // LBR_INSERTS, MISC_RETIRED
+    rule(0xE6, 0x1F, ANY), // BACLEARS
+    rule(0xE7, 0x05, ANY), // MS_DECODED
+    rule(0xE8, 0x01, ANY), // PREDICTION
+];
+
+/// What fixed counters count beside the first three.
+const FIXED: [FixedRule; 7] = [
+    FixedRule { encoding: 0x013C, counter: 2 }, // CPU_CLK_UNHALTED.REF_TSC_P
+    FixedRule { encoding: 0x0500, counter: 4 }, // TOPDOWN_BAD_SPECULATION.ALL
+    FixedRule { encoding: 0x0073, counter: 4 }, // TOPDOWN_BAD_SPECULATION.ALL_P
+    FixedRule { encoding: 0x0600, counter: 5 }, // TOPDOWN_FE_BOUND.ALL
+    FixedRule { encoding: 0x019C, counter: 5 }, // TOPDOWN_FE_BOUND.ALL_P
+    FixedRule { encoding: 0x0700, counter: 6 }, // TOPDOWN_RETIRING.ALL
+    FixedRule { encoding: 0x02C2, counter: 6 }, // TOPDOWN_RETIRING.ALL_P
+];
+
+/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and records times period would not agree with the count.
+const PRECISE: [PreciseRule; 70] = [
+    // INST_RETIRED.ANY on fixed counter 0.
+    PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
+    precise(0x00C0, ANY),            // INST_RETIRED.ANY_P
+    precise(0x00C4, ANY),            // BR_INST_RETIRED.ALL_BRANCHES
+    precise(0x01C4, ANY),            // BR_INST_RETIRED.COND_TAKEN_BWD
+    precise(0x02C4, ANY),            // BR_INST_RETIRED.COND_TAKEN_FWD
+    precise(0x03C4, ANY),            // BR_INST_RETIRED.COND_TAKEN
+    precise(0x04C4, ANY),            // BR_INST_RETIRED.COND_NTAKEN
+    precise(0x07C4, ANY),            // BR_INST_RETIRED.COND
+    precise(0x08C4, ANY),            // BR_INST_RETIRED.NEAR_RET
+    precise(0x10C4, ANY),            // BR_INST_RETIRED.NEAR_INDIRECT_CALL
+    precise(0x20C4, ANY),            // BR_INST_RETIRED.NEAR_DIRECT_CALL
+    precise(0x30C4, ANY),            // BR_INST_RETIRED.NEAR_CALL
+    precise(0x40C4, ANY),            // BR_INST_RETIRED.NEAR_INDIRECT_JMP
+    precise(0x50C4, ANY),            // BR_INST_RETIRED.ALL_NEAR_IND
+    precise(0x58C4, ANY),            // BR_INST_RETIRED.ALL_NEAR_IND_OR_RET
+    precise(0x80C4, ANY),            // BR_INST_RETIRED.NEAR_DIRECT_JMP
+    precise(0xC0C4, ANY),            // BR_INST_RETIRED.NEAR_JMP
+    precise(0xFBC4, ANY),            // BR_INST_RETIRED.NEAR_TAKEN
+    precise(0x00C5, ANY),            // BR_MISP_RETIRED.ALL_BRANCHES
+    precise(0x03C5, ANY),            // BR_MISP_RETIRED.COND_TAKEN
+    precise(0x04C5, ANY),            // BR_MISP_RETIRED.COND_NTAKEN
+    precise(0x08C5, ANY),            // BR_MISP_RETIRED.NEAR_RET
+    precise(0x50C5, ANY),            // BR_MISP_RETIRED.ALL_NEAR_IND
+    precise(0x00C6, ANY),            // FRONTEND_RETIRED.ALL
+    precise(0x01C6, ANY),            // FRONTEND_RETIRED.CISC
+    precise(0x02C6, ANY),            // FRONTEND_RETIRED.BRANCH_DETECT
+    precise(0x04C6, ANY),            // FRONTEND_RETIRED.PREDECODE
+    precise(0x08C6, ANY),            // FRONTEND_RETIRED.DECODE
+    precise(0x10C6, ANY),            // FRONTEND_RETIRED.ITLB_MISS
+    precise(0x20C6, ANY),            // FRONTEND_RETIRED.ICACHE
+    precise(0x40C6, ANY),            // FRONTEND_RETIRED.BRANCH_RESTEER
+    precise(0x80C6, ANY),            // FRONTEND_RETIRED.OTHER
+    precise(0x01C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L2_HIT
+    precise(0x02C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L3_HIT_NO_SNOOP
+    precise(0x04C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L3_HIT_WITH_SNOOP
+    precise(0x06C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L3_HIT
+    precise(0x08C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L3_MISS
+    precise(0x0EC9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L2_MISS
+    precise(0x10C9, ANY),            // FRONTEND_RETIRED_SOURCE.ITLB_STLB_HIT
+    precise(0x20C9, ANY),            // FRONTEND_RETIRED_SOURCE.ITLB_STLB_MISS
+    precise(0x40C9, ANY),            // FRONTEND_RETIRED_SOURCE.LATE_SWPF
+    only_precise(0x05D0, ANY),       // MEM_UOPS_RETIRED.LOAD_LATENCY
+    counted_as(0x06D0, ANY, 0x82D0), // MEM_UOPS_RETIRED.STORE_LATENCY
+    precise(0x09D0, ANY),            // MEM_UOPS_RETIRED.MRN_LOADS
+    precise(0x0AD0, ANY),            // MEM_UOPS_RETIRED.MRN_STORES
+    precise(0x11D0, ANY),            // MEM_UOPS_RETIRED.STLB_MISS_LOADS
+    precise(0x12D0, ANY),            // MEM_UOPS_RETIRED.STLB_MISS_STORES
+    precise(0x13D0, ANY),            // MEM_UOPS_RETIRED.STLB_MISS
+    precise(0x21D0, ANY),            // MEM_UOPS_RETIRED.LOCK_LOADS
+    precise(0x41D0, ANY),            // MEM_UOPS_RETIRED.SPLIT_LOADS
+    precise(0x42D0, ANY),            // MEM_UOPS_RETIRED.SPLIT_STORES
+    precise(0x43D0, ANY),            // MEM_UOPS_RETIRED.SPLIT
+    precise(0x81D0, ANY),            // MEM_UOPS_RETIRED.ALL_LOADS
+    precise(0x82D0, ANY),            // MEM_UOPS_RETIRED.ALL_STORES
+    precise(0x83D0, ANY),            // MEM_UOPS_RETIRED.ALL
+    precise(0x01D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L1_HIT
+    precise(0x02D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L2_HIT
+    precise(0x04D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L3_HIT_NO_SNOOP
+    precise(0x10D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L3_HIT_SNOOP_HIT
+    precise(0x1CD1, ANY),            // MEM_LOAD_UOPS_RETIRED.L3_HIT
+    precise(0x40D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L1_MISS
+    precise(0x80D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L2_MISS
+    precise(0x01D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.LOCAL_DRAM
+    precise(0x02D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_DRAM_OR_NOFWD
+    precise(0x04D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_FWD_NONM
+    precise(0x08D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_FWD_HITM
+    precise(0xFFD3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL
+    precise(0x08D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_HITM
+    precise(0x10D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_WITH_FWD
+    precise(0x20D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_NO_FWD
+];
+
+/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this core).
+const EXTRA: [ExtraRule; 3] = [
+    ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x800F_F3FF_FFFF_FFFF },
+    ExtraRule { encoding: 0x02B7, register: ExtraRegister::OffcoreRsp1, bits: 0x000F_F3FF_FFFF_FFFF },
+    ExtraRule { encoding: 0x05D0, register: ExtraRegister::LoadLatency, bits: LATENCY },
+];
