@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::flame::FoldedStacks;
-use libhpm::report::{By, Entry, Resolver, Sum, Summary, Table, Tally};
+use libhpm::report::{By, Entry, Order, Resolver, Sum, Summary, Table, Tally};
 use libhpm::symbol::FileFinder;
 use libhpm::trace::{EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
@@ -22,6 +22,9 @@ pub(crate) struct ReportArgs {
     /// What to group samples by [default: function, then line]
     #[arg(long, value_enum)]
     by: Option<GroupBy>,
+    /// What to put first
+    #[arg(long, value_enum, default_value_t)]
+    sort: SortBy,
     /// Show at most this many rows of each table
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
@@ -53,6 +56,28 @@ enum GroupBy {
     Thread,
     Cpu,
     Address,
+    /// Cache or memory where the data was found
+    Level,
+    /// The same, with snoop, TLB and lock
+    Source,
+}
+
+/// Values of `--sort`.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum SortBy {
+    #[default]
+    Events,
+    /// Sum of the samples' latencies
+    Latency,
+}
+
+impl From<SortBy> for Order {
+    fn from(by: SortBy) -> Self {
+        match by {
+            SortBy::Events => Self::Events,
+            SortBy::Latency => Self::Latency,
+        }
+    }
 }
 
 impl From<GroupBy> for By {
@@ -63,6 +88,8 @@ impl From<GroupBy> for By {
             GroupBy::Thread => Self::Thread,
             GroupBy::Cpu => Self::Cpu,
             GroupBy::Address => Self::Address,
+            GroupBy::Level => Self::Level,
+            GroupBy::Source => Self::Source,
         }
     }
 }
@@ -119,7 +146,7 @@ fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     if let Some(path) = &args.svg {
         write_svg(path, &collected, reader.meta())?;
     }
-    let tables = collected.tables(args.limit);
+    let tables = collected.tables(args.limit, args.sort.into());
     let report = Report {
         meta: reader.meta(),
         notes: notes(&resolver, &tables),
@@ -167,7 +194,7 @@ impl Collected {
         let mut stacks = FoldedStacks::default();
         let mut rows = reader.rows::<SampleRow>();
         let mut tally = Tally::default();
-        rows.by_ref().for_each(|row| tally.add(resolver.resolve(&row), row.period));
+        rows.by_ref().for_each(|row| tally.add(resolver.resolve(&row), row.period, row.latency_cycles));
         for (sample, sum) in tally.iter() {
             let event = usize::from(sample.event);
             summary.add(sample, sum);
@@ -191,9 +218,9 @@ impl Collected {
         self.summary.quanta == 0 && self.summary.events.iter().all(|event| event.sampled.samples == 0)
     }
 
-    fn tables(&self, limit: usize) -> Vec<Grouped> {
+    fn tables(&self, limit: usize, order: Order) -> Vec<Grouped> {
         let grouped = |(event, table): &(usize, Table)| {
-            let mut entries = table.entries();
+            let mut entries = table.entries(order);
             let groups = entries.len();
             entries.truncate(limit);
             Grouped { event: *event, by: table.by(), all: table.all(), groups, entries }

@@ -71,7 +71,7 @@ mod tests {
     use crate::report::CallChain;
     use crate::symbol::Frame;
 
-    const SUM: Sum = Sum { samples: 1, events: 7 };
+    const SUM: Sum = Sum { samples: 1, events: 7, timed: 0, latency_cycles: 0 };
 
     fn sample(extent: Extent) -> Sample {
         let frame = |function: Option<&str>, inlined| Frame {
@@ -93,6 +93,7 @@ mod tests {
             thread_name: "worker".into(),
             ip: 0,
             chain: CallChain { calls, extent }.into(),
+            source: None,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fs;
 
 use clap::Parser;
+use libhpm::record::{Level, Snoop};
 use libhpm::trace::{
     Event, KernelSymbolRow, Machine, QuantumRow, ThreadChange, ThreadRow, Totals, TraceWriter,
 };
@@ -121,6 +122,38 @@ fn cpus() {
 #[test]
 fn addresses_up_to_a_limit() {
     insta::assert_snapshot!(text(&["--by", "address", "--limit", "1"]));
+}
+
+/// Four loads: one from L2 and three from DRAM, one of which missed the TLB; and one that does not tell.
+fn memory_trace(temp: &TempDir) -> PathBuf {
+    let folder = temp.path().join("memory.hpm");
+    let mut writer = TraceWriter::create(&folder, meta()).unwrap();
+    let load = |level: Level, latency_cycles, stlb_miss| SampleRow {
+        period: 1000,
+        ip: KERNEL,
+        level: Some(level as u8),
+        snoop: Some(Snoop::None as u8),
+        stlb_miss: Some(stlb_miss),
+        locked: Some(false),
+        latency_cycles: Some(latency_cycles),
+        ..SampleRow::default()
+    };
+    writer.sample(&load(Level::L2, 14, false)).unwrap();
+    writer.sample(&load(Level::LocalDram, 300, false)).unwrap();
+    writer.sample(&load(Level::LocalDram, 310, false)).unwrap();
+    writer.sample(&load(Level::LocalDram, 401, true)).unwrap();
+    writer.sample(&SampleRow { period: 1000, ip: KERNEL, ..SampleRow::default() }).unwrap();
+    writer.finish(Totals { counts: vec![5000, 0], ..Totals::default() }).unwrap();
+    folder
+}
+
+#[test]
+fn data_sources_with_their_latencies() {
+    let temp = TempDir::new().unwrap();
+    let folder = memory_trace(&temp);
+    let text = |options: &[&str]| report(&folder, options).unwrap().0;
+    insta::assert_snapshot!(text(&["--by", "source"]));
+    insta::assert_snapshot!(text(&["--by", "level", "--sort", "latency"]));
 }
 
 #[test]

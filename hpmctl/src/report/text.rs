@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use libhpm::record::Attribution;
 use libhpm::report::{By, Entry, EventSummary, Key};
 use libhpm::trace::{Event, EventUse};
 
@@ -25,6 +26,11 @@ pub(super) fn render(report: &Report<'_>) -> String {
     }
     if report.tables.iter().any(|table| table.all.samples > 0) {
         text.push_str("\n± is the 95 % interval that the number of samples alone allows.\n");
+        if report.tables.iter().any(|table| table.all.timed > 0) {
+            text.push_str(
+                "cycles is the mean latency of the samples that have one; each sample counts once.\n",
+            );
+        }
     }
     for note in &report.notes {
         line(&mut text, format_args!("note: {note}"));
@@ -114,7 +120,11 @@ fn privilege(event: &Event) -> &'static str {
 fn how(event: &Event) -> String {
     match event.mode {
         EventUse::Count => "counted only".to_owned(),
-        EventUse::Precise => format!("precise by PEBS, period {}", grouped_digits(event.period)),
+        EventUse::Precise => {
+            let of =
+                if event.attribution == Attribution::Next { ", naming the next instruction" } else { "" };
+            format!("precise by PEBS{of}, period {}", grouped_digits(event.period))
+        }
     }
 }
 
@@ -122,18 +132,24 @@ fn grouped(text: &mut String, grouped: &Grouped) {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     let has_callers = matches!(grouped.by, By::Function | By::Line);
-    let numbers: &[&str] =
-        if has_callers { &["samples", "self", "±", "total"] } else { &["samples", "share", "±"] };
+    let mut numbers =
+        if has_callers { vec!["samples", "self", "±", "total"] } else { vec!["samples", "share", "±"] };
+    let has_latency = grouped.all.timed > 0;
+    if has_latency {
+        numbers.push("cycles");
+    }
     let names: &[&str] = match grouped.by {
         By::Function => &["function", "module"],
         By::Line => &["line", "function"],
         By::Thread => &["thread", "pid", "tid"],
         By::Cpu => &["cpu"],
         By::Address => &["address", "function", "line", "module"],
+        By::Level => &["level"],
+        By::Source => &["level", "snoop", "TLB", "lock"],
     };
     table.set_header(numbers.iter().chain(names));
     for entry in &grouped.entries {
-        table.add_row(cells(grouped.by, entry, has_callers));
+        table.add_row(cells(grouped.by, entry, has_callers, has_latency));
     }
     for column in table.column_iter_mut().take(numbers.len()) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -147,13 +163,16 @@ fn grouped(text: &mut String, grouped: &Grouped) {
     }
 }
 
-fn cells(by: By, entry: &Entry, has_callers: bool) -> Vec<String> {
+fn cells(by: By, entry: &Entry, has_callers: bool, has_latency: bool) -> Vec<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let own = entry.own_share;
     let mut cells =
         vec![grouped_digits(entry.own.samples), percent(own.share), format!("{:.1}", own.error * 100.0)];
     if has_callers {
         cells.push(percent(entry.total_share.share));
+    }
+    if has_latency {
+        cells.push(entry.own.mean_latency().map_or_else(String::new, |cycles| format!("{cycles:.1}")));
     }
     let key = &entry.key;
     let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
@@ -173,8 +192,29 @@ fn cells(by: By, entry: &Entry, has_callers: bool) -> Vec<String> {
             let address = key.address.map_or_else(String::new, |address| format!("{address:#x}"));
             cells.extend([address, function(key), source_line(key), module()]);
         }
+        By::Level => cells.push(level(key)),
+        By::Source => cells.extend(source(key)),
     }
     cells
+}
+
+fn level(key: &Key) -> String {
+    key.level.unwrap_or("[not told]").to_owned()
+}
+
+/// Level, snoop, TLB and lock; empty where the record does not tell.
+fn source(key: &Key) -> [String; 4] {
+    let told = |flag: Option<bool>, yes: &str, no: &str| match flag {
+        Some(true) => yes.to_owned(),
+        Some(false) => no.to_owned(),
+        None => String::new(),
+    };
+    [
+        level(key),
+        key.snoop.unwrap_or_default().to_owned(),
+        told(key.stlb_miss, "second level missed", "hit"),
+        told(key.locked, "locked", ""),
+    ]
 }
 
 fn function(key: &Key) -> String {

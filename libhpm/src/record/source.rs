@@ -5,8 +5,6 @@
 //! Accesses (Ice Lake and Later Microarchitectures)". Those of the Atom cores, and what the manual leaves as reserved, are
 //! read as Linux reads them (`arch/x86/events/intel/ds.c`, `intel_pmu_pebs_data_source_grt` and `_cmt`).
 
-use std::fmt;
-
 /// What kind of access it was.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,11 +71,11 @@ impl Level {
         ];
         ALL.into_iter().find(|level| *level as u8 == number)
     }
-}
 
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// In a few words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::L1 => "L1",
             Self::FillBuffer => "fill buffer",
             Self::L2 => "L2",
@@ -92,7 +90,7 @@ impl fmt::Display for Level {
             Self::BeyondL3 => "L3 miss, source unknown",
             Self::BeyondL1 => "L1 miss",
             Self::Reserved => "reserved encoding",
-        })
+        }
     }
 }
 
@@ -119,17 +117,17 @@ impl Snoop {
         const ALL: [Snoop; 5] = [Snoop::None, Snoop::Miss, Snoop::Hit, Snoop::Modified, Snoop::Forwarded];
         ALL.into_iter().find(|snoop| *snoop as u8 == number)
     }
-}
 
-impl fmt::Display for Snoop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+    /// In a few words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
             Self::None => "no snoop",
             Self::Miss => "snoop miss",
             Self::Hit => "snoop hit",
             Self::Modified => "modified in another cache",
             Self::Forwarded => "forwarded by another cache",
-        })
+        }
     }
 }
 

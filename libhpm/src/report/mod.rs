@@ -1,4 +1,5 @@
-//! What the samples of a trace say: by function, source line, thread, CPU or address, and how far to trust it.
+//! What the samples of a trace say: by function, source line, thread, CPU, address or data source, and how far to trust
+//! it.
 //!
 //! [`Tally`], [`Table`] and [`Estimate`] are pure: samples in, numbers out. [`Resolver`] turns the rows of a trace into samples,
 //! and reads binaries for it.
@@ -12,13 +13,14 @@ mod tally;
 pub use self::estimate::Estimate;
 pub use self::resolver::Resolver;
 pub use self::summary::{EventSummary, Summary};
-pub use self::table::{By, Entry, Key, Table};
+pub use self::table::{By, Entry, Key, Order, Table};
 pub use self::tally::{Sum, Tally};
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::record::{Level, Snoop};
 use crate::symbol::Frames;
 
 /// What a sample says, once its addresses have become functions. Many samples say the same: [`Tally`] counts them.
@@ -38,6 +40,21 @@ pub struct Sample {
     pub ip: u64,
     /// Where it was called from.
     pub chain: SharedChain,
+    /// Where its data was found; `None` where the record does not tell.
+    pub source: Option<MemorySource>,
+}
+
+/// Where a memory access found its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MemorySource {
+    /// The cache or memory.
+    pub level: Level,
+    /// What other caches said, where it is told.
+    pub snoop: Option<Snoop>,
+    /// The second-level TLB was missed, where it is told.
+    pub stlb_miss: Option<bool>,
+    /// The access was locked, where it is told.
+    pub locked: Option<bool>,
 }
 
 /// The functions of a call stack.

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{CallChain, Extent, Sample, SharedChain};
+use super::{CallChain, Extent, MemorySource, Sample, SharedChain};
 use crate::address_space::AddressSpaces;
+use crate::record::{Level, Snoop};
 use crate::symbol::{FileFinder, Frames, Symbolizer};
 use crate::trace::{Cut, KernelSymbolRow, Row, SampleRow, StackRow, ThreadRow, TraceReader};
 
@@ -73,6 +74,7 @@ impl Resolver {
             thread_name: self.names.at(row.tid, row.tsc),
             ip: row.ip,
             chain: self.chain(row),
+            source: memory_source(row),
         }
     }
 
@@ -99,6 +101,12 @@ impl Resolver {
         self.chains.insert(key, chain.clone());
         chain
     }
+}
+
+fn memory_source(row: &SampleRow) -> Option<MemorySource> {
+    let level = Level::from_number(row.level?)?;
+    let snoop = row.snoop.and_then(Snoop::from_number);
+    Some(MemorySource { level, snoop, stlb_miss: row.stlb_miss, locked: row.locked })
 }
 
 /// The rows of a table that can be read; one that is cut off is noted.

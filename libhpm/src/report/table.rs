@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{Estimate, Sample, Sum};
+use crate::record::Snoop;
 use crate::symbol::Frame;
 
 /// What samples are grouped by.
@@ -22,6 +23,20 @@ pub enum By {
     Cpu,
     /// Address of the instruction.
     Address,
+    /// Cache or memory where the data was found.
+    Level,
+    /// The same, with what other caches said, the TLB and the lock.
+    Source,
+}
+
+/// Which groups come first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Those with most events of their own.
+    #[default]
+    Events,
+    /// Those whose own samples waited longest together.
+    Latency,
 }
 
 /// What the samples of one group have in common; what does not matter for the grouping is left out.
@@ -54,6 +69,18 @@ pub struct Key {
     /// Name of the thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<Arc<str>>,
+    /// Cache or memory where the data was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<&'static str>,
+    /// What other caches said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snoop: Option<&'static str>,
+    /// The second-level TLB was missed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stlb_miss: Option<bool>,
+    /// The access was locked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub locked: Option<bool>,
 }
 
 impl Key {
@@ -63,6 +90,18 @@ impl Key {
 
     fn of_line(frame: &Frame) -> Self {
         Self { file: frame.file.clone(), line: frame.line, ..Self::of_function(frame) }
+    }
+
+    /// All that is told of the source; nothing for a sample that does not tell.
+    fn of_source(sample: &Sample) -> Self {
+        let Some(source) = sample.source else { return Self::default() };
+        Self {
+            level: Some(source.level.name()),
+            snoop: source.snoop.map(Snoop::name),
+            stlb_miss: source.stlb_miss,
+            locked: source.locked,
+            ..Self::default()
+        }
     }
 
     fn of_thread(sample: &Sample) -> Self {
@@ -121,18 +160,18 @@ impl Table {
 
     /// The group of the sample itself, and every group of its stack, each once.
     fn keys(&self, sample: &Sample) -> (Key, Vec<Key>) {
+        let only = |key: Key| (key.clone(), vec![key]);
         let key: fn(&Frame) -> Key = match self.by {
             By::Function => Key::of_function,
             By::Line => Key::of_line,
-            By::Thread => return (Key::of_thread(sample), vec![Key::of_thread(sample)]),
-            By::Cpu => {
-                let key = Key { cpu: Some(sample.cpu), ..Key::default() };
-                return (key.clone(), vec![key]);
-            }
+            By::Thread => return only(Key::of_thread(sample)),
+            By::Cpu => return only(Key { cpu: Some(sample.cpu), ..Key::default() }),
             By::Address => {
-                let key = Key { address: Some(sample.ip), ..Key::of_line(&sample.chain.calls[0][0]) };
-                return (key.clone(), vec![key]);
+                let line = Key::of_line(&sample.chain.calls[0][0]);
+                return only(Key { address: Some(sample.ip), ..line });
             }
+            By::Level => return only(Key { level: Key::of_source(sample).level, ..Key::default() }),
+            By::Source => return only(Key::of_source(sample)),
         };
         let mut touched: Vec<Key> =
             sample.chain.calls.iter().flat_map(|frames| frames.iter()).map(key).collect();
@@ -148,9 +187,9 @@ impl Table {
         self.all
     }
 
-    /// The groups, those with most events of their own first.
+    /// The groups in this order.
     #[must_use]
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self, order: Order) -> Vec<Entry> {
         let share = |sum: Sum| Estimate::new(sum.events, self.all.events, self.all.samples);
         let entry = |(key, &(own, total)): (&Key, &(Sum, Sum))| Entry {
             key: key.clone(),
@@ -160,9 +199,13 @@ impl Table {
             total_share: share(total),
         };
         let mut entries: Vec<Entry> = self.groups.iter().map(entry).collect();
+        let first = |entry: &Entry| match order {
+            Order::Events => entry.own.events,
+            Order::Latency => entry.own.latency_cycles,
+        };
         entries.sort_by(|a, b| {
-            (b.own.events, b.total.events)
-                .cmp(&(a.own.events, a.total.events))
+            (first(b), b.own.events, b.total.events)
+                .cmp(&(first(a), a.own.events, a.total.events))
                 .then_with(|| a.key.cmp(&b.key))
         });
         entries
@@ -172,7 +215,8 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{CallChain, Extent, SharedChain, Tally};
+    use crate::record::Level;
+    use crate::report::{CallChain, Extent, MemorySource, SharedChain, Tally};
 
     fn frame(function: &str, line: u32, inlined: bool) -> Frame {
         Frame {
@@ -196,6 +240,7 @@ mod tests {
                 calls: calls.iter().map(|&frames| frames.into()).collect(),
                 extent: Extent::Whole,
             }),
+            source: None,
         }
     }
 
@@ -206,22 +251,26 @@ mod tests {
         let leaf = [frame("leaf", 10, true), frame("recurse", 21, false)];
         let (deep, shallow) = (sample(&[&leaf, &recurse, &recurse, &main]), sample(&[&main]));
         let mut tally = Tally::default();
-        tally.add(deep.clone(), 100);
-        tally.add(shallow, 100);
-        tally.add(deep, 200);
+        tally.add(deep.clone(), 100, None);
+        tally.add(shallow, 100, Some(300));
+        tally.add(deep, 200, Some(20));
         tally
     }
 
     fn sums(by: By) -> Vec<(String, u64, u64)> {
         let mut table = Table::new(by);
         tally().iter().for_each(|(sample, sum)| table.add(sample, sum));
-        assert_eq!(table.all(), Sum { samples: 3, events: 400 });
+        assert_eq!(table.all(), Sum { samples: 3, events: 400, timed: 2, latency_cycles: 320 });
         let name = |key: &Key| match (&key.function, key.line) {
             (Some(function), Some(line)) => format!("{function}:{line}"),
             (Some(function), None) => function.to_string(),
             _ => format!("{:?} {:?} {:?}", key.cpu, key.tid, key.thread),
         };
-        table.entries().iter().map(|entry| (name(&entry.key), entry.own.events, entry.total.events)).collect()
+        table
+            .entries(Order::Events)
+            .iter()
+            .map(|entry| (name(&entry.key), entry.own.events, entry.total.events))
+            .collect()
     }
 
     #[test]
@@ -242,5 +291,36 @@ mod tests {
         assert_eq!(sums(By::Thread), [("None Some(11) Some(\"worker\")".to_owned(), 400, 400)]);
         assert_eq!(sums(By::Cpu), [("Some(1) None None".to_owned(), 400, 400)]);
         assert_eq!(sums(By::Address).len(), 2);
+    }
+
+    #[test]
+    fn sources_are_told_apart_and_ordered_by_what_they_cost() {
+        let source = |level, stlb_miss| {
+            Some(MemorySource {
+                level,
+                snoop: Some(Snoop::None),
+                stlb_miss: Some(stlb_miss),
+                locked: Some(false),
+            })
+        };
+        let at = |source| Sample { source, ..sample(&[&[frame("main", 30, false)]]) };
+        let mut tally = Tally::default();
+        tally.add(at(source(Level::L2, false)), 100, Some(12));
+        tally.add(at(source(Level::L2, true)), 100, Some(40));
+        tally.add(at(source(Level::LocalDram, true)), 100, Some(300));
+        tally.add(at(None), 100, None);
+        let entries = |by, order| {
+            let mut table = Table::new(by);
+            tally.iter().for_each(|(sample, sum)| table.add(sample, sum));
+            let entry = |entry: &Entry| (entry.key.level, entry.own.samples, entry.own.mean_latency());
+            table.entries(order).iter().map(entry).collect::<Vec<_>>()
+        };
+        let (dram, l2) = (Level::LocalDram.name(), Level::L2.name());
+        assert_eq!(
+            entries(By::Level, Order::Events),
+            [(Some(l2), 2, Some(26.0)), (None, 1, None), (Some(dram), 1, Some(300.0))]
+        );
+        assert_eq!(entries(By::Level, Order::Latency)[0], (Some(dram), 1, Some(300.0)));
+        assert_eq!(entries(By::Source, Order::Latency).len(), 4);
     }
 }
