@@ -206,8 +206,8 @@ impl Pmu {
     }
 
     /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H):
-    /// performance monitoring is available (7), PEBS by way of the DS area is not unavailable (12) unless PEBS is
-    /// architectural, branch trace storage is (11): it is not modelled.
+    /// performance monitoring is available (7), PEBS by way of the DS area is not unavailable (12) unless
+    /// PEBS is architectural, branch trace storage is (11): it is not modelled.
     #[must_use]
     pub fn misc_enable(&self, machine: u64) -> u64 {
         const PERFMON_AVAILABLE: u64 = 1 << 7;

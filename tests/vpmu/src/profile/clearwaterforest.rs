@@ -9,9 +9,10 @@ use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Clearwater Forest: PerfMon version 6 with `CPUID` leaf 23H, architectural PEBS and branch records.
 ///
-/// Which counters can be used for PEBS and which groups a record can have is for `CPUID` to say and not in the manuals:
-/// here all general-purpose counters and fixed-function counters 0 to 2, and the groups auxiliary, GPR, XMM and LBR.
-/// Cache and TLB shapes follow what Intel has shown of Skymont and Darkmont; the latencies are chosen.
+/// Which counters can be used for PEBS and which groups a record can have is for `CPUID` to say and not in
+/// the manuals: here all general-purpose counters and fixed-function counters 0 to 2, and the groups
+/// auxiliary, GPR, XMM and LBR. Cache and TLB shapes follow what Intel has shown of Skymont and Darkmont; the
+/// latencies are chosen.
 pub static CLEARWATER_FOREST: Profile = Profile {
     name: "clearwaterforest",
     // Family 6, extended model 13, model 13 (display model 221).
@@ -22,8 +23,8 @@ pub static CLEARWATER_FOREST: Profile = Profile {
         // 0 to 2 and 4 to 6.
         fixed_counters: 7,
         counter_bits: 48,
-        // Architectural LBR (5:0 all set), PEBS_TRAP (6), PEBS_ARCH_REG (7), architectural PEBS (11:8 all set),
-        // FREEZE_WHILE_SMM (12), FW_WRITE (13).
+        // Architectural LBR (5:0 all set), PEBS_TRAP (6), PEBS_ARCH_REG (7), architectural PEBS (11:8 all
+        // set), FREEZE_WHILE_SMM (12), FW_WRITE (13).
         capabilities: 0x3FFF,
         pebs_counters: 0xFF,
         // There is no such register.

@@ -1,5 +1,5 @@
-//! Darkmont's events: names, encodings and counters of Intel's event list for Clearwater Forest, as far as the model
-//! gives them a meaning. An encoding that is not here counts nothing.
+//! Darkmont's events: names, encodings and counters of Intel's event list for Clearwater Forest, as far as
+//! the model gives them a meaning. An encoding that is not here counts nothing.
 
 use super::EventSpec;
 use super::spec::{event, load, load_latency, offcore, on, precise, store, store_latency};
@@ -64,8 +64,8 @@ const LLC_MISSES: &[E] = &[E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMis
 /// Every general-purpose counter.
 const ANY: u64 = 0xFF;
 
-/// Fixed-function counters 0 to 6, of which 3 does not exist. `select` and `umask` are the pseudo-encodings that
-/// Intel's event lists use. Slots lost to bad speculation and to the front end are not modelled.
+/// Fixed-function counters 0 to 6, of which 3 does not exist. `select` and `umask` are the pseudo-encodings
+/// that Intel's event lists use. Slots lost to bad speculation and to the front end are not modelled.
 pub(super) static FIXED_EVENTS: &[EventSpec] = &[
     precise("INST_RETIRED.ANY", 0x00, 0x01, &[E::Instruction]),
     event("CPU_CLK_UNHALTED.CORE", 0x00, 0x02, &[E::Cycle]),

@@ -2,12 +2,12 @@
 
 use crate::profile::Profile;
 
-/// What came with PerfMon version 5 and later, or beside it. Sections are those of the SDM's editions since 2023,
-/// where Vol. 3B chapter 19 is "Last Branch Records" and chapter 20 "Performance Monitoring".
+/// What came with PerfMon version 5 and later, or beside it. Sections are those of the SDM's editions since
+/// 2023, where Vol. 3B chapter 19 is "Last Branch Records" and chapter 20 "Performance Monitoring".
 #[derive(Debug, Clone, Copy)]
 pub struct Extended {
-    /// Fixed-function counters below [`crate::profile::Perfmon::fixed_counters`] that do not exist: their bit in
-    /// `CPUID.0AH:ECX` is 0 (Vol. 3B 20.2.5.2).
+    /// Fixed-function counters below [`crate::profile::Perfmon::fixed_counters`] that do not exist: their bit
+    /// in `CPUID.0AH:ECX` is 0 (Vol. 3B 20.2.5.2).
     pub absent_fixed: u64,
     /// Fixed-function counters that can be used for PEBS, as a bit mask (Vol. 3B 20.9.1, "Extended PEBS").
     pub pebs_fixed: u64,
@@ -33,17 +33,21 @@ impl Extended {
     };
 }
 
-/// What the memory group of an adaptive or architectural PEBS record holds (Vol. 3B 20.9.2.2.2, "Memory Access
-/// Info").
+/// What the memory group of an adaptive or architectural PEBS record holds (Vol. 3B 20.9.2.2.2, "Memory
+/// Access Info").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemoryInfo {
-    /// The latency is one number; the auxiliary word has the data source in bits 3:0, STLB miss in 4, lock in 5.
+    /// The latency is one number; the auxiliary word has the data source in bits 3:0, STLB miss in 4, lock in
+    /// 5.
     IceLake,
-    /// The latency of the instruction and that of the access are told apart; the auxiliary word is Ice Lake's.
+    /// The latency of the instruction and that of the access are told apart; the auxiliary word is Ice
+    /// Lake's.
     GoldenCove,
-    /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 3:0, lock in 4, STLB miss in 5.
+    /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 3:0, lock in 4, STLB miss
+    /// in 5.
     Gracemont,
-    /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 4:0, lock in 5, STLB miss in 6.
+    /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 4:0, lock in 5, STLB miss
+    /// in 6.
     Crestmont,
 }
 
@@ -94,8 +98,8 @@ pub struct Hybrid {
 }
 
 impl Profile {
-    /// The description of logical processor `index` of `cpus`: this one, or on a hybrid part, for the second half,
-    /// that of the efficient cores. At least one processor is a performance core.
+    /// The description of logical processor `index` of `cpus`: this one, or on a hybrid part, for the second
+    /// half, that of the efficient cores. At least one processor is a performance core.
     #[must_use]
     pub fn of_cpu(&'static self, index: u32, cpus: u32) -> &'static Self {
         let efficient = self.hybrid.and_then(|hybrid| hybrid.efficient);

@@ -1,5 +1,5 @@
-//! Parts with Golden Cove and Redwood Cove cores: Sapphire Rapids, Granite Rapids, and the performance cores of Alder
-//! Lake.
+//! Parts with Golden Cove and Redwood Cove cores: Sapphire Rapids, Granite Rapids, and the performance cores
+//! of Alder Lake.
 
 use super::goldencove_events::{EVENTS, FIXED_EVENTS};
 use super::gracemont::ALDER_LAKE_EFFICIENT;
@@ -18,8 +18,8 @@ const PMU: Perfmon = Perfmon {
     general_counters: 8,
     fixed_counters: 4,
     counter_bits: 48,
-    // Architectural LBR (5:0 all set), PEBS_TRAP (6), PEBS_ARCH_REG (7), PEBS format 4 (11:8), FREEZE_WHILE_SMM (12),
-    // FW_WRITE (13), PEBS_BASELINE (14). No top-down metrics (15).
+    // Architectural LBR (5:0 all set), PEBS_TRAP (6), PEBS_ARCH_REG (7), PEBS format 4 (11:8),
+    // FREEZE_WHILE_SMM (12), FW_WRITE (13), PEBS_BASELINE (14). No top-down metrics (15).
     capabilities: 0x74FF,
     pebs_counters: 0xFF,
     // 8 general-purpose and 4 fixed-function counters (SDM Vol. 3B 20.9.1).
@@ -37,7 +37,8 @@ const PMU: Perfmon = Perfmon {
     frontend_mask: 0x7F_FF1F,
     lbr_depth: 0,
     lbr_select_mask: 0,
-    // As Skylake's. LBR (0) can be set and does nothing: IA32_LBR_CTL has its own enable bit (Vol. 3B 19.1.1).
+    // As Skylake's. LBR (0) can be set and does nothing: IA32_LBR_CTL has its own enable bit (Vol. 3B
+    // 19.1.1).
     debugctl_mask: 0x7FC3,
     extended: Extended {
         pebs_fixed: 0xF,
@@ -90,11 +91,11 @@ pub static SAPPHIRE_RAPIDS: Profile = Profile {
     hybrid: None,
 };
 
-/// Xeon 6 with performance cores (Granite Rapids), family 6 model 173: Redwood Cove. Load latency needs no auxiliary
-/// event, and PEBS records have the retire latency (IA32_PERF_CAPABILITIES.PEBS_TIMING_INFO).
+/// Xeon 6 with performance cores (Granite Rapids), family 6 model 173: Redwood Cove. Load latency needs no
+/// auxiliary event, and PEBS records have the retire latency (IA32_PERF_CAPABILITIES.PEBS_TIMING_INFO).
 ///
-/// Its PEBS format is not in the manuals; 5 is chosen, format 4 with room for more counters in the DS area, so that a
-/// profile has it.
+/// Its PEBS format is not in the manuals; 5 is chosen, format 4 with room for more counters in the DS area,
+/// so that a profile has it.
 pub static GRANITE_RAPIDS: Profile = Profile {
     name: "graniterapids",
     // Family 6, extended model 10, model 13 (display model 173), stepping 1.

@@ -1,6 +1,6 @@
-//! Golden Cove's and Redwood Cove's events: names, encodings and counters of Intel's event lists for Sapphire Rapids,
-//! Granite Rapids and Alder Lake's performance cores, which agree on them, as far as the model gives them a meaning. An
-//! encoding that is not here counts nothing.
+//! Golden Cove's and Redwood Cove's events: names, encodings and counters of Intel's event lists for Sapphire
+//! Rapids, Granite Rapids and Alder Lake's performance cores, which agree on them, as far as the model gives
+//! them a meaning. An encoding that is not here counts nothing.
 
 use super::EventSpec;
 use super::spec::{cycles, event, load, load_latency, offcore, on, precise, store, store_latency};
@@ -101,7 +101,8 @@ const L2_HITS: &[E] = &[E::L2ReadHit, E::L2RfoHit, E::L2CodeHit];
 const L2_MISSES: &[E] = &[E::L2ReadMiss, E::L2RfoMiss, E::L2CodeMiss];
 const LLC_MISSES: &[E] = &[E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMiss];
 
-/// Fixed-function counters 0 to 3. `select` and `umask` are the pseudo-encodings that Intel's event lists use.
+/// Fixed-function counters 0 to 3. `select` and `umask` are the pseudo-encodings that Intel's event lists
+/// use.
 pub(super) static FIXED_EVENTS: &[EventSpec] = &[
     precise("INST_RETIRED.ANY", 0x00, 0x01, &[E::Instruction]),
     event("CPU_CLK_UNHALTED.THREAD", 0x00, 0x02, &[E::Cycle]),

@@ -15,9 +15,9 @@ pub(super) const ALDER_LAKE_LLC: CacheGeometry =
 
 /// Gracemont: PerfMon version 5 with 6 general-purpose and 3 fixed-function counters.
 ///
-/// Cache and TLB shapes and latencies: Intel 64 and IA-32 Architectures Optimization Reference Manual (248966), section
-/// "Gracemont microarchitecture"; 2 MiB of L2 are shared by four cores, here each has its own. The latencies beyond L2
-/// are chosen.
+/// Cache and TLB shapes and latencies: Intel 64 and IA-32 Architectures Optimization Reference Manual
+/// (248966), section "Gracemont microarchitecture"; 2 MiB of L2 are shared by four cores, here each has its
+/// own. The latencies beyond L2 are chosen.
 pub(super) static ALDER_LAKE_EFFICIENT: Profile = Profile {
     name: "alderlake-efficient",
     signature: ALDER_LAKE_SIGNATURE,

@@ -1,5 +1,5 @@
-//! Gracemont's events: names, encodings and counters of Intel's event list for Alder Lake's efficient cores, as far as
-//! the model gives them a meaning. An encoding that is not here counts nothing.
+//! Gracemont's events: names, encodings and counters of Intel's event list for Alder Lake's efficient cores,
+//! as far as the model gives them a meaning. An encoding that is not here counts nothing.
 
 use super::EventSpec;
 use super::spec::{event, load, load_latency, offcore, on, precise, store, store_latency};
@@ -70,7 +70,8 @@ const LLC_MISSES: &[E] = &[E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMis
 /// Every general-purpose counter.
 const ANY: u64 = 0x3F;
 
-/// Fixed-function counters 0 to 2. `select` and `umask` are the pseudo-encodings that Intel's event lists use.
+/// Fixed-function counters 0 to 2. `select` and `umask` are the pseudo-encodings that Intel's event lists
+/// use.
 pub(super) static FIXED_EVENTS: &[EventSpec] = &[
     precise("INST_RETIRED.ANY", 0x00, 0x01, &[E::Instruction]),
     event("CPU_CLK_UNHALTED.CORE", 0x00, 0x02, &[E::Cycle]),

@@ -6,9 +6,9 @@ use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Client Ice Lake: PerfMon version 5, PEBS record format 4 (adaptive, extended).
 ///
-/// Cache and TLB shapes and latencies: Intel 64 and IA-32 Architectures Optimization Reference Manual (248966), section
-/// "Ice Lake Client microarchitecture", tables "Cache parameters" and "TLB parameters"; the last-level cache is that of a
-/// part with four cores (8 MiB).
+/// Cache and TLB shapes and latencies: Intel 64 and IA-32 Architectures Optimization Reference Manual
+/// (248966), section "Ice Lake Client microarchitecture", tables "Cache parameters" and "TLB parameters"; the
+/// last-level cache is that of a part with four cores (8 MiB).
 pub static ICE_LAKE: Profile = Profile {
     name: "icelake",
     // Family 6, extended model 7, model 13 (display model 125).
@@ -18,8 +18,8 @@ pub static ICE_LAKE: Profile = Profile {
         general_counters: 8,
         fixed_counters: 4,
         counter_bits: 48,
-        // LBR format 5 (5:0), PEBS_TRAP (6), PEBS_ARCH_REG (7), PEBS format 4 (11:8), FREEZE_WHILE_SMM (12), FW_WRITE
-        // (13), PEBS_BASELINE (14). No top-down metrics (15).
+        // LBR format 5 (5:0), PEBS_TRAP (6), PEBS_ARCH_REG (7), PEBS format 4 (11:8), FREEZE_WHILE_SMM (12),
+        // FW_WRITE (13), PEBS_BASELINE (14). No top-down metrics (15).
         capabilities: 0x74C5,
         pebs_counters: 0xFF,
         // 8 general-purpose and 4 fixed-function counters (SDM Vol. 3B 20.9.1).

@@ -1,5 +1,5 @@
-//! Ice Lake's events: names, encodings and counters of Intel's event list for client Ice Lake, as far as the model
-//! gives them a meaning. An encoding that is not here counts nothing.
+//! Ice Lake's events: names, encodings and counters of Intel's event list for client Ice Lake, as far as the
+//! model gives them a meaning. An encoding that is not here counts nothing.
 
 use super::EventSpec;
 use super::spec::{cycles, event, load, load_latency, offcore, on, precise, store};
@@ -96,7 +96,8 @@ const L2_REFERENCES: &[E] =
 const L2_MISSES: &[E] = &[E::L2ReadMiss, E::L2RfoMiss, E::L2CodeMiss];
 const LLC_MISSES: &[E] = &[E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMiss];
 
-/// Fixed-function counters 0 to 3. `select` and `umask` are the pseudo-encodings that Intel's event lists use.
+/// Fixed-function counters 0 to 3. `select` and `umask` are the pseudo-encodings that Intel's event lists
+/// use.
 pub(super) static FIXED_EVENTS: &[EventSpec] = &[
     precise("INST_RETIRED.ANY", 0x00, 0x01, &[E::Instruction]),
     event("CPU_CLK_UNHALTED.THREAD", 0x00, 0x02, &[E::Cycle]),

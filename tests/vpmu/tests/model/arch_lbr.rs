@@ -22,8 +22,8 @@ fn entry(machine: &mut Machine, index: u32) -> [u64; 3] {
         .map(|first| machine.rd(first + index))
 }
 
-/// 19.1.3: entry 0 is the most recent; INFO has the cycles (15:0, valid by bit 60), the branch type (59:56) and the
-/// misprediction (63).
+/// 19.1.3: entry 0 is the most recent; INFO has the cycles (15:0, valid by bit 60), the branch type (59:56)
+/// and the misprediction (63).
 #[test]
 fn entry_zero_is_the_most_recent() {
     let mut machine = recording(USR | EVERY_KIND);
@@ -68,8 +68,8 @@ fn control_lets_branches_in() {
     assert_eq!(off.pmu.demand(), Demand::Nothing);
 }
 
-/// 19.1.1: IA32_LBR_DEPTH takes the depths of CPUID.1CH:EAX, and a write clears all records. Records beyond it do not
-/// exist.
+/// 19.1.1: IA32_LBR_DEPTH takes the depths of CPUID.1CH:EAX, and a write clears all records. Records beyond
+/// it do not exist.
 #[test]
 fn depth_clears_and_bounds() {
     let mut machine = recording(USR | EVERY_KIND);

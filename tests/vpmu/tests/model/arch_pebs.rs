@@ -1,4 +1,5 @@
-//! PerfMon version 6 and architectural PEBS (Intel Architecture Instruction Set Extensions Programming Reference).
+//! PerfMon version 6 and architectural PEBS (Intel Architecture Instruction Set Extensions Programming
+//! Reference).
 
 use crate::machine::*;
 use vpmu::pmu::msr;
@@ -165,7 +166,8 @@ fn reserved_bits_fault() {
     }
 }
 
-/// The registers that architectural PEBS replaces, the counter that does not exist, and what is not enumerated.
+/// The registers that architectural PEBS replaces, the counter that does not exist, and what is not
+/// enumerated.
 #[test]
 fn what_is_not_there_faults() {
     let mut pmu = Machine::of(&CLEARWATER_FOREST, Options::default()).pmu;

@@ -48,8 +48,8 @@ fn word(machine: &mut Machine, offset: u64) -> u64 {
     machine.bus.word(BUFFER + offset)
 }
 
-/// 20.9.1: PEBS on every counter, with reset values at 40H (general-purpose) and 80H (fixed-function), in format 5 at
-/// 140H; the record names its counter as IA32_PERF_GLOBAL_STATUS does.
+/// 20.9.1: PEBS on every counter, with reset values at 40H (general-purpose) and 80H (fixed-function), in
+/// format 5 at 140H; the record names its counter as IA32_PERF_GLOBAL_STATUS does.
 #[test]
 fn fixed_counters_write_records() {
     for (profile, resets) in [(&ICE_LAKE, 0x80), (&GRANITE_RAPIDS, 0x140)] {
@@ -97,8 +97,8 @@ fn a_counter_without_adaptive_record_writes_basic_records() {
     assert_eq!(written(&mut machine), BASIC);
 }
 
-/// 20.9.2.2: basic, memory, GPR, XMM and LBR groups in this order; the first word has the groups in bits 31:0 and the
-/// record's size in 63:48.
+/// 20.9.2.2: basic, memory, GPR, XMM and LBR groups in this order; the first word has the groups in bits 31:0
+/// and the record's size in 63:48.
 #[test]
 fn groups_follow_in_order() {
     let groups = 0b1111 | 1 << 24;
@@ -150,7 +150,8 @@ fn sampled_load(linear: u64, source: DataSource, latency_cycles: u16, stlb_miss:
     Instruction { load: Some(DataAccess { linear, outcome }), micro, ..nop() }
 }
 
-/// 20.9.7: version 5 has no LL_EN bit. Ice Lake's latency is one number, Golden Cove's two; data source in the low bits.
+/// 20.9.7: version 5 has no LL_EN bit. Ice Lake's latency is one number, Golden Cove's two; data source in
+/// the low bits.
 #[test]
 fn load_latency_needs_no_enable_bit() {
     for (profile, latency) in [(&ICE_LAKE, 300), (&GRANITE_RAPIDS, 300 | 300 << 32)] {
@@ -165,8 +166,8 @@ fn load_latency_needs_no_enable_bit() {
     }
 }
 
-/// Golden Cove samples no load latency unless MEM_LOADS_AUX (03H, umask 82H) is counted as well (Intel's event list;
-/// Linux: PMU_FL_MEM_LOADS_AUX).
+/// Golden Cove samples no load latency unless MEM_LOADS_AUX (03H, umask 82H) is counted as well (Intel's
+/// event list; Linux: PMU_FL_MEM_LOADS_AUX).
 #[test]
 fn golden_cove_needs_the_auxiliary_event() {
     let mut machine = sampling(&SAPPHIRE_RAPIDS, 1, LOAD_LATENCY, 1, 0b1);
@@ -200,8 +201,8 @@ fn gracemont_swaps_lock_and_tlb() {
     assert_eq!(word(&mut machine, 0x28), 3 | 1 << 5);
 }
 
-/// IA32_PERF_CAPABILITIES.PEBS_TIMING_INFO: bits 47:32 of the first word are the cycles since the instruction before
-/// retired. They are known only if everything is observed.
+/// IA32_PERF_CAPABILITIES.PEBS_TIMING_INFO: bits 47:32 of the first word are the cycles since the instruction
+/// before retired. They are known only if everything is observed.
 #[test]
 fn timed_pebs_has_the_retire_latency() {
     let mut machine = sampling(&GRANITE_RAPIDS, 0, ALL_LOADS, 1, 0);

@@ -10,8 +10,8 @@ fn ask(profile: &'static Profile, leaf: u32, subleaf: u32) -> CpuidRegs {
     regs
 }
 
-/// 20.2.5.2: ECX is the bit map of fixed-function counters; EDX bit 15 says that AnyThread is deprecated. Eight
-/// architectural events, with top-down slots.
+/// 20.2.5.2: ECX is the bit map of fixed-function counters; EDX bit 15 says that AnyThread is deprecated.
+/// Eight architectural events, with top-down slots.
 #[test]
 fn version_5_has_a_bit_map_of_fixed_counters() {
     let regs = ask(&ICE_LAKE, 0x0A, 0);
@@ -38,8 +38,8 @@ fn architectural_branch_records_are_enumerated() {
     assert_eq!((ask(&SKYLAKE, 7, 0).edx, ask(&SKYLAKE, 0, 0).eax), (0, 0x0A));
 }
 
-/// Leaf 23H. There is no debug store: DS and DTES64 are clear, and IA32_MISC_ENABLE says that PEBS by way of it is
-/// unavailable.
+/// Leaf 23H. There is no debug store: DS and DTES64 are clear, and IA32_MISC_ENABLE says that PEBS by way of
+/// it is unavailable.
 #[test]
 fn version_6_is_enumerated_by_leaf_23h() {
     assert_eq!(ask(&CLEARWATER_FOREST, 7, 1).eax, 1 << 8);
@@ -57,8 +57,8 @@ fn version_6_is_enumerated_by_leaf_23h() {
     assert_eq!(pmu.misc_enable(0), 1 << 7 | 1 << 11 | 1 << 12);
 }
 
-/// A hybrid part: the first half of its processors are performance cores, leaf 1AH tells which, and leaf 0AH is of
-/// both.
+/// A hybrid part: the first half of its processors are performance cores, leaf 1AH tells which, and leaf 0AH
+/// is of both.
 #[test]
 fn a_hybrid_part_has_two_types_of_core() {
     let types =
@@ -80,8 +80,8 @@ fn a_hybrid_part_has_two_types_of_core() {
     assert_eq!(restored.profile().name, "alderlake-efficient");
 }
 
-/// Sizes and latencies of the caches, found by behaviour (Optimization Reference Manual, "Cache parameters"; what is
-/// chosen is in docs/pmu-model.md). One way of L1D is 4 KiB on all of them.
+/// Sizes and latencies of the caches, found by behaviour (Optimization Reference Manual, "Cache parameters";
+/// what is chosen is in docs/pmu-model.md). One way of L1D is 4 KiB on all of them.
 #[test]
 fn each_level_has_its_size_and_latency() {
     for (profile, l1_ways, l1_latency, l2, l2_latency, llc, llc_latency) in [
@@ -95,7 +95,8 @@ fn each_level_has_its_size_and_latency() {
         let name = profile.name;
         assert_eq!(latency(profile, 4096, l1_ways - 1), (DataSource::L1, l1_latency), "{name}");
         assert_eq!(latency(profile, 4096, l1_ways), (DataSource::L2, l2_latency), "{name}");
-        // Lines that share a set of one level share one of every level before it: as many as the most ways of any.
+        // Lines that share a set of one level share one of every level before it: as many as the most ways of
+        // any.
         let (l2_bytes, l2_ways) = l2;
         let conflicts = l2_ways.max(l1_ways);
         assert_eq!(latency(profile, l2_bytes / l2_ways, conflicts), (DataSource::L3, llc_latency), "{name}");

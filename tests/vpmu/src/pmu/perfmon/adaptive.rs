@@ -1,5 +1,5 @@
-//! Adaptive PEBS records: formats 4 and 5 (SDM Vol. 3B 20.9.2). A record is a basic group, and behind it the groups
-//! that MSR_PEBS_DATA_CFG chooses.
+//! Adaptive PEBS records: formats 4 and 5 (SDM Vol. 3B 20.9.2). A record is a basic group, and behind it the
+//! groups that MSR_PEBS_DATA_CFG chooses.
 
 use super::bits::{evtsel, fixed_ctrl};
 use super::extended::data_cfg;
@@ -11,8 +11,8 @@ use crate::profile::{DataRecord, MemoryInfo};
 /// Size of a last-branch record: source, target, information.
 const LBR_ENTRY_BYTES: usize = 24;
 
-/// The general registers in the order of the GPR group: RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15, which is
-/// their encoding order.
+/// The general registers in the order of the GPR group: RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15,
+/// which is their encoding order.
 pub(super) fn gpr_group(registers: &Registers) -> [u64; 18] {
     let mut words = [0; 18];
     words[0] = registers.rflags;
@@ -61,7 +61,8 @@ impl Perfmon {
         record
     }
 
-    /// Whether the counter's records have the groups of MSR_PEBS_DATA_CFG; if not, they are basic ones (20.9.2.1).
+    /// Whether the counter's records have the groups of MSR_PEBS_DATA_CFG; if not, they are basic ones
+    /// (20.9.2.1).
     fn wants_adaptive_record(&self, index: usize) -> bool {
         match index.checked_sub(self.general()) {
             None => self.registers.evtsel[index] & evtsel::ADAPTIVE_RECORD != 0,
@@ -69,7 +70,8 @@ impl Perfmon {
         }
     }
 
-    /// Core clock cycles between the retirement of the instruction before and of this one, if the part reports them.
+    /// Core clock cycles between the retirement of the instruction before and of this one, if the part
+    /// reports them.
     pub(super) fn retire_latency(&self) -> Option<u64> {
         self.has_timed_pebs().then(|| u64::from(self.retire_cycles).min(0xFFFF))
     }
@@ -86,8 +88,8 @@ impl Perfmon {
         record.resize(end, 0);
     }
 
-    /// Address, auxiliary information, latency and TSX information (20.9.2.2.2). If several counters share the
-    /// record, the first with a memory event decides, as in the older formats.
+    /// Address, auxiliary information, latency and TSX information (20.9.2.2.2). If several counters share
+    /// the record, the first with a memory event decides, as in the older formats.
     pub(super) fn memory_group(&self, counters: u64, retired: &Retired) -> [u64; 4] {
         let words = |index: usize| {
             let data = self.counters[index].rule.event.map_or(DataRecord::None, |event| event.data);

@@ -1,8 +1,9 @@
-//! Architectural PEBS: records in groups that each counter chooses for itself, in a buffer at a physical address
-//! (Intel Architecture Instruction Set Extensions Programming Reference, "Architectural PEBS").
+//! Architectural PEBS: records in groups that each counter chooses for itself, in a buffer at a physical
+//! address (Intel Architecture Instruction Set Extensions Programming Reference, "Architectural PEBS").
 //!
-//! The buffer is 4 KiB × 2^SIZE from IA32_PEBS_BASE on; IA32_PEBS_INDEX says where in it the next record goes. A
-//! record that does not fit is dropped and IA32_PEBS_INDEX.FULL set; nothing is written until software clears it.
+//! The buffer is 4 KiB × 2^SIZE from IA32_PEBS_BASE on; IA32_PEBS_INDEX says where in it the next record
+//! goes. A record that does not fit is dropped and IA32_PEBS_INDEX.FULL set; nothing is written until
+//! software clears it.
 
 use super::adaptive::{append, gpr_group};
 use super::extended::{cfg_c, pebs_index};
@@ -13,7 +14,8 @@ use crate::pmu::PebsOutcome;
 
 /// IA32_PEBS_BASE: log2 of the buffer's size in pages.
 const SIZE: u64 = 0x1F;
-/// Record header: the size in bytes, 64-bit mode, and a bit for each group at the place of its enable bit in CFG_C.
+/// Record header: the size in bytes, 64-bit mode, and a bit for each group at the place of its enable bit in
+/// CFG_C.
 const HEADER_64BIT_MODE: u64 = 1 << 30;
 const HEADER_BASIC: u64 = 1 << 63;
 /// Basic group: the retire latency is valid.

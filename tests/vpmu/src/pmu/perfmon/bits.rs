@@ -28,7 +28,8 @@ pub(super) mod fixed_ctrl {
     /// The field's defined bits, before AnyThread is deprecated and after.
     pub(crate) const DEFINED: u64 = 0b1111;
     pub(crate) const DEFINED_VERSION_5: u64 = 0b1011;
-    /// FC0_Adaptive_Record, where there is adaptive PEBS (Vol. 3B 20.9.2.1); at the same distance as the fields.
+    /// FC0_Adaptive_Record, where there is adaptive PEBS (Vol. 3B 20.9.2.1); at the same distance as the
+    /// fields.
     pub(crate) const ADAPTIVE_RECORD: u64 = 1 << 32;
 }
 

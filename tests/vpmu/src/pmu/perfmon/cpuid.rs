@@ -70,8 +70,8 @@ fn highest_leaf(profile: &Profile) -> u32 {
     leaves.into_iter().flatten().max().unwrap_or(PERFMON)
 }
 
-/// Architectural events, all of them available (SDM Vol. 3B, table 18-1): seven, and "Topdown Slots" where there is
-/// that event.
+/// Architectural events, all of them available (SDM Vol. 3B, table 18-1): seven, and "Topdown Slots" where
+/// there is that event.
 fn architectural_events(profile: &Profile) -> u32 {
     7 + u32::from(profile.events.iter().any(|event| (event.select, event.umask) == (0xA4, 0x01)))
 }
@@ -82,8 +82,8 @@ fn fixed_counters(profile: &Profile) -> u32 {
     ((1 << profile.pmu.fixed_counters) - 1) & !(profile.pmu.extended.absent_fixed as u32)
 }
 
-/// Every core of a hybrid part answers alike: what its efficient cores have, too. Linux adds what it knows the
-/// performance cores to have beyond that (arch/x86/events/intel/core.c, intel_pmu_init, "Alder Lake").
+/// Every core of a hybrid part answers alike: what its efficient cores have, too. Linux adds what it knows
+/// the performance cores to have beyond that (arch/x86/events/intel/core.c, intel_pmu_init, "Alder Lake").
 fn perfmon(profile: &Profile) -> CpuidRegs {
     let common = profile.hybrid.and_then(|hybrid| hybrid.efficient).unwrap_or(profile);
     let pmu = &common.pmu;
@@ -102,13 +102,14 @@ fn perfmon(profile: &Profile) -> CpuidRegs {
     }
 }
 
-/// Depths; filtering by privilege and kind, and call stacks; misprediction, cycles and branch type of each record.
+/// Depths; filtering by privilege and kind, and call stacks; misprediction, cycles and branch type of each
+/// record.
 fn last_branch(lbr: ArchitecturalLbr) -> CpuidRegs {
     CpuidRegs { eax: u32::from(lbr.depths) | LBR_LIP, ebx: 0b111, ecx: 0b111, edx: 0 }
 }
 
-/// Sub-leaves 0 (which there are), 1 (counters), 3 (architectural events), 4 and 5 (architectural PEBS). There is no
-/// sub-leaf 2, auto counter reload.
+/// Sub-leaves 0 (which there are), 1 (counters), 3 (architectural events), 4 and 5 (architectural PEBS).
+/// There is no sub-leaf 2, auto counter reload.
 fn perfmon_extended(profile: &Profile, extension: PerfmonExtension, subleaf: u32) -> CpuidRegs {
     let none = CpuidRegs::default();
     match subleaf {

@@ -1,5 +1,5 @@
-//! Registers of PerfMon version 5 and later: adaptive and architectural PEBS, architectural last-branch records,
-//! and the counters' second set of addresses in version 6.
+//! Registers of PerfMon version 5 and later: adaptive and architectural PEBS, architectural last-branch
+//! records, and the counters' second set of addresses in version 6.
 
 use super::registers::{Register, canonical};
 use super::{Perfmon, arch_lbr};
@@ -7,7 +7,8 @@ use crate::pmu::msr;
 use crate::profile::{self, Profile};
 use serde::{Deserialize, Serialize};
 
-/// IA32_PMC_GPn_CFG_C and IA32_PMC_FXm_CFG_C (Instruction Set Extensions Programming Reference, architectural PEBS).
+/// IA32_PMC_GPn_CFG_C and IA32_PMC_FXm_CFG_C (Instruction Set Extensions Programming Reference, architectural
+/// PEBS).
 pub(super) mod cfg_c {
     /// What the counter is reloaded with.
     pub(crate) const RELOAD: u64 = 0xFFFF_FFFF;

@@ -186,8 +186,9 @@ impl Perfmon {
         }
     }
 
-    /// Whether the load latency facility works for counter `index`: its LL_EN bit is set (SDM Vol. 3B 18.9.4.2).
-    /// Version 5 has no such bit; some of its parts sample loads only while an auxiliary event is counted, too.
+    /// Whether the load latency facility works for counter `index`: its LL_EN bit is set (SDM Vol. 3B
+    /// 18.9.4.2). Version 5 has no such bit; some of its parts sample loads only while an auxiliary event is
+    /// counted, too.
     fn load_latency_is_on(&self, index: usize) -> bool {
         if self.profile.pmu.version < 5 {
             return self.registers.pebs_enable >> (32 + index) & 1 != 0;

@@ -16,8 +16,8 @@ struct ManagementArea {
 const PEBS_INDEX: u64 = 0x28;
 /// Offset of the reset value of general-purpose counter 0.
 const GENERAL_RESETS: u64 = 0x40;
-/// Offset of the reset value of fixed-function counter 0: behind 8 general-purpose counters, in format 5 and later
-/// behind 32 (Vol. 3B 20.9.1, "Extended PEBS").
+/// Offset of the reset value of fixed-function counter 0: behind 8 general-purpose counters, in format 5 and
+/// later behind 32 (Vol. 3B 20.9.1, "Extended PEBS").
 const FIXED_RESETS: u64 = GENERAL_RESETS + 8 * 8;
 const FIXED_RESETS_FORMAT_5: u64 = GENERAL_RESETS + 32 * 8;
 
@@ -48,8 +48,8 @@ impl ManagementArea {
 }
 
 impl Perfmon {
-    /// Writes one record for all of `counters`, a set of counter indices (the "applicable counters" of SDM Vol. 3B
-    /// 18.13.1.1).
+    /// Writes one record for all of `counters`, a set of counter indices (the "applicable counters" of SDM
+    /// Vol. 3B 18.13.1.1).
     pub(super) fn assist(&mut self, counters: u64, retired: &Retired, bus: &mut dyn Bus) -> Assist {
         let names = set_bits(counters).fold(0, |names, index| names | self.global_bit(index));
         if PebsKind::of(self.profile) == PebsKind::Architectural {

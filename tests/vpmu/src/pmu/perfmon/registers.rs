@@ -169,8 +169,8 @@ impl Perfmon {
     }
 
     /// Bits that IA32_PERF_GLOBAL_STATUS_RESET and _SET accept. TraceToPAPMI (55) and ASCI (60) exist only
-    /// with Intel PT and SGX, LBR_FRZ and CTR_FRZ from version 4, OvfUncore from version 3 on (SDM Vol. 4, table
-    /// 2-2); the modelled parts lack the first two.
+    /// with Intel PT and SGX, LBR_FRZ and CTR_FRZ from version 4, OvfUncore from version 3 on (SDM Vol. 4,
+    /// table 2-2); the modelled parts lack the first two.
     fn status_mask(&self) -> u64 {
         let frozen = if self.profile.pmu.version >= 4 { status::LBR_FRZ | status::CTR_FRZ } else { 0 };
         self.counter_bits() | frozen | status::OVF_UNCORE | self.buffer_overflow_bit()

@@ -71,8 +71,8 @@ impl Perfmon {
             // One instruction can count more than once (cycles); what is left over has already been the next
             // event.
             counter.since_overflow = counter.value;
-            // "A non-precise event will occur at the next opportunity after the counter has overflowed" (20.9.1): here
-            // at once.
+            // "A non-precise event will occur at the next opportunity after the counter has overflowed"
+            // (20.9.1): here at once.
             counter.triggered = counter.since_overflow > 0 || !counter.rule.precise;
         }
         counter.rule.interrupt
