@@ -162,6 +162,7 @@ fn errno(reason: Reason) -> Error {
         | Reason::RecordGroups
         | Reason::OnlyPrecise
         | Reason::CoreTypeMissing
+        | Reason::OnePrecise
         | Reason::Configured
         | Reason::NotConfigured => EINVAL,
     }

@@ -92,6 +92,7 @@ impl fmt::Display for Refusal {
             | Reason::OnlyPrecise
             | Reason::PebsErratum
             | Reason::CoreTypeMissing
+            | Reason::OnePrecise
             | Reason::NoCoreType => f.write_str(&self.about_generation(reason)),
             Reason::NeedKernelRight
             | Reason::NeedSystemRight
@@ -187,6 +188,10 @@ impl Refusal {
             Reason::CoreTypeMissing => format!(
                 "this processor has cores of several types, and {event} is not on all of them: say for which cores it \
                  is meant"
+            ),
+            Reason::OnePrecise => format!(
+                "this processor's records do not say which event they are for, and {event} is the second that is sampled \
+                 precisely: sample one at a time, or count the others"
             ),
             _ => format!("this processor has no cores of the type that {event} is for, or hpm does not know them"),
         }

@@ -88,13 +88,16 @@ pub enum Reason {
     /// The processor has no cores of this type, or hpm does not know their PMU; `detail` is the event's index and the
     /// type.
     NoCoreType = 57,
+    /// Several precise events were asked for, and this processor's records do not say which of them they are for;
+    /// `detail[0]` is the index of the second.
+    OnePrecise = 58,
 }
 
 impl Reason {
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 39] = [
+        const ALL: [Reason; 40] = [
             Reason::Version,
             Reason::Field,
             Reason::UnknownPmu,
@@ -134,6 +137,7 @@ impl Reason {
             Reason::PebsErratum,
             Reason::CoreTypeMissing,
             Reason::NoCoreType,
+            Reason::OnePrecise,
         ];
         let mut i = 0;
         while i < ALL.len() {

@@ -65,6 +65,7 @@ impl Program {
         let extras = extra::assign(pmu.generation, &mut checked[..count])?;
         let layout = match pmu.pebs {
             Ok(pebs) if checked.iter().any(|event| event.sampling.is_some()) => {
+                check_told_apart(&pebs, &checked)?;
                 Some(checked_layout(&pebs, &config)?)
             }
             _ => None,
@@ -174,7 +175,6 @@ impl Program {
 
     /// From now on the session sees user mode only: [`super::Rings::map_segment`] must put memory into the window that
     /// user space never maps, from which records are moved into the session's segments without those of kernel mode.
-
     pub fn hide_kernel(&mut self) {
         self.sight = self.pebs.as_ref().map(Sight::of);
     }
@@ -240,4 +240,14 @@ fn checked_layout(pebs: &Pebs, config: &SessionConfig) -> Result<RecordLayout, R
         return Err(Refusal::new(Reason::RecordGroups, [GPRS, pebs.groups]));
     }
     Ok(layout)
+}
+
+/// Before format 3 a record has IA32_PERF_GLOBAL_STATUS where later ones name their counters: it also shows counters that
+/// have overflowed and will write a record of their own (SDM Vol. 3B 20.3.8.1.1; Linux drops such records).
+fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
+    let mut precise = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
+    match precise.nth(1) {
+        Some((second, _)) if pebs.format < 3 => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
+        _ => Ok(()),
+    }
 }

@@ -1,5 +1,6 @@
 //! Darkmont: PerfMon version 6, architectural PEBS (Intel Architecture Instruction Set Extensions, performance monitoring).
 
+use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
 use super::{
     counted_as, only_precise, precise, rule, EventRule, ExtraRegister, ExtraRule, FixedRule, Generation,
@@ -14,7 +15,7 @@ pub const DARKMONT: Generation = Generation {
     name: "darkmont",
     models: &[0xDD],
     hybrid_models: &[],
-    core_type: super::super::abi::CoreType::Any,
+    core_type: CoreType::Any,
     events: &EVENTS,
     constrained: &[],
     fixed: &FIXED,
@@ -84,7 +85,9 @@ const FIXED: [FixedRule; 7] = [
     FixedRule { encoding: 0x02C2, counter: 6 }, // TOPDOWN_RETIRING.ALL_P
 ];
 
-/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and records times period would not agree with the count.
+/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one
+/// instruction is several, so that the counter passes its overflow by more than one and records times period would not
+/// agree with the count.
 const PRECISE: [PreciseRule; 70] = [
     // INST_RETIRED.ANY on fixed counter 0.
     PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
@@ -159,9 +162,10 @@ const PRECISE: [PreciseRule; 70] = [
     precise(0x20D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_NO_FWD
 ];
 
-/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this core).
+/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this
+/// core).
 const EXTRA: [ExtraRule; 3] = [
-    ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x800F_F3FF_FFFF_FFFF },
+    ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x000F_F3FF_FFFF_FFFF },
     ExtraRule { encoding: 0x02B7, register: ExtraRegister::OffcoreRsp1, bits: 0x000F_F3FF_FFFF_FFFF },
     ExtraRule { encoding: 0x05D0, register: ExtraRegister::LoadLatency, bits: LATENCY },
 ];

@@ -121,7 +121,9 @@ const FIXED: [FixedRule; 2] = [
     FixedRule { encoding: 0x0400, counter: 3 }, // TOPDOWN.SLOTS
 ];
 
-/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and records times period would not agree with the count.
+/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one
+/// instruction is several, so that the counter passes its overflow by more than one and records times period would not
+/// agree with the count.
 const PRECISE: [PreciseRule; 52] = [
     // INST_RETIRED.ANY on fixed counter 0.
     PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
@@ -178,7 +180,8 @@ const PRECISE: [PreciseRule; 52] = [
     precise(0x04D4, LOW),       // MEM_LOAD_MISC_RETIRED.UC
 ];
 
-/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this core).
+/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this
+/// core).
 const EXTRA: [ExtraRule; 6] = [
     ExtraRule { encoding: 0x012A, register: ExtraRegister::OffcoreRsp0, bits: 0x3F_FFFF_FFFF },
     ExtraRule { encoding: 0x012B, register: ExtraRegister::OffcoreRsp1, bits: 0x3F_FFFF_FFFF },

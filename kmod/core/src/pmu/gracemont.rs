@@ -71,7 +71,9 @@ const FIXED: [FixedRule; 1] = [
     FixedRule { encoding: 0x013C, counter: 2 }, // CPU_CLK_UNHALTED.REF_TSC_P
 ];
 
-/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and records times period would not agree with the count.
+/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one
+/// instruction is several, so that the counter passes its overflow by more than one and records times period would not
+/// agree with the count.
 const PRECISE: [PreciseRule; 44] = [
     // INST_RETIRED.ANY on fixed counter 0.
     PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
@@ -120,9 +122,10 @@ const PRECISE: [PreciseRule; 44] = [
     precise(0x40D2, ANY),            // MEM_LOAD_UOPS_RETIRED_MISC.HIT_E_F
 ];
 
-/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this core).
+/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this
+/// core).
 const EXTRA: [ExtraRule; 3] = [
-    ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x8003_F03F_FFFF_FFFF },
+    ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x0003_F03F_FFFF_FFFF },
     ExtraRule { encoding: 0x02B7, register: ExtraRegister::OffcoreRsp1, bits: 0x0003_F03F_FFFF_FFFF },
     ExtraRule { encoding: 0x05D0, register: ExtraRegister::LoadLatency, bits: LATENCY },
 ];

@@ -1,5 +1,6 @@
 //! Haswell: PerfMon version 3, PEBS format 2 (SDM Vol. 3B 20.3.6).
 
+use super::super::abi::CoreType;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, Generation,
     PreciseRule, LATENCY,
@@ -15,7 +16,7 @@ pub const HASWELL: Generation = Generation {
     name: "haswell",
     models: &[0x3C, 0x3F, 0x45, 0x46],
     hybrid_models: &[],
-    core_type: super::super::abi::CoreType::Any,
+    core_type: CoreType::Any,
     events: &EVENTS,
     constrained: &CONSTRAINED,
     fixed: &[],
@@ -102,7 +103,9 @@ const CONSTRAINED: [Constraint; 4] = [
     Constraint { encoding: 0x01C0, counters: 0x02 },
 ];
 
-/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and records times period would not agree with the count.
+/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one
+/// instruction is several, so that the counter passes its overflow by more than one and records times period would not
+/// agree with the count.
 const PRECISE: [PreciseRule; 34] = [
     counted_as(0x01C0, 0x02, 0x00C0), // INST_RETIRED.PREC_DIST
     precise(0x01C4, LOW),             // BR_INST_RETIRED.CONDITIONAL
@@ -140,9 +143,10 @@ const PRECISE: [PreciseRule; 34] = [
     precise(0x20D3, LOW),             // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_FWD
 ];
 
-/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this core).
+/// Events that need a register beside their encoding, and the bits that it takes on clients and servers alike (as Linux's
+/// `extra_reg` tables for this core).
 const EXTRA: [ExtraRule; 3] = [
-    ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x3F_FFFF_8FFF },
-    ExtraRule { encoding: 0x01BB, register: ExtraRegister::OffcoreRsp1, bits: 0x3F_FFFF_8FFF },
+    ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x3F_807F_8FFF },
+    ExtraRule { encoding: 0x01BB, register: ExtraRegister::OffcoreRsp1, bits: 0x3F_807F_8FFF },
     ExtraRule { encoding: 0x01CD, register: ExtraRegister::LoadLatency, bits: LATENCY },
 ];

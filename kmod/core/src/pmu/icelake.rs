@@ -1,5 +1,6 @@
 //! Ice Lake and its siblings: PerfMon version 5, adaptive PEBS (format 4) on every counter (SDM Vol. 3B 20.3.9, 20.9).
 
+use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule,
@@ -16,7 +17,7 @@ pub const ICELAKE: Generation = Generation {
     name: "icelake",
     models: &[0x6A, 0x6C, 0x7D, 0x7E, 0x8C, 0x8D, 0xA7],
     hybrid_models: &[],
-    core_type: super::super::abi::CoreType::Any,
+    core_type: CoreType::Any,
     events: &EVENTS,
     constrained: &CONSTRAINED,
     fixed: &FIXED,
@@ -110,7 +111,9 @@ const FIXED: [FixedRule; 1] = [
     FixedRule { encoding: 0x0400, counter: 3 }, // TOPDOWN.SLOTS
 ];
 
-/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and records times period would not agree with the count.
+/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one
+/// instruction is several, so that the counter passes its overflow by more than one and records times period would not
+/// agree with the count.
 const PRECISE: [PreciseRule; 50] = [
     // INST_RETIRED.ANY on fixed counter 0.
     PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
@@ -165,7 +168,8 @@ const PRECISE: [PreciseRule; 50] = [
     precise(0x04D4, LOW),      // MEM_LOAD_MISC_RETIRED.UC
 ];
 
-/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this core).
+/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this
+/// core).
 const EXTRA: [ExtraRule; 4] = [
     ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x3F_FFFF_BFFF },
     ExtraRule { encoding: 0x01BB, register: ExtraRegister::OffcoreRsp1, bits: 0x3F_FFFF_BFFF },

@@ -1,5 +1,6 @@
 //! Nehalem: PerfMon version 3, PEBS format 1 (SDM Vol. 3B 20.3.1).
 
+use super::super::abi::CoreType;
 use super::{
     counted_as, only_precise, precise, rule, EventRule, ExtraRegister, ExtraRule, Generation, PreciseRule,
     LATENCY,
@@ -13,7 +14,7 @@ pub const NEHALEM: Generation = Generation {
     name: "nehalem",
     models: &[0x1A, 0x1E, 0x1F, 0x2E],
     hybrid_models: &[],
-    core_type: super::super::abi::CoreType::Any,
+    core_type: CoreType::Any,
     events: &EVENTS,
     constrained: &[],
     fixed: &[],
@@ -105,7 +106,9 @@ const EVENTS: [EventRule; 77] = [
     rule(0xFD, 0x7F, ANY),  // SIMD_INT_64
 ];
 
-/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and records times period would not agree with the count.
+/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one
+/// instruction is several, so that the counter passes its overflow by more than one and records times period would not
+/// agree with the count.
 const PRECISE: [PreciseRule; 25] = [
     // INST_RETIRED.ANY, the architectural encoding of INST_RETIRED.ANY_P.
     precise(0x00C0, ANY),
@@ -135,7 +138,8 @@ const PRECISE: [PreciseRule; 25] = [
     precise(0x80CB, ANY),            // MEM_LOAD_RETIRED.DTLB_MISS
 ];
 
-/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this core).
+/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this
+/// core).
 const EXTRA: [ExtraRule; 2] = [
     ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0xFFFF },
     ExtraRule { encoding: 0x100B, register: ExtraRegister::LoadLatency, bits: LATENCY },

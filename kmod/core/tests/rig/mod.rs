@@ -55,8 +55,8 @@ pub fn config(events: &[EventSpec]) -> SessionConfig {
 pub fn is_event(encoding: u64, instruction: Instruction) -> bool {
     match encoding {
         INSTRUCTIONS | PRECISE_INSTRUCTIONS | 0x0100 => true,
-        LOADS => instruction == Instruction::Load,
-        STORES => instruction == Instruction::Store,
+        LOADS | 0x010B => instruction == Instruction::Load,
+        STORES | 0x020B => instruction == Instruction::Store,
         BRANCHES | 0x00C4 => instruction == Instruction::Branch,
         _ => unreachable!("{encoding:#x} is not an event of these tests"),
     }

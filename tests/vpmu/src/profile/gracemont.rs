@@ -34,7 +34,7 @@ pub(super) static ALDER_LAKE_EFFICIENT: Profile = Profile {
         // Intel's event list, OCR.*.
         offcore: OffcoreResponse {
             registers: 2,
-            mask: 0x3F_03FF_FFFF_FFFF,
+            mask: 0x3_F03F_FFFF_FFFF,
             any: 1 << 16,
             hit: 1 << 19,
             memory: 1 << 26,

@@ -1,0 +1,251 @@
+//! Every generation: its tables are sound, its processors are found, and whatever is asked of it is refused, or programmed
+//! without a fault and counted right.
+
+mod rig;
+
+use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig};
+use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
+use hpm_core::Program;
+use proptest::prelude::*;
+use rig::core::Instruction::{Branch, Load, Plain, Store};
+use rig::{config, counted, precise, Rig};
+use vpmu::profile::{cores, Profile};
+use vpmu::Options;
+
+/// The names that the driver gives the profiles' PMUs.
+const NAMES: [(&str, &str); 13] = [
+    ("nehalem", "nehalem"),
+    ("westmere", "westmere"),
+    ("sandybridge", "sandybridge"),
+    ("ivybridge", "ivybridge"),
+    ("haswell", "haswell"),
+    ("broadwell", "broadwell"),
+    ("skylake", "skylake"),
+    ("icelake", "icelake"),
+    ("sapphirerapids", "goldencove"),
+    ("graniterapids", "redwoodcove"),
+    ("alderlake", "goldencove"),
+    ("clearwaterforest", "darkmont"),
+    ("alderlake", "gracemont"),
+];
+
+fn rig(profile: &'static Profile) -> Rig {
+    Rig::of(profile, 1, Options::default())
+}
+
+#[test]
+fn every_profile_is_found_by_its_name() {
+    let found: Vec<_> = cores().map(|profile| (profile.name, rig(profile).pmu.generation.name)).collect();
+    assert_eq!(
+        found.iter().map(|(_, name)| name).collect::<Vec<_>>(),
+        NAMES.map(|(_, name)| name).iter().collect::<Vec<_>>(),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn every_core_of_a_profile_has_pebs() {
+    for profile in cores() {
+        let pmu = rig(profile).pmu;
+        assert!(pmu.pebs.is_ok(), "{}: {:?}", profile.name, pmu.pebs);
+    }
+}
+
+#[test]
+fn tables_are_sorted_and_every_precise_event_can_be_counted() {
+    for generation in GENERATIONS {
+        let name = generation.name;
+        assert!(generation.events.windows(2).all(|pair| pair[0].select < pair[1].select), "{name}");
+        let general = |encoding: u16| {
+            let [select, unit_mask] = encoding.to_le_bytes();
+            generation.event(select).is_some_and(|rule| unit_mask & !rule.unit_mask_bits == 0)
+        };
+        for rule in generation.precise {
+            let counted = rule.count_as.is_none_or(general);
+            assert!(counted, "{name}: {:#06x}", rule.encoding);
+        }
+        for encoding in generation.constrained.iter().map(|constraint| constraint.encoding) {
+            assert!(general(encoding), "{name}: {encoding:#06x}");
+        }
+        let mut precise: Vec<_> = generation.precise.iter().map(|rule| rule.encoding).collect();
+        precise.sort_unstable();
+        assert!(precise.windows(2).all(|pair| pair[0] != pair[1]), "{name}: an event twice");
+    }
+}
+
+#[test]
+fn registers_beside_the_encoding_are_interchangeable_only_where_the_counters_are() {
+    for generation in GENERATIONS {
+        let counters = |register| {
+            let rule = generation.extra.iter().find(|rule| rule.register == register)?;
+            let event = generation.event(rule.encoding as u8).expect("its event is known");
+            Some(generation.counters(event, rule.encoding))
+        };
+        let [first, second] = [ExtraRegister::OffcoreRsp0, ExtraRegister::OffcoreRsp1].map(counters);
+        assert!(second.is_none() || first == second, "{}", generation.name);
+    }
+}
+
+#[test]
+fn a_model_belongs_to_one_generation() {
+    let mut models: Vec<_> = GENERATIONS.iter().flat_map(|generation| generation.models).collect();
+    models.sort_unstable();
+    assert!(models.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+/// Precise instructions, loads, stores and branches of a generation.
+fn precise_events(generation: &Generation) -> [u64; 4] {
+    let has = |encoding: u64| generation.precise(encoding).is_some();
+    let first =
+        |encodings: &[u64]| encodings.iter().copied().find(|&encoding| has(encoding)).expect("one of them");
+    [first(&[0x0100, 0x01C0]), first(&[0x81D0, 0x010B]), first(&[0x82D0, 0x020B]), first(&[0x00C4, 0x04C4])]
+}
+
+#[test]
+fn four_precise_events_at_once_are_counted_and_recorded_exactly_or_refused() {
+    for profile in cores() {
+        let mut rig = rig(profile);
+        rig.acquire();
+        let [instructions, loads, stores, branches] = precise_events(rig.pmu.generation);
+        let events =
+            [precise(instructions, 1000), precise(loads, 700), precise(stores, 300), precise(branches, 130)];
+        if rig.pmu.pebs.expect("PEBS").format < 3 {
+            let refused = Program::new(&rig.pmu, &config(&events)).expect_err("records look alike");
+            assert_eq!((refused.reason, refused.detail), (Reason::OnePrecise, [1, 0]));
+            continue;
+        }
+        let session = rig.add_session(&config(&events));
+        let thread = rig.add_thread(Some(session));
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        for _ in 0..10 {
+            rig.run(0, 4997, &[Plain, Load, Load, Store, Branch]);
+            rig.cut(0, QuantumEnd::Timer);
+            rig.read_all();
+        }
+        rig.stop(session);
+        rig.read_all();
+        let truth = rig.users[thread].truth;
+        let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+        assert_eq!(seen.counts, truth, "{}", profile.name);
+        for (event, spec) in events.iter().enumerate() {
+            assert_eq!(seen.records[event], truth[event] / spec.period, "{} event {event}", profile.name);
+        }
+    }
+}
+
+#[test]
+fn segments_follow_each_other_on_every_profile() {
+    for profile in cores() {
+        let mut rig = rig(profile);
+        rig.acquire();
+        let [_, loads, ..] = precise_events(rig.pmu.generation);
+        let session = rig.add_session(&config(&[precise(loads, 100)]));
+        let thread = rig.add_thread(Some(session));
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        for _ in 0..10 {
+            rig.run(0, 20_000, &[Load]);
+            rig.read_all();
+        }
+        rig.stop(session);
+        rig.read_all();
+        let totals = rig.sessions[session].totals();
+        let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+        assert_eq!(
+            (seen.counts[0], seen.records[0], seen.records_lost),
+            (200_000, 1999, 0),
+            "{}",
+            profile.name
+        );
+        assert!(totals.pmis > 3, "{}", profile.name);
+    }
+}
+
+#[test]
+fn values_of_one_register_are_shared_or_moved_to_its_sibling_or_refused() {
+    let rig = rig(&vpmu::profile::SKYLAKE);
+    let offcore = |encoding, extra| EventSpec { extra, ..counted(encoding) };
+    let new = |events: &[EventSpec]| Program::new(&rig.pmu, &config(events));
+    assert!(new(&[offcore(0x01B7, 1), offcore(0x01B7, 1), offcore(0x01B7, 2)]).is_ok());
+    assert!(new(&[offcore(0x01BB, 1), offcore(0x01B7, 1), offcore(0x01BB, 2)]).is_ok());
+    let refused =
+        new(&[offcore(0x01B7, 1), offcore(0x01BB, 2), offcore(0x01B7, 4)]).expect_err("three values");
+    assert_eq!((refused.reason, refused.detail), (Reason::ExtraConflict, [2, 0x1A6]));
+    let refused = new(&[counted(0x01B7)]).expect_err("no value");
+    assert_eq!((refused.reason, refused.detail), (Reason::ExtraMissing, [0, 0x1A6]));
+    let refused = new(&[offcore(0x01B7, 1 << 63)]).expect_err("no such bit");
+    assert_eq!((refused.reason, refused.detail), (Reason::ExtraBits, [0, 1 << 63]));
+    let refused = new(&[offcore(0x00C0, 7)]).expect_err("takes none");
+    assert_eq!((refused.reason, refused.detail), (Reason::ExtraBits, [0, 7]));
+    let refused = new(&[offcore(0x01CD, 30)]).expect_err("only while sampled");
+    assert_eq!(refused.reason, Reason::OnlyPrecise);
+}
+
+/// Mostly events that the generation has, in any use.
+fn any_event(generation: &'static Generation) -> impl Strategy<Value = EventSpec> {
+    let encodings: Vec<u64> = generation.events.iter().map(|rule| rule.select.into()).collect();
+    let fixed: Vec<u64> =
+        generation.fixed.iter().map(|rule| rule.encoding.into()).chain([0x0100, 0x0200, 0x0300]).collect();
+    let sampled: Vec<u64> = generation.precise.iter().map(|rule| rule.encoding.into()).collect();
+    let extras: Vec<(u64, u64)> =
+        generation.extra.iter().map(|rule| (rule.encoding.into(), rule.bits)).collect();
+    let privilege = || 1..4u8;
+    let count = (prop::sample::select(encodings), any::<u8>(), any::<u64>(), privilege()).prop_map(
+        |(select, unit_mask, bits, privilege)| {
+            let encoding = select | u64::from(unit_mask & (bits >> 40) as u8) << 8 | bits & 0xFF84_0000;
+            EventSpec { privilege, ..counted(encoding) }
+        },
+    );
+    let fixed = (prop::sample::select(fixed), privilege())
+        .prop_map(|(encoding, privilege)| EventSpec { privilege, ..counted(encoding) });
+    let period = prop_oneof![100..5000u64, Just((1 << 31) - 1)];
+    let sample = (prop::sample::select(sampled), period, privilege())
+        .prop_map(|(encoding, period, privilege)| EventSpec { privilege, ..precise(encoding, period) });
+    let extra = (prop::sample::select(extras), any::<u64>(), any::<bool>()).prop_map(
+        |((encoding, bits), extra, sampled)| {
+            let event = if sampled { precise(encoding, 500) } else { counted(encoding) };
+            EventSpec { extra: extra & bits, ..event }
+        },
+    );
+    prop_oneof![3 => count, 2 => fixed, 5 => sample, 3 => extra]
+}
+
+fn any_request() -> impl Strategy<Value = (&'static Profile, SessionConfig)> {
+    prop::sample::select(cores().collect::<Vec<_>>()).prop_flat_map(|profile| {
+        let generation = rig(profile).pmu.generation;
+        (prop::collection::vec(any_event(generation), 1..=6), 0..8u32, 0..4u8).prop_map(
+            move |(events, record_groups, stack)| {
+                let mut request = config(&events);
+                if stack == 0 && request.segments > 0 {
+                    (request.stack_bytes, request.stack_ring_bytes) = (2048, 1 << 16);
+                }
+                (
+                    profile,
+                    SessionConfig { record_groups: if stack == 1 { record_groups } else { 0 }, ..request },
+                )
+            },
+        )
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_request_is_refused_or_runs_without_a_fault((profile, request) in any_request()) {
+        let mut rig = rig(profile);
+        if Program::new(&rig.pmu, &request).is_ok() {
+            let before = rig.registers();
+            rig.acquire();
+            let session = rig.add_session(&request);
+            let monitored = rig.add_thread(Some(session));
+            rig.switch(0, monitored, QuantumEnd::Preempted);
+            rig.run_unjudged(0, 3000, &[Load, Store, Branch]);
+            rig.cut(0, QuantumEnd::Flush);
+            rig.run_unjudged(0, 300, &[Load]);
+            rig.switch(0, 0, QuantumEnd::Exit);
+            rig.stop(session);
+            rig.release();
+            prop_assert_eq!(rig.registers(), before);
+        }
+    }
+}
