@@ -12,7 +12,9 @@ pub(super) struct Table {
 }
 
 /// What PEBS writes when it samples an event (SDM Vol. 3B 20.3.1.1.1 to 20.3.8, "Precise Events" and "Data Address
-/// Profiling" of each microarchitecture).
+/// Profiling" of each microarchitecture). Events that one instruction can cause several times, as micro-operations
+/// retired, are imprecise here although PEBS takes them: samples times period would not agree with the count, so the
+/// driver does not sample them precisely.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sampling {
     /// No precise event: the sample's address is some instructions after the one that caused it.

@@ -148,7 +148,6 @@ const ROWS: &[Row] = &[
     row("FP_ARITH_INST_RETIRED.128B_PACKED_SINGLE", 0x08c7, NO, C0_7, "128-bit packed single-precision instructions retired"),
     row("FP_ARITH_INST_RETIRED.256B_PACKED_DOUBLE", 0x10c7, NO, C0_7, "256-bit packed double-precision instructions retired"),
     row("FP_ARITH_INST_RETIRED.256B_PACKED_SINGLE", 0x20c7, NO, C0_7, "256-bit packed single-precision instructions retired"),
-    row("HLE_RETIRED.ABORTED", 0x04c8, NO, C0_7, "HLE executions aborted"),
     row("RTM_RETIRED.START", 0x01c9, NO, C0_7, "RTM executions started"),
     row("RTM_RETIRED.COMMIT", 0x02c9, NO, C0_7, "RTM executions committed"),
     row("RTM_RETIRED.ABORTED", 0x04c9, PRECISE, C0_7, "RTM executions aborted"),
