@@ -69,10 +69,12 @@ impl Default for Options {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PebsOutcome {
-    /// The record was written at this linear address.
+    /// The record was written.
     Written {
-        /// Linear address of the record's first byte.
+        /// Address of the record's first byte: linear, of architectural PEBS physical.
         at: u64,
+        /// Size of the record, which tells the groups of an adaptive or architectural one.
+        bytes: u32,
         /// Counters the record is for, as in the record's "applicable counters" field.
         counters: u64,
     },

@@ -114,8 +114,9 @@ fn groups_follow_in_order() {
     machine.bus.registers = Registers { general, rip: 0xABC, rflags: 0x246 };
     machine.bus.xmm[15] = [0x1234, 0x5678];
     machine.step(load(0));
-    machine.step(load(0x7000));
+    let outcome = machine.step(load(0x7000)).and_then(|settlement| settlement.pebs);
     let size = BASIC + 32 + 144 + 256 + 2 * 24;
+    assert_eq!(outcome, Some(PebsOutcome::Written { at: BUFFER, bytes: 512, counters: 1 }));
     assert_eq!(written(&mut machine), size);
     assert_eq!(word(&mut machine, 0), size << 48 | groups);
     let memory: Vec<u64> = (4..8).map(|index| word(&mut machine, 8 * index)).collect();

@@ -52,7 +52,8 @@ impl Perfmon {
         registers.pebs_index = registers.pebs_index & !pebs_index::WR | end;
         let threshold = registers.pebs_index >> pebs_index::THRESH_SHIFT & 0x7F_FFFF;
         Assist {
-            outcome: PebsOutcome::Written { at: base + offset, counters: names },
+            // Records are far below 4 GiB.
+            outcome: PebsOutcome::Written { at: base + offset, bytes: record.len() as u32, counters: names },
             resets,
             threshold_reached: end / UNIT as u64 >= threshold,
         }

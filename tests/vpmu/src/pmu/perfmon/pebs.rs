@@ -84,7 +84,8 @@ impl Perfmon {
         };
         bus.write(area.index, &record)?;
         bus.write(ds_area + PEBS_INDEX, &end.to_le_bytes())?;
-        let outcome = PebsOutcome::Written { at: area.index, counters: names };
+        // Records are far below 4 GiB.
+        let outcome = PebsOutcome::Written { at: area.index, bytes: record.len() as u32, counters: names };
         Ok(Assist { outcome, resets, threshold_reached: end >= area.threshold })
     }
 
