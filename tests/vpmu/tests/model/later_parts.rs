@@ -1,8 +1,12 @@
 //! What parts with version 5 and later say of themselves (SDM Vol. 2A, CPUID; Vol. 3B 20.2.5).
 
 use crate::geometry::latency;
+use crate::machine::*;
 use vpmu::profile::{ALDER_LAKE, CLEARWATER_FOREST, GRANITE_RAPIDS, ICE_LAKE, SAPPHIRE_RAPIDS, SKYLAKE};
-use vpmu::{CpuidRegs, DataSource, GeneralProtection, Options, Pmu, Profile, pmu::msr};
+use vpmu::{
+    Core, CpuidRegs, DataSource, Event, EventSet, GeneralProtection, MicroEvents, Options, Pmu, Privilege,
+    Profile, SharedCache, pmu::msr,
+};
 
 fn ask(profile: &'static Profile, leaf: u32, subleaf: u32) -> CpuidRegs {
     let mut regs = CpuidRegs::default();
@@ -104,4 +108,41 @@ fn each_level_has_its_size_and_latency() {
         let conflicts = llc_ways.max(conflicts);
         assert_eq!(latency(profile, llc_bytes / llc_ways, conflicts).0, DataSource::Memory, "{name}");
     }
+}
+
+/// Intel's event lists, OCR.DEMAND_DATA_RD.LOCAL_DRAM: Golden Cove's value has no "snoop none" beside local memory.
+#[test]
+fn off_core_responses_by_the_lists_values() {
+    let local_dram = [
+        (&ICE_LAKE, 0x01B7, 0x1_8400_0001),
+        (&SAPPHIRE_RAPIDS, 0x012A, 0x1_0400_0001),
+        (ALDER_LAKE.of_cpu(1, 2), 0x01B7, 0x7_8400_0001),
+        (&CLEARWATER_FOREST, 0x01B7, 0x7_8400_0001),
+    ];
+    for (profile, select, choice) in local_dram {
+        let mut machine = Machine::of(profile, Options::default());
+        machine.wr(msr::MSR_OFFCORE_RSP_0, choice);
+        machine.wr(msr::IA32_PERFEVTSEL0, select | USR | EN);
+        for event in [Event::LlcReadMiss, Event::L3ReadHit, Event::LlcWriteMiss] {
+            let micro = MicroEvents { once: EventSet::of(&[event]), ..MicroEvents::default() };
+            machine.step(Instruction { micro, ..nop() });
+        }
+        assert_eq!(machine.pmc(0), 1, "{}", profile.name);
+    }
+}
+
+/// Fixed-function counter 3 counts slots: each cycle has as many as the core is wide.
+#[test]
+fn the_fourth_fixed_counter_counts_slots() {
+    let llc = SharedCache::new(&ICE_LAKE.geometry.llc).unwrap();
+    let mut core = Core::new(&ICE_LAKE, &ICE_LAKE.geometry, llc).unwrap();
+    let mut pmu = Pmu::new(&ICE_LAKE, Options::default());
+    pmu.wrmsr(msr::IA32_FIXED_CTR_CTRL, 0x2020).unwrap();
+    pmu.wrmsr(msr::IA32_PERF_GLOBAL_CTRL, 0b1010 << 32).unwrap();
+    for line in 0..100 {
+        pmu.count(&core.fetch(line * 64, line * 64, 4), Privilege::User);
+    }
+    let cycles = pmu.rdpmc(1 << 30 | 1).unwrap();
+    assert!(cycles > 100, "the cold cache stalls");
+    assert_eq!(pmu.rdpmc(1 << 30 | 3), Ok(5 * cycles));
 }
