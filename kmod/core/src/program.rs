@@ -65,7 +65,7 @@ impl Program {
         let extras = extra::assign(pmu.generation, &mut checked[..count])?;
         let layout = match pmu.pebs {
             Ok(pebs) if checked.iter().any(|event| event.sampling.is_some()) => {
-                check_told_apart(&pebs, &checked)?;
+                check_samplers(&pebs, &checked)?;
                 Some(checked_layout(&pebs, &config)?)
             }
             _ => None,
@@ -98,7 +98,7 @@ impl Program {
         if let (Some(counter), Some(how)) = (sampling, event.sampling) {
             self.enable(counter, how.encoding, event.privilege);
             self.enable_records(pmu, counter, event, &how);
-            // Allocation gives out no more sampling counters than there are places.
+            // `check_samplers` has seen that there is one for each.
             let free = self.sampling.iter().position(Option::is_none);
             if let Some((place, entry)) = free.and_then(|place| Some((place, self.sampling.get_mut(place)?)))
             {
@@ -242,12 +242,19 @@ fn checked_layout(pebs: &Pebs, config: &SessionConfig) -> Result<RecordLayout, R
     Ok(layout)
 }
 
-/// Before format 3 a record has IA32_PERF_GLOBAL_STATUS where later ones name their counters: it also shows counters that
-/// have overflowed and will write a record of their own (SDM Vol. 3B 20.3.8.1.1; Linux drops such records).
-fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
+/// Refuses precise events that a quantum has no place for, or whose records could not be told apart: before format 3 a
+/// record has IA32_PERF_GLOBAL_STATUS where later ones name their counters, which also shows counters that have overflowed
+/// and will write a record of their own (SDM Vol. 3B 20.3.8.1.1; Linux drops such records).
+fn check_samplers(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
     let mut precise = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
-    match precise.nth(1) {
-        Some((second, _)) if pebs.format < 3 => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
-        _ => Ok(()),
+    if pebs.format < 3 {
+        return match precise.nth(1) {
+            Some((second, _)) => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
+            None => Ok(()),
+        };
+    }
+    match precise.nth(SAMPLING_COUNTERS_MAX) {
+        Some((index, _)) => Err(Refusal::new(Reason::NoCounter, [index as u64, 0])),
+        None => Ok(()),
     }
 }

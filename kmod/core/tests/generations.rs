@@ -180,6 +180,17 @@ fn values_of_one_register_are_shared_or_moved_to_its_sibling_or_refused() {
     assert_eq!(refused.reason, Reason::OnlyPrecise);
 }
 
+#[test]
+fn a_ninth_precise_event_has_no_place_in_a_quantum() {
+    let rig = rig(&vpmu::profile::ICE_LAKE);
+    let events: Vec<_> = [0x0100, 0x81D0, 0x82D0, 0x11D0, 0x12D0, 0x00C0, 0x00C4, 0x01C4, 0x02C4]
+        .map(|encoding| precise(encoding, 1000))
+        .to_vec();
+    assert!(Program::new(&rig.pmu, &config(&events[..8])).is_ok());
+    let refused = Program::new(&rig.pmu, &config(&events)).expect_err("nine");
+    assert_eq!((refused.reason, refused.detail), (Reason::NoCounter, [8, 0]));
+}
+
 /// Mostly events that the generation has, in any use.
 fn any_event(generation: &'static Generation) -> impl Strategy<Value = EventSpec> {
     let encodings: Vec<u64> = generation.events.iter().map(|rule| rule.select.into()).collect();

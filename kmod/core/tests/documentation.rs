@@ -1,0 +1,57 @@
+//! docs/generations.md says what the tables say.
+
+use hpm_abi::CoreType;
+use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
+
+fn models(generation: &Generation) -> String {
+    let name = |model: &u32| format!("{model:02X}H");
+    let own = generation.models.iter().map(name).collect::<Vec<_>>().join(", ");
+    let cores = match generation.core_type {
+        CoreType::Any => return own,
+        CoreType::Core => "P-cores",
+        CoreType::Atom => "E-cores",
+    };
+    let hybrid = generation.hybrid_models.iter().map(name).collect::<Vec<_>>().join(", ");
+    format!("{own}; {cores} of {hybrid}")
+}
+
+fn pebs(generation: &Generation) -> String {
+    let format = |format: &u16| match format {
+        15 => "architectural".to_owned(),
+        4.. => format!("{format} (adaptive)"),
+        _ => format!("{format}"),
+    };
+    generation.pebs_formats.iter().map(format).collect::<Vec<_>>().join(", ")
+}
+
+fn registers(generation: &Generation) -> String {
+    let name = |register| match register {
+        ExtraRegister::OffcoreRsp0 => "MSR_OFFCORE_RSP_0",
+        ExtraRegister::OffcoreRsp1 => "MSR_OFFCORE_RSP_1",
+        ExtraRegister::LoadLatency => "MSR_PEBS_LD_LAT_THRESHOLD",
+        ExtraRegister::Frontend => "MSR_PEBS_FRONTEND",
+    };
+    let has = ExtraRegister::ALL.into_iter().filter(|&register| generation.has_extra(register));
+    has.map(name).collect::<Vec<_>>().join(", ")
+}
+
+fn table() -> String {
+    let head = "| PMU | models of family 6 | PEBS format | event selects | precise events | registers beside the encoding |\n\
+                |---|---|---|---|---|---|\n";
+    GENERATIONS.iter().fold(head.to_owned(), |table, generation| {
+        let counts = (generation.events.len(), generation.precise.len());
+        let (models, pebs, registers) = (models(generation), pebs(generation), registers(generation));
+        format!(
+            "{table}| {} | {models} | {pebs} | {} | {} | {registers} |\n",
+            generation.name, counts.0, counts.1
+        )
+    })
+}
+
+#[test]
+fn the_document_has_the_table_of_the_code() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/generations.md");
+    let document = std::fs::read_to_string(path).expect("docs/generations.md");
+    let table = table();
+    assert!(document.contains(&table), "docs/generations.md should have this table:\n{table}");
+}
