@@ -7,6 +7,8 @@
 //! | quanta of a CPU | [`quanta_offset`] | quanta × 320, whole pages | read | driver |
 //! | segments of a CPU | [`segments_offset`] | segments × 64 KiB | read | hardware; the driver for a session that may not see the kernel |
 //! | stacks of a CPU | [`stacks_offset`] | the ring's size | read | driver |
+//! | markers of a CPU | [`markers_offset`] | markers × 64, whole pages | read | driver |
+//! | marker page of a thread | from [`super::IOCTL_MARKER_PAGE`] | one page | read, write | user |
 //!
 //! Each ring follows one rule: the driver's *produced* number in [`CpuStatus`] is stored with release order after the
 //! bytes it covers; the reader's *consumed* number in [`CpuControl`] gives them back. The driver reads a consumed number
@@ -37,6 +39,15 @@ pub const fn segments_offset(cpu: u32) -> u64 {
 pub const fn stacks_offset(cpu: u32) -> u64 {
     (4 << 44) | ((cpu as u64) << 32)
 }
+
+/// mmap offset of a CPU's ring of markers.
+#[must_use]
+pub const fn markers_offset(cpu: u32) -> u64 {
+    (6 << 44) | ((cpu as u64) << 32)
+}
+
+/// mmap offset of the first marker page of a thread.
+pub const MARKER_PAGES_OFFSET: u64 = 7 << 44;
 
 /// Bytes of the status area for this many CPUs, whole pages.
 #[must_use]
@@ -87,8 +98,10 @@ pub struct CpuStatus {
     pub records_lost: u64,
     /// Records that were written and are not shown, because the session may not see the kernel.
     pub records_withheld: u64,
-    /// Padding.
-    pub reserved: [u64; 2],
+    /// Markers written to the ring, as a count since the start.
+    pub markers_produced: u64,
+    /// Markers that found no room.
+    pub markers_lost: u64,
 }
 const _: () = assert!(core::mem::size_of::<CpuStatus>() == 64);
 
@@ -102,7 +115,9 @@ pub struct CpuControl {
     pub segments_consumed: u64,
     /// Stack bytes no longer needed, as a count since the start.
     pub stack_consumed: u64,
+    /// Markers read.
+    pub markers_consumed: u64,
     /// Padding.
-    pub reserved: [u64; 5],
+    pub reserved: [u64; 4],
 }
 const _: () = assert!(core::mem::size_of::<CpuControl>() == 64);

@@ -10,6 +10,7 @@
 
 pub mod area;
 pub mod config;
+pub mod marker;
 pub mod quantum;
 pub mod reason;
 pub mod record;
@@ -17,6 +18,7 @@ pub mod request;
 
 pub use self::area::*;
 pub use self::config::*;
+pub use self::marker::*;
 pub use self::quantum::*;
 pub use self::reason::*;
 pub use self::record::*;

@@ -58,6 +58,11 @@ pub const IOCTL_FLUSH: u32 = request(5);
 /// Sums since the start. Argument: [`Totals`]. Exact at return for a stopped session.
 pub const IOCTL_TOTALS: u32 = request(6);
 
+/// Set a marker in the calling thread. Argument: [`super::Mark`]. On any descriptor; needs no session on it.
+pub const IOCTL_MARK: u32 = request(9);
+/// Make the calling thread a marker page. Argument: [`super::MarkerPageRequest`]. On any descriptor.
+pub const IOCTL_MARKER_PAGE: u32 = request(10);
+
 /// Answer of [`IOCTL_INFO`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,6 +151,10 @@ pub struct Totals {
     /// Records that hardware wrote and that are not shown, because the kernel showed in them and the session may not see
     /// it. They are not among `records`.
     pub records_withheld: u64,
+    /// Markers published.
+    pub markers: u64,
+    /// Markers that found no room, or were overwritten in a thread's page.
+    pub markers_lost: u64,
 }
-const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 88);
+const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 104);
 const _: () = assert!(core::mem::size_of::<SessionConfig>() % 8 == 0);

@@ -92,8 +92,7 @@ fn check_target(request: &SessionConfig) -> Result<(), Refusal> {
 
 /// Fields of the interface that this driver does not serve.
 fn check_unsupported(request: &SessionConfig) -> Result<(), Refusal> {
-    require(request.branches == 0, offset_of!(SessionConfig, branches))?;
-    require(request.markers == 0, offset_of!(SessionConfig, markers))
+    require(request.branches == 0, offset_of!(SessionConfig, branches))
 }
 
 fn check_event_list(request: &SessionConfig) -> Result<(), Refusal> {
@@ -108,12 +107,13 @@ fn check_event_list(request: &SessionConfig) -> Result<(), Refusal> {
 }
 
 fn check_memory(request: &SessionConfig) -> Result<(), Refusal> {
+    let ring = |units: u32| units.is_power_of_two() && (64..=65_536).contains(&units);
     let events = request.events.iter().take(request.event_count as usize);
     let samples = events.clone().any(|event| event.mode == EventMode::Precise as u8);
     let segments = if samples { 2..=256 } else { 0..=0 };
     require(segments.contains(&request.segments), offset_of!(SessionConfig, segments))?;
-    let quanta = request.quanta;
-    require(quanta.is_power_of_two() && (64..=65_536).contains(&quanta), offset_of!(SessionConfig, quanta))?;
+    require(ring(request.quanta), offset_of!(SessionConfig, quanta))?;
+    require(request.markers == 0 || ring(request.markers), offset_of!(SessionConfig, markers))?;
     let stack = request.stack_bytes;
     require(
         stack == 0 || samples && stack <= STACK_BYTES_MAX && stack % STACK_BYTES_UNIT == 0,

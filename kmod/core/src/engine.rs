@@ -11,6 +11,7 @@ use super::abi::{QuantumEnd, SAMPLING_COUNTERS_MAX};
 use super::allocate::COUNTERS_MAX;
 use super::buffer::{self, Place};
 use super::hardware::{acknowledge, Hardware};
+use super::markers::{Mark, Stretch};
 use super::meter::Meter;
 use super::port::{Port, Rings};
 use super::program::Program;
@@ -150,6 +151,17 @@ impl Engine {
             }
         }
         meter.charge(&mut session.state.totals);
+    }
+
+    /// The running thread sets a marker: `false` when no thread of this session runs, or it keeps no markers.
+    pub fn mark<P: Port, R: Rings>(&self, port: &mut P, session: &mut Session<'_, R>, mark: &Mark) -> bool {
+        let Some(stay) = self.stay.filter(|stay| stay.session == session.id) else { return false };
+        if session.program.config().markers == 0 {
+            return false;
+        }
+        let (thread, start_tsc) = (stay.thread, stay.start_tsc);
+        session.keep(mark, &Stretch { thread, cpu: self.cpu, start_tsc, now_tsc: port.rdtsc() });
+        true
     }
 
     /// An NMI has come: true when it was hpm's PMI, which is then acknowledged and LVTPC unmasked. `session` is the

@@ -8,8 +8,8 @@
 //! | events to counters | [`allocate`] |
 //! | counters to register values | [`program`], [`registers`] |
 //! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`threads`] |
-//! | what user space sees | `quantum`, [`stacks`], [`session`], [`rings`], [`segments`] |
 //! | what a session without the right to the kernel sees | `privacy` |
+//! | what user space sees | `quantum`, [`stacks`], [`markers`], [`session`], [`rings`], [`segments`] |
 //! | who may run when | [`gate`] |
 //! | whose threads are measured | [`processes`] |
 //!
@@ -40,6 +40,7 @@ mod found;
 pub mod gate;
 mod hardware;
 pub mod layout;
+pub mod markers;
 mod meter;
 pub mod pmu;
 pub mod port;

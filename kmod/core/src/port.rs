@@ -1,6 +1,6 @@
 //! What the logic needs of its surroundings: one CPU's registers, and one session's memory on that CPU.
 
-use super::abi::{CpuControl, CpuStatus, Quantum};
+use super::abi::{CpuControl, CpuStatus, Marker, Quantum};
 use super::stacks::Collected;
 
 /// The PMU of the CPU the caller runs on. Every call is made with interrupts off (or from the PMI's NMI), so that the
@@ -48,6 +48,8 @@ pub trait Rings {
     fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]);
     /// Writes the quantum to this slot (0 to quanta - 1) of the ring. Not visible until [`Rings::publish`].
     fn write_quantum(&mut self, slot: u32, quantum: &Quantum);
+    /// Writes the marker to this slot (0 to markers - 1) of the ring. Not visible until [`Rings::publish`].
+    fn write_marker(&mut self, slot: u32, marker: &Marker);
     /// Stores every field of this CPU's status, each with release order, after all bytes it covers.
     fn publish(&mut self, status: &CpuStatus);
     /// Loads this CPU's control page, each field once, with acquire order. Any value may come; this crate clamps it.

@@ -1,6 +1,7 @@
 //! A session as one CPU sees it.
 
 use super::abi::{CpuStatus, Totals, EVENTS_MAX};
+use super::markers::Markers;
 use super::port::Rings;
 use super::rings::Ring;
 use super::segments::Segments;
@@ -47,6 +48,7 @@ pub struct CpuSession {
     pub(super) quanta: Ring,
     pub(super) stacks: Ring,
     pub(super) segments: Segments,
+    pub(super) markers: Markers,
     /// Number of the next quantum; lost ones are numbered too.
     pub(super) sequence: u64,
     /// The quantum before the next one was lost.
@@ -73,6 +75,7 @@ impl CpuSession {
             quanta: Ring::new(config.quanta),
             stacks: Ring::new(config.stack_ring_bytes),
             segments: Segments::new(config.segments),
+            markers: Markers::new(config.markers),
             sequence: 0,
             lost_before: false,
         }
@@ -94,7 +97,8 @@ impl CpuSession {
             quanta_lost: self.totals.quanta_lost,
             records_lost: self.totals.records_lost,
             records_withheld: self.totals.records_withheld,
-            reserved: [0; 2],
+            markers_produced: self.markers.ring.produced(),
+            markers_lost: self.markers.lost,
         }
     }
 
@@ -109,6 +113,8 @@ impl CpuSession {
         totals.records += self.totals.records;
         totals.records_lost += self.totals.records_lost;
         totals.records_withheld += self.totals.records_withheld;
+        totals.markers += self.markers.ring.produced();
+        totals.markers_lost += self.markers.lost;
         totals.pmis += self.totals.pmis;
         totals.msr_reads += self.totals.msr_reads;
         totals.msr_writes += self.totals.msr_writes;
@@ -129,6 +135,13 @@ pub struct Session<'a, R> {
     pub rings: &'a mut R,
 }
 
+impl CpuSession {
+    /// Counts markers that were overwritten in a thread's page.
+    pub fn lose_markers(&mut self, lost: u64) {
+        self.markers.lost += lost;
+    }
+}
+
 impl<R: Rings> Session<'_, R> {
     /// Takes note of what the reader has given back.
     pub(super) fn take_back(&mut self) {
@@ -136,6 +149,7 @@ impl<R: Rings> Session<'_, R> {
         self.state.quanta.give_back(control.quanta_consumed);
         self.state.segments.give_back(control.segments_consumed);
         self.state.stacks.give_back(control.stack_consumed);
+        self.state.markers.ring.give_back(control.markers_consumed);
     }
 
     /// Tells user space what there is.

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use hpm_abi::{CpuControl, CpuStatus, Quantum, SEGMENT_BYTES};
+use hpm_abi::{CpuControl, CpuStatus, Marker, Quantum, SessionConfig, SEGMENT_BYTES};
 use hpm_core::stacks::Collected;
 use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Gate, Port, Rings};
 use vpmu::profile::Profile;
@@ -39,6 +39,7 @@ pub struct Shared {
     /// What hardware writes in place of a segment, in a session that may not see the kernel.
     pub staging: Option<Vec<u8>>,
     pub quanta: Vec<Option<Quantum>>,
+    pub markers: Vec<Option<Marker>>,
     pub status: CpuStatus,
     pub control: CpuControl,
 }
@@ -145,11 +146,12 @@ impl Core {
         Self { pmu: Pmu::new(profile, options), machine, written: 0, dropped: 0 }
     }
 
-    pub fn add_session(&mut self, segments: u32, quanta: u32, staged: bool) {
+    pub fn add_session(&mut self, config: &SessionConfig, staged: bool) {
         self.machine.shared.push(Shared {
-            segments: vec![vec![0; SEGMENT_BYTES as usize]; segments as usize],
             staging: staged.then(|| vec![0; SEGMENT_BYTES as usize]),
-            quanta: vec![None; quanta as usize],
+            segments: vec![vec![0; SEGMENT_BYTES as usize]; config.segments as usize],
+            quanta: vec![None; config.quanta as usize],
+            markers: vec![None; config.markers as usize],
             ..Shared::default()
         });
     }
@@ -345,6 +347,10 @@ impl Rings for CoreRings {
 
     fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
         self.core.borrow_mut().machine.shared[self.session].quanta[slot as usize] = Some(*quantum);
+    }
+
+    fn write_marker(&mut self, slot: u32, marker: &Marker) {
+        self.core.borrow_mut().machine.shared[self.session].markers[slot as usize] = Some(*marker);
     }
 
     fn publish(&mut self, status: &CpuStatus) {

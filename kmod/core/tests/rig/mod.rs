@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Scope, SessionConfig, Totals, EVENTS_MAX};
+use hpm_core::markers::Mark;
 use hpm_core::{
     acknowledge, detect, CpuSession, Engine, Pmu, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
 };
@@ -157,7 +158,7 @@ impl Rig {
     fn add_program(&mut self, program: Program) -> usize {
         let config = program.config();
         for core in &self.cores {
-            core.borrow_mut().add_session(config.segments, config.quanta, program.hides_kernel());
+            core.borrow_mut().add_session(config, program.hides_kernel());
         }
         self.sessions.push(SessionMemory {
             program,
@@ -253,6 +254,11 @@ impl Rig {
 
     fn monitored(&self, user: usize) -> Option<usize> {
         self.users[user].session.filter(|&session| self.sessions[session].on)
+    }
+
+    /// The thread on the CPU sets a marker.
+    pub fn mark(&mut self, cpu: usize, session: usize, mark: &Mark) -> bool {
+        self.in_session(session, cpu, |engine, port, session| engine.mark(port, session, mark))
     }
 
     /// A timer, or a reader's flush.
