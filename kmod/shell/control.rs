@@ -3,6 +3,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use kernel::interrupt::local_interrupt_disable;
 use kernel::new_poll_condvar;
 use kernel::prelude::*;
 use kernel::sync::poll::PollCondVar;
@@ -12,10 +13,11 @@ use super::every_cpu::Plugged;
 use super::owner::Owner;
 use super::request::{serve, Failure};
 use super::session::Session;
-use super::{machine, registry};
+use super::target::current_tid;
+use super::{cpu, machine, markers, registry};
 use crate::hpm_abi::{
-    Envelope, Info, QuantumEnd, Reason, SessionConfig, Totals, IOCTL_CONFIGURE, IOCTL_FLUSH, IOCTL_INFO,
-    IOCTL_START, IOCTL_STOP, IOCTL_TOTALS,
+    Envelope, Info, Mark, MarkerPageRequest, QuantumEnd, Reason, SessionConfig, Totals, IOCTL_CONFIGURE,
+    IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_START, IOCTL_STOP, IOCTL_TOTALS,
 };
 use crate::hpm_core::Refusal;
 
@@ -40,13 +42,14 @@ pub(super) struct Descriptor {
     session: SetOnce<KBox<Session>>,
     /// The session is started. Changed under the lock.
     running: AtomicBool,
+    markers: markers::Owner,
 }
 
 impl Descriptor {
     /// A file that is not a session yet.
     pub(super) fn new() -> Result<Self> {
         let readers = Arc::pin_init(new_poll_condvar!("hpm readers"), GFP_KERNEL)?;
-        Ok(Self { readers, session: SetOnce::new(), running: AtomicBool::new(false) })
+        Ok(Self { readers, session: SetOnce::new(), running: AtomicBool::new(false), markers: markers::Owner::new() })
     }
 
     /// The session, once it is configured.
@@ -57,6 +60,11 @@ impl Descriptor {
     /// Whoever waits for something to read.
     pub(super) fn readers(&self) -> &PollCondVar {
         &self.readers
+    }
+
+    /// The marker pages that were made by this file.
+    pub(super) fn markers(&self) -> &markers::Owner {
+        &self.markers
     }
 
     /// Serves an ioctl.
@@ -74,6 +82,11 @@ impl Descriptor {
             IOCTL_STOP => serve(address, |_: &mut Envelope| self.stop()),
             IOCTL_FLUSH => serve(address, |_: &mut Envelope| self.flush()),
             IOCTL_TOTALS => serve(address, |totals| self.totals(totals)),
+            IOCTL_MARK => serve(address, set_marker),
+            IOCTL_MARKER_PAGE => serve(address, |request: &mut MarkerPageRequest| {
+                request.offset = self.markers.page_of(current_tid())?;
+                Ok(())
+            }),
             _ => Err(ENOTTY),
         }
     }
@@ -170,6 +183,17 @@ impl Drop for Descriptor {
             owner.remove_session();
         }
     }
+}
+
+/// Sets a marker in the calling thread.
+fn set_marker(mark: &mut Mark) -> Result<(), Failure> {
+    if mark.reserved != 0 {
+        return Err(Refusal::field(core::mem::offset_of!(Mark, reserved)).into());
+    }
+    let irq = local_interrupt_disable();
+    let kept = cpu::this_cpu(&irq).and_then(|cpu| cpu.section(&irq, |section| section.mark(mark)));
+    mark.kept = kept.unwrap_or(false).into();
+    Ok(())
 }
 
 fn describe(info: &mut Info) {

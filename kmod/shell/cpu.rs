@@ -10,11 +10,13 @@ use kernel::prelude::*;
 use kernel::task::Task;
 
 use super::clock::Clock;
-use super::{machine, registry};
+use super::target::current_tid;
+use super::{machine, markers, registry};
 use super::port::LivePort;
 use super::session::{Loaded, Session};
 use super::sys::{self, EntryArea};
-use crate::hpm_abi::{QuantumEnd, Reason};
+use crate::hpm_abi::{self as abi, QuantumEnd, Reason};
+use crate::hpm_core::markers::Mark;
 use crate::hpm_core::port::Port;
 use crate::hpm_core::{acknowledge, Engine, Gate, Refusal, Thread};
 
@@ -259,6 +261,7 @@ impl Section<'_> {
     /// The thread that is being measured, if there is one, leaves.
     pub(super) fn switch_out(&mut self, end: QuantumEnd) {
         let Some(session) = self.cpu.running() else { return };
+        self.take_markers();
         let last_ip = current_user_ip();
         self.with(session, |engine, port, session| engine.switch_out(port, session, end, last_ip));
         self.cpu.running.store(ptr::null_mut(), Ordering::Relaxed);
@@ -266,6 +269,7 @@ impl Section<'_> {
 
     /// The thread that is being measured leaves, and the next one of the same session starts to run.
     pub(super) fn switch_over(&mut self, end: QuantumEnd, session: &Session, next: Thread) {
+        self.take_markers();
         let ending = (end, current_user_ip());
         self.with(session, |engine, port, session| engine.switch_over(port, session, ending, next));
         self.begin_quantum();
@@ -274,9 +278,34 @@ impl Section<'_> {
     /// Ends the running quantum, if there is one; its thread runs on in a new one.
     pub(super) fn cut(&mut self, end: QuantumEnd) {
         let Some(session) = self.cpu.running() else { return };
+        self.take_markers();
         let last_ip = current_user_ip();
         self.with(session, |engine, port, session| engine.cut(port, session, end, last_ip));
         self.begin_quantum();
+    }
+
+    /// The current thread sets a marker; whether a session keeps it.
+    pub(super) fn mark(&mut self, mark: &abi::Mark) -> bool {
+        // Those that wait in its page are older.
+        self.take_markers();
+        let mark = Mark { tsc: None, value: mark.value, name: mark.name };
+        let Some(session) = self.cpu.running() else { return false };
+        self.with(session, |engine, port, session| engine.mark(port, session, &mark)).unwrap_or(false)
+    }
+
+    /// Keeps the markers that wait in the current thread's page. To be called before its quantum ends, so that their
+    /// times lie in it.
+    fn take_markers(&mut self) {
+        let Some(session) = self.cpu.running().filter(|session| session.keeps_markers()) else { return };
+        // SAFETY: Sections run with interrupts off.
+        let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+        let Some(waiting) = markers::waiting(current_tid(), irq) else { return };
+        self.with(session, |engine, port, session| {
+            session.state.lose_markers(waiting.pending.lost);
+            waiting.take(|mark| {
+                engine.mark(port, session, mark);
+            });
+        });
     }
 
     /// The session leaves this CPU.
@@ -292,6 +321,7 @@ impl Section<'_> {
 
     /// An NMI has come: whether it was hpm's.
     fn pmi(&mut self) -> bool {
+        self.take_markers();
         let last_ip = current_user_ip();
         let handled = self.with_loaded(|engine, port, session| engine.pmi(port, session, last_ip));
         if handled {
@@ -302,6 +332,7 @@ impl Section<'_> {
 
     /// Does the work of a PMI that came inside this section.
     fn service(&mut self) {
+        self.take_markers();
         let last_ip = current_user_ip();
         self.with_loaded(|engine, port, session| engine.service(port, session, last_ip));
         self.begin_quantum();

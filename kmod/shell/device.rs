@@ -15,9 +15,8 @@ use kernel::sync::poll::PollTable;
 use kernel::types::{ForeignOwnable, Opaque};
 
 use super::control::Descriptor;
-use super::session::Session;
 use super::Hpm;
-use crate::hpm_abi::CONTROL_OFFSET;
+use crate::hpm_abi::{CONTROL_OFFSET, MARKER_PAGES_OFFSET};
 
 /// The registered device.
 #[pin_data(PinnedDrop)]
@@ -110,7 +109,7 @@ impl Operations {
         let descriptor = unsafe { descriptor(file) };
         // SAFETY: The area is being set up.
         let area = unsafe { VmaNew::from_raw(vma) };
-        match descriptor.session().ok_or(EINVAL).and_then(|session| map(session, area)) {
+        match map(descriptor, area) {
             Ok(()) => 0,
             Err(error) => error.to_errno(),
         }
@@ -142,15 +141,17 @@ unsafe fn descriptor<'a>(file: *mut bindings::file) -> &'a Descriptor {
     unsafe { KBox::<Descriptor>::borrow((*file).private_data) }
 }
 
-/// Maps what lies at the area's offset: the control area for reading and writing, everything else for reading only.
-fn map(session: &Session, area: &VmaNew) -> Result {
+/// Maps what lies at the area's offset: the control area and marker pages for reading and writing, everything else for
+/// reading only.
+fn map(descriptor: &Descriptor, area: &VmaNew) -> Result {
     // SAFETY: The area is being set up by this thread.
     let offset = unsafe { (*area.as_ptr()).vm_pgoff } as u64 * PAGE_SIZE as u64;
     if area.flags() & bindings::VM_SHARED == 0 {
         return Err(EINVAL);
     }
     area.try_clear_mayexec()?;
-    if offset >> 32 != CONTROL_OFFSET >> 32 {
+    let is_marker_page = offset >> 44 == MARKER_PAGES_OFFSET >> 44;
+    if offset >> 32 != CONTROL_OFFSET >> 32 && !is_marker_page {
         area.try_clear_maywrite()?;
     }
     // VM_IO makes VM_DONTCOPY permanent, and keeps others from pinning the pages.
@@ -160,8 +161,14 @@ fn map(session: &Session, area: &VmaNew) -> Result {
     area.set_dontdump();
     let mixed = area.set_mixedmap();
     for address in (area.start()..area.end()).step_by(PAGE_SIZE) {
-        let page = session.page_at(offset + (address - area.start()) as u64).ok_or(EINVAL)?;
-        // SAFETY: The page belongs to the session, which outlives its mappings.
+        let offset = offset + (address - area.start()) as u64;
+        let page = if is_marker_page {
+            descriptor.markers().page_at(offset)
+        } else {
+            descriptor.session().and_then(|session| session.page_at(offset))
+        };
+        let page = page.ok_or(EINVAL)?;
+        // SAFETY: The page belongs to the file, which outlives its mappings.
         to_result(unsafe { bindings::vm_insert_page(mixed.as_ptr(), address, page) })?;
     }
     Ok(())

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | what the kernel calls | [`device`], [`probes`], [`clock`], [`notify`] |
 //! | what an ioctl does | [`control`], [`request`], [`rights`], [`limits`] |
-//! | what a session is | [`session`], [`subject`], [`target`], [`memory`], [`registry`] |
+//! | what a session is | [`session`], [`subject`], [`target`], [`memory`], [`registry`], [`markers`] |
 //! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`machine`] |
 //! | how registers and rings are reached | [`port`], [`sys`], `shim.c` and `limits.c` |
 
@@ -17,6 +17,7 @@ mod device;
 mod every_cpu;
 mod limits;
 mod machine;
+mod markers;
 mod memory;
 mod notify;
 mod owner;
@@ -49,6 +50,8 @@ impl kernel::InPlaceModule for Hpm {
         unsafe { control::set_up() };
         // SAFETY: As above.
         unsafe { registry::set_up() };
+        // SAFETY: As above.
+        unsafe { markers::set_up() };
         machine::set_up();
         try_pin_init!(Self {
             _cpus: cpu::Cpus::new()?,

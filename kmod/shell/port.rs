@@ -8,7 +8,7 @@ use kernel::bindings;
 
 use super::memory::{Area, Block};
 use super::sys::{self, EntryArea};
-use crate::hpm_abi::{CpuControl, CpuStatus, Quantum};
+use crate::hpm_abi::{CpuControl, CpuStatus, Marker, Quantum};
 use crate::hpm_core::port::{Port, Rings};
 use crate::hpm_core::stacks::{Collected, FRAME_BYTES};
 
@@ -96,6 +96,7 @@ impl Port for LivePort<'_> {
 pub(super) struct CpuMemory {
     pub(super) quanta: Area,
     pub(super) stacks: Option<Area>,
+    pub(super) markers: Option<Area>,
     pub(super) segments: kernel::prelude::KVec<Block>,
     /// What hardware writes in place of a segment, in a session that may not see the kernel; never mapped by user space.
     pub(super) staging: Option<Block>,
@@ -169,6 +170,14 @@ impl Rings for LiveRings<'_> {
         }
     }
 
+    fn write_marker(&mut self, slot: u32, marker: &Marker) {
+        let place = self.memory.markers.as_ref().and_then(|area| area.at(slot as usize * size_of::<Marker>()));
+        if let Some(place) = place {
+            // SAFETY: As for a quantum.
+            unsafe { place.cast::<Marker>().write_volatile(*marker) };
+        }
+    }
+
     fn publish(&mut self, status: &CpuStatus) {
         let store = |offset: usize, value: u64| {
             // SAFETY: The offset is that of a field of `status`, which is valid for the life of `self`.
@@ -179,6 +188,8 @@ impl Rings for LiveRings<'_> {
         store(offset_of!(CpuStatus, quanta_lost), status.quanta_lost);
         store(offset_of!(CpuStatus, records_lost), status.records_lost);
         store(offset_of!(CpuStatus, records_withheld), status.records_withheld);
+        store(offset_of!(CpuStatus, markers_lost), status.markers_lost);
+        store(offset_of!(CpuStatus, markers_produced), status.markers_produced);
         store(offset_of!(CpuStatus, stack_produced), status.stack_produced);
         store(offset_of!(CpuStatus, segments_begun), status.segments_begun);
         store(offset_of!(CpuStatus, quanta_produced), status.quanta_produced);

@@ -8,7 +8,7 @@ use kernel::interrupt::{local_interrupt_disable, LocalInterruptDisabled};
 use kernel::prelude::*;
 
 use super::cpu::{self, Cpu};
-use super::registry;
+use super::{markers, registry};
 use super::session::Session;
 use crate::hpm_abi::QuantumEnd;
 use crate::hpm_core::Thread;
@@ -91,6 +91,7 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
         });
     }
     registry::exit(thread, group_dead, &irq);
+    markers::exit(thread.tid, &irq);
 }
 
 /// The current task has made a child, which does not run yet.

@@ -7,7 +7,7 @@ use core::slice;
 use kernel::prelude::*;
 use kernel::uaccess::{UserPtr, UserSlice};
 
-use crate::hpm_abi::{Envelope, Info, Reason, SessionConfig, Totals, ABI_VERSION};
+use crate::hpm_abi::{Envelope, Info, Mark, MarkerPageRequest, Reason, SessionConfig, Totals, ABI_VERSION};
 use crate::hpm_core::Refusal;
 
 /// Arguments longer than this are nobody's.
@@ -27,6 +27,11 @@ unsafe impl Argument for Info {}
 unsafe impl Argument for SessionConfig {}
 // SAFETY: As above.
 unsafe impl Argument for Totals {}
+
+// SAFETY: As above.
+unsafe impl Argument for Mark {}
+// SAFETY: As above.
+unsafe impl Argument for MarkerPageRequest {}
 
 /// Why a request failed.
 pub(super) enum Failure {

@@ -18,7 +18,7 @@ use super::subject::Subject;
 use super::target::current_tgid;
 use super::{machine, registry, rights};
 use crate::hpm_abi::{
-    control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Quantum, Reason, SessionConfig,
+    control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionConfig,
     SessionFlags, StatusHead, Totals, ABI_VERSION,
 };
 use crate::hpm_core::threads::{ThreadSlot, ThreadTally, Threads};
@@ -73,14 +73,16 @@ impl CpuShare {
         for _ in 0..config.segments {
             segments.push(Block::new()?, GFP_KERNEL)?;
         }
-        let stacks = match config.stack_ring_bytes {
-            0 => None,
-            bytes => Some(Area::new(bytes as usize)?),
+        let optional = |bytes: usize| match bytes {
+            0 => Ok(None),
+            bytes => Area::new(whole_pages(bytes)).map(Some),
         };
+        let stacks = optional(config.stack_ring_bytes as usize)?;
+        let markers = optional(config.markers as usize * size_of::<Marker>())?;
         let quanta = Area::new(whole_pages(config.quanta as usize * size_of::<Quantum>()))?;
         let staging = if program.hides_kernel() { Some(Block::new()?) } else { None };
         Ok(Self {
-            memory: CpuMemory { quanta, stacks, segments, staging },
+            memory: CpuMemory { quanta, stacks, markers, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
             announced: UnsafeCell::new((0, 0)),
         })
@@ -190,7 +192,8 @@ fn bytes_wanted(program: &Program) -> u64 {
     let segments = blocks * Block::BYTES as u64;
     let cpus = (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)).count() as u64;
     let threads = Threads::slots_for(config.max_threads) * size_of::<ThreadSlot>();
-    cpus * (ring + segments + u64::from(config.stack_ring_bytes)) + threads as u64
+    let markers = u64::from(config.markers) * size_of::<Marker>() as u64;
+    cpus * (ring + segments + u64::from(config.stack_ring_bytes) + markers) + threads as u64
 }
 
 /// What it measures.
@@ -232,6 +235,11 @@ impl Session {
     /// TSC ticks after which a quantum is cut.
     pub(super) fn longest_quantum(&self) -> u64 {
         self.longest_quantum
+    }
+
+    /// Whether it keeps markers.
+    pub(super) fn keeps_markers(&self) -> bool {
+        self.program.config().markers > 0
     }
 
     /// Its threads' sampling positions.
@@ -307,6 +315,7 @@ impl Session {
             (2, _) => share()?.quanta.page(place),
             (3, _) => share()?.segments.get(place / Block::BYTES)?.page(place % Block::BYTES),
             (4, _) => share()?.stacks.as_ref()?.page(place),
+            (6, _) => share()?.markers.as_ref()?.page(place),
             _ => None,
         }
     }

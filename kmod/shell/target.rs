@@ -132,6 +132,12 @@ impl Drop for Target {
     }
 }
 
+/// The caller's thread ID in the root PID namespace.
+pub(super) fn current_tid() -> u32 {
+    // SAFETY: The current task is alive; its pid changes only while it calls `execve` itself.
+    unsafe { (*Task::current_raw()).pid.unsigned_abs() }
+}
+
 /// The caller's thread-group ID in the root PID namespace.
 pub(super) fn current_tgid() -> u32 {
     // SAFETY: The current task is alive, and its tgid constant.

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Marker pages: where threads set markers without a system call, and which page is whose.
+//!
+//! A reference to a page is valid while interrupts are off: a page is first taken out of here, and freed after every CPU
+//! was interrupted.
+
+use core::mem::offset_of;
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use kernel::bindings;
+use kernel::interrupt::LocalInterruptDisabled;
+use kernel::prelude::*;
+use kernel::sync::global_lock;
+
+use super::every_cpu::Plugged;
+use super::memory::Area;
+use crate::hpm_abi::{MarkerPage, PageMarker, MARKER_PAGES_OFFSET, PAGE_BYTES, PAGE_MARKERS};
+use crate::hpm_core::markers::{pending, Mark};
+use crate::hpm_core::processes::{Processes, Writer};
+
+/// Threads that can have a page at the same time.
+const PAGES_MAX: usize = 1024;
+
+/// A page as the scheduler's probes see it.
+struct Place {
+    /// The page in the kernel's address space, or null.
+    page: AtomicPtr<MarkerPage>,
+    /// Markers taken from it.
+    taken: AtomicU64,
+    /// Its thread; 0 once that has exited.
+    tid: AtomicU32,
+}
+
+/// Who made a page, and its memory.
+struct Made {
+    owner: u64,
+    area: Area,
+}
+
+static PLACES: [Place; PAGES_MAX] = [const {
+    Place { page: AtomicPtr::new(ptr::null_mut()), taken: AtomicU64::new(0), tid: AtomicU32::new(0) }
+}; PAGES_MAX];
+/// Threads with a page, each with its place.
+static THREADS: Processes = Processes::new();
+/// How many there are, so that a machine without marker pages looks nothing up.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+global_lock! {
+    // SAFETY: `set_up` initialises it before the device exists.
+    unsafe(uninit) static PAGES: Mutex<[Option<Made>; PAGES_MAX]> = [const { None }; PAGES_MAX];
+}
+global_lock! {
+    // SAFETY: `set_up` initialises it before anything else here is called.
+    unsafe(uninit) static WRITER: SpinLock<Writer> = Writer::new();
+}
+
+/// Initialises the locks.
+///
+/// # Safety
+/// Called once, before anything else here.
+pub(super) unsafe fn set_up() {
+    // SAFETY: The caller's promise.
+    unsafe { PAGES.init() };
+    // SAFETY: The caller's promise.
+    unsafe { WRITER.init() };
+}
+
+/// The open file that a page belongs to. Dropping it frees the file's pages, of which no mapping is left.
+pub(super) struct Owner(u64);
+
+impl Owner {
+    /// A file without pages.
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Makes a page for the calling thread, or finds the one that it has; its mmap offset.
+    ///
+    /// # Errors
+    /// `EBUSY` when the thread has a page of another file, `ENOSPC` or `ENOMEM` when there is no room for one more.
+    pub(super) fn page_of(&self, tid: u32) -> Result<u64> {
+        let mut pages = PAGES.lock();
+        let mine = |made: &Option<Made>| made.as_ref().is_some_and(|made| made.owner == self.0);
+        if let Some(place) = THREADS.get(tid) {
+            let found = pages.get(place as usize).filter(|made| mine(made));
+            return found.map(|_| offset_of_place(place as usize)).ok_or(EBUSY);
+        }
+        let left = PLACES.iter().zip(&*pages).position(|(place, made)| {
+            mine(made) && place.tid.load(Ordering::Relaxed) == 0
+        });
+        let number = match left {
+            Some(number) => number,
+            None => {
+                let number = pages.iter().position(Option::is_none).ok_or(ENOSPC)?;
+                let area = Area::new(PAGE_BYTES)?;
+                PLACES[number].page.store(area.base().cast(), Ordering::Release);
+                pages[number] = Some(Made { owner: self.0, area });
+                number
+            }
+        };
+        let place = &PLACES[number];
+        place.taken.store(produced(place.page.load(Ordering::Relaxed)), Ordering::Relaxed);
+        place.tid.store(tid, Ordering::Relaxed);
+        if !THREADS.set(&mut WRITER.lock(), tid, number as u32) {
+            place.tid.store(0, Ordering::Relaxed);
+            return Err(ENOSPC);
+        }
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        Ok(offset_of_place(number))
+    }
+
+    /// The page that this file maps at an offset.
+    pub(super) fn page_at(&self, offset: u64) -> Option<*mut bindings::page> {
+        let number = offset.checked_sub(MARKER_PAGES_OFFSET)? as usize / PAGE_BYTES;
+        let pages = PAGES.lock();
+        let made = pages.get(number)?.as_ref().filter(|made| made.owner == self.0)?;
+        made.area.page(0)
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let mut pages = PAGES.lock();
+        let mut any = false;
+        for (place, made) in PLACES.iter().zip(&*pages) {
+            if made.as_ref().is_some_and(|made| made.owner == self.0) {
+                forget(place.tid.load(Ordering::Relaxed));
+                place.page.store(ptr::null_mut(), Ordering::Release);
+                any = true;
+            }
+        }
+        if any {
+            // Interrupts are off while a CPU looks at a page.
+            Plugged::hold().on_online(|_, _| {});
+        }
+        for made in pages.iter_mut() {
+            if made.as_ref().is_some_and(|made| made.owner == self.0) {
+                *made = None;
+            }
+        }
+    }
+}
+
+fn offset_of_place(number: usize) -> u64 {
+    MARKER_PAGES_OFFSET + (number * PAGE_BYTES) as u64
+}
+
+/// What the thread says it has written.
+fn produced(page: *mut MarkerPage) -> u64 {
+    // SAFETY: The page is mapped; user space writes the field too, and it is only ever accessed atomically here.
+    unsafe { AtomicU64::from_ptr(&raw mut (*page).produced) }.load(Ordering::Acquire)
+}
+
+/// A thread exits: its page may serve another one of the same file.
+pub(super) fn exit(tid: u32, _irq: &LocalInterruptDisabled) {
+    if COUNT.load(Ordering::Relaxed) > 0 {
+        forget(tid);
+    }
+}
+
+fn forget(tid: u32) {
+    let mut writer = WRITER.lock();
+    if let Some(place) = THREADS.remove(&mut writer, tid).and_then(|number| PLACES.get(number as usize)) {
+        place.tid.store(0, Ordering::Relaxed);
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Markers that wait in a thread's page.
+pub(super) struct Waiting {
+    place: &'static Place,
+    page: *mut MarkerPage,
+    pub(super) pending: crate::hpm_core::markers::Pending,
+}
+
+/// What waits in the page of this thread, if there is anything.
+pub(super) fn waiting(tid: u32, _irq: &LocalInterruptDisabled) -> Option<Waiting> {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let place = PLACES.get(THREADS.get(tid)? as usize)?;
+    let page = place.page.load(Ordering::Acquire);
+    if page.is_null() {
+        return None;
+    }
+    let (taken, produced) = (place.taken.load(Ordering::Relaxed), produced(page));
+    (taken != produced).then(|| Waiting { place, page, pending: pending(taken, produced) })
+}
+
+impl Waiting {
+    /// Takes every marker out of the page.
+    pub(super) fn take(&self, mut keep: impl FnMut(&Mark)) {
+        let mut number = self.pending.first;
+        for _ in 0..self.pending.count {
+            let slot = number as usize % PAGE_MARKERS;
+            let offset = offset_of!(MarkerPage, markers) + slot * size_of::<PageMarker>();
+            // SAFETY: The offset is that of a whole marker in the page.
+            let marker = unsafe { self.page.byte_add(offset) }.cast::<PageMarker>();
+            // SAFETY: The page is mapped while interrupts are off. The thread may be writing it on no other CPU, but others
+            // of its process can: any bytes will do.
+            let marker = unsafe { marker.read_volatile() };
+            keep(&Mark { tsc: Some(marker.tsc), value: marker.value, name: marker.name });
+            number = number.wrapping_add(1);
+        }
+        self.place.taken.store(number, Ordering::Relaxed);
+        // SAFETY: The page is mapped; the field is only ever accessed atomically here.
+        unsafe { AtomicU64::from_ptr(&raw mut (*self.page).taken) }.store(number, Ordering::Release);
+    }
+}
