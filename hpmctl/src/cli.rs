@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::doctor::DoctorArgs;
 use crate::events::EventsArgs;
+use crate::mark::MarkArgs;
 use crate::record::RecordArgs;
 use crate::report::ReportArgs;
 use crate::stat::StatArgs;
@@ -25,6 +26,7 @@ pub(crate) enum Command {
     Record(RecordArgs),
     Report(ReportArgs),
     Events(EventsArgs),
+    Mark(MarkArgs),
     Doctor(DoctorArgs),
 }
 

@@ -3,6 +3,7 @@
 mod cli;
 mod doctor;
 mod events;
+mod mark;
 mod measure;
 mod output;
 mod record;
@@ -38,6 +39,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Record(args) => record::run(args),
         Command::Report(args) => report::run(args).map(|()| ExitCode::SUCCESS),
         Command::Events(args) => events::run(args),
+        Command::Mark(args) => mark::run(args),
         Command::Doctor(args) => doctor::run(args),
     }
 }

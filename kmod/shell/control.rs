@@ -193,6 +193,10 @@ fn set_marker(mark: &mut Mark) -> Result<(), Failure> {
     let irq = local_interrupt_disable();
     let kept = cpu::this_cpu(&irq).and_then(|cpu| cpu.section(&irq, |section| section.mark(mark)));
     mark.kept = kept.unwrap_or(false).into();
+    if mark.kept == 0 {
+        // Nobody will take what waits in the thread's page either: it need not ask again before the page is full.
+        markers::discard(current_tid(), &irq);
+    }
     Ok(())
 }
 

@@ -189,6 +189,13 @@ pub(super) fn waiting(tid: u32, _irq: &LocalInterruptDisabled) -> Option<Waiting
     (taken != produced).then(|| Waiting { place, page, pending: pending(taken, produced) })
 }
 
+/// Forgets what waits in the page of this thread.
+pub(super) fn discard(tid: u32, irq: &LocalInterruptDisabled) {
+    if let Some(waiting) = waiting(tid, irq) {
+        waiting.take(|_| ());
+    }
+}
+
 impl Waiting {
     /// Takes every marker out of the page.
     pub(super) fn take(&self, mut keep: impl FnMut(&Mark)) {

@@ -10,6 +10,7 @@ pub mod error;
 pub mod event;
 pub mod flame;
 pub mod machine;
+pub mod mark;
 pub mod record;
 pub mod refusal;
 pub mod report;

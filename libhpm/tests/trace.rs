@@ -96,7 +96,7 @@ fn every_table_comes_back_as_written() {
         ..ThreadRow::default()
     };
     let symbol = KernelSymbolRow { address: u64::MAX, name: "schedule".into(), module: Some("ext4".into()) };
-    let marker = MarkerRow { tsc: 9, pid: None, tid: Some(4), text: "phase 2".into() };
+    let marker = MarkerRow { tsc: 9, pid: None, tid: Some(4), text: "phase 2".into(), value: Some(7) };
     let samples = [sample(0, None), sample(1, Some(0)), sample(2, Some(0))];
     writer.map(&map).unwrap();
     writer.map(&anonymous).unwrap();

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use libhpm::address_space::AddressSpaces;
-use libhpm::session::{Quantum, Sample, Session};
+use libhpm::session::{Marker, Quantum, Sample, Session};
 use libhpm::sideband::{self, Entry, Sideband};
 use libhpm::symbol::kernel_symbols;
 use libhpm::sys::clock::ClockPair;
-use libhpm::trace::{QuantumRow, SampleRow, Totals, TraceWriter};
+use libhpm::trace::{MarkerRow, QuantumRow, SampleRow, Totals, TraceWriter};
 use libhpm::unwind::{Snapshot, StackUnwinder};
 
 use super::meta::clock_pair;
@@ -108,6 +108,9 @@ impl Recorder {
             self.output.quantum(&quantum?)?;
         }
         drop(batch);
+        for marker in self.session.markers()? {
+            self.output.writer.marker(&marker_row(&marker))?;
+        }
         if self.paired.elapsed() >= PAIR_EACH {
             self.output.writer.clock_pair(clock_pair(now))?;
             self.paired = Instant::now();
@@ -192,6 +195,16 @@ impl Output {
         let snapshot = Snapshot { pid: row.pid, tsc: row.tsc, ip: row.ip, registers, stack };
         let call_stack = unwinder.unwind(&self.spaces, &snapshot);
         Ok(Some(self.writer.stack(&call_stack.frames, call_stack.truncated)?))
+    }
+}
+
+fn marker_row(marker: &Marker) -> MarkerRow {
+    MarkerRow {
+        tsc: marker.tsc,
+        pid: Some(marker.pid),
+        tid: Some(marker.tid),
+        text: libhpm::mark::name(&marker.name),
+        value: Some(marker.value),
     }
 }
 

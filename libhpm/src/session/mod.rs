@@ -33,7 +33,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hpm_abi::Reason;
-pub use hpm_abi::{EventMode, EventSpec, Info, SessionConfig, Totals};
+pub use hpm_abi::{EventMode, EventSpec, Info, Marker, SessionConfig, Totals};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -165,6 +165,16 @@ impl<D: Device> Session<D> {
     /// [`Error::Corrupt`] when the driver's numbers contradict the interface.
     pub fn batch(&mut self) -> Result<Batch<'_>> {
         Batch::new(&mut self.rings)
+    }
+
+    /// Takes the markers that are published now, CPU after CPU, on each CPU in the order in which the driver found them.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the driver's numbers contradict the interface.
+    pub fn markers(&mut self) -> Result<Vec<Marker>> {
+        let mut markers = Vec::new();
+        (0..self.rings.cpus()).try_for_each(|cpu| self.rings.take_markers(cpu, &mut markers))?;
+        Ok(markers)
     }
 
     fn command(&self, command: Command, doing: &'static str) -> Result<()> {

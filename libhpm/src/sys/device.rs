@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use hpm_abi::{
-    ABI_VERSION, DEVICE_PATH, Envelope, IOCTL_CONFIGURE, IOCTL_FLUSH, IOCTL_INFO, IOCTL_START, IOCTL_STOP,
-    IOCTL_TOTALS, Info, Reason, SessionConfig, Totals,
+    ABI_VERSION, DEVICE_PATH, Envelope, IOCTL_CONFIGURE, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK,
+    IOCTL_MARKER_PAGE, IOCTL_START, IOCTL_STOP, IOCTL_TOTALS, Info, MARKER_NAME_BYTES, Mark,
+    MarkerPageRequest, Reason, SessionConfig, Totals,
 };
 
 use crate::{Error, Result};
@@ -107,6 +108,27 @@ impl Driver {
         }
     }
 
+    /// [`IOCTL_MARK`]: sets a marker in the calling thread; whether a session keeps it.
+    ///
+    /// # Errors
+    /// What the device said.
+    pub fn mark(&self, value: u64, name: [u8; MARKER_NAME_BYTES]) -> Result<bool, Denied> {
+        let mut mark = Mark { envelope: Envelope::new::<Mark>(), value, name, ..Mark::default() };
+        self.ioctl(IOCTL_MARK, &mut mark)?;
+        Ok(mark.kept != 0)
+    }
+
+    /// [`IOCTL_MARKER_PAGE`]: the mmap offset of the calling thread's marker page.
+    ///
+    /// # Errors
+    /// What the device said.
+    pub fn marker_page(&self) -> Result<u64, Denied> {
+        let envelope = Envelope::new::<MarkerPageRequest>();
+        let mut request = MarkerPageRequest { envelope, ..MarkerPageRequest::default() };
+        self.ioctl(IOCTL_MARKER_PAGE, &mut request)?;
+        Ok(request.offset)
+    }
+
     fn ioctl<T: Argument>(&self, number: u32, argument: &mut T) -> Result<(), Denied> {
         loop {
             // SAFETY: `T: Argument` is plain data that starts with an `Envelope` whose `size` is at most `size_of::<T>()`
@@ -201,6 +223,18 @@ unsafe impl Argument for Info {
 }
 // SAFETY: `SessionConfig` is `repr(C)` integers and starts with its envelope.
 unsafe impl Argument for SessionConfig {
+    fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+}
+// SAFETY: `Mark` is `repr(C)` integers and starts with its envelope.
+unsafe impl Argument for Mark {
+    fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+}
+// SAFETY: `MarkerPageRequest` is `repr(C)` integers and starts with its envelope.
+unsafe impl Argument for MarkerPageRequest {
     fn envelope(&self) -> &Envelope {
         &self.envelope
     }

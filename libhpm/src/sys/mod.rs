@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`device`] | ioctl hands the driver a pointer to an argument |
 //! | [`rings`] | the session's areas are written by the driver and by hardware |
+//! | [`marks`] | a page that the driver reads while the program writes |
 //! | [`perf`] | perf_event_open, and a ring that the kernel writes |
 //! | [`child`] | fork: between fork and exec only async-signal-safe functions may run |
 //! | [`clock`] | RDTSC has no safe wrapper |
@@ -15,6 +16,7 @@
 pub mod child;
 pub mod clock;
 pub mod device;
+pub mod marks;
 pub mod perf;
 pub mod pidfd;
 pub mod rings;

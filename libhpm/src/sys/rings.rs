@@ -11,8 +11,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hpm_abi::{
-    CONTROL_OFFSET, CpuControl, CpuStatus, Info, Quantum, SEGMENT_BYTES, STATUS_OFFSET, SessionConfig,
-    StatusHead, control_bytes, quanta_offset, segments_offset, stacks_offset, status_bytes, whole_pages,
+    CONTROL_OFFSET, CpuControl, CpuStatus, Info, Marker, Quantum, SEGMENT_BYTES, STATUS_OFFSET,
+    SessionConfig, StatusHead, control_bytes, markers_offset, quanta_offset, segments_offset, stacks_offset,
+    status_bytes, whole_pages,
 };
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -66,6 +67,9 @@ struct CpuRings {
     segments: Option<MmapRaw>,
     /// Absent when the session copies no stacks.
     stacks: Option<MmapRaw>,
+    /// Absent when the session keeps no markers.
+    markers: Option<MmapRaw>,
+    markers_consumed: u64,
     quanta_len: u64,
     /// What the driver was last seen to have produced.
     produced: Positions,
@@ -89,6 +93,8 @@ impl Rings {
                 quanta: map_shared(memory, quanta_offset(cpu), quanta_bytes)?,
                 segments: optional(segments_offset(cpu), config.segments as usize * SEGMENT)?,
                 stacks: optional(stacks_offset(cpu), config.stack_ring_bytes as usize)?,
+                markers: optional(markers_offset(cpu), config.markers as usize * size_of::<Marker>())?,
+                markers_consumed: 0,
                 quanta_len: config.quanta.into(),
                 produced: Positions::default(),
                 consumed: Positions::default(),
@@ -148,6 +154,34 @@ impl Rings {
     #[must_use]
     pub fn consumed(&self, cpu: usize) -> Positions {
         self.cpus[cpu].consumed
+    }
+
+    /// Takes the markers that are published on a CPU, in order, and gives their places back.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the driver's number lies outside the ring.
+    pub fn take_markers(&mut self, cpu: usize, into: &mut Vec<Marker>) -> Result<()> {
+        let rings = &mut self.cpus[cpu];
+        let Some(area) = &rings.markers else { return Ok(()) };
+        let field = std::mem::offset_of!(CpuStatus, markers_produced);
+        let status = size_of::<StatusHead>() + cpu * size_of::<CpuStatus>() + field;
+        let produced = word(&self.status, status).load(Ordering::Acquire);
+        let (consumed, ring) = (rings.markers_consumed, (area.len() / size_of::<Marker>()) as u64);
+        if !(consumed..=consumed + ring).contains(&produced) {
+            return Err(Error::corrupt(format!(
+                "CPU {cpu} has {produced} markers produced and {consumed} consumed in a ring of {ring}"
+            )));
+        }
+        for number in consumed..produced {
+            let place = area.as_ptr().cast::<Marker>().wrapping_add((number % ring) as usize);
+            // SAFETY: The place is in the mapping and aligned; every bit pattern is a `Marker`. It is published and not
+            // given back, so that nobody writes it.
+            into.push(unsafe { place.read() });
+        }
+        rings.markers_consumed = produced;
+        let field = std::mem::offset_of!(CpuControl, markers_consumed);
+        word(&self.control, cpu * size_of::<CpuControl>() + field).store(produced, Ordering::Release);
+        Ok(())
     }
 
     /// Quantum number `number` of a CPU; `None` when it is not published, or was given back.

@@ -307,5 +307,7 @@ table! {
         tid: Option<u32>,
         /// What happened.
         text: String,
+        /// The program's own number; null for a marker that no program set.
+        value: Option<u64>,
     }
 }

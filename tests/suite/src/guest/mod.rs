@@ -5,6 +5,7 @@ mod cachegrind;
 mod counting;
 mod judge;
 mod lifecycle;
+pub(crate) mod markers;
 mod no_pmu;
 mod ownership;
 pub(crate) mod programs;
@@ -54,6 +55,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "counting" => counting::run(&mut report)?,
         "sampling" => sampling::run(&mut report)?,
         "stacks" => stacks::run()?,
+        "markers" => markers::run()?,
         "judge" => judge::run(&mut report)?,
         "ownership" => ownership::run(&mut report),
         "lifecycle" => lifecycle::run(&mut report),

@@ -5,6 +5,7 @@ mod counting;
 pub(crate) mod demo;
 mod judge;
 mod kernel;
+mod markers;
 mod sampling;
 mod scopes;
 mod stacks;
@@ -38,6 +39,7 @@ const FAST: &[Scenario] = &[
         compare: counting::compare,
     },
     Scenario { name: "sampling", options: &["--plugin-arg", "pebs-log=on"], compare: sampling::compare },
+    Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },
     Scenario {
         name: "judge",
