@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::programs::{built, hpmctl, record, succeed};
 
 /// Traces, each with the rounds that each of two threads marks, and what the program is told.
-pub(crate) const TRACES: [(&str, u64, &[&str]); 2] = [("slow.hpm", 1000, &[]), ("fast.hpm", 2000, &["fast"])];
+pub(crate) const TRACES: [(&str, u64, &[&str]); 2] = [("slow.hpm", 300, &[]), ("fast.hpm", 2000, &["fast"])];
 
 /// Records programs that mark, and a script.
 pub(super) fn run() -> Result<()> {
