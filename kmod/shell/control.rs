@@ -49,7 +49,12 @@ impl Descriptor {
     /// A file that is not a session yet.
     pub(super) fn new() -> Result<Self> {
         let readers = Arc::pin_init(new_poll_condvar!("hpm readers"), GFP_KERNEL)?;
-        Ok(Self { readers, session: SetOnce::new(), running: AtomicBool::new(false), markers: markers::Owner::new() })
+        Ok(Self {
+            readers,
+            session: SetOnce::new(),
+            running: AtomicBool::new(false),
+            markers: markers::Owner::new(),
+        })
     }
 
     /// The session, once it is configured.

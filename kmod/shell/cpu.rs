@@ -10,11 +10,11 @@ use kernel::prelude::*;
 use kernel::task::Task;
 
 use super::clock::Clock;
-use super::target::current_tid;
-use super::{machine, markers, registry};
 use super::port::LivePort;
 use super::session::{Loaded, Session};
 use super::sys::{self, EntryArea};
+use super::target::current_tid;
+use super::{machine, markers, registry};
 use crate::hpm_abi::{self as abi, QuantumEnd, Reason};
 use crate::hpm_core::markers::Mark;
 use crate::hpm_core::port::Port;

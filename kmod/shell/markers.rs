@@ -87,9 +87,10 @@ impl Owner {
             let found = pages.get(place as usize).filter(|made| mine(made));
             return found.map(|_| offset_of_place(place as usize)).ok_or(EBUSY);
         }
-        let left = PLACES.iter().zip(&*pages).position(|(place, made)| {
-            mine(made) && place.tid.load(Ordering::Relaxed) == 0
-        });
+        let left = PLACES
+            .iter()
+            .zip(&*pages)
+            .position(|(place, made)| mine(made) && place.tid.load(Ordering::Relaxed) == 0);
         let number = match left {
             Some(number) => number,
             None => {

@@ -171,7 +171,8 @@ impl Rings for LiveRings<'_> {
     }
 
     fn write_marker(&mut self, slot: u32, marker: &Marker) {
-        let place = self.memory.markers.as_ref().and_then(|area| area.at(slot as usize * size_of::<Marker>()));
+        let place =
+            self.memory.markers.as_ref().and_then(|area| area.at(slot as usize * size_of::<Marker>()));
         if let Some(place) = place {
             // SAFETY: As for a quantum.
             unsafe { place.cast::<Marker>().write_volatile(*marker) };

@@ -8,8 +8,8 @@ use kernel::interrupt::{local_interrupt_disable, LocalInterruptDisabled};
 use kernel::prelude::*;
 
 use super::cpu::{self, Cpu};
-use super::{markers, registry};
 use super::session::Session;
+use super::{markers, registry};
 use crate::hpm_abi::QuantumEnd;
 use crate::hpm_core::Thread;
 

@@ -179,9 +179,10 @@ fn cpus_of(session: &Session) -> impl Iterator<Item = &'static Cpu> + '_ {
 /// Whether two sessions could measure the same thread: a thread's counters serve one session at a time.
 fn excludes(one: &Session, other: &Session) -> bool {
     one.subject().may_meet(other.subject())
-        || other.subject().target().is_some_and(|target| {
-            PROCESSES.get(target.tgid()).is_some_and(|value| is_at(one, value & PLACE))
-        })
+        || other
+            .subject()
+            .target()
+            .is_some_and(|target| PROCESSES.get(target.tgid()).is_some_and(|value| is_at(one, value & PLACE)))
 }
 
 fn is_at(session: &Session, number: u32) -> bool {

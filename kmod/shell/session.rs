@@ -13,8 +13,8 @@ use super::cpu;
 use super::limits::Locked;
 use super::memory::{Area, Block};
 use super::port::{CpuMemory, LiveRings};
-use super::sys::{self, EntryArea};
 use super::subject::Subject;
+use super::sys::{self, EntryArea};
 use super::target::current_tgid;
 use super::{machine, registry, rights};
 use crate::hpm_abi::{
