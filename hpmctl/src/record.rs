@@ -172,6 +172,7 @@ fn summary(finished: &Finished, events: &[Event], folder: &Path) -> String {
         (totals.records_lost, "samples lost"),
         (totals.quanta_lost, "quanta lost with theirs"),
         (*unattributed, "records that name no sampled counter left out"),
+        (totals.markers_lost, "markers lost"),
         (totals.sideband_lost, "reports of mappings and threads lost"),
     ];
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {

@@ -59,8 +59,8 @@ pub(super) struct Session {
 struct CpuShare {
     memory: CpuMemory,
     state: UnsafeCell<CpuSession>,
-    /// Quanta and segments that were produced when readers were last woken early.
-    announced: UnsafeCell<(u64, u64)>,
+    /// Quanta, segments and markers that were produced when readers were last woken early.
+    announced: UnsafeCell<[u64; 3]>,
 }
 
 // SAFETY: `state` and `announced` are used by their CPU only, inside a section of its gate, or while it cannot run one.
@@ -84,7 +84,7 @@ impl CpuShare {
         Ok(Self {
             memory: CpuMemory { quanta, stacks, markers, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
-            announced: UnsafeCell::new((0, 0)),
+            announced: UnsafeCell::new([0; 3]),
         })
     }
 }
@@ -336,7 +336,7 @@ impl Session {
 pub(super) struct Share<'a> {
     session: &'a Session,
     state: &'a mut CpuSession,
-    announced: &'a mut (u64, u64),
+    announced: &'a mut [u64; 3],
     rings: LiveRings<'a>,
 }
 
@@ -373,7 +373,7 @@ impl<'a> Share<'a> {
     /// Notes what was published; whether a quarter of a ring has filled, so that readers should not wait for the timer.
     pub(super) fn announce(&mut self) -> bool {
         let status = self.state.status();
-        let produced = (status.quanta_produced, status.segments_begun);
+        let produced = [status.quanta_produced, status.segments_begun, status.markers_produced];
         if produced == *self.announced {
             return false;
         }
@@ -382,10 +382,14 @@ impl<'a> Share<'a> {
         }
         registry::note_news();
         let config = self.session.program.config();
-        let quanta = produced.0.wrapping_sub(self.announced.0);
-        let segments = produced.1.wrapping_sub(self.announced.1);
+        let [quanta, segments, markers] = produced;
+        let [old_quanta, old_segments, old_markers] = *self.announced;
+        let quanta = quanta.wrapping_sub(old_quanta);
+        let segments = segments.wrapping_sub(old_segments);
+        let markers = markers.wrapping_sub(old_markers);
         let crowded = quanta >= u64::from(config.quanta / 4)
-            || segments > u64::from(config.segments / 4) && config.segments != 0;
+            || segments > u64::from(config.segments / 4) && config.segments != 0
+            || markers >= u64::from(config.markers / 4) && config.markers != 0;
         if crowded {
             *self.announced = produced;
         }

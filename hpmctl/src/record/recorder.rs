@@ -135,6 +135,7 @@ impl Recorder {
             records_lost: sums.records_lost,
             pmis: sums.pmis,
             threads_overflowed: sums.threads_overflowed,
+            markers_lost: sums.markers_lost,
             sideband_lost: self.output.rows.lost,
         };
         self.output.writer.finish(totals.clone())?;

@@ -51,7 +51,7 @@ const QUANTA: u32 = 4096;
 /// Quanta per CPU when only totals are read: the least there is.
 const QUANTA_UNREAD: u32 = 64;
 /// Markers per CPU when samples are read as they come.
-const MARKERS: u32 = 1024;
+const MARKERS: u32 = 4096;
 /// Segments per CPU: 2 MiB, or 10 000 records of Skylake.
 const SEGMENTS: u32 = 32;
 /// Bytes of a CPU's stack ring: 1024 stacks of 16 KiB. Readers are woken after 50 ms at the latest.

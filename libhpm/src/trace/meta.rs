@@ -125,6 +125,8 @@ pub struct Totals {
     pub pmis: u64,
     /// Threads that found no place in the driver's thread table.
     pub threads_overflowed: u64,
+    /// Markers that were set and found no room.
+    pub markers_lost: u64,
     /// Reports of mappings, names, forks and exits that the kernel had no room for.
     pub sideband_lost: u64,
 }
