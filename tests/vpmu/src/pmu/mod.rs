@@ -50,8 +50,8 @@ pub struct Options {
     /// written its record. If not, the record is written at the counter's first event after the bit is set
     /// again.
     pub pebs_disable_disarms: bool,
-    /// How many instructions after the event that triggers it a PEBS record is written (SDM Vol. 3B 18.8.1.1
-    /// leaves the distance open). Its registers and instruction pointers are then those of that later
+    /// How many instructions after the event that triggers it a PEBS record is written (SDM Vol. 3B 18.9.4.4,
+    /// "finite delay"). Its registers and instruction pointers are then those of that later
     /// boundary, also behind a change of privilege; data address, latency and data source stay the event's.
     pub pebs_skid: u64,
     /// One load in so many, on average, is tagged for the load latency facility; 1: every load (SDM Vol. 3B

@@ -1,10 +1,10 @@
 //! PEBS records that come late ([`crate::Options::pebs_skid`]).
 //!
-//! The assist follows the event that triggers it at some distance: "the PEBS record is written [...] for the
-//! next PEBS event" says where it begins, and nothing says that no further instruction retires before (SDM
-//! Vol. 3B 18.8.1.1; 18.9.4.4 calls the instruction pointer of events other than INST_RETIRED.PREC_DIST
-//! skewed). With a skid of N the record shows the machine N instructions after the event, in whatever privilege
-//! level that is.
+//! "Upon triggering a PEBS assist, there will be a finite delay between the time the counter overflows and when
+//! the microcode starts to carry out its data collection obligations. [...] it invariably manifest as variable
+//! 'skids' in instruction address space" (SDM Vol. 3B 18.9.4.4). With a skid of N the record shows the machine N
+//! instructions after the event, in whatever privilege level that is. The facility that the section introduces
+//! against skid, precise distribution of INST_RETIRED, is no exception: who asks for a skid wants it seen.
 
 use super::Perfmon;
 use crate::bus::Retired;
