@@ -14,7 +14,7 @@ pub static WESTMERE: Profile = Profile {
     name: "westmere",
     // Family 6, display model 37, stepping 5.
     signature: 0x0002_0655,
-    pmu: Perfmon { offcore: WESTMERE_OFFCORE, ..NEHALEM_PMU },
+    pmu: Perfmon { offcore: WESTMERE_OFFCORE, data_source_tlb_lock: true, ..NEHALEM_PMU },
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

@@ -219,7 +219,7 @@ fn load_latency_by_generation() {
     let sources = [(DataSource::L1, 1), (DataSource::L2, 3), (DataSource::L3, 4), (DataSource::Memory, 0xC)];
     for (profile, event, counter, size, details) in [
         (&NEHALEM, 0x100B, 0, 0xB0, 0),
-        (&WESTMERE, 0x100B, 2, 0xB0, 0),
+        (&WESTMERE, 0x100B, 2, 0xB0, 0x30),
         (&SANDY_BRIDGE, 0x01CD, 3, 0xB0, 0x30),
         (&HASWELL, 0x01CD, 1, 0xC0, 0x30),
         (&BROADWELL, 0x01CD, 3, 0xC0, 0x30),

@@ -70,7 +70,7 @@ impl Perfmon {
 
     /// A load of the load latency facility (SDM Vol. 3B, tables 18-24 and 18-25). The manual gives bits 4 and
     /// 5 their meaning for stores only ("layout of precise store information", 18.9.4.3); processors from
-    /// Sandy Bridge on report them for loads too, and Linux reads them so.
+    /// Westmere on report them for loads too, and Linux reads them so (pebs_no_tlb).
     fn load_latency(&self, load: DataAccess, locked: bool) -> [u64; 3] {
         let Some(outcome) = load.outcome else { return [load.linear, 0, 0] };
         let details = if self.profile.pmu.data_source_tlb_lock { tlb_lock(outcome, locked) } else { 0 };
