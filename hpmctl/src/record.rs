@@ -25,8 +25,8 @@ use sample::SampleRows;
 
 /// Sample events precisely (PEBS) and write a trace for `hpmctl report`.
 ///
-/// Each sample is a record that hardware wrote: the instruction, the registers and the data address. The exit status is
-/// the program's.
+/// Each sample is a record that hardware wrote: the instruction, the registers and the data address. With --imprecise it is
+/// what an interrupt met some instructions later. The exit status is the program's.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
     /// Events to sample, separated by commas (see `hpmctl events`)
@@ -35,6 +35,16 @@ pub(crate) struct RecordArgs {
     /// Take a sample each PERIOD events
     #[arg(short = 'c', long, value_name = "PERIOD", default_value_t = 10_007)]
     period: u64,
+    /// Adapt the period, beginning with PERIOD, to HZ samples per second of time on a CPU
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    frequency: Option<u64>,
+    /// Keep the period's low bits. Without this they are drawn anew for each quantum, so that a loop is not sampled always
+    /// at the same place; the mean stays PERIOD
+    #[arg(long)]
+    no_randomise: bool,
+    /// Sample by interrupts: any event, without data addresses, and some instructions too late (skid)
+    #[arg(long)]
+    imprecise: bool,
     /// Folder to write; it must not exist yet [default: the program's name, or `trace`, with .hpm]
     #[arg(short, long, value_name = "NAME.hpm")]
     output: Option<PathBuf>,
@@ -76,6 +86,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let events = parse_events(&args.events)?;
+    check_precise(args, &events)?;
     let folder = output(args);
     if folder.exists() {
         bail!("{} exists already: remove it, or name another folder with -o", folder.display());
@@ -105,7 +116,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         }
     };
     let finished = recorder.finish()?;
-    eprintln!("{}", summary(&finished, &events, &folder));
+    eprintln!("{}", summary(&finished, &events, args.imprecise, &folder));
     Ok(ExitCode::from(end.status()))
 }
 
@@ -135,12 +146,27 @@ fn options(args: &RecordArgs, workload: &Workload, events: &[Event]) -> Options 
     let options = Options::new(workload.target())
         .start_on_exec(workload.is_program())
         .inherit(!args.target.no_inherit)
+        .imprecise(args.imprecise)
+        .randomise(!args.no_randomise)
+        .rate(args.frequency.unwrap_or(0))
         .stack(match args.stacks {
             None => Stack::None,
             Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),
             Some(StackMethod::Fp) => Stack::FramePointers(FRAMES),
         });
     events.iter().cloned().fold(options, |options, event| options.sample(event, args.period))
+}
+
+/// Imprecise samples come only when they are asked for.
+fn check_precise(args: &RecordArgs, events: &[Event]) -> Result<()> {
+    match events.iter().find(|event| !event.sampled_precisely()) {
+        Some(event) if !args.imprecise => bail!(
+            "{} cannot be sampled precisely on this processor: `hpmctl events` marks what can, and --imprecise samples \
+             by interrupts, some instructions too late (skid)",
+            event.name
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The folder that was asked for, or one named after the program.
@@ -164,10 +190,11 @@ fn stack_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-fn summary(finished: &Finished, events: &[Event], folder: &Path) -> String {
+fn summary(finished: &Finished, events: &[Event], imprecise: bool, folder: &Path) -> String {
     let Finished { totals, samples, unattributed } = finished;
     let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
-    let mut text = format!("hpmctl: {samples} samples of {}", names.join(", "));
+    let kind = if imprecise { "imprecise samples (with skid)" } else { "samples" };
+    let mut text = format!("hpmctl: {samples} {kind} of {}", names.join(", "));
     let lost = [
         (totals.records_lost, "samples lost"),
         (totals.quanta_lost, "quanta lost with theirs"),
@@ -180,6 +207,12 @@ fn summary(finished: &Finished, events: &[Event], folder: &Path) -> String {
     }
     if totals.records_lost + totals.quanta_lost == 0 {
         text += ", none lost";
+    }
+    if totals.throttled > 0 {
+        text += &format!(
+            " (samples came faster than the driver allows, and were held back in {} quanta)",
+            totals.throttled
+        );
     }
     format!("{text}; see `hpmctl report {}`", folder.display())
 }
@@ -226,7 +259,7 @@ mod tests {
         let events = [libhpm::event::parse("l1d-load-miss", "skylake").unwrap()];
         let line = |records_lost, quanta_lost| {
             let totals = Totals { records_lost, quanta_lost, ..Totals::default() };
-            summary(&Finished { totals, samples: 5, unattributed: 0 }, &events, Path::new("a.hpm"))
+            summary(&Finished { totals, samples: 5, unattributed: 0 }, &events, false, Path::new("a.hpm"))
         };
         assert_eq!(line(0, 0), "hpmctl: 5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`");
         assert_eq!(

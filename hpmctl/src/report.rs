@@ -184,7 +184,7 @@ impl Collected {
         let (mut summary, cut) = Summary::new(reader);
         let by = args.by.map_or_else(|| vec![By::Function, By::Line], |by| vec![by.into()]);
         let sampled = |(index, event): (usize, &libhpm::trace::Event)| {
-            (event.mode == EventUse::Precise && only.is_none_or(|only| only == index)).then_some(index)
+            (event.mode != EventUse::Count && only.is_none_or(|only| only == index)).then_some(index)
         };
         let events: Vec<usize> = reader.meta().events.iter().enumerate().filter_map(sampled).collect();
         let mut tables: Vec<(usize, Table)> =

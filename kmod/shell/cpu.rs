@@ -5,6 +5,7 @@ use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+use kernel::bindings;
 use kernel::interrupt::LocalInterruptDisabled;
 use kernel::prelude::*;
 use kernel::task::Task;
@@ -135,7 +136,7 @@ impl Cpu {
         if machine::processor_trace_runs() {
             return Err(Refusal::new(Reason::IntelPt, [self.number.into(), 0]));
         }
-        self.enter(irq, |section| {
+        self.enter(irq, ptr::null(), |section| {
             let (engine, mut port) = section.parts();
             engine.acquire(&mut port, pmu)?;
             let found = sys::lvtpc();
@@ -203,34 +204,45 @@ impl Cpu {
         if !self.held.load(Ordering::Relaxed) {
             return None;
         }
-        self.enter(irq, f)
+        self.enter(irq, ptr::null(), f)
     }
 
-    /// Runs `f` in a section of the gate; `None` when the caller is an NMI that interrupted another.
-    fn enter<T>(&self, _irq: &LocalInterruptDisabled, f: impl FnOnce(&mut Section<'_>) -> T) -> Option<T> {
+    /// Runs `f` in a section of the gate; `None` when the caller is an NMI that interrupted another. `regs` is what that NMI
+    /// interrupted, or null.
+    fn enter<T>(
+        &self,
+        _irq: &LocalInterruptDisabled,
+        regs: *const bindings::pt_regs,
+        f: impl FnOnce(&mut Section<'_>) -> T,
+    ) -> Option<T> {
         if !self.gate.enter() {
             return None;
         }
         // SAFETY: The gate keeps every other section of this CPU out, and no other CPU uses `inside`.
         let inside = unsafe { &mut *self.inside.get() };
-        let mut section = Section { cpu: self, inside };
+        let mut section = Section { cpu: self, inside, regs };
         let value = f(&mut section);
+        // A PMI that was deferred interrupted this section, not what `regs` says.
+        section.regs = ptr::null();
         while !self.gate.leave() {
             section.service();
         }
         Some(value)
     }
 
-    /// Handles an NMI; whether it was hpm's. Call from this CPU's NMI.
-    pub(super) fn nmi(&self, irq: &LocalInterruptDisabled) -> bool {
+    /// Handles an NMI; whether it was hpm's.
+    ///
+    /// # Safety
+    /// Called from this CPU's NMI, which interrupted `regs`.
+    pub(super) unsafe fn nmi(&self, irq: &LocalInterruptDisabled, regs: *const bindings::pt_regs) -> bool {
         if !self.held.load(Ordering::Relaxed) {
             return false;
         }
-        if let Some(handled) = self.enter(irq, |section| section.pmi()) {
+        if let Some(handled) = self.enter(irq, regs, |section| section.pmi()) {
             return handled;
         }
         // SAFETY: An NMI stays on its CPU, whose PMU hpm holds.
-        let mut port = unsafe { LivePort::new(None) };
+        let mut port = unsafe { LivePort::new(None, ptr::null()) };
         let ours = acknowledge(&mut port);
         if ours {
             self.gate.defer();
@@ -243,6 +255,8 @@ impl Cpu {
 pub(super) struct Section<'a> {
     cpu: &'a Cpu,
     inside: &'a mut Inside,
+    /// What the NMI that runs has interrupted; null outside one.
+    regs: *const bindings::pt_regs,
 }
 
 impl Section<'_> {
@@ -382,7 +396,7 @@ impl Section<'_> {
 
     fn parts(&mut self) -> (&mut Engine, LivePort<'_>) {
         // SAFETY: Sections run on their CPU with interrupts off, while hpm holds its PMU or is about to.
-        (&mut self.inside.engine, unsafe { LivePort::new(self.cpu.area.as_ref()) })
+        (&mut self.inside.engine, unsafe { LivePort::new(self.cpu.area.as_ref(), self.regs) })
     }
 }
 

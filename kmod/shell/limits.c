@@ -21,6 +21,19 @@ unsigned int hpm_max_session_mib = 4096;
 module_param_named(max_session_mib, hpm_max_session_mib, uint, 0644);
 MODULE_PARM_DESC(max_session_mib, "MiB that one session may take, whoever asks for it");
 
+unsigned int hpm_max_pmi_rate = 100000;
+module_param_named(max_pmi_rate, hpm_max_pmi_rate, uint, 0644);
+MODULE_PARM_DESC(max_pmi_rate, "Interrupts per second and CPU beyond which samples are withheld; 0 for no limit");
+
+unsigned int hpm_max_record_rate = 1000000;
+module_param_named(max_record_rate, hpm_max_record_rate, uint, 0644);
+MODULE_PARM_DESC(max_record_rate, "Records per second and CPU beyond which samples are withheld; 0 for no limit");
+
+/* As kernel.perf_cpu_time_max_percent. */
+unsigned int hpm_max_handler_percent = 25;
+module_param_named(max_handler_percent, hpm_max_handler_percent, uint, 0644);
+MODULE_PARM_DESC(max_handler_percent, "Share of a CPU's time in the handler beyond which samples are withheld; 0 for no limit");
+
 /* As kernel.perf_event_mlock_kb, which is not exported. */
 static unsigned int hpm_mlock_kib = 512 + PAGE_SIZE / 1024;
 module_param_named(mlock_kib, hpm_mlock_kib, uint, 0644);

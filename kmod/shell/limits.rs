@@ -7,13 +7,17 @@ use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 
+use super::machine;
 use crate::hpm_abi::Reason;
-use crate::hpm_core::Refusal;
+use crate::hpm_core::{Limits, Refusal};
 
 #[expect(improper_ctypes, reason = "only pointers to the kernel's own structures pass here")]
 extern "C" {
     static hpm_max_sessions: c_uint;
     static hpm_max_session_mib: c_uint;
+    static hpm_max_pmi_rate: c_uint;
+    static hpm_max_record_rate: c_uint;
+    static hpm_max_handler_percent: c_uint;
     fn hpm_mlock_charge(pages: c_ulong, left: *mut c_ulong) -> *mut bindings::user_struct;
     fn hpm_mlock_uncharge(user: *mut bindings::user_struct, pages: c_ulong);
 }
@@ -27,6 +31,17 @@ pub(super) fn check_sessions(sessions: u32) -> Result<(), Refusal> {
     } else {
         Err(Refusal::new(Reason::TooManySessions, [u64::from(most), 0]))
     }
+}
+
+/// The ceilings on sampling, as they are now.
+pub(super) fn of_sampling() -> Limits {
+    // SAFETY: A module parameter: one word, written by root through sysfs.
+    let pmi_rate = unsafe { (&raw const hpm_max_pmi_rate).read_volatile() };
+    // SAFETY: As above.
+    let record_rate = unsafe { (&raw const hpm_max_record_rate).read_volatile() };
+    // SAFETY: As above.
+    let handler_percent = unsafe { (&raw const hpm_max_handler_percent).read_volatile() };
+    Limits { tsc_khz: machine::tsc_khz() as u32, pmi_rate, record_rate, handler_percent }
 }
 
 /// Memory that is charged to the user who configured a session.

@@ -35,7 +35,7 @@ impl Cpuid for Instruction {
 pub(super) fn set_up() {
     let _irq = local_interrupt_disable();
     // SAFETY: Detection only reads, with interrupts off.
-    let mut port = unsafe { LivePort::new(None) };
+    let mut port = unsafe { LivePort::new(None, core::ptr::null()) };
     MACHINE.populate(detect(&mut Instruction, &mut port));
 }
 
@@ -80,7 +80,7 @@ pub(super) fn this_cpu() -> u32 {
     CpuId::current().as_u32()
 }
 
-fn tsc_khz() -> u64 {
+pub(super) fn tsc_khz() -> u64 {
     // SAFETY: Set at boot; refined once, by a store of one word.
     u64::from(unsafe { (&raw const bindings::tsc_khz).read_volatile() }).max(1)
 }

@@ -9,6 +9,7 @@ use kernel::bindings;
 use super::memory::{Area, Block};
 use super::sys::{self, EntryArea};
 use crate::hpm_abi::{CpuControl, CpuStatus, Marker, Quantum};
+use crate::hpm_core::interrupt::Registers;
 use crate::hpm_core::port::{Port, Rings};
 use crate::hpm_core::stacks::{Collected, FRAME_BYTES};
 
@@ -18,15 +19,18 @@ const LVTPC_NMI: u32 = 0x400;
 /// The registers of the CPU that runs. An NMI makes its own.
 pub(super) struct LivePort<'a> {
     area: Option<&'a EntryArea>,
+    /// What the NMI that runs has interrupted; null outside one.
+    regs: *const bindings::pt_regs,
 }
 
 impl<'a> LivePort<'a> {
-    /// The port of this CPU, whose entry area is `area`; `None` where it has none, and then nothing asks for it.
+    /// The port of this CPU, whose entry area is `area`; `None` where it has none, and then nothing asks for it. `regs` is
+    /// what the NMI that runs has interrupted, or null.
     ///
     /// # Safety
-    /// For the life of the port the caller stays on this CPU, and hpm holds its PMU or only reads.
-    pub(super) unsafe fn new(area: Option<&'a EntryArea>) -> Self {
-        Self { area }
+    /// For the life of the port the caller stays on this CPU, hpm holds its PMU or only reads, and `regs` stays.
+    pub(super) unsafe fn new(area: Option<&'a EntryArea>, regs: *const bindings::pt_regs) -> Self {
+        Self { area, regs }
     }
 
     /// The 64-bit field at this byte offset of the DS management area.
@@ -61,6 +65,11 @@ impl Port for LivePort<'_> {
     fn unmask_pmi(&mut self) {
         // SAFETY: hpm holds the PMU by the promise of `new`.
         unsafe { sys::set_lvtpc(LVTPC_NMI) };
+    }
+
+    fn registers(&mut self, user_only: bool) -> Option<Registers> {
+        // SAFETY: By the promise of `new`.
+        unsafe { sys::registers(self.regs, user_only) }
     }
 
     fn ds_area(&mut self) -> u64 {
@@ -186,6 +195,9 @@ impl Rings for LiveRings<'_> {
             // SAFETY: The field is aligned, and only ever accessed atomically.
             unsafe { AtomicU64::from_ptr(field) }.store(value, Ordering::Release);
         };
+        for (place, period) in status.periods.iter().enumerate() {
+            store(offset_of!(CpuStatus, periods) + place * size_of::<u64>(), *period);
+        }
         store(offset_of!(CpuStatus, quanta_lost), status.quanta_lost);
         store(offset_of!(CpuStatus, records_lost), status.records_lost);
         store(offset_of!(CpuStatus, records_withheld), status.records_withheld);

@@ -42,12 +42,13 @@ unsafe fn session_of<'a>(
     unsafe { registry::session_of(task, thread, cpu, irq) }
 }
 
-/// An NMI on this CPU. 1 when it was hpm's.
+/// An NMI on this CPU, which interrupted `regs`. 1 when it was hpm's.
 #[no_mangle]
-extern "C" fn hpm_on_nmi() -> c_int {
+extern "C" fn hpm_on_nmi(regs: *const bindings::pt_regs) -> c_int {
     // SAFETY: The handler of an NMI runs with interrupts off.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
-    cpu::this_cpu(irq).is_some_and(|cpu| cpu.nmi(irq)).into()
+    // SAFETY: The kernel's NMI handler passes its own registers.
+    cpu::this_cpu(irq).is_some_and(|cpu| unsafe { cpu.nmi(irq, regs) }).into()
 }
 
 /// `prev`, the current task, leaves the CPU to `next`. Called under the run-queue lock.

@@ -33,7 +33,8 @@ pub(super) fn may_run(program: &mut Program) -> Result<(), Refusal> {
     if program.sees_kernel() {
         allow(sys::allow_kernel(), Reason::NeedKernelRight)?;
     }
-    if program.samples() {
+    // A record of an interrupt in user mode holds the thread's own registers.
+    if program.is_precise() || program.samples() && program.sees_kernel() {
         allow(!locked_down(bindings::lockdown_reason_LOCKDOWN_PERF), Reason::LockedDown)?;
         if !sys::allow_kernel() {
             program.hide_kernel();

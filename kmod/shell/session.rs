@@ -10,7 +10,7 @@ use kernel::sync::poll::PollCondVar;
 use kernel::sync::Arc;
 
 use super::cpu;
-use super::limits::Locked;
+use super::limits::{self, Locked};
 use super::memory::{Area, Block};
 use super::port::{CpuMemory, LiveRings};
 use super::subject::Subject;
@@ -97,7 +97,7 @@ impl Session {
         let mut program = check(config)?;
         let subject = Subject::find(program.config())?;
         rights::may_run(&mut program)?;
-        if program.samples() {
+        if program.is_precise() {
             check_precise()?;
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -367,6 +367,7 @@ impl<'a> Share<'a> {
             state: self.state,
             threads: self.session.threads(),
             rings: &mut self.rings,
+            limits: limits::of_sampling(),
         }
     }
 

@@ -148,6 +148,45 @@ u64 hpm_user_ip(struct task_struct *task)
 	return task_pt_regs(task)->ip;
 }
 
+/*
+ * The registers that an NMI interrupted, or with user_only those with which the current thread last entered the kernel;
+ * 18 of them, in the order of a PEBS record (SDM Vol. 3B, table 20-3). regs is NULL outside the NMI.
+ */
+bool hpm_registers(const struct pt_regs *regs, bool user_only, u64 *to)
+{
+	if (user_only && (!regs || !user_mode(regs))) {
+		const struct pt_regs *user = task_pt_regs(current);
+
+		if (current->flags & (PF_KTHREAD | PF_USER_WORKER))
+			return false;
+		/* The NMI may have interrupted their being saved (perf_get_regs_user() in arch/x86/kernel/perf_regs.c). */
+		if (regs && regs->sp > (unsigned long)&user->r11 && regs->sp <= (unsigned long)(user + 1))
+			return false;
+		regs = user;
+	}
+	if (!regs)
+		return false;
+	*to++ = regs->flags;
+	*to++ = regs->ip;
+	*to++ = regs->ax;
+	*to++ = regs->bx;
+	*to++ = regs->cx;
+	*to++ = regs->dx;
+	*to++ = regs->si;
+	*to++ = regs->di;
+	*to++ = regs->bp;
+	*to++ = regs->sp;
+	*to++ = regs->r8;
+	*to++ = regs->r9;
+	*to++ = regs->r10;
+	*to++ = regs->r11;
+	*to++ = regs->r12;
+	*to++ = regs->r13;
+	*to++ = regs->r14;
+	*to++ = regs->r15;
+	return true;
+}
+
 struct page *hpm_page_of(void *address)
 {
 	return virt_to_page(address);
@@ -227,7 +266,7 @@ void hpm_cea_unmap(const struct hpm_cea *cea)
 
 static int hpm_nmi_entry(unsigned int type, struct pt_regs *regs)
 {
-	return hpm_on_nmi() ? NMI_HANDLED : NMI_DONE;
+	return hpm_on_nmi(regs) ? NMI_HANDLED : NMI_DONE;
 }
 
 int hpm_nmi_register(void)

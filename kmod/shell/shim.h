@@ -15,6 +15,7 @@ struct cgroup;
 struct file;
 struct mm_struct;
 struct page;
+struct pt_regs;
 struct task_struct;
 struct user_struct;
 
@@ -57,6 +58,7 @@ void hpm_mlock_uncharge(struct user_struct *user, unsigned long pages);
 
 /* User registers of a thread that is in the kernel. 0 for a kernel thread. */
 u64 hpm_user_ip(struct task_struct *task);
+bool hpm_registers(const struct pt_regs *regs, bool user_only, u64 *to);
 
 /* The page of an address in the direct map. */
 struct page *hpm_page_of(void *address);
@@ -83,7 +85,7 @@ int hpm_probes_find(void);
 int hpm_probes_register(void);
 void hpm_probes_unregister(void);
 
-int hpm_on_nmi(void);
+int hpm_on_nmi(const struct pt_regs *regs);
 void hpm_on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
 void hpm_on_exit(struct task_struct *task, bool group_dead);
 void hpm_on_fork(struct task_struct *parent, struct task_struct *child);

@@ -7,6 +7,8 @@ use kernel::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
 
+use crate::hpm_core::interrupt::Registers;
+
 /// Pages of one CPU's PEBS slots in the CPU entry area (`HPM_CEA_PAGES`).
 const CEA_PAGES: usize = 16;
 
@@ -45,6 +47,7 @@ extern "C" {
     fn hpm_cgroup_put(cgroup: *mut bindings::cgroup);
     fn hpm_cgroup_has_task(cgroup: *mut bindings::cgroup, task: *mut bindings::task_struct) -> bool;
     fn hpm_cgroup_encloses(cgroup: *mut bindings::cgroup, other: *mut bindings::cgroup) -> bool;
+    fn hpm_registers(regs: *const bindings::pt_regs, user_only: bool, to: *mut u64) -> bool;
     fn hpm_user_ip(task: *mut bindings::task_struct) -> u64;
     fn hpm_page_of(address: *mut c_void) -> *mut bindings::page;
     fn hpm_physical(address: *mut c_void) -> u64;
@@ -270,6 +273,17 @@ pub(super) unsafe fn cgroup_encloses(
 pub(super) unsafe fn user_ip(task: *mut bindings::task_struct) -> u64 {
     // SAFETY: The current task's stack, where its user registers lie, stays while it runs.
     unsafe { hpm_user_ip(task) }
+}
+
+/// The registers that an NMI interrupted, or with `user_only` those with which the current thread last was in user mode.
+///
+/// # Safety
+/// `regs` is what the handler of the NMI that runs was given, or null outside one.
+pub(super) unsafe fn registers(regs: *const bindings::pt_regs, user_only: bool) -> Option<Registers> {
+    let mut registers = Registers::default();
+    // SAFETY: The caller's promise; there are as many registers as the function writes.
+    let known = unsafe { hpm_registers(regs, user_only, registers.as_mut_ptr()) };
+    known.then_some(registers)
 }
 
 /// The page of an address in the direct map.

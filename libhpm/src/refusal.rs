@@ -120,8 +120,8 @@ impl Refusal {
                 "this PMU does not have {event}, or not with the bits {second:#x}; `hpmctl events` lists what it has"
             ),
             Reason::NotPrecise => format!(
-                "{event} cannot be sampled precisely (PEBS); `hpmctl events` marks those that can, or count it with \
-                 `hpmctl stat`"
+                "{event} cannot be sampled precisely (PEBS); `hpmctl events` marks those that can, \
+                 `hpmctl record --imprecise` samples it by interrupts, with skid"
             ),
             Reason::NoCounter => format!(
                 "the events do not fit the counters at the same time: there is none left for {event}; \

@@ -18,8 +18,14 @@ pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) ->
         encoding: spec.encoding,
         extra: spec.extra,
         attribution: attribution(info.pebs_format),
-        mode: if spec.mode == EventMode::Precise as u8 { EventUse::Precise } else { EventUse::Count },
+        mode: match spec.mode {
+            mode if mode == EventMode::Precise as u8 => EventUse::Precise,
+            mode if mode == EventMode::Interrupt as u8 => EventUse::Interrupt,
+            _ => EventUse::Count,
+        },
         period: spec.period,
+        rate: spec.rate,
+        randomised: spec.flags & libhpm::session::EventSpec::RANDOMISE != 0,
         user: event.user,
         kernel: event.kernel,
     };

@@ -133,6 +133,7 @@ impl Recorder {
             quanta_lost: sums.quanta_lost,
             records: sums.records,
             records_lost: sums.records_lost,
+            throttled: sums.throttled,
             pmis: sums.pmis,
             threads_overflowed: sums.threads_overflowed,
             markers_lost: sums.markers_lost,

@@ -75,6 +75,15 @@ fn head(text: &mut String, report: &Report<'_>) {
             grouped_digits(summary.records_lost)
         ),
     );
+    if summary.throttled > 0 {
+        line(
+            text,
+            format_args!(
+                "throttled samples were held back in {} quanta: they came faster than the driver allows",
+                grouped_digits(summary.throttled)
+            ),
+        );
+    }
 }
 
 fn event_head(text: &mut String, summary: &EventSummary) {
@@ -118,13 +127,23 @@ fn privilege(event: &Event) -> &'static str {
 }
 
 fn how(event: &Event) -> String {
+    let period = period(event);
     match event.mode {
         EventUse::Count => "counted only".to_owned(),
         EventUse::Precise => {
             let of =
                 if event.attribution == Attribution::Next { ", naming the next instruction" } else { "" };
-            format!("precise by PEBS{of}, period {}", grouped_digits(event.period))
+            format!("precise by PEBS{of}, {period}")
         }
+        EventUse::Interrupt => format!("imprecise by interrupts (with skid), {period}"),
+    }
+}
+
+fn period(event: &Event) -> String {
+    let randomised = if event.randomised { ", randomised" } else { "" };
+    match event.rate {
+        0 => format!("period {}{randomised}", grouped_digits(event.period)),
+        rate => format!("period adapted to {} samples/s{randomised}", grouped_digits(rate)),
     }
 }
 

@@ -14,6 +14,8 @@
 //! bytes it covers; the reader's *consumed* number in [`CpuControl`] gives them back. The driver reads a consumed number
 //! once, and clamps it between its last value and what was produced.
 
+use super::SAMPLING_COUNTERS_MAX;
+
 /// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
 
@@ -94,7 +96,7 @@ pub struct CpuStatus {
     pub stack_produced: u64,
     /// Quanta that found no room.
     pub quanta_lost: u64,
-    /// Records that found no segment.
+    /// Records that found no segment, or were held back.
     pub records_lost: u64,
     /// Records that were written and are not shown, because the session may not see the kernel.
     pub records_withheld: u64,
@@ -102,8 +104,11 @@ pub struct CpuStatus {
     pub markers_produced: u64,
     /// Markers that found no room.
     pub markers_lost: u64,
+    /// The period of each sampling place's event now: what adapting and randomising have made of it.
+    pub periods: [u64; SAMPLING_COUNTERS_MAX],
 }
-const _: () = assert!(core::mem::size_of::<CpuStatus>() == 64);
+const _: () = assert!(core::mem::size_of::<CpuStatus>() == 128);
+const _: () = assert!(core::mem::offset_of!(CpuStatus, periods) == 64);
 
 /// What the reader has given back of one CPU's rings.
 #[repr(C, align(64))]
@@ -117,7 +122,10 @@ pub struct CpuControl {
     pub stack_consumed: u64,
     /// Markers read.
     pub markers_consumed: u64,
+    /// Samples per second wished for instead of [`super::EventSpec::rate`], of every event that has one; 0 for no other
+    /// wish. The driver reads it at each cut, and clamps it.
+    pub rate: u64,
     /// Padding.
-    pub reserved: [u64; 4],
+    pub reserved: [u64; 3],
 }
 const _: () = assert!(core::mem::size_of::<CpuControl>() == 64);

@@ -54,7 +54,8 @@ pub struct EventSpec {
     /// Value of the register that the event needs beside its encoding: MSR_OFFCORE_RSP_x, MSR_PEBS_FRONTEND or
     /// MSR_PEBS_LD_LAT_THRESHOLD. 0 for an event that needs none.
     pub extra: u64,
-    /// Samples per second and CPU to which the driver adapts the period; 0 keeps the period.
+    /// Samples per second of its threads' time on each CPU to which the driver adapts the period, at most 1,000,000; 0
+    /// keeps the period.
     pub rate: u64,
     /// [`EventMode`] as its number.
     pub mode: u8,

@@ -133,9 +133,9 @@ pub struct Totals {
     pub quanta: u64,
     /// Quanta that found no room; their counts are in `counts` all the same.
     pub quanta_lost: u64,
-    /// Precise records that hardware wrote.
+    /// Records that were written.
     pub records: u64,
-    /// Precise records that could not be written for want of a free segment (events / period).
+    /// Records that could not be written for want of a free segment, or were held back (events / period).
     pub records_lost: u64,
     /// Performance-monitoring interrupts that hpm handled.
     pub pmis: u64,
@@ -155,6 +155,8 @@ pub struct Totals {
     pub markers: u64,
     /// Markers that found no room, or were overwritten in a thread's page.
     pub markers_lost: u64,
+    /// Quanta in which samples were held back ([`super::QuantumFlags::THROTTLED`]).
+    pub throttled: u64,
 }
-const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 104);
+const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 112);
 const _: () = assert!(core::mem::size_of::<SessionConfig>() % 8 == 0);

@@ -61,6 +61,12 @@ impl CounterSet {
         self.0 & ((1 << SAMPLING_COUNTERS_MAX) - 1)
     }
 
+    /// The general counters of it.
+    #[must_use]
+    pub const fn general_ones(self) -> Self {
+        Self(self.0 & ((1 << SAMPLING_COUNTERS_MAX) - 1))
+    }
+
     /// One fixed counter.
     #[must_use]
     pub const fn one_fixed(number: u32) -> Self {
@@ -104,8 +110,8 @@ impl CounterSet {
 /// Which counters serve an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
-    /// The counter that counts it. `None` for a precise event that found no second counter: its count follows from the
-    /// sampling counter.
+    /// The counter that counts it. `None` for an event whose count follows from its sampling counter: one that interrupts,
+    /// or a precise one that found no second counter.
     pub counting: Option<Counter>,
     /// The counter that writes its records.
     pub sampling: Option<Counter>,
@@ -165,7 +171,8 @@ pub fn allocate(events: &[Event]) -> Result<[Assignment; EVENTS_MAX], Refusal> {
             return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
         }
     }
-    for (index, _) in events.iter().enumerate().filter(|(_, event)| event.sampling.is_some()) {
+    let precise = |event: &Event| event.sampling.is_some_and(|how| !how.interrupt);
+    for (index, _) in events.iter().enumerate().filter(|(_, event)| precise(event)) {
         matching.add((index, false));
     }
     let mut assignments = [Assignment::default(); EVENTS_MAX];

@@ -26,7 +26,7 @@ pub(super) fn describe<P: Port>(port: &mut P, layout: &RecordLayout, place: Plac
     if layout.is_architectural() {
         port.wrmsr(IA32_PEBS_BASE, place.physical | SEGMENT_ORDER);
     } else {
-        ds::set_buffer(port, segments::capacity(layout) * u32::from(layout.record_size));
+        ds::set_buffer(port, segments::capacity(layout.record_size) * u32::from(layout.record_size));
     }
     set_index(port, layout, place.filled);
 }

@@ -109,7 +109,8 @@ fn check_event_list(request: &SessionConfig) -> Result<(), Refusal> {
 fn check_memory(request: &SessionConfig) -> Result<(), Refusal> {
     let ring = |units: u32| units.is_power_of_two() && (64..=65_536).contains(&units);
     let events = request.events.iter().take(request.event_count as usize);
-    let samples = events.clone().any(|event| event.mode == EventMode::Precise as u8);
+    let sampled = [EventMode::Precise as u8, EventMode::Interrupt as u8];
+    let samples = events.clone().any(|event| sampled.contains(&event.mode));
     let segments = if samples { 2..=256 } else { 0..=0 };
     require(segments.contains(&request.segments), offset_of!(SessionConfig, segments))?;
     require(ring(request.quanta), offset_of!(SessionConfig, quanta))?;

@@ -7,10 +7,12 @@
 //! PEBS_ENABLE = 0, publish; then positions, PEBS_ENABLE, GLOBAL_CTRL for the next one. IA32_DEBUGCTL's freeze-on-PMI is
 //! not used: the kernel writes that register for its own purposes.
 
-use super::abi::{QuantumEnd, SAMPLING_COUNTERS_MAX};
+use super::abi::QuantumEnd;
 use super::allocate::COUNTERS_MAX;
 use super::buffer::{self, Place};
+use super::guard::Guard;
 use super::hardware::{acknowledge, Hardware};
+use super::interrupt;
 use super::markers::{Mark, Stretch};
 use super::meter::Meter;
 use super::port::{Port, Rings};
@@ -31,6 +33,7 @@ pub struct Engine {
     /// The session and segment that lie in the window, which the DS area describes.
     window: Option<(u64, u64)>,
     stay: Option<Stay>,
+    guard: Guard,
     /// Each counter's value when it was last read or written.
     values: [u64; COUNTERS_MAX],
 }
@@ -39,7 +42,15 @@ impl Engine {
     /// The engine of a CPU whose PMU hpm does not hold.
     #[must_use]
     pub const fn new(cpu: u32) -> Self {
-        Self { cpu, hardware: None, loaded: None, window: None, stay: None, values: [0; COUNTERS_MAX] }
+        Self {
+            cpu,
+            hardware: None,
+            loaded: None,
+            window: None,
+            stay: None,
+            guard: Guard::new(),
+            values: [0; COUNTERS_MAX],
+        }
     }
 
     /// Takes this CPU's PMU: remembers every register it will change and stops all counting. The caller has reserved
@@ -176,12 +187,13 @@ impl Engine {
             return false;
         }
         let mut meter = Meter::new(port);
+        let begun = meter.rdtsc();
         let ours = acknowledge(&mut meter);
         if let Some(session) = session {
             session.state.totals.pmis += u64::from(ours);
             meter.charge(&mut session.state.totals);
             if ours {
-                self.serve(port, session, last_ip);
+                self.serve(port, session, last_ip, begun);
             }
         }
         ours
@@ -200,17 +212,51 @@ impl Engine {
             // What `acknowledge` has done, which had no session to charge it to.
             totals.msr_reads += 1;
             totals.msr_writes += 1;
-            self.serve(port, session, last_ip);
+            let begun = port.rdtsc();
+            self.serve(port, session, last_ip, begun);
         }
     }
 
-    /// Cuts the quantum whose records have reached the threshold; another cut may have done it already.
-    fn serve<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, last_ip: u64) {
-        let armed = self.stay.is_some_and(|stay| stay.armed);
-        let reached = |layout| buffer::threshold_reached(port, &layout);
-        if armed && session.program.pebs.is_some_and(reached) {
-            self.cut(port, session, QuantumEnd::Pmi, last_ip);
+    /// Cuts the quantum whose records have reached the threshold; another cut may have done it already. The handler has
+    /// worked since `begun`.
+    fn serve<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        last_ip: u64,
+        begun: u64,
+    ) {
+        let Some(stay) = self.stay.filter(|stay| stay.armed && stay.session == session.id) else { return };
+        let mut meter = Meter::new(port);
+        let full = match session.program.pebs {
+            Some(layout) => buffer::threshold_reached(&mut meter, &layout),
+            None => self.handle_interrupts(&mut meter, session, &stay),
+        };
+        let ending = Ending { end: QuantumEnd::Pmi, last_ip };
+        if full {
+            self.cut_metered(&mut meter, session, ending);
         }
+        let now = meter.rdtsc();
+        self.guard.add_pmi(now.saturating_sub(begun), &session.limits);
+        if self.guard.is_throttled() && self.stay.is_some_and(|stay| stay.armed) {
+            self.cut_metered(&mut meter, session, ending);
+        }
+        meter.charge(&mut session.state.totals);
+    }
+
+    /// Writes the records of counters that interrupt. Whether the quantum is to be cut: the segment is full, or the record
+    /// is to have a stack.
+    fn handle_interrupts<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        stay: &Stay,
+    ) -> bool {
+        let Some(hardware) = &mut self.hardware else { return false };
+        hardware.set_global_ctrl(port, 0);
+        let full = interrupt::handle(hardware, &mut self.values, port, session, stay);
+        hardware.set_global_ctrl(port, session.program.global_ctrl);
+        full || stacks::bytes_wanted(session.program) > 0 && session.state.handled.bytes() > 0
     }
 
     /// `read`: the counters were read and have not run since.
@@ -237,11 +283,19 @@ impl Engine {
                 self.values[counter.place()] = hardware.read(port, counter);
             }
         }
-        let fresh = fresh_positions(program);
+        // A thread that has not run yet has a whole period before its first records.
+        let fresh = session.state.periods.in_use().map(|period| period as i64);
         let entered = if program.samples() { session.threads.enter(thread, self.cpu, &fresh) } else { None };
         let (place, left) = entered.map_or((None, fresh), |(place, left)| (Some(place), left));
-        let mut stay =
-            Stay { session: session.id, thread, start_tsc: port.rdtsc(), place, left, armed: false };
+        let mut stay = Stay {
+            session: session.id,
+            thread,
+            start_tsc: port.rdtsc(),
+            place,
+            left,
+            armed: false,
+            throttled: false,
+        };
         if program.samples() {
             self.arm(port, session, &mut stay);
         }
@@ -259,7 +313,8 @@ impl Engine {
             hardware.set_global_ctrl(port, 0);
             hardware.set_pebs_enable(port, 0);
         }
-        close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
+        let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
+        self.guard.add_records(records, &session.limits);
         if let Some(place) = stay.place {
             if ending.end == QuantumEnd::Exit {
                 session.threads.free(place);
@@ -280,11 +335,14 @@ impl Engine {
         if program.samples() {
             hardware.set_global_ctrl(port, 0);
         }
-        close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
+        let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
         if program.samples() {
-            // PEBS_ENABLE stays as it is when the segment does, so that a counter that has overflowed still writes its
-            // record.
-            if session.state.segments.current().is_some() {
+            self.guard.add_records(records, &session.limits);
+            self.guard.look(stay.start_tsc, &session.limits);
+            // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
+            // writes its record.
+            let goes_on = stay.armed && !self.guard.is_throttled() && !session.state.periods.is_stale();
+            if goes_on && session.state.segments.current().is_some() {
                 self.set_threshold(port, session);
             } else {
                 self.arm(port, session, &mut stay);
@@ -307,14 +365,6 @@ impl Engine {
         let Some(hardware) = &mut self.hardware else { return };
         // The window must not change under a counter that has overflowed and waits to write its record.
         hardware.set_pebs_enable(port, 0);
-        for sampler in session.program.sampling_counters() {
-            let place = usize::from(sampler.place);
-            // One that overflowed without writing its record must overflow again.
-            let left = stay.left[place].clamp(1, hardware.period_max());
-            let value = left.wrapping_neg() as u64;
-            hardware.write(port, sampler.counter, value);
-            self.values[sampler.counter.place()] = value;
-        }
         if session.program.has_several_samplers() {
             // A record says by the overflow indications which counters it is for; none may be left of another thread.
             hardware.reset_status(port, session.program.sampling_bits());
@@ -326,13 +376,41 @@ impl Engine {
             session.state.segments.begin();
             session.publish();
         }
-        stay.armed = session.state.segments.current().is_some();
+        self.guard.look(stay.start_tsc, &session.limits);
+        stay.throttled = self.guard.is_throttled();
+        stay.armed = session.state.segments.current().is_some() && !stay.throttled;
+        self.set_counters(port, session, stay);
         self.fill_window(port, session);
+    }
+
+    /// Fixes the periods of the span that begins, and writes the thread's positions into its sampling counters.
+    fn set_counters<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        stay: &mut Stay,
+    ) {
+        let Some(hardware) = &mut self.hardware else { return };
+        let (threads, place) = (session.threads, stay.place);
+        let shift = |number| place.map(|place| threads.shift(place, number));
+        session.state.periods.renew(session.program, &mut stay.left, shift, stay.start_tsc);
+        for sampler in session.program.sampling_counters() {
+            let place = usize::from(sampler.place);
+            // One that overflowed without its record must overflow again.
+            let left = stay.left[place].clamp(1, hardware.period_max());
+            // One that would interrupt, and must not, starts as far from its overflow as it can.
+            let far = !stay.armed && !session.program.is_precise();
+            let value = if far { 0 } else { left.wrapping_neg() as u64 };
+            hardware.write(port, sampler.counter, value);
+            self.values[sampler.counter.place()] = value;
+            if let Some(layout) = session.program.pebs {
+                hardware.set_reset(port, &layout, &sampler, session.state.periods.in_use()[place]);
+            }
+        }
     }
 
     /// Makes window and DS area those of the session's current segment, if they are not.
     fn fill_window<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
-        let Some(hardware) = &mut self.hardware else { return };
         let (Some(layout), Some((segment, filled))) =
             (session.program.pebs, session.state.segments.current())
         else {
@@ -346,9 +424,6 @@ impl Engine {
         session.rings.map_segment(slot);
         let physical = if layout.is_architectural() { session.rings.segment_address(slot) } else { 0 };
         buffer::describe(port, &layout, Place { physical, filled });
-        for sampler in session.program.sampling_counters() {
-            hardware.set_reset(port, &layout, &sampler, sampler.period);
-        }
         self.window = Some(wanted);
         self.set_threshold(port, session);
     }
@@ -359,16 +434,8 @@ impl Engine {
             return;
         };
         let stacks = stacks::bytes_wanted(session.program) > 0;
-        let threshold = if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(&pebs) };
+        let threshold =
+            if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(pebs.record_size) };
         buffer::set_threshold(port, &pebs, threshold);
     }
-}
-
-/// The positions of a thread that has not run yet: a whole period before its first records.
-fn fresh_positions(program: &Program) -> [i64; SAMPLING_COUNTERS_MAX] {
-    let mut left = [0; SAMPLING_COUNTERS_MAX];
-    for sampler in program.sampling_counters() {
-        left[usize::from(sampler.place)] = sampler.period as i64;
-    }
-    left
 }

@@ -3,6 +3,7 @@
 use super::abi::{EventMode, EventSpec, Reason, SessionConfig};
 use super::allocate::CounterSet;
 use super::extra;
+use super::period::RATE_MAX;
 use super::pmu::ExtraRegister;
 use super::registers::PerfEvtSel;
 use super::{Pmu, Refusal};
@@ -14,9 +15,11 @@ const ENCODING: u64 =
 /// Least period. A record costs some hundred cycles; below this the thread would do little else.
 pub const PERIOD_MIN: u64 = 100;
 
-/// How the records of a precise event are made.
+/// How the records of a sampled event are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
+    /// The driver writes them when the counter's overflow interrupts; else hardware does (PEBS).
+    pub interrupt: bool,
     /// Events from one record to the next.
     pub period: u64,
     /// The encoding for the counter that writes them.
@@ -61,9 +64,11 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
     if spec.privilege == 0 || spec.privilege & !(EventSpec::USER | EventSpec::KERNEL) != 0 {
         return Err(field(core::mem::offset_of!(EventSpec, privilege)));
     }
+    let sampled = spec.mode != EventMode::Count as u8;
+    let flags = if sampled { EventSpec::RANDOMISE } else { 0 };
     for (valid, offset) in [
-        (spec.rate == 0, core::mem::offset_of!(EventSpec, rate)),
-        (spec.flags == 0, core::mem::offset_of!(EventSpec, flags)),
+        (spec.rate <= if sampled { RATE_MAX } else { 0 }, core::mem::offset_of!(EventSpec, rate)),
+        (spec.flags & !flags == 0, core::mem::offset_of!(EventSpec, flags)),
         (spec.core_type == 0, core::mem::offset_of!(EventSpec, core_type)),
         (spec.reserved == [0; 4], core::mem::offset_of!(EventSpec, reserved)),
     ] {
@@ -87,6 +92,7 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
             plain
         }
         mode if mode == EventMode::Precise as u8 => precise(pmu, index, spec, plain)?,
+        mode if mode == EventMode::Interrupt as u8 => interrupt(spec, plain),
         _ => return Err(field(core::mem::offset_of!(EventSpec, mode))),
     };
     if event.sampling.is_some() && spec.period < PERIOD_MIN {
@@ -112,6 +118,7 @@ fn precise(pmu: &Pmu, index: usize, spec: &EventSpec, plain: Event) -> Result<Ev
     let rule =
         pmu.generation.precise(spec.encoding).ok_or(Refusal::new(Reason::NotPrecise, [index as u64, 0]))?;
     let sampling = Sampling {
+        interrupt: false,
         period: spec.period,
         encoding: spec.encoding,
         counters: rule.counters.intersection(pebs.counters),
@@ -125,6 +132,18 @@ fn precise(pmu: &Pmu, index: usize, spec: &EventSpec, plain: Event) -> Result<Ev
         None => (spec.encoding, CounterSet::EMPTY),
     };
     Ok(Event { encoding, counters, sampling: Some(sampling), ..plain })
+}
+
+/// An event that interrupts: any that a general counter counts, which also tells its count.
+fn interrupt(spec: &EventSpec, plain: Event) -> Event {
+    let sampling = Sampling {
+        interrupt: true,
+        period: spec.period,
+        encoding: spec.encoding,
+        counters: plain.counters.general_ones(),
+        pebs_enable: 0,
+    };
+    Event { counters: CounterSet::EMPTY, sampling: Some(sampling), ..plain }
 }
 
 /// The counters that can count this encoding, or the bits of it that the PMU does not have.

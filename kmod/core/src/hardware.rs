@@ -13,8 +13,8 @@ use super::port::Port;
 use super::program::{Program, SamplingCounter};
 use super::registers::{
     GlobalStatus, PebsIndex, PerfEvtSel, IA32_DS_AREA, IA32_FIXED_CTR_CTRL, IA32_PEBS_ENABLE,
-    IA32_PEBS_INDEX, IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS, IA32_PERF_GLOBAL_STATUS_RESET,
-    MSR_PEBS_DATA_CFG,
+    IA32_PEBS_INDEX, IA32_PERFEVTSEL0, IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS,
+    IA32_PERF_GLOBAL_STATUS_RESET, MSR_PEBS_DATA_CFG,
 };
 use super::{cfg_c, Pmu, Refusal};
 
@@ -245,13 +245,20 @@ impl Hardware {
 
 /// In an NMI that interrupted a section: true when the PMI is hpm's, which is then acknowledged and LVTPC unmasked.
 /// Call only on a CPU whose PMU hpm holds. Uses nothing that a section depends on.
+///
+/// Only the NMI clears what says that a PMI is hpm's, so that none is taken for somebody else's.
 pub fn acknowledge<P: Port>(port: &mut P) -> bool {
-    let ready = port.rdmsr(IA32_PERF_GLOBAL_STATUS) & RECORDS_READY;
-    if ready != 0 {
-        port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, ready);
+    let status = port.rdmsr(IA32_PERF_GLOBAL_STATUS);
+    let mut ours = status & RECORDS_READY;
+    for number in (0..SAMPLING_COUNTERS_MAX as u32).filter(|number| status >> number & 1 == 1) {
+        // The indications of counters that write PEBS records stay: a record says by them which counters it is for.
+        ours |= PerfEvtSel(port.rdmsr(IA32_PERFEVTSEL0 + number)).int() << number;
+    }
+    if ours != 0 {
+        port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, ours);
         port.unmask_pmi();
     }
-    ready != 0
+    ours != 0
 }
 
 /// Indications that records have reached the interrupt threshold: of the debug store, and of architectural PEBS.

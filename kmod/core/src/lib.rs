@@ -7,9 +7,10 @@
 //! | what a record holds | [`layout`] |
 //! | events to counters | [`allocate`] |
 //! | counters to register values | [`program`], [`registers`] |
-//! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`threads`] |
+//! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`interrupt`], [`threads`] |
 //! | what a session without the right to the kernel sees | `privacy` |
 //! | what user space sees | `quantum`, [`stacks`], [`markers`], [`session`], [`rings`], [`segments`] |
+//! | how often is sampled | [`period`], [`guard`] |
 //! | who may run when | [`gate`] |
 //! | whose threads are measured | [`processes`] |
 //!
@@ -38,10 +39,13 @@ pub mod events;
 pub mod extra;
 mod found;
 pub mod gate;
+pub mod guard;
 mod hardware;
+pub mod interrupt;
 pub mod layout;
 pub mod markers;
 mod meter;
+pub mod period;
 pub mod pmu;
 pub mod port;
 mod privacy;
@@ -59,6 +63,7 @@ pub mod threads;
 pub use self::detect::{detect, Cpuid, CpuidRegisters, Machine};
 pub use self::engine::Engine;
 pub use self::gate::Gate;
+pub use self::guard::Limits;
 pub use self::hardware::acknowledge;
 pub use self::pmu::Pmu;
 pub use self::port::{Port, Rings};

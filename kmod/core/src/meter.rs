@@ -1,5 +1,6 @@
 //! Counts what an engine call costs in register accesses.
 
+use super::interrupt::Registers;
 use super::port::Port;
 use super::session::CpuTotals;
 
@@ -44,6 +45,10 @@ impl<P: Port> Port for Meter<'_, P> {
 
     fn unmask_pmi(&mut self) {
         self.port.unmask_pmi();
+    }
+
+    fn registers(&mut self, user_only: bool) -> Option<Registers> {
+        self.port.registers(user_only)
     }
 
     fn ds_area(&mut self) -> u64 {

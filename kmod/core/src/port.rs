@@ -1,6 +1,7 @@
 //! What the logic needs of its surroundings: one CPU's registers, and one session's memory on that CPU.
 
 use super::abi::{CpuControl, CpuStatus, Marker, Quantum};
+use super::interrupt::Registers;
 use super::stacks::Collected;
 
 /// The PMU of the CPU the caller runs on. Every call is made with interrupts off (or from the PMI's NMI), so that the
@@ -18,6 +19,9 @@ pub trait Port {
     /// Writes the local APIC's LVTPC so that PMIs come as NMIs again: hardware sets its mask bit with each PMI
     /// (SDM Vol. 3A 11.5.1).
     fn unmask_pmi(&mut self);
+    /// Registers of the code that the PMI interrupted; with `user_only` those with which the current thread last was in user
+    /// mode. `None` when it has none, when they cannot be had now, or when the PMI's NMI is over.
+    fn registers(&mut self, user_only: bool) -> Option<Registers>;
     /// Linear address of this CPU's DS management area, for IA32_DS_AREA. Constant.
     fn ds_area(&mut self) -> u64;
     /// Reads the 64-bit field at this byte offset of the DS management area. Hardware writes it too (volatile).

@@ -1,5 +1,7 @@
 //! A session's events as register values: made once, the same on every CPU.
 
+use core::mem::{offset_of, size_of};
+
 use super::abi::{EventSpec, Reason, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
 use super::allocate::{allocate, Assignment, Counter, COUNTERS_MAX};
 use super::events::{self, Event, Sampling};
@@ -8,9 +10,9 @@ use super::layout::{RecordLayout, GPRS};
 use super::pmu::{ExtraRegister, Pebs};
 use super::privacy::Sight;
 use super::registers::PerfEvtSel;
-use super::{cfg_c, config, Pmu, Refusal};
+use super::{cfg_c, config, interrupt, Pmu, Refusal};
 
-/// A counter that writes records.
+/// A counter whose overflows are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SamplingCounter {
     /// Its place among the sampling counters: in a quantum's arrays, and in a thread's positions.
@@ -19,12 +21,25 @@ pub struct SamplingCounter {
     pub counter: Counter,
     /// Index of its event.
     pub event: u8,
-    /// Events from one record to the next.
+    /// Events from one record to the next, to begin with.
     pub period: u64,
+    /// Samples per second to which the period is adapted; 0 for a period that stays.
+    pub rate: u64,
+    /// The period's low bits are drawn anew for each span.
+    pub randomise: bool,
 }
 
-/// For each sampling place its event, its counter and its period.
-pub type Samplers = ([u8; SAMPLING_COUNTERS_MAX], [u8; SAMPLING_COUNTERS_MAX], [u64; SAMPLING_COUNTERS_MAX]);
+/// How the records of a session look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Records {
+    /// Bytes of one.
+    pub size: u16,
+    /// [`super::abi::Quantum::record_format`].
+    pub format: u16,
+}
+
+/// For each sampling place its event and its counter.
+pub type Samplers = ([u8; SAMPLING_COUNTERS_MAX], [u8; SAMPLING_COUNTERS_MAX]);
 
 /// What a session writes to the PMU, and how its counters map to its events.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +49,10 @@ pub struct Program {
     sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
     /// What tells kernel mode in a record, in a session that must not see it.
     pub(super) sight: Option<Sight>,
-    /// How records are written, in a session that has any.
+    /// How hardware writes records, in a session with precise events.
     pub(super) pebs: Option<RecordLayout>,
+    /// How the session's records look, whoever writes them.
+    pub(super) records: Option<Records>,
     /// IA32_PERFEVTSELx; 0 for a counter that is not used.
     pub(super) selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
     /// IA32_FIXED_CTR_CTRL.
@@ -63,13 +80,15 @@ impl Program {
             *event = events::check(pmu, index, &config.events[index])?;
         }
         let extras = extra::assign(pmu.generation, &mut checked[..count])?;
-        let layout = match pmu.pebs {
-            Ok(pebs) if checked.iter().any(|event| event.sampling.is_some()) => {
+        let sampled = check_sampling(&checked)?;
+        let layout = match (sampled, pmu.pebs) {
+            (Some(Sampling { interrupt: false, .. }), Ok(pebs)) => {
                 check_samplers(&pebs, &checked)?;
                 Some(checked_layout(&pebs, &config)?)
             }
             _ => None,
         };
+        let written = layout.map(|layout| Records { size: layout.record_size, format: layout.format });
         let assignments = allocate(&checked[..count])?;
         let mut program = Self {
             config,
@@ -77,6 +96,7 @@ impl Program {
             sampling: [None; SAMPLING_COUNTERS_MAX],
             sight: None,
             pebs: layout,
+            records: written.or(sampled.map(|_| interrupt::RECORDS)),
             selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
             fixed_ctr_ctrl: 0,
             pebs_enable: 0,
@@ -97,8 +117,14 @@ impl Program {
         }
         if let (Some(counter), Some(how)) = (sampling, event.sampling) {
             self.enable(counter, how.encoding, event.privilege);
-            self.enable_records(pmu, counter, event, &how);
-            // `check_samplers` has seen that there is one for each.
+            if how.interrupt {
+                let select = &mut self.selects[counter.place()];
+                *select = select.with_int(1);
+            } else {
+                self.enable_records(pmu, counter, event, &how);
+            }
+            let spec = &self.config.events[index];
+            // `check_samplers` has seen that there is one for each; general counters, which interrupt, are no more.
             let free = self.sampling.iter().position(Option::is_none);
             if let Some((place, entry)) = free.and_then(|place| Some((place, self.sampling.get_mut(place)?)))
             {
@@ -107,6 +133,8 @@ impl Program {
                     counter,
                     event: index as u8,
                     period: how.period,
+                    rate: spec.rate,
+                    randomise: spec.flags & EventSpec::RANDOMISE != 0,
                 });
             }
         }
@@ -143,7 +171,7 @@ impl Program {
             self.fixed_ctr_ctrl |= (usr << 1 | os) << (4 * number);
             self.global_ctrl |= 1 << (32 + number);
         } else {
-            // INT stays clear: counting counters are read before they wrap, and records raise PMIs by the threshold.
+            // INT stays clear: counting counters are read before they wrap, and PEBS raises PMIs by the threshold.
             self.selects[counter.place()] = PerfEvtSel(encoding).with_usr(usr).with_os(os).with_en(1);
             self.global_ctrl |= 1 << counter.place();
         }
@@ -161,10 +189,26 @@ impl Program {
         self.config.event_count as usize
     }
 
-    /// Whether hardware writes records (the session has a precise event).
+    /// Whether an event is sampled.
     #[must_use]
     pub const fn samples(&self) -> bool {
+        self.records.is_some()
+    }
+
+    /// Whether hardware writes the records (PEBS).
+    #[must_use]
+    pub const fn is_precise(&self) -> bool {
         self.pebs_enable != 0
+    }
+
+    /// Whether the period of an event is adapted to a rate.
+    pub(super) fn adapts(&self) -> bool {
+        self.sampling_counters().any(|counter| counter.rate != 0)
+    }
+
+    /// Whether this event counts at CPL 0.
+    pub(super) fn event_sees_kernel(&self, event: usize) -> bool {
+        self.config.events[event].privilege & EventSpec::KERNEL != 0
     }
 
     /// Whether an event counts at CPL 0.
@@ -185,7 +229,7 @@ impl Program {
         self.sight.is_some()
     }
 
-    /// The counters that write records.
+    /// The counters whose overflows are sampled.
     pub fn sampling_counters(&self) -> impl Iterator<Item = SamplingCounter> + '_ {
         self.sampling.iter().filter_map(|counter| *counter)
     }
@@ -216,21 +260,34 @@ impl Program {
         })
     }
 
-    /// [`super::abi::Quantum::counter_event`], [`super::abi::Quantum::sampler_counter`] and
-    /// [`super::abi::Quantum::periods`].
+    /// [`super::abi::Quantum::counter_event`] and [`super::abi::Quantum::sampler_counter`].
     #[must_use]
     pub fn samplers(&self) -> Samplers {
         let mut events = [NO_EVENT; SAMPLING_COUNTERS_MAX];
         let mut counters = [NO_EVENT; SAMPLING_COUNTERS_MAX];
-        let mut periods = [0; SAMPLING_COUNTERS_MAX];
         for counter in self.sampling_counters() {
             let place = usize::from(counter.place);
             events[place] = counter.event;
             counters[place] = counter.counter.bit() as u8;
-            periods[place] = counter.period;
         }
-        (events, counters, periods)
+        (events, counters)
     }
+}
+
+/// How events are sampled, if any is: all records of a session look alike.
+fn check_sampling(events: &[Event]) -> Result<Option<Sampling>, Refusal> {
+    let mut first: Option<Sampling> = None;
+    for (index, event) in events.iter().enumerate() {
+        match (first, event.sampling) {
+            (Some(first), Some(other)) if first.interrupt != other.interrupt => {
+                let at = offset_of!(SessionConfig, events) + index * size_of::<EventSpec>();
+                return Err(Refusal::field(at + offset_of!(EventSpec, mode)));
+            }
+            (None, Some(_)) => first = event.sampling,
+            _ => {}
+        }
+    }
+    Ok(first)
 }
 
 /// The layout of the records; stacks are found by registers in the record.

@@ -4,10 +4,11 @@ use super::abi::{Quantum, QuantumEnd, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTER
 use super::allocate::COUNTERS_MAX;
 use super::buffer;
 use super::hardware::Hardware;
+use super::interrupt::Handled;
 use super::layout::RecordLayout;
+use super::period::Wish;
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
-use super::program::SamplingCounter;
 use super::segments;
 use super::session::{Session, Thread};
 use super::stacks;
@@ -23,11 +24,13 @@ pub(super) struct Stay {
     pub(super) place: Option<Place>,
     /// Events left until each counter overflows and so lets the next one be recorded: 0 or less when a record is due.
     pub(super) left: Positions,
-    /// Whether hardware writes records; else the sampling counters run on without.
+    /// Whether records are written; else the sampling counters run on without.
     pub(super) armed: bool,
+    /// It is not armed because a ceiling was passed.
+    pub(super) throttled: bool,
 }
 
-/// The records that hardware has written since the last cut.
+/// The records that were written since the last cut.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     segment: u64,
@@ -53,7 +56,7 @@ pub(super) struct Ending {
 }
 
 /// Closes the stay's quantum and publishes it; the stay goes on from here. `values` are the counters' last values, kept
-/// up to date. A sampling session's PMU must be stopped.
+/// up to date. A sampling session's PMU must be stopped. Returns how many records there were.
 pub(super) fn close<P: Port, R: Rings>(
     hardware: &Hardware,
     values: &mut [u64; COUNTERS_MAX],
@@ -62,14 +65,21 @@ pub(super) fn close<P: Port, R: Rings>(
     stay: &mut Stay,
     cpu: u32,
     ending: Ending,
-) {
+) -> u64 {
     let end_tsc = port.rdtsc();
     let mut span = match (session.program.pebs, session.state.segments.current()) {
         (Some(pebs), Some((segment, start))) if stay.armed => {
             find_records(port, session, &pebs, segment, start)
         }
+        (None, Some((segment, start))) if stay.armed => {
+            let handled = &session.state.handled;
+            let end = start + handled.bytes();
+            Span { segment, start, end, by_counter: handled.records, moved: None }
+        }
         _ => Span::default(),
     };
+    let written =
+        session.program.records.and_then(|records| (span.end - span.start).checked_div(records.size.into()));
     let counted = count(hardware, values, port, session, stay, &span);
     for (sum, count) in session.state.totals.counts.iter_mut().zip(counted.counts) {
         *sum += count;
@@ -91,9 +101,28 @@ pub(super) fn close<P: Port, R: Rings>(
         }
         None => drop_quantum(port, session, &span, counted.records_lost),
     }
+    adapt_periods(session, &counted, end_tsc.saturating_sub(stay.start_tsc), hardware.period_max() as u64);
+    session.state.periods.note_drain(session.program, written.is_some_and(|records| records > 0));
+    session.state.totals.throttled += u64::from(stay.throttled);
+    session.state.handled = Handled::NONE;
     session.state.sequence += 1;
     session.publish();
     stay.start_tsc = end_tsc;
+    written.unwrap_or(0).into()
+}
+
+/// Adapts the periods of events that have a rate to what they counted in so many TSC ticks.
+fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, counted: &Counted, ticks: u64, limit: u64) {
+    if !session.program.adapts() {
+        return;
+    }
+    let wished = session.rings.control().rate;
+    for sampler in session.program.sampling_counters().filter(|sampler| sampler.rate != 0) {
+        let rate = if wished == 0 { sampler.rate } else { wished };
+        let wish = Wish { rate, tsc_khz: session.limits.tsc_khz.into() };
+        let events = counted.counts[usize::from(sampler.event)];
+        session.state.periods.adapt(sampler.place.into(), (events, ticks), wish, limit);
+    }
 }
 
 fn find_records<P: Port, R: Rings>(
@@ -158,29 +187,34 @@ fn count<P: Port, R: Rings>(
     }
     for sampler in session.program.sampling_counters() {
         let place = usize::from(sampler.place);
+        let period = session.state.periods.in_use()[place];
         let records = span.by_counter[place];
+        let own = differences[sampler.counter.place()];
         let events = match session.program.counting_counter(sampler.event.into()) {
             Some(counter) => differences[counter.place()],
             // Each record has set the counter back by a period.
-            None => records as i64 * sampler.period as i64 + differences[sampler.counter.place()],
+            None if session.program.is_precise() => records as i64 * period as i64 + own,
+            None => session.state.handled.events[place] + own,
         };
         counted.counts[usize::from(sampler.event)] = events.max(0) as u64;
-        counted.records_lost += advance(&mut stay.left[place], sampler, records, events, stay.armed);
+        let missed = session.state.handled.lost[place];
+        let due = records + missed;
+        counted.records_lost += missed + advance(&mut stay.left[place], period, due, events, stay.armed);
     }
     counted
 }
 
 /// Moves a sampling position on by `events`, of which `records` were written, and returns how many were due but will not
-/// come: without PEBS every one that was due; with PEBS those a whole period overdue, since one may still be on its way.
-fn advance(left: &mut i64, sampler: SamplingCounter, records: u64, events: i64, armed: bool) -> u64 {
-    let period = sampler.period as i64;
+/// come: unarmed every one that was due; armed those a whole period overdue, since one may still be on its way.
+fn advance(left: &mut i64, period: u64, records: u64, events: i64, armed: bool) -> u64 {
+    let period = period as i64;
     *left += records as i64 * period - events;
     let tolerated = if armed { period } else { 0 };
     let overdue = -tolerated - *left;
     if overdue < 0 {
         return 0;
     }
-    let lost = 1 + overdue / period;
+    let lost = 1 + overdue.checked_div(period).unwrap_or(0);
     *left += lost * period;
     lost as u64
 }
@@ -194,7 +228,7 @@ fn describe<R: Rings>(
     counted: &Counted,
 ) -> Quantum {
     let program = session.program;
-    let (counter_event, sampler_counter, periods) = program.samplers();
+    let (counter_event, sampler_counter) = program.samplers();
     let mut flags = 0;
     for (set, flag) in [
         (counted.records_lost > 0, QuantumFlags::RECORDS_LOST),
@@ -202,6 +236,7 @@ fn describe<R: Rings>(
         (span.moved.is_some_and(|moved| moved.withheld > 0), QuantumFlags::RECORDS_WITHHELD),
         (span.moved.is_some_and(|moved| moved.scrubbed), QuantumFlags::RECORDS_SCRUBBED),
         (program.samples() && stay.place.is_none(), QuantumFlags::THREAD_OVERFLOW),
+        (stay.throttled, QuantumFlags::THROTTLED),
     ] {
         flags |= if set { flag } else { 0 };
     }
@@ -218,10 +253,11 @@ fn describe<R: Rings>(
         segment: span.segment,
         span_offset: span.start,
         span_bytes: span.end - span.start,
-        record_size: program
-            .pebs
-            .map_or(0, |pebs| if pebs.is_architectural() { 0 } else { pebs.record_size }),
-        record_format: program.pebs.map_or(0, |pebs| pebs.format),
+        record_size: match (program.pebs, program.records) {
+            (Some(pebs), _) if pebs.is_architectural() => 0,
+            (_, records) => records.map_or(0, |records| records.size),
+        },
+        record_format: program.records.map_or(0, |records| records.format),
         count_len: program.event_count() as u32,
         pebs_enable: if stay.armed { program.pebs_enable } else { 0 },
         pebs_data_cfg: program.pebs.map_or(0, |pebs| pebs.pebs_data_cfg),
@@ -232,7 +268,7 @@ fn describe<R: Rings>(
         counter_event,
         sampler_counter,
         counts: counted.counts,
-        periods,
+        periods: *session.state.periods.in_use(),
     }
 }
 
@@ -241,11 +277,13 @@ fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, quantum: &Quantum) {
     session.rings.write_quantum(state.quanta.place(number), quantum);
     state.quanta.produce_to(number + 1);
     state.lost_before = false;
-    if let Some(pebs) = session.program.pebs {
-        if state.segments.current().is_some() {
-            state.segments.publish_to(quantum.span_offset + quantum.span_bytes, segments::full_at(&pebs));
+    if let Some(records) = session.program.records {
+        // A stay that is not armed has an empty span, which says nothing of the segment.
+        if state.segments.current().is_some() && quantum.span_bytes > 0 {
+            let end = quantum.span_offset + quantum.span_bytes;
+            state.segments.publish_to(end, segments::full_at(records.size));
         }
-        state.totals.records += u64::from(quantum.span_bytes / u32::from(pebs.record_size));
+        state.totals.records += u64::from(quantum.span_bytes / u32::from(records.size));
     }
     state.totals.records_lost += quantum.records_lost;
 }
@@ -257,12 +295,12 @@ fn drop_quantum<P: Port, R: Rings>(
     span: &Span,
     mut records_lost: u64,
 ) {
-    if let Some(pebs) = session.program.pebs {
-        let records = (span.end - span.start) / u32::from(pebs.record_size);
-        if records > 0 {
-            buffer::set_index(port, &pebs, span.start);
-            records_lost += u64::from(records);
+    if let Some(shape) = session.program.records {
+        let records = (span.end - span.start) / u32::from(shape.size);
+        if let (Some(layout), true) = (session.program.pebs, records > 0) {
+            buffer::set_index(port, &layout, span.start);
         }
+        records_lost += u64::from(records);
     }
     session.state.totals.quanta_lost += 1;
     session.state.totals.records_lost += records_lost;

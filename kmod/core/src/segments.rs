@@ -1,7 +1,6 @@
 //! The segments that hardware fills, one after the other.
 
 use super::abi::SEGMENT_BYTES;
-use super::layout::RecordLayout;
 
 /// Records that still fit when the interrupt threshold is reached: room for those that hardware writes before the PMI
 /// has stopped it (SDM Vol. 3B 18.4.9 asks for several).
@@ -9,8 +8,8 @@ const RECORDS_AFTER_THRESHOLD: u32 = 16;
 
 /// Records that one segment holds.
 #[must_use]
-pub const fn capacity(pebs: &RecordLayout) -> u32 {
-    match SEGMENT_BYTES.checked_div(pebs.record_size as u32) {
+pub const fn capacity(record_size: u16) -> u32 {
+    match SEGMENT_BYTES.checked_div(record_size as u32) {
         Some(records) => records,
         None => 0,
     }
@@ -18,8 +17,8 @@ pub const fn capacity(pebs: &RecordLayout) -> u32 {
 
 /// Byte offset at which a segment counts as full.
 #[must_use]
-pub const fn full_at(pebs: &RecordLayout) -> u32 {
-    (capacity(pebs) - RECORDS_AFTER_THRESHOLD) * pebs.record_size as u32
+pub const fn full_at(record_size: u16) -> u32 {
+    (capacity(record_size) - RECORDS_AFTER_THRESHOLD) * record_size as u32
 }
 
 /// Which segments of a session hardware may fill on one CPU.

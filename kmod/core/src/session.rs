@@ -1,7 +1,10 @@
 //! A session as one CPU sees it.
 
 use super::abi::{CpuStatus, Totals, EVENTS_MAX};
+use super::guard::Limits;
+use super::interrupt::Handled;
 use super::markers::Markers;
+use super::period::Periods;
 use super::port::Rings;
 use super::rings::Ring;
 use super::segments::Segments;
@@ -38,6 +41,8 @@ pub struct CpuTotals {
     pub msr_reads: u64,
     /// WRMSR executed.
     pub msr_writes: u64,
+    /// Quanta in which samples were held back.
+    pub throttled: u64,
 }
 
 /// The state of one session on one CPU: kept by the shell for as long as the session lives, used by that CPU only.
@@ -49,6 +54,9 @@ pub struct CpuSession {
     pub(super) stacks: Ring,
     pub(super) segments: Segments,
     pub(super) markers: Markers,
+    /// What interrupts have done since the last cut.
+    pub(super) handled: Handled,
+    pub(super) periods: Periods,
     /// Number of the next quantum; lost ones are numbered too.
     pub(super) sequence: u64,
     /// The quantum before the next one was lost.
@@ -58,7 +66,7 @@ pub struct CpuSession {
 impl CpuSession {
     /// The state before anything has run.
     #[must_use]
-    pub const fn new(program: &Program) -> Self {
+    pub fn new(program: &Program) -> Self {
         let config = program.config();
         Self {
             totals: CpuTotals {
@@ -71,11 +79,14 @@ impl CpuSession {
                 pmis: 0,
                 msr_reads: 0,
                 msr_writes: 0,
+                throttled: 0,
             },
             quanta: Ring::new(config.quanta),
             stacks: Ring::new(config.stack_ring_bytes),
             segments: Segments::new(config.segments),
             markers: Markers::new(config.markers),
+            handled: Handled::NONE,
+            periods: Periods::new(program),
             sequence: 0,
             lost_before: false,
         }
@@ -99,6 +110,7 @@ impl CpuSession {
             records_withheld: self.totals.records_withheld,
             markers_produced: self.markers.ring.produced(),
             markers_lost: self.markers.lost,
+            periods: *self.periods.in_use(),
         }
     }
 
@@ -118,6 +130,7 @@ impl CpuSession {
         totals.pmis += self.totals.pmis;
         totals.msr_reads += self.totals.msr_reads;
         totals.msr_writes += self.totals.msr_writes;
+        totals.throttled += self.totals.throttled;
     }
 }
 
@@ -133,6 +146,8 @@ pub struct Session<'a, R> {
     pub threads: Threads<'a>,
     /// Its memory on this CPU.
     pub rings: &'a mut R,
+    /// The CPU's ceilings.
+    pub limits: Limits,
 }
 
 impl CpuSession {

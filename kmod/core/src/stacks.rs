@@ -22,8 +22,6 @@ pub(super) const fn bytes_wanted(program: &Program) -> u32 {
 /// Collects the user stack of the span's last record, when the session wants stacks.
 pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, quantum: &mut Quantum) {
     let wanted = bytes_wanted(session.program);
-    let Some(pebs) = session.program.pebs else { return };
-    let Some(frame) = pebs.frame else { return };
     if wanted == 0 || quantum.span_bytes == 0 {
         return;
     }
@@ -34,10 +32,9 @@ pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_,
         quantum.flags |= QuantumFlags::STACK_LOST;
         return;
     };
-    let last = quantum.span_offset + quantum.span_bytes - u32::from(pebs.record_size);
     let place = session.state.stacks.place(start);
     let frames = session.program.config().frames;
-    let from = port.pebs_read(last + u32::from(if frames > 0 { frame.rbp } else { frame.rsp }));
+    let from = stack_register(port, session, quantum, frames > 0);
     let stack = if from >> 63 != 0 {
         // The record is of kernel mode, and its registers say nothing of the user stack.
         Collected::default()
@@ -55,6 +52,18 @@ pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_,
     }
     (quantum.stack_offset, quantum.stack_bytes) = (start, stack.bytes.min(wanted));
     session.state.stacks.produce_to(start + u64::from(quantum.stack_bytes));
+}
+
+/// RBP or else RSP of the span's last record.
+fn stack_register<P: Port, R>(port: &mut P, session: &Session<'_, R>, quantum: &Quantum, rbp: bool) -> u64 {
+    let Some(layout) = session.program.pebs else {
+        let handled = &session.state.handled;
+        return if rbp { handled.rbp } else { handled.rsp };
+    };
+    // A session that wants stacks has records with registers.
+    let Some(frame) = layout.frame else { return 0 };
+    let last = quantum.span_offset + quantum.span_bytes - u32::from(layout.record_size);
+    port.pebs_read(last + u32::from(if rbp { frame.rbp } else { frame.rsp }))
 }
 
 /// What was put into the stack ring.

@@ -25,6 +25,8 @@ const PROBES: usize = 64;
 pub struct ThreadSlot {
     key: AtomicU32,
     left: [AtomicI64; SAMPLING_COUNTERS_MAX],
+    /// By how much each counter's last randomised interval was moved.
+    shifts: [AtomicI64; SAMPLING_COUNTERS_MAX],
 }
 
 /// The numbers of one table. One per session.
@@ -51,7 +53,11 @@ impl ThreadSlot {
     /// An empty place.
     #[must_use]
     pub const fn new() -> Self {
-        Self { key: AtomicU32::new(NEVER_USED), left: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX] }
+        Self {
+            key: AtomicU32::new(NEVER_USED),
+            left: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX],
+            shifts: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX],
+        }
     }
 }
 
@@ -106,7 +112,10 @@ impl<'a> Threads<'a> {
             return Some((place, positions));
         }
         match self.claim(key) {
-            Some(place) => Some((place, *fresh)),
+            Some(place) => {
+                self.slots[place.0].shifts.iter().for_each(|shift| shift.store(0, Ordering::Relaxed));
+                Some((place, *fresh))
+            }
             None => {
                 let bit = hash(key) % (64 * 64);
                 self.tally.overflowed[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
@@ -120,6 +129,11 @@ impl<'a> Threads<'a> {
         for (left, position) in self.slots[place.0].left.iter().zip(positions) {
             left.store(*position, Ordering::Relaxed);
         }
+    }
+
+    /// By how much the thread's intervals on this counter are moved: 0 for a new thread, then what was stored last.
+    pub(super) fn shift(&self, place: Place, number: usize) -> &AtomicI64 {
+        &self.slots[place.0].shifts[number]
     }
 
     /// Frees the place of a thread that never runs again.

@@ -39,6 +39,9 @@ impl Port for Processor {
     fn unmask_pmi(&mut self) {
         unreachable!("not of detection")
     }
+    fn registers(&mut self, _user_only: bool) -> Option<hpm_core::interrupt::Registers> {
+        unreachable!("not of detection")
+    }
     fn ds_area(&mut self) -> u64 {
         unreachable!("not of detection")
     }

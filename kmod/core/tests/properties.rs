@@ -5,7 +5,9 @@ mod rig;
 use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
 use proptest::prelude::*;
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::{config, counted, precise, Rig, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES};
+use rig::{
+    config, counted, interrupting, precise, Rig, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES,
+};
 use vpmu::Options;
 
 const CPUS: usize = 2;
@@ -39,7 +41,7 @@ fn action() -> impl Strategy<Value = Action> {
 
 /// Sessions of one to four events, with second counters or without.
 fn events() -> impl Strategy<Value = Vec<EventSpec>> {
-    (0..5usize, 100..1500u64, 100..1500u64).prop_map(|(which, period, other)| match which {
+    (0..7usize, 100..1500u64, 100..1500u64).prop_map(|(which, period, other)| match which {
         0 => vec![precise(LOADS, period), counted(INSTRUCTIONS)],
         1 => vec![precise(LOADS, period), precise(STORES, other)],
         2 => vec![
@@ -49,7 +51,11 @@ fn events() -> impl Strategy<Value = Vec<EventSpec>> {
             precise(BRANCHES, other),
         ],
         3 => vec![counted(INSTRUCTIONS), counted(LOADS), counted(0x00C4), counted(0x0100)],
-        _ => vec![counted(STORES), precise(BRANCHES, period)],
+        4 => vec![counted(STORES), precise(BRANCHES, period)],
+        5 => vec![interrupting(LOADS, period), counted(INSTRUCTIONS)],
+        _ => {
+            vec![interrupting(STORES, period), interrupting(0x00C4, other), interrupting(INSTRUCTIONS, other)]
+        }
     })
 }
 

@@ -87,7 +87,9 @@ fn each_field_is_checked() {
         (offset_of!(SessionConfig, event_count), |c| c.event_count = 0),
         (offset_of!(SessionConfig, event_count), |c| c.event_count = 17),
         (first + size_of::<EventSpec>(), |c| c.events[1].encoding = 1),
-        (first + offset_of!(EventSpec, mode), |c| (c.events[0].mode, c.segments) = (3, 0)),
+        (first + offset_of!(EventSpec, mode), |c| (c.events[0].mode, c.segments) = (4, 0)),
+        (first + offset_of!(EventSpec, rate), |c| c.events[0].rate = 1_000_001),
+        (first + offset_of!(EventSpec, flags), |c| c.events[0].flags = 2),
         (first + offset_of!(EventSpec, privilege), |c| c.events[0].privilege = 0),
         (first + offset_of!(EventSpec, privilege), |c| c.events[0].privilege = 4),
         (first + offset_of!(EventSpec, reserved), |c| c.events[0].reserved[3] = 1),
@@ -171,8 +173,13 @@ fn any_wants() -> impl Strategy<Value = Vec<Event>> {
     let event = (1..16u16, prop::option::of(0..3u32), any::<bool>()).prop_map(|(general, fixed, samples)| {
         let general = CounterSet::general(general);
         let fixed = fixed.map_or(CounterSet::EMPTY, CounterSet::one_fixed);
-        let sampling =
-            samples.then_some(Sampling { period: 1000, encoding: 0, counters: general, pebs_enable: 0 });
+        let sampling = samples.then_some(Sampling {
+            interrupt: false,
+            period: 1000,
+            encoding: 0,
+            counters: general,
+            pebs_enable: 0,
+        });
         Event { counters: general.union(fixed), sampling, ..Event::NONE }
     });
     prop::collection::vec(event, 1..9)

@@ -1,5 +1,6 @@
 //! What has to be known of a trace before its tables can be believed.
 
+use hpm_abi::QuantumFlags;
 use serde::Serialize;
 
 use super::{Extent, Sample, Sum};
@@ -14,8 +15,10 @@ pub struct Summary {
     pub quanta: u64,
     /// Quanta that are missing because the rings were full, as far as known.
     pub quanta_lost: u64,
-    /// Records that hardware could not write, as far as known.
+    /// Records that could not be written or were held back, as far as known.
     pub records_lost: u64,
+    /// Quanta in which the driver held samples back ([`hpm_abi::QuantumFlags::THROTTLED`]), as far as known.
+    pub throttled: u64,
 }
 
 /// Sums over a trace for one event.
@@ -46,12 +49,13 @@ impl Summary {
             truncated_stacks: 0,
         };
         let events = meta.events.iter().map(event).collect();
-        let mut summary = Self { events, quanta: 0, quanta_lost: 0, records_lost: 0 };
+        let mut summary = Self { events, quanta: 0, quanta_lost: 0, records_lost: 0, throttled: 0 };
         let mut rows = reader.rows::<QuantumRow>();
         rows.by_ref().for_each(|row| summary.add_quantum(&row));
         if let Some(totals) = &meta.totals {
             summary.records_lost = totals.records_lost;
             summary.quanta_lost = totals.quanta_lost;
+            summary.throttled = totals.throttled;
             for (event, &count) in summary.events.iter_mut().zip(&totals.counts) {
                 event.counted = count;
             }
@@ -62,6 +66,7 @@ impl Summary {
     fn add_quantum(&mut self, row: &QuantumRow) {
         self.quanta += 1;
         self.records_lost = self.records_lost.saturating_add(row.records_lost);
+        self.throttled += u64::from(row.flags & QuantumFlags::THROTTLED != 0);
         for (event, &count) in self.events.iter_mut().zip(&row.counts) {
             event.counted = event.counted.saturating_add(count);
         }

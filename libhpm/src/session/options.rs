@@ -29,6 +29,9 @@ pub struct Options {
     start_on_exec: bool,
     inherit: bool,
     stack: Stack,
+    imprecise: bool,
+    randomise: bool,
+    rate: u64,
 }
 
 /// How the call stack of each sample is found. Each way but [`Stack::None`] costs a PMI per sample: nothing is batched.
@@ -61,7 +64,16 @@ impl Options {
     /// A session that measures nothing yet; processes forked by the target are included.
     #[must_use]
     pub fn new(target: Target) -> Self {
-        Self { target, events: vec![], start_on_exec: false, inherit: true, stack: Stack::None }
+        Self {
+            target,
+            events: vec![],
+            start_on_exec: false,
+            inherit: true,
+            stack: Stack::None,
+            imprecise: false,
+            randomise: false,
+            rate: 0,
+        }
     }
 
     /// Adds an event to count.
@@ -71,8 +83,8 @@ impl Options {
         self
     }
 
-    /// Adds an event to count and to sample once in `period` events: precisely where [`Event::sampled_precisely`], else by
-    /// interrupts, with skid.
+    /// Adds an event to count and to sample once in `period` events: precisely, or by interrupts with all others when one
+    /// of them is not [`Event::sampled_precisely`].
     #[must_use]
     pub fn sample(mut self, event: Event, period: u64) -> Self {
         self.events.push((event, Some(period)));
@@ -93,6 +105,29 @@ impl Options {
         self
     }
 
+    /// Samples by interrupts, with skid, also what can be sampled precisely.
+    #[must_use]
+    pub fn imprecise(mut self, yes: bool) -> Self {
+        self.imprecise = yes;
+        self
+    }
+
+    /// Draws the low bits of each sampled event's period anew for each quantum, so that no loop is sampled always at the
+    /// same place; the mean stays the period.
+    #[must_use]
+    pub fn randomise(mut self, yes: bool) -> Self {
+        self.randomise = yes;
+        self
+    }
+
+    /// Adapts the period of each sampled event, from the one asked for on, to so many samples per second of the threads'
+    /// time on each CPU (at most 1,000,000); 0 keeps the period.
+    #[must_use]
+    pub fn rate(mut self, rate: u64) -> Self {
+        self.rate = rate;
+        self
+    }
+
     /// How the call stack of each sample is found.
     #[must_use]
     pub fn stack(mut self, stack: Stack) -> Self {
@@ -104,6 +139,12 @@ impl Options {
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.events.iter().map(|(event, _)| event.name.clone()).collect()
+    }
+
+    /// A session's records are all of one kind.
+    fn samples_by_interrupts(&self) -> bool {
+        let mut sampled = self.events.iter().filter(|(_, period)| period.is_some());
+        self.imprecise || sampled.any(|(event, _)| !event.sampled_precisely())
     }
 
     /// Whom to measure.
@@ -137,8 +178,13 @@ impl Options {
         config.flags = flag(process && self.start_on_exec, SessionFlags::START_ON_EXEC)
             | flag(process && self.inherit, SessionFlags::INHERIT)
             | flag(matches!(self.target, Target::Cpu(_)), SessionFlags::ONE_CPU);
+        let by_interrupts = self.samples_by_interrupts();
         for (slot, (event, period)) in config.events.iter_mut().zip(&self.events) {
-            *slot = spec(event, *period);
+            *slot = spec(event, *period, by_interrupts);
+            if period.is_some() {
+                slot.rate = self.rate;
+                slot.flags = if self.randomise { EventSpec::RANDOMISE } else { 0 };
+            }
         }
         let sampled = self.events.iter().any(|(_, period)| period.is_some());
         config.quanta = if sampled { QUANTA } else { QUANTA_UNREAD };
@@ -156,12 +202,12 @@ impl Options {
     }
 }
 
-fn spec(event: &Event, period: Option<u64>) -> EventSpec {
+fn spec(event: &Event, period: Option<u64>, by_interrupts: bool) -> EventSpec {
     let privilege = |on, bit| if on { bit } else { 0 };
     let mode = match period {
         None => EventMode::Count,
-        Some(_) if event.sampled_precisely() => EventMode::Precise,
-        Some(_) => EventMode::Interrupt,
+        Some(_) if by_interrupts => EventMode::Interrupt,
+        Some(_) => EventMode::Precise,
     };
     EventSpec {
         encoding: if mode == EventMode::Precise { event.precise_encoding } else { event.encoding },

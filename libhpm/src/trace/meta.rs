@@ -61,6 +61,9 @@ pub enum EventUse {
     Count,
     /// Counted, and a precise (PEBS) record written each period.
     Precise,
+    /// Counted, and a record written each period by the driver in an interrupt, whose instruction pointer comes after the
+    /// instruction that caused the event (skid).
+    Interrupt,
 }
 
 /// One measured event.
@@ -80,6 +83,12 @@ pub struct Event {
     pub attribution: Attribution,
     /// Period asked for, in events per record; 0 when only counted. The period used is in `quanta.periods`.
     pub period: u64,
+    /// Samples per second of time on a CPU to which the driver adapted the period; 0 when it kept it.
+    #[serde(default)]
+    pub rate: u64,
+    /// The driver drew the period's low bits anew for each quantum.
+    #[serde(default)]
+    pub randomised: bool,
     /// Counted at CPL 3.
     pub user: bool,
     /// Counted at CPL 0.
@@ -117,10 +126,13 @@ pub struct Totals {
     pub quanta: u64,
     /// Quanta that found no room; `counts` has what they counted.
     pub quanta_lost: u64,
-    /// Precise records that hardware wrote.
+    /// Records that were written.
     pub records: u64,
-    /// Precise records that could not be written (events / period).
+    /// Records that could not be written, or were held back (events / period).
     pub records_lost: u64,
+    /// Quanta in which the driver held samples back, because interrupts or records came faster than its ceilings.
+    #[serde(default)]
+    pub throttled: u64,
     /// Performance-monitoring interrupts handled.
     pub pmis: u64,
     /// Threads that found no place in the driver's thread table.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hpm_abi::{CpuControl, CpuStatus, Marker, Quantum, SessionConfig, SEGMENT_BYTES};
 use hpm_core::stacks::Collected;
-use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Gate, Port, Rings};
+use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Gate, Limits, Port, Rings};
 use vpmu::profile::Profile;
 use vpmu::{Bus, CpuidRegs, Options, PageFault, PebsOutcome, Pmu, Privilege, Registers, Retired};
 
@@ -57,19 +57,28 @@ pub struct Machine {
     tsc: u64,
     rip: u64,
     pub rax: u64,
+    /// RIP with which user mode was left, or is run.
+    user_rip: u64,
     pub gate: Rc<Gate>,
 }
 
 pub struct Core {
+    /// The ceilings on sampling: none, unless a test sets them.
+    pub limits: Limits,
     pub pmu: Pmu,
     pub machine: Machine,
-    /// Records the model wrote.
+    /// Records that the model or the driver wrote.
     pub written: u64,
     /// Records for which the buffer had no room.
     pub dropped: u64,
 }
 
 impl Machine {
+    /// Time passes in which nothing retires.
+    pub fn pass_time(&mut self, ticks: u64) {
+        self.tsc += ticks;
+    }
+
     /// What is mapped into the window.
     fn window(&mut self) -> Option<&mut Vec<u8>> {
         let (session, slot) = self.window?;
@@ -141,9 +150,11 @@ impl Core {
             tsc: 1000,
             rip: 0,
             rax: 0,
+            user_rip: 0,
             gate: Rc::new(Gate::new()),
         };
-        Self { pmu: Pmu::new(profile, options), machine, written: 0, dropped: 0 }
+        let limits = Limits { tsc_khz: 1000, ..Limits::default() };
+        Self { pmu: Pmu::new(profile, options), machine, limits, written: 0, dropped: 0 }
     }
 
     pub fn add_session(&mut self, config: &SessionConfig, staged: bool) {
@@ -160,6 +171,9 @@ impl Core {
     pub fn retire(&mut self, pc: u64, instruction: Instruction, privilege: Privilege) {
         self.machine.tsc += 1;
         self.machine.rip = pc + 1;
+        if privilege == Privilege::User {
+            self.machine.user_rip = pc + 1;
+        }
         let mut counts = vpmu::BasicCounts::default();
         counts[vpmu::Basic::Instruction as usize][privilege as usize] = 1;
         let kind = match instruction {
@@ -182,6 +196,22 @@ impl Core {
             Some(PebsOutcome::Faulted { fault, .. }) => panic!("PEBS faulted: {fault}"),
             None => {}
         }
+    }
+
+    /// Counts user stores, at most `count`, of which none makes a counter overflow; how many.
+    pub fn pass_stores(&mut self, count: u64) -> u64 {
+        if self.machine.nmi_in.is_some() || self.pmu.needs_settle() {
+            return 0;
+        }
+        let headroom = self.pmu.headroom(Privilege::User);
+        let room = headroom[vpmu::Basic::Instruction as usize].min(headroom[vpmu::Basic::Store as usize]);
+        let passed = count.min(room.saturating_sub(1));
+        let mut counts = vpmu::BasicCounts::default();
+        counts[vpmu::Basic::Instruction as usize][Privilege::User as usize] = passed;
+        counts[vpmu::Basic::Store as usize][Privilege::User as usize] = passed;
+        self.pmu.count_basic(&counts);
+        self.machine.tsc += passed;
+        passed
     }
 
     /// What hardware reads must not change while it may read it.
@@ -262,6 +292,16 @@ impl Port for CorePort {
         self.with(|core| core.machine.lvtpc_masked = false);
     }
 
+    fn registers(&mut self, user_only: bool) -> Option<hpm_core::interrupt::Registers> {
+        self.with(|core| {
+            let mut registers = [0; 18];
+            registers[1] = if user_only { core.machine.user_rip } else { core.machine.rip };
+            // A stack pointer of user mode, and the end of a chain of frames.
+            registers[9] = 0x7000_0000;
+            Some(registers)
+        })
+    }
+
     fn ds_area(&mut self) -> u64 {
         DS_AREA
     }
@@ -339,6 +379,8 @@ impl Rings for CoreRings {
 
     fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]) {
         let mut core = self.core.borrow_mut();
+        // Others are moved, and were counted when hardware wrote them.
+        core.written += u64::from(words.len() * 8 == size_of::<hpm_abi::InterruptRecord>());
         let segment = &mut core.machine.shared[self.session].segments[slot as usize];
         for (place, word) in (offset as usize..).step_by(8).zip(words) {
             segment[place..place + 8].copy_from_slice(&word.to_le_bytes());

@@ -23,6 +23,9 @@ use vpmu::{Options, Privilege};
 use self::core::{Core, CorePort, CoreRings, Instruction};
 use self::reader::Reader;
 
+/// Where a thread's ID lies in the addresses of its instructions, above their number.
+pub const TID_SHIFT: u32 = 40;
+
 pub const INSTRUCTIONS: u64 = 0x00C0;
 pub const LOADS: u64 = 0x81D0;
 pub const STORES: u64 = 0x82D0;
@@ -38,8 +41,12 @@ pub fn precise(encoding: u64, period: u64) -> EventSpec {
     EventSpec { period, mode: EventMode::Precise as u8, ..counted(encoding) }
 }
 
+pub fn interrupting(encoding: u64, period: u64) -> EventSpec {
+    EventSpec { period, mode: EventMode::Interrupt as u8, ..counted(encoding) }
+}
+
 pub fn config(events: &[EventSpec]) -> SessionConfig {
-    let samples = events.iter().any(|event| event.mode == EventMode::Precise as u8);
+    let samples = events.iter().any(|event| event.mode != EventMode::Count as u8);
     let mut config = SessionConfig {
         scope: Scope::Process as u32,
         pid: 1,
@@ -282,7 +289,7 @@ impl Rig {
         for &instruction in mix.iter().cycle().take(count) {
             let state = &mut self.users[user];
             state.sequence += 1;
-            let pc = u64::from(state.tid) << 32 | state.sequence;
+            let pc = u64::from(state.tid) << TID_SHIFT | state.sequence;
             if let Some(config) = &events {
                 let used = config.events.iter().take(config.event_count as usize);
                 for (truth, event) in state.truth.iter_mut().zip(used) {
@@ -291,6 +298,19 @@ impl Rig {
             }
             self.cores[cpu].borrow_mut().retire(pc, instruction, Privilege::User);
             self.deliver_nmi(cpu);
+        }
+    }
+
+    /// The thread on the CPU runs `count` stores. Those that can make no counter overflow are counted at once.
+    pub fn run_stores(&mut self, cpu: usize, count: u64) {
+        let mut left = count;
+        while left > 0 {
+            let passed = self.cores[cpu].borrow_mut().pass_stores(left - 1);
+            let state = &mut self.users[self.on_cpu[cpu]];
+            state.sequence += passed;
+            state.truth[0] += passed;
+            self.run(cpu, 1, &[Instruction::Store]);
+            left -= passed + 1;
         }
     }
 
@@ -359,6 +379,7 @@ fn with_session<T>(
     act: impl FnOnce(&mut Session<'_, CoreRings>) -> T,
 ) -> T {
     let SessionMemory { program, cpus, slots, tally, .. } = &mut sessions[number];
+    let limits = cores[cpu].borrow().limits;
     let mut rings = CoreRings { core: Rc::clone(&cores[cpu]), session: number };
     act(&mut Session {
         id: number as u64,
@@ -366,6 +387,7 @@ fn with_session<T>(
         state: &mut cpus[cpu],
         threads: Threads::new(slots, tally, program.config().max_threads),
         rings: &mut rings,
+        limits,
     })
 }
 

@@ -2,10 +2,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hpm_abi::{Quantum, QuantumFlags, EVENTS_MAX, NO_EVENT, RECORD_FORMAT_ARCHITECTURAL};
+use hpm_abi::{
+    Quantum, QuantumFlags, EVENTS_MAX, NO_EVENT, RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_INTERRUPT,
+};
 use hpm_core::Program;
 
 use super::core::{word, Shared};
+use super::TID_SHIFT;
 
 /// What the reader looks at in a record: its size, and the offsets of its instruction pointer and of the word that names
 /// its counters.
@@ -22,6 +25,7 @@ fn layout(quantum: &Quantum, first: u64) -> Layout {
         1 => Layout { size: 0xB0, rip: 0x08, counters: 0x90 },
         2 => Layout { size: 0xC0, rip: 0x08, counters: 0x90 },
         3 => Layout { size: 0xC8, rip: 0x08, counters: 0x90 },
+        RECORD_FORMAT_INTERRUPT => Layout { size: 160, rip: 0x18, counters: 0x00 },
         RECORD_FORMAT_ARCHITECTURAL => Layout { size: (first & 0xFFFF) as u32, rip: 0x10, counters: 0x18 },
         _ => Layout { size: (first >> 48) as u32, rip: 0x08, counters: 0x10 },
     }
@@ -33,6 +37,8 @@ pub struct Seen {
     pub counts: [u64; EVENTS_MAX],
     /// Records by the event that they are for.
     pub records: [u64; EVENTS_MAX],
+    /// As `records`, times the periods of their quanta.
+    pub weighed: [u64; EVENTS_MAX],
     /// All records, each once.
     pub spans: u64,
     pub records_lost: u64,
@@ -41,7 +47,12 @@ pub struct Seen {
     pub stacks_lost: u64,
     pub stacks_truncated: u64,
     pub stack_bytes: u64,
-    recorded: HashSet<u64>,
+    /// Quanta in which samples were held back.
+    pub throttled: u64,
+    /// The last quantum's first period.
+    pub period: u64,
+    /// RIP and counters of each record.
+    pub recorded: HashSet<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -65,7 +76,8 @@ pub struct Reader {
 
 impl Reader {
     pub fn new(program: &Program, cpus: usize) -> Self {
-        let pebs_enable = program.sampling_counters().map(|counter| 1 << counter.counter.bit()).sum();
+        let samplers = program.sampling_counters().filter(|_| program.is_precise());
+        let pebs_enable = samplers.map(|counter| 1 << counter.counter.bit()).sum();
         Self {
             segments: program.config().segments.into(),
             quanta: program.config().quanta.into(),
@@ -110,6 +122,8 @@ impl Reader {
         seen.records_lost += quantum.records_lost;
         assert_eq!(quantum.records_lost > 0, quantum.flags & QuantumFlags::RECORDS_LOST != 0);
         seen.overflowed |= quantum.flags & QuantumFlags::THREAD_OVERFLOW != 0;
+        seen.throttled += u64::from(quantum.flags & QuantumFlags::THROTTLED != 0);
+        [seen.period, ..] = quantum.periods;
         seen.stacks += u64::from(quantum.stack_bytes > 0);
         seen.stack_bytes += u64::from(quantum.stack_bytes);
         seen.stacks_truncated += u64::from(quantum.flags & QuantumFlags::STACK_TRUNCATED != 0);
@@ -140,15 +154,19 @@ impl Reader {
         for record in (0..quantum.span_bytes).step_by(layout.size as usize) {
             let record = quantum.span_offset + record;
             let rip = word(bytes, record + layout.rip);
-            assert_eq!(rip >> 32, u64::from(quantum.tid), "a record of another thread");
-            assert!(seen.recorded.insert(rip), "a record is published once");
-            assert!(rip > last, "records of a span come in order");
+            assert_eq!(rip >> TID_SHIFT, u64::from(quantum.tid), "a record of another thread");
+            let counters = word(bytes, record + layout.counters);
+            assert!(seen.recorded.insert((rip, counters)), "a record is published once");
+            let interrupt = quantum.record_format == RECORD_FORMAT_INTERRUPT;
+            assert!(rip > last || interrupt && rip == last, "records of a span come in order");
             last = rip;
             seen.spans += 1;
-            let counters = word(bytes, record + layout.counters);
-            let samplers = quantum.sampler_counter.into_iter().zip(quantum.counter_event);
-            for (_, event) in samplers.filter(|(bit, _)| *bit != NO_EVENT && counters >> bit & 1 == 1) {
+            let samplers =
+                quantum.sampler_counter.into_iter().zip(quantum.counter_event).zip(quantum.periods);
+            let named = samplers.filter(|((bit, _), _)| *bit != NO_EVENT && counters >> bit & 1 == 1);
+            for ((_, event), period) in named {
                 seen.records[usize::from(event)] += 1;
+                seen.weighed[usize::from(event)] += period;
             }
         }
     }

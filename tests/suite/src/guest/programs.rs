@@ -31,7 +31,16 @@ pub(super) fn record(trace: &str) -> Result<Command> {
 
 /// As [`record`], with more options.
 pub(super) fn record_with(trace: &str, options: &[&str]) -> Result<Command> {
-    let mut command = hpmctl(&["record", "-e", "l1d-load-miss:u", "-c", &PERIOD.to_string(), "-o", trace])?;
+    let mut command = hpmctl(&[
+        "record",
+        "-e",
+        "l1d-load-miss:u",
+        "-c",
+        &PERIOD.to_string(),
+        "--no-randomise",
+        "-o",
+        trace,
+    ])?;
     command.args(options).arg("--");
     Ok(command)
 }

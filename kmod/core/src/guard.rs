@@ -1,0 +1,116 @@
+//! What keeps sampling from taking a CPU over: ceilings on interrupts, on records and on the time in the handler.
+//!
+//! Within each window of 100 ms a CPU may spend so much for all sessions together. Once a ceiling is passed, samples are
+//! withheld on that CPU until the window is over: counters count on without records or interrupts, and what would have
+//! been sampled is counted as lost. A record of PEBS raises no interrupt, so that records have a ceiling of their own; it
+//! is seen when a segment is full, or at the next cut.
+
+/// Length of a window, in ms.
+const WINDOW_MS: u64 = 100;
+/// Windows in a second.
+const WINDOWS: u64 = 1000 / WINDOW_MS;
+
+/// The ceilings of one CPU. 0 is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// TSC ticks per millisecond.
+    pub tsc_khz: u32,
+    /// Interrupts (PMIs) per second.
+    pub pmi_rate: u32,
+    /// Records per second.
+    pub record_rate: u32,
+    /// Time in the PMI's handler, in percent.
+    pub handler_percent: u32,
+}
+
+/// What has been spent in the window that runs. One per CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    begun_tsc: u64,
+    pmis: u64,
+    records: u64,
+    ticks: u64,
+    throttled: bool,
+}
+
+impl Guard {
+    /// A window that has not begun.
+    pub(super) const fn new() -> Self {
+        Self { begun_tsc: 0, pmis: 0, records: 0, ticks: 0, throttled: false }
+    }
+
+    /// Whether samples are withheld now.
+    pub(super) const fn is_throttled(&self) -> bool {
+        self.throttled
+    }
+
+    /// Begins a new window when the last one is over.
+    pub(super) fn look(&mut self, now: u64, limits: &Limits) {
+        if now.wrapping_sub(self.begun_tsc) >= WINDOW_MS * u64::from(limits.tsc_khz) {
+            *self = Self { begun_tsc: now, ..Self::new() };
+        }
+    }
+
+    /// So many records were written.
+    pub(super) fn add_records(&mut self, records: u64, limits: &Limits) {
+        self.records += records;
+        self.throttled |= passes(self.records, limits.record_rate);
+    }
+
+    /// A PMI was handled, which took so many TSC ticks.
+    pub(super) fn add_pmi(&mut self, ticks: u64, limits: &Limits) {
+        self.pmis += 1;
+        self.ticks = self.ticks.saturating_add(ticks);
+        let ceiling = WINDOW_MS * u64::from(limits.tsc_khz) / 100 * u64::from(limits.handler_percent);
+        self.throttled |= passes(self.pmis, limits.pmi_rate) || ceiling != 0 && self.ticks > ceiling;
+    }
+}
+
+fn passes(spent: u64, rate: u32) -> bool {
+    rate != 0 && spent * WINDOWS > u64::from(rate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits =
+        Limits { tsc_khz: 1_000_000, pmi_rate: 1000, record_rate: 20_000, handler_percent: 25 };
+    const WINDOW: u64 = 100_000_000;
+
+    fn begun() -> Guard {
+        let mut guard = Guard::new();
+        guard.look(WINDOW, &LIMITS);
+        guard
+    }
+
+    #[test]
+    fn each_ceiling_throttles_until_the_window_is_over() {
+        let spend: [&dyn Fn(&mut Guard); 3] = [
+            &|guard| (0..101).for_each(|_| guard.add_pmi(0, &LIMITS)),
+            &|guard| guard.add_records(2001, &LIMITS),
+            &|guard| guard.add_pmi(WINDOW / 4 + 1, &LIMITS),
+        ];
+        for spend in spend {
+            let mut guard = begun();
+            spend(&mut guard);
+            assert!(guard.is_throttled());
+            guard.look(2 * WINDOW - 1, &LIMITS);
+            assert!(guard.is_throttled());
+            guard.look(2 * WINDOW, &LIMITS);
+            assert!(!guard.is_throttled());
+        }
+    }
+
+    #[test]
+    fn what_stays_below_or_has_no_ceiling_is_let_through() {
+        let mut guard = begun();
+        (0..100).for_each(|_| guard.add_pmi(WINDOW / 400, &LIMITS));
+        guard.add_records(2000, &LIMITS);
+        assert!(!guard.is_throttled());
+        let none = Limits { tsc_khz: LIMITS.tsc_khz, ..Limits::default() };
+        guard.add_records(1 << 40, &none);
+        guard.add_pmi(WINDOW, &none);
+        assert!(!guard.is_throttled());
+    }
+}

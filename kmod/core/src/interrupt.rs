@@ -1,0 +1,117 @@
+//! Sampling by interrupt: a counter's overflow raises a PMI (the INT bit of IA32_PERFEVTSELx), and its handler writes an
+//! [`InterruptRecord`] of what it interrupted into the segment.
+//!
+//! Which counters are due is read from the counters themselves and never from IA32_PERF_GLOBAL_STATUS, which only says
+//! whose NMI it is. So it does not matter whether the PMI comes before, in or after the section of a switch, nor whether
+//! two overflows raised one PMI or two: a thread whose counter has overflowed and whose record is not written yet has a
+//! position of 0 or less, and overflows again with its next event.
+
+use super::abi::{InterruptRecord, RECORD_FORMAT_INTERRUPT, SAMPLING_COUNTERS_MAX};
+use super::allocate::COUNTERS_MAX;
+use super::hardware::Hardware;
+use super::port::{Port, Rings};
+use super::program::{Records, SamplingCounter};
+use super::quantum::Stay;
+use super::segments;
+use super::session::Session;
+
+/// Words of a record.
+const WORDS: usize = core::mem::size_of::<InterruptRecord>() / 8;
+
+/// How the records look.
+pub(super) const RECORDS: Records =
+    Records { size: core::mem::size_of::<InterruptRecord>() as u16, format: RECORD_FORMAT_INTERRUPT };
+
+/// RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15: the order of a PEBS record (SDM Vol. 3B, table 20-3).
+pub type Registers = [u64; 18];
+/// Places among [`Registers`].
+const RBP: usize = 8;
+const RSP: usize = 9;
+
+/// What the handler has done since the last cut. One per CPU and session.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Handled {
+    /// Records written for each sampling place.
+    pub(super) records: [u64; SAMPLING_COUNTERS_MAX],
+    /// Records that were due and could not be written.
+    pub(super) lost: [u64; SAMPLING_COUNTERS_MAX],
+    /// Events that each place's counter counted before it was last set back.
+    pub(super) events: [i64; SAMPLING_COUNTERS_MAX],
+    /// RBP of the last record.
+    pub(super) rbp: u64,
+    /// RSP of the last record.
+    pub(super) rsp: u64,
+}
+
+impl Handled {
+    /// Nothing.
+    pub(super) const NONE: Self = Self {
+        records: [0; SAMPLING_COUNTERS_MAX],
+        lost: [0; SAMPLING_COUNTERS_MAX],
+        events: [0; SAMPLING_COUNTERS_MAX],
+        rbp: 0,
+        rsp: 0,
+    };
+
+    /// Bytes of the records.
+    pub(super) fn bytes(&self) -> u32 {
+        self.records.iter().sum::<u64>() as u32 * u32::from(RECORDS.size)
+    }
+}
+
+/// Writes a record for each counter of the stay that has overflowed, and sets it back. True when the segment is full. The
+/// PMU must be stopped, and the stay armed.
+pub(super) fn handle<P: Port, R: Rings>(
+    hardware: &Hardware,
+    values: &mut [u64; COUNTERS_MAX],
+    port: &mut P,
+    session: &mut Session<'_, R>,
+    stay: &Stay,
+) -> bool {
+    let Some((segment, start)) = session.state.segments.current() else { return false };
+    for sampler in session.program.sampling_counters() {
+        let (number, counter) = (usize::from(sampler.place), sampler.counter);
+        let period = session.state.periods.in_use()[number] as i64;
+        let now = hardware.read(port, counter);
+        let handled = &mut session.state.handled;
+        let written = handled.records[number] + handled.lost[number];
+        let events = handled.events[number] + hardware.difference(counter, values[counter.place()], now);
+        let left = stay.left[number] + written as i64 * period - events;
+        if left > 0 {
+            continue;
+        }
+        handled.events[number] = events;
+        let place = start + handled.bytes();
+        let slot = session.state.segments.slot(segment);
+        let wrote = write(port, session, sampler, slot, place);
+        let handled = &mut session.state.handled;
+        handled.records[number] += u64::from(wrote);
+        // Whole periods that passed before the handler ran have no record of their own.
+        let missed = (-left).checked_div(period).unwrap_or(0);
+        handled.lost[number] += missed as u64 + u64::from(!wrote);
+        let value = (left + (1 + missed) * period).wrapping_neg() as u64;
+        hardware.write(port, counter, value);
+        values[counter.place()] = value;
+    }
+    start + session.state.handled.bytes() >= segments::full_at(RECORDS.size)
+}
+
+/// False when there are no registers that the session may see.
+fn write<P: Port, R: Rings>(
+    port: &mut P,
+    session: &mut Session<'_, R>,
+    sampler: SamplingCounter,
+    slot: u32,
+    place: u32,
+) -> bool {
+    let user_only = !session.program.event_sees_kernel(sampler.event.into());
+    let Some(registers) = port.registers(user_only) else { return false };
+    let mut words = [0; WORDS];
+    let head = [1 << sampler.counter.bit(), port.rdtsc()];
+    for (word, value) in words.iter_mut().zip(head.into_iter().chain(registers)) {
+        *word = value;
+    }
+    session.rings.write_record(slot, place, &words);
+    (session.state.handled.rbp, session.state.handled.rsp) = (registers[RBP], registers[RSP]);
+    true
+}

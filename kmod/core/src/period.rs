@@ -1,0 +1,253 @@
+//! The periods that a session samples with on one CPU: fixed, adapted to a wished rate, randomised.
+//!
+//! They change only between two spans, so that one period holds for all records of a quantum.
+//!
+//! **Randomised** (EventSpec::RANDOMISE): a program that repeats itself every few events is sampled at few of its places
+//! when the period is a multiple of its own, or nearly (Schneider, thesis, §3.5). So before each span the low bits are drawn
+//! anew, both of the reset value and of the first interval. Intervals lie within one sixteenth around the nominal period,
+//! their mean is the nominal period. The first interval is moved by a shift that belongs to the thread, and each new shift
+//! replaces the last one, so that records × periods never stray from the count by more than one sixteenth of a period.
+//!
+//! **Adapted** (EventSpec::rate): p·M/L of §3.4.3, with a moving average. M is taken from the events counted instead of the
+//! records written (M = events / p), which is the same without the rounding: the new period is the events of about the
+//! last 100 ms divided by the samples wished for that time.
+
+use core::sync::atomic::{AtomicI64, Ordering};
+
+use super::abi::SAMPLING_COUNTERS_MAX;
+use super::events::PERIOD_MIN;
+use super::program::{Program, SamplingCounter};
+use super::threads::Positions;
+
+/// The moving average weighs half when it is this old, in ms.
+const AVERAGE_MS: u64 = 100;
+/// Highest rate that can be wished, samples per second and CPU.
+pub const RATE_MAX: u64 = 1_000_000;
+/// A period is kept until the wished one is further away than this part of it: each change costs register writes.
+const KEPT_PART: u64 = 32;
+/// Least part of itself that a period becomes at once, because events may come back.
+const SMALLEST_STEP: u64 = 8;
+/// An interval is drawn from the range of a power of two that is at most this part of the period.
+const RANDOM_PART: u64 = 8;
+
+/// What an event has counted lately.
+#[derive(Clone, Copy, Debug, Default)]
+struct Average {
+    events: u64,
+    ticks: u64,
+}
+
+/// The periods of a session's sampled events on one CPU, by their places.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Periods {
+    nominal: [u64; SAMPLING_COUNTERS_MAX],
+    in_use: [u64; SAMPLING_COUNTERS_MAX],
+    averages: [Average; SAMPLING_COUNTERS_MAX],
+    /// State of an xorshift generator; 0 before its first use.
+    random: u64,
+    /// The span that begins is to have other periods than the last one.
+    stale: bool,
+}
+
+impl Periods {
+    /// Those that were asked for.
+    pub(super) fn new(program: &Program) -> Self {
+        let mut nominal = [0; SAMPLING_COUNTERS_MAX];
+        for sampler in program.sampling_counters() {
+            nominal[usize::from(sampler.place)] = sampler.period;
+        }
+        let averages = [Average { events: 0, ticks: 0 }; SAMPLING_COUNTERS_MAX];
+        Self { nominal, in_use: nominal, averages, random: 0, stale: false }
+    }
+
+    /// Events from one record to the next in the span that begins, or has begun.
+    pub(super) const fn in_use(&self) -> &[u64; SAMPLING_COUNTERS_MAX] {
+        &self.in_use
+    }
+
+    /// Whether the counters are to be set anew for the span that begins.
+    pub(super) const fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// A span has ended, with records or without.
+    pub(super) fn note_drain(&mut self, program: &Program, records: bool) {
+        self.stale |= records && program.sampling_counters().any(|sampler| sampler.randomise);
+    }
+
+    /// Takes note of what an event has counted in a span of so many TSC ticks, and adapts its period to the wished rate
+    /// in samples per second. `limit` is the longest period that the counter can have.
+    pub(super) fn adapt(&mut self, place: usize, span: (u64, u64), wish: Wish, limit: u64) {
+        let (events, ticks) = span;
+        let average = &mut self.averages[place];
+        average.events = average.events.saturating_add(events);
+        average.ticks = average.ticks.saturating_add(ticks);
+        while average.ticks > AVERAGE_MS * wish.tsc_khz {
+            average.events /= 2;
+            average.ticks /= 2;
+        }
+        let rate = wish.rate.min(RATE_MAX);
+        // Samples wished for that time, times 1000.
+        let Some(wished) = (average.ticks * rate).checked_div(wish.tsc_khz) else { return };
+        let nominal = self.nominal[place];
+        if wished < 1000 {
+            return;
+        }
+        let period = average.events.saturating_mul(1000).checked_div(wished).unwrap_or(nominal);
+        let period = period.max(nominal / SMALLEST_STEP).clamp(PERIOD_MIN, limit);
+        if period.abs_diff(nominal) > nominal / KEPT_PART {
+            self.nominal[place] = period;
+            self.stale = true;
+        }
+    }
+
+    /// Fixes the periods of the span that begins, and moves the first intervals: `left` are the events to the thread's next
+    /// records, and `shift` gives the place of the thread's shift, where it has one. `seed` is any number; only the first
+    /// one counts.
+    pub(super) fn renew<'a>(
+        &mut self,
+        program: &Program,
+        left: &mut Positions,
+        shift: impl Fn(usize) -> Option<&'a AtomicI64>,
+        seed: u64,
+    ) {
+        self.stale = false;
+        for sampler in program.sampling_counters() {
+            let place = usize::from(sampler.place);
+            self.in_use[place] = self.draw(sampler, seed);
+            let left = &mut left[place];
+            if sampler.rate != 0 {
+                // The rest of an interval that began with a longer period would keep samples away.
+                *left = (*left).min(self.in_use[place] as i64);
+            }
+            if let (true, Some(shift)) = (sampler.randomise, shift(place)) {
+                let new = self.draw_shift(place, seed);
+                let moved = *left + new - shift.load(Ordering::Relaxed);
+                // A record that is due, or would be, comes when it is due.
+                if *left > 0 && moved > 0 {
+                    *left = moved;
+                    shift.store(new, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    fn draw(&mut self, sampler: SamplingCounter, seed: u64) -> u64 {
+        let nominal = self.nominal[usize::from(sampler.place)];
+        let range = range(nominal);
+        if sampler.randomise {
+            nominal - range / 2 + (self.random(seed) & (range - 1))
+        } else {
+            nominal
+        }
+    }
+
+    fn draw_shift(&mut self, place: usize, seed: u64) -> i64 {
+        let range = range(self.nominal[place]);
+        (self.random(seed) & (range - 1)) as i64 - (range / 2) as i64
+    }
+
+    /// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016): the high
+    /// half, whose bits are the better ones.
+    fn random(&mut self, seed: u64) -> u64 {
+        let mut state = if self.random == 0 { seed | 1 } else { self.random };
+        state ^= state >> 12;
+        state ^= state << 25;
+        state ^= state >> 27;
+        self.random = state;
+        state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 32
+    }
+}
+
+/// What a rate is asked for in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    /// Samples per second of time on this CPU.
+    pub(super) rate: u64,
+    /// TSC ticks per millisecond.
+    pub(super) tsc_khz: u64,
+}
+
+/// Width of the range that intervals are drawn from: a power of two, at least 1.
+fn range(period: u64) -> u64 {
+    let part = (period / RANDOM_PART).clamp(1, 1 << 31);
+    1 << part.ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::allocate::Counter;
+    use super::*;
+
+    fn periods(nominal: u64) -> Periods {
+        Periods {
+            nominal: [nominal; SAMPLING_COUNTERS_MAX],
+            in_use: [nominal; SAMPLING_COUNTERS_MAX],
+            averages: [Average::default(); SAMPLING_COUNTERS_MAX],
+            random: 0,
+            stale: false,
+        }
+    }
+
+    const RANDOMISED: SamplingCounter = SamplingCounter {
+        place: 0,
+        counter: Counter::at(0),
+        event: 0,
+        period: 100_000,
+        rate: 0,
+        randomise: true,
+    };
+
+    #[test]
+    fn drawn_periods_lie_within_a_sixteenth_and_their_mean_is_the_nominal_one() {
+        for nominal in [100, 1000, 99_980, 400_000, 1 << 40] {
+            let mut periods = periods(nominal);
+            let mut sum = 0;
+            for _ in 0..10_000 {
+                let drawn = periods.draw(RANDOMISED, 12_345);
+                assert!(drawn.abs_diff(nominal) <= nominal / 16, "{drawn} for {nominal}");
+                sum += u128::from(drawn);
+            }
+            let mean = (sum / 10_000) as u64;
+            assert!(mean.abs_diff(nominal) <= 1 + nominal / 500, "{mean} for {nominal}");
+        }
+    }
+
+    #[test]
+    fn every_low_bit_is_drawn() {
+        let mut periods = periods(400_000);
+        let mut ones = [0; 15];
+        for _ in 0..4096 {
+            let shift = periods.draw_shift(0, 1) + (1 << 14);
+            for (bit, ones) in ones.iter_mut().enumerate() {
+                *ones += shift >> bit & 1;
+            }
+        }
+        assert!(ones.iter().all(|ones| (1850..2250).contains(ones)), "{ones:?}");
+    }
+
+    /// 3 GHz.
+    const WISH: Wish = Wish { rate: 1000, tsc_khz: 3_000_000 };
+
+    #[test]
+    fn the_period_follows_an_event_rate_that_changes_a_hundredfold() {
+        let mut periods = periods(10_007);
+        // Events in each span of 10 ms, so a tenth of that is the period for 1000 a second.
+        for (spans, events) in [(60, 10_000_000), (100, 100_000), (20, 10_000_000)] {
+            for _ in 0..spans {
+                periods.adapt(0, (events, 30_000_000), WISH, 1 << 47);
+            }
+            let nominal = periods.nominal[0];
+            assert!(nominal.abs_diff(events / 10) <= events / 100, "{nominal} for {events}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_stops_brings_the_period_down_to_the_floor_and_not_below() {
+        let mut periods = periods(1 << 30);
+        for _ in 0..100 {
+            periods.adapt(0, (0, 30_000_000), WISH, 1 << 47);
+        }
+        assert_eq!(periods.nominal[0], PERIOD_MIN);
+    }
+}

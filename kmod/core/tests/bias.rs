@@ -1,0 +1,93 @@
+//! Whether every store of a loop is sampled as often as the others (Schneider, thesis, §3.5: the loop of figure 3.10, the
+//! distributions of figures 3.11 to 3.13 and the sweep of figure 3.14). `cargo test --release -p hpm-core --test
+//! bias -- --ignored --nocapture` prints the tables.
+
+mod rig;
+
+use hpm_abi::{EventSpec, QuantumEnd};
+use rig::{config, precise, Rig, STORES, TID_SHIFT};
+use vpmu::Options;
+
+/// What a drain holds at 10 ms a quantum and 2500 samples a second.
+const RECORDS_PER_DRAIN: u64 = 25;
+
+/// Samples of each store of a loop of `stores`, each executed equally often.
+fn distribution(stores: u64, period: u64, randomise: bool, drains: u64) -> Vec<u64> {
+    let flags = if randomise { EventSpec::RANDOMISE } else { 0 };
+    let mut rig = Rig::new(1, Options::default());
+    rig.acquire();
+    let session = rig.add_session(&config(&[EventSpec { flags, ..precise(STORES, period) }]));
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    for _ in 0..drains {
+        rig.run_stores(0, RECORDS_PER_DRAIN * period);
+        rig.cut(0, QuantumEnd::Timer);
+        rig.read_all();
+    }
+    rig.stop(session);
+    let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+    assert_eq!((seen.counts[0], seen.records_lost), (drains * RECORDS_PER_DRAIN * period, 0));
+    assert!(seen.weighed[0].abs_diff(seen.counts[0]) <= period + period / 8, "records stand for the count");
+    let mut samples = vec![0; stores as usize];
+    for (rip, _) in &seen.recorded {
+        samples[((rip & ((1 << TID_SHIFT) - 1)) % stores) as usize] += 1;
+    }
+    samples
+}
+
+fn ratio(samples: &[u64]) -> f64 {
+    let (least, most) = (samples.iter().min().copied(), samples.iter().max().copied());
+    most.unwrap_or(0) as f64 / least.unwrap_or(0) as f64
+}
+
+/// Compares fixed and randomised periods on a loop of so many stores, and prints them as rows of a table.
+fn compare(stores: u64) {
+    for (period, randomise) in [(399_999, false), (400_000, false), (400_000, true)] {
+        let samples = distribution(stores, period, randomise, 2000);
+        let ratio = ratio(&samples);
+        println!("| {stores} | {period} | {randomise} | {samples:?} | {ratio:.2} |");
+        if randomise {
+            assert!(ratio <= 1.2, "{ratio} for {stores} stores");
+        } else if period % stores == 0 {
+            assert!(ratio > 100.0, "the loop of {stores} stores divides {period}");
+        }
+    }
+}
+
+#[test]
+fn a_fixed_period_that_the_loop_divides_sees_one_store_and_a_randomised_one_sees_all_alike() {
+    compare(8);
+}
+
+#[test]
+#[ignore = "takes a minute: the table of docs/measurements.md"]
+fn loops_of_five_to_sixteen_stores() {
+    println!("| stores | period | randomised | samples of each store | largest / smallest |\n|---|---|---|---|---|");
+    (5..=16).for_each(compare);
+}
+
+/// Samples of one store of eight, fixed and randomised.
+fn one_of_eight(period: u64) {
+    const DRAINS: u64 = 400;
+    let expected = DRAINS * RECORDS_PER_DRAIN / 8;
+    let [fixed, randomised] = [false, true].map(|yes| distribution(8, period, yes, DRAINS)[0]);
+    println!("| {period} | {fixed} | {randomised} |");
+    assert!(randomised.abs_diff(expected) < expected / 4, "{randomised} at {period}");
+    if period % 8 == 0 {
+        assert!(fixed == 0 || fixed + 1 >= 8 * expected, "{fixed} at {period}");
+    }
+}
+
+#[test]
+fn one_store_of_eight_is_sampled_alike_at_a_randomised_period() {
+    for period in [100_000, 100_004] {
+        one_of_eight(period);
+    }
+}
+
+#[test]
+#[ignore = "takes a minute: the table of docs/measurements.md"]
+fn one_store_of_eight_over_the_periods_of_figure_3_14() {
+    println!("| period | fixed | randomised |\n|---|---|---|");
+    (99_980..=100_020).for_each(one_of_eight);
+}

@@ -1,0 +1,124 @@
+//! Periods that are randomised or adapted, and the ceilings on sampling, against the model.
+
+mod rig;
+
+use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
+use hpm_core::Limits;
+use rig::core::Instruction::{Load, Store};
+use rig::{config, counted, interrupting, precise, Rig, INSTRUCTIONS, LOADS, STORES};
+use vpmu::Options;
+
+fn one_thread(config: &SessionConfig) -> (Rig, usize, u32) {
+    let mut rig = Rig::new(1, Options::default());
+    rig.acquire();
+    let session = rig.add_session(config);
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    let tid = rig.users[thread].tid;
+    (rig, session, tid)
+}
+
+#[test]
+fn randomised_records_times_their_periods_stay_with_the_count_over_switches_and_cpus() {
+    for spec in [precise(LOADS, 1000), interrupting(LOADS, 1000)] {
+        let mut rig = Rig::new(2, Options::default());
+        rig.acquire();
+        let randomised = EventSpec { flags: EventSpec::RANDOMISE, ..spec };
+        let session = rig.add_session(&config(&[randomised, counted(INSTRUCTIONS)]));
+        let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
+        for round in 0..400 {
+            let cpu = round % 2;
+            rig.switch(cpu, threads[0], QuantumEnd::Preempted);
+            rig.switch(1 - cpu, threads[1], QuantumEnd::Preempted);
+            rig.run(cpu, 3333, &[Load]);
+            rig.run(1 - cpu, 777, &[Load, Store]);
+            rig.switch(cpu, 0, QuantumEnd::Yielded);
+            rig.switch(1 - cpu, 1, QuantumEnd::Yielded);
+        }
+        rig.stop(session);
+        rig.read_all();
+        for thread in threads {
+            let user = &rig.users[thread];
+            let seen = &rig.sessions[session].reader.threads[&user.tid];
+            assert_eq!(seen.counts[..2], user.truth[..2]);
+            assert_eq!(seen.records_lost, 0);
+            // The interval that has begun, and the shift.
+            assert!(seen.weighed[0].abs_diff(user.truth[0]) <= 1000 + 3 * 1000 / 16, "{seen:?}");
+        }
+    }
+}
+
+/// The rig's clock ticks once an instruction: this makes that 10 ns, so that 10,000 instructions are 0.1 ms.
+const TSC_KHZ: u32 = 100_000;
+
+#[test]
+fn the_period_is_adapted_to_the_wished_rate_and_to_a_new_wish() {
+    let rated = EventSpec { rate: 2000, ..precise(STORES, 10_007) };
+    let (mut rig, session, tid) = one_thread(&config(&[rated]));
+    rig.cores[0].borrow_mut().limits.tsc_khz = TSC_KHZ;
+    let second = |rig: &mut Rig, stores_of_hundred: u64| {
+        let before = rig.sessions[session].reader.threads.get(&tid).map_or(0, |seen| seen.records[0]);
+        for _ in 0..100 {
+            // 10 ms with so many stores; the rest of the time passes without.
+            rig.run_stores(0, 10_000 * stores_of_hundred);
+            rig.cores[0].borrow_mut().machine.pass_time(10_000 * (100 - stores_of_hundred));
+            rig.cut(0, QuantumEnd::Timer);
+            rig.read_all();
+        }
+        rig.sessions[session].reader.threads[&tid].records[0] - before
+    };
+    for (share, seconds) in [(100, 3), (1, 3), (100, 3)] {
+        let rates: Vec<u64> = (0..seconds).map(|_| second(&mut rig, share)).collect();
+        let last = rates[seconds - 1];
+        assert!(last.abs_diff(2000) <= 200, "{rates:?} with {share} % stores");
+    }
+    rig.cores[0].borrow_mut().machine.shared[session].control.rate = 4000;
+    second(&mut rig, 100);
+    let faster = second(&mut rig, 100);
+    assert!(faster.abs_diff(4000) <= 400, "{faster}");
+    let status = rig.cores[0].borrow().machine.shared[session].status;
+    assert_eq!(status.periods.into_iter().max(), Some(rig.sessions[session].reader.threads[&tid].period));
+}
+
+fn throttled(spec: EventSpec, limits: Limits) -> (Rig, usize, u32) {
+    let mut config = config(&[spec, counted(INSTRUCTIONS)]);
+    config.segments = 256;
+    let (mut rig, session, tid) = one_thread(&config);
+    rig.cores[0].borrow_mut().limits = limits;
+    // Two windows of 100 ms.
+    for _ in 0..20 {
+        rig.run(0, 10_000, &[Load]);
+        rig.cut(0, QuantumEnd::Timer);
+    }
+    rig.stop(session);
+    rig.read_all();
+    (rig, session, tid)
+}
+
+#[test]
+fn a_ceiling_on_interrupts_or_records_holds_samples_back_and_the_loss_is_exact() {
+    let limits = Limits { tsc_khz: 1000, ..Limits::default() };
+    let cases = [
+        (interrupting(LOADS, 100), Limits { pmi_rate: 2000, ..limits }, 200),
+        (interrupting(LOADS, 100), Limits { record_rate: 2000, ..limits }, 300),
+        (precise(LOADS, 100), Limits { record_rate: 2000, ..limits }, 311),
+    ];
+    for (spec, limits, most_per_window) in cases {
+        let (rig, session, tid) = throttled(spec, limits);
+        let seen = &rig.sessions[session].reader.threads[&tid];
+        assert_eq!(seen.counts[..2], [200_000, 200_000], "{limits:?}");
+        // The last overflow of PEBS lets an event be recorded that never came.
+        assert!((1999..=2000).contains(&(seen.records[0] + seen.records_lost)), "{limits:?}");
+        assert!(seen.throttled > 0 && seen.records[0] >= 200, "{limits:?}");
+        assert!(seen.records[0] <= 3 * (most_per_window + 1), "{} records, {limits:?}", seen.records[0]);
+        assert_eq!(rig.sessions[session].totals().throttled, seen.throttled);
+    }
+}
+
+#[test]
+fn below_the_ceilings_nothing_is_held_back() {
+    let limits = Limits { tsc_khz: 1000, pmi_rate: 1 << 30, record_rate: 1 << 30, handler_percent: 99 };
+    let (rig, session, tid) = throttled(interrupting(LOADS, 100), limits);
+    let seen = &rig.sessions[session].reader.threads[&tid];
+    assert_eq!((seen.records[0], seen.records_lost, seen.throttled), (2000, 0, 0));
+}
