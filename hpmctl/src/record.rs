@@ -115,8 +115,10 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
             return Err(error);
         }
     };
+    let whole = recorder.session().check();
     let finished = recorder.finish()?;
     eprintln!("{}", summary(&finished, &events, args.imprecise, &folder));
+    whole?;
     Ok(ExitCode::from(end.status()))
 }
 
@@ -127,7 +129,7 @@ fn begin_and_record(workload: &mut Workload, recorder: &mut Recorder) -> Result<
             return Ok(end);
         }
         // The driver's descriptor stays readable once the target has gone; the program's own end is waited for without it.
-        let gone = recorder.session().target_gone();
+        let gone = recorder.session().is_over();
         if gone && !workload.is_program() {
             return Ok(End::Stopped);
         }

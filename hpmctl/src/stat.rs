@@ -92,6 +92,7 @@ pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
         Some(file) => fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?,
         None => eprint!("{text}"),
     }
+    session.check()?;
     Ok(ExitCode::from(end.status()))
 }
 
@@ -123,7 +124,7 @@ fn open_fitting(
 fn wait(workload: &mut Workload, session: &Session) -> Result<End> {
     const LOOK: Duration = Duration::from_millis(100);
     loop {
-        let gone = !workload.is_program() && session.target_gone();
+        let gone = !workload.is_program() && session.is_over();
         match workload.wait(Some(LOOK))? {
             Some(end) => return Ok(end),
             None if gone => return Ok(End::Stopped),

@@ -124,7 +124,16 @@ impl Clock {
         if age < session.longest_quantum() {
             return Some(session.longest_quantum() - age);
         }
-        cpu.section(irq, |section| section.cut(QuantumEnd::Timer));
+        cpu.section(irq, |section| {
+            if let Some(reason) = section.intruder(session) {
+                session.give_up(reason);
+            }
+            if session.has_given_up() {
+                section.unload(session);
+            } else {
+                section.cut(QuantumEnd::Timer);
+            }
+        });
         Some(session.longest_quantum())
     }
 }

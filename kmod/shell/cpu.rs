@@ -322,6 +322,18 @@ impl Section<'_> {
         });
     }
 
+    /// Why the session that runs must give up: somebody else has begun to use the PMU, or to run guests.
+    pub(super) fn intruder(&mut self, session: &Session) -> Option<Reason> {
+        if session.samples() && sys::in_vmx() {
+            return Some(Reason::Virtualisation);
+        }
+        if machine::processor_trace_runs() {
+            return Some(Reason::IntelPt);
+        }
+        let (engine, mut port) = self.parts();
+        engine.foreign_global_ctrl(&mut port).map(|_| Reason::CountersRunning)
+    }
+
     /// The session leaves this CPU.
     pub(super) fn unload(&mut self, session: &Session) {
         if self.cpu.is_running(session) {

@@ -127,7 +127,7 @@ impl Operations {
         table.register_wait(unsafe { File::from_raw_file(file) }, descriptor.readers());
         let Some(session) = descriptor.session() else { return 0 };
         let readable = if session.is_readable() { bindings::POLLIN } else { 0 };
-        let gone = if session.is_target_gone() { bindings::POLLHUP } else { 0 };
+        let gone = if session.is_target_gone() || session.has_given_up() { bindings::POLLHUP } else { 0 };
         readable | gone
     }
 }

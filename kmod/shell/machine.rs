@@ -54,8 +54,14 @@ pub(super) fn processor_trace_runs() -> bool {
     const IA32_RTIT_CTL: u32 = 0x570;
     /// CPUID.(EAX=07H,ECX=0):EBX[25].
     const PROCESSOR_TRACE: u32 = 1 << 25;
-    let exists = Instruction.cpuid(0, 0).eax >= 7 && Instruction.cpuid(7, 0).ebx & PROCESSOR_TRACE != 0;
-    exists && sys::rdmsr(IA32_RTIT_CTL).is_some_and(|control| control & 1 != 0)
+    static EXISTS: SetOnce<bool> = SetOnce::new();
+    if EXISTS.as_ref().is_none() {
+        // Asked once: in a virtual machine CPUID is slow.
+        EXISTS.populate(
+            Instruction.cpuid(0, 0).eax >= 7 && Instruction.cpuid(7, 0).ebx & PROCESSOR_TRACE != 0,
+        );
+    }
+    EXISTS.as_ref() == Some(&true) && sys::rdmsr(IA32_RTIT_CTL).is_some_and(|control| control & 1 != 0)
 }
 
 /// CPU numbers run from 0 to this minus one.

@@ -23,7 +23,7 @@ pub(super) unsafe fn thread_of(task: *const bindings::task_struct) -> Thread {
     Thread { pid: pid.unsigned_abs(), tid: tid.unsigned_abs() }
 }
 
-/// The session that measures this task on this CPU, unless it has begun to exit.
+/// The session that measures this task on this CPU, unless the task has begun to exit or the session has given up.
 ///
 /// # Safety
 /// The task is alive, and `thread` says who it is.
@@ -39,7 +39,8 @@ unsafe fn session_of<'a>(
         return None;
     }
     // SAFETY: The caller's promise.
-    unsafe { registry::session_of(task, thread, cpu, irq) }
+    let session = unsafe { registry::session_of(task, thread, cpu, irq) };
+    session.filter(|session| !session.has_given_up())
 }
 
 /// An NMI on this CPU, which interrupted `regs`. 1 when it was hpm's.
@@ -85,7 +86,7 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
     if let Some(session) = unsafe { registry::session_of(task, thread, cpu, &irq) } {
         cpu.section(&irq, |section| {
             // It may have been switched out and in after it began to exit; then it runs unmeasured.
-            if !cpu.is_running(session) {
+            if !cpu.is_running(session) && !session.has_given_up() {
                 section.switch_in(session, thread);
             }
             section.switch_out(QuantumEnd::Exit);
@@ -117,7 +118,7 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     registry::exec(thread, old_tid, secure, &irq);
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
-    let session = unsafe { registry::session_of(task, thread, cpu, &irq) };
+    let session = unsafe { session_of(task, thread, cpu, &irq) };
     if cpu.running().is_some() || session.is_some() {
         // The old program's quantum ends here.
         cpu.switch(&irq, QuantumEnd::Flush, session, thread);

@@ -156,7 +156,8 @@ fn errno(reason: Reason) -> Error {
         | Reason::NotPrecise
         | Reason::PebsErratum
         | Reason::NoCoreType
-        | Reason::NoTracepoint => EOPNOTSUPP,
+        | Reason::NoTracepoint
+        | Reason::Virtualisation => EOPNOTSUPP,
         Reason::Version
         | Reason::Field
         | Reason::EventBits

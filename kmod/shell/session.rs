@@ -176,6 +176,10 @@ fn no_memory(bytes: u64) -> Refusal {
 
 /// Whether precise records can be written on every CPU.
 fn check_precise() -> Result<(), Refusal> {
+    // KVM switches it on on every CPU at once.
+    if sys::in_vmx() {
+        return Err(Refusal::new(Reason::Virtualisation, [0; 2]));
+    }
     if !sys::has_pebs() {
         return Err(Refusal::new(Reason::NoPebs, [0; 2]));
     }
@@ -232,6 +236,11 @@ impl Session {
         self.program.config().flags & SessionFlags::INHERIT != 0
     }
 
+    /// Whether hardware writes records for it.
+    pub(super) fn samples(&self) -> bool {
+        self.program.samples()
+    }
+
     /// TSC ticks after which a quantum is cut.
     pub(super) fn longest_quantum(&self) -> u64 {
         self.longest_quantum
@@ -283,6 +292,23 @@ impl Session {
         // SAFETY: As in `say_target_is_gone`.
         let gone = unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).target_gone) };
         gone.load(Ordering::Acquire) != 0
+    }
+
+    /// Ends measuring on every CPU, at its next switch or timer at the latest, and tells readers why. Not from the NMI.
+    pub(super) fn give_up(&self, reason: Reason) {
+        self.gave_up().store(reason as u32, Ordering::Release);
+        pr_warn!("a session of process {} gave up: {:?}\n", self.owner, reason);
+        self.readers.notify_all();
+    }
+
+    /// Whether the session has given up.
+    pub(super) fn has_given_up(&self) -> bool {
+        self.gave_up().load(Ordering::Relaxed) != 0
+    }
+
+    fn gave_up(&self) -> &AtomicU32 {
+        // SAFETY: The head lies in the status area, and the field is only ever accessed atomically.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).gave_up) }
     }
 
     /// Whether a ring holds a quantum that no reader has given back.

@@ -21,6 +21,8 @@
 #include <asm/msr.h>
 #include <asm/nmi.h>
 #include <asm/pgtable.h>
+#include <asm/processor-flags.h>
+#include <asm/special_insns.h>
 #include <asm/tsc.h>
 
 #include "shim.h"
@@ -89,6 +91,11 @@ bool hpm_cpu_has_pebs(void)
 u32 hpm_cpu_microcode(void)
 {
 	return boot_cpu_data.microcode;
+}
+
+bool hpm_cpu_in_vmx(void)
+{
+	return __read_cr4() & X86_CR4_VMXE;
 }
 
 bool hpm_perfmon_capable(void)

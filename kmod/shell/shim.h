@@ -38,6 +38,9 @@ bool hpm_cpu_has_pti(void);
 bool hpm_cpu_has_pebs(void);
 u32 hpm_cpu_microcode(void);
 
+/* Whether a hypervisor (KVM) has switched virtualisation on on this CPU. */
+bool hpm_cpu_in_vmx(void);
+
 /* Rights, as perf_event_open asks for them. */
 bool hpm_perfmon_capable(void);
 int hpm_allow_kernel(void);

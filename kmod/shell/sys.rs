@@ -39,6 +39,7 @@ extern "C" {
     fn hpm_cpu_has_pti() -> bool;
     fn hpm_cpu_has_pebs() -> bool;
     fn hpm_cpu_microcode() -> u32;
+    fn hpm_cpu_in_vmx() -> bool;
     fn hpm_perfmon_capable() -> bool;
     fn hpm_allow_kernel() -> c_int;
     fn hpm_allow_cpu() -> c_int;
@@ -198,6 +199,12 @@ pub(super) fn has_pebs() -> bool {
 pub(super) fn microcode() -> u32 {
     // SAFETY: Reads a field that an update writes as one word.
     unsafe { hpm_cpu_microcode() }
+}
+
+/// Whether a hypervisor has switched virtualisation on on this CPU.
+pub(super) fn in_vmx() -> bool {
+    // SAFETY: Reads a control register.
+    unsafe { hpm_cpu_in_vmx() }
 }
 
 /// Whether the caller has CAP_PERFMON or CAP_SYS_ADMIN.

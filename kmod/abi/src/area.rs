@@ -79,8 +79,11 @@ pub struct StatusHead {
     pub cpus: u32,
     /// 1 once the target has gone (exited, or turned into something the session may not see).
     pub target_gone: u32,
+    /// A [`super::Reason`] as its number once the session has given up, because somebody else began to use the PMU; else
+    /// 0. Nothing is measured any more.
+    pub gave_up: u32,
     /// Padding.
-    pub reserved: [u32; 13],
+    pub reserved: [u32; 12],
 }
 const _: () = assert!(core::mem::size_of::<StatusHead>() == 64);
 

@@ -67,6 +67,8 @@ pub enum Reason {
     TooManySessions = 44,
     /// The session's memory exceeds the module parameter `max_session_mib`; `detail` is the bytes asked for and allowed.
     MemoryCeiling = 45,
+    /// Virtualisation is on (CR4.VMXE): a guest entered while PEBS is armed would have records written to its addresses.
+    Virtualisation = 46,
     /// The event needs a register's value beside its encoding ([`super::EventSpec::extra`]); `detail` is its index and the
     /// register.
     ExtraMissing = 50,
@@ -129,6 +131,7 @@ impl Reason {
             Reason::MemoryLimit,
             Reason::TooManySessions,
             Reason::MemoryCeiling,
+            Reason::Virtualisation,
             Reason::ExtraMissing,
             Reason::ExtraBits,
             Reason::ExtraConflict,

@@ -144,6 +144,12 @@ impl Engine {
         meter.charge(&mut session.state.totals);
     }
 
+    /// What IA32_PERF_GLOBAL_CTRL reads, if somebody else has written it: what is counted from then on is not to be
+    /// believed, and the session should be unloaded.
+    pub fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
+        self.hardware.as_ref()?.foreign_global_ctrl(port)
+    }
+
     /// The session leaves this CPU (it stops, or ends): a quantum that still runs is published, and afterwards no
     /// counter runs for it, and its segments are out of the window. To be called on every CPU.
     pub fn unload<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {

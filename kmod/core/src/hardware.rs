@@ -185,6 +185,12 @@ impl Hardware {
         }
     }
 
+    /// What IA32_PERF_GLOBAL_CTRL reads, if that is not what was last written: somebody else uses the PMU.
+    pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
+        let found = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
+        (found != self.global_ctrl).then_some(found)
+    }
+
     /// Whether no counter runs.
     pub(super) const fn is_stopped(&self) -> bool {
         self.global_ctrl == 0

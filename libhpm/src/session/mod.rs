@@ -33,7 +33,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hpm_abi::Reason;
-pub use hpm_abi::{EventMode, EventSpec, Info, Marker, SessionConfig, Totals};
+pub use hpm_abi::{EventMode, EventSpec, Info, Marker, SessionConfig, SessionFlags, Totals};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -137,6 +137,28 @@ impl<D: Device> Session<D> {
     #[must_use]
     pub fn target_gone(&self) -> bool {
         self.rings.target_gone()
+    }
+
+    /// Whether nothing will be measured any more: the target has gone, or the driver has given the session up
+    /// ([`Session::check`] says why).
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.target_gone() || self.rings.gave_up() != 0
+    }
+
+    /// Whether the driver still stands by the session. What was published before it gave up is good; the totals may
+    /// contain what somebody else let the counters count.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the reason why it has given up.
+    pub fn check(&self) -> Result<()> {
+        match self.rings.gave_up() {
+            0 => Ok(()),
+            reason => {
+                let denied = Denied { errno: libc::EBUSY, reason, detail: [0; 2] };
+                Err(refuse("go on with the session", denied, &self.events))
+            }
+        }
     }
 
     /// Waits until quanta are published, one of `others` becomes readable, the time has passed or a signal arrives; says

@@ -8,6 +8,7 @@
 //! | [`perf`] | perf_event_open, and a ring that the kernel writes |
 //! | [`child`] | fork: between fork and exec only async-signal-safe functions may run |
 //! | [`clock`] | RDTSC has no safe wrapper |
+//! | [`probe`] | as [`device`] and [`rings`], for tests of the driver |
 //! | [`pidfd`] | pidfd_open has no safe wrapper |
 //!
 //! Everything exported is safe to call.
@@ -19,4 +20,5 @@ pub mod device;
 pub mod marks;
 pub mod perf;
 pub mod pidfd;
+pub mod probe;
 pub mod rings;

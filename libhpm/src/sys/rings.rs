@@ -120,9 +120,20 @@ impl Rings {
     /// Whether the session's target has gone.
     #[must_use]
     pub fn target_gone(&self) -> bool {
-        let offset = std::mem::offset_of!(StatusHead, target_gone);
-        // A u32 in the low half of an aligned word whose other half is padding.
-        word(&self.status, offset).load(Ordering::Acquire) as u32 != 0
+        self.ending() as u32 != 0
+    }
+
+    /// Why the driver has given the session up, as a [`hpm_abi::Reason`]'s number; 0 while it has not.
+    #[must_use]
+    pub fn gave_up(&self) -> u32 {
+        (self.ending() >> 32) as u32
+    }
+
+    /// [`StatusHead::target_gone`] and, in the upper half, [`StatusHead::gave_up`].
+    fn ending(&self) -> u64 {
+        const OFFSET: usize = std::mem::offset_of!(StatusHead, target_gone);
+        const { assert!(OFFSET % 8 == 0 && std::mem::offset_of!(StatusHead, gave_up) == OFFSET + 4) };
+        word(&self.status, OFFSET).load(Ordering::Acquire)
     }
 
     /// Reads what the driver has produced on a CPU, so that it can be borrowed.

@@ -29,7 +29,7 @@ pub(super) fn run(report: &mut GuestReport) {
 }
 
 /// Each CPU's registers.
-fn registers() -> Result<BTreeMap<String, u64>> {
+pub(super) fn registers() -> Result<BTreeMap<String, u64>> {
     let mut all = BTreeMap::new();
     for cpu in 0.. {
         let path = format!("/dev/cpu/{cpu}/msr");
@@ -46,7 +46,7 @@ fn registers() -> Result<BTreeMap<String, u64>> {
 }
 
 /// Fails naming the first register that changed.
-fn unchanged(before: &BTreeMap<String, u64>) -> Result<String> {
+pub(super) fn unchanged(before: &BTreeMap<String, u64>) -> Result<String> {
     for (name, value) in registers()? {
         let was = before[&name];
         ensure!(value == was, "{name} was {was:#x} and is {value:#x}");

@@ -6,12 +6,16 @@ mod counting;
 mod judge;
 mod lifecycle;
 pub(crate) mod markers;
+mod mutation;
 mod no_pmu;
 mod ownership;
+mod privacy;
 pub(crate) mod programs;
+pub(crate) mod robust;
 mod sampling;
 mod scopes;
 pub(crate) mod stacks;
+mod torture;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -61,6 +65,12 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "lifecycle" => lifecycle::run(&mut report),
         "cachegrind" => cachegrind::run(&mut report)?,
         "no_pmu" => no_pmu::run(&mut report),
+        "privacy" => privacy::run(&mut report)?,
+        "privacy_reader" => privacy::read(&mut report),
+        "robust" => robust::run(&mut report)?,
+        "torture" => torture::run(&mut report)?,
+        "torture_sender" => mutation::run(&mut report)?,
+        "torture_threads" => torture::be_a_thousand_threads()?,
         "scopes" => scopes::run(&mut report)?,
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),

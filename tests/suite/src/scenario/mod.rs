@@ -6,9 +6,12 @@ pub(crate) mod demo;
 mod judge;
 mod kernel;
 mod markers;
+mod privacy;
+mod robust;
 mod sampling;
 mod scopes;
 mod stacks;
+mod torture;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -48,6 +51,13 @@ const FAST: &[Scenario] = &[
     },
     Scenario { name: "ownership", options: &[], compare: kernel::names_hpm },
     Scenario { name: "scopes", options: &["--plugin-arg", "truth-level=basic"], compare: scopes::compare },
+    Scenario {
+        name: "privacy",
+        options: &["--plugin-arg", "pebs-log=on", "--plugin-arg", "pebs-skid=30"],
+        compare: privacy::compare,
+    },
+    Scenario { name: "robust", options: &["--plugin-arg", "truth-level=basic"], compare: robust::compare },
+    Scenario { name: "torture", options: &["--plugin-arg", "truth-level=basic"], compare: torture::compare },
     Scenario { name: "lifecycle", options: &[], compare: kernel::isolates_page_tables },
     Scenario { name: "no_pmu", options: &["--no-plugin"], compare: kernel::isolates_page_tables },
     Scenario { name: "bad_input", options: &[], compare: kernel::isolates_page_tables },
@@ -55,6 +65,11 @@ const FAST: &[Scenario] = &[
 
 /// What only the full tier runs.
 const LONG: &[Scenario] = &[
+    Scenario {
+        name: "torture.million",
+        options: &["--plugin-arg", "truth-level=basic", "--append", "hpm.torture=long"],
+        compare: torture::compare,
+    },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario {
         name: "sampling.pti-off",

@@ -1,0 +1,141 @@
+//! A session of an unprivileged user whose records come late enough to show the kernel: nothing of it may ever stand in
+//! memory that the user maps.
+
+use std::fs::{self, File};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libhpm::event;
+use libhpm::session::{Info, Options, SessionConfig, Target, Totals};
+use libhpm::sys::child::Child;
+use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
+use libhpm::sys::probe::Mapping;
+use serde_json::json;
+
+use super::scopes::{NOBODY, open_to_nobody};
+use super::{GuestReport, REPORT};
+
+/// Where user space maps a session's areas (docs/abi.md).
+const CONTROL: u64 = 1 << 32;
+const QUANTA: u64 = 2 << 44;
+const SEGMENTS: u64 = 3 << 44;
+const SEGMENT_BYTES: usize = 64 * 1024;
+/// Words of one CPU's entry in the control area.
+const CONTROL_WORDS: usize = 8;
+/// A hundred thousand times two system calls, each between a few user instructions.
+const WORK: [&str; 5] = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"];
+
+/// Lets the reader run as nobody, and takes over what it saw.
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    open_to_nobody()?;
+    let mut reader = Command::new(std::env::current_exe()?);
+    reader.args(["guest", "privacy_reader"]).uid(NOBODY).gid(NOBODY).current_dir("/tmp/nobody");
+    let status = reader.status()?;
+    ensure!(status.success(), "the reader ended with {status}");
+    let seen: GuestReport = serde_json::from_slice(&fs::read(format!("/tmp/nobody/{REPORT}"))?)?;
+    report.checks.extend(seen.checks);
+    report.facts.extend(seen.facts);
+    Ok(())
+}
+
+/// As nobody: samples a child, while a thread polls everything that is mapped.
+pub(super) fn read(report: &mut GuestReport) {
+    let mut totals = None;
+    report.check("no kernel address ever stands in the mapped memory", || {
+        let (swept, sums) = poll_while_sampling()?;
+        totals = Some(sums);
+        Ok(format!("{swept} sweeps over all segments and quanta"))
+    });
+    if let Some(totals) = totals {
+        report.fact("records", json!(totals.records));
+        report.fact("withheld", json!(totals.records_withheld));
+        report.fact("lost", json!(totals.records_lost));
+    }
+}
+
+struct Mapped {
+    quanta: Vec<Mapping>,
+    segments: Vec<Mapping>,
+    control: Mapping,
+    status: Mapping,
+}
+
+fn poll_while_sampling() -> Result<(u64, Totals)> {
+    let mut child = Child::prepare(&WORK)?;
+    let (driver, info) = Driver::open_checked()?;
+    let config = configure(&driver, &child)?;
+    let mapped = map(&driver, &info, &config)?;
+    driver.command(DeviceCommand::Start).map_err(denied)?;
+    child.execute()?;
+    let (done, found, sweeps) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| -> Result<()> {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                if let Some(word) = mapped.quanta.iter().chain(&mapped.segments).find_map(kernel_word) {
+                    found.store(word, Ordering::Relaxed);
+                }
+                sweeps.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        while child.try_wait()?.is_none() {
+            give_back(&mapped, info.cpus as usize);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        done.store(true, Ordering::Relaxed);
+        Ok(())
+    })?;
+    driver.command(DeviceCommand::Stop).map_err(denied)?;
+    let word = mapped.quanta.iter().chain(&mapped.segments).find_map(kernel_word);
+    let word = word.unwrap_or(found.into_inner());
+    ensure!(word == 0, "the kernel address {word:#x} was seen");
+    Ok((sweeps.into_inner(), driver.totals().map_err(denied)?))
+}
+
+fn configure(driver: &Driver, child: &Child) -> Result<SessionConfig> {
+    let load = event::parse("load:u", "skylake")?;
+    let options = Options::new(Target::Process(child.pid())).sample(load, 101).start_on_exec(true);
+    let mut config = options.config();
+    let proof = File::open(format!("/proc/{}/environ", child.pid())).context("the child's environ")?;
+    config.proof_fd = proof.as_raw_fd();
+    config.flags |= libhpm::session::SessionFlags::PROOF;
+    config.segments = 4;
+    driver.configure(&config).map_err(denied)?;
+    Ok(config)
+}
+
+fn map(driver: &Driver, info: &Info, config: &SessionConfig) -> Result<Mapped> {
+    let each = |base: u64, bytes: usize| -> std::io::Result<Vec<Mapping>> {
+        let offset = |cpu: u32| base | u64::from(cpu) << 32;
+        (0..info.cpus).map(|cpu| Mapping::new(driver.as_fd(), offset(cpu), bytes, false)).collect()
+    };
+    Ok(Mapped {
+        quanta: each(QUANTA, config.quanta as usize * 320)?,
+        segments: each(SEGMENTS, config.segments as usize * SEGMENT_BYTES)?,
+        control: Mapping::new(driver.as_fd(), CONTROL, 4096, true)?,
+        status: Mapping::new(driver.as_fd(), 0, 4096, false)?,
+    })
+}
+
+/// Gives back every quantum and every segment but the newest.
+fn give_back(mapped: &Mapped, cpus: usize) {
+    for cpu in 0..cpus {
+        // The status area's head is as long as an entry: 64 bytes.
+        let (status, control) = ((cpu + 1) * CONTROL_WORDS, cpu * CONTROL_WORDS);
+        mapped.control.write(control, mapped.status.read(status));
+        mapped.control.write(control + 1, mapped.status.read(status + 1).saturating_sub(1));
+    }
+}
+
+/// A word that is a kernel address, if there is one.
+fn kernel_word(mapping: &Mapping) -> Option<u64> {
+    let kernel = 0xffff_8000_0000_0000..0xffff_ffff_ffff_f000_u64;
+    (0..mapping.words()).map(|number| mapping.read(number)).find(|word| kernel.contains(word))
+}
+
+fn denied(denied: libhpm::sys::device::Denied) -> anyhow::Error {
+    anyhow::anyhow!("the driver said {denied:?}")
+}

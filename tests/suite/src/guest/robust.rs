@@ -1,0 +1,137 @@
+//! What happens around a session: CPUs that go, sleep, somebody else at the PMU, a consumer that scribbles or stalls.
+
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::process::{Child as Process, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libhpm::event;
+use libhpm::session::{Options, Target, Totals};
+use libhpm::sys::child::Child;
+use libhpm::sys::device::{Command as DeviceCommand, Denied, Device, Driver};
+use libhpm::sys::probe::Mapping;
+use serde_json::{Value, json};
+
+use super::GuestReport;
+use super::programs::{built, hpmctl, stat_command, wait_at_most};
+
+const LIMIT: Duration = Duration::from_secs(240);
+const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
+/// SDM Vol. 4, table 2-2.
+const IA32_PERF_GLOBAL_CTRL: u64 = 0x38f;
+/// Period of the sessions whose consumer misbehaves: a prime, so that no loop length divides it.
+pub(crate) const PERIOD: u64 = 1009;
+
+/// Runs every case.
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    report.fact("loops7", counted("offline.json", 6, plug_and_unplug)?);
+    report.check("the machine sleeps and wakes under a session", || {
+        let before = fs::read_to_string("/sys/power/pm_test").context("this kernel cannot test sleeping")?;
+        ensure!(before.contains("freezer"), "this kernel cannot test sleeping: {before}");
+        Ok(String::new())
+    });
+    report.fact("loops8", counted("sleep.json", 7, sleep)?);
+    for (window, arguments, consumer) in
+        [("loops3", 2, scribble as fn(&Mapping, u64)), ("loops4", 3, stall as fn(&Mapping, u64))]
+    {
+        let totals = misread(arguments, consumer)?;
+        let sums = [totals.counts[0], totals.records, totals.records_lost, totals.quanta_lost];
+        report.fact(window, json!(sums));
+    }
+    report.check("a session gives up when somebody else writes the PMU, and says so", intruder);
+    Ok(())
+}
+
+/// `hpmctl stat` of `loops`, while `disturb` runs again and again.
+fn counted(file: &str, arguments: usize, disturb: impl Fn(usize) -> Result<()>) -> Result<Value> {
+    let mut program = vec!["loops"];
+    program.extend(["x"; 8].iter().take(arguments));
+    let mut session = stat_command(EVENTS, file, &program)?.stdin(Stdio::null()).spawn()?;
+    let mut turn = 0;
+    while session.try_wait()?.is_none() {
+        disturb(turn)?;
+        turn += 1;
+    }
+    let status = wait_at_most(&mut session, LIMIT)?;
+    ensure!(status.success() && turn > 0, "hpmctl stat ended with {status} after {turn} disturbances");
+    Ok(serde_json::from_slice(&fs::read(file)?)?)
+}
+
+fn plug_and_unplug(turn: usize) -> Result<()> {
+    fs::write("/sys/devices/system/cpu/cpu1/online", if turn % 2 == 0 { "0" } else { "1" })?;
+    std::thread::sleep(Duration::from_millis(20));
+    // Whatever comes next finds both CPUs.
+    Ok(fs::write("/sys/devices/system/cpu/cpu1/online", "1")?)
+}
+
+/// Suspends up to the freezer, which wakes by itself after five seconds (Documentation/power/basic-pm-debugging.rst).
+fn sleep(turn: usize) -> Result<()> {
+    if turn > 0 {
+        std::thread::sleep(Duration::from_millis(20));
+        return Ok(());
+    }
+    fs::write("/sys/power/pm_test", "freezer")?;
+    fs::write("/sys/power/state", "freeze").context("the machine did not go to sleep")
+}
+
+/// Samples `loops` with a consumer that does this to the control area until the program ends.
+fn misread(arguments: usize, consumer: fn(&Mapping, u64)) -> Result<Totals> {
+    let path = built("loops")?.into_os_string();
+    let mut words = vec![path];
+    words.extend(std::iter::repeat_n("x".into(), arguments));
+    let mut child = Child::prepare(&words)?;
+    let (driver, _) = Driver::open_checked()?;
+    let load = event::parse("load:u", "skylake")?;
+    let config = Options::new(Target::Process(child.pid())).sample(load, PERIOD).start_on_exec(true).config();
+    driver.configure(&config).map_err(denied)?;
+    let control = Mapping::new(driver.as_fd(), 1 << 32, 4096, true)?;
+    driver.command(DeviceCommand::Start).map_err(denied)?;
+    child.execute()?;
+    let mut turn = 0;
+    while child.try_wait()?.is_none() {
+        consumer(&control, turn);
+        turn += 1;
+    }
+    driver.command(DeviceCommand::Stop).map_err(denied)?;
+    driver.totals().map_err(denied)
+}
+
+fn scribble(control: &Mapping, turn: u64) {
+    let mut random = fastrand::Rng::with_seed(turn);
+    for word in 0..control.words() {
+        control.write(word, random.u64(..));
+    }
+}
+
+fn stall(_control: &Mapping, _turn: u64) {
+    std::thread::sleep(Duration::from_millis(5));
+}
+
+fn denied(denied: Denied) -> anyhow::Error {
+    anyhow::anyhow!("the driver said {denied:?}")
+}
+
+/// Stops every counter of CPU 0 behind hpm's back.
+fn intruder() -> Result<String> {
+    let mut target = Command::new(built("threads")?).args(["2", "5000"]).stdout(Stdio::null()).spawn()?;
+    let pid = target.id().to_string();
+    let session = hpmctl(&["stat", "-e", "instructions:u", "-p", &pid])?.stderr(Stdio::piped()).spawn()?;
+    std::thread::sleep(Duration::from_secs(2));
+    let msr = OpenOptions::new().write(true).open("/dev/cpu/0/msr")?;
+    msr.write_all_at(&0u64.to_le_bytes(), IA32_PERF_GLOBAL_CTRL).context("writing IA32_PERF_GLOBAL_CTRL")?;
+    let said = ended(session, &mut target);
+    target.kill()?;
+    target.wait()?;
+    said
+}
+
+fn ended(mut session: Process, target: &mut Process) -> Result<String> {
+    let status = wait_at_most(&mut session, LIMIT)?;
+    ensure!(target.try_wait()?.is_none(), "the target ended first");
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut session.stderr.take().context("no standard error")?, &mut said)?;
+    ensure!(!status.success() && said.contains("nobody reserved"), "hpmctl ended with {status}: {said}");
+    Ok(said.lines().last().unwrap_or_default().to_owned())
+}

@@ -1,0 +1,37 @@
+//! Counts under disturbance, against the truth.
+
+use anyhow::{Context, Result, ensure};
+
+use super::counting::{stat_counts, true_counts};
+use crate::check::Tally;
+use crate::guest::robust::PERIOD;
+use crate::lab::Boot;
+
+/// Counts stay exact, and no record goes missing uncounted.
+pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
+    super::kernel::isolates_page_tables(boot, tally);
+    for (window, how) in [("loops7", "CPU 1 goes and comes"), ("loops8", "the machine sleeps")] {
+        tally.run(&format!("robust: counts are exact while {how}"), || {
+            let (counted, truth) = (stat_counts(boot, window)?, true_counts(&boot.truth, window)?);
+            ensure!(counted == truth, "hpmctl counted {counted:?}, the truth is {truth:?}");
+            Ok(format!("{counted:?}"))
+        });
+    }
+    for (window, how) in [("loops3", "scribbles over its page"), ("loops4", "reads nothing")] {
+        tally.run(&format!("robust: nothing goes missing uncounted when the consumer {how}"), || {
+            records(boot, window)
+        });
+    }
+}
+
+/// Loads are counted exactly, and each period of them is a record or a lost one.
+fn records(boot: &Boot, window: &str) -> Result<String> {
+    let fact = boot.report.facts.get(window).context("the guest left no sums")?;
+    let [count, records, lost, quanta_lost]: [u64; 4] = serde_json::from_value(fact.clone())?;
+    let [_, _, truth, _] = true_counts(&boot.truth, window)?;
+    ensure!(count == truth, "{count} loads were counted, the truth is {truth}");
+    // The event after each overflow is recorded, so that the last one may still be due.
+    let due = truth / PERIOD;
+    ensure!((due - 1..=due).contains(&(records + lost)), "{records} records and {lost} lost of {due}");
+    Ok(format!("{records} records, {lost} lost with {quanta_lost} quanta, of {due}"))
+}
