@@ -216,26 +216,31 @@ impl Rings for LiveRings<'_> {
         control
     }
 
-    fn copy_stack(&mut self, from: u64, place: u32, bytes: u32) -> u32 {
-        let Some(stacks) = &self.memory.stacks else { return 0 };
-        let mut copied = 0;
+    fn copy_stack(&mut self, from: u64, place: u32, bytes: u32) -> Collected {
+        let mut collected = Collected { bytes: 0, complete: true };
+        let Some(stacks) = &self.memory.stacks else { return Collected::default() };
+        let mut offset = 0;
         // A page at a time, because a copy that meets an unmapped page says nothing of how far it came.
-        while copied < bytes {
-            let source = from.wrapping_add(u64::from(copied));
+        while offset < bytes {
+            let source = from.wrapping_add(u64::from(offset));
             let to_page_end = kernel::page::PAGE_SIZE as u64 - source % kernel::page::PAGE_SIZE as u64;
-            let length = u64::from(bytes - copied).min(to_page_end);
-            let Some(target) = stacks.at(place as usize + copied as usize) else { break };
+            let length = u64::from(bytes - offset).min(to_page_end);
+            let Some(target) = stacks.at(place as usize + offset as usize) else { break };
+            offset += length as u32;
             // SAFETY: `place + bytes` lies within the ring by contract; the source is checked to be user memory, and a
             // fault is caught.
             let failed = unsafe {
                 bindings::copy_from_user_nofault(target.cast(), source as *const _, length as usize)
             };
-            if failed != 0 {
-                break;
+            if failed == 0 {
+                collected.bytes = offset;
+            } else {
+                collected.complete = false;
+                // SAFETY: `place + bytes` lies within the ring by contract, and no reader has been given these bytes.
+                unsafe { target.write_bytes(0, length as usize) };
             }
-            copied += length as u32;
         }
-        copied
+        collected
     }
 
     fn follow_frames(&mut self, mut rbp: u64, place: u32, frames: u32) -> Collected {

@@ -59,8 +59,9 @@ pub trait Rings {
     /// Loads this CPU's control page, each field once, with acquire order. Any value may come; this crate clamps it.
     fn control(&mut self) -> CpuControl;
     /// Copies up to `bytes` from the user address `from` of the current thread to byte `place` of the stack ring, without
-    /// faulting or sleeping, and returns how many bytes were copied from the start. `place + bytes` lies within the ring.
-    fn copy_stack(&mut self, from: u64, place: u32, bytes: u32) -> u32;
+    /// faulting or sleeping. A page that is not there (never touched, or swapped out) reads zero if one behind it is, and
+    /// makes the stack incomplete. `place + bytes` lies within the ring.
+    fn copy_stack(&mut self, from: u64, place: u32, bytes: u32) -> Collected;
     /// Follows the frame pointers of the current thread from `rbp` on, without faulting or sleeping, and writes the return
     /// addresses, at most `frames` of 8 bytes, to byte `place` of the stack ring, which has room for them. Each frame holds
     /// the caller's RBP and the return address (System V ABI for AMD64, 3.2.2); the chain ends where RBP is 0.

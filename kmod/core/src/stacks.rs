@@ -41,8 +41,7 @@ pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_,
     } else if frames > 0 {
         session.rings.follow_frames(from, place, frames)
     } else {
-        let bytes = session.rings.copy_stack(from, place, wanted).min(wanted);
-        Collected { bytes, complete: bytes == wanted }
+        session.rings.copy_stack(from, place, wanted)
     };
     if !stack.complete {
         quantum.flags |= QuantumFlags::STACK_TRUNCATED;
@@ -71,6 +70,6 @@ fn stack_register<P: Port, R>(port: &mut P, session: &Session<'_, R>, quantum: &
 pub struct Collected {
     /// Bytes.
     pub bytes: u32,
-    /// Nothing that was asked for is missing: all bytes of a copy, or a chain of frames up to its end.
+    /// Nothing that was asked for is missing: all pages of a copy, or a chain of frames up to its end.
     pub complete: bool,
 }

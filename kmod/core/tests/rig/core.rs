@@ -403,10 +403,11 @@ impl Rings for CoreRings {
         self.core.borrow().machine.shared[self.session].control
     }
 
-    fn copy_stack(&mut self, from: u64, _place: u32, bytes: u32) -> u32 {
+    fn copy_stack(&mut self, from: u64, _place: u32, bytes: u32) -> Collected {
         // The model's threads have a stack of one page above every multiple of 64 KiB.
         let above = 0x1_0000 - from % 0x1_0000;
-        bytes.min(above as u32)
+        let copied = bytes.min(above as u32);
+        Collected { bytes: copied, complete: copied == bytes }
     }
 
     fn follow_frames(&mut self, rbp: u64, _place: u32, frames: u32) -> Collected {
