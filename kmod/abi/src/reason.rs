@@ -99,7 +99,7 @@ impl Reason {
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 40] = [
+        const ALL: [Reason; 41] = [
             Reason::Version,
             Reason::Field,
             Reason::UnknownPmu,

@@ -17,8 +17,9 @@ use super::GuestReport;
 pub(super) const SEED: &str = "HPM_SEED";
 pub(super) const REQUESTS: &str = "HPM_REQUESTS";
 
-/// `_IOWR(0xB7, n, Envelope)` for n from 1 to 6 (docs/abi.md).
-const IOCTLS: [u32; 6] = [0xc020_b701, 0xc020_b702, 0xc020_b703, 0xc020_b704, 0xc020_b705, 0xc020_b706];
+/// `_IOWR(0xB7, n, Envelope)` for n from 1 to 6, and the markers' 9 and 10 (docs/abi.md).
+const IOCTLS: [u32; 8] =
+    [0xc020_b701, 0xc020_b702, 0xc020_b703, 0xc020_b704, 0xc020_b705, 0xc020_b706, 0xc020_b709, 0xc020_b70a];
 const CONFIGURE: usize = 1;
 const START: usize = 2;
 
@@ -138,7 +139,7 @@ impl State {
     fn map(&mut self, device: usize) {
         let kind = self.random.u64(..6) << 44 | self.random.u64(..4) << 32;
         let page = if self.random.u8(..4) == 0 { self.random.u64(..1 << 20) } else { self.random.u64(..4) };
-        let bytes = 4096 * self.random.usize(1..40);
+        let bytes = 4096 * self.random.choice([1, 1, 1, 2, 5, 16, 40]).unwrap_or(1);
         let writable = self.random.bool();
         if let Ok(mapping) = Mapping::new(self.devices[device].as_fd(), kind | page << 12, bytes, writable) {
             self.accepted.mappings += 1;
@@ -203,7 +204,7 @@ fn words(config: &SessionConfig) -> [u64; ARGUMENT_WORDS] {
     argument
 }
 
-/// That ioctls of every kind were accepted, in some number.
+/// That ioctls of every kind of a session were accepted, in some number.
 ///
 /// # Errors
 /// Which was not.
@@ -211,7 +212,7 @@ pub(super) fn check_accepted(report: &GuestReport) -> Result<String> {
     let ioctls = report.facts.get("ioctls").context("no numbers of ioctls")?;
     let numbers: Vec<u64> = serde_json::from_value(ioctls.clone())?;
     let mappings = report.facts.get("mappings").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    let enough = numbers.iter().all(|number| *number > 0) && numbers[START] > 10 && mappings > 10;
+    let enough = numbers[..6].iter().all(|number| *number > 0) && numbers[START] > 10 && mappings > 10;
     anyhow::ensure!(enough, "too little was accepted: ioctls {numbers:?}, {mappings} mappings");
     Ok(format!("accepted ioctls {numbers:?}, {mappings} mappings"))
 }

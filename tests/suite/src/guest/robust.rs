@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::GuestReport;
 use super::programs::{built, hpmctl, stat_command, wait_at_most};
+use super::scopes::settled;
 
 const LIMIT: Duration = Duration::from_secs(240);
 const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
@@ -118,7 +119,7 @@ fn intruder() -> Result<String> {
     let mut target = Command::new(built("threads")?).args(["2", "5000"]).stdout(Stdio::null()).spawn()?;
     let pid = target.id().to_string();
     let session = hpmctl(&["stat", "-e", "instructions:u", "-p", &pid])?.stderr(Stdio::piped()).spawn()?;
-    std::thread::sleep(Duration::from_secs(2));
+    settled(&session)?;
     let msr = OpenOptions::new().write(true).open("/dev/cpu/0/msr")?;
     msr.write_all_at(&0u64.to_le_bytes(), IA32_PERF_GLOBAL_CTRL).context("writing IA32_PERF_GLOBAL_CTRL")?;
     let said = ended(session, &mut target);

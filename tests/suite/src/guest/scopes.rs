@@ -116,7 +116,7 @@ fn signal(child: &Child, signal: Signal) -> Result<()> {
 }
 
 /// Waits until hpmctl holds a session that is started: it then sleeps in poll.
-fn settled(measuring: &Child) -> Result<()> {
+pub(super) fn settled(measuring: &Child) -> Result<()> {
     let device = fs::metadata("/dev/hpm")?.rdev();
     for _ in 0..10_000 {
         let open = fs::read_dir(format!("/proc/{}/fd", measuring.id()))?.flatten();
