@@ -4,7 +4,7 @@ use crate::paths;
 use crate::progress::step;
 use crate::sources;
 use anyhow::{Context, Result, bail};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -16,26 +16,31 @@ pub(crate) const RELEASE: &str = "trixie";
 pub(crate) struct Apt {
     dir: PathBuf,
     cache: PathBuf,
+    /// Other labs wait: apt's state and its folder of downloads serve one at a time.
+    _lock: File,
 }
 
 impl Apt {
-    /// Writes the private configuration under `cache/apt`.
+    /// Writes the private configuration under `cache/apt` and fetches the package indices.
     ///
     /// # Errors
-    /// When the host's apt has no Debian archive configured, or a file cannot be written.
+    /// When the host's apt has no Debian archive configured, a file cannot be written, or apt-get fails.
     pub(crate) fn new(cache: &Path) -> Result<Self> {
         let dir = cache.join("apt");
         for folder in ["state/lists/partial", "cache/archives/partial", "log"] {
             let folder = dir.join(folder);
             fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
         }
-        let apt = Self { dir, cache: cache.to_path_buf() };
+        let lock = File::create(dir.join("lab.lock")).context("creating apt's lock")?;
+        lock.lock().context("waiting for another lab's apt")?;
+        let apt = Self { dir, cache: cache.to_path_buf(), _lock: lock };
         let list = sources::list_for(&sources::configured()?, &codename()?, RELEASE)?;
         // An empty status file: nothing counts as installed, so apt resolves the whole closure.
         apt.write("status", "")?;
         apt.write("lab.sources", &list)?;
         apt.pin("")?;
         apt.write("apt.conf", &apt.configuration()?)?;
+        apt.update()?;
         Ok(apt)
     }
 
@@ -81,11 +86,7 @@ impl Apt {
         command
     }
 
-    /// Fetches the package indices.
-    ///
-    /// # Errors
-    /// When apt-get fails.
-    pub(crate) fn update(&self) -> Result<()> {
+    fn update(&self) -> Result<()> {
         // Without this, apt-get update reports a failed download as a warning only.
         let mut command = self.get(&["--error-on=any", "update"]);
         step("fetching the package indices", &paths::log(&self.cache, "apt-update"), &mut command)
@@ -114,16 +115,25 @@ impl Apt {
         Ok(text)
     }
 
-    /// Downloads `packages` and everything they depend on; returns the .deb files.
+    /// Adds `packages` and everything they depend on to the folder `tree`. A file that is there stays: labs that run
+    /// meanwhile use it, and it comes from a package of the same release.
     ///
     /// # Errors
-    /// When apt-get fails: the message names the log.
-    pub(crate) fn download(&self, title: &str, packages: &[String]) -> Result<Vec<PathBuf>> {
+    /// When apt-get or dpkg-deb fails: the message names the log.
+    pub(crate) fn add(&self, what: &str, packages: &[String], tree: &Path) -> Result<()> {
         self.clean()?;
         let mut command = self.get(&["--download-only", "install", "--"]);
         command.args(packages);
-        step(title, &paths::log(&self.cache, "apt-download"), &mut command)?;
-        debs(&self.dir.join("cache/archives"))
+        step(&format!("downloading {what}"), &paths::log(&self.cache, "apt-download"), &mut command)?;
+        let debs = debs(&self.dir.join("cache/archives"))?;
+        fs::create_dir_all(tree).with_context(|| format!("creating {}", tree.display()))?;
+        // xargs, because dpkg-deb takes one package at a time; two at once, because xz is slow.
+        let one = "set -o pipefail; dpkg-deb --fsys-tarfile \"$2\" | tar -xp --skip-old-files -C \"$1\"";
+        let script = format!("tree=$1; shift; printf '%s\\0' \"$@\" | xargs -0 -P2 -n1 bash -c '{one}' bash \"$tree\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script, "sh"]).arg(tree).args(&debs);
+        step(&format!("unpacking {what}"), &paths::log(&self.cache, "unpack"), &mut command)?;
+        self.clean()
     }
 
     /// Downloads one package without its dependencies into `folder`.
@@ -137,11 +147,7 @@ impl Apt {
         debs(folder)?.pop().with_context(|| format!("apt-get left no .deb file of {package}"))
     }
 
-    /// Removes the downloaded .deb files.
-    ///
-    /// # Errors
-    /// When apt-get fails.
-    pub(crate) fn clean(&self) -> Result<()> {
+    fn clean(&self) -> Result<()> {
         let output = self.get(&["clean"]).output().context("running apt-get clean")?;
         if !output.status.success() {
             bail!("apt-get clean failed: {}", String::from_utf8_lossy(&output.stderr).trim());

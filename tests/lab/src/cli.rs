@@ -1,5 +1,6 @@
 //! The command line.
 
+use crate::kernels::Which;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -57,6 +58,10 @@ pub(crate) struct Options {
     /// Profile of the PMU model, and with it the processor.
     #[arg(long, default_value = "skylake", value_name = "NAME")]
     pub(crate) profile: String,
+    /// Kernel: `newest` or `previous` (of the stock ones), `debug` (compiled on first use, with lockdep, KASAN and
+    /// kmemleak), or a stock kernel's release.
+    #[arg(long, default_value = "newest", value_name = "NAME")]
+    pub(crate) kernel: Which,
     /// Number of CPUs.
     #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) cpus: u32,

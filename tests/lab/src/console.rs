@@ -1,9 +1,10 @@
 //! Reading the guest's kernel log.
 
 /// What the kernel says when something is wrong with it or with a module (include/asm-generic/bug.h,
-/// lib/bug.c, arch/x86/mm/extable.c, kernel/panic.c, kernel/rcu).
+/// lib/bug.c, arch/x86/mm/extable.c, kernel/panic.c, kernel/rcu); lockdep, KASAN and debugobjects say WARNING or BUG too,
+/// the last three are lockdep's, the hung-task detector's and kmemleak's own words.
 /// Each follows a space, because every line starts with its time: `DEBUG: ` is no complaint.
-const COMPLAINTS: [&str; 9] = [
+const COMPLAINTS: [&str; 12] = [
     " WARNING: ",
     " BUG: ",
     " kernel BUG at",
@@ -11,8 +12,11 @@ const COMPLAINTS: [&str; 9] = [
     " Kernel panic",
     " general protection fault",
     " unchecked MSR access error",
+    " detected stall",
     " self-detected stall",
-    " possible recursive locking",
+    " INFO: trying to register non-static key",
+    " blocked for more than",
+    " new suspected memory leaks",
 ];
 
 /// The first line with a complaint.

@@ -1,5 +1,6 @@
 //! The initramfs: PID 1, the stock modules it needs, hpm.ko and what to run.
 
+use crate::kernel::Kernel;
 use crate::sandbox::program;
 use crate::tree::Tree;
 use anyhow::{Context, Result, bail};
@@ -7,28 +8,22 @@ use cpio::newc;
 use lab_init::{HPM_PATH, MODULES_DIR, RunSpec, SPEC_PATH};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Stock modules that PID 1 loads: the host's files (9p over virtio, overlay) and, for tests and perf, the
 /// model-specific registers.
 const WANTED: [&str; 4] = ["9pnet_virtio", "9p", "overlay", "msr"];
 
-/// Folder of the tree with the unpacked modules, numbered in the order they have to be loaded.
-fn unpacked(tree: &Tree) -> PathBuf {
-    tree.dir.join("lab/modules")
-}
-
-/// Unpacks the modules that PID 1 loads, once per tree.
+/// Unpacks the modules that PID 1 loads into the folder `to`, numbered in the order they have to be loaded.
 ///
 /// # Errors
 /// When the kernel's package has no such module, or it cannot be unpacked.
-pub(crate) fn unpack_modules(tree: &Tree) -> Result<()> {
-    let folder = tree.modules();
+pub(crate) fn unpack_modules(tree: &Tree, kernel: &Kernel, to: &Path) -> Result<()> {
+    let folder = tree.host(&kernel.modules());
     let index = fs::read_to_string(folder.join("modules.dep")).context("reading modules.dep")?;
-    fs::create_dir_all(unpacked(tree)).context("creating the tree's module folder")?;
     for (number, path) in load_order(&index, &WANTED)?.into_iter().enumerate() {
         let name = path.rsplit('/').next().unwrap_or(&path).trim_end_matches(".xz");
-        let target = unpacked(tree).join(format!("{number}-{name}"));
+        let target = to.join(format!("{number}-{name}"));
         let out = File::create(&target).with_context(|| format!("creating {}", target.display()))?;
         let mut xz = program(&tree.dir, "usr/bin/xz");
         let status =
@@ -40,12 +35,12 @@ pub(crate) fn unpack_modules(tree: &Tree) -> Result<()> {
     Ok(())
 }
 
-/// File names of the unpacked modules, in order.
+/// File names of the modules in the folder `loaded`, in order.
 ///
 /// # Errors
-/// When the tree's folder cannot be listed.
-pub(crate) fn module_names(tree: &Tree) -> Result<Vec<String>> {
-    let entries = fs::read_dir(unpacked(tree)).context("listing the unpacked modules")?;
+/// When the folder cannot be listed.
+pub(crate) fn module_names(loaded: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(loaded).with_context(|| format!("listing {}", loaded.display()))?;
     let mut names = Vec::new();
     for entry in entries {
         names.push(entry.context("listing the unpacked modules")?.file_name().to_string_lossy().into_owned());
@@ -72,11 +67,11 @@ fn load_order(index: &str, wanted: &[&str]) -> Result<Vec<String>> {
     Ok(order)
 }
 
-/// Writes the initramfs of one run.
+/// Writes the initramfs of one run; the modules that `spec` names lie in the folder `loaded`.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub(crate) fn write(to: &Path, tree: &Tree, init: &Path, hpm: Option<&Path>, spec: &RunSpec) -> Result<()> {
+pub(crate) fn write(to: &Path, loaded: &Path, init: &Path, hpm: Option<&Path>, spec: &RunSpec) -> Result<()> {
     let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
     let file = File::create(to).with_context(|| format!("creating {}", to.display()))?;
     let mut archive = Archive { out: BufWriter::new(file), inode: 0 };
@@ -86,7 +81,7 @@ pub(crate) fn write(to: &Path, tree: &Tree, init: &Path, hpm: Option<&Path>, spe
     archive.add_console()?;
     archive.add("/init", 0o100_755, &read(init)?)?;
     for name in &spec.modules {
-        archive.add(&format!("{MODULES_DIR}/{name}"), 0o100_644, &read(&unpacked(tree).join(name))?)?;
+        archive.add(&format!("{MODULES_DIR}/{name}"), 0o100_644, &read(&loaded.join(name))?)?;
     }
     if let Some(hpm) = hpm {
         archive.add(HPM_PATH, 0o100_644, &read(hpm)?)?;
@@ -132,7 +127,6 @@ impl Archive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::Kernel;
 
     #[test]
     fn dependencies_come_first_and_once() {
@@ -154,28 +148,21 @@ mod tests {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (to, init) = (folder.path().join("i.cpio"), folder.path().join("init"));
         fs::write(&init, b"#!").expect("a file");
-        let kernel = Kernel {
-            release: "7-amd64".into(),
-            version: "7-1".into(),
-            image: "i".into(),
-            source: "s".into(),
-            rustc: "1".into(),
-        };
-        let tree = Tree { dir: folder.path().to_path_buf(), kernel };
-        fs::create_dir_all(unpacked(&tree)).expect("a folder");
-        fs::write(unpacked(&tree).join("0-m.ko"), [7; 5]).expect("a file");
+        let loaded = folder.path().join("load");
+        fs::create_dir_all(&loaded).expect("a folder");
+        fs::write(loaded.join("0-m.ko"), [7; 5]).expect("a file");
         let spec = RunSpec {
             argv: vec!["true".into()],
             env: vec![],
             cwd: "/".into(),
             shares: vec![],
-            modules: module_names(&tree).expect("one"),
+            modules: module_names(&loaded).expect("one"),
             hpm_params: None,
             tools: vec![],
             module_tree: "/m".into(),
             terminal: None,
         };
-        write(&to, &tree, &init, None, &spec).expect("written");
+        write(&to, &loaded, &init, None, &spec).expect("written");
         let mut names = Vec::new();
         let mut reader = newc::Reader::new(File::open(&to).expect("there")).expect("an entry");
         while !reader.entry().is_trailer() {

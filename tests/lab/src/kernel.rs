@@ -1,4 +1,4 @@
-//! Which kernel the lab boots: the newest stock one with CONFIG_RUST=y that the index has complete.
+//! Which stock kernels there are for the lab: those with CONFIG_RUST=y that the index has complete.
 
 use crate::apt::{Apt, RELEASE};
 use anyhow::{Context, Result, bail};
@@ -34,10 +34,20 @@ impl Kernel {
             + &pin("src:qemu src:seabios src:ipxe", format!("release n={RELEASE}-backports"), 990)
     }
 
-    /// The packages of this kernel: image, modules, headers, source.
+    /// The packages that a run on this kernel needs: image, modules, headers.
     pub(crate) fn packages(&self) -> Vec<String> {
         let of = |kind: &str| format!("linux-{kind}-{}", self.release);
-        vec![self.image.clone(), of("modules"), of("headers"), self.source.clone()]
+        vec![self.image.clone(), of("modules"), of("headers")]
+    }
+
+    /// The folder in the package tree that modules are built against.
+    pub(crate) fn headers(&self) -> String {
+        format!("/usr/src/linux-headers-{}", self.release)
+    }
+
+    /// The folder in the package tree with the kernel's modules and boot image.
+    pub(crate) fn modules(&self) -> String {
+        format!("/usr/lib/modules/{}", self.release)
     }
 }
 
@@ -55,14 +65,48 @@ struct Candidate {
 /// # Errors
 /// When the index has none, or a download fails.
 pub(crate) fn newest(apt: &Apt) -> Result<Kernel> {
-    let backports = apt.index(&format!("{RELEASE}-backports"))?;
-    let mut candidates = candidates(&versions(&backports));
-    sort_newest_first(&mut candidates, |candidate| &candidate.version)?;
     let mut rustcs: Vec<String> = Vec::new();
     for suite in [RELEASE.to_owned(), format!("{RELEASE}-backports")] {
         rustcs.extend(versions(&apt.index(&suite)?).remove("rustc").unwrap_or_default());
     }
     sort_newest_first(&mut rustcs, |version| version)?;
+    choose(apt, &rustcs, candidates_of(apt)?)
+}
+
+/// Finds the kernel called `release`, or else the newest one that is older than `tree`, the package tree's own; the
+/// tree's Rust compiler must be able to build modules for it.
+///
+/// # Errors
+/// When the index has none, or a download fails.
+pub(crate) fn other(apt: &Apt, tree: &Kernel, release: Option<&str>) -> Result<Kernel> {
+    let mut wanted = Vec::new();
+    let mut known = Vec::new();
+    for candidate in candidates_of(apt)? {
+        known.push(candidate.release.clone());
+        let takes = match release {
+            Some(release) => candidate.release == release,
+            None => newer(&tree.version, &candidate.version)?,
+        };
+        if takes {
+            wanted.push(candidate);
+        }
+    }
+    if let (Some(release), true) = (release, wanted.is_empty()) {
+        bail!("{RELEASE}-backports has no stock kernel {release}; it has {}", known.join(", "));
+    }
+    choose(apt, std::slice::from_ref(&tree.rustc), wanted)
+}
+
+/// The complete kernels of the index, newest first.
+fn candidates_of(apt: &Apt) -> Result<Vec<Candidate>> {
+    let backports = apt.index(&format!("{RELEASE}-backports"))?;
+    let mut candidates = candidates(&versions(&backports));
+    sort_newest_first(&mut candidates, |candidate| &candidate.version)?;
+    Ok(candidates)
+}
+
+/// The first of `candidates` with CONFIG_RUST=y that one of the packages `rustcs` built.
+fn choose(apt: &Apt, rustcs: &[String], candidates: Vec<Candidate>) -> Result<Kernel> {
     let mut refused = Vec::new();
     for candidate in candidates {
         let config = config_of(apt, &candidate)?;
@@ -71,14 +115,14 @@ pub(crate) fn newest(apt: &Apt) -> Result<Kernel> {
             continue;
         };
         let Some(rustc) = rustcs.iter().find(|version| version.starts_with(&format!("{wanted}+"))) else {
-            refused.push(format!("{} was built by rustc {wanted}, which no suite has", candidate.release));
+            refused.push(format!("{} was built by rustc {wanted}, which is not to be had", candidate.release));
             continue;
         };
         let Candidate { release, version, image, source } = candidate;
         return Ok(Kernel { release, version, image, source, rustc: rustc.clone() });
     }
     bail!(
-        "{RELEASE}-backports has no stock kernel the module can be built for ({})",
+        "{RELEASE}-backports has no such stock kernel that the module can be built for ({})",
         if refused.is_empty() { "no complete set of packages".to_owned() } else { refused.join("; ") }
     )
 }

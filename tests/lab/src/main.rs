@@ -5,9 +5,11 @@ mod bzimage;
 mod cli;
 mod clock;
 mod console;
+mod debug_kernel;
 mod host;
 mod initramfs;
 mod kernel;
+mod kernels;
 mod metadata;
 mod module;
 mod paths;
@@ -18,7 +20,9 @@ mod ready;
 mod run;
 mod rundir;
 mod sandbox;
+mod source;
 mod sources;
+mod stock;
 mod tree;
 mod truth;
 mod watch;
@@ -47,7 +51,7 @@ fn act(action: &Action) -> Result<u8> {
         Action::Shell { options } => return run::run(options, None),
         Action::Build { options } => {
             let ready = ready::ready(&paths::cache()?, options)?;
-            println!("Linux {} with {}", ready.tree.kernel.release, ready.tree.kernel.image);
+            println!("Linux {}", ready.kernel.kernel.release);
             for file in [Some(ready.init), ready.plugin, ready.hpm].into_iter().flatten() {
                 println!("{}", file.display());
             }

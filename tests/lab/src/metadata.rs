@@ -1,35 +1,36 @@
 //! The Rust metadata that Debian's header packages lack: what rustc needs to know of the kernel crate.
 
-use crate::paths;
+use crate::kernel::Kernel;
 use crate::progress::step;
 use crate::sandbox::{Bind, sandbox};
 use crate::tree::{Tree, discard};
+use crate::{paths, source};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::Path;
 
-/// Half of the source's 96,000 files: no header, no Kconfig and nothing that `modules_prepare` compiles.
-/// Writing and removing them would take as long as everything else in this step.
+/// No header, no Kconfig and nothing that `modules_prepare` compiles.
 const LEFT_OUT: [&str; 6] =
     ["*/Documentation/*/*", "*/tools/testing/*", "*/drivers/*.c", "*/sound/*.c", "*.dts", "*.dtsi"];
 
 /// Builds the metadata from Debian's kernel source, with Debian's configuration and compilers, and puts it
-/// beside the headers. `modules_prepare` builds the kernel crate, but no kernel.
+/// beside the headers, unless it is there. `modules_prepare` builds the kernel crate, but no kernel.
 ///
 /// # Errors
 /// When a step fails: the message names it and its log.
-pub(crate) fn prepare(tree: &Tree, cache: &Path) -> Result<()> {
-    let work = cache.join("metadata");
+pub(crate) fn prepare(tree: &Tree, kernel: &Kernel, cache: &Path) -> Result<()> {
+    let headers = tree.host(&kernel.headers());
+    if headers.join(TARGET).exists() {
+        return Ok(());
+    }
+    let work = cache.join(format!("metadata-{}", kernel.release));
     discard(&work)?;
     let (source, build) = (work.join("source"), work.join("build"));
-    for folder in [&source, &build] {
-        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-    }
-    unpack_source(tree, cache, &source)?;
-    let headers = tree.dir.join(tree.headers().trim_start_matches('/'));
+    fs::create_dir_all(&build).with_context(|| format!("creating {}", build.display()))?;
+    source::unpack(tree, kernel, cache, &source, &LEFT_OUT)?;
     let config = build.join(".config");
     fs::copy(headers.join(".config"), &config).context("copying Debian's kernel configuration")?;
-    make(tree, cache, &source, &build)?;
+    make(tree, kernel, cache, &work)?;
     // Without a usable rustc or bindgen, olddefconfig silently switches Rust off.
     let made = fs::read_to_string(&config).context("reading the prepared configuration")?;
     if !made.lines().any(|line| line == "CONFIG_RUST=y") {
@@ -42,21 +43,8 @@ pub(crate) fn prepare(tree: &Tree, cache: &Path) -> Result<()> {
     discard(&work)
 }
 
-fn unpack_source(tree: &Tree, cache: &Path, source: &Path) -> Result<()> {
-    let archive = format!("/usr/src/{}.tar.xz", tree.kernel.source);
-    let mut argv = ["tar", "-xf", &archive, "-C", "/mnt/source", "--strip-components=1", "--wildcards"]
-        .map(str::to_owned)
-        .to_vec();
-    argv.extend(LEFT_OUT.map(|pattern| format!("--exclude={pattern}")));
-    let binds = [Bind { host: source, inside: "/mnt/source", writable: true }];
-    let mut command = sandbox(&tree.dir, &binds, &argv);
-    step("unpacking the kernel source", &paths::log(cache, "source"), &mut command)?;
-    // 160 MB that nothing needs any more.
-    discard(&tree.dir.join(archive.trim_start_matches('/')))
-}
-
-fn make(tree: &Tree, cache: &Path, source: &Path, build: &Path) -> Result<()> {
-    let abi = tree.kernel.release.as_str();
+fn make(tree: &Tree, kernel: &Kernel, cache: &Path, work: &Path) -> Result<()> {
+    let abi = kernel.release.as_str();
     // The release is the source's own version and this suffix; it must equal the running kernel's.
     let suffix = abi.find('+').map_or("", |at| &abi[at..]);
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
@@ -71,12 +59,15 @@ fn make(tree: &Tree, cache: &Path, source: &Path, build: &Path) -> Result<()> {
         "modules_prepare".to_owned(),
     ];
     let binds = [
-        Bind { host: source, inside: "/mnt/source", writable: false },
-        Bind { host: build, inside: "/mnt/build", writable: true },
+        Bind { host: work.join("source"), inside: "/mnt/source", writable: false },
+        Bind { host: work.join("build"), inside: "/mnt/build", writable: true },
     ];
     let mut command = sandbox(&tree.dir, &binds, &argv);
     step("preparing the Rust metadata", &paths::log(cache, "metadata"), &mut command)
 }
+
+/// The target description below a headers' folder; copied last, so that with it all is there.
+const TARGET: &str = "scripts/target.json";
 
 /// Copies the crates' metadata, the procedural macros and the target description.
 fn install(build: &Path, headers: &Path) -> Result<()> {
@@ -95,7 +86,7 @@ fn install(build: &Path, headers: &Path) -> Result<()> {
     if crates == 0 {
         bail!("preparing the Rust metadata left no *.rmeta in {}", build.display());
     }
-    fs::copy(build.join("scripts/target.json"), headers.join("scripts/target.json"))
+    fs::copy(build.join(TARGET), headers.join(TARGET))
         .context("copying the Rust target description")?;
     Ok(())
 }

@@ -1,5 +1,6 @@
-//! Building hpm.ko against the stock kernel's headers.
+//! Building hpm.ko for a prepared kernel.
 
+use crate::kernels::Ready;
 use crate::paths;
 use crate::progress::step;
 use crate::sandbox::{Bind, sandbox};
@@ -13,14 +14,14 @@ use std::time::UNIX_EPOCH;
 ///
 /// # Errors
 /// When `source` is no Kbuild folder, or the build fails: the message ends with the compiler's.
-pub(crate) fn build(tree: &Tree, cache: &Path, source: &Path) -> Result<PathBuf> {
+pub(crate) fn build(tree: &Tree, kernel: &Ready, cache: &Path, source: &Path) -> Result<PathBuf> {
     let source = source.canonicalize().with_context(|| format!("{} does not exist", source.display()))?;
     if !source.join("Kbuild").exists() {
         bail!("{} has no Kbuild file, so there is no module to build in it", source.display());
     }
-    let out = cache.join("module");
+    let out = kernel.hpm();
     let (module, stamp) = (out.join("hpm.ko"), out.join("built-from"));
-    let mut state = format!("{}\n{}\n", tree.kernel.version, source.display());
+    let mut state = format!("{}\n{}\n", kernel.kernel.release, source.display());
     describe(&source, &mut state)?;
     if module.exists() && fs::read_to_string(&stamp).is_ok_and(|built| built == state) {
         return Ok(module);
@@ -34,20 +35,21 @@ pub(crate) fn build(tree: &Tree, cache: &Path, source: &Path) -> Result<PathBuf>
         crate::tree::discard(&out)?;
         fs::create_dir_all(&out).with_context(|| format!("creating {}", out.display()))?;
     }
-    make(tree, cache, &source, &out)?;
+    make(tree, kernel, cache, &source)?;
     fs::write(&stamp, state).with_context(|| format!("writing {}", stamp.display()))?;
     Ok(module)
 }
 
-fn make(tree: &Tree, cache: &Path, source: &Path, out: &Path) -> Result<()> {
-    let headers = tree.headers();
+fn make(tree: &Tree, kernel: &Ready, cache: &Path, source: &Path) -> Result<()> {
     let jobs = format!("-j{}", std::thread::available_parallelism().map_or(1, usize::from));
-    let argv = ["make", &jobs, "-C", &headers, "M=/mnt/kmod", "MO=/mnt/out", "modules"];
-    let binds = [
-        Bind { host: source, inside: "/mnt/kmod", writable: false },
-        Bind { host: out, inside: "/mnt/out", writable: true },
-    ];
-    step("building hpm.ko", &paths::log(cache, "module"), &mut sandbox(&tree.dir, &binds, &argv))
+    let (chosen, mut binds) = kernel.kbuild();
+    let mut argv = vec!["make".to_owned(), jobs];
+    argv.extend(chosen);
+    argv.extend(["M=/mnt/kmod", "MO=/mnt/out", "modules"].map(str::to_owned));
+    binds.push(Bind { host: source.to_path_buf(), inside: "/mnt/kmod", writable: false });
+    binds.push(Bind { host: kernel.hpm(), inside: "/mnt/out", writable: true });
+    let title = format!("building hpm.ko for Linux {}", kernel.kernel.release);
+    step(&title, &paths::log(cache, "module"), &mut sandbox(&tree.dir, &binds, &argv))
 }
 
 /// Adds name, size and time of every file below `folder` to `state`, in a fixed order.

@@ -21,6 +21,8 @@ const CMDLINE: &str = "console=ttyS0 panic=-1 oops=panic reboot=t nmi_watchdog=0
 /// One virtual machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
+    /// The ELF kernel.
+    pub(crate) kernel: PathBuf,
     /// QEMU's `-cpu`.
     pub(crate) cpu: &'static str,
     /// Number of CPUs.
@@ -63,11 +65,11 @@ pub(crate) fn command(tree: &Tree, machine: &Machine, files: &RunFiles<'_>) -> C
     for folder in ["usr/share/qemu", "usr/share/seabios"] {
         command.arg("-L").arg(tree.dir.join(folder));
     }
-    command.args(arguments(tree, machine, files));
+    command.args(arguments(machine, files));
     command
 }
 
-fn arguments(tree: &Tree, machine: &Machine, files: &RunFiles<'_>) -> Vec<OsString> {
+fn arguments(machine: &Machine, files: &RunFiles<'_>) -> Vec<OsString> {
     let mut args: Vec<OsString> = Vec::new();
     let mut add = |name: &str, value: OsString| {
         args.push(name.into());
@@ -88,7 +90,7 @@ fn arguments(tree: &Tree, machine: &Machine, files: &RunFiles<'_>) -> Vec<OsStri
     } else {
         add("-accel", "tcg,thread=multi".into());
     }
-    add("-kernel", tree.vmlinux().into());
+    add("-kernel", machine.kernel.clone().into());
     add("-initrd", files.initramfs.into());
     add("-append", cmdline(machine).into());
     add("-serial", option("file:", files.console));
@@ -156,6 +158,7 @@ mod tests {
 
     fn machine() -> Machine {
         Machine {
+            kernel: "/boot/vmlinux".into(),
             cpu: "c",
             cpus: 2,
             memory_mib: 512,

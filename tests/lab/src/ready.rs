@@ -1,6 +1,7 @@
-//! Making everything ready for a run: the tree, PID 1, the plugin and hpm.ko, each only if it is not already.
+//! Making everything ready for a run: the tree, the kernel, PID 1, the plugin and hpm.ko, each only if it is not already.
 
 use crate::cli::Options;
+use crate::kernels::{self, Ready as Kernel};
 use crate::tree::Tree;
 use crate::{host, module, paths};
 use anyhow::{Context, Result};
@@ -11,6 +12,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Ready {
     /// The package tree.
     pub(crate) tree: Tree,
+    /// The kernel that boots.
+    pub(crate) kernel: Kernel,
     /// PID 1.
     pub(crate) init: PathBuf,
     /// The PMU plugin.
@@ -29,6 +32,7 @@ pub(crate) struct Ready {
 /// When a step fails: the message names it and its log.
 pub(crate) fn ready(cache: &Path, options: &Options) -> Result<Ready> {
     let (tree, tree_lock) = tree(cache)?;
+    let kernel = kernels::ready(&tree, cache, &options.kernel)?;
     let build_lock = lock_file(cache, "build")?;
     build_lock.lock().context("waiting for another lab's build")?;
     let init = host::init(cache)?;
@@ -40,8 +44,8 @@ pub(crate) fn ready(cache: &Path, options: &Options) -> Result<Ready> {
         (None, false) => Some(host::plugin(cache)?),
     };
     let source = options.kmod.clone().unwrap_or_else(|| paths::project().join("kmod"));
-    let hpm = if options.no_module { None } else { Some(module::build(&tree, cache, &source)?) };
-    Ok(Ready { tree, init, plugin, hpm, build_lock, tree_lock })
+    let hpm = if options.no_module { None } else { Some(module::build(&tree, &kernel, cache, &source)?) };
+    Ok(Ready { tree, kernel, init, plugin, hpm, build_lock, tree_lock })
 }
 
 /// The tree and a shared lock on it. Fetching takes the lock for itself alone.

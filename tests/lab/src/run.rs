@@ -39,23 +39,24 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
     let cpu = profile::cpu(&options.profile)?;
     let tsc_khz = clock::measure_tsc_khz();
     let terminal = if argv.is_none() { Some(terminal_size()?) } else { None };
-    let Ready { tree, init, plugin, hpm, build_lock, tree_lock: _tree_lock } = ready(&cache, options)?;
+    let Ready { tree, kernel, init, plugin, hpm, build_lock, tree_lock: _tree_lock } = ready(&cache, options)?;
     let dir = RunDir::create(&cache, options.name.as_deref())?;
     let spec = RunSpec {
         argv: argv.map_or_else(shell, <[String]>::to_vec),
         env: environment(),
         cwd: std::env::current_dir().context("asking for the working folder")?,
         shares: shares(&options.out)?,
-        modules: initramfs::module_names(&tree)?,
+        modules: initramfs::module_names(&kernel.loaded())?,
         hpm_params: hpm.as_ref().map(|_| options.module_param.join(" ")),
         tools: tools(&tree),
-        module_tree: tree.modules(),
+        module_tree: kernel.kernel.module_tree.clone(),
         terminal,
     };
-    initramfs::write(&dir.file(INITRAMFS), &tree, &init, hpm.as_deref(), &spec)?;
+    initramfs::write(&dir.file(INITRAMFS), &kernel.loaded(), &init, hpm.as_deref(), &spec)?;
     let plugin = plugin.map(|file| copy_plugin(&file, options, &dir)).transpose()?;
     drop(build_lock);
     let machine = Machine {
+        kernel: kernel.vmlinux(),
         cpu,
         cpus: options.cpus,
         memory_mib: options.memory,

@@ -33,23 +33,24 @@ pub(crate) fn quote(text: &str) -> String {
 }
 
 /// A host folder shown inside a sandbox.
-pub(crate) struct Bind<'a> {
+#[derive(Debug)]
+pub(crate) struct Bind {
     /// Folder on the host.
-    pub(crate) host: &'a Path,
+    pub(crate) host: PathBuf,
     /// Where the sandbox sees it; below `/mnt`, which is a tmpfs, so that the tree needs no mount point.
-    pub(crate) inside: &'a str,
+    pub(crate) inside: &'static str,
     /// Whether the sandbox may write to it.
     pub(crate) writable: bool,
 }
 
 /// A command that sees `tree` as its root, with a /dev, /proc and /tmp of its own: nothing of the host's but
 /// the binds. bubblewrap does this without root through a user namespace, and all its mounts vanish with it.
-pub(crate) fn sandbox<S: AsRef<OsStr>>(tree: &Path, binds: &[Bind<'_>], argv: &[S]) -> Command {
+pub(crate) fn sandbox<S: AsRef<OsStr>>(tree: &Path, binds: &[Bind], argv: &[S]) -> Command {
     let mut command = program(tree, "usr/bin/bwrap");
     command.args(["--unshare-all", "--die-with-parent", "--bind"]).arg(tree).arg("/");
     command.args(["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/mnt"]);
     for bind in binds {
-        command.arg(if bind.writable { "--bind" } else { "--ro-bind" }).arg(bind.host).arg(bind.inside);
+        command.arg(if bind.writable { "--bind" } else { "--ro-bind" }).arg(&bind.host).arg(bind.inside);
     }
     command.args(["--clearenv", "--setenv", "PATH", "/usr/sbin:/usr/bin", "--setenv", "HOME", "/tmp"]);
     command.args(["--setenv", "LC_ALL", "C.UTF-8", "--chdir", "/mnt", "--"]).args(argv);

@@ -1,16 +1,13 @@
-//! The package tree: the kernel, its build tools, QEMU and perf, downloaded and unpacked without root.
+//! The package tree: stock kernels, their build tools, QEMU and perf, downloaded and unpacked without root.
 
 use crate::apt::Apt;
 use crate::kernel::{self, Kernel};
-use crate::progress::step;
-use crate::sandbox::sandbox;
-use crate::{bzimage, initramfs, metadata, paths};
+use crate::kernels;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// What the lab needs besides the kernel; apt adds what these depend on.
 const PACKAGES: [&str; 32] = [
@@ -62,7 +59,7 @@ struct Stamp {
 pub(crate) struct Tree {
     /// Its root folder.
     pub(crate) dir: PathBuf,
-    /// The kernel in it.
+    /// The newest stock kernel when the tree was made, which its tools fit.
     pub(crate) kernel: Kernel,
 }
 
@@ -74,67 +71,34 @@ impl Tree {
         (stamp.packages == PACKAGES).then(|| Self { dir: cache.join("tree"), kernel: stamp.kernel })
     }
 
-    /// Fetches, unpacks and prepares a tree; replaces an older one.
+    /// Fetches and unpacks a tree; replaces an older one, and forgets the kernels that were prepared by its tools.
     ///
     /// # Errors
     /// When a step fails: the message names it and its log.
     pub(crate) fn fetch(cache: &Path) -> Result<Self> {
         let apt = Apt::new(cache)?;
-        apt.update()?;
         let kernel = kernel::newest(&apt)?;
         apt.pin(&kernel.preferences())?;
         let mut packages = kernel.packages();
         packages.extend(PACKAGES.map(str::to_owned));
-        let debs = apt.download(&format!("downloading Linux {} and its tools", kernel.release), &packages)?;
         let tree = Self { dir: cache.join("tree"), kernel };
+        discard(&kernels::folder(cache))?;
         discard(&tree.dir)?;
-        tree.unpack(cache, &debs)?;
-        apt.clean()?;
-        tree.configure(cache)?;
-        metadata::prepare(&tree, cache)?;
+        apt.add(&format!("Linux {} and its tools", tree.kernel.release), &packages, &tree.dir)?;
+        // What the package's maintainer script would have done.
+        let awk = tree.dir.join("usr/bin/awk");
+        symlink("gawk", &awk).with_context(|| format!("linking {}", awk.display()))?;
         let stamp = Stamp { kernel: tree.kernel.clone(), packages: PACKAGES.map(str::to_owned).to_vec() };
         let text = serde_json::to_string_pretty(&stamp).context("encoding the tree's stamp")?;
-        fs::write(stamp_path(cache), text).context("writing the tree's stamp")?;
+        let path = stamp_path(cache);
+        fs::create_dir_all(tree.dir.join("lab")).context("creating the tree's folder of stamps")?;
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
         Ok(tree)
     }
 
-    /// The stock kernel's modules and configuration.
-    pub(crate) fn modules(&self) -> PathBuf {
-        self.dir.join("usr/lib/modules").join(&self.kernel.release)
-    }
-
-    /// The folder modules are built against, inside the sandbox.
-    pub(crate) fn headers(&self) -> String {
-        format!("/usr/src/linux-headers-{}", self.kernel.release)
-    }
-
-    /// The stock kernel, unpacked from its boot image: QEMU starts an ELF kernel directly, which saves the
-    /// emulated decompression.
-    pub(crate) fn vmlinux(&self) -> PathBuf {
-        self.dir.join("boot/vmlinux")
-    }
-
-    fn unpack(&self, cache: &Path, debs: &[PathBuf]) -> Result<()> {
-        fs::create_dir_all(&self.dir).with_context(|| format!("creating {}", self.dir.display()))?;
-        // xargs, because dpkg-deb takes one package at a time; two at once, because xz is slow.
-        let script = "tree=$1; shift; printf '%s\\0' \"$@\" | xargs -0 -P2 -I{} dpkg-deb -x {} \"$tree\"";
-        let mut command = Command::new("sh");
-        command.args(["-c", script, "sh"]).arg(&self.dir).args(debs);
-        step("unpacking the packages", &paths::log(cache, "unpack"), &mut command)
-    }
-
-    /// What the packages' maintainer scripts would have done, as far as it matters here.
-    fn configure(&self, cache: &Path) -> Result<()> {
-        let awk = self.dir.join("usr/bin/awk");
-        symlink("gawk", &awk).with_context(|| format!("linking {}", awk.display()))?;
-        let argv = ["depmod", &self.kernel.release];
-        step(
-            "indexing the kernel's modules",
-            &paths::log(cache, "depmod"),
-            &mut sandbox(&self.dir, &[], &argv),
-        )?;
-        initramfs::unpack_modules(self)?;
-        bzimage::unpack(self)
+    /// The place on this machine of a file that programs in the tree know as `path`.
+    pub(crate) fn host(&self, path: &str) -> PathBuf {
+        self.dir.join(path.trim_start_matches('/'))
     }
 }
 

@@ -4,6 +4,7 @@
 //! command, reports how it ended and resets the machine.
 
 mod command;
+mod leaks;
 mod ports;
 mod rootfs;
 
@@ -57,7 +58,9 @@ fn run() -> Result<Outcome> {
     if let (Some(path), Some(params)) = (module, &spec.hpm_params) {
         load_module(&path, params)?;
     }
-    command::run(&spec)
+    let outcome = command::run(&spec)?;
+    leaks::report()?;
+    Ok(outcome)
 }
 
 fn load_module(path: &Path, params: &str) -> Result<()> {
