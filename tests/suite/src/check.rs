@@ -3,8 +3,10 @@
 use std::time::Instant;
 
 /// Passed and failed checks.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
+    /// What is checked, printed before each check's name; empty for the host.
+    subject: String,
     /// Checks that held.
     pub(crate) passed: u64,
     /// Checks that did not.
@@ -12,6 +14,11 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
+    /// A tally of checks of one machine, which others run beside.
+    pub(crate) fn of(subject: &str) -> Self {
+        Self { subject: format!("[{subject}] "), ..Self::default() }
+    }
+
     /// Runs one check and prints its verdict. `check` returns what it saw, or why it failed.
     pub(crate) fn run(&mut self, name: &str, check: impl FnOnce() -> anyhow::Result<String>) {
         let start = Instant::now();
@@ -20,23 +27,23 @@ impl Tally {
         match result {
             Ok(seen) => {
                 self.passed += 1;
-                println!("PASS {name} ({seconds:.1} s) {seen}");
+                println!("PASS {}{name} ({seconds:.1} s) {seen}", self.subject);
             }
             Err(error) => {
                 self.failed += 1;
-                println!("FAIL {name} ({seconds:.1} s) {error:#}");
+                println!("FAIL {}{name} ({seconds:.1} s) {error:#}", self.subject);
             }
         }
     }
 
-    /// Adds the totals of a test runner that did its own counting.
-    pub(crate) fn add(&mut self, other: Self) {
+    /// Adds the totals of checks that were counted elsewhere.
+    pub(crate) fn add(&mut self, other: &Self) {
         self.passed += other.passed;
         self.failed += other.failed;
     }
 
     /// Prints the closing line and turns it into an exit status.
-    pub(crate) fn close(self) -> std::process::ExitCode {
+    pub(crate) fn close(&self) -> std::process::ExitCode {
         println!("{} passed, {} failed", self.passed, self.failed);
         if self.failed == 0 && self.passed > 0 {
             std::process::ExitCode::SUCCESS

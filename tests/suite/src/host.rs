@@ -63,7 +63,7 @@ fn libtest(root: &Path, arguments: &[&str], tally: &mut Tally) {
         println!("FAIL unit tests: {}", String::from_utf8_lossy(&output.stderr));
         tally.failed += 1;
     }
-    tally.add(counted);
+    tally.add(&counted);
 }
 
 /// Sums the "test result: …" lines of libtest.

@@ -8,10 +8,13 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::guest::GuestReport;
+use crate::machine::Machine;
 
 /// What one boot produced.
 #[derive(Debug)]
 pub(crate) struct Boot {
+    /// The machine that was booted.
+    pub(crate) machine: Machine,
     /// The folder that was the guest's working folder.
     pub(crate) folder: PathBuf,
     /// What the guest part of the scenario reported.
@@ -22,19 +25,24 @@ pub(crate) struct Boot {
     pub(crate) kernel_log: String,
 }
 
+/// Seconds after which a machine is ended. The debug kernel is slower by a factor that grows with the load of this machine.
+fn timeout(machine: &Machine) -> &'static str {
+    if machine.kernel == "debug" { "3600" } else { "900" }
+}
+
 /// Boots a lab with `options`, runs the guest part `name` in it, and reads what it left.
 ///
 /// # Errors
 /// The lab or the guest part could not run to its end; the message holds what was printed.
-pub(crate) fn boot(root: &Path, name: &str, options: &[&str]) -> Result<Boot> {
-    let folder = root.join("target/suite").join(name);
+pub(crate) fn boot(root: &Path, name: &str, machine: &Machine, options: &[&str]) -> Result<Boot> {
+    let folder = root.join("target/suite").join(format!("{name}.{}", machine.label()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let truth = folder.join("truth.json");
     let log = folder.join("kernel.log");
     let mut command = Command::new(root.join("target/release/lab"));
-    command.args(["run", "--timeout", "900"]);
     let has_pmu = !options.contains(&"--no-plugin");
+    command.args(["run", "--timeout", timeout(machine)]).args(machine.options(has_pmu));
     if has_pmu {
         command.arg("--truth").arg(&truth);
     }
@@ -56,6 +64,7 @@ pub(crate) fn boot(root: &Path, name: &str, options: &[&str]) -> Result<Boot> {
     }
     let report = fs::read(folder.join(crate::guest::REPORT)).context("the guest left no report")?;
     Ok(Boot {
+        machine: machine.clone(),
         report: serde_json::from_slice(&report).context("the guest's report")?,
         truth: if has_pmu {
             serde_json::from_slice(&fs::read(&truth).context("the plugin left no truth")?)?
@@ -67,7 +76,7 @@ pub(crate) fn boot(root: &Path, name: &str, options: &[&str]) -> Result<Boot> {
     })
 }
 
-/// A boot's name may say more than the guest part's, after a dot: `lifecycle.pti-off`.
+/// A scenario's name may say more than the guest part's, after a dot: `torture.million`.
 fn guest_part(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }

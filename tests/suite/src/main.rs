@@ -7,14 +7,16 @@ mod check;
 mod guest;
 mod host;
 mod lab;
+mod machine;
 mod scenario;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 
 use crate::check::Tally;
+use crate::machine::Machine;
 
 /// Checks hpm, on the host and in the virtual lab machine.
 #[derive(Debug, Parser)]
@@ -26,14 +28,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// The fast tier: host checks, and each scenario once.
+    /// The fast tier: host checks, each scenario once, and some on an old and a newer processor.
     Fast,
-    /// The fast tier and the long checks; writes docs/test-report.md.
+    /// The fast tier and the long checks, on every processor; writes docs/test-report.md.
     Full,
-    /// One scenario, by its name.
+    /// One scenario on one machine.
     Scenario {
         /// Its name; without one, the names are listed.
         name: Option<String>,
+        #[command(flatten)]
+        machine: MachineArgs,
     },
     /// Record a real program in the lab and report on it.
     Demo,
@@ -43,6 +47,30 @@ enum Action {
         /// Its name.
         name: String,
     },
+}
+
+/// The machine that a scenario is run on.
+#[derive(Debug, Args)]
+struct MachineArgs {
+    /// Profile of the PMU model.
+    #[arg(long, default_value = "skylake", value_name = "NAME")]
+    profile: String,
+    /// Number of CPUs.
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    cpus: u32,
+    /// Boot without page-table isolation.
+    #[arg(long)]
+    no_pti: bool,
+    /// The kernel.
+    #[arg(long, default_value = "newest", value_name = "NAME", value_parser = ["newest", "previous", "debug"])]
+    kernel: String,
+}
+
+impl MachineArgs {
+    fn machine(self) -> anyhow::Result<Machine> {
+        let profile = machine::profile(&self.profile)?;
+        Ok(Machine { profile, cpus: self.cpus, isolated: !self.no_pti, kernel: self.kernel })
+    }
 }
 
 fn main() -> ExitCode {
@@ -67,7 +95,9 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             scenario::run_all(&root, &mut tally);
         }
         Action::Full => return scenario::full(&root),
-        Action::Scenario { name } => scenario::run_named(&root, name.as_deref(), &mut tally)?,
+        Action::Scenario { name, machine } => {
+            tally = scenario::run_named(&root, name.as_deref(), &machine.machine()?)?;
+        }
         Action::Demo => return scenario::demo::run(&root),
         Action::Guest { .. } => {}
     }

@@ -9,20 +9,24 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::GuestReport;
+use super::processor::cpus;
 use super::programs::{built, pid_of, stat, stat_command, wait_at_most};
 
 /// What is counted: user mode only, since only there is the program's length its own.
 const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
 
-/// Runs every case; each leaves a fact named by the label of its program.
+/// Runs every case; each leaves a fact named by the label of its program. With one CPU nothing can migrate.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    let cpus: Vec<usize> = (0..cpus()?).collect();
     pin(Pid::this(), &[0])?;
     report.fact("loops1", stat(EVENTS, "one-cpu.json", &["loops"])?);
-    pin(Pid::this(), &[0, 1])?;
-    report.fact("loops2", stat(EVENTS, "two-cpus.json", &["loops", "x"])?);
-    let (migrated, counts) = migrating()?;
-    report.fact("loops9", counts);
-    report.fact("migrations", json!(migrated));
+    pin(Pid::this(), &cpus)?;
+    report.fact("loops2", stat(EVENTS, "every-cpu.json", &["loops", "x"])?);
+    if cpus.len() > 1 {
+        let (migrated, counts) = migrating(cpus.len())?;
+        report.fact("loops9", counts);
+        report.fact("migrations", json!(migrated));
+    }
     let competitors = competitors()?;
     report.fact("loops3", stat(EVENTS, "competing.json", &["loops", "x", "x"])?);
     stop(competitors)?;
@@ -42,7 +46,7 @@ fn pin(pid: Pid, cpus: &[usize]) -> Result<()> {
 }
 
 /// Moves the loops from CPU to CPU while they are counted. Returns how often, and the counts.
-fn migrating() -> Result<(usize, Value)> {
+fn migrating(cpus: usize) -> Result<(usize, Value)> {
     let file = "migrating.json";
     let mut hpmctl = stat_command(EVENTS, file, &["loops", "x", "x", "x", "x", "x", "x", "x", "x"])?
         .stdin(Stdio::null())
@@ -50,7 +54,7 @@ fn migrating() -> Result<(usize, Value)> {
     let loops = Pid::from_raw(pid_of("loops")?);
     let mut moves = 0;
     // Ends when the process has gone.
-    while pin(loops, &[moves % 2]).is_ok() {
+    while pin(loops, &[moves % cpus]).is_ok() {
         moves += 1;
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -76,7 +80,7 @@ fn stop(children: Vec<Child>) -> Result<()> {
     Ok(())
 }
 
-/// Two sessions at the same time, free to share both CPUs.
+/// Two sessions at the same time, free to share every CPU.
 fn side_by_side() -> Result<(Value, Value)> {
     let mut first = stat_command(EVENTS, "first.json", &["loops", "x", "x", "x"])?.spawn()?;
     let mut second = stat_command(EVENTS, "second.json", &["loops", "x", "x", "x", "x"])?.spawn()?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::ops::RangeInclusive;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,11 +12,28 @@ use anyhow::{Context, Result, bail, ensure};
 use super::GuestReport;
 use super::programs::{built, hpmctl, pid_of, record, succeed, wait_at_most};
 
-/// Every PMU register of the first profile (SDM Vol. 4, tables 2-2 and 2-39): counters, event selects, control, DS.
-const REGISTERS: &[u32] = &[
-    0xc1, 0xc2, 0xc3, 0xc4, 0x186, 0x187, 0x188, 0x189, 0x309, 0x30a, 0x30b, 0x38d, 0x38e, 0x38f, 0x3f1,
-    0x3f6, 0x1a6, 0x1a7, 0x1d9, 0x600,
+/// The PMU registers of all profiles (SDM Vol. 4, tables 2-2, 2-3, 2-15, 2-39, 2-52): counters, event selects, fixed
+/// counters, control and status, debug store and PEBS, offcore, load latency, branch records, and those from PerfMon
+/// version 6 on. A processor has some of them.
+const REGISTERS: &[RangeInclusive<u32>] = &[
+    0xc1..=0xc8,
+    0x186..=0x18d,
+    0x1a6..=0x1a7,
+    0x1c8..=0x1c9,
+    0x1d9..=0x1d9,
+    0x309..=0x310,
+    0x329..=0x329,
+    0x345..=0x345,
+    0x38d..=0x391,
+    0x3f1..=0x3f7,
+    0x600..=0x600,
+    0x14ce..=0x14cf,
+    0x1900..=0x191f,
+    0x1980..=0x198f,
 ];
+
+/// Registers that every profile has: the first counter and its event select, the fixed counters' and the global control.
+const COMMON: [u32; 4] = [0xc1, 0x186, 0x38d, 0x38f];
 
 /// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
 const MODULE: &str = "/run/lab/hpm.ko";
@@ -34,10 +52,13 @@ pub(super) fn registers() -> Result<BTreeMap<String, u64>> {
     for cpu in 0.. {
         let path = format!("/dev/cpu/{cpu}/msr");
         let Ok(file) = File::open(&path) else { break };
-        for &register in REGISTERS {
+        for register in REGISTERS.iter().cloned().flatten() {
             let mut bytes = [0; 8];
-            file.read_exact_at(&mut bytes, register.into())
-                .with_context(|| format!("reading MSR {register:#x} of CPU {cpu}"))?;
+            match file.read_exact_at(&mut bytes, register.into()) {
+                // What this processor does not have raises #GP.
+                Err(_) if !COMMON.contains(&register) => continue,
+                read => read.with_context(|| format!("reading MSR {register:#x} of CPU {cpu}"))?,
+            }
             all.insert(format!("CPU {cpu} MSR {register:#x}"), u64::from_le_bytes(bytes));
         }
     }
@@ -47,7 +68,9 @@ pub(super) fn registers() -> Result<BTreeMap<String, u64>> {
 
 /// Fails naming the first register that changed.
 pub(super) fn unchanged(before: &BTreeMap<String, u64>) -> Result<String> {
-    for (name, value) in registers()? {
+    let after = registers()?;
+    ensure!(after.len() == before.len(), "{} registers could be read, now {}", before.len(), after.len());
+    for (name, value) in after {
         let was = before[&name];
         ensure!(value == was, "{name} was {was:#x} and is {value:#x}");
     }

@@ -10,6 +10,7 @@ mod mutation;
 mod no_pmu;
 mod ownership;
 mod privacy;
+pub(crate) mod processor;
 pub(crate) mod programs;
 pub(crate) mod robust;
 mod sampling;
@@ -27,11 +28,19 @@ use serde_json::Value;
 /// File in the working folder that the guest part leaves for the host part.
 pub(crate) const REPORT: &str = "report.json";
 
+/// Guest parts that measure by hpm from the start.
+const NEED_A_PMU: [&str; 3] = ["counting", "sampling", "lifecycle"];
+
+/// Profiles whose PMU hpm does not take yet.
+const REFUSED: &[&str] = &[];
+
 /// What a guest part has to tell.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct GuestReport {
     /// Checks made inside the guest: name, and what was seen or why it failed.
     pub(crate) checks: Vec<(String, Result<String, String>)>,
+    /// hpm does not take this processor's PMU, and said so.
+    pub(crate) refused: bool,
     /// Facts for the host part to compare with the truth.
     pub(crate) facts: BTreeMap<String, Value>,
 }
@@ -55,6 +64,9 @@ impl GuestReport {
 /// The part is not known, could not run to its end, or its report cannot be written.
 pub(crate) fn run(name: &str) -> Result<ExitCode> {
     let mut report = GuestReport::default();
+    if NEED_A_PMU.contains(&name) && !accepted(&mut report)? {
+        return leave(&report);
+    }
     match name {
         "counting" => counting::run(&mut report)?,
         "sampling" => sampling::run(&mut report)?,
@@ -75,7 +87,26 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),
     }
-    let json = serde_json::to_vec_pretty(&report)?;
+    leave(&report)
+}
+
+/// Whether hpm takes this processor's PMU; only those of [`REFUSED`] it may refuse.
+fn accepted(report: &mut GuestReport) -> Result<bool> {
+    let name = processor::profile()?.name;
+    let refusal = processor::refusal();
+    report.refused = !matches!(refusal, Ok(None));
+    if REFUSED.contains(&name) {
+        report.check("hpm refuses this processor in one sentence", || {
+            refusal?.ok_or_else(|| anyhow::anyhow!("it takes {name}: take that off the list of refused ones"))
+        });
+    } else if report.refused {
+        report.check("hpm takes this processor", || bail!("it refuses: {}", refusal?.unwrap_or_default()));
+    }
+    Ok(!report.refused)
+}
+
+fn leave(report: &GuestReport) -> Result<ExitCode> {
+    let json = serde_json::to_vec_pretty(report)?;
     std::fs::write(REPORT, json).context("writing the report")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::processor::{profile, sampled_name};
+
 /// A program that was built beside this one.
 pub(super) fn built(name: &str) -> Result<PathBuf> {
     let here = std::env::current_exe().context("asking where this program is")?;
@@ -24,23 +26,16 @@ pub(super) fn hpmctl(arguments: &[&str]) -> Result<Command> {
 /// Period of every recording of misses: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
 
-/// `hpmctl record` of first-level load misses into `trace`, for a program to be added.
+/// `hpmctl record` of loads that missed ([`sampled_name`]) into `trace`, for a program to be added.
 pub(super) fn record(trace: &str) -> Result<Command> {
     record_with(trace, &[])
 }
 
 /// As [`record`], with more options.
 pub(super) fn record_with(trace: &str, options: &[&str]) -> Result<Command> {
-    let mut command = hpmctl(&[
-        "record",
-        "-e",
-        "l1d-load-miss:u",
-        "-c",
-        &PERIOD.to_string(),
-        "--no-randomise",
-        "-o",
-        trace,
-    ])?;
+    let event = format!("{}:u", sampled_name(profile()?)?);
+    let mut command =
+        hpmctl(&["record", "-e", &event, "-c", &PERIOD.to_string(), "--no-randomise", "-o", trace])?;
     command.args(options).arg("--");
     Ok(command)
 }

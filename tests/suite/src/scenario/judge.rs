@@ -1,32 +1,65 @@
 //! Linux's own driver and Debian's perf against the truth: the model is a PMU to others too.
 
 use anyhow::{Context, Result, ensure};
+use vpmu::Profile;
+use vpmu::truth::Report;
 
 use super::counting::true_counts;
 use crate::check::Tally;
+use crate::guest::processor::sampled_event;
 use crate::guest::programs::PERIOD;
 use crate::lab::Boot;
 
-/// What Linux's Intel driver must say when it finds the model.
-const ACCEPTED: &[&str] = &["PEBS fmt3+", "Skylake events", "full-width counters", "Intel PMU driver"];
-
-/// Iterations of `strides` without arguments, each with one L1 miss.
-const MISSES: u64 = 1_000_000;
+/// What Linux's Intel driver calls the events of each profile (arch/x86/events/intel/core.c, intel_pmu_init).
+const EVENTS: [(&str, &str); 12] = [
+    ("nehalem", "Nehalem events"),
+    ("westmere", "Westmere events"),
+    ("sandybridge", "SandyBridge events"),
+    ("ivybridge", "IvyBridge events"),
+    ("haswell", "Haswell events"),
+    ("broadwell", "Broadwell events"),
+    ("skylake", "Skylake events"),
+    ("icelake", "Icelake events"),
+    ("sapphirerapids", "Sapphire Rapids events"),
+    ("graniterapids", "Granite Rapids events"),
+    ("alderlake", "Alderlake Hybrid events"),
+    ("clearwaterforest", "Darkmont events"),
+];
 
 /// perf's counts and samples agree with the truth.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
-    tally.run("judge: Linux's Intel driver accepts the model", || accepted(&boot.kernel_log));
+    tally.run("judge: Linux's Intel driver accepts the model", || accepted(boot));
     for label in ["loops1", "loops3"] {
         tally.run(&format!("judge: perf stat equals the truth for {label}"), || counted(boot, label));
     }
     tally.run("judge: perf record :pp names the missing load and its data", || sampled(boot));
 }
 
-fn accepted(log: &str) -> Result<String> {
-    let line =
-        log.lines().find(|line| line.contains("Performance Events:")).context("no such line in the log")?;
-    for words in ACCEPTED {
-        ensure!(line.contains(words), "the line lacks {words:?}: {line}");
+/// What Linux's Intel driver must say when it finds the profile's PMU; the rest is in IA32_PERF_CAPABILITIES (SDM Vol. 3B,
+/// "IA32_PERF_CAPABILITIES").
+fn expected(profile: &Profile) -> Result<Vec<String>> {
+    let events = EVENTS.iter().find(|(name, _)| *name == profile.name);
+    let (_, events) = events.with_context(|| format!("what does Linux call the events of {}?", profile.name))?;
+    let mut words = vec![(*events).to_owned(), "Intel PMU driver".to_owned()];
+    let capabilities = profile.pmu.capabilities;
+    words.push(match capabilities >> 8 & 0xf {
+        0xf => "Architectural PEBS".to_owned(),
+        format => {
+            let (trap, baseline) = (capabilities >> 6 & 1 == 1, capabilities >> 14 & 1 == 1);
+            format!("PEBS fmt{format}{}{}", if trap { "+" } else { "-" }, if baseline { "-baseline" } else { "" })
+        }
+    });
+    if capabilities >> 13 & 1 == 1 {
+        words.push("full-width counters".to_owned());
+    }
+    Ok(words)
+}
+
+fn accepted(boot: &Boot) -> Result<String> {
+    let line = boot.kernel_log.lines().find(|line| line.contains("Performance Events:"));
+    let line = line.context("no such line in the log")?;
+    for words in expected(boot.machine.profile)? {
+        ensure!(line.contains(&words), "the line lacks {words:?}: {line}");
     }
     Ok(line.to_owned())
 }
@@ -49,11 +82,19 @@ fn sampled(boot: &Boot) -> Result<String> {
     let evicted = others.iter().filter(|sample| sample.iter().any(|word| word == "hitting_load")).count();
     ensure!(evicted == others.len(), "samples on neither load: {others:?}");
     ensure!(evicted * 99 <= missing.len(), "{evicted} of {} samples are on hitting_load", samples.len());
-    let expected = MISSES / PERIOD;
+    let misses = true_misses(boot)?;
     let got = samples.len() as u64;
-    ensure!(got.abs_diff(expected) <= 1, "{got} samples where {MISSES} misses / {PERIOD} = {expected}");
+    ensure!(got.abs_diff(misses / PERIOD) <= 1, "{got} samples of {misses} misses, one in {PERIOD}");
     addresses(&missing)?;
     Ok(format!("{got} samples"))
+}
+
+/// How often the sampled event happened in the window of `strides`.
+fn true_misses(boot: &Boot) -> Result<u64> {
+    let report: Report = serde_json::from_value(boot.truth.clone()).context("the truth")?;
+    let window = report.windows.iter().find(|window| window.tag == "strides1");
+    let counts = &window.context("the truth has no window strides1")?.counts;
+    Ok(sampled_event(boot.machine.profile)?.counts.iter().map(|event| counts.of(event).user).sum())
 }
 
 /// Data addresses are cache-line starts within one MiB.

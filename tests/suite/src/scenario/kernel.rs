@@ -8,27 +8,20 @@ use crate::lab::Boot;
 /// The line that each Intel kernel with page-table isolation prints while it boots.
 const ISOLATION: &str = "Kernel/User page tables isolation: enabled";
 
-/// The log names hpm as the holder of the counters, and isolation is on.
+/// The log names hpm as the holder of the counters.
 pub(crate) fn names_hpm(boot: &Boot, tally: &mut Tally) {
-    isolates_page_tables(boot, tally);
     tally.run("ownership: the kernel's log names hpm as the holder", || {
         let line = boot.kernel_log.lines().find(|line| line.contains("hpm: ") && line.contains("counters"));
         line.map(str::to_owned).ok_or_else(|| anyhow::anyhow!("no line of the log says so"))
     });
 }
 
-/// The checks ran as the stock kernel boots: with page-table isolation.
-pub(crate) fn isolates_page_tables(boot: &Boot, tally: &mut Tally) {
-    tally.run("page-table isolation is on", || {
-        ensure!(boot.kernel_log.contains(ISOLATION), "the kernel's log does not say {ISOLATION:?}");
-        Ok(String::new())
-    });
-}
-
-/// The checks ran without page-table isolation, as asked.
-pub(crate) fn runs_unisolated(boot: &Boot, tally: &mut Tally) {
-    tally.run("page-table isolation is off", || {
-        ensure!(!boot.kernel_log.contains(ISOLATION), "the kernel isolates page tables all the same");
+/// The kernel isolated page tables as it does by itself, or did not because it was told so.
+pub(crate) fn isolation(boot: &Boot, tally: &mut Tally) {
+    let wanted = boot.machine.isolated;
+    tally.run(if wanted { "page-table isolation is on" } else { "page-table isolation is off" }, || {
+        let found = boot.kernel_log.contains(ISOLATION);
+        ensure!(found == wanted, "the kernel's log {} {ISOLATION:?}", if found { "says" } else { "does not say" });
         Ok(String::new())
     });
 }

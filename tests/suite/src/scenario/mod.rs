@@ -6,6 +6,7 @@ pub(crate) mod demo;
 mod judge;
 mod kernel;
 mod markers;
+mod matrix;
 mod privacy;
 mod robust;
 mod sampling;
@@ -20,11 +21,12 @@ use anyhow::{Result, bail};
 
 use crate::check::Tally;
 use crate::lab::{self, Boot};
+use crate::machine::Machine;
 
 /// What follows the guest part, on the host.
 type Compare = fn(&Boot, &mut Tally);
 
-/// One boot of the lab and what is asked of it.
+/// What is asked of a machine.
 struct Scenario {
     /// Its name: the guest part's, and after a dot what is special about the boot.
     name: &'static str,
@@ -34,8 +36,8 @@ struct Scenario {
     compare: Compare,
 }
 
-/// The fast tier.
-const FAST: &[Scenario] = &[
+/// Every scenario.
+const ALL: &[Scenario] = &[
     Scenario {
         name: "counting",
         options: &["--plugin-arg", "truth-level=basic"],
@@ -58,56 +60,37 @@ const FAST: &[Scenario] = &[
     },
     Scenario { name: "robust", options: &["--plugin-arg", "truth-level=basic"], compare: robust::compare },
     Scenario { name: "torture", options: &["--plugin-arg", "truth-level=basic"], compare: torture::compare },
-    Scenario { name: "lifecycle", options: &[], compare: kernel::isolates_page_tables },
-    Scenario { name: "no_pmu", options: &["--no-plugin"], compare: kernel::isolates_page_tables },
-    Scenario { name: "bad_input", options: &[], compare: kernel::isolates_page_tables },
-];
-
-/// What only the full tier runs.
-const LONG: &[Scenario] = &[
     Scenario {
         name: "torture.million",
         options: &["--plugin-arg", "truth-level=basic", "--append", "hpm.torture=long"],
         compare: torture::compare,
     },
+    Scenario { name: "lifecycle", options: &[], compare: |_, _| {} },
+    Scenario { name: "no_pmu", options: &["--no-plugin"], compare: |_, _| {} },
+    Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
-    Scenario {
-        name: "sampling.pti-off",
-        options: &["--append", "pti=off", "--plugin-arg", "pti=off", "--plugin-arg", "pebs-log=on"],
-        compare: sampling::compare,
-    },
-    Scenario {
-        name: "counting.four-cpus",
-        options: &["--cpus", "4", "--plugin-arg", "truth-level=basic"],
-        compare: counting::compare,
-    },
-    Scenario {
-        name: "lifecycle.pti-off",
-        options: &["--append", "pti=off", "--plugin-arg", "pti=off"],
-        compare: kernel::runs_unisolated,
-    },
 ];
+
+fn find(name: &str) -> Option<&'static Scenario> {
+    ALL.iter().find(|scenario| scenario.name == name)
+}
 
 /// Runs the fast tier's scenarios.
 pub(crate) fn run_all(root: &Path, tally: &mut Tally) {
-    for scenario in FAST {
-        run(root, scenario, tally);
-    }
+    matrix::fast(root, tally);
     demo::check(root, tally);
 }
 
-/// Runs one scenario, or lists them.
+/// Runs one scenario on a machine, or lists them.
 ///
 /// # Errors
 /// There is no scenario of that name.
-pub(crate) fn run_named(root: &Path, name: Option<&str>, tally: &mut Tally) -> Result<()> {
-    let all = || FAST.iter().chain(LONG);
-    let Some(found) = all().find(|scenario| Some(scenario.name) == name) else {
-        let names: Vec<&str> = all().map(|scenario| scenario.name).collect();
+pub(crate) fn run_named(root: &Path, name: Option<&str>, machine: &Machine) -> Result<Tally> {
+    let Some(found) = name.and_then(find) else {
+        let names: Vec<&str> = ALL.iter().map(|scenario| scenario.name).collect();
         bail!("name one of the scenarios: {}", names.join(", "));
     };
-    run(root, found, tally);
-    Ok(())
+    Ok(run(root, found, machine))
 }
 
 /// Runs both tiers and writes the summary that docs/test-report.md holds.
@@ -119,28 +102,31 @@ pub(crate) fn full(root: &Path) -> Result<ExitCode> {
     let mut tally = Tally::default();
     crate::host::run(root, &mut tally);
     run_all(root, &mut tally);
-    for scenario in LONG {
-        run(root, scenario, &mut tally);
-    }
+    matrix::long(root, &mut tally);
     crate::host::run_booting_tests(root, &mut tally);
-    write_report(root, tally, start.elapsed())?;
+    write_report(root, &tally, start.elapsed())?;
     Ok(tally.close())
 }
 
-fn run(root: &Path, scenario: &Scenario, tally: &mut Tally) {
+fn run(root: &Path, scenario: &Scenario, machine: &Machine) -> Tally {
+    let mut tally = Tally::of(&machine.label());
     let mut boot = None;
     tally.run(&format!("{}: the lab runs it", scenario.name), || {
-        boot = Some(lab::boot(root, scenario.name, scenario.options)?);
+        boot = Some(lab::boot(root, scenario.name, machine, scenario.options)?);
         Ok(String::new())
     });
-    let Some(boot) = boot else { return };
+    let Some(boot) = boot else { return tally };
     for (name, verdict) in &boot.report.checks {
         tally.run(&format!("{}: {name}", scenario.name), || verdict.clone().map_err(anyhow::Error::msg));
     }
-    (scenario.compare)(&boot, tally);
+    kernel::isolation(&boot, &mut tally);
+    if !boot.report.refused {
+        (scenario.compare)(&boot, &mut tally);
+    }
+    tally
 }
 
-fn write_report(root: &Path, tally: Tally, elapsed: std::time::Duration) -> Result<()> {
+fn write_report(root: &Path, tally: &Tally, elapsed: std::time::Duration) -> Result<()> {
     let commit = std::process::Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output()?;
     let text = format!(
         "# Test report\n\nLast run of `make test-full`.\n\n| commit | duration | passed | failed |\n|---|---|---|---|\n\

@@ -14,7 +14,6 @@ const SLACK_CPU: u64 = 8_000_000;
 
 /// Each count is the program's, and only the program's.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
-    super::kernel::isolates_page_tables(boot, tally);
     for (window, scope, slack) in [
         ("loops1", "an unprivileged user's child: exact", 0),
         ("loops2", "an unprivileged user's process", SLACK_PROCESS),

@@ -1,0 +1,83 @@
+//! The processor that this runs on: whose PMU is modelled, how many CPUs there are, and whether hpm takes it.
+
+use std::process::Stdio;
+
+use anyhow::{Context, Result, ensure};
+use vpmu::Profile;
+use vpmu::event::{Event, EventSet};
+use vpmu::profile::{self, EventSpec};
+
+use super::programs::hpmctl;
+
+/// The profile whose processor `/proc/cpuinfo` shows.
+///
+/// # Errors
+/// There is none with this model.
+pub(crate) fn profile() -> Result<&'static Profile> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").context("reading /proc/cpuinfo")?;
+    let field = |name: &str| -> Option<u32> {
+        let line = text.lines().find(|line| line.split(':').next().is_some_and(|field| field.trim() == name))?;
+        line.split(':').nth(1)?.trim().parse().ok()
+    };
+    let model = field("model").context("/proc/cpuinfo shows no model")?;
+    let found = profile::ALL.iter().copied().find(|profile| model_of(profile.signature) == model);
+    found.with_context(|| format!("no profile has the processor model {model:#x}"))
+}
+
+/// Model and extended model of `CPUID.01H:EAX` (SDM Vol. 2A, CPUID).
+fn model_of(signature: u32) -> u32 {
+    (signature >> 4) & 0xf | (signature >> 12) & 0xf0
+}
+
+/// CPUs that are online.
+pub(super) fn cpus() -> Result<usize> {
+    Ok(std::thread::available_parallelism().context("asking for the number of CPUs")?.get())
+}
+
+/// The precise event that is sampled: loads that missed the first-level cache. Processors before Ivy Bridge count the loads
+/// that hit each level only; there it is the hits of the third level, where the programs' memory lies.
+pub(crate) fn sampled_event(profile: &Profile) -> Result<&'static EventSpec> {
+    let one = |event| {
+        let counts = EventSet::of(&[event]);
+        profile.events.iter().find(move |spec| spec.precise && spec.counts == counts)
+    };
+    one(Event::LoadL1Miss).or_else(|| one(Event::LoadL3Hit)).context("no precise event counts missing loads")
+}
+
+/// hpmctl's name of [`sampled_event`]: the generic one, where the generic one means it.
+pub(super) fn sampled_name(profile: &Profile) -> Result<&'static str> {
+    let spec = sampled_event(profile)?;
+    Ok(if spec.counts == EventSet::of(&[Event::LoadL1Miss]) { "l1d-load-miss" } else { spec.name })
+}
+
+/// What hpm says when it does not take this processor's PMU; `None` when it counts.
+///
+/// # Errors
+/// hpmctl cannot be started, or does not refuse in one sentence.
+pub(super) fn refusal() -> Result<Option<String>> {
+    let output = hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stdout(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(None);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(said.lines().count() == 1, "it said more than one line, or nothing: {said:?}");
+    ensure!(!said.contains("panicked"), "it panicked: {said}");
+    Ok(Some(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_has_a_model_of_its_own_and_an_event_to_sample() {
+        let mut models: Vec<u32> = profile::ALL.iter().map(|profile| model_of(profile.signature)).collect();
+        models.sort_unstable();
+        models.dedup();
+        assert_eq!(models.len(), profile::ALL.len());
+        assert!(models.contains(&0x5e), "{models:x?}");
+        for profile in profile::ALL {
+            sampled_name(profile).expect(profile.name);
+        }
+    }
+}
