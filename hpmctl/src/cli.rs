@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use crate::doctor::DoctorArgs;
 use crate::events::EventsArgs;
 use crate::mark::MarkArgs;
+use crate::module::ModuleArgs;
 use crate::record::RecordArgs;
 use crate::report::ReportArgs;
 use crate::stat::StatArgs;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Events(EventsArgs),
     Mark(MarkArgs),
     Doctor(DoctorArgs),
+    Module(ModuleArgs),
 }
 
 /// Whom to measure: exactly one of them.

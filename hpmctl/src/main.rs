@@ -1,10 +1,11 @@
-//! The hpm command line: `stat`, `record`, `report`, `events`, `doctor`.
+//! The hpm command line: `stat`, `record`, `report`, `events`, `doctor`, `module`.
 
 mod cli;
 mod doctor;
 mod events;
 mod mark;
 mod measure;
+mod module;
 mod output;
 mod record;
 mod report;
@@ -41,6 +42,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Events(args) => events::run(args),
         Command::Mark(args) => mark::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Module(args) => module::run(args),
     }
 }
 

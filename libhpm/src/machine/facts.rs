@@ -48,7 +48,7 @@ pub struct Hypervisor {
 }
 
 /// The driver, as the loaded module tells it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DriverFacts {
     /// Why the device cannot be used; `None` when it can.
     pub problem: Option<String>,

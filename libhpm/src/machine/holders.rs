@@ -7,14 +7,14 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// A process with perf_event descriptors.
+/// A process with descriptors of some kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holder {
     /// PID.
     pub pid: u32,
     /// Name (`comm`).
     pub name: String,
-    /// perf_event descriptors that it has open; not all need be hardware events.
+    /// How many of them it has open. Not all perf_event descriptors need be hardware events.
     pub descriptors: usize,
 }
 
@@ -33,14 +33,7 @@ impl Holders {
     pub fn find(root: &Path) -> Self {
         let watchdog = fs::read_to_string(root.join("proc/sys/kernel/nmi_watchdog"))
             .is_ok_and(|text| text.trim() == "1");
-        let own = std::process::id();
-        let pids = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
-        let mut processes: Vec<Holder> = pids
-            .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter(|pid| *pid != own)
-            .filter_map(|pid| holder(root, pid))
-            .collect();
-        processes.sort_by_key(|holder| holder.pid);
+        let processes = processes_with(root, Path::new("anon_inode:[perf_event]"));
         Self { watchdog, processes }
     }
 
@@ -51,13 +44,26 @@ impl Holders {
     }
 }
 
-/// The process, if it has perf_event descriptors. One that ends meanwhile, or may not be looked at, has none.
-fn holder(root: &Path, pid: u32) -> Option<Holder> {
+/// Processes with descriptors whose link in `/proc` reads `target`, by PID, this one left out. Without privilege, only those
+/// of the same user are seen. Looks below `root`, which is `/` but in tests.
+#[must_use]
+pub fn processes_with(root: &Path, target: &Path) -> Vec<Holder> {
+    let own = std::process::id();
+    let pids = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
+    let mut processes: Vec<Holder> = pids
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != own)
+        .filter_map(|pid| holder(root, pid, target))
+        .collect();
+    processes.sort_by_key(|holder| holder.pid);
+    processes
+}
+
+/// The process, if it has such descriptors. One that ends meanwhile, or may not be looked at, has none.
+fn holder(root: &Path, pid: u32, target: &Path) -> Option<Holder> {
     let process = root.join(format!("proc/{pid}"));
-    let is_perf = |entry: &fs::DirEntry| {
-        fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == "anon_inode:[perf_event]")
-    };
-    let descriptors = fs::read_dir(process.join("fd")).ok()?.flatten().filter(is_perf).count();
+    let is_one = |entry: &fs::DirEntry| fs::read_link(entry.path()).is_ok_and(|link| link == target);
+    let descriptors = fs::read_dir(process.join("fd")).ok()?.flatten().filter(is_one).count();
     let name = || {
         fs::read_to_string(process.join("comm"))
             .map_or_else(|_| "?".into(), |comm| comm.trim_end().to_owned())
@@ -121,6 +127,8 @@ mod tests {
         let holders = Holders::find(root.path());
         assert_eq!(holders.processes, [Holder { pid: 7, name: "perf".into(), descriptors: 1 }]);
         assert!(!holders.watchdog);
+        let on_terminal = processes_with(root.path(), Path::new("/dev/tty"));
+        assert_eq!(on_terminal, [Holder { pid: 8, name: "sh".into(), descriptors: 1 }]);
         assert_eq!(
             holders.to_string(),
             "probably a process with perf_event descriptors, which would have to end: perf (PID 7)"
