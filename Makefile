@@ -4,7 +4,15 @@ CARGO ?= cargo
 LAB = target/release/lab
 DEMO = target/demo
 
-.PHONY: help demo test test-full kmod install bench clean
+.PHONY: help demo test test-full kmod install uninstall bench clean
+
+# Where `make install` puts things. The kernel, udev and dkms look below /usr and nowhere else.
+PREFIX ?= /usr/local
+DESTDIR ?=
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+MODULE_SOURCE = $(DESTDIR)/usr/src/hpm-$(VERSION)
+UDEV_RULE = $(DESTDIR)/usr/lib/udev/rules.d/70-hpm.rules
+SYSUSERS = $(DESTDIR)/usr/lib/sysusers.d/hpm.conf
 
 help:
 	@echo "make demo       record a real program by PEBS in the virtual lab machine and report on it"
@@ -12,6 +20,8 @@ help:
 	@echo "make test-full  the long checks as well; writes docs/test-report.md"
 	@echo "make kmod       build hpm.ko for the lab's kernel"
 	@echo "make bench      benchmarks"
+	@echo "make install    after make tools: hpmctl, the module's source for dkms, who may use it (PREFIX, DESTDIR)"
+	@echo "make uninstall  removes what make install installed"
 
 # The tools that people use, and what the lab needs to run them.
 .PHONY: tools
@@ -37,6 +47,22 @@ test-full: tools $(DEMO)/bin/jaq
 
 bench: tools
 	$(CARGO) bench --workspace
+
+# Copies only, so that nothing is compiled as root. Loading the module at boot stays the administrator's decision.
+install:
+	@test -x target/release/hpmctl || { echo "run make tools first" >&2; exit 1; }
+	install -D -m 755 target/release/hpmctl $(DESTDIR)$(PREFIX)/bin/hpmctl
+	rm -rf $(MODULE_SOURCE)
+	install -d $(MODULE_SOURCE)
+	cp -r kmod/Kbuild kmod/README.md kmod/hpm.rs kmod/shell LICENSE-GPL-2.0 $(MODULE_SOURCE)/
+	for part in abi core; do install -d $(MODULE_SOURCE)/$$part && cp -r kmod/$$part/src $(MODULE_SOURCE)/$$part/ || exit 1; done
+	sed 's/@VERSION@/$(VERSION)/' kmod/dkms.conf > $(MODULE_SOURCE)/dkms.conf
+	install -D -m 644 kmod/packaging/70-hpm.rules $(UDEV_RULE)
+	install -D -m 644 kmod/packaging/hpm.sysusers $(SYSUSERS)
+
+uninstall:
+	rm -rf $(MODULE_SOURCE)
+	rm -f $(DESTDIR)$(PREFIX)/bin/hpmctl $(UDEV_RULE) $(SYSUSERS)
 
 clean:
 	$(CARGO) clean

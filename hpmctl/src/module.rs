@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use libhpm::machine::{Holder, processes_with};
+use libhpm::machine::{Holder, driver_users};
 use nix::errno::Errno;
 use nix::kmod::{DeleteModuleFlags, delete_module};
 
@@ -58,11 +58,6 @@ fn is_loaded() -> bool {
     Path::new(SYSFS).exists()
 }
 
-/// Processes that have the driver's device open, as far as this user may see them.
-fn holders() -> Vec<Holder> {
-    processes_with(Path::new("/"), Path::new(libhpm::DEVICE_PATH))
-}
-
 /// `name (PID n), …`
 fn names(holders: &[Holder]) -> String {
     let names: Vec<String> =
@@ -77,7 +72,7 @@ fn unload() -> Result<()> {
         Err(Errno::ENOENT) => bail!("hpm is not loaded"),
         Err(Errno::EPERM) if !may_load() => bail!("only root may unload a module (CAP_SYS_MODULE)"),
         Err(Errno::EAGAIN | Errno::EBUSY) => {
-            let users = match holders().as_slice() {
+            let users = match driver_users().as_slice() {
                 [] => "by a process that this user may not see".to_owned(),
                 found => format!("by {}", names(found)),
             };

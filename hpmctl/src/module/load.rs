@@ -53,7 +53,8 @@ fn find(release: &str) -> Result<PathBuf> {
     let program = env::current_exe().context("cannot tell where this program is")?;
     let folders = program.ancestors().skip(1);
     let beside = folders.clone().take(1).map(|folder| folder.join("hpm.ko"));
-    let built = folders.filter(|folder| folder.join("kmod/Kbuild").exists()).map(|folder| folder.join("kmod/hpm.ko"));
+    let built =
+        folders.filter(|folder| folder.join("kmod/Kbuild").exists()).map(|folder| folder.join("kmod/hpm.ko"));
     if let Some(path) = beside.chain(built).find(|path| path.exists()) {
         return Ok(path);
     }
@@ -91,7 +92,8 @@ fn built_for(module: &[u8]) -> Option<String> {
 
 impl Kernel {
     fn running() -> Result<Self> {
-        let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot tell the kernel's release")?;
+        let release =
+            fs::read_to_string("/proc/sys/kernel/osrelease").context("cannot tell the kernel's release")?;
         let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
         let mode = lockdown.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0.to_owned()));
         let disabled = fs::read_to_string("/proc/sys/kernel/modules_disabled").unwrap_or_default();
@@ -119,13 +121,21 @@ fn sentence(errno: Errno, path: &Path, built_for: Option<&str>, kernel: &Kernel)
                 Some(mode) => format!("it is locked down ({mode}), which Secure Boot may have switched on"),
                 None => "it takes signed modules only".to_owned(),
             };
-            format!("the kernel refuses {path} for want of a signature it trusts: {why}; sign it with a key that is enrolled (mokutil)")
+            format!(
+                "the kernel refuses {path} for want of a signature it trusts: {why}; sign it with a key that is enrolled (mokutil)"
+            )
         }
         Errno::ENOEXEC => match built_for {
             Some(release) if release != kernel.release => {
-                format!("{path} was built for Linux {release}, but this is Linux {}: build it for this one", kernel.release)
+                format!(
+                    "{path} was built for Linux {release}, but this is Linux {}: build it for this one",
+                    kernel.release
+                )
             }
-            Some(_) => format!("{path} was built for a Linux {} of another configuration: build it again", kernel.release),
+            Some(_) => format!(
+                "{path} was built for a Linux {} of another configuration: build it again",
+                kernel.release
+            ),
             None => format!("{path} is no kernel module"),
         },
         Errno::ENOENT => format!(
@@ -148,7 +158,8 @@ mod tests {
 
     #[test]
     fn each_refusal_is_explained() {
-        let say = |errno, built_for, kernel: &Kernel| sentence(errno, Path::new("/x/hpm.ko"), built_for, kernel);
+        let say =
+            |errno, built_for, kernel: &Kernel| sentence(errno, Path::new("/x/hpm.ko"), built_for, kernel);
         let unprivileged = Kernel { may_load: false, ..kernel() };
         let closed = Kernel { modules_disabled: true, ..kernel() };
         let locked = Kernel { lockdown: Some("integrity".into()), ..kernel() };
@@ -169,7 +180,8 @@ mod tests {
 
     #[test]
     fn the_release_is_read_from_the_module() {
-        let module = b"\x7fELF..\0license=GPL\0vermagic=7.3.4+deb13-amd64 SMP preempt mod_unload \0name=hpm\0";
+        let module =
+            b"\x7fELF..\0license=GPL\0vermagic=7.3.4+deb13-amd64 SMP preempt mod_unload \0name=hpm\0";
         assert_eq!(built_for(module).as_deref(), Some("7.3.4+deb13-amd64"));
         assert_eq!(built_for(b"#!/bin/sh\n"), None);
     }

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
-use libhpm::machine::{DriverFacts, Facts, Holder};
+use libhpm::machine::{DriverFacts, Facts, Holder, driver_users};
 use serde::Serialize;
 
-use super::{SYSFS, holders, is_loaded, names};
+use super::{SYSFS, is_loaded, names};
 use crate::output::print;
 
 /// What is shown.
@@ -35,7 +35,7 @@ impl Status {
             loaded: is_loaded(),
             source_version: text(&sysfs.join("srcversion")),
             sessions: text(&sysfs.join("refcnt")).and_then(|count| count.parse().ok()),
-            holders: holders(),
+            holders: driver_users(),
             parameters: parameters
                 .filter_map(|entry| Some((entry.file_name().into_string().ok()?, text(&entry.path())?)))
                 .collect(),

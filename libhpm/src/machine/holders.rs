@@ -44,10 +44,15 @@ impl Holders {
     }
 }
 
-/// Processes with descriptors whose link in `/proc` reads `target`, by PID, this one left out. Without privilege, only those
-/// of the same user are seen. Looks below `root`, which is `/` but in tests.
+/// Processes that have the driver's device open, by PID, this one left out. Without privilege, only those of the same user
+/// are seen.
 #[must_use]
-pub fn processes_with(root: &Path, target: &Path) -> Vec<Holder> {
+pub fn driver_users() -> Vec<Holder> {
+    processes_with(Path::new("/"), Path::new(hpm_abi::DEVICE_PATH))
+}
+
+/// Processes with descriptors whose link in `/proc` reads `target`, by PID, this one left out.
+fn processes_with(root: &Path, target: &Path) -> Vec<Holder> {
     let own = std::process::id();
     let pids = fs::read_dir(root.join("proc")).into_iter().flatten().flatten();
     let mut processes: Vec<Holder> = pids

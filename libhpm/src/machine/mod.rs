@@ -6,7 +6,7 @@ mod holders;
 
 pub use self::facts::{DriverFacts, Facts, Hypervisor, Pmu, Processor, pmu_name, vendor};
 pub use self::findings::{Finding, Status, assess};
-pub use self::holders::{Holder, Holders, processes_with};
+pub use self::holders::{Holder, Holders, driver_users};
 
 #[cfg(test)]
 mod tests;

@@ -129,7 +129,9 @@ impl Apt {
         fs::create_dir_all(tree).with_context(|| format!("creating {}", tree.display()))?;
         // xargs, because dpkg-deb takes one package at a time; two at once, because xz is slow.
         let one = "set -o pipefail; dpkg-deb --fsys-tarfile \"$2\" | tar -xp --skip-old-files -C \"$1\"";
-        let script = format!("tree=$1; shift; printf '%s\\0' \"$@\" | xargs -0 -P2 -n1 bash -c '{one}' bash \"$tree\"");
+        let script = format!(
+            "tree=$1; shift; printf '%s\\0' \"$@\" | xargs -0 -P2 -n1 bash -c '{one}' bash \"$tree\""
+        );
         let mut command = Command::new("sh");
         command.args(["-c", &script, "sh"]).arg(tree).args(&debs);
         step(&format!("unpacking {what}"), &paths::log(&self.cache, "unpack"), &mut command)?;

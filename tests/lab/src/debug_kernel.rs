@@ -54,9 +54,13 @@ pub(crate) fn prepare(tree: &Tree, cache: &Path, dir: &Path) -> Result<Prepared>
     fs::write(build.join("wanted.config"), CONFIG).context("writing the wanted configuration")?;
     let config = ["KCONFIG_ALLCONFIG=/mnt/build/wanted.config", "allnoconfig"];
     make(tree, cache, dir, "configuring the debug kernel", &config)?;
-    let made = fs::read_to_string(build.join(".config")).context("reading the debug kernel's configuration")?;
+    let made =
+        fs::read_to_string(build.join(".config")).context("reading the debug kernel's configuration")?;
     if let Some(option) = first_missing(&made) {
-        bail!("the debug kernel cannot have {option}: {} knows no such option, or it needs others", tree.kernel.source);
+        bail!(
+            "the debug kernel cannot have {option}: {} knows no such option, or it needs others",
+            tree.kernel.source
+        );
     }
     let jobs = format!("-j{}", std::thread::available_parallelism().map_or(1, usize::from));
     make(tree, cache, dir, "compiling the debug kernel (it takes long)", &[&jobs, "vmlinux", "modules"])?;

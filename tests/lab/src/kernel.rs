@@ -115,7 +115,8 @@ fn choose(apt: &Apt, rustcs: &[String], candidates: Vec<Candidate>) -> Result<Ke
             continue;
         };
         let Some(rustc) = rustcs.iter().find(|version| version.starts_with(&format!("{wanted}+"))) else {
-            refused.push(format!("{} was built by rustc {wanted}, which is not to be had", candidate.release));
+            refused
+                .push(format!("{} was built by rustc {wanted}, which is not to be had", candidate.release));
             continue;
         };
         let Candidate { release, version, image, source } = candidate;

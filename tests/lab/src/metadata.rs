@@ -86,7 +86,6 @@ fn install(build: &Path, headers: &Path) -> Result<()> {
     if crates == 0 {
         bail!("preparing the Rust metadata left no *.rmeta in {}", build.display());
     }
-    fs::copy(build.join(TARGET), headers.join(TARGET))
-        .context("copying the Rust target description")?;
+    fs::copy(build.join(TARGET), headers.join(TARGET)).context("copying the Rust target description")?;
     Ok(())
 }

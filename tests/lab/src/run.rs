@@ -39,7 +39,8 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
     let cpu = profile::cpu(&options.profile)?;
     let tsc_khz = clock::measure_tsc_khz();
     let terminal = if argv.is_none() { Some(terminal_size()?) } else { None };
-    let Ready { tree, kernel, init, plugin, hpm, build_lock, tree_lock: _tree_lock } = ready(&cache, options)?;
+    let Ready { tree, kernel, init, plugin, hpm, build_lock, tree_lock: _tree_lock } =
+        ready(&cache, options)?;
     let dir = RunDir::create(&cache, options.name.as_deref())?;
     let spec = RunSpec {
         argv: argv.map_or_else(shell, <[String]>::to_vec),

@@ -15,6 +15,7 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
     });
     tally.run("documentation", || cargo(root, &["doc", "--workspace", "--no-deps", "--release"]));
     libtest(root, &["--workspace"], tally);
+    crate::install::check(root, tally);
 }
 
 /// The tests of the lab and of the plugin that boot machines of their own; they need what the lab has fetched.

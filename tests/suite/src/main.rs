@@ -6,6 +6,7 @@
 mod check;
 mod guest;
 mod host;
+mod install;
 mod lab;
 mod machine;
 mod scenario;

@@ -10,8 +10,8 @@ use vpmu::Profile;
 use vpmu::event::{Event, EventSet};
 use vpmu::profile::EventSpec;
 
-use super::{GuestReport, processor};
 use super::programs::{PERIOD, built, succeed};
+use super::{GuestReport, processor};
 
 /// perf's PMU for CPU 0: a hybrid part has one per type of core.
 fn pmu(profile: &Profile) -> &'static str {
@@ -24,7 +24,8 @@ fn events(profile: &Profile) -> Result<String> {
     let mut names = Vec::new();
     for event in [Event::Instruction, Event::Branch, Event::Load, Event::Store] {
         let counts = EventSet::of(&[event]);
-        let plain = |spec: &&EventSpec| spec.counts == counts && spec.cmask == 0 && spec.counters.count_ones() >= 4;
+        let plain =
+            |spec: &&EventSpec| spec.counts == counts && spec.cmask == 0 && spec.counters.count_ones() >= 4;
         let spec = profile.events.iter().find(plain);
         let spec = spec.with_context(|| format!("no event of {} counts {event:?}", profile.name))?;
         names.push(format!("{}/event={:#x},umask={:#x}/u", pmu(profile), spec.select, spec.umask));
@@ -39,9 +40,19 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let mut first = CpuSet::new();
     first.set(0)?;
     sched_setaffinity(Pid::this(), &first).context("moving to CPU 0")?;
+    unthrottled()?;
     report.fact("loops1", counts(profile, &[])?);
     report.fact("loops3", counts(profile, &["x", "x"])?);
     report.fact("strides1", samples(profile)?);
+    Ok(())
+}
+
+/// perf drops samples when its handler takes long by wall time, as it does in an emulated machine beside others.
+fn unthrottled() -> Result<()> {
+    for (name, value) in [("perf_event_max_sample_rate", "1000000"), ("perf_cpu_time_max_percent", "0")] {
+        let path = format!("/proc/sys/kernel/{name}");
+        std::fs::write(&path, value).with_context(|| format!("writing {path}"))?;
+    }
     Ok(())
 }
 

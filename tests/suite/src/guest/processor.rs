@@ -16,7 +16,8 @@ use super::programs::hpmctl;
 pub(crate) fn profile() -> Result<&'static Profile> {
     let text = std::fs::read_to_string("/proc/cpuinfo").context("reading /proc/cpuinfo")?;
     let field = |name: &str| -> Option<u32> {
-        let line = text.lines().find(|line| line.split(':').next().is_some_and(|field| field.trim() == name))?;
+        let line =
+            text.lines().find(|line| line.split(':').next().is_some_and(|field| field.trim() == name))?;
         line.split(':').nth(1)?.trim().parse().ok()
     };
     let model = field("model").context("/proc/cpuinfo shows no model")?;

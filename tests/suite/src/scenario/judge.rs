@@ -39,14 +39,19 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
 /// "IA32_PERF_CAPABILITIES").
 fn expected(profile: &Profile) -> Result<Vec<String>> {
     let events = EVENTS.iter().find(|(name, _)| *name == profile.name);
-    let (_, events) = events.with_context(|| format!("what does Linux call the events of {}?", profile.name))?;
+    let (_, events) =
+        events.with_context(|| format!("what does Linux call the events of {}?", profile.name))?;
     let mut words = vec![(*events).to_owned(), "Intel PMU driver".to_owned()];
     let capabilities = profile.pmu.capabilities;
     words.push(match capabilities >> 8 & 0xf {
         0xf => "Architectural PEBS".to_owned(),
         format => {
             let (trap, baseline) = (capabilities >> 6 & 1 == 1, capabilities >> 14 & 1 == 1);
-            format!("PEBS fmt{format}{}{}", if trap { "+" } else { "-" }, if baseline { "-baseline" } else { "" })
+            format!(
+                "PEBS fmt{format}{}{}",
+                if trap { "+" } else { "-" },
+                if baseline { "-baseline" } else { "" }
+            )
         }
     });
     if capabilities >> 13 & 1 == 1 {

@@ -21,7 +21,11 @@ pub(crate) fn isolation(boot: &Boot, tally: &mut Tally) {
     let wanted = boot.machine.isolated;
     tally.run(if wanted { "page-table isolation is on" } else { "page-table isolation is off" }, || {
         let found = boot.kernel_log.contains(ISOLATION);
-        ensure!(found == wanted, "the kernel's log {} {ISOLATION:?}", if found { "says" } else { "does not say" });
+        ensure!(
+            found == wanted,
+            "the kernel's log {} {ISOLATION:?}",
+            if found { "says" } else { "does not say" }
+        );
         Ok(String::new())
     });
 }

@@ -16,8 +16,8 @@ use crate::machine::Machine;
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
 
 /// What is run on the debug kernel: all that exercises the driver.
-const ON_DEBUG_KERNEL: [&str; 7] =
-    ["counting", "sampling", "stacks", "ownership", "scopes", "lifecycle", "bad_input"];
+const ON_DEBUG_KERNEL: [&str; 8] =
+    ["counting", "sampling", "stacks", "markers", "ownership", "scopes", "lifecycle", "bad_input"];
 
 /// What the fast tier leaves to the full one.
 const LONG_ONLY: [&str; 1] = ["cachegrind"];
@@ -97,7 +97,9 @@ fn long_jobs() -> Vec<Job> {
 }
 
 fn debug_jobs() -> Vec<Job> {
-    let on = |isolated| jobs(ON_DEBUG_KERNEL, &Machine { isolated, kernel: "debug".to_owned(), ..Machine::plain() });
+    let on = |isolated| {
+        jobs(ON_DEBUG_KERNEL, &Machine { isolated, kernel: "debug".to_owned(), ..Machine::plain() })
+    };
     [on(true), on(false)].into_iter().flatten().collect()
 }
 
