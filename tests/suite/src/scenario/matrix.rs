@@ -16,11 +16,22 @@ use crate::machine::Machine;
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
 
 /// What is run on the debug kernel: all that exercises the driver.
-const ON_DEBUG_KERNEL: [&str; 8] =
-    ["counting", "sampling", "stacks", "markers", "ownership", "scopes", "lifecycle", "bad_input"];
+const ON_DEBUG_KERNEL: [&str; 11] = [
+    "counting",
+    "sampling",
+    "stacks",
+    "markers",
+    "ownership",
+    "scopes",
+    "privacy",
+    "robust",
+    "torture",
+    "lifecycle",
+    "bad_input",
+];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 1] = ["cachegrind"];
+const LONG_ONLY: [&str; 2] = ["cachegrind", "torture.million"];
 
 /// Virtual machines that run at the same time: each keeps about one processor busy.
 const AT_ONCE: usize = 2;

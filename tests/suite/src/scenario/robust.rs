@@ -9,7 +9,6 @@ use crate::lab::Boot;
 
 /// Counts stay exact, and no record goes missing uncounted.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
-    super::kernel::isolates_page_tables(boot, tally);
     for (window, how) in [("loops7", "CPU 1 goes and comes"), ("loops8", "the machine sleeps")] {
         tally.run(&format!("robust: counts are exact while {how}"), || {
             let (counted, truth) = (stat_counts(boot, window)?, true_counts(&boot.truth, window)?);

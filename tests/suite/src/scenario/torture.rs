@@ -11,7 +11,6 @@ const PERIOD: u64 = 100;
 
 /// Compares what was counted with the truth.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
-    super::kernel::isolates_page_tables(boot, tally);
     tally.run("torture: counts are exact afterwards", || {
         let (counted, truth) = (stat_counts(boot, "loops1")?, true_counts(&boot.truth, "loops1")?);
         ensure!(counted == truth, "hpmctl counted {counted:?}, the truth is {truth:?}");
