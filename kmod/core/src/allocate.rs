@@ -166,7 +166,7 @@ impl Matching<'_> {
 /// [`Reason::NoCounter`] with the index of the first event that finds no place beside those before it.
 pub fn allocate(events: &[Event]) -> Result<[Assignment; EVENTS_MAX], Refusal> {
     let mut matching = Matching { events, uses: [None; COUNTERS_MAX] };
-    for (index, event) in events.iter().enumerate() {
+    for (index, event) in events.iter().enumerate().filter(|(_, event)| !event.is_none()) {
         if !matching.add((index, event.sampling.is_some())) {
             return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
         }

@@ -3,6 +3,7 @@
 use super::abi::{EventMode, EventSpec, Reason, SessionConfig};
 use super::allocate::CounterSet;
 use super::extra;
+use super::hybrid;
 use super::period::RATE_MAX;
 use super::pmu::ExtraRegister;
 use super::registers::PerfEvtSel;
@@ -46,16 +47,23 @@ pub struct Event {
 }
 
 impl Event {
-    /// No event.
+    /// No event: what is for another type of core.
     pub const NONE: Self =
         Self { encoding: 0, privilege: 0, counters: CounterSet::EMPTY, sampling: None, extra: None };
+
+    /// Whether it is [`Event::NONE`].
+    #[must_use]
+    pub const fn is_none(&self) -> bool {
+        self.counters.is_empty() && self.sampling.is_none()
+    }
 }
 
-/// Checks the event at `index` of the request.
+/// Checks the event at `index` of the request. [`Event::NONE`] for one that is for another type of core.
 ///
 /// # Errors
 /// [`Reason::Field`], [`Reason::EventBits`], [`Reason::NoPebs`], [`Reason::PebsErratum`], [`Reason::NotPrecise`],
-/// [`Reason::OnlyPrecise`], [`Reason::PeriodTooSmall`], [`Reason::ExtraMissing`] or [`Reason::ExtraBits`].
+/// [`Reason::OnlyPrecise`], [`Reason::PeriodTooSmall`], [`Reason::ExtraMissing`], [`Reason::ExtraBits`],
+/// [`Reason::CoreTypeMissing`] or [`Reason::NoCoreType`].
 pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal> {
     let field = |inside: usize| {
         let at = core::mem::offset_of!(SessionConfig, events) + index * core::mem::size_of::<EventSpec>();
@@ -69,12 +77,14 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
     for (valid, offset) in [
         (spec.rate <= if sampled { RATE_MAX } else { 0 }, core::mem::offset_of!(EventSpec, rate)),
         (spec.flags & !flags == 0, core::mem::offset_of!(EventSpec, flags)),
-        (spec.core_type == 0, core::mem::offset_of!(EventSpec, core_type)),
         (spec.reserved == [0; 4], core::mem::offset_of!(EventSpec, reserved)),
     ] {
         if !valid {
             return Err(field(offset));
         }
+    }
+    if !hybrid::counts_on(pmu, index, spec.encoding, spec.core_type)? {
+        return Ok(Event::NONE);
     }
     // An encoding that the PMU does not have at all is refused as such, whatever it is wanted for.
     let counters = counters(pmu, spec.encoding).map_err(|bits| event_bits(index, bits))?;

@@ -5,6 +5,7 @@
 //! | CPUID to a known PMU | [`mod@detect`], [`pmu`] |
 //! | a request to events that the PMU has | [`config`], [`events`], [`extra`] |
 //! | what a record holds | [`layout`] |
+//! | which events count on which cores | [`hybrid`] |
 //! | events to counters | [`allocate`] |
 //! | counters to register values | [`program`], [`registers`] |
 //! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`interrupt`], [`threads`] |
@@ -41,6 +42,7 @@ mod found;
 pub mod gate;
 pub mod guard;
 mod hardware;
+pub mod hybrid;
 pub mod interrupt;
 pub mod layout;
 pub mod markers;

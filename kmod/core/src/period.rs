@@ -16,6 +16,7 @@ use core::sync::atomic::{AtomicI64, Ordering};
 
 use super::abi::SAMPLING_COUNTERS_MAX;
 use super::events::PERIOD_MIN;
+use super::hybrid;
 use super::program::{Program, SamplingCounter};
 use super::threads::Positions;
 
@@ -52,10 +53,7 @@ pub(super) struct Periods {
 impl Periods {
     /// Those that were asked for.
     pub(super) fn new(program: &Program) -> Self {
-        let mut nominal = [0; SAMPLING_COUNTERS_MAX];
-        for sampler in program.sampling_counters() {
-            nominal[usize::from(sampler.place)] = sampler.period;
-        }
+        let nominal = hybrid::periods(program.config());
         let averages = [Average { events: 0, ticks: 0 }; SAMPLING_COUNTERS_MAX];
         Self { nominal, in_use: nominal, averages, random: 0, stale: false }
     }

@@ -6,6 +6,7 @@ use super::abi::{EventSpec, Reason, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLIN
 use super::allocate::{allocate, Assignment, Counter, COUNTERS_MAX};
 use super::events::{self, Event, Sampling};
 use super::extra::{self, Extras};
+use super::hybrid;
 use super::layout::{RecordLayout, GPRS};
 use super::pmu::{ExtraRegister, Pebs};
 use super::privacy::Sight;
@@ -59,6 +60,8 @@ pub struct Program {
     pub(super) fixed_ctr_ctrl: u64,
     /// IA32_PEBS_ENABLE while records can be written.
     pub(super) pebs_enable: u64,
+    /// A bit for each event that is for this type of core.
+    events_here: u32,
     /// IA32_PERF_GLOBAL_CTRL while the counters run.
     pub(super) global_ctrl: u64,
     /// Registers that events need beside their encodings.
@@ -81,9 +84,10 @@ impl Program {
         }
         let extras = extra::assign(pmu.generation, &mut checked[..count])?;
         let sampled = check_sampling(&checked)?;
+        check_places(&config, &checked)?;
         let layout = match (sampled, pmu.pebs) {
             (Some(Sampling { interrupt: false, .. }), Ok(pebs)) => {
-                check_samplers(&pebs, &checked)?;
+                check_told_apart(&pebs, &checked)?;
                 Some(checked_layout(&pebs, &config)?)
             }
             _ => None,
@@ -102,9 +106,11 @@ impl Program {
             pebs_enable: 0,
             global_ctrl: 0,
             extras,
+            events_here: 0,
             cfg_c: [0; COUNTERS_MAX],
         };
         for (index, event) in checked.iter().enumerate().take(count) {
+            program.events_here |= u32::from(!event.is_none()) << index;
             program.assign(pmu, index, event);
         }
         Ok(program)
@@ -124,10 +130,9 @@ impl Program {
                 self.enable_records(pmu, counter, event, &how);
             }
             let spec = &self.config.events[index];
-            // `check_samplers` has seen that there is one for each; general counters, which interrupt, are no more.
-            let free = self.sampling.iter().position(Option::is_none);
-            if let Some((place, entry)) = free.and_then(|place| Some((place, self.sampling.get_mut(place)?)))
-            {
+            let place = hybrid::sampling_place(&self.config, index);
+            // `check_places` has seen that there is one.
+            if let Some(entry) = self.sampling.get_mut(place) {
                 *entry = Some(SamplingCounter {
                     place: place as u8,
                     counter,
@@ -187,6 +192,12 @@ impl Program {
     #[must_use]
     pub const fn event_count(&self) -> usize {
         self.config.event_count as usize
+    }
+
+    /// A bit for each event that is for this type of core.
+    #[must_use]
+    pub const fn events_here(&self) -> u32 {
+        self.events_here
     }
 
     /// Whether an event is sampled.
@@ -260,6 +271,17 @@ impl Program {
         })
     }
 
+    /// [`super::abi::Quantum::periods`]: those of the events that are sampled on this type of core.
+    pub(super) fn shown(&self, periods: &[u64; SAMPLING_COUNTERS_MAX]) -> [u64; SAMPLING_COUNTERS_MAX] {
+        let mut shown = *periods;
+        for (period, sampler) in shown.iter_mut().zip(&self.sampling) {
+            if sampler.is_none() {
+                *period = 0;
+            }
+        }
+        shown
+    }
+
     /// [`super::abi::Quantum::counter_event`] and [`super::abi::Quantum::sampler_counter`].
     #[must_use]
     pub fn samplers(&self) -> Samplers {
@@ -299,19 +321,22 @@ fn checked_layout(pebs: &Pebs, config: &SessionConfig) -> Result<RecordLayout, R
     Ok(layout)
 }
 
-/// Refuses precise events that a quantum has no place for, or whose records could not be told apart: before format 3 a
-/// record has IA32_PERF_GLOBAL_STATUS where later ones name their counters, which also shows counters that have overflowed
-/// and will write a record of their own (SDM Vol. 3B 20.3.8.1.1; Linux drops such records).
-fn check_samplers(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
-    let mut precise = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
-    if pebs.format < 3 {
-        return match precise.nth(1) {
-            Some((second, _)) => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
-            None => Ok(()),
-        };
-    }
-    match precise.nth(SAMPLING_COUNTERS_MAX) {
+/// Refuses sampled events that a quantum has no place for.
+fn check_places(config: &SessionConfig, events: &[Event]) -> Result<(), Refusal> {
+    let mut sampled = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
+    match sampled.find(|(index, _)| hybrid::sampling_place(config, *index) >= SAMPLING_COUNTERS_MAX) {
         Some((index, _)) => Err(Refusal::new(Reason::NoCounter, [index as u64, 0])),
         None => Ok(()),
+    }
+}
+
+/// Refuses precise events whose records could not be told apart: before format 3 a record has IA32_PERF_GLOBAL_STATUS where
+/// later ones name their counters, which also shows counters that have overflowed and will write a record of their own
+/// (SDM Vol. 3B 20.3.8.1.1; Linux drops such records).
+fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
+    let mut precise = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
+    match precise.nth(1) {
+        Some((second, _)) if pebs.format < 3 => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
+        _ => Ok(()),
     }
 }

@@ -264,11 +264,11 @@ fn describe<R: Rings>(
         records_lost: counted.records_lost,
         stack_offset: 0,
         stack_bytes: 0,
-        active: (1 << program.event_count()) - 1,
+        active: program.events_here(),
         counter_event,
         sampler_counter,
         counts: counted.counts,
-        periods: *session.state.periods.in_use(),
+        periods: program.shown(session.state.periods.in_use()),
     }
 }
 

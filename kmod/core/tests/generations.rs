@@ -3,9 +3,10 @@
 
 mod rig;
 
-use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig};
+use hpm_abi::{CoreType, EventSpec, QuantumEnd, Reason, SessionConfig};
+use hpm_core::hybrid::check_types;
 use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
-use hpm_core::Program;
+use hpm_core::{Pmu, Program};
 use proptest::prelude::*;
 use rig::core::Instruction::{Branch, Load, Plain, Store};
 use rig::{config, counted, precise, Rig};
@@ -107,8 +108,9 @@ fn four_precise_events_at_once_are_counted_and_recorded_exactly_or_refused() {
         let mut rig = rig(profile);
         rig.acquire();
         let [instructions, loads, stores, branches] = precise_events(rig.pmu.generation);
-        let events =
-            [precise(instructions, 1000), precise(loads, 700), precise(stores, 300), precise(branches, 130)];
+        let core_type = rig.pmu.core_type as u8;
+        let events = [(instructions, 1000), (loads, 700), (stores, 300), (branches, 130)]
+            .map(|(encoding, period)| EventSpec { core_type, ..precise(encoding, period) });
         if rig.pmu.pebs.expect("PEBS").format < 3 {
             let refused = Program::new(&rig.pmu, &config(&events)).expect_err("records look alike");
             assert_eq!((refused.reason, refused.detail), (Reason::OnePrecise, [1, 0]));
@@ -139,7 +141,8 @@ fn segments_follow_each_other_on_every_profile() {
         let mut rig = rig(profile);
         rig.acquire();
         let [_, loads, ..] = precise_events(rig.pmu.generation);
-        let session = rig.add_session(&config(&[precise(loads, 100)]));
+        let session = rig
+            .add_session(&config(&[EventSpec { core_type: rig.pmu.core_type as u8, ..precise(loads, 100) }]));
         let thread = rig.add_thread(Some(session));
         rig.switch(0, thread, QuantumEnd::Preempted);
         for _ in 0..10 {
@@ -191,6 +194,76 @@ fn a_ninth_precise_event_has_no_place_in_a_quantum() {
     assert_eq!((refused.reason, refused.detail), (Reason::NoCounter, [8, 0]));
 }
 
+/// A P-core and an E-core of one processor.
+fn hybrid() -> Rig {
+    let performance = &vpmu::profile::ALDER_LAKE;
+    let efficient = performance.hybrid.and_then(|hybrid| hybrid.efficient).expect("an E-core");
+    Rig::with(&[performance, efficient], Options::default())
+}
+
+const CORE: u8 = CoreType::Core as u8;
+const ATOM: u8 = CoreType::Atom as u8;
+
+#[test]
+fn on_a_hybrid_processor_each_event_counts_on_the_cores_that_it_is_for() {
+    let mut rig = hybrid();
+    assert_eq!(
+        rig.pmus.iter().map(|pmu| pmu.generation.name).collect::<Vec<_>>(),
+        ["goldencove", "gracemont"]
+    );
+    rig.acquire();
+    let of = |core_type, event| EventSpec { core_type, ..event };
+    let events = [
+        counted(0x00C0),
+        of(ATOM, precise(0x82D0, 700)),
+        of(CORE, precise(0x81D0, 1000)),
+        of(ATOM, precise(0x81D0, 300)),
+        of(CORE, counted(0x82D0)),
+    ];
+    let session = rig.add_session(&config(&events));
+    let thread = rig.add_thread(Some(session));
+    for round in 0..200 {
+        rig.switch(round % 2, thread, QuantumEnd::Preempted);
+        rig.run(round % 2, 997, &[Plain, Load, Load, Store, Branch]);
+        rig.switch(round % 2, round % 2, QuantumEnd::Yielded);
+        rig.read_all();
+    }
+    rig.stop(session);
+    rig.read_all();
+    let truth = rig.users[thread].truth;
+    let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+    assert_eq!(seen.counts, truth);
+    assert!(truth[..5].iter().all(|&count| count > 10_000));
+    for (event, spec) in events.iter().enumerate().filter(|(_, spec)| spec.period > 0) {
+        // The record of an overflow is written at the next event, so that the last one may be due.
+        let due = truth[event] / spec.period - seen.records[event];
+        assert!(due <= 1, "event {event}: {due}");
+    }
+}
+
+#[test]
+fn events_that_do_not_say_for_which_cores_they_are_must_be_architectural() {
+    let rig = hybrid();
+    let refused = |pmu, event: EventSpec| {
+        let refusal = Program::new(pmu, &config(&[counted(0x00C0), event])).expect_err("refused");
+        (refusal.reason, refusal.detail)
+    };
+    for pmu in &rig.pmus {
+        for encoding in [0x00C0, 0x003C, 0x412E, 0x0300] {
+            assert!(Program::new(pmu, &config(&[counted(encoding)])).is_ok(), "{encoding:#x}");
+        }
+        assert_eq!(refused(pmu, counted(0x81D0)), (Reason::CoreTypeMissing, [1, 0]));
+        assert_eq!(refused(pmu, EventSpec { core_type: 3, ..counted(0x00C0) }), (Reason::NoCoreType, [1, 3]));
+    }
+    let skylake = Rig::of(&vpmu::profile::SKYLAKE, 1, Options::default());
+    let event = EventSpec { core_type: ATOM, ..counted(0x00C0) };
+    assert_eq!(refused(&skylake.pmu, event), (Reason::NoCoreType, [1, u64::from(ATOM)]));
+    let asked = config(&[counted(0x00C0), event]);
+    assert!(check_types(&asked, |_| true).is_ok());
+    let refusal = check_types(&asked, |core_type| core_type == CoreType::Core).expect_err("no E-cores");
+    assert_eq!((refusal.reason, refusal.detail), (Reason::NoCoreType, [1, u64::from(ATOM)]));
+}
+
 /// Mostly events that the generation has, in any use.
 fn any_event(generation: &'static Generation) -> impl Strategy<Value = EventSpec> {
     let encodings: Vec<u64> = generation.events.iter().map(|rule| rule.select.into()).collect();
@@ -222,9 +295,12 @@ fn any_event(generation: &'static Generation) -> impl Strategy<Value = EventSpec
 
 fn any_request() -> impl Strategy<Value = (&'static Profile, SessionConfig)> {
     prop::sample::select(cores().collect::<Vec<_>>()).prop_flat_map(|profile| {
-        let generation = rig(profile).pmu.generation;
+        let Pmu { generation, core_type, .. } = rig(profile).pmu;
         (prop::collection::vec(any_event(generation), 1..=6), 0..8u32, 0..4u8).prop_map(
-            move |(events, record_groups, stack)| {
+            move |(mut events, record_groups, stack)| {
+                // On a hybrid processor the last one is left to be refused, unless it is architectural.
+                let named = events.len() - 1;
+                events.iter_mut().take(named).for_each(|event| event.core_type = core_type as u8);
                 let mut request = config(&events);
                 if stack == 0 && request.segments > 0 {
                     (request.stack_bytes, request.stack_ring_bytes) = (2048, 1 << 16);

@@ -86,7 +86,8 @@ pub const EVENTS: [u16; 7] = [0x003C, 0x00C0, 0x013C, 0x4F2E, 0x412E, 0x00C4, 0x
 
 /// Encodings of what the first three fixed counters count on every generation (20.2.2, table 20-2). The first of each row is also an event of general
 /// counters, except for CPU_CLK_UNHALTED.REF_TSC, which only has the number that Intel's event lists give it.
-const FIXED_EVENTS: [[u16; 2]; 3] = [[0x00C0, 0x0100], [0x003C, 0x0200], [0x0300, 0x0300]];
+pub(in super::super) const FIXED_EVENTS: [[u16; 2]; 3] =
+    [[0x00C0, 0x0100], [0x003C, 0x0200], [0x0300, 0x0300]];
 
 impl Pmu {
     /// The fixed counter that counts this encoding, if this PMU has it.

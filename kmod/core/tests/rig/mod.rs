@@ -82,7 +82,9 @@ pub struct User {
 }
 
 pub struct SessionMemory {
+    /// Of the first CPU: the same on all, unless the processor is hybrid.
     pub program: Program,
+    programs: Vec<Program>,
     cpus: Vec<CpuSession>,
     slots: Vec<ThreadSlot>,
     tally: ThreadTally,
@@ -91,7 +93,9 @@ pub struct SessionMemory {
 }
 
 pub struct Rig {
+    /// Of the first CPU.
     pub pmu: Pmu,
+    pub pmus: Vec<Pmu>,
     pub cores: Vec<Rc<RefCell<Core>>>,
     engines: Vec<Engine>,
     pub sessions: Vec<SessionMemory>,
@@ -120,12 +124,22 @@ impl Rig {
 
     /// CPUs of this profile that run a thread of nobody each.
     pub fn of(profile: &'static Profile, cpus: usize, options: Options) -> Self {
-        let cores: Vec<_> = (0..cpus).map(|_| Rc::new(RefCell::new(Core::new(profile, options)))).collect();
-        let mut port = CorePort(Rc::clone(&cores[0]));
-        let mut cpuid = CorePort(Rc::clone(&cores[0]));
-        let pmu = detect(&mut cpuid, &mut port).pmu.expect("the model's PMU is known");
+        Self::with(&vec![profile; cpus], options)
+    }
+
+    /// A CPU of each profile; each runs a thread of nobody.
+    pub fn with(profiles: &[&'static Profile], options: Options) -> Self {
+        let cpus = profiles.len();
+        let core = |&profile| Rc::new(RefCell::new(Core::new(profile, options)));
+        let cores: Vec<_> = profiles.iter().map(core).collect();
+        let found = |core| {
+            let (mut cpuid, mut port) = (CorePort(Rc::clone(core)), CorePort(Rc::clone(core)));
+            detect(&mut cpuid, &mut port).pmu.expect("the model's PMU is known")
+        };
+        let pmus: Vec<_> = cores.iter().map(found).collect();
         Self {
-            pmu,
+            pmu: pmus[0],
+            pmus,
             cores,
             engines: (0..cpus).map(|cpu| Engine::new(cpu as u32)).collect(),
             sessions: Vec::new(),
@@ -139,9 +153,9 @@ impl Rig {
     }
 
     pub fn acquire(&mut self) {
-        let pmu = self.pmu;
+        let pmus = self.pmus.clone();
         for cpu in 0..self.cores.len() {
-            self.section(cpu, |engine, port| engine.acquire(port, &pmu).expect("an idle PMU"));
+            self.section(cpu, |engine, port| engine.acquire(port, &pmus[cpu]).expect("an idle PMU"));
         }
     }
 
@@ -152,28 +166,34 @@ impl Rig {
     }
 
     pub fn add_session(&mut self, config: &SessionConfig) -> usize {
-        self.add_program(Program::new(&self.pmu, config).expect("a valid request"))
+        let program = |pmu| Program::new(pmu, config).expect("a valid request");
+        self.add_programs(self.pmus.iter().map(program).collect())
     }
 
     /// A session that may see user mode only.
     pub fn add_user_session(&mut self, config: &SessionConfig) -> usize {
-        let mut program = Program::new(&self.pmu, config).expect("a valid request");
-        program.hide_kernel();
-        self.add_program(program)
+        let program = |pmu| {
+            let mut program = Program::new(pmu, config).expect("a valid request");
+            program.hide_kernel();
+            program
+        };
+        self.add_programs(self.pmus.iter().map(program).collect())
     }
 
-    fn add_program(&mut self, program: Program) -> usize {
+    fn add_programs(&mut self, programs: Vec<Program>) -> usize {
+        let program = programs[0];
         let config = program.config();
         for core in &self.cores {
             core.borrow_mut().add_session(config, program.hides_kernel());
         }
         self.sessions.push(SessionMemory {
             program,
-            cpus: vec![CpuSession::new(&program); self.cores.len()],
+            cpus: programs.iter().map(CpuSession::new).collect(),
             slots: (0..Threads::slots_for(program.config().max_threads)).map(|_| ThreadSlot::new()).collect(),
             tally: ThreadTally::new(),
             on: true,
-            reader: Reader::new(&program, self.cores.len()),
+            reader: Reader::new(&programs),
+            programs,
         });
         self.sessions.len() - 1
     }
@@ -285,15 +305,16 @@ impl Rig {
     /// The thread on the CPU runs `count` instructions, of the kinds in `mix` in turn.
     pub fn run(&mut self, cpu: usize, count: usize, mix: &[Instruction]) {
         let user = self.on_cpu[cpu];
-        let events = self.monitored(user).map(|session| *self.sessions[session].program.config());
+        let running = self.monitored(user).map(|session| self.sessions[session].programs[cpu]);
+        let events = running.map(|program| (*program.config(), program.events_here()));
         for &instruction in mix.iter().cycle().take(count) {
             let state = &mut self.users[user];
             state.sequence += 1;
             let pc = u64::from(state.tid) << TID_SHIFT | state.sequence;
-            if let Some(config) = &events {
-                let used = config.events.iter().take(config.event_count as usize);
-                for (truth, event) in state.truth.iter_mut().zip(used) {
-                    *truth += u64::from(is_event(event.encoding, instruction));
+            if let Some((config, here)) = &events {
+                let here = (0..config.event_count as usize).filter(|index| here >> index & 1 == 1);
+                for index in here {
+                    state.truth[index] += u64::from(is_event(config.events[index].encoding, instruction));
                 }
             }
             self.cores[cpu].borrow_mut().retire(pc, instruction, Privilege::User);
@@ -378,7 +399,8 @@ fn with_session<T>(
     cpu: usize,
     act: impl FnOnce(&mut Session<'_, CoreRings>) -> T,
 ) -> T {
-    let SessionMemory { program, cpus, slots, tally, .. } = &mut sessions[number];
+    let SessionMemory { programs, cpus, slots, tally, .. } = &mut sessions[number];
+    let program = &programs[cpu];
     let limits = cores[cpu].borrow().limits;
     let mut rings = CoreRings { core: Rc::clone(&cores[cpu]), session: number };
     act(&mut Session {

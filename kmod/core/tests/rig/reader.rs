@@ -67,7 +67,7 @@ struct Position {
 pub struct Reader {
     segments: u64,
     quanta: u64,
-    pebs_enable: u64,
+    pebs_enable: Vec<u64>,
     cpus: Vec<Position>,
     pub threads: HashMap<u32, Seen>,
     pub quanta_lost: u64,
@@ -75,9 +75,14 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn new(program: &Program, cpus: usize) -> Self {
-        let samplers = program.sampling_counters().filter(|_| program.is_precise());
-        let pebs_enable = samplers.map(|counter| 1 << counter.counter.bit()).sum();
+    /// For a session with this program on each CPU.
+    pub fn new(programs: &[Program]) -> Self {
+        let (program, cpus) = (&programs[0], programs.len());
+        let enabled = |program: &Program| {
+            let samplers = program.sampling_counters().filter(|_| program.is_precise());
+            samplers.map(|sampler| 1 << sampler.counter.bit()).sum()
+        };
+        let pebs_enable = programs.iter().map(enabled).collect();
         Self {
             segments: program.config().segments.into(),
             quanta: program.config().quanta.into(),
@@ -135,7 +140,7 @@ impl Reader {
         if quantum.span_bytes == 0 {
             return;
         }
-        assert_eq!(quantum.pebs_enable & self.pebs_enable, self.pebs_enable);
+        assert_eq!(quantum.pebs_enable & self.pebs_enable[cpu], self.pebs_enable[cpu]);
         let position = &mut self.cpus[cpu];
         // Spans of a segment follow each other without gap or overlap; a new segment is filled from its start.
         if quantum.segment != position.segment {
