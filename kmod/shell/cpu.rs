@@ -3,7 +3,7 @@
 
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use kernel::bindings;
 use kernel::interrupt::LocalInterruptDisabled;
@@ -11,6 +11,7 @@ use kernel::prelude::*;
 use kernel::task::Task;
 
 use super::clock::Clock;
+use super::every_cpu::Plugged;
 use super::port::LivePort;
 use super::session::{Loaded, Session};
 use super::sys::{self, EntryArea};
@@ -45,6 +46,8 @@ pub(super) struct Cpu {
     loaded: AtomicPtr<Session>,
     /// TSC when the running quantum began.
     begun_tsc: AtomicU64,
+    /// The place of its core's type; set when the module is loaded, or the CPU comes online later.
+    core: AtomicUsize,
     /// Its DS area and PEBS slots; `None` where the processor has none, or somebody uses them.
     area: Option<EntryArea>,
     inside: UnsafeCell<Inside>,
@@ -79,6 +82,7 @@ impl Cpus {
             cpu.clock.set_up();
         }
         CPUS.store(cpus.0.as_mut_ptr(), Ordering::Release);
+        Plugged::hold().on_online(|cpu, irq| cpu.identify(irq));
         Ok(cpus)
     }
 }
@@ -124,15 +128,27 @@ impl Cpu {
             running: AtomicPtr::new(ptr::null_mut()),
             loaded: AtomicPtr::new(ptr::null_mut()),
             begun_tsc: AtomicU64::new(0),
+            core: AtomicUsize::new(0),
             area: if machine::is_possible(number) { EntryArea::find(number).ok() } else { None },
             inside: UnsafeCell::new(Inside { engine: Engine::new(number), lvtpc: 0 }),
             clock: Clock::new(),
         }
     }
 
+    /// The place of its core's type among [`crate::hpm_core::hybrid::CORE_TYPES`].
+    pub(super) fn core(&self) -> usize {
+        self.core.load(Ordering::Relaxed)
+    }
+
+    /// Finds out of which type its core is.
+    pub(super) fn identify(&self, irq: &LocalInterruptDisabled) {
+        self.core.store(machine::identify(irq), Ordering::Relaxed);
+    }
+
     /// Takes this CPU's PMU. Its registers stay untouched when refused.
     pub(super) fn acquire(&self, irq: &LocalInterruptDisabled) -> Result<(), Refusal> {
-        let pmu = machine::pmu()?;
+        self.identify(irq);
+        let pmu = machine::pmu_of(self.core())?;
         if machine::processor_trace_runs() {
             return Err(Refusal::new(Reason::IntelPt, [self.number.into(), 0]));
         }
@@ -397,7 +413,7 @@ impl Section<'_> {
         let cpu = self.cpu;
         let (engine, mut port) = self.parts();
         // SAFETY: This section holds the gate of the CPU that runs.
-        let share = session.and_then(|session| unsafe { session.share(cpu.number, cpu.area.as_ref()) });
+        let share = session.and_then(|session| unsafe { session.share(cpu.number, cpu.core(), cpu.area.as_ref()) });
         let Some(mut share) = share else { return f(engine, &mut port, None) };
         let value = f(engine, &mut port, Some(&mut share.loaded()));
         if share.announce() {

@@ -5,7 +5,7 @@ use core::arch::x86_64::__cpuid_count;
 
 use kernel::bindings;
 use kernel::cpu::{nr_cpu_ids, CpuId};
-use kernel::interrupt::local_interrupt_disable;
+use kernel::interrupt::{local_interrupt_disable, LocalInterruptDisabled};
 use kernel::sync::SetOnce;
 
 use super::port::LivePort;
@@ -13,9 +13,11 @@ use super::rights;
 use super::sys;
 use crate::hpm_abi::{Info, InfoFlags, Reason};
 use crate::hpm_core::detect::{detect, Cpuid, CpuidRegisters, Machine};
+use crate::hpm_core::hybrid::{self, CORE_TYPES};
 use crate::hpm_core::{Pmu, Refusal};
 
-static MACHINE: SetOnce<Machine> = SetOnce::new();
+/// The machine as seen from a core of each type, in the order of [`hybrid::place`].
+static MACHINES: [SetOnce<Machine>; CORE_TYPES] = [const { SetOnce::new() }; CORE_TYPES];
 
 struct Instruction;
 
@@ -33,19 +35,45 @@ impl Cpuid for Instruction {
 
 /// Finds out what the machine is, before anything else here is asked.
 pub(super) fn set_up() {
-    let _irq = local_interrupt_disable();
-    // SAFETY: Detection only reads, with interrupts off.
-    let mut port = unsafe { LivePort::new(None, core::ptr::null()) };
-    MACHINE.populate(detect(&mut Instruction, &mut port));
+    let irq = local_interrupt_disable();
+    identify(&irq);
 }
 
-/// The PMU, or why hpm cannot program it.
-pub(super) fn pmu() -> Result<&'static Pmu, Refusal> {
-    match MACHINE.as_ref().map(|machine| &machine.pmu) {
+/// Finds out what the core is that runs; the place of its type.
+pub(super) fn identify(_irq: &LocalInterruptDisabled) -> usize {
+    // SAFETY: Detection only reads, with interrupts off.
+    let mut port = unsafe { LivePort::new(None, core::ptr::null()) };
+    let machine = detect(&mut Instruction, &mut port);
+    let place = hybrid::place(machine.core_type);
+    if let Some(known) = MACHINES.get(place) {
+        // False when another core of the type was first, which saw the same.
+        known.populate(machine);
+    }
+    place
+}
+
+/// The machine as seen from a core of the first type that it has.
+fn first() -> Option<&'static Machine> {
+    MACHINES.iter().find_map(SetOnce::as_ref)
+}
+
+fn pmu_in(machine: Option<&'static Machine>) -> Result<&'static Pmu, Refusal> {
+    match machine.map(|machine| &machine.pmu) {
         Some(Ok(pmu)) => Ok(pmu),
         Some(Err(refusal)) => Err(*refusal),
         None => Err(Refusal::new(Reason::NoPmu, [0; 2])),
     }
+}
+
+/// The PMU, or why hpm cannot program it. On a hybrid processor that of the P-cores, which has at least the counters of
+/// the others.
+pub(super) fn pmu() -> Result<&'static Pmu, Refusal> {
+    pmu_in(first())
+}
+
+/// The PMU of cores of the type at this place.
+pub(super) fn pmu_of(core: usize) -> Result<&'static Pmu, Refusal> {
+    pmu_in(MACHINES.get(core).and_then(SetOnce::as_ref))
 }
 
 /// Whether Processor Trace runs on this CPU: perf's NMI handler then acknowledges PMIs that are not its own.
@@ -109,7 +137,7 @@ fn scale(value: u64, by: u64, over: u64) -> u64 {
 
 /// Fills in what the processor and the kernel are.
 pub(super) fn describe(info: &mut Info) {
-    if let Some(machine) = MACHINE.as_ref() {
+    for machine in MACHINES.iter().filter_map(SetOnce::as_ref) {
         machine.describe(info);
     }
     info.cpus = cpu_count();

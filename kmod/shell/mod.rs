@@ -23,6 +23,7 @@ mod notify;
 mod owner;
 mod port;
 mod probes;
+mod programs;
 mod registry;
 mod request;
 mod rights;

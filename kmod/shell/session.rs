@@ -13,10 +13,11 @@ use super::cpu;
 use super::limits::{self, Locked};
 use super::memory::{Area, Block};
 use super::port::{CpuMemory, LiveRings};
+use super::programs::Programs;
 use super::subject::Subject;
 use super::sys::{self, EntryArea};
 use super::target::current_tgid;
-use super::{machine, registry, rights};
+use super::{machine, registry};
 use crate::hpm_abi::{
     control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionConfig,
     SessionFlags, StatusHead, Totals, ABI_VERSION,
@@ -30,7 +31,7 @@ pub(super) type Loaded<'a, 'b> = hpm_core::Session<'a, LiveRings<'b>>;
 /// A session. Its memory lives until no file refers to it, and each mapping of it refers to the file.
 pub(super) struct Session {
     id: u64,
-    program: KBox<Program>,
+    programs: Programs,
     subject: Subject,
     /// Thread group of the process that configured it.
     owner: u32,
@@ -94,21 +95,20 @@ impl Session {
     pub(super) fn new(config: &SessionConfig, readers: Arc<PollCondVar>) -> Result<Self, Refusal> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-        let mut program = check(config)?;
-        let subject = Subject::find(program.config())?;
-        rights::may_run(&mut program)?;
-        if program.is_precise() {
-            check_precise()?;
+        let programs = Programs::new(config)?;
+        let subject = Subject::find(programs.any().config())?;
+        if programs.iter().any(Program::is_precise) {
+            check_precise(&programs)?;
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
-        let bytes = bytes_wanted(&program);
+        let bytes = bytes_wanted(&programs);
         let locked = Locked::charge(bytes)?;
-        Self::allocate(id, program, subject, readers, locked).map_err(|_| no_memory(bytes))
+        Self::allocate(id, programs, subject, readers, locked).map_err(|_| no_memory(bytes))
     }
 
     fn allocate(
         id: u64,
-        program: KBox<Program>,
+        programs: Programs,
         subject: Subject,
         readers: Arc<PollCondVar>,
         locked: Locked,
@@ -116,18 +116,19 @@ impl Session {
         let cpu_count = machine::cpu_count();
         let mut cpus = KVVec::with_capacity(cpu_count as usize, GFP_KERNEL)?;
         for number in 0..cpu_count {
-            let share = if machine::is_possible(number) { Some(CpuShare::new(&program)?) } else { None };
+            let here = cpu::cpu(number).filter(|_| machine::is_possible(number));
+            let share = here.map(|cpu| CpuShare::new(programs.on(cpu.core()))).transpose()?;
             cpus.push(share, GFP_KERNEL)?;
         }
-        let places = Threads::slots_for(program.config().max_threads);
+        let places = Threads::slots_for(programs.any().config().max_threads);
         let mut threads = KVVec::with_capacity(places, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..places {
             threads.push(ThreadSlot::new(), GFP_KERNEL_ACCOUNT)?;
         }
         let session = Self {
             id,
-            longest_quantum: machine::ns_to_tsc(program.config().max_quantum_ns).max(1),
-            program,
+            longest_quantum: machine::ns_to_tsc(programs.any().config().max_quantum_ns).max(1),
+            programs,
             subject,
             owner: current_tgid(),
             privileged: sys::perfmon_capable(),
@@ -163,24 +164,17 @@ impl Session {
     }
 }
 
-/// The request as a program. Not inlined, because both are large for a kernel stack.
-#[inline(never)]
-fn check(config: &SessionConfig) -> Result<KBox<Program>, Refusal> {
-    let program = Program::new(machine::pmu()?, config)?;
-    KBox::new(program, GFP_KERNEL).map_err(|_| no_memory(size_of::<Program>() as u64))
-}
-
 fn no_memory(bytes: u64) -> Refusal {
     Refusal::new(Reason::NoMemory, [bytes, 0])
 }
 
-/// Whether precise records can be written on every CPU.
-fn check_precise() -> Result<(), Refusal> {
+/// Whether precise records can be written on every CPU. The kernel's own checks are of the debug store only.
+fn check_precise(programs: &Programs) -> Result<(), Refusal> {
     // KVM switches it on on every CPU at once.
     if sys::in_vmx() {
         return Err(Refusal::new(Reason::Virtualisation, [0; 2]));
     }
-    if !sys::has_pebs() {
+    if programs.iter().any(Program::uses_debug_store) && !sys::has_pebs() {
         return Err(Refusal::new(Reason::NoPebs, [0; 2]));
     }
     let lacking = (0..machine::cpu_count())
@@ -189,10 +183,10 @@ fn check_precise() -> Result<(), Refusal> {
     lacking.map_or(Ok(()), |number| Err(Refusal::new(Reason::NoEntryArea, [u64::from(number), 0])))
 }
 
-fn bytes_wanted(program: &Program) -> u64 {
-    let config = program.config();
+fn bytes_wanted(programs: &Programs) -> u64 {
+    let config = programs.any().config();
     let ring = u64::from(config.quanta) * size_of::<Quantum>() as u64;
-    let blocks = u64::from(config.segments) + u64::from(program.hides_kernel());
+    let blocks = u64::from(config.segments) + u64::from(programs.iter().any(Program::hides_kernel));
     let segments = blocks * Block::BYTES as u64;
     let cpus = (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)).count() as u64;
     let threads = Threads::slots_for(config.max_threads) * size_of::<ThreadSlot>();
@@ -228,17 +222,17 @@ impl Session {
 
     /// Whether measuring begins with the target's next `execve`.
     pub(super) fn starts_on_exec(&self) -> bool {
-        self.program.config().flags & SessionFlags::START_ON_EXEC != 0
+        self.programs.any().config().flags & SessionFlags::START_ON_EXEC != 0
     }
 
     /// Whether children are measured.
     pub(super) fn inherits(&self) -> bool {
-        self.program.config().flags & SessionFlags::INHERIT != 0
+        self.programs.any().config().flags & SessionFlags::INHERIT != 0
     }
 
     /// Whether hardware writes records for it.
     pub(super) fn samples(&self) -> bool {
-        self.program.samples()
+        self.programs.iter().any(Program::samples)
     }
 
     /// TSC ticks after which a quantum is cut.
@@ -248,12 +242,12 @@ impl Session {
 
     /// Whether it keeps markers.
     pub(super) fn keeps_markers(&self) -> bool {
-        self.program.config().markers > 0
+        self.programs.any().config().markers > 0
     }
 
     /// Its threads' sampling positions.
     pub(super) fn threads(&self) -> Threads<'_> {
-        Threads::new(&self.threads, &self.tally, self.program.config().max_threads)
+        Threads::new(&self.threads, &self.tally, self.programs.any().config().max_threads)
     }
 
     /// Notes that a process should be measured and is not.
@@ -361,18 +355,25 @@ impl Session {
 /// A session's part on the CPU that runs.
 pub(super) struct Share<'a> {
     session: &'a Session,
+    program: &'a Program,
     state: &'a mut CpuSession,
     announced: &'a mut [u64; 3],
     rings: LiveRings<'a>,
 }
 
 impl Session {
-    /// The session's part on this CPU.
+    /// The session's part on this CPU, whose core is of the type at this place.
     ///
     /// # Safety
     /// The caller runs on that CPU, holds its gate for `'a`, and has no other share of the session.
-    pub(super) unsafe fn share<'a>(&'a self, number: u32, area: Option<&'a EntryArea>) -> Option<Share<'a>> {
+    pub(super) unsafe fn share<'a>(
+        &'a self,
+        number: u32,
+        core: usize,
+        area: Option<&'a EntryArea>,
+    ) -> Option<Share<'a>> {
         let share = self.cpus.get(number as usize)?.as_ref()?;
+        let program = self.programs.on(core);
         let (status, control) = (self.cpu_status(number), self.cpu_control(number));
         // SAFETY: The caller's promise; both pointers are valid as long as the session.
         let rings = unsafe { LiveRings::new(&share.memory, area, status, control) };
@@ -380,7 +381,7 @@ impl Session {
         let state = unsafe { &mut *share.state.get() };
         // SAFETY: The gate keeps others out.
         let announced = unsafe { &mut *share.announced.get() };
-        Some(Share { session: self, state, announced, rings })
+        Some(Share { session: self, program, state, announced, rings })
     }
 }
 
@@ -389,7 +390,7 @@ impl<'a> Share<'a> {
     pub(super) fn loaded(&mut self) -> Loaded<'_, 'a> {
         hpm_core::Session {
             id: self.session.id,
-            program: &self.session.program,
+            program: self.program,
             state: self.state,
             threads: self.session.threads(),
             rings: &mut self.rings,
@@ -408,7 +409,7 @@ impl<'a> Share<'a> {
             self.session.news.store(true, Ordering::Relaxed);
         }
         registry::note_news();
-        let config = self.session.program.config();
+        let config = self.session.programs.any().config();
         let [quanta, segments, markers] = produced;
         let [old_quanta, old_segments, old_markers] = *self.announced;
         let quanta = quanta.wrapping_sub(old_quanta);

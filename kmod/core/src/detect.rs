@@ -226,8 +226,12 @@ fn erratum(generation: &Generation, machine: &Machine, microcode: u32) -> Option
 }
 
 impl Machine {
-    /// Fills in what this crate knows of [`Info`]; the rest is the kernel's.
+    /// Fills in what this crate knows of [`Info`]; the rest is the kernel's. On a hybrid processor called for one core of
+    /// each type, in turn: their PMUs' names are joined by "+", and the rest is the first one's.
     pub fn describe(&self, info: &mut Info) {
+        if info.pmu_name[0] != 0 {
+            return self.add_name(info);
+        }
         info.vendor[..12].copy_from_slice(&self.vendor);
         (info.family, info.model, info.stepping) = (self.family, self.model, self.stepping);
         let mut perfmon = self.perfmon;
@@ -248,5 +252,17 @@ impl Machine {
         info.perfmon_version = perfmon.version;
         (info.general_counters, info.general_width) = (perfmon.general.count_ones(), perfmon.general_width);
         (info.fixed_counters, info.fixed_width) = (perfmon.fixed.count_ones(), perfmon.fixed_width);
+    }
+
+    /// Adds the PMU of another type of core.
+    fn add_name(&self, info: &mut Info) {
+        let Ok(pmu) = &self.pmu else { return };
+        let end = info.pmu_name.iter().position(|&byte| byte == 0).unwrap_or(info.pmu_name.len());
+        let more = core::iter::once(b'+').chain(pmu.generation.name.bytes());
+        // The last byte stays NUL.
+        let room = info.pmu_name.len() - 1;
+        for (place, byte) in info.pmu_name.iter_mut().take(room).skip(end).zip(more) {
+            *place = byte;
+        }
     }
 }

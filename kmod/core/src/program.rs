@@ -194,6 +194,12 @@ impl Program {
         self.config.event_count as usize
     }
 
+    /// Whether hardware writes records through the debug store.
+    #[must_use]
+    pub fn uses_debug_store(&self) -> bool {
+        self.pebs.is_some_and(|layout| !layout.is_architectural())
+    }
+
     /// A bit for each event that is for this type of core.
     #[must_use]
     pub const fn events_here(&self) -> u32 {

@@ -3,11 +3,14 @@
 
 mod rig;
 
-use hpm_abi::{CoreType, EventSpec, QuantumEnd, Reason, SessionConfig};
+use std::rc::Rc;
+
+use hpm_abi::{CoreType, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
 use hpm_core::hybrid::check_types;
 use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
-use hpm_core::{Pmu, Program};
+use hpm_core::{detect, Pmu, Program};
 use proptest::prelude::*;
+use rig::core::CorePort;
 use rig::core::Instruction::{Branch, Load, Plain, Store};
 use rig::{config, counted, precise, Rig};
 use vpmu::profile::{cores, Profile};
@@ -211,6 +214,12 @@ fn on_a_hybrid_processor_each_event_counts_on_the_cores_that_it_is_for() {
         rig.pmus.iter().map(|pmu| pmu.generation.name).collect::<Vec<_>>(),
         ["goldencove", "gracemont"]
     );
+    let mut info = Info::default();
+    for core in &rig.cores {
+        let (mut cpuid, mut port) = (CorePort(Rc::clone(core)), CorePort(Rc::clone(core)));
+        detect(&mut cpuid, &mut port).describe(&mut info);
+    }
+    assert!(info.pmu_name.starts_with(b"goldencove+gracemont\0"));
     rig.acquire();
     let of = |core_type, event| EventSpec { core_type, ..event };
     let events = [
