@@ -154,8 +154,8 @@ impl Rig {
 
     pub fn acquire(&mut self) {
         let pmus = self.pmus.clone();
-        for cpu in 0..self.cores.len() {
-            self.section(cpu, |engine, port| engine.acquire(port, &pmus[cpu]).expect("an idle PMU"));
+        for (cpu, pmu) in pmus.iter().enumerate() {
+            self.section(cpu, |engine, port| engine.acquire(port, pmu).expect("an idle PMU"));
         }
     }
 
