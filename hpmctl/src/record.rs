@@ -200,6 +200,8 @@ fn summary(finished: &Finished, events: &[Event], imprecise: bool, folder: &Path
     let lost = [
         (totals.records_lost, "samples lost"),
         (totals.quanta_lost, "quanta lost with theirs"),
+        (totals.records_withheld, "samples withheld that show the kernel"),
+        (totals.processes_left_out, "processes left out"),
         (*unattributed, "records that name no sampled counter left out"),
         (totals.markers_lost, "markers lost"),
         (totals.sideband_lost, "reports of mappings and threads lost"),

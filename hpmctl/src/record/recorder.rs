@@ -137,6 +137,8 @@ impl Recorder {
             pmis: sums.pmis,
             threads_overflowed: sums.threads_overflowed,
             markers_lost: sums.markers_lost,
+            records_withheld: sums.records_withheld,
+            processes_left_out: sums.processes_left_out,
             sideband_lost: self.output.rows.lost,
         };
         self.output.writer.finish(totals.clone())?;

@@ -130,6 +130,12 @@ pub struct Totals {
     pub records: u64,
     /// Records that could not be written, or were held back (events / period).
     pub records_lost: u64,
+    /// Records that were written and are not shown, because the kernel showed in them and the user may not see it.
+    #[serde(default)]
+    pub records_withheld: u64,
+    /// Processes forked by measured ones that are not measured, because the driver's table was full.
+    #[serde(default)]
+    pub processes_left_out: u64,
     /// Quanta in which the driver held samples back, because interrupts or records came faster than its ceilings.
     #[serde(default)]
     pub throttled: u64,
