@@ -36,7 +36,7 @@ const REGISTERS: &[RangeInclusive<u32>] = &[
 const COMMON: [u32; 4] = [0xc1, 0x186, 0x38d, 0x38f];
 
 /// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
-const MODULE: &str = "/run/lab/hpm.ko";
+pub(super) const MODULE: &str = "/run/lab/hpm.ko";
 
 /// Checks loading and unloading, bare and with sessions.
 pub(super) fn run(report: &mut GuestReport) {
@@ -44,6 +44,7 @@ pub(super) fn run(report: &mut GuestReport) {
     report.check("rmmod is refused while a session runs, and the session is not disturbed", refused);
     report.check("a session that ends leaves every PMU register as it was", session_restores);
     report.check("the session of a killed hpmctl leaves every PMU register as it was", killed_restores);
+    super::module::run(report);
 }
 
 /// Each CPU's registers.

@@ -6,6 +6,7 @@ mod counting;
 mod judge;
 mod lifecycle;
 pub(crate) mod markers;
+mod module;
 mod mutation;
 mod no_pmu;
 mod ownership;
