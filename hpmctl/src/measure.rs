@@ -18,6 +18,15 @@ pub(crate) fn parse_events(lists: &[String]) -> Result<Vec<Event>> {
     Ok(names.map(|name| event::parse(name, &pmu)).collect::<HpmResult<_>>()?)
 }
 
+/// The event that has to be counted beside these, or some of these never occur.
+///
+/// # Errors
+/// When the driver cannot be used.
+pub(crate) fn companion(events: &[Event]) -> Result<Option<Event>> {
+    let pmu = usable_pmu()?;
+    Ok(events.iter().find_map(|event| event::companion(event, &pmu)))
+}
+
 /// Those of these events that the PMU of the loaded driver has, for events that nobody asked for.
 ///
 /// # Errors

@@ -18,7 +18,7 @@ use libhpm::sideband::Sideband;
 use libhpm::trace::TraceWriter;
 
 use crate::cli::TargetArgs;
-use crate::measure::{open, parse_events};
+use crate::measure::{companion, open, parse_events};
 use crate::workload::{End, Workload};
 use recorder::{Finished, Recorder};
 use sample::SampleRows;
@@ -85,14 +85,16 @@ const FRAMES: u32 = 127;
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
-    let events = parse_events(&args.events)?;
+    let mut events = parse_events(&args.events)?;
     check_precise(args, &events)?;
+    let sampled = events.len();
+    events.extend(companion(&events)?);
     let folder = output(args);
     if folder.exists() {
         bail!("{} exists already: remove it, or name another folder with -o", folder.display());
     }
     let mut workload = Workload::new(&args.target)?;
-    let (session, events) = open(events, |events| options(args, &workload, events))?;
+    let (session, events) = open(events, |events| options(args, &workload, events.split_at(sampled)))?;
     let sideband = match workload.process()? {
         None => Sideband::of_system(),
         Some(pid) if workload.is_program() => Sideband::of_child(pid),
@@ -117,7 +119,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     };
     let whole = recorder.session().check();
     let finished = recorder.finish()?;
-    eprintln!("{}", summary(&finished, &events, args.imprecise, &folder));
+    eprintln!("{}", summary(&finished, &events[..sampled], args.imprecise, &folder));
     whole?;
     Ok(ExitCode::from(end.status()))
 }
@@ -144,7 +146,8 @@ fn begin_and_record(workload: &mut Workload, recorder: &mut Recorder) -> Result<
     }
 }
 
-fn options(args: &RecordArgs, workload: &Workload, events: &[Event]) -> Options {
+/// For events to sample, and others to count beside them.
+fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event], &[Event])) -> Options {
     let options = Options::new(workload.target())
         .start_on_exec(workload.is_program())
         .inherit(!args.target.no_inherit)
@@ -156,7 +159,8 @@ fn options(args: &RecordArgs, workload: &Workload, events: &[Event]) -> Options 
             Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),
             Some(StackMethod::Fp) => Stack::FramePointers(FRAMES),
         });
-    events.iter().cloned().fold(options, |options, event| options.sample(event, args.period))
+    let options = sampled.iter().cloned().fold(options, |options, event| options.sample(event, args.period));
+    counted.iter().cloned().fold(options, Options::count)
 }
 
 /// Imprecise samples come only when they are asked for.

@@ -195,6 +195,25 @@ fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
     Ok(event)
 }
 
+/// The event that has to be counted beside this one, or this one never occurs: Golden Cove tags loads for their latency only
+/// while LD_BLOCKS.STORE_FORWARD is counted too (Linux: `mem-loads-aux`, `PMU_FL_MEM_LOADS_AUX`).
+#[must_use]
+pub fn companion(event: &Event, pmu: &str) -> Option<Event> {
+    let (_, pmu) = core_pmus(pmu).next()?;
+    let tags_loads = event.sampling == Sampling::LoadLatency && event.core_type != CoreType::Atom;
+    let row = table(pmu).filter(|_| tags_loads && pmu == "goldencove")?.vendor("LD_BLOCKS.STORE_FORWARD")?;
+    Some(Event {
+        name: row.name.to_owned(),
+        encoding: row.encoding,
+        precise_encoding: row.encoding,
+        extra: 0,
+        sampling: row.sampling,
+        must_be_precise: false,
+        description: row.description,
+        ..event.clone()
+    })
+}
+
 /// Separates the modifiers at the end: after the last colon, or after the closing slash of a raw event.
 fn split_modifiers(text: &str) -> (&str, &str) {
     let only_modifiers = |tail: &str| tail.chars().all(|c| matches!(c, 'u' | 'k' | 'p'));
@@ -314,6 +333,16 @@ mod tests {
         let precisely = |text: &str| parse(text, "skylake").unwrap().sampled_precisely();
         assert!(!precisely("cycles") && precisely("cycles:p"));
         assert!(precisely("branch") && precisely("r08d1") && !precisely("r01a2"));
+    }
+
+    #[test]
+    fn golden_cove_tags_loads_only_beside_another_event() {
+        let companion = |text: &str, pmu: &str| companion(&parse(text, pmu).unwrap(), pmu);
+        let beside = companion("cpu/mem-loads,ldlat=30/u", "goldencove").unwrap();
+        assert_eq!((beside.encoding, beside.extra, beside.kernel), (0x8203, 0, false));
+        assert!(companion("load", "goldencove").is_none() && companion("mem-loads", "icelake").is_none());
+        assert!(companion("cpu_core/mem-loads/", "goldencove+gracemont").is_some());
+        assert!(companion("cpu_atom/mem-loads/", "goldencove+gracemont").is_none());
     }
 
     #[test]
