@@ -16,9 +16,10 @@ use crate::machine::Machine;
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
 
 /// What is run on the debug kernel: all that exercises the driver.
-const ON_DEBUG_KERNEL: [&str; 11] = [
+const ON_DEBUG_KERNEL: [&str; 12] = [
     "counting",
     "sampling",
+    "rates",
     "stacks",
     "markers",
     "ownership",
