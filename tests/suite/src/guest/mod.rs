@@ -13,7 +13,6 @@ mod ownership;
 mod privacy;
 pub(crate) mod processor;
 pub(crate) mod programs;
-mod rates;
 pub(crate) mod robust;
 mod sampling;
 mod scopes;
@@ -72,7 +71,6 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
     match name {
         "counting" => counting::run(&mut report)?,
         "sampling" => sampling::run(&mut report)?,
-        "rates" => rates::run(&mut report),
         "stacks" => stacks::run()?,
         "markers" => markers::run()?,
         "judge" => judge::run(&mut report)?,

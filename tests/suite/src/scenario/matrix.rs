@@ -16,10 +16,9 @@ use crate::machine::Machine;
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
 
 /// What is run on the debug kernel: all that exercises the driver.
-const ON_DEBUG_KERNEL: [&str; 12] = [
+const ON_DEBUG_KERNEL: [&str; 11] = [
     "counting",
     "sampling",
-    "rates",
     "stacks",
     "markers",
     "ownership",

@@ -44,7 +44,6 @@ const ALL: &[Scenario] = &[
         compare: counting::compare,
     },
     Scenario { name: "sampling", options: &["--plugin-arg", "pebs-log=on"], compare: sampling::compare },
-    Scenario { name: "rates", options: &[], compare: |_, _| {} },
     Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },
     Scenario {
