@@ -132,7 +132,7 @@ impl Rings {
     /// [`StatusHead::target_gone`] and, in the upper half, [`StatusHead::gave_up`].
     fn ending(&self) -> u64 {
         const OFFSET: usize = std::mem::offset_of!(StatusHead, target_gone);
-        const { assert!(OFFSET % 8 == 0 && std::mem::offset_of!(StatusHead, gave_up) == OFFSET + 4) };
+        const { assert!(OFFSET.is_multiple_of(8) && std::mem::offset_of!(StatusHead, gave_up) == OFFSET + 4) };
         word(&self.status, OFFSET).load(Ordering::Acquire)
     }
 

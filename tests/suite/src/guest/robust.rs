@@ -61,7 +61,7 @@ fn counted(file: &str, arguments: usize, disturb: impl Fn(usize) -> Result<()>) 
 }
 
 fn plug_and_unplug(turn: usize) -> Result<()> {
-    fs::write("/sys/devices/system/cpu/cpu1/online", if turn % 2 == 0 { "0" } else { "1" })?;
+    fs::write("/sys/devices/system/cpu/cpu1/online", if turn.is_multiple_of(2) { "0" } else { "1" })?;
     std::thread::sleep(Duration::from_millis(20));
     // Whatever comes next finds both CPUs.
     Ok(fs::write("/sys/devices/system/cpu/cpu1/online", "1")?)
