@@ -19,7 +19,7 @@ help:
 	@echo "make test       every fast check, on the host and in the lab"
 	@echo "make test-full  the long checks as well; writes docs/test-report.md"
 	@echo "make kmod       build hpm.ko for the lab's kernel"
-	@echo "make bench      benchmarks"
+	@echo "make bench      what hpm costs against the kernel's perf, in the lab; and how fast its parts are"
 	@echo "make install    after make tools: hpmctl, the module's source for dkms, who may use it (PREFIX, DESTDIR)"
 	@echo "make uninstall  removes what make install installed"
 
@@ -46,6 +46,7 @@ test-full: tools $(DEMO)/bin/jaq
 	target/release/suite full
 
 bench: tools
+	target/release/suite bench
 	$(CARGO) bench --workspace
 
 # Copies only, so that nothing is compiled as root. Loading the module at boot stays the administrator's decision.

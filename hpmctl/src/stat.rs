@@ -20,7 +20,8 @@ use crate::workload::{End, Workload, heading};
 
 /// Count events of a program, a process or the system.
 ///
-/// The counts are exact: nothing is sampled, scaled or multiplexed. The result goes to standard error, so that the
+/// The counts are exact: nothing is sampled or scaled, and events that do not fit the counters together are refused, unless
+/// --multiplex asks for turns. The result goes to standard error, so that the
 /// program's own output stays as it is; the exit status is the program's.
 #[derive(Args, Debug)]
 pub(crate) struct StatArgs {
@@ -28,6 +29,10 @@ pub(crate) struct StatArgs {
     /// branch-misses and l1d-load-miss, as far as there are counters]
     #[arg(short, long = "event", value_name = "EVENTS")]
     events: Vec<String>,
+    /// Measure events that do not fit the counters together in turns, and scale their counts by the share of the time in
+    /// which they were on
+    #[arg(long)]
+    multiplex: bool,
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
@@ -67,7 +72,21 @@ struct EventCount {
     encoding: u64,
     user: bool,
     kernel: bool,
+    /// What was counted.
     count: u64,
+    /// `count`, scaled to the whole time when the event had to take turns; null when it never had its turn.
+    scaled: Option<u64>,
+    /// Time during which measured threads were on a CPU.
+    enabled_ns: u64,
+    /// Of this, the time during which the event was counted.
+    running_ns: u64,
+}
+
+impl EventCount {
+    /// Whether the count was made in turns, so that only its scaled value speaks for the whole time.
+    fn took_turns(&self) -> bool {
+        self.running_ns < self.enabled_ns
+    }
 }
 
 pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
@@ -105,7 +124,8 @@ fn open_fitting(
     let options = |events: &[Event]| {
         let options = Options::new(workload.target())
             .start_on_exec(workload.is_program())
-            .inherit(!args.target.no_inherit);
+            .inherit(!args.target.no_inherit)
+            .multiplex(args.multiplex);
         events.iter().cloned().fold(options, Options::count)
     };
     loop {
@@ -141,18 +161,25 @@ fn counted(
     elapsed: Duration,
     end: End,
 ) -> Counted {
-    let count = |(event, (spec, count)): (&Event, (&libhpm::session::EventSpec, u64))| EventCount {
-        name: event.name.clone(),
-        encoding: spec.encoding,
-        user: event.user,
-        kernel: event.kernel,
-        count,
+    let ns = |ticks| tsc_to_ns(ticks, session.info().tsc_khz);
+    let count = |(index, event): (usize, &Event)| {
+        let (count, running) = (totals.counts[index], totals.running_tsc[index]);
+        EventCount {
+            name: event.name.clone(),
+            encoding: session.config().events[index].encoding,
+            user: event.user,
+            kernel: event.kernel,
+            count,
+            scaled: scaled(count, totals.on_cpu_tsc, running),
+            enabled_ns: ns(totals.on_cpu_tsc),
+            running_ns: ns(running),
+        }
     };
     Counted {
         target: heading(&args.target),
-        events: events.iter().zip(session.config().events.iter().zip(totals.counts)).map(count).collect(),
+        events: events.iter().enumerate().map(count).collect(),
         elapsed_ns: elapsed.as_nanos() as u64,
-        on_cpu_ns: tsc_to_ns(totals.on_cpu_tsc, session.info().tsc_khz),
+        on_cpu_ns: ns(totals.on_cpu_tsc),
         pmis: totals.pmis,
         msr_reads: totals.msr_reads,
         msr_writes: totals.msr_writes,
@@ -160,5 +187,27 @@ fn counted(
             End::Exit(status) => Some(status),
             End::Stopped => None,
         },
+    }
+}
+
+/// A count made during `running` of `enabled` ticks, scaled to all of them.
+fn scaled(count: u64, enabled: u64, running: u64) -> Option<u64> {
+    if running == enabled {
+        return Some(count);
+    }
+    let scaled = (u128::from(count) * u128::from(enabled)).checked_div(u128::from(running))?;
+    u64::try_from(scaled).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::scaled;
+
+    #[test]
+    fn counts_are_scaled_to_the_whole_time() {
+        assert_eq!(scaled(300, 4000, 1000), Some(1200));
+        assert_eq!(scaled(u64::MAX / 2, u64::MAX, u64::MAX / 2), Some(u64::MAX));
+        assert_eq!(scaled(0, 0, 0), Some(0), "nothing ran");
+        assert_eq!(scaled(0, 1000, 0), None, "it never had its turn");
     }
 }

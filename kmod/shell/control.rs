@@ -14,10 +14,11 @@ use super::owner::Owner;
 use super::request::{serve, Failure};
 use super::session::Session;
 use super::target::current_tid;
-use super::{cpu, machine, markers, registry};
+use super::{counters, cpu, machine, markers, registry};
 use crate::hpm_abi::{
-    Envelope, Info, Mark, MarkerPageRequest, QuantumEnd, Reason, SessionConfig, Totals, IOCTL_CONFIGURE,
-    IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_START, IOCTL_STOP, IOCTL_TOTALS,
+    CounterRequest, Envelope, Info, Mark, MarkerPageRequest, QuantumEnd, Reason, SessionConfig, Totals,
+    IOCTL_CONFIGURE, IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ,
+    IOCTL_START, IOCTL_STOP, IOCTL_TOTALS,
 };
 use crate::hpm_core::Refusal;
 
@@ -92,6 +93,8 @@ impl Descriptor {
                 request.offset = self.markers.page_of(current_tid())?;
                 Ok(())
             }),
+            IOCTL_COUNTERS => serve(address, |request| self.counters(request)),
+            IOCTL_READ => serve(address, |reading| Ok(counters::read(self.configured()?, reading)?)),
             _ => Err(ENOTTY),
         }
     }
@@ -160,6 +163,11 @@ impl Descriptor {
         });
         session.wake_readers();
         Ok(())
+    }
+
+    fn counters(&self, request: &mut CounterRequest) -> Result<(), Failure> {
+        let _owner = OWNER.lock();
+        Ok(counters::request(self.configured()?, request)?)
     }
 
     fn totals(&self, totals: &mut Totals) -> Result<(), Failure> {

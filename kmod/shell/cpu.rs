@@ -44,6 +44,8 @@ pub(super) struct Cpu {
     running: AtomicPtr<Session>,
     /// The session that the engine names as loaded. Written as `running` is.
     loaded: AtomicPtr<Session>,
+    /// Counters may hold what a thread that was measured here has counted.
+    exposed: AtomicBool,
     /// TSC when the running quantum began.
     begun_tsc: AtomicU64,
     /// The place of its core's type; set when the module is loaded, or the CPU comes online later.
@@ -127,6 +129,7 @@ impl Cpu {
             everyone: AtomicPtr::new(ptr::null_mut()),
             running: AtomicPtr::new(ptr::null_mut()),
             loaded: AtomicPtr::new(ptr::null_mut()),
+            exposed: AtomicBool::new(false),
             begun_tsc: AtomicU64::new(0),
             core: AtomicUsize::new(0),
             area: if machine::is_possible(number) { EntryArea::find(number).ok() } else { None },
@@ -194,6 +197,11 @@ impl Cpu {
     pub(super) fn running(&self) -> Option<&Session> {
         // SAFETY: By the invariants.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// Whether counters may hold what a thread that was measured here has counted.
+    pub(super) fn is_exposed(&self) -> bool {
+        self.exposed.load(Ordering::Relaxed)
     }
 
     /// Whether a thread of this session is being measured here.
@@ -283,6 +291,7 @@ impl Section<'_> {
             let place = ptr::from_ref(session).cast_mut();
             self.cpu.loaded.store(place, Ordering::Relaxed);
             self.cpu.running.store(place, Ordering::Relaxed);
+            self.cpu.exposed.store(true, Ordering::Relaxed);
             let now = self.begin_quantum();
             self.cpu.clock.start(now, session.longest_quantum());
         }
@@ -348,6 +357,19 @@ impl Section<'_> {
         }
         let (engine, mut port) = self.parts();
         engine.foreign_global_ctrl(&mut port).map(|_| Reason::CountersRunning)
+    }
+
+    /// Brings a thread's counter page up to date if it is the one being measured.
+    pub(super) fn refresh(&mut self, session: &Session, tid: u32) {
+        let last_ip = current_user_ip();
+        self.with(session, |engine, port, session| engine.refresh(port, session, tid, last_ip));
+    }
+
+    /// Leaves nothing in the counters for a thread that may read them. No thread is being measured.
+    pub(super) fn conceal(&mut self) {
+        let (engine, mut port) = self.parts();
+        engine.conceal(&mut port);
+        self.cpu.exposed.store(false, Ordering::Relaxed);
     }
 
     /// The session leaves this CPU.

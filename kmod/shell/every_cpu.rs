@@ -25,6 +25,13 @@ impl Plugged {
             on_cpu(number, &mut f);
         }
     }
+
+    /// Runs `f` on this CPU if it is online, with interrupts off.
+    pub(super) fn on(&self, number: u32, mut f: impl FnMut(&'static Cpu, &LocalInterruptDisabled)) {
+        if machine::is_online(number) {
+            on_cpu(number, &mut f);
+        }
+    }
 }
 
 impl Drop for Plugged {

@@ -114,6 +114,7 @@ pub(super) fn this_cpu() -> u32 {
     CpuId::current().as_u32()
 }
 
+/// TSC ticks per millisecond.
 pub(super) fn tsc_khz() -> u64 {
     // SAFETY: Set at boot; refined once, by a store of one word.
     u64::from(unsafe { (&raw const bindings::tsc_khz).read_volatile() }).max(1)

@@ -6,12 +6,13 @@
 //! |---|---|
 //! | what the kernel calls | [`device`], [`probes`], [`clock`], [`notify`] |
 //! | what an ioctl does | [`control`], [`request`], [`rights`], [`limits`] |
-//! | what a session is | [`session`], [`subject`], [`target`], [`memory`], [`registry`], [`markers`] |
+//! | what a session is | [`session`], [`subject`], [`counters`], [`target`], [`memory`], [`registry`], [`markers`] |
 //! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`machine`] |
 //! | how registers and rings are reached | [`port`], [`sys`], `shim.c` and `limits.c` |
 
 mod clock;
 mod control;
+mod counters;
 mod cpu;
 mod device;
 mod every_cpu;

@@ -6,9 +6,10 @@ use core::sync::atomic::{fence, AtomicU64, Ordering};
 
 use kernel::bindings;
 
+use super::counters::Pages;
 use super::memory::{Area, Block};
 use super::sys::{self, EntryArea};
-use crate::hpm_abi::{CpuControl, CpuStatus, Marker, Quantum};
+use crate::hpm_abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum};
 use crate::hpm_core::interrupt::Registers;
 use crate::hpm_core::port::{Port, Rings};
 use crate::hpm_core::stacks::{Collected, FRAME_BYTES};
@@ -103,7 +104,7 @@ impl Port for LivePort<'_> {
 
 /// A session's memory on one CPU.
 pub(super) struct CpuMemory {
-    pub(super) quanta: Area,
+    pub(super) quanta: Option<Area>,
     pub(super) stacks: Option<Area>,
     pub(super) markers: Option<Area>,
     pub(super) segments: kernel::prelude::KVec<Block>,
@@ -121,6 +122,7 @@ impl CpuMemory {
 /// A session's memory on the CPU that runs.
 pub(super) struct LiveRings<'a> {
     memory: &'a CpuMemory,
+    pages: Option<&'a Pages>,
     area: Option<&'a EntryArea>,
     status: *mut CpuStatus,
     control: *const CpuControl,
@@ -134,11 +136,12 @@ impl<'a> LiveRings<'a> {
     /// pointers are valid for `'a`.
     pub(super) unsafe fn new(
         memory: &'a CpuMemory,
+        pages: Option<&'a Pages>,
         area: Option<&'a EntryArea>,
         status: *mut CpuStatus,
         control: *const CpuControl,
     ) -> Self {
-        Self { memory, area, status, control }
+        Self { memory, pages, area, status, control }
     }
 }
 
@@ -162,6 +165,10 @@ impl Rings for LiveRings<'_> {
         }
     }
 
+    fn counter_page(&self, number: usize) -> Option<&CounterPage> {
+        self.pages?.page(number)
+    }
+
     fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]) {
         let Some(block) = self.memory.segments.get(slot as usize) else { return };
         for (place, word) in (offset as usize..=Block::BYTES - 8).step_by(8).zip(words) {
@@ -172,7 +179,8 @@ impl Rings for LiveRings<'_> {
     }
 
     fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
-        if let Some(place) = self.memory.quanta.at(slot as usize * size_of::<Quantum>()) {
+        let Some(quanta) = &self.memory.quanta else { return };
+        if let Some(place) = quanta.at(slot as usize * size_of::<Quantum>()) {
             // SAFETY: The ring is whole quanta long and aligned to a page; user space cannot write it, and the gate keeps
             // other writers out.
             unsafe { place.cast::<Quantum>().write_volatile(*quantum) };

@@ -9,7 +9,7 @@ use kernel::prelude::*;
 
 use super::cpu::{self, Cpu};
 use super::session::Session;
-use super::{markers, registry};
+use super::{markers, registry, sys};
 use crate::hpm_abi::QuantumEnd;
 use crate::hpm_core::Thread;
 
@@ -67,12 +67,18 @@ extern "C" fn hpm_on_switch(
     let next_thread = unsafe { thread_of(next) };
     // SAFETY: As above.
     let next_session = unsafe { session_of(next, next_thread, cpu, irq) };
-    if cpu.running().is_none() && next_session.is_none() {
+    let stays = next_session.is_some_and(|session| cpu.is_running(session));
+    if stays && next_session.is_some_and(Session::is_careless) {
+        return;
+    }
+    // SAFETY: As above.
+    let curious = !stays && cpu.is_exposed() && unsafe { sys::may_rdpmc(next) };
+    if cpu.running().is_none() && next_session.is_none() && !curious {
         return;
     }
     // A thread that called sched_yield is runnable too, and looks like one that was pre-empted.
     let end = if preempt || prev_state == 0 { QuantumEnd::Preempted } else { QuantumEnd::Yielded };
-    cpu.switch(irq, end, next_session, next_thread);
+    cpu.switch(irq, end, next_session, next_thread, curious);
 }
 
 /// The current task exits; `group_dead` when it is the last of its process.
@@ -120,8 +126,8 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     // SAFETY: The current task is alive.
     let session = unsafe { session_of(task, thread, cpu, &irq) };
     if cpu.running().is_some() || session.is_some() {
-        // The old program's quantum ends here.
-        cpu.switch(&irq, QuantumEnd::Flush, session, thread);
+        // The old program's quantum ends here. Its new address space has not been granted RDPMC.
+        cpu.switch(&irq, QuantumEnd::Flush, session, thread, false);
     }
     if let (Some(session), true) = (session, old_tid != thread.tid) {
         // The thread has its leader's ID now, and nothing will exit under the old one.
@@ -142,12 +148,23 @@ impl Cpu {
         }
     }
 
-    /// The running quantum ends; `next` runs, for this session or unmeasured.
-    fn switch(&self, irq: &LocalInterruptDisabled, end: QuantumEnd, session: Option<&Session>, next: Thread) {
+    /// The running quantum ends; `next` runs, for this session or unmeasured. `curious` when it may read what others have
+    /// left in the counters.
+    fn switch(
+        &self,
+        irq: &LocalInterruptDisabled,
+        end: QuantumEnd,
+        session: Option<&Session>,
+        next: Thread,
+        curious: bool,
+    ) {
         self.section(irq, |section| match session {
             Some(session) if self.is_running(session) => section.switch_over(end, session, next),
             session => {
                 section.switch_out(end);
+                if curious {
+                    section.conceal();
+                }
                 if let Some(session) = session {
                     section.switch_in(session, next);
                 }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A session's program for each type of core; one on a processor that is not hybrid.
+//! A session's programs for each type of core; a processor that is not hybrid has one type. Of each type there is one
+//! program, or with events that take turns one for each turn.
 
-use kernel::alloc::KBox;
 use kernel::prelude::*;
 
 use super::machine;
 use super::rights;
 use crate::hpm_abi::{Reason, SessionConfig};
 use crate::hpm_core::hybrid::{check_types, place, CORE_TYPES};
-use crate::hpm_core::{Pmu, Program, Refusal};
+use crate::hpm_core::{turns, Pmu, Program, Refusal};
 
 /// The programs, all of one request.
 pub(super) struct Programs {
     /// Of the first type that the machine has.
-    first: KBox<Program>,
+    first: KVVec<Program>,
     /// Of the second, if the processor is hybrid.
-    second: Option<KBox<Program>>,
+    second: Option<KVVec<Program>>,
 }
 
 impl Programs {
@@ -24,36 +24,50 @@ impl Programs {
         check_types(config, |core_type| machine::pmu_of(place(core_type)).is_ok())?;
         let mut pmus = (0..CORE_TYPES).filter_map(|core| machine::pmu_of(core).ok());
         let first = match pmus.next() {
-            Some(pmu) => program(pmu, config)?,
-            None => program(machine::pmu()?, config)?,
+            Some(pmu) => turns_of(pmu, config)?,
+            None => turns_of(machine::pmu()?, config)?,
         };
-        Ok(Self { first, second: pmus.next().map(|pmu| program(pmu, config)).transpose()? })
+        Ok(Self { first, second: pmus.next().map(|pmu| turns_of(pmu, config)).transpose()? })
     }
 
-    /// The program for cores of the type at this place.
-    pub(super) fn on(&self, core: usize) -> &Program {
+    /// The programs of the turns for cores of the type at this place.
+    pub(super) fn on(&self, core: usize) -> &[Program] {
         match &self.second {
             Some(second) if core != 0 => second,
             _ => &self.first,
         }
     }
 
+    /// The first of them.
+    pub(super) fn first_on(&self, core: usize) -> &Program {
+        self.on(core).first().unwrap_or(self.any())
+    }
+
     /// Any of them, for what all have in common.
     pub(super) fn any(&self) -> &Program {
-        &self.first
+        // `turns_of` makes at least one.
+        &self.first[0]
+    }
+
+    /// Whether events take turns on some type of core.
+    pub(super) fn take_turns(&self) -> bool {
+        self.first.len() > 1 || self.second.as_ref().is_some_and(|second| second.len() > 1)
     }
 
     /// All of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Program> {
-        [Some(&*self.first), self.second.as_deref()].into_iter().flatten()
+        [Some(&self.first), self.second.as_ref()].into_iter().flatten().flatten()
     }
 }
 
 /// Not inlined, because a program is large for a kernel stack.
 #[inline(never)]
-fn program(pmu: &Pmu, config: &SessionConfig) -> Result<KBox<Program>, Refusal> {
-    let no_memory = |_| Refusal::new(Reason::NoMemory, [size_of::<Program>() as u64, 0]);
-    let mut program = KBox::new(Program::new(pmu, config)?, GFP_KERNEL).map_err(no_memory)?;
-    rights::may_run(&mut program)?;
-    Ok(program)
+fn turns_of(pmu: &Pmu, config: &SessionConfig) -> Result<KVVec<Program>, Refusal> {
+    let no_memory = Refusal::new(Reason::NoMemory, [size_of::<Program>() as u64, 0]);
+    let mut programs = KVVec::new();
+    turns::programs(pmu, config, |program| {
+        programs.push(program, GFP_KERNEL_ACCOUNT).map_err(|_| no_memory)
+    })?;
+    programs.iter_mut().try_for_each(rights::may_run)?;
+    Ok(programs)
 }

@@ -94,6 +94,12 @@ pub(super) unsafe fn session_of<'a>(
     None
 }
 
+/// Whether the tables say that this session measures the thread, or will.
+pub(super) fn names(session: &Session, thread: Thread) -> bool {
+    let value = THREADS.get(thread.tid).or_else(|| PROCESSES.get(thread.pid));
+    value.is_some_and(|value| is_at(session, value & PLACE))
+}
+
 /// Every session that is started.
 pub(super) fn sessions(irq: &LocalInterruptDisabled) -> impl Iterator<Item = &Session> {
     RUNNING.iter().filter_map(move |place| at(place, irq))

@@ -7,7 +7,10 @@ use core::slice;
 use kernel::prelude::*;
 use kernel::uaccess::{UserPtr, UserSlice};
 
-use crate::hpm_abi::{Envelope, Info, Mark, MarkerPageRequest, Reason, SessionConfig, Totals, ABI_VERSION};
+use crate::hpm_abi::{
+    CounterReading, CounterRequest, Envelope, Info, Mark, MarkerPageRequest, Reason, SessionConfig, Totals,
+    ABI_VERSION,
+};
 use crate::hpm_core::Refusal;
 
 /// Arguments longer than this are nobody's.
@@ -27,6 +30,10 @@ unsafe impl Argument for Info {}
 unsafe impl Argument for SessionConfig {}
 // SAFETY: As above.
 unsafe impl Argument for Totals {}
+// SAFETY: As above.
+unsafe impl Argument for CounterRequest {}
+// SAFETY: As above.
+unsafe impl Argument for CounterReading {}
 
 // SAFETY: As above.
 unsafe impl Argument for Mark {}
@@ -148,7 +155,7 @@ fn errno(reason: Reason) -> Error {
         Reason::LockedDown => EPERM,
         Reason::NoCgroup => EBADF,
         Reason::NoCpu => ENXIO,
-        Reason::NoProcess => ESRCH,
+        Reason::NoProcess | Reason::NotMeasured => ESRCH,
         Reason::NoMemory | Reason::MemoryLimit | Reason::MemoryCeiling => ENOMEM,
         Reason::NoCounter => ENOSPC,
         Reason::NoPebs

@@ -9,6 +9,7 @@ use kernel::prelude::*;
 use kernel::sync::poll::PollCondVar;
 use kernel::sync::Arc;
 
+use super::counters::Pages;
 use super::cpu;
 use super::limits::{self, Locked};
 use super::memory::{Area, Block};
@@ -32,6 +33,8 @@ pub(super) type Loaded<'a, 'b> = hpm_core::Session<'a, LiveRings<'b>>;
 pub(super) struct Session {
     id: u64,
     programs: Programs,
+    /// With [`SessionFlags::COUNTER_PAGES`].
+    pages: Option<Pages>,
     subject: Subject,
     /// Thread group of the process that configured it.
     owner: u32,
@@ -80,7 +83,7 @@ impl CpuShare {
         };
         let stacks = optional(config.stack_ring_bytes as usize)?;
         let markers = optional(config.markers as usize * size_of::<Marker>())?;
-        let quanta = Area::new(whole_pages(config.quanta as usize * size_of::<Quantum>()))?;
+        let quanta = optional(config.quanta as usize * size_of::<Quantum>())?;
         let staging = if program.hides_kernel() { Some(Block::new()?) } else { None };
         Ok(Self {
             memory: CpuMemory { quanta, stacks, markers, segments, staging },
@@ -117,7 +120,7 @@ impl Session {
         let mut cpus = KVVec::with_capacity(cpu_count as usize, GFP_KERNEL)?;
         for number in 0..cpu_count {
             let here = cpu::cpu(number).filter(|_| machine::is_possible(number));
-            let share = here.map(|cpu| CpuShare::new(programs.on(cpu.core()))).transpose()?;
+            let share = here.map(|cpu| CpuShare::new(programs.first_on(cpu.core()))).transpose()?;
             cpus.push(share, GFP_KERNEL)?;
         }
         let places = Threads::slots_for(programs.any().config().max_threads);
@@ -128,6 +131,7 @@ impl Session {
         let session = Self {
             id,
             longest_quantum: machine::ns_to_tsc(programs.any().config().max_quantum_ns).max(1),
+            pages: if programs.any().has_counter_pages() { Some(Pages::new()?) } else { None },
             programs,
             subject,
             owner: current_tgid(),
@@ -245,6 +249,22 @@ impl Session {
         self.programs.any().config().markers > 0
     }
 
+    /// Whether its threads may take over each other's counters as they are: nobody asks which of them counted what, and no
+    /// turn or position is a thread's own.
+    pub(super) fn is_careless(&self) -> bool {
+        self.programs.any().only_sums() && !self.programs.take_turns()
+    }
+
+    /// Events that it measures.
+    pub(super) fn event_count(&self) -> u32 {
+        self.programs.any().event_count() as u32
+    }
+
+    /// Its counter pages, if it has any.
+    pub(super) fn pages(&self) -> Option<&Pages> {
+        self.pages.as_ref()
+    }
+
     /// Its threads' sampling positions.
     pub(super) fn threads(&self) -> Threads<'_> {
         Threads::new(&self.threads, &self.tally, self.programs.any().config().max_threads)
@@ -332,9 +352,10 @@ impl Session {
         match (offset >> 44, offset >> 32 & 0xfff) {
             (0, 0) => self.status.page(place),
             (0, 1) => self.control.page(place),
-            (2, _) => share()?.quanta.page(place),
+            (2, _) => share()?.quanta.as_ref()?.page(place),
             (3, _) => share()?.segments.get(place / Block::BYTES)?.page(place % Block::BYTES),
             (4, _) => share()?.stacks.as_ref()?.page(place),
+            (5, 0) => self.pages()?.page_at(place),
             (6, _) => share()?.markers.as_ref()?.page(place),
             _ => None,
         }
@@ -355,6 +376,7 @@ impl Session {
 /// A session's part on the CPU that runs.
 pub(super) struct Share<'a> {
     session: &'a Session,
+    programs: &'a [Program],
     program: &'a Program,
     state: &'a mut CpuSession,
     announced: &'a mut [u64; 3],
@@ -373,15 +395,16 @@ impl Session {
         area: Option<&'a EntryArea>,
     ) -> Option<Share<'a>> {
         let share = self.cpus.get(number as usize)?.as_ref()?;
-        let program = self.programs.on(core);
+        let programs = self.programs.on(core);
+        let program = self.programs.first_on(core);
         let (status, control) = (self.cpu_status(number), self.cpu_control(number));
         // SAFETY: The caller's promise; both pointers are valid as long as the session.
-        let rings = unsafe { LiveRings::new(&share.memory, area, status, control) };
+        let rings = unsafe { LiveRings::new(&share.memory, self.pages(), area, status, control) };
         // SAFETY: The gate keeps others out.
         let state = unsafe { &mut *share.state.get() };
         // SAFETY: The gate keeps others out.
         let announced = unsafe { &mut *share.announced.get() };
-        Some(Share { session: self, program, state, announced, rings })
+        Some(Share { session: self, programs, program, state, announced, rings })
     }
 }
 
@@ -390,7 +413,10 @@ impl<'a> Share<'a> {
     pub(super) fn loaded(&mut self) -> Loaded<'_, 'a> {
         hpm_core::Session {
             id: self.session.id,
+            programs: self.programs,
             program: self.program,
+            turn_tsc: self.session.longest_quantum,
+            pages: self.session.pages().map(Pages::keys),
             state: self.state,
             threads: self.session.threads(),
             rings: &mut self.rings,

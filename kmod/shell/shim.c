@@ -7,13 +7,17 @@
 #include <linux/capability.h>
 #include <linux/cgroup.h>
 #include <linux/fs.h>
+#include <linux/kthread.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/perf_event.h>
+#include <linux/pid_namespace.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/task_stack.h>
 #include <linux/tracepoint.h>
+#include <linux/workqueue.h>
 #include <asm/apic.h>
 #include <asm/cpu_entry_area.h>
 #include <asm/cpufeature.h>
@@ -23,6 +27,7 @@
 #include <asm/pgtable.h>
 #include <asm/processor-flags.h>
 #include <asm/special_insns.h>
+#include <asm/tlbflush.h>
 #include <asm/tsc.h>
 
 #include "shim.h"
@@ -202,6 +207,91 @@ struct page *hpm_page_of(void *address)
 u64 hpm_physical(void *address)
 {
 	return virt_to_phys(address);
+}
+
+bool hpm_page_mapped(struct page *page)
+{
+	return page_ref_count(page) > 1;
+}
+
+bool hpm_find_thread(pid_t nr, u32 *tgid, u32 *tid)
+{
+	struct task_struct *task;
+
+	rcu_read_lock();
+	task = nr ? pid_task(find_vpid(nr), PIDTYPE_PID) : current;
+	if (task) {
+		*tgid = task->tgid;
+		*tid = task->pid;
+	}
+	rcu_read_unlock();
+	return task;
+}
+
+int hpm_cpu_of(u32 tid)
+{
+	struct task_struct *task;
+	int cpu;
+
+	rcu_read_lock();
+	task = pid_task(find_pid_ns(tid, &init_pid_ns), PIDTYPE_PID);
+	cpu = task ? task_cpu(task) : -ESRCH;
+	rcu_read_unlock();
+	return cpu;
+}
+
+/* Far from where the number, which never falls again, could wrap. */
+#define HPM_RDPMC_GRANTS_MAX (1 << 30)
+
+/* As x86_pmu_event_mapped() does for an event that user space maps. */
+struct mm_struct *hpm_rdpmc_allow(void)
+{
+	struct mm_struct *mm = current->mm;
+
+	if (atomic_read(&mm->context.perf_rdpmc_allowed) < HPM_RDPMC_GRANTS_MAX)
+		atomic_inc(&mm->context.perf_rdpmc_allowed);
+	return mm;
+}
+
+bool hpm_rdpmc_lacking(const struct mm_struct *mm)
+{
+	return current->active_mm == mm && !(__read_cr4() & X86_CR4_PCE);
+}
+
+/* The address space is loaded after the tracepoint; with the attribute rdpmc at 2, CR4.PCE is always set. */
+bool hpm_rdpmc_may(const struct task_struct *task)
+{
+	struct mm_struct *mm = task->mm;
+
+	return mm && (atomic_read(&mm->context.perf_rdpmc_allowed) || __read_cr4() & X86_CR4_PCE);
+}
+
+static long hpm_load_init_mm(void *unused)
+{
+	struct task_struct *init;
+	struct mm_struct *mm;
+
+	rcu_read_lock();
+	init = pid_task(find_pid_ns(1, &init_pid_ns), PIDTYPE_PID);
+	if (init)
+		get_task_struct(init);
+	rcu_read_unlock();
+	if (!init)
+		return 0;
+	mm = get_task_mm(init);
+	put_task_struct(init);
+	if (!mm)
+		return 0;
+	kthread_use_mm(mm);
+	kthread_unuse_mm(mm);
+	mmput(mm);
+	return 0;
+}
+
+/* A worker on that CPU uses the address space of the first process for a moment. */
+void hpm_load_another_mm(unsigned int cpu)
+{
+	work_on_cpu(cpu, hpm_load_init_mm, NULL);
 }
 
 /*

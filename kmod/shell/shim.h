@@ -67,6 +67,19 @@ bool hpm_registers(const struct pt_regs *regs, bool user_only, u64 *to);
 struct page *hpm_page_of(void *address);
 u64 hpm_physical(void *address);
 
+/* Whether anything but its owner refers to the page. */
+bool hpm_page_mapped(struct page *page);
+
+/* A thread by its number in the caller's PID namespace (0: the caller), and the CPU of one by its global number. */
+bool hpm_find_thread(pid_t nr, u32 *tgid, u32 *tid);
+int hpm_cpu_of(u32 tid);
+
+/* RDPMC in user mode (CR4.PCE). */
+struct mm_struct *hpm_rdpmc_allow(void);
+bool hpm_rdpmc_lacking(const struct mm_struct *mm);
+bool hpm_rdpmc_may(const struct task_struct *task);
+void hpm_load_another_mm(unsigned int cpu);
+
 #define HPM_CEA_PAGES 16
 
 /* One CPU's debug store and PEBS slots in the CPU entry area. */

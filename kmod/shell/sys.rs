@@ -5,6 +5,7 @@ use core::ptr::NonNull;
 
 use kernel::bindings;
 use kernel::error::to_result;
+use kernel::interrupt::LocalInterruptDisabled;
 use kernel::prelude::*;
 
 use crate::hpm_core::interrupt::Registers;
@@ -55,6 +56,13 @@ extern "C" {
     fn hpm_cea_find(cpu: c_uint, cea: *mut EntryArea) -> c_int;
     fn hpm_cea_map(cea: *const EntryArea, block: *mut c_void);
     fn hpm_cea_unmap(cea: *const EntryArea);
+    fn hpm_page_mapped(page: *mut bindings::page) -> bool;
+    fn hpm_find_thread(nr: c_int, tgid: *mut u32, tid: *mut u32) -> bool;
+    fn hpm_cpu_of(tid: u32) -> c_int;
+    fn hpm_rdpmc_allow() -> *const bindings::mm_struct;
+    fn hpm_rdpmc_lacking(mm: *const bindings::mm_struct) -> bool;
+    fn hpm_rdpmc_may(task: *const bindings::task_struct) -> bool;
+    fn hpm_load_another_mm(cpu: c_uint);
     fn hpm_nmi_register() -> c_int;
     fn hpm_nmi_unregister();
     fn hpm_probes_find() -> c_int;
@@ -309,6 +317,59 @@ pub(super) unsafe fn page_of(address: *mut u8) -> *mut bindings::page {
 pub(super) unsafe fn physical(address: *mut u8) -> u64 {
     // SAFETY: The caller's promise.
     unsafe { hpm_physical(address.cast()) }
+}
+
+/// Whether anything but its owner refers to a page, as a mapping does.
+///
+/// # Safety
+/// The page is allocated.
+pub(super) unsafe fn is_page_mapped(page: *mut bindings::page) -> bool {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_page_mapped(page) }
+}
+
+/// Thread-group ID and thread ID in the root PID namespace of a thread by its number in the caller's; 0 is the caller.
+pub(super) fn find_thread(number: i32) -> Option<(u32, u32)> {
+    let (mut tgid, mut tid) = (0, 0);
+    // SAFETY: Process context; both places are writable.
+    unsafe { hpm_find_thread(number, &mut tgid, &mut tid) }.then_some((tgid, tid))
+}
+
+/// The CPU that a thread is on or was on last, by its ID in the root PID namespace; `None` when it has gone.
+pub(super) fn cpu_of(tid: u32) -> Option<u32> {
+    // SAFETY: Process context.
+    u32::try_from(unsafe { hpm_cpu_of(tid) }).ok()
+}
+
+/// An address space, to be compared only.
+#[derive(Clone, Copy)]
+pub(super) struct AddressSpace(*const bindings::mm_struct);
+
+/// Has the kernel set CR4.PCE for the caller's address space from its next load on, for as long as it exists.
+pub(super) fn allow_rdpmc() -> AddressSpace {
+    // SAFETY: Process context.
+    AddressSpace(unsafe { hpm_rdpmc_allow() })
+}
+
+/// Whether this CPU has the address space loaded and does not allow RDPMC in user mode.
+pub(super) fn lacks_rdpmc(space: AddressSpace, _irq: &LocalInterruptDisabled) -> bool {
+    // SAFETY: The pointer is only compared.
+    unsafe { hpm_rdpmc_lacking(space.0) }
+}
+
+/// Whether the task, once it runs, may use RDPMC in user mode.
+///
+/// # Safety
+/// The task is alive, and is the one that this CPU switches to.
+pub(super) unsafe fn may_rdpmc(task: *const bindings::task_struct) -> bool {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_rdpmc_may(task) }
+}
+
+/// Has this CPU load an address space other than the caller's, unless the caller is the first process.
+pub(super) fn load_another_address_space(cpu: u32) {
+    // SAFETY: Process context; waits for a worker on that CPU.
+    unsafe { hpm_load_another_mm(cpu) };
 }
 
 /// Hooks the NMI; calls come to `hpm_on_nmi`.

@@ -100,7 +100,8 @@ impl fmt::Display for Refusal {
             | Reason::NeedPreciseRight
             | Reason::LockedDown
             | Reason::NoProcess
-            | Reason::ProofInvalid => f.write_str(&self.about_rights(reason)),
+            | Reason::ProofInvalid
+            | Reason::NotMeasured => f.write_str(&self.about_rights(reason)),
             Reason::NoCpu
             | Reason::NoCgroup
             | Reason::MemoryLimit
@@ -125,7 +126,7 @@ impl Refusal {
             ),
             Reason::NoCounter => format!(
                 "the events do not fit the counters at the same time: there is none left for {event}; \
-                 measure fewer events at once (hpm never multiplexes)"
+                 measure fewer events at once, or in turns (`hpmctl stat --multiplex`)"
             ),
             Reason::PeriodTooSmall => {
                 format!(
@@ -226,6 +227,11 @@ impl Refusal {
                                    without lockdown, which Secure Boot may switch on"
                     .to_owned()
             }
+            Reason::NotMeasured => format!(
+                "the session gives no counters of the thread {} (0 is the caller): it does not measure that thread, or was \
+                 not opened with counter pages",
+                self.detail[0]
+            ),
             _ => format!("no process has the PID {}; it may have ended already", self.detail[0]),
         }
     }

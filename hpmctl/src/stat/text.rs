@@ -9,7 +9,8 @@ pub(super) fn text(counted: &Counted) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     for event in &counted.events {
-        table.add_row([grouped(event.count), event.name.clone(), remark(event, counted)]);
+        let count = event.scaled.map_or_else(|| "not counted".to_owned(), grouped);
+        table.add_row([count, event.name.clone(), remark(event, counted), share(event)]);
     }
     if let Some(column) = table.column_mut(0) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -24,10 +25,21 @@ pub(super) fn text(counted: &Counted) -> String {
         ),
     };
     let mut text = format!("\nCounts of {}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
+    if counted.events.iter().any(EventCount::took_turns) {
+        text += "\nCounts with a percentage are scaled: the events took turns, and each was counted in that share of the time.";
+    }
     if counted.events.iter().any(|event| event.kernel) {
         text += "\nKernel mode is counted from the scheduler's switch to the measured thread to the switch away from it.";
     }
     text
+}
+
+/// In how much of the time an event was counted that had to take turns.
+fn share(event: &EventCount) -> String {
+    if !event.took_turns() {
+        return String::new();
+    }
+    format!("({:.1} % of the time)", event.running_ns as f64 * 100.0 / event.enabled_ns as f64)
 }
 
 /// What the count means beside the others, where one that it is commonly related to was counted at the same privilege.
@@ -38,12 +50,13 @@ fn remark(event: &EventCount, counted: &Counted) -> String {
         })
     };
     let per = |names: &[&str], scale: f64, unit: &str, digits: usize| {
-        let count = other(names).map_or(0, |other| other.count);
-        (count > 0).then(|| format!("{:.digits$} {unit}", event.count as f64 * scale / count as f64))
+        let count = other(names).and_then(|other| other.scaled).filter(|&count| count > 0)?;
+        Some(format!("{:.digits$} {unit}", event.scaled? as f64 * scale / count as f64))
     };
     let remark = match base(&event.name) {
         "cycles" => (counted.on_cpu_ns > 0 && event.user && event.kernel)
-            .then(|| format!("{:.3} GHz", event.count as f64 / counted.on_cpu_ns as f64)),
+            .then(|| event.scaled.map(|count| format!("{:.3} GHz", count as f64 / counted.on_cpu_ns as f64)))
+            .flatten(),
         "instructions" => per(&["cycles"], 1.0, "per cycle", 2),
         "branch-misses" | "branch-miss" => per(&["branches", "branch"], 100.0, "% of branches", 2),
         "l1d-load-miss" => per(&["load"], 100.0, "% of loads", 2)
@@ -82,7 +95,18 @@ mod tests {
     use super::*;
 
     fn event(name: &str, count: u64, kernel: bool) -> EventCount {
-        EventCount { name: name.into(), encoding: 0, user: true, kernel, count }
+        let (enabled_ns, running_ns) = (1_500_000, 1_500_000);
+        let scaled = Some(count);
+        EventCount {
+            name: name.into(),
+            encoding: 0,
+            user: true,
+            kernel,
+            count,
+            scaled,
+            enabled_ns,
+            running_ns,
+        }
     }
 
     fn counted(events: Vec<EventCount>) -> Counted {
@@ -107,6 +131,15 @@ mod tests {
             event("branch-misses", 12_345, true),
             event("l1d-load-miss", 999, true),
         ])));
+    }
+
+    #[test]
+    fn counts_made_in_turns_are_scaled_and_say_so() {
+        let mut turns = event("branches", 400_000, false);
+        (turns.scaled, turns.running_ns) = (Some(600_000), 1_000_000);
+        let mut never = event("l1d-load-miss", 0, false);
+        (never.scaled, never.running_ns) = (None, 0);
+        insta::assert_snapshot!(text(&counted(vec![event("instructions", 3_000_000, false), turns, never])));
     }
 
     /// A count of user mode does not relate to one of both modes.

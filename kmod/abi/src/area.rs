@@ -7,6 +7,7 @@
 //! | quanta of a CPU | [`quanta_offset`] | quanta × 320, whole pages | read | driver |
 //! | segments of a CPU | [`segments_offset`] | segments × 64 KiB | read | hardware; the driver for a session that may not see the kernel |
 //! | stacks of a CPU | [`stacks_offset`] | the ring's size | read | driver |
+//! | counters of a thread | [`counters_offset`] | one page | read | driver |
 //! | markers of a CPU | [`markers_offset`] | markers × 64, whole pages | read | driver |
 //! | marker page of a thread | from [`super::IOCTL_MARKER_PAGE`] | one page | read, write | user |
 //!
@@ -40,6 +41,12 @@ pub const fn segments_offset(cpu: u32) -> u64 {
 #[must_use]
 pub const fn stacks_offset(cpu: u32) -> u64 {
     (4 << 44) | ((cpu as u64) << 32)
+}
+
+/// mmap offset of a thread's counter page ([`super::CounterPage`]), by its number.
+#[must_use]
+pub const fn counters_offset(page: u32) -> u64 {
+    (5 << 44) | (page as u64 * PAGE_BYTES as u64)
 }
 
 /// mmap offset of a CPU's ring of markers.

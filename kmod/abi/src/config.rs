@@ -109,7 +109,8 @@ pub struct SessionConfig {
     pub events: [EventSpec; EVENTS_MAX],
     /// Segments of [`super::SEGMENT_BYTES`] per CPU: 0 when nothing is sampled, else 2 to 256.
     pub segments: u32,
-    /// Quanta per CPU: a power of two from 64 to 65536.
+    /// Quanta per CPU: a power of two from 64 to 65536; or 0 when nothing is sampled and only sums are wanted, which makes
+    /// switches between threads of the session cost next to nothing.
     pub quanta: u32,
     /// Bytes of user stack copied with each precise record: 0 for none, else a multiple of 1024 up to 64512. Each record
     /// then raises a PMI of its own, so nothing is batched.

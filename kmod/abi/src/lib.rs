@@ -10,6 +10,7 @@
 
 pub mod area;
 pub mod config;
+pub mod counters;
 pub mod marker;
 pub mod quantum;
 pub mod reason;
@@ -18,6 +19,7 @@ pub mod request;
 
 pub use self::area::*;
 pub use self::config::*;
+pub use self::counters::*;
 pub use self::marker::*;
 pub use self::quantum::*;
 pub use self::reason::*;

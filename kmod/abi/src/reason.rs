@@ -54,6 +54,8 @@ pub enum Reason {
     Unloading = 24,
     /// A tracepoint that the driver needs is missing from this kernel.
     NoTracepoint = 25,
+    /// The session does not measure this thread, or gives no counter pages; `detail[0]` is the thread's ID.
+    NotMeasured = 26,
     /// [`super::SessionConfig::proof_fd`] proves nothing: it is no `/proc/PID/environ` of the target, or the target has
     /// executed another program since it was opened.
     ProofInvalid = 40,
@@ -99,7 +101,7 @@ impl Reason {
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 41] = [
+        const ALL: [Reason; 42] = [
             Reason::Version,
             Reason::Field,
             Reason::UnknownPmu,
@@ -125,6 +127,7 @@ impl Reason {
             Reason::NoEntryArea,
             Reason::Unloading,
             Reason::NoTracepoint,
+            Reason::NotMeasured,
             Reason::ProofInvalid,
             Reason::NoCpu,
             Reason::NoCgroup,

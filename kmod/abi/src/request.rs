@@ -57,6 +57,10 @@ pub const IOCTL_STOP: u32 = request(4);
 pub const IOCTL_FLUSH: u32 = request(5);
 /// Sums since the start. Argument: [`Totals`]. Exact at return for a stopped session.
 pub const IOCTL_TOTALS: u32 = request(6);
+/// The number of a thread's counter page, which is made when there is none. Argument: [`super::CounterRequest`].
+pub const IOCTL_COUNTERS: u32 = request(7);
+/// A thread's counts, exact at a moment between call and return. Argument: [`super::CounterReading`].
+pub const IOCTL_READ: u32 = request(8);
 
 /// Set a marker in the calling thread. Argument: [`super::Mark`]. On any descriptor; needs no session on it.
 pub const IOCTL_MARK: u32 = request(9);
@@ -157,6 +161,8 @@ pub struct Totals {
     pub markers_lost: u64,
     /// Quanta in which samples were held back ([`super::QuantumFlags::THROTTLED`]).
     pub throttled: u64,
+    /// TSC ticks during which each event was counted, of `on_cpu_tsc`: less when the session multiplexes.
+    pub running_tsc: [u64; EVENTS_MAX],
 }
-const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 8 * EVENTS_MAX + 112);
+const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 16 * EVENTS_MAX + 112);
 const _: () = assert!(core::mem::size_of::<SessionConfig>() % 8 == 0);

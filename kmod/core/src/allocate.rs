@@ -73,6 +73,12 @@ impl CounterSet {
         Self(1 << (SAMPLING_COUNTERS_MAX as u32 + number))
     }
 
+    /// One counter.
+    #[must_use]
+    pub const fn one(counter: Counter) -> Self {
+        Self(1 << counter.0)
+    }
+
     /// Whether it is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
@@ -160,19 +166,21 @@ impl Matching<'_> {
     }
 }
 
-/// Gives every event the counter it needs, then, while counters last, each precise event a second one for its count.
+/// Gives every event whose bit is set in `active` the counter it needs, then, while counters last, each precise event a second one for its count.
 ///
 /// # Errors
 /// [`Reason::NoCounter`] with the index of the first event that finds no place beside those before it.
-pub fn allocate(events: &[Event]) -> Result<[Assignment; EVENTS_MAX], Refusal> {
+pub fn allocate(events: &[Event], active: u32) -> Result<[Assignment; EVENTS_MAX], Refusal> {
     let mut matching = Matching { events, uses: [None; COUNTERS_MAX] };
-    for (index, event) in events.iter().enumerate().filter(|(_, event)| !event.is_none()) {
+    let is_wanted = |index: usize, event: &Event| active >> index & 1 == 1 && !event.is_none();
+    let wanted = || events.iter().enumerate().filter(move |(index, event)| is_wanted(*index, event));
+    for (index, event) in wanted() {
         if !matching.add((index, event.sampling.is_some())) {
             return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
         }
     }
     let precise = |event: &Event| event.sampling.is_some_and(|how| !how.interrupt);
-    for (index, _) in events.iter().enumerate().filter(|(_, event)| precise(event)) {
+    for (index, _) in wanted().filter(|(_, event)| precise(event)) {
         matching.add((index, false));
     }
     let mut assignments = [Assignment::default(); EVENTS_MAX];

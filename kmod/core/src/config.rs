@@ -81,6 +81,7 @@ fn check_target(request: &SessionConfig) -> Result<(), Refusal> {
         _ => return Err(Refusal::field(offset_of!(SessionConfig, scope))),
     };
     require((request.pid > 0) == numbered && request.pid >= 0, offset_of!(SessionConfig, pid))?;
+    let flags = flags | SessionFlags::MULTIPLEX | SessionFlags::COUNTER_PAGES;
     require(request.flags & !flags == 0, offset_of!(SessionConfig, flags))?;
     let has = |flag: u32| request.flags & flag != 0;
     require(has(SessionFlags::ONE_CPU) || request.cpu == 0, offset_of!(SessionConfig, cpu))?;
@@ -113,7 +114,7 @@ fn check_memory(request: &SessionConfig) -> Result<(), Refusal> {
     let samples = events.clone().any(|event| sampled.contains(&event.mode));
     let segments = if samples { 2..=256 } else { 0..=0 };
     require(segments.contains(&request.segments), offset_of!(SessionConfig, segments))?;
-    require(ring(request.quanta), offset_of!(SessionConfig, quanta))?;
+    require(ring(request.quanta) || request.quanta == 0 && !samples, offset_of!(SessionConfig, quanta))?;
     require(request.markers == 0 || ring(request.markers), offset_of!(SessionConfig, markers))?;
     let stack = request.stack_bytes;
     require(

@@ -10,6 +10,7 @@
 use super::abi::QuantumEnd;
 use super::allocate::COUNTERS_MAX;
 use super::buffer::{self, Place};
+use super::counters::Now;
 use super::guard::Guard;
 use super::hardware::{acknowledge, Hardware};
 use super::interrupt;
@@ -21,6 +22,8 @@ use super::quantum::{close, Ending, Stay};
 use super::segments;
 use super::session::{Session, Thread};
 use super::stacks;
+use super::threads::{self, Positions};
+use super::turns::Turn;
 use super::{Pmu, Refusal};
 
 /// One CPU's engine. The shell keeps one per possible CPU.
@@ -28,8 +31,8 @@ use super::{Pmu, Refusal};
 pub struct Engine {
     cpu: u32,
     hardware: Option<Hardware>,
-    /// The session whose events are programmed.
-    loaded: Option<u64>,
+    /// The session whose events are programmed, and the number of the turn that they are of.
+    loaded: Option<(u64, u8)>,
     /// The session and segment that lie in the window, which the DS area describes.
     window: Option<(u64, u64)>,
     stay: Option<Stay>,
@@ -77,8 +80,8 @@ impl Engine {
     /// The session whose events the PMU is programmed with, also while none of its threads runs: [`Engine::pmi`] and
     /// [`Engine::service`] want it.
     #[must_use]
-    pub const fn loaded(&self) -> Option<u64> {
-        self.loaded
+    pub fn loaded(&self) -> Option<u64> {
+        self.loaded.map(|(session, _)| session)
     }
 
     /// The session and thread being measured now: [`Engine::switch_out`] and [`Engine::cut`] are for it.
@@ -150,13 +153,60 @@ impl Engine {
         self.hardware.as_ref()?.foreign_global_ctrl(port)
     }
 
+    /// Brings the counter page of a thread up to date if it is the one being measured here. Its quantum goes on, unless an
+    /// event is counted by its sampling counter alone.
+    pub fn refresh<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        tid: u32,
+        last_ip: u64,
+    ) {
+        let (Some(hardware), Some(mut stay)) = (&self.hardware, self.stay) else { return };
+        if stay.session != session.id || stay.thread.tid != tid {
+            return;
+        }
+        session.select(stay.turn);
+        let program = session.program;
+        let mut meter = Meter::new(port);
+        let only_sampled = |event| program.is_active(event) && program.counting_counter(event).is_none();
+        if (0..program.event_count()).any(only_sampled) {
+            self.cut_metered(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip });
+        } else {
+            let mut values = self.values;
+            hardware.read_all(&mut meter, program, &mut values);
+            let now = Now { hardware, program, values: &values, tsc: meter.rdtsc() };
+            let had_one = stay.page.is_some();
+            stay.page = stay.page.or_else(|| session.page_of(stay.thread));
+            if let Some(page) = session.counter_page(&stay) {
+                if had_one {
+                    now.advance(page, None);
+                }
+                now.attach(page);
+            }
+            self.stay = Some(stay);
+        }
+        meter.charge(&mut session.state.totals);
+    }
+
+    /// Stops the counters and sets them to zero, so that a thread which may use RDPMC but is not the session's learns
+    /// nothing from them. Nothing while a thread is being measured.
+    pub fn conceal<P: Port>(&mut self, port: &mut P) {
+        if let (Some(hardware), None) = (&mut self.hardware, self.stay) {
+            hardware.set_global_ctrl(port, 0);
+            hardware.set_pebs_enable(port, 0);
+            hardware.clear_counters(port);
+            self.values = [0; COUNTERS_MAX];
+        }
+    }
+
     /// The session leaves this CPU (it stops, or ends): a quantum that still runs is published, and afterwards no
     /// counter runs for it, and its segments are out of the window. To be called on every CPU.
     pub fn unload<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
         let mut meter = Meter::new(port);
         self.end(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip: 0 });
         if let Some(hardware) = &mut self.hardware {
-            if self.loaded == Some(session.id) {
+            if self.loaded.is_some_and(|(id, _)| id == session.id) {
                 hardware.set_global_ctrl(&mut meter, 0);
                 hardware.set_pebs_enable(&mut meter, 0);
                 hardware.unload(&mut meter);
@@ -274,25 +324,22 @@ impl Engine {
         mut read: bool,
     ) {
         let Some(hardware) = &mut self.hardware else { return };
+        let entered = enter(session, thread, self.cpu);
         let program = session.program;
         // A sampling session's counters have stood still since they were read.
         read |= hardware.is_stopped();
-        if self.loaded != Some(session.id) {
+        let wanted = Some((session.id, entered.turn.number));
+        if self.loaded != wanted {
             hardware.set_global_ctrl(port, 0);
             hardware.set_pebs_enable(port, 0);
             hardware.load(port, program);
-            self.loaded = Some(session.id);
+            self.loaded = wanted;
             read = false;
         }
         if !read {
-            for counter in program.read_counters() {
-                self.values[counter.place()] = hardware.read(port, counter);
-            }
+            hardware.read_all(port, program, &mut self.values);
         }
-        // A thread that has not run yet has a whole period before its first records.
-        let fresh = session.state.periods.in_use().map(|period| period as i64);
-        let entered = if program.samples() { session.threads.enter(thread, self.cpu, &fresh) } else { None };
-        let (place, left) = entered.map_or((None, fresh), |(place, left)| (Some(place), left));
+        let Entered { place, left, turn, page } = entered;
         let mut stay = Stay {
             session: session.id,
             thread,
@@ -301,10 +348,13 @@ impl Engine {
             left,
             armed: false,
             throttled: false,
+            turn,
+            page,
         };
         if program.samples() {
             self.arm(port, session, &mut stay);
         }
+        self.show(session, &stay);
         self.start(port, program, &stay);
         self.stay = Some(stay);
     }
@@ -315,17 +365,23 @@ impl Engine {
         if stay.session != session.id {
             return false;
         }
+        session.select(stay.turn);
         if session.program.samples() {
             hardware.set_global_ctrl(port, 0);
             hardware.set_pebs_enable(port, 0);
         }
+        let program = session.program;
+        let before = stay.page.map(|_| session.state.totals.counts);
         let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
         self.guard.add_records(records, &session.limits);
+        let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
+        now.leave(session, &stay, before.as_ref(), ending.end);
         if let Some(place) = stay.place {
             if ending.end == QuantumEnd::Exit {
                 session.threads.free(place);
             } else {
                 session.threads.store(place, &stay.left);
+                session.threads.store_turn(place, stay.turn);
             }
         }
         self.stay = None;
@@ -337,11 +393,23 @@ impl Engine {
         if stay.session != session.id {
             return;
         }
+        session.select(stay.turn);
         let program = session.program;
-        if program.samples() {
+        if program.samples() || session.multiplexes() {
             hardware.set_global_ctrl(port, 0);
         }
+        let before = stay.page.map(|_| session.state.totals.counts);
         let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
+        let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
+        now.advance_stay(session, &stay, before.as_ref());
+        session.select(stay.turn);
+        let program = session.program;
+        let wanted = Some((session.id, stay.turn.number));
+        if self.loaded != wanted {
+            hardware.load(port, program);
+            hardware.read_all(port, program, &mut self.values);
+            self.loaded = wanted;
+        }
         if program.samples() {
             self.guard.add_records(records, &session.limits);
             self.guard.look(stay.start_tsc, &session.limits);
@@ -354,8 +422,18 @@ impl Engine {
                 self.arm(port, session, &mut stay);
             }
         }
+        stay.page = stay.page.or_else(|| session.page_of(stay.thread));
+        self.show(session, &stay);
         self.start(port, program, &stay);
         self.stay = Some(stay);
+    }
+
+    /// Says on the thread's counter page what counts for it now.
+    fn show<R: Rings>(&self, session: &Session<'_, R>, stay: &Stay) {
+        if let (Some(hardware), Some(page)) = (&self.hardware, session.counter_page(stay)) {
+            let now = Now { hardware, program: session.program, values: &self.values, tsc: stay.start_tsc };
+            now.attach(page);
+        }
     }
 
     /// Lets the counters of the stay run.
@@ -444,4 +522,31 @@ impl Engine {
             if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(pebs.record_size) };
         buffer::set_threshold(port, &pebs, threshold);
     }
+}
+
+/// Where a thread goes on.
+struct Entered {
+    place: Option<threads::Place>,
+    left: Positions,
+    turn: Turn,
+    page: Option<usize>,
+}
+
+/// Finds the thread's place, or a new one, and selects the program of its turn.
+fn enter<R: Rings>(session: &mut Session<'_, R>, thread: Thread, cpu: u32) -> Entered {
+    // A thread that has not run yet has a whole period before its first records.
+    let fresh = session.state.periods.in_use().map(|period| period as i64);
+    let page = session.page_of(thread);
+    let mut entered = Entered { place: None, left: fresh, turn: Turn::default(), page };
+    if !session.program.samples() && !session.multiplexes() {
+        return entered;
+    }
+    let found = session.threads.enter(thread, cpu, &fresh);
+    if let Some((place, left)) = found {
+        (entered.place, entered.left) = (Some(place), left);
+    }
+    let kept = entered.place.and_then(|place| session.threads.turn(place));
+    entered.turn = kept.unwrap_or_else(|| session.state.new_turn(session.programs.len()));
+    session.select(entered.turn);
+    entered
 }

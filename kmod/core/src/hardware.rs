@@ -222,10 +222,41 @@ impl Hardware {
 
     /// Reads a counter.
     pub(super) fn read<P: Port>(&self, port: &mut P, counter: Counter) -> u64 {
-        port.rdpmc(match counter.as_fixed() {
+        port.rdpmc(self.rdpmc_index(counter))
+    }
+
+    /// Reads every counter that the program needs.
+    pub(super) fn read_all<P: Port>(
+        &self,
+        port: &mut P,
+        program: &Program,
+        values: &mut [u64; COUNTERS_MAX],
+    ) {
+        for counter in program.read_counters() {
+            values[counter.place()] = self.read(port, counter);
+        }
+    }
+
+    /// RDPMC's ECX for this counter.
+    pub(super) const fn rdpmc_index(&self, counter: Counter) -> u32 {
+        match counter.as_fixed() {
             Some(number) => RDPMC_FIXED | number,
             None => counter.place() as u32,
-        })
+        }
+    }
+
+    /// The bits that this counter has.
+    pub(super) const fn mask(&self, counter: Counter) -> u64 {
+        u64::MAX >> (64 - self.width(counter))
+    }
+
+    const fn width(&self, counter: Counter) -> u32 {
+        let perfmon = &self.pmu.perfmon;
+        if counter.as_fixed().is_some() {
+            perfmon.fixed_width
+        } else {
+            perfmon.general_width
+        }
     }
 
     /// Writes a counter, cut to its width. Without full-width writes the value of a general one must be one that hardware
@@ -240,11 +271,16 @@ impl Hardware {
         port.wrmsr(self.pmu.written_register(counter), value & (u64::MAX >> (64 - bits)));
     }
 
+    /// Sets every counter to zero. The PMU must be stopped.
+    pub(super) fn clear_counters<P: Port>(&self, port: &mut P) {
+        for counter in self.pmu.perfmon.counters().iter() {
+            self.write(port, counter, 0);
+        }
+    }
+
     /// What a counter counted from one value to another, with its sign: a counter that was set back gives a negative one.
     pub(super) fn difference(&self, counter: Counter, from: u64, to: u64) -> i64 {
-        let perfmon = &self.pmu.perfmon;
-        let width = if counter.as_fixed().is_some() { perfmon.fixed_width } else { perfmon.general_width };
-        let unused = 64 - width;
+        let unused = 64 - self.width(counter);
         (to.wrapping_sub(from) << unused) as i64 >> unused
     }
 }

@@ -6,9 +6,10 @@
 //! | a request to events that the PMU has | [`config`], [`events`], [`extra`] |
 //! | what a record holds | [`layout`] |
 //! | which events count on which cores | [`hybrid`] |
-//! | events to counters | [`allocate`] |
+//! | events to counters | [`allocate`], in turns where they do not fit: [`turns`] |
 //! | counters to register values | [`program`], [`registers`] |
 //! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`interrupt`], [`threads`] |
+//! | what a thread reads of itself | [`counters`] |
 //! | what a session without the right to the kernel sees | `privacy` |
 //! | what user space sees | `quantum`, [`stacks`], [`markers`], [`session`], [`rings`], [`segments`] |
 //! | how often is sampled | [`period`], [`guard`] |
@@ -33,6 +34,7 @@ pub mod allocate;
 mod buffer;
 mod cfg_c;
 pub mod config;
+pub mod counters;
 pub mod detect;
 mod ds;
 pub mod engine;
@@ -61,6 +63,7 @@ pub mod segments;
 pub mod session;
 pub mod stacks;
 pub mod threads;
+pub mod turns;
 
 pub use self::detect::{detect, Cpuid, CpuidRegisters, Machine};
 pub use self::engine::Engine;

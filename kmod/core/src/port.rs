@@ -1,6 +1,6 @@
 //! What the logic needs of its surroundings: one CPU's registers, and one session's memory on that CPU.
 
-use super::abi::{CpuControl, CpuStatus, Marker, Quantum};
+use super::abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum};
 use super::interrupt::Registers;
 use super::stacks::Collected;
 
@@ -46,6 +46,8 @@ pub trait Rings {
     /// Takes the session's segment out of the window; what was mapped there before hpm is back. Called with
     /// PEBS off; another session's counters may run.
     fn unmap_segment(&mut self);
+    /// The session's counter page with this number, if it has been made.
+    fn counter_page(&self, number: usize) -> Option<&CounterPage>;
     /// Writes the words to the session's segment in this slot (0 to segments - 1), from this byte offset on, through the
     /// kernel's own mapping of it: for records that the driver writes. `offset` is a multiple of 8, and the words lie
     /// within the segment. Also from the NMI. Not visible to user space until a quantum names them.

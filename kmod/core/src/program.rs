@@ -2,8 +2,10 @@
 
 use core::mem::{offset_of, size_of};
 
-use super::abi::{EventSpec, Reason, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
-use super::allocate::{allocate, Assignment, Counter, COUNTERS_MAX};
+use super::abi::{
+    EventSpec, Reason, SessionConfig, SessionFlags, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX,
+};
+use super::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX};
 use super::events::{self, Event, Sampling};
 use super::extra::{self, Extras};
 use super::hybrid;
@@ -46,6 +48,8 @@ pub type Samplers = ([u8; SAMPLING_COUNTERS_MAX], [u8; SAMPLING_COUNTERS_MAX]);
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     config: SessionConfig,
+    /// A bit for each event that is counted.
+    active: u32,
     assignments: [Assignment; EVENTS_MAX],
     sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
     /// What tells kernel mode in a record, in a session that must not see it.
@@ -76,11 +80,29 @@ impl Program {
     /// # Errors
     /// The reason, with its detail, why the request is not valid, or cannot be met by this PMU.
     pub fn new(pmu: &Pmu, request: &SessionConfig) -> Result<Self, Refusal> {
+        Self::of_events(pmu, request, u32::MAX, None)
+    }
+
+    /// As [`Program::new`] with counters only for the events whose bit is set in `active`; the sampled ones keep the
+    /// counters that they have in `beside`.
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub(super) fn of_events(
+        pmu: &Pmu,
+        request: &SessionConfig,
+        active: u32,
+        beside: Option<&Self>,
+    ) -> Result<Self, Refusal> {
         let config = config::check(request)?;
         let mut checked = [Event::NONE; EVENTS_MAX];
         let count = config.event_count as usize;
         for (index, event) in checked.iter_mut().enumerate().take(count) {
             *event = events::check(pmu, index, &config.events[index])?;
+            let kept = beside.and_then(|program| program.assignments[index].sampling);
+            if let (Some(counter), Some(how)) = (kept, &mut event.sampling) {
+                how.counters = CounterSet::one(counter);
+            }
         }
         let extras = extra::assign(pmu.generation, &mut checked[..count])?;
         let sampled = check_sampling(&checked)?;
@@ -93,9 +115,11 @@ impl Program {
             _ => None,
         };
         let written = layout.map(|layout| Records { size: layout.record_size, format: layout.format });
-        let assignments = allocate(&checked[..count])?;
+        let active = active & ((1 << count) - 1);
+        let assignments = allocate(&checked[..count], active)?;
         let mut program = Self {
             config,
+            active,
             assignments,
             sampling: [None; SAMPLING_COUNTERS_MAX],
             sight: None,
@@ -113,6 +137,7 @@ impl Program {
             program.events_here |= u32::from(!event.is_none()) << index;
             program.assign(pmu, index, event);
         }
+        program.active &= program.events_here;
         Ok(program)
     }
 
@@ -204,6 +229,30 @@ impl Program {
     #[must_use]
     pub const fn events_here(&self) -> u32 {
         self.events_here
+    }
+
+    /// [`super::abi::Quantum::active`]: a bit for each event that is counted.
+    #[must_use]
+    pub const fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// Whether this event is counted.
+    #[must_use]
+    pub const fn is_active(&self, event: usize) -> bool {
+        self.active >> event & 1 == 1
+    }
+
+    /// Whether nobody is told which thread counted what, so that a thread of the session may go on where another left off.
+    #[must_use]
+    pub const fn only_sums(&self) -> bool {
+        self.config.quanta == 0 && self.config.markers == 0 && !self.has_counter_pages()
+    }
+
+    /// Whether user space can ask for counter pages.
+    #[must_use]
+    pub const fn has_counter_pages(&self) -> bool {
+        self.config.flags & SessionFlags::COUNTER_PAGES != 0
     }
 
     /// Whether an event is sampled.

@@ -13,6 +13,7 @@ use super::segments;
 use super::session::{Session, Thread};
 use super::stacks;
 use super::threads::{Place, Positions};
+use super::turns::Turn;
 
 /// A stay of a thread on this CPU, from the last cut on.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,9 @@ pub(super) struct Stay {
     pub(super) armed: bool,
     /// It is not armed because a ceiling was passed.
     pub(super) throttled: bool,
+    pub(super) turn: Turn,
+    /// Number of the thread's counter page.
+    pub(super) page: Option<usize>,
 }
 
 /// The records that were written since the last cut.
@@ -85,7 +89,20 @@ pub(super) fn close<P: Port, R: Rings>(
         *sum += count;
     }
     // A TSC that was set back must not make the sum overflow.
-    session.state.totals.on_cpu_tsc += end_tsc.saturating_sub(stay.start_tsc);
+    let ticks = end_tsc.saturating_sub(stay.start_tsc);
+    session.state.totals.on_cpu_tsc += ticks;
+    if (session.program.active().count_ones() as usize) < session.program.event_count() {
+        for (event, waiting) in session.state.totals.waiting_tsc.iter_mut().enumerate() {
+            *waiting += if session.program.is_active(event) { 0 } else { ticks };
+        }
+    }
+    if session.multiplexes() {
+        stay.turn = stay.turn.after(ticks, session.programs.len(), session.turn_tsc);
+    }
+    if session.program.config().quanta == 0 {
+        stay.start_tsc = end_tsc;
+        return 0;
+    }
     if session.state.quanta.room_for(1).is_none() {
         session.take_back();
     }
@@ -264,7 +281,7 @@ fn describe<R: Rings>(
         records_lost: counted.records_lost,
         stack_offset: 0,
         stack_bytes: 0,
-        active: program.events_here(),
+        active: program.active(),
         counter_event,
         sampler_counter,
         counts: counted.counts,

@@ -1,14 +1,17 @@
 //! A session as one CPU sees it.
 
-use super::abi::{CpuStatus, Totals, EVENTS_MAX};
+use super::abi::{CounterPage, CpuStatus, Totals, EVENTS_MAX};
+use super::counters::PageKeys;
 use super::guard::Limits;
 use super::interrupt::Handled;
 use super::markers::Markers;
 use super::period::Periods;
 use super::port::Rings;
+use super::quantum::Stay;
 use super::rings::Ring;
 use super::segments::Segments;
 use super::threads::Threads;
+use super::turns::Turn;
 use super::Program;
 
 /// Who runs: numbers in the root PID namespace.
@@ -27,6 +30,8 @@ pub struct CpuTotals {
     pub counts: [u64; EVENTS_MAX],
     /// TSC ticks during which a thread of the session was on the CPU, up to the last cut.
     pub on_cpu_tsc: u64,
+    /// Of these, the ticks during which each event waited for its turn.
+    pub waiting_tsc: [u64; EVENTS_MAX],
     /// Records in published quanta.
     pub records: u64,
     /// Quanta that found no room.
@@ -59,6 +64,8 @@ pub struct CpuSession {
     pub(super) periods: Periods,
     /// Number of the next quantum; lost ones are numbered too.
     pub(super) sequence: u64,
+    /// The turn that the next new thread begins with, so that threads too short for two turns do not all have the first.
+    pub(super) next_turn: u8,
     /// The quantum before the next one was lost.
     pub(super) lost_before: bool,
 }
@@ -72,6 +79,7 @@ impl CpuSession {
             totals: CpuTotals {
                 counts: [0; EVENTS_MAX],
                 on_cpu_tsc: 0,
+                waiting_tsc: [0; EVENTS_MAX],
                 records: 0,
                 quanta_lost: 0,
                 records_lost: 0,
@@ -88,8 +96,16 @@ impl CpuSession {
             handled: Handled::NONE,
             periods: Periods::new(program),
             sequence: 0,
+            next_turn: 0,
             lost_before: false,
         }
+    }
+
+    /// The turn of a thread that has not had one, of `turns`.
+    pub(super) fn new_turn(&mut self, turns: usize) -> Turn {
+        let number = self.next_turn;
+        self.next_turn = if usize::from(number) + 1 < turns { number + 1 } else { 0 };
+        Turn { number, used: 0 }
     }
 
     /// This CPU's share, up to the last cut.
@@ -120,6 +136,9 @@ impl CpuSession {
             *sum += count;
         }
         totals.on_cpu_tsc += self.totals.on_cpu_tsc;
+        for (sum, waiting) in totals.running_tsc.iter_mut().zip(self.totals.waiting_tsc) {
+            *sum += self.totals.on_cpu_tsc.saturating_sub(waiting);
+        }
         totals.quanta += self.quanta.produced();
         totals.quanta_lost += self.totals.quanta_lost;
         totals.records += self.totals.records;
@@ -138,12 +157,18 @@ impl CpuSession {
 pub struct Session<'a, R> {
     /// Unique number of the session, never used again.
     pub id: u64,
-    /// What it measures.
+    /// What it measures in each of its turns; at least one.
+    pub programs: &'a [Program],
+    /// The one that the thread at hand has its turn with.
     pub program: &'a Program,
+    /// TSC ticks that a turn lasts.
+    pub turn_tsc: u64,
     /// Its state on this CPU.
     pub state: &'a mut CpuSession,
     /// Its threads' sampling positions, shared by all CPUs.
     pub threads: Threads<'a>,
+    /// Its counter pages; `None` without [`super::abi::SessionFlags::COUNTER_PAGES`].
+    pub pages: Option<&'a PageKeys>,
     /// Its memory on this CPU.
     pub rings: &'a mut R,
     /// The CPU's ceilings.
@@ -158,6 +183,28 @@ impl CpuSession {
 }
 
 impl<R: Rings> Session<'_, R> {
+    /// Whether its events take turns.
+    pub(super) const fn multiplexes(&self) -> bool {
+        self.programs.len() > 1
+    }
+
+    /// The number of the thread's counter page.
+    pub(super) fn page_of(&self, thread: Thread) -> Option<usize> {
+        self.pages.and_then(|pages| pages.find(thread.tid))
+    }
+
+    /// The counter page of the thread that runs.
+    pub(super) fn counter_page(&self, stay: &Stay) -> Option<&CounterPage> {
+        self.rings.counter_page(stay.page?)
+    }
+
+    /// Goes on with the program of this turn.
+    pub(super) fn select(&mut self, turn: Turn) {
+        if let Some(program) = self.programs.get(usize::from(turn.number)) {
+            self.program = program;
+        }
+    }
+
     /// Takes note of what the reader has given back.
     pub(super) fn take_back(&mut self) {
         let control = self.rings.control();

@@ -7,6 +7,7 @@ use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::abi::SAMPLING_COUNTERS_MAX;
 use super::session::Thread;
+use super::turns::Turn;
 
 /// For each general counter the events left until it overflows for the thread's next record.
 pub(super) type Positions = [i64; SAMPLING_COUNTERS_MAX];
@@ -27,6 +28,8 @@ pub struct ThreadSlot {
     left: [AtomicI64; SAMPLING_COUNTERS_MAX],
     /// By how much each counter's last randomised interval was moved.
     shifts: [AtomicI64; SAMPLING_COUNTERS_MAX],
+    /// The thread's turn in a session that multiplexes, as [`Turn::packed`] has it; 0 before it has left a CPU.
+    turn: AtomicU64,
 }
 
 /// The numbers of one table. One per session.
@@ -57,6 +60,7 @@ impl ThreadSlot {
             key: AtomicU32::new(NEVER_USED),
             left: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX],
             shifts: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX],
+            turn: AtomicU64::new(0),
         }
     }
 }
@@ -136,6 +140,16 @@ impl<'a> Threads<'a> {
         &self.slots[place.0].shifts[number]
     }
 
+    /// The turn that was kept with the positions; `None` for a thread that is new.
+    pub(super) fn turn(&self, place: Place) -> Option<Turn> {
+        Turn::unpacked(self.slots[place.0].turn.load(Ordering::Relaxed))
+    }
+
+    /// Keeps the turn until the thread runs again.
+    pub(super) fn store_turn(&self, place: Place, turn: Turn) {
+        self.slots[place.0].turn.store(turn.packed(), Ordering::Relaxed);
+    }
+
     /// Frees the place of a thread that never runs again.
     pub(super) fn free(&self, place: Place) {
         self.slots[place.0].key.store(FREED, Ordering::Release);
@@ -173,6 +187,7 @@ impl<'a> Threads<'a> {
                 let found = slot.load(Ordering::Relaxed);
                 let free = found == NEVER_USED || found == FREED;
                 if free && slot.compare_exchange(found, key, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                    self.slots[place].turn.store(0, Ordering::Relaxed);
                     return Some(Place(place));
                 }
             }
@@ -183,7 +198,7 @@ impl<'a> Threads<'a> {
 }
 
 /// Spreads consecutive thread IDs (Fibonacci hashing: 2^32 divided by the golden ratio).
-fn hash(key: u32) -> usize {
+pub(super) fn hash(key: u32) -> usize {
     (key.wrapping_mul(0x9E37_79B9) >> 12) as usize
 }
 

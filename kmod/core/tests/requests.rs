@@ -83,7 +83,7 @@ fn each_field_is_checked() {
         (offset_of!(SessionConfig, pid), |c| c.pid = 0),
         (offset_of!(SessionConfig, pid), |c| c.pid = -1),
         (offset_of!(SessionConfig, pid), |c| c.scope = Scope::System as u32),
-        (offset_of!(SessionConfig, flags), |c| c.flags = 4),
+        (offset_of!(SessionConfig, flags), |c| c.flags = SessionFlags::ALL + 1),
         (offset_of!(SessionConfig, event_count), |c| c.event_count = 0),
         (offset_of!(SessionConfig, event_count), |c| c.event_count = 17),
         (first + size_of::<EventSpec>(), |c| c.events[1].encoding = 1),
@@ -222,7 +222,7 @@ proptest! {
         let needs: Vec<_> =
             events.iter().map(|event| event.sampling.map_or(event.counters, |how| how.counters)).collect();
         let first_misfit = (1..=needs.len()).find(|&count| !fits(&needs[..count], 0));
-        match allocate(&events) {
+        match allocate(&events, u32::MAX) {
             Err(refusal) => {
                 let index = first_misfit.expect("refused without need") - 1;
                 prop_assert_eq!(refusal, Refusal::new(Reason::NoCounter, [index as u64, 0]));

@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use hpm_abi::{
-    CONTROL_OFFSET, CpuControl, CpuStatus, Info, NO_EVENT, Quantum, QuantumEnd, QuantumFlags, SEGMENT_BYTES,
-    STATUS_OFFSET, SessionConfig, StatusHead, Totals, quanta_offset, segments_offset, stacks_offset,
+    CONTROL_OFFSET, CounterReading, CpuControl, CpuStatus, Info, NO_EVENT, Quantum, QuantumEnd, QuantumFlags,
+    SEGMENT_BYTES, STATUS_OFFSET, SessionConfig, StatusHead, Totals, quanta_offset, segments_offset,
+    stacks_offset,
 };
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -300,6 +301,17 @@ impl Device for &Fake {
     fn totals(&self) -> Result<Totals, Denied> {
         self.answer()?;
         Ok(self.totals.get())
+    }
+
+    fn counters(&self, tid: i32) -> Result<u32, Denied> {
+        self.answer()?;
+        Ok(tid as u32)
+    }
+
+    fn read(&self, page: u32) -> Result<CounterReading, Denied> {
+        self.answer()?;
+        let totals = self.totals.get();
+        Ok(CounterReading { page, tid: page, counts: totals.counts, ..CounterReading::default() })
     }
 
     fn memory(&self) -> BorrowedFd<'_> {

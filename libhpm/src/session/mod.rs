@@ -19,6 +19,7 @@
 
 mod access;
 pub mod batch;
+pub mod counters;
 pub mod options;
 pub mod quantum;
 
@@ -33,17 +34,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use hpm_abi::Reason;
-pub use hpm_abi::{EventMode, EventSpec, Info, Marker, SessionConfig, SessionFlags, Totals};
+pub use hpm_abi::{CounterReading, EventMode, EventSpec, Info, Marker, SessionConfig, SessionFlags, Totals};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use self::access::Access;
 pub use self::batch::Batch;
+pub use self::counters::{OwnCounters, ThreadCounters};
 pub use self::options::{Options, Stack, Target};
 pub use self::quantum::{Quantum, Sample};
 
 use crate::machine::Holders;
 use crate::refusal::Refusal;
+pub use crate::sys::counters::Counted;
 use crate::sys::device::{Command, Denied, Device, Driver};
 use crate::sys::rings::Rings;
 use crate::{Error, Result};

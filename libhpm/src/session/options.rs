@@ -28,6 +28,8 @@ pub struct Options {
     events: Vec<(Event, Option<u64>)>,
     start_on_exec: bool,
     inherit: bool,
+    multiplex: bool,
+    counter_pages: bool,
     stack: Stack,
     imprecise: bool,
     randomise: bool,
@@ -51,8 +53,8 @@ pub enum Stack {
 /// Quanta per CPU when samples are read as they come: at a switch each 100 µs, room for 0.4 s; when only the timer cuts
 /// them, for 40 s. Reading a large program's unwind tables can take seconds on a slow machine.
 const QUANTA: u32 = 4096;
-/// Quanta per CPU when only totals are read: the least there is.
-const QUANTA_UNREAD: u32 = 64;
+/// Quanta per CPU when only totals are read.
+const QUANTA_UNREAD: u32 = 0;
 /// Markers per CPU when samples are read as they come.
 const MARKERS: u32 = 4096;
 /// Segments per CPU: 2 MiB, or 10 000 records of Skylake.
@@ -69,6 +71,8 @@ impl Options {
             events: vec![],
             start_on_exec: false,
             inherit: true,
+            multiplex: false,
+            counter_pages: false,
             stack: Stack::None,
             imprecise: false,
             randomise: false,
@@ -128,6 +132,21 @@ impl Options {
         self
     }
 
+    /// Whether events that do not fit the counters together are measured in turns, instead of being refused. Their counts
+    /// are then what was counted in their turns; [`hpm_abi::Totals::running_tsc`] says how long those were.
+    #[must_use]
+    pub fn multiplex(mut self, yes: bool) -> Self {
+        self.multiplex = yes;
+        self
+    }
+
+    /// Whether threads can be read while they run ([`super::Session::own_counters`], [`super::Session::counters_of`]).
+    #[must_use]
+    pub fn counter_pages(mut self, yes: bool) -> Self {
+        self.counter_pages = yes;
+        self
+    }
+
     /// How the call stack of each sample is found.
     #[must_use]
     pub fn stack(mut self, stack: Stack) -> Self {
@@ -172,12 +191,18 @@ impl Options {
             event_count: self.events.len() as u32,
             ..SessionConfig::default()
         };
-        let flag = |on: bool, flag| if on { flag } else { 0 };
         // Only a process executes and forks as a whole.
         let process = scope == Scope::Process;
-        config.flags = flag(process && self.start_on_exec, SessionFlags::START_ON_EXEC)
-            | flag(process && self.inherit, SessionFlags::INHERIT)
-            | flag(matches!(self.target, Target::Cpu(_)), SessionFlags::ONE_CPU);
+        config.flags = [
+            (process && self.start_on_exec, SessionFlags::START_ON_EXEC),
+            (process && self.inherit, SessionFlags::INHERIT),
+            (matches!(self.target, Target::Cpu(_)), SessionFlags::ONE_CPU),
+            (self.multiplex, SessionFlags::MULTIPLEX),
+            (self.counter_pages, SessionFlags::COUNTER_PAGES),
+        ]
+        .into_iter()
+        .filter_map(|(on, flag)| on.then_some(flag))
+        .sum();
         let by_interrupts = self.samples_by_interrupts();
         for (slot, (event, period)) in config.events.iter_mut().zip(&self.events) {
             *slot = spec(event, *period, by_interrupts);

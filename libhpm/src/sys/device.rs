@@ -6,9 +6,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use hpm_abi::{
-    ABI_VERSION, DEVICE_PATH, Envelope, IOCTL_CONFIGURE, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK,
-    IOCTL_MARKER_PAGE, IOCTL_START, IOCTL_STOP, IOCTL_TOTALS, Info, MARKER_NAME_BYTES, Mark,
-    MarkerPageRequest, Reason, SessionConfig, Totals,
+    ABI_VERSION, CounterReading, CounterRequest, DEVICE_PATH, Envelope, IOCTL_CONFIGURE, IOCTL_COUNTERS,
+    IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_START, IOCTL_STOP,
+    IOCTL_TOTALS, Info, MARKER_NAME_BYTES, Mark, MarkerPageRequest, Reason, SessionConfig, Totals,
 };
 
 use crate::{Error, Result};
@@ -48,6 +48,16 @@ pub trait Device: AsFd {
     /// # Errors
     /// What the device said.
     fn totals(&self) -> Result<Totals, Denied>;
+    /// [`IOCTL_COUNTERS`]: the number of a thread's counter page; `tid` 0 is the calling thread.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn counters(&self, tid: i32) -> Result<u32, Denied>;
+    /// [`IOCTL_READ`]: what the thread of a counter page has counted.
+    ///
+    /// # Errors
+    /// What the device said.
+    fn read(&self, page: u32) -> Result<CounterReading, Denied>;
     /// The descriptor whose pages are the session's areas, at the offsets of [`hpm_abi::area`].
     fn memory(&self) -> BorrowedFd<'_>;
 }
@@ -180,6 +190,19 @@ impl Device for Driver {
         Ok(totals)
     }
 
+    fn counters(&self, tid: i32) -> Result<u32, Denied> {
+        let mut request = CounterRequest { envelope: Envelope::new::<CounterRequest>(), tid, page: 0 };
+        self.ioctl(IOCTL_COUNTERS, &mut request)?;
+        Ok(request.page)
+    }
+
+    fn read(&self, page: u32) -> Result<CounterReading, Denied> {
+        let envelope = Envelope::new::<CounterReading>();
+        let mut reading = CounterReading { envelope, page, ..CounterReading::default() };
+        self.ioctl(IOCTL_READ, &mut reading)?;
+        Ok(reading)
+    }
+
     fn memory(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -241,6 +264,18 @@ unsafe impl Argument for MarkerPageRequest {
 }
 // SAFETY: `Totals` is `repr(C)` integers and starts with its envelope.
 unsafe impl Argument for Totals {
+    fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+}
+// SAFETY: `CounterRequest` is `repr(C)` integers and starts with its envelope.
+unsafe impl Argument for CounterRequest {
+    fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+}
+// SAFETY: `CounterReading` is `repr(C)` integers and starts with its envelope.
+unsafe impl Argument for CounterReading {
     fn envelope(&self) -> &Envelope {
         &self.envelope
     }

@@ -3,6 +3,7 @@
 //! | module | unsafe because |
 //! |---|---|
 //! | [`device`] | ioctl hands the driver a pointer to an argument |
+//! | [`counters`] | counter pages are written by the driver, and RDPMC has no safe wrapper |
 //! | [`rings`] | the session's areas are written by the driver and by hardware |
 //! | [`marks`] | a page that the driver reads while the program writes |
 //! | [`perf`] | perf_event_open, and a ring that the kernel writes |
@@ -16,6 +17,7 @@
 
 pub mod child;
 pub mod clock;
+pub mod counters;
 pub mod device;
 pub mod marks;
 pub mod perf;

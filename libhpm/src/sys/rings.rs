@@ -62,7 +62,8 @@ pub struct Rings {
 
 #[derive(Debug)]
 struct CpuRings {
-    quanta: MmapRaw,
+    /// Absent when only sums are asked for.
+    quanta: Option<MmapRaw>,
     /// Absent when the session samples nothing.
     segments: Option<MmapRaw>,
     /// Absent when the session copies no stacks.
@@ -90,7 +91,7 @@ impl Rings {
                 _ => map_shared(memory, offset, bytes).map(Some),
             };
             Ok(CpuRings {
-                quanta: map_shared(memory, quanta_offset(cpu), quanta_bytes)?,
+                quanta: optional(quanta_offset(cpu), quanta_bytes)?,
                 segments: optional(segments_offset(cpu), config.segments as usize * SEGMENT)?,
                 stacks: optional(stacks_offset(cpu), config.stack_ring_bytes as usize)?,
                 markers: optional(markers_offset(cpu), config.markers as usize * size_of::<Marker>())?,
@@ -227,11 +228,12 @@ impl CpuRings {
         if !(self.consumed.quanta..self.produced.quanta).contains(&number) {
             return None;
         }
+        let quanta = self.quanta.as_ref()?;
         let index = (number % self.quanta_len) as usize;
         // SAFETY: `index` is below the ring's length, so the 320 bytes lie in the mapping, which starts on a page and thus
         // is aligned. Every bit pattern is a `Quantum`. The slot is published and not given back, so nobody writes it
         // while `self` is borrowed (module documentation).
-        let quantum = unsafe { &*self.quanta.as_ptr().cast::<Quantum>().wrapping_add(index) };
+        let quantum = unsafe { &*quanta.as_ptr().cast::<Quantum>().wrapping_add(index) };
         Some(
             self.records(quantum)
                 .and_then(|records| Ok(Published { quantum, records, stack: self.stack(quantum)? })),

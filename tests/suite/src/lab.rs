@@ -35,15 +35,32 @@ fn timeout(machine: &Machine) -> &'static str {
 /// # Errors
 /// The lab or the guest part could not run to its end; the message holds what was printed.
 pub(crate) fn boot(root: &Path, name: &str, machine: &Machine, options: &[&str]) -> Result<Boot> {
+    boot_prepared(root, name, machine, options, |_| Ok(()))
+}
+
+/// As [`boot`], after `prepare` has put into the guest's working folder what the guest part needs. Options may have the
+/// truth written elsewhere; it is then null here.
+///
+/// # Errors
+/// As [`boot`], and those of `prepare`.
+pub(crate) fn boot_prepared(
+    root: &Path,
+    name: &str,
+    machine: &Machine,
+    options: &[&str],
+    prepare: impl FnOnce(&Path) -> Result<()>,
+) -> Result<Boot> {
     let folder = root.join("target/suite").join(format!("{name}.{}", machine.label()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
+    prepare(&folder)?;
     let truth = folder.join("truth.json");
     let log = folder.join("kernel.log");
     let mut command = Command::new(root.join("target/release/lab"));
     let has_pmu = !options.contains(&"--no-plugin");
     command.args(["run", "--timeout", timeout(machine)]).args(machine.options(has_pmu));
-    if has_pmu {
+    let keeps_truth = has_pmu && !options.iter().any(|option| option.starts_with("truth="));
+    if keeps_truth {
         command.arg("--truth").arg(&truth);
     }
     let output = command
@@ -66,7 +83,7 @@ pub(crate) fn boot(root: &Path, name: &str, machine: &Machine, options: &[&str])
     Ok(Boot {
         machine: machine.clone(),
         report: serde_json::from_slice(&report).context("the guest's report")?,
-        truth: if has_pmu {
+        truth: if keeps_truth {
             serde_json::from_slice(&fs::read(&truth).context("the plugin left no truth")?)?
         } else {
             Value::Null

@@ -42,6 +42,8 @@ enum Action {
     },
     /// Record a real program in the lab and report on it.
     Demo,
+    /// Compare what hpm costs with what the kernel's perf costs, in the lab; writes docs/measurements.md.
+    Bench,
     /// The part of a scenario that runs inside the lab machine.
     #[command(hide = true)]
     Guest {
@@ -100,6 +102,7 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             tally = scenario::run_named(&root, name.as_deref(), &machine.machine()?)?;
         }
         Action::Demo => return scenario::demo::run(&root),
+        Action::Bench => return scenario::bench::run(&root),
         Action::Guest { .. } => {}
     }
     Ok(tally.close())

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use hpm_abi::{CpuControl, CpuStatus, Marker, Quantum, SessionConfig, SEGMENT_BYTES};
+use hpm_abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum, SessionConfig, SEGMENT_BYTES};
 use hpm_core::stacks::Collected;
 use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Gate, Limits, Port, Rings};
 use vpmu::profile::Profile;
@@ -358,11 +358,16 @@ fn machine_cpuid(leaf: u32) -> CpuidRegs {
 pub struct CoreRings {
     pub core: Rc<RefCell<Core>>,
     pub session: usize,
+    pub pages: Rc<Vec<CounterPage>>,
 }
 
 impl Rings for CoreRings {
     fn segment_address(&mut self, slot: u32) -> u64 {
         PHYSICAL + self.session as u64 * SESSION_BYTES + u64::from(slot * SEGMENT_BYTES)
+    }
+
+    fn counter_page(&self, number: usize) -> Option<&CounterPage> {
+        self.pages.get(number)
     }
 
     fn map_segment(&mut self, slot: u32) {

@@ -11,11 +11,18 @@ pub mod reader;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
-use hpm_abi::{EventMode, EventSpec, QuantumEnd, Scope, SessionConfig, Totals, EVENTS_MAX};
+use hpm_abi::{
+    CounterPage, CounterPageFlags, EventMode, EventSpec, QuantumEnd, Scope, SessionConfig, Totals,
+    COUNTER_PAGES_MAX, EVENTS_MAX,
+};
 use hpm_core::markers::Mark;
 use hpm_core::{
-    acknowledge, detect, CpuSession, Engine, Pmu, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
+    acknowledge,
+    counters::{self, PageKeys},
+    detect, turns, CpuSession, Engine, Pmu, Program, Refusal, Session, Thread, ThreadSlot, ThreadTally,
+    Threads,
 };
 use vpmu::profile::Profile;
 use vpmu::{Options, Privilege};
@@ -25,6 +32,8 @@ use self::reader::Reader;
 
 /// Where a thread's ID lies in the addresses of its instructions, above their number.
 pub const TID_SHIFT: u32 = 40;
+/// TSC ticks, and so instructions, that a turn lasts.
+pub const TURN_TSC: u64 = 1000;
 
 pub const INSTRUCTIONS: u64 = 0x00C0;
 pub const LOADS: u64 = 0x81D0;
@@ -85,6 +94,10 @@ pub struct SessionMemory {
     /// Of the first CPU: the same on all, unless the processor is hybrid.
     pub program: Program,
     programs: Vec<Program>,
+    /// The programs of each CPU's turns; the first is the one in `programs`.
+    turns: Vec<Vec<Program>>,
+    pub keys: PageKeys,
+    pub pages: Rc<Vec<CounterPage>>,
     cpus: Vec<CpuSession>,
     slots: Vec<ThreadSlot>,
     tally: ThreadTally,
@@ -166,21 +179,21 @@ impl Rig {
     }
 
     pub fn add_session(&mut self, config: &SessionConfig) -> usize {
-        let program = |pmu| Program::new(pmu, config).expect("a valid request");
-        self.add_programs(self.pmus.iter().map(program).collect())
+        self.add_programs(self.pmus.iter().map(|pmu| turns_of(pmu, config)).collect())
     }
 
     /// A session that may see user mode only.
     pub fn add_user_session(&mut self, config: &SessionConfig) -> usize {
-        let program = |pmu| {
-            let mut program = Program::new(pmu, config).expect("a valid request");
-            program.hide_kernel();
-            program
+        let turns = |pmu| {
+            let mut turns = turns_of(pmu, config);
+            turns.iter_mut().for_each(Program::hide_kernel);
+            turns
         };
-        self.add_programs(self.pmus.iter().map(program).collect())
+        self.add_programs(self.pmus.iter().map(turns).collect())
     }
 
-    fn add_programs(&mut self, programs: Vec<Program>) -> usize {
+    fn add_programs(&mut self, turns: Vec<Vec<Program>>) -> usize {
+        let programs: Vec<Program> = turns.iter().map(|turns| turns[0]).collect();
         let program = programs[0];
         let config = program.config();
         for core in &self.cores {
@@ -188,6 +201,9 @@ impl Rig {
         }
         self.sessions.push(SessionMemory {
             program,
+            turns,
+            keys: PageKeys::new(),
+            pages: Rc::new((0..COUNTER_PAGES_MAX).map(|_| CounterPage::default()).collect()),
             cpus: programs.iter().map(CpuSession::new).collect(),
             slots: (0..Threads::slots_for(program.config().max_threads)).map(|_| ThreadSlot::new()).collect(),
             tally: ThreadTally::new(),
@@ -295,6 +311,28 @@ impl Rig {
         }
     }
 
+    /// Makes a counter page for a thread of a session.
+    pub fn open_page(&mut self, session: usize, user: usize) -> usize {
+        let SessionMemory { keys, pages, program, .. } = &self.sessions[session];
+        let tid = self.users[user].tid;
+        let page = keys.claim(tid, |_| true).expect("a free page");
+        counters::prepare(&pages[page], tid, program.event_count() as u32, 1000);
+        pages[page].flags.fetch_or(CounterPageFlags::MAY_RDPMC, Ordering::Relaxed);
+        keys.assign(page, tid);
+        page
+    }
+
+    /// Another thread asks for what this one has counted so far: its CPU is interrupted.
+    pub fn refresh(&mut self, session: usize, cpu: usize) {
+        let tid = self.users[self.on_cpu[cpu]].tid;
+        self.in_session(session, cpu, |engine, port, session| engine.refresh(port, session, tid, 0));
+    }
+
+    /// A thread that may use RDPMC and is nobody's comes to the CPU.
+    pub fn conceal(&mut self, cpu: usize) {
+        self.section(cpu, |engine, port| engine.conceal(port));
+    }
+
     pub fn stop(&mut self, session: usize) {
         for cpu in 0..self.cores.len() {
             self.in_session(session, cpu, |engine, port, session| engine.unload(port, session));
@@ -392,6 +430,17 @@ impl Rig {
     }
 }
 
+/// The request as the programs of its turns.
+pub fn turns_of(pmu: &Pmu, config: &SessionConfig) -> Vec<Program> {
+    let mut programs = Vec::new();
+    let valid = turns::programs(pmu, config, |program| {
+        programs.push(program);
+        Ok::<_, Refusal>(())
+    });
+    valid.expect("a valid request");
+    programs
+}
+
 fn with_session<T>(
     sessions: &mut [SessionMemory],
     cores: &[Rc<RefCell<Core>>],
@@ -399,13 +448,16 @@ fn with_session<T>(
     cpu: usize,
     act: impl FnOnce(&mut Session<'_, CoreRings>) -> T,
 ) -> T {
-    let SessionMemory { programs, cpus, slots, tally, .. } = &mut sessions[number];
+    let SessionMemory { programs, turns, keys, pages, cpus, slots, tally, .. } = &mut sessions[number];
     let program = &programs[cpu];
     let limits = cores[cpu].borrow().limits;
-    let mut rings = CoreRings { core: Rc::clone(&cores[cpu]), session: number };
+    let mut rings = CoreRings { core: Rc::clone(&cores[cpu]), session: number, pages: Rc::clone(pages) };
     act(&mut Session {
         id: number as u64,
+        programs: &turns[cpu],
         program,
+        turn_tsc: TURN_TSC,
+        pages: Some(keys),
         state: &mut cpus[cpu],
         threads: Threads::new(slots, tally, program.config().max_threads),
         rings: &mut rings,

@@ -1,12 +1,14 @@
 //! What runs inside the lab machine.
 
 mod bad_input;
+pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 mod judge;
 mod lifecycle;
 pub(crate) mod markers;
 mod module;
+mod multiplex;
 mod mutation;
 mod no_pmu;
 mod ownership;
@@ -16,6 +18,7 @@ pub(crate) mod programs;
 pub(crate) mod robust;
 mod sampling;
 mod scopes;
+mod selfread;
 pub(crate) mod stacks;
 mod torture;
 
@@ -85,6 +88,9 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "torture_sender" => mutation::run(&mut report)?,
         "torture_threads" => torture::be_a_thousand_threads()?,
         "scopes" => scopes::run(&mut report)?,
+        "selfread" => selfread::run(&mut report),
+        "multiplex" => multiplex::run(&mut report)?,
+        "bench" => bench::run(&mut report)?,
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),
     }

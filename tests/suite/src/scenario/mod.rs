@@ -1,5 +1,6 @@
 //! The scenarios: each boots the lab, lets the guest part run, and compares what it saw with the truth.
 
+pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 pub(crate) mod demo;
@@ -7,6 +8,7 @@ mod judge;
 mod kernel;
 mod markers;
 mod matrix;
+mod multiplex;
 mod privacy;
 mod robust;
 mod sampling;
@@ -60,6 +62,12 @@ const ALL: &[Scenario] = &[
     },
     Scenario { name: "robust", options: &["--plugin-arg", "truth-level=basic"], compare: robust::compare },
     Scenario { name: "torture", options: &["--plugin-arg", "truth-level=basic"], compare: torture::compare },
+    Scenario { name: "selfread", options: &[], compare: |_, _| {} },
+    Scenario {
+        name: "multiplex",
+        options: &["--plugin-arg", "truth-level=basic"],
+        compare: multiplex::compare,
+    },
     Scenario {
         name: "torture.million",
         options: &["--plugin-arg", "truth-level=basic", "--append", "hpm.torture=long"],

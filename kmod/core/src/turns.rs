@@ -1,0 +1,149 @@
+//! Multiplexing: events that do not fit the counters together take turns, each turn a program of its own.
+//!
+//! Sampled events stay on in every turn, on the same counters, because a sampling position is a counter's. The counted ones
+//! queue: the one that has waited longest goes first, then every other that fits beside it in the order of the queue;
+//! who has had a turn goes to the end. The order of turns is fixed when the session is made: it ends when all who have to
+//! wait have had equally many, or [`TURNS_MAX`] is reached, and then begins again.
+
+use super::abi::{EventMode, Reason, SessionConfig, SessionFlags, EVENTS_MAX};
+use super::{Pmu, Program, Refusal};
+
+/// Most turns: each event alone.
+pub const TURNS_MAX: usize = EVENTS_MAX;
+
+/// Checks the request and makes its programs, which are handed to `push` in the order of their turns: one, or with
+/// [`SessionFlags::MULTIPLEX`] as many as it takes.
+///
+/// # Errors
+/// Those of [`Program::new`] and of `push`.
+pub fn programs<E: From<Refusal>>(
+    pmu: &Pmu,
+    request: &SessionConfig,
+    mut push: impl FnMut(Program) -> Result<(), E>,
+) -> Result<(), E> {
+    let refusal = match Program::new(pmu, request) {
+        Ok(program) => return push(program),
+        Err(refusal) => refusal,
+    };
+    if request.flags & SessionFlags::MULTIPLEX == 0 || refusal.reason != Reason::NoCounter {
+        return Err(refusal.into());
+    }
+    let base = Program::of_events(pmu, request, sampled(request), None)?;
+    let mut queue = Queue::new(base.events_here() & !base.active());
+    let mut turns = [0; TURNS_MAX];
+    for turn in &mut turns {
+        *turn = fill(pmu, request, &base, queue.waiting());
+        if let Some(&longest) = queue.waiting().first().filter(|&&event| *turn >> event & 1 == 0) {
+            // Not even alone beside the sampled events.
+            return Err(Refusal::new(Reason::NoCounter, [longest.into(), 0]).into());
+        }
+        queue.move_to_the_end(*turn);
+    }
+    for &turn in turns.iter().take(fair_length(&turns)) {
+        push(Program::of_events(pmu, request, turn, Some(&base))?)?;
+    }
+    Ok(())
+}
+
+/// The events of a turn, a bit each: those of `base`, and of the waiting ones all that fit beside those before them.
+fn fill(pmu: &Pmu, request: &SessionConfig, base: &Program, waiting: &[u8]) -> u32 {
+    waiting.iter().fold(base.active(), |turn, event| {
+        let wider = turn | 1 << event;
+        match Program::of_events(pmu, request, wider, Some(base)) {
+            Ok(_) => wider,
+            Err(_) => turn,
+        }
+    })
+}
+
+/// After how many turns all events that ever wait have had equally many.
+fn fair_length(turns: &[u32; TURNS_MAX]) -> usize {
+    let (any, all) = turns.iter().fold((0, u32::MAX), |(any, all), turn| (any | turn, all & turn));
+    let mut had = [0u8; EVENTS_MAX];
+    for (length, turn) in turns.iter().enumerate() {
+        for (event, had) in had.iter_mut().enumerate() {
+            *had += (turn >> event & 1) as u8;
+        }
+        let mut waiters =
+            (0..EVENTS_MAX).filter(|event| (any & !all) >> event & 1 == 1).map(|event| had[event]);
+        let first = waiters.next().unwrap_or(1);
+        if first > 0 && waiters.all(|had| had == first) {
+            return length + 1;
+        }
+    }
+    TURNS_MAX
+}
+
+fn sampled(request: &SessionConfig) -> u32 {
+    let events = request.events.iter().take(request.event_count as usize).enumerate();
+    events.filter(|(_, event)| event.mode != EventMode::Count as u8).map(|(index, _)| 1 << index).sum()
+}
+
+/// Set in every [`Turn`] that is kept as a word.
+const KEPT: u64 = 1 << 63;
+
+/// Where a thread is in the session's turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    /// Place of the turn's program in the session's.
+    pub(super) number: u8,
+    /// TSC ticks of the turn that are used up.
+    pub(super) used: u64,
+}
+
+impl Turn {
+    /// As one word, which is not 0.
+    pub(super) const fn packed(self) -> u64 {
+        KEPT | self.used << 8 | self.number as u64
+    }
+
+    /// From one word; `None` from 0.
+    pub(super) const fn unpacked(word: u64) -> Option<Self> {
+        if word & KEPT == 0 {
+            return None;
+        }
+        Some(Self { number: word as u8, used: (word & !KEPT) >> 8 })
+    }
+
+    /// The turn after `ticks` more, one of `turns` that last `length` each.
+    pub(super) fn after(self, ticks: u64, turns: usize, length: u64) -> Self {
+        let used = self.used.saturating_add(ticks);
+        if used < length {
+            return Self { used, ..self };
+        }
+        let next = self.number + 1;
+        Self { number: if usize::from(next) < turns { next } else { 0 }, used: 0 }
+    }
+}
+
+/// The counted events, the one that has waited longest first.
+struct Queue {
+    order: [u8; EVENTS_MAX],
+    length: usize,
+}
+
+impl Queue {
+    fn new(events: u32) -> Self {
+        let mut queue = Self { order: [0; EVENTS_MAX], length: 0 };
+        for event in (0..EVENTS_MAX).filter(|event| events >> event & 1 == 1) {
+            queue.order[queue.length] = event as u8;
+            queue.length += 1;
+        }
+        queue
+    }
+
+    fn waiting(&self) -> &[u8] {
+        &self.order[..self.length]
+    }
+
+    fn move_to_the_end(&mut self, taken: u32) {
+        let was = self.order;
+        let mut place = 0;
+        for wanted in [0, 1] {
+            for &event in was.iter().take(self.length).filter(|&&event| taken >> event & 1 == wanted) {
+                self.order[place] = event;
+                place += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Events that take turns against the model.
+
+mod rig;
+
+use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
+use hpm_core::{turns, Program, Refusal};
+use rig::core::Instruction::{Branch, Load, Plain, Store};
+use rig::{config, counted, precise, Rig, INSTRUCTIONS, LOADS, STORES, TURN_TSC};
+use vpmu::Options;
+
+const BRANCHES_COUNTED: u64 = 0x00C4;
+
+fn rig(cpus: usize) -> Rig {
+    let mut rig = Rig::new(cpus, Options::default());
+    rig.acquire();
+    rig
+}
+
+fn multiplexed(events: &[EventSpec]) -> SessionConfig {
+    SessionConfig { flags: SessionFlags::MULTIPLEX, ..config(events) }
+}
+
+/// Seven events where four general counters and one fixed one serve.
+fn seven_events() -> [EventSpec; 7] {
+    [INSTRUCTIONS, LOADS, STORES, BRANCHES_COUNTED, LOADS, STORES, LOADS].map(counted)
+}
+
+fn programs(rig: &Rig, config: &SessionConfig) -> Result<Vec<Program>, Refusal> {
+    let mut programs = Vec::new();
+    turns::programs(&rig.pmu, config, |program| {
+        programs.push(program);
+        Ok(())
+    })
+    .map(|()| programs)
+}
+
+#[test]
+fn without_the_flag_they_are_refused_and_what_fits_takes_no_turns() {
+    let rig = rig(1);
+    let refusal = programs(&rig, &config(&seven_events())).expect_err("they do not fit");
+    assert_eq!((refusal.reason, refusal.detail[0]), (Reason::NoCounter, 5));
+    assert_eq!(programs(&rig, &multiplexed(&seven_events()[..4])).expect("they fit").len(), 1);
+}
+
+#[test]
+fn every_event_has_as_many_turns_as_its_counters_allow() {
+    let rig = rig(1);
+    let programs = programs(&rig, &multiplexed(&seven_events())).expect("they take turns");
+    let turns = |event: usize| programs.iter().filter(|program| program.is_active(event)).count();
+    assert_eq!(turns(0), programs.len(), "a fixed counter has no other use");
+    let [fewest, most] = [(1..7).map(turns).min(), (1..7).map(turns).max()].map(|n| n.expect("six"));
+    assert_eq!(fewest, most, "six events share four counters");
+    assert_eq!(fewest * 6, programs.len() * 4, "no counter is idle");
+}
+
+#[test]
+fn sampled_events_keep_their_counters_in_every_turn() {
+    let rig = rig(1);
+    let events =
+        [counted(LOADS), precise(STORES, 500), counted(STORES), counted(BRANCHES_COUNTED), counted(LOADS)];
+    let programs = programs(&rig, &multiplexed(&events)).expect("they take turns");
+    assert!(programs.len() > 1);
+    let samplers: Vec<_> = programs.iter().map(Program::samplers).collect();
+    assert!(samplers.windows(2).all(|pair| pair[0] == pair[1]));
+    let many = [precise(LOADS, 500); 5];
+    assert!(self::programs(&rig, &multiplexed(&many)).is_err(), "sampled events take no turns");
+}
+
+/// Two threads that take the CPU from each other in step with the turns, which would show each of them the same turn
+/// if turns were the CPU's.
+#[test]
+fn each_thread_has_every_turn_and_the_scaled_counts_are_right() {
+    let mut rig = rig(1);
+    let session = rig.add_session(&multiplexed(&seven_events()));
+    let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
+    for round in 0..120 {
+        rig.switch(0, threads[round % 2], QuantumEnd::Preempted);
+        let mix = if round % 2 == 0 { [Load, Load, Plain] } else { [Store, Branch, Load] };
+        rig.run(0, TURN_TSC as usize, &mix);
+        if round % 16 == 0 {
+            rig.read_all();
+        }
+    }
+    rig.stop(session);
+    let totals = rig.sessions[session].totals();
+    for event in 0..7 {
+        let truth: u64 = threads.iter().map(|&thread| rig.users[thread].truth[event]).sum();
+        let scaled = totals.counts[event] * totals.on_cpu_tsc / totals.running_tsc[event];
+        assert!(scaled.abs_diff(truth) * 20 <= truth, "event {event}: {scaled} for {truth}");
+    }
+    assert_eq!(totals.running_tsc[0], totals.on_cpu_tsc);
+    assert!(totals.running_tsc[1] * 4 < totals.on_cpu_tsc * 3);
+}
+
+#[test]
+fn threads_too_short_for_a_turn_do_not_all_have_the_first() {
+    let mut rig = rig(1);
+    let session = rig.add_session(&multiplexed(&seven_events()));
+    for _ in 0..60 {
+        let thread = rig.add_thread(Some(session));
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        rig.run(0, 50, &[Load, Store]);
+        rig.switch(0, 0, QuantumEnd::Exit);
+    }
+    rig.stop(session);
+    let totals = rig.sessions[session].totals();
+    for event in 1..7 {
+        assert!(totals.running_tsc[event] * 2 > totals.on_cpu_tsc, "event {event} ran two turns of three");
+    }
+}
+
+#[test]
+fn a_timer_moves_a_thread_to_its_next_turn_while_it_samples() {
+    let mut rig = rig(1);
+    let events =
+        [counted(LOADS), precise(STORES, 103), counted(STORES), counted(BRANCHES_COUNTED), counted(LOADS)];
+    let session = rig.add_session(&multiplexed(&events));
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    for _ in 0..60 {
+        rig.run(0, TURN_TSC as usize + 1, &[Load, Store]);
+        rig.cut(0, QuantumEnd::Timer);
+        rig.read_all();
+    }
+    rig.stop(session);
+    rig.read_all();
+    let truth = rig.users[thread].truth;
+    let totals = rig.sessions[session].totals();
+    assert_eq!(totals.counts[1], truth[1], "the sampled event never waits");
+    let records = rig.sessions[session].reader.threads[&rig.users[thread].tid].records[1];
+    assert!((records * 103).abs_diff(truth[1]) <= 103);
+    for event in [0, 2, 4] {
+        let scaled = totals.counts[event] * totals.on_cpu_tsc / totals.running_tsc[event];
+        assert!(scaled.abs_diff(truth[event]) * 20 <= truth[event], "event {event}");
+    }
+}

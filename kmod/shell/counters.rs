@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A session's counter pages: made when asked for, mapped read-only, kept until the session ends.
+
+use core::ptr;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use kernel::bindings;
+use kernel::page::PAGE_SIZE;
+use kernel::prelude::*;
+
+use super::every_cpu::Plugged;
+use super::memory::Area;
+use super::session::Session;
+use super::target::current_tgid;
+use super::{machine, registry, sys};
+use crate::hpm_abi::{CounterPage, CounterPageFlags, CounterReading, CounterRequest, Reason, COUNTER_PAGES_MAX};
+use crate::hpm_core::counters::{self, PageKeys};
+use crate::hpm_core::{Refusal, Thread};
+
+/// The pages of one session.
+///
+/// # Invariants
+///
+/// Each of `made` is null or points to an [`Area`] of one page that this owns, and does not change once it is not null.
+pub(super) struct Pages {
+    keys: KBox<PageKeys>,
+    made: KVVec<AtomicPtr<Area>>,
+}
+
+impl Pages {
+    /// No page yet.
+    pub(super) fn new() -> Result<Self> {
+        let mut made = KVVec::with_capacity(COUNTER_PAGES_MAX, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..COUNTER_PAGES_MAX {
+            made.push_within_capacity(AtomicPtr::new(ptr::null_mut())).map_err(|_| ENOMEM)?;
+        }
+        Ok(Self { keys: KBox::new(PageKeys::new(), GFP_KERNEL_ACCOUNT)?, made })
+    }
+
+    /// Which thread has which.
+    pub(super) fn keys(&self) -> &PageKeys {
+        &self.keys
+    }
+
+    fn area(&self, number: usize) -> Option<&Area> {
+        let area = self.made.get(number)?.load(Ordering::Acquire);
+        // SAFETY: By the invariants.
+        unsafe { area.as_ref() }
+    }
+
+    /// The page with this number, if it has been made.
+    pub(super) fn page(&self, number: usize) -> Option<&CounterPage> {
+        // SAFETY: The area is a zeroed page, on which a `CounterPage` of atomics lies; user space maps it read-only.
+        self.area(number).map(|area| unsafe { &*area.base().cast::<CounterPage>() })
+    }
+
+    /// The kernel's page at this offset of the pages, for mapping.
+    pub(super) fn page_at(&self, offset: usize) -> Option<*mut bindings::page> {
+        self.area(offset / PAGE_SIZE)?.page(offset % PAGE_SIZE)
+    }
+
+    /// The page of this thread, made or used again if it has none. One caller at a time.
+    fn obtain(&self, tid: u32, events: u32) -> Result<usize> {
+        if let Some(number) = self.keys.find(tid) {
+            return Ok(number);
+        }
+        let is_unseen = |number| {
+            // SAFETY: The page belongs to the area, which is not freed meanwhile.
+            self.page_at(number * PAGE_SIZE).is_some_and(|page| unsafe { !sys::is_page_mapped(page) })
+        };
+        let number = self.keys.claim(tid, is_unseen).ok_or(ENOSPC)?;
+        if self.area(number).is_none() {
+            let area = KBox::into_raw(KBox::new(Area::new(PAGE_SIZE)?, GFP_KERNEL_ACCOUNT)?);
+            self.made.get(number).ok_or(ENOSPC)?.store(area, Ordering::Release);
+        }
+        let page = self.page(number).ok_or(ENOSPC)?;
+        counters::prepare(page, tid, events, machine::tsc_khz() as u32);
+        self.keys.assign(number, tid);
+        Ok(number)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        for area in &self.made {
+            let area = area.load(Ordering::Relaxed);
+            if !area.is_null() {
+                // SAFETY: By the invariants, and nobody else holds a reference any more.
+                drop(unsafe { KBox::from_raw(area) });
+            }
+        }
+    }
+}
+
+/// Finds or makes the page of a thread. One caller at a time.
+pub(super) fn request(session: &Session, request: &mut CounterRequest) -> Result<(), Refusal> {
+    let not_measured = Refusal::new(Reason::NotMeasured, [request.tid.unsigned_abs().into(), 0]);
+    let pages = session.pages().ok_or(not_measured)?;
+    let (tgid, tid) = sys::find_thread(request.tid).ok_or(not_measured)?;
+    let target = session.subject().target();
+    let is_target = target.is_some_and(|target| target.number() == tid || target.tgid() == tgid);
+    // A session of whole CPUs or groups may measure any thread, and has the right to.
+    if target.is_some() && !is_target && !registry::names(session, Thread { pid: tgid, tid }) {
+        return Err(not_measured);
+    }
+    let no_memory = Refusal::new(Reason::NoMemory, [PAGE_SIZE as u64, 0]);
+    let number = pages.obtain(tid, session.event_count()).map_err(|_| no_memory)?;
+    let page = pages.page(number).ok_or(no_memory)?;
+    let plugged = Plugged::hold();
+    if tgid == current_tgid() && grant_rdpmc(&plugged) {
+        page.flags.fetch_or(CounterPageFlags::MAY_RDPMC, Ordering::Relaxed);
+    }
+    refresh(session, tid, &plugged);
+    request.page = number as u32;
+    Ok(())
+}
+
+/// What a thread has counted.
+pub(super) fn read(session: &Session, reading: &mut CounterReading) -> Result<(), Refusal> {
+    let offset = core::mem::offset_of!(CounterReading, page);
+    let page = session.pages().and_then(|pages| pages.page(reading.page as usize));
+    let page = page.ok_or(Refusal::field(offset))?;
+    refresh(session, page.tid.load(Ordering::Relaxed), &Plugged::hold());
+    counters::reading(page, reading);
+    Ok(())
+}
+
+/// Brings the page of a thread up to date. Where the thread is when this looks, it is interrupted; if it has left by
+/// then, it has brought its page up to date itself.
+fn refresh(session: &Session, tid: u32, plugged: &Plugged) {
+    let Some(number) = sys::cpu_of(tid) else { return };
+    plugged.on(number, |cpu, irq| {
+        if cpu.is_running(session) {
+            cpu.section(irq, |section| section.refresh(session, tid));
+        }
+    });
+}
+
+/// Lets the calling process use RDPMC; whether it now can on every CPU. The right stays with it for its life, so that it
+/// cannot be lost between a look at a page and the instruction.
+///
+/// The kernel sets CR4.PCE for a process when it loads its address space (`cr4_update_pce_mm`), so that CPUs that have it
+/// loaded already must load another one first.
+fn grant_rdpmc(plugged: &Plugged) -> bool {
+    let mm = sys::allow_rdpmc();
+    let stale = AtomicU32::new(0);
+    for number in (0..machine::cpu_count()).filter(|&number| machine::is_online(number)) {
+        let look = |place: &AtomicU32| {
+            plugged.on(number, |_, irq| place.store(sys::lacks_rdpmc(mm, irq).into(), Ordering::Relaxed));
+            place.load(Ordering::Relaxed) != 0
+        };
+        if look(&stale) {
+            sys::load_another_address_space(number);
+            if look(&stale) {
+                return false;
+            }
+        }
+    }
+    true
+}

@@ -1,0 +1,135 @@
+//! A thread's counter page, and RDPMC.
+
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{Ordering, fence};
+
+use hpm_abi::{COUNT_ASK, COUNT_HELD, CounterPage, CounterPageFlags, PAGE_BYTES, counters_offset};
+use memmap2::{MmapOptions, MmapRaw};
+
+use crate::sys::clock;
+use crate::{Error, Result};
+
+/// The counter page of any thread of a session, mapped read-only.
+#[derive(Debug)]
+pub struct CounterMap(MmapRaw);
+
+impl CounterMap {
+    /// Maps a page by the number that the driver gave it.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when there is no page of this number.
+    pub fn new(memory: BorrowedFd<'_>, number: u32) -> Result<Self> {
+        let map = MmapOptions::new()
+            .offset(counters_offset(number))
+            .len(PAGE_BYTES)
+            .map_raw_read_only(memory.as_raw_fd())
+            .map_err(Error::io(format!("map the counter page {number}")))?;
+        Ok(Self(map))
+    }
+
+    /// What the driver writes.
+    #[must_use]
+    pub fn page(&self) -> &CounterPage {
+        // SAFETY: the mapping is a page long and aligned to one, which is more than a `CounterPage` asks for; all of it
+        // is atomics, which the driver writes and this side only loads.
+        unsafe { &*self.0.as_ptr().cast::<CounterPage>() }
+    }
+}
+
+/// The counter page of the calling thread, which stays with that thread: only there do counters say what the page is about.
+#[derive(Debug)]
+pub struct OwnPage {
+    map: CounterMap,
+    _stays_with_its_thread: PhantomData<*const ()>,
+}
+
+/// What a thread counted of one event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The count since the page was made.
+    pub count: u64,
+    /// TSC ticks during which the thread was on a CPU.
+    pub enabled_tsc: u64,
+    /// TSC ticks during which the event was counted; less than `enabled_tsc` when the session multiplexes.
+    pub running_tsc: u64,
+}
+
+impl OwnPage {
+    /// Maps the page that the driver gave the calling thread for its own.
+    ///
+    /// # Errors
+    /// As [`CounterMap::new`].
+    pub fn new(memory: BorrowedFd<'_>, number: u32) -> Result<Self> {
+        Ok(Self { map: CounterMap::new(memory, number)?, _stays_with_its_thread: PhantomData })
+    }
+
+    /// The count of an event by its place in the session; `None` when only the driver can tell, or there is no such event.
+    #[inline]
+    #[must_use]
+    pub fn count(&self, event: usize) -> Option<u64> {
+        let page = self.map.page();
+        let event = page.events.get(event)?;
+        loop {
+            let sequence = page.sequence.load(Ordering::Acquire);
+            let counter = event.counter.load(Ordering::Relaxed);
+            let base = event.base.load(Ordering::Relaxed);
+            let count = match counter {
+                COUNT_HELD => Some(base),
+                COUNT_ASK => None,
+                _ => {
+                    let counted = rdpmc(counter).wrapping_sub(event.start.load(Ordering::Relaxed));
+                    Some(base.wrapping_add(counted & event.mask.load(Ordering::Relaxed)))
+                }
+            };
+            fence(Ordering::Acquire);
+            // The driver never writes while this thread executes, so the number is even.
+            if page.sequence.load(Ordering::Relaxed) == sequence {
+                return count;
+            }
+        }
+    }
+
+    /// As [`OwnPage::count`], with the times that a scaled count needs.
+    #[must_use]
+    pub fn counted(&self, event: usize) -> Option<Counted> {
+        let page = self.map.page();
+        loop {
+            let sequence = page.sequence.load(Ordering::Acquire);
+            let count = self.count(event)?;
+            let since = match page.flags.load(Ordering::Relaxed) & CounterPageFlags::ON_CPU {
+                0 => 0,
+                _ => clock::tsc().saturating_sub(page.start_tsc.load(Ordering::Relaxed)),
+            };
+            let event = page.events.get(event)?;
+            let running = if event.counter.load(Ordering::Relaxed) == COUNT_HELD { 0 } else { since };
+            let counted = Counted {
+                count,
+                enabled_tsc: page.enabled_tsc.load(Ordering::Relaxed) + since,
+                running_tsc: event.running_tsc.load(Ordering::Relaxed) + running,
+            };
+            fence(Ordering::Acquire);
+            if page.sequence.load(Ordering::Relaxed) == sequence {
+                return Some(counted);
+            }
+        }
+    }
+}
+
+/// RDPMC of a counter that the calling thread's own page names.
+fn rdpmc(counter: u32) -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: RDPMC reads a counter and touches no memory. It faults where CR4.PCE is clear or the counter does not exist;
+    // the driver names a counter only while this process may use it (`hpm_abi::counters`). Without `nomem`, so that
+    // it stays between the loads around it.
+    unsafe {
+        std::arch::asm!(
+            "rdpmc",
+            in("ecx") counter,
+            out("eax") low,
+            out("edx") high,
+            options(nostack, preserves_flags)
+        );
+    }
+    u64::from(high) << 32 | u64::from(low)
+}
