@@ -8,7 +8,8 @@ use super::machine;
 use super::rights;
 use crate::hpm_abi::{Reason, SessionConfig};
 use crate::hpm_core::hybrid::{check_types, place, CORE_TYPES};
-use crate::hpm_core::{turns, Pmu, Program, Refusal};
+use crate::hpm_core::turns::Turns;
+use crate::hpm_core::{Pmu, Program, Refusal};
 
 /// The programs, all of one request.
 pub(super) struct Programs {
@@ -60,14 +61,25 @@ impl Programs {
     }
 }
 
-/// Not inlined, because a program is large for a kernel stack.
-#[inline(never)]
 fn turns_of(pmu: &Pmu, config: &SessionConfig) -> Result<KVVec<Program>, Refusal> {
-    let no_memory = Refusal::new(Reason::NoMemory, [size_of::<Program>() as u64, 0]);
+    let turns = Turns::new(pmu, config)?;
     let mut programs = KVVec::new();
-    turns::programs(pmu, config, |program| {
-        programs.push(program, GFP_KERNEL_ACCOUNT).map_err(|_| no_memory)
-    })?;
+    for turn in 0..turns.count() {
+        add(&mut programs, &turns, turn, pmu, config)?;
+    }
     programs.iter_mut().try_for_each(rights::may_run)?;
     Ok(programs)
+}
+
+/// Not inlined, because a program is large for a kernel stack.
+#[inline(never)]
+fn add(
+    programs: &mut KVVec<Program>,
+    turns: &Turns,
+    turn: usize,
+    pmu: &Pmu,
+    config: &SessionConfig,
+) -> Result<(), Refusal> {
+    let no_memory = Refusal::new(Reason::NoMemory, [size_of::<Program>() as u64, 0]);
+    programs.push(turns.program(turn, pmu, config)?, GFP_KERNEL_ACCOUNT).map_err(|_| no_memory)
 }

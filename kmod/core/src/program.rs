@@ -13,6 +13,7 @@ use super::layout::{RecordLayout, GPRS};
 use super::pmu::{ExtraRegister, Pebs};
 use super::privacy::Sight;
 use super::registers::PerfEvtSel;
+use super::turns::Pins;
 use super::{cfg_c, config, interrupt, Pmu, Refusal};
 
 /// A counter whose overflows are sampled.
@@ -80,11 +81,11 @@ impl Program {
     /// # Errors
     /// The reason, with its detail, why the request is not valid, or cannot be met by this PMU.
     pub fn new(pmu: &Pmu, request: &SessionConfig) -> Result<Self, Refusal> {
-        Self::of_events(pmu, request, u32::MAX, None)
+        Self::of_events(pmu, request, u32::MAX, &[None; EVENTS_MAX])
     }
 
-    /// As [`Program::new`] with counters only for the events whose bit is set in `active`; the sampled ones keep the
-    /// counters that they have in `beside`.
+    /// As [`Program::new`] with counters only for the events whose bit is set in `active`; a sampled one with a
+    /// counter in `pins` has that one.
     ///
     /// # Errors
     /// As [`Program::new`].
@@ -92,15 +93,14 @@ impl Program {
         pmu: &Pmu,
         request: &SessionConfig,
         active: u32,
-        beside: Option<&Self>,
+        pins: &Pins,
     ) -> Result<Self, Refusal> {
         let config = config::check(request)?;
         let mut checked = [Event::NONE; EVENTS_MAX];
         let count = config.event_count as usize;
         for (index, event) in checked.iter_mut().enumerate().take(count) {
             *event = events::check(pmu, index, &config.events[index])?;
-            let kept = beside.and_then(|program| program.assignments[index].sampling);
-            if let (Some(counter), Some(how)) = (kept, &mut event.sampling) {
+            if let (Some(counter), Some(how)) = (pins[index], &mut event.sampling) {
                 how.counters = CounterSet::one(counter);
             }
         }
@@ -235,6 +235,11 @@ impl Program {
     #[must_use]
     pub const fn active(&self) -> u32 {
         self.active
+    }
+
+    /// The counter of each sampled event.
+    pub(super) fn pins(&self) -> Pins {
+        self.assignments.map(|assignment| assignment.sampling)
     }
 
     /// Whether this event is counted.

@@ -6,54 +6,99 @@
 //! wait have had equally many, or [`TURNS_MAX`] is reached, and then begins again.
 
 use super::abi::{EventMode, Reason, SessionConfig, SessionFlags, EVENTS_MAX};
+use super::allocate::Counter;
 use super::{Pmu, Program, Refusal};
 
 /// Most turns: each event alone.
 pub const TURNS_MAX: usize = EVENTS_MAX;
 
-/// Checks the request and makes its programs, which are handed to `push` in the order of their turns: one, or with
-/// [`SessionFlags::MULTIPLEX`] as many as it takes.
-///
-/// # Errors
-/// Those of [`Program::new`] and of `push`.
-pub fn programs<E: From<Refusal>>(
-    pmu: &Pmu,
-    request: &SessionConfig,
-    mut push: impl FnMut(Program) -> Result<(), E>,
-) -> Result<(), E> {
-    let refusal = match Program::new(pmu, request) {
-        Ok(program) => return push(program),
-        Err(refusal) => refusal,
-    };
-    if request.flags & SessionFlags::MULTIPLEX == 0 || refusal.reason != Reason::NoCounter {
-        return Err(refusal.into());
-    }
-    let base = Program::of_events(pmu, request, sampled(request), None)?;
-    let mut queue = Queue::new(base.events_here() & !base.active());
-    let mut turns = [0; TURNS_MAX];
-    for turn in &mut turns {
-        *turn = fill(pmu, request, &base, queue.waiting());
-        if let Some(&longest) = queue.waiting().first().filter(|&&event| *turn >> event & 1 == 0) {
-            // Not even alone beside the sampled events.
-            return Err(Refusal::new(Reason::NoCounter, [longest.into(), 0]).into());
+/// The sampled events' counters, which they have in every turn; by event.
+pub(super) type Pins = [Option<Counter>; EVENTS_MAX];
+
+/// A session's turns on one PMU. Small, because a kernel stack is: its programs are made one by one.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    /// The events of each turn, a bit each.
+    events: [u32; TURNS_MAX],
+    count: usize,
+    pins: Pins,
+}
+
+impl Turns {
+    /// The turns of a request: one, or with [`SessionFlags::MULTIPLEX`] as many as it takes.
+    ///
+    /// # Errors
+    /// Those of [`Program::new`] when the request multiplexes; else [`Turns::program`] has them.
+    pub fn new(pmu: &Pmu, request: &SessionConfig) -> Result<Self, Refusal> {
+        let mut all = Self { events: [u32::MAX; TURNS_MAX], count: 1, pins: [None; EVENTS_MAX] };
+        if request.flags & SessionFlags::MULTIPLEX == 0 {
+            return Ok(all);
         }
-        queue.move_to_the_end(*turn);
+        match Outline::new(pmu, request, u32::MAX, &all.pins) {
+            Ok(_) => return Ok(all),
+            Err(refusal) if refusal.reason != Reason::NoCounter => return Err(refusal),
+            Err(_) => {}
+        }
+        let base = Outline::new(pmu, request, sampled(request), &all.pins)?;
+        all.pins = base.pins;
+        let mut queue = Queue::new(base.events_here & !base.active);
+        for turn in &mut all.events {
+            *turn = fill(pmu, request, &base, queue.waiting());
+            if let Some(&longest) = queue.waiting().first().filter(|&&event| *turn >> event & 1 == 0) {
+                // Not even alone beside the sampled events.
+                return Err(Refusal::new(Reason::NoCounter, [longest.into(), 0]));
+            }
+            queue.move_to_the_end(*turn);
+        }
+        all.count = fair_length(&all.events);
+        Ok(all)
     }
-    for &turn in turns.iter().take(fair_length(&turns)) {
-        push(Program::of_events(pmu, request, turn, Some(&base))?)?;
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.count
     }
-    Ok(())
+
+    /// The program of one turn, for the PMU and the request that the turns were made for.
+    ///
+    /// # Errors
+    /// As [`Program::new`].
+    pub fn program(&self, turn: usize, pmu: &Pmu, request: &SessionConfig) -> Result<Program, Refusal> {
+        Program::of_events(pmu, request, self.events.get(turn).copied().unwrap_or(0), &self.pins)
+    }
+}
+
+/// Of a program what is needed to go on from it.
+struct Outline {
+    active: u32,
+    events_here: u32,
+    pins: Pins,
+}
+
+impl Outline {
+    /// Not inlined, because a program is large for a kernel stack, and is gone on return.
+    #[inline(never)]
+    fn new(pmu: &Pmu, request: &SessionConfig, active: u32, pins: &Pins) -> Result<Self, Refusal> {
+        let program = Program::of_events(pmu, request, active, pins)?;
+        Ok(Self { active: program.active(), events_here: program.events_here(), pins: program.pins() })
+    }
 }
 
 /// The events of a turn, a bit each: those of `base`, and of the waiting ones all that fit beside those before them.
-fn fill(pmu: &Pmu, request: &SessionConfig, base: &Program, waiting: &[u8]) -> u32 {
-    waiting.iter().fold(base.active(), |turn, event| {
+fn fill(pmu: &Pmu, request: &SessionConfig, base: &Outline, waiting: &[u8]) -> u32 {
+    waiting.iter().fold(base.active, |turn, event| {
         let wider = turn | 1 << event;
-        match Program::of_events(pmu, request, wider, Some(base)) {
+        match Outline::new(pmu, request, wider, &base.pins) {
             Ok(_) => wider,
             Err(_) => turn,
         }
     })
+}
+
+fn sampled(request: &SessionConfig) -> u32 {
+    let events = request.events.iter().take(request.event_count as usize).enumerate();
+    events.filter(|(_, event)| event.mode != EventMode::Count as u8).map(|(index, _)| 1 << index).sum()
 }
 
 /// After how many turns all events that ever wait have had equally many.
@@ -72,11 +117,6 @@ fn fair_length(turns: &[u32; TURNS_MAX]) -> usize {
         }
     }
     TURNS_MAX
-}
-
-fn sampled(request: &SessionConfig) -> u32 {
-    let events = request.events.iter().take(request.event_count as usize).enumerate();
-    events.filter(|(_, event)| event.mode != EventMode::Count as u8).map(|(index, _)| 1 << index).sum()
 }
 
 /// Set in every [`Turn`] that is kept as a word.

@@ -3,7 +3,8 @@
 mod rig;
 
 use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
-use hpm_core::{turns, Program, Refusal};
+use hpm_core::turns::Turns;
+use hpm_core::{Program, Refusal};
 use rig::core::Instruction::{Branch, Load, Plain, Store};
 use rig::{config, counted, precise, Rig, INSTRUCTIONS, LOADS, STORES, TURN_TSC};
 use vpmu::Options;
@@ -26,12 +27,8 @@ fn seven_events() -> [EventSpec; 7] {
 }
 
 fn programs(rig: &Rig, config: &SessionConfig) -> Result<Vec<Program>, Refusal> {
-    let mut programs = Vec::new();
-    turns::programs(&rig.pmu, config, |program| {
-        programs.push(program);
-        Ok(())
-    })
-    .map(|()| programs)
+    let turns = Turns::new(&rig.pmu, config)?;
+    (0..turns.count()).map(|turn| turns.program(turn, &rig.pmu, config)).collect()
 }
 
 #[test]

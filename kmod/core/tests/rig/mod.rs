@@ -21,8 +21,9 @@ use hpm_core::markers::Mark;
 use hpm_core::{
     acknowledge,
     counters::{self, PageKeys},
-    detect, turns, CpuSession, Engine, Pmu, Program, Refusal, Session, Thread, ThreadSlot, ThreadTally,
-    Threads,
+    detect,
+    turns::Turns,
+    CpuSession, Engine, Pmu, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
 };
 use vpmu::profile::Profile;
 use vpmu::{Options, Privilege};
@@ -432,13 +433,8 @@ impl Rig {
 
 /// The request as the programs of its turns.
 pub fn turns_of(pmu: &Pmu, config: &SessionConfig) -> Vec<Program> {
-    let mut programs = Vec::new();
-    let valid = turns::programs(pmu, config, |program| {
-        programs.push(program);
-        Ok::<_, Refusal>(())
-    });
-    valid.expect("a valid request");
-    programs
+    let turns = Turns::new(pmu, config).expect("a valid request");
+    (0..turns.count()).map(|turn| turns.program(turn, pmu, config).expect("a valid request")).collect()
 }
 
 fn with_session<T>(
