@@ -109,6 +109,8 @@ impl Session {
         Self::allocate(id, programs, subject, readers, locked).map_err(|_| no_memory(bytes))
     }
 
+    /// Not inlined, because its memory on the kernel's stack would add to that of [`Programs::new`].
+    #[inline(never)]
     fn allocate(
         id: u64,
         programs: Programs,
