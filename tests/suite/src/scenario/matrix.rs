@@ -1,9 +1,7 @@
-//! Which scenarios are run on which machines, in which tier, two machines at a time.
+//! Which scenarios are run on which machines, in which tier.
 
-use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use vpmu::profile::{self, ICE_LAKE, NEHALEM, SKYLAKE};
@@ -32,9 +30,6 @@ const ON_DEBUG_KERNEL: [&str; 11] = [
 
 /// What the fast tier leaves to the full one.
 const LONG_ONLY: [&str; 2] = ["cachegrind", "torture.million"];
-
-/// Virtual machines that run at the same time: each keeps about one processor busy.
-const AT_ONCE: usize = 2;
 
 /// One boot.
 struct Job {
@@ -114,22 +109,12 @@ fn debug_jobs() -> Vec<Job> {
     [on(true), on(false)].into_iter().flatten().collect()
 }
 
-/// Runs jobs in order, as many at once as there is room for.
+/// Runs jobs in order, one at a time: two machines of two CPUs each starve one another on a host of two, whose readers then
+/// lose quanta and whose kernels complain of stalls.
 fn boot_all(root: &Path, jobs: Vec<Job>, tally: &mut Tally) {
-    let waiting = Mutex::new(VecDeque::from(jobs));
-    let total = Mutex::new(tally);
-    std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                loop {
-                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-                    let Some(job) = next else { return };
-                    let done = run(root, job.scenario, &job.machine);
-                    total.lock().unwrap_or_else(PoisonError::into_inner).add(&done);
-                }
-            });
-        }
-    });
+    for job in jobs {
+        tally.add(&run(root, job.scenario, &job.machine));
+    }
 }
 
 #[cfg(test)]
