@@ -12,11 +12,12 @@ use std::process::Command;
 /// `panic=-1 oops=panic reboot=t`: a broken kernel ends the run at once. `nmi_watchdog=0`: the watchdog would
 /// hold a counter. `tsc=reliable`: emulated CPUs are not synchronised well enough for the kernel's test of
 /// the TSC, and it would fall back to a slow clock. `no_timer_check`: on a busy host the emulated timer may tick
-/// too late for the kernel's test of it, which then panics; for the same reason RCU waits longer before it complains. `random.trust_cpu=on`: no waiting for entropy. The last
-/// two save half a second of emulated public-key cryptography: self-tests, and certificates that only signed
-/// modules need.
+/// too late for the kernel's test of it, which then panics; for the same reason RCU waits longer before it
+/// complains. `random.trust_cpu=on`: no waiting for entropy. The last two save half a second of emulated
+/// public-key cryptography: self-tests, and certificates that only signed modules need.
 const CMDLINE: &str = "console=ttyS0 panic=-1 oops=panic reboot=t nmi_watchdog=0 tsc=reliable no_timer_check \
-    rcupdate.rcu_cpu_stall_timeout=300 random.trust_cpu=on cryptomgr.notests initcall_blacklist=load_system_certificate_list";
+    rcupdate.rcu_cpu_stall_timeout=300 random.trust_cpu=on cryptomgr.notests \
+    initcall_blacklist=load_system_certificate_list";
 
 /// One virtual machine.
 #[derive(Debug, Clone)]
