@@ -24,7 +24,9 @@ const CONTROL: u64 = 1 << 32;
 const QUANTA: u64 = 2 << 44;
 const SEGMENTS: u64 = 3 << 44;
 const SEGMENT_BYTES: usize = 64 * 1024;
-/// Words of one CPU's entry in the control area.
+/// Words of the status area's head, and of one CPU's entries in the status and control areas.
+const HEAD_WORDS: usize = 8;
+const STATUS_WORDS: usize = 16;
 const CONTROL_WORDS: usize = 8;
 /// A hundred thousand times two system calls, each between a few user instructions.
 const WORK: [&str; 5] = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"];
@@ -123,8 +125,7 @@ fn map(driver: &Driver, info: &Info, config: &SessionConfig) -> Result<Mapped> {
 /// Gives back every quantum and every segment but the newest.
 fn give_back(mapped: &Mapped, cpus: usize) {
     for cpu in 0..cpus {
-        // The status area's head is as long as an entry: 64 bytes.
-        let (status, control) = ((cpu + 1) * CONTROL_WORDS, cpu * CONTROL_WORDS);
+        let (status, control) = (HEAD_WORDS + cpu * STATUS_WORDS, cpu * CONTROL_WORDS);
         mapped.control.write(control, mapped.status.read(status));
         mapped.control.write(control + 1, mapped.status.read(status + 1).saturating_sub(1));
     }

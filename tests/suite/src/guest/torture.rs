@@ -116,7 +116,8 @@ pub(super) fn be_a_thousand_threads() -> Result<()> {
 
 fn thousand_threads() -> Result<String> {
     let program = std::env::current_exe()?;
-    let mut command = hpmctl(&["record", "-e", "branch:u", "-c", "20011", "-o", "threads.hpm", "--"])?;
+    let mut command =
+        hpmctl(&["record", "-e", "branch:u", "-c", "20011", "--no-randomise", "-o", "threads.hpm", "--"])?;
     command.arg(program).args(["guest", "torture_threads"]).stdout(Stdio::null());
     let output = succeed(&mut command)?;
     let reader = TraceReader::open("threads.hpm")?;
@@ -135,7 +136,8 @@ fn totals(trace: &str) -> Result<Value> {
 
 /// Each hundredth load: as fast as the driver lets records come.
 fn tiny_period() -> Result<Value> {
-    let mut command = hpmctl(&["record", "-e", "load:u", "-c", "100", "-o", "tiny.hpm", "--"])?;
+    let mut command =
+        hpmctl(&["record", "-e", "load:u", "-c", "100", "--no-randomise", "-o", "tiny.hpm", "--"])?;
     succeed(command.arg(built("loops")?).args(["x"; 3]))?;
     totals("tiny.hpm")
 }
