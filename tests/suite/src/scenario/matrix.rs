@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use vpmu::profile::{self, ICE_LAKE, NEHALEM, SKYLAKE};
+use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SKYLAKE};
 
 use super::{Scenario, run};
 use crate::check::Tally;
@@ -12,6 +12,13 @@ use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
+
+/// What of that is run on this processor: records are compared with the truth by their time, which they have from format 3
+/// on (IA32_PERF_CAPABILITIES bits 11:8; SDM Vol. 3B 18.13.1).
+fn everywhere(profile: &Profile) -> impl Iterator<Item = &'static str> {
+    let timed = profile.pmu.capabilities >> 8 & 0xF >= 3;
+    EVERYWHERE.into_iter().filter(move |name| timed || *name != "sampling")
+}
 
 /// What is run on the debug kernel: all that exercises the driver.
 const ON_DEBUG_KERNEL: [&str; 11] = [
@@ -82,7 +89,7 @@ fn fast_jobs() -> Vec<Job> {
     let names = super::ALL.iter().map(|scenario| scenario.name);
     let mut all = jobs(names.filter(|name| !LONG_ONLY.contains(name)), &Machine::plain());
     for profile in [&ICE_LAKE, &NEHALEM] {
-        all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
+        all.extend(jobs(everywhere(profile), &Machine::of(profile)));
     }
     all
 }
@@ -91,9 +98,9 @@ fn long_jobs() -> Vec<Job> {
     let mut all = jobs(LONG_ONLY, &Machine::plain());
     let fast = [SKYLAKE.name, ICE_LAKE.name, NEHALEM.name];
     for profile in profile::ALL {
-        all.extend(jobs(EVERYWHERE, &Machine { cpus: 1, ..Machine::of(profile) }));
+        all.extend(jobs(everywhere(profile), &Machine { cpus: 1, ..Machine::of(profile) }));
         if !fast.contains(&profile.name) {
-            all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
+            all.extend(jobs(everywhere(profile), &Machine::of(profile)));
         }
     }
     all.extend(jobs(EVERYWHERE, &Machine { isolated: false, ..Machine::plain() }));
@@ -131,7 +138,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         for profile in profile::ALL {
             for cpus in [1, 2] {
-                for scenario in EVERYWHERE {
+                for scenario in everywhere(profile) {
                     let label = Machine { cpus, ..Machine::of(profile) }.label();
                     assert!(names.contains(&(scenario, label.clone())), "{scenario} on {label}");
                 }
