@@ -193,25 +193,30 @@ pub(super) fn waiting(tid: u32, _irq: &LocalInterruptDisabled) -> Option<Waiting
 /// Forgets what waits in the page of this thread.
 pub(super) fn discard(tid: u32, irq: &LocalInterruptDisabled) {
     if let Some(waiting) = waiting(tid, irq) {
-        waiting.take(|_| ());
+        waiting.give_back();
     }
 }
 
 impl Waiting {
-    /// Takes every marker out of the page.
-    pub(super) fn take(&self, mut keep: impl FnMut(&Mark)) {
-        let mut number = self.pending.first;
-        for _ in 0..self.pending.count {
-            let slot = number as usize % PAGE_MARKERS;
-            let offset = offset_of!(MarkerPage, markers) + slot * size_of::<PageMarker>();
-            // SAFETY: The offset is that of a whole marker in the page.
-            let marker = unsafe { self.page.byte_add(offset) }.cast::<PageMarker>();
-            // SAFETY: The page is mapped while interrupts are off. The thread may be writing it on no other CPU, but others
-            // of its process can: any bytes will do.
-            let marker = unsafe { marker.read_volatile() };
-            keep(&Mark { tsc: Some(marker.tsc), value: marker.value, name: marker.name });
-            number = number.wrapping_add(1);
-        }
+    /// The markers, in the order in which they were set.
+    pub(super) fn marks(&self) -> impl Iterator<Item = Mark> + '_ {
+        (0..u64::from(self.pending.count)).map(|place| self.mark(self.pending.first.wrapping_add(place)))
+    }
+
+    fn mark(&self, number: u64) -> Mark {
+        let slot = number as usize % PAGE_MARKERS;
+        let offset = offset_of!(MarkerPage, markers) + slot * size_of::<PageMarker>();
+        // SAFETY: The offset is that of a whole marker in the page.
+        let marker = unsafe { self.page.byte_add(offset) }.cast::<PageMarker>();
+        // SAFETY: The page is mapped while interrupts are off. The thread may be writing it on no other CPU, but others
+        // of its process can: any bytes will do.
+        let marker = unsafe { marker.read_volatile() };
+        Mark { tsc: Some(marker.tsc), value: marker.value, name: marker.name }
+    }
+
+    /// Tells the thread that its markers were taken, whether or not they were looked at.
+    pub(super) fn give_back(self) {
+        let number = self.pending.first.wrapping_add(u64::from(self.pending.count));
         self.place.taken.store(number, Ordering::Relaxed);
         // SAFETY: The page is mapped; the field is only ever accessed atomically here.
         unsafe { AtomicU64::from_ptr(&raw mut (*self.page).taken) }.store(number, Ordering::Release);

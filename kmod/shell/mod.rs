@@ -8,7 +8,7 @@
 //! | what an ioctl does | [`control`], [`request`], [`rights`], [`limits`] |
 //! | what a session is | [`session`], [`subject`], [`counters`], [`target`], [`memory`], [`registry`], [`markers`] |
 //! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`machine`] |
-//! | how registers and rings are reached | [`port`], [`sys`], `shim.c` and `limits.c` |
+//! | how registers and rings are reached | [`port`], [`sys`], and the C files |
 
 mod clock;
 mod control;

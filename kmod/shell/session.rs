@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A session: what it measures, and its memory.
 
+mod readers;
+mod share;
+
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -11,14 +14,14 @@ use kernel::sync::Arc;
 
 use super::counters::Pages;
 use super::cpu;
-use super::limits::{self, Locked};
+use super::limits::Locked;
 use super::memory::{Area, Block};
 use super::port::{CpuMemory, LiveRings};
 use super::programs::Programs;
 use super::subject::Subject;
-use super::sys::{self, EntryArea};
+use super::sys;
 use super::target::current_tgid;
-use super::{machine, registry};
+use super::machine;
 use crate::hpm_abi::{
     control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionConfig,
     SessionFlags, StatusHead, Totals, ABI_VERSION,
@@ -290,165 +293,5 @@ impl Session {
     /// Sets [`Self::members`].
     pub(super) fn set_members(&self, members: u32) {
         self.members.store(members, Ordering::Relaxed);
-    }
-}
-
-/// What its readers see.
-impl Session {
-    /// Tells readers that no process is left to measure.
-    pub(super) fn say_target_is_gone(&self) {
-        // SAFETY: The head lies in the status area, and the field is only ever accessed atomically.
-        let gone = unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).target_gone) };
-        gone.store(1, Ordering::Release);
-        self.readers.notify_all();
-    }
-
-    /// Whether no process is left to measure.
-    pub(super) fn is_target_gone(&self) -> bool {
-        // SAFETY: As in `say_target_is_gone`.
-        let gone = unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).target_gone) };
-        gone.load(Ordering::Acquire) != 0
-    }
-
-    /// Ends measuring on every CPU, at its next switch or timer at the latest, and tells readers why. Not from the NMI.
-    pub(super) fn give_up(&self, reason: Reason) {
-        self.gave_up().store(reason as u32, Ordering::Release);
-        pr_warn!("a session of process {} gave up: {:?}\n", self.owner, reason);
-        self.readers.notify_all();
-    }
-
-    /// Whether the session has given up.
-    pub(super) fn has_given_up(&self) -> bool {
-        self.gave_up().load(Ordering::Relaxed) != 0
-    }
-
-    fn gave_up(&self) -> &AtomicU32 {
-        // SAFETY: The head lies in the status area, and the field is only ever accessed atomically.
-        unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).gave_up) }
-    }
-
-    /// Whether a ring holds a quantum that no reader has given back.
-    pub(super) fn is_readable(&self) -> bool {
-        (0..machine::cpu_count()).any(|number| {
-            // SAFETY: The field lies in the status area, and is only ever accessed atomically.
-            let produced =
-                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
-            // SAFETY: The field lies in the control area; user space may write it at any time.
-            let consumed =
-                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_control(number)).quanta_consumed) };
-            produced.load(Ordering::Acquire) != consumed.load(Ordering::Relaxed)
-        })
-    }
-
-    /// Wakes its readers if it has published since they were last woken.
-    pub(super) fn wake_readers(&self) {
-        if self.news.swap(false, Ordering::Relaxed) {
-            self.readers.notify_all();
-        }
-    }
-
-    /// The page that user space maps at this offset of the file.
-    pub(super) fn page_at(&self, offset: u64) -> Option<*mut bindings::page> {
-        let place = (offset & 0xffff_ffff) as usize;
-        let share = || self.cpus.get((offset >> 32 & 0xfff) as usize)?.as_ref().map(|share| &share.memory);
-        match (offset >> 44, offset >> 32 & 0xfff) {
-            (0, 0) => self.status.page(place),
-            (0, 1) => self.control.page(place),
-            (2, _) => share()?.quanta.as_ref()?.page(place),
-            (3, _) => share()?.segments.get(place / Block::BYTES)?.page(place % Block::BYTES),
-            (4, _) => share()?.stacks.as_ref()?.page(place),
-            (5, 0) => self.pages()?.page_at(place),
-            (6, _) => share()?.markers.as_ref()?.page(place),
-            _ => None,
-        }
-    }
-
-    /// Adds one CPU's share to the totals.
-    ///
-    /// # Safety
-    /// The caller holds the gate of that CPU, or the CPU cannot run a section meanwhile.
-    pub(super) unsafe fn add_share_to(&self, number: u32, totals: &mut Totals) {
-        if let Some(Some(share)) = self.cpus.get(number as usize) {
-            // SAFETY: The caller's promise.
-            unsafe { &*share.state.get() }.add_to(totals);
-        }
-    }
-}
-
-/// A session's part on the CPU that runs.
-pub(super) struct Share<'a> {
-    session: &'a Session,
-    programs: &'a [Program],
-    program: &'a Program,
-    state: &'a mut CpuSession,
-    announced: &'a mut [u64; 3],
-    rings: LiveRings<'a>,
-}
-
-impl Session {
-    /// The session's part on this CPU, whose core is of the type at this place.
-    ///
-    /// # Safety
-    /// The caller runs on that CPU, holds its gate for `'a`, and has no other share of the session.
-    pub(super) unsafe fn share<'a>(
-        &'a self,
-        number: u32,
-        core: usize,
-        area: Option<&'a EntryArea>,
-    ) -> Option<Share<'a>> {
-        let share = self.cpus.get(number as usize)?.as_ref()?;
-        let programs = self.programs.on(core);
-        let program = self.programs.first_on(core);
-        let (status, control) = (self.cpu_status(number), self.cpu_control(number));
-        // SAFETY: The caller's promise; both pointers are valid as long as the session.
-        let rings = unsafe { LiveRings::new(&share.memory, self.pages(), area, status, control) };
-        // SAFETY: The gate keeps others out.
-        let state = unsafe { &mut *share.state.get() };
-        // SAFETY: The gate keeps others out.
-        let announced = unsafe { &mut *share.announced.get() };
-        Some(Share { session: self, programs, program, state, announced, rings })
-    }
-}
-
-impl<'a> Share<'a> {
-    /// The session as `hpm_core` wants it.
-    pub(super) fn loaded(&mut self) -> Loaded<'_, 'a> {
-        hpm_core::Session {
-            id: self.session.id,
-            programs: self.programs,
-            program: self.program,
-            turn_tsc: self.session.longest_quantum,
-            pages: self.session.pages().map(Pages::keys),
-            state: self.state,
-            threads: self.session.threads(),
-            rings: &mut self.rings,
-            limits: limits::of_sampling(),
-        }
-    }
-
-    /// Notes what was published; whether a quarter of a ring has filled, so that readers should not wait for the timer.
-    pub(super) fn announce(&mut self) -> bool {
-        let status = self.state.status();
-        let produced = [status.quanta_produced, status.segments_begun, status.markers_produced];
-        if produced == *self.announced {
-            return false;
-        }
-        if !self.session.news.load(Ordering::Relaxed) {
-            self.session.news.store(true, Ordering::Relaxed);
-        }
-        registry::note_news();
-        let config = self.session.programs.any().config();
-        let [quanta, segments, markers] = produced;
-        let [old_quanta, old_segments, old_markers] = *self.announced;
-        let quanta = quanta.wrapping_sub(old_quanta);
-        let segments = segments.wrapping_sub(old_segments);
-        let markers = markers.wrapping_sub(old_markers);
-        let crowded = quanta >= u64::from(config.quanta / 4)
-            || segments > u64::from(config.segments / 4) && config.segments != 0
-            || markers >= u64::from(config.markers / 4) && config.markers != 0;
-        if crowded {
-            *self.announced = produced;
-        }
-        crowded
     }
 }

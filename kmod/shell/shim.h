@@ -3,8 +3,8 @@
  * What hpm needs of Linux 7.3 and no Rust abstraction or binding offers: inline functions, macros and headers that
  * bindgen is not run on. Everything else is called from Rust.
  *
- * Functions hpm_* are defined in shim.c and called from Rust (shell/sys.rs declares them); functions hpm_on_* are
- * defined in Rust and called from shim.c.
+ * Functions hpm_* are defined in the C files and called from Rust (shell/sys.rs declares them); functions hpm_on_* are
+ * defined in Rust and called from hooks.c.
  */
 #ifndef HPM_SHIM_H
 #define HPM_SHIM_H

@@ -7,9 +7,12 @@
 //! PEBS_ENABLE = 0, publish; then positions, PEBS_ENABLE, GLOBAL_CTRL for the next one. IA32_DEBUGCTL's freeze-on-PMI is
 //! not used: the kernel writes that register for its own purposes.
 
+mod arming;
+mod stays;
+
 use super::abi::QuantumEnd;
 use super::allocate::COUNTERS_MAX;
-use super::buffer::{self, Place};
+use super::buffer;
 use super::counters::Now;
 use super::guard::Guard;
 use super::hardware::{acknowledge, Hardware};
@@ -17,13 +20,9 @@ use super::interrupt;
 use super::markers::{Mark, Stretch};
 use super::meter::Meter;
 use super::port::{Port, Rings};
-use super::program::Program;
-use super::quantum::{close, Ending, Stay};
-use super::segments;
+use super::quantum::{Ending, Stay};
 use super::session::{Session, Thread};
 use super::stacks;
-use super::threads::{self, Positions};
-use super::turns::Turn;
 use super::{Pmu, Refusal};
 
 /// One CPU's engine. The shell keeps one per possible CPU.
@@ -193,8 +192,7 @@ impl Engine {
     /// nothing from them. Nothing while a thread is being measured.
     pub fn conceal<P: Port>(&mut self, port: &mut P) {
         if let (Some(hardware), None) = (&mut self.hardware, self.stay) {
-            hardware.set_global_ctrl(port, 0);
-            hardware.set_pebs_enable(port, 0);
+            hardware.stop(port);
             hardware.clear_counters(port);
             self.values = [0; COUNTERS_MAX];
         }
@@ -207,8 +205,7 @@ impl Engine {
         self.end(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip: 0 });
         if let Some(hardware) = &mut self.hardware {
             if self.loaded.is_some_and(|(id, _)| id == session.id) {
-                hardware.set_global_ctrl(&mut meter, 0);
-                hardware.set_pebs_enable(&mut meter, 0);
+                hardware.stop(&mut meter);
                 hardware.unload(&mut meter);
                 self.loaded = None;
             }
@@ -220,14 +217,20 @@ impl Engine {
         meter.charge(&mut session.state.totals);
     }
 
-    /// The running thread sets a marker: `false` when no thread of this session runs, or it keeps no markers.
-    pub fn mark<P: Port, R: Rings>(&self, port: &mut P, session: &mut Session<'_, R>, mark: &Mark) -> bool {
+    /// The running thread sets markers: `false` when no thread of this session runs, or it keeps none. The caller bounds
+    /// their number.
+    pub fn mark<P: Port, R: Rings>(
+        &self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        marks: impl IntoIterator<Item = Mark>,
+    ) -> bool {
         let Some(stay) = self.stay.filter(|stay| stay.session == session.id) else { return false };
         if session.program.config().markers == 0 {
             return false;
         }
         let (thread, start_tsc) = (stay.thread, stay.start_tsc);
-        session.keep(mark, &Stretch { thread, cpu: self.cpu, start_tsc, now_tsc: port.rdtsc() });
+        session.keep(marks, &Stretch { thread, cpu: self.cpu, start_tsc, now_tsc: port.rdtsc() });
         true
     }
 
@@ -314,239 +317,4 @@ impl Engine {
         hardware.set_global_ctrl(port, session.program.global_ctrl);
         full || stacks::bytes_wanted(session.program) > 0 && session.state.handled.bytes() > 0
     }
-
-    /// `read`: the counters were read and have not run since.
-    fn begin<P: Port, R: Rings>(
-        &mut self,
-        port: &mut P,
-        session: &mut Session<'_, R>,
-        thread: Thread,
-        mut read: bool,
-    ) {
-        let Some(hardware) = &mut self.hardware else { return };
-        let entered = enter(session, thread, self.cpu);
-        let program = session.program;
-        // A sampling session's counters have stood still since they were read.
-        read |= hardware.is_stopped();
-        let wanted = Some((session.id, entered.turn.number));
-        if self.loaded != wanted {
-            hardware.set_global_ctrl(port, 0);
-            hardware.set_pebs_enable(port, 0);
-            hardware.load(port, program);
-            self.loaded = wanted;
-            read = false;
-        }
-        if !read {
-            hardware.read_all(port, program, &mut self.values);
-        }
-        let Entered { place, left, turn, page } = entered;
-        let mut stay = Stay {
-            session: session.id,
-            thread,
-            start_tsc: port.rdtsc(),
-            place,
-            left,
-            armed: false,
-            throttled: false,
-            turn,
-            page,
-        };
-        if program.samples() {
-            self.arm(port, session, &mut stay);
-        }
-        self.show(session, &stay);
-        self.start(port, program, &stay);
-        self.stay = Some(stay);
-    }
-
-    /// False when no thread of the session runs.
-    fn end<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, ending: Ending) -> bool {
-        let (Some(hardware), Some(mut stay)) = (&mut self.hardware, self.stay) else { return false };
-        if stay.session != session.id {
-            return false;
-        }
-        session.select(stay.turn);
-        if session.program.samples() {
-            hardware.set_global_ctrl(port, 0);
-            hardware.set_pebs_enable(port, 0);
-        }
-        let program = session.program;
-        let before = stay.page.map(|_| session.state.totals.counts);
-        let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
-        self.guard.add_records(records, &session.limits);
-        let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
-        now.leave(session, &stay, before.as_ref(), ending.end);
-        if let Some(place) = stay.place {
-            if ending.end == QuantumEnd::Exit {
-                session.threads.free(place);
-            } else {
-                session.threads.store(place, &stay.left);
-                session.threads.store_turn(place, stay.turn);
-            }
-        }
-        self.stay = None;
-        true
-    }
-
-    fn cut_metered<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, ending: Ending) {
-        let (Some(hardware), Some(mut stay)) = (&mut self.hardware, self.stay) else { return };
-        if stay.session != session.id {
-            return;
-        }
-        session.select(stay.turn);
-        let program = session.program;
-        if program.samples() || session.multiplexes() {
-            hardware.set_global_ctrl(port, 0);
-        }
-        let before = stay.page.map(|_| session.state.totals.counts);
-        let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
-        let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
-        now.advance_stay(session, &stay, before.as_ref());
-        session.select(stay.turn);
-        let program = session.program;
-        let wanted = Some((session.id, stay.turn.number));
-        if self.loaded != wanted {
-            hardware.load(port, program);
-            hardware.read_all(port, program, &mut self.values);
-            self.loaded = wanted;
-        }
-        if program.samples() {
-            self.guard.add_records(records, &session.limits);
-            self.guard.look(stay.start_tsc, &session.limits);
-            // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
-            // writes its record.
-            let goes_on = stay.armed && !self.guard.is_throttled() && !session.state.periods.is_stale();
-            if goes_on && session.state.segments.current().is_some() {
-                self.set_threshold(port, session);
-            } else {
-                self.arm(port, session, &mut stay);
-            }
-        }
-        stay.page = stay.page.or_else(|| session.page_of(stay.thread));
-        self.show(session, &stay);
-        self.start(port, program, &stay);
-        self.stay = Some(stay);
-    }
-
-    /// Says on the thread's counter page what counts for it now.
-    fn show<R: Rings>(&self, session: &Session<'_, R>, stay: &Stay) {
-        if let (Some(hardware), Some(page)) = (&self.hardware, session.counter_page(stay)) {
-            let now = Now { hardware, program: session.program, values: &self.values, tsc: stay.start_tsc };
-            now.attach(page);
-        }
-    }
-
-    /// Lets the counters of the stay run.
-    fn start<P: Port>(&mut self, port: &mut P, program: &Program, stay: &Stay) {
-        let Some(hardware) = &mut self.hardware else { return };
-        hardware.set_pebs_enable(port, if stay.armed { program.pebs_enable } else { 0 });
-        hardware.set_global_ctrl(port, program.global_ctrl);
-    }
-
-    /// Puts a segment into the window, if there is one, and the thread's positions into its sampling counters. The PMU
-    /// must be stopped.
-    fn arm<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>, stay: &mut Stay) {
-        let Some(hardware) = &mut self.hardware else { return };
-        // The window must not change under a counter that has overflowed and waits to write its record.
-        hardware.set_pebs_enable(port, 0);
-        if session.program.has_several_samplers() {
-            // A record says by the overflow indications which counters it is for; none may be left of another thread.
-            hardware.reset_status(port, session.program.sampling_bits());
-        }
-        if session.state.segments.current().is_none() {
-            if !session.state.segments.has_free() {
-                session.take_back();
-            }
-            session.state.segments.begin();
-            session.publish();
-        }
-        self.guard.look(stay.start_tsc, &session.limits);
-        stay.throttled = self.guard.is_throttled();
-        stay.armed = session.state.segments.current().is_some() && !stay.throttled;
-        self.set_counters(port, session, stay);
-        self.fill_window(port, session);
-    }
-
-    /// Fixes the periods of the span that begins, and writes the thread's positions into its sampling counters.
-    fn set_counters<P: Port, R: Rings>(
-        &mut self,
-        port: &mut P,
-        session: &mut Session<'_, R>,
-        stay: &mut Stay,
-    ) {
-        let Some(hardware) = &mut self.hardware else { return };
-        let (threads, place) = (session.threads, stay.place);
-        let shift = |number| place.map(|place| threads.shift(place, number));
-        session.state.periods.renew(session.program, &mut stay.left, shift, stay.start_tsc);
-        for sampler in session.program.sampling_counters() {
-            let place = usize::from(sampler.place);
-            // One that overflowed without its record must overflow again.
-            let left = stay.left[place].clamp(1, hardware.period_max());
-            // One that would interrupt, and must not, starts as far from its overflow as it can.
-            let far = !stay.armed && !session.program.is_precise();
-            let value = if far { 0 } else { left.wrapping_neg() as u64 };
-            hardware.write(port, sampler.counter, value);
-            self.values[sampler.counter.place()] = value;
-            if let Some(layout) = session.program.pebs {
-                hardware.set_reset(port, &layout, &sampler, session.state.periods.in_use()[place]);
-            }
-        }
-    }
-
-    /// Makes window and DS area those of the session's current segment, if they are not.
-    fn fill_window<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
-        let (Some(layout), Some((segment, filled))) =
-            (session.program.pebs, session.state.segments.current())
-        else {
-            return;
-        };
-        let wanted = (session.id, segment);
-        if self.window == Some(wanted) {
-            return;
-        }
-        let slot = session.state.segments.slot(segment);
-        session.rings.map_segment(slot);
-        let physical = if layout.is_architectural() { session.rings.segment_address(slot) } else { 0 };
-        buffer::describe(port, &layout, Place { physical, filled });
-        self.window = Some(wanted);
-        self.set_threshold(port, session);
-    }
-
-    /// A PMI when the segment is full; with stacks, at the next record.
-    fn set_threshold<P: Port, R: Rings>(&self, port: &mut P, session: &Session<'_, R>) {
-        let (Some(pebs), Some((_, filled))) = (session.program.pebs, session.state.segments.current()) else {
-            return;
-        };
-        let stacks = stacks::bytes_wanted(session.program) > 0;
-        let threshold =
-            if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(pebs.record_size) };
-        buffer::set_threshold(port, &pebs, threshold);
-    }
-}
-
-/// Where a thread goes on.
-struct Entered {
-    place: Option<threads::Place>,
-    left: Positions,
-    turn: Turn,
-    page: Option<usize>,
-}
-
-/// Finds the thread's place, or a new one, and selects the program of its turn.
-fn enter<R: Rings>(session: &mut Session<'_, R>, thread: Thread, cpu: u32) -> Entered {
-    // A thread that has not run yet has a whole period before its first records.
-    let fresh = session.state.periods.in_use().map(|period| period as i64);
-    let page = session.page_of(thread);
-    let mut entered = Entered { place: None, left: fresh, turn: Turn::default(), page };
-    if !session.program.samples() && !session.multiplexes() {
-        return entered;
-    }
-    let found = session.threads.enter(thread, cpu, &fresh);
-    if let Some((place, left)) = found {
-        (entered.place, entered.left) = (Some(place), left);
-    }
-    let kept = entered.place.and_then(|place| session.threads.turn(place));
-    entered.turn = kept.unwrap_or_else(|| session.state.new_turn(session.programs.len()));
-    session.select(entered.turn);
-    entered
 }

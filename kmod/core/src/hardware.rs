@@ -68,8 +68,7 @@ impl Hardware {
     /// Gives the PMU back as it was found; what enables counting comes last.
     pub(super) fn release<P: Port>(mut self, port: &mut P) {
         let found = self.found;
-        self.set_global_ctrl(port, 0);
-        self.set_pebs_enable(port, 0);
+        self.stop(port);
         found.restore_buffer(port, &self.pmu);
         self.set_pebs_data_cfg(port, found.pebs_data_cfg);
         self.set_extras(port, &found.extras.map(Some));
@@ -183,6 +182,12 @@ impl Hardware {
             port.wrmsr(IA32_PERF_GLOBAL_CTRL, value);
             self.global_ctrl = value;
         }
+    }
+
+    /// Stops counters and records.
+    pub(super) fn stop<P: Port>(&mut self, port: &mut P) {
+        self.set_global_ctrl(port, 0);
+        self.set_pebs_enable(port, 0);
     }
 
     /// What IA32_PERF_GLOBAL_CTRL reads, if that is not what was last written: somebody else uses the PMU.

@@ -64,15 +64,21 @@ pub(super) struct Stretch {
 }
 
 impl<R: Rings> Session<'_, R> {
-    /// Keeps a marker, or counts it as lost.
-    pub(super) fn keep(&mut self, mark: &Mark, stretch: &Stretch) {
+    /// Keeps markers, or counts them as lost.
+    pub(super) fn keep(&mut self, marks: impl IntoIterator<Item = Mark>, stretch: &Stretch) {
+        for mark in marks {
+            self.keep_one(&mark, stretch);
+        }
+        self.publish();
+    }
+
+    fn keep_one(&mut self, mark: &Mark, stretch: &Stretch) {
         if self.state.markers.ring.room_for(1).is_none() {
             self.take_back();
         }
         let markers = &mut self.state.markers;
         let Some(number) = markers.ring.room_for(1) else {
             markers.lost += 1;
-            self.publish();
             return;
         };
         let (tsc, origin) = match mark.tsc {
@@ -92,7 +98,6 @@ impl<R: Rings> Session<'_, R> {
         };
         self.rings.write_marker(markers.ring.place(number), &marker);
         markers.ring.produce_to(number + 1);
-        self.publish();
     }
 }
 

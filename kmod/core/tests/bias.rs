@@ -5,7 +5,8 @@
 mod rig;
 
 use hpm_abi::{EventSpec, QuantumEnd};
-use rig::{config, precise, Rig, STORES, TID_SHIFT};
+use rig::scene::{config, precise, STORES};
+use rig::{Rig, TID_SHIFT};
 use vpmu::Options;
 
 /// What a drain holds at 10 ms a quantum and 2500 samples a second.

@@ -4,7 +4,8 @@ mod rig;
 
 use hpm_abi::{EventSpec, QuantumEnd, EVENTS_MAX};
 use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::{config, counted, precise, Rig, INSTRUCTIONS, LOADS, STORES};
+use rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS, STORES};
+use rig::Rig;
 use vpmu::Options;
 
 const BRANCHES_COUNTED: u64 = 0x00C4;
@@ -13,15 +14,9 @@ fn four_events() -> [EventSpec; 4] {
     [counted(INSTRUCTIONS), counted(LOADS), counted(STORES), counted(BRANCHES_COUNTED)]
 }
 
-fn rig(cpus: usize) -> Rig {
-    let mut rig = Rig::new(cpus, Options::default());
-    rig.acquire();
-    rig
-}
-
 #[test]
 fn threads_of_two_sessions_are_counted_apart_on_two_cpus() {
-    let mut rig = rig(2);
+    let mut rig = acquired(2);
     let sessions = [rig.add_session(&config(&four_events())), rig.add_session(&config(&[counted(STORES)]))];
     let threads =
         [rig.add_thread(Some(sessions[0])), rig.add_thread(Some(sessions[1])), rig.add_thread(None)];
@@ -48,7 +43,7 @@ fn kernel_mode_counts_when_asked_for() {
     both.privilege = EventSpec::USER | EventSpec::KERNEL;
     let mut kernel = counted(LOADS);
     kernel.privilege = EventSpec::KERNEL;
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&config(&[both, kernel]));
     let thread = rig.add_thread(Some(session));
     rig.switch(0, thread, QuantumEnd::Preempted);
@@ -61,7 +56,7 @@ fn kernel_mode_counts_when_asked_for() {
 
 #[test]
 fn a_switch_between_threads_of_a_counting_session_writes_no_register() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&config(&four_events()));
     let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
     rig.switch(0, threads[0], QuantumEnd::Preempted);
@@ -78,7 +73,7 @@ fn a_switch_between_threads_of_a_counting_session_writes_no_register() {
 
 #[test]
 fn a_switch_between_threads_of_a_sampling_session_needs_six_accesses() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&config(&[precise(LOADS, 1000)]));
     let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
     rig.switch(0, threads[0], QuantumEnd::Preempted);
@@ -95,7 +90,7 @@ fn a_switch_between_threads_of_a_sampling_session_needs_six_accesses() {
 
 #[test]
 fn a_stopped_counter_is_not_read_again() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&config(&[precise(LOADS, 1000), counted(INSTRUCTIONS)]));
     let thread = rig.add_thread(Some(session));
     for stay in 0..10 {
@@ -112,7 +107,7 @@ fn a_stopped_counter_is_not_read_again() {
 
 #[test]
 fn an_unmonitored_thread_between_two_quanta_is_not_counted() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&config(&four_events()));
     let thread = rig.add_thread(Some(session));
     for _ in 0..5 {

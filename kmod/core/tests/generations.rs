@@ -10,9 +10,10 @@ use hpm_core::hybrid::check_types;
 use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
 use hpm_core::{detect, Pmu, Program};
 use proptest::prelude::*;
-use rig::core::CorePort;
 use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::{config, counted, precise, Rig};
+use rig::port::CorePort;
+use rig::scene::{config, counted, exercise, precise};
+use rig::Rig;
 use vpmu::profile::{cores, Profile};
 use vpmu::Options;
 
@@ -328,20 +329,6 @@ proptest! {
 
     #[test]
     fn a_request_is_refused_or_runs_without_a_fault((profile, request) in any_request()) {
-        let mut rig = rig(profile);
-        if Program::new(&rig.pmu, &request).is_ok() {
-            let before = rig.registers();
-            rig.acquire();
-            let session = rig.add_session(&request);
-            let monitored = rig.add_thread(Some(session));
-            rig.switch(0, monitored, QuantumEnd::Preempted);
-            rig.run_unjudged(0, 3000, &[Load, Store, Branch]);
-            rig.cut(0, QuantumEnd::Flush);
-            rig.run_unjudged(0, 300, &[Load]);
-            rig.switch(0, 0, QuantumEnd::Exit);
-            rig.stop(session);
-            rig.release();
-            prop_assert_eq!(rig.registers(), before);
-        }
+        exercise(rig(profile), &request);
     }
 }

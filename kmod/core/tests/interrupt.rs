@@ -5,20 +5,13 @@ mod rig;
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
 use hpm_core::Program;
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::{config, counted, interrupting, precise, Rig, BRANCHES, INSTRUCTIONS, LOADS, STORES};
+use rig::scene::{
+    acquired, config, counted, interrupting, one_thread, precise, BRANCHES, INSTRUCTIONS, LOADS, STORES,
+};
+use rig::Rig;
 use vpmu::Options;
 
 const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
-
-fn one_thread(config: &SessionConfig) -> (Rig, usize, u32) {
-    let mut rig = Rig::new(1, Options::default());
-    rig.acquire();
-    let session = rig.add_session(config);
-    let thread = rig.add_thread(Some(session));
-    rig.switch(0, thread, QuantumEnd::Preempted);
-    let tid = rig.users[thread].tid;
-    (rig, session, tid)
-}
 
 #[test]
 fn each_overflow_leaves_a_record_whatever_the_latency_of_the_pmi() {
@@ -71,8 +64,7 @@ fn several_counters_that_interrupt_keep_their_own_periods() {
 
 #[test]
 fn threads_keep_their_positions_across_switches_and_cpus() {
-    let mut rig = Rig::new(2, Options::default());
-    rig.acquire();
+    let mut rig = acquired(2);
     let session = rig.add_session(&config(&[interrupting(LOADS, 1000)]));
     let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
     for core in &rig.cores {

@@ -5,8 +5,8 @@ mod rig;
 use hpm_abi::{Marker, MarkerOrigin, QuantumEnd, SessionConfig};
 use hpm_core::markers::Mark;
 use rig::core::Instruction::Plain;
-use rig::{config, counted, Rig, INSTRUCTIONS};
-use vpmu::Options;
+use rig::scene::{config, counted, one_thread, INSTRUCTIONS};
+use rig::Rig;
 
 fn mark(tsc: Option<u64>, value: u64) -> Mark {
     Mark { tsc, value, name: *b"phase\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0" }
@@ -14,14 +14,7 @@ fn mark(tsc: Option<u64>, value: u64) -> Mark {
 
 /// A session with room for 64 markers, whose thread runs on CPU 0.
 fn marked_thread() -> (Rig, usize, u32) {
-    let mut rig = Rig::new(1, Options::default());
-    rig.acquire();
-    let request = SessionConfig { markers: 64, ..config(&[counted(INSTRUCTIONS)]) };
-    let session = rig.add_session(&request);
-    let user = rig.add_thread(Some(session));
-    rig.switch(0, user, QuantumEnd::Preempted);
-    let tid = rig.users[user].tid;
-    (rig, session, tid)
+    one_thread(&SessionConfig { markers: 64, ..config(&[counted(INSTRUCTIONS)]) })
 }
 
 fn kept(rig: &Rig, session: usize) -> Vec<Marker> {
@@ -33,7 +26,7 @@ fn kept(rig: &Rig, session: usize) -> Vec<Marker> {
 fn a_marker_says_who_where_when_and_what() {
     let (mut rig, session, tid) = marked_thread();
     rig.run(0, 100, &[Plain]);
-    assert!(rig.mark(0, session, &mark(None, 7)));
+    assert!(rig.mark(0, session, mark(None, 7)));
     let [marker] = kept(&rig, session)[..] else { panic!("one marker") };
     assert_eq!((marker.tid, marker.cpu, marker.value, marker.sequence), (tid, 0, 7, 0));
     assert_eq!(MarkerOrigin::from_number(marker.origin), Some(MarkerOrigin::Request));
@@ -47,7 +40,7 @@ fn a_threads_own_time_stays_within_its_quantum() {
     rig.cut(0, QuantumEnd::Timer);
     rig.run(0, 100, &[Plain]);
     for tsc in [0, u64::MAX] {
-        assert!(rig.mark(0, session, &mark(Some(tsc), 0)));
+        assert!(rig.mark(0, session, mark(Some(tsc), 0)));
     }
     let [early, late] = kept(&rig, session)[..] else { panic!("two markers") };
     rig.cut(0, QuantumEnd::Timer);
@@ -62,12 +55,12 @@ fn a_threads_own_time_stays_within_its_quantum() {
 fn a_full_ring_loses_markers_and_says_so() {
     let (mut rig, session, _) = marked_thread();
     for value in 0..70 {
-        rig.mark(0, session, &mark(None, value));
+        rig.mark(0, session, mark(None, value));
     }
     let totals = rig.sessions[session].totals();
     assert_eq!((totals.markers, totals.markers_lost), (64, 6));
     rig.cores[0].borrow_mut().machine.shared[session].control.markers_consumed = 64;
-    assert!(rig.mark(0, session, &mark(None, 70)));
+    assert!(rig.mark(0, session, mark(None, 70)));
     let newest = kept(&rig, session)[0];
     assert_eq!((newest.value, newest.sequence), (70, 70), "lost ones are numbered too");
 }
@@ -76,9 +69,9 @@ fn a_full_ring_loses_markers_and_says_so() {
 fn nobody_else_can_set_a_marker() {
     let (mut rig, session, _) = marked_thread();
     rig.switch(0, 0, QuantumEnd::Preempted);
-    assert!(!rig.mark(0, session, &mark(None, 1)), "a thread that is not measured");
+    assert!(!rig.mark(0, session, mark(None, 1)), "a thread that is not measured");
     let unmarked = rig.add_session(&config(&[counted(INSTRUCTIONS)]));
     let user = rig.add_thread(Some(unmarked));
     rig.switch(0, user, QuantumEnd::Preempted);
-    assert!(!rig.mark(0, unmarked, &mark(None, 1)), "a session that keeps none");
+    assert!(!rig.mark(0, unmarked, mark(None, 1)), "a session that keeps none");
 }

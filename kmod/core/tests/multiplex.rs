@@ -6,16 +6,10 @@ use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
 use hpm_core::turns::Turns;
 use hpm_core::{Program, Refusal};
 use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::{config, counted, precise, Rig, INSTRUCTIONS, LOADS, STORES, TURN_TSC};
-use vpmu::Options;
+use rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS, STORES};
+use rig::{Rig, TURN_TSC};
 
 const BRANCHES_COUNTED: u64 = 0x00C4;
-
-fn rig(cpus: usize) -> Rig {
-    let mut rig = Rig::new(cpus, Options::default());
-    rig.acquire();
-    rig
-}
 
 fn multiplexed(events: &[EventSpec]) -> SessionConfig {
     SessionConfig { flags: SessionFlags::MULTIPLEX, ..config(events) }
@@ -33,7 +27,7 @@ fn programs(rig: &Rig, config: &SessionConfig) -> Result<Vec<Program>, Refusal> 
 
 #[test]
 fn without_the_flag_they_are_refused_and_what_fits_takes_no_turns() {
-    let rig = rig(1);
+    let rig = acquired(1);
     let refusal = programs(&rig, &config(&seven_events())).expect_err("they do not fit");
     assert_eq!((refusal.reason, refusal.detail[0]), (Reason::NoCounter, 5));
     assert_eq!(programs(&rig, &multiplexed(&seven_events()[..4])).expect("they fit").len(), 1);
@@ -41,7 +35,7 @@ fn without_the_flag_they_are_refused_and_what_fits_takes_no_turns() {
 
 #[test]
 fn every_event_has_as_many_turns_as_its_counters_allow() {
-    let rig = rig(1);
+    let rig = acquired(1);
     let programs = programs(&rig, &multiplexed(&seven_events())).expect("they take turns");
     let turns = |event: usize| programs.iter().filter(|program| program.is_active(event)).count();
     assert_eq!(turns(0), programs.len(), "a fixed counter has no other use");
@@ -52,7 +46,7 @@ fn every_event_has_as_many_turns_as_its_counters_allow() {
 
 #[test]
 fn sampled_events_keep_their_counters_in_every_turn() {
-    let rig = rig(1);
+    let rig = acquired(1);
     let events =
         [counted(LOADS), precise(STORES, 500), counted(STORES), counted(BRANCHES_COUNTED), counted(LOADS)];
     let programs = programs(&rig, &multiplexed(&events)).expect("they take turns");
@@ -67,7 +61,7 @@ fn sampled_events_keep_their_counters_in_every_turn() {
 /// if turns were the CPU's.
 #[test]
 fn each_thread_has_every_turn_and_the_scaled_counts_are_right() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&multiplexed(&seven_events()));
     let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
     for round in 0..120 {
@@ -91,7 +85,7 @@ fn each_thread_has_every_turn_and_the_scaled_counts_are_right() {
 
 #[test]
 fn threads_too_short_for_a_turn_do_not_all_have_the_first() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&multiplexed(&seven_events()));
     for _ in 0..60 {
         let thread = rig.add_thread(Some(session));
@@ -108,7 +102,7 @@ fn threads_too_short_for_a_turn_do_not_all_have_the_first() {
 
 #[test]
 fn a_timer_moves_a_thread_to_its_next_turn_while_it_samples() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let events =
         [counted(LOADS), precise(STORES, 103), counted(STORES), counted(BRANCHES_COUNTED), counted(LOADS)];
     let session = rig.add_session(&multiplexed(&events));

@@ -5,7 +5,8 @@ mod rig;
 use hpm_abi::{QuantumEnd, Reason};
 use hpm_core::{Engine, Refusal};
 use rig::core::Instruction::Load;
-use rig::{config, counted, foreign_nmi, precise, Rig, INSTRUCTIONS, LOADS};
+use rig::scene::{config, counted, precise, INSTRUCTIONS, LOADS};
+use rig::{foreign_nmi, Rig};
 use vpmu::Options;
 
 fn write(rig: &Rig, register: u32, value: u64) {

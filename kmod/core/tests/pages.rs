@@ -9,14 +9,8 @@ use hpm_abi::{
 };
 use hpm_core::counters;
 use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::{config, counted, precise, Rig, INSTRUCTIONS, LOADS, STORES};
-use vpmu::Options;
-
-fn rig(cpus: usize) -> Rig {
-    let mut rig = Rig::new(cpus, Options::default());
-    rig.acquire();
-    rig
-}
+use rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS, STORES};
+use rig::Rig;
 
 fn with_pages(events: &[EventSpec]) -> SessionConfig {
     SessionConfig { flags: hpm_abi::SessionFlags::COUNTER_PAGES, ..config(events) }
@@ -47,7 +41,7 @@ fn reading(rig: &Rig, session: usize, page: usize) -> CounterReading {
 
 #[test]
 fn a_thread_reads_itself_exactly_wherever_it_runs() {
-    let mut rig = rig(2);
+    let mut rig = acquired(2);
     let session = rig.add_session(&with_pages(&[counted(INSTRUCTIONS), counted(LOADS), counted(STORES)]));
     let other = rig.add_thread(Some(session));
     let thread = rig.add_thread(Some(session));
@@ -76,7 +70,7 @@ fn a_thread_reads_itself_exactly_wherever_it_runs() {
 
 #[test]
 fn a_page_begins_to_count_when_it_is_made_and_others_learn_the_count_of_a_running_thread() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&with_pages(&[counted(LOADS)]));
     let thread = rig.add_thread(Some(session));
     rig.switch(0, thread, QuantumEnd::Preempted);
@@ -98,7 +92,7 @@ fn a_page_begins_to_count_when_it_is_made_and_others_learn_the_count_of_a_runnin
 
 #[test]
 fn reading_goes_on_beside_pebs() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&with_pages(&[precise(LOADS, 101), counted(INSTRUCTIONS)]));
     let thread = rig.add_thread(Some(session));
     let page = rig.open_page(session, thread);
@@ -113,7 +107,7 @@ fn reading_goes_on_beside_pebs() {
 
 #[test]
 fn an_event_that_only_its_sampling_counter_counts_is_asked_for() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     // Four precise events take the four counters, and leave none for a second one each.
     let events = [precise(LOADS, 500), precise(STORES, 500), precise(0x04C4, 500), precise(0x01C4, 500)];
     let session = rig.add_session(&with_pages(&events));
@@ -128,7 +122,7 @@ fn an_event_that_only_its_sampling_counter_counts_is_asked_for() {
 
 #[test]
 fn without_the_right_the_page_names_no_counter() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&with_pages(&[counted(LOADS)]));
     let thread = rig.add_thread(Some(session));
     let page = rig.open_page(session, thread);
@@ -140,7 +134,7 @@ fn without_the_right_the_page_names_no_counter() {
 
 #[test]
 fn a_thread_that_exits_leaves_its_last_counts_and_its_page_to_the_next() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&with_pages(&[counted(LOADS)]));
     let thread = rig.add_thread(Some(session));
     let page = rig.open_page(session, thread);
@@ -157,7 +151,7 @@ fn a_thread_that_exits_leaves_its_last_counts_and_its_page_to_the_next() {
 
 #[test]
 fn a_foreign_thread_that_may_use_rdpmc_finds_nothing() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session =
         rig.add_session(&with_pages(&[counted(INSTRUCTIONS), counted(LOADS), precise(STORES, 1000)]));
     let thread = rig.add_thread(Some(session));

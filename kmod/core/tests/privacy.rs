@@ -5,19 +5,18 @@ mod rig;
 use hpm_abi::QuantumEnd;
 use rig::core::Instruction::{Load, Plain};
 use rig::core::Shared;
-use rig::{config, precise, Rig, LOADS};
+use rig::scene::{config, precise, start_thread, LOADS};
+use rig::Rig;
 use vpmu::Options;
 
 const KERNEL: u64 = 1 << 63;
 
 /// One thread of a session without the right to the kernel, whose records are taken so many instructions late.
-fn one_thread(pebs_skid: u64) -> (Rig, usize, u32) {
+fn unprivileged(pebs_skid: u64) -> (Rig, usize, u32) {
     let mut rig = Rig::new(1, Options { pebs_skid, ..Options::default() });
     rig.acquire();
     let session = rig.add_user_session(&config(&[precise(LOADS, 100)]));
-    let thread = rig.add_thread(Some(session));
-    rig.switch(0, thread, QuantumEnd::Preempted);
-    let tid = rig.users[thread].tid;
+    let tid = start_thread(&mut rig, session);
     (rig, session, tid)
 }
 
@@ -29,7 +28,7 @@ fn words(shared: &Shared) -> impl Iterator<Item = u64> + '_ {
 
 #[test]
 fn a_record_that_shows_the_kernel_is_withheld_and_counted() {
-    let (mut rig, session, tid) = one_thread(4);
+    let (mut rig, session, tid) = unprivileged(4);
     for _ in 0..2000 {
         // System calls in every phase of the period.
         rig.run(0, 97, &[Load, Plain]);
@@ -51,7 +50,7 @@ fn a_record_that_shows_the_kernel_is_withheld_and_counted() {
 
 #[test]
 fn nothing_is_withheld_without_skid() {
-    let (mut rig, session, tid) = one_thread(0);
+    let (mut rig, session, tid) = unprivileged(0);
     for _ in 0..20 {
         rig.run(0, 10_000, &[Load]);
         rig.run_kernel(0, 50);
@@ -66,7 +65,7 @@ fn nothing_is_withheld_without_skid() {
 
 #[test]
 fn a_value_that_looks_like_a_kernel_address_reads_zero() {
-    let (mut rig, session, _) = one_thread(0);
+    let (mut rig, session, _) = unprivileged(0);
     rig.cores[0].borrow_mut().machine.rax = 0xffff_8880_1234_5678;
     rig.run(0, 150, &[Load]);
     rig.cut(0, QuantumEnd::Flush);
@@ -79,7 +78,7 @@ fn a_value_that_looks_like_a_kernel_address_reads_zero() {
 
 #[test]
 fn records_without_room_for_their_quantum_stay_out_of_sight() {
-    let (mut rig, session, _) = one_thread(2);
+    let (mut rig, session, _) = unprivileged(2);
     for _ in 0..2000 {
         rig.run(0, 97, &[Load]);
         rig.run_kernel(0, 5);

@@ -5,9 +5,10 @@ mod rig;
 use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
 use proptest::prelude::*;
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::{
-    config, counted, interrupting, precise, Rig, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES,
+use rig::scene::{
+    config, counted, interrupting, precise, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES,
 };
+use rig::Rig;
 use vpmu::Options;
 
 const CPUS: usize = 2;

@@ -2,27 +2,16 @@
 
 mod rig;
 
-use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
+use hpm_abi::{EventSpec, QuantumEnd};
 use hpm_core::Limits;
 use rig::core::Instruction::{Load, Store};
-use rig::{config, counted, interrupting, precise, Rig, INSTRUCTIONS, LOADS, STORES};
-use vpmu::Options;
-
-fn one_thread(config: &SessionConfig) -> (Rig, usize, u32) {
-    let mut rig = Rig::new(1, Options::default());
-    rig.acquire();
-    let session = rig.add_session(config);
-    let thread = rig.add_thread(Some(session));
-    rig.switch(0, thread, QuantumEnd::Preempted);
-    let tid = rig.users[thread].tid;
-    (rig, session, tid)
-}
+use rig::scene::{acquired, config, counted, interrupting, one_thread, precise, INSTRUCTIONS, LOADS, STORES};
+use rig::Rig;
 
 #[test]
 fn randomised_records_times_their_periods_stay_with_the_count_over_switches_and_cpus() {
     for spec in [precise(LOADS, 1000), interrupting(LOADS, 1000)] {
-        let mut rig = Rig::new(2, Options::default());
-        rig.acquire();
+        let mut rig = acquired(2);
         let randomised = EventSpec { flags: EventSpec::RANDOMISE, ..spec };
         let session = rig.add_session(&config(&[randomised, counted(INSTRUCTIONS)]));
         let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];

@@ -4,13 +4,13 @@ mod rig;
 
 use std::mem::offset_of;
 
-use hpm_abi::{EventSpec, QuantumEnd, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX};
+use hpm_abi::{EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX};
 use hpm_core::allocate::{allocate, Assignment, CounterSet, COUNTERS_MAX};
 use hpm_core::events::{Event, Sampling, PERIOD_MIN};
 use hpm_core::{Program, Refusal};
 use proptest::prelude::*;
-use rig::core::Instruction::{Branch, Load, Store};
-use rig::{config, counted, precise, Rig, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES};
+use rig::scene::{config, counted, exercise, precise, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES};
+use rig::Rig;
 use vpmu::Options;
 
 fn refusal(request: &SessionConfig) -> Refusal {
@@ -200,21 +200,7 @@ proptest! {
 
     #[test]
     fn a_request_is_refused_or_runs_without_a_fault(request in any_request()) {
-        let mut rig = Rig::new(1, Options::default());
-        if Program::new(&rig.pmu, &request).is_ok() { eprintln!("ACC");
-            let before = rig.registers();
-            rig.acquire();
-            let session = rig.add_session(&request);
-            let monitored = rig.add_thread(Some(session));
-            rig.switch(0, monitored, QuantumEnd::Preempted);
-            rig.run_unjudged(0, 3000, &[Load, Store, Branch]);
-            rig.cut(0, QuantumEnd::Flush);
-            rig.run_unjudged(0, 300, &[Load]);
-            rig.switch(0, 0, QuantumEnd::Exit);
-            rig.stop(session);
-            rig.release();
-            prop_assert_eq!(rig.registers(), before);
-        }
+        exercise(Rig::new(1, Options::default()), &request);
     }
 
     #[test]

@@ -4,26 +4,13 @@ mod rig;
 
 use hpm_abi::{QuantumEnd, SessionConfig};
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::{config, counted, precise, Rig, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES};
-use vpmu::Options;
+use rig::scene::{
+    acquired, config, counted, one_thread, precise, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS,
+    STORES,
+};
+use rig::Rig;
 
 const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
-
-fn rig(cpus: usize) -> Rig {
-    let mut rig = Rig::new(cpus, Options::default());
-    rig.acquire();
-    rig
-}
-
-/// One CPU with one thread of one session on it.
-fn one_thread(config: &SessionConfig) -> (Rig, usize, u32) {
-    let mut rig = rig(1);
-    let session = rig.add_session(config);
-    let thread = rig.add_thread(Some(session));
-    rig.switch(0, thread, QuantumEnd::Preempted);
-    let tid = rig.users[thread].tid;
-    (rig, session, tid)
-}
 
 #[test]
 fn one_thread_is_sampled_every_period() {
@@ -126,7 +113,7 @@ fn precise_events_without_a_second_counter_are_counted_from_their_records() {
 
 #[test]
 fn an_overflow_of_one_thread_leaves_no_indication_for_another() {
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&config(&[precise(LOADS, 1000), precise(STORES, 1000)]));
     let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
     rig.switch(0, threads[0], QuantumEnd::Preempted);
@@ -140,7 +127,7 @@ fn an_overflow_of_one_thread_leaves_no_indication_for_another() {
 
 #[test]
 fn threads_keep_their_positions_across_switches_and_cpus() {
-    let mut rig = rig(2);
+    let mut rig = acquired(2);
     let session = rig.add_session(&config(&[precise(LOADS, 1000)]));
     let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
     for round in 0..200 {
@@ -164,7 +151,7 @@ fn threads_keep_their_positions_across_switches_and_cpus() {
 fn a_thread_without_a_place_is_counted_exactly_and_says_that_its_position_is_not_kept() {
     let mut config = config(&[precise(LOADS, 1000)]);
     config.max_threads = 1;
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&config);
     let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
     for _ in 0..10 {
@@ -186,7 +173,7 @@ fn a_thread_without_a_place_is_counted_exactly_and_says_that_its_position_is_not
 fn the_place_of_a_thread_that_exits_is_free_for_another() {
     let mut config = config(&[precise(LOADS, 1000)]);
     config.max_threads = 1;
-    let mut rig = rig(1);
+    let mut rig = acquired(1);
     let session = rig.add_session(&config);
     for _ in 0..3 {
         let thread = rig.add_thread(Some(session));

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -47,7 +47,7 @@ impl Page {
         let map = MmapOptions::new()
             .offset(offset)
             .len(PAGE_BYTES)
-            .map_raw(driver.memory().as_fd().as_raw_fd())
+            .map_raw(driver.memory().as_raw_fd())
             .map_err(Error::io("map a marker page"))?;
         let forks = FORKS.load(Ordering::Relaxed);
         let page = Self { map, produced: 0, forks, not_send: PhantomData };

@@ -7,15 +7,16 @@
 )]
 
 pub mod core;
+pub mod port;
 pub mod reader;
+pub mod scene;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use hpm_abi::{
-    CounterPage, CounterPageFlags, EventMode, EventSpec, QuantumEnd, Scope, SessionConfig, Totals,
-    COUNTER_PAGES_MAX, EVENTS_MAX,
+    CounterPage, CounterPageFlags, QuantumEnd, SessionConfig, Totals, COUNTER_PAGES_MAX, EVENTS_MAX,
 };
 use hpm_core::markers::Mark;
 use hpm_core::{
@@ -28,57 +29,15 @@ use hpm_core::{
 use vpmu::profile::Profile;
 use vpmu::{Options, Privilege};
 
-use self::core::{Core, CorePort, CoreRings, Instruction};
+use self::core::{Core, Instruction};
+use self::port::{CorePort, CoreRings};
 use self::reader::Reader;
+use self::scene::is_event;
 
 /// Where a thread's ID lies in the addresses of its instructions, above their number.
 pub const TID_SHIFT: u32 = 40;
 /// TSC ticks, and so instructions, that a turn lasts.
 pub const TURN_TSC: u64 = 1000;
-
-pub const INSTRUCTIONS: u64 = 0x00C0;
-pub const LOADS: u64 = 0x81D0;
-pub const STORES: u64 = 0x82D0;
-pub const BRANCHES: u64 = 0x04C4;
-pub const PRECISE_INSTRUCTIONS: u64 = 0x01C0;
-
-pub fn counted(encoding: u64) -> EventSpec {
-    let mode = EventMode::Count as u8;
-    EventSpec { encoding, mode, privilege: EventSpec::USER, ..EventSpec::default() }
-}
-
-pub fn precise(encoding: u64, period: u64) -> EventSpec {
-    EventSpec { period, mode: EventMode::Precise as u8, ..counted(encoding) }
-}
-
-pub fn interrupting(encoding: u64, period: u64) -> EventSpec {
-    EventSpec { period, mode: EventMode::Interrupt as u8, ..counted(encoding) }
-}
-
-pub fn config(events: &[EventSpec]) -> SessionConfig {
-    let samples = events.iter().any(|event| event.mode != EventMode::Count as u8);
-    let mut config = SessionConfig {
-        scope: Scope::Process as u32,
-        pid: 1,
-        event_count: events.len() as u32,
-        segments: if samples { 4 } else { 0 },
-        quanta: 1024,
-        ..SessionConfig::default()
-    };
-    config.events[..events.len()].copy_from_slice(events);
-    config
-}
-
-/// Whether one instruction of this kind is one of this event.
-pub fn is_event(encoding: u64, instruction: Instruction) -> bool {
-    match encoding {
-        INSTRUCTIONS | PRECISE_INSTRUCTIONS | 0x0100 => true,
-        LOADS | 0x010B => instruction == Instruction::Load,
-        STORES | 0x020B => instruction == Instruction::Store,
-        BRANCHES | 0x00C4 => instruction == Instruction::Branch,
-        _ => unreachable!("{encoding:#x} is not an event of these tests"),
-    }
-}
 
 /// A thread and what it has really done.
 #[derive(Clone, Default)]
@@ -301,8 +260,8 @@ impl Rig {
     }
 
     /// The thread on the CPU sets a marker.
-    pub fn mark(&mut self, cpu: usize, session: usize, mark: &Mark) -> bool {
-        self.in_session(session, cpu, |engine, port, session| engine.mark(port, session, mark))
+    pub fn mark(&mut self, cpu: usize, session: usize, mark: Mark) -> bool {
+        self.in_session(session, cpu, |engine, port, session| engine.mark(port, session, [mark]))
     }
 
     /// A timer, or a reader's flush.

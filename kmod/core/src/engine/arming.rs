@@ -1,0 +1,95 @@
+//! Making a CPU ready to write a thread's records: its segment, its positions and periods.
+
+use super::super::buffer::{self, Place};
+use super::super::port::{Port, Rings};
+use super::super::quantum::Stay;
+use super::super::session::Session;
+use super::super::{segments, stacks};
+use super::Engine;
+
+impl Engine {
+    /// Puts a segment into the window, if there is one, and the thread's positions into its sampling counters. The PMU
+    /// must be stopped.
+    pub(super) fn arm<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        stay: &mut Stay,
+    ) {
+        let Some(hardware) = &mut self.hardware else { return };
+        // The window must not change under a counter that has overflowed and waits to write its record.
+        hardware.set_pebs_enable(port, 0);
+        if session.program.has_several_samplers() {
+            // A record says by the overflow indications which counters it is for; none may be left of another thread.
+            hardware.reset_status(port, session.program.sampling_bits());
+        }
+        if session.state.segments.current().is_none() {
+            if !session.state.segments.has_free() {
+                session.take_back();
+            }
+            session.state.segments.begin();
+            session.publish();
+        }
+        self.guard.look(stay.start_tsc, &session.limits);
+        stay.throttled = self.guard.is_throttled();
+        stay.armed = session.state.segments.current().is_some() && !stay.throttled;
+        self.set_counters(port, session, stay);
+        self.fill_window(port, session);
+    }
+
+    /// Fixes the periods of the span that begins, and writes the thread's positions into its sampling counters.
+    fn set_counters<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        stay: &mut Stay,
+    ) {
+        let Some(hardware) = &mut self.hardware else { return };
+        let (threads, place) = (session.threads, stay.place);
+        let shift = |number| place.map(|place| threads.shift(place, number));
+        session.state.periods.renew(session.program, &mut stay.left, shift, stay.start_tsc);
+        for sampler in session.program.sampling_counters() {
+            let place = usize::from(sampler.place);
+            // One that overflowed without its record must overflow again.
+            let left = stay.left[place].clamp(1, hardware.period_max());
+            // One that would interrupt, and must not, starts as far from its overflow as it can.
+            let far = !stay.armed && !session.program.is_precise();
+            let value = if far { 0 } else { left.wrapping_neg() as u64 };
+            hardware.write(port, sampler.counter, value);
+            self.values[sampler.counter.place()] = value;
+            if let Some(layout) = session.program.pebs {
+                hardware.set_reset(port, &layout, &sampler, session.state.periods.in_use()[place]);
+            }
+        }
+    }
+
+    /// Makes window and DS area those of the session's current segment, if they are not.
+    fn fill_window<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
+        let (Some(layout), Some((segment, filled))) =
+            (session.program.pebs, session.state.segments.current())
+        else {
+            return;
+        };
+        let wanted = (session.id, segment);
+        if self.window == Some(wanted) {
+            return;
+        }
+        let slot = session.state.segments.slot(segment);
+        session.rings.map_segment(slot);
+        let physical = if layout.is_architectural() { session.rings.segment_address(slot) } else { 0 };
+        buffer::describe(port, &layout, Place { physical, filled });
+        self.window = Some(wanted);
+        self.set_threshold(port, session);
+    }
+
+    /// A PMI when the segment is full; with stacks, at the next record.
+    pub(super) fn set_threshold<P: Port, R: Rings>(&self, port: &mut P, session: &Session<'_, R>) {
+        let (Some(pebs), Some((_, filled))) = (session.program.pebs, session.state.segments.current()) else {
+            return;
+        };
+        let stacks = stacks::bytes_wanted(session.program) > 0;
+        let threshold =
+            if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(pebs.record_size) };
+        buffer::set_threshold(port, &pebs, threshold);
+    }
+}

@@ -1,0 +1,176 @@
+//! One stay of a thread on a CPU: it begins, is cut into quanta, and ends.
+
+use super::super::abi::QuantumEnd;
+use super::super::counters::Now;
+use super::super::port::{Port, Rings};
+use super::super::program::Program;
+use super::super::quantum::{close, Ending, Stay};
+use super::super::session::{Session, Thread};
+use super::super::threads::{self, Positions};
+use super::super::turns::Turn;
+use super::Engine;
+
+impl Engine {
+    /// `read`: the counters were read and have not run since.
+    pub(super) fn begin<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        thread: Thread,
+        mut read: bool,
+    ) {
+        let Some(hardware) = &mut self.hardware else { return };
+        let entered = enter(session, thread, self.cpu);
+        let program = session.program;
+        // A sampling session's counters have stood still since they were read.
+        read |= hardware.is_stopped();
+        let wanted = Some((session.id, entered.turn.number));
+        if self.loaded != wanted {
+            hardware.stop(port);
+            hardware.load(port, program);
+            self.loaded = wanted;
+            read = false;
+        }
+        if !read {
+            hardware.read_all(port, program, &mut self.values);
+        }
+        let Entered { place, left, turn, page } = entered;
+        let mut stay = Stay {
+            session: session.id,
+            thread,
+            start_tsc: port.rdtsc(),
+            place,
+            left,
+            armed: false,
+            throttled: false,
+            turn,
+            page,
+        };
+        if program.samples() {
+            self.arm(port, session, &mut stay);
+        }
+        self.show(session, &stay);
+        self.start(port, program, &stay);
+        self.stay = Some(stay);
+    }
+
+    /// False when no thread of the session runs.
+    pub(super) fn end<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        ending: Ending,
+    ) -> bool {
+        let (Some(hardware), Some(mut stay)) = (&mut self.hardware, self.stay) else { return false };
+        if stay.session != session.id {
+            return false;
+        }
+        session.select(stay.turn);
+        if session.program.samples() {
+            hardware.stop(port);
+        }
+        let program = session.program;
+        let before = stay.page.map(|_| session.state.totals.counts);
+        let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
+        self.guard.add_records(records, &session.limits);
+        let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
+        now.leave(session, &stay, before.as_ref(), ending.end);
+        if let Some(place) = stay.place {
+            if ending.end == QuantumEnd::Exit {
+                session.threads.free(place);
+            } else {
+                session.threads.store(place, &stay.left);
+                session.threads.store_turn(place, stay.turn);
+            }
+        }
+        self.stay = None;
+        true
+    }
+
+    pub(super) fn cut_metered<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        ending: Ending,
+    ) {
+        let (Some(hardware), Some(mut stay)) = (&mut self.hardware, self.stay) else { return };
+        if stay.session != session.id {
+            return;
+        }
+        session.select(stay.turn);
+        let program = session.program;
+        if program.samples() || session.multiplexes() {
+            hardware.set_global_ctrl(port, 0);
+        }
+        let before = stay.page.map(|_| session.state.totals.counts);
+        let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
+        let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
+        now.advance_stay(session, &stay, before.as_ref());
+        session.select(stay.turn);
+        let program = session.program;
+        let wanted = Some((session.id, stay.turn.number));
+        if self.loaded != wanted {
+            hardware.load(port, program);
+            hardware.read_all(port, program, &mut self.values);
+            self.loaded = wanted;
+        }
+        if program.samples() {
+            self.guard.add_records(records, &session.limits);
+            self.guard.look(stay.start_tsc, &session.limits);
+            // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
+            // writes its record.
+            let goes_on = stay.armed && !self.guard.is_throttled() && !session.state.periods.is_stale();
+            if goes_on && session.state.segments.current().is_some() {
+                self.set_threshold(port, session);
+            } else {
+                self.arm(port, session, &mut stay);
+            }
+        }
+        stay.page = stay.page.or_else(|| session.page_of(stay.thread));
+        self.show(session, &stay);
+        self.start(port, program, &stay);
+        self.stay = Some(stay);
+    }
+
+    /// Says on the thread's counter page what counts for it now.
+    fn show<R: Rings>(&self, session: &Session<'_, R>, stay: &Stay) {
+        if let (Some(hardware), Some(page)) = (&self.hardware, session.counter_page(stay)) {
+            let now = Now { hardware, program: session.program, values: &self.values, tsc: stay.start_tsc };
+            now.attach(page);
+        }
+    }
+
+    /// Lets the counters of the stay run.
+    fn start<P: Port>(&mut self, port: &mut P, program: &Program, stay: &Stay) {
+        let Some(hardware) = &mut self.hardware else { return };
+        hardware.set_pebs_enable(port, if stay.armed { program.pebs_enable } else { 0 });
+        hardware.set_global_ctrl(port, program.global_ctrl);
+    }
+}
+
+/// Where a thread goes on.
+struct Entered {
+    place: Option<threads::Place>,
+    left: Positions,
+    turn: Turn,
+    page: Option<usize>,
+}
+
+/// Finds the thread's place, or a new one, and selects the program of its turn.
+fn enter<R: Rings>(session: &mut Session<'_, R>, thread: Thread, cpu: u32) -> Entered {
+    // A thread that has not run yet has a whole period before its first records.
+    let fresh = session.state.periods.in_use().map(|period| period as i64);
+    let page = session.page_of(thread);
+    let mut entered = Entered { place: None, left: fresh, turn: Turn::default(), page };
+    if !session.program.samples() && !session.multiplexes() {
+        return entered;
+    }
+    let found = session.threads.enter(thread, cpu, &fresh);
+    if let Some((place, left)) = found {
+        (entered.place, entered.left) = (Some(place), left);
+    }
+    let kept = entered.place.and_then(|place| session.threads.turn(place));
+    entered.turn = kept.unwrap_or_else(|| session.state.new_turn(session.programs.len()));
+    session.select(entered.turn);
+    entered
+}

@@ -1,0 +1,184 @@
+//! The driver's way to a CPU of the rig: its registers, and the memory of the session that runs there.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use hpm_abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum, SEGMENT_BYTES};
+use hpm_core::stacks::Collected;
+use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Port, Rings};
+use vpmu::CpuidRegs;
+
+use super::core::{word, Core, DS_AREA, GLOBAL_CTRL, PEBS_ENABLE, PHYSICAL, RBP, SESSION_BYTES, WINDOW};
+
+/// The driver's port to a CPU. An NMI may arrive at each use, inside a section.
+pub struct CorePort(pub Rc<RefCell<Core>>);
+
+impl CorePort {
+    fn with<T>(&mut self, act: impl FnOnce(&mut Core) -> T) -> T {
+        let (result, nmi, gate) = {
+            let mut core = self.0.borrow_mut();
+            let result = act(&mut core);
+            (result, core.nmi_arrives(), Rc::clone(&core.machine.gate))
+        };
+        if nmi {
+            assert!(!gate.enter(), "the port is used in sections only");
+            if acknowledge(self) {
+                gate.defer();
+            }
+        }
+        result
+    }
+}
+
+impl Port for CorePort {
+    fn rdmsr(&mut self, register: u32) -> u64 {
+        self.with(|core| match register {
+            0x1A0 => core.pmu.misc_enable(1),
+            _ => core.pmu.rdmsr(register).unwrap_or_else(|fault| panic!("RDMSR {register:#x}: {fault}")),
+        })
+    }
+
+    fn wrmsr(&mut self, register: u32, value: u64) {
+        self.with(|core| {
+            core.pmu
+                .wrmsr(register, value)
+                .unwrap_or_else(|fault| panic!("WRMSR {register:#x}, {value:#x}: {fault}"));
+        });
+    }
+
+    fn rdpmc(&mut self, index: u32) -> u64 {
+        self.with(|core| core.pmu.rdpmc(index).unwrap_or_else(|fault| panic!("RDPMC {index:#x}: {fault}")))
+    }
+
+    fn rdtsc(&mut self) -> u64 {
+        self.with(|core| core.machine.tsc)
+    }
+
+    fn unmask_pmi(&mut self) {
+        self.with(|core| core.machine.lvtpc_masked = false);
+    }
+
+    fn registers(&mut self, user_only: bool) -> Option<hpm_core::interrupt::Registers> {
+        self.with(|core| {
+            let mut registers = [0; 18];
+            registers[1] = if user_only { core.machine.user_rip } else { core.machine.rip };
+            // A stack pointer of user mode, and the end of a chain of frames.
+            registers[9] = 0x7000_0000;
+            Some(registers)
+        })
+    }
+
+    fn ds_area(&mut self) -> u64 {
+        DS_AREA
+    }
+
+    fn ds_read(&mut self, offset: u32) -> u64 {
+        self.with(|core| word(&core.machine.ds, offset))
+    }
+
+    fn ds_write(&mut self, offset: u32, value: u64) {
+        self.with(|core| {
+            core.assert_off(&[GLOBAL_CTRL]);
+            let at = offset as usize;
+            core.machine.ds[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        });
+    }
+
+    fn pebs_window(&mut self) -> u64 {
+        WINDOW
+    }
+
+    fn pebs_read(&mut self, offset: u32) -> u64 {
+        self.with(|core| word(core.machine.window().expect("a segment is mapped"), offset))
+    }
+}
+
+impl Cpuid for CorePort {
+    fn microcode(&mut self) -> u32 {
+        u32::MAX
+    }
+
+    fn cpuid(&mut self, leaf: u32, subleaf: u32) -> CpuidRegisters {
+        let mut registers = machine_cpuid(leaf);
+        self.0.borrow().pmu.cpuid(leaf, subleaf, &mut registers);
+        let CpuidRegs { eax, ebx, ecx, edx } = registers;
+        CpuidRegisters { eax, ebx, ecx, edx }
+    }
+}
+
+/// The rest of the machine's answer, which the model's PMU overlays.
+fn machine_cpuid(leaf: u32) -> CpuidRegs {
+    let letters = |four: &[u8; 4]| u32::from_le_bytes(*four);
+    match leaf {
+        0 => CpuidRegs { eax: 0x23, ebx: letters(b"Genu"), edx: letters(b"ineI"), ecx: letters(b"ntel") },
+        _ => CpuidRegs::default(),
+    }
+}
+
+/// The driver's view of a session's memory on a CPU.
+pub struct CoreRings {
+    pub core: Rc<RefCell<Core>>,
+    pub session: usize,
+    pub pages: Rc<Vec<CounterPage>>,
+}
+
+impl Rings for CoreRings {
+    fn segment_address(&mut self, slot: u32) -> u64 {
+        PHYSICAL + self.session as u64 * SESSION_BYTES + u64::from(slot * SEGMENT_BYTES)
+    }
+
+    fn counter_page(&self, number: usize) -> Option<&CounterPage> {
+        self.pages.get(number)
+    }
+
+    fn map_segment(&mut self, slot: u32) {
+        let mut core = self.core.borrow_mut();
+        core.assert_off(&[GLOBAL_CTRL, PEBS_ENABLE]);
+        core.machine.window = Some((self.session, slot as usize));
+    }
+
+    fn unmap_segment(&mut self) {
+        let mut core = self.core.borrow_mut();
+        core.assert_off(&[PEBS_ENABLE]);
+        core.machine.window = None;
+    }
+
+    fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]) {
+        let mut core = self.core.borrow_mut();
+        // Others are moved, and were counted when hardware wrote them.
+        core.written += u64::from(words.len() * 8 == size_of::<hpm_abi::InterruptRecord>());
+        let segment = &mut core.machine.shared[self.session].segments[slot as usize];
+        for (place, word) in (offset as usize..).step_by(8).zip(words) {
+            segment[place..place + 8].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
+    fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
+        self.core.borrow_mut().machine.shared[self.session].quanta[slot as usize] = Some(*quantum);
+    }
+
+    fn write_marker(&mut self, slot: u32, marker: &Marker) {
+        self.core.borrow_mut().machine.shared[self.session].markers[slot as usize] = Some(*marker);
+    }
+
+    fn publish(&mut self, status: &CpuStatus) {
+        self.core.borrow_mut().machine.shared[self.session].status = *status;
+    }
+
+    fn control(&mut self) -> CpuControl {
+        self.core.borrow().machine.shared[self.session].control
+    }
+
+    fn copy_stack(&mut self, from: u64, _place: u32, bytes: u32) -> Collected {
+        // The model's threads have a stack of one page above every multiple of 64 KiB.
+        let above = 0x1_0000 - from % 0x1_0000;
+        let copied = bytes.min(above as u32);
+        Collected { bytes: copied, complete: copied == bytes }
+    }
+
+    fn follow_frames(&mut self, rbp: u64, _place: u32, frames: u32) -> Collected {
+        // A chain of three calls from the outermost function, which sets RBP to 0.
+        assert_eq!(rbp, RBP, "the record's RBP");
+        Collected { bytes: 8 * frames.min(3), complete: frames >= 3 }
+    }
+}

@@ -1,0 +1,92 @@
+//! What most tests begin with: events, requests, and a thread of a session on a CPU.
+
+use hpm_abi::{EventMode, EventSpec, QuantumEnd, Scope, SessionConfig};
+use hpm_core::Program;
+use vpmu::Options;
+
+use super::core::Instruction::{self, Branch, Load, Store};
+use super::Rig;
+
+pub const INSTRUCTIONS: u64 = 0x00C0;
+pub const LOADS: u64 = 0x81D0;
+pub const STORES: u64 = 0x82D0;
+pub const BRANCHES: u64 = 0x04C4;
+pub const PRECISE_INSTRUCTIONS: u64 = 0x01C0;
+
+pub fn counted(encoding: u64) -> EventSpec {
+    let mode = EventMode::Count as u8;
+    EventSpec { encoding, mode, privilege: EventSpec::USER, ..EventSpec::default() }
+}
+
+pub fn precise(encoding: u64, period: u64) -> EventSpec {
+    EventSpec { period, mode: EventMode::Precise as u8, ..counted(encoding) }
+}
+
+pub fn interrupting(encoding: u64, period: u64) -> EventSpec {
+    EventSpec { period, mode: EventMode::Interrupt as u8, ..counted(encoding) }
+}
+
+pub fn config(events: &[EventSpec]) -> SessionConfig {
+    let samples = events.iter().any(|event| event.mode != EventMode::Count as u8);
+    let mut config = SessionConfig {
+        scope: Scope::Process as u32,
+        pid: 1,
+        event_count: events.len() as u32,
+        segments: if samples { 4 } else { 0 },
+        quanta: 1024,
+        ..SessionConfig::default()
+    };
+    config.events[..events.len()].copy_from_slice(events);
+    config
+}
+
+/// Whether one instruction of this kind is one of this event.
+pub fn is_event(encoding: u64, instruction: Instruction) -> bool {
+    match encoding {
+        INSTRUCTIONS | PRECISE_INSTRUCTIONS | 0x0100 => true,
+        LOADS | 0x010B => instruction == Instruction::Load,
+        STORES | 0x020B => instruction == Instruction::Store,
+        BRANCHES | 0x00C4 => instruction == Instruction::Branch,
+        _ => unreachable!("{encoding:#x} is not an event of these tests"),
+    }
+}
+
+/// CPUs of a Skylake whose PMUs hpm holds.
+pub fn acquired(cpus: usize) -> Rig {
+    let mut rig = Rig::new(cpus, Options::default());
+    rig.acquire();
+    rig
+}
+
+/// One CPU with one thread of one session on it; the session, and the thread's ID.
+pub fn one_thread(config: &SessionConfig) -> (Rig, usize, u32) {
+    let mut rig = acquired(1);
+    let session = rig.add_session(config);
+    let tid = start_thread(&mut rig, session);
+    (rig, session, tid)
+}
+
+/// Puts a new thread of the session on the first CPU; its ID.
+pub fn start_thread(rig: &mut Rig, session: usize) -> u32 {
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    rig.users[thread].tid
+}
+
+/// Runs a request, if the driver accepts it, from taking the PMU to giving it back as it was. The model panics at a fault.
+pub fn exercise(mut rig: Rig, request: &SessionConfig) {
+    if Program::new(&rig.pmu, request).is_err() {
+        return;
+    }
+    let before = rig.registers();
+    rig.acquire();
+    let session = rig.add_session(request);
+    start_thread(&mut rig, session);
+    rig.run_unjudged(0, 3000, &[Load, Store, Branch]);
+    rig.cut(0, QuantumEnd::Flush);
+    rig.run_unjudged(0, 300, &[Load]);
+    rig.switch(0, 0, QuantumEnd::Exit);
+    rig.stop(session);
+    rig.release();
+    assert_eq!(rig.registers(), before);
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is done inside a section of a CPU's gate: the engine's work for the thread that runs there.
+
+use core::ptr;
+use core::sync::atomic::Ordering;
+
+use kernel::bindings;
+use kernel::interrupt::LocalInterruptDisabled;
+use kernel::task::Task;
+
+use super::super::port::LivePort;
+use super::super::session::{Loaded, Session};
+use super::super::target::current_tid;
+use super::super::{machine, markers, sys};
+use super::{Cpu, Inside};
+use crate::hpm_abi::{self as abi, QuantumEnd, Reason};
+use crate::hpm_core::markers::Mark;
+use crate::hpm_core::{Engine, Thread};
+
+/// A section of one CPU's gate.
+pub(in super::super) struct Section<'a> {
+    pub(super) cpu: &'a Cpu,
+    pub(super) inside: &'a mut Inside,
+    /// What the NMI that runs has interrupted; null outside one.
+    pub(super) regs: *const bindings::pt_regs,
+}
+
+impl Section<'_> {
+    /// A thread of the session starts to run.
+    pub(in super::super) fn switch_in(&mut self, session: &Session, thread: Thread) {
+        let entered = self.with(session, |engine, port, session| engine.switch_in(port, session, thread));
+        if entered.is_some() {
+            let place = ptr::from_ref(session).cast_mut();
+            self.cpu.loaded.store(place, Ordering::Relaxed);
+            self.cpu.running.store(place, Ordering::Relaxed);
+            self.cpu.exposed.store(true, Ordering::Relaxed);
+            let now = self.begin_quantum();
+            self.cpu.clock.start(now, session.longest_quantum());
+        }
+    }
+
+    /// The thread that is being measured, if there is one, leaves.
+    pub(in super::super) fn switch_out(&mut self, end: QuantumEnd) {
+        let Some(session) = self.cpu.running() else { return };
+        self.take_markers();
+        let last_ip = current_user_ip();
+        self.with(session, |engine, port, session| engine.switch_out(port, session, end, last_ip));
+        self.cpu.running.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// The thread that is being measured leaves, and the next one of the same session starts to run.
+    pub(in super::super) fn switch_over(&mut self, end: QuantumEnd, session: &Session, next: Thread) {
+        self.take_markers();
+        let ending = (end, current_user_ip());
+        self.with(session, |engine, port, session| engine.switch_over(port, session, ending, next));
+        self.begin_quantum();
+    }
+
+    /// Ends the running quantum, if there is one; its thread runs on in a new one.
+    pub(in super::super) fn cut(&mut self, end: QuantumEnd) {
+        let Some(session) = self.cpu.running() else { return };
+        self.take_markers();
+        let last_ip = current_user_ip();
+        self.with(session, |engine, port, session| engine.cut(port, session, end, last_ip));
+        self.begin_quantum();
+    }
+
+    /// The current thread sets a marker; whether a session keeps it.
+    pub(in super::super) fn mark(&mut self, mark: &abi::Mark) -> bool {
+        // Those that wait in its page are older.
+        self.take_markers();
+        let mark = Mark { tsc: None, value: mark.value, name: mark.name };
+        let Some(session) = self.cpu.running() else { return false };
+        self.with(session, |engine, port, session| engine.mark(port, session, [mark])).unwrap_or(false)
+    }
+
+    /// Keeps the markers that wait in the current thread's page. To be called before its quantum ends, so that their
+    /// times lie in it.
+    fn take_markers(&mut self) {
+        let Some(session) = self.cpu.running().filter(|session| session.keeps_markers()) else { return };
+        // SAFETY: Sections run with interrupts off.
+        let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+        let Some(waiting) = markers::waiting(current_tid(), irq) else { return };
+        self.with(session, |engine, port, session| {
+            session.state.lose_markers(waiting.pending.lost);
+            engine.mark(port, session, waiting.marks());
+        });
+        waiting.give_back();
+    }
+
+    /// Why the session that runs must give up: somebody else has begun to use the PMU, or to run guests.
+    pub(in super::super) fn intruder(&mut self, session: &Session) -> Option<Reason> {
+        if session.samples() && sys::in_vmx() {
+            return Some(Reason::Virtualisation);
+        }
+        if machine::processor_trace_runs() {
+            return Some(Reason::IntelPt);
+        }
+        let (engine, mut port) = self.parts();
+        engine.foreign_global_ctrl(&mut port).map(|_| Reason::CountersRunning)
+    }
+
+    /// Brings a thread's counter page up to date if it is the one being measured.
+    pub(in super::super) fn refresh(&mut self, session: &Session, tid: u32) {
+        let last_ip = current_user_ip();
+        self.with(session, |engine, port, session| engine.refresh(port, session, tid, last_ip));
+    }
+
+    /// Leaves nothing in the counters for a thread that may read them. No thread is being measured.
+    pub(in super::super) fn conceal(&mut self) {
+        let (engine, mut port) = self.parts();
+        engine.conceal(&mut port);
+        self.cpu.exposed.store(false, Ordering::Relaxed);
+    }
+
+    /// The session leaves this CPU.
+    pub(in super::super) fn unload(&mut self, session: &Session) {
+        if self.cpu.is_running(session) {
+            self.switch_out(QuantumEnd::Flush);
+        }
+        self.with(session, |engine, port, session| engine.unload(port, session));
+        if ptr::eq(self.cpu.loaded.load(Ordering::Relaxed), session) {
+            self.cpu.loaded.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+
+    /// An NMI has come: whether it was hpm's.
+    pub(super) fn pmi(&mut self) -> bool {
+        self.take_markers();
+        let last_ip = current_user_ip();
+        let handled = self.with_loaded(|engine, port, session| engine.pmi(port, session, last_ip));
+        if handled {
+            self.begin_quantum();
+        }
+        handled
+    }
+
+    /// Does the work of a PMI that came inside this section.
+    pub(super) fn service(&mut self) {
+        self.take_markers();
+        let last_ip = current_user_ip();
+        self.with_loaded(|engine, port, session| engine.service(port, session, last_ip));
+        self.begin_quantum();
+    }
+
+    fn begin_quantum(&self) -> u64 {
+        let now = sys::rdtsc();
+        self.cpu.begun_tsc.store(now, Ordering::Relaxed);
+        now
+    }
+
+    /// Calls `f` with the engine, its port and the session's share of this CPU; `None` when it has none.
+    fn with<T>(
+        &mut self,
+        session: &Session,
+        f: impl FnOnce(&mut Engine, &mut LivePort<'_>, &mut Loaded<'_, '_>) -> T,
+    ) -> Option<T> {
+        self.with_optional(Some(session), |engine, port, share| share.map(|share| f(engine, port, share)))
+    }
+
+    /// As [`Self::with`], with the session that the engine has loaded, if any.
+    fn with_loaded<T>(
+        &mut self,
+        f: impl FnOnce(&mut Engine, &mut LivePort<'_>, Option<&mut Loaded<'_, '_>>) -> T,
+    ) -> T {
+        // SAFETY: By the invariants of `Cpu`.
+        let loaded = unsafe { self.cpu.loaded.load(Ordering::Relaxed).as_ref() };
+        self.with_optional(loaded, f)
+    }
+
+    fn with_optional<T>(
+        &mut self,
+        session: Option<&Session>,
+        f: impl FnOnce(&mut Engine, &mut LivePort<'_>, Option<&mut Loaded<'_, '_>>) -> T,
+    ) -> T {
+        let cpu = self.cpu;
+        let (engine, mut port) = self.parts();
+        // SAFETY: This section holds the gate of the CPU that runs.
+        let share = session.and_then(|session| unsafe { session.share(cpu.number, cpu.core(), cpu.area.as_ref()) });
+        let Some(mut share) = share else { return f(engine, &mut port, None) };
+        let value = f(engine, &mut port, Some(&mut share.loaded()));
+        if share.announce() {
+            cpu.clock.wake_readers();
+        }
+        value
+    }
+
+    pub(super) fn parts(&mut self) -> (&mut Engine, LivePort<'_>) {
+        // SAFETY: Sections run on their CPU with interrupts off, while hpm holds its PMU or is about to.
+        (&mut self.inside.engine, unsafe { LivePort::new(self.cpu.area.as_ref(), self.regs) })
+    }
+}
+
+/// User instruction pointer of the current thread, or 0.
+fn current_user_ip() -> u64 {
+    // SAFETY: The argument is the current task.
+    unsafe { sys::user_ip(Task::current_raw()) }
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Where the kernel calls hpm: the NMI and the scheduler's tracepoints. The callbacks hand over to shell/probes.rs. */
+#include <linux/binfmts.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+#include <linux/tracepoint.h>
+#include <asm/nmi.h>
+
+#include "shim.h"
+
+static int hpm_nmi_entry(unsigned int type, struct pt_regs *regs)
+{
+	return hpm_on_nmi(regs) ? NMI_HANDLED : NMI_DONE;
+}
+
+int hpm_nmi_register(void)
+{
+	return register_nmi_handler(NMI_LOCAL, hpm_nmi_entry, NMI_FLAG_FIRST, "hpm");
+}
+
+void hpm_nmi_unregister(void)
+{
+	unregister_nmi_handler(NMI_LOCAL, "hpm");
+}
+
+static void hpm_probe_switch(void *data, bool preempt, struct task_struct *prev, struct task_struct *next,
+			     unsigned int prev_state)
+{
+	hpm_on_switch(preempt, prev, next, prev_state);
+}
+
+static void hpm_probe_exit(void *data, struct task_struct *task, bool group_dead)
+{
+	hpm_on_exit(task, group_dead);
+}
+
+static void hpm_probe_fork(void *data, struct task_struct *parent, struct task_struct *child)
+{
+	hpm_on_fork(parent, child);
+}
+
+static void hpm_probe_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
+{
+	hpm_on_exec(task, old_pid, bprm->secureexec || (bprm->interp_flags & BINPRM_FLAGS_ENFORCE_NONDUMP));
+}
+
+/* The scheduler's tracepoints are not exported one by one, but every tracepoint of the kernel can be visited. */
+static struct hpm_probe {
+	const char *name;
+	void *probe;
+	struct tracepoint *tracepoint;
+} hpm_probes[] = {
+	{ "sched_process_fork", hpm_probe_fork },
+	{ "sched_process_exec", hpm_probe_exec },
+	{ "sched_process_exit", hpm_probe_exit },
+	{ "sched_switch", hpm_probe_switch },
+};
+
+static void hpm_probe_match(struct tracepoint *tracepoint, void *data)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(hpm_probes); i++)
+		if (!strcmp(tracepoint->name, hpm_probes[i].name))
+			hpm_probes[i].tracepoint = tracepoint;
+}
+
+int hpm_probes_find(void)
+{
+	unsigned int i;
+
+	for_each_kernel_tracepoint(hpm_probe_match, NULL);
+	for (i = 0; i < ARRAY_SIZE(hpm_probes); i++)
+		if (!hpm_probes[i].tracepoint)
+			return -ENOENT;
+	return 0;
+}
+
+static void hpm_probes_unregister_first(unsigned int count)
+{
+	while (count--)
+		tracepoint_probe_unregister(hpm_probes[count].tracepoint, hpm_probes[count].probe, NULL);
+	tracepoint_synchronize_unregister();
+}
+
+int hpm_probes_register(void)
+{
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < ARRAY_SIZE(hpm_probes); i++) {
+		ret = tracepoint_probe_register(hpm_probes[i].tracepoint, hpm_probes[i].probe, NULL);
+		if (ret) {
+			hpm_probes_unregister_first(i);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+void hpm_probes_unregister(void)
+{
+	hpm_probes_unregister_first(ARRAY_SIZE(hpm_probes));
+}

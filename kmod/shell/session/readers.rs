@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a session's readers see of it: its mapped memory, and that there is news.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use kernel::bindings;
+use kernel::prelude::*;
+
+use super::super::machine;
+use super::super::memory::Block;
+use super::Session;
+use crate::hpm_abi::{Reason, Totals};
+
+impl Session {
+    /// Tells readers that no process is left to measure.
+    pub(in super::super) fn say_target_is_gone(&self) {
+        // SAFETY: The head lies in the status area, and the field is only ever accessed atomically.
+        let gone = unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).target_gone) };
+        gone.store(1, Ordering::Release);
+        self.readers.notify_all();
+    }
+
+    /// Whether no process is left to measure.
+    pub(in super::super) fn is_target_gone(&self) -> bool {
+        // SAFETY: As in `say_target_is_gone`.
+        let gone = unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).target_gone) };
+        gone.load(Ordering::Acquire) != 0
+    }
+
+    /// Ends measuring on every CPU, at its next switch or timer at the latest, and tells readers why. Not from the NMI.
+    pub(in super::super) fn give_up(&self, reason: Reason) {
+        self.gave_up().store(reason as u32, Ordering::Release);
+        pr_warn!("a session of process {} gave up: {:?}\n", self.owner, reason);
+        self.readers.notify_all();
+    }
+
+    /// Whether the session has given up.
+    pub(in super::super) fn has_given_up(&self) -> bool {
+        self.gave_up().load(Ordering::Relaxed) != 0
+    }
+
+    fn gave_up(&self) -> &AtomicU32 {
+        // SAFETY: The head lies in the status area, and the field is only ever accessed atomically.
+        unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).gave_up) }
+    }
+
+    /// Whether a ring holds a quantum that no reader has given back.
+    pub(in super::super) fn is_readable(&self) -> bool {
+        (0..machine::cpu_count()).any(|number| {
+            // SAFETY: The field lies in the status area, and is only ever accessed atomically.
+            let produced =
+                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
+            // SAFETY: The field lies in the control area; user space may write it at any time.
+            let consumed =
+                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_control(number)).quanta_consumed) };
+            produced.load(Ordering::Acquire) != consumed.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Wakes its readers if it has published since they were last woken.
+    pub(in super::super) fn wake_readers(&self) {
+        if self.news.swap(false, Ordering::Relaxed) {
+            self.readers.notify_all();
+        }
+    }
+
+    /// The page that user space maps at this offset of the file.
+    pub(in super::super) fn page_at(&self, offset: u64) -> Option<*mut bindings::page> {
+        let place = (offset & 0xffff_ffff) as usize;
+        let share = || self.cpus.get((offset >> 32 & 0xfff) as usize)?.as_ref().map(|share| &share.memory);
+        match (offset >> 44, offset >> 32 & 0xfff) {
+            (0, 0) => self.status.page(place),
+            (0, 1) => self.control.page(place),
+            (2, _) => share()?.quanta.as_ref()?.page(place),
+            (3, _) => share()?.segments.get(place / Block::BYTES)?.page(place % Block::BYTES),
+            (4, _) => share()?.stacks.as_ref()?.page(place),
+            (5, 0) => self.pages()?.page_at(place),
+            (6, _) => share()?.markers.as_ref()?.page(place),
+            _ => None,
+        }
+    }
+
+    /// Adds one CPU's share to the totals.
+    ///
+    /// # Safety
+    /// The caller holds the gate of that CPU, or the CPU cannot run a section meanwhile.
+    pub(in super::super) unsafe fn add_share_to(&self, number: u32, totals: &mut Totals) {
+        if let Some(Some(share)) = self.cpus.get(number as usize) {
+            // SAFETY: The caller's promise.
+            unsafe { &*share.state.get() }.add_to(totals);
+        }
+    }
+}

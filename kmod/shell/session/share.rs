@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A session's part on the CPU that runs, as sections use it.
+
+use core::sync::atomic::Ordering;
+
+use super::super::counters::Pages;
+use super::super::port::LiveRings;
+use super::super::sys::EntryArea;
+use super::super::{limits, registry};
+use super::{Loaded, Session};
+use crate::hpm_core::{self, CpuSession, Program};
+
+/// A session's part on the CPU that runs.
+pub(in super::super) struct Share<'a> {
+    session: &'a Session,
+    programs: &'a [Program],
+    program: &'a Program,
+    state: &'a mut CpuSession,
+    announced: &'a mut [u64; 3],
+    rings: LiveRings<'a>,
+}
+
+impl Session {
+    /// The session's part on this CPU, whose core is of the type at this place.
+    ///
+    /// # Safety
+    /// The caller runs on that CPU, holds its gate for `'a`, and has no other share of the session.
+    pub(in super::super) unsafe fn share<'a>(
+        &'a self,
+        number: u32,
+        core: usize,
+        area: Option<&'a EntryArea>,
+    ) -> Option<Share<'a>> {
+        let share = self.cpus.get(number as usize)?.as_ref()?;
+        let programs = self.programs.on(core);
+        let program = self.programs.first_on(core);
+        let (status, control) = (self.cpu_status(number), self.cpu_control(number));
+        // SAFETY: The caller's promise; both pointers are valid as long as the session.
+        let rings = unsafe { LiveRings::new(&share.memory, self.pages(), area, status, control) };
+        // SAFETY: The gate keeps others out.
+        let state = unsafe { &mut *share.state.get() };
+        // SAFETY: The gate keeps others out.
+        let announced = unsafe { &mut *share.announced.get() };
+        Some(Share { session: self, programs, program, state, announced, rings })
+    }
+}
+
+impl<'a> Share<'a> {
+    /// The session as `hpm_core` wants it.
+    pub(in super::super) fn loaded(&mut self) -> Loaded<'_, 'a> {
+        hpm_core::Session {
+            id: self.session.id,
+            programs: self.programs,
+            program: self.program,
+            turn_tsc: self.session.longest_quantum,
+            pages: self.session.pages().map(Pages::keys),
+            state: self.state,
+            threads: self.session.threads(),
+            rings: &mut self.rings,
+            limits: limits::of_sampling(),
+        }
+    }
+
+    /// Notes what was published; whether a quarter of a ring has filled, so that readers should not wait for the timer.
+    pub(in super::super) fn announce(&mut self) -> bool {
+        let status = self.state.status();
+        let produced = [status.quanta_produced, status.segments_begun, status.markers_produced];
+        if produced == *self.announced {
+            return false;
+        }
+        if !self.session.news.load(Ordering::Relaxed) {
+            self.session.news.store(true, Ordering::Relaxed);
+        }
+        registry::note_news();
+        let config = self.session.programs.any().config();
+        let [quanta, segments, markers] = produced;
+        let [old_quanta, old_segments, old_markers] = *self.announced;
+        let quanta = quanta.wrapping_sub(old_quanta);
+        let segments = segments.wrapping_sub(old_segments);
+        let markers = markers.wrapping_sub(old_markers);
+        let crowded = quanta >= u64::from(config.quanta / 4)
+            || segments > u64::from(config.segments / 4) && config.segments != 0
+            || markers >= u64::from(config.markers / 4) && config.markers != 0;
+        if crowded {
+            *self.announced = produced;
+        }
+        crowded
+    }
+}
