@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The PEBS slots of a CPU's entry area: which there are, and what they map. */
+#include <linux/io.h>
 #include <linux/mm.h>
 #include <linux/perf_event.h>
 #include <asm/cpu_entry_area.h>

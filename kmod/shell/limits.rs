@@ -11,7 +11,6 @@ use super::machine;
 use crate::hpm_abi::Reason;
 use crate::hpm_core::{Limits, Refusal};
 
-#[expect(improper_ctypes, reason = "only pointers to the kernel's own structures pass here")]
 extern "C" {
     static hpm_max_sessions: c_uint;
     static hpm_max_session_mib: c_uint;

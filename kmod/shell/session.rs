@@ -24,7 +24,7 @@ use super::target::current_tgid;
 use super::machine;
 use crate::hpm_abi::{
     control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionConfig,
-    SessionFlags, StatusHead, Totals, ABI_VERSION,
+    SessionFlags, StatusHead, ABI_VERSION,
 };
 use crate::hpm_core::threads::{ThreadSlot, ThreadTally, Threads};
 use crate::hpm_core::{self, CpuSession, Program, Refusal};

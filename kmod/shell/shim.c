@@ -164,10 +164,10 @@ u64 hpm_user_ip(struct task_struct *task)
  * The registers that an NMI interrupted, or with user_only those with which the current thread last entered the kernel;
  * 18 of them, in the order of a PEBS record (SDM Vol. 3B, table 20-3). regs is NULL outside the NMI.
  */
-bool hpm_registers(const struct pt_regs *regs, bool user_only, u64 *to)
+bool hpm_registers(struct pt_regs *regs, bool user_only, u64 *to)
 {
 	if (user_only && (!regs || !user_mode(regs))) {
-		const struct pt_regs *user = task_pt_regs(current);
+		struct pt_regs *user = task_pt_regs(current);
 
 		if (current->flags & (PF_KTHREAD | PF_USER_WORKER))
 			return false;

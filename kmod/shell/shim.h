@@ -61,7 +61,7 @@ void hpm_mlock_uncharge(struct user_struct *user, unsigned long pages);
 
 /* User registers of a thread that is in the kernel. 0 for a kernel thread. */
 u64 hpm_user_ip(struct task_struct *task);
-bool hpm_registers(const struct pt_regs *regs, bool user_only, u64 *to);
+bool hpm_registers(struct pt_regs *regs, bool user_only, u64 *to);
 
 /* The page of an address in the direct map. */
 struct page *hpm_page_of(void *address);
