@@ -5,10 +5,10 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use kernel::bindings;
-use kernel::interrupt::LocalInterruptDisabled;
 use kernel::types::Opaque;
 
 use super::cpu::{self, Cpu};
+use super::interrupts::LocalInterruptDisabled;
 use super::{machine, registry, sys};
 use crate::hpm_abi::QuantumEnd;
 
@@ -48,11 +48,8 @@ impl Clock {
 
     /// Initialises the kernel's objects. The clock does not move afterwards.
     pub(super) fn set_up(&self) {
-        let mode = bindings::hrtimer_mode_HRTIMER_MODE_REL_PINNED_HARD;
         // SAFETY: The timer is not in use, and does not move from now on.
-        unsafe {
-            bindings::hrtimer_setup(self.timer.get(), Some(on_timer), bindings::CLOCK_MONOTONIC as i32, mode)
-        };
+        unsafe { sys::set_up_timer(self.timer.get()) };
         let mut work = bindings::irq_work { func: Some(on_work), ..Default::default() };
         work.node.__bindgen_anon_1.a_flags.counter = bindings::IRQ_WORK_HARD_IRQ as i32;
         // SAFETY: The work is not in use.
@@ -138,7 +135,9 @@ impl Clock {
     }
 }
 
-unsafe extern "C" fn on_timer(_timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+/// This CPU's timer has expired.
+#[no_mangle]
+extern "C" fn hpm_on_timer() {
     // SAFETY: A hard timer's handler runs with interrupts off.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
     if let Some(cpu) = cpu::this_cpu(irq) {
@@ -147,7 +146,6 @@ unsafe extern "C" fn on_timer(_timer: *mut bindings::hrtimer) -> bindings::hrtim
             None => cpu.clock.expires_tsc.store(STOPPED, Ordering::Relaxed),
         }
     }
-    bindings::hrtimer_restart::HRTIMER_NORESTART
 }
 
 unsafe extern "C" fn on_work(_work: *mut bindings::irq_work) {

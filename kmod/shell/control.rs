@@ -3,15 +3,16 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use kernel::interrupt::local_interrupt_disable;
+use kernel::bindings;
 use kernel::new_poll_condvar;
 use kernel::prelude::*;
 use kernel::sync::poll::PollCondVar;
 use kernel::sync::{global_lock, Arc, SetOnce};
 
 use super::every_cpu::Plugged;
+use super::interrupts::local_interrupt_disable;
 use super::owner::Owner;
-use super::request::{serve, Failure};
+use super::request::{error_of, serve, Failure};
 use super::session::Session;
 use super::target::current_tid;
 use super::{counters, cpu, machine, markers, registry};
@@ -123,7 +124,7 @@ impl Descriptor {
         let _owner = OWNER.lock();
         let session = self.configured()?;
         if self.running.load(Ordering::Relaxed) {
-            return Err(EALREADY.into());
+            return Err(error_of(bindings::EALREADY).into());
         }
         let plugged = Plugged::hold();
         registry::insert(session)?;

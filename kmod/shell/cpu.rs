@@ -8,12 +8,12 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 use kernel::bindings;
-use kernel::interrupt::LocalInterruptDisabled;
 use kernel::prelude::*;
 
+pub(super) use self::section::Section;
 use super::clock::Clock;
 use super::every_cpu::Plugged;
-pub(super) use self::section::Section;
+use super::interrupts::LocalInterruptDisabled;
 use super::port::LivePort;
 use super::session::Session;
 use super::sys::{self, EntryArea};

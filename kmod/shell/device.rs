@@ -15,7 +15,6 @@ use kernel::sync::poll::PollTable;
 use kernel::types::{ForeignOwnable, Opaque};
 
 use super::control::Descriptor;
-use super::Hpm;
 use crate::hpm_abi::{CONTROL_OFFSET, MARKER_PAGES_OFFSET};
 
 /// The registered device.
@@ -38,7 +37,7 @@ impl Device {
                 let device = bindings::miscdevice {
                     minor: bindings::MISC_DYNAMIC_MINOR as c_int,
                     name: c"hpm".as_ptr().cast(),
-                    fops: &Operations::TABLE,
+                    fops: &raw const OPERATIONS.0,
                     mode: 0o600,
                     ..Default::default()
                 };
@@ -59,21 +58,30 @@ impl PinnedDrop for Device {
     }
 }
 
-struct Operations;
+#[allow(improper_ctypes, reason = "only its address is used")]
+extern "C" {
+    /// This module, as modpost defines it. How Rust names it differs between versions of Linux.
+    static __this_module: bindings::module;
+}
+
+static OPERATIONS: Operations = Operations(bindings::file_operations {
+    // An open file keeps the module loaded.
+    owner: (&raw const __this_module).cast_mut(),
+    open: Some(Operations::open),
+    release: Some(Operations::release),
+    unlocked_ioctl: Some(Operations::ioctl),
+    compat_ioctl: bindings::compat_ptr_ioctl,
+    mmap: Some(Operations::mmap),
+    poll: Some(Operations::poll),
+    ..pin_init::zeroed()
+});
+
+struct Operations(bindings::file_operations);
+
+// SAFETY: Nobody writes the table, and what it refers to may be used on any thread.
+unsafe impl Sync for Operations {}
 
 impl Operations {
-    const TABLE: bindings::file_operations = bindings::file_operations {
-        // An open file keeps the module loaded.
-        owner: kernel::module::this_module::<Hpm>().as_ptr(),
-        open: Some(Self::open),
-        release: Some(Self::release),
-        unlocked_ioctl: Some(Self::ioctl),
-        compat_ioctl: bindings::compat_ptr_ioctl,
-        mmap: Some(Self::mmap),
-        poll: Some(Self::poll),
-        ..pin_init::zeroed()
-    };
-
     unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         // SAFETY: Both belong to the file that is being opened.
         let result = unsafe { bindings::nonseekable_open(inode, file) };

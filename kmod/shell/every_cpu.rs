@@ -2,10 +2,10 @@
 //! Running something on other CPUs.
 
 use kernel::bindings;
-use kernel::interrupt::LocalInterruptDisabled;
 use kernel::prelude::*;
 
 use super::cpu::{self, Cpu};
+use super::interrupts::LocalInterruptDisabled;
 use super::machine;
 
 /// Proof that no CPU comes online or goes offline.
@@ -42,8 +42,11 @@ impl Drop for Plugged {
 }
 
 fn on_cpu<F: FnMut(&'static Cpu, &LocalInterruptDisabled)>(number: u32, f: &mut F) {
-    // SAFETY: Process context; the call waits, so that `f` outlives its use. Fails only for a CPU that is not online.
-    unsafe { bindings::smp_call_function_single(number as i32, Some(call::<F>), (&raw mut *f).cast(), true) };
+    // SAFETY: Process context; the call waits, so that `f` outlives its use. Fails only for a CPU that is
+    // not online. The last argument is an `int` before Linux 7.3.
+    unsafe {
+        bindings::smp_call_function_single(number as i32, Some(call::<F>), (&raw mut *f).cast(), true.into())
+    };
 }
 
 /// Calls an `F` on the CPU that runs.

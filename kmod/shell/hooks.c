@@ -1,12 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Where the kernel calls hpm: the NMI and the scheduler's tracepoints. The callbacks hand over to shell/probes.rs. */
+/*
+ * Where the kernel calls hpm: a timer, the NMI and the scheduler's tracepoints. The callbacks hand over to shell/clock.rs
+ * and shell/probes.rs.
+ */
 #include <linux/binfmts.h>
+#include <linux/hrtimer.h>
 #include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/tracepoint.h>
 #include <asm/nmi.h>
 
 #include "shim.h"
+
+static enum hrtimer_restart hpm_timer_entry(struct hrtimer *timer)
+{
+	hpm_on_timer();
+	return HRTIMER_NORESTART;
+}
+
+void hpm_timer_setup(struct hrtimer *timer)
+{
+	hrtimer_setup(timer, hpm_timer_entry, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+}
 
 static int hpm_nmi_entry(unsigned int type, struct pt_regs *regs)
 {

@@ -5,9 +5,9 @@ use core::arch::x86_64::__cpuid_count;
 
 use kernel::bindings;
 use kernel::cpu::{nr_cpu_ids, CpuId};
-use kernel::interrupt::{local_interrupt_disable, LocalInterruptDisabled};
 use kernel::sync::SetOnce;
 
+use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
 use super::port::LivePort;
 use super::rights;
 use super::sys;

@@ -9,11 +9,11 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use kernel::bindings;
-use kernel::interrupt::LocalInterruptDisabled;
 use kernel::prelude::*;
 use kernel::sync::global_lock;
 
 use super::every_cpu::Plugged;
+use super::interrupts::LocalInterruptDisabled;
 use super::memory::Area;
 use crate::hpm_abi::{MarkerPage, PageMarker, MARKER_PAGES_OFFSET, PAGE_BYTES, PAGE_MARKERS};
 use crate::hpm_core::markers::{pending, Mark};

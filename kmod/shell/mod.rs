@@ -7,7 +7,7 @@
 //! | what the kernel calls | [`device`], [`probes`], [`clock`], [`notify`] |
 //! | what an ioctl does | [`control`], [`request`], [`rights`], [`limits`] |
 //! | what a session is | [`session`], [`subject`], [`counters`], [`target`], [`memory`], [`registry`], [`markers`] |
-//! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`machine`] |
+//! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`interrupts`], [`machine`] |
 //! | how registers and rings are reached | [`port`], [`sys`], and the C files |
 
 mod clock;
@@ -16,6 +16,7 @@ mod counters;
 mod cpu;
 mod device;
 mod every_cpu;
+mod interrupts;
 mod limits;
 mod machine;
 mod markers;

@@ -3,11 +3,11 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use kernel::interrupt::local_interrupt_disable;
 use kernel::prelude::*;
 
 use super::cpu::Cpu;
 use super::every_cpu::Plugged;
+use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
 use super::{cpu, limits, machine, registry, sys};
 use crate::hpm_abi::{Info, InfoFlags, Reason};
 use crate::hpm_core::registers::{IA32_PERFEVTSEL0, IA32_PMC0};
@@ -178,7 +178,7 @@ fn leave_cpus() {
 }
 
 /// Ends what this CPU does for any session, and gives its PMU back.
-fn leave(cpu: &Cpu, irq: &kernel::interrupt::LocalInterruptDisabled) {
+fn leave(cpu: &Cpu, irq: &LocalInterruptDisabled) {
     for session in registry::sessions(irq) {
         cpu.section(irq, |section| section.unload(session));
     }

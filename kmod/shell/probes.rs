@@ -4,10 +4,10 @@
 //! `hpm_on_nmi` and `hpm_on_switch` allocate nothing, take no lock and wake nobody.
 
 use kernel::bindings;
-use kernel::interrupt::{local_interrupt_disable, LocalInterruptDisabled};
 use kernel::prelude::*;
 
 use super::cpu::{self, Cpu};
+use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
 use super::session::Session;
 use super::{markers, registry, sys};
 use crate::hpm_abi::QuantumEnd;

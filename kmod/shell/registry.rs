@@ -8,12 +8,12 @@ use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use kernel::bindings;
-use kernel::interrupt::LocalInterruptDisabled;
 use kernel::pr_warn_once;
 use kernel::prelude::*;
 use kernel::sync::global_lock;
 
 use super::cpu::{self, Cpu};
+use super::interrupts::LocalInterruptDisabled;
 use super::machine;
 use super::session::Session;
 use super::subject::Subject;

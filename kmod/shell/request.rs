@@ -4,6 +4,7 @@
 use core::mem::{size_of, MaybeUninit};
 use core::slice;
 
+use kernel::bindings;
 use kernel::prelude::*;
 use kernel::uaccess::{UserPtr, UserSlice};
 
@@ -15,6 +16,11 @@ use crate::hpm_core::Refusal;
 
 /// Arguments longer than this are nobody's.
 const ARGUMENT_MAX: usize = 4096;
+
+/// The error of this errno, for those that `kernel::error::code` does not name in every version of Linux.
+pub(super) fn error_of(errno: u32) -> Error {
+    Error::from_errno(-(errno as c_int))
+}
 
 /// An ioctl argument.
 ///
@@ -164,7 +170,7 @@ fn errno(reason: Reason) -> Error {
         | Reason::PebsErratum
         | Reason::NoCoreType
         | Reason::NoTracepoint
-        | Reason::Virtualisation => EOPNOTSUPP,
+        | Reason::Virtualisation => error_of(bindings::EOPNOTSUPP),
         Reason::Version
         | Reason::Field
         | Reason::EventBits

@@ -3,11 +3,12 @@
  * The part of hpm that must be C. No decision is taken here: each function is one kernel macro, inline function or
  * callback signature made reachable for shell/sys.rs.
  */
-#include <linux/binfmts.h>
 #include <linux/capability.h>
 #include <linux/cgroup.h>
 #include <linux/fs.h>
+#include <linux/irqflags.h>
 #include <linux/kthread.h>
+#include <linux/lockdep.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -16,21 +17,39 @@
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task_stack.h>
-#include <linux/tracepoint.h>
+#include <linux/version.h>
 #include <linux/workqueue.h>
 #include <asm/apic.h>
-#include <asm/cpu_entry_area.h>
 #include <asm/cpufeature.h>
-#include <asm/intel_ds.h>
 #include <asm/msr.h>
 #include <asm/nmi.h>
-#include <asm/pgtable.h>
 #include <asm/processor-flags.h>
 #include <asm/special_insns.h>
-#include <asm/tlbflush.h>
 #include <asm/tsc.h>
 
 #include "shim.h"
+
+#ifdef CONFIG_PREEMPT_RT
+#error "hpm takes spin locks with interrupts off, which PREEMPT_RT makes sleep"
+#endif
+
+unsigned long hpm_interrupts_save(void)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	return flags;
+}
+
+void hpm_interrupts_restore(unsigned long flags)
+{
+	local_irq_restore(flags);
+}
+
+void hpm_interrupts_assert_off(void)
+{
+	lockdep_assert_irqs_disabled();
+}
 
 int hpm_rdmsr(u32 msr, u64 *value)
 {
@@ -115,7 +134,12 @@ int hpm_allow_kernel(void)
 
 int hpm_allow_cpu(void)
 {
+#if LINUX_VERSION_CODE < KERNEL_VERSION(7, 3, 0)
+	/* There it is an inline function of what is not exported; the nearest right that modules may ask for is stricter. */
+	return perfmon_capable() ? perf_allow_kernel() : -EACCES;
+#else
 	return perf_allow_cpu();
+#endif
 }
 
 /*

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What hpm needs of Linux 7.3 and no Rust abstraction or binding offers: inline functions, macros and headers that
+ * What hpm needs of Linux and no Rust abstraction or binding offers: inline functions, macros and headers that
  * bindgen is not run on. Everything else is called from Rust.
  *
  * Functions hpm_* are defined in the C files and called from Rust (shell/sys.rs declares them); functions hpm_on_* are
@@ -13,11 +13,17 @@
 
 struct cgroup;
 struct file;
+struct hrtimer;
 struct mm_struct;
 struct page;
 struct pt_regs;
 struct task_struct;
 struct user_struct;
+
+/* Interrupts of this CPU. */
+unsigned long hpm_interrupts_save(void);
+void hpm_interrupts_restore(unsigned long flags);
+void hpm_interrupts_assert_off(void);
 
 /* Model-specific registers, time-stamp counter, local APIC. */
 int hpm_rdmsr(u32 msr, u64 *value);
@@ -95,12 +101,14 @@ void hpm_cea_map(const struct hpm_cea *cea, void *block);
 void hpm_cea_unmap(const struct hpm_cea *cea);
 
 /* Entry points that only C can have. 0 or a negative errno. */
+void hpm_timer_setup(struct hrtimer *timer);
 int hpm_nmi_register(void);
 void hpm_nmi_unregister(void);
 int hpm_probes_find(void);
 int hpm_probes_register(void);
 void hpm_probes_unregister(void);
 
+void hpm_on_timer(void);
 int hpm_on_nmi(const struct pt_regs *regs);
 void hpm_on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
 void hpm_on_exit(struct task_struct *task, bool group_dead);

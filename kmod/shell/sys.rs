@@ -5,9 +5,9 @@ use core::ptr::NonNull;
 
 use kernel::bindings;
 use kernel::error::to_result;
-use kernel::interrupt::LocalInterruptDisabled;
 use kernel::prelude::*;
 
+use super::interrupts::LocalInterruptDisabled;
 use crate::hpm_core::interrupt::Registers;
 
 /// Pages of one CPU's PEBS slots in the CPU entry area (`HPM_CEA_PAGES`).
@@ -27,6 +27,11 @@ pub(super) struct EntryArea {
     reason = "the kernel's own structures hold empty ones; only pointers to them pass here"
 )]
 extern "C" {
+    fn hpm_interrupts_save() -> usize;
+    fn hpm_interrupts_restore(flags: usize);
+    #[cfg(CONFIG_PROVE_LOCKING)]
+    fn hpm_interrupts_assert_off();
+    fn hpm_timer_setup(timer: *mut bindings::hrtimer);
     fn hpm_rdmsr(msr: u32, value: *mut u64) -> c_int;
     fn hpm_wrmsr(msr: u32, value: u64) -> c_int;
     fn hpm_rdpmc(counter: u32) -> u64;
@@ -49,7 +54,7 @@ extern "C" {
     fn hpm_cgroup_put(cgroup: *mut bindings::cgroup);
     fn hpm_cgroup_has_task(cgroup: *mut bindings::cgroup, task: *mut bindings::task_struct) -> bool;
     fn hpm_cgroup_encloses(cgroup: *mut bindings::cgroup, other: *mut bindings::cgroup) -> bool;
-    fn hpm_registers(regs: *const bindings::pt_regs, user_only: bool, to: *mut u64) -> bool;
+    fn hpm_registers(regs: *mut bindings::pt_regs, user_only: bool, to: *mut u64) -> bool;
     fn hpm_user_ip(task: *mut bindings::task_struct) -> u64;
     fn hpm_page_of(address: *mut c_void) -> *mut bindings::page;
     fn hpm_physical(address: *mut c_void) -> u64;
@@ -115,6 +120,37 @@ impl EntryArea {
         // SAFETY: The area was filled by `hpm_cea_find`; the rest is the caller's promise.
         unsafe { hpm_cea_unmap(self) };
     }
+}
+
+/// Switches interrupts off on this CPU; what [`restore_interrupts`] puts back.
+pub(super) fn save_interrupts() -> usize {
+    // SAFETY: May be called in any context.
+    unsafe { hpm_interrupts_save() }
+}
+
+/// Puts back what [`save_interrupts`] found.
+///
+/// # Safety
+/// `flags` came from it on this CPU, and interrupts have been off since.
+pub(super) unsafe fn restore_interrupts(flags: usize) {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_interrupts_restore(flags) };
+}
+
+/// Has the kernel warn if interrupts are on.
+#[cfg(CONFIG_PROVE_LOCKING)]
+pub(super) fn assert_interrupts_off() {
+    // SAFETY: May be called in any context.
+    unsafe { hpm_interrupts_assert_off() };
+}
+
+/// Sets up a timer that expires in a hard interrupt of the CPU that started it; calls come to `hpm_on_timer`.
+///
+/// # Safety
+/// The timer is not in use, and does not move from now on.
+pub(super) unsafe fn set_up_timer(timer: *mut bindings::hrtimer) {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_timer_setup(timer) };
 }
 
 /// RDMSR; `None` when it faults.
@@ -297,7 +333,7 @@ pub(super) unsafe fn user_ip(task: *mut bindings::task_struct) -> u64 {
 pub(super) unsafe fn registers(regs: *const bindings::pt_regs, user_only: bool) -> Option<Registers> {
     let mut registers = Registers::default();
     // SAFETY: The caller's promise; there are as many registers as the function writes.
-    let known = unsafe { hpm_registers(regs, user_only, registers.as_mut_ptr()) };
+    let known = unsafe { hpm_registers(regs.cast_mut(), user_only, registers.as_mut_ptr()) };
     known.then_some(registers)
 }
 

@@ -206,7 +206,7 @@ impl Refusal {
             ),
             Reason::NeedSystemRight => format!(
                 "the whole system (-a) may not be measured by this user: {PERFMON}, or set \
-                 /proc/sys/kernel/perf_event_paranoid to 0 or less"
+                 /proc/sys/kernel/perf_event_paranoid to 0 or less (enough from Linux 7.3 on)"
             ),
             Reason::NeedTargetRight => {
                 "this process may not be measured by this user, to whom it does not belong: run as root, or give hpmctl \

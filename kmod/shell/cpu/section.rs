@@ -5,9 +5,9 @@ use core::ptr;
 use core::sync::atomic::Ordering;
 
 use kernel::bindings;
-use kernel::interrupt::LocalInterruptDisabled;
 use kernel::task::Task;
 
+use super::super::interrupts::LocalInterruptDisabled;
 use super::super::port::LivePort;
 use super::super::session::{Loaded, Session};
 use super::super::target::current_tid;

@@ -197,7 +197,7 @@ fn rights(facts: &Facts) -> Finding {
     let advice = "run as root, or give hpmctl the capability: `setcap cap_perfmon=ep hpmctl`";
     match facts.perf_event_paranoid {
         Some(..=0) => {
-            let what = "no CAP_PERFMON: only the whole system (-a) may be measured";
+            let what = "no CAP_PERFMON: only the whole system (-a) may be measured, from Linux 7.3 on";
             Finding::new("rights", Status::Note, what, advice)
         }
         _ => Finding::new(
