@@ -65,7 +65,7 @@ impl Machine {
 /// There is none; the message lists those there are.
 pub(crate) fn profile(name: &str) -> Result<&'static Profile> {
     let Some(profile) = profile::by_name(name) else {
-        let names: Vec<&str> = profile::ALL.iter().map(|profile| profile.name).collect();
+        let names: Vec<&str> = profile::every().map(|profile| profile.name).collect();
         bail!("there is no profile {name}; there are {}", names.join(", "));
     };
     Ok(profile)

@@ -42,7 +42,7 @@ fn expected(profile: &Profile) -> Result<Vec<String>> {
     let (_, events) =
         events.with_context(|| format!("what does Linux call the events of {}?", profile.name))?;
     let mut words = vec![(*events).to_owned(), "Intel PMU driver".to_owned()];
-    let capabilities = profile.pmu.capabilities;
+    let capabilities = profile.perfmon().context("the profile has another kind of PMU")?.capabilities;
     words.push(match capabilities >> 8 & 0xf {
         0xf => "Architectural PEBS".to_owned(),
         format => {

@@ -16,7 +16,7 @@ const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
 /// What of that is run on this processor: records are compared with the truth by their time, which they have from format 3
 /// on (IA32_PERF_CAPABILITIES bits 11:8; SDM Vol. 3B 18.13.1).
 fn everywhere(profile: &Profile) -> impl Iterator<Item = &'static str> {
-    let timed = profile.pmu.capabilities >> 8 & 0xF >= 3;
+    let timed = profile.perfmon().is_some_and(|pmu| pmu.pebs_format() >= 3);
     EVERYWHERE.into_iter().filter(move |name| timed || *name != "sampling")
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum ArgumentError {
 }
 
 fn names() -> String {
-    profile::ALL.iter().map(|p| p.name).collect::<Vec<_>>().join(", ")
+    profile::every().map(|p| p.name).collect::<Vec<_>>().join(", ")
 }
 
 /// Everything a user can choose.

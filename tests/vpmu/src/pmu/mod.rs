@@ -1,6 +1,6 @@
 //! The performance-monitoring unit of one logical processor.
 //!
-//! [`Pmu`] is what an adapter sees of every generation; each generation's mechanism has its own module.
+//! [`Pmu`] is what an adapter sees of every kind; each kind has its own module, and is a variant of `Mechanism`.
 
 pub mod msr;
 mod perfmon;
@@ -8,7 +8,7 @@ mod perfmon;
 use crate::bus::{Bus, PageFault, Retired};
 use crate::event::{BasicCounts, MicroEvents, Privilege};
 use crate::micro::BranchKind;
-use crate::profile::Profile;
+use crate::profile::{PmuKind, Profile};
 use perfmon::Perfmon;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -111,7 +111,28 @@ pub struct Settlement {
 pub struct Pmu {
     profile: &'static Profile,
     options: Options,
-    mechanism: Perfmon,
+    mechanism: Mechanism,
+}
+
+/// The kinds of PMU. Each has all methods that [`Pmu`] passes on.
+#[derive(Debug, Clone)]
+enum Mechanism {
+    Perfmon(Perfmon),
+}
+
+/// What a snapshot holds of each.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Saved {
+    Perfmon(perfmon::Saved),
+}
+
+/// Evaluates an expression with the mechanism of whatever kind it is.
+macro_rules! each {
+    ($mechanism:expr, $pmu:ident => $action:expr) => {
+        match $mechanism {
+            Mechanism::Perfmon($pmu) => $action,
+        }
+    };
 }
 
 /// A snapshot of a [`Pmu`], for example beside a snapshot of the machine it belongs to.
@@ -119,7 +140,7 @@ pub struct Pmu {
 pub struct Snapshot {
     profile: String,
     options: Options,
-    state: perfmon::Saved,
+    state: Saved,
 }
 
 /// Why a [`Snapshot`] cannot be restored.
@@ -139,7 +160,10 @@ impl Pmu {
     /// A PMU just after reset.
     #[must_use]
     pub fn new(profile: &'static Profile, options: Options) -> Self {
-        Self { profile, options, mechanism: Perfmon::new(profile, options) }
+        let mechanism = match profile.pmu {
+            PmuKind::Perfmon(facts) => Mechanism::Perfmon(Perfmon::new(profile, facts, options)),
+        };
+        Self { profile, options, mechanism }
     }
 
     /// The profile it models.
@@ -152,7 +176,10 @@ impl Pmu {
     /// not.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot { profile: self.profile.name.into(), options: self.options, state: self.mechanism.save() }
+        let state = match &self.mechanism {
+            Mechanism::Perfmon(perfmon) => Saved::Perfmon(perfmon.save()),
+        };
+        Snapshot { profile: self.profile.name.into(), options: self.options, state }
     }
 
     /// The PMU of a snapshot.
@@ -160,21 +187,23 @@ impl Pmu {
     /// # Errors
     /// If the snapshot is of a profile that does not exist, or exists in another shape.
     pub fn restore(snapshot: Snapshot) -> Result<Self, RestoreError> {
-        let Some(profile) = crate::profile::cores().find(|core| core.name == snapshot.profile) else {
+        let Some(profile) =
+            crate::profile::every().chain(crate::profile::cores()).find(|core| core.name == snapshot.profile)
+        else {
             return Err(RestoreError::UnknownProfile(snapshot.profile));
         };
         let mut pmu = Self::new(profile, snapshot.options);
-        if !pmu.mechanism.restore(snapshot.state) {
-            return Err(RestoreError::Mismatch(snapshot.profile));
-        }
-        Ok(pmu)
+        let fits = match (&mut pmu.mechanism, snapshot.state) {
+            (Mechanism::Perfmon(perfmon), Saved::Perfmon(saved)) => perfmon.restore(saved),
+        };
+        if fits { Ok(pmu) } else { Err(RestoreError::Mismatch(snapshot.profile)) }
     }
 
     /// Whether `RDMSR`/`WRMSR` of `msr` must come to this PMU. True also for registers that would belong to
     /// it on a processor with more counters: those fault.
     #[must_use]
     pub fn owns_msr(&self, msr: u32) -> bool {
-        self.mechanism.owns_msr(msr)
+        each!(&self.mechanism, pmu => pmu.owns_msr(msr))
     }
 
     /// `RDMSR`.
@@ -182,7 +211,7 @@ impl Pmu {
     /// # Errors
     /// #GP if the register does not exist or cannot be read.
     pub fn rdmsr(&mut self, msr: u32) -> Result<u64, GeneralProtection> {
-        self.mechanism.rdmsr(msr)
+        each!(&self.mechanism, pmu => pmu.rdmsr(msr))
     }
 
     /// `WRMSR`. [`Pmu::demand`] and [`Pmu::headroom`] may change.
@@ -191,7 +220,7 @@ impl Pmu {
     /// #GP if the register does not exist, cannot be written, or `value` sets a reserved bit; then nothing
     /// changes.
     pub fn wrmsr(&mut self, msr: u32, value: u64) -> Result<(), GeneralProtection> {
-        self.mechanism.wrmsr(msr, value)
+        each!(&mut self.mechanism, pmu => pmu.wrmsr(msr, value))
     }
 
     /// `RDPMC` with this ECX. The check of CPL and CR4.PCE is the adapter's.
@@ -199,30 +228,24 @@ impl Pmu {
     /// # Errors
     /// #GP if ECX names no counter.
     pub fn rdpmc(&mut self, ecx: u32) -> Result<u64, GeneralProtection> {
-        self.mechanism.rdpmc(ecx)
+        each!(&self.mechanism, pmu => pmu.rdpmc(ecx))
     }
 
     /// Overlays what the profile says onto the machine's own answer to `CPUID`.
     pub fn cpuid(&self, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
-        perfmon::overlay_cpuid(self.profile, leaf, subleaf, regs);
+        each!(&self.mechanism, pmu => pmu.cpuid(leaf, subleaf, regs));
     }
 
-    /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H):
-    /// performance monitoring is available (7), PEBS by way of the DS area is not unavailable (12) unless
-    /// PEBS is architectural, branch trace storage is (11): it is not modelled.
+    /// Overlays the PMU's read-only bits onto the machine's IA32_MISC_ENABLE (SDM Vol. 4, table 2-2, 1A0H).
     #[must_use]
     pub fn misc_enable(&self, machine: u64) -> u64 {
-        const PERFMON_AVAILABLE: u64 = 1 << 7;
-        const BTS_UNAVAILABLE: u64 = 1 << 11;
-        const PEBS_UNAVAILABLE: u64 = 1 << 12;
-        let unavailable = if perfmon::has_ds_pebs(self.profile) { 0 } else { PEBS_UNAVAILABLE };
-        machine & !PEBS_UNAVAILABLE | PERFMON_AVAILABLE | BTS_UNAVAILABLE | unavailable
+        each!(&self.mechanism, pmu => pmu.misc_enable(machine))
     }
 
     /// What must be observed now, given what is programmed and enabled. Changes only in `wrmsr` and `settle`.
     #[must_use]
     pub fn demand(&self) -> Demand {
-        self.mechanism.demand()
+        each!(&self.mechanism, pmu => pmu.demand())
     }
 
     /// How many of each basic event may still occur at `privilege` before `settle` must be called, that is:
@@ -233,19 +256,19 @@ impl Pmu {
     /// privilege level changes.
     #[must_use]
     pub fn headroom(&self, privilege: Privilege) -> [u64; 4] {
-        self.mechanism.headroom(privilege)
+        each!(&self.mechanism, pmu => pmu.headroom(privilege))
     }
 
     /// Counts basic events that have passed since the last call.
     pub fn count_basic(&mut self, delta: &BasicCounts) {
-        self.mechanism.count_basic(delta);
+        each!(&mut self.mechanism, pmu => pmu.count_basic(delta));
     }
 
     /// Counts what the microarchitecture model reported. Most of it is defined for retired instructions only:
     /// hold back what an instruction did until it retires, and forget it if it faults.
     #[inline]
     pub fn count(&mut self, events: &MicroEvents, privilege: Privilege) {
-        self.mechanism.count(events, privilege);
+        each!(&mut self.mechanism, pmu => pmu.count(events, privilege));
     }
 
     /// Records a retired branch in the last-branch-record stack, if that is on ([`Pmu::demand`] is then
@@ -258,17 +281,17 @@ impl Pmu {
         mispredicted: bool,
         privilege: Privilege,
     ) {
-        self.mechanism.record_branch(from, to, kind, mispredicted, privilege);
+        each!(&mut self.mechanism, pmu => pmu.record_branch(from, to, kind, mispredicted, privilege));
     }
 
     /// Whether something waits for the instruction boundary: call `settle` there.
     #[must_use]
     pub fn needs_settle(&self) -> bool {
-        self.mechanism.needs_settle()
+        each!(&self.mechanism, pmu => pmu.needs_settle())
     }
 
     /// At an instruction boundary: overflow bits, PEBS arming and record writing, freeze-on-PMI, PMI.
     pub fn settle(&mut self, retired: &Retired, bus: &mut dyn Bus) -> Settlement {
-        self.mechanism.settle(retired, bus)
+        each!(&mut self.mechanism, pmu => pmu.settle(retired, bus))
     }
 }

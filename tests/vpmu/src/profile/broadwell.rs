@@ -3,7 +3,7 @@
 use super::broadwell_events::EVENTS;
 use super::skylake_events::FIXED_EVENTS;
 use super::version3::{BROADWELL_OFFCORE, HASWELL_PMU, L1D, L2, NEHALEM};
-use super::{Microarchitecture, Perfmon, Profile, TlbGeometry};
+use super::{Microarchitecture, Perfmon, PmuKind, Profile, TlbGeometry};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Broadwell: the PMU of Haswell with other off-core suppliers and events (SDM Vol. 3B 18.12). No TSX.
@@ -14,7 +14,7 @@ pub static BROADWELL: Profile = Profile {
     name: "broadwell",
     // Family 6, display model 61, stepping 4.
     signature: 0x0003_06D4,
-    pmu: Perfmon { offcore: BROADWELL_OFFCORE, ..HASWELL_PMU },
+    pmu: PmuKind::Perfmon(&Perfmon { offcore: BROADWELL_OFFCORE, ..HASWELL_PMU }),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

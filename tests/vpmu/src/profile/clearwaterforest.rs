@@ -3,7 +3,7 @@
 use super::darkmont_events::{EVENTS, FIXED_EVENTS};
 use super::{
     ArchitecturalLbr, Extended, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon, PerfmonExtension,
-    Profile, TlbGeometry,
+    PmuKind, Profile, TlbGeometry,
 };
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
@@ -17,7 +17,7 @@ pub static CLEARWATER_FOREST: Profile = Profile {
     name: "clearwaterforest",
     // Family 6, extended model 13, model 13 (display model 221).
     signature: 0x000D_06D0,
-    pmu: Perfmon {
+    pmu: PmuKind::Perfmon(&Perfmon {
         version: 6,
         general_counters: 8,
         // 0 to 2 and 4 to 6.
@@ -57,7 +57,7 @@ pub static CLEARWATER_FOREST: Profile = Profile {
             }),
             ..Extended::NONE
         },
-    },
+    }),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

@@ -4,8 +4,8 @@
 use super::goldencove_events::{EVENTS, FIXED_EVENTS};
 use super::gracemont::ALDER_LAKE_EFFICIENT;
 use super::{
-    ArchitecturalLbr, Extended, Hybrid, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon, Profile,
-    TlbGeometry,
+    ArchitecturalLbr, Extended, Hybrid, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon, PmuKind,
+    Profile, TlbGeometry,
 };
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
@@ -83,7 +83,7 @@ pub static SAPPHIRE_RAPIDS: Profile = Profile {
     name: "sapphirerapids",
     // Family 6, extended model 8, model 15 (display model 143), stepping 8.
     signature: 0x0008_06F8,
-    pmu: PMU,
+    pmu: PmuKind::Perfmon(&PMU),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: SERVER_CACHES,
@@ -100,11 +100,11 @@ pub static GRANITE_RAPIDS: Profile = Profile {
     name: "graniterapids",
     // Family 6, extended model 10, model 13 (display model 173), stepping 1.
     signature: 0x000A_06D1,
-    pmu: Perfmon {
+    pmu: PmuKind::Perfmon(&Perfmon {
         capabilities: 0x2_75FF,
         extended: Extended { load_auxiliary: None, ..PMU.extended },
         ..PMU
-    },
+    }),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {
@@ -121,7 +121,7 @@ pub static ALDER_LAKE: Profile = Profile {
     name: "alderlake",
     // Family 6, extended model 9, model 7 (display model 151), stepping 2.
     signature: super::gracemont::ALDER_LAKE_SIGNATURE,
-    pmu: PMU,
+    pmu: PmuKind::Perfmon(&PMU),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

@@ -2,8 +2,8 @@
 
 use super::gracemont_events::{EVENTS, FIXED_EVENTS};
 use super::{
-    ArchitecturalLbr, Extended, Hybrid, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon, Profile,
-    TlbGeometry,
+    ArchitecturalLbr, Extended, Hybrid, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon, PmuKind,
+    Profile, TlbGeometry,
 };
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
@@ -21,7 +21,7 @@ pub(super) const ALDER_LAKE_LLC: CacheGeometry =
 pub(super) static ALDER_LAKE_EFFICIENT: Profile = Profile {
     name: "alderlake-efficient",
     signature: ALDER_LAKE_SIGNATURE,
-    pmu: Perfmon {
+    pmu: PmuKind::Perfmon(&Perfmon {
         version: 5,
         general_counters: 6,
         fixed_counters: 3,
@@ -50,7 +50,7 @@ pub(super) static ALDER_LAKE_EFFICIENT: Profile = Profile {
             arch_lbr: Some(ArchitecturalLbr { depths: 0b1011 }),
             ..Extended::NONE
         },
-    },
+    }),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

@@ -3,7 +3,7 @@
 use super::haswell_events::EVENTS;
 use super::skylake_events::FIXED_EVENTS;
 use super::version3::{HASWELL_PMU, L1D, L2, NEHALEM};
-use super::{Microarchitecture, Profile, TlbGeometry};
+use super::{Microarchitecture, PmuKind, Profile, TlbGeometry};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Haswell: PerfMon version 3, PEBS record format 2 with data address profiling, call-stack branch records
@@ -15,7 +15,7 @@ pub static HASWELL: Profile = Profile {
     name: "haswell",
     // Family 6, display model 60, stepping 3.
     signature: 0x0003_06C3,
-    pmu: HASWELL_PMU,
+    pmu: PmuKind::Perfmon(&HASWELL_PMU),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

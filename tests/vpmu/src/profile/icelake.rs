@@ -1,7 +1,9 @@
 //! 10th generation Intel Core (client Ice Lake), family 6 model 125: Sunny Cove cores.
 
 use super::icelake_events::{EVENTS, FIXED_EVENTS};
-use super::{Extended, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon, Profile, TlbGeometry};
+use super::{
+    Extended, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon, PmuKind, Profile, TlbGeometry,
+};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Client Ice Lake: PerfMon version 5, PEBS record format 4 (adaptive, extended).
@@ -13,7 +15,7 @@ pub static ICE_LAKE: Profile = Profile {
     name: "icelake",
     // Family 6, extended model 7, model 13 (display model 125).
     signature: 0x0007_06D0,
-    pmu: Perfmon {
+    pmu: PmuKind::Perfmon(&Perfmon {
         version: 5,
         general_counters: 8,
         fixed_counters: 4,
@@ -39,7 +41,7 @@ pub static ICE_LAKE: Profile = Profile {
         lbr_select_mask: 0x3FF,
         debugctl_mask: 0x7FC3,
         extended: Extended { pebs_fixed: 0xF, memory_info: MemoryInfo::IceLake, ..Extended::NONE },
-    },
+    }),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

@@ -3,7 +3,7 @@
 use super::ivybridge_events::EVENTS;
 use super::skylake_events::FIXED_EVENTS;
 use super::version3::{L1D, L2, NEHALEM, SANDY_BRIDGE_PMU};
-use super::{Microarchitecture, Profile};
+use super::{Microarchitecture, PmuKind, Profile};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Ivy Bridge: the PMU of Sandy Bridge with other events (SDM Vol. 3B 18.10).
@@ -14,7 +14,7 @@ pub static IVY_BRIDGE: Profile = Profile {
     name: "ivybridge",
     // Family 6, display model 58, stepping 9.
     signature: 0x0003_06A9,
-    pmu: SANDY_BRIDGE_PMU,
+    pmu: PmuKind::Perfmon(&SANDY_BRIDGE_PMU),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

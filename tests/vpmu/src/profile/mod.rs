@@ -52,8 +52,9 @@ pub struct Profile {
     /// CPUID).
     pub signature: u32,
     /// Its performance-monitoring unit.
-    pub pmu: Perfmon,
-    /// Events that can be programmed into a general-purpose counter.
+    pub pmu: PmuKind,
+    /// Events that can be programmed into a general-purpose counter of architectural performance monitoring;
+    /// other kinds of PMU have tables of their own form.
     pub events: &'static [EventSpec],
     /// What each fixed-function counter counts, in index order (SDM Vol. 3B, table 18-2).
     pub fixed_events: &'static [EventSpec],
@@ -63,6 +64,13 @@ pub struct Profile {
     pub microarchitecture: Microarchitecture,
     /// If it is one kind of core of a hybrid part: which.
     pub hybrid: Option<Hybrid>,
+}
+
+/// Which kind of PMU a processor has, and its facts.
+#[derive(Debug, Clone, Copy)]
+pub enum PmuKind {
+    /// Intel's architectural performance monitoring.
+    Perfmon(&'static Perfmon),
 }
 
 /// An Intel PMU with architectural performance monitoring (SDM Vol. 3B 18.2).
@@ -207,7 +215,8 @@ pub struct TlbGeometry {
     pub associativity: u32,
 }
 
-/// Every profile that a user can choose; a hybrid part is one, described by its performance cores.
+/// Every profile with architectural performance monitoring; a hybrid part is one, described by its performance
+/// cores.
 pub static ALL: &[&Profile] = &[
     &NEHALEM,
     &WESTMERE,
@@ -223,7 +232,15 @@ pub static ALL: &[&Profile] = &[
     &CLEARWATER_FOREST,
 ];
 
-/// Every core that is described: the profiles, and the efficient cores of hybrid parts.
+/// Every profile that a user can choose, by kind of PMU.
+pub static KINDS: &[&[&Profile]] = &[ALL];
+
+/// Every profile that a user can choose.
+pub fn every() -> impl Iterator<Item = &'static Profile> {
+    KINDS.iter().copied().flatten().copied()
+}
+
+/// Every core with architectural performance monitoring: the profiles, and the efficient cores of hybrid parts.
 pub fn cores() -> impl Iterator<Item = &'static Profile> {
     let efficient = |profile: &&'static Profile| profile.hybrid.and_then(|hybrid| hybrid.efficient);
     ALL.iter().copied().chain(ALL.iter().filter_map(efficient))
@@ -232,7 +249,7 @@ pub fn cores() -> impl Iterator<Item = &'static Profile> {
 /// The profile of this name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Profile> {
-    ALL.iter().copied().find(|profile| profile.name == name)
+    every().find(|profile| profile.name == name)
 }
 
 impl Perfmon {
@@ -256,6 +273,14 @@ impl Perfmon {
 }
 
 impl Profile {
+    /// The facts of its PMU, if that has architectural performance monitoring.
+    #[must_use]
+    pub fn perfmon(&self) -> Option<&'static Perfmon> {
+        match self.pmu {
+            PmuKind::Perfmon(facts) => Some(facts),
+        }
+    }
+
     /// The event of this vendor's name, also among the fixed-function counters'.
     #[must_use]
     pub fn event(&self, name: &str) -> Option<&'static EventSpec> {

@@ -1,9 +1,9 @@
 //! 1st generation Intel Core (Nehalem), family 6 model 26, with Hyper-Threading on.
 
-use super::Profile;
 use super::nehalem_events::EVENTS;
 use super::skylake_events::FIXED_EVENTS;
 use super::version3::{L1D, L2, NEHALEM as MICROARCHITECTURE, NEHALEM_PMU};
+use super::{PmuKind, Profile};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Nehalem: PerfMon version 3, PEBS record format 1, load latency on any counter (SDM Vol. 3B 18.8).
@@ -14,7 +14,7 @@ pub static NEHALEM: Profile = Profile {
     name: "nehalem",
     // Family 6, display model 26, stepping 5.
     signature: 0x0001_06A5,
-    pmu: NEHALEM_PMU,
+    pmu: PmuKind::Perfmon(&NEHALEM_PMU),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

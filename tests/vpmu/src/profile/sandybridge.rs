@@ -3,7 +3,7 @@
 use super::sandybridge_events::EVENTS;
 use super::skylake_events::FIXED_EVENTS;
 use super::version3::{L1D, L2, NEHALEM, SANDY_BRIDGE_PMU};
-use super::{Microarchitecture, Profile};
+use super::{Microarchitecture, PmuKind, Profile};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Sandy Bridge: PerfMon version 3, PEBS record format 1, precise stores, full-width counter writes
@@ -15,7 +15,7 @@ pub static SANDY_BRIDGE: Profile = Profile {
     name: "sandybridge",
     // Family 6, display model 42, stepping 7.
     signature: 0x0002_06A7,
-    pmu: SANDY_BRIDGE_PMU,
+    pmu: PmuKind::Perfmon(&SANDY_BRIDGE_PMU),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

@@ -1,7 +1,7 @@
 //! 6th generation Intel Core (client Skylake), family 6 model 94, with Hyper-Threading on.
 
 use super::skylake_events::{EVENTS, FIXED_EVENTS};
-use super::{Extended, Microarchitecture, OffcoreResponse, Perfmon, Profile, TlbGeometry};
+use super::{Extended, Microarchitecture, OffcoreResponse, Perfmon, PmuKind, Profile, TlbGeometry};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Client Skylake: PerfMon version 4, PEBS record format 3.
@@ -13,7 +13,7 @@ pub static SKYLAKE: Profile = Profile {
     name: "skylake",
     // Family 6, extended model 5, model 14 (display model 94), stepping 3.
     signature: 0x0005_06E3,
-    pmu: Perfmon {
+    pmu: PmuKind::Perfmon(&Perfmon {
         version: 4,
         general_counters: 4,
         fixed_counters: 3,
@@ -43,7 +43,7 @@ pub static SKYLAKE: Profile = Profile {
         // ENABLE_UNCORE_PMI, FREEZE_WHILE_SMM. RTM (15) is reserved on a part without TSX.
         debugctl_mask: 0x7FC3,
         extended: Extended::NONE,
-    },
+    }),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

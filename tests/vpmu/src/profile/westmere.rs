@@ -3,7 +3,7 @@
 use super::skylake_events::FIXED_EVENTS;
 use super::version3::{L1D, L2, NEHALEM, NEHALEM_PMU, WESTMERE_OFFCORE};
 use super::westmere_events::EVENTS;
-use super::{Microarchitecture, Perfmon, Profile};
+use super::{Microarchitecture, Perfmon, PmuKind, Profile};
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Westmere: as Nehalem, with a second off-core response register (SDM Vol. 3B, figure 18-24).
@@ -14,7 +14,7 @@ pub static WESTMERE: Profile = Profile {
     name: "westmere",
     // Family 6, display model 37, stepping 5.
     signature: 0x0002_0655,
-    pmu: Perfmon { offcore: WESTMERE_OFFCORE, data_source_tlb_lock: true, ..NEHALEM_PMU },
+    pmu: PmuKind::Perfmon(&Perfmon { offcore: WESTMERE_OFFCORE, data_source_tlb_lock: true, ..NEHALEM_PMU }),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

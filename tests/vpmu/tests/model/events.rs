@@ -18,7 +18,7 @@ fn tables_are_unambiguous() {
             assert!(encodings.insert(encoding), "{encoding:x?} twice");
             assert!(!event.counts.is_empty(), "{} counts nothing", event.name);
             assert!(
-                event.counters != 0 && event.counters < 1 << profile.pmu.general_counters,
+                event.counters != 0 && event.counters < 1 << perfmon(profile).general_counters,
                 "{}",
                 event.name
             );
@@ -27,10 +27,10 @@ fn tables_are_unambiguous() {
             // Data address profiling came with record format 2; before, only two facilities give an address.
             let addressed = !matches!(event.data, DataRecord::None);
             let facility = matches!(event.data, DataRecord::LoadLatency | DataRecord::PreciseStore);
-            let expected = memory && (profile.pmu.pebs_format() >= 2 || facility);
+            let expected = memory && (perfmon(profile).pebs_format() >= 2 || facility);
             assert_eq!(addressed, expected, "{}: {}", profile.name, event.name);
         }
-        assert_eq!(profile.fixed_events.len(), usize::from(profile.pmu.fixed_counters));
+        assert_eq!(profile.fixed_events.len(), usize::from(perfmon(profile).fixed_counters));
     }
 }
 
@@ -43,15 +43,15 @@ fn every_event_can_be_programmed() {
             let index = event.counters.trailing_zeros();
             let modifiers = u64::from(event.cmask) << 24 | if event.invert { INV } else { 0 };
             let select = u64::from(event.umask) << 8 | u64::from(event.select) | modifiers | USR | EN;
-            if event.data == DataRecord::LoadLatency && profile.pmu.version < 5 {
+            if event.data == DataRecord::LoadLatency && perfmon(profile).version < 5 {
                 machine.wr(msr::IA32_PEBS_ENABLE, (1 << 32 | 1) << index);
             }
-            if let Some(auxiliary) = profile.pmu.extended.load_auxiliary {
+            if let Some(auxiliary) = perfmon(profile).extended.load_auxiliary {
                 machine.wr(msr::IA32_PERFEVTSEL0 + (index ^ 1), u64::from(auxiliary) | USR | EN);
             }
             if let Some(register) = event.offcore {
                 // Demand data reads, any supplier and snoop result.
-                let choice = profile.pmu.offcore.mask & !0xFE;
+                let choice = perfmon(profile).offcore.mask & !0xFE;
                 machine.wr(msr::MSR_OFFCORE_RSP_0 + u32::from(register), choice);
             }
             machine.wr(msr::IA32_PERFEVTSEL0 + index, select);

@@ -141,9 +141,9 @@ fn sampling(profile: &'static Profile, counter: u32, event: u64, enable: u64) ->
 #[test]
 fn records_have_the_size_of_their_format() {
     let sizes = [0x90, 0xB0, 0xC0, 0xC8];
-    for profile in ALL.iter().filter(|profile| usize::from(profile.pmu.pebs_format()) < sizes.len()) {
+    for profile in ALL.iter().filter(|profile| usize::from(perfmon(profile).pebs_format()) < sizes.len()) {
         // Taken branches: an event of all these parts; on Nehalem, all branches.
-        let event = if profile.pmu.pebs_format() == 1 { 0x04C4 } else { 0x20C4 };
+        let event = if perfmon(profile).pebs_format() == 1 { 0x04C4 } else { 0x20C4 };
         let mut machine = sampling(profile, 0, event, 1);
         for offset in (0..0xE0).step_by(8) {
             machine.bus.set_word(BUFFER + offset, !0);
@@ -152,7 +152,7 @@ fn records_have_the_size_of_their_format() {
         let micro = MicroEvents { once, ..MicroEvents::default() };
         machine.steps(Instruction { branch: true, micro, ..nop() }, 2);
         let size = machine.bus.word(DS_AREA + 0x28) - BUFFER;
-        assert_eq!(size, sizes[usize::from(profile.pmu.pebs_format())], "{}", profile.name);
+        assert_eq!(size, sizes[usize::from(perfmon(profile).pebs_format())], "{}", profile.name);
         assert_eq!(machine.bus.word(BUFFER + size), !0, "{}", profile.name);
         assert_ne!(machine.bus.word(BUFFER + size - 8), !0, "{}", profile.name);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use vpmu::pmu::msr;
-use vpmu::profile::SKYLAKE;
+use vpmu::profile::{Perfmon, SKYLAKE};
 use vpmu::{
     Bus, DataAccess, MicroEvents, Options, PageFault, Pmu, Privilege, Profile, Registers, Retired, Settlement,
 };
@@ -127,6 +127,11 @@ pub(crate) struct Machine {
 pub(crate) const DS_AREA: u64 = 0xFFFF_8880_0001_0000;
 pub(crate) const BUFFER: u64 = 0xFFFF_8880_0020_0000;
 pub(crate) const RECORD: u64 = 0xC8;
+
+/// The facts of a profile with architectural performance monitoring.
+pub(crate) fn perfmon(profile: &Profile) -> &'static Perfmon {
+    profile.perfmon().unwrap_or_else(|| panic!("{} has another kind of PMU", profile.name))
+}
 
 impl Machine {
     pub(crate) fn new(options: Options) -> Self {

@@ -118,13 +118,13 @@ impl Perfmon {
             DataSource::L3 => 0x4,
             DataSource::Memory => 0xA,
         };
-        let (lock_bit, tlb_bit) = match self.profile.pmu.extended.memory_info {
+        let (lock_bit, tlb_bit) = match self.facts.extended.memory_info {
             MemoryInfo::IceLake | MemoryInfo::GoldenCove => (5, 4),
             MemoryInfo::Gracemont => (4, 5),
             MemoryInfo::Crestmont => (5, 6),
         };
         let latency = u64::from(outcome.latency_cycles);
-        let latencies = match self.profile.pmu.extended.memory_info {
+        let latencies = match self.facts.extended.memory_info {
             MemoryInfo::IceLake => latency,
             // Nothing overlaps in the model, so the instruction takes as long as its access.
             _ => latency | latency << 32,

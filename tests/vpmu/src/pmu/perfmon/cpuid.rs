@@ -1,8 +1,9 @@
 //! What `CPUID` says of the PMU.
 
-use super::extended::PebsKind;
+use super::Perfmon;
+use super::extended::{PebsKind, has_ds_pebs};
 use crate::pmu::CpuidRegs;
-use crate::profile::{ArchitecturalLbr, PerfmonExtension, Profile};
+use crate::profile::{self, ArchitecturalLbr, PerfmonExtension, Profile};
 
 /// `CPUID.01H:ECX`: 64-bit DS layout.
 const DTES64: u32 = 1 << 2;
@@ -27,15 +28,31 @@ const HYBRID_INFORMATION: u32 = 0x1A;
 const LAST_BRANCH: u32 = 0x1C;
 const PERFMON_EXTENDED: u32 = 0x23;
 
-/// Overlays the profile onto the machine's answer (SDM Vol. 2A, CPUID).
-pub(in crate::pmu) fn overlay(profile: &Profile, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
-    let extended = &profile.pmu.extended;
+impl Perfmon {
+    /// Overlays the profile onto the machine's answer (SDM Vol. 2A, CPUID).
+    pub(in crate::pmu) fn cpuid(&self, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
+        overlay(self.profile, self.facts, leaf, subleaf, regs);
+    }
+
+    /// IA32_MISC_ENABLE: performance monitoring is available (7), PEBS by way of the DS area is not unavailable (12)
+    /// unless PEBS is architectural, branch trace storage is (11): it is not modelled.
+    pub(in crate::pmu) fn misc_enable(&self, machine: u64) -> u64 {
+        const PERFMON_AVAILABLE: u64 = 1 << 7;
+        const BTS_UNAVAILABLE: u64 = 1 << 11;
+        const PEBS_UNAVAILABLE: u64 = 1 << 12;
+        let unavailable = if has_ds_pebs(self.facts) { 0 } else { PEBS_UNAVAILABLE };
+        machine & !PEBS_UNAVAILABLE | PERFMON_AVAILABLE | BTS_UNAVAILABLE | unavailable
+    }
+}
+
+fn overlay(profile: &Profile, facts: &profile::Perfmon, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
+    let extended = &facts.extended;
     match (leaf, subleaf) {
-        (0, _) => regs.eax = regs.eax.max(highest_leaf(profile)),
+        (0, _) => regs.eax = regs.eax.max(highest_leaf(profile, facts)),
         (1, _) => {
             regs.eax = profile.signature;
             regs.ecx |= PDCM;
-            if PebsKind::of(profile) != PebsKind::Architectural {
+            if PebsKind::of(facts) != PebsKind::Architectural {
                 regs.ecx |= DTES64;
                 regs.edx |= DS;
             }
@@ -45,22 +62,22 @@ pub(in crate::pmu) fn overlay(profile: &Profile, leaf: u32, subleaf: u32, regs: 
             regs.edx |= profile.hybrid.map_or(0, |_| HYBRID) | extended.arch_lbr.map_or(0, |_| ARCH_LBR);
         }
         (FEATURES, 1) => regs.eax |= extended.perfmon_extension.map_or(0, |_| ARCH_PERFMON_EXT),
-        (PERFMON, _) => *regs = perfmon(profile),
+        (PERFMON, _) => *regs = perfmon(profile, facts),
         (HYBRID_INFORMATION, 0) => {
             let eax = profile.hybrid.map_or(0, |core| u32::from(core.core_type) << 24 | core.native_model);
             *regs = CpuidRegs { eax, ..CpuidRegs::default() };
         }
         (LAST_BRANCH, _) => *regs = extended.arch_lbr.map(last_branch).unwrap_or_default(),
         (PERFMON_EXTENDED, _) => {
-            let answer = |extension| perfmon_extended(profile, extension, subleaf);
+            let answer = |extension| perfmon_extended(profile, facts, extension, subleaf);
             *regs = extended.perfmon_extension.map(answer).unwrap_or_default();
         }
         _ => {}
     }
 }
 
-fn highest_leaf(profile: &Profile) -> u32 {
-    let extended = &profile.pmu.extended;
+fn highest_leaf(profile: &Profile, facts: &profile::Perfmon) -> u32 {
+    let extended = &facts.extended;
     let leaves = [
         Some(PERFMON),
         profile.hybrid.map(|_| HYBRID_INFORMATION),
@@ -77,17 +94,18 @@ fn architectural_events(profile: &Profile) -> u32 {
 }
 
 /// The fixed-function counters that exist, as a bit mask.
-fn fixed_counters(profile: &Profile) -> u32 {
+fn fixed_counters(facts: &profile::Perfmon) -> u32 {
     // At most 16 counters.
-    ((1 << profile.pmu.fixed_counters) - 1) & !(profile.pmu.extended.absent_fixed as u32)
+    ((1 << facts.fixed_counters) - 1) & !(facts.extended.absent_fixed as u32)
 }
 
 /// Every core of a hybrid part answers alike: what its efficient cores have, too. Linux adds what it knows
 /// the performance cores to have beyond that (arch/x86/events/intel/core.c, intel_pmu_init, "Alder Lake").
-fn perfmon(profile: &Profile) -> CpuidRegs {
-    let common = profile.hybrid.and_then(|hybrid| hybrid.efficient).unwrap_or(profile);
-    let pmu = &common.pmu;
-    let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(common));
+fn perfmon(profile: &Profile, facts: &profile::Perfmon) -> CpuidRegs {
+    let efficient = profile.hybrid.and_then(|hybrid| hybrid.efficient);
+    let efficient = efficient.and_then(|core| Some((core, core.perfmon()?)));
+    let (common, pmu) = efficient.unwrap_or((profile, facts));
+    let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(pmu));
     let version_5 = pmu.version >= 5;
     CpuidRegs {
         eax: u32::from(pmu.version)
@@ -110,19 +128,24 @@ fn last_branch(lbr: ArchitecturalLbr) -> CpuidRegs {
 
 /// Sub-leaves 0 (which there are), 1 (counters), 3 (architectural events), 4 and 5 (architectural PEBS).
 /// There is no sub-leaf 2, auto counter reload.
-fn perfmon_extended(profile: &Profile, extension: PerfmonExtension, subleaf: u32) -> CpuidRegs {
+fn perfmon_extended(
+    profile: &Profile,
+    facts: &profile::Perfmon,
+    extension: PerfmonExtension,
+    subleaf: u32,
+) -> CpuidRegs {
     let none = CpuidRegs::default();
     match subleaf {
         // Neither UnitMask2 nor the EQ bit nor RDPMC user disable (EBX); slots per cycle (ECX 7:0).
         0 => CpuidRegs { eax: 0b11_1011, ecx: profile.microarchitecture.retire_width, ..none },
-        1 => CpuidRegs { eax: (1 << profile.pmu.general_counters) - 1, ebx: fixed_counters(profile), ..none },
+        1 => CpuidRegs { eax: (1 << facts.general_counters) - 1, ebx: fixed_counters(facts), ..none },
         3 => CpuidRegs { eax: (1 << architectural_events(profile)) - 1, ..none },
         4 => CpuidRegs { ebx: extension.pebs_groups, ..none },
         5 => CpuidRegs {
             eax: extension.pebs_general,
             ebx: extension.pdist_general,
             // Fixed-function counters have 32 bits there.
-            ecx: profile.pmu.extended.pebs_fixed as u32,
+            ecx: facts.extended.pebs_fixed as u32,
             edx: extension.pdist_fixed,
         },
         _ => none,

@@ -4,7 +4,7 @@
 use super::registers::{Register, canonical};
 use super::{Perfmon, arch_lbr};
 use crate::pmu::msr;
-use crate::profile::{self, Profile};
+use crate::profile;
 use serde::{Deserialize, Serialize};
 
 /// IA32_PMC_GPn_CFG_C and IA32_PMC_FXm_CFG_C (Instruction Set Extensions Programming Reference, architectural
@@ -90,8 +90,8 @@ pub(super) enum PebsKind {
 }
 
 impl PebsKind {
-    pub(super) fn of(profile: &Profile) -> Self {
-        match profile.pmu.capabilities >> 8 & 0xF {
+    pub(super) fn of(facts: &profile::Perfmon) -> Self {
+        match facts.capabilities >> 8 & 0xF {
             PEBS_FORMAT_ARCHITECTURAL => Self::Architectural,
             4.. => Self::Adaptive,
             _ => Self::Fixed,
@@ -100,8 +100,8 @@ impl PebsKind {
 }
 
 /// Whether PEBS records go to the DS area.
-pub(in crate::pmu) fn has_ds_pebs(profile: &Profile) -> bool {
-    PebsKind::of(profile) != PebsKind::Architectural
+pub(super) fn has_ds_pebs(facts: &profile::Perfmon) -> bool {
+    PebsKind::of(facts) != PebsKind::Architectural
 }
 
 /// The index of `msr` in the 32 addresses from `first` on.
@@ -111,22 +111,22 @@ fn lbr_slot(msr: u32, first: u32) -> Option<usize> {
 
 impl Perfmon {
     pub(super) fn has_adaptive_pebs(&self) -> bool {
-        self.profile.pmu.capabilities & PEBS_BASELINE != 0
+        self.facts.capabilities & PEBS_BASELINE != 0
     }
 
     /// Whether any event of any counter can be sampled, precise or not (Vol. 3B 20.9.1, "Extended PEBS").
     pub(super) fn has_extended_pebs(&self) -> bool {
-        self.has_adaptive_pebs() || self.profile.pmu.extended.perfmon_extension.is_some()
+        self.has_adaptive_pebs() || self.facts.extended.perfmon_extension.is_some()
     }
 
     pub(super) fn has_timed_pebs(&self) -> bool {
-        self.profile.pmu.capabilities & PEBS_TIMING_INFO != 0
+        self.facts.capabilities & PEBS_TIMING_INFO != 0
     }
 
     /// Whether counter `index` is enabled for PEBS.
     pub(super) fn pebs_enabled(&self, index: usize) -> bool {
         let later = &self.registers.later;
-        if PebsKind::of(self.profile) == PebsKind::Architectural {
+        if PebsKind::of(self.facts) == PebsKind::Architectural {
             later.cfg_c[index] & cfg_c::EN != 0 && later.pebs_index & pebs_index::EN != 0
         } else {
             self.registers.pebs_enable & self.global_bit(index) != 0
@@ -151,7 +151,7 @@ impl Perfmon {
         if let Some(index) = lbr_slot(msr, msr::IA32_LBR_0_TO_IP) {
             return Some(lbr(index, Later::LbrTo));
         }
-        let architectural = PebsKind::of(self.profile) == PebsKind::Architectural;
+        let architectural = PebsKind::of(self.facts) == PebsKind::Architectural;
         Some(match msr {
             msr::IA32_PMC_GP0_CTR..=msr::IA32_PMC_FX_LAST => self.aliased_register(msr),
             msr::MSR_PEBS_DATA_CFG => only(self.has_adaptive_pebs(), Later::PebsDataCfg),
@@ -172,9 +172,8 @@ impl Perfmon {
         let (slot, kind) = ((msr - first) as usize / 4, (msr - first) % 4);
         let (base, count) =
             if fixed { (self.general(), self.counters.len() - self.general()) } else { (0, self.general()) };
-        let exists = self.profile.pmu.extended.perfmon_extension.is_some()
-            && slot < count
-            && !self.is_absent(base + slot);
+        let exists =
+            self.facts.extended.perfmon_extension.is_some() && slot < count && !self.is_absent(base + slot);
         match kind {
             _ if !exists => Register::Absent,
             0 if fixed => Register::FixedCtr(slot),
@@ -189,8 +188,7 @@ impl Perfmon {
 
     /// Whether `counter` is a gap among the fixed-function counters.
     pub(super) fn is_absent(&self, counter: usize) -> bool {
-        counter >= self.general()
-            && self.profile.pmu.extended.absent_fixed >> (counter - self.general()) & 1 != 0
+        counter >= self.general() && self.facts.extended.absent_fixed >> (counter - self.general()) & 1 != 0
     }
 
     pub(super) fn read_later(&self, register: Later) -> u64 {
@@ -211,7 +209,7 @@ impl Perfmon {
 
     /// Whether `value` sets no reserved bit of `register`.
     pub(super) fn accepts_later(&self, register: Later, value: u64) -> bool {
-        let extended = &self.profile.pmu.extended;
+        let extended = &self.facts.extended;
         let allowed = match register {
             Later::PebsDataCfg => data_cfg::DEFINED,
             Later::LbrCtl => arch_lbr::CONTROL_MASK,
@@ -228,7 +226,7 @@ impl Perfmon {
 
     /// RELOAD of every counter; EN and the groups of those that `CPUID.23H.5` says can be used for PEBS.
     fn cfg_c_mask(&self, counter: usize) -> u64 {
-        let extended = &self.profile.pmu.extended;
+        let extended = &self.facts.extended;
         let Some(extension) = extended.perfmon_extension else { return 0 };
         let pebs = u64::from(extension.pebs_general) | extended.pebs_fixed << 32;
         if pebs & self.global_bit(counter) == 0 {

@@ -19,7 +19,7 @@ mod tagging;
 use super::{Demand, Options};
 use crate::event::{Basic, BasicCounts, Event, MicroEvents, Privilege};
 use crate::micro::BranchKind;
-use crate::profile::{DataRecord, EventSpec, Profile};
+use crate::profile::{self, DataRecord, EventSpec, Profile};
 use arch_lbr::ArchLbr;
 use bits::{evtsel, fixed_ctrl, status};
 use counter::{Counter, CycleFilter, Rule};
@@ -29,13 +29,11 @@ use serde::{Deserialize, Serialize};
 use skid::Late;
 use tagging::Tagger;
 
-pub(super) use cpuid::overlay as overlay_cpuid;
-pub(super) use extended::has_ds_pebs;
-
 /// The PMU's whole state.
 #[derive(Debug, Clone)]
 pub(super) struct Perfmon {
     profile: &'static Profile,
+    facts: &'static profile::Perfmon,
     options: Options,
     registers: Registers,
     /// General-purpose counters, then fixed-function counters.
@@ -75,12 +73,12 @@ fn set_bits(mut bits: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Perfmon {
-    pub(super) fn new(profile: &'static Profile, options: Options) -> Self {
-        let pmu = &profile.pmu;
+    pub(super) fn new(profile: &'static Profile, pmu: &'static profile::Perfmon, options: Options) -> Self {
         let counters = vec![Counter::default(); usize::from(pmu.general_counters + pmu.fixed_counters)];
         let lbr = Lbr::new(pmu.lbr_depth, pmu.lbr_format());
         Self {
             profile,
+            facts: pmu,
             options,
             registers: Registers::reset(pmu),
             counters,
@@ -109,9 +107,9 @@ impl Perfmon {
     /// Takes up a saved state of the same profile; false if it does not fit.
     pub(super) fn restore(&mut self, saved: Saved) -> bool {
         let fits = saved.counters.len() == self.counters.len()
-            && saved.registers.fits(&self.profile.pmu)
+            && saved.registers.fits(self.facts)
             && saved.lbr.depth() == self.lbr.depth()
-            && match (&saved.arch_lbr, self.profile.pmu.extended.arch_lbr) {
+            && match (&saved.arch_lbr, self.facts.extended.arch_lbr) {
                 (Some(saved), Some(facts)) => saved.fits(facts),
                 (saved, facts) => saved.is_none() && facts.is_none(),
             };
@@ -130,7 +128,7 @@ impl Perfmon {
 
     /// How many general-purpose counters there are.
     fn general(&self) -> usize {
-        usize::from(self.profile.pmu.general_counters)
+        usize::from(self.facts.general_counters)
     }
 
     /// The bit of counter `index` in IA32_PERF_GLOBAL_CTRL and IA32_PERF_GLOBAL_STATUS.
@@ -190,10 +188,10 @@ impl Perfmon {
     /// 18.9.4.2). Version 5 has no such bit; some of its parts sample loads only while an auxiliary event is
     /// counted, too.
     fn load_latency_is_on(&self, index: usize) -> bool {
-        if self.profile.pmu.version < 5 {
+        if self.facts.version < 5 {
             return self.registers.pebs_enable >> (32 + index) & 1 != 0;
         }
-        let Some(auxiliary) = self.profile.pmu.extended.load_auxiliary else { return true };
+        let Some(auxiliary) = self.facts.extended.load_auxiliary else { return true };
         let counts = |(index, &select): (usize, &u64)| {
             select & 0xFFFF == auxiliary.into() && select & evtsel::EN != 0 && self.runs(index)
         };
@@ -253,7 +251,7 @@ impl Perfmon {
                     // Cycle-wise counting has to know in which cycle each event falls.
                     let limit = match counter.rule.filter {
                         Some(_) => 1,
-                        None => counter.distance(self.profile.pmu.counter_bits),
+                        None => counter.distance(self.facts.counter_bits),
                     };
                     headroom[basic as usize] = headroom[basic as usize].min(limit);
                 }
@@ -311,7 +309,7 @@ impl Perfmon {
     }
 
     pub(super) fn needs_settle(&self) -> bool {
-        let bits = self.profile.pmu.counter_bits;
+        let bits = self.facts.counter_bits;
         self.counters.iter().any(|counter| counter.needs_settle(bits)) || self.late_is_due()
     }
 }

@@ -23,7 +23,7 @@ impl Perfmon {
     /// What `event` counts: for an off-core response event, what its register chooses.
     pub(super) fn responses(&self, event: &EventSpec) -> EventSet {
         match event.offcore.and_then(|index| self.registers.offcore.get(usize::from(index))) {
-            Some(&select) => event.counts.intersection(chosen(&self.profile.pmu, select)),
+            Some(&select) => event.counts.intersection(chosen(self.facts, select)),
             None => event.counts,
         }
     }

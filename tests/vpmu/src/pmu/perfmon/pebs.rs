@@ -52,7 +52,7 @@ impl Perfmon {
     /// Vol. 3B 18.13.1.1).
     pub(super) fn assist(&mut self, counters: u64, retired: &Retired, bus: &mut dyn Bus) -> Assist {
         let names = set_bits(counters).fold(0, |names, index| names | self.global_bit(index));
-        if PebsKind::of(self.profile) == PebsKind::Architectural {
+        if PebsKind::of(self.facts) == PebsKind::Architectural {
             return self.architectural_assist(counters, names, retired, bus);
         }
         self.ds_assist(counters, names, retired, bus).unwrap_or_else(|fault| Assist {
@@ -72,7 +72,7 @@ impl Perfmon {
         let ds_area = self.registers.ds_area;
         let area = ManagementArea::read(ds_area, bus)?;
         let resets = self.resets(counters, bus)?;
-        let record = match PebsKind::of(self.profile) {
+        let record = match PebsKind::of(self.facts) {
             PebsKind::Adaptive => self.adaptive_record(counters, names, retired, bus),
             PebsKind::Fixed | PebsKind::Architectural => self.record(counters, retired, bus),
         };
@@ -91,7 +91,7 @@ impl Perfmon {
 
     /// The reset values of `counters`.
     fn resets(&self, counters: u64, bus: &mut dyn Bus) -> Result<Vec<(usize, u64)>, PageFault> {
-        let fixed = if self.profile.pmu.pebs_format() < 5 { FIXED_RESETS } else { FIXED_RESETS_FORMAT_5 };
+        let fixed = if self.facts.pebs_format() < 5 { FIXED_RESETS } else { FIXED_RESETS_FORMAT_5 };
         let reset = |index: usize| {
             let offset = match index.checked_sub(self.general()) {
                 None => GENERAL_RESETS + 8 * index as u64,

@@ -22,7 +22,7 @@ const RECORD_WORDS: [usize; 4] = [18, 22, 24, 25];
 impl Perfmon {
     /// The bytes of the record for all of `counters`, as the part's format lays it out.
     pub(super) fn record(&self, counters: u64, retired: &Retired, bus: &mut dyn Bus) -> Vec<u8> {
-        let format = self.profile.pmu.pebs_format();
+        let format = self.facts.pebs_format();
         let registers = bus.registers();
         let mut words = [0; 25];
         words[0] = registers.rflags;
@@ -73,7 +73,7 @@ impl Perfmon {
     /// Westmere on report them for loads too, and Linux reads them so (pebs_no_tlb).
     fn load_latency(&self, load: DataAccess, locked: bool) -> [u64; 3] {
         let Some(outcome) = load.outcome else { return [load.linear, 0, 0] };
-        let details = if self.profile.pmu.data_source_tlb_lock { tlb_lock(outcome, locked) } else { 0 };
+        let details = if self.facts.data_source_tlb_lock { tlb_lock(outcome, locked) } else { 0 };
         [load.linear, source(outcome) | details, outcome.latency_cycles.into()]
     }
 }

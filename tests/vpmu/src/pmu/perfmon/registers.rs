@@ -98,8 +98,8 @@ impl Perfmon {
     /// What `msr` is, if it is the PMU's at all.
     fn register(&self, msr: u32) -> Option<Register> {
         use Register as R;
-        let (general, fixed) = (self.general(), usize::from(self.profile.pmu.fixed_counters));
-        let pmu = &self.profile.pmu;
+        let (general, fixed) = (self.general(), usize::from(self.facts.fixed_counters));
+        let pmu = self.facts;
         let depth = self.lbr.depth();
         let infos = if self.lbr.format == Format::Info { depth } else { 0 };
         let full = if pmu.full_width_writes() { general } else { 0 };
@@ -120,7 +120,7 @@ impl Perfmon {
                 return Some(if absent { R::Absent } else { within(index, count, register(index)) });
             }
         }
-        let in_ds_area = has_ds_pebs(self.profile);
+        let in_ds_area = has_ds_pebs(self.facts);
         Some(match msr {
             msr::IA32_FIXED_CTR_CTRL => R::FixedCtrCtrl,
             msr::IA32_PERF_GLOBAL_STATUS => R::GlobalStatus,
@@ -158,12 +158,12 @@ impl Perfmon {
     }
 
     pub(super) fn counter_mask(&self) -> u64 {
-        (1 << self.profile.pmu.counter_bits) - 1
+        (1 << self.facts.counter_bits) - 1
     }
 
     /// Overflow bits of all counters.
     fn counter_bits(&self) -> u64 {
-        let pmu = &self.profile.pmu;
+        let pmu = self.facts;
         let fixed = ((1 << pmu.fixed_counters) - 1) & !pmu.extended.absent_fixed;
         ((1 << pmu.general_counters) - 1) | fixed << 32
     }
@@ -172,7 +172,7 @@ impl Perfmon {
     /// with Intel PT and SGX, LBR_FRZ and CTR_FRZ from version 4, OvfUncore from version 3 on (SDM Vol. 4,
     /// table 2-2); the modelled parts lack the first two.
     fn status_mask(&self) -> u64 {
-        let frozen = if self.profile.pmu.version >= 4 { status::LBR_FRZ | status::CTR_FRZ } else { 0 };
+        let frozen = if self.facts.version >= 4 { status::LBR_FRZ | status::CTR_FRZ } else { 0 };
         self.counter_bits() | frozen | status::OVF_UNCORE | self.buffer_overflow_bit()
     }
 
@@ -185,7 +185,7 @@ impl Perfmon {
             in_use |= u64::from(select & evtsel::SELECT != 0) << index;
             in_use |= u64::from(select & evtsel::INT != 0) << 63;
         }
-        for fixed in 0..self.profile.pmu.fixed_counters {
+        for fixed in 0..self.facts.fixed_counters {
             let control = registers.fixed_ctrl >> (4 * fixed);
             in_use |= u64::from(control & (fixed_ctrl::OS | fixed_ctrl::USR) != 0) << (32 + fixed);
             in_use |= u64::from(control & fixed_ctrl::PMI != 0) << 63;
@@ -206,7 +206,7 @@ impl Perfmon {
             // Command registers: nothing to read back.
             R::StatusReset | R::StatusSet => 0,
             R::InUse => self.in_use(),
-            R::Capabilities => self.profile.pmu.capabilities,
+            R::Capabilities => self.facts.capabilities,
             R::PebsEnable => registers.pebs_enable,
             R::LdLat => registers.ld_lat,
             R::Frontend => registers.frontend,
@@ -236,7 +236,7 @@ impl Perfmon {
     /// Whether `register` can be written and `value` sets no reserved bit.
     fn accepts(&self, register: Register, value: u64) -> bool {
         use Register as R;
-        let pmu = &self.profile.pmu;
+        let pmu = self.facts;
         let allowed = match register {
             // Bits 63:32 of a legacy write are ignored (SDM Vol. 3B 18.2.5).
             R::Pmc(_) => u64::MAX,
@@ -266,18 +266,18 @@ impl Perfmon {
 
     /// Bits of IA32_PERFEVTSELx that are not reserved.
     fn evtsel_mask(&self) -> u64 {
-        let any_thread = if self.profile.pmu.version >= 5 { evtsel::ANY_THREAD } else { 0 };
+        let any_thread = if self.facts.version >= 5 { evtsel::ANY_THREAD } else { 0 };
         let adaptive = if self.has_adaptive_pebs() { evtsel::ADAPTIVE_RECORD } else { 0 };
         evtsel::DEFINED & !any_thread | adaptive
     }
 
     /// Bits of IA32_FIXED_CTR_CTRL that are not reserved.
     fn fixed_ctrl_mask(&self) -> u64 {
-        let any_thread = self.profile.pmu.version < 5;
+        let any_thread = self.facts.version < 5;
         let field = if any_thread { fixed_ctrl::DEFINED } else { fixed_ctrl::DEFINED_VERSION_5 };
         let adaptive = if self.has_adaptive_pebs() { fixed_ctrl::ADAPTIVE_RECORD } else { 0 };
         let exists = |fixed: &u32| !self.is_absent(self.general() + *fixed as usize);
-        let fields = (0..u32::from(self.profile.pmu.fixed_counters)).filter(exists);
+        let fields = (0..u32::from(self.facts.fixed_counters)).filter(exists);
         fields.fold(0, |mask, fixed| mask | (field | adaptive) << (4 * fixed))
     }
 
@@ -346,7 +346,7 @@ impl Perfmon {
     pub(in crate::pmu) fn rdpmc(&self, ecx: u32) -> Result<u64, GeneralProtection> {
         // Bit 30 selects the fixed-function counters (SDM Vol. 2B, RDPMC).
         const FIXED: u32 = 1 << 30;
-        let fixed = usize::from(self.profile.pmu.fixed_counters);
+        let fixed = usize::from(self.facts.fixed_counters);
         match (ecx & FIXED != 0, (ecx & !FIXED) as usize) {
             (false, index) if index < self.general() => Ok(self.counter_value(index)),
             (true, index) if index < fixed && !self.is_absent(self.general() + index) => {

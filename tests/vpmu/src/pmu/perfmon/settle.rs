@@ -100,7 +100,7 @@ impl Perfmon {
 
     /// The bit of IA32_PERF_GLOBAL_STATUS that says that the PEBS buffer has reached its threshold.
     pub(super) fn buffer_overflow_bit(&self) -> u64 {
-        match PebsKind::of(self.profile) {
+        match PebsKind::of(self.facts) {
             PebsKind::Architectural => status::PEBS_THRESHOLD,
             PebsKind::Fixed | PebsKind::Adaptive => status::OVF_BUFFER,
         }
@@ -111,7 +111,7 @@ impl Perfmon {
     /// LBR_FRZ; before, the processor clears IA32_PERF_GLOBAL_CTRL and IA32_DEBUGCTL.LBR.
     fn request_pmi(&mut self, settlement: &mut Settlement) {
         settlement.pmis += 1;
-        let streamlined = self.profile.pmu.version >= 4;
+        let streamlined = self.facts.version >= 4;
         let registers = &mut self.registers;
         if registers.debugctl & debugctl::FREEZE_PERFMON_ON_PMI != 0 {
             match streamlined {
