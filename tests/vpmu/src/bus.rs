@@ -83,4 +83,17 @@ pub trait Bus {
     /// A performance-monitoring interrupt is requested: deliver it as the local APIC's LVTPC entry says
     /// (nothing if masked; else set its mask bit and deliver; SDM Vol. 3A 10.5.1).
     fn pmi(&mut self);
+
+    /// The physical address of `linear` through the current CR3, if it is mapped. A machine whose PMU has no
+    /// instruction-based sampling is not asked.
+    fn translate(&mut self, linear: u64) -> Option<u64> {
+        let _ = linear;
+        unimplemented!("a machine for instruction-based sampling translates addresses")
+    }
+
+    /// An interrupt of AMD's instruction-based sampling is requested: deliver it as the entry of the local APIC's
+    /// extended local vector table says that IBS_CTL names (APM 13.3). A machine whose PMU has none is not asked.
+    fn ibs(&mut self) {
+        unimplemented!("a machine for instruction-based sampling has an extended local vector table")
+    }
 }

@@ -18,7 +18,8 @@
 //! Vol. 3 are numbered as in the editions of 2016, where Vol. 3B chapter 18 is "Performance Monitoring" and
 //! 18.13 is Skylake. The tables of model-specific registers, then Vol. 3C chapter 35, are cited as Vol. 4
 //! chapter 2, where they have been since. What came after Skylake is cited by the editions since 2023, where
-//! chapter 19 is "Last Branch Records" and chapter 20 "Performance Monitoring".
+//! chapter 19 is "Last Branch Records" and chapter 20 "Performance Monitoring". AMD's manuals are named in
+//! [`profile::amd`].
 
 pub mod bus;
 pub mod event;

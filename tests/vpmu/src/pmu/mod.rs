@@ -2,6 +2,8 @@
 //!
 //! [`Pmu`] is what an adapter sees of every kind; each kind has its own module, and is a variant of `Mechanism`.
 
+mod amd;
+mod cycles;
 pub mod msr;
 mod perfmon;
 
@@ -9,6 +11,7 @@ use crate::bus::{Bus, PageFault, Retired};
 use crate::event::{BasicCounts, MicroEvents, Privilege};
 use crate::micro::BranchKind;
 use crate::profile::{PmuKind, Profile};
+use amd::Amd;
 use perfmon::Perfmon;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -100,6 +103,8 @@ pub enum PebsOutcome {
 pub struct Settlement {
     /// How many performance-monitoring interrupts were requested ([`Bus::pmi`] was called as often).
     pub pmis: u32,
+    /// How many interrupts of instruction-based sampling were requested ([`Bus::ibs`] was called as often).
+    pub ibs: u32,
     /// The PEBS record of this instruction, if one was due.
     pub pebs: Option<PebsOutcome>,
     /// If a record was due late ([`Options::pebs_skid`]): the instruction whose event it is for.
@@ -117,12 +122,14 @@ pub struct Pmu {
 /// The kinds of PMU. Each has all methods that [`Pmu`] passes on.
 #[derive(Debug, Clone)]
 enum Mechanism {
+    Amd(Amd),
     Perfmon(Perfmon),
 }
 
 /// What a snapshot holds of each.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 enum Saved {
+    Amd(amd::Saved),
     Perfmon(perfmon::Saved),
 }
 
@@ -130,6 +137,7 @@ enum Saved {
 macro_rules! each {
     ($mechanism:expr, $pmu:ident => $action:expr) => {
         match $mechanism {
+            Mechanism::Amd($pmu) => $action,
             Mechanism::Perfmon($pmu) => $action,
         }
     };
@@ -161,6 +169,7 @@ impl Pmu {
     #[must_use]
     pub fn new(profile: &'static Profile, options: Options) -> Self {
         let mechanism = match profile.pmu {
+            PmuKind::Amd(facts) => Mechanism::Amd(Amd::new(profile, facts)),
             PmuKind::Perfmon(facts) => Mechanism::Perfmon(Perfmon::new(profile, facts, options)),
         };
         Self { profile, options, mechanism }
@@ -177,6 +186,7 @@ impl Pmu {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = match &self.mechanism {
+            Mechanism::Amd(amd) => Saved::Amd(amd.save()),
             Mechanism::Perfmon(perfmon) => Saved::Perfmon(perfmon.save()),
         };
         Snapshot { profile: self.profile.name.into(), options: self.options, state }
@@ -194,7 +204,9 @@ impl Pmu {
         };
         let mut pmu = Self::new(profile, snapshot.options);
         let fits = match (&mut pmu.mechanism, snapshot.state) {
+            (Mechanism::Amd(amd), Saved::Amd(saved)) => amd.restore(saved),
             (Mechanism::Perfmon(perfmon), Saved::Perfmon(saved)) => perfmon.restore(saved),
+            _ => false,
         };
         if fits { Ok(pmu) } else { Err(RestoreError::Mismatch(snapshot.profile)) }
     }
@@ -240,6 +252,12 @@ impl Pmu {
     #[must_use]
     pub fn misc_enable(&self, machine: u64) -> u64 {
         each!(&self.mechanism, pmu => pmu.misc_enable(machine))
+    }
+
+    /// Whether the local APIC masks its LVTPC entry when it delivers a PMI (SDM Vol. 3A 10.5.1). AMD's does not.
+    #[must_use]
+    pub fn masks_lvtpc(&self) -> bool {
+        !matches!(self.mechanism, Mechanism::Amd(_))
     }
 
     /// What must be observed now, given what is programmed and enabled. Changes only in `wrmsr` and `settle`.

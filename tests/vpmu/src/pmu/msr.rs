@@ -1,6 +1,6 @@
 //! Addresses of the modelled model-specific registers (SDM Vol. 4, chapter 2: architectural MSRs, and those
-//! of family 6 model 94).
-#![allow(missing_docs, reason = "the names are the SDM's")]
+//! of family 6 model 94; AMD's: APM Vol. 2, appendix A).
+#![allow(missing_docs, reason = "the names are the manuals'")]
 
 pub const IA32_PMC0: u32 = 0xC1;
 pub const IA32_PERFEVTSEL0: u32 = 0x186;
@@ -56,3 +56,33 @@ pub const IA32_PMC_FX0_CFG_B: u32 = 0x1982;
 pub const IA32_PMC_FX0_CFG_C: u32 = 0x1983;
 /// The last address of that set.
 pub const IA32_PMC_FX_LAST: u32 = 0x19FF;
+
+/// AMD's core performance counters: the addresses of four that every part has, and of the extension.
+pub const PERF_CTL0_LEGACY: u32 = 0xC001_0000;
+pub const PERF_CTL3_LEGACY: u32 = 0xC001_0003;
+pub const PERF_CTR0_LEGACY: u32 = 0xC001_0004;
+pub const PERF_CTR3_LEGACY: u32 = 0xC001_0007;
+pub const PERF_CTL0: u32 = 0xC001_0200;
+pub const PERF_CTR0: u32 = 0xC001_0201;
+/// The last that the address range has room for.
+pub const PERF_CTR7: u32 = 0xC001_020F;
+/// PerfMonV2.
+pub const PERF_CNTR_GLOBAL_STATUS: u32 = 0xC000_0300;
+pub const PERF_CNTR_GLOBAL_CTL: u32 = 0xC000_0301;
+pub const PERF_CNTR_GLOBAL_STATUS_CLR: u32 = 0xC000_0302;
+pub const PERF_CNTR_GLOBAL_STATUS_SET: u32 = 0xC000_0303;
+/// Instruction-based sampling.
+pub const IBS_FETCH_CTL: u32 = 0xC001_1030;
+pub const IBS_FETCH_LINADDR: u32 = 0xC001_1031;
+pub const IBS_FETCH_PHYSADDR: u32 = 0xC001_1032;
+pub const IBS_OP_CTL: u32 = 0xC001_1033;
+pub const IBS_OP_RIP: u32 = 0xC001_1034;
+pub const IBS_OP_DATA: u32 = 0xC001_1035;
+pub const IBS_OP_DATA2: u32 = 0xC001_1036;
+pub const IBS_OP_DATA3: u32 = 0xC001_1037;
+pub const IBS_DC_LINADDR: u32 = 0xC001_1038;
+pub const IBS_DC_PHYSADDR: u32 = 0xC001_1039;
+pub const IBS_CTL: u32 = 0xC001_103A;
+pub const BP_IBSTGT_RIP: u32 = 0xC001_103B;
+pub const IC_IBS_EXTD_CTL: u32 = 0xC001_103C;
+pub const IBS_OP_DATA4: u32 = 0xC001_103D;

@@ -2,6 +2,7 @@
 //!
 //! A profile only states facts; what they mean is implemented once, in [`crate::pmu`] and [`crate::micro`].
 
+pub mod amd;
 mod broadwell;
 mod broadwell_events;
 mod clearwaterforest;
@@ -31,6 +32,7 @@ mod westmere_events;
 use crate::event::EventSet;
 use crate::micro::Geometry;
 
+pub use amd::Amd;
 pub use broadwell::BROADWELL;
 pub use clearwaterforest::CLEARWATER_FOREST;
 pub use extended::{ArchitecturalLbr, Extended, Hybrid, MemoryInfo, PerfmonExtension};
@@ -69,6 +71,8 @@ pub struct Profile {
 /// Which kind of PMU a processor has, and its facts.
 #[derive(Debug, Clone, Copy)]
 pub enum PmuKind {
+    /// AMD's core performance counters and instruction-based sampling.
+    Amd(&'static Amd),
     /// Intel's architectural performance monitoring.
     Perfmon(&'static Perfmon),
 }
@@ -233,7 +237,7 @@ pub static ALL: &[&Profile] = &[
 ];
 
 /// Every profile that a user can choose, by kind of PMU.
-pub static KINDS: &[&[&Profile]] = &[ALL];
+pub static KINDS: &[&[&Profile]] = &[ALL, amd::ALL];
 
 /// Every profile that a user can choose.
 pub fn every() -> impl Iterator<Item = &'static Profile> {
@@ -278,6 +282,7 @@ impl Profile {
     pub fn perfmon(&self) -> Option<&'static Perfmon> {
         match self.pmu {
             PmuKind::Perfmon(facts) => Some(facts),
+            PmuKind::Amd(_) => None,
         }
     }
 

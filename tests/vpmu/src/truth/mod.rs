@@ -297,8 +297,9 @@ impl CpuTruth {
     /// What a `settle` did, for the instruction `retired`, at time `tsc`.
     pub fn settled(&mut self, settlement: &Settlement, retired: &Retired, tsc: u64) {
         self.follow();
-        add(&self.activity.pmis, settlement.pmis.into());
-        if settlement.pmis > 0 && self.shared.options.pebs_log {
+        let interrupts = settlement.pmis + settlement.ibs;
+        add(&self.activity.pmis, interrupts.into());
+        if interrupts > 0 && self.shared.options.pebs_log {
             self.log_pmi(retired, tsc);
         }
         let Some(outcome) = settlement.pebs else { return };

@@ -27,6 +27,8 @@ pub(crate) struct TestBus {
     pub(crate) physical: HashMap<u64, u8>,
     pub(crate) tsc: u64,
     pub(crate) pmis: u32,
+    /// Interrupts of instruction-based sampling.
+    pub(crate) ibs: u32,
 }
 
 impl TestBus {
@@ -93,6 +95,19 @@ impl Bus for TestBus {
     fn pmi(&mut self) {
         self.pmis += 1;
     }
+
+    fn translate(&mut self, linear: u64) -> Option<u64> {
+        self.pages.contains_key(&(linear >> 12)).then(|| physical(linear))
+    }
+
+    fn ibs(&mut self) {
+        self.ibs += 1;
+    }
+}
+
+/// Where a linear address is in physical memory, if it is mapped.
+pub(crate) fn physical(linear: u64) -> u64 {
+    linear ^ 0x5_0000_0000
 }
 
 /// One instruction.
@@ -146,6 +161,7 @@ impl Machine {
             physical: HashMap::new(),
             tsc: 0,
             pmis: 0,
+            ibs: 0,
         };
         Self { pmu: Pmu::new(profile, options), bus, pc: 0x40_0000 }
     }

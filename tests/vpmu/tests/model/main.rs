@@ -1,5 +1,6 @@
 //! The model against the manuals and against independent references.
 
+mod amd;
 mod arch_lbr;
 mod arch_pebs;
 mod branches;
@@ -9,6 +10,7 @@ mod events;
 mod extended;
 mod generations;
 mod geometry;
+mod ibs;
 mod later_parts;
 mod lbr;
 mod machine;

@@ -154,7 +154,7 @@ fn use_of_the_pmu_is_counted() {
         PebsOutcome::Faulted { counters: 2, fault },
     ];
     for (tsc, outcome) in (100..).zip(outcomes) {
-        cpu.settled(&Settlement { pmis: 2, pebs: Some(outcome), cause: None }, &retired, tsc);
+        cpu.settled(&Settlement { pmis: 1, ibs: 1, pebs: Some(outcome), cause: None }, &retired, tsc);
     }
     cpu.settled(&Settlement::default(), &retired, 0);
     let report = truth.report();
@@ -202,8 +202,8 @@ fn branches_and_interrupts_are_logged() {
     let retired =
         Retired { pc: 1, next_pc: 5, privilege: Privilege::User, load: None, store: None, locked: false };
     let pebs = Some(PebsOutcome::Dropped { counters: 1 });
-    cpu.settled(&Settlement { pmis: 1, pebs, cause: None }, &retired, 3);
-    cpu.settled(&Settlement { pmis: 0, pebs: None, cause: None }, &retired, 4);
+    cpu.settled(&Settlement { pmis: 1, ibs: 0, pebs, cause: None }, &retired, 3);
+    cpu.settled(&Settlement { pmis: 0, ibs: 0, pebs: None, cause: None }, &retired, 4);
     let report = truth.report();
     let branches = &report.pebs[0].branches;
     assert_eq!(

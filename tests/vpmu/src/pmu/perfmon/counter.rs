@@ -2,6 +2,7 @@
 
 use crate::event::{Basic, Event, EventSet, MicroEvents, Privilege};
 use crate::pmu::Demand;
+use crate::pmu::cycles::{CycleFilter, CycleState};
 use crate::profile::{DataRecord, EventSpec};
 use serde::{Deserialize, Serialize};
 
@@ -21,26 +22,6 @@ pub(super) struct Counter {
     /// What it counts. Derived from the registers, hence not part of the saved state.
     #[serde(skip)]
     pub(super) rule: Rule,
-}
-
-/// What a cycle-wise counter remembers between events.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(super) struct CycleState {
-    /// Events so far in the cycle that has not ended.
-    pending: u64,
-    /// Whether the condition held in the last cycle (for E, edge detection).
-    asserted: bool,
-}
-
-/// CMASK, INV and E of IA32_PERFEVTSELx (SDM Vol. 3B 18.2.1.1).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CycleFilter {
-    /// A cycle qualifies with at least this many events.
-    pub(super) cmask: u64,
-    /// A cycle qualifies with fewer than `cmask` events instead.
-    pub(super) invert: bool,
-    /// Count only the first of successive qualifying cycles.
-    pub(super) edge: bool,
 }
 
 /// What a counter counts, as the control registers say now. The default counts nothing.
@@ -125,7 +106,7 @@ impl Counter {
         match self.rule.filter {
             None => self.add(n),
             // They belong to the cycle that has not ended.
-            Some(_) => self.cycle.pending += n,
+            Some(_) => self.cycle.happened(n),
         }
     }
 
@@ -156,44 +137,5 @@ impl Counter {
     /// Whether the boundary has something to do.
     pub(super) fn needs_settle(&self, bits: u8) -> bool {
         self.triggered || self.value >> bits != 0
-    }
-}
-
-impl CycleState {
-    /// How many cycles that `events` ended qualify. The model's time passes in the cycles of each report: its
-    /// non-stalled cycles come first, then the stalled ones; what it reports as having happened once belongs
-    /// to the cycle that follows.
-    fn qualifying(&mut self, filter: CycleFilter, events: &MicroEvents, counts: EventSet) -> u64 {
-        let level =
-            u64::from(counts.contains(Event::Cycle)) + u64::from(counts.contains(Event::ReferenceCycle));
-        let stalled = level + u64::from(events.stalled.intersection(counts).len());
-        let busy_cycles = u64::from(events.cycles - events.stall_cycles);
-        let mut n = 0;
-        let mut run = |state: &mut Self, cycles: u64, happened: u64| {
-            if cycles > 0 {
-                let qualifies = (happened >= filter.cmask) != filter.invert;
-                n += match (qualifies, filter.edge) {
-                    (false, _) => 0,
-                    (true, false) => cycles,
-                    (true, true) => u64::from(!state.asserted),
-                };
-                state.asserted = qualifies;
-                state.pending = 0;
-            }
-        };
-        if events.cycles > 0 {
-            let first = self.pending;
-            if busy_cycles > 0 {
-                run(self, 1, first + level);
-                run(self, busy_cycles - 1, level);
-                run(self, u64::from(events.stall_cycles), stalled);
-            } else {
-                run(self, 1, first + stalled);
-                run(self, u64::from(events.stall_cycles) - 1, stalled);
-            }
-        }
-        self.pending += u64::from(events.once.intersection(counts).len())
-            + if counts.contains(Event::CrystalCycle) { u64::from(events.crystal_cycles) } else { 0 };
-        n
     }
 }

@@ -16,13 +16,14 @@ mod settle;
 mod skid;
 mod tagging;
 
+use super::cycles::CycleFilter;
 use super::{Demand, Options};
 use crate::event::{Basic, BasicCounts, Event, MicroEvents, Privilege};
 use crate::micro::BranchKind;
 use crate::profile::{self, DataRecord, EventSpec, Profile};
 use arch_lbr::ArchLbr;
 use bits::{evtsel, fixed_ctrl, status};
-use counter::{Counter, CycleFilter, Rule};
+use counter::{Counter, Rule};
 use lbr::Lbr;
 use registers::Registers;
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,10 @@
 
 use super::Perfmon;
 use super::bits::{evtsel, fixed_ctrl, status};
-use super::counter::{Counter, CycleState};
+use super::counter::Counter;
 use super::extended::{Later, LaterRegisters, has_ds_pebs};
 use super::lbr::Format;
+use crate::pmu::cycles::CycleState;
 use crate::pmu::{GeneralProtection, msr};
 use crate::profile;
 use serde::{Deserialize, Serialize};
