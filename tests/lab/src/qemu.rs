@@ -28,6 +28,8 @@ pub(crate) struct Machine {
     pub(crate) cpu: &'static str,
     /// Number of CPUs.
     pub(crate) cpus: u32,
+    /// How many of them a core has.
+    pub(crate) threads: u32,
     /// Memory in MiB.
     pub(crate) memory_mib: u32,
     /// Clock driven by the instruction count instead of by the host's time.
@@ -81,7 +83,7 @@ fn arguments(machine: &Machine, files: &RunFiles<'_>) -> Vec<OsString> {
         "q35,vmport=off,hpet=off,smm=off,graphics=off,sata=off,smbus=off,usb=off,i8042=off".into(),
     );
     add("-cpu", machine.cpu.into());
-    add("-smp", machine.cpus.to_string().into());
+    add("-smp", format!("{},threads={}", machine.cpus, machine.threads).into());
     add("-m", machine.memory_mib.to_string().into());
     if machine.deterministic {
         add("-accel", "tcg,thread=single".into());
@@ -162,6 +164,7 @@ mod tests {
             kernel: "/boot/vmlinux".into(),
             cpu: "c",
             cpus: 2,
+            threads: 1,
             memory_mib: 512,
             deterministic: false,
             tsc_khz: Some(2_600_000),

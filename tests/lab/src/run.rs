@@ -36,7 +36,7 @@ const STATUS_TIMEOUT: u8 = 124;
 /// When a step fails, the guest dies or its kernel complains: the message names the log.
 pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
     let cache = paths::cache()?;
-    let cpu = profile::cpu(&options.profile)?;
+    let (cpu, threads) = profile::cpu(&options.profile, options.cpus)?;
     let tsc_khz = clock::measure_tsc_khz();
     let terminal = if argv.is_none() { Some(terminal_size()?) } else { None };
     let Ready { tree, kernel, init, plugin, hpm, build_lock, tree_lock: _tree_lock } =
@@ -60,6 +60,7 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
         kernel: kernel.vmlinux(),
         cpu,
         cpus: options.cpus,
+        threads,
         memory_mib: options.memory,
         deterministic: options.deterministic,
         // A panic there has been printed; the guest then measures by itself.

@@ -34,6 +34,7 @@ pub use micro::{
     BranchKind, CacheGeometry, Core, DataOutcome, DataSource, Geometry, GeometryError, Indexing, SharedCache,
 };
 pub use pmu::{
-    CpuidRegs, Demand, GeneralProtection, Options, PebsOutcome, Pmu, RestoreError, Settlement, Snapshot,
+    CpuidRegs, Demand, GeneralProtection, Options, PebsOutcome, Pmu, PmuCore, RestoreError, Settlement,
+    Snapshot,
 };
 pub use profile::Profile;

@@ -88,6 +88,15 @@ impl Args {
         Ok(args)
     }
 
+    /// The choices that the model of the PMU leaves.
+    pub(crate) fn pmu_options(&self) -> vpmu::Options {
+        vpmu::Options {
+            pebs_disable_disarms: self.pebs_disable_disarms,
+            pebs_skid: self.pebs_skid,
+            loads_per_tag: self.loads_per_tag,
+        }
+    }
+
     /// The caches of a core of this profile: its own, unless the user has chosen others for all cores. The last level is
     /// one for all.
     pub(crate) fn geometry_of(&self, core: &Profile) -> Geometry {

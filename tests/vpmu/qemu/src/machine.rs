@@ -9,8 +9,8 @@ use crate::internals::Handles;
 use crate::mode::Mode;
 use crate::vcpu::{Slots, State};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use vpmu::SharedCache;
 use vpmu::truth::{Truth, TruthOptions};
+use vpmu::{Pmu, PmuCore, SharedCache};
 
 /// More vCPUs than anyone will start with TCG.
 pub(crate) const MAX_VCPUS: usize = 64;
@@ -47,6 +47,8 @@ pub(crate) struct Machine {
     pub(crate) icount: OnceLock<bool>,
     scoreboard: *mut Scoreboard,
     vcpus: [OnceLock<Vcpu>; MAX_VCPUS],
+    /// What the vCPUs of a core share, where a core has several.
+    cores: [OnceLock<PmuCore>; MAX_VCPUS],
     /// The instructions that translated code refers to by address; emptied when QEMU empties its code buffer.
     insns: Mutex<Vec<Box<[Insn]>>>,
 }
@@ -81,6 +83,7 @@ impl Machine {
                 icount: OnceLock::new(),
                 scoreboard,
                 vcpus: [const { OnceLock::new() }; MAX_VCPUS],
+                cores: [const { OnceLock::new() }; MAX_VCPUS],
                 insns: Mutex::default(),
                 api,
                 exports,
@@ -102,10 +105,20 @@ impl Machine {
         self.vcpus.iter().filter_map(OnceLock::get)
     }
 
+    /// The PMU of a vCPU: one of its own, or that of its core. `None` if there are too many.
+    fn pmu(&self, index: u32) -> Option<Pmu> {
+        let profile = self.args.profile.of_cpu(index, self.cpus);
+        let threads = u32::from(profile.pmu_threads());
+        let core = self.cores.get((index / threads) as usize)?;
+        let core = core.get_or_init(|| PmuCore::new(profile, self.args.pmu_options()));
+        Some(Pmu::of_thread(core, (index % threads) as u8))
+    }
+
     /// Adds a vCPU; `false` if there are too many.
     pub(crate) fn add_vcpu(&self, index: u32, handles: Handles) -> bool {
         let Some(place) = self.vcpus.get(index as usize) else { return false };
-        let Ok(mut state) = State::new(self, index) else { return false };
+        let Some(pmu) = self.pmu(index) else { return false };
+        let Ok(mut state) = State::new(self, index, pmu) else { return false };
         state.rearm(self.slots(index));
         place.set(Vcpu { index, handles, state: Mutex::new(state) }).is_ok()
     }

@@ -150,19 +150,11 @@ pub(crate) struct State {
 impl State {
     /// # Errors
     /// If the caches the user asked for are impossible.
-    pub(crate) fn new(machine: &Machine, index: u32) -> Result<Self, GeometryError> {
-        let args = &machine.args;
-        let profile = args.profile.of_cpu(index, machine.cpus);
+    pub(crate) fn new(machine: &Machine, index: u32, pmu: Pmu) -> Result<Self, GeometryError> {
+        let profile = pmu.profile();
         Ok(Self {
-            pmu: Pmu::new(
-                profile,
-                vpmu::Options {
-                    pebs_disable_disarms: args.pebs_disable_disarms,
-                    pebs_skid: args.pebs_skid,
-                    loads_per_tag: args.loads_per_tag,
-                },
-            ),
-            core: Core::new(profile, &args.geometry_of(profile), machine.llc.clone())?,
+            pmu,
+            core: Core::new(profile, &machine.args.geometry_of(profile), machine.llc.clone())?,
             truth: machine.truth.cpu(index),
             seen: BasicCounts::default(),
             cr3: None,

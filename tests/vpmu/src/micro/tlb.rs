@@ -30,10 +30,11 @@ pub(super) enum Found {
 
 impl Tlb {
     pub(super) fn new(geometry: TlbGeometry) -> Self {
-        let sets = geometry.entries / geometry.associativity;
+        let sets = (geometry.entries / geometry.associativity).max(1);
         assert!(sets.is_power_of_two(), "a profile's TLB has a power of two of sets");
+        let ways = if geometry.entries == 0 { 0 } else { geometry.associativity as usize };
         let pages = vec![0; geometry.entries as usize];
-        Self { set_mask: u64::from(sets) - 1, ways: geometry.associativity as usize, pages, generation: 1 }
+        Self { set_mask: u64::from(sets) - 1, ways, pages, generation: 1 }
     }
 
     /// Makes the page of `linear` the most recently used of its set; whether it was there.
@@ -43,8 +44,11 @@ impl Tlb {
         let tagged = page | self.generation << PAGE_BITS;
         let start = (page & self.set_mask) as usize * self.ways;
         let set = &mut self.pages[start..start + self.ways];
-        if set[0] == tagged {
-            return true;
+        match set.first() {
+            Some(&first) if first == tagged => return true,
+            // There is no such TLB.
+            None => return false,
+            Some(_) => {}
         }
         let found = set.iter().position(|&other| other == tagged);
         let replaced = found.unwrap_or(set.len() - 1);

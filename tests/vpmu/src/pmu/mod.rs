@@ -4,7 +4,9 @@
 
 mod amd;
 mod cycles;
+mod ds;
 pub mod msr;
+mod netburst;
 mod perfmon;
 
 use crate::bus::{Bus, PageFault, Retired};
@@ -12,6 +14,7 @@ use crate::event::{BasicCounts, MicroEvents, Privilege};
 use crate::micro::BranchKind;
 use crate::profile::{PmuKind, Profile};
 use amd::Amd;
+use netburst::{Netburst, SharedUnit};
 use perfmon::Perfmon;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -111,7 +114,25 @@ pub struct Settlement {
     pub cause: Option<Retired>,
 }
 
-/// The performance-monitoring unit of one logical processor.
+/// One core, of which the logical processors may share parts of their PMU: NetBurst's do. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct PmuCore {
+    profile: &'static Profile,
+    options: Options,
+    /// NetBurst's counters and their controls.
+    shared: Option<SharedUnit>,
+}
+
+impl PmuCore {
+    /// A core just after reset.
+    #[must_use]
+    pub fn new(profile: &'static Profile, options: Options) -> Self {
+        let shared = profile.netburst().map(|facts| SharedUnit::new(facts, options));
+        Self { profile, options, shared }
+    }
+}
+
+/// The performance-monitoring unit of one logical processor. A clone shares nothing with it.
 #[derive(Debug, Clone)]
 pub struct Pmu {
     profile: &'static Profile,
@@ -121,9 +142,11 @@ pub struct Pmu {
 
 /// The kinds of PMU. Each has all methods that [`Pmu`] passes on.
 #[derive(Debug, Clone)]
+#[allow(clippy::large_enum_variant, reason = "there is one for each logical processor, and it is hot")]
 enum Mechanism {
     Amd(Amd),
     Perfmon(Perfmon),
+    Netburst(Netburst),
 }
 
 /// What a snapshot holds of each.
@@ -131,6 +154,7 @@ enum Mechanism {
 enum Saved {
     Amd(amd::Saved),
     Perfmon(perfmon::Saved),
+    Netburst(netburst::Saved),
 }
 
 /// Evaluates an expression with the mechanism of whatever kind it is.
@@ -139,6 +163,7 @@ macro_rules! each {
         match $mechanism {
             Mechanism::Amd($pmu) => $action,
             Mechanism::Perfmon($pmu) => $action,
+            Mechanism::Netburst($pmu) => $action,
         }
     };
 }
@@ -165,12 +190,23 @@ pub enum RestoreError {
 }
 
 impl Pmu {
-    /// A PMU just after reset.
+    /// A PMU just after reset, of a logical processor that shares it with no other.
     #[must_use]
     pub fn new(profile: &'static Profile, options: Options) -> Self {
-        let mechanism = match profile.pmu {
-            PmuKind::Amd(facts) => Mechanism::Amd(Amd::new(profile, facts)),
-            PmuKind::Perfmon(facts) => Mechanism::Perfmon(Perfmon::new(profile, facts, options)),
+        Self::of_thread(&PmuCore::new(profile, options), 0)
+    }
+
+    /// A PMU just after reset, of logical processor `thread` of `core`: less than [`Profile::pmu_threads`].
+    #[must_use]
+    pub fn of_thread(core: &PmuCore, thread: u8) -> Self {
+        let &PmuCore { profile, options, ref shared } = core;
+        let mechanism = match (profile.pmu, shared) {
+            (PmuKind::Amd(facts), _) => Mechanism::Amd(Amd::new(profile, facts)),
+            (PmuKind::Perfmon(facts), _) => Mechanism::Perfmon(Perfmon::new(profile, facts, options)),
+            (PmuKind::Netburst(facts), unit) => {
+                let unit = unit.clone().unwrap_or_else(|| SharedUnit::new(facts, options));
+                Mechanism::Netburst(Netburst::new(profile, &unit, thread))
+            }
         };
         Self { profile, options, mechanism }
     }
@@ -188,6 +224,7 @@ impl Pmu {
         let state = match &self.mechanism {
             Mechanism::Amd(amd) => Saved::Amd(amd.save()),
             Mechanism::Perfmon(perfmon) => Saved::Perfmon(perfmon.save()),
+            Mechanism::Netburst(netburst) => Saved::Netburst(netburst.save()),
         };
         Snapshot { profile: self.profile.name.into(), options: self.options, state }
     }
@@ -206,6 +243,7 @@ impl Pmu {
         let fits = match (&mut pmu.mechanism, snapshot.state) {
             (Mechanism::Amd(amd), Saved::Amd(saved)) => amd.restore(saved),
             (Mechanism::Perfmon(perfmon), Saved::Perfmon(saved)) => perfmon.restore(saved),
+            (Mechanism::Netburst(netburst), Saved::Netburst(saved)) => netburst.restore(saved),
             _ => false,
         };
         if fits { Ok(pmu) } else { Err(RestoreError::Mismatch(snapshot.profile)) }

@@ -6,6 +6,8 @@ pub mod amd;
 mod broadwell;
 mod broadwell_events;
 mod clearwaterforest;
+mod core2;
+mod core2_events;
 mod darkmont_events;
 mod extended;
 mod goldencove;
@@ -20,6 +22,10 @@ mod ivybridge;
 mod ivybridge_events;
 mod nehalem;
 mod nehalem_events;
+mod netburst;
+mod netburst_events;
+mod perfmon1;
+mod prescott;
 mod sandybridge;
 mod sandybridge_events;
 mod skylake;
@@ -35,12 +41,16 @@ use crate::micro::Geometry;
 pub use amd::Amd;
 pub use broadwell::BROADWELL;
 pub use clearwaterforest::CLEARWATER_FOREST;
+pub use core2::CORE2;
 pub use extended::{ArchitecturalLbr, Extended, Hybrid, MemoryInfo, PerfmonExtension};
 pub use goldencove::{ALDER_LAKE, GRANITE_RAPIDS, SAPPHIRE_RAPIDS};
 pub use haswell::HASWELL;
 pub use icelake::ICE_LAKE;
 pub use ivybridge::IVY_BRIDGE;
 pub use nehalem::NEHALEM;
+pub use netburst::{Escr, Masked, Meaning, Netburst, NetburstEvent, RAT_ESCRS, SAAT_ESCR0, SAAT_ESCR1, Term};
+pub use perfmon1::PERFMON1;
+pub use prescott::PRESCOTT;
 pub use sandybridge::SANDY_BRIDGE;
 pub use skylake::SKYLAKE;
 pub use westmere::WESTMERE;
@@ -75,6 +85,8 @@ pub enum PmuKind {
     Amd(&'static Amd),
     /// Intel's architectural performance monitoring.
     Perfmon(&'static Perfmon),
+    /// That of Intel's NetBurst microarchitecture.
+    Netburst(&'static Netburst),
 }
 
 /// An Intel PMU with architectural performance monitoring (SDM Vol. 3B 18.2).
@@ -213,14 +225,19 @@ pub struct Microarchitecture {
 /// Size and shape of a TLB for 4-KiB pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TlbGeometry {
-    /// Entries in all.
+    /// Entries in all; 0 if there is no such TLB.
     pub entries: u32,
     /// Ways per set.
     pub associativity: u32,
 }
 
-/// Every profile with architectural performance monitoring; a hybrid part is one, described by its performance
-/// cores.
+impl TlbGeometry {
+    /// No TLB: nothing is ever found.
+    pub const NONE: Self = Self { entries: 0, associativity: 1 };
+}
+
+/// Every profile with architectural performance monitoring of version 3 or later; a hybrid part is one, described by
+/// its performance cores.
 pub static ALL: &[&Profile] = &[
     &NEHALEM,
     &WESTMERE,
@@ -237,7 +254,13 @@ pub static ALL: &[&Profile] = &[
 ];
 
 /// Every profile that a user can choose, by kind of PMU.
-pub static KINDS: &[&[&Profile]] = &[ALL, amd::ALL];
+pub static KINDS: &[&[&Profile]] = &[ALL, EARLY, NETBURST, amd::ALL];
+
+/// Every profile with version 1 or 2 of architectural performance monitoring.
+pub static EARLY: &[&Profile] = &[&PERFMON1, &CORE2];
+
+/// Every profile with NetBurst's PMU.
+pub static NETBURST: &[&Profile] = &[&PRESCOTT];
 
 /// Every profile that a user can choose.
 pub fn every() -> impl Iterator<Item = &'static Profile> {
@@ -247,7 +270,7 @@ pub fn every() -> impl Iterator<Item = &'static Profile> {
 /// Every core with architectural performance monitoring: the profiles, and the efficient cores of hybrid parts.
 pub fn cores() -> impl Iterator<Item = &'static Profile> {
     let efficient = |profile: &&'static Profile| profile.hybrid.and_then(|hybrid| hybrid.efficient);
-    ALL.iter().copied().chain(ALL.iter().filter_map(efficient))
+    EARLY.iter().chain(ALL).copied().chain(ALL.iter().filter_map(efficient))
 }
 
 /// The profile of this name.
@@ -269,6 +292,24 @@ impl Perfmon {
         (self.capabilities & 0x3F) as u8
     }
 
+    /// Whether there are IA32_PERF_GLOBAL_CTRL and its companions (SDM Vol. 3B 18.2.2: from version 2 on).
+    #[must_use]
+    pub fn has_global_control(&self) -> bool {
+        self.version >= 2
+    }
+
+    /// Whether IA32_PERF_CAPABILITIES exists (`CPUID.01H:ECX[15]`): on the modelled parts, from version 2 on.
+    #[must_use]
+    pub fn has_capabilities(&self) -> bool {
+        self.version >= 2
+    }
+
+    /// Whether counters can be told to count any thread of the core (SDM Vol. 3B 18.2.3; deprecated in version 5).
+    #[must_use]
+    pub fn has_any_thread(&self) -> bool {
+        matches!(self.version, 3 | 4)
+    }
+
     /// Whether counters can be written in full width (IA32_PERF_CAPABILITIES bit 13, FW_WRITE).
     #[must_use]
     pub fn full_width_writes(&self) -> bool {
@@ -282,8 +323,23 @@ impl Profile {
     pub fn perfmon(&self) -> Option<&'static Perfmon> {
         match self.pmu {
             PmuKind::Perfmon(facts) => Some(facts),
-            PmuKind::Amd(_) => None,
+            PmuKind::Amd(_) | PmuKind::Netburst(_) => None,
         }
+    }
+
+    /// The facts of its PMU, if that is NetBurst's.
+    #[must_use]
+    pub fn netburst(&self) -> Option<&'static Netburst> {
+        match self.pmu {
+            PmuKind::Netburst(facts) => Some(facts),
+            PmuKind::Amd(_) | PmuKind::Perfmon(_) => None,
+        }
+    }
+
+    /// How many logical processors of a core share one PMU.
+    #[must_use]
+    pub fn pmu_threads(&self) -> u8 {
+        self.netburst().map_or(1, |facts| facts.threads)
     }
 
     /// The event of this vendor's name, also among the fixed-function counters'.

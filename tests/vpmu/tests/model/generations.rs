@@ -3,7 +3,9 @@
 
 use crate::machine::*;
 use vpmu::pmu::msr;
-use vpmu::profile::{ALL, BROADWELL, HASWELL, IVY_BRIDGE, NEHALEM, Profile, SANDY_BRIDGE, SKYLAKE, WESTMERE};
+use vpmu::profile::{
+    ALL, BROADWELL, EARLY, HASWELL, IVY_BRIDGE, NEHALEM, Perfmon, Profile, SANDY_BRIDGE, SKYLAKE, WESTMERE,
+};
 use vpmu::{
     BranchKind, CpuidRegs, DataAccess, DataOutcome, DataSource, Demand, Event, EventSet, GeneralProtection,
     MicroEvents, Options, Privilege,
@@ -141,9 +143,14 @@ fn sampling(profile: &'static Profile, counter: u32, event: u64, enable: u64) ->
 #[test]
 fn records_have_the_size_of_their_format() {
     let sizes = [0x90, 0xB0, 0xC0, 0xC8];
-    for profile in ALL.iter().filter(|profile| usize::from(perfmon(profile).pebs_format()) < sizes.len()) {
-        // Taken branches: an event of all these parts; on Nehalem, all branches.
-        let event = if perfmon(profile).pebs_format() == 1 { 0x04C4 } else { 0x20C4 };
+    let fixed = |facts: &Perfmon| facts.pebs_counters != 0 && usize::from(facts.pebs_format()) < sizes.len();
+    for profile in EARLY.iter().chain(ALL).filter(|profile| fixed(perfmon(profile))) {
+        // Taken branches: an event of all these parts; on Nehalem, all branches; on Core 2, instructions.
+        let event = match perfmon(profile).pebs_format() {
+            0 => 0x00C0,
+            1 => 0x04C4,
+            _ => 0x20C4,
+        };
         let mut machine = sampling(profile, 0, event, 1);
         for offset in (0..0xE0).step_by(8) {
             machine.bus.set_word(BUFFER + offset, !0);

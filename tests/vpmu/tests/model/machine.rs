@@ -154,6 +154,10 @@ impl Machine {
     }
 
     pub(crate) fn of(profile: &'static Profile, options: Options) -> Self {
+        Self::with(Pmu::new(profile, options))
+    }
+
+    pub(crate) fn with(pmu: Pmu) -> Self {
         let bus = TestBus {
             pages: HashMap::new(),
             registers: Registers::default(),
@@ -163,7 +167,7 @@ impl Machine {
             pmis: 0,
             ibs: 0,
         };
-        Self { pmu: Pmu::new(profile, options), bus, pc: 0x40_0000 }
+        Self { pmu, bus, pc: 0x40_0000 }
     }
 
     pub(crate) fn wr(&mut self, msr: u32, value: u64) {

@@ -9,10 +9,10 @@ pub(super) mod evtsel {
     pub(crate) const EN: u64 = 1 << 22;
     pub(crate) const INV: u64 = 1 << 23;
     pub(crate) const CMASK: u64 = 0xFF << 24;
-    /// All defined bits. AnyThread (21) is among them from version 3 on: the modelled core runs one thread,
+    /// All defined bits. AnyThread (21) is among them in versions 3 and 4: the modelled core runs one thread,
     /// so it makes no difference to what is counted. Pin control (19) is accepted and has no pin to drive.
     pub(crate) const DEFINED: u64 = 0xFFFF_FFFF;
-    /// AnyThread, reserved where `CPUID.0AH:EDX[15]` says it is deprecated.
+    /// AnyThread, reserved before version 3 and where `CPUID.0AH:EDX[15]` says it is deprecated.
     pub(crate) const ANY_THREAD: u64 = 1 << 21;
     /// Adaptive_Record, where there is adaptive PEBS (Vol. 3B 20.9.2.1).
     pub(crate) const ADAPTIVE_RECORD: u64 = 1 << 34;
@@ -25,9 +25,9 @@ pub(super) mod fixed_ctrl {
     pub(crate) const OS: u64 = 1;
     pub(crate) const USR: u64 = 1 << 1;
     pub(crate) const PMI: u64 = 1 << 3;
-    /// The field's defined bits, before AnyThread is deprecated and after.
+    /// The field's defined bits, with AnyThread and without.
     pub(crate) const DEFINED: u64 = 0b1111;
-    pub(crate) const DEFINED_VERSION_5: u64 = 0b1011;
+    pub(crate) const DEFINED_WITHOUT_ANY_THREAD: u64 = 0b1011;
     /// FC0_Adaptive_Record, where there is adaptive PEBS (Vol. 3B 20.9.2.1); at the same distance as the
     /// fields.
     pub(crate) const ADAPTIVE_RECORD: u64 = 1 << 32;

@@ -1,7 +1,7 @@
 //! What `CPUID` says of the PMU.
 
 use super::Perfmon;
-use super::extended::{PebsKind, has_ds_pebs};
+use super::extended::has_ds_pebs;
 use crate::pmu::CpuidRegs;
 use crate::profile::{self, ArchitecturalLbr, PerfmonExtension, Profile};
 
@@ -51,11 +51,10 @@ fn overlay(profile: &Profile, facts: &profile::Perfmon, leaf: u32, subleaf: u32,
         (0, _) => regs.eax = regs.eax.max(highest_leaf(profile, facts)),
         (1, _) => {
             regs.eax = profile.signature;
-            regs.ecx |= PDCM;
-            if PebsKind::of(facts) != PebsKind::Architectural {
-                regs.ecx |= DTES64;
-                regs.edx |= DS;
-            }
+            let set = |word: &mut u32, bit: u32, on: bool| *word = *word & !bit | if on { bit } else { 0 };
+            set(&mut regs.ecx, PDCM, facts.has_capabilities());
+            set(&mut regs.ecx, DTES64, has_ds_pebs(facts));
+            set(&mut regs.edx, DS, has_ds_pebs(facts));
         }
         (FEATURES, 0) => {
             regs.eax = regs.eax.max(extended.perfmon_extension.map_or(0, |_| 1));
@@ -107,6 +106,8 @@ fn perfmon(profile: &Profile, facts: &profile::Perfmon) -> CpuidRegs {
     let (common, pmu) = efficient.unwrap_or((profile, facts));
     let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(pmu));
     let version_5 = pmu.version >= 5;
+    // "Supported only if Architectural Performance Monitoring Version ID > 1".
+    let fixed_bits = if pmu.version > 1 { bits << 5 } else { 0 };
     CpuidRegs {
         eax: u32::from(pmu.version)
             | u32::from(pmu.general_counters) << 8
@@ -116,7 +117,7 @@ fn perfmon(profile: &Profile, facts: &profile::Perfmon) -> CpuidRegs {
         ebx: 0,
         ecx: if version_5 { fixed } else { 0 },
         // The number of fixed-function counters counts those without a gap before them.
-        edx: fixed.trailing_ones() | bits << 5 | if version_5 { ANY_THREAD_DEPRECATED } else { 0 },
+        edx: fixed.trailing_ones() | fixed_bits | if version_5 { ANY_THREAD_DEPRECATED } else { 0 },
     }
 }
 

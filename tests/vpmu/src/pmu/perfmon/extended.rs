@@ -99,9 +99,9 @@ impl PebsKind {
     }
 }
 
-/// Whether PEBS records go to the DS area.
+/// Whether there is PEBS and its records go to the DS area.
 pub(super) fn has_ds_pebs(facts: &profile::Perfmon) -> bool {
-    PebsKind::of(facts) != PebsKind::Architectural
+    PebsKind::of(facts) != PebsKind::Architectural && facts.pebs_enable_mask != 0
 }
 
 /// The index of `msr` in the 32 addresses from `first` on.

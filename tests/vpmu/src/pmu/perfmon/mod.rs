@@ -153,8 +153,9 @@ impl Perfmon {
 
     /// Whether counter `index` is enabled globally and not frozen (SDM Vol. 3B 18.2.4.1).
     fn runs(&self, index: usize) -> bool {
-        self.registers.global_ctrl & self.global_bit(index) != 0
-            && self.registers.status & status::CTR_FRZ == 0
+        let enabled =
+            !self.facts.has_global_control() || self.registers.global_ctrl & self.global_bit(index) != 0;
+        enabled && self.registers.status & status::CTR_FRZ == 0
     }
 
     fn general_rule(&self, index: usize) -> Rule {

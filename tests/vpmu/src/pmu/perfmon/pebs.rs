@@ -3,17 +3,8 @@
 use super::extended::PebsKind;
 use super::{Perfmon, set_bits};
 use crate::bus::{Bus, PageFault, Retired};
-use crate::pmu::PebsOutcome;
+use crate::pmu::{PebsOutcome, ds};
 
-/// The part of the DS management area that PEBS uses, 64-bit layout (SDM Vol. 3B, figure 18-22).
-struct ManagementArea {
-    index: u64,
-    absolute_maximum: u64,
-    threshold: u64,
-}
-
-/// Offset of "PEBS index" in the management area; absolute maximum and threshold follow.
-const PEBS_INDEX: u64 = 0x28;
 /// Offset of the reset value of general-purpose counter 0.
 const GENERAL_RESETS: u64 = 0x40;
 /// Offset of the reset value of fixed-function counter 0: behind 8 general-purpose counters, in format 5 and
@@ -28,23 +19,6 @@ pub(super) struct Assist {
     pub(super) resets: Vec<(usize, u64)>,
     /// The index has reached the interrupt threshold.
     pub(super) threshold_reached: bool,
-}
-
-fn words<const N: usize>(bus: &mut dyn Bus, at: u64) -> Result<[u64; N], PageFault> {
-    let mut words = [0; N];
-    for (word, at) in words.iter_mut().zip((0..).step_by(8).map(|offset| at.wrapping_add(offset))) {
-        let mut bytes = [0; 8];
-        bus.read(at, &mut bytes)?;
-        *word = u64::from_le_bytes(bytes);
-    }
-    Ok(words)
-}
-
-impl ManagementArea {
-    fn read(ds_area: u64, bus: &mut dyn Bus) -> Result<Self, PageFault> {
-        let [index, absolute_maximum, threshold] = words(bus, ds_area.wrapping_add(PEBS_INDEX))?;
-        Ok(Self { index, absolute_maximum, threshold })
-    }
 }
 
 impl Perfmon {
@@ -69,24 +43,19 @@ impl Perfmon {
         retired: &Retired,
         bus: &mut dyn Bus,
     ) -> Result<Assist, PageFault> {
-        let ds_area = self.registers.ds_area;
-        let area = ManagementArea::read(ds_area, bus)?;
         let resets = self.resets(counters, bus)?;
         let record = match PebsKind::of(self.facts) {
             PebsKind::Adaptive => self.adaptive_record(counters, names, retired, bus),
             PebsKind::Fixed | PebsKind::Architectural => self.record(counters, retired, bus),
         };
-        // Nothing is written past the absolute maximum, and nothing is signalled (18.8.1.1).
-        let end = area.index.checked_add(record.len() as u64).filter(|&end| end <= area.absolute_maximum);
-        let Some(end) = end else {
-            let outcome = PebsOutcome::Dropped { counters: names };
-            return Ok(Assist { outcome, resets, threshold_reached: false });
-        };
-        bus.write(area.index, &record)?;
-        bus.write(ds_area + PEBS_INDEX, &end.to_le_bytes())?;
+        let stored = ds::store(self.registers.ds_area, &record, bus)?;
         // Records are far below 4 GiB.
-        let outcome = PebsOutcome::Written { at: area.index, bytes: record.len() as u32, counters: names };
-        Ok(Assist { outcome, resets, threshold_reached: end >= area.threshold })
+        let bytes = record.len() as u32;
+        let outcome = match stored.at {
+            Some(at) => PebsOutcome::Written { at, bytes, counters: names },
+            None => PebsOutcome::Dropped { counters: names },
+        };
+        Ok(Assist { outcome, resets, threshold_reached: stored.threshold_reached })
     }
 
     /// The reset values of `counters`.
@@ -97,7 +66,7 @@ impl Perfmon {
                 None => GENERAL_RESETS + 8 * index as u64,
                 Some(index) => fixed + 8 * index as u64,
             };
-            let [value] = words(bus, self.registers.ds_area.wrapping_add(offset))?;
+            let [value] = ds::words(bus, self.registers.ds_area.wrapping_add(offset))?;
             Ok((index, value))
         };
         set_bits(counters).map(reset).collect()

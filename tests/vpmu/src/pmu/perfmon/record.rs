@@ -4,11 +4,9 @@
 use super::Perfmon;
 use crate::bus::{Bus, DataAccess, Retired};
 use crate::micro::{DataOutcome, DataSource};
+use crate::pmu::ds;
 use crate::profile::DataRecord;
 
-/// A general register's place in a record is not its encoding: RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to
-/// R15.
-const RECORD_ORDER: [usize; 16] = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];
 /// IA32_PEBS_ENABLE: counter 3 captures precise stores (SDM Vol. 3B, figure 18-35).
 const PS_EN: u64 = 1 << 63;
 /// In the data source of a load and the status of a store: the second-level TLB missed, the access is locked.
@@ -17,21 +15,16 @@ const LOCKED: u64 = 1 << 5;
 
 /// Sizes of the records of formats 0 to 3 in 64-bit words (SDM Vol. 3B 18.4.4.2, tables 18-23, 18-44,
 /// 18-55).
-const RECORD_WORDS: [usize; 4] = [18, 22, 24, 25];
+const RECORD_WORDS: [usize; 4] = [ds::FORMAT_0_WORDS, 22, 24, 25];
 
 impl Perfmon {
     /// The bytes of the record for all of `counters`, as the part's format lays it out.
     pub(super) fn record(&self, counters: u64, retired: &Retired, bus: &mut dyn Bus) -> Vec<u8> {
         let format = self.facts.pebs_format();
-        let registers = bus.registers();
         let mut words = [0; 25];
-        words[0] = registers.rflags;
         // The machine state is that after the instruction; EventingIP names the instruction itself
         // (18.11.3.1).
-        words[1] = registers.rip;
-        for (word, &register) in words[2..18].iter_mut().zip(&RECORD_ORDER) {
-            *word = registers.general[register];
-        }
+        words[..ds::FORMAT_0_WORDS].copy_from_slice(&ds::format_0(&bus.registers()));
         // Formats 1 and 2 have IA32_PERF_GLOBAL_STATUS there, which names every counter that has overflowed,
         // also one whose own record is still to come (18.8.1.1); format 3 the applicable counters
         // (18.13.1.1).

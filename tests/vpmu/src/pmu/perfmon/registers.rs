@@ -123,6 +123,11 @@ impl Perfmon {
         }
         let in_ds_area = has_ds_pebs(self.facts);
         Some(match msr {
+            // Version 1 has the counters and their event selects alone (SDM Vol. 3B 18.2.1, 18.2.2).
+            msr::IA32_FIXED_CTR_CTRL..=msr::IA32_PERF_GLOBAL_STATUS_RESET if !pmu.has_global_control() => {
+                R::Absent
+            }
+            msr::IA32_PERF_CAPABILITIES if !pmu.has_capabilities() => R::Absent,
             msr::IA32_FIXED_CTR_CTRL => R::FixedCtrCtrl,
             msr::IA32_PERF_GLOBAL_STATUS => R::GlobalStatus,
             msr::IA32_PERF_GLOBAL_CTRL => R::GlobalCtrl,
@@ -135,6 +140,8 @@ impl Perfmon {
             // A part with architectural PEBS has no debug store (CPUID.01H:EDX.DS).
             msr::IA32_PEBS_ENABLE | msr::IA32_DS_AREA if !in_ds_area => R::Absent,
             msr::IA32_PEBS_ENABLE => R::PebsEnable,
+            // Load latency came with version 3 (18.8.1.2).
+            msr::MSR_PEBS_LD_LAT_THRESHOLD if pmu.version < 3 => R::Absent,
             msr::MSR_PEBS_LD_LAT_THRESHOLD => R::LdLat,
             msr::MSR_PEBS_FRONTEND if pmu.frontend_mask == 0 => R::Absent,
             msr::MSR_PEBS_FRONTEND => R::Frontend,
@@ -174,7 +181,8 @@ impl Perfmon {
     /// table 2-2); the modelled parts lack the first two.
     fn status_mask(&self) -> u64 {
         let frozen = if self.facts.version >= 4 { status::LBR_FRZ | status::CTR_FRZ } else { 0 };
-        self.counter_bits() | frozen | status::OVF_UNCORE | self.buffer_overflow_bit()
+        let uncore = if self.facts.version >= 3 { status::OVF_UNCORE } else { 0 };
+        self.counter_bits() | frozen | uncore | self.buffer_overflow_bit()
     }
 
     /// IA32_PERF_GLOBAL_INUSE (SDM Vol. 3B 18.2.4.3). The text there gives PMI_InUse as "bit 32", figure
@@ -267,15 +275,15 @@ impl Perfmon {
 
     /// Bits of IA32_PERFEVTSELx that are not reserved.
     fn evtsel_mask(&self) -> u64 {
-        let any_thread = if self.facts.version >= 5 { evtsel::ANY_THREAD } else { 0 };
+        let any_thread = if self.facts.has_any_thread() { 0 } else { evtsel::ANY_THREAD };
         let adaptive = if self.has_adaptive_pebs() { evtsel::ADAPTIVE_RECORD } else { 0 };
         evtsel::DEFINED & !any_thread | adaptive
     }
 
     /// Bits of IA32_FIXED_CTR_CTRL that are not reserved.
     fn fixed_ctrl_mask(&self) -> u64 {
-        let any_thread = self.facts.version < 5;
-        let field = if any_thread { fixed_ctrl::DEFINED } else { fixed_ctrl::DEFINED_VERSION_5 };
+        let any_thread = self.facts.has_any_thread();
+        let field = if any_thread { fixed_ctrl::DEFINED } else { fixed_ctrl::DEFINED_WITHOUT_ANY_THREAD };
         let adaptive = if self.has_adaptive_pebs() { fixed_ctrl::ADAPTIVE_RECORD } else { 0 };
         let exists = |fixed: &u32| !self.is_absent(self.general() + *fixed as usize);
         let fields = (0..u32::from(self.facts.fixed_counters)).filter(exists);
