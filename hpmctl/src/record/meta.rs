@@ -17,7 +17,7 @@ pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) ->
         name: event.name.clone(),
         encoding: spec.encoding,
         extra: spec.extra,
-        attribution: attribution(info.pebs_format),
+        attribution: attribution(spec.mode, info.pebs_format),
         mode: match spec.mode {
             mode if mode == EventMode::Precise as u8 => EventUse::Precise,
             mode if mode == EventMode::Interrupt as u8 => EventUse::Interrupt,

@@ -2,7 +2,7 @@
 
 use libhpm::event::{CoreType, Event, core_pmus};
 use libhpm::record::{Attribution, MemoryDecoder};
-use libhpm::session::{Quantum, Sample};
+use libhpm::session::{EventMode, Quantum, Sample};
 use libhpm::trace::{Registers, SampleRow};
 
 /// What is known of each event's samples.
@@ -74,8 +74,11 @@ fn with_memory(
     }
 }
 
-/// Which instruction the precise samples of a record format name; `u32::MAX` is no format.
-pub(super) fn attribution(pebs_format: u32) -> Attribution {
+/// Which instruction an event's samples name, by its mode and the format of PEBS records; `u32::MAX` is no format.
+pub(super) fn attribution(mode: u8, pebs_format: u32) -> Attribution {
+    if mode == EventMode::Interrupt as u8 {
+        return Attribution::Skid;
+    }
     // Formats 0 and 1 have no EventingIP (SDM Vol. 3B 20.3.6.2).
     if pebs_format <= 1 { Attribution::Next } else { Attribution::Cause }
 }

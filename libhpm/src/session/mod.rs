@@ -34,7 +34,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use hpm_abi::Reason;
-pub use hpm_abi::{CounterReading, EventMode, EventSpec, Info, Marker, SessionConfig, SessionFlags, Totals};
+pub use hpm_abi::{
+    CounterReading, EventMode, EventSpec, Info, Marker, QuantumFlags, SessionConfig, SessionFlags, Totals,
+};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 

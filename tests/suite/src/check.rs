@@ -11,6 +11,8 @@ pub(crate) struct Tally {
     pub(crate) passed: u64,
     /// Checks that did not.
     pub(crate) failed: u64,
+    /// What each of these said; those that other runners counted say nothing.
+    pub(crate) failures: Vec<String>,
 }
 
 impl Tally {
@@ -32,6 +34,7 @@ impl Tally {
             Err(error) => {
                 self.failed += 1;
                 println!("FAIL {}{name} ({seconds:.1} s) {error:#}", self.subject);
+                self.failures.push(format!("{}{name}: {error:#}", self.subject));
             }
         }
     }
@@ -40,6 +43,7 @@ impl Tally {
     pub(crate) fn add(&mut self, other: &Self) {
         self.passed += other.passed;
         self.failed += other.failed;
+        self.failures.extend_from_slice(&other.failures);
     }
 
     /// Prints the closing line and turns it into an exit status.

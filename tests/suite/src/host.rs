@@ -23,6 +23,11 @@ pub(crate) fn run_booting_tests(root: &Path, tally: &mut Tally) {
     libtest(root, &["-p", "lab", "-p", "vpmu-qemu", "--", "--ignored", "--test-threads=1"], tally);
 }
 
+/// The tests that take minutes and need no machine: the tables of docs/measurements.md on the bias of sampling.
+pub(crate) fn run_long_tests(root: &Path, tally: &mut Tally) {
+    libtest(root, &["-p", "hpm-core", "--test", "bias", "--", "--ignored"], tally);
+}
+
 /// Runs cargo quietly; its output is shown only when it fails.
 fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new("cargo")

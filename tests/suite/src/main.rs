@@ -9,6 +9,7 @@ mod host;
 mod install;
 mod lab;
 mod machine;
+mod results;
 mod scenario;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::check::Tally;
 use crate::machine::Machine;
+use crate::results::Results;
 
 /// Checks hpm, on the host and in the virtual lab machine.
 #[derive(Debug, Parser)]
@@ -91,21 +93,23 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
         return guest::run(name);
     }
     let root = workspace_root()?;
-    let mut tally = Tally::default();
     match action {
         Action::Fast => {
+            let mut tally = Tally::default();
             host::run(&root, &mut tally);
-            scenario::run_all(&root, &mut tally);
+            let mut results = Results::begin(&root);
+            results.add("host", "host", &tally);
+            scenario::run_all(&root, &mut results);
+            Ok(results.total().close())
         }
-        Action::Full => return scenario::full(&root),
+        Action::Full => scenario::full(&root),
         Action::Scenario { name, machine } => {
-            tally = scenario::run_named(&root, name.as_deref(), &machine.machine()?)?;
+            Ok(scenario::run_named(&root, name.as_deref(), &machine.machine()?)?.close())
         }
-        Action::Demo => return scenario::demo::run(&root),
-        Action::Bench => return scenario::bench::run(&root),
-        Action::Guest { .. } => {}
+        Action::Demo => scenario::demo::run(&root),
+        Action::Bench => scenario::bench::run(&root),
+        Action::Guest { name } => guest::run(&name),
     }
-    Ok(tally.close())
 }
 
 /// The workspace is where the program was built; it is started by the Makefile, which stands there.

@@ -1,12 +1,13 @@
-//! Threads that each read their own memory: `threads COUNT MILLIONS`.
+//! Threads that each read their own memory: `threads COUNT THOUSANDS`.
 //!
-//! Thread number i reads i + 1 million times as many elements as MILLIONS says for thread 0's share, so that a sample
+//! Thread number i reads (i + 1) × THOUSANDS thousand elements, so that a sample
 //! credited to the wrong thread shows in the shares. Each prints its thread ID and how many elements it read.
 
 use std::hint::black_box;
 
-/// Elements of one thread's array: 4 MiB of u64, larger than the caches that the first profiles model per core.
-const ELEMENTS: usize = 512 * 1024;
+/// Elements of one thread's array: 512 KiB of u64, larger than any first-level cache that is modelled, and than the second
+/// level where only hits of the third are sampled. Those of five threads fit every last level.
+const ELEMENTS: usize = 64 * 1024;
 
 /// Reads `steps` elements, a cache line apart, and returns their sum.
 #[inline(never)]
@@ -20,9 +21,9 @@ fn walk(array: &[u64], steps: usize) -> u64 {
     sum
 }
 
-fn work(index: usize, millions: usize) {
+fn work(index: usize, thousands: usize) {
     let array = vec![index as u64; ELEMENTS];
-    let steps = (index + 1) * millions * 1_000_000;
+    let steps = (index + 1) * thousands * 1000;
     let sum = walk(&array, steps);
     let tid = std::fs::read_link("/proc/thread-self").unwrap_or_default();
     println!("thread {} of process {} read {steps} elements, sum {sum}", tid.display(), std::process::id());
@@ -30,11 +31,11 @@ fn work(index: usize, millions: usize) {
 
 fn main() {
     let mut arguments = std::env::args().skip(1).map(|a| a.parse::<usize>());
-    let (Some(Ok(count)), Some(Ok(millions))) = (arguments.next(), arguments.next()) else {
-        eprintln!("usage: threads COUNT MILLIONS");
+    let (Some(Ok(count)), Some(Ok(thousands))) = (arguments.next(), arguments.next()) else {
+        eprintln!("usage: threads COUNT THOUSANDS");
         std::process::exit(2);
     };
-    let threads: Vec<_> = (0..count).map(|i| std::thread::spawn(move || work(i, millions))).collect();
+    let threads: Vec<_> = (0..count).map(|i| std::thread::spawn(move || work(i, thousands))).collect();
     for thread in threads {
         if thread.join().is_err() {
             std::process::exit(1);

@@ -67,7 +67,7 @@ fn migrating(cpus: usize) -> Result<(usize, Value)> {
 fn competitors() -> Result<Vec<Child>> {
     let mut children = Vec::new();
     for _ in 0..2 {
-        children.push(Command::new(built("threads")?).args(["2", "1000"]).stdout(Stdio::null()).spawn()?);
+        children.push(Command::new(built("threads")?).args(["2", "1000000"]).stdout(Stdio::null()).spawn()?);
     }
     Ok(children)
 }

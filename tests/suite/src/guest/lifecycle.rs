@@ -118,7 +118,7 @@ fn killed_restores() -> Result<String> {
     let before = registers()?;
     let mut session = record("killed.hpm")?
         .arg(built("threads")?)
-        .args(["2", "1000"])
+        .args(["2", "1000000"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;

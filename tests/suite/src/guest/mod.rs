@@ -1,9 +1,11 @@
 //! What runs inside the lab machine.
 
+pub(crate) mod adaptive;
 mod bad_input;
 pub(crate) mod bench;
 mod cachegrind;
 mod counting;
+pub(crate) mod interrupt;
 mod judge;
 mod lifecycle;
 pub(crate) mod markers;
@@ -16,7 +18,7 @@ mod privacy;
 pub(crate) mod processor;
 pub(crate) mod programs;
 pub(crate) mod robust;
-mod sampling;
+pub(crate) mod sampling;
 mod scopes;
 mod selfread;
 pub(crate) mod stacks;
@@ -73,7 +75,9 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
     }
     match name {
         "counting" => counting::run(&mut report)?,
-        "sampling" => sampling::run(&mut report)?,
+        "sampling" => sampling::run()?,
+        "interrupt" => interrupt::run(&mut report)?,
+        "adaptive" => adaptive::run(&mut report)?,
         "stacks" => stacks::run()?,
         "markers" => markers::run()?,
         "judge" => judge::run(&mut report)?,

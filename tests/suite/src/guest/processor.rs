@@ -46,9 +46,33 @@ pub(crate) fn sampled_event(profile: &Profile) -> Result<&'static EventSpec> {
 }
 
 /// hpmctl's name of [`sampled_event`]: the generic one, where the generic one means it.
-pub(super) fn sampled_name(profile: &Profile) -> Result<&'static str> {
+fn sampled_name(profile: &Profile) -> Result<&'static str> {
     let spec = sampled_event(profile)?;
     Ok(if spec.counts == EventSet::of(&[Event::LoadL1Miss]) { "l1d-load-miss" } else { spec.name })
+}
+
+/// hpmctl's names of [`sampled_event`] in user mode: one for each type of core here.
+pub(super) fn sampled_events() -> Result<String> {
+    on_each_type_of_core(sampled_name)
+}
+
+/// hpmctl's names of loads sampled for their latency, in user mode: also those that hit the first level, which takes 4 cycles.
+pub(super) fn latency_events() -> Result<String> {
+    on_each_type_of_core(|_| Ok("mem-loads,ldlat=3"))
+}
+
+/// On a hybrid part an event must say for which cores it is.
+fn on_each_type_of_core(name: impl Fn(&Profile) -> Result<&'static str>) -> Result<String> {
+    let (profile, cpus) = (profile()?, cpus()? as u32);
+    if profile.hybrid.is_none() {
+        return Ok(format!("cpu/{}/u", name(profile)?));
+    }
+    let mut names = vec![format!("cpu_core/{}/u", name(profile)?)];
+    let last = profile.of_cpu(cpus - 1, cpus);
+    if last.name != profile.name {
+        names.push(format!("cpu_atom/{}/u", name(last)?));
+    }
+    Ok(names.join(","))
 }
 
 /// What hpm says when it does not take this processor's PMU; `None` when it counts.

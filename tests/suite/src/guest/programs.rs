@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::processor::{profile, sampled_name};
+use super::processor::sampled_events;
 
 /// A program that was built beside this one.
 pub(super) fn built(name: &str) -> Result<PathBuf> {
@@ -26,16 +26,20 @@ pub(super) fn hpmctl(arguments: &[&str]) -> Result<Command> {
 /// Period of every recording of misses: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
 
-/// `hpmctl record` of loads that missed ([`sampled_name`]) into `trace`, for a program to be added.
+/// `hpmctl record` of loads that missed ([`sampled_events`]) into `trace`, for a program to be added.
 pub(super) fn record(trace: &str) -> Result<Command> {
     record_with(trace, &[])
 }
 
 /// As [`record`], with more options.
 pub(super) fn record_with(trace: &str, options: &[&str]) -> Result<Command> {
-    let event = format!("{}:u", sampled_name(profile()?)?);
+    record_of(&sampled_events()?, trace, options)
+}
+
+/// As [`record_with`], of other events.
+pub(super) fn record_of(events: &str, trace: &str, options: &[&str]) -> Result<Command> {
     let mut command =
-        hpmctl(&["record", "-e", &event, "-c", &PERIOD.to_string(), "--no-randomise", "-o", trace])?;
+        hpmctl(&["record", "-e", events, "-c", &PERIOD.to_string(), "--no-randomise", "-o", trace])?;
     command.args(options).arg("--");
     Ok(command)
 }

@@ -116,7 +116,7 @@ fn denied(denied: Denied) -> anyhow::Error {
 
 /// Stops every counter of CPU 0 behind hpm's back.
 fn intruder() -> Result<String> {
-    let mut target = Command::new(built("threads")?).args(["2", "5000"]).stdout(Stdio::null()).spawn()?;
+    let mut target = Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
     let pid = target.id().to_string();
     let session = hpmctl(&["stat", "-e", "instructions:u", "-p", &pid])?.stderr(Stdio::piped()).spawn()?;
     settled(&session)?;

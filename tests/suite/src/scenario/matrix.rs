@@ -6,19 +6,11 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SKYLAKE};
 
-use super::{Scenario, run};
-use crate::check::Tally;
+use super::Scenario;
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
-
-/// What of that is run on this processor: records are compared with the truth by their time, which they have from format 3
-/// on (IA32_PERF_CAPABILITIES bits 11:8; SDM Vol. 3B 18.13.1).
-fn everywhere(profile: &Profile) -> impl Iterator<Item = &'static str> {
-    let timed = profile.perfmon().is_some_and(|pmu| pmu.pebs_format() >= 3);
-    EVERYWHERE.into_iter().filter(move |name| timed || *name != "sampling")
-}
 
 /// What is run on the debug kernel: all that exercises the driver.
 const ON_DEBUG_KERNEL: [&str; 11] = [
@@ -38,36 +30,76 @@ const ON_DEBUG_KERNEL: [&str; 11] = [
 /// What the fast tier leaves to the full one.
 const LONG_ONLY: [&str; 2] = ["cachegrind", "torture.million"];
 
+/// What exercises the driver beyond [`EVERYWHERE`]: run on the plain machine, and on [`OLD`] and [`ADAPTIVE`].
+const BEYOND: [&str; 10] = [
+    "interrupt",
+    "adaptive",
+    "markers",
+    "stacks",
+    "ownership",
+    "scopes",
+    "privacy",
+    "robust",
+    "selfread",
+    "multiplex",
+];
+
+/// The processor with the oldest records, and one with adaptive ones.
+const OLD: &Profile = &NEHALEM;
+const ADAPTIVE: &Profile = &ICE_LAKE;
+
 /// One boot.
-struct Job {
-    scenario: &'static Scenario,
-    machine: Machine,
+pub(super) struct Job {
+    pub(super) scenario: &'static Scenario,
+    pub(super) machine: Machine,
 }
 
-/// Runs every scenario on the plain machine, and some on an old and a newer processor.
-pub(super) fn fast(root: &Path, tally: &mut Tally) {
-    boot_all(root, fast_jobs(), tally);
+fn jobs<'a>(names: impl IntoIterator<Item = &'a str>, machine: &Machine) -> Vec<Job> {
+    let scenarios = names.into_iter().filter_map(super::find);
+    scenarios.map(|scenario| Job { scenario, machine: machine.clone() }).collect()
 }
 
-/// Runs what the fast tier does not: every processor with one and two CPUs, more CPUs, no isolation of page tables, the
-/// kernel before the newest, and a kernel that checks itself.
-pub(super) fn long(root: &Path, tally: &mut Tally) {
-    let debug_kernel = build_debug_kernel(root);
-    boot_all(root, long_jobs(), tally);
-    let mut built = false;
-    tally.run("the debug kernel is built", || {
-        let output = debug_kernel?.wait_with_output().context("waiting for the lab")?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
-        built = true;
-        Ok(String::new())
-    });
-    if built {
-        boot_all(root, debug_jobs(), tally);
+/// The fast tier: every scenario on the plain machine, and some on an old and a newer processor.
+pub(super) fn fast_jobs() -> Vec<Job> {
+    let names = super::ALL.iter().map(|scenario| scenario.name);
+    let mut all = jobs(names.filter(|name| !LONG_ONLY.contains(name)), &Machine::plain());
+    for profile in [ADAPTIVE, OLD] {
+        all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
     }
+    all
+}
+
+/// What the fast tier does not: every processor with one and two CPUs, all that exercises the driver on an old and a newer one,
+/// more CPUs, no isolation of page tables, and the kernel before the newest.
+pub(super) fn long_jobs() -> Vec<Job> {
+    let mut all = jobs(LONG_ONLY, &Machine::plain());
+    let fast = [SKYLAKE.name, ADAPTIVE.name, OLD.name];
+    for profile in profile::ALL {
+        all.extend(jobs(EVERYWHERE, &Machine { cpus: 1, ..Machine::of(profile) }));
+        if !fast.contains(&profile.name) {
+            all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
+        }
+    }
+    for profile in [ADAPTIVE, OLD] {
+        all.extend(jobs(BEYOND, &Machine::of(profile)));
+    }
+    let flat = Machine { isolated: false, ..Machine::plain() };
+    all.extend(jobs(EVERYWHERE.into_iter().chain(BEYOND), &flat));
+    all.extend(jobs(["counting"], &Machine { cpus: 4, ..Machine::plain() }));
+    all.extend(jobs(EVERYWHERE, &Machine { kernel: "previous".to_owned(), ..Machine::plain() }));
+    all
+}
+
+/// What is run on a kernel that checks itself.
+pub(super) fn debug_jobs() -> Vec<Job> {
+    let on = |isolated| {
+        jobs(ON_DEBUG_KERNEL, &Machine { isolated, kernel: "debug".to_owned(), ..Machine::plain() })
+    };
+    [on(true), on(false)].into_iter().flatten().collect()
 }
 
 /// Compiles the debug kernel while machines run, with what they leave of the processor.
-fn build_debug_kernel(root: &Path) -> Result<Child> {
+pub(super) fn build_debug_kernel(root: &Path) -> Result<Child> {
     Command::new("nice")
         .args(["-n", "19"])
         .arg(root.join("target/release/lab"))
@@ -80,48 +112,11 @@ fn build_debug_kernel(root: &Path) -> Result<Child> {
         .context("target/release/lab cannot be started; `make tools` builds it")
 }
 
-fn jobs<'a>(names: impl IntoIterator<Item = &'a str>, machine: &Machine) -> Vec<Job> {
-    let scenarios = names.into_iter().filter_map(super::find);
-    scenarios.map(|scenario| Job { scenario, machine: machine.clone() }).collect()
-}
-
-fn fast_jobs() -> Vec<Job> {
-    let names = super::ALL.iter().map(|scenario| scenario.name);
-    let mut all = jobs(names.filter(|name| !LONG_ONLY.contains(name)), &Machine::plain());
-    for profile in [&ICE_LAKE, &NEHALEM] {
-        all.extend(jobs(everywhere(profile), &Machine::of(profile)));
-    }
-    all
-}
-
-fn long_jobs() -> Vec<Job> {
-    let mut all = jobs(LONG_ONLY, &Machine::plain());
-    let fast = [SKYLAKE.name, ICE_LAKE.name, NEHALEM.name];
-    for profile in profile::ALL {
-        all.extend(jobs(everywhere(profile), &Machine { cpus: 1, ..Machine::of(profile) }));
-        if !fast.contains(&profile.name) {
-            all.extend(jobs(everywhere(profile), &Machine::of(profile)));
-        }
-    }
-    all.extend(jobs(EVERYWHERE, &Machine { isolated: false, ..Machine::plain() }));
-    all.extend(jobs(["counting"], &Machine { cpus: 4, ..Machine::plain() }));
-    all.extend(jobs(EVERYWHERE, &Machine { kernel: "previous".to_owned(), ..Machine::plain() }));
-    all
-}
-
-fn debug_jobs() -> Vec<Job> {
-    let on = |isolated| {
-        jobs(ON_DEBUG_KERNEL, &Machine { isolated, kernel: "debug".to_owned(), ..Machine::plain() })
-    };
-    [on(true), on(false)].into_iter().flatten().collect()
-}
-
-/// Runs jobs in order, one at a time: two machines of two CPUs each starve one another on a host of two, whose readers then
-/// lose quanta and whose kernels complain of stalls.
-fn boot_all(root: &Path, jobs: Vec<Job>, tally: &mut Tally) {
-    for job in jobs {
-        tally.add(&run(root, job.scenario, &job.machine));
-    }
+/// Waits for what [`build_debug_kernel`] began.
+pub(super) fn wait_for_debug_kernel(building: Result<Child>) -> Result<String> {
+    let output = building?.wait_with_output().context("waiting for the lab")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::new())
 }
 
 #[cfg(test)]
@@ -138,7 +133,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         for profile in profile::ALL {
             for cpus in [1, 2] {
-                for scenario in everywhere(profile) {
+                for scenario in EVERYWHERE {
                     let label = Machine { cpus, ..Machine::of(profile) }.label();
                     assert!(names.contains(&(scenario, label.clone())), "{scenario} on {label}");
                 }

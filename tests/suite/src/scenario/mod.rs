@@ -1,15 +1,18 @@
 //! The scenarios: each boots the lab, lets the guest part run, and compares what it saw with the truth.
 
+mod adaptive;
 pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 pub(crate) mod demo;
+mod interrupt;
 mod judge;
 mod kernel;
 mod markers;
 mod matrix;
 mod multiplex;
 mod privacy;
+mod records;
 mod robust;
 mod sampling;
 mod scopes;
@@ -21,9 +24,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
+use self::matrix::Job;
 use crate::check::Tally;
 use crate::lab::{self, Boot};
 use crate::machine::Machine;
+use crate::results::Results;
 
 /// What follows the guest part, on the host.
 type Compare = fn(&Boot, &mut Tally);
@@ -46,6 +51,8 @@ const ALL: &[Scenario] = &[
         compare: counting::compare,
     },
     Scenario { name: "sampling", options: &["--plugin-arg", "pebs-log=on"], compare: sampling::compare },
+    Scenario { name: "interrupt", options: interrupt::OPTIONS, compare: interrupt::compare },
+    Scenario { name: "adaptive", options: adaptive::OPTIONS, compare: adaptive::compare },
     Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },
     Scenario {
@@ -85,9 +92,9 @@ fn find(name: &str) -> Option<&'static Scenario> {
 }
 
 /// Runs the fast tier's scenarios.
-pub(crate) fn run_all(root: &Path, tally: &mut Tally) {
-    matrix::fast(root, tally);
-    demo::check(root, tally);
+pub(crate) fn run_all(root: &Path, results: &mut Results) {
+    boot_all(root, matrix::fast_jobs(), results);
+    results.add("demo", "host", &tallied(|tally| demo::check(root, tally)));
 }
 
 /// Runs one scenario on a machine, or lists them.
@@ -102,19 +109,47 @@ pub(crate) fn run_named(root: &Path, name: Option<&str>, machine: &Machine) -> R
     Ok(run(root, found, machine))
 }
 
-/// Runs both tiers and writes the summary that docs/test-report.md holds.
+/// Runs both tiers, and writes docs/test-report.md at the end.
 ///
 /// # Errors
 /// The report cannot be written.
 pub(crate) fn full(root: &Path) -> Result<ExitCode> {
-    let start = std::time::Instant::now();
+    let mut results = Results::begin(root);
+    results.add("host", "host", &tallied(|tally| crate::host::run(root, tally)));
+    run_all(root, &mut results);
+    let debug_kernel = matrix::build_debug_kernel(root);
+    boot_all(root, matrix::long_jobs(), &mut results);
+    let built = tallied(|tally| {
+        tally.run("the debug kernel is built", || matrix::wait_for_debug_kernel(debug_kernel));
+    });
+    results.add("build", "debug", &built);
+    if built.failed == 0 {
+        boot_all(root, matrix::debug_jobs(), &mut results);
+    }
+    let long = tallied(|tally| {
+        crate::host::run_long_tests(root, tally);
+        crate::host::run_booting_tests(root, tally);
+    });
+    results.add("long tests", "host", &long);
+    results.publish(root)?;
+    Ok(results.total().close())
+}
+
+/// What checks come to.
+fn tallied(check: impl FnOnce(&mut Tally)) -> Tally {
     let mut tally = Tally::default();
-    crate::host::run(root, &mut tally);
-    run_all(root, &mut tally);
-    matrix::long(root, &mut tally);
-    crate::host::run_booting_tests(root, &mut tally);
-    write_report(root, &tally, start.elapsed())?;
-    Ok(tally.close())
+    check(&mut tally);
+    tally
+}
+
+/// Runs jobs in order, one at a time: two machines of two CPUs each starve one another on a host of two, whose readers then
+/// lose quanta and whose kernels complain of stalls.
+fn boot_all(root: &Path, jobs: Vec<Job>, results: &mut Results) {
+    let all = jobs.len();
+    for (number, Job { scenario, machine }) in (1..).zip(jobs) {
+        println!("---- {number} of {all}: {} on {}", scenario.name, machine.label());
+        results.add(scenario.name, &machine.label(), &run(root, scenario, &machine));
+    }
 }
 
 fn run(root: &Path, scenario: &Scenario, machine: &Machine) -> Tally {
@@ -133,18 +168,4 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine) -> Tally {
         (scenario.compare)(&boot, &mut tally);
     }
     tally
-}
-
-fn write_report(root: &Path, tally: &Tally, elapsed: std::time::Duration) -> Result<()> {
-    let commit = std::process::Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output()?;
-    let text = format!(
-        "# Test report\n\nLast run of `make test-full`.\n\n| commit | duration | passed | failed |\n|---|---|---|---|\n\
-         | {} | {} min | {} | {} |\n",
-        String::from_utf8_lossy(&commit.stdout).trim(),
-        elapsed.as_secs().div_ceil(60),
-        tally.passed,
-        tally.failed
-    );
-    std::fs::write(root.join("docs/test-report.md"), text)?;
-    Ok(())
 }

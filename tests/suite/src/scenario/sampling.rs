@@ -3,119 +3,135 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result, ensure};
-use libhpm::trace::{MapRow, QuantumRow, SampleRow, TraceReader};
+use libhpm::record::{Attribution, Level};
+use libhpm::trace::{MapRow, Registers, SampleRow};
+use vpmu::DataSource;
+use vpmu::profile::{DataRecord, EventSpec, Profile};
 use vpmu::truth::{PebsReport, Report};
 
+use super::records::{Pair, open, pairs, periods, rows};
 use crate::check::Tally;
+use crate::guest::processor::sampled_event;
+use crate::guest::sampling::LOADS;
 use crate::lab::Boot;
+
+/// Traces of missing loads: of one program, then of two at the same time.
+const MISSES: [&str; 3] = ["strides.hpm", "first.hpm", "second.hpm"];
 
 /// Every record of every trace is right, belongs to the right thread, and none is missing.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
-    for name in ["strides.hpm", "first.hpm", "second.hpm"] {
-        tally.run(&format!("sampling: every record of {name} is right"), || records(boot, name, &report));
+    let mut paired = Vec::new();
+    let all = [MISSES[0], MISSES[1], MISSES[2], LOADS];
+    tally.run("sampling: the samples are the records that were written, in their order", || {
+        paired = pairs(boot, &all, &report)?;
+        Ok(format!("{} records", paired.len()))
+    });
+    for name in all {
+        let of_trace: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == name).collect();
+        tally.run(&format!("sampling: every record of {name} is right"), || records(boot, name, &of_trace));
         tally.run(&format!("sampling: samples × period agrees with the count in {name}"), || {
-            periods(boot, name)
+            let lost = periods(boot, name)?;
+            ensure!(lost == 0, "{lost} records were lost");
+            Ok(String::new())
         });
     }
     tally.run("sampling: every sample lies in code that its process had mapped", || mapped(boot));
-    tally.run("sampling: strides' misses are on its missing load", || strides(boot));
-    tally.run("sampling: no process has another's samples", || processes(boot, &report));
+    tally.run("sampling: strides' misses are on its missing load", || strides(&paired));
+    tally.run("sampling: sampled loads have their latency and their data's source", || loads(boot, &paired));
+    tally.run("sampling: no process has another's samples", || processes(boot, &paired));
     tally.run("sampling: no thread has another's samples", || threads(boot));
 }
 
-/// The rows of a table, or why they cannot be read.
-fn rows<R: libhpm::trace::Row>(boot: &Boot, name: &str) -> Result<Vec<R>> {
-    let reader = TraceReader::open(boot.folder.join(name)).with_context(|| format!("opening {name}"))?;
-    let mut rows = reader.rows::<R>();
-    let all: Vec<R> = rows.by_ref().collect();
-    ensure!(rows.cut().is_none(), "a table of {name} is cut off");
-    ensure!(!all.is_empty(), "{name} has no {} rows", R::TABLE);
-    Ok(all)
+/// The event that a trace sampled on this core.
+fn event_of(core: &'static Profile, trace: &str) -> Result<&'static EventSpec> {
+    if trace != LOADS {
+        return sampled_event(core);
+    }
+    let found = core.events.iter().find(|event| event.data == DataRecord::LoadLatency);
+    found.with_context(|| format!("no event of {} samples latencies", core.name))
 }
 
-/// The true log, by what a record and the truth have in common.
-fn by_time(report: &Report) -> BTreeMap<(u32, u64), &PebsReport> {
-    report.pebs.iter().map(|record| ((record.cpu, record.tsc), record)).collect()
-}
-
-/// Instruction, next instruction, registers' RIP and data address of each sample are the truth's.
-fn records(boot: &Boot, name: &str, report: &Report) -> Result<String> {
-    let truth = by_time(report);
-    let samples = rows::<SampleRow>(boot, name)?;
-    for sample in &samples {
-        let true_record = truth.get(&(sample.cpu, sample.tsc)).with_context(|| {
-            format!("the truth has no record of CPU {} at TSC {}", sample.cpu, sample.tsc)
-        })?;
-        let right = (true_record.pc, true_record.next_pc, true_record.load);
-        let got = (sample.ip, sample.next_ip.unwrap_or(0), sample.data_address);
+/// Time, instruction, next instruction, registers' RIP and data address of each sample are the truth's, as far as the format
+/// and the event have them.
+fn records(boot: &Boot, name: &str, paired: &[&Pair<'_>]) -> Result<String> {
+    ensure!(!paired.is_empty(), "no sample is paired with a record");
+    let attribution = open(boot, name)?.meta().events[0].attribution;
+    for Pair { sample, truth, .. } in paired {
+        let core = boot.machine.profile.of_cpu(sample.cpu, boot.machine.cpus);
+        let ip = if attribution == Attribution::Cause { truth.pc } else { truth.next_pc };
+        let has_address = event_of(core, name)?.data != DataRecord::None;
+        let right = (ip, Some(truth.next_pc), truth.load.filter(|_| has_address));
+        let got = (sample.ip, sample.next_ip, sample.data_address);
         ensure!(got == right, "a record says {got:x?}, the truth is {right:x?}");
-        if let Some(registers) = sample.registers {
-            let rip = registers.at(libhpm::trace::Registers::RIP);
-            ensure!(
-                rip == true_record.next_pc,
-                "RIP is {rip:#x}, the next instruction {:#x}",
-                true_record.next_pc
-            );
-        }
+        let rip = sample.registers.map(|registers| registers.at(Registers::RIP));
+        ensure!(rip == Some(truth.next_pc), "RIP is {rip:x?}, the next instruction {:#x}", truth.next_pc);
+        // SDM Vol. 3B 18.13.1: records have the TSC from format 3 on.
+        let timed = core.pmu.pebs_format() >= 3;
+        ensure!(!timed || sample.tsc == truth.tsc, "the record's TSC is {}, truly {}", sample.tsc, truth.tsc);
     }
-    Ok(format!("{} records", samples.len()))
+    Ok(format!("{} records", paired.len()))
 }
 
-/// For each thread: |records × period − count| ≤ period.
-fn periods(boot: &Boot, name: &str) -> Result<String> {
-    let mut counted = BTreeMap::<u32, u64>::new();
-    let mut lost = 0;
-    for quantum in rows::<QuantumRow>(boot, name)? {
-        *counted.entry(quantum.tid).or_default() += quantum.counts[0];
-        lost += quantum.records_lost;
-    }
-    let mut sampled = BTreeMap::<u32, u64>::new();
-    let mut period = 0;
-    for sample in rows::<SampleRow>(boot, name)? {
-        *sampled.entry(sample.tid).or_default() += sample.period;
-        period = sample.period;
-    }
-    ensure!(lost == 0, "{lost} records were lost");
-    for (tid, count) in &counted {
-        let samples = sampled.get(tid).copied().unwrap_or(0);
-        ensure!(
-            count.abs_diff(samples) <= period,
-            "thread {tid}: {count} events, but its samples stand for {samples} (period {period})"
-        );
-    }
-    Ok(format!("{} threads", counted.len()))
-}
-
-/// The misses are on one instruction, but for the few that an interrupt caused by evicting the other load's line. Its data
-/// address is RSI + RCX of the record: the registers are those after the load, before the add.
-fn strides(boot: &Boot) -> Result<String> {
+/// The misses are on one instruction, but for the few that an interrupt caused by evicting the other load's line. It read at
+/// RSI + RCX of the record: the registers are those after the load, before the add.
+fn strides(paired: &[Pair<'_>]) -> Result<String> {
     /// Places of RCX and RSI in a record (SDM Vol. 3B, "PEBS Record Format").
     const RCX: usize = 4;
     const RSI: usize = 6;
-    let samples = rows::<SampleRow>(boot, "strides.hpm")?;
-    let hot = hottest(&samples);
-    let on_hot = samples.iter().filter(|sample| sample.ip == hot);
+    let samples: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == MISSES[0]).collect();
+    let hot = hottest(samples.iter().map(|pair| &pair.sample));
+    let on_hot = samples.iter().filter(|pair| pair.sample.ip == hot);
     ensure!(
-        on_hot.clone().count() * 100 >= samples.len() * 99,
+        !samples.is_empty() && on_hot.clone().count() * 100 >= samples.len() * 99,
         "fewer than 99 % of the misses are on {hot:#x}"
     );
-    for sample in on_hot {
+    for Pair { sample, truth, .. } in on_hot {
         let registers = sample.registers.context("a sample has no registers")?;
         let address = registers.at(RSI) + registers.at(RCX);
         ensure!(
-            sample.data_address == Some(address),
-            "data address {:x?}, but RSI + RCX = {address:#x}",
-            sample.data_address
+            truth.load == Some(address),
+            "the data was at {:x?}, but RSI + RCX = {address:#x}",
+            truth.load
         );
     }
     Ok(format!("{} samples", samples.len()))
 }
 
+/// Cycles, level, second-level TLB and lock of each sampled load are the truth's.
+fn loads(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
+    let mut levels = BTreeMap::<u8, u64>::new();
+    for Pair { sample, truth, .. } in paired.iter().filter(|pair| pair.trace == LOADS) {
+        let core = boot.machine.profile.of_cpu(sample.cpu, boot.machine.cpus);
+        let outcome = truth.load_outcome.context("the truth has not followed the load")?;
+        let level = match outcome.source {
+            DataSource::L1 => Level::L1,
+            DataSource::L2 => Level::L2,
+            DataSource::L3 => Level::L3,
+            DataSource::Memory => Level::LocalDram,
+        };
+        let tells = |what: bool| core.pmu.data_source_tlb_lock.then_some(what);
+        let right = (
+            Some(u32::from(outcome.latency_cycles)),
+            Some(level as u8),
+            tells(outcome.stlb_miss),
+            tells(truth.locked),
+        );
+        let got = (sample.latency_cycles, sample.level, sample.stlb_miss, sample.locked);
+        ensure!(got == right, "a load's latency, level, TLB miss and lock are {got:?}, truly {right:?}");
+        *levels.entry(level as u8).or_default() += 1;
+    }
+    // Half of the loads hit, the others walk an array that is larger than the first level.
+    let hits = levels.get(&(Level::L1 as u8)).copied().unwrap_or(0);
+    let all: u64 = levels.values().sum();
+    ensure!(hits * 3 > all && hits * 3 < all * 2, "{hits} of {all} sampled loads hit the first level");
+    Ok(format!("samples of each level: {levels:?}"))
+}
+
 /// Two runs of one position-independent program have it at two addresses; a sample must name its own process'.
 fn mapped(boot: &Boot) -> Result<String> {
     let mut samples = 0;
-    for name in ["first.hpm", "second.hpm"] {
+    for name in [MISSES[1], MISSES[2]] {
         let maps: Vec<MapRow> = rows(boot, name)?;
         for sample in rows::<SampleRow>(boot, name)? {
             let holds = |map: &MapRow| map.executable && (map.start..map.end).contains(&sample.ip);
@@ -127,49 +143,47 @@ fn mapped(boot: &Boot) -> Result<String> {
 }
 
 /// By the truth, each trace's samples come from one address space, and no two traces share one.
-fn processes(boot: &Boot, report: &Report) -> Result<String> {
-    let truth = by_time(report);
+fn processes(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
+    let two = || paired.iter().filter(|pair| MISSES[1..].contains(&pair.trace));
     let mut owner = BTreeMap::<u64, &str>::new();
-    for name in ["first.hpm", "second.hpm"] {
-        for sample in rows::<SampleRow>(boot, name)? {
-            let record = truth.get(&(sample.cpu, sample.tsc)).context("the truth lacks a record")?;
-            let first = *owner.entry(record.page_table).or_insert(name);
-            ensure!(first == name, "page table {:#x} is in {first} and in {name}", record.page_table);
-        }
+    for Pair { trace, truth: PebsReport { page_table, .. }, .. } in two() {
+        let first = *owner.entry(*page_table).or_insert(trace);
+        ensure!(first == *trace, "page table {page_table:#x} is in {first} and in {trace}");
     }
     ensure!(owner.len() == 2, "{} address spaces where two processes ran", owner.len());
-    let cpus: BTreeSet<u32> = rows::<SampleRow>(boot, "first.hpm")?.iter().map(|sample| sample.cpu).collect();
+    let on = two().filter(|pair| pair.trace == MISSES[1]);
+    let cpus: BTreeSet<u32> = on.map(|pair| pair.sample.cpu).collect();
     ensure!(cpus.len() == boot.machine.cpus.min(2) as usize, "the process was seen on CPUs {cpus:?}");
     Ok(String::new())
 }
 
-/// Each thread of `threads` walks 4 MiB of its own, so the ranges of data addresses by thread must not meet.
+/// Threads walk at the same time, each on its own stack, so that where RSP is at the walk's load tells them apart.
 fn threads(boot: &Boot) -> Result<String> {
     let mut seen = 0;
-    for name in ["first.hpm", "second.hpm"] {
-        let mut ranges = BTreeMap::<u32, (u64, u64)>::new();
+    for name in [MISSES[1], MISSES[2]] {
+        let mut stacks = BTreeMap::<u64, u32>::new();
         let samples = rows::<SampleRow>(boot, name)?;
         let hot = hottest(&samples);
         for sample in samples.iter().filter(|sample| sample.ip == hot) {
-            let address = sample.data_address.context("a sample has no data address")?;
-            let range = ranges.entry(sample.tid).or_insert((address, address));
-            *range = (range.0.min(address), range.1.max(address));
+            let registers = sample.registers.context("a sample has no registers")?;
+            let stack = registers.at(Registers::RSP);
+            let owner = *stacks.entry(stack).or_insert(sample.tid);
+            ensure!(
+                owner == sample.tid,
+                "{name}: threads {owner} and {} on the stack {stack:#x}",
+                sample.tid
+            );
         }
-        let mut sorted: Vec<(u64, u64)> = ranges.values().copied().collect();
-        sorted.sort_unstable();
-        ensure!(
-            sorted.iter().all(|(low, high)| high - low < 4 << 20),
-            "{name}: a thread read more than its own"
-        );
-        ensure!(sorted.windows(2).all(|pair| pair[0].1 < pair[1].0), "{name}: two threads' ranges meet");
-        seen += sorted.len();
+        let threads: BTreeSet<u32> = stacks.values().copied().collect();
+        ensure!(threads.len() == stacks.len(), "{name}: a thread walked on several stacks: {stacks:x?}");
+        seen += threads.len();
     }
     ensure!(seen == 5, "{seen} threads have samples where 5 walked");
     Ok(format!("{seen} threads"))
 }
 
 /// The instruction with the most samples: the walk's load.
-fn hottest(samples: &[SampleRow]) -> u64 {
+fn hottest<'a>(samples: impl IntoIterator<Item = &'a SampleRow>) -> u64 {
     let mut counts = BTreeMap::<u64, u64>::new();
     for sample in samples {
         *counts.entry(sample.ip).or_default() += 1;

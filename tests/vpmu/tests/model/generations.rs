@@ -223,14 +223,16 @@ fn precise_stores_are_sandy_bridges() {
 /// 18-24): Nehalem's tells nothing of TLB and lock.
 #[test]
 fn load_latency_by_generation() {
-    let sources = [(DataSource::L1, 1), (DataSource::L2, 3), (DataSource::L3, 4), (DataSource::Memory, 0xC)];
-    for (profile, event, counter, size, details) in [
-        (&NEHALEM, 0x100B, 0, 0xB0, 0),
-        (&WESTMERE, 0x100B, 2, 0xB0, 0x30),
-        (&SANDY_BRIDGE, 0x01CD, 3, 0xB0, 0x30),
-        (&HASWELL, 0x01CD, 1, 0xC0, 0x30),
-        (&BROADWELL, 0x01CD, 3, 0xC0, 0x30),
+    for (profile, event, counter, size, details, memory) in [
+        (&NEHALEM, 0x100B, 0, 0xB0, 0, 0xC),
+        (&WESTMERE, 0x100B, 2, 0xB0, 0x30, 0xC),
+        (&SANDY_BRIDGE, 0x01CD, 3, 0xB0, 0x30, 0xC),
+        (&HASWELL, 0x01CD, 1, 0xC0, 0x30, 0xC),
+        (&BROADWELL, 0x01CD, 3, 0xC0, 0x30, 0xC),
+        (&SKYLAKE, 0x01CD, 2, 0xC8, 0x30, 0xA),
     ] {
+        let sources =
+            [(DataSource::L1, 1), (DataSource::L2, 3), (DataSource::L3, 4), (DataSource::Memory, memory)];
         let mut machine = sampling(profile, counter, event, (1 << 32 | 1) << counter);
         let micro = MicroEvents {
             once: EventSet::of(&[Event::LoadLatency]),

@@ -67,12 +67,13 @@ impl Perfmon {
     fn load_latency(&self, load: DataAccess, locked: bool) -> [u64; 3] {
         let Some(outcome) = load.outcome else { return [load.linear, 0, 0] };
         let details = if self.facts.data_source_tlb_lock { tlb_lock(outcome, locked) } else { 0 };
-        [load.linear, source(outcome) | details, outcome.latency_cycles.into()]
+        let source = source(outcome, self.facts.pebs_format());
+        [load.linear, source | details, outcome.latency_cycles.into()]
     }
 }
 
-/// The encoding of where the data came from (SDM Vol. 3B, table 18-24), the same on every part so far.
-fn source(outcome: DataOutcome) -> u64 {
+/// The encoding of where the data came from (SDM Vol. 3B, table 18-24).
+fn source(outcome: DataOutcome, format: u8) -> u64 {
     match outcome.source {
         // "Minimal latency core cache hit. This request was satisfied by the L1 data cache."
         DataSource::L1 => 0x1,
@@ -82,7 +83,10 @@ fn source(outcome: DataOutcome) -> u64 {
         DataSource::L3 => 0x4,
         // "L3 MISS. Local home requests that missed the L3 cache and were serviced by local DRAM (go to
         // exclusive state)."
-        DataSource::Memory => 0xC,
+        DataSource::Memory if format < 3 => 0xC,
+        // The same, "go to shared state". The table stands unchanged in Skylake's section (18.13.1), but Linux reads 0CH there as
+        // a forward from another package's cache (intel_pmu_pebs_data_source_skl); both read 0AH as local DRAM.
+        DataSource::Memory => 0xA,
     }
 }
 

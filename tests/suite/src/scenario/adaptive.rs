@@ -1,0 +1,126 @@
+//! How soon periods settle when event rates change, and what the ceilings let through.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use libhpm::session::QuantumFlags;
+use libhpm::trace::{QuantumRow, SampleRow, Totals};
+
+use super::records::{open, periods, rows};
+use crate::check::Tally;
+use crate::guest::adaptive::{PMIS, RATES, RECORDS};
+use crate::lab::Boot;
+
+/// Options of `lab run`: a second is as many instructions on any machine. With one CPU a second on the CPU is little less than one
+/// of guest time.
+pub(super) const OPTIONS: &[&str] = &["--deterministic"];
+
+/// Rates settle, and ceilings hold.
+pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
+    for (rate, trace) in RATES {
+        let name =
+            format!("adaptive: {rate} samples/s settle within 2 s though events come 100 times as often");
+        tally.run(&name, || settles(boot, trace, rate));
+    }
+    let (trace, ceiling) = RECORDS;
+    tally.run("adaptive: no more records than max_record_rate, and all others counted as lost", || {
+        let totals = throttled(boot, trace)?;
+        held(boot, &totals, totals.records, ceiling)
+    });
+    let (trace, ceiling) = PMIS;
+    tally.run("adaptive: no more interrupts than max_pmi_rate, and all others counted as lost", || {
+        let totals = throttled(boot, trace)?;
+        held(boot, &totals, totals.pmis, ceiling)
+    });
+}
+
+/// One phase of the program: samples in each second of time on a CPU.
+#[derive(Debug)]
+struct Phase {
+    ip: u64,
+    begun: u64,
+    seconds: Vec<u64>,
+}
+
+/// The phases, each of which has its events at one instruction.
+fn phases(boot: &Boot, trace: &str) -> Result<Vec<Phase>> {
+    let second = open(boot, trace)?.meta().clock.tsc_khz * 1000;
+    let mut quanta = rows::<QuantumRow>(boot, trace)?;
+    quanta.sort_by_key(|quantum| quantum.start_tsc);
+    // Time on a CPU before each quantum.
+    let mut before = BTreeMap::new();
+    let mut ticks = 0;
+    for quantum in &quanta {
+        before.insert((quantum.cpu, quantum.sequence), (quantum.start_tsc, ticks));
+        ticks += quantum.end_tsc - quantum.start_tsc;
+    }
+    let mut samples = Vec::new();
+    for sample in rows::<SampleRow>(boot, trace)? {
+        let (start, ticks) = before.get(&(sample.cpu, sample.quantum)).context("a sample of no quantum")?;
+        samples.push((ticks + sample.tsc - start, sample.ip));
+    }
+    samples.sort_unstable();
+    let mut phases: Vec<Phase> = Vec::new();
+    for (time, ip) in samples {
+        if phases.last().is_none_or(|phase| phase.ip != ip) {
+            phases.push(Phase { ip, begun: time, seconds: Vec::new() });
+        }
+        let Some(phase) = phases.last_mut() else { continue };
+        let number = ((time - phase.begun) / second) as usize;
+        phase.seconds.resize(phase.seconds.len().max(number + 1), 0);
+        phase.seconds[number] += 1;
+    }
+    Ok(phases)
+}
+
+/// In every whole second after the first two of each phase, the rate is within 10 % of what is wished.
+fn settles(boot: &Boot, trace: &str, rate: u64) -> Result<String> {
+    let phases = phases(boot, trace)?;
+    let seen: Vec<&[u64]> = phases.iter().map(|phase| &phase.seconds[..]).collect();
+    ensure!(phases.len() == 3, "{} phases: {seen:?}", phases.len());
+    for seconds in &seen {
+        // The last second of a phase is not whole.
+        let settled = seconds.split_last().and_then(|(_, whole)| whole.get(2..)).unwrap_or_default();
+        ensure!(!settled.is_empty(), "a phase lasted for less than 3 s: {seen:?}");
+        ensure!(
+            settled.iter().all(|samples| samples.abs_diff(rate) * 10 <= rate),
+            "samples in each second of each phase: {seen:?}"
+        );
+    }
+    let mut periods: Vec<u64> = rows::<QuantumRow>(boot, trace)?.iter().map(|row| row.periods[0]).collect();
+    periods.sort_unstable();
+    let (least, most) = (periods[0], periods[periods.len() - 1]);
+    ensure!(
+        most / least.max(1) >= 50,
+        "periods from {least} to {most}: events did not come 100 times as often"
+    );
+    Ok(format!("samples in each second of each phase: {seen:?}, periods from {least} to {most}"))
+}
+
+/// The totals of a trace in which samples were held back, each of them counted as lost.
+fn throttled(boot: &Boot, trace: &str) -> Result<Totals> {
+    let totals = open(boot, trace)?.meta().totals.clone().context("the recording has no totals")?;
+    let labelled = rows::<QuantumRow>(boot, trace)?
+        .iter()
+        .filter(|quantum| quantum.flags & QuantumFlags::THROTTLED != 0)
+        .count() as u64;
+    ensure!(totals.throttled > 0, "nothing was held back: {totals:?}");
+    ensure!(totals.quanta_lost == 0, "{} quanta were lost", totals.quanta_lost);
+    ensure!(labelled == totals.throttled, "{labelled} quanta say so, of {}", totals.throttled);
+    periods(boot, trace)?;
+    Ok(totals)
+}
+
+/// As many per second as the ceiling allows, or a window's worth more: what passes a ceiling is seen when a segment is full or a
+/// quantum ends.
+fn held(boot: &Boot, totals: &Totals, spent: u64, ceiling: u64) -> Result<String> {
+    let tsc_khz = open(boot, RECORDS.0)?.meta().clock.tsc_khz;
+    let seconds = totals.on_cpu_tsc as f64 / (tsc_khz as f64 * 1e3);
+    let rate = spent as f64 / seconds;
+    ensure!(rate < ceiling as f64 * 1.5, "{rate:.0} per second of {seconds:.2}");
+    ensure!(
+        rate > ceiling as f64 * 0.5,
+        "only {rate:.0} per second of {seconds:.2}: more was held back than need be"
+    );
+    Ok(format!("{rate:.0} a second for {seconds:.2} s, {} lost", totals.records_lost))
+}
