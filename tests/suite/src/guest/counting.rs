@@ -9,28 +9,27 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::GuestReport;
-use super::processor::cpus;
+use super::processor::{counted_events, cpus};
 use super::programs::{built, pid_of, stat, stat_command, wait_at_most};
 
-/// What is counted: user mode only, since only there is the program's length its own.
-const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
-
-/// Runs every case; each leaves a fact named by the label of its program. With one CPU nothing can migrate.
+/// Runs every case; each leaves a fact named by the label of its program. With one CPU nothing can migrate. User mode only is counted,
+/// since only there is the program's length its own.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    let events = &counted_events()?;
     let cpus: Vec<usize> = (0..cpus()?).collect();
     pin(Pid::this(), &[0])?;
-    report.fact("loops1", stat(EVENTS, "one-cpu.json", &["loops"])?);
+    report.fact("loops1", stat(events, "one-cpu.json", &["loops"])?);
     pin(Pid::this(), &cpus)?;
-    report.fact("loops2", stat(EVENTS, "every-cpu.json", &["loops", "x"])?);
+    report.fact("loops2", stat(events, "every-cpu.json", &["loops", "x"])?);
     if cpus.len() > 1 {
-        let (migrated, counts) = migrating(cpus.len())?;
+        let (migrated, counts) = migrating(events, cpus.len())?;
         report.fact("loops9", counts);
         report.fact("migrations", json!(migrated));
     }
     let competitors = competitors()?;
-    report.fact("loops3", stat(EVENTS, "competing.json", &["loops", "x", "x"])?);
+    report.fact("loops3", stat(events, "competing.json", &["loops", "x", "x"])?);
     stop(competitors)?;
-    let (first, second) = side_by_side()?;
+    let (first, second) = side_by_side(events)?;
     report.fact("loops4", first);
     report.fact("loops5", second);
     Ok(())
@@ -46,9 +45,9 @@ fn pin(pid: Pid, cpus: &[usize]) -> Result<()> {
 }
 
 /// Moves the loops from CPU to CPU while they are counted. Returns how often, and the counts.
-fn migrating(cpus: usize) -> Result<(usize, Value)> {
+fn migrating(events: &str, cpus: usize) -> Result<(usize, Value)> {
     let file = "migrating.json";
-    let mut hpmctl = stat_command(EVENTS, file, &["loops", "x", "x", "x", "x", "x", "x", "x", "x"])?
+    let mut hpmctl = stat_command(events, file, &["loops", "x", "x", "x", "x", "x", "x", "x", "x"])?
         .stdin(Stdio::null())
         .spawn()?;
     let loops = Pid::from_raw(pid_of("loops")?);
@@ -58,7 +57,7 @@ fn migrating(cpus: usize) -> Result<(usize, Value)> {
         moves += 1;
         std::thread::sleep(Duration::from_millis(2));
     }
-    let status = wait_at_most(&mut hpmctl, Duration::from_secs(120))?;
+    let status = wait_at_most(&mut hpmctl, Duration::from_secs(600))?;
     anyhow::ensure!(status.success(), "hpmctl stat ended with {status}");
     Ok((moves, serde_json::from_slice(&std::fs::read(file)?)?))
 }
@@ -81,11 +80,11 @@ fn stop(children: Vec<Child>) -> Result<()> {
 }
 
 /// Two sessions at the same time, free to share every CPU.
-fn side_by_side() -> Result<(Value, Value)> {
-    let mut first = stat_command(EVENTS, "first.json", &["loops", "x", "x", "x"])?.spawn()?;
-    let mut second = stat_command(EVENTS, "second.json", &["loops", "x", "x", "x", "x"])?.spawn()?;
+fn side_by_side(events: &str) -> Result<(Value, Value)> {
+    let mut first = stat_command(events, "first.json", &["loops", "x", "x", "x"])?.spawn()?;
+    let mut second = stat_command(events, "second.json", &["loops", "x", "x", "x", "x"])?.spawn()?;
     for child in [&mut first, &mut second] {
-        let status = wait_at_most(child, Duration::from_secs(120))?;
+        let status = wait_at_most(child, Duration::from_secs(600))?;
         anyhow::ensure!(status.success(), "hpmctl stat ended with {status}");
     }
     let read = |file: &str| -> Result<Value> { Ok(serde_json::from_slice(&std::fs::read(file)?)?) };

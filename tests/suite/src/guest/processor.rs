@@ -61,6 +61,15 @@ pub(super) fn latency_events() -> Result<String> {
     on_each_type_of_core(|_| Ok("mem-loads,ldlat=3"))
 }
 
+/// hpmctl's names of instructions, branches, loads and stores in user mode. Of a hybrid part the first two are the same on every
+/// core; loads and stores follow for each type of core.
+pub(super) fn counted_events() -> Result<String> {
+    let memory = |name| on_each_type_of_core(move |_| Ok(name));
+    let (loads, stores) = (memory("load")?, memory("store")?);
+    let pairs = loads.split(',').zip(stores.split(',')).map(|(load, store)| format!(",{load},{store}"));
+    Ok(pairs.fold("instructions:u,branch:u".to_owned(), |all, pair| all + &pair))
+}
+
 /// On a hybrid part an event must say for which cores it is.
 fn on_each_type_of_core(name: impl Fn(&Profile) -> Result<&'static str>) -> Result<String> {
     let (profile, cpus) = (profile()?, cpus()? as u32);

@@ -6,13 +6,12 @@ use anyhow::{Context, Result, ensure};
 use libhpm::session::QuantumFlags;
 use libhpm::trace::{QuantumRow, SampleRow, Totals};
 
-use super::records::{open, periods, rows};
+use super::records::{open, periods, rows, totals};
 use crate::check::Tally;
 use crate::guest::adaptive::{PMIS, RATES, RECORDS};
 use crate::lab::Boot;
 
-/// Options of `lab run`: a second is as many instructions on any machine. With one CPU a second on the CPU is little less than one
-/// of guest time.
+/// Options of `lab run`: a second is as many instructions on any machine.
 pub(super) const OPTIONS: &[&str] = &["--deterministic"];
 
 /// Rates settle, and ceilings hold.
@@ -99,7 +98,7 @@ fn settles(boot: &Boot, trace: &str, rate: u64) -> Result<String> {
 
 /// The totals of a trace in which samples were held back, each of them counted as lost.
 fn throttled(boot: &Boot, trace: &str) -> Result<Totals> {
-    let totals = open(boot, trace)?.meta().totals.clone().context("the recording has no totals")?;
+    let totals = totals(boot, trace)?;
     let labelled = rows::<QuantumRow>(boot, trace)?
         .iter()
         .filter(|quantum| quantum.flags & QuantumFlags::THROTTLED != 0)

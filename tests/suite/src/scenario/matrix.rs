@@ -56,7 +56,12 @@ pub(super) struct Job {
 
 fn jobs<'a>(names: impl IntoIterator<Item = &'a str>, machine: &Machine) -> Vec<Job> {
     let scenarios = names.into_iter().filter_map(super::find);
-    scenarios.map(|scenario| Job { scenario, machine: machine.clone() }).collect()
+    let on = |scenario: &Scenario| {
+        // Where time passes with instructions, one processor at a time executes them.
+        let cpus = if scenario.options.contains(&"--deterministic") { 1 } else { machine.cpus };
+        Machine { cpus, ..machine.clone() }
+    };
+    scenarios.map(|scenario| Job { scenario, machine: on(scenario) }).collect()
 }
 
 /// The fast tier: every scenario on the plain machine, and some on an old and a newer processor.

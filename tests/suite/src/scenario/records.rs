@@ -1,12 +1,13 @@
 //! Which record of the truth each sample is.
 //!
-//! Records have a time only from PEBS format 3 on, so that they are paired by their order: what hpm published as the quanta
-//! of one CPU, laid end to end, must be what the model wrote on that CPU, record for record and none besides.
+//! Records have a time only from PEBS format 3 on, so that they are paired by their order: the samples of a quantum must be what the
+//! model wrote on its CPU while it lasted, record for record and none besides. Records that are in no quantum must be those that hpm
+//! says are lost with quanta for which their reader left no room, as it does when the machine below the lab is overloaded.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use libhpm::trace::{QuantumRow, Row, SampleRow, TraceReader};
+use libhpm::trace::{QuantumRow, Row, SampleRow, Totals, TraceReader};
 use vpmu::PebsOutcome;
 use vpmu::truth::{PebsReport, Report};
 
@@ -47,39 +48,53 @@ pub(super) fn open(boot: &Boot, name: &str) -> Result<TraceReader> {
 /// Pairs the samples of all traces with all records of the truth.
 ///
 /// # Errors
-/// Some sample has no record, or some record no sample; or a record was due while its quantum did not run.
+/// Some sample has no record, or some record has no sample and is not counted as lost; or too many are lost.
 pub(super) fn pairs<'a>(boot: &Boot, traces: &[&'static str], report: &'a Report) -> Result<Vec<Pair<'a>>> {
-    let mut due = BTreeMap::<u32, Vec<&PebsReport>>::new();
-    for record in &report.pebs {
+    let mut due = BTreeMap::new();
+    for (number, record) in report.pebs.iter().enumerate() {
         let written = matches!(record.outcome, PebsOutcome::Written { .. });
         ensure!(written, "a record was not written: {record:?}");
-        due.entry(record.cpu).or_default().push(record);
+        due.insert((record.cpu, record.tsc, number), record);
     }
-    let mut due: BTreeMap<u32, _> =
-        due.into_iter().map(|(cpu, records)| (cpu, records.into_iter())).collect();
     let mut pairs = Vec::with_capacity(report.pebs.len());
     for Stay { trace, quantum, samples } in stays(boot, traces)? {
-        for sample in samples {
-            let next = due.get_mut(&sample.cpu).and_then(Iterator::next);
-            let truth = next.with_context(|| format!("{trace}: CPU {} wrote fewer records", sample.cpu))?;
-            ensure!(
-                (quantum.start_tsc..=quantum.end_tsc).contains(&truth.tsc),
-                "{trace}: the next record of CPU {} was written at TSC {}, not from {} to {}",
-                sample.cpu,
-                truth.tsc,
-                quantum.start_tsc,
-                quantum.end_tsc
-            );
+        let during = (quantum.cpu, quantum.start_tsc, 0)..=(quantum.cpu, quantum.end_tsc, usize::MAX);
+        let written: Vec<_> = due.range(during).map(|(key, record)| (*key, *record)).collect();
+        ensure!(
+            written.len() == samples.len(),
+            "{trace}: quantum {} of CPU {} has {} samples, and {} records were written while it lasted",
+            quantum.sequence,
+            quantum.cpu,
+            samples.len(),
+            written.len()
+        );
+        for (sample, (key, truth)) in samples.into_iter().zip(written) {
+            due.remove(&key);
             pairs.push(Pair { trace, sample, truth });
         }
     }
-    let left: usize = due.values().map(ExactSizeIterator::len).sum();
-    ensure!(left == 0, "{left} records are in no trace");
-    ensure!(!pairs.is_empty(), "there are no records");
+    let lost = traces.iter().map(|trace| lost_with_quanta(boot, trace)).sum::<Result<u64>>()?;
+    ensure!(due.len() as u64 == lost, "{} records are in no trace, {lost} are said to be lost", due.len());
+    ensure!(lost * 4 <= pairs.len() as u64, "{lost} records are lost, {} not", pairs.len());
     Ok(pairs)
 }
 
-/// The quanta of all traces with their samples, in the order of time.
+/// Records that were lost because their quanta were.
+fn lost_with_quanta(boot: &Boot, trace: &str) -> Result<u64> {
+    let totals = totals(boot, trace)?;
+    ensure!(
+        totals.quanta_lost > 0 || totals.records_lost == 0,
+        "records were lost, and no quanta: {totals:?}"
+    );
+    Ok(totals.records_lost)
+}
+
+/// The driver's sums.
+pub(super) fn totals(boot: &Boot, trace: &str) -> Result<Totals> {
+    open(boot, trace)?.meta().totals.clone().with_context(|| format!("{trace} has no totals"))
+}
+
+/// The quanta of all traces with their samples.
 fn stays(boot: &Boot, traces: &[&'static str]) -> Result<Vec<Stay>> {
     let mut stays = Vec::new();
     for &trace in traces {
@@ -99,37 +114,41 @@ fn stays(boot: &Boot, traces: &[&'static str]) -> Result<Vec<Stay>> {
         }
         ensure!(samples.is_empty(), "{trace}: samples of no quantum");
     }
-    stays.sort_by_key(|stay| stay.quantum.start_tsc);
     Ok(stays)
 }
 
-/// For each thread and event: |(records + lost ones) × period − count| ≤ period. The period must be fixed; which event a lost
-/// record would have been for is known only where one is sampled. Returns how many were lost.
+/// For each event of each thread: |(records + lost ones) × period − count| ≤ period. The period must be fixed. Where quanta were lost,
+/// whose threads nobody knows, that holds for the sums over all threads. Returns how many records were lost.
 pub(super) fn periods(boot: &Boot, name: &str) -> Result<u64> {
-    let meta = open(boot, name)?.meta().clone();
+    let (totals, meta) = (totals(boot, name)?, open(boot, name)?.meta().clone());
     let period = meta.events[0].period;
     let sampling = meta.events.iter().filter(|event| event.period > 0).count();
+    // Which event a lost record would have been for is known only where one is sampled.
+    ensure!(totals.records_lost == 0 || sampling == 1, "{} records were lost", totals.records_lost);
     let mut counted = BTreeMap::<(u32, usize), u64>::new();
     let mut sampled = BTreeMap::<(u32, usize), u64>::new();
-    let mut lost = 0;
     for quantum in rows::<QuantumRow>(boot, name)? {
         for (event, count) in quantum.counts.iter().enumerate().take(sampling) {
             *counted.entry((quantum.tid, event)).or_default() += count;
         }
         *sampled.entry((quantum.tid, 0)).or_default() += quantum.records_lost * period;
-        lost += quantum.records_lost;
     }
-    ensure!(lost == 0 || sampling == 1, "{lost} records of {sampling} events were lost");
     for sample in rows::<SampleRow>(boot, name)? {
         ensure!(sample.period == period, "a sample stands for {} events, not {period}", sample.period);
         *sampled.entry((sample.tid, usize::from(sample.event))).or_default() += period;
     }
+    let threads = counted.len() as u64;
+    if totals.quanta_lost > 0 {
+        counted = BTreeMap::from([((0, 0), totals.counts[0])]);
+        sampled = BTreeMap::from([((0, 0), (totals.records + totals.records_lost) * period)]);
+    }
+    let most = if totals.quanta_lost > 0 { threads * period } else { period };
     for ((tid, event), count) in &counted {
         let samples = sampled.get(&(*tid, *event)).copied().unwrap_or(0);
         ensure!(
-            count.abs_diff(samples) <= period,
+            count.abs_diff(samples) <= most,
             "thread {tid}, event {event}: {count} events, but its samples stand for {samples} (period {period})"
         );
     }
-    Ok(lost)
+    Ok(totals.records_lost)
 }

@@ -316,7 +316,7 @@ fn load_latency_counts_above_the_threshold() {
     assert_eq!(words(&mut machine, 0), [0x10C0, 0x11, 34]);
     assert_eq!(words(&mut machine, 1), [0x1100, 0x03, 21]);
     assert_eq!(words(&mut machine, 2), [0x1140, 0x04, 44]);
-    assert_eq!(words(&mut machine, 3), [0x1180, 0x1C, 270]);
+    assert_eq!(words(&mut machine, 3), [0x1180, 0x1A, 270]);
 }
 
 /// "The minimum value that may be programmed in this field is 3" (SDM Vol. 3B 18.9.4.2); a smaller one acts
