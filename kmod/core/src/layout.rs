@@ -73,9 +73,11 @@ impl RecordLayout {
         Ok(Self::grouped(pebs.format, groups))
     }
 
-    /// Formats 1 to 3 (20.3.1.1.1, table 20-3; 20.3.6.2, 20.3.8.1.1). Registers as in table 20-3.
+    /// Formats 0 to 3 (18.4.4.2 of Core, 20.3.1.1.1, table 20-3; 20.3.6.2, 20.3.8.1.1). Registers as in table 20-3. Format 0
+    /// ends with them: one counter writes its records, so that nobody asks which.
     const fn alike(format: u16) -> Self {
         let record_size = match format {
+            0 => 0x90,
             1 => 0xB0,
             2 => 0xC0,
             _ => 0xC8,
@@ -85,7 +87,7 @@ impl RecordLayout {
             record_size,
             applicable_counters: 0x90,
             // RIP; from format 2 on EventingRIP as well.
-            instruction_pointers: [0x08, if format == 1 { 0x08 } else { 0xB0 }],
+            instruction_pointers: [0x08, if format <= 1 { 0x08 } else { 0xB0 }],
             frame: Some(Frame { rbp: 0x40, rsp: 0x48 }),
             pebs_data_cfg: 0,
         }

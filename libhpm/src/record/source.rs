@@ -202,7 +202,8 @@ pub(super) fn store_status(field: u64) -> DataSource {
 /// The table of a PMU by the driver's name for it.
 pub(super) fn table(pmu: &str) -> Option<&'static Table> {
     Some(match pmu {
-        "nehalem" | "westmere" => &NEHALEM,
+        // Records of format 0 have no memory access, so that Core 2's table is never asked.
+        "merom" | "core2" | "nehalem" | "westmere" => &NEHALEM,
         "sandybridge" | "ivybridge" | "haswell" | "broadwell" | "skylake" => &SANDY_BRIDGE,
         "icelake" => &ICE_LAKE,
         "goldencove" | "redwoodcove" => &GOLDEN_COVE,

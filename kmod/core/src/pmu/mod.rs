@@ -2,6 +2,7 @@
 
 pub mod architectural;
 pub mod broadwell;
+pub mod core2;
 pub mod darkmont;
 pub mod goldencove;
 pub mod gracemont;
@@ -23,7 +24,9 @@ use super::allocate::CounterSet;
 use super::Refusal;
 
 /// Every generation that hpm knows, in the order in which they appeared.
-pub const GENERATIONS: [&Generation; 12] = [
+pub const GENERATIONS: [&Generation; 14] = [
+    &core2::MEROM,
+    &core2::CORE2,
     &nehalem::NEHALEM,
     &westmere::WESTMERE,
     &sandybridge::SANDYBRIDGE,

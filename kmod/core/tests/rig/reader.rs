@@ -15,19 +15,22 @@ use super::TID_SHIFT;
 struct Layout {
     size: u32,
     rip: u32,
-    counters: u32,
+    counters: Option<u32>,
 }
 
 /// SDM Vol. 3B, table 20-3 and those of later formats; `first` is the first word of the span's first record, in which
 /// formats from 4 on say their size.
 fn layout(quantum: &Quantum, first: u64) -> Layout {
     match quantum.record_format {
-        1 => Layout { size: 0xB0, rip: 0x08, counters: 0x90 },
-        2 => Layout { size: 0xC0, rip: 0x08, counters: 0x90 },
-        3 => Layout { size: 0xC8, rip: 0x08, counters: 0x90 },
-        RECORD_FORMAT_INTERRUPT => Layout { size: 160, rip: 0x18, counters: 0x00 },
-        RECORD_FORMAT_ARCHITECTURAL => Layout { size: (first & 0xFFFF) as u32, rip: 0x10, counters: 0x18 },
-        _ => Layout { size: (first >> 48) as u32, rip: 0x08, counters: 0x10 },
+        0 => Layout { size: 0x90, rip: 0x08, counters: None },
+        1 => Layout { size: 0xB0, rip: 0x08, counters: Some(0x90) },
+        2 => Layout { size: 0xC0, rip: 0x08, counters: Some(0x90) },
+        3 => Layout { size: 0xC8, rip: 0x08, counters: Some(0x90) },
+        RECORD_FORMAT_INTERRUPT => Layout { size: 160, rip: 0x18, counters: Some(0x00) },
+        RECORD_FORMAT_ARCHITECTURAL => {
+            Layout { size: (first & 0xFFFF) as u32, rip: 0x10, counters: Some(0x18) }
+        }
+        _ => Layout { size: (first >> 48) as u32, rip: 0x08, counters: Some(0x10) },
     }
 }
 
@@ -160,7 +163,8 @@ impl Reader {
             let record = quantum.span_offset + record;
             let rip = word(bytes, record + layout.rip);
             assert_eq!(rip >> TID_SHIFT, u64::from(quantum.tid), "a record of another thread");
-            let counters = word(bytes, record + layout.counters);
+            // Without a word for it, counter 0 is the only one that writes records.
+            let counters = layout.counters.map_or(1, |at| word(bytes, record + at));
             assert!(seen.recorded.insert((rip, counters)), "a record is published once");
             let interrupt = quantum.record_format == RECORD_FORMAT_INTERRUPT;
             assert!(rip > last || interrupt && rip == last, "records of a span come in order");

@@ -1,6 +1,7 @@
 //! The tables of events: one file for each PMU.
 
 mod broadwell;
+mod core2;
 mod darkmont;
 mod goldencove;
 mod gracemont;
@@ -16,7 +17,9 @@ mod westmere;
 use super::table::Table;
 
 /// Every PMU's table, by the name that the driver gives the PMU, oldest first.
-pub(super) static TABLES: [(&str, Table); 12] = [
+pub(super) static TABLES: [(&str, Table); 14] = [
+    ("merom", core2::CORE2),
+    ("core2", core2::CORE2),
     ("nehalem", nehalem::NEHALEM),
     ("westmere", westmere::WESTMERE),
     ("sandybridge", sandybridge::SANDYBRIDGE),
