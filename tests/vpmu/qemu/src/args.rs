@@ -38,7 +38,8 @@ pub(crate) struct Args {
     pub(crate) branch_log: bool,
     /// `truth-level=none|basic|micro`: observe at least this much from the guest's first label or window on.
     pub(crate) truth_level: Level,
-    /// `pti=on|off`: the guest runs with page-table isolation, two page tables for one address space.
+    /// `pti=on|off`: the guest runs with page-table isolation, two page tables for one address space. The default is the
+    /// profile's: off on AMD's processors.
     pub(crate) page_table_isolation: bool,
     /// `pebs-disarm=on|off`: clearing PEBS_ENABLE disarms a counter that waits to write its record.
     pub(crate) pebs_disable_disarms: bool,
@@ -117,6 +118,8 @@ impl Args {
                 self.profile =
                     profile::by_name(value).ok_or_else(|| ArgumentError::NoProfile(value.to_owned()))?;
                 self.geometry = self.profile.geometry;
+                // Linux isolates page tables on no processor of AMD.
+                self.page_table_isolation = self.profile.amd().is_none();
             }
             "truth" => self.truth = Some(PathBuf::from(value)),
             "pebs-log" => {

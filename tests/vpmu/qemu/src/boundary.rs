@@ -68,14 +68,15 @@ pub(crate) fn settle_deferred(here: &Here) {
 fn settle(here: &Here, state: &mut State, retired: &Retired, registers: Registers) {
     if state.skid_left == Some(0) {
         state.skid_left = None;
-        pmi::deliver(here);
+        pmi::deliver(here, state.pmu.masks_lvtpc());
     }
     if !state.pmu.needs_settle() {
         return;
     }
     let mut boundary = Boundary::new(here, registers);
     let settlement = state.pmu.settle(retired, &mut boundary);
-    if boundary.raise_pmi() {
+    boundary.raise_ibs();
+    if boundary.raise_pmi(state.pmu.masks_lvtpc()) {
         // One that is on its way already is the same interrupt: a short period must not postpone it for ever.
         state.skid_left.get_or_insert(here.machine.args.skid);
     }

@@ -4,28 +4,41 @@ use crate::here::Here;
 use crate::pmi;
 use vpmu::{Bus, PageFault, Registers};
 
+/// The entry of the extended local vector table that the model's IBS_CTL names.
+const IBS_ENTRY: usize = 0;
+
 /// One settlement's view of the machine.
 pub(crate) struct Boundary<'a> {
     pub(crate) here: &'a Here,
     pub(crate) registers: Registers,
     /// The model wants a PMI.
     pub(crate) pmi: bool,
+    /// The model wants an interrupt of instruction-based sampling.
+    ibs: bool,
     /// One moment: the record and the truth must say the same.
     tsc: u64,
 }
 
 impl<'a> Boundary<'a> {
     pub(crate) fn new(here: &'a Here, registers: Registers) -> Self {
-        Self { here, registers, pmi: false, tsc: here.tsc() }
+        Self { here, registers, pmi: false, ibs: false, tsc: here.tsc() }
     }
 
     /// Raises the PMI that the model asked for, unless it is to come late; returns whether it is still to come.
-    pub(crate) fn raise_pmi(&self) -> bool {
+    pub(crate) fn raise_pmi(&self, masks_lvtpc: bool) -> bool {
         let late = self.here.machine.args.skid > 0;
         if self.pmi && !late {
-            pmi::deliver(self.here);
+            pmi::deliver(self.here, masks_lvtpc);
         }
         self.pmi && late
+    }
+
+    /// Raises the interrupt of instruction-based sampling that the model asked for. It comes at once, whatever skid PMIs
+    /// have: what was sampled is in registers.
+    pub(crate) fn raise_ibs(&self) {
+        if self.ibs {
+            pmi::deliver_ibs(self.here, IBS_ENTRY);
+        }
     }
 }
 
@@ -57,5 +70,13 @@ impl Bus for Boundary<'_> {
 
     fn pmi(&mut self) {
         self.pmi = true;
+    }
+
+    fn translate(&mut self, linear: u64) -> Option<u64> {
+        self.here.translate(linear)
+    }
+
+    fn ibs(&mut self) {
+        self.ibs = true;
     }
 }

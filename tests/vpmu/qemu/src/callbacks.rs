@@ -12,7 +12,7 @@ use crate::here::{Here, Leave};
 use crate::internals::Handles;
 use crate::machine::Machine;
 use crate::memory::{self, Access};
-use crate::{ffi, msr, pcrel, report, translate};
+use crate::{eilvt, ffi, msr, pcrel, report, translate};
 use std::arch::naked_asm;
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::NonNull;
@@ -184,6 +184,10 @@ fn init_vcpu(machine: &'static Machine, index: u32) -> Result<(), String> {
     // SAFETY: an int, set before any vCPU exists.
     machine.icount.get_or_init(|| unsafe { *machine.exports.use_icount != 0 });
     if machine.add_vcpu(index, handles) {
+        // vCPUs are initialised one after another with the big lock held, the first before any instruction.
+        if index == 0 && machine.args.profile.amd().is_some_and(|facts| facts.ibs != 0) {
+            eilvt::install(&machine.exports);
+        }
         Ok(())
     } else {
         Err(format!("vCPU {index} exists already or is one too many (at most {})", crate::machine::MAX_VCPUS))

@@ -35,6 +35,10 @@ opaque! {
     CpuX86State,
     /// QEMU's `APICCommonState`.
     Apic,
+    /// QEMU's `MemoryRegion`.
+    MemoryRegion,
+    /// QEMU's `Object`.
+    Object,
 }
 
 /// `qemu_plugin_u64`: one 64-bit member of a scoreboard entry.
@@ -70,6 +74,49 @@ pub(crate) struct RegisterDescriptor {
 pub(crate) struct GArray {
     pub(crate) data: *mut u8,
     pub(crate) len: c_uint,
+}
+
+/// Reads a device's register: opaque, offset, bytes.
+pub(crate) type DeviceRead = unsafe extern "C" fn(*mut c_void, u64, c_uint) -> u64;
+/// Writes a device's register: opaque, offset, value, bytes.
+pub(crate) type DeviceWrite = unsafe extern "C" fn(*mut c_void, u64, u64, c_uint);
+
+/// Sizes of accesses in `MemoryRegionOps`.
+#[repr(C)]
+struct AccessSizes<T> {
+    min: c_uint,
+    max: c_uint,
+    unaligned: bool,
+    /// Only in `valid`: a function that may refuse an access.
+    accepts: T,
+}
+
+/// `MemoryRegionOps` (include/system/memory.h).
+#[repr(C)]
+pub(crate) struct MemoryRegionOps {
+    read: DeviceRead,
+    write: DeviceWrite,
+    read_with_attrs: Option<DeviceRead>,
+    write_with_attrs: Option<DeviceWrite>,
+    endianness: c_int,
+    valid: AccessSizes<Option<DeviceRead>>,
+    implemented: AccessSizes<()>,
+}
+
+impl MemoryRegionOps {
+    /// A device whose registers are little-endian and have 32 bits.
+    pub(crate) const fn of_words(read: DeviceRead, write: DeviceWrite) -> Self {
+        const DEVICE_LITTLE_ENDIAN: c_int = 2;
+        Self {
+            read,
+            write,
+            read_with_attrs: None,
+            write_with_attrs: None,
+            endianness: DEVICE_LITTLE_ENDIAN,
+            valid: AccessSizes { min: 4, max: 4, unaligned: false, accepts: None },
+            implemented: AccessSizes { min: 4, max: 4, unaligned: false, accepts: () },
+        }
+    }
 }
 
 /// `enum qemu_plugin_cb_flags`.
@@ -222,6 +269,13 @@ symbols! {
         is_x2apic_mode: unsafe extern "C" fn(*mut Apic) -> bool,
         apic_msr_read: unsafe extern "C" fn(*mut Apic, c_int, *mut u64) -> c_int,
         apic_msr_write: unsafe extern "C" fn(*mut Apic, c_int, u64) -> c_int,
+        // include/system/memory.h, include/system/address-spaces.h
+        memory_region_init_io: unsafe extern "C" fn(
+            *mut MemoryRegion, *mut Object, *const MemoryRegionOps, *mut c_void, *const c_char, u64
+        ),
+        memory_region_add_subregion_overlap:
+            unsafe extern "C" fn(*mut MemoryRegion, u64, *mut MemoryRegion, c_int),
+        get_system_memory: unsafe extern "C" fn() -> *mut MemoryRegion,
         // include/exec/tb-flush.h: throws all translated code away once every vCPU has stopped.
         queue_tb_flush: unsafe extern "C" fn(*mut CpuState),
         // include/hw/core/cpu.h: runs a function on a vCPU's thread between two blocks, with the big lock held.

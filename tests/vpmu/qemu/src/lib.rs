@@ -13,6 +13,7 @@ mod boundary;
 mod bus;
 mod callbacks;
 mod decode;
+mod eilvt;
 mod ffi;
 mod here;
 mod hypercall;

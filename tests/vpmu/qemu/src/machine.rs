@@ -4,6 +4,7 @@
 
 use crate::args::Args;
 use crate::decode::Insn;
+use crate::eilvt::ExtendedLvt;
 use crate::ffi::{Api, Exports, Scoreboard, ScoreboardU64};
 use crate::internals::Handles;
 use crate::mode::Mode;
@@ -22,6 +23,7 @@ static MACHINE: OnceLock<Machine> = OnceLock::new();
 pub(crate) struct Vcpu {
     pub(crate) index: u32,
     pub(crate) handles: Handles,
+    pub(crate) extended_lvt: ExtendedLvt,
     /// Locked by the vCPU's own thread; by another only to publish the truth.
     state: Mutex<State>,
 }
@@ -120,7 +122,9 @@ impl Machine {
         let Some(pmu) = self.pmu(index) else { return false };
         let Ok(mut state) = State::new(self, index, pmu) else { return false };
         state.rearm(self.slots(index));
-        place.set(Vcpu { index, handles, state: Mutex::new(state) }).is_ok()
+        place
+            .set(Vcpu { index, handles, extended_lvt: ExtendedLvt::default(), state: Mutex::new(state) })
+            .is_ok()
     }
 
     /// A vCPU's scoreboard entry. Not to be kept: QEMU moves it when vCPUs are added.

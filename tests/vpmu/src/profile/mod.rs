@@ -342,6 +342,15 @@ impl Profile {
         self.netburst().map_or(1, |facts| facts.threads)
     }
 
+    /// The facts of its PMU, if that is AMD's.
+    #[must_use]
+    pub fn amd(&self) -> Option<&'static Amd> {
+        match self.pmu {
+            PmuKind::Amd(facts) => Some(facts),
+            PmuKind::Netburst(_) | PmuKind::Perfmon(_) => None,
+        }
+    }
+
     /// The event of this vendor's name, also among the fixed-function counters'.
     #[must_use]
     pub fn event(&self, name: &str) -> Option<&'static EventSpec> {

@@ -155,14 +155,14 @@ fn a_load_is_described() {
     }
 }
 
-/// Sources: none for what L2 had, 1 for L3 of the same complex, 3 for memory; misses of L1 and L2 accordingly.
+/// Sources: none for what L2 had, 1 for L3 of the same complex (not modified in another cache: CacheHitSt), 3 for memory; misses of L1 and L2 accordingly.
 #[test]
 fn levels_are_told_apart() {
     let (miss, l2_miss) = (1 << 7, 1 << 20);
     let levels = [
         (DataSource::L1, 4, 0, 0),
         (DataSource::L2, 12, 0, miss | 8 << 32),
-        (DataSource::L3, 46, 1, miss | l2_miss | 42 << 32),
+        (DataSource::L3, 46, 1 | 1 << 5, miss | l2_miss | 42 << 32),
         (DataSource::Memory, 300, 3, miss | l2_miss | 296 << 32),
     ];
     for (source, latency, data2, data3) in levels {

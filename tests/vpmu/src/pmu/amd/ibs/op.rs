@@ -37,7 +37,9 @@ mod data {
 
 /// IBS_OP_DATA2: where the data of a load that missed L2 came from.
 mod data2 {
-    pub(super) const L3: u64 = 1;
+    /// L3, or another core's cache of the same complex. CacheHitSt (5) is set: it tells a line that another core had
+    /// modified (0), which never happens here, from one that it owned.
+    pub(super) const L3: u64 = 1 | 1 << 5;
     pub(super) const DRAM: u64 = 3;
 }
 
