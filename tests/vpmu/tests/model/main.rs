@@ -16,6 +16,7 @@ mod later_parts;
 mod lbr;
 mod machine;
 mod netburst;
+mod netburst_overflow;
 mod netburst_pebs;
 mod pebs;
 mod pmi;

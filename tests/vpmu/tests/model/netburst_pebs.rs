@@ -2,6 +2,7 @@
 
 use crate::machine::*;
 use crate::netburst::*;
+use crate::netburst_overflow::siblings;
 use vpmu::pmu::msr;
 use vpmu::profile::PRESCOTT;
 use vpmu::{DataAccess, Event, Options, PebsOutcome};
