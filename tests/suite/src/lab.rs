@@ -27,7 +27,7 @@ pub(crate) struct Boot {
 
 /// Seconds after which a machine is ended. The debug kernel is slower by a factor that grows with the load of this machine.
 fn timeout(machine: &Machine) -> &'static str {
-    if machine.kernel == "debug" { "3600" } else { "900" }
+    if machine.kernel == "debug" { "3600" } else { "1800" }
 }
 
 /// Boots a lab with `options`, runs the guest part `name` in it, and reads what it left.

@@ -1,5 +1,5 @@
-//! The least that a consumer of precise samples does: `consume PERIOD PROGRAM...` samples a program's first-level load
-//! misses, looks at every record where hardware wrote it, and prints how many there were.
+//! The least that a consumer of precise samples does: `consume PERIOD PROGRAM...` samples a program's loads, looks at every
+//! record where hardware wrote it, and prints how many there were. tests/guest/perf_measure.c does the same by the kernel's perf.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ fn main() -> libhpm::Result<()> {
     };
     let pmu = machine::pmu_name(&Driver::open_checked()?.1);
     let mut child = Child::prepare(program)?;
-    let misses = event::parse("l1d-load-miss:u", &pmu)?;
-    let options = Options::new(Target::Process(child.pid())).sample(misses, period).start_on_exec(true);
+    let loads = event::parse("load:u", &pmu)?;
+    let options = Options::new(Target::Process(child.pid())).sample(loads, period).start_on_exec(true);
     let mut session = Session::open(&options)?;
     session.start()?;
     child.execute()?;

@@ -2,134 +2,150 @@
 //! of the whole machine.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use serde_json::json;
-use vpmu::event::Event;
-use vpmu::truth::Report;
 
 use super::GuestReport;
 use super::programs::{PERIOD, built, hpmctl, succeed};
+use super::truth::Sums;
 
-/// Where the lab was told to write the truth.
-pub(crate) const SNAPSHOT: &str = "snapshot.json";
-/// The comparison's C program, which `suite bench` has compiled.
-pub(crate) const PERF_READ: &str = "perf_read";
+/// The comparison's C programs, which `suite bench` has compiled.
+pub(crate) const C_PROGRAMS: [&str; 2] = ["perf_read", "perf_measure"];
+
+/// How often each comparison is repeated.
+const ROUNDS: usize = 3;
 
 const HPM_EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
-const PERF_EVENTS: &str = "instructions:u,branches:u,cpu/event=0xd0,umask=0x81/u,cpu/event=0xd0,umask=0x82/u";
 
-/// User instructions, kernel instructions, accesses to PMU registers (RDMSR, WRMSR, RDPMC), and PMIs.
-type Cost = [f64; 4];
+/// Work with one tool: given its amount, the command that does it.
+struct Tool<'a> {
+    name: &'static str,
+    work: Box<dyn Fn(u64) -> Result<Command> + 'a>,
+}
 
-/// Runs every comparison; each leaves the costs per unit of work by tool.
+impl<'a> Tool<'a> {
+    fn new(name: &'static str, work: impl Fn(u64) -> Result<Command> + 'a) -> Self {
+        Self { name, work: Box::new(work) }
+    }
+}
+
+/// Runs every comparison; each leaves what every round cost by tool, and the units of work that this was for.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     for mode in ["threads", "processes"] {
-        let program = built("switches")?;
-        let work = |rounds: u64, mut command: Command| -> Result<()> {
-            command.arg(&program).args([mode, &rounds.to_string()]);
-            quietly(command)
-        };
-        // A round is two switches.
-        let (few, many) = (500, 4500);
-        let switches = |tool: &dyn Fn() -> Result<Command>| {
-            per_unit(2.0 * (many - few) as f64, |large| work(if large { many } else { few }, tool()?))
-        };
-        let plain = || Ok(Command::new("env"));
-        let hpm = || hpmctl(&["stat", "-e", HPM_EVENTS, "--"]);
-        let perf = || {
-            let mut command = Command::new("perf");
-            command.args(["stat", "-e", PERF_EVENTS, "--"]);
-            Ok(command)
-        };
-        let costs = json!({ "plain": switches(&plain)?, "hpm": switches(&hpm)?, "perf": switches(&perf)? });
-        report.fact(&format!("switch {mode}"), costs);
+        // A round of the program is two switches.
+        compare(report, &format!("switch {mode}"), (500, 4500), Some(2.0), &switches(mode)?)?;
     }
-    report.fact("sample", samples()?);
-    report.fact("read", reads()?);
+    // perf would leave samples out, because so many take it more time than it allows itself.
+    fs::write("/proc/sys/kernel/perf_event_max_sample_rate", "1000000").context("perf's ceiling")?;
+    fs::write("/proc/sys/kernel/perf_cpu_time_max_percent", "0").context("perf's ceiling")?;
+    // In millions of iterations with two loads each.
+    compare(report, "sample", (1, 9), None, &samples()?)?;
+    compare(report, "read", (1_000, 21_000), Some(1.0), &reads()?)
+}
+
+fn switches(mode: &'static str) -> Result<Vec<Tool<'static>>> {
+    let (program, measure) = (built("switches")?, c_program("perf_measure")?);
+    let under = move |mut command: Command, rounds: u64| {
+        command.arg(&program).args([mode, &rounds.to_string()]);
+        command
+    };
+    let (plain, hpm, perf) = (under.clone(), under.clone(), under);
+    Ok(vec![
+        Tool::new("plain", move |rounds| Ok(plain(Command::new("env"), rounds))),
+        Tool::new("hpm", move |rounds| Ok(hpm(hpmctl(&["stat", "-e", HPM_EVENTS, "--"])?, rounds))),
+        Tool::new("perf", move |rounds| {
+            let mut command = Command::new(&measure);
+            command.args(["count", "0"]);
+            Ok(perf(command, rounds))
+        }),
+    ])
+}
+
+/// Each samples the loads of `strides`, which takes its amount by the number of its arguments.
+fn samples() -> Result<Vec<Tool<'static>>> {
+    let program = built("strides")?;
+    let period = PERIOD.to_string();
+    let tools: [(&str, Vec<PathBuf>); 4] = [
+        ("plain", vec!["env".into()]),
+        ("hpm", vec![built("consume")?, period.clone().into()]),
+        ("perf", vec![c_program("perf_measure")?, "ip".into(), period.clone().into()]),
+        ("perf with addresses", vec![c_program("perf_measure")?, "address".into(), period.into()]),
+    ];
+    let tool = |(name, words): (&'static str, Vec<PathBuf>)| {
+        let program = program.clone();
+        Tool::new(name, move |amount| {
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]).arg(&program).args(vec!["x"; amount as usize - 1]);
+            Ok(command)
+        })
+    };
+    Ok(tools.into_iter().map(tool).collect())
+}
+
+fn reads() -> Result<Vec<Tool<'static>>> {
+    let (hpm, perf) = (built("reads")?, c_program("perf_read")?);
+    let tools = [
+        ("hpm", &hpm, "page"),
+        ("perf", &perf, "page"),
+        ("hpm, sampled", &hpm, "sampled"),
+        ("perf, large PEBS", &perf, "pebs"),
+        ("hpm, another thread", &hpm, "other"),
+        ("perf, another thread", &perf, "other"),
+    ];
+    let tool = |(name, program, mode): (&'static str, &PathBuf, &'static str)| {
+        let program = program.clone();
+        Tool::new(name, move |count| {
+            let mut command = Command::new(&program);
+            command.args([mode, &count.to_string()]);
+            Ok(command)
+        })
+    };
+    Ok(tools.into_iter().map(tool).collect())
+}
+
+fn c_program(name: &str) -> Result<PathBuf> {
+    fs::canonicalize(name).with_context(|| format!("{name}: suite bench compiles it"))
+}
+
+/// Lets each tool do little and much work, in turns so that whatever drifts meets all alike, and keeps the differences: what
+/// starting and ending costs is not in them. An amount of work of one has so many units; `None` where records are the units.
+fn compare(
+    report: &mut GuestReport,
+    fact: &str,
+    (little, much): (u64, u64),
+    units: Option<f64>,
+    tools: &[Tool<'_>],
+) -> Result<()> {
+    let mut costs: Vec<Vec<Sums>> = vec![Vec::new(); tools.len()];
+    for tool in tools {
+        // Once for the caches of the file system.
+        quietly((tool.work)(little)?)?;
+    }
+    for _ in 0..ROUNDS {
+        for (tool, costs) in tools.iter().zip(&mut costs) {
+            let few = cost((tool.work)(little)?)?;
+            let many = cost((tool.work)(much)?)?;
+            costs.push(many - few);
+        }
+    }
+    let by_tool: serde_json::Map<String, serde_json::Value> =
+        tools.iter().zip(costs).map(|(tool, costs)| (tool.name.to_owned(), json!(costs))).collect();
+    let units = units.map(|units| units * (much - little) as f64);
+    report.fact(fact, json!({ "units": units, "costs": by_tool }));
     Ok(())
 }
 
-/// Per precise record: the misses of `strides`, one in each iteration.
-fn samples() -> Result<serde_json::Value> {
-    let program = built("strides")?;
-    let (few, many) = (1, 6);
-    let period = PERIOD.to_string();
-    let event = "cpu/event=0xd1,umask=0x08/upp";
-    let tools: [(&str, Vec<std::ffi::OsString>); 3] = [
-        ("plain", vec!["env".into()]),
-        ("hpm", vec![built("consume")?.into(), period.clone().into()]),
-        // To standard output, so that perf's file costs nothing.
-        (
-            "perf",
-            ["perf", "record", "-q", "-c", &period, "-e", event, "-o", "-", "--"].map(Into::into).into(),
-        ),
-    ];
-    let mut costs = serde_json::Map::new();
-    for (name, words) in tools {
-        let records = (many - few) as f64 * 1e6 / PERIOD as f64;
-        let cost = per_unit(records, |large| {
-            let mut command = Command::new(&words[0]);
-            command.args(&words[1..]).arg(&program).args(vec!["x"; if large { many } else { few } - 1]);
-            quietly(command)
-        })?;
-        costs.insert(name.to_owned(), json!(cost));
-    }
-    Ok(costs.into())
-}
-
-/// Per counter read in user space.
-fn reads() -> Result<serde_json::Value> {
-    let (hpm, perf) = (built("reads")?, fs::canonicalize(PERF_READ).context("suite bench compiles it")?);
-    let cost = |program: &std::path::Path, mode: &str| {
-        let (few, many) = (1_000_u64, 21_000_u64);
-        per_unit((many - few) as f64, |large| {
-            let mut command = Command::new(program);
-            command.args([mode, &if large { many } else { few }.to_string()]);
-            quietly(command)
-        })
-    };
-    Ok(json!({
-        "hpm": cost(&hpm, "page")?,
-        "perf": cost(&perf, "page")?,
-        "hpm by the driver": cost(&hpm, "driver")?,
-        "perf by read(2)": cost(&perf, "syscall")?,
-    }))
-}
-
-/// The cost of one unit: the difference between much and little work, of which there are `units` more, so that starting
-/// and ending a tool and a program costs nothing.
-fn per_unit(units: f64, work: impl Fn(bool) -> Result<()>) -> Result<Cost> {
-    // Once for the caches of the file system.
-    work(false)?;
-    let before = machine()?;
-    work(false)?;
-    let between = machine()?;
-    work(true)?;
-    let after = machine()?;
-    let place = |i: usize| ((after[i] - between[i]) - (between[i] - before[i])) / units;
-    Ok(std::array::from_fn(place))
+/// What the machine does while a command runs.
+fn cost(command: Command) -> Result<Sums> {
+    let before = Sums::now()?;
+    quietly(command)?;
+    Ok(Sums::now()? - before)
 }
 
 fn quietly(mut command: Command) -> Result<()> {
     command.stdin(Stdio::null()).stdout(Stdio::null());
     succeed(&mut command).map(drop)
-}
-
-/// What the whole machine has done so far.
-fn machine() -> Result<Cost> {
-    succeed(&mut Command::new(built("snapshot")?))?;
-    // The host replaced the file behind the guest's back; what the guest remembers of it must go.
-    fs::write("/proc/sys/vm/drop_caches", "3").context("dropping the caches")?;
-    let text = fs::read(SNAPSHOT).context("the plugin's report")?;
-    let report: Report = serde_json::from_slice(&text).context("the plugin's report")?;
-    let mut cost = Cost::default();
-    for cpu in &report.cpus {
-        let (instructions, activity) = (cpu.counts.of(Event::Instruction), cpu.activity);
-        let accesses = activity.rdmsr + activity.wrmsr + activity.rdpmc;
-        let all = [instructions.user, instructions.kernel, accesses, activity.pmis];
-        cost.iter_mut().zip(all).for_each(|(sum, number)| *sum += number as f64);
-    }
-    Ok(cost)
 }

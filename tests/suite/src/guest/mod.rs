@@ -23,6 +23,7 @@ mod scopes;
 mod selfread;
 pub(crate) mod stacks;
 mod torture;
+pub(crate) mod truth;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;

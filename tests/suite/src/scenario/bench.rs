@@ -1,21 +1,32 @@
 //! `suite bench`: hpm against the kernel's perf on the same work in the same guest, as ratios.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
 
-use crate::guest::bench::{PERF_READ, SNAPSHOT};
+use super::document;
+use crate::guest::bench::C_PROGRAMS;
+use crate::guest::programs::PERIOD;
+use crate::guest::truth::Sums;
 use crate::lab::{self, Boot};
 use crate::machine::Machine;
 
-const DOCUMENT: &str = "docs/measurements.md";
 const HEADING: &str = "## hpm against the kernel's perf";
 
-/// User instructions, kernel instructions, accesses to PMU registers and PMIs, per unit of work.
-type Cost = [f64; 4];
+/// What a comparison left: each round's cost by tool.
+#[derive(Deserialize)]
+struct Comparison {
+    /// Units of work that this was for; `None` where they are the PEBS records that each tool's rounds had.
+    units: Option<f64>,
+    costs: BTreeMap<String, Vec<Sums>>,
+}
+
+/// User instructions, kernel instructions, all instructions, accesses to PMU registers and PMIs per unit of work.
+type Cost = [f64; 5];
 
 /// Runs the comparison in the lab, prints the table and puts it into the documentation.
 ///
@@ -23,97 +34,143 @@ type Cost = [f64; 4];
 /// The lab or a step failed; the message names it.
 pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let machine = Machine { cpus: 1, ..Machine::plain() };
-    let folder = root.join("target/suite").join(format!("bench.{}", machine.label()));
-    let truth = format!("truth={}", folder.join(SNAPSHOT).display());
-    let options = ["--plugin-arg", "truth-level=basic", "--plugin-arg", &truth];
+    let options = ["--deterministic", "--plugin-arg", "truth-level=basic"];
     let boot = lab::boot_prepared(root, "bench", &machine, &options, |folder| {
-        let compiled = Command::new("cc")
-            .args(["-O2", "-o"])
-            .arg(folder.join(PERF_READ))
-            .arg(root.join("tests/guest/perf_read.c"))
-            .status()
-            .context("cc cannot be started: install a C compiler")?;
-        ensure!(compiled.success(), "cc ended with {compiled}");
-        Ok(())
+        C_PROGRAMS.iter().try_for_each(|name| compile(root, folder, name))
     })?;
     let text = tables(&boot)?;
     print!("{text}");
-    write(&root.join(DOCUMENT), &text)?;
+    document::replace(root, HEADING, &text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn compile(root: &Path, folder: &Path, name: &str) -> Result<()> {
+    let compiled = Command::new("cc")
+        .args(["-O2", "-pthread", "-o"])
+        .arg(folder.join(name))
+        .arg(root.join(format!("tests/guest/{name}.c")))
+        .status()
+        .context("cc cannot be started: install a C compiler")?;
+    ensure!(compiled.success(), "cc ended with {compiled}");
+    Ok(())
 }
 
 fn tables(boot: &Boot) -> Result<String> {
     let mut text = format!(
-        "{HEADING}\n\nCommand: `make bench` (`target/release/suite bench`), one run in one guest with one CPU. All figures are the PMU model's counts of the whole machine per unit of work, as the difference \
-         between much and little of the same work, so that starting and ending costs nothing. *Added* is the run with the \
-         tool minus the run without.\n"
+        "{HEADING}\n\nCommand: `target/release/suite bench` (the first half of `make bench`): one boot with one CPU whose clock is the number of \
+         executed instructions (`lab run --deterministic`). All figures are the PMU model's counts of the whole machine per \
+         unit of work: the difference between much and little of the same work, so that starting and ending costs nothing, \
+         as the median of three rounds in which the tools take turns. *Added* is the run with the tool minus the run without. \
+         The largest distance of a round's kernel instructions from the median is told as *spread*.\n"
     );
-    for (fact, title, note) in [
-        ("switch threads", "Per context switch between two threads of one process, four counters", ""),
-        ("switch processes", "Per context switch between two processes, four counters", ""),
-        (
-            "sample",
-            "Per precise sample, period 1009, until the record is in the consumer's hands",
-            "perf with its large PEBS writes to /dev/null; hpm's consumer looks at every record.",
-        ),
-    ] {
-        let [plain, hpm, perf] = ["plain", "hpm", "perf"].map(|tool| cost(boot, fact, tool));
-        let plain = plain?;
-        section(&mut text, title, note, &[("hpm", added(hpm?, plain)), ("perf", added(perf?, plain))]);
+    for (mode, subjects) in [("threads", "threads of one process"), ("processes", "processes")] {
+        let title = format!("Added per context switch between two {subjects}, four counters");
+        let compared = comparison(boot, &format!("switch {mode}"))?;
+        section(
+            &mut text,
+            &title,
+            "`hpmctl stat` and the same four events opened as `perf stat` opens them (tests/guest/perf_measure.c).",
+            &compared.added()?,
+        );
     }
-    let rows = ["hpm", "perf", "hpm by the driver", "perf by read(2)"]
-        .map(|tool| cost(boot, "read", tool).map(|cost| (tool, cost)));
-    let rows = rows.into_iter().collect::<Result<Vec<_>>>()?;
-    let note = "All instructions of the loop around it included. perf by the sequence of linux/perf_event.h.";
-    section(&mut text, "Per counter read from user space", note, &rows);
+    let note = format!(
+        "A sample of the loads of `strides` at the fixed period {PERIOD}, until the record is in the consumer's hands: \
+         tests/guest/src/bin/consume.rs and perf_measure.c look at every sample in the mapped memory. perf uses its large PEBS \
+         (fixed period, 512 KiB of buffer, its throttling off), with samples of the instruction pointer alone, the least that it can write, and \
+         with thread, time and data address, which hpm's records always have."
+    );
+    section(&mut text, "Added per precise sample", &note, &comparison(boot, "sample")?.added()?);
+    let note = "All instructions of the loop around it included. A count's own page by the sequence of linux/perf_event.h; an event \
+                that is being sampled by PEBS, which under perf's large PEBS read(2) must read; a sleeping thread's count by \
+                IOCTL_READ and by read(2).";
+    section(&mut text, "Per counter read", note, &comparison(boot, "read")?.rows());
     Ok(text)
 }
 
-fn cost(boot: &Boot, fact: &str, tool: &str) -> Result<Cost> {
+fn comparison(boot: &Boot, fact: &str) -> Result<Comparison> {
     let value = boot.report.facts.get(fact).with_context(|| format!("the guest left no {fact}"))?;
-    serde_json::from_value(value[tool].clone()).with_context(|| format!("{fact} of {tool}"))
+    serde_json::from_value(value.clone()).with_context(|| format!("the guest's {fact}"))
 }
 
-fn added(with: Cost, without: Cost) -> Cost {
-    std::array::from_fn(|place| with[place] - without[place])
+/// A tool's name, its cost, and the spread of its kernel instructions.
+#[derive(Default)]
+struct Row {
+    name: String,
+    cost: Cost,
+    spread: f64,
 }
 
-/// A table of costs, each row with its ratio to the row `perf`.
-fn section(text: &mut String, title: &str, note: &str, rows: &[(&str, Cost)]) {
-    let _ = write!(text, "\n### {title}\n\n");
-    if !note.is_empty() {
-        let _ = write!(text, "{note}\n\n");
+impl Comparison {
+    /// Each tool's cost per unit.
+    fn rows(&self) -> Vec<Row> {
+        self.costs.iter().map(|(name, rounds)| self.row(name, rounds, &Row::default())).collect()
     }
-    text.push_str("| | user instructions | kernel instructions | all instructions | MSR accesses | PMIs |\n|---|---|---|---|---|---|\n");
-    let all = |cost: &Cost| [cost[0], cost[1], cost[0] + cost[1], cost[2], cost[3]];
-    for (name, cost) in rows {
-        let cells = all(cost).map(|number| format!("{number:.3}"));
-        let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+
+    /// Each tool's cost per unit beyond the work's own, which the row `plain` has.
+    fn added(&self) -> Result<Vec<Row>> {
+        let plain = self.costs.get("plain").context("no run without a tool")?;
+        let plain = Self::medians("plain", plain);
+        let tools = self.costs.iter().filter(|(name, _)| *name != "plain");
+        Ok(tools.map(|(name, rounds)| self.row(name, rounds, &plain)).collect())
     }
-    let of = |name: &str| rows.iter().find(|row| row.0 == name).map(|row| all(&row.1));
-    for (one, other) in
-        [("hpm", "perf"), ("hpm", "perf by read(2)"), ("hpm by the driver", "perf by read(2)")]
-    {
-        let (Some(one_cost), Some(other_cost)) = (of(one), of(other)) else { continue };
+
+    fn row(&self, name: &str, rounds: &[Sums], without: &Row) -> Row {
+        let records = median(rounds.iter().map(|sums| sums.records as f64).collect());
+        let units = self.units.unwrap_or(records);
+        let mut row = Self::medians(name, rounds);
+        row.cost.iter_mut().zip(without.cost).for_each(|(cost, without)| *cost = (*cost - without) / units);
+        row.spread = (row.spread + without.spread) / units;
+        row
+    }
+
+    fn medians(name: &str, rounds: &[Sums]) -> Row {
+        let costs: Vec<Cost> = rounds
+            .iter()
+            .map(|sums| {
+                [sums.user, sums.kernel, sums.instructions(), sums.accesses, sums.pmis].map(|n| n as f64)
+            })
+            .collect();
+        let cost: Cost = std::array::from_fn(|i| median(costs.iter().map(|cost| cost[i]).collect()));
+        let away = costs.iter().map(|other| (other[1] - cost[1]).abs());
+        Row { name: name.to_owned(), cost, spread: away.fold(0.0, f64::max) }
+    }
+}
+
+fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or_default()
+}
+
+/// A table of costs, and each row of hpm's with its ratio to the rows of perf's that it is compared with.
+fn section(text: &mut String, title: &str, note: &str, rows: &[Row]) {
+    let _ = write!(text, "\n### {title}\n\n{note}\n\n");
+    text.push_str(
+        "| | user instructions | kernel instructions | all instructions | MSR accesses | PMIs | spread |\n|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let cells = row.cost.map(|number| format!("{number:.3}"));
+        let _ = writeln!(text, "| {} | {} | {:.3} |", row.name, cells.join(" | "), row.spread);
+    }
+    let of = |name: &str| rows.iter().find(|row| row.name == name);
+    for (one, other) in PAIRS {
+        let (Some(ours), Some(theirs)) = (of(one), of(other)) else { continue };
         let ratios: Vec<String> =
-            one_cost.iter().zip(other_cost).map(|(one, other)| ratio(*one, other)).collect();
-        let _ = writeln!(text, "| **{one} / {other}** | {} |", ratios.join(" | "));
+            ours.cost.iter().zip(theirs.cost).map(|(one, other)| ratio(*one, other)).collect();
+        let _ = writeln!(text, "| **{one} / {other}** | {} | |", ratios.join(" | "));
     }
 }
+
+/// What is compared with what.
+const PAIRS: [(&str, &str); 4] = [
+    ("hpm", "perf"),
+    ("hpm", "perf with addresses"),
+    ("hpm, sampled", "perf, large PEBS"),
+    ("hpm, another thread", "perf, another thread"),
+];
 
 /// A quotient of two costs; none where there is hardly anything to divide by.
 fn ratio(one: f64, other: f64) -> String {
     if other.abs() < 0.001 { "–".to_owned() } else { format!("**{:.3}**", one / other) }
-}
-
-/// Puts the section in the place of its predecessor, or at the end.
-fn write(document: &Path, section: &str) -> Result<()> {
-    let old = fs::read_to_string(document).unwrap_or_else(|_| "# Measurements\n\n".to_owned());
-    let start = old.find(HEADING).unwrap_or(old.len());
-    let rest = &old[start..];
-    let end = rest.get(1..).and_then(|rest| rest.find("\n## ")).map_or(old.len(), |next| start + 1 + next);
-    let new = format!("{}{section}{}", &old[..start], &old[end..]);
-    fs::write(document, new).with_context(|| format!("writing {}", document.display()))
 }
 
 #[cfg(test)]
@@ -121,12 +178,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_section_replaces_its_predecessor_only() {
-        let file = std::env::temp_dir().join(format!("measurements-{}.md", std::process::id()));
-        fs::write(&file, format!("# M\n\n## A\n\na\n\n{HEADING}\n\nold\n\n## Z\n\nz\n")).unwrap();
-        write(&file, &format!("{HEADING}\n\nnew\n")).unwrap();
-        let text = fs::read_to_string(&file).unwrap();
-        fs::remove_file(&file).unwrap();
-        assert_eq!(text, format!("# M\n\n## A\n\na\n\n{HEADING}\n\nnew\n\n## Z\n\nz\n"));
+    fn a_row_is_the_median_per_unit_and_what_the_work_alone_costs_is_taken_off() {
+        let sums = |kernel| Sums { kernel, ..Sums::default() };
+        let costs = [("plain", [10, 12, 14]), ("hpm", [40, 90, 30])]
+            .map(|(name, rounds)| (name.to_owned(), rounds.map(sums).to_vec()));
+        let rows = Comparison { units: Some(2.0), costs: costs.into() }.added().unwrap();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].cost[1], rows[0].spread), (20.0 - 6.0, 25.0 + 1.0));
+    }
+
+    #[test]
+    fn where_records_are_the_units_each_tool_has_its_own() {
+        let sums = |kernel, records| Sums { kernel, records, ..Sums::default() };
+        let costs = [("plain", sums(100, 0)), ("hpm", sums(120, 10)), ("perf", sums(150, 5))]
+            .map(|(name, sums)| (name.to_owned(), vec![sums]));
+        let rows = Comparison { units: None, costs: costs.into() }.added().unwrap();
+        assert_eq!((rows[0].cost[1], rows[1].cost[1]), (2.0, 10.0));
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 pub(crate) mod demo;
+mod document;
 mod interrupt;
 mod judge;
 mod kernel;

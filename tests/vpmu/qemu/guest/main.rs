@@ -252,6 +252,8 @@ extern "C" fn main() -> ! {
         exit(0);
     }
     checks.equal("hypercall", hypercall(0), 0x4850_4d21);
+    checks.equal("a sum", hypercall(5 | 1 << 8), 0x4850_4d21);
+    checks.equal("a sum that there is not", hypercall(5 | 9 << 8), 0);
     for (level, all) in [("basic", false), ("everything", true)] {
         checks.level = level;
         observe_everything(all);

@@ -3,6 +3,8 @@
 use crate::here::{Gpr, Here};
 use crate::report;
 use crate::vcpu::State;
+use vpmu::event::Event;
+use vpmu::truth::CpuReport;
 
 /// The leaf that no processor has: "HPM" and a zero byte.
 pub(crate) const LEAF: u32 = 0x4850_4d00;
@@ -19,14 +21,22 @@ const OPEN_WINDOW: u32 = 2;
 const CLOSE_WINDOW: u32 = 3;
 /// Writes the truth report now.
 const REPORT: u32 = 4;
+/// Returns one of [`sum`]'s numbers, named by bits 15:8 of ECX, in EBX and (its upper half) EDX.
+const SUM: u32 = 5;
 
-/// Executes function `function`. EAX becomes [`PRESENT`] if that was done, 0 if there is no such function or window.
-pub(crate) fn call(here: &Here, state: &mut State, function: u32) {
+/// Executes what ECX names: a function in its lowest byte, and what that asks for above. EAX becomes [`PRESENT`] if that was
+/// done, 0 if there is no such function, window or number.
+pub(crate) fn call(here: &Here, state: &mut State, ecx: u32) {
     let tag = here.gpr(Gpr::Rbx);
     let mut answer = PRESENT;
     // Windows are cut at collected counts.
     crate::boundary::know_address_space(here, state);
     state.collect(here.slots());
+    let (function, which) = (ecx & 0xff, ecx >> 8);
+    if function != SUM && which != 0 {
+        here.set_gpr(Gpr::Rax, 0);
+        return;
+    }
     match function {
         PROBE => {}
         LABEL | OPEN_WINDOW => {
@@ -41,7 +51,32 @@ pub(crate) fn call(here: &Here, state: &mut State, function: u32) {
         REPORT => {
             report::write(here.machine, Some(here.vcpu.index));
         }
+        SUM => {
+            here.machine.mode.require(here, here.machine.args.truth_level);
+            report::collect_others(here.machine, Some(here.vcpu.index));
+            match sum(&here.machine.truth.report().cpus, which) {
+                Some(sum) => {
+                    here.set_gpr(Gpr::Rbx, sum & 0xffff_ffff);
+                    here.set_gpr(Gpr::Rdx, sum >> 32);
+                }
+                None => answer = 0,
+            }
+        }
         _ => answer = 0,
     }
     here.set_gpr(Gpr::Rax, answer);
+}
+
+/// What all CPUs together have done since observation began: 0 instructions at CPL 3, 1 at CPL 0, 2 accesses to PMU registers
+/// (`RDMSR`, `WRMSR`, `RDPMC`), 3 PMIs, 4 PEBS records written.
+fn sum(cpus: &[CpuReport], which: u32) -> Option<u64> {
+    let number: fn(&CpuReport) -> u64 = match which {
+        0 => |cpu| cpu.counts.of(Event::Instruction).user,
+        1 => |cpu| cpu.counts.of(Event::Instruction).kernel,
+        2 => |cpu| cpu.activity.rdmsr + cpu.activity.wrmsr + cpu.activity.rdpmc,
+        3 => |cpu| cpu.activity.pmis,
+        4 => |cpu| cpu.activity.pebs_written,
+        _ => return None,
+    };
+    Some(cpus.iter().map(number).sum())
 }

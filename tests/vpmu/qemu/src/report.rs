@@ -5,13 +5,17 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes the truth report to the path the user gave, if any. `asking` is the vCPU that asks and has collected its own
-/// counts; those of the others are collected here.
-pub(crate) fn write(machine: &Machine, asking: Option<u32>) {
-    let Some(path) = &machine.args.truth else { return };
+/// Brings the truth up to date with what every vCPU but `asking` has tallied; that one has collected its own.
+pub(crate) fn collect_others(machine: &Machine, asking: Option<u32>) {
     for vcpu in machine.vcpus().filter(|vcpu| Some(vcpu.index) != asking) {
         vcpu.state().collect(machine.slots(vcpu.index));
     }
+}
+
+/// Writes the truth report to the path the user gave, if any. `asking` is the vCPU that asks, if one does.
+pub(crate) fn write(machine: &Machine, asking: Option<u32>) {
+    let Some(path) = &machine.args.truth else { return };
+    collect_others(machine, asking);
     if let Err(error) = write_to(machine, path) {
         eprintln!("vpmu: cannot write the truth report to {}: {error}", path.display());
     }
