@@ -61,7 +61,8 @@ fn tables(boot: &Boot) -> Result<String> {
          executed instructions (`lab run --deterministic`). All figures are the PMU model's counts of the whole machine per \
          unit of work: the difference between much and little of the same work, so that starting and ending costs nothing, \
          as the median of three rounds in which the tools take turns. *Added* is the run with the tool minus the run without. \
-         The largest distance of a round's kernel instructions from the median is told as *spread*.\n"
+         The largest distance of a round's kernel instructions from the median is told as *spread*: what an idle guest's timers do \
+         while it waits for this machine's files, which on a busy machine is much.\n"
     );
     for (mode, subjects) in [("threads", "threads of one process"), ("processes", "processes")] {
         let title = format!("Added per context switch between two {subjects}, four counters");
