@@ -115,7 +115,7 @@ impl Descriptor {
         config.envelope.size = size_of::<SessionConfig>() as u32;
         let session = Session::new(&config, self.readers.clone())?;
         let session = KBox::new(session, GFP_KERNEL).map_err(Error::from)?;
-        owner.add_session()?;
+        owner.add_session(session.records_branches())?;
         self.session.populate(session);
         Ok(())
     }

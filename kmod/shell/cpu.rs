@@ -167,6 +167,16 @@ impl Cpu {
         .unwrap_or(Ok(()))
     }
 
+    /// Whether a session may have branches recorded here. The PMU is held.
+    pub(super) fn check_branches(&self, irq: &LocalInterruptDisabled) -> Result<(), Refusal> {
+        let pmu = machine::pmu_of(self.core())?;
+        self.section(irq, |section| {
+            let (engine, mut port) = section.parts();
+            engine.check_branches(&mut port, pmu)
+        })
+        .unwrap_or(Ok(()))
+    }
+
     /// Gives this CPU's PMU back as it was found. No session is loaded. Nothing when it is not held.
     pub(super) fn release(&self, irq: &LocalInterruptDisabled) {
         self.section(irq, |section| {

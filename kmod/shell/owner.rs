@@ -33,16 +33,17 @@ impl Owner {
         limits::check_sessions(self.sessions)
     }
 
-    /// A session is configured: the first one takes the PMU.
+    /// A session is configured: the first one takes the PMU. `branches`: it has branches recorded.
     ///
     /// # Errors
-    /// Why the PMU cannot be had; nothing is changed then.
-    pub(super) fn add_session(&mut self) -> Result<(), Refusal> {
+    /// Why the PMU or the branch records cannot be had; nothing is changed then.
+    pub(super) fn add_session(&mut self, branches: bool) -> Result<(), Refusal> {
         if self.sessions == 0 {
             take(machine::pmu()?)?;
         }
         self.sessions += 1;
-        Ok(())
+        let checked = if branches { check_branches() } else { Ok(()) };
+        checked.inspect_err(|_| self.remove_session())
     }
 
     /// A session that was added ends: the last one gives the PMU back.
@@ -167,6 +168,17 @@ fn enter_cpus() -> Result<(), Refusal> {
     ACTIVE.store(true, Ordering::Relaxed);
     plugged.on_online(|cpu, irq| cpu.start_current(irq));
     Ok(())
+}
+
+/// Whether branches can be recorded on every online CPU.
+fn check_branches() -> Result<(), Refusal> {
+    let mut checked = Ok(());
+    Plugged::hold().on_online(|cpu, irq| {
+        if checked.is_ok() {
+            checked = cpu.check_branches(irq);
+        }
+    });
+    checked
 }
 
 /// Gives back every online CPU's PMU.

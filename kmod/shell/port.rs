@@ -224,6 +224,17 @@ impl Rings for LiveRings<'_> {
         control
     }
 
+    fn write_stack(&mut self, place: u32, words: &[u64]) {
+        let Some(stacks) = &self.memory.stacks else { return };
+        for (place, word) in (place as usize..).step_by(size_of::<u64>()).zip(words) {
+            if let Some(target) = stacks.at(place) {
+                // SAFETY: The ring has room for the words by contract, and the place is a multiple of 8. User space cannot
+                // write it, and the gate keeps other writers out.
+                unsafe { target.cast::<u64>().write_volatile(*word) };
+            }
+        }
+    }
+
     fn copy_stack(&mut self, from: u64, place: u32, bytes: u32) -> Collected {
         let mut collected = Collected { bytes: 0, complete: true };
         let Some(stacks) = &self.memory.stacks else { return Collected::default() };

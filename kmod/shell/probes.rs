@@ -129,6 +129,9 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
         // The old program's quantum ends here. Its new address space has not been granted RDPMC.
         cpu.switch(&irq, QuantumEnd::Flush, session, thread, false);
     }
+    if let Some(session) = session.filter(|session| session.records_branches()) {
+        cpu.section(&irq, |section| section.restart_branches(session));
+    }
     if let (Some(session), true) = (session, old_tid != thread.tid) {
         // The thread has its leader's ID now, and nothing will exit under the old one.
         session.threads().forget(Thread { tid: old_tid, ..thread });

@@ -152,6 +152,7 @@ fn errno(reason: Reason) -> Error {
         | Reason::CountersRunning
         | Reason::SessionBusy
         | Reason::IntelPt
+        | Reason::BranchesRunning
         | Reason::TooManySessions => EBUSY,
         Reason::NeedKernelRight
         | Reason::NeedSystemRight
@@ -169,6 +170,8 @@ fn errno(reason: Reason) -> Error {
         | Reason::NotPrecise
         | Reason::PebsErratum
         | Reason::NoCoreType
+        | Reason::TooManyBranches
+        | Reason::NoCallStackMode
         | Reason::NoTracepoint
         | Reason::Virtualisation => error_of(bindings::EOPNOTSUPP),
         Reason::Version
@@ -182,6 +185,7 @@ fn errno(reason: Reason) -> Error {
         | Reason::OnlyPrecise
         | Reason::CoreTypeMissing
         | Reason::OnePrecise
+        | Reason::StackBesideBranches
         | Reason::Configured
         | Reason::NotConfigured => EINVAL,
     }

@@ -26,6 +26,7 @@ use crate::hpm_abi::{
     control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionConfig,
     SessionFlags, StatusHead, ABI_VERSION,
 };
+use crate::hpm_core::lbr::calls::SavedCalls;
 use crate::hpm_core::threads::{ThreadSlot, ThreadTally, Threads};
 use crate::hpm_core::{self, CpuSession, Program, Refusal};
 
@@ -50,6 +51,8 @@ pub(super) struct Session {
     /// `None` for the number of a CPU that cannot come online.
     cpus: KVVec<Option<CpuShare>>,
     threads: KVVec<ThreadSlot>,
+    /// The calls of each place of `threads`, in a session that follows them; else empty.
+    calls: KVVec<SavedCalls>,
     tally: ThreadTally,
     /// Processes or threads that are measured, or wait for their `execve`.
     members: AtomicU32,
@@ -133,6 +136,11 @@ impl Session {
         for _ in 0..places {
             threads.push(ThreadSlot::new(), GFP_KERNEL_ACCOUNT)?;
         }
+        let followed = if programs.any().follows_calls() { places } else { 0 };
+        let mut calls = KVVec::with_capacity(followed, GFP_KERNEL_ACCOUNT)?;
+        for _ in 0..followed {
+            calls.push(SavedCalls::new(), GFP_KERNEL_ACCOUNT)?;
+        }
         let session = Self {
             id,
             longest_quantum: machine::ns_to_tsc(programs.any().config().max_quantum_ns).max(1),
@@ -145,6 +153,7 @@ impl Session {
             control: Area::new(control_bytes(cpu_count))?,
             cpus,
             threads,
+            calls,
             tally: ThreadTally::new(),
             members: AtomicU32::new(0),
             left_out: AtomicU64::new(0),
@@ -198,7 +207,8 @@ fn bytes_wanted(programs: &Programs) -> u64 {
     let blocks = u64::from(config.segments) + u64::from(programs.iter().any(Program::hides_kernel));
     let segments = blocks * Block::BYTES as u64;
     let cpus = (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)).count() as u64;
-    let threads = Threads::slots_for(config.max_threads) * size_of::<ThreadSlot>();
+    let calls = if programs.any().follows_calls() { size_of::<SavedCalls>() } else { 0 };
+    let threads = Threads::slots_for(config.max_threads) * (size_of::<ThreadSlot>() + calls);
     let markers = u64::from(config.markers) * size_of::<Marker>() as u64;
     cpus * (ring + segments + u64::from(config.stack_ring_bytes) + markers) + threads as u64
 }
@@ -244,6 +254,11 @@ impl Session {
         self.programs.iter().any(Program::samples)
     }
 
+    /// Whether it has branches recorded.
+    pub(super) fn records_branches(&self) -> bool {
+        self.programs.any().records_branches()
+    }
+
     /// TSC ticks after which a quantum is cut.
     pub(super) fn longest_quantum(&self) -> u64 {
         self.longest_quantum
@@ -272,7 +287,8 @@ impl Session {
 
     /// Its threads' sampling positions.
     pub(super) fn threads(&self) -> Threads<'_> {
-        Threads::new(&self.threads, &self.tally, self.programs.any().config().max_threads)
+        let limit = self.programs.any().config().max_threads;
+        Threads::new(&self.threads, &self.tally, limit).with_calls(&self.calls)
     }
 
     /// Notes that a process should be measured and is not.

@@ -83,6 +83,7 @@ impl fmt::Display for Refusal {
             | Reason::PeriodTooSmall
             | Reason::CountersReserved
             | Reason::CountersRunning
+            | Reason::BranchesRunning
             | Reason::SessionBusy
             | Reason::IntelPt => f.write_str(&self.about_counters(reason)),
             Reason::ExtraMissing
@@ -94,6 +95,9 @@ impl fmt::Display for Refusal {
             | Reason::CoreTypeMissing
             | Reason::OnePrecise
             | Reason::NoCoreType => f.write_str(&self.about_generation(reason)),
+            Reason::TooManyBranches | Reason::NoCallStackMode | Reason::StackBesideBranches => {
+                f.write_str(&self.about_branches(reason))
+            }
             Reason::NeedKernelRight
             | Reason::NeedSystemRight
             | Reason::NeedTargetRight
@@ -139,6 +143,10 @@ impl Refusal {
                     self.holders
                 )
             }
+            Reason::BranchesRunning => format!(
+                "somebody else has the last branch records (MSR {first:#x} reads {second:#x}): stop what uses them (a \
+                 tool that writes MSRs, firmware), or record without branches"
+            ),
             Reason::CountersRunning => format!(
                 "a counter runs that nobody reserved (MSR {first:#x} reads {second:#x}): stop what uses it \
                  (firmware, a hypervisor, Intel PT or a tool that writes MSRs)"
@@ -195,6 +203,24 @@ impl Refusal {
                  precisely: sample one at a time, or count the others"
             ),
             _ => format!("this processor has no cores of the type that {event} is for, or hpm does not know them"),
+        }
+    }
+
+    fn about_branches(&self, reason: Reason) -> String {
+        let [asked, there] = self.detail;
+        match reason {
+            Reason::TooManyBranches if there == 0 => "this processor has no last branch records, or hpm does not know \
+                 them (virtual machines rarely have any): record without branches, and stacks by another method"
+                .to_owned(),
+            Reason::TooManyBranches => {
+                format!("{asked} last branch records were asked for and this processor keeps {there}: ask for fewer")
+            }
+            Reason::NoCallStackMode => "this processor's last branch records cannot follow calls (Haswell was the \
+                 first that could): take stacks by unwind tables (--stacks=dwarf) or frame pointers (--stacks=fp)"
+                .to_owned(),
+            _ => "here the driver reads the last branch records itself and keeps them in the stack's place: record \
+                 branches or another kind of stack, not both"
+                .to_owned(),
         }
     }
 

@@ -135,12 +135,19 @@ pub struct SessionConfig {
     /// Most return addresses that the driver collects by following frame pointers with each sample; 0 for none. Each
     /// record then raises a PMI of its own, so nothing is batched.
     pub frames: u32,
-    /// Last branch records kept with each sample; 0 for none.
+    /// Last branch records kept with each sample; 0 for none. Architectural records hold 8, 16 or 32, and so at least as many.
+    /// Where hardware does not write them into its records ([`super::InfoFlags::RECORDS_BRANCHES`]), and with samples by
+    /// interrupt, the driver reads them: each record then raises a PMI of its own, and has no stack beside them.
     pub branches: u32,
     /// Entries of each CPU's ring of markers: 0 for none, else a power of two from 64 to 65536.
     pub markers: u32,
+    /// Which branches are recorded: [`BranchFilter`] bits, or 0 for all types. Those of the privilege levels that the session's
+    /// events count.
+    pub branch_filter: u32,
+    /// Must be zero.
+    pub reserved: u32,
 }
-const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 40 * EVENTS_MAX + 56);
+const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 40 * EVENTS_MAX + 64);
 
 impl Default for SessionConfig {
     fn default() -> Self {
@@ -164,8 +171,34 @@ impl Default for SessionConfig {
             frames: 0,
             branches: 0,
             markers: 0,
+            branch_filter: 0,
+            reserved: 0,
         }
     }
+}
+
+/// Bits of [`SessionConfig::branch_filter`].
+pub struct BranchFilter;
+impl BranchFilter {
+    /// Conditional jumps.
+    pub const CONDITIONAL: u32 = 1;
+    /// Direct jumps.
+    pub const JUMP: u32 = 1 << 1;
+    /// Indirect jumps.
+    pub const INDIRECT_JUMP: u32 = 1 << 2;
+    /// Direct calls.
+    pub const CALL: u32 = 1 << 3;
+    /// Indirect calls.
+    pub const INDIRECT_CALL: u32 = 1 << 4;
+    /// Returns.
+    pub const RETURN: u32 = 1 << 5;
+    /// Far branches: system calls, interrupts and the ways back. Recorded only in a session whose events count kernel mode.
+    pub const FAR: u32 = 1 << 6;
+    /// Every type.
+    pub const TYPES: u32 = (1 << 7) - 1;
+    /// Not what was executed last, but the calls that have not returned yet: the call stack of user mode. Each thread
+    /// keeps its own over switches. No other bit beside it.
+    pub const CALL_STACK: u32 = 1 << 7;
 }
 
 /// Bits of [`SessionConfig::flags`].

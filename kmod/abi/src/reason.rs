@@ -95,13 +95,21 @@ pub enum Reason {
     /// Several precise events were asked for, and this processor's records do not say which of them they are for;
     /// `detail[0]` is the index of the second.
     OnePrecise = 58,
+    /// The processor keeps fewer last branch records; `detail` is how many were asked for, and how many there are.
+    TooManyBranches = 59,
+    /// The last branch records of this processor have no call-stack mode.
+    NoCallStackMode = 60,
+    /// Somebody uses the last branch records already; `detail` is the MSR that says so, and its value.
+    BranchesRunning = 61,
+    /// The driver reads the last branch records of this session, and can keep them in place of a stack only, not beside it.
+    StackBesideBranches = 62,
 }
 
 impl Reason {
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 42] = [
+        const ALL: [Reason; 46] = [
             Reason::Version,
             Reason::Field,
             Reason::UnknownPmu,
@@ -144,6 +152,10 @@ impl Reason {
             Reason::CoreTypeMissing,
             Reason::NoCoreType,
             Reason::OnePrecise,
+            Reason::TooManyBranches,
+            Reason::NoCallStackMode,
+            Reason::BranchesRunning,
+            Reason::StackBesideBranches,
         ];
         let mut i = 0;
         while i < ALL.len() {

@@ -103,8 +103,12 @@ pub struct Info {
     pub flags: u64,
     /// Name of the PMU in the table of `hpm-core`, NUL padded: "skylake", ….
     pub pmu_name: [u8; 32],
+    /// Last branch records of each logical processor that hpm may use; 0 without any.
+    pub branch_records: u32,
+    /// Padding.
+    pub reserved: u32,
 }
-const _: () = assert!(core::mem::size_of::<Info>() == 32 + 16 + 48 + 8 + 32);
+const _: () = assert!(core::mem::size_of::<Info>() == 32 + 16 + 48 + 8 + 32 + 8);
 
 /// Bits of [`Info::flags`].
 pub struct InfoFlags;
@@ -121,6 +125,10 @@ impl InfoFlags {
     pub const HELD_BY_OTHERS: u64 = 1 << 4;
     /// A hypervisor is present (CPUID leaf 01H, ECX bit 31).
     pub const HYPERVISOR: u64 = 1 << 5;
+    /// The last branch records have a call-stack mode.
+    pub const BRANCH_CALLS: u64 = 1 << 6;
+    /// Hardware can write the last branch records into its precise records.
+    pub const RECORDS_BRANCHES: u64 = 1 << 7;
 }
 
 /// Answer of [`IOCTL_TOTALS`].

@@ -3,7 +3,8 @@
 use core::mem::{offset_of, size_of};
 
 use super::abi::{
-    Envelope, EventMode, EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX,
+    BranchFilter, Envelope, EventMode, EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION,
+    EVENTS_MAX,
 };
 use super::Refusal;
 
@@ -47,6 +48,7 @@ pub fn check(request: &SessionConfig) -> Result<SessionConfig, Refusal> {
     check_target(request)?;
     check_event_list(request)?;
     check_memory(request)?;
+    check_branches(request)?;
     let mut config = *request;
     if config.max_quantum_ns == 0 {
         config.max_quantum_ns = MAX_QUANTUM_DEFAULT_NS;
@@ -57,7 +59,6 @@ pub fn check(request: &SessionConfig) -> Result<SessionConfig, Refusal> {
         config.max_threads = MAX_THREADS_DEFAULT;
     }
     require(config.max_threads <= MAX_THREADS_CEILING, offset_of!(SessionConfig, max_threads))?;
-    check_unsupported(request)?;
     Ok(config)
 }
 
@@ -91,9 +92,20 @@ fn check_target(request: &SessionConfig) -> Result<(), Refusal> {
     require(given(has(SessionFlags::PROOF), request.proof_fd), offset_of!(SessionConfig, proof_fd))
 }
 
-/// Fields of the interface that this driver does not serve.
-fn check_unsupported(request: &SessionConfig) -> Result<(), Refusal> {
-    require(request.branches == 0, offset_of!(SessionConfig, branches))
+fn check_branches(request: &SessionConfig) -> Result<(), Refusal> {
+    let wanted = request.branches > 0;
+    require(!wanted || samples(request), offset_of!(SessionConfig, branches))?;
+    let filter = request.branch_filter;
+    let known = filter & !BranchFilter::TYPES == 0 || filter == BranchFilter::CALL_STACK;
+    require(if wanted { known } else { filter == 0 }, offset_of!(SessionConfig, branch_filter))?;
+    require(request.reserved == 0, offset_of!(SessionConfig, reserved))
+}
+
+/// Whether an event is sampled.
+fn samples(request: &SessionConfig) -> bool {
+    let mut events = request.events.iter().take(request.event_count as usize);
+    let sampled = [EventMode::Precise as u8, EventMode::Interrupt as u8];
+    events.any(|event| sampled.contains(&event.mode))
 }
 
 fn check_event_list(request: &SessionConfig) -> Result<(), Refusal> {
@@ -109,9 +121,7 @@ fn check_event_list(request: &SessionConfig) -> Result<(), Refusal> {
 
 fn check_memory(request: &SessionConfig) -> Result<(), Refusal> {
     let ring = |units: u32| units.is_power_of_two() && (64..=65_536).contains(&units);
-    let events = request.events.iter().take(request.event_count as usize);
-    let sampled = [EventMode::Precise as u8, EventMode::Interrupt as u8];
-    let samples = events.clone().any(|event| sampled.contains(&event.mode));
+    let samples = samples(request);
     let segments = if samples { 2..=256 } else { 0..=0 };
     require(segments.contains(&request.segments), offset_of!(SessionConfig, segments))?;
     require(ring(request.quanta) || request.quanta == 0 && !samples, offset_of!(SessionConfig, quanta))?;
@@ -124,10 +134,8 @@ fn check_memory(request: &SessionConfig) -> Result<(), Refusal> {
     let frames = request.frames;
     require(frames == 0 || samples && stack == 0 && frames <= FRAMES_MAX, offset_of!(SessionConfig, frames))?;
     let ring = request.stack_ring_bytes;
-    let ring_valid = if stack == 0 && frames == 0 {
-        ring == 0
-    } else {
-        ring.is_power_of_two() && (STACK_RING_MIN..=STACK_RING_MAX).contains(&ring)
-    };
-    require(ring_valid, offset_of!(SessionConfig, stack_ring_bytes))
+    let ring_valid = ring.is_power_of_two() && (STACK_RING_MIN..=STACK_RING_MAX).contains(&ring);
+    // Whether branches need it depends on the PMU.
+    let (needed, used) = (stack > 0 || frames > 0, stack > 0 || frames > 0 || request.branches > 0);
+    require(if ring == 0 { !needed } else { used && ring_valid }, offset_of!(SessionConfig, stack_ring_bytes))
 }

@@ -4,7 +4,8 @@
 use super::abi::{CoreType, Info, InfoFlags, Reason};
 use super::allocate::CounterSet;
 use super::cfg_c;
-use super::layout::{ARCHITECTURAL, GPRS, MEMORY, XMMS};
+use super::layout::{ARCHITECTURAL, GPRS, LBRS, MEMORY, XMMS};
+use super::lbr::{Lbr, ARCHITECTURAL_LBR};
 use super::pmu::architectural::Perfmon;
 use super::pmu::{generation_of, may_be_hybrid, Generation, Pebs};
 use super::registers::{MiscEnable, PerfCapabilities, IA32_MISC_ENABLE, IA32_PERF_CAPABILITIES};
@@ -82,7 +83,11 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
     match generation_of(model, wanted) {
         _ if intel && perfmon.version == 0 => machine.pmu = Err(Refusal::new(Reason::NoPmu, [0; 2])),
         Some(generation) if intel && family == 6 && is_sound(&perfmon) => {
-            let found = Found { leaf_1, extended, microcode: cpuid.microcode() };
+            let leaf_7 = if head.eax >= 7 { cpuid.cpuid(7, 0) } else { CpuidRegisters::default() };
+            // Architectural LBR (CPUID.07H.0:EDX[19]) is described by leaf 1CH.
+            let lbr = head.eax >= 0x1C && leaf_7.edx >> 19 & 1 == 1;
+            let leaf_1c = if lbr { cpuid.cpuid(0x1C, 0) } else { CpuidRegisters::default() };
+            let found = Found { leaf_1, leaf_7, leaf_1c, extended, microcode: cpuid.microcode() };
             machine.pmu = Ok(known(generation, &machine, &found, port));
         }
         _ => {}
@@ -159,6 +164,8 @@ const fn family_and_model(signature: u32) -> (u32, u32) {
 /// What was read of the processor beside [`Machine`].
 struct Found {
     leaf_1: CpuidRegisters,
+    leaf_7: CpuidRegisters,
+    leaf_1c: CpuidRegisters,
     extended: Extended,
     microcode: u32,
 }
@@ -169,9 +176,13 @@ fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Fo
     let pdcm = found.leaf_1.ecx >> 15 & 1 == 1;
     let capabilities = PerfCapabilities(if pdcm { port.rdmsr(IA32_PERF_CAPABILITIES) } else { 0 });
     let missing = Refusal::new(Reason::NoPebs, [0; 2]);
+    let lbr = if pdcm { lbr_of(generation, capabilities, found) } else { None };
     let mut pebs = Err(missing);
     if pdcm && generation.pebs_formats.contains(&(capabilities.pebs_rec_fmt() as u16)) {
         pebs = pebs_of(generation, &perfmon, capabilities, found, port).ok_or(missing);
+    }
+    if let (Ok(pebs), None) = (&mut pebs, lbr) {
+        pebs.groups &= !LBRS;
     }
     if let (Ok(_), Some(refusal)) = (pebs, erratum(generation, machine, found.microcode)) {
         pebs = Err(refusal);
@@ -183,7 +194,21 @@ fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Fo
         // Version 6 has its own counter registers, which are written in full width.
         full_width_writes: capabilities.fw_write() == 1 || perfmon.version >= 6,
         pebs,
+        lbr,
     }
+}
+
+/// The branch records, if they are such as the generation has.
+fn lbr_of(generation: &Generation, capabilities: PerfCapabilities, found: &Found) -> Option<Lbr> {
+    let format = capabilities.lbr_fmt() as u8;
+    if format != generation.lbr_format {
+        return None;
+    }
+    if format == ARCHITECTURAL_LBR {
+        return Lbr::architectural(found.leaf_1c);
+    }
+    // HLE and RTM (CPUID.07H.0:EBX[4], [11]).
+    Lbr::model_specific(format, found.leaf_7.ebx & (1 << 4 | 1 << 11) != 0)
 }
 
 fn pebs_of<P: Port>(
@@ -208,7 +233,7 @@ fn pebs_of<P: Port>(
     let present = perfmon.counters();
     // PEBS_BASELINE: adaptive records, on every counter (20.8, 20.9).
     if format >= 4 && capabilities.pebs_baseline() == 1 {
-        return Some(Pebs { format, counters: present, groups: MEMORY | GPRS | XMMS });
+        return Some(Pebs { format, counters: present, groups: MEMORY | GPRS | XMMS | LBRS });
     }
     let counters = CounterSet::general(generation.pebs_counters).intersection(present);
     (format < 4).then_some(Pebs { format, counters, groups: 0 })
@@ -244,7 +269,11 @@ impl Machine {
             if let Ok(pebs) = pmu.pebs {
                 info.pebs_format = pebs.format.into();
                 info.pebs_counters = pebs.counters.general_bits().into();
+                info.flags |= if pebs.groups & LBRS != 0 { InfoFlags::RECORDS_BRANCHES } else { 0 };
             }
+            info.branch_records = pmu.lbr.map_or(0, |lbr| lbr.depth);
+            let calls = pmu.lbr.is_some_and(|lbr| lbr.call_stack);
+            info.flags |= if calls { InfoFlags::BRANCH_CALLS } else { 0 };
         }
         if self.hypervisor {
             info.flags |= InfoFlags::HYPERVISOR;

@@ -4,8 +4,8 @@
 //!
 //! A session that only counts leaves its counters running: a switch reads them and writes nothing. A session that
 //! samples stops the PMU at each switch, because the position of a sampling counter belongs to a thread: GLOBAL_CTRL = 0,
-//! PEBS_ENABLE = 0, publish; then positions, PEBS_ENABLE, GLOBAL_CTRL for the next one. IA32_DEBUGCTL's freeze-on-PMI is
-//! not used: the kernel writes that register for its own purposes.
+//! PEBS_ENABLE = 0, publish; then positions, PEBS_ENABLE, GLOBAL_CTRL for the next one. The counters' freezing by
+//! IA32_DEBUGCTL is not used: the kernel writes that register for its own purposes.
 
 mod arming;
 mod stays;
@@ -17,6 +17,7 @@ use super::counters::Now;
 use super::guard::Guard;
 use super::hardware::{acknowledge, Hardware};
 use super::interrupt;
+use super::lbr::LastBranches;
 use super::markers::{Mark, Stretch};
 use super::meter::Meter;
 use super::port::{Port, Rings};
@@ -36,6 +37,7 @@ pub struct Engine {
     window: Option<(u64, u64)>,
     stay: Option<Stay>,
     guard: Guard,
+    branches: LastBranches,
     /// Each counter's value when it was last read or written.
     values: [u64; COUNTERS_MAX],
 }
@@ -51,6 +53,7 @@ impl Engine {
             window: None,
             stay: None,
             guard: Guard::new(),
+            branches: LastBranches::new(),
             values: [0; COUNTERS_MAX],
         }
     }
@@ -70,10 +73,27 @@ impl Engine {
     /// Gives this CPU's PMU back as [`Engine::acquire`] found it. Every session has been unloaded. Does nothing when the
     /// PMU is not held.
     pub fn release<P: Port>(&mut self, port: &mut P) {
+        self.branches.release(port);
         if let Some(hardware) = self.hardware.take() {
             hardware.release(port);
         }
         (self.loaded, self.window, self.stay) = (None, None, None);
+    }
+
+    /// Whether a session may have branches recorded on this CPU, whose PMU is this one and held.
+    ///
+    /// # Errors
+    /// [`super::abi::Reason::BranchesRunning`] when somebody else has.
+    pub fn check_branches<P: Port>(&self, port: &mut P, pmu: &Pmu) -> Result<(), Refusal> {
+        self.branches.check_idle(port, pmu)
+    }
+
+    /// The running thread has replaced its program: branches and calls of the old one are forgotten. Nothing when no
+    /// thread of this session runs, or none are recorded.
+    pub fn restart_branches<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
+        if session.program.records_branches() && self.stay.is_some_and(|stay| stay.session == session.id) {
+            self.branches.restart(port);
+        }
     }
 
     /// The session whose events the PMU is programmed with, also while none of its threads runs: [`Engine::pmi`] and
@@ -209,6 +229,7 @@ impl Engine {
                 hardware.unload(&mut meter);
                 self.loaded = None;
             }
+            self.branches.forget(session.id);
             if self.window.is_some_and(|(id, _)| id == session.id) {
                 session.rings.unmap_segment();
                 self.window = None;
@@ -253,6 +274,7 @@ impl Engine {
             meter.charge(&mut session.state.totals);
             if ours {
                 self.serve(port, session, last_ip, begun);
+                self.thaw(port, session);
             }
         }
         ours
@@ -273,6 +295,15 @@ impl Engine {
             totals.msr_writes += 1;
             let begun = port.rdtsc();
             self.serve(port, session, last_ip, begun);
+            self.thaw(port, session);
+        }
+    }
+
+    /// Goes on recording branches that the PMI has frozen.
+    fn thaw<P: Port, R: Rings>(&self, port: &mut P, session: &Session<'_, R>) {
+        let running = self.stay.is_some_and(|stay| stay.session == session.id);
+        if let (Some(branches), Some(hardware), true) = (&session.program.branches, &self.hardware, running) {
+            branches.thaw(port, hardware.perfmon_version());
         }
     }
 

@@ -89,10 +89,15 @@ impl Hardware {
         self.pmu.pebs.is_ok_and(|pebs| pebs.format != ARCHITECTURAL)
     }
 
-    /// Overflow indications that hpm may have caused.
+    /// Indications that hpm may have caused.
     fn status_bits(&self) -> u64 {
         let counters = self.pmu.perfmon.counters().iter().fold(0, |bits, counter| bits | 1 << counter.bit());
-        counters | RECORDS_READY
+        counters | RECORDS_READY | GlobalStatus(0).with_lbr_frz(1).0
+    }
+
+    /// Architectural version of the PMU.
+    pub(super) const fn perfmon_version(&self) -> u32 {
+        self.pmu.perfmon.version
     }
 
     /// Programs the events of a session. The PMU must be stopped.

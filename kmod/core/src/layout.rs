@@ -14,6 +14,20 @@ pub const GPRS: u64 = 1 << 1;
 /// MSR_PEBS_DATA_CFG: the group of XMM registers.
 pub const XMMS: u64 = 1 << 2;
 
+/// MSR_PEBS_DATA_CFG: the group of last branch records; bits 31:24 are their number less one.
+pub const LBRS: u64 = 1 << 3;
+/// Where the number of branch records less one is in MSR_PEBS_DATA_CFG.
+const LBR_ENTRIES_SHIFT: u32 = 24;
+
+/// How many branch records these groups have.
+pub(super) const fn branches_of(pebs_data_cfg: u64) -> u32 {
+    if pebs_data_cfg & LBRS == 0 {
+        0
+    } else {
+        (pebs_data_cfg >> LBR_ENTRIES_SHIFT & 0xFF) as u32 + 1
+    }
+}
+
 /// Bytes of the parts of a record.
 struct Sizes {
     /// What every record begins with.
@@ -21,12 +35,15 @@ struct Sizes {
     memory: u16,
     gprs: u16,
     xmms: u16,
+    /// What branch records begin with.
+    lbrs: u16,
 }
 
 /// Adaptive records (20.9.2.2).
-const ADAPTIVE: Sizes = Sizes { basic: 32, memory: 32, gprs: 18 * 8, xmms: 16 * 16 };
-/// Architectural records: a header of 16 bytes before the basic group, and one before vector registers.
-const ARCHITECTURAL_RECORD: Sizes = Sizes { basic: 16 + 48, memory: 64, gprs: 20 * 8, xmms: 16 + 16 * 16 };
+const ADAPTIVE: Sizes = Sizes { basic: 32, memory: 32, gprs: 18 * 8, xmms: 16 * 16, lbrs: 0 };
+/// Architectural records: a header of 16 bytes before the basic group, and one before vector registers and branches each.
+const ARCHITECTURAL_RECORD: Sizes =
+    Sizes { basic: 16 + 48, memory: 64, gprs: 20 * 8, xmms: 16 + 16 * 16, lbrs: 6 * 8 };
 
 /// Where what the driver itself reads is in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,20 +74,26 @@ pub struct Frame {
 }
 
 impl RecordLayout {
-    /// The layout of records with these groups of [`super::abi::SessionConfig::record_groups`].
+    /// The layout of records with these groups of [`super::abi::SessionConfig::record_groups`], and so many branches.
     ///
     /// # Errors
     /// [`Reason::RecordGroups`] for groups that the PMU does not write, or any where all its records are alike.
-    pub fn new(pebs: &Pebs, record_groups: u32) -> Result<Self, Refusal> {
+    pub fn new(pebs: &Pebs, record_groups: u32, branches: u32) -> Result<Self, Refusal> {
         let asked = u64::from(record_groups);
-        if asked & !pebs.groups != 0 {
-            return Err(Refusal::new(Reason::RecordGroups, [asked & !pebs.groups, pebs.groups]));
+        // Branches have a field of their own in the request.
+        let offered = pebs.groups & !LBRS;
+        if asked & !offered != 0 {
+            return Err(Refusal::new(Reason::RecordGroups, [asked & !offered, offered]));
         }
         if pebs.groups == 0 {
             return Ok(Self::alike(pebs.format));
         }
         let groups = if asked == 0 { (MEMORY | GPRS) & pebs.groups } else { asked };
-        Ok(Self::grouped(pebs.format, groups))
+        let lbrs = match branches {
+            0 => 0,
+            entries => LBRS | u64::from(entries - 1) << LBR_ENTRIES_SHIFT,
+        };
+        Ok(Self::grouped(pebs.format, groups | lbrs))
     }
 
     /// Formats 0 to 3 (18.4.4.2 of Core, 20.3.1.1.1, table 20-3; 20.3.6.2, 20.3.8.1.1). Registers as in table 20-3. Format 0
@@ -112,6 +135,9 @@ impl RecordLayout {
         }
         if groups & XMMS != 0 {
             record_size += sizes.xmms;
+        }
+        if groups & LBRS != 0 {
+            record_size += sizes.lbrs + branches_of(groups) as u16 * super::lbr::BRANCH_BYTES as u16;
         }
         let format = if architectural { RECORD_FORMAT_ARCHITECTURAL } else { format };
         let applicable_counters = if architectural { 0x18 } else { 0x10 };

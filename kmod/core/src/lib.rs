@@ -10,6 +10,7 @@
 //! | counters to register values | [`program`], [`registers`] |
 //! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`interrupt`], [`threads`] |
 //! | what a thread reads of itself | [`counters`] |
+//! | which branches a thread took last, and which calls it is in | [`lbr`] |
 //! | what a session without the right to the kernel sees | `privacy` |
 //! | what user space sees | `quantum`, [`stacks`], [`markers`], [`session`], [`rings`], [`segments`] |
 //! | how often is sampled | [`period`], [`guard`] |
@@ -47,6 +48,7 @@ mod hardware;
 pub mod hybrid;
 pub mod interrupt;
 pub mod layout;
+pub mod lbr;
 pub mod markers;
 mod meter;
 pub mod period;

@@ -60,6 +60,8 @@ pub trait Rings {
     fn publish(&mut self, status: &CpuStatus);
     /// Loads this CPU's control page, each field once, with acquire order. Any value may come; this crate clamps it.
     fn control(&mut self) -> CpuControl;
+    /// Writes the words to byte `place` of the stack ring, a multiple of 8, which has room for them.
+    fn write_stack(&mut self, place: u32, words: &[u64]);
     /// Copies up to `bytes` from the user address `from` of the current thread to byte `place` of the stack ring, without
     /// faulting or sleeping. A page that is not there (never touched, or swapped out) reads zero if one behind it is, and
     /// makes the stack incomplete. `place + bytes` lies within the ring.

@@ -10,6 +10,7 @@ use super::events::{self, Event, Sampling};
 use super::extra::{self, Extras};
 use super::hybrid;
 use super::layout::{RecordLayout, GPRS};
+use super::lbr::Branches;
 use super::pmu::{ExtraRegister, Pebs};
 use super::privacy::Sight;
 use super::registers::PerfEvtSel;
@@ -57,6 +58,8 @@ pub struct Program {
     pub(super) sight: Option<Sight>,
     /// How hardware writes records, in a session with precise events.
     pub(super) pebs: Option<RecordLayout>,
+    /// The branches that the session wants recorded.
+    pub(super) branches: Option<Branches>,
     /// How the session's records look, whoever writes them.
     pub(super) records: Option<Records>,
     /// IA32_PERFEVTSELx; 0 for a counter that is not used.
@@ -107,12 +110,14 @@ impl Program {
         let extras = extra::assign(pmu.generation, &mut checked[..count])?;
         let sampled = check_sampling(&checked)?;
         check_places(&config, &checked)?;
-        let layout = match (sampled, pmu.pebs) {
-            (Some(Sampling { interrupt: false, .. }), Ok(pebs)) => {
-                check_told_apart(&pebs, &checked)?;
-                Some(checked_layout(&pebs, &config)?)
+        let pebs = pmu.pebs.ok().filter(|_| sampled.is_some_and(|how| !how.interrupt));
+        let branches = Branches::wanted(pmu, &config, pebs.as_ref())?;
+        let layout = match &pebs {
+            Some(pebs) => {
+                check_told_apart(pebs, &checked)?;
+                Some(checked_layout(pebs, &config, branches.as_ref())?)
             }
-            _ => None,
+            None => None,
         };
         let written = layout.map(|layout| Records { size: layout.record_size, format: layout.format });
         let active = active & ((1 << count) - 1);
@@ -124,6 +129,7 @@ impl Program {
             sampling: [None; SAMPLING_COUNTERS_MAX],
             sight: None,
             pebs: layout,
+            branches,
             records: written.or(sampled.map(|_| interrupt::RECORDS)),
             selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
             fixed_ctr_ctrl: 0,
@@ -282,6 +288,19 @@ impl Program {
         self.config.events[event].privilege & EventSpec::KERNEL != 0
     }
 
+    /// Whether the session has branches recorded.
+    #[must_use]
+    pub const fn records_branches(&self) -> bool {
+        self.branches.is_some()
+    }
+
+    /// Whether each thread's calls are followed by branch records, so that they must be kept while it does not run
+    /// ([`super::Threads::with_calls`]).
+    #[must_use]
+    pub fn follows_calls(&self) -> bool {
+        self.branches.is_some_and(|branches| branches.calls())
+    }
+
     /// Whether an event counts at CPL 0.
     #[must_use]
     pub fn sees_kernel(&self) -> bool {
@@ -373,8 +392,13 @@ fn check_sampling(events: &[Event]) -> Result<Option<Sampling>, Refusal> {
 }
 
 /// The layout of the records; stacks are found by registers in the record.
-fn checked_layout(pebs: &Pebs, config: &SessionConfig) -> Result<RecordLayout, Refusal> {
-    let layout = RecordLayout::new(pebs, config.record_groups)?;
+fn checked_layout(
+    pebs: &Pebs,
+    config: &SessionConfig,
+    branches: Option<&Branches>,
+) -> Result<RecordLayout, Refusal> {
+    let in_record = branches.filter(|branches| branches.in_records).map_or(0, |branches| branches.entries);
+    let layout = RecordLayout::new(pebs, config.record_groups, in_record)?;
     if layout.frame.is_none() && (config.stack_bytes > 0 || config.frames > 0) {
         return Err(Refusal::new(Reason::RecordGroups, [GPRS, pebs.groups]));
     }

@@ -11,6 +11,16 @@ pub const IA32_PMC0: u32 = 0xC1;
 pub const IA32_PERFEVTSEL0: u32 = 0x186;
 /// IA32_MISC_ENABLE.
 pub const IA32_MISC_ENABLE: u32 = 0x1A0;
+/// MSR_LBR_SELECT: which branches are recorded (18.8.2).
+pub const MSR_LBR_SELECT: u32 = 0x1C8;
+/// MSR_LASTBRANCH_TOS: the number of the newest branch record.
+pub const MSR_LASTBRANCH_TOS: u32 = 0x1C9;
+/// IA32_DEBUGCTL.
+pub const IA32_DEBUGCTL: u32 = 0x1D9;
+/// IA32_LBR_CTL: which branches are recorded, of architectural records (19.1).
+pub const IA32_LBR_CTL: u32 = 0x14CE;
+/// IA32_LBR_DEPTH: how many architectural branch records there are. A write clears all of them.
+pub const IA32_LBR_DEPTH: u32 = 0x14CF;
 /// IA32_FIXED_CTR0, the first fixed counter.
 pub const IA32_FIXED_CTR0: u32 = 0x309;
 /// IA32_PERF_CAPABILITIES.
@@ -93,12 +103,24 @@ register! {
 register! {
     /// IA32_PERF_CAPABILITIES (20.8).
     PerfCapabilities {
+        /// LBR format (18.4.8.1).
+        5:0 => lbr_fmt, with_lbr_fmt;
         /// PEBS record format.
         11:8 => pebs_rec_fmt, with_pebs_rec_fmt;
         /// PEBS_BASELINE: adaptive records, on every counter (20.9).
         14:14 => pebs_baseline, with_pebs_baseline;
         /// FW_WRITE: the full-width aliases from [`IA32_A_PMC0`] exist.
         13:13 => fw_write, with_fw_write;
+    }
+}
+
+register! {
+    /// IA32_DEBUGCTL (18.4.1). The kernel has bits of its own in it.
+    DebugCtl {
+        /// LBR: record branches, where the records are model-specific.
+        0:0 => lbr, with_lbr;
+        /// FREEZE_LBRS_ON_PMI.
+        11:11 => freeze_lbrs_on_pmi, with_freeze_lbrs_on_pmi;
     }
 }
 
@@ -119,6 +141,8 @@ register! {
         62:62 => ovf_buf, with_ovf_buf;
         /// The index of architectural PEBS has reached its threshold.
         54:54 => arch_pebs, with_arch_pebs;
+        /// LBR_FRZ: a PMI has frozen the branch records (from version 4 on, 18.4.7).
+        58:58 => lbr_frz, with_lbr_frz;
     }
 }
 

@@ -1,7 +1,8 @@
 //! The user stack of a sample, collected when its PMI ends the quantum: copied whole for DWARF unwinding, or followed by
-//! frame pointers.
+//! frame pointers. Branch records that hardware does not write into the sample are collected in its place.
 
-use super::abi::{Quantum, QuantumFlags};
+use super::abi::{Quantum, QuantumEnd, QuantumFlags};
+use super::lbr::{Branches, BRANCH_BYTES};
 use super::port::{Port, Rings};
 use super::session::Session;
 use super::Program;
@@ -13,9 +14,12 @@ pub const FRAME_BYTES: u32 = 8;
 pub(super) const fn bytes_wanted(program: &Program) -> u32 {
     let config = program.config();
     if config.frames > 0 {
-        config.frames * FRAME_BYTES
-    } else {
-        config.stack_bytes
+        return config.frames * FRAME_BYTES;
+    }
+    match &program.branches {
+        // There is no stack beside them.
+        Some(branches) if !branches.in_records => branches.bytes_in_ring(),
+        _ => config.stack_bytes,
     }
 }
 
@@ -33,6 +37,10 @@ pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_,
         return;
     };
     let place = session.state.stacks.place(start);
+    if let Some(branches) = session.program.branches.filter(|branches| !branches.in_records) {
+        collect_branches(port, session, quantum, &branches, (start, place));
+        return;
+    }
     let frames = session.program.config().frames;
     let from = stack_register(port, session, quantum, frames > 0);
     let stack = if from >> 63 != 0 {
@@ -50,6 +58,25 @@ pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_,
         quantum.flags |= QuantumFlags::STACK_FRAMES;
     }
     (quantum.stack_offset, quantum.stack_bytes) = (start, stack.bytes.min(wanted));
+    session.state.stacks.produce_to(start + u64::from(quantum.stack_bytes));
+}
+
+/// Reads the branches before the span's last record.
+fn collect_branches<P: Port, R: Rings>(
+    port: &mut P,
+    session: &mut Session<'_, R>,
+    quantum: &mut Quantum,
+    branches: &Branches,
+    (start, place): (u64, u32),
+) {
+    // Only a PMI freezes the kernel's branches: at another end of the quantum they are those of the way here.
+    if branches.kernel && quantum.end != QuantumEnd::Pmi as u16 {
+        return;
+    }
+    let rings = &mut *session.rings;
+    let count = branches.read(port, |number, entry| rings.write_stack(place + number * BRANCH_BYTES, entry));
+    quantum.flags |= QuantumFlags::STACK_BRANCHES;
+    (quantum.stack_offset, quantum.stack_bytes) = (start, count * BRANCH_BYTES);
     session.state.stacks.produce_to(start + u64::from(quantum.stack_bytes));
 }
 

@@ -6,6 +6,7 @@
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::abi::SAMPLING_COUNTERS_MAX;
+use super::lbr::calls::SavedCalls;
 use super::session::Thread;
 use super::turns::Turn;
 
@@ -30,6 +31,8 @@ pub struct ThreadSlot {
     shifts: [AtomicI64; SAMPLING_COUNTERS_MAX],
     /// The thread's turn in a session that multiplexes, as [`Turn::packed`] has it; 0 before it has left a CPU.
     turn: AtomicU64,
+    /// One more than the CPU on which its branches were last recorded; 0 for none.
+    last_on: AtomicU32,
 }
 
 /// The numbers of one table. One per session.
@@ -46,6 +49,7 @@ pub struct Threads<'a> {
     slots: &'a [ThreadSlot],
     tally: &'a ThreadTally,
     limit: u32,
+    calls: &'a [SavedCalls],
 }
 
 /// A thread's place in the table.
@@ -61,6 +65,7 @@ impl ThreadSlot {
             left: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX],
             shifts: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX],
             turn: AtomicU64::new(0),
+            last_on: AtomicU32::new(0),
         }
     }
 }
@@ -95,7 +100,28 @@ impl<'a> Threads<'a> {
     /// The table in these places, which are as many as [`Threads::slots_for`] says for `limit` threads.
     #[must_use]
     pub const fn new(slots: &'a [ThreadSlot], tally: &'a ThreadTally, limit: u32) -> Self {
-        Self { slots, tally, limit }
+        Self { slots, tally, limit, calls: &[] }
+    }
+
+    /// With as many places for the threads' calls, for a session that follows them by branch records.
+    #[must_use]
+    pub const fn with_calls(self, calls: &'a [SavedCalls]) -> Self {
+        Self { calls, ..self }
+    }
+
+    /// Where the thread's calls are kept, in a session that follows them.
+    pub(super) fn calls(&self, place: Place) -> Option<&'a SavedCalls> {
+        self.calls.get(place.0)
+    }
+
+    /// Notes that the thread's branches are in this CPU's records.
+    pub(super) fn note_last_on(&self, place: Place, cpu: u32) {
+        self.slots[place.0].last_on.store(cpu + 1, Ordering::Relaxed);
+    }
+
+    /// Whether the thread's branches were last recorded on this CPU.
+    pub(super) fn was_last_on(&self, place: Place, cpu: u32) -> bool {
+        self.slots[place.0].last_on.load(Ordering::Relaxed) == cpu + 1
     }
 
     /// Threads that found no place. Counted by a hash of their IDs: a lower bound when there are hundreds.
@@ -188,6 +214,10 @@ impl<'a> Threads<'a> {
                 let free = found == NEVER_USED || found == FREED;
                 if free && slot.compare_exchange(found, key, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                     self.slots[place].turn.store(0, Ordering::Relaxed);
+                    self.slots[place].last_on.store(0, Ordering::Relaxed);
+                    if let Some(calls) = self.calls(Place(place)) {
+                        calls.clear();
+                    }
                     return Some(Place(place));
                 }
             }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use hpm_abi::{Info, InfoFlags, Reason};
+use hpm_core::lbr::Lbr;
 use hpm_core::{detect, Cpuid, CpuidRegisters, Machine, Port, Refusal};
 
 /// Answers CPUID from a list, and RDMSR only for the registers named.
@@ -78,6 +79,8 @@ fn skylake() -> Processor {
         leaves: HashMap::from([
             (0, INTEL),
             (1, leaf(0x0005_06E3, 0, ECX, EDX)),
+            // RTM, HLE and AVX2 among others; hybrid and architectural LBR are not.
+            (7, leaf(0, 0x029C_6FBF, 0, 0)),
             (0xA, leaf(0x0730_0404, 0, 0, 0x603)),
         ]),
         registers: HashMap::from([(0x345, 0x33C5), (0x1A0, 0x850089)]),
@@ -101,7 +104,8 @@ fn skylake_is_known_with_its_counters() {
     assert_eq!((pebs.format, pebs.groups, pebs.counters.general_bits()), (3, 0, 0xF));
     let mut info = Info::default();
     machine.describe(&mut info);
-    assert_eq!(info.flags, InfoFlags::USABLE);
+    assert_eq!(info.flags, InfoFlags::USABLE | InfoFlags::BRANCH_CALLS);
+    assert_eq!(info.branch_records, 32);
     assert!(info.pmu_name.starts_with(b"skylake\0") && info.vendor.starts_with(b"GenuineIntel\0"));
     assert_eq!((info.pebs_format, info.pebs_counters, info.perfmon_version), (3, 0xF, 4));
 }
@@ -117,6 +121,23 @@ fn a_guest_without_a_pmu_says_so_and_no_register_is_read() {
     let mut info = Info::default();
     machine.describe(&mut info);
     assert_eq!((info.flags, info.pebs_format), (InfoFlags::HYPERVISOR, u32::MAX));
+}
+
+#[test]
+fn branch_records_are_those_of_the_generation_or_none() {
+    let lbr = |capabilities: u64| {
+        let mut processor = skylake();
+        processor.registers.insert(0x345, capabilities);
+        machine(&processor).pmu.expect("known").lbr
+    };
+    let found = lbr(0x33C5).expect("format 5");
+    assert_eq!((found.depth, found.call_stack), (32, true));
+    // A hypervisor that gives the guest none says format 0.
+    assert_eq!([lbr(0x33C0), lbr(0x33C4), lbr(0x33FF)], [None; 3]);
+    let filters = |ebx| Lbr::architectural(leaf(0x8B, ebx, 7, 0));
+    assert_eq!(filters(7).map(|lbr| (lbr.depth, lbr.call_stack)), Some((32, true)));
+    // Without filters the kernel could not be kept out.
+    assert_eq!([filters(1), filters(2), filters(4)], [None; 3]);
 }
 
 #[test]

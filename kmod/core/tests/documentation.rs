@@ -1,6 +1,7 @@
 //! docs/generations.md says what the tables say.
 
 use hpm_abi::CoreType;
+use hpm_core::lbr::Lbr;
 use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
 
 fn models(generation: &Generation) -> String {
@@ -24,6 +25,18 @@ fn pebs(generation: &Generation) -> String {
     generation.pebs_formats.iter().map(format).collect::<Vec<_>>().join(", ")
 }
 
+fn branches(generation: &Generation) -> String {
+    let format = generation.lbr_format;
+    match Lbr::model_specific(format, false) {
+        None if format == 0 => "none used".to_owned(),
+        None => "architectural".to_owned(),
+        Some(lbr) => {
+            let calls = if lbr.call_stack { ", calls" } else { "" };
+            format!("{}{calls} (format {format})", lbr.depth)
+        }
+    }
+}
+
 fn registers(generation: &Generation) -> String {
     let name = |register| match register {
         ExtraRegister::OffcoreRsp0 => "MSR_OFFCORE_RSP_0",
@@ -36,13 +49,14 @@ fn registers(generation: &Generation) -> String {
 }
 
 fn table() -> String {
-    let head = "| PMU | models of family 6 | PEBS format | event selects | precise events | registers beside the encoding |\n\
-                |---|---|---|---|---|---|\n";
+    let head = "| PMU | models of family 6 | PEBS format | branch records | event selects | precise events | registers beside the encoding |\n\
+                |---|---|---|---|---|---|---|\n";
     GENERATIONS.iter().fold(head.to_owned(), |table, generation| {
         let counts = (generation.events.len(), generation.precise.len());
         let (models, pebs, registers) = (models(generation), pebs(generation), registers(generation));
+        let branches = branches(generation);
         format!(
-            "{table}| {} | {models} | {pebs} | {} | {} | {registers} |\n",
+            "{table}| {} | {models} | {pebs} | {branches} | {} | {} | {registers} |\n",
             generation.name, counts.0, counts.1
         )
     })

@@ -330,14 +330,19 @@ fn any_event(generation: &'static Generation) -> impl Strategy<Value = EventSpec
 fn any_request() -> impl Strategy<Value = (&'static Profile, SessionConfig)> {
     prop::sample::select(cores().collect::<Vec<_>>()).prop_flat_map(|profile| {
         let Pmu { generation, core_type, .. } = rig(profile).pmu;
-        (prop::collection::vec(any_event(generation), 1..=6), 0..8u32, 0..4u8).prop_map(
-            move |(mut events, record_groups, stack)| {
+        let branches = (prop_oneof![Just(0), 0..34u32], prop_oneof![Just(0), 0..256u32]);
+        (prop::collection::vec(any_event(generation), 1..=6), 0..8u32, 0..4u8, branches).prop_map(
+            move |(mut events, record_groups, stack, (branches, branch_filter))| {
                 // On a hybrid processor the last one is left to be refused, unless it is architectural.
                 let named = events.len() - 1;
                 events.iter_mut().take(named).for_each(|event| event.core_type = core_type as u8);
                 let mut request = config(&events);
                 if stack == 0 && request.segments > 0 {
                     (request.stack_bytes, request.stack_ring_bytes) = (2048, 1 << 16);
+                }
+                if branches > 0 && request.segments > 0 {
+                    (request.branches, request.branch_filter) = (branches, branch_filter);
+                    request.stack_ring_bytes = 1 << 16;
                 }
                 (
                     profile,

@@ -106,6 +106,11 @@ impl Section<'_> {
         self.with(session, |engine, port, session| engine.refresh(port, session, tid, last_ip));
     }
 
+    /// The current thread, which is being measured for this session, has replaced its program.
+    pub(in super::super) fn restart_branches(&mut self, session: &Session) {
+        self.with(session, |engine, port, session| engine.restart_branches(port, session));
+    }
+
     /// Leaves nothing in the counters for a thread that may read them. No thread is being measured.
     pub(in super::super) fn conceal(&mut self) {
         let (engine, mut port) = self.parts();

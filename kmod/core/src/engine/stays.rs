@@ -2,6 +2,7 @@
 
 use super::super::abi::QuantumEnd;
 use super::super::counters::Now;
+use super::super::lbr::Holder;
 use super::super::port::{Port, Rings};
 use super::super::program::Program;
 use super::super::quantum::{close, Ending, Stay};
@@ -49,6 +50,10 @@ impl Engine {
         if program.samples() {
             self.arm(port, session, &mut stay);
         }
+        if let Some(branches) = &program.branches {
+            let holder = Holder { session: session.id, cpu: self.cpu, place };
+            self.branches.enter(port, branches, holder, session.threads);
+        }
         self.show(session, &stay);
         self.start(port, program, &stay);
         self.stay = Some(stay);
@@ -73,6 +78,9 @@ impl Engine {
         let before = stay.page.map(|_| session.state.totals.counts);
         let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
         self.guard.add_records(records, &session.limits);
+        if program.branches.is_some() {
+            self.branches.leave(port, session.threads);
+        }
         let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
         now.leave(session, &stay, before.as_ref(), ending.end);
         if let Some(place) = stay.place {

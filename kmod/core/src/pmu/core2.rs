@@ -20,6 +20,8 @@ pub const CORE2: Generation = Generation {
     extra: &[],
     pebs_formats: &[0],
     pebs_counters: 0x01,
+    // Its four records have no filter for privilege levels: none is used.
+    lbr_format: 0,
     errata: &[],
 };
 

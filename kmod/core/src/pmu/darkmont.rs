@@ -2,6 +2,7 @@
 
 use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
+use super::super::lbr::ARCHITECTURAL_LBR;
 use super::{
     counted_as, only_precise, precise, rule, EventRule, ExtraRegister, ExtraRule, FixedRule, Generation,
     PreciseRule, LATENCY,
@@ -23,6 +24,7 @@ pub const DARKMONT: Generation = Generation {
     extra: &EXTRA,
     pebs_formats: &[15],
     pebs_counters: 0xFF,
+    lbr_format: ARCHITECTURAL_LBR,
     errata: &[],
 };
 

@@ -2,6 +2,7 @@
 
 use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
+use super::super::lbr::ARCHITECTURAL_LBR;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule,
     Generation, PreciseRule, HYBRID, LATENCY,
@@ -25,6 +26,7 @@ pub const GOLDENCOVE: Generation = Generation {
     extra: &EXTRA,
     pebs_formats: &[4, 5],
     pebs_counters: 0xFF,
+    lbr_format: ARCHITECTURAL_LBR,
     errata: &[],
 };
 

@@ -2,6 +2,7 @@
 
 use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
+use super::super::lbr::ARCHITECTURAL_LBR;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule,
     Generation, PreciseRule, HYBRID, LATENCY,
@@ -23,6 +24,7 @@ pub const GRACEMONT: Generation = Generation {
     extra: &EXTRA,
     pebs_formats: &[4, 5],
     pebs_counters: 0x3F,
+    lbr_format: ARCHITECTURAL_LBR,
     errata: &[],
 };
 

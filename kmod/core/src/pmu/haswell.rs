@@ -24,6 +24,7 @@ pub const HASWELL: Generation = Generation {
     extra: &EXTRA,
     pebs_formats: &[2],
     pebs_counters: 0x0F,
+    lbr_format: 4,
     errata: &[],
 };
 

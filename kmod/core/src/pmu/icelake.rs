@@ -25,6 +25,7 @@ pub const ICELAKE: Generation = Generation {
     extra: &EXTRA,
     pebs_formats: &[4],
     pebs_counters: 0xFF,
+    lbr_format: 5,
     errata: &[],
 };
 

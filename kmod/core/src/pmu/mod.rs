@@ -21,6 +21,7 @@ use self::rules::{counted_as, only_precise, precise, rule, LATENCY};
 pub use self::rules::{Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule, Microcode, PreciseRule};
 use super::abi::CoreType;
 use super::allocate::CounterSet;
+use super::lbr::Lbr;
 use super::Refusal;
 
 /// Every generation that hpm knows, in the order in which they appeared.
@@ -57,6 +58,8 @@ pub struct Pmu {
     pub full_width_writes: bool,
     /// How it writes precise records, or why it does not.
     pub pebs: Result<Pebs, Refusal>,
+    /// Its last branch records, if it has such as hpm knows.
+    pub lbr: Option<Lbr>,
 }
 
 /// How a PMU writes PEBS records. A counter's overflow arms PEBS; the next event is recorded and the counter goes on from
@@ -98,6 +101,8 @@ pub struct Generation {
     pub pebs_formats: &'static [u16],
     /// General counters that can write PEBS records, one bit each, where CPUID does not say.
     pub pebs_counters: u16,
+    /// Format of its last branch records (IA32_PERF_CAPABILITIES, bits 5:0); 0 for such as hpm does not use.
+    pub lbr_format: u8,
     /// The microcode from which on PEBS works; any does when there is no entry, and none does of a stepping without one.
     pub errata: &'static [Microcode],
 }

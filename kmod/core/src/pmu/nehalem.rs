@@ -22,6 +22,7 @@ pub const NEHALEM: Generation = Generation {
     extra: &EXTRA,
     pebs_formats: &[1],
     pebs_counters: 0x0F,
+    lbr_format: 3,
     errata: &[],
 };
 

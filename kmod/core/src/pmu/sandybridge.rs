@@ -26,6 +26,7 @@ pub const SANDYBRIDGE: Generation = Generation {
     extra: &EXTRA,
     pebs_formats: &[1],
     pebs_counters: 0x0F,
+    lbr_format: 3,
     errata: &ERRATA,
 };
 

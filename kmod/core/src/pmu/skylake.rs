@@ -24,6 +24,7 @@ pub const SKYLAKE: Generation = Generation {
     extra: &EXTRA,
     pebs_formats: &[3],
     pebs_counters: LOW,
+    lbr_format: 5,
     errata: &[],
 };
 

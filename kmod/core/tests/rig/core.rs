@@ -36,6 +36,7 @@ pub struct Shared {
     pub segments: Vec<Vec<u8>>,
     /// What hardware writes in place of a segment, in a session that may not see the kernel.
     pub staging: Option<Vec<u8>>,
+    pub stacks: Vec<u8>,
     pub quanta: Vec<Option<Quantum>>,
     pub markers: Vec<Option<Marker>>,
     pub status: CpuStatus,
@@ -111,7 +112,7 @@ impl Bus for Machine {
         let (session, slot) = ((at / SESSION_BYTES) as usize, at % SESSION_BYTES / u64::from(SEGMENT_BYTES));
         assert_eq!(self.window, Some((session, slot as usize)), "the segment that the session fills");
         let at = (at % u64::from(SEGMENT_BYTES)) as usize;
-        self.shared[session].segments[slot as usize][at..at + from.len()].copy_from_slice(from);
+        self.window().expect("a segment is mapped")[at..at + from.len()].copy_from_slice(from);
     }
 
     fn read(&mut self, linear: u64, into: &mut [u8]) -> Result<(), PageFault> {
@@ -159,6 +160,7 @@ impl Core {
         self.machine.shared.push(Shared {
             staging: staged.then(|| vec![0; SEGMENT_BYTES as usize]),
             segments: vec![vec![0; SEGMENT_BYTES as usize]; config.segments as usize],
+            stacks: vec![0; config.stack_ring_bytes as usize],
             quanta: vec![None; config.quanta as usize],
             markers: vec![None; config.markers as usize],
             ..Shared::default()

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use hpm_abi::{
     CounterPage, CounterPageFlags, QuantumEnd, SessionConfig, Totals, COUNTER_PAGES_MAX, EVENTS_MAX,
 };
+use hpm_core::lbr::calls::SavedCalls;
 use hpm_core::markers::Mark;
 use hpm_core::{
     acknowledge,
@@ -27,7 +28,7 @@ use hpm_core::{
     CpuSession, Engine, Pmu, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
 };
 use vpmu::profile::Profile;
-use vpmu::{Options, Privilege};
+use vpmu::{BranchKind, Options, Privilege};
 
 use self::core::{Core, Instruction};
 use self::port::{CorePort, CoreRings};
@@ -61,6 +62,8 @@ pub struct SessionMemory {
     cpus: Vec<CpuSession>,
     slots: Vec<ThreadSlot>,
     tally: ThreadTally,
+    /// In a session that follows calls, as many as slots.
+    calls: Vec<SavedCalls>,
     pub on: bool,
     pub reader: Reader,
 }
@@ -167,6 +170,11 @@ impl Rig {
             cpus: programs.iter().map(CpuSession::new).collect(),
             slots: (0..Threads::slots_for(program.config().max_threads)).map(|_| ThreadSlot::new()).collect(),
             tally: ThreadTally::new(),
+            calls: if program.follows_calls() {
+                (0..Threads::slots_for(config.max_threads)).map(|_| SavedCalls::new()).collect()
+            } else {
+                Vec::new()
+            },
             on: true,
             reader: Reader::new(&programs),
             programs,
@@ -341,6 +349,28 @@ impl Rig {
         }
     }
 
+    /// The thread on the CPU takes a branch.
+    pub fn branch(&mut self, cpu: usize, from: u64, to: u64, kind: BranchKind) {
+        self.cores[cpu].borrow_mut().pmu.record_branch(from, to, kind, false, Privilege::User);
+        self.run(cpu, 1, &[Instruction::Branch]);
+    }
+
+    /// The kernel takes a branch, without anything being counted.
+    pub fn kernel_branch(&mut self, cpu: usize, from: u64, to: u64, kind: BranchKind) {
+        self.cores[cpu].borrow_mut().pmu.record_branch(from, to, kind, false, Privilege::Kernel);
+    }
+
+    /// The thread on the CPU executes another program.
+    pub fn exec(&mut self, session: usize, cpu: usize) {
+        self.in_session(session, cpu, |engine, port, session| engine.restart_branches(port, session));
+    }
+
+    /// What a session with branches is told when it is configured.
+    pub fn check_branches(&mut self, cpu: usize) -> Result<(), hpm_core::Refusal> {
+        let pmu = self.pmus[cpu];
+        self.section(cpu, |engine, port| engine.check_branches(port, &pmu))
+    }
+
     /// The kernel runs `count` instructions on the CPU.
     pub fn run_kernel(&mut self, cpu: usize, count: usize) {
         for _ in 0..count {
@@ -377,9 +407,13 @@ impl Rig {
     pub fn registers(&self) -> Vec<(u32, u64)> {
         let legacy =
             (0..8).flat_map(|number| [0xC1 + number, 0x186 + number, 0x4C1 + number, 0x309 + number]);
-        let others =
-            [0x1A6, 0x1A7, 0x1D9, 0x38D, 0x38E, 0x38F, 0x3F1, 0x3F2, 0x3F4, 0x3F5, 0x3F6, 0x3F7, 0x600];
-        let all: Vec<u32> = legacy.chain(others).chain(0x1900..0x19A0).collect();
+        let others = [
+            0x1A6, 0x1A7, 0x1C8, 0x1C9, 0x1D9, 0x14CE, 0x14CF, 0x38D, 0x38E, 0x38F, 0x3F1, 0x3F2, 0x3F4,
+            0x3F5, 0x3F6, 0x3F7, 0x600,
+        ];
+        let branches =
+            [0x680, 0x6C0, 0xDC0, 0x1500, 0x1600, 0x1200].into_iter().flat_map(|first| first..first + 32);
+        let all: Vec<u32> = legacy.chain(others).chain(0x1900..0x19A0).chain(branches).collect();
         self.cores
             .iter()
             .flat_map(|core| {
@@ -403,7 +437,7 @@ fn with_session<T>(
     cpu: usize,
     act: impl FnOnce(&mut Session<'_, CoreRings>) -> T,
 ) -> T {
-    let SessionMemory { programs, turns, keys, pages, cpus, slots, tally, .. } = &mut sessions[number];
+    let SessionMemory { programs, turns, keys, pages, cpus, slots, tally, calls, .. } = &mut sessions[number];
     let program = &programs[cpu];
     let limits = cores[cpu].borrow().limits;
     let mut rings = CoreRings { core: Rc::clone(&cores[cpu]), session: number, pages: Rc::clone(pages) };
@@ -414,7 +448,7 @@ fn with_session<T>(
         turn_tsc: TURN_TSC,
         pages: Some(keys),
         state: &mut cpus[cpu],
-        threads: Threads::new(slots, tally, program.config().max_threads),
+        threads: Threads::new(slots, tally, program.config().max_threads).with_calls(calls),
         rings: &mut rings,
         limits,
     })

@@ -169,6 +169,13 @@ impl Rings for CoreRings {
         self.core.borrow().machine.shared[self.session].control
     }
 
+    fn write_stack(&mut self, place: u32, words: &[u64]) {
+        let stacks = &mut self.core.borrow_mut().machine.shared[self.session].stacks;
+        for (place, word) in (place as usize..).step_by(8).zip(words) {
+            stacks[place..place + 8].copy_from_slice(&word.to_le_bytes());
+        }
+    }
+
     fn copy_stack(&mut self, from: u64, _place: u32, bytes: u32) -> Collected {
         // The model's threads have a stack of one page above every multiple of 64 KiB.
         let above = 0x1_0000 - from % 0x1_0000;
