@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use libhpm::event::Event;
 use libhpm::machine::pmu_name;
-use libhpm::session::{Options, Stack};
+use libhpm::session::BranchFilter;
+use libhpm::session::{Branches, Options, Stack};
 use libhpm::sideband::Sideband;
 use libhpm::trace::TraceWriter;
 
@@ -48,7 +49,8 @@ pub(crate) struct RecordArgs {
     /// Folder to write; it must not exist yet [default: the program's name, or `trace`, with .hpm]
     #[arg(short, long, value_name = "NAME.hpm")]
     output: Option<PathBuf>,
-    /// Record call stacks, by unwind tables (dwarf) or frame pointers (fp); each sample then costs an interrupt
+    /// Record call stacks, by unwind tables (dwarf), frame pointers (fp) or last branch records (lbr); each sample then costs
+    /// an interrupt, but for lbr from Ice Lake on
     #[arg(
         long,
         value_enum,
@@ -65,6 +67,20 @@ pub(crate) struct RecordArgs {
     /// Bytes of stack to unwind for each sample by tables: a multiple of 1024 up to 64512
     #[arg(long, value_name = "N", default_value_t = 16 * 1024, value_parser = stack_bytes)]
     stack_bytes: u32,
+    /// Record the last N branches before each sample [default: as many as the processor keeps]; each sample then costs an
+    /// interrupt, but from Ice Lake on
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = clap::value_parser!(u32).range(0..=32)
+    )]
+    branches: Option<u32>,
+    /// Types of branches to record, separated by commas [default: all]
+    #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',', requires = "branches")]
+    branch_types: Vec<BranchType>,
     #[command(flatten)]
     target: TargetArgs,
 }
@@ -76,6 +92,41 @@ enum StackMethod {
     Dwarf,
     /// Let the driver follow frame pointers: cheap, but programs must be built to keep them
     Fp,
+    /// Let hardware follow calls in its last branch records (Haswell and later): any code, 16 or 32 calls deep
+    Lbr,
+}
+
+/// Types of branches.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum BranchType {
+    /// Conditional jumps
+    Conditional,
+    /// Direct jumps
+    Jump,
+    /// Indirect jumps
+    IndirectJump,
+    /// Direct calls
+    Call,
+    /// Indirect calls
+    IndirectCall,
+    /// Returns
+    Return,
+    /// System calls, interrupts and the ways back, where kernel mode is measured
+    Far,
+}
+
+impl BranchType {
+    fn bit(self) -> u32 {
+        match self {
+            Self::Conditional => BranchFilter::CONDITIONAL,
+            Self::Jump => BranchFilter::JUMP,
+            Self::IndirectJump => BranchFilter::INDIRECT_JUMP,
+            Self::Call => BranchFilter::CALL,
+            Self::IndirectCall => BranchFilter::INDIRECT_CALL,
+            Self::Return => BranchFilter::RETURN,
+            Self::Far => BranchFilter::FAR,
+        }
+    }
 }
 
 /// Most frames followed; perf's default.
@@ -87,6 +138,11 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let mut events = parse_events(&args.events)?;
     check_precise(args, &events)?;
+    if args.branches.is_some() && args.stacks == Some(StackMethod::Lbr) {
+        bail!(
+            "--stacks=lbr uses the branch records for calls: leave --branches out, or take stacks by another method"
+        );
+    }
     let sampled = events.len();
     events.extend(companion(&events)?);
     let folder = output(args);
@@ -102,7 +158,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     }?;
     let writer = TraceWriter::create(&folder, meta::meta(&session, &events, &args.target.command))?;
     let samples = SampleRows::new(&events, &pmu_name(session.info()));
-    let mut recorder = Recorder::new(session, sideband, writer, samples, args.stacks.is_some());
+    let mut recorder = Recorder::new(session, sideband, writer, samples, args.stacks);
     recorder.note_what_was_there(&workload, events.iter().any(|event| event.kernel))?;
     recorder.session().start()?;
     let end = match begin_and_record(&mut workload, &mut recorder) {
@@ -158,7 +214,12 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
             None => Stack::None,
             Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),
             Some(StackMethod::Fp) => Stack::FramePointers(FRAMES),
-        });
+            Some(StackMethod::Lbr) => Stack::BranchCalls,
+        })
+        .branches(args.branches.map(|count| Branches {
+            count,
+            filter: args.branch_types.iter().fold(0, |filter, kind| filter | kind.bit()),
+        }));
     let options = sampled.iter().cloned().fold(options, |options, event| options.sample(event, args.period));
     counted.iter().cloned().fold(options, Options::count)
 }
@@ -254,6 +315,15 @@ mod tests {
         assert_eq!(parsed("--no-stacks --stacks -a").stacks, Some(StackMethod::Dwarf));
         assert_eq!(parsed("--stacks=fp -a").stacks, Some(StackMethod::Fp));
         assert_eq!(parsed("--stacks --no-stacks -a").stacks, None);
+        assert_eq!(parsed("--stacks=lbr -a").stacks, Some(StackMethod::Lbr));
+    }
+
+    #[test]
+    fn branches_are_as_many_as_there_are_and_of_all_types_unless_said() {
+        assert_eq!(parsed("-a").branches, None);
+        assert_eq!(parsed("--branches -a").branches, Some(0));
+        let args = parsed("--branches=8 --branch-types call,return -a");
+        assert_eq!((args.branches, args.branch_types), (Some(8), vec![BranchType::Call, BranchType::Return]));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::flame::FoldedStacks;
-use libhpm::report::{By, Entry, Order, Resolver, Sum, Summary, Table, Tally};
+use libhpm::report::{BranchEntry, BranchTable, By, Entry, Order, Resolver, Sum, Summary, Table, Tally};
 use libhpm::symbol::FileFinder;
 use libhpm::trace::{EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
@@ -60,6 +60,8 @@ enum GroupBy {
     Level,
     /// The same, with snoop, TLB and lock
     Source,
+    /// Branches in the samples' branch records: from, to, how often, how often mispredicted
+    Branch,
 }
 
 /// Values of `--sort`.
@@ -80,17 +82,19 @@ impl From<SortBy> for Order {
     }
 }
 
-impl From<GroupBy> for By {
-    fn from(by: GroupBy) -> Self {
-        match by {
-            GroupBy::Function => Self::Function,
-            GroupBy::Line => Self::Line,
-            GroupBy::Thread => Self::Thread,
-            GroupBy::Cpu => Self::Cpu,
-            GroupBy::Address => Self::Address,
-            GroupBy::Level => Self::Level,
-            GroupBy::Source => Self::Source,
-        }
+impl GroupBy {
+    /// The tables of samples; branches have one of their own.
+    fn tables(self) -> Vec<By> {
+        vec![match self {
+            Self::Function => By::Function,
+            Self::Line => By::Line,
+            Self::Thread => By::Thread,
+            Self::Cpu => By::Cpu,
+            Self::Address => By::Address,
+            Self::Level => By::Level,
+            Self::Source => By::Source,
+            Self::Branch => return vec![],
+        }]
     }
 }
 
@@ -100,10 +104,22 @@ struct Report<'a> {
     meta: &'a Meta,
     summary: Summary,
     tables: Vec<Grouped>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branches: Option<Taken>,
     warnings: Vec<String>,
     notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     svg: Option<&'a Path>,
+}
+
+/// The branches of the samples' branch records, cut to the number of rows asked for.
+#[derive(Serialize)]
+struct Taken {
+    /// Branch records of all samples.
+    all: u64,
+    /// How many different branches there are.
+    groups: usize,
+    entries: Vec<BranchEntry>,
 }
 
 /// One table of one event, cut to the number of rows asked for.
@@ -147,10 +163,12 @@ fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         write_svg(path, &collected, reader.meta())?;
     }
     let tables = collected.tables(args.limit, args.sort.into());
+    let branches = collected.taken(args)?;
     let report = Report {
         meta: reader.meta(),
         notes: notes(&resolver, &tables),
         tables,
+        branches,
         summary: collected.summary,
         warnings: collected.warnings,
         svg: args.svg.as_deref(),
@@ -174,6 +192,7 @@ struct Collected {
     /// Tables with the index of their event.
     tables: Vec<(usize, Table)>,
     stacks: FoldedStacks,
+    branches: BranchTable,
     /// The event whose stacks are drawn.
     drawn: Option<usize>,
     warnings: Vec<String>,
@@ -182,7 +201,7 @@ struct Collected {
 impl Collected {
     fn read(reader: &TraceReader, resolver: &mut Resolver, args: &ReportArgs, only: Option<usize>) -> Self {
         let (mut summary, cut) = Summary::new(reader);
-        let by = args.by.map_or_else(|| vec![By::Function, By::Line], |by| vec![by.into()]);
+        let by = args.by.map_or_else(|| vec![By::Function, By::Line], |by| by.tables());
         let sampled = |(index, event): (usize, &libhpm::trace::Event)| {
             (event.mode != EventUse::Count && only.is_none_or(|only| only == index)).then_some(index)
         };
@@ -194,7 +213,14 @@ impl Collected {
         let mut stacks = FoldedStacks::default();
         let mut rows = reader.rows::<SampleRow>();
         let mut tally = Tally::default();
-        rows.by_ref().for_each(|row| tally.add(resolver.resolve(&row), row.period, row.latency_cycles));
+        let mut branches = BranchTable::default();
+        let (all, show_branches) = (only.is_none(), matches!(args.by, Some(GroupBy::Branch)));
+        rows.by_ref().for_each(|row| {
+            if show_branches && (all || only == Some(usize::from(row.event))) {
+                branches.add(resolver, &row);
+            }
+            tally.add(resolver.resolve(&row), row.period, row.latency_cycles);
+        });
         for (sample, sum) in tally.iter() {
             let event = usize::from(sample.event);
             summary.add(sample, sum);
@@ -211,7 +237,21 @@ impl Collected {
                     .to_owned(),
             );
         }
-        Self { summary, tables, stacks, drawn, warnings }
+        Self { summary, tables, stacks, branches, drawn, warnings }
+    }
+
+    /// The branches, when they are asked for.
+    fn taken(&self, args: &ReportArgs) -> Result<Option<Taken>> {
+        if !matches!(args.by, Some(GroupBy::Branch)) {
+            return Ok(None);
+        }
+        if self.branches.all() == 0 {
+            bail!("{} has no branch records: record with --branches", args.trace.display());
+        }
+        let mut entries = self.branches.entries();
+        let groups = entries.len();
+        entries.truncate(args.limit);
+        Ok(Some(Taken { all: self.branches.all(), groups, entries }))
     }
 
     fn nothing(&self) -> bool {

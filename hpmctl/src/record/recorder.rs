@@ -11,6 +11,7 @@ use libhpm::sys::clock::ClockPair;
 use libhpm::trace::{MarkerRow, QuantumRow, SampleRow, Totals, TraceWriter};
 use libhpm::unwind::{Snapshot, StackUnwinder};
 
+use super::StackMethod;
 use super::meta::clock_pair;
 use super::sample::{SampleRows, common};
 use super::sideband::{SidebandRow, SidebandRows};
@@ -33,8 +34,10 @@ struct Output {
     samples_of: SampleRows,
     rows: SidebandRows,
     spaces: AddressSpaces,
-    /// Absent when no stacks are recorded.
+    /// Absent when no stacks are to be unwound.
     unwinder: Option<StackUnwinder>,
+    /// Branch records kept with each sample, when they are its calls.
+    calls: Option<u32>,
     samples: u64,
     unattributed: u64,
 }
@@ -56,14 +59,16 @@ impl Recorder {
         sideband: Sideband,
         writer: TraceWriter,
         samples_of: SampleRows,
-        stacks: bool,
+        stacks: Option<StackMethod>,
     ) -> Self {
+        let calls = (stacks == Some(StackMethod::Lbr)).then_some(session.config().branches);
         let output = Output {
             writer,
             samples_of,
             rows: SidebandRows::default(),
             spaces: AddressSpaces::default(),
-            unwinder: stacks.then(StackUnwinder::default),
+            unwinder: (stacks == Some(StackMethod::Dwarf)).then(StackUnwinder::default),
+            calls,
             samples: 0,
             unattributed: 0,
         };
@@ -176,6 +181,10 @@ impl Output {
     /// One row for each event that the record is for.
     fn sample(&mut self, quantum: &Quantum<'_>, sample: &Sample<'_>) -> Result<()> {
         let mut row = common(quantum, sample);
+        if self.calls.is_some() {
+            // They are calls that have not returned, and have become the stack.
+            row.branches = None;
+        }
         row.stack = self.stack(&row, quantum, sample)?;
         let mut rows = self.samples_of.rows(row, sample).peekable();
         self.unattributed += u64::from(rows.peek().is_none());
@@ -188,6 +197,10 @@ impl Output {
 
     /// The sample's call stack, unwound if the driver has not followed its frames; `None` when it has none.
     fn stack(&mut self, row: &SampleRow, quantum: &Quantum<'_>, sample: &Sample<'_>) -> Result<Option<u32>> {
+        if let Some(kept) = self.calls {
+            let stack = sample.calls(kept);
+            return Ok(Some(self.writer.stack(&stack.frames, stack.truncated)?));
+        }
         if let Some(callers) = sample.return_addresses() {
             let frames: Vec<u64> = std::iter::once(row.ip).chain(callers).collect();
             return Ok(Some(self.writer.stack(&frames, quantum.stack_incomplete())?));

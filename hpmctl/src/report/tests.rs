@@ -157,6 +157,36 @@ fn data_sources_with_their_latencies() {
 }
 
 #[test]
+fn branches_with_their_mispredictions() {
+    const MISPREDICTED: u64 = 1 << 63;
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("branches.hpm");
+    let mut writer = TraceWriter::create(&folder, meta()).unwrap();
+    for (offset, name) in [(0, "entry"), (0x100, "read")] {
+        writer
+            .kernel_symbol(&KernelSymbolRow { address: KERNEL + offset, name: name.into(), module: None })
+            .unwrap();
+    }
+    let (call, back) = ([KERNEL + 0x10, KERNEL + 0x100, 6], [KERNEL + 0x120, KERNEL + 0x15, 0]);
+    let missed = [back[0], back[1], MISPREDICTED | 9];
+    for branches in [[call, back, call], [missed, call, back]] {
+        let row =
+            SampleRow { period: 1000, ip: KERNEL, branches: Some(branches.concat()), ..SampleRow::default() };
+        writer.sample(&row).unwrap();
+    }
+    writer.finish(Totals { counts: vec![2000, 0], ..Totals::default() }).unwrap();
+    let (text, _) = report(&folder, &["--by", "branch"]).unwrap();
+    let words: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let has = |row: &[&str]| assert!(words.iter().any(|words| words == row), "{row:?} is not in\n{text}");
+    let [from, to] = [call[0], call[1]].map(|address| format!("{address:#x}"));
+    has(&["3", "50.0", "%", "0.0", "%", "6.0", &from, "entry", &to, "read"]);
+    let [from, to] = [back[0], back[1]].map(|address| format!("{address:#x}"));
+    has(&["3", "50.0", "%", "33.3", "%", "9.0", &from, "read", &to, "entry"]);
+    let error = report(&memory_trace(&temp), &["--by", "branch"]).unwrap_err().to_string();
+    assert!(error.contains("no branch records"), "{error}");
+}
+
+#[test]
 fn json_has_the_same_numbers() {
     let json: serde_json::Value = serde_json::from_str(&text(&["--json"])).unwrap();
     assert_eq!(json["summary"]["events"][0]["sampled"]["samples"], 14);

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use libhpm::record::Attribution;
-use libhpm::report::{By, Entry, EventSummary, Key};
+use libhpm::report::{By, Entry, EventSummary, Key, Place};
 use libhpm::trace::{Event, EventUse};
 
-use super::{Grouped, Report};
+use super::{Grouped, Report, Taken};
 
 /// Longest path in a table, in bytes.
 const PATH_MAX: usize = 50;
@@ -31,6 +31,9 @@ pub(super) fn render(report: &Report<'_>) -> String {
                 "cycles is the mean latency of the samples that have one; each sample counts once.\n",
             );
         }
+    }
+    if let Some(taken) = &report.branches {
+        branches(&mut text, taken);
     }
     for note in &report.notes {
         line(&mut text, format_args!("note: {note}"));
@@ -180,6 +183,45 @@ fn grouped(text: &mut String, grouped: &Grouped) {
     if grouped.groups > grouped.entries.len() {
         line(text, format_args!(" … and {} more (--limit)", grouped.groups - grouped.entries.len()));
     }
+}
+
+fn branches(text: &mut String, taken: &Taken) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let has_cycles = taken.entries.iter().any(|entry| entry.mean_cycles.is_some());
+    let mut numbers = vec!["taken", "share", "mispredicted"];
+    if has_cycles {
+        numbers.push("cycles");
+    }
+    table.set_header(numbers.iter().chain(&["from", "to"]));
+    for entry in &taken.entries {
+        let percent = |part: u64, all: u64| format!("{:.1} %", part as f64 * 100.0 / all as f64);
+        let mut cells = vec![
+            grouped_digits(entry.count),
+            percent(entry.count, taken.all),
+            percent(entry.mispredicted, entry.count),
+        ];
+        if has_cycles {
+            cells.push(entry.mean_cycles.map_or_else(String::new, |cycles| format!("{cycles:.1}")));
+        }
+        cells.extend([place(&entry.from), place(&entry.to)]);
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().take(numbers.len()) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    line(text, format_args!("\nbranches  {} in the samples' branch records\n", grouped_digits(taken.all)));
+    for row in table.lines() {
+        line(text, format_args!("{}", row.trim_end()));
+    }
+    if taken.groups > taken.entries.len() {
+        line(text, format_args!(" … and {} more (--limit)", taken.groups - taken.entries.len()));
+    }
+}
+
+fn place(place: &Place) -> String {
+    let function = place.function.as_deref().unwrap_or("[no symbol]");
+    format!("{:#x} {function}", place.address)
 }
 
 fn cells(by: By, entry: &Entry, has_callers: bool, has_latency: bool) -> Vec<String> {

@@ -33,4 +33,25 @@ impl Branch {
     pub fn view(bytes: &[u8]) -> &[Self] {
         <[Self]>::ref_from_bytes(bytes).unwrap_or_default()
     }
+
+    /// The branches before the first that holds nothing: hardware writes as many as it was told to, whatever was taken.
+    #[must_use]
+    pub fn used(branches: &[Self]) -> &[Self] {
+        let used = branches.iter().position(|branch| branch.from == 0).unwrap_or(branches.len());
+        &branches[..used]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Branch;
+
+    #[test]
+    fn what_follows_an_empty_record_is_not_used() {
+        let branch = |from| Branch { from, to: 2, info: 0 };
+        let all = [branch(5), branch(4), branch(0), branch(3)];
+        assert_eq!(Branch::used(&all), &all[..2]);
+        assert_eq!(Branch::used(&all[..2]), &all[..2]);
+        assert!(Branch::used(&[]).is_empty());
+    }
 }

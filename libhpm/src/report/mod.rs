@@ -4,12 +4,14 @@
 //! [`Tally`], [`Table`] and [`Estimate`] are pure: samples in, numbers out. [`Resolver`] turns the rows of a trace into samples,
 //! and reads binaries for it.
 
+mod branches;
 mod estimate;
 mod resolver;
 mod summary;
 mod table;
 mod tally;
 
+pub use self::branches::{BranchEntry, BranchTable, Place};
 pub use self::estimate::Estimate;
 pub use self::resolver::Resolver;
 pub use self::summary::{EventSummary, Summary};

@@ -78,6 +78,16 @@ impl Resolver {
         }
     }
 
+    /// The functions at an address of the row's process, at the row's time.
+    pub(super) fn functions(&mut self, row: &SampleRow, address: u64) -> Frames {
+        self.symbolizer.frames(&self.spaces, row.pid, row.tsc, address)
+    }
+
+    /// What changes when the process's mappings do.
+    pub(super) fn epoch(&self, row: &SampleRow) -> (u64, usize) {
+        self.spaces.epoch(row.pid, row.tsc)
+    }
+
     fn chain(&mut self, row: &SampleRow) -> SharedChain {
         let epoch = self.spaces.epoch(row.pid, row.tsc);
         let key = ChainKey { pid: row.pid, epoch, ip: row.ip, stack: row.stack };

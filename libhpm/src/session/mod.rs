@@ -35,7 +35,8 @@ use std::time::Duration;
 
 use hpm_abi::Reason;
 pub use hpm_abi::{
-    CounterReading, EventMode, EventSpec, Info, Marker, QuantumFlags, SessionConfig, SessionFlags, Totals,
+    BranchFilter, CounterReading, EventMode, EventSpec, Info, Marker, QuantumFlags, SessionConfig,
+    SessionFlags, Totals,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -43,7 +44,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use self::access::Access;
 pub use self::batch::Batch;
 pub use self::counters::{OwnCounters, ThreadCounters};
-pub use self::options::{Options, Stack, Target};
+pub use self::options::{Branches, Options, Stack, Target};
 pub use self::quantum::{Quantum, Sample};
 
 use crate::machine::Holders;
@@ -87,7 +88,7 @@ impl<D: Device> Session<D> {
         };
         let info = device.info().map_err(refused("say what it is"))?;
         let access = Access::of(options.target())?;
-        let mut config = options.config();
+        let mut config = options.config_for(&info);
         access.name_in(&mut config);
         device.configure(&config).map_err(refused("configure a session"))?;
         let rings = Rings::map(device.memory(), &info, &config)?;

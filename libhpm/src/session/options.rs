@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use hpm_abi::{Envelope, EventMode, EventSpec, Scope, SessionConfig, SessionFlags};
+use hpm_abi::{
+    BranchFilter, Envelope, EventMode, EventSpec, Info, InfoFlags, Scope, SessionConfig, SessionFlags,
+};
 
 use crate::event::Event;
 
@@ -31,12 +33,23 @@ pub struct Options {
     multiplex: bool,
     counter_pages: bool,
     stack: Stack,
+    branches: Option<Branches>,
     imprecise: bool,
     randomise: bool,
     rate: u64,
 }
 
-/// How the call stack of each sample is found. Each way but [`Stack::None`] costs a PMI per sample: nothing is batched.
+/// Last branch records to keep with each sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Branches {
+    /// How many; 0 for as many as the processor keeps.
+    pub count: u32,
+    /// [`BranchFilter`] bits of the types to record; 0 for all. Branches of user mode, when the events are of user mode only.
+    pub filter: u32,
+}
+
+/// How the call stack of each sample is found. Each way but [`Stack::None`], and [`Stack::BranchCalls`] where hardware
+/// writes branch records into its samples, costs a PMI per sample: nothing is batched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stack {
     /// Not at all.
@@ -48,6 +61,9 @@ pub enum Stack {
     /// The driver follows the frame pointers, at most this many (up to 254). A function that keeps none is missed, and so
     /// is the caller of a sample in a function's first and last instructions.
     FramePointers(u32),
+    /// Hardware follows calls and returns in its last branch records (Haswell and later), as deep as those go: works with
+    /// any code that returns to where it was called from. A sample of a `ret` lacks the caller.
+    BranchCalls,
 }
 
 /// Quanta per CPU when samples are read as they come: at a switch each 100 µs, room for 0.4 s; when only the timer cuts
@@ -61,6 +77,10 @@ const MARKERS: u32 = 4096;
 const SEGMENTS: u32 = 32;
 /// Bytes of a CPU's stack ring: 1024 stacks of 16 KiB. Readers are woken after 50 ms at the latest.
 const STACK_RING_BYTES: u32 = 16 << 20;
+/// Bytes of a CPU's stack ring for branch records: 341 times 32 of them, within what any user may lock on two CPUs.
+const BRANCH_RING_BYTES: u32 = 256 << 10;
+/// Most threads whose calls are kept, for the same reason: 264 bytes for each of twice as many.
+const THREADS_FOLLOWED: u32 = 1024;
 
 impl Options {
     /// A session that measures nothing yet; processes forked by the target are included.
@@ -74,6 +94,7 @@ impl Options {
             multiplex: false,
             counter_pages: false,
             stack: Stack::None,
+            branches: None,
             imprecise: false,
             randomise: false,
             rate: 0,
@@ -154,6 +175,13 @@ impl Options {
         self
     }
 
+    /// Last branch records to keep with each sample. [`Stack::BranchCalls`] takes their place.
+    #[must_use]
+    pub fn branches(mut self, branches: Option<Branches>) -> Self {
+        self.branches = branches;
+        self
+    }
+
     /// The events' names, in their order.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
@@ -217,11 +245,46 @@ impl Options {
             config.segments = SEGMENTS;
             config.markers = MARKERS;
             match self.stack {
-                Stack::None => {}
+                Stack::None | Stack::BranchCalls => {}
                 Stack::Copied(bytes) => config.stack_bytes = bytes,
                 Stack::FramePointers(frames) => config.frames = frames,
             }
-            config.stack_ring_bytes = if self.stack == Stack::None { 0 } else { STACK_RING_BYTES };
+            if let Some(branches) = self.wanted_branches() {
+                (config.branches, config.branch_filter) = (branches.count, branches.filter);
+            }
+            config.stack_ring_bytes = match self.stack {
+                Stack::Copied(_) | Stack::FramePointers(_) => STACK_RING_BYTES,
+                _ if self.wanted_branches().is_some() => BRANCH_RING_BYTES,
+                _ => 0,
+            };
+            if self.stack == Stack::BranchCalls {
+                config.max_threads = THREADS_FOLLOWED;
+            }
+        }
+        config
+    }
+
+    fn wanted_branches(&self) -> Option<Branches> {
+        match self.stack {
+            Stack::BranchCalls => Some(Branches { count: 0, filter: BranchFilter::CALL_STACK }),
+            _ => self.branches,
+        }
+    }
+
+    /// The request for this machine: with as many branch records as there are, where that was asked for, and without a
+    /// stack ring when hardware writes them into its samples.
+    pub(super) fn config_for(&self, info: &Info) -> SessionConfig {
+        let mut config = self.config();
+        if config.segments == 0 || self.wanted_branches().is_none() {
+            return config;
+        }
+        if config.branches == 0 {
+            // One too many where there are none, so that the driver says so.
+            config.branches = info.branch_records.max(1);
+        }
+        let in_records = info.flags & InfoFlags::RECORDS_BRANCHES != 0 && !self.samples_by_interrupts();
+        if in_records && config.stack_bytes == 0 && config.frames == 0 {
+            config.stack_ring_bytes = 0;
         }
         config
     }
@@ -242,5 +305,41 @@ fn spec(event: &Event, period: Option<u64>, by_interrupts: bool) -> EventSpec {
         privilege: privilege(event.user, EventSpec::USER) | privilege(event.kernel, EventSpec::KERNEL),
         core_type: event.core_type as u8,
         ..EventSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event;
+
+    /// The request for a processor with this many branch records, in its precise records or not.
+    fn request(stack: Stack, branches: Option<Branches>, in_records: bool, imprecise: bool) -> SessionConfig {
+        let load = event::parse("load:u", "skylake").unwrap();
+        let options = Options::new(Target::System).sample(load, 1000).stack(stack).branches(branches);
+        let flags = if in_records { InfoFlags::RECORDS_BRANCHES } else { 0 };
+        options.imprecise(imprecise).config_for(&Info { branch_records: 32, flags, ..Info::default() })
+    }
+
+    #[test]
+    fn branches_need_a_ring_only_where_the_driver_reads_them() {
+        let all = Some(Branches::default());
+        let ring = |in_records, imprecise| request(Stack::None, all, in_records, imprecise).stack_ring_bytes;
+        assert_eq!([ring(false, false), ring(true, true)], [BRANCH_RING_BYTES; 2]);
+        assert_eq!(ring(true, false), 0);
+        let with_frames = request(Stack::FramePointers(8), all, true, false);
+        assert_eq!((with_frames.stack_ring_bytes, with_frames.branches), (STACK_RING_BYTES, 32));
+    }
+
+    #[test]
+    fn as_many_branches_are_asked_for_as_there_are_unless_said() {
+        let eight = Some(Branches { count: 8, filter: BranchFilter::CALL });
+        let request = |stack, branches| {
+            let config = request(stack, branches, true, false);
+            (config.branches, config.branch_filter)
+        };
+        assert_eq!(request(Stack::None, None), (0, 0));
+        assert_eq!(request(Stack::None, eight), (8, BranchFilter::CALL));
+        assert_eq!(request(Stack::BranchCalls, eight), (32, BranchFilter::CALL_STACK));
     }
 }

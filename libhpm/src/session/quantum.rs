@@ -4,6 +4,7 @@ use hpm_abi::{NO_EVENT, QuantumEnd, QuantumFlags};
 
 use crate::record::{Branch, Record, Records};
 use crate::sys::rings::Published;
+use crate::unwind::CallStack;
 use crate::{Error, Result};
 
 /// One uninterrupted stay of one thread on one CPU.
@@ -35,7 +36,15 @@ impl<'a> Sample<'a> {
     #[must_use]
     pub fn branches(&self) -> &'a [Branch] {
         let read = self.quantum.flags & QuantumFlags::STACK_BRANCHES != 0 && !self.stack.is_empty();
-        if read { Branch::view(self.stack) } else { self.record.branches }
+        let all = if read { Branch::view(self.stack) } else { self.record.branches };
+        Branch::used(all)
+    }
+
+    /// The call stack of a session whose branch records follow calls ([`hpm_abi::BranchFilter::CALL_STACK`]) and which
+    /// keeps `kept` of them.
+    #[must_use]
+    pub fn calls(&self, kept: u32) -> CallStack {
+        CallStack::of_calls(self.record.ip, self.branches(), kept as usize)
     }
 
     /// The session's events whose counters the record names, as index and period in events: usually one, several when

@@ -10,6 +10,7 @@ use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 
 use self::module::{Bytes, Code, Modules};
 use crate::address_space::AddressSpaces;
+use crate::record::Branch;
 use crate::trace::Registers;
 
 /// A stack deeper than this is cut.
@@ -51,6 +52,20 @@ pub struct CallStack {
     /// read, the code has none, or it finds its frame by another register than RSP and RBP, which framehop does not
     /// follow (in Debian's programs only `_dl_runtime_resolve`, which binds a function at its first call).
     pub truncated: bool,
+}
+
+impl CallStack {
+    /// The calls that have not returned, the newest first, as branch records have them that keep `kept`. A caller is named by
+    /// the address one byte behind the start of its call instruction, so that, as with return addresses, the byte before
+    /// lies in that instruction.
+    #[must_use]
+    pub fn of_calls(ip: u64, open: &[Branch], kept: usize) -> Self {
+        // A call that was sampled has been recorded, too.
+        let sampled = open.first().is_some_and(|newest| newest.from == ip);
+        let callers = open.iter().skip(usize::from(sampled));
+        let frames = std::iter::once(ip).chain(callers.map(|call| call.from.wrapping_add(1))).collect();
+        Self { frames, truncated: open.len() >= kept }
+    }
 }
 
 /// Unwinds the stacks of any number of processes; keeps each file's tables once.
@@ -131,5 +146,22 @@ impl StackUnwinder {
                 Ok(Some(_)) | Err(_) => return CallStack { frames, truncated: true },
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CallStack;
+    use crate::record::Branch;
+
+    #[test]
+    fn calls_become_a_stack() {
+        let open = [0x30, 0x20, 0x10].map(|from| Branch { from, to: 0, info: 0 });
+        let stack = |ip, kept| CallStack::of_calls(ip, &open, kept);
+        assert_eq!(stack(0x44, 32), CallStack { frames: vec![0x44, 0x31, 0x21, 0x11], truncated: false });
+        // There may have been more calls than records.
+        assert!(stack(0x44, 3).truncated);
+        // The sampled instruction is the call itself.
+        assert_eq!(stack(0x30, 32).frames, [0x30, 0x21, 0x11]);
     }
 }
