@@ -7,6 +7,7 @@ mod cachegrind;
 mod counting;
 pub(crate) mod interrupt;
 mod judge;
+pub(crate) mod lbr;
 mod lifecycle;
 pub(crate) mod markers;
 mod module;
@@ -80,6 +81,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "interrupt" => interrupt::run(&mut report)?,
         "adaptive" => adaptive::run(&mut report)?,
         "stacks" => stacks::run()?,
+        "lbr" => lbr::run(&mut report)?,
         "markers" => markers::run()?,
         "judge" => judge::run(&mut report)?,
         "ownership" => ownership::run(&mut report),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SKYLAKE};
+use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE};
 
 use super::Scenario;
 use crate::machine::Machine;
@@ -13,10 +13,11 @@ use crate::machine::Machine;
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
 
 /// What is run on the debug kernel: all that exercises the driver.
-const ON_DEBUG_KERNEL: [&str; 11] = [
+const ON_DEBUG_KERNEL: [&str; 12] = [
     "counting",
     "sampling",
     "stacks",
+    "lbr",
     "markers",
     "ownership",
     "scopes",
@@ -28,7 +29,7 @@ const ON_DEBUG_KERNEL: [&str; 11] = [
 ];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 2] = ["cachegrind", "torture.million"];
+const LONG_ONLY: [&str; 3] = ["cachegrind", "torture.million", "lbr"];
 
 /// What exercises the driver beyond [`EVERYWHERE`]: run on the plain machine, and on [`OLD`] and [`ADAPTIVE`].
 const BEYOND: [&str; 10] = [
@@ -87,6 +88,10 @@ pub(super) fn long_jobs() -> Vec<Job> {
     }
     for profile in [ADAPTIVE, OLD] {
         all.extend(jobs(BEYOND, &Machine::of(profile)));
+    }
+    // Branch records that hardware writes into its records, of model-specific and of architectural registers.
+    for profile in [ADAPTIVE, &SAPPHIRE_RAPIDS] {
+        all.extend(jobs(["lbr"], &Machine::of(profile)));
     }
     let flat = Machine { isolated: false, ..Machine::plain() };
     all.extend(jobs(EVERYWHERE.into_iter().chain(BEYOND), &flat));

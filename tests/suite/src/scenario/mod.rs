@@ -9,6 +9,7 @@ mod document;
 mod interrupt;
 mod judge;
 mod kernel;
+mod lbr;
 mod markers;
 mod matrix;
 mod multiplex;
@@ -56,6 +57,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "adaptive", options: adaptive::OPTIONS, compare: adaptive::compare },
     Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },
+    Scenario { name: "lbr", options: &["--plugin-arg", "pebs-log=branches"], compare: lbr::compare },
     Scenario {
         name: "judge",
         options: &["--no-module", "--plugin-arg", "truth-level=basic"],

@@ -18,7 +18,7 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
 }
 
 /// The program misses 300,000 times in `inner`. Beside them only a few loads of its start can miss.
-fn calls(boot: &Boot, method: &str) -> Result<String> {
+pub(super) fn calls(boot: &Boot, method: &str) -> Result<String> {
     let name = format!("{method}.hpm");
     let reader = TraceReader::open(boot.folder.join(&name)).with_context(|| format!("opening {name}"))?;
     let mut resolver = Resolver::new(&reader, FileFinder::default());

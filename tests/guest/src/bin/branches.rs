@@ -1,0 +1,72 @@
+//! Branches whose order is known: what branch records must show.
+//!
+//! With `argc` = A a loop runs A × 100,000 times. Each round takes six branches, in this order: a call of `direct`, whose load
+//! misses as that of `strides` does, and its return; an indirect call of `indirect`, and its return; a jump; and the
+//! loop's conditional jump. Before, `recurse` calls itself 40 times, deeper than any branch records go, and misses A × 3000
+//! times at the bottom.
+#![no_main]
+#![allow(unsafe_code, reason = "the program is assembly; it has no unsafe block and no Rust code")]
+
+core::arch::global_asm!(
+    ".globl _start",
+    ".type _start, @function",
+    "_start:",
+    "mov r12, [rsp]",
+    "lea rsi, [rip + array]",
+    "xor ecx, ecx",
+    // Pages that were never written all show the kernel's one zero page, which would fit the cache.
+    ".Ltouch_loop:",
+    "mov [rsi + rcx], rcx",
+    "add rcx, 4096",
+    "and rcx, 0xfffff",
+    "jnz .Ltouch_loop",
+    "mov r14d, 40",
+    "call recurse",
+    "imul r13, r12, 100000",
+    "lea rbx, [rip + indirect]",
+    ".Lround:",
+    "call direct",
+    "call rbx",
+    "jmp .Lover",
+    "ud2",
+    ".Lover:",
+    "dec r13",
+    "jnz .Lround",
+    "mov eax, 60", // exit(0)
+    "xor edi, edi",
+    "syscall",
+    ".size _start, . - _start",
+    ".type recurse, @function",
+    "recurse:",
+    "dec r14",
+    "jz bottom",
+    "call recurse",
+    "ret",
+    ".size recurse, . - recurse",
+    ".type bottom, @function",
+    "bottom:",
+    "imul r13, r12, 3000",
+    ".Lmiss_loop:",
+    "mov rax, [rsi + rcx]",
+    "add rcx, 64",
+    "and rcx, 0xfffff",
+    "dec r13",
+    "jnz .Lmiss_loop",
+    "ret",
+    ".size bottom, . - bottom",
+    ".type direct, @function",
+    "direct:",
+    "mov rax, [rsi + rcx]",
+    "add rcx, 64",
+    "and rcx, 0xfffff",
+    "ret",
+    ".size direct, . - direct",
+    ".type indirect, @function",
+    "indirect:",
+    "ret",
+    ".size indirect, . - indirect",
+    ".bss",
+    ".balign 4096",
+    "array: .skip 0x100000",
+    ".text",
+);

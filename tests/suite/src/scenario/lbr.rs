@@ -1,0 +1,86 @@
+//! Branch records against the branches that were truly taken, and call stacks made of them against known calls.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use libhpm::trace::{MapRow, SampleRow, StackRow};
+use vpmu::Privilege;
+use vpmu::truth::{PebsReport, Report, TakenBranch};
+
+use super::records::rows;
+use super::stacks::calls;
+use crate::check::Tally;
+use crate::guest::lbr::{CALLS, DEEP, TRACES};
+use crate::lab::Boot;
+
+/// Compares every trace that has a truth.
+pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
+    let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
+    for name in TRACES {
+        tally.run(&format!("lbr: every branch record of {name} is the truth's"), || {
+            branches(boot, name, &report)
+        });
+    }
+    tally.run("lbr: call stacks of branch records are the program's calls", || calls(boot, CALLS));
+    tally.run("lbr: deeper calls than there are records are cut, and said to be", || deep(boot));
+}
+
+/// The true records, by what a sample has in common with its own.
+fn by_time(report: &Report) -> BTreeMap<(u32, u64), &PebsReport> {
+    report.pebs.iter().map(|record| ((record.cpu, record.tsc), record)).collect()
+}
+
+/// Whether the branch is recorded in a session that counts user mode.
+fn is_recorded(branch: &&TakenBranch) -> bool {
+    branch.privilege == Privilege::User && branch.kind != vpmu::BranchKind::Far
+}
+
+/// The records of each sample are the last branches of user mode, far ones aside, the newest first: from, to, whether they
+/// were mispredicted. A thread has fewer when it has just come to the CPU. One that comes back to it has its own from before,
+/// where the truth has those of other processes that ran meanwhile.
+fn branches(boot: &Boot, name: &str, report: &Report) -> Result<String> {
+    const MISPREDICTED: u32 = 63;
+    let truth = by_time(report);
+    let samples = rows::<SampleRow>(boot, name)?;
+    let maps = rows::<MapRow>(boot, name)?;
+    let is_own = |pid: u32, address: u64| {
+        maps.iter().any(|map| map.pid == pid && map.executable && (map.start..map.end).contains(&address))
+    };
+    let (mut full, mut records) = (0, 0);
+    for sample in &samples {
+        let place = (sample.cpu, sample.tsc);
+        let record = truth.get(&place).with_context(|| format!("the truth has no record at {place:?}"))?;
+        let (found, _) = sample.branches.as_deref().unwrap_or_default().as_chunks::<3>();
+        let taken = record.branches.iter().filter(is_recorded);
+        for (age, (&[from, to, info], taken)) in found.iter().zip(taken).enumerate() {
+            let found = (from, to, info >> MISPREDICTED == 1);
+            let truth = (taken.from, taken.to, taken.mispredicted);
+            if found != truth && !is_own(sample.pid, taken.from) && is_own(sample.pid, from) {
+                break;
+            }
+            ensure!(
+                found == truth,
+                "{age} branches before {:#x}: recorded {found:x?}, the truth is {truth:x?}",
+                sample.ip
+            );
+            records += 1;
+        }
+        full += usize::from(found.len() == 32);
+    }
+    ensure!(full * 10 > samples.len() * 9, "only {full} of {} samples have all 32 records", samples.len());
+    ensure!(records * 10 > full * 32 * 9, "only {records} records of {full} full samples could be compared");
+    Ok(format!("{} samples, {records} branches compared", samples.len()))
+}
+
+/// At the bottom of 40 calls, the records have the 32 newest.
+fn deep(boot: &Boot) -> Result<String> {
+    let stacks = rows::<StackRow>(boot, DEEP)?;
+    let by_recursion = |stack: &&StackRow| {
+        let (_, callers) = stack.frames.split_at(1);
+        callers.len() == 32 && callers.iter().all(|caller| *caller == callers[0])
+    };
+    let stack =
+        stacks.iter().find(by_recursion).context("no stack has 32 callers, all of them by recursion")?;
+    ensure!(stack.truncated, "a stack that lacks its outermost calls is said to be whole");
+    Ok(format!("{} stacks", stacks.len()))
+}
