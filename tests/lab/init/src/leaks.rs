@@ -1,9 +1,11 @@
 //! Asking a kernel that looks for memory leaks (kmemleak) what it has found.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use nix::errno::Errno;
+use nix::kmod::{DeleteModuleFlags, delete_module};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Documentation/dev-tools/kmemleak.rst: absent unless the kernel was built with it.
 const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
@@ -11,14 +13,20 @@ const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
 /// Younger allocations are not reported (mm/kmemleak.c, MSECS_MIN_AGE): a pointer may still be on its way.
 const MIN_AGE: Duration = Duration::from_secs(6);
 
+/// How long processes that were killed may take to give up what they held.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Lets the kernel look for leaks; it logs that it found some, and the log gets where they were allocated.
 ///
+/// hpm.ko is unloaded first: what it still held then is a leak, although its own memory referred to it.
+///
 /// # Errors
-/// When the kernel refuses to look.
+/// When the kernel refuses to look, or hpm.ko cannot be unloaded although every process of the run has ended.
 pub(crate) fn report() -> Result<()> {
     if !Path::new(KMEMLEAK).exists() {
         return Ok(());
     }
+    unload()?;
     std::thread::sleep(MIN_AGE);
     // The second scan clears objects whose only pointer moved during the first.
     for _ in 0..2 {
@@ -30,4 +38,18 @@ pub(crate) fn report() -> Result<()> {
         eprintln!("{line}");
     }
     Ok(())
+}
+
+fn unload() -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match delete_module(c"hpm", DeleteModuleFlags::O_NONBLOCK) {
+            // Not loaded, or unloaded by the command.
+            Ok(()) | Err(Errno::ENOENT) => return Ok(()),
+            Err(Errno::EWOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            Err(errno) => bail!("hpm.ko cannot be unloaded at the end of the run: {}", errno.desc()),
+        }
+    }
 }
