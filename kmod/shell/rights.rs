@@ -35,7 +35,7 @@ pub(super) fn may_run(program: &mut Program) -> Result<(), Refusal> {
     }
     // A record of an interrupt in user mode holds the thread's own registers.
     if program.is_precise() || program.samples() && program.sees_kernel() {
-        allow(!locked_down(bindings::lockdown_reason_LOCKDOWN_PERF), Reason::LockedDown)?;
+        allow(!sys::is_locked_down(bindings::lockdown_reason_LOCKDOWN_PERF), Reason::LockedDown)?;
         if !sys::allow_kernel() {
             program.hide_kernel();
         }
@@ -45,12 +45,7 @@ pub(super) fn may_run(program: &mut Program) -> Result<(), Refusal> {
 
 /// Whether the kernel's lockdown forbids raw access to MSRs.
 pub(super) fn msrs_locked_down() -> bool {
-    locked_down(bindings::lockdown_reason_LOCKDOWN_MSR)
-}
-
-fn locked_down(what: bindings::lockdown_reason) -> bool {
-    // SAFETY: Process context.
-    unsafe { bindings::security_locked_down(what) != 0 }
+    sys::is_locked_down(bindings::lockdown_reason_LOCKDOWN_MSR)
 }
 
 fn allow(allowed: bool, otherwise: Reason) -> Result<(), Refusal> {

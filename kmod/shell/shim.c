@@ -142,6 +142,12 @@ int hpm_allow_cpu(void)
 #endif
 }
 
+/* An inline function in a kernel without security modules. */
+int hpm_locked_down(enum lockdown_reason what)
+{
+	return security_locked_down(what);
+}
+
 /*
  * The address space that an open /proc/PID/environ shows (environ_open() in fs/proc/base.c), NULL for any other file. The
  * file holds it. No other file of procfs has that name.

@@ -9,6 +9,7 @@
 #ifndef HPM_SHIM_H
 #define HPM_SHIM_H
 
+#include <linux/security.h>
 #include <linux/types.h>
 
 struct cgroup;
@@ -51,6 +52,7 @@ bool hpm_cpu_in_vmx(void);
 bool hpm_perfmon_capable(void);
 int hpm_allow_kernel(void);
 int hpm_allow_cpu(void);
+int hpm_locked_down(enum lockdown_reason what);
 
 /* Whom a descriptor shows, and who belongs to a control group. Task and group are held by the caller. */
 struct mm_struct *hpm_environ_mm(struct file *file);

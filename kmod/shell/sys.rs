@@ -49,6 +49,7 @@ extern "C" {
     fn hpm_perfmon_capable() -> bool;
     fn hpm_allow_kernel() -> c_int;
     fn hpm_allow_cpu() -> c_int;
+    fn hpm_locked_down(what: bindings::lockdown_reason) -> c_int;
     fn hpm_environ_mm(file: *mut bindings::file) -> *mut bindings::mm_struct;
     fn hpm_cgroup_get(fd: c_int) -> *mut bindings::cgroup;
     fn hpm_cgroup_put(cgroup: *mut bindings::cgroup);
@@ -267,6 +268,12 @@ pub(super) fn allow_kernel() -> bool {
 pub(super) fn allow_cpu() -> bool {
     // SAFETY: Process context; checks the caller's rights.
     unsafe { hpm_allow_cpu() == 0 }
+}
+
+/// Whether the kernel's lockdown, or another security module, forbids this.
+pub(super) fn is_locked_down(what: bindings::lockdown_reason) -> bool {
+    // SAFETY: Asks the security modules, which decides nothing.
+    unsafe { hpm_locked_down(what) != 0 }
 }
 
 /// The address space that the file shows if it is a `/proc/PID/environ`, else null. The file holds it.
