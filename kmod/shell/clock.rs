@@ -50,8 +50,9 @@ impl Clock {
     pub(super) fn set_up(&self) {
         // SAFETY: The timer is not in use, and does not move from now on.
         unsafe { sys::set_up_timer(self.timer.get()) };
-        let mut work = bindings::irq_work { func: Some(on_work), ..Default::default() };
-        work.node.__bindgen_anon_1.a_flags.counter = bindings::IRQ_WORK_HARD_IRQ as i32;
+        // Without IRQ_WORK_HARD_IRQ, because waking takes spin locks, which PREEMPT_RT would make sleep. Any other kernel
+        // runs the work in a hard interrupt nonetheless.
+        let work = bindings::irq_work { func: Some(on_work), ..Default::default() };
         // SAFETY: The work is not in use.
         unsafe { self.work.get().write(work) };
     }
@@ -62,6 +63,8 @@ impl Clock {
         unsafe { bindings::irq_work_sync(self.work.get()) };
         // SAFETY: `set_up` has initialised the timer. Waits for a running handler.
         unsafe { bindings::hrtimer_cancel(self.timer.get()) };
+        // SAFETY: As above. That handler may have queued the work once more, which does not start the timer again.
+        unsafe { bindings::irq_work_sync(self.work.get()) };
         self.expires_tsc.store(STOPPED, Ordering::Relaxed);
     }
 
@@ -95,7 +98,8 @@ impl Clock {
 
     fn run_work(&self, irq: &LocalInterruptDisabled) {
         if self.wake.swap(false, Ordering::Relaxed) {
-            self.wake_now(irq);
+            self.woken_tsc.store(sys::rdtsc(), Ordering::Relaxed);
+            registry::wake_readers(irq);
         }
         let ticks = self.start_in.swap(0, Ordering::Relaxed);
         if ticks != 0 {
@@ -103,20 +107,18 @@ impl Clock {
         }
     }
 
-    fn wake_now(&self, irq: &LocalInterruptDisabled) {
-        self.woken_tsc.store(sys::rdtsc(), Ordering::Relaxed);
-        registry::wake_readers(irq);
-    }
-
     /// Cuts a quantum that has lasted long enough; TSC ticks to the next call, or `None` when there is nothing to wait
     /// for.
     fn tick(&self, cpu: &Cpu, irq: &LocalInterruptDisabled) -> Option<u64> {
         let since_wake = sys::rdtsc().saturating_sub(self.woken_tsc.load(Ordering::Relaxed));
-        let wake_in = machine::ns_to_tsc(WAKE_INTERVAL_NS).saturating_sub(since_wake);
-        if wake_in == 0 {
-            self.wake_now(irq);
+        let interval = machine::ns_to_tsc(WAKE_INTERVAL_NS);
+        let mut wake_in = interval.saturating_sub(since_wake);
+        if wake_in == 0 && registry::has_news() {
+            // By the work, because a hard timer's handler must not take the locks that waking takes.
+            self.wake_readers();
+            wake_in = interval;
         }
-        let Some(session) = cpu.running() else { return registry::has_news().then_some(wake_in.max(1)) };
+        let Some(session) = cpu.running() else { return registry::has_news().then_some(wake_in) };
         let age = cpu.quantum_age();
         if age < session.longest_quantum() {
             return Some(session.longest_quantum() - age);
@@ -124,6 +126,7 @@ impl Clock {
         cpu.section(irq, |section| {
             if let Some(reason) = section.intruder(session) {
                 session.give_up(reason);
+                self.wake_readers();
             }
             if session.has_given_up() {
                 section.unload(session);
@@ -149,7 +152,7 @@ extern "C" fn hpm_on_timer() {
 }
 
 unsafe extern "C" fn on_work(_work: *mut bindings::irq_work) {
-    // SAFETY: The handler of hard work runs with interrupts off.
+    // SAFETY: Without PREEMPT_RT, for which hpm is not built, work that was queued on this CPU runs in its interrupt.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
     if let Some(cpu) = cpu::this_cpu(irq) {
         cpu.clock.run_work(irq);

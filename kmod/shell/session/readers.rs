@@ -6,8 +6,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::bindings;
 use kernel::prelude::*;
 
-use super::super::machine;
 use super::super::memory::Block;
+use super::super::{machine, registry};
 use super::Session;
 use crate::hpm_abi::{Reason, Totals};
 
@@ -27,11 +27,20 @@ impl Session {
         gone.load(Ordering::Acquire) != 0
     }
 
-    /// Ends measuring on every CPU, at its next switch or timer at the latest, and tells readers why. Not from the NMI.
+    /// Ends measuring on every CPU, at its next switch or timer at the latest. Readers learn why when they are woken next.
+    /// Not from the NMI.
     pub(in super::super) fn give_up(&self, reason: Reason) {
         self.gave_up().store(reason as u32, Ordering::Release);
         pr_warn!("a session of process {} gave up: {:?}\n", self.owner, reason);
-        self.readers.notify_all();
+        self.note_news();
+    }
+
+    /// Notes that its readers are to be woken.
+    pub(super) fn note_news(&self) {
+        if !self.news.load(Ordering::Relaxed) {
+            self.news.store(true, Ordering::Relaxed);
+        }
+        registry::note_news();
     }
 
     /// Whether the session has given up.
@@ -57,7 +66,7 @@ impl Session {
         })
     }
 
-    /// Wakes its readers if it has published since they were last woken.
+    /// Wakes its readers if there is news since they were last woken.
     pub(in super::super) fn wake_readers(&self) {
         if self.news.swap(false, Ordering::Relaxed) {
             self.readers.notify_all();

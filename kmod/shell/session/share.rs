@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A session's part on the CPU that runs, as sections use it.
 
-use core::sync::atomic::Ordering;
-
 use super::super::counters::Pages;
+use super::super::limits;
 use super::super::port::LiveRings;
 use super::super::sys::EntryArea;
-use super::super::{limits, registry};
 use super::{Loaded, Session};
 use crate::hpm_core::{self, CpuSession, Program};
 
@@ -68,10 +66,7 @@ impl<'a> Share<'a> {
         if produced == *self.announced {
             return false;
         }
-        if !self.session.news.load(Ordering::Relaxed) {
-            self.session.news.store(true, Ordering::Relaxed);
-        }
-        registry::note_news();
+        self.session.note_news();
         let config = self.session.programs.any().config();
         let [quanta, segments, markers] = produced;
         let [old_quanta, old_segments, old_markers] = *self.announced;
