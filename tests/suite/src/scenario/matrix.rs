@@ -28,6 +28,10 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
     "bad_input",
 ];
 
+/// What is run on the stock kernel before the newest: what Rust for Linux offers drivers changes from one to the next. The
+/// fast tier loads and unloads, the full one does the rest.
+const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
+
 /// What the fast tier leaves to the full one.
 const LONG_ONLY: [&str; 3] = ["cachegrind", "torture.million", "lbr"];
 
@@ -65,14 +69,19 @@ fn jobs<'a>(names: impl IntoIterator<Item = &'a str>, machine: &Machine) -> Vec<
     scenarios.map(|scenario| Job { scenario, machine: on(scenario) }).collect()
 }
 
-/// The fast tier: every scenario on the plain machine, and some on an old and a newer processor.
+/// The fast tier: every scenario on the plain machine, and some on an old and a newer processor and on an older kernel.
 pub(super) fn fast_jobs() -> Vec<Job> {
     let names = super::ALL.iter().map(|scenario| scenario.name);
     let mut all = jobs(names.filter(|name| !LONG_ONLY.contains(name)), &Machine::plain());
     for profile in [ADAPTIVE, OLD] {
         all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
     }
+    all.extend(jobs(["lifecycle"], &previous_kernel()));
     all
+}
+
+fn previous_kernel() -> Machine {
+    Machine { kernel: "previous".to_owned(), ..Machine::plain() }
 }
 
 /// What the fast tier does not: every processor with one and two CPUs, all that exercises the driver on an old and a newer one,
@@ -96,7 +105,7 @@ pub(super) fn long_jobs() -> Vec<Job> {
     let flat = Machine { isolated: false, ..Machine::plain() };
     all.extend(jobs(EVERYWHERE.into_iter().chain(BEYOND), &flat));
     all.extend(jobs(["counting"], &Machine { cpus: 4, ..Machine::plain() }));
-    all.extend(jobs(EVERYWHERE, &Machine { kernel: "previous".to_owned(), ..Machine::plain() }));
+    all.extend(jobs(ON_PREVIOUS_KERNEL, &previous_kernel()));
     all
 }
 
