@@ -175,8 +175,8 @@ impl Refusal {
                  out; `hpmctl events` lists what this PMU has"
             ),
             Reason::ExtraConflict => format!(
-                "{event} wants another value of the register {second:#x} than an event before it: measure them in two \
-                 runs"
+                "{event} wants another value of the register {second:#x} than an event before it: measure them in \
+                 turns (`hpmctl stat --multiplex`) or in two runs"
             ),
             Reason::RecordGroups => format!(
                 "this processor does not write the record groups {first:#x}, or they are missing from the request and \

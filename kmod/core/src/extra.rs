@@ -39,14 +39,14 @@ pub fn check(
     Ok(Some((rule.register, extra)))
 }
 
-/// Gives each event its register. Two events with one value share it; an event whose register holds another value takes
-/// the register's sibling, and its encoding.
+/// Gives each event whose bit is set in `active` its register. Two events with one value share it; an event whose register
+/// holds another value takes the register's sibling, and its encoding.
 ///
 /// # Errors
 /// [`Reason::ExtraConflict`] with the index of the first event that finds none, and the register.
-pub fn assign(generation: &Generation, events: &mut [Event]) -> Result<Extras, Refusal> {
+pub fn assign(generation: &Generation, events: &mut [Event], active: u32) -> Result<Extras, Refusal> {
     let mut values: Extras = [None; ExtraRegister::ALL.len()];
-    for (index, event) in events.iter_mut().enumerate() {
+    for (index, event) in events.iter_mut().enumerate().filter(|(index, _)| active >> index & 1 == 1) {
         let Some((own, value)) = event.extra else { continue };
         let sibling =
             own.sibling().and_then(|register| with_register(generation, register)).map(|rule| rule.register);

@@ -107,7 +107,7 @@ impl Program {
                 how.counters = CounterSet::one(counter);
             }
         }
-        let extras = extra::assign(pmu.generation, &mut checked[..count])?;
+        let extras = extra::assign(pmu.generation, &mut checked[..count], active)?;
         let sampled = check_sampling(&checked)?;
         check_places(&config, &checked)?;
         let pebs = pmu.pebs.ok().filter(|_| sampled.is_some_and(|how| !how.interrupt));

@@ -1,9 +1,10 @@
 //! Multiplexing: events that do not fit the counters together take turns, each turn a program of its own.
 //!
 //! Sampled events stay on in every turn, on the same counters, because a sampling position is a counter's. The counted ones
-//! queue: the one that has waited longest goes first, then every other that fits beside it in the order of the queue;
-//! who has had a turn goes to the end. The order of turns is fixed when the session is made: it ends when all who have to
-//! wait have had equally many, or [`TURNS_MAX`] is reached, and then begins again.
+//! queue for counters, and for the registers that some need beside their encodings: the one that has waited longest goes
+//! first, then every other that fits beside it in the order of the queue; who has had a turn goes to the end. The order of
+//! turns is fixed when the session is made: it ends when all who have to wait have had equally many, or [`TURNS_MAX`] is
+//! reached, and then begins again.
 
 use super::abi::{EventMode, Reason, SessionConfig, SessionFlags, EVENTS_MAX};
 use super::allocate::Counter;
@@ -11,6 +12,10 @@ use super::{Pmu, Program, Refusal};
 
 /// Most turns: each event alone.
 pub const TURNS_MAX: usize = EVENTS_MAX;
+
+/// What an event lacks that it may have in a turn of its own: a counter, or the register beside its encoding that another
+/// event needs with another value.
+const WAIT_FOR: [Reason; 2] = [Reason::NoCounter, Reason::ExtraConflict];
 
 /// The sampled events' counters, which they have in every turn; by event.
 pub(super) type Pins = [Option<Counter>; EVENTS_MAX];
@@ -36,7 +41,7 @@ impl Turns {
         }
         match Outline::new(pmu, request, u32::MAX, &all.pins) {
             Ok(_) => return Ok(all),
-            Err(refusal) if refusal.reason != Reason::NoCounter => return Err(refusal),
+            Err(refusal) if !WAIT_FOR.contains(&refusal.reason) => return Err(refusal),
             Err(_) => {}
         }
         let base = Outline::new(pmu, request, sampled(request), &all.pins)?;
@@ -45,7 +50,8 @@ impl Turns {
         for turn in &mut all.events {
             *turn = fill(pmu, request, &base, queue.waiting());
             if let Some(&longest) = queue.waiting().first().filter(|&&event| *turn >> event & 1 == 0) {
-                // Not even alone beside the sampled events.
+                // Not even alone beside the sampled events: the same refusal with its detail.
+                Outline::new(pmu, request, base.active | 1 << longest, &base.pins)?;
                 return Err(Refusal::new(Reason::NoCounter, [longest.into(), 0]));
             }
             queue.move_to_the_end(*turn);

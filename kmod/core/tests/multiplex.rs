@@ -2,7 +2,11 @@
 
 mod rig;
 
+use std::collections::BTreeSet;
+
 use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
+use hpm_core::port::Port;
+use hpm_core::registers::IA32_PERFEVTSEL0;
 use hpm_core::turns::Turns;
 use hpm_core::{Program, Refusal};
 use rig::core::Instruction::{Branch, Load, Plain, Store};
@@ -55,6 +59,41 @@ fn sampled_events_keep_their_counters_in_every_turn() {
     assert!(samplers.windows(2).all(|pair| pair[0] == pair[1]));
     let many = [precise(LOADS, 500); 5];
     assert!(self::programs(&rig, &multiplexed(&many)).is_err(), "sampled events take no turns");
+}
+
+/// MSR_OFFCORE_RSP_0 and _1 have room for two values; a third one waits for a turn of its own.
+#[test]
+fn registers_beside_the_encoding_are_each_turns_own() {
+    const MSR_OFFCORE_RSP: [(u64, u32); 2] = [(0x01B7, 0x1A6), (0x01BB, 0x1A7)];
+    let mut rig = acquired(1);
+    let values = [1, 2, 4];
+    let request = values.map(|extra| EventSpec { extra, ..counted(0x01B7) });
+    let refusal = programs(&rig, &config(&request)).expect_err("two registers");
+    assert_eq!((refusal.reason, refusal.detail), (Reason::ExtraConflict, [2, 0x1A6]));
+    let request = multiplexed(&request);
+    let active = |program: &Program| -> Vec<u64> {
+        (0..3).filter(|&event| program.is_active(event)).map(|event| values[event]).collect()
+    };
+    let programs = programs(&rig, &request).expect("they take turns");
+    let wanted: BTreeSet<Vec<u64>> = programs.iter().map(active).collect();
+    assert!(wanted.len() > 1 && wanted.iter().all(|turn| turn.len() == 2), "{wanted:?}");
+    let session = rig.add_session(&request);
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    let mut seen = BTreeSet::new();
+    for _ in 0..8 {
+        let mut port = rig.port(0);
+        let selects =
+            (0..4).map(|counter| port.rdmsr(IA32_PERFEVTSEL0 + counter) & 0xFFFF).collect::<Vec<_>>();
+        let counted = MSR_OFFCORE_RSP.iter().filter(|(encoding, _)| selects.contains(encoding));
+        let mut counted: Vec<u64> = counted.map(|(_, register)| port.rdmsr(*register)).collect();
+        counted.sort_unstable();
+        seen.insert(counted);
+        rig.run_unjudged(0, TURN_TSC as usize + 1, &[Plain]);
+        rig.cut(0, QuantumEnd::Timer);
+        rig.read_all();
+    }
+    assert_eq!(seen, wanted);
 }
 
 /// Two threads that take the CPU from each other in step with the turns, which would show each of them the same turn
