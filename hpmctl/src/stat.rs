@@ -62,6 +62,8 @@ struct Counted {
     msr_reads: u64,
     /// WRMSR executed for the measurement.
     msr_writes: u64,
+    /// Processes that a measured one forked and that are missing in the counts, because the driver's table was full.
+    processes_left_out: u64,
     /// The program's exit status as a shell shows it.
     exit_status: Option<i32>,
 }
@@ -183,6 +185,7 @@ fn counted(
         pmis: totals.pmis,
         msr_reads: totals.msr_reads,
         msr_writes: totals.msr_writes,
+        processes_left_out: totals.processes_left_out,
         exit_status: match end {
             End::Exit(status) => Some(status),
             End::Stopped => None,

@@ -25,6 +25,12 @@ pub(super) fn text(counted: &Counted) -> String {
         ),
     };
     let mut text = format!("\nCounts of {}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
+    if counted.processes_left_out > 0 {
+        text += &format!(
+            "\nMissing in the counts are {} processes that were forked while the driver's table was full.",
+            counted.processes_left_out
+        );
+    }
     if counted.events.iter().any(EventCount::took_turns) {
         text += "\nCounts with a percentage are scaled: the events took turns, and each was counted in that share of the time.";
     }
@@ -118,6 +124,7 @@ mod tests {
             pmis: 1,
             msr_reads: 20,
             msr_writes: 30,
+            processes_left_out: 0,
             exit_status: Some(0),
         }
     }
@@ -140,6 +147,14 @@ mod tests {
         let mut never = event("l1d-load-miss", 0, false);
         (never.scaled, never.running_ns) = (None, 0);
         insta::assert_snapshot!(text(&counted(vec![event("instructions", 3_000_000, false), turns, never])));
+    }
+
+    #[test]
+    fn processes_that_are_missing_are_told() {
+        let mut some = counted(vec![event("instructions:u", 9_000_000, false)]);
+        assert!(!text(&some).contains("Missing"));
+        some.processes_left_out = 3;
+        assert!(text(&some).contains("Missing in the counts are 3 processes"));
     }
 
     /// A count of user mode does not relate to one of both modes.
