@@ -2,8 +2,10 @@
 //!
 //! Within each window of 100 ms a CPU may spend so much for all sessions together. Once a ceiling is passed, samples are
 //! withheld on that CPU until the window is over: counters count on without records or interrupts, and what would have
-//! been sampled is counted as lost. A record of PEBS raises no interrupt, so that records have a ceiling of their own; it
-//! is seen when a segment is full, or at the next cut.
+//! been sampled is counted as lost. Time in the handler beyond the ceiling is a debt that later windows pay, so that a
+//! handler which takes longer than a window, as on a starved virtual CPU, does not come again before the CPU has done
+//! something else. A record of PEBS raises no interrupt, so that records have a ceiling of their own; it is seen when a
+//! segment is full, or at the next cut.
 
 /// Length of a window, in ms.
 const WINDOW_MS: u64 = 100;
@@ -46,9 +48,14 @@ impl Guard {
 
     /// Begins a new window when the last one is over.
     pub(super) fn look(&mut self, now: u64, limits: &Limits) {
-        if now.wrapping_sub(self.begun_tsc) >= WINDOW_MS * u64::from(limits.tsc_khz) {
-            *self = Self { begun_tsc: now, ..Self::new() };
-        }
+        let elapsed = now.wrapping_sub(self.begun_tsc);
+        let Some(windows) = elapsed.checked_div(WINDOW_MS * u64::from(limits.tsc_khz)).filter(|&n| n > 0)
+        else {
+            return;
+        };
+        let ceiling = ticks_allowed(limits);
+        let ticks = if ceiling == 0 { 0 } else { self.ticks.saturating_sub(windows.saturating_mul(ceiling)) };
+        *self = Self { begun_tsc: now, ticks, throttled: ticks > ceiling, ..Self::new() };
     }
 
     /// So many records were written.
@@ -61,9 +68,14 @@ impl Guard {
     pub(super) fn add_pmi(&mut self, ticks: u64, limits: &Limits) {
         self.pmis += 1;
         self.ticks = self.ticks.saturating_add(ticks);
-        let ceiling = WINDOW_MS * u64::from(limits.tsc_khz) / 100 * u64::from(limits.handler_percent);
+        let ceiling = ticks_allowed(limits);
         self.throttled |= passes(self.pmis, limits.pmi_rate) || ceiling != 0 && self.ticks > ceiling;
     }
+}
+
+/// TSC ticks of a window that the handler may take; 0 for no ceiling.
+fn ticks_allowed(limits: &Limits) -> u64 {
+    WINDOW_MS * u64::from(limits.tsc_khz) / 100 * u64::from(limits.handler_percent)
 }
 
 fn passes(spent: u64, rate: u32) -> bool {
@@ -100,6 +112,21 @@ mod tests {
             guard.look(2 * WINDOW, &LIMITS);
             assert!(!guard.is_throttled());
         }
+    }
+
+    #[test]
+    fn a_handler_slower_than_a_window_is_paid_for_in_later_ones() {
+        let mut guard = begun();
+        guard.add_pmi(2 * WINDOW, &LIMITS);
+        // Two windows in the handler are a quarter of eight.
+        for passed in 2..8 {
+            guard.look((1 + passed) * WINDOW, &LIMITS);
+            assert_eq!(guard.is_throttled(), passed < 7, "after {passed} windows");
+        }
+        let none = Limits { handler_percent: 0, ..LIMITS };
+        guard.add_pmi(100 * WINDOW, &LIMITS);
+        guard.look(20 * WINDOW, &none);
+        assert!(!guard.is_throttled(), "an administrator has lifted the ceiling");
     }
 
     #[test]

@@ -30,6 +30,21 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     counted(report, "a child of an unprivileged user", "loops1", own_child);
     counted(report, "a process of an unprivileged user", "loops2", own_process);
     report.check("another user's process is refused", others_process);
+    report.check("a proof is refused once its target has executed another program", || {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["guest", "stale_proof"]).current_dir("/tmp/nobody");
+        succeed(&mut as_nobody(command)).map(|_| String::new())
+    });
+    report.check("more memory than a user may lock is refused", || {
+        let hpmctl = built("hpmctl")?;
+        let line = format!(
+            "ulimit -l 0; exec {} record -e load:u -o /tmp/nobody/locked.hpm -- true",
+            hpmctl.display()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]);
+        refused(as_nobody(command), "locked memory")
+    });
     report.check("a program that is set to another user's rights is not measured", secure_exec);
     counted(report, "one thread of a process", "loops3", one_thread);
     report.check("two threads of one process, each by its own session", two_threads);

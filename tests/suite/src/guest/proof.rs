@@ -1,0 +1,36 @@
+//! A descriptor of `/proc/PID/environ` shows an unprivileged user's right to a target, until that executes another program.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Result, bail, ensure};
+use hpm_abi::Reason;
+use libhpm::event;
+use libhpm::session::{Options, SessionFlags, Target};
+use libhpm::sys::child::Child;
+use libhpm::sys::device::{Command, Denied, Device, Driver};
+
+/// As nobody: the same proof before and after the target's `execve`.
+pub(super) fn goes_stale() -> Result<()> {
+    let mut child = Child::prepare(&["sleep", "600"])?;
+    let proof = File::open(format!("/proc/{}/environ", child.pid()))?;
+    let early = match configured(&child, &proof)? {
+        Ok(driver) => driver,
+        Err(denied) => bail!("a proof that is good was refused: {denied:?}"),
+    };
+    child.execute()?;
+    let Err(denied) = configured(&child, &proof)? else { bail!("a stale proof was taken") };
+    ensure!(Reason::from_number(denied.reason) == Some(Reason::ProofInvalid), "it was refused as {denied:?}");
+    let Err(denied) = early.command(Command::Start) else { bail!("a session started by a stale proof") };
+    ensure!(Reason::from_number(denied.reason) == Some(Reason::ProofInvalid), "it was refused as {denied:?}");
+    Ok(())
+}
+
+/// A session of the child by this proof.
+fn configured(child: &Child, proof: &File) -> Result<Result<Driver, Denied>> {
+    let (driver, info) = Driver::open_checked()?;
+    let instructions = event::parse("instructions:u", &libhpm::machine::pmu_name(&info))?;
+    let mut config = Options::new(Target::Process(child.pid())).count(instructions).config();
+    (config.proof_fd, config.flags) = (proof.as_raw_fd(), config.flags | SessionFlags::PROOF);
+    Ok(driver.configure(&config).map(|()| driver))
+}
