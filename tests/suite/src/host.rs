@@ -14,18 +14,25 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"])
     });
     tally.run("documentation", || cargo(root, &["doc", "--workspace", "--no-deps", "--release"]));
-    libtest(root, &["--workspace"], tally);
+    libtest(root, &["--workspace"], &[], tally);
     crate::install::check(root, tally);
+}
+
+/// Every property and every parser of the driver's logic, the library and the model with many more random cases than each
+/// build has.
+pub(crate) fn run_properties(root: &Path, tally: &mut Tally) {
+    let packages = ["-p", "hpm-core", "-p", "libhpm", "-p", "vpmu"];
+    libtest(root, &packages, &[("PROPTEST_CASES", "20000")], tally);
 }
 
 /// The tests of the lab and of the plugin that boot machines of their own; they need what the lab has fetched.
 pub(crate) fn run_booting_tests(root: &Path, tally: &mut Tally) {
-    libtest(root, &["-p", "lab", "-p", "vpmu-qemu", "--", "--ignored", "--test-threads=1"], tally);
+    libtest(root, &["-p", "lab", "-p", "vpmu-qemu", "--", "--ignored", "--test-threads=1"], &[], tally);
 }
 
 /// The tests that take minutes and need no machine: the tables of docs/measurements.md on the bias of sampling.
 pub(crate) fn run_long_tests(root: &Path, tally: &mut Tally) {
-    libtest(root, &["-p", "hpm-core", "--test", "bias", "--", "--ignored"], tally);
+    libtest(root, &["-p", "hpm-core", "--test", "bias", "--", "--ignored"], &[], tally);
 }
 
 /// Runs cargo quietly; its output is shown only when it fails.
@@ -46,10 +53,11 @@ fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
 }
 
 /// Runs `cargo test`, passes its output on, and adds up what its runners counted.
-fn libtest(root: &Path, arguments: &[&str], tally: &mut Tally) {
+fn libtest(root: &Path, arguments: &[&str], environment: &[(&str, &str)], tally: &mut Tally) {
     let output = Command::new("cargo")
         .args(["test", "--release", "--no-fail-fast"])
         .args(arguments)
+        .envs(environment.iter().copied())
         .current_dir(root)
         .stdin(Stdio::null())
         .output();

@@ -130,6 +130,7 @@ pub(crate) fn full(root: &Path) -> Result<ExitCode> {
         boot_all(root, matrix::debug_jobs(), &mut results);
     }
     let long = tallied(|tally| {
+        crate::host::run_properties(root, tally);
         crate::host::run_long_tests(root, tally);
         crate::host::run_booting_tests(root, tally);
     });
