@@ -18,6 +18,7 @@ mod ownership;
 mod privacy;
 pub(crate) mod processor;
 pub(crate) mod programs;
+mod proof;
 pub(crate) mod robust;
 pub(crate) mod sampling;
 mod scopes;
@@ -95,6 +96,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "torture_sender" => mutation::run(&mut report)?,
         "torture_threads" => torture::be_a_thousand_threads()?,
         "scopes" => scopes::run(&mut report)?,
+        "stale_proof" => proof::goes_stale()?,
         "selfread" => selfread::run(&mut report),
         "multiplex" => multiplex::run(&mut report)?,
         "bench" => bench::run(&mut report)?,

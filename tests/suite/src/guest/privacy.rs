@@ -2,6 +2,7 @@
 //! memory that the user maps.
 
 use std::fs::{self, File};
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -9,6 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hpm_abi::{
+    CONTROL_OFFSET, CpuControl, CpuStatus, Quantum, SEGMENT_BYTES, STATUS_OFFSET, StatusHead, control_bytes,
+    quanta_offset, segments_offset, status_bytes, whole_pages,
+};
 use libhpm::event;
 use libhpm::session::{Info, Options, SessionConfig, Target, Totals};
 use libhpm::sys::child::Child;
@@ -19,15 +24,8 @@ use serde_json::json;
 use super::scopes::{NOBODY, open_to_nobody};
 use super::{GuestReport, REPORT};
 
-/// Where user space maps a session's areas (docs/abi.md).
-const CONTROL: u64 = 1 << 32;
-const QUANTA: u64 = 2 << 44;
-const SEGMENTS: u64 = 3 << 44;
-const SEGMENT_BYTES: usize = 64 * 1024;
-/// Words of the status area's head, and of one CPU's entries in the status and control areas.
-const HEAD_WORDS: usize = 8;
-const STATUS_WORDS: usize = 16;
-const CONTROL_WORDS: usize = 8;
+/// Of [`Mapping`]'s words.
+const WORD_BYTES: usize = size_of::<u64>();
 /// A hundred thousand times two system calls, each between a few user instructions.
 const WORK: [&str; 5] = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"];
 
@@ -110,24 +108,29 @@ fn configure(driver: &Driver, child: &Child) -> Result<SessionConfig> {
 }
 
 fn map(driver: &Driver, info: &Info, config: &SessionConfig) -> Result<Mapped> {
-    let each = |base: u64, bytes: usize| -> std::io::Result<Vec<Mapping>> {
-        let offset = |cpu: u32| base | u64::from(cpu) << 32;
+    let each = |offset: fn(u32) -> u64, bytes: usize| -> std::io::Result<Vec<Mapping>> {
         (0..info.cpus).map(|cpu| Mapping::new(driver.as_fd(), offset(cpu), bytes, false)).collect()
     };
     Ok(Mapped {
-        quanta: each(QUANTA, config.quanta as usize * 320)?,
-        segments: each(SEGMENTS, config.segments as usize * SEGMENT_BYTES)?,
-        control: Mapping::new(driver.as_fd(), CONTROL, 4096, true)?,
-        status: Mapping::new(driver.as_fd(), 0, 4096, false)?,
+        quanta: each(quanta_offset, whole_pages(config.quanta as usize * size_of::<Quantum>()))?,
+        segments: each(segments_offset, config.segments as usize * SEGMENT_BYTES as usize)?,
+        control: Mapping::new(driver.as_fd(), CONTROL_OFFSET, control_bytes(info.cpus), true)?,
+        status: Mapping::new(driver.as_fd(), STATUS_OFFSET, status_bytes(info.cpus), false)?,
     })
 }
 
 /// Gives back every quantum and every segment but the newest.
 fn give_back(mapped: &Mapped, cpus: usize) {
     for cpu in 0..cpus {
-        let (status, control) = (HEAD_WORDS + cpu * STATUS_WORDS, cpu * CONTROL_WORDS);
-        mapped.control.write(control, mapped.status.read(status));
-        mapped.control.write(control + 1, mapped.status.read(status + 1).saturating_sub(1));
+        let produced = |field| {
+            mapped.status.read((size_of::<StatusHead>() + cpu * size_of::<CpuStatus>() + field) / WORD_BYTES)
+        };
+        let consume = |field, value| {
+            mapped.control.write((cpu * size_of::<CpuControl>() + field) / WORD_BYTES, value);
+        };
+        consume(offset_of!(CpuControl, quanta_consumed), produced(offset_of!(CpuStatus, quanta_produced)));
+        let begun = produced(offset_of!(CpuStatus, segments_begun));
+        consume(offset_of!(CpuControl, segments_consumed), begun.saturating_sub(1));
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::{Child as Process, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hpm_abi::{CONTROL_OFFSET, control_bytes};
 use libhpm::event;
 use libhpm::session::{Options, Target, Totals};
 use libhpm::sys::child::Child;
@@ -83,11 +84,11 @@ fn misread(arguments: usize, consumer: fn(&Mapping, u64)) -> Result<Totals> {
     let mut words = vec![path];
     words.extend(std::iter::repeat_n("x".into(), arguments));
     let mut child = Child::prepare(&words)?;
-    let (driver, _) = Driver::open_checked()?;
+    let (driver, info) = Driver::open_checked()?;
     let load = event::parse("load:u", "skylake")?;
     let config = Options::new(Target::Process(child.pid())).sample(load, PERIOD).start_on_exec(true).config();
     driver.configure(&config).map_err(denied)?;
-    let control = Mapping::new(driver.as_fd(), 1 << 32, 4096, true)?;
+    let control = Mapping::new(driver.as_fd(), CONTROL_OFFSET, control_bytes(info.cpus), true)?;
     driver.command(DeviceCommand::Start).map_err(denied)?;
     child.execute()?;
     let mut turn = 0;
