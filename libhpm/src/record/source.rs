@@ -203,7 +203,8 @@ pub(super) fn store_status(field: u64) -> DataSource {
 pub(super) fn table(pmu: &str) -> Option<&'static Table> {
     Some(match pmu {
         // Records of format 0 have no memory access, so that Core 2's table is never asked.
-        "merom" | "core2" | "nehalem" | "westmere" => &NEHALEM,
+        "merom" | "core2" | "nehalem" => &NEHALEM,
+        "westmere" => &WESTMERE,
         "sandybridge" | "ivybridge" | "haswell" | "broadwell" | "skylake" => &SANDY_BRIDGE,
         "icelake" => &ICE_LAKE,
         "goldencove" | "redwoodcove" => &GOLDEN_COVE,
@@ -238,6 +239,9 @@ static NEHALEM: Table = Table {
     blocked: 0,
     split_latency: false,
 };
+
+/// From Westmere on loads tell of the TLB and of a lock (Linux: `pebs_no_tlb`, which only Nehalem has).
+static WESTMERE: Table = Table { stlb_miss: Some(4), locked: Some(5), ..NEHALEM };
 
 #[rustfmt::skip]
 static SANDY_BRIDGE: Table = Table {

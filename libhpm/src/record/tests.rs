@@ -129,6 +129,7 @@ fn sources_are_read_as_the_generation_writes_them() {
     };
     let (no, yes) = (Some(false), Some(true));
     assert_eq!(load("nehalem", 0x6), (Level::L3, Some(Snoop::Modified), None, None));
+    assert_eq!(load("westmere", 0x16), (Level::L3, Some(Snoop::Modified), yes, no));
     assert_eq!(load("haswell", 0x6), (Level::L3, Some(Snoop::Hit), no, no));
     assert_eq!(load("skylake", 0x1c), (Level::LocalDram, Some(Snoop::None), yes, no));
     assert_eq!(load("icelake", 0x2c), (Level::RemoteCache, Some(Snoop::Forwarded), no, yes));

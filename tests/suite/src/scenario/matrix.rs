@@ -33,7 +33,7 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 3] = ["cachegrind", "torture.million", "lbr"];
+const LONG_ONLY: [&str; 4] = ["adaptive", "cachegrind", "torture.million", "lbr"];
 
 /// What exercises the driver beyond [`EVERYWHERE`]: run on the plain machine, and on [`OLD`] and [`ADAPTIVE`].
 const BEYOND: [&str; 10] = [
