@@ -155,14 +155,14 @@ fn a_load_is_described() {
     }
 }
 
-/// Sources: none for what L2 had, 1 for L3 of the same complex (not modified in another cache: CacheHitSt), 3 for memory; misses of L1 and L2 accordingly.
+/// Sources: none for what L2 had, 2 for caches of the local node (not modified in another: CacheHitSt), 3 for memory; misses of L1 and L2 accordingly.
 #[test]
 fn levels_are_told_apart() {
     let (miss, l2_miss) = (1 << 7, 1 << 20);
     let levels = [
         (DataSource::L1, 4, 0, 0),
         (DataSource::L2, 12, 0, miss | 8 << 32),
-        (DataSource::L3, 46, 1 | 1 << 5, miss | l2_miss | 42 << 32),
+        (DataSource::L3, 46, 2 | 1 << 5, miss | l2_miss | 42 << 32),
         (DataSource::Memory, 300, 3, miss | l2_miss | 296 << 32),
     ];
     for (source, latency, data2, data3) in levels {
@@ -174,6 +174,18 @@ fn levels_are_told_apart() {
         // IbsLdOp, IbsDcLinAddrValid; the page is not mapped, so there is no physical address.
         assert_eq!(machine.rd(msr::IBS_OP_DATA3), 1 | 1 << 17 | data3, "{source:?}");
         assert_eq!(machine.rd(msr::IBS_DC_PHYSADDR), 0);
+    }
+}
+
+/// L3 is 1 on family 10h (NbIbsReqSrc) and in Zen 4's extended encoding; on Zen 3 it is among the local node's caches, 2.
+#[test]
+fn parts_encode_the_last_level_differently() {
+    for (profile, source) in [(&FAMILY_10H, 1), (&ZEN_3, 2), (&ZEN_4, 1)] {
+        let mut machine = machine(profile);
+        sample_next_op(&mut machine);
+        let load = Some(access(0x1000, DataSource::L3, 50, false));
+        machine.step(Instruction { load, ..executed(fetched(0, &[])) });
+        assert_eq!(machine.rd(msr::IBS_OP_DATA2), source | 1 << 5, "{}", profile.name);
     }
 }
 
@@ -213,7 +225,7 @@ fn a_branch_is_described() {
         machine.step(Instruction { branch: true, ..executed(fetched(0, events)) });
         assert_eq!(machine.rd(msr::IBS_OP_DATA), expected | 1 << 16, "{events:?}");
         assert_eq!(machine.rd(msr::BP_IBSTGT_RIP), if expected & taken != 0 { next } else { 0 });
-        let mut old = super::ibs::machine(&FAMILY_10H);
+        let mut old = Machine::of(&FAMILY_10H, Options::default());
         sample_next_op(&mut old);
         old.step(Instruction { branch: true, ..executed(fetched(0, events)) });
         let more = if expected & is_return != 0 { misp_return } else { 0 };
@@ -312,6 +324,45 @@ fn two_samples_at_once_are_one_interrupt() {
 }
 
 proptest! {
+    /// An adapter that comes back only when the headroom is used up gets what one does that looks at each instruction: the
+    /// same counts, interrupts and sample.
+    #[test]
+    fn batches_equal_single_steps(
+        counter_period in 1..300u64, op_period in 1..20u64, runs in prop::collection::vec((any::<bool>(), 1..60u64), 1..20),
+    ) {
+        let start = || {
+            let mut machine = machine(&ZEN_4);
+            machine.wr(msr::PERF_CTL0, 0xC0 | USR | EN | INT);
+            machine.wr(msr::PERF_CTR0, RANGE - counter_period);
+            machine.wr(msr::IBS_OP_CTL, op_period | OP_EN | COUNT_OPS);
+            machine
+        };
+        let (mut single, mut batched) = (start(), start());
+        for (kernel, instructions) in runs {
+            single.steps(Instruction { kernel, ..nop() }, instructions);
+            let privilege = if kernel { Privilege::Kernel } else { Privilege::User };
+            let mut left = instructions;
+            while left > 0 {
+                let headroom = batched.pmu.headroom(privilege)[0];
+                prop_assert!(headroom > 0);
+                // All but one pass unobserved; the last is looked at.
+                let unobserved = left.min(headroom) - 1;
+                let mut delta = [[0; 2]; 4];
+                delta[0][privilege as usize] = unobserved;
+                batched.pmu.count_basic(&delta);
+                prop_assert!(!batched.pmu.needs_settle(), "the headroom was not used up");
+                batched.pc += 4 * unobserved;
+                batched.step(Instruction { kernel, ..nop() });
+                left -= unobserved + 1;
+            }
+        }
+        let state = |machine: &mut Machine| {
+            let registers = [msr::PERF_CTR0, msr::PERF_CNTR_GLOBAL_STATUS, msr::IBS_OP_CTL, msr::IBS_OP_RIP];
+            (registers.map(|register| machine.rd(register)), machine.bus.pmis, machine.bus.ibs, machine.pc)
+        };
+        prop_assert_eq!(state(&mut single), state(&mut batched));
+    }
+
     /// Software that carries the random bits over, as Linux does: the ops between two samples are the maximum less what the
     /// count began with, whatever counters run beside.
     #[test]

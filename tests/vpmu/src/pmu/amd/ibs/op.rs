@@ -37,9 +37,12 @@ mod data {
 
 /// IBS_OP_DATA2: where the data of a load that missed L2 came from.
 mod data2 {
-    /// L3, or another core's cache of the same complex. CacheHitSt (5) is set: it tells a line that another core had
-    /// modified (0), which never happens here, from one that it owned.
-    pub(super) const L3: u64 = 1 | 1 << 5;
+    /// L3: on family 10h, and by Zen 4's extended encoding.
+    pub(super) const L3: u64 = 1;
+    /// A cache of the local node, L3 among them: on Zen before that.
+    pub(super) const LOCAL_CACHE: u64 = 2;
+    /// Set with either: the line was not modified in another core's cache, which never happens here.
+    pub(super) const CACHE_HIT_ST: u64 = 1 << 5;
     pub(super) const DRAM: u64 = 3;
 }
 
@@ -223,7 +226,10 @@ impl Op {
             self.data3 |= u64::from(miss) << data3::DC_MISS_LAT_SHIFT;
             self.data2 = match outcome.source {
                 DataSource::L1 | DataSource::L2 => 0,
-                DataSource::L3 => data2::L3,
+                DataSource::L3 if zen && !sample.has(feature::ZEN4_EXTENSIONS) => {
+                    data2::LOCAL_CACHE | data2::CACHE_HIT_ST
+                }
+                DataSource::L3 => data2::L3 | data2::CACHE_HIT_ST,
                 DataSource::Memory => data2::DRAM,
             };
         }
