@@ -13,7 +13,9 @@ use super::memory::Area;
 use super::session::Session;
 use super::target::current_tgid;
 use super::{machine, registry, sys};
-use crate::hpm_abi::{CounterPage, CounterPageFlags, CounterReading, CounterRequest, Reason, COUNTER_PAGES_MAX};
+use crate::hpm_abi::{
+    CounterPage, CounterPageFlags, CounterReading, CounterRequest, Reason, COUNTER_PAGES_MAX,
+};
 use crate::hpm_core::counters::{self, PageKeys};
 use crate::hpm_core::{Refusal, Thread};
 

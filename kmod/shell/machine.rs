@@ -85,9 +85,8 @@ pub(super) fn processor_trace_runs() -> bool {
     static EXISTS: SetOnce<bool> = SetOnce::new();
     if EXISTS.as_ref().is_none() {
         // Asked once: in a virtual machine CPUID is slow.
-        EXISTS.populate(
-            Instruction.cpuid(0, 0).eax >= 7 && Instruction.cpuid(7, 0).ebx & PROCESSOR_TRACE != 0,
-        );
+        EXISTS
+            .populate(Instruction.cpuid(0, 0).eax >= 7 && Instruction.cpuid(7, 0).ebx & PROCESSOR_TRACE != 0);
     }
     EXISTS.as_ref() == Some(&true) && sys::rdmsr(IA32_RTIT_CTL).is_some_and(|control| control & 1 != 0)
 }

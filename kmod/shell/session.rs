@@ -15,13 +15,13 @@ use kernel::sync::Arc;
 use super::counters::Pages;
 use super::cpu;
 use super::limits::Locked;
+use super::machine;
 use super::memory::{Area, Block};
 use super::port::{CpuMemory, LiveRings};
 use super::programs::Programs;
 use super::subject::Subject;
 use super::sys;
 use super::target::current_tgid;
-use super::machine;
 use crate::hpm_abi::{
     control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionConfig,
     SessionFlags, StatusHead, ABI_VERSION,

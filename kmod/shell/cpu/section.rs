@@ -181,7 +181,8 @@ impl Section<'_> {
         let cpu = self.cpu;
         let (engine, mut port) = self.parts();
         // SAFETY: This section holds the gate of the CPU that runs.
-        let share = session.and_then(|session| unsafe { session.share(cpu.number, cpu.core(), cpu.area.as_ref()) });
+        let share =
+            session.and_then(|session| unsafe { session.share(cpu.number, cpu.core(), cpu.area.as_ref()) });
         let Some(mut share) = share else { return f(engine, &mut port, None) };
         let value = f(engine, &mut port, Some(&mut share.loaded()));
         if share.announce() {

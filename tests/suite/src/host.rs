@@ -10,6 +10,10 @@ use crate::check::Tally;
 /// Runs every host check in the workspace at `root`.
 pub(crate) fn run(root: &Path, tally: &mut Tally) {
     tally.run("format", || cargo(root, &["fmt", "--all", "--check"]));
+    // Its shell belongs to no crate that cargo knows.
+    tally.run("format of the module", || {
+        quiet(root, "rustfmt", &["--check", "--edition", "2021", "kmod/hpm.rs"])
+    });
     tally.run("lints", || {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"])
     });
@@ -35,19 +39,23 @@ pub(crate) fn run_long_tests(root: &Path, tally: &mut Tally) {
     libtest(root, &["-p", "hpm-core", "--test", "bias", "--", "--ignored"], &[], tally);
 }
 
-/// Runs cargo quietly; its output is shown only when it fails.
 fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new("cargo")
+    quiet(root, "cargo", arguments)
+}
+
+/// Runs a tool of the toolchain quietly; its output is shown only when it fails.
+fn quiet(root: &Path, tool: &str, arguments: &[&str]) -> Result<String> {
+    let output = Command::new(tool)
         .args(arguments)
         .env("RUSTDOCFLAGS", "-D warnings")
         .current_dir(root)
         .stdin(Stdio::null())
         .output()
-        .context("cargo cannot be started: install the Rust toolchain")?;
+        .with_context(|| format!("{tool} cannot be started: install the Rust toolchain"))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         let stdout = String::from_utf8_lossy(&output.stdout);
-        bail!("`cargo {}` failed:\n{stdout}{stderr}", arguments.join(" "));
+        bail!("`{tool} {}` failed:\n{stdout}{stderr}", arguments.join(" "));
     }
     Ok(String::new())
 }
