@@ -77,8 +77,11 @@ const MARKERS: u32 = 4096;
 const SEGMENTS: u32 = 32;
 /// Bytes of a CPU's stack ring: 1024 stacks of 16 KiB. Readers are woken after 50 ms at the latest.
 const STACK_RING_BYTES: u32 = 16 << 20;
-/// Bytes of a CPU's stack ring for branch records: 341 times 32 of them, within what any user may lock on two CPUs.
-const BRANCH_RING_BYTES: u32 = 256 << 10;
+/// Bytes of a CPU's stack ring for branch records: 682 times 32 of them.
+const BRANCH_RING_BYTES: u32 = 512 << 10;
+/// Quanta per CPU beside such a ring. Readers are woken when a quarter of them has been published, which the ring must hold;
+/// together they stay within what any user may lock on two CPUs.
+const BRANCH_QUANTA: u32 = 2048;
 /// Most threads whose calls are kept, for the same reason: 264 bytes for each of twice as many.
 const THREADS_FOLLOWED: u32 = 1024;
 
@@ -257,6 +260,9 @@ impl Options {
                 _ if self.wanted_branches().is_some() => BRANCH_RING_BYTES,
                 _ => 0,
             };
+            if config.stack_ring_bytes == BRANCH_RING_BYTES {
+                config.quanta = BRANCH_QUANTA;
+            }
             if self.stack == Stack::BranchCalls {
                 config.max_threads = THREADS_FOLLOWED;
             }
@@ -284,7 +290,7 @@ impl Options {
         }
         let in_records = info.flags & InfoFlags::RECORDS_BRANCHES != 0 && !self.samples_by_interrupts();
         if in_records && config.stack_bytes == 0 && config.frames == 0 {
-            config.stack_ring_bytes = 0;
+            (config.stack_ring_bytes, config.quanta) = (0, QUANTA);
         }
         config
     }
@@ -327,6 +333,8 @@ mod tests {
         let ring = |in_records, imprecise| request(Stack::None, all, in_records, imprecise).stack_ring_bytes;
         assert_eq!([ring(false, false), ring(true, true)], [BRANCH_RING_BYTES; 2]);
         assert_eq!(ring(true, false), 0);
+        // Whatever is published before the readers are woken has room.
+        assert!(BRANCH_QUANTA / 4 * 32 * 24 < BRANCH_RING_BYTES);
         let with_frames = request(Stack::FramePointers(8), all, true, false);
         assert_eq!((with_frames.stack_ring_bytes, with_frames.branches), (STACK_RING_BYTES, 32));
     }

@@ -30,7 +30,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     succeed(
         record_with(TRACES[1], &["--branches"])?
             .arg(built("threads")?)
-            .args(["2", "1"])
+            .args(["2", "200"])
             .stdout(Stdio::null()),
     )?;
     succeed(record_with(&format!("{CALLS}.hpm"), &["--stacks=lbr"])?.arg(built("calls")?))?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
+use libhpm::symbol::KERNEL_START;
 use libhpm::trace::{MapRow, SampleRow, StackRow};
 use vpmu::Privilege;
 use vpmu::truth::{PebsReport, Report, TakenBranch};
@@ -30,9 +31,11 @@ fn by_time(report: &Report) -> BTreeMap<(u32, u64), &PebsReport> {
     report.pebs.iter().map(|record| ((record.cpu, record.tsc), record)).collect()
 }
 
-/// Whether the branch is recorded in a session that counts user mode.
+/// Whether the branch is recorded in a session that counts user mode. One whose memory operand faults has not been taken, and
+/// stands in the log with the handler for its target.
 fn is_recorded(branch: &&TakenBranch) -> bool {
-    branch.privilege == Privilege::User && branch.kind != vpmu::BranchKind::Far
+    let near = branch.kind != vpmu::BranchKind::Far && branch.to < KERNEL_START;
+    branch.privilege == Privilege::User && near
 }
 
 /// The records of each sample are the last branches of user mode, far ones aside, the newest first: from, to, whether they
