@@ -82,6 +82,7 @@ const BRANCH_RING_BYTES: u32 = 512 << 10;
 /// Quanta per CPU beside such a ring. Readers are woken when a quarter of them has been published, which the ring must hold;
 /// together they stay within what any user may lock on two CPUs.
 const BRANCH_QUANTA: u32 = 2048;
+const _: () = assert!(BRANCH_QUANTA / 4 * 32 * 24 < BRANCH_RING_BYTES);
 /// Most threads whose calls are kept, for the same reason: 264 bytes for each of twice as many.
 const THREADS_FOLLOWED: u32 = 1024;
 
@@ -333,8 +334,6 @@ mod tests {
         let ring = |in_records, imprecise| request(Stack::None, all, in_records, imprecise).stack_ring_bytes;
         assert_eq!([ring(false, false), ring(true, true)], [BRANCH_RING_BYTES; 2]);
         assert_eq!(ring(true, false), 0);
-        // Whatever is published before the readers are woken has room.
-        assert!(BRANCH_QUANTA / 4 * 32 * 24 < BRANCH_RING_BYTES);
         let with_frames = request(Stack::FramePointers(8), all, true, false);
         assert_eq!((with_frames.stack_ring_bytes, with_frames.branches), (STACK_RING_BYTES, 32));
     }
