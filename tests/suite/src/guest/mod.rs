@@ -14,6 +14,7 @@ mod module;
 mod multiplex;
 mod mutation;
 mod no_pmu;
+pub(crate) mod overhead;
 mod ownership;
 mod privacy;
 pub(crate) mod processor;
@@ -100,6 +101,8 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "selfread" => selfread::run(&mut report),
         "multiplex" => multiplex::run(&mut report)?,
         "bench" => bench::run(&mut report)?,
+        "overhead" => overhead::run(&mut report)?,
+        "overhead_one" => overhead::one()?,
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),
     }

@@ -33,7 +33,7 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 4] = ["adaptive", "cachegrind", "torture.million", "lbr"];
+const LONG_ONLY: [&str; 5] = ["adaptive", "cachegrind", "overhead", "torture.million", "lbr"];
 
 /// What exercises the driver beyond [`EVERYWHERE`]: run on the plain machine, and on [`OLD`] and [`ADAPTIVE`].
 const BEYOND: [&str; 10] = [
@@ -87,7 +87,9 @@ fn previous_kernel() -> Machine {
 /// What the fast tier does not: every processor with one and two CPUs, all that exercises the driver on an old and a newer one,
 /// more CPUs, no isolation of page tables, and the kernel before the newest.
 pub(super) fn long_jobs() -> Vec<Job> {
-    let mut all = jobs(LONG_ONLY, &Machine::plain());
+    let mut all = jobs(LONG_ONLY.into_iter().filter(|name| *name != "overhead"), &Machine::plain());
+    // Where time is the number of executed instructions, one CPU's are the program's.
+    all.extend(jobs(["overhead"], &Machine { cpus: 1, ..Machine::plain() }));
     let fast = [SKYLAKE.name, ADAPTIVE.name, OLD.name];
     for profile in profile::ALL {
         all.extend(jobs(EVERYWHERE, &Machine { cpus: 1, ..Machine::of(profile) }));

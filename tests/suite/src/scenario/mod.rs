@@ -13,6 +13,7 @@ mod lbr;
 mod markers;
 mod matrix;
 mod multiplex;
+mod overhead;
 mod privacy;
 mod records;
 mod robust;
@@ -88,6 +89,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "no_pmu", options: &["--no-plugin"], compare: |_, _| {} },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
+    Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
 ];
 
 fn find(name: &str) -> Option<&'static Scenario> {

@@ -1,0 +1,216 @@
+//! What recording adds to eight programs (Schneider, thesis, figures 3.6 and 3.9), in instructions of the whole machine from the
+//! program's start to its end, and what memory it takes (table 3.1).
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use libhpm::trace::TraceReader;
+use serde::{Deserialize, Serialize};
+
+use super::GuestReport;
+use super::programs::{hpmctl, succeed};
+use super::truth::Sums;
+
+/// The programs, as a shell runs them in the folder of [`write_inputs`]. All but jaq are of every Debian machine with gcc.
+pub(crate) const PROGRAMS: [(&str, &str); 8] = [
+    ("sort", "LC_ALL=C sort --parallel=1 text"),
+    ("gzip", "gzip -9c text"),
+    ("awk", "awk '{ n[substr($0, 1, 4)]++ } END { for (k in n) s += n[k] * n[k]; print s }' text"),
+    ("perl", "perl -ne '$n{substr $_, 0, 5} .= $_; END { print length $n{$_} for sort keys %n }' short"),
+    ("sed", "sed -E 's/([0-9a-f])([0-9])/\\2\\1/g' short"),
+    ("sha256sum", "sha256sum text text text text text text text text"),
+    ("gcc", "gcc -O2 -S -o /dev/null program.c"),
+    (
+        "jaq",
+        "\"$JAQ\" 'group_by(.k) | map({k: .[0].k, n: length, s: map(.v) | add}) | sort_by(.s)' data.json",
+    ),
+];
+
+/// The period that an adapted one begins with.
+const FIRST: &str = "100000";
+
+/// How the programs are recorded: a name, and hpmctl's words for it.
+pub(crate) const WAYS: [(&str, &[&str]); 11] = [
+    // As long a period as there can be: no sample comes.
+    ("0/s", &["-c", "2000000000"]),
+    ("1000/s", &["-c", FIRST, "-F", "1000"]),
+    ("2000/s", &["-c", FIRST, "-F", "2000"]),
+    ("4000/s", &["-c", FIRST, "-F", "4000"]),
+    ("8000/s", &["-c", FIRST, "-F", "8000"]),
+    ("16000/s", &["-c", FIRST, "-F", "16000"]),
+    ("32000/s", &["-c", FIRST, "-F", "32000"]),
+    ("25K", &["-c", "25000"]),
+    ("50K", &["-c", "50000"]),
+    ("100K", &["-c", "100000"]),
+    ("adaptive", &["-c", FIRST, "-F", "400"]),
+];
+
+/// What one run left.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Run {
+    /// What the machine did from the program's start to its end.
+    pub(crate) sums: Sums,
+    /// Samples in the trace, and those that were lost.
+    pub(crate) samples: u64,
+    pub(crate) lost: u64,
+    /// Bytes of the trace.
+    pub(crate) trace_bytes: u64,
+    /// hpmctl's memory when the program had ended.
+    pub(crate) memory: Memory,
+}
+
+/// A process' memory.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    /// The most that was resident, in KiB.
+    pub(crate) resident_kib: u64,
+    /// Of the driver's, mapped, in bytes.
+    pub(crate) driver_bytes: u64,
+}
+
+/// What [`one`] leaves.
+#[derive(Serialize, Deserialize)]
+struct One {
+    sums: Sums,
+    /// Of the process that started it.
+    memory: Memory,
+}
+
+/// Name of the program that [`one`] is to run, and where it leaves [`One`].
+const WHICH: &str = "HPM_OVERHEAD_PROGRAM";
+const LEFT: &str = "one.json";
+
+/// Runs every program without hpmctl and in each of [`WAYS`].
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    let folder = std::env::temp_dir().join("overhead");
+    fs::create_dir_all(&folder)?;
+    write_inputs(&folder)?;
+    for (name, _) in PROGRAMS {
+        // Once for the caches of the file system.
+        plain(&folder, name)?;
+        let without = plain(&folder, name)?;
+        let mut runs = serde_json::Map::new();
+        for (way, words) in WAYS {
+            let run = recorded(&folder, name, words).with_context(|| format!("{name}, {way}"))?;
+            runs.insert(way.to_owned(), serde_json::to_value(run)?);
+        }
+        let again = plain(&folder, name)?;
+        report.fact(name, serde_json::json!({ "without": [without, again], "runs": runs }));
+    }
+    Ok(())
+}
+
+/// The child's part: runs one program and leaves what the machine did meanwhile, so that neither hpmctl's start nor the
+/// completion of its trace is in it.
+pub(super) fn one() -> Result<()> {
+    let which = std::env::var(WHICH).with_context(|| format!("{WHICH} names the program"))?;
+    let (_, line) = PROGRAMS.iter().find(|(name, _)| *name == which).context("no such program")?;
+    let mut command = Command::new("sh");
+    command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::null());
+    let before = Sums::now()?;
+    let ended = command.status();
+    let sums = Sums::now()? - before;
+    let ended = ended.context("starting a shell")?;
+    anyhow::ensure!(ended.success(), "{line} ended with {ended}");
+    let one = One { sums, memory: Memory::of(std::os::unix::process::parent_id())? };
+    fs::write(LEFT, serde_json::to_vec(&one)?).context("writing the sums")
+}
+
+impl Memory {
+    fn of(pid: u32) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+        let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let resident = most.and_then(|text| text.trim().strip_suffix(" kB")).context("no VmHWM")?;
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps"))?;
+        let driver = maps.lines().filter(|line| line.ends_with("/dev/hpm")).filter_map(|line| {
+            let (start, end) = line.split(' ').next()?.split_once('-')?;
+            Some(u64::from_str_radix(end, 16).ok()? - u64::from_str_radix(start, 16).ok()?)
+        });
+        Ok(Self { resident_kib: resident.trim().parse()?, driver_bytes: driver.sum() })
+    }
+}
+
+fn plain(folder: &Path, name: &str) -> Result<Sums> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["guest", "overhead_one"]);
+    measured(command, folder, name).map(|one| one.sums)
+}
+
+fn measured(mut command: Command, folder: &Path, name: &str) -> Result<One> {
+    let jaq = jaq()?;
+    succeed(command.current_dir(folder).env(WHICH, name).env("JAQ", jaq).stdin(Stdio::null()))?;
+    Ok(serde_json::from_slice(&fs::read(folder.join(LEFT))?)?)
+}
+
+fn recorded(folder: &Path, name: &str, words: &[&str]) -> Result<Run> {
+    let trace = folder.join("trace.hpm");
+    let mut command = hpmctl(&["record", "-e", "load:u"])?;
+    command.args(words).arg("-o").arg(&trace).arg("--").arg(std::env::current_exe()?);
+    command.args(["guest", "overhead_one"]);
+    let One { sums, memory } = measured(command, folder, name)?;
+    let totals = TraceReader::open(&trace)?.meta().totals.clone().context("a trace without totals")?;
+    let run = Run {
+        sums,
+        samples: totals.records,
+        lost: totals.records_lost,
+        trace_bytes: bytes_below(&trace)?,
+        memory,
+    };
+    fs::remove_dir_all(&trace)?;
+    Ok(run)
+}
+
+fn bytes_below(folder: &Path) -> Result<u64> {
+    let entries = fs::read_dir(folder)?;
+    entries.map(|entry| Ok(entry?.metadata()?.len())).sum()
+}
+
+/// The JSON processor that `make demo` builds, beside the folder of this program.
+fn jaq() -> Result<PathBuf> {
+    let here = std::env::current_exe()?;
+    let target = here.ancestors().nth(2).context("this program is in no target folder")?;
+    Ok(target.join("demo/bin/jaq"))
+}
+
+/// Lines of the longer text: each program executes some hundred millions of instructions.
+const LINES: usize = 50_000;
+
+/// The same in every run.
+fn write_inputs(folder: &Path) -> Result<()> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 16
+    };
+    let (mut text, mut json, mut program) = (String::new(), "[".to_owned(), String::new());
+    for _ in 0..LINES {
+        writeln!(text, "{:012x} {}", next(), next() % 1000)?;
+    }
+    let short: String = text.lines().take(LINES / 3).flat_map(|line| [line, "\n"]).collect();
+    for i in 0..15_000 {
+        write!(
+            json,
+            "{}{{\"k\": {}, \"v\": {}}}",
+            if i == 0 { "" } else { "," },
+            next() % 500,
+            next() % 10_000
+        )?;
+    }
+    json += "]";
+    for i in 0..15 {
+        writeln!(
+            program,
+            "int f{i}(const int *a, int n) {{ int s = {}; for (int i = 0; i < n; i++) {{ if (a[i] > {}) s += a[i] * {i}; else s ^= a[n - 1 - i] << {}; }} return s; }}",
+            next() % 1000,
+            next() % 100,
+            next() % 8
+        )?;
+    }
+    fs::write(folder.join("text"), text)?;
+    fs::write(folder.join("short"), short)?;
+    fs::write(folder.join("data.json"), json)?;
+    fs::write(folder.join("program.c"), program).context("writing the inputs")
+}

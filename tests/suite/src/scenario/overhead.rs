@@ -1,0 +1,177 @@
+//! What recording adds to eight programs, as tables (Schneider, thesis, figures 3.6 and 3.9 and table 3.1).
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::document;
+use crate::check::Tally;
+use crate::guest::overhead::{PROGRAMS, Run, WAYS};
+use crate::guest::truth::Sums;
+use crate::lab::Boot;
+
+/// The guest's clock is the number of executed instructions, so that neither the host nor the model's slowness shows.
+pub(super) const OPTIONS: &[&str] = &["--deterministic", "--plugin-arg", "truth-level=basic"];
+
+const HEADING: &str = "## What recording adds to programs";
+/// Of a program's instructions, at 1000 samples a second.
+const TARGET_PERCENT: f64 = 0.1;
+const TARGET_WAY: &str = "1000/s";
+
+/// One program's runs.
+#[derive(Deserialize)]
+struct Program {
+    /// Before and after all others.
+    without: [Sums; 2],
+    runs: BTreeMap<String, Run>,
+}
+
+impl Program {
+    fn plain(&self) -> f64 {
+        (self.without[0].instructions() + self.without[1].instructions()) as f64 / 2.0
+    }
+
+    /// Percent of the program's instructions that recording in this way adds.
+    fn added(&self, way: &str) -> Result<f64> {
+        let run = self.run(way)?;
+        Ok((run.sums.instructions() as f64 / self.plain() - 1.0) * 100.0)
+    }
+
+    /// Half of what two runs without recording differ by, in percent.
+    fn noise(&self) -> f64 {
+        let [one, other] = self.without.map(|sums| sums.instructions());
+        (one - other).abs() as f64 / 2.0 / self.plain() * 100.0
+    }
+
+    fn run(&self, way: &str) -> Result<&Run> {
+        self.runs.get(way).with_context(|| format!("no run {way}"))
+    }
+}
+
+/// Checks the target and writes the tables.
+pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
+    let programs = match programs(boot) {
+        Ok(programs) => programs,
+        Err(error) => return tally.run("overhead: every program ran", || Err(error)),
+    };
+    for (name, program) in &programs {
+        tally.run(&format!("overhead: {name} at {TARGET_WAY}"), || {
+            let added = program.added(TARGET_WAY)?;
+            ensure!(
+                added < TARGET_PERCENT + program.noise(),
+                "{added:.3} % of its instructions are added; the target is {TARGET_PERCENT} %"
+            );
+            Ok(format!("adds {added:.3} %"))
+        });
+    }
+    tally.run("overhead: nothing was lost", || {
+        for (name, program) in &programs {
+            for (way, run) in &program.runs {
+                ensure!(run.lost == 0, "{name} at {way} lost {} of {} samples", run.lost, run.samples);
+            }
+        }
+        Ok(String::new())
+    });
+    tally.run("overhead: the tables are written", || {
+        let root = boot.folder.ancestors().nth(3).context("no folder above target")?;
+        document::replace(root, HEADING, &tables(&programs)?).map(|()| String::new())
+    });
+}
+
+fn programs(boot: &Boot) -> Result<Vec<(&'static str, Program)>> {
+    let program = |&(name, _): &(&'static str, &str)| {
+        let value =
+            boot.report.facts.get(name).with_context(|| format!("the guest left nothing of {name}"))?;
+        Ok((name, serde_json::from_value(value.clone()).with_context(|| format!("the guest's {name}"))?))
+    };
+    PROGRAMS.iter().map(program).collect()
+}
+
+fn tables(programs: &[(&str, Program)]) -> Result<String> {
+    let mut text = format!(
+        "{HEADING}\n\nCommand: `target/release/suite scenario overhead --cpus 1` (part of `make test-full`). `hpmctl record -e load:u` of eight \
+         programs, on a guest whose clock is the number of executed instructions: a second is {} of them. Percent of all \
+         instructions of the machine, user's and kernel's, from the program's start to its end, that are there besides those of \
+         a run without hpmctl: hpmctl's own and the driver's, not those of hpmctl's start and of the trace's completion. *Noise* is \
+         half the difference of two runs without hpmctl.\n",
+        SECOND
+    );
+    let (rates, periods): (Vec<&str>, Vec<&str>) =
+        WAYS.iter().map(|(way, _)| *way).partition(|way| way.ends_with("/s"));
+    text.push_str(
+        "\n### By samples per second (figure 3.9)\n\n`-c 100000 -F N`: the period is adapted from 100,000 on; 0 is a period that is never reached.\n\n",
+    );
+    by_way(&mut text, programs, &rates)?;
+    text.push_str(
+        "\n### By period (figure 3.6)\n\n`-c N`, and adaptive (`-c 100000 -F 400`, the thesis' rate).\n\n",
+    );
+    by_way(&mut text, programs, &periods)?;
+    text.push_str("\n### Samples\n\n");
+    samples(&mut text, programs)?;
+    text.push_str("\n### Memory (table 3.1)\n\n");
+    memory(&mut text, programs)?;
+    Ok(text)
+}
+
+/// Executed instructions in a second of `lab run --deterministic`.
+const SECOND: &str = "500,000,000";
+
+fn header(text: &mut String, first: &str, columns: &[&str]) {
+    let _ = writeln!(text, "| {first} | {} |", columns.join(" | "));
+    let _ = writeln!(text, "|{}", "---|".repeat(columns.len() + 1));
+}
+
+fn by_way(text: &mut String, programs: &[(&str, Program)], ways: &[&str]) -> Result<()> {
+    let mut columns = vec!["million instructions"];
+    columns.extend(ways);
+    columns.push("noise");
+    header(text, "program", &columns);
+    let mut sums = vec![0.0; ways.len()];
+    for (name, program) in programs {
+        let _ = write!(text, "| {name} | {:.0} |", program.plain() / 1e6);
+        for (way, sum) in ways.iter().zip(&mut sums) {
+            let added = program.added(way)?;
+            *sum += added / programs.len() as f64;
+            let _ = write!(text, " {added:.3} |");
+        }
+        let _ = writeln!(text, " {:.3} |", program.noise());
+    }
+    let means: Vec<String> = sums.iter().map(|mean| format!("**{mean:.3}**")).collect();
+    let _ = writeln!(text, "| **mean** | | {} | |", means.join(" | "));
+    Ok(())
+}
+
+fn samples(text: &mut String, programs: &[(&str, Program)]) -> Result<()> {
+    let ways: Vec<&str> = WAYS.iter().map(|(way, _)| *way).collect();
+    header(text, "program", &ways);
+    for (name, program) in programs {
+        let counts: Vec<String> = ways
+            .iter()
+            .map(|way| program.run(way).map(|run| run.samples.to_string()))
+            .collect::<Result<_>>()?;
+        let _ = writeln!(text, "| {name} | {} |", counts.join(" | "));
+    }
+    Ok(())
+}
+
+fn memory(text: &mut String, programs: &[(&str, Program)]) -> Result<()> {
+    text.push_str(
+        "Of the recording at 32000/s: what the driver holds for it on each CPU and user space maps, hpmctl's largest resident set \
+         (which contains what it has touched of the driver's), and the trace.\n\n",
+    );
+    header(text, "program", &["driver, KiB", "hpmctl, KiB", "trace, KiB", "bytes per sample"]);
+    for (name, program) in programs {
+        let run = program.run("32000/s")?;
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {} | {} | {:.1} |",
+            run.memory.driver_bytes / 1024,
+            run.memory.resident_kib,
+            run.trace_bytes / 1024,
+            run.trace_bytes as f64 / run.samples.max(1) as f64
+        );
+    }
+    Ok(())
+}
