@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 
 use crate::doctor::DoctorArgs;
-use crate::events::EventsArgs;
+use crate::list::ListArgs;
 use crate::mark::MarkArgs;
 use crate::module::ModuleArgs;
 use crate::record::RecordArgs;
@@ -26,7 +26,7 @@ pub(crate) enum Command {
     Stat(StatArgs),
     Record(RecordArgs),
     Report(ReportArgs),
-    Events(EventsArgs),
+    List(ListArgs),
     Mark(MarkArgs),
     Doctor(DoctorArgs),
     Module(ModuleArgs),

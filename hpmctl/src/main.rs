@@ -1,8 +1,8 @@
-//! The hpm command line: `stat`, `record`, `report`, `events`, `doctor`, `module`.
+//! The hpm command line: `stat`, `record`, `report`, `list`, `doctor`, `module`.
 
 mod cli;
 mod doctor;
-mod events;
+mod list;
 mod mark;
 mod measure;
 mod module;
@@ -39,7 +39,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Stat(args) => stat::run(args),
         Command::Record(args) => record::run(args),
         Command::Report(args) => report::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Events(args) => events::run(args),
+        Command::List(args) => list::run(args),
         Command::Mark(args) => mark::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Module(args) => module::run(args),

@@ -30,7 +30,7 @@ use sample::SampleRows;
 /// what an interrupt met some instructions later. The exit status is the program's.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    /// Events to sample, separated by commas (see `hpmctl events`)
+    /// Events to sample, separated by commas (see `hpmctl list`)
     #[arg(short, long = "event", value_name = "EVENTS", required = true)]
     events: Vec<String>,
     /// Take a sample each PERIOD events
@@ -228,7 +228,7 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
 fn check_precise(args: &RecordArgs, events: &[Event]) -> Result<()> {
     match events.iter().find(|event| !event.sampled_precisely()) {
         Some(event) if !args.imprecise => bail!(
-            "{} cannot be sampled precisely on this processor: `hpmctl events` marks what can, and --imprecise samples \
+            "{} cannot be sampled precisely on this processor: `hpmctl list` marks what can, and --imprecise samples \
              by interrupts, some instructions too late (skid)",
             event.name
         ),

@@ -25,7 +25,7 @@ use crate::workload::{End, Workload, heading};
 /// program's own output stays as it is; the exit status is the program's.
 #[derive(Args, Debug)]
 pub(crate) struct StatArgs {
-    /// Events to count, separated by commas (see `hpmctl events`) [default: cycles, instructions, branches,
+    /// Events to count, separated by commas (see `hpmctl list`) [default: cycles, instructions, branches,
     /// branch-misses and l1d-load-miss, as far as there are counters]
     #[arg(short, long = "event", value_name = "EVENTS")]
     events: Vec<String>,

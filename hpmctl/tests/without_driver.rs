@@ -50,7 +50,7 @@ fn doctor_names_the_obstacle_in_text_and_json() {
 
 #[test]
 fn events_of_an_unknown_pmu_are_refused() {
-    let output = hpmctl(&["events", "--pmu", "nonesuch"]);
+    let output = hpmctl(&["list", "--pmu", "nonesuch"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(
         String::from_utf8(output.stderr)

@@ -128,7 +128,7 @@ impl Error {
 
 fn suggest(near: &[String]) -> String {
     match near {
-        [] => "`hpmctl events` lists them".to_owned(),
+        [] => "`hpmctl list` lists them".to_owned(),
         [one] => format!("did you mean `{one}`?"),
         [first @ .., last] => format!("did you mean `{}` or `{last}`?", first.join("`, `")),
     }

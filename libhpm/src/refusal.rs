@@ -122,10 +122,10 @@ impl Refusal {
         let event = self.event();
         match reason {
             Reason::EventBits => format!(
-                "this PMU does not have {event}, or not with the bits {second:#x}; `hpmctl events` lists what it has"
+                "this PMU does not have {event}, or not with the bits {second:#x}; `hpmctl list` lists what it has"
             ),
             Reason::NotPrecise => format!(
-                "{event} cannot be sampled precisely (PEBS); `hpmctl events` marks those that can, \
+                "{event} cannot be sampled precisely (PEBS); `hpmctl list` marks those that can, \
                  `hpmctl record --imprecise` samples it by interrupts, with skid"
             ),
             Reason::NoCounter => format!(
@@ -172,7 +172,7 @@ impl Refusal {
             ),
             Reason::ExtraBits => format!(
                 "the value beside the encoding of {event} has bits that the event does not take ({second:#x}): leave them \
-                 out; `hpmctl events` lists what this PMU has"
+                 out; `hpmctl list` lists what this PMU has"
             ),
             Reason::ExtraConflict => format!(
                 "{event} wants another value of the register {second:#x} than an event before it: measure them in \
@@ -301,8 +301,8 @@ impl Refusal {
                 field(first as usize)
             ),
             Reason::UnknownPmu => format!(
-                "hpm does not know the PMU of this processor (family {first}, model {second:#x}); \
-                 `hpmctl doctor` tells which it knows"
+                "hpm does not know the PMU of this processor (CPUID: family {first}, model {second:#x}), so that nothing can \
+                 be counted or sampled here; `hpmctl doctor` tells which PMUs it knows and what still works"
             ),
             Reason::NoPmu => {
                 "this machine shows no PMU (CPUID leaf 0AH is zero), as most virtual machines do: switch the \

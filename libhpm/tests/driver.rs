@@ -1,11 +1,43 @@
 //! The names that this library understands are events that the driver accepts: both have tables of every PMU, for different
 //! ends, and neither is made from the other.
 
+use hpm_abi::{CoreType, EventMode, EventSpec, Reason, Scope, SessionConfig};
+use hpm_core::pmu::architectural::Perfmon;
 use hpm_core::pmu::{GENERATIONS, Generation};
-use libhpm::event::{Row, pmus, vendor_names};
+use hpm_core::{Pmu, Program, Refusal};
+use libhpm::event::{
+    Counter, Equivalent, Event, GENERICS, Misfit, Row, equivalent, fit, parse, pmus, vendor_names,
+};
+use proptest::prelude::*;
+
+/// A PMU of the generation with the general counters of its table and all fixed ones.
+fn pmu(generation: &'static Generation) -> Pmu {
+    let general = vendor_names(generation.name).iter().fold(0, |all, row| all | u32::from(row.counters));
+    let perfmon = Perfmon {
+        version: 2,
+        general,
+        general_width: 48,
+        fixed: 0x7f,
+        fixed_width: 48,
+        events_unavailable: 0,
+    };
+    Pmu {
+        generation,
+        core_type: CoreType::Any,
+        perfmon,
+        full_width_writes: true,
+        pebs: Err(Refusal::new(Reason::NoPebs, [0; 2])),
+        lbr: None,
+    }
+}
+
+fn generation(pmu: &str) -> &'static Generation {
+    let found = GENERATIONS.into_iter().find(|generation| generation.name == pmu);
+    found.unwrap_or_else(|| panic!("the driver does not know {pmu}"))
+}
 
 /// What the driver has against an event, if anything.
-fn objection(generation: &Generation, row: &Row) -> Option<String> {
+fn objection(generation: &'static Generation, row: &Row) -> Option<String> {
     let code = row.encoding as u16;
     let [select, unit_mask] = code.to_le_bytes();
     let Some(rule) = generation.event(select) else { return Some("no such event select".to_owned()) };
@@ -16,8 +48,16 @@ fn objection(generation: &Generation, row: &Row) -> Option<String> {
     if u16::from(row.counters) & !counters != 0 {
         return Some(format!("counters {:#x} instead of {counters:#x}", row.counters));
     }
-    if generation.precise(row.encoding).is_some() != row.sampling.is_precise() {
+    let precise = generation.precise(row.encoding);
+    if precise.is_some() != row.sampling.is_precise() {
         return Some(format!("{:?} here", row.sampling));
+    }
+    if precise.is_some_and(|rule| rule.count_as.is_none()) != row.only_sampled {
+        return Some(format!("only_sampled is {}", row.only_sampled));
+    }
+    let fixed = pmu(generation).fixed_counter(row.encoding);
+    if fixed != row.fixed.map(u32::from) {
+        return Some(format!("fixed counter {:?} instead of {fixed:?}", row.fixed));
     }
     match generation.extra(code) {
         Some(rule) if row.extra == 0 || row.extra & !rule.bits != 0 => {
@@ -30,10 +70,9 @@ fn objection(generation: &Generation, row: &Row) -> Option<String> {
 
 #[test]
 fn every_listed_event_is_one_that_the_driver_accepts() {
-    let generation = |pmu: &str| GENERATIONS.into_iter().find(|generation| generation.name == pmu);
     let objections: Vec<String> = pmus()
         .flat_map(|pmu| {
-            let generation = generation(pmu).unwrap_or_else(|| panic!("the driver does not know {pmu}"));
+            let generation = generation(pmu);
             let objection = move |row: &Row| {
                 let why = objection(generation, row)?;
                 Some(format!("{pmu}: {} ({:#x}): {why}", row.name, row.encoding))
@@ -51,4 +90,78 @@ fn every_pmu_of_the_driver_has_a_table() {
     names.sort_unstable();
     tables.sort_unstable();
     assert_eq!(names, tables);
+}
+
+/// The driver's answer to a session that counts these events.
+fn configured(generation: &'static Generation, events: &[Event]) -> Result<(), Reason> {
+    let mut config = SessionConfig {
+        scope: Scope::Process as u32,
+        pid: 1,
+        event_count: events.len() as u32,
+        quanta: 1024,
+        ..SessionConfig::default()
+    };
+    for (spec, event) in config.events.iter_mut().zip(events) {
+        *spec = EventSpec {
+            encoding: event.encoding,
+            extra: event.extra,
+            mode: EventMode::Count as u8,
+            privilege: EventSpec::USER,
+            ..EventSpec::default()
+        };
+    }
+    Program::new(&pmu(generation), &config).map(|_| ()).map_err(|refusal| refusal.reason)
+}
+
+#[test]
+fn every_equivalent_is_an_event_that_the_driver_accepts() {
+    for pmu in pmus() {
+        for generic in GENERICS {
+            let name = format!("{pmu}: {}", generic.name);
+            match equivalent(generic.name, pmu) {
+                Some(Equivalent::Event { counted, sampled, .. }) => {
+                    assert_eq!(objection(generation(pmu), sampled), None, "{name}");
+                    let event = parse(generic.name, pmu).unwrap();
+                    let refused = if counted.only_sampled { Err(Reason::OnlyPrecise) } else { Ok(()) };
+                    assert_eq!(configured(generation(pmu), &[event]), refused, "{name}");
+                }
+                Some(Equivalent::Absent { reason }) => assert!(reason.len() > 10, "{name}: {reason}"),
+                None => panic!("{name} is neither an event nor explained"),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// What is told beforehand of events that are to be counted together is what the driver decides.
+    #[test]
+    fn events_fit_exactly_when_the_driver_accepts_them(
+        pmu in proptest::sample::select(pmus().collect::<Vec<_>>()),
+        places in proptest::collection::vec(any::<proptest::sample::Index>(), 1..12),
+    ) {
+        let rows = vendor_names(pmu);
+        let names = places.iter().map(|place| rows[place.index(rows.len())].name);
+        let events: Vec<Event> = names.map(|name| parse(name, pmu).unwrap()).collect();
+        let foretold = fit(&events, pmu, u32::MAX);
+        let decided = configured(generation(pmu), &events);
+        match &foretold {
+            Ok(taken) => {
+                prop_assert_eq!(decided, Ok(()));
+                let mut counters: Vec<Counter> = taken.iter().map(|taken| taken.counter).collect();
+                prop_assert!(taken.iter().all(|taken| taken.counters.contains(&taken.counter)));
+                counters.sort_unstable();
+                counters.dedup();
+                prop_assert_eq!(counters.len(), events.len(), "a counter was given twice");
+            }
+            Err(Misfit::OnlySampled(_)) => prop_assert_eq!(decided, Err(Reason::OnlyPrecise)),
+            Err(Misfit::Register(_)) => prop_assert_eq!(decided, Err(Reason::ExtraConflict)),
+            Err(Misfit::TooFew { events, counters }) => {
+                prop_assert_eq!(decided, Err(Reason::NoCounter));
+                prop_assert!(events.len() > counters.len(), "{:?}", foretold);
+            }
+            Err(Misfit::Unlisted(_)) => prop_assert!(false, "a row of the table is not in it"),
+        }
+    }
 }

@@ -12,12 +12,17 @@
 //! The tables are our own rather than libpfm4's: that library encodes for another PMU than the running one only by an
 //! environment variable read once per process, and building it would ask every user for make, a C compiler and libclang.
 
+mod equivalent;
+mod fits;
 mod pmu;
 mod raw;
 mod table;
+mod wording;
 
 pub use hpm_abi::CoreType;
 
+pub use self::equivalent::{Equivalent, GENERICS, Generic};
+pub use self::fits::{Counter, Fit, Misfit, Taken, fit};
 pub use self::table::{Absent, Alias, Row, Sampling};
 
 use self::raw::{Request, syntax};
@@ -106,6 +111,12 @@ pub fn generic_names(pmu: &str) -> &'static [Alias] {
 #[must_use]
 pub fn absent_names(pmu: &str) -> &'static [Absent] {
     table(pmu).map_or(&[], |table| table.absent)
+}
+
+/// What a PMU makes of a generic name; `None` for a PMU without a table, and for what is no generic name.
+#[must_use]
+pub fn equivalent(name: &str, pmu: &str) -> Option<Equivalent> {
+    table(pmu)?.equivalent(name)
 }
 
 /// What a sample of the event with this encoding says, on one PMU.
@@ -362,15 +373,14 @@ mod tests {
     /// alias says it differs, and no name stands twice.
     #[test]
     fn the_tables_are_consistent() {
-        let names = |pmu| {
-            let aliases = generic_names(pmu).iter().map(|alias| alias.name);
-            let mut names: Vec<_> =
-                aliases.chain(absent_names(pmu).iter().map(|absent| absent.name)).collect();
-            names.sort_unstable();
-            names
-        };
+        let mut generics: Vec<&str> = GENERICS.iter().map(|generic| generic.name).collect();
+        generics.sort_unstable();
         for (pmu, table) in &pmu::TABLES {
-            assert_eq!(names(pmu), names("skylake"), "{pmu}");
+            let aliases = table.aliases.iter().map(|alias| alias.name);
+            let mut names: Vec<&str> = aliases.chain(table.absent.iter().map(|absent| absent.name)).collect();
+            names.sort_unstable();
+            assert_eq!(names, generics, "{pmu}");
+            assert!(table.absent.iter().all(|absent| !absent.reason.is_empty()), "{pmu}");
             for alias in table.aliases {
                 let found = table.generic(alias.name);
                 let (_, sampled) = found.unwrap_or_else(|| panic!("{pmu}: {} names no row", alias.name));

@@ -79,6 +79,10 @@ pub struct Row {
     pub sampling: Sampling,
     /// General counters that can count it, one bit each.
     pub counters: u8,
+    /// The fixed counter that counts it, too.
+    pub fixed: Option<u8>,
+    /// Hardware counts it only while it samples it.
+    pub only_sampled: bool,
     /// What it counts.
     pub description: &'static str,
 }
@@ -92,6 +96,8 @@ pub struct Alias {
     pub counted: &'static str,
     /// The event it samples precisely, which counts the same.
     pub sampled: &'static str,
+    /// How what it counts differs from what [`super::GENERICS`] says that the name means; empty when it does not.
+    pub caveat: &'static str,
 }
 
 /// A generic name that this PMU has no event for.
@@ -110,7 +116,9 @@ pub(super) const fn row(
     counters: u8,
     description: &'static str,
 ) -> Row {
-    Row { name, encoding, extra: 0, sampling, counters, description }
+    // Latencies are measured only of loads that hardware tags to sample them.
+    let only_sampled = matches!(sampling, Sampling::LoadLatency);
+    Row { name, encoding, extra: 0, sampling, counters, fixed: None, only_sampled, description }
 }
 
 impl Row {
@@ -119,10 +127,30 @@ impl Row {
         self.extra = extra;
         self
     }
+
+    /// The row of an event that this fixed counter counts, too.
+    pub(super) const fn on_fixed(mut self, counter: u8) -> Self {
+        self.fixed = Some(counter);
+        self
+    }
+
+    /// The row of an event that hardware counts only while it samples it.
+    pub(super) const fn only_sampled(mut self) -> Self {
+        self.only_sampled = true;
+        self
+    }
 }
 
 pub(super) const fn alias(name: &'static str, counted: &'static str, sampled: &'static str) -> Alias {
-    Alias { name, counted, sampled }
+    Alias { name, counted, sampled, caveat: "" }
+}
+
+impl Alias {
+    /// The name with what has to be known about it here.
+    pub(super) const fn but(mut self, caveat: &'static str) -> Self {
+        self.caveat = caveat;
+        self
+    }
 }
 
 pub(super) const fn absent(name: &'static str, reason: &'static str) -> Absent {
@@ -142,9 +170,14 @@ impl Table {
         self.rows.iter().find(same)
     }
 
+    /// What a generic name stands for.
+    pub(super) fn alias(&self, name: &str) -> Option<&'static Alias> {
+        self.aliases.iter().find(|alias| alias.name.eq_ignore_ascii_case(name))
+    }
+
     /// The rows that a generic name counts and samples.
     pub(super) fn generic(&self, name: &str) -> Option<(&'static Row, &'static Row)> {
-        let alias = self.aliases.iter().find(|alias| alias.name.eq_ignore_ascii_case(name))?;
+        let alias = self.alias(name)?;
         Some((self.vendor(alias.counted)?, self.vendor(alias.sampled)?))
     }
 
@@ -153,11 +186,16 @@ impl Table {
         self.absent.iter().find(|absent| absent.name.eq_ignore_ascii_case(name)).map(|absent| absent.reason)
     }
 
-    /// What a sample of the event with this encoding says: the event's own row, else, as edge, invert and counter mask
-    /// only restrict what counts, the row with its event select and unit mask.
+    /// What a sample of the event with this encoding says.
     pub(super) fn sampling(&self, encoding: u64) -> Sampling {
+        self.encoded(encoding).map_or(Sampling::Imprecise, |row| row.sampling)
+    }
+
+    /// The row of an encoding: the event's own, else, as edge, invert and counter mask only restrict what counts, the row with
+    /// its event select and unit mask.
+    pub(super) fn encoded(&self, encoding: u64) -> Option<&'static Row> {
         const EVENT: u64 = 0xffff;
         let with = |mask: u64| self.rows.iter().find(move |row| (row.encoding ^ encoding) & mask == 0);
-        with(u64::MAX).or_else(|| with(EVENT)).map_or(Sampling::Imprecise, |row| row.sampling)
+        with(u64::MAX).or_else(|| with(EVENT))
     }
 }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Facts, Holders};
+use crate::event;
 
 /// How good a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -151,17 +152,28 @@ fn driver(facts: &Facts) -> Option<Finding> {
         return None;
     }
     if !driver.usable {
-        let what = "the driver cannot program this PMU";
-        return Some(Finding::new(
-            "driver",
-            Status::Obstacle,
-            what,
-            "the kernel's log (dmesg) tells which model it found",
-        ));
+        return Some(unknown_pmu(facts));
     }
     let pebs =
         driver.pebs_format.map_or("no PEBS".to_owned(), |format| format!("PEBS record format {format}"));
     Some(Finding::ok("driver", format!("knows the PMU as {}, {pebs}", driver.pmu_name)))
+}
+
+/// Which processor it is, and what can be done with hpm all the same.
+fn unknown_pmu(facts: &Facts) -> Finding {
+    let cpu = &facts.processor;
+    let what = format!(
+        "the driver does not know this PMU (CPUID: {}, family {}, model {:#x}) and leaves its registers alone: nothing can be \
+         counted or sampled",
+        cpu.vendor, cpu.family, cpu.model
+    );
+    let known: Vec<&str> = event::pmus().collect();
+    let advice = format!(
+        "`hpmctl report` shows traces of other machines, `hpmctl list --pmu NAME` and `--equivalents` the events of the PMUs \
+         that hpm knows ({}), and the virtual lab (`lab run`) has such PMUs to try",
+        known.join(", ")
+    );
+    Finding::new("driver", Status::Obstacle, what, advice)
 }
 
 fn lockdown(facts: &Facts) -> Option<Finding> {

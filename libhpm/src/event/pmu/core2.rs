@@ -3,6 +3,7 @@
 //! Names, encodings and counters as in the SDM's list for processors based on the Intel Core microarchitecture.
 
 use crate::event::table::{Absent, Alias, C0, C0_1, C1, NO, PRECISE, Row, Table, absent, alias, row};
+use crate::event::wording::caveat;
 
 /// The table.
 pub(super) const CORE2: Table = Table { rows: ROWS, aliases: ALIASES, absent: ABSENT };
@@ -11,20 +12,25 @@ pub(super) const CORE2: Table = Table { rows: ROWS, aliases: ALIASES, absent: AB
 #[rustfmt::skip]
 const ALIASES: &[Alias] = &[
     alias("cycles", "CPU_CLK_UNHALTED.CORE_P", "CPU_CLK_UNHALTED.CORE_P"),
-    alias("ref-cycles", "CPU_CLK_UNHALTED.BUS", "CPU_CLK_UNHALTED.BUS"),
+    alias("ref-cycles", "CPU_CLK_UNHALTED.BUS", "CPU_CLK_UNHALTED.BUS").but(caveat::BUS_CLOCK),
     alias("instructions", "INSTRUCTION_RETIRED", "INSTRUCTION_RETIRED"),
     alias("branch", "BRANCH_INSTRUCTION_RETIRED", "BRANCH_INSTRUCTION_RETIRED"),
     alias("branch-miss", "BRANCH_MISSES_RETIRED", "BRANCH_MISSES_RETIRED"),
     alias("branches", "BRANCH_INSTRUCTION_RETIRED", "BRANCH_INSTRUCTION_RETIRED"),
     alias("branch-misses", "BRANCH_MISSES_RETIRED", "BRANCH_MISSES_RETIRED"),
-    alias("load", "INST_RETIRED.LOADS", "INST_RETIRED.LOADS"),
-    alias("store", "INST_RETIRED.STORES", "INST_RETIRED.STORES"),
-    alias("l1d-load-miss", "MEM_LOAD_RETIRED.L1D_MISS", "MEM_LOAD_RETIRED.L1D_MISS"),
-    alias("l2-load-miss", "MEM_LOAD_RETIRED.L2_MISS", "MEM_LOAD_RETIRED.L2_MISS"),
-    alias("l1i-miss", "L1I_MISSES", "L1I_MISSES"),
+    alias("load", "INST_RETIRED.LOADS", "INST_RETIRED.LOADS").but(caveat::NO_PRECISE_ACCESS),
+    alias("store", "INST_RETIRED.STORES", "INST_RETIRED.STORES").but(caveat::NO_PRECISE_ACCESS),
+    alias("l1d-load-miss", "MEM_LOAD_RETIRED.L1D_MISS", "MEM_LOAD_RETIRED.L1D_MISS").but(caveat::LINE_ON_ITS_WAY_TOO),
+    alias("l2-load-miss", "MEM_LOAD_RETIRED.L2_MISS", "MEM_LOAD_RETIRED.L2_MISS").but(caveat::LINE_ON_ITS_WAY_TOO),
+    alias("l1i-miss", "L1I_MISSES", "L1I_MISSES").but(caveat::FETCHES),
     alias("dtlb-load-miss", "MEM_LOAD_RETIRED.DTLB_MISS", "MEM_LOAD_RETIRED.DTLB_MISS"),
-    alias("dtlb-store-miss", "DTLB_MISSES.MISS_ST", "DTLB_MISSES.MISS_ST"),
-    alias("itlb-miss", "ITLB.MISSES", "ITLB.MISSES"),
+    alias("dtlb-store-miss", "DTLB_MISSES.MISS_ST", "DTLB_MISSES.MISS_ST").but(caveat::SPECULATIVE),
+    alias("itlb-miss", "ITLB.MISSES", "ITLB.MISSES").but(caveat::FETCHES),
+    alias("dtlb-miss", "DTLB_MISSES.ANY", "DTLB_MISSES.ANY").but(caveat::SPECULATIVE),
+    alias("l2i-miss", "L2_IFETCH.SELF.I_STATE", "L2_IFETCH.SELF.I_STATE").but(caveat::FETCHES),
+    alias("l1d-store-miss", "L2_ST.SELF.MESI", "L2_ST.SELF.MESI").but(caveat::STORES_AT_L2),
+    alias("l2-store-miss", "L2_ST.SELF.I_STATE", "L2_ST.SELF.I_STATE").but(caveat::SPECULATIVE),
+    alias("resource-stall", "RESOURCE_STALLS.ANY", "RESOURCE_STALLS.ANY").but("cycles in which it waits for a mispredicted branch to clear count, too"),
 ];
 
 /// Generic names that mean nothing here, and why.
@@ -43,10 +49,10 @@ const ABSENT: &[Absent] = &[
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("INSTRUCTION_RETIRED", 0x00c0, PRECISE, C0_1, "Instructions retired (architectural)"),
+    row("INSTRUCTION_RETIRED", 0x00c0, PRECISE, C0_1, "Instructions retired (architectural)").on_fixed(0),
     row("BRANCH_INSTRUCTION_RETIRED", 0x00c4, NO, C0_1, "Branches retired (architectural)"),
     row("BRANCH_MISSES_RETIRED", 0x00c5, PRECISE, C0_1, "Mispredicted branches retired (architectural)"),
-    row("CPU_CLK_UNHALTED.CORE_P", 0x003c, NO, C0_1, "Core cycles while not halted (architectural)"),
+    row("CPU_CLK_UNHALTED.CORE_P", 0x003c, NO, C0_1, "Core cycles while not halted (architectural)").on_fixed(1),
     row("CPU_CLK_UNHALTED.BUS", 0x013c, NO, C0_1, "Bus cycles while not halted (architectural)"),
     row("LAST_LEVEL_CACHE_REFERENCES", 0x4f2e, NO, C0_1, "Requests to the L2 cache (architectural)"),
     row("LAST_LEVEL_CACHE_MISSES", 0x412e, NO, C0_1, "Requests that missed the L2 cache (architectural)"),

@@ -5,6 +5,7 @@
 use crate::event::table::{
     Absent, Alias, C0_7, LOAD_LATENCY, NO, PRECISE, Row, STORE_LATENCY, Table, absent, alias, row,
 };
+use crate::event::wording::{absent as missing, caveat};
 
 /// The table.
 pub(super) const DARKMONT: Table = Table { rows: ROWS, aliases: ALIASES, absent: ABSENT };
@@ -19,34 +20,39 @@ const ALIASES: &[Alias] = &[
     alias("branch-miss", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES"),
     alias("branches", "BR_INST_RETIRED.ALL_BRANCHES", "BR_INST_RETIRED.ALL_BRANCHES"),
     alias("branch-misses", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES"),
-    alias("load", "MEM_UOPS_RETIRED.ALL_LOADS", "MEM_UOPS_RETIRED.ALL_LOADS"),
-    alias("store", "MEM_UOPS_RETIRED.ALL_STORES", "MEM_UOPS_RETIRED.ALL_STORES"),
-    alias("mem-loads", "MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4", "MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4"),
-    alias("mem-stores", "MEM_UOPS_RETIRED.STORE_LATENCY", "MEM_UOPS_RETIRED.STORE_LATENCY"),
-    alias("l1d-load-hit", "MEM_LOAD_UOPS_RETIRED.L1_HIT", "MEM_LOAD_UOPS_RETIRED.L1_HIT"),
-    alias("l1d-load-miss", "MEM_LOAD_UOPS_RETIRED.L1_MISS", "MEM_LOAD_UOPS_RETIRED.L1_MISS"),
-    alias("l2-load-hit", "MEM_LOAD_UOPS_RETIRED.L2_HIT", "MEM_LOAD_UOPS_RETIRED.L2_HIT"),
-    alias("l2-load-miss", "MEM_LOAD_UOPS_RETIRED.L2_MISS", "MEM_LOAD_UOPS_RETIRED.L2_MISS"),
-    alias("l3-load-hit", "MEM_LOAD_UOPS_RETIRED.L3_HIT", "MEM_LOAD_UOPS_RETIRED.L3_HIT"),
-    alias("l3-load-miss", "MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL", "MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL"),
-    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE"),
-    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS"),
-    alias("l1i-miss", "ICACHE.MISSES", "ICACHE.MISSES"),
-    alias("dtlb-load-miss", "MEM_UOPS_RETIRED.STLB_MISS_LOADS", "MEM_UOPS_RETIRED.STLB_MISS_LOADS"),
-    alias("dtlb-store-miss", "MEM_UOPS_RETIRED.STLB_MISS_STORES", "MEM_UOPS_RETIRED.STLB_MISS_STORES"),
-    alias("itlb-miss", "ITLB_MISSES.MISS_CAUSED_WALK", "ITLB_MISSES.MISS_CAUSED_WALK"),
+    alias("load", "MEM_UOPS_RETIRED.ALL_LOADS", "MEM_UOPS_RETIRED.ALL_LOADS").but(caveat::UOPS),
+    alias("store", "MEM_UOPS_RETIRED.ALL_STORES", "MEM_UOPS_RETIRED.ALL_STORES").but(caveat::UOPS),
+    alias("mem-loads", "MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4", "MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4").but(caveat::TAGGED),
+    alias("mem-stores", "MEM_UOPS_RETIRED.STORE_LATENCY", "MEM_UOPS_RETIRED.STORE_LATENCY").but(caveat::UOPS),
+    alias("l1d-load-hit", "MEM_LOAD_UOPS_RETIRED.L1_HIT", "MEM_LOAD_UOPS_RETIRED.L1_HIT").but(caveat::UOPS),
+    alias("l1d-load-miss", "MEM_LOAD_UOPS_RETIRED.L1_MISS", "MEM_LOAD_UOPS_RETIRED.L1_MISS").but(caveat::UOPS),
+    alias("l2-load-hit", "MEM_LOAD_UOPS_RETIRED.L2_HIT", "MEM_LOAD_UOPS_RETIRED.L2_HIT").but(caveat::UOPS),
+    alias("l2-load-miss", "MEM_LOAD_UOPS_RETIRED.L2_MISS", "MEM_LOAD_UOPS_RETIRED.L2_MISS").but(caveat::UOPS),
+    alias("l3-load-hit", "MEM_LOAD_UOPS_RETIRED.L3_HIT", "MEM_LOAD_UOPS_RETIRED.L3_HIT").but(caveat::UOPS),
+    alias("l3-load-miss", "MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL", "MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL").but(caveat::UOPS),
+    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE").but(caveat::ALL_REQUESTS),
+    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS").but(caveat::ALL_REQUESTS),
+    alias("l1i-miss", "ICACHE.MISSES", "ICACHE.MISSES").but(caveat::FETCHES),
+    alias("dtlb-load-miss", "MEM_UOPS_RETIRED.STLB_MISS_LOADS", "MEM_UOPS_RETIRED.STLB_MISS_LOADS").but(caveat::LAST_TLB_UOPS),
+    alias("dtlb-store-miss", "MEM_UOPS_RETIRED.STLB_MISS_STORES", "MEM_UOPS_RETIRED.STLB_MISS_STORES").but(caveat::LAST_TLB_UOPS),
+    alias("itlb-miss", "ITLB_MISSES.MISS_CAUSED_WALK", "ITLB_MISSES.MISS_CAUSED_WALK").but(caveat::WALKS),
+    alias("dtlb-miss", "MEM_UOPS_RETIRED.STLB_MISS", "MEM_UOPS_RETIRED.STLB_MISS").but(caveat::LAST_TLB_UOPS),
+    alias("l1d-store-miss", "L2_REQUEST.DEMAND_RFO", "L2_REQUEST.DEMAND_RFO").but(caveat::RFOS),
+    alias("l2-store-miss", "L2_REQUEST.DEMAND_RFO_MISS", "L2_REQUEST.DEMAND_RFO_MISS").but(caveat::RFOS),
 ];
 
 /// Generic names that mean nothing here, and why.
 #[rustfmt::skip]
 const ABSENT: &[Absent] = &[
     absent("slots", "the processor counts the slots of each kind (TOPDOWN_*), not all of them"),
+    absent("l2i-miss", "the processor does not count code reads that missed L2; TOPDOWN_FE_BOUND.ICACHE counts the issue slots that misses of instruction caches cost"),
+    absent("resource-stall", missing::STALLS_AS_SLOTS_SMALL),
 ];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_7, "Core cycles while the thread is not halted (architectural)"),
-    row("INST_RETIRED.ANY_P", 0x00c0, PRECISE, C0_7, "Instructions retired (architectural)"),
+    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_7, "Core cycles while the thread is not halted (architectural)").on_fixed(1),
+    row("INST_RETIRED.ANY_P", 0x00c0, PRECISE, C0_7, "Instructions retired (architectural)").on_fixed(0),
     row("BR_INST_RETIRED.ALL_BRANCHES", 0x00c4, PRECISE, C0_7, "Branches retired, far ones included (architectural)"),
     row("BR_INST_RETIRED.NEAR_CALL", 0x30c4, PRECISE, C0_7, "Near calls retired, direct and indirect"),
     row("BR_INST_RETIRED.NEAR_RETURN", 0x08c4, PRECISE, C0_7, "Near returns retired"),
@@ -67,8 +73,8 @@ const ROWS: &[Row] = &[
     row("MACHINE_CLEARS.MEMORY_ORDERING", 0x02c3, NO, C0_7, "Machine clears for memory ordering"),
     row("MACHINE_CLEARS.SMC", 0x01c3, NO, C0_7, "Machine clears for self-modifying code"),
     row("BACLEARS.ANY", 0x01e6, NO, C0_7, "Front-end re-steers by the branch address calculator"),
-    row("CPU_CLK_UNHALTED.REF_TSC_P", 0x013c, NO, C0_7, "Reference cycles at the rate of the TSC while the thread is not halted (architectural)"),
-    row("CPU_CLK_UNHALTED.CORE_P", 0x003c, NO, C0_7, "Core cycles while the core is not halted (architectural)"),
+    row("CPU_CLK_UNHALTED.REF_TSC_P", 0x013c, NO, C0_7, "Reference cycles at the rate of the TSC while the thread is not halted (architectural)").on_fixed(2),
+    row("CPU_CLK_UNHALTED.CORE_P", 0x003c, NO, C0_7, "Core cycles while the core is not halted (architectural)").on_fixed(1),
     row("BR_INST_RETIRED.COND", 0x07c4, PRECISE, C0_7, "Conditional branches retired"),
     row("BR_INST_RETIRED.COND_TAKEN", 0x03c4, PRECISE, C0_7, "Conditional branches retired that were taken"),
     row("BR_INST_RETIRED.COND_NTAKEN", 0x04c4, PRECISE, C0_7, "Conditional branches retired that were not taken"),
@@ -131,16 +137,16 @@ const ROWS: &[Row] = &[
     row("FP_FLOPS_RETIRED.FP64", 0x01c8, NO, C0_7, "Double-precision operations retired"),
     row("FP_FLOPS_RETIRED.FP32", 0x02c8, NO, C0_7, "Single-precision operations retired"),
     row("LBR_INSERTS.ANY", 0x01e4, NO, C0_7, "Last branch records inserted"),
-    row("TOPDOWN_BAD_SPECULATION.ALL_P", 0x0073, NO, C0_7, "Issue slots lost to mispredicted paths and machine clears"),
+    row("TOPDOWN_BAD_SPECULATION.ALL_P", 0x0073, NO, C0_7, "Issue slots lost to mispredicted paths and machine clears").on_fixed(4),
     row("TOPDOWN_BAD_SPECULATION.MISPREDICT", 0x0473, NO, C0_7, "Issue slots lost to branch mispredictions"),
     row("TOPDOWN_BE_BOUND.ALL", 0x02a4, NO, C0_7, "Issue slots lost because the back end took no more"),
     row("TOPDOWN_BE_BOUND.ALL_P", 0x02a4, NO, C0_7, "Issue slots lost because the back end took no more"),
     row("TOPDOWN_BE_BOUND.MEM_SCHEDULER", 0x0274, NO, C0_7, "Issue slots lost because the memory scheduler was full"),
     row("TOPDOWN_BE_BOUND.REORDER_BUFFER", 0x4074, NO, C0_7, "Issue slots lost because the reorder buffer was full"),
-    row("TOPDOWN_FE_BOUND.ALL_P", 0x019c, NO, C0_7, "Issue slots lost because the front end delivered nothing"),
+    row("TOPDOWN_FE_BOUND.ALL_P", 0x019c, NO, C0_7, "Issue slots lost because the front end delivered nothing").on_fixed(5),
     row("TOPDOWN_FE_BOUND.ICACHE", 0x2071, NO, C0_7, "Issue slots lost to instruction cache misses"),
     row("TOPDOWN_FE_BOUND.ITLB_MISS", 0x1071, NO, C0_7, "Issue slots lost to instruction TLB misses"),
-    row("TOPDOWN_RETIRING.ALL_P", 0x02c2, NO, C0_7, "Issue slots whose micro-operation retired"),
+    row("TOPDOWN_RETIRING.ALL_P", 0x02c2, NO, C0_7, "Issue slots whose micro-operation retired").on_fixed(6),
     row("MEM_BOUND_STALLS_LOAD.L2_HIT", 0x0134, NO, C0_7, "Cycles in which the oldest load stalls the core on an L1 miss that hits L2"),
     row("MEM_BOUND_STALLS_LOAD.LLC_HIT", 0x0634, NO, C0_7, "Cycles in which the oldest load stalls the core on an L2 miss that hits the last-level cache"),
     row("FRONTEND_RETIRED.ITLB_MISS", 0x10c6, PRECISE, C0_7, "Instructions retired after an ITLB miss"),

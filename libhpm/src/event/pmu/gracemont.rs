@@ -6,6 +6,7 @@ use crate::event::table::{
     Absent, Alias, C0_1, C0_5, LOAD, LOAD_LATENCY, NO, PRECISE, Row, STORE, STORE_LATENCY, Table, absent,
     alias, row,
 };
+use crate::event::wording::{absent as missing, caveat};
 
 /// The table.
 pub(super) const GRACEMONT: Table = Table { rows: ROWS, aliases: ALIASES, absent: ABSENT };
@@ -20,34 +21,39 @@ const ALIASES: &[Alias] = &[
     alias("branch-miss", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES"),
     alias("branches", "BR_INST_RETIRED.ALL_BRANCHES", "BR_INST_RETIRED.ALL_BRANCHES"),
     alias("branch-misses", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES"),
-    alias("load", "MEM_UOPS_RETIRED.ALL_LOADS", "MEM_UOPS_RETIRED.ALL_LOADS"),
-    alias("store", "MEM_UOPS_RETIRED.ALL_STORES", "MEM_UOPS_RETIRED.ALL_STORES"),
-    alias("mem-loads", "MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4", "MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4"),
-    alias("mem-stores", "MEM_UOPS_RETIRED.STORE_LATENCY", "MEM_UOPS_RETIRED.STORE_LATENCY"),
-    alias("l1d-load-hit", "MEM_LOAD_UOPS_RETIRED.L1_HIT", "MEM_LOAD_UOPS_RETIRED.L1_HIT"),
-    alias("l1d-load-miss", "MEM_LOAD_UOPS_RETIRED.L1_MISS", "MEM_LOAD_UOPS_RETIRED.L1_MISS"),
-    alias("l2-load-hit", "MEM_LOAD_UOPS_RETIRED.L2_HIT", "MEM_LOAD_UOPS_RETIRED.L2_HIT"),
-    alias("l2-load-miss", "MEM_LOAD_UOPS_RETIRED.L2_MISS", "MEM_LOAD_UOPS_RETIRED.L2_MISS"),
-    alias("l3-load-hit", "MEM_LOAD_UOPS_RETIRED.L3_HIT", "MEM_LOAD_UOPS_RETIRED.L3_HIT"),
-    alias("l3-load-miss", "MEM_LOAD_UOPS_RETIRED_MISC.L3_MISS", "MEM_LOAD_UOPS_RETIRED_MISC.L3_MISS"),
-    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE"),
-    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS"),
-    alias("l1i-miss", "ICACHE.MISSES", "ICACHE.MISSES"),
-    alias("dtlb-load-miss", "MEM_UOPS_RETIRED.STLB_MISS_LOADS", "MEM_UOPS_RETIRED.STLB_MISS_LOADS"),
-    alias("dtlb-store-miss", "MEM_UOPS_RETIRED.STLB_MISS_STORES", "MEM_UOPS_RETIRED.STLB_MISS_STORES"),
-    alias("itlb-miss", "ITLB_MISSES.MISS_CAUSED_WALK", "ITLB_MISSES.MISS_CAUSED_WALK"),
+    alias("load", "MEM_UOPS_RETIRED.ALL_LOADS", "MEM_UOPS_RETIRED.ALL_LOADS").but(caveat::UOPS),
+    alias("store", "MEM_UOPS_RETIRED.ALL_STORES", "MEM_UOPS_RETIRED.ALL_STORES").but(caveat::UOPS),
+    alias("mem-loads", "MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4", "MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4").but(caveat::TAGGED),
+    alias("mem-stores", "MEM_UOPS_RETIRED.STORE_LATENCY", "MEM_UOPS_RETIRED.STORE_LATENCY").but(caveat::UOPS),
+    alias("l1d-load-hit", "MEM_LOAD_UOPS_RETIRED.L1_HIT", "MEM_LOAD_UOPS_RETIRED.L1_HIT").but(caveat::UOPS),
+    alias("l1d-load-miss", "MEM_LOAD_UOPS_RETIRED.L1_MISS", "MEM_LOAD_UOPS_RETIRED.L1_MISS").but(caveat::UOPS),
+    alias("l2-load-hit", "MEM_LOAD_UOPS_RETIRED.L2_HIT", "MEM_LOAD_UOPS_RETIRED.L2_HIT").but(caveat::UOPS),
+    alias("l2-load-miss", "MEM_LOAD_UOPS_RETIRED.L2_MISS", "MEM_LOAD_UOPS_RETIRED.L2_MISS").but(caveat::UOPS),
+    alias("l3-load-hit", "MEM_LOAD_UOPS_RETIRED.L3_HIT", "MEM_LOAD_UOPS_RETIRED.L3_HIT").but(caveat::UOPS),
+    alias("l3-load-miss", "MEM_LOAD_UOPS_RETIRED_MISC.L3_MISS", "MEM_LOAD_UOPS_RETIRED_MISC.L3_MISS").but(caveat::UOPS),
+    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE").but(caveat::ALL_REQUESTS),
+    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS").but(caveat::ALL_REQUESTS),
+    alias("l1i-miss", "ICACHE.MISSES", "ICACHE.MISSES").but(caveat::FETCHES),
+    alias("dtlb-load-miss", "MEM_UOPS_RETIRED.STLB_MISS_LOADS", "MEM_UOPS_RETIRED.STLB_MISS_LOADS").but(caveat::LAST_TLB_UOPS),
+    alias("dtlb-store-miss", "MEM_UOPS_RETIRED.STLB_MISS_STORES", "MEM_UOPS_RETIRED.STLB_MISS_STORES").but(caveat::LAST_TLB_UOPS),
+    alias("itlb-miss", "ITLB_MISSES.MISS_CAUSED_WALK", "ITLB_MISSES.MISS_CAUSED_WALK").but(caveat::WALKS),
+    alias("dtlb-miss", "MEM_UOPS_RETIRED.STLB_MISS", "MEM_UOPS_RETIRED.STLB_MISS").but(caveat::LAST_TLB_UOPS),
 ];
 
 /// Generic names that mean nothing here, and why.
 #[rustfmt::skip]
 const ABSENT: &[Absent] = &[
     absent("slots", "the processor counts the slots of each kind (TOPDOWN_*), not all of them"),
+    absent("l2i-miss", "the processor does not count code reads that missed L2; TOPDOWN_FE_BOUND.ICACHE counts the issue slots that misses of instruction caches cost"),
+    absent("l1d-store-miss", missing::STORES_NOT_TOLD),
+    absent("l2-store-miss", missing::STORES_NOT_TOLD),
+    absent("resource-stall", missing::STALLS_AS_SLOTS_SMALL),
 ];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_5, "Core cycles while the thread is not halted (architectural)"),
-    row("INST_RETIRED.ANY_P", 0x00c0, PRECISE, C0_5, "Instructions retired (architectural)"),
+    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_5, "Core cycles while the thread is not halted (architectural)").on_fixed(1),
+    row("INST_RETIRED.ANY_P", 0x00c0, PRECISE, C0_5, "Instructions retired (architectural)").on_fixed(0),
     row("BR_INST_RETIRED.ALL_BRANCHES", 0x00c4, PRECISE, C0_5, "Branches retired, far ones included (architectural)"),
     row("BR_INST_RETIRED.NEAR_CALL", 0xf9c4, PRECISE, C0_5, "Near calls retired, direct and indirect"),
     row("BR_INST_RETIRED.NEAR_RETURN", 0xf7c4, PRECISE, C0_5, "Near returns retired"),
@@ -64,8 +70,8 @@ const ROWS: &[Row] = &[
     row("MACHINE_CLEARS.MEMORY_ORDERING", 0x02c3, NO, C0_5, "Machine clears for memory ordering"),
     row("MACHINE_CLEARS.SMC", 0x01c3, NO, C0_5, "Machine clears for self-modifying code"),
     row("BACLEARS.ANY", 0x01e6, NO, C0_5, "Front-end re-steers by the branch address calculator"),
-    row("CPU_CLK_UNHALTED.REF_TSC_P", 0x013c, NO, C0_5, "Reference cycles at the rate of the TSC while the thread is not halted (architectural)"),
-    row("CPU_CLK_UNHALTED.CORE_P", 0x003c, NO, C0_5, "Core cycles while the core is not halted (architectural)"),
+    row("CPU_CLK_UNHALTED.REF_TSC_P", 0x013c, NO, C0_5, "Reference cycles at the rate of the TSC while the thread is not halted (architectural)").on_fixed(2),
+    row("CPU_CLK_UNHALTED.CORE_P", 0x003c, NO, C0_5, "Core cycles while the core is not halted (architectural)").on_fixed(1),
     row("BR_INST_RETIRED.COND", 0x7ec4, PRECISE, C0_5, "Conditional branches retired"),
     row("BR_INST_RETIRED.COND_TAKEN", 0xfec4, PRECISE, C0_5, "Conditional branches retired that were taken"),
     row("BR_INST_RETIRED.INDIRECT", 0xebc4, PRECISE, C0_5, "Indirect near branches retired, returns not included"),

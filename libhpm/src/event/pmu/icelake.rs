@@ -3,17 +3,18 @@
 //! Names, encodings and counters as in Intel's event list for these processors (perfmon, `icelake_core.json`).
 
 use crate::event::table::{
-    Alias, C0_3, C0_7, LOAD, LOAD_LATENCY, NO, PRECISE, Row, STORE, Table, alias, row,
+    Absent, Alias, C0_3, C0_7, LOAD, LOAD_LATENCY, NO, PRECISE, Row, STORE, Table, absent, alias, row,
 };
+use crate::event::wording::{absent as missing, caveat};
 
 /// The table.
-pub(super) const ICELAKE: Table = Table { rows: ROWS, aliases: ALIASES, absent: &[] };
+pub(super) const ICELAKE: Table = Table { rows: ROWS, aliases: ALIASES, absent: ABSENT };
 
 /// Generic names, each with the event that it counts and the one that it samples.
 #[rustfmt::skip]
 const ALIASES: &[Alias] = &[
     alias("cycles", "CPU_CLK_UNHALTED.THREAD_P", "CPU_CLK_UNHALTED.THREAD_P"),
-    alias("ref-cycles", "CPU_CLK_UNHALTED.REF_XCLK", "CPU_CLK_UNHALTED.REF_XCLK"),
+    alias("ref-cycles", "CPU_CLK_UNHALTED.REF_XCLK", "CPU_CLK_UNHALTED.REF_XCLK").but(caveat::CRYSTAL_CLOCK),
     alias("instructions", "INST_RETIRED.ANY_P", "INST_RETIRED.ANY_P"),
     alias("branch", "BR_INST_RETIRED.ALL_BRANCHES", "BR_INST_RETIRED.ALL_BRANCHES"),
     alias("branch-miss", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES"),
@@ -21,29 +22,39 @@ const ALIASES: &[Alias] = &[
     alias("branch-misses", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES"),
     alias("load", "MEM_INST_RETIRED.ALL_LOADS", "MEM_INST_RETIRED.ALL_LOADS"),
     alias("store", "MEM_INST_RETIRED.ALL_STORES", "MEM_INST_RETIRED.ALL_STORES"),
-    alias("mem-loads", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4"),
+    alias("mem-loads", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4").but(caveat::TAGGED),
     alias("mem-stores", "MEM_INST_RETIRED.ALL_STORES", "MEM_INST_RETIRED.ALL_STORES"),
-    alias("l1d-load-hit", "MEM_LOAD_RETIRED.L1_HIT", "MEM_LOAD_RETIRED.L1_HIT"),
-    alias("l1d-load-miss", "MEM_LOAD_RETIRED.L1_MISS", "MEM_LOAD_RETIRED.L1_MISS"),
+    alias("l1d-load-hit", "MEM_LOAD_RETIRED.L1_HIT", "MEM_LOAD_RETIRED.L1_HIT").but(caveat::FILL_BUFFER),
+    alias("l1d-load-miss", "MEM_LOAD_RETIRED.L1_MISS", "MEM_LOAD_RETIRED.L1_MISS").but(caveat::FILL_BUFFER),
     alias("l2-load-hit", "MEM_LOAD_RETIRED.L2_HIT", "MEM_LOAD_RETIRED.L2_HIT"),
-    alias("l2-load-miss", "MEM_LOAD_RETIRED.L2_MISS", "MEM_LOAD_RETIRED.L2_MISS"),
+    alias("l2-load-miss", "MEM_LOAD_RETIRED.L2_MISS", "MEM_LOAD_RETIRED.L2_MISS").but(caveat::FILL_BUFFER),
     alias("l3-load-hit", "MEM_LOAD_RETIRED.L3_HIT", "MEM_LOAD_RETIRED.L3_HIT"),
     alias("l3-load-miss", "MEM_LOAD_RETIRED.L3_MISS", "MEM_LOAD_RETIRED.L3_MISS"),
-    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE"),
-    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS"),
-    alias("l1i-miss", "ICACHE_64B.IFTAG_MISS", "ICACHE_64B.IFTAG_MISS"),
-    alias("dtlb-load-miss", "MEM_INST_RETIRED.STLB_MISS_LOADS", "MEM_INST_RETIRED.STLB_MISS_LOADS"),
-    alias("dtlb-store-miss", "MEM_INST_RETIRED.STLB_MISS_STORES", "MEM_INST_RETIRED.STLB_MISS_STORES"),
-    alias("itlb-miss", "ITLB_MISSES.WALK_COMPLETED", "ITLB_MISSES.WALK_COMPLETED"),
+    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE").but(caveat::ALL_REQUESTS),
+    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS").but(caveat::ALL_REQUESTS),
+    alias("l1i-miss", "ICACHE_64B.IFTAG_MISS", "ICACHE_64B.IFTAG_MISS").but(caveat::FETCH_64),
+    alias("dtlb-load-miss", "MEM_INST_RETIRED.STLB_MISS_LOADS", "MEM_INST_RETIRED.STLB_MISS_LOADS").but(caveat::LAST_TLB),
+    alias("dtlb-store-miss", "MEM_INST_RETIRED.STLB_MISS_STORES", "MEM_INST_RETIRED.STLB_MISS_STORES").but(caveat::LAST_TLB),
+    alias("itlb-miss", "ITLB_MISSES.WALK_COMPLETED", "ITLB_MISSES.WALK_COMPLETED").but(caveat::WALKS_COMPLETED),
     alias("slots", "TOPDOWN.SLOTS_P", "TOPDOWN.SLOTS_P"),
+    alias("l2i-miss", "L2_RQSTS.CODE_RD_MISS", "L2_RQSTS.CODE_RD_MISS").but(caveat::FETCHES),
+    alias("l1d-store-miss", "L2_RQSTS.ALL_RFO", "L2_RQSTS.ALL_RFO").but(caveat::RFOS),
+    alias("l2-store-miss", "L2_RQSTS.RFO_MISS", "L2_RQSTS.RFO_MISS").but(caveat::RFOS),
+];
+
+/// Generic names that mean nothing here, and why.
+#[rustfmt::skip]
+const ABSENT: &[Absent] = &[
+    absent("dtlb-miss", missing::TWO_TLB_EVENTS),
+    absent("resource-stall", missing::STALLS_AS_SLOTS),
 ];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_7, "Core cycles while the thread is not halted (architectural)"),
+    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_7, "Core cycles while the thread is not halted (architectural)").on_fixed(1),
     row("CPU_CLK_UNHALTED.REF_XCLK", 0x013c, NO, C0_7, "Reference clock pulses (24 to 100 MHz) while the thread is not halted"),
     row("CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE", 0x023c, NO, C0_7, "Reference clock pulses while this thread runs and its sibling is halted"),
-    row("INST_RETIRED.ANY_P", 0x00c0, PRECISE, C0_7, "Instructions retired (architectural)"),
+    row("INST_RETIRED.ANY_P", 0x00c0, PRECISE, C0_7, "Instructions retired (architectural)").on_fixed(0),
     row("BR_INST_RETIRED.ALL_BRANCHES", 0x00c4, PRECISE, C0_7, "Branches retired, far ones included (architectural)"),
     row("BR_INST_RETIRED.NEAR_CALL", 0x02c4, PRECISE, C0_7, "Near calls retired, direct and indirect"),
     row("BR_INST_RETIRED.NEAR_RETURN", 0x08c4, PRECISE, C0_7, "Near returns retired"),

@@ -5,6 +5,7 @@
 use crate::event::table::{
     Absent, Alias, C0_1, C0_3, C3, LOAD_LATENCY, NO, PRECISE, Row, Table, absent, alias, row,
 };
+use crate::event::wording::caveat;
 
 /// The table.
 pub(super) const NEHALEM: Table = Table { rows: ROWS, aliases: ALIASES, absent: ABSENT };
@@ -13,7 +14,7 @@ pub(super) const NEHALEM: Table = Table { rows: ROWS, aliases: ALIASES, absent: 
 #[rustfmt::skip]
 const ALIASES: &[Alias] = &[
     alias("cycles", "CPU_CLK_UNHALTED.THREAD_P", "CPU_CLK_UNHALTED.THREAD_P"),
-    alias("ref-cycles", "CPU_CLK_UNHALTED.REF_P", "CPU_CLK_UNHALTED.REF_P"),
+    alias("ref-cycles", "CPU_CLK_UNHALTED.REF_P", "CPU_CLK_UNHALTED.REF_P").but(caveat::BUS_CLOCK),
     alias("instructions", "INSTRUCTION_RETIRED", "INST_RETIRED.ANY_P"),
     alias("branch", "BRANCH_INSTRUCTION_RETIRED", "BR_INST_RETIRED.ALL_BRANCHES"),
     alias("branch-miss", "BRANCH_MISSES_RETIRED", "BRANCH_MISSES_RETIRED"),
@@ -21,16 +22,21 @@ const ALIASES: &[Alias] = &[
     alias("branch-misses", "BRANCH_MISSES_RETIRED", "BRANCH_MISSES_RETIRED"),
     alias("load", "MEM_INST_RETIRED.LOADS", "MEM_INST_RETIRED.LOADS"),
     alias("store", "MEM_INST_RETIRED.STORES", "MEM_INST_RETIRED.STORES"),
-    alias("mem-loads", "MEM_INST_RETIRED.LATENCY_ABOVE_THRESHOLD_4", "MEM_INST_RETIRED.LATENCY_ABOVE_THRESHOLD_4"),
-    alias("l1d-load-hit", "MEM_LOAD_RETIRED.L1D_HIT", "MEM_LOAD_RETIRED.L1D_HIT"),
+    alias("mem-loads", "MEM_INST_RETIRED.LATENCY_ABOVE_THRESHOLD_4", "MEM_INST_RETIRED.LATENCY_ABOVE_THRESHOLD_4").but(caveat::TAGGED),
+    alias("l1d-load-hit", "MEM_LOAD_RETIRED.L1D_HIT", "MEM_LOAD_RETIRED.L1D_HIT").but(caveat::FILL_BUFFER),
     alias("l2-load-hit", "MEM_LOAD_RETIRED.L2_HIT", "MEM_LOAD_RETIRED.L2_HIT"),
     alias("l3-load-miss", "MEM_LOAD_RETIRED.LLC_MISS", "MEM_LOAD_RETIRED.LLC_MISS"),
-    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE"),
-    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS"),
-    alias("l1i-miss", "L1I.MISSES", "L1I.MISSES"),
-    alias("dtlb-load-miss", "MEM_LOAD_RETIRED.DTLB_MISS", "MEM_LOAD_RETIRED.DTLB_MISS"),
-    alias("dtlb-store-miss", "MEM_STORE_RETIRED.DTLB_MISS", "MEM_STORE_RETIRED.DTLB_MISS"),
-    alias("itlb-miss", "ITLB_MISSES.ANY", "ITLB_MISSES.ANY"),
+    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE").but(caveat::ALL_REQUESTS),
+    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS").but(caveat::ALL_REQUESTS),
+    alias("l1i-miss", "L1I.MISSES", "L1I.MISSES").but(caveat::FETCHES),
+    alias("dtlb-load-miss", "MEM_LOAD_RETIRED.DTLB_MISS", "MEM_LOAD_RETIRED.DTLB_MISS").but(caveat::FIRST_TLB),
+    alias("dtlb-store-miss", "MEM_STORE_RETIRED.DTLB_MISS", "MEM_STORE_RETIRED.DTLB_MISS").but(caveat::FIRST_TLB),
+    alias("itlb-miss", "ITLB_MISSES.ANY", "ITLB_MISSES.ANY").but(caveat::FETCHES),
+    alias("dtlb-miss", "DTLB_MISSES.ANY", "DTLB_MISSES.ANY").but(caveat::FIRST_TLB_SPECULATIVE),
+    alias("l2i-miss", "L2_RQSTS.IFETCH_MISS", "L2_RQSTS.IFETCH_MISS").but(caveat::FETCHES),
+    alias("l1d-store-miss", "L2_RQSTS.RFOS", "L2_RQSTS.RFOS").but(caveat::RFOS),
+    alias("l2-store-miss", "L2_RQSTS.RFO_MISS", "L2_RQSTS.RFO_MISS").but(caveat::RFOS),
+    alias("resource-stall", "RESOURCE_STALLS.ANY", "RESOURCE_STALLS.ANY"),
 ];
 
 /// Generic names that mean nothing here, and why.
@@ -45,10 +51,10 @@ const ABSENT: &[Absent] = &[
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("INSTRUCTION_RETIRED", 0x00c0, PRECISE, C0_3, "Instructions retired (architectural)"),
+    row("INSTRUCTION_RETIRED", 0x00c0, PRECISE, C0_3, "Instructions retired (architectural)").on_fixed(0),
     row("BRANCH_INSTRUCTION_RETIRED", 0x00c4, NO, C0_3, "Branches retired, far ones included (architectural)"),
     row("BRANCH_MISSES_RETIRED", 0x00c5, NO, C0_3, "Mispredicted branches retired (architectural)"),
-    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_3, "Core cycles while the thread is not halted (architectural)"),
+    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_3, "Core cycles while the thread is not halted (architectural)").on_fixed(1),
     row("INST_RETIRED.ANY_P", 0x01c0, PRECISE, C0_3, "Instructions retired"),
     row("BR_INST_RETIRED.ALL_BRANCHES", 0x04c4, PRECISE, C0_3, "Branches retired, far ones included"),
     row("BR_INST_RETIRED.CONDITIONAL", 0x01c4, PRECISE, C0_3, "Conditional branches retired"),

@@ -6,6 +6,7 @@ use crate::event::table::{
     Absent, Alias, C0, C0_3, C0_7, C1_7, LOAD, LOAD_LATENCY, NO, PRECISE, Row, STORE, STORE_LATENCY, Table,
     absent, alias, row,
 };
+use crate::event::wording::{absent as missing, caveat};
 
 /// The table.
 pub(super) const REDWOODCOVE: Table = Table { rows: ROWS, aliases: ALIASES, absent: ABSENT };
@@ -22,33 +23,38 @@ const ALIASES: &[Alias] = &[
     alias("branch-misses", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES"),
     alias("load", "MEM_INST_RETIRED.ALL_LOADS", "MEM_INST_RETIRED.ALL_LOADS"),
     alias("store", "MEM_INST_RETIRED.ALL_STORES", "MEM_INST_RETIRED.ALL_STORES"),
-    alias("mem-loads", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4"),
+    alias("mem-loads", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4").but(caveat::TAGGED),
     alias("mem-stores", "MEM_TRANS_RETIRED.STORE_SAMPLE", "MEM_TRANS_RETIRED.STORE_SAMPLE"),
-    alias("l1d-load-hit", "MEM_LOAD_RETIRED.L1_HIT", "MEM_LOAD_RETIRED.L1_HIT"),
-    alias("l1d-load-miss", "MEM_LOAD_RETIRED.L1_MISS", "MEM_LOAD_RETIRED.L1_MISS"),
+    alias("l1d-load-hit", "MEM_LOAD_RETIRED.L1_HIT", "MEM_LOAD_RETIRED.L1_HIT").but(caveat::FILL_BUFFER),
+    alias("l1d-load-miss", "MEM_LOAD_RETIRED.L1_MISS", "MEM_LOAD_RETIRED.L1_MISS").but(caveat::FILL_BUFFER),
     alias("l2-load-hit", "MEM_LOAD_RETIRED.L2_HIT", "MEM_LOAD_RETIRED.L2_HIT"),
-    alias("l2-load-miss", "MEM_LOAD_RETIRED.L2_MISS", "MEM_LOAD_RETIRED.L2_MISS"),
+    alias("l2-load-miss", "MEM_LOAD_RETIRED.L2_MISS", "MEM_LOAD_RETIRED.L2_MISS").but(caveat::FILL_BUFFER),
     alias("l3-load-hit", "MEM_LOAD_RETIRED.L3_HIT", "MEM_LOAD_RETIRED.L3_HIT"),
     alias("l3-load-miss", "MEM_LOAD_RETIRED.L3_MISS", "MEM_LOAD_RETIRED.L3_MISS"),
-    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE"),
-    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS"),
-    alias("dtlb-load-miss", "MEM_INST_RETIRED.STLB_MISS_LOADS", "MEM_INST_RETIRED.STLB_MISS_LOADS"),
-    alias("dtlb-store-miss", "MEM_INST_RETIRED.STLB_MISS_STORES", "MEM_INST_RETIRED.STLB_MISS_STORES"),
-    alias("itlb-miss", "ITLB_MISSES.WALK_COMPLETED", "ITLB_MISSES.WALK_COMPLETED"),
+    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE").but(caveat::ALL_REQUESTS),
+    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS").but(caveat::ALL_REQUESTS),
+    alias("dtlb-load-miss", "MEM_INST_RETIRED.STLB_MISS_LOADS", "MEM_INST_RETIRED.STLB_MISS_LOADS").but(caveat::LAST_TLB),
+    alias("dtlb-store-miss", "MEM_INST_RETIRED.STLB_MISS_STORES", "MEM_INST_RETIRED.STLB_MISS_STORES").but(caveat::LAST_TLB),
+    alias("itlb-miss", "ITLB_MISSES.WALK_COMPLETED", "ITLB_MISSES.WALK_COMPLETED").but(caveat::WALKS_COMPLETED),
     alias("slots", "TOPDOWN.SLOTS_P", "TOPDOWN.SLOTS_P"),
+    alias("l2i-miss", "L2_RQSTS.CODE_RD_MISS", "L2_RQSTS.CODE_RD_MISS").but(caveat::FETCHES),
+    alias("l1d-store-miss", "L2_RQSTS.ALL_RFO", "L2_RQSTS.ALL_RFO").but(caveat::RFOS),
+    alias("l2-store-miss", "L2_RQSTS.RFO_MISS", "L2_RQSTS.RFO_MISS").but(caveat::RFOS),
 ];
 
 /// Generic names that mean nothing here, and why.
 #[rustfmt::skip]
 const ABSENT: &[Absent] = &[
     absent("l1i-miss", "the processor does not count the fetches that missed; FRONTEND_RETIRED.L1I_MISS and L2_RQSTS.ALL_CODE_RD come near"),
+    absent("dtlb-miss", missing::TWO_TLB_EVENTS),
+    absent("resource-stall", missing::STALLS_AS_SLOTS),
 ];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_7, "Core cycles while the thread is not halted (architectural)"),
+    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_7, "Core cycles while the thread is not halted (architectural)").on_fixed(1),
     row("CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE", 0x023c, NO, C0_7, "Reference clock pulses while this thread runs and its sibling is halted"),
-    row("INST_RETIRED.ANY_P", 0x00c0, PRECISE, C0_7, "Instructions retired (architectural)"),
+    row("INST_RETIRED.ANY_P", 0x00c0, PRECISE, C0_7, "Instructions retired (architectural)").on_fixed(0),
     row("BR_INST_RETIRED.ALL_BRANCHES", 0x00c4, PRECISE, C0_7, "Branches retired, far ones included (architectural)"),
     row("BR_INST_RETIRED.NEAR_CALL", 0x02c4, PRECISE, C0_7, "Near calls retired, direct and indirect"),
     row("BR_INST_RETIRED.NEAR_RETURN", 0x08c4, PRECISE, C0_7, "Near returns retired"),
@@ -145,7 +151,7 @@ const ROWS: &[Row] = &[
     row("RTM_RETIRED.COMMIT", 0x02c9, NO, C0_7, "RTM executions committed"),
     row("RTM_RETIRED.ABORTED", 0x04c9, PRECISE, C0_7, "RTM executions aborted"),
     row("HW_INTERRUPTS.RECEIVED", 0x01cb, NO, C0_7, "Hardware interrupts received"),
-    row("CPU_CLK_UNHALTED.REF_TSC_P", 0x013c, NO, C0_7, "Reference cycles at the rate of the TSC while the thread is not halted (architectural)"),
+    row("CPU_CLK_UNHALTED.REF_TSC_P", 0x013c, NO, C0_7, "Reference cycles at the rate of the TSC while the thread is not halted (architectural)").on_fixed(2),
     row("CPU_CLK_UNHALTED.DISTRIBUTED", 0x02ec, NO, C0_7, "Core cycles, divided between the threads that are active"),
     row("CPU_CLK_UNHALTED.PAUSE", 0x40ec, NO, C0_7, "Cycles in which PAUSE delays the thread"),
     row("CPU_CLK_UNHALTED.C0_WAIT", 0x70ec, NO, C0_7, "Cycles in the light sleep states of TPAUSE, UMWAIT and PAUSE"),
@@ -173,7 +179,7 @@ const ROWS: &[Row] = &[
     row("MEM_LOAD_L3_MISS_RETIRED.REMOTE_HITM", 0x04d3, LOAD, C0_3, "Loads retired that hit a modified copy in a remote cache"),
     row("MEM_LOAD_MISC_RETIRED.UC", 0x04d4, LOAD, C0_3, "Loads retired from uncacheable memory"),
     row("MEM_LOAD_COMPLETED.L1_MISS_ANY", 0xfd43, NO, C0_3, "Demand loads that completed after missing L1"),
-    row("MEM_TRANS_RETIRED.STORE_SAMPLE", 0x02cd, STORE_LATENCY, C0, "Stores retired, sampled with their latency and data source"),
+    row("MEM_TRANS_RETIRED.STORE_SAMPLE", 0x02cd, STORE_LATENCY, C0, "Stores retired, sampled with their latency and data source").only_sampled(),
     row("DTLB_STORE_MISSES.WALK_COMPLETED_4K", 0x0213, NO, C0_3, "Page walks for stores that found a 4 KiB page"),
     row("DTLB_STORE_MISSES.WALK_COMPLETED_2M_4M", 0x0413, NO, C0_3, "Page walks for stores that found a 2 or 4 MiB page"),
     row("ITLB_MISSES.WALK_ACTIVE", 0x1001011, NO, C0_3, "Cycles with a page walk for an instruction fetch under way"),

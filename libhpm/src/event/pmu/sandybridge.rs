@@ -5,6 +5,7 @@
 use crate::event::table::{
     Absent, Alias, C0_3, C1, C2, C3, LOAD_LATENCY, NO, PRECISE, Row, STORE, Table, absent, alias, row,
 };
+use crate::event::wording::{absent as missing, caveat};
 
 /// The table.
 pub(super) const SANDYBRIDGE: Table = Table { rows: ROWS, aliases: ALIASES, absent: ABSENT };
@@ -13,26 +14,30 @@ pub(super) const SANDYBRIDGE: Table = Table { rows: ROWS, aliases: ALIASES, abse
 #[rustfmt::skip]
 const ALIASES: &[Alias] = &[
     alias("cycles", "CPU_CLK_UNHALTED.THREAD_P", "CPU_CLK_UNHALTED.THREAD_P"),
-    alias("ref-cycles", "CPU_CLK_UNHALTED.REF_XCLK", "CPU_CLK_UNHALTED.REF_XCLK"),
+    alias("ref-cycles", "CPU_CLK_UNHALTED.REF_XCLK", "CPU_CLK_UNHALTED.REF_XCLK").but(caveat::CRYSTAL_CLOCK),
     alias("instructions", "INST_RETIRED.ANY_P", "INST_RETIRED.PREC_DIST"),
     alias("branch", "BR_INST_RETIRED.ALL_BRANCHES", "BR_INST_RETIRED.ALL_BRANCHES_PEBS"),
     alias("branch-miss", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES_PEBS"),
     alias("branches", "BR_INST_RETIRED.ALL_BRANCHES", "BR_INST_RETIRED.ALL_BRANCHES_PEBS"),
     alias("branch-misses", "BR_MISP_RETIRED.ALL_BRANCHES", "BR_MISP_RETIRED.ALL_BRANCHES_PEBS"),
-    alias("load", "MEM_UOPS_RETIRED.ALL_LOADS", "MEM_UOPS_RETIRED.ALL_LOADS"),
-    alias("store", "MEM_UOPS_RETIRED.ALL_STORES", "MEM_UOPS_RETIRED.ALL_STORES"),
-    alias("mem-loads", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4"),
+    alias("load", "MEM_UOPS_RETIRED.ALL_LOADS", "MEM_UOPS_RETIRED.ALL_LOADS").but(caveat::UOPS),
+    alias("store", "MEM_UOPS_RETIRED.ALL_STORES", "MEM_UOPS_RETIRED.ALL_STORES").but(caveat::UOPS),
+    alias("mem-loads", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4", "MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4").but(caveat::TAGGED),
     alias("mem-stores", "MEM_TRANS_RETIRED.PRECISE_STORE", "MEM_TRANS_RETIRED.PRECISE_STORE"),
-    alias("l1d-load-hit", "MEM_LOAD_UOPS_RETIRED.L1_HIT", "MEM_LOAD_UOPS_RETIRED.L1_HIT"),
-    alias("l2-load-hit", "MEM_LOAD_UOPS_RETIRED.L2_HIT", "MEM_LOAD_UOPS_RETIRED.L2_HIT"),
-    alias("l3-load-hit", "MEM_LOAD_UOPS_RETIRED.LLC_HIT", "MEM_LOAD_UOPS_RETIRED.LLC_HIT"),
-    alias("l3-load-miss", "MEM_LOAD_UOPS_MISC_RETIRED.LLC_MISS", "MEM_LOAD_UOPS_MISC_RETIRED.LLC_MISS"),
-    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE"),
-    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS"),
-    alias("l1i-miss", "ICACHE.MISSES", "ICACHE.MISSES"),
-    alias("dtlb-load-miss", "MEM_UOPS_RETIRED.STLB_MISS_LOADS", "MEM_UOPS_RETIRED.STLB_MISS_LOADS"),
-    alias("dtlb-store-miss", "MEM_UOPS_RETIRED.STLB_MISS_STORES", "MEM_UOPS_RETIRED.STLB_MISS_STORES"),
-    alias("itlb-miss", "ITLB_MISSES.MISS_CAUSES_A_WALK", "ITLB_MISSES.MISS_CAUSES_A_WALK"),
+    alias("l1d-load-hit", "MEM_LOAD_UOPS_RETIRED.L1_HIT", "MEM_LOAD_UOPS_RETIRED.L1_HIT").but(caveat::UOPS_FILL_BUFFER),
+    alias("l2-load-hit", "MEM_LOAD_UOPS_RETIRED.L2_HIT", "MEM_LOAD_UOPS_RETIRED.L2_HIT").but(caveat::UOPS),
+    alias("l3-load-hit", "MEM_LOAD_UOPS_RETIRED.LLC_HIT", "MEM_LOAD_UOPS_RETIRED.LLC_HIT").but(caveat::UOPS),
+    alias("l3-load-miss", "MEM_LOAD_UOPS_MISC_RETIRED.LLC_MISS", "MEM_LOAD_UOPS_MISC_RETIRED.LLC_MISS").but(caveat::UOPS),
+    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE").but(caveat::ALL_REQUESTS),
+    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS").but(caveat::ALL_REQUESTS),
+    alias("l1i-miss", "ICACHE.MISSES", "ICACHE.MISSES").but(caveat::FETCHES),
+    alias("dtlb-load-miss", "MEM_UOPS_RETIRED.STLB_MISS_LOADS", "MEM_UOPS_RETIRED.STLB_MISS_LOADS").but(caveat::LAST_TLB_UOPS),
+    alias("dtlb-store-miss", "MEM_UOPS_RETIRED.STLB_MISS_STORES", "MEM_UOPS_RETIRED.STLB_MISS_STORES").but(caveat::LAST_TLB_UOPS),
+    alias("itlb-miss", "ITLB_MISSES.MISS_CAUSES_A_WALK", "ITLB_MISSES.MISS_CAUSES_A_WALK").but(caveat::WALKS),
+    alias("l2i-miss", "L2_RQSTS.CODE_RD_MISS", "L2_RQSTS.CODE_RD_MISS").but(caveat::FETCHES),
+    alias("l1d-store-miss", "L2_RQSTS.ALL_RFO", "L2_RQSTS.ALL_RFO").but(caveat::RFOS),
+    alias("l2-store-miss", "L2_RQSTS.RFO_MISS", "L2_RQSTS.RFO_MISS").but(caveat::RFOS),
+    alias("resource-stall", "RESOURCE_STALLS.ANY", "RESOURCE_STALLS.ANY"),
 ];
 
 /// Generic names that mean nothing here, and why.
@@ -41,14 +46,15 @@ const ABSENT: &[Absent] = &[
     absent("l1d-load-miss", "the processor counts the loads that hit each level, not those that missed this one"),
     absent("l2-load-miss", "the processor counts the loads that hit each level, not those that missed this one"),
     absent("slots", "issue slots are counted since Ice Lake"),
+    absent("dtlb-miss", missing::TWO_TLB_EVENTS),
 ];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_3, "Core cycles while the thread is not halted (architectural)"),
+    row("CPU_CLK_UNHALTED.THREAD_P", 0x003c, NO, C0_3, "Core cycles while the thread is not halted (architectural)").on_fixed(1),
     row("CPU_CLK_UNHALTED.REF_XCLK", 0x013c, NO, C0_3, "Reference clock pulses (24 to 100 MHz) while the thread is not halted"),
     row("CPU_CLK_UNHALTED.ONE_THREAD_ACTIVE", 0x023c, NO, C0_3, "Reference clock pulses while this thread runs and its sibling is halted"),
-    row("INST_RETIRED.ANY_P", 0x00c0, NO, C0_3, "Instructions retired (architectural)"),
+    row("INST_RETIRED.ANY_P", 0x00c0, NO, C0_3, "Instructions retired (architectural)").on_fixed(0),
     row("INST_RETIRED.PREC_DIST", 0x01c0, PRECISE, C1, "Instructions retired, precisely distributed"),
     row("BR_INST_RETIRED.ALL_BRANCHES", 0x00c4, NO, C0_3, "Branches retired, far ones included (architectural)"),
     row("BR_INST_RETIRED.ALL_BRANCHES_PEBS", 0x04c4, PRECISE, C0_3, "Branches retired, far ones included, in the precise encoding"),
@@ -141,7 +147,7 @@ const ROWS: &[Row] = &[
     row("MEM_LOAD_UOPS_LLC_HIT_RETIRED.XSNP_HIT", 0x02d2, PRECISE, C0_3, "Load micro-operations retired that hit an unmodified copy in another core"),
     row("MEM_LOAD_UOPS_LLC_HIT_RETIRED.XSNP_HITM", 0x04d2, PRECISE, C0_3, "Load micro-operations retired that hit a modified copy in another core"),
     row("MEM_LOAD_UOPS_LLC_HIT_RETIRED.XSNP_NONE", 0x08d2, PRECISE, C0_3, "Load micro-operations retired that hit the last-level cache without a snoop"),
-    row("MEM_TRANS_RETIRED.PRECISE_STORE", 0x02cd, STORE, C3, "Stores retired, sampled with their address and whether they hit"),
+    row("MEM_TRANS_RETIRED.PRECISE_STORE", 0x02cd, STORE, C3, "Stores retired, sampled with their address and whether they hit").only_sampled(),
     row("DTLB_LOAD_MISSES.WALK_DURATION", 0x0408, NO, C0_3, "Cycles in which a page walk for a load is under way"),
     row("DTLB_STORE_MISSES.WALK_DURATION", 0x0449, NO, C0_3, "Cycles in which a page walk for a store is under way"),
     row("ITLB_MISSES.WALK_DURATION", 0x0485, NO, C0_3, "Cycles in which a page walk for an instruction fetch is under way"),
