@@ -1,5 +1,6 @@
 //! `hpmctl report`: which functions and lines the samples of a trace name.
 
+mod offset;
 mod text;
 
 use std::fs::File;
@@ -31,7 +32,11 @@ pub(crate) struct ReportArgs {
     /// Report only this event
     #[arg(long, value_name = "NAME")]
     event: Option<String>,
-    /// Also draw a flame graph into this file
+    /// The place that --by offset measures from: a function or another symbol, with a number of bytes behind it, or a
+    /// recorded address
+    #[arg(long, value_name = "SYMBOL[+BYTES]|0xADDRESS")]
+    around: Option<String>,
+    /// Also draw a flame graph into this file; with --by offset, the histograms
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Print JSON for other programs
@@ -46,6 +51,9 @@ pub(crate) struct ReportArgs {
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]
     trace: PathBuf,
+    /// More traces, to show beside it: with --by offset
+    #[arg(value_name = "NAME.hpm", requires = "around")]
+    beside: Vec<PathBuf>,
 }
 
 /// Values of `--by`.
@@ -62,6 +70,8 @@ enum GroupBy {
     Source,
     /// Branches in the samples' branch records: from, to, how often, how often mispredicted
     Branch,
+    /// Distance from the instruction that --around names, as a histogram
+    Offset,
 }
 
 /// Values of `--sort`.
@@ -83,7 +93,7 @@ impl From<SortBy> for Order {
 }
 
 impl GroupBy {
-    /// The tables of samples; branches have one of their own.
+    /// The tables of samples; branches and offsets have their own.
     fn tables(self) -> Vec<By> {
         vec![match self {
             Self::Function => By::Function,
@@ -93,7 +103,7 @@ impl GroupBy {
             Self::Address => By::Address,
             Self::Level => By::Level,
             Self::Source => By::Source,
-            Self::Branch => return vec![],
+            Self::Branch | Self::Offset => return vec![],
         }]
     }
 }
@@ -138,7 +148,11 @@ struct Grouped {
 /// # Errors
 /// The folder is no trace, nothing in it can be read, or the output cannot be written.
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
-    let (output, warnings) = output(args)?;
+    let by_offset = matches!(args.by, Some(GroupBy::Offset));
+    if args.around.is_some() && !by_offset {
+        bail!("--around is for --by offset");
+    }
+    let (output, warnings) = if by_offset { offset::output(args)? } else { output(args)? };
     for warning in warnings {
         eprintln!("hpmctl: warning: {warning}");
     }

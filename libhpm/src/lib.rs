@@ -9,6 +9,7 @@ mod elf;
 pub mod error;
 pub mod event;
 pub mod flame;
+pub mod histogram;
 pub mod machine;
 pub mod mark;
 pub mod record;

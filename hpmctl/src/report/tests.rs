@@ -3,9 +3,10 @@
 use std::fs;
 
 use clap::Parser;
-use libhpm::record::{Level, Snoop};
+use libhpm::record::{Attribution, Level, Snoop};
+use libhpm::symbol::{Code, Place};
 use libhpm::trace::{
-    Event, KernelSymbolRow, Machine, QuantumRow, ThreadChange, ThreadRow, Totals, TraceWriter,
+    Event, KernelSymbolRow, Machine, MapRow, QuantumRow, ThreadChange, ThreadRow, Totals, TraceWriter,
 };
 use tempfile::TempDir;
 
@@ -255,4 +256,107 @@ fn an_event_that_the_trace_has_not_is_an_error() {
     let temp = TempDir::new().unwrap();
     let error = report(&trace(&temp, true), &["--event", "cycles"]).unwrap_err().to_string();
     assert_eq!(error, "the trace has no event `cycles`; it has l1d-load-miss, instructions");
+}
+
+/// Samples of this test's own `main`, with the instruction's place in it and how many there are.
+fn trace_of_main(temp: &TempDir, name: &str, event: Event, samples: &[(usize, u64)]) -> PathBuf {
+    const BASE: u64 = 0x1000_0000;
+    let file = std::env::current_exe().unwrap();
+    let code = Code::around(&Place::of_symbol("main"), &file, &FileFinder::default()).unwrap().unwrap();
+    let offset = |place: usize| {
+        let address = code.instructions[place].address;
+        let pages = (0..4096).map(|page| address.wrapping_sub(page * 4096));
+        pages.into_iter().find(|&offset| code.instruction_of(offset) == Some(place)).unwrap()
+    };
+    let folder = temp.path().join(name);
+    let meta = Meta { events: vec![event], complete: true, ..meta() };
+    let mut writer = TraceWriter::create(&folder, meta).unwrap();
+    let map = MapRow {
+        pid: 7,
+        start: BASE,
+        end: BASE + file.metadata().unwrap().len(),
+        executable: true,
+        path: file.to_str().unwrap().into(),
+        ..MapRow::default()
+    };
+    writer.map(&map).unwrap();
+    for &(place, count) in samples {
+        let ip = BASE + offset(place);
+        let sample = SampleRow { tsc: 1, pid: 7, tid: 7, period: 1000, ip, ..SampleRow::default() };
+        (0..count).for_each(|_| writer.sample(&sample).unwrap());
+    }
+    let elsewhere = SampleRow { tsc: 1, pid: 7, tid: 7, period: 1000, ip: 5, ..SampleRow::default() };
+    writer.sample(&elsewhere).unwrap();
+    writer.finish(Totals::default()).unwrap();
+    folder
+}
+
+#[test]
+fn offsets_of_several_traces_stand_side_by_side() {
+    let temp = TempDir::new().unwrap();
+    let event = |mode, attribution| Event {
+        name: "load".into(),
+        mode,
+        attribution,
+        period: 1000,
+        user: true,
+        ..Event::default()
+    };
+    let late =
+        trace_of_main(&temp, "late.hpm", event(EventUse::Interrupt, Attribution::Skid), &[(3, 6), (4, 3)]);
+    let exact = trace_of_main(&temp, "exact.hpm", event(EventUse::Precise, Attribution::Cause), &[(0, 9)]);
+    let next = trace_of_main(&temp, "next.hpm", event(EventUse::Precise, Attribution::Next), &[(1, 9)]);
+    let svg = temp.path().join("offsets.svg");
+    let report = |options: &[&str]| {
+        let traces = [&late, &exact, &next].map(|path| path.to_str().unwrap());
+        let words = ["report", "--by", "offset", "--around", "main", "--svg", svg.to_str().unwrap()];
+        let all = words.iter().chain(options).copied().chain(traces);
+        offset::output(&Cli::try_parse_from(all).unwrap().report).unwrap().0
+    };
+    let json: serde_json::Value = serde_json::from_str(&report(&["--json"])).unwrap();
+    let histogram = |trace: usize| -> Vec<(i64, u64)> {
+        let entries = json["traces"][trace]["entries"].as_array().unwrap();
+        entries
+            .iter()
+            .map(|one| (one["distance"].as_i64().unwrap(), one["samples"].as_u64().unwrap()))
+            .collect()
+    };
+    assert_eq!(histogram(0), [(3, 6), (4, 3)]);
+    assert_eq!(
+        (histogram(1), histogram(2)),
+        (vec![(0, 9)], vec![(0, 9)]),
+        "the next one's cause is the one before"
+    );
+    assert_eq!(json["traces"][0]["elsewhere"]["samples"], 1);
+    let text = report(&[]);
+    for wanted in [
+        "load by interrupts, 10 samples, 1 of them in other functions",
+        "60.0 %",
+        "90.0 %",
+        "next instruction",
+    ] {
+        assert!(text.contains(wanted), "no {wanted:?} in {text}");
+    }
+    let fewer = report(&["--limit", "1"]);
+    assert!(fewer.contains("and 1 more"), "{fewer}");
+    assert_eq!(std::fs::read_to_string(svg).unwrap().matches("<title>").count(), 4);
+}
+
+#[test]
+fn offsets_need_a_place_that_exists() {
+    let temp = TempDir::new().unwrap();
+    let event = Event { name: "load".into(), mode: EventUse::Precise, ..Event::default() };
+    let folder = trace_of_main(&temp, "one.hpm", event, &[(0, 1)]);
+    let error = |options: &[&str]| {
+        let words = ["report", "--by", "offset", folder.to_str().unwrap()];
+        let all = words.iter().chain(options).copied();
+        offset::output(&Cli::try_parse_from(all).unwrap().report).unwrap_err().to_string()
+    };
+    assert!(error(&[]).contains("--around"));
+    assert!(error(&["--around", "no_such_function"]).contains("no_such_function"));
+    assert!(error(&["--around", "0x5"]).contains("mapped at 0x5"));
+    assert!(
+        Cli::try_parse_from(["report", "a.hpm", "b.hpm"]).is_err(),
+        "several traces are for --by offset only"
+    );
 }

@@ -6,6 +6,7 @@
 
 mod branches;
 mod estimate;
+mod offsets;
 mod resolver;
 mod summary;
 mod table;
@@ -13,6 +14,7 @@ mod tally;
 
 pub use self::branches::{BranchEntry, BranchTable, Place};
 pub use self::estimate::Estimate;
+pub use self::offsets::{Around, OffsetEntry, Offsets};
 pub use self::resolver::Resolver;
 pub use self::summary::{EventSummary, Summary};
 pub use self::table::{By, Entry, Key, Order, Table};

@@ -88,6 +88,21 @@ impl Resolver {
         self.spaces.epoch(row.pid, row.tsc)
     }
 
+    /// The file that holds a row's instruction, as its path when recorded, and the instruction's place in it; `None` for
+    /// code without a file.
+    #[must_use]
+    pub fn file_offset(&self, row: &SampleRow) -> Option<(Arc<str>, u64)> {
+        self.file_offset_of(row, row.ip)
+    }
+
+    /// The same of another address of the row's process at the row's time.
+    #[must_use]
+    pub fn file_offset_of(&self, row: &SampleRow, address: u64) -> Option<(Arc<str>, u64)> {
+        let mapping = self.spaces.find(row.pid, row.tsc, address)?;
+        let is_file = mapping.path.starts_with('/') && !mapping.path.starts_with("//");
+        is_file.then(|| (Arc::clone(&mapping.path), mapping.file_offset_of(address)))
+    }
+
     fn chain(&mut self, row: &SampleRow) -> SharedChain {
         let epoch = self.spaces.epoch(row.pid, row.tsc);
         let key = ChainKey { pid: row.pid, epoch, ip: row.ip, stack: row.stack };

@@ -4,6 +4,7 @@
 //! supplementary files that Debian's debug packages use (`.gnu_debugaltlink`), and let us find debug files by build ID
 //! in a folder of another machine.
 
+mod code;
 mod files;
 mod kernel;
 mod module;
@@ -11,6 +12,7 @@ mod perf_map;
 mod symbolizer;
 mod table;
 
+pub use self::code::{Code, Instruction, Place};
 pub use self::files::FileFinder;
 pub use self::kernel::kernel_symbols;
 pub use self::symbolizer::Symbolizer;

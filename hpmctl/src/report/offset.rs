@@ -1,0 +1,201 @@
+//! `hpmctl report --by offset --around PLACE TRACE…`: how far from an instruction samples lie, for several traces side by side.
+
+mod text;
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use libhpm::histogram::{self, Bar, Panel};
+use libhpm::report::{Around, OffsetEntry, Offsets, Resolver, Sum};
+use libhpm::symbol::{Code, FileFinder, Instruction, Place};
+use libhpm::trace::{Event, EventUse, SampleRow, TraceReader};
+use serde::Serialize;
+
+use super::{ReportArgs, event_index};
+
+/// Everything that the text and the JSON show.
+#[derive(Serialize)]
+struct Histograms<'a> {
+    module: &'a str,
+    function: &'a str,
+    /// The instruction at distance 0.
+    around: &'a Instruction,
+    traces: Vec<Histogram>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    svg: Option<&'a Path>,
+}
+
+/// One trace's event.
+#[derive(Serialize)]
+struct Histogram {
+    trace: String,
+    event: Event,
+    all: Sum,
+    /// Samples in other functions.
+    elsewhere: Sum,
+    entries: Vec<OffsetEntry>,
+}
+
+/// A trace that is open.
+struct Trace {
+    name: String,
+    resolver: Resolver,
+    event: Event,
+    /// Samples of the event.
+    rows: Vec<SampleRow>,
+}
+
+/// What is to be printed, and what is to be warned of; the picture is written on the way.
+pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
+    let Some(around) = &args.around else {
+        bail!("--by offset needs a place to measure from: --around SYMBOL, SYMBOL+BYTES or 0xADDRESS");
+    };
+    let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
+    let paths = std::iter::once(&args.trace).chain(&args.beside);
+    let mut warnings = Vec::new();
+    let traces: Vec<Trace> =
+        paths.map(|path| Trace::open(path, args, &finder, &mut warnings)).collect::<Result<_>>()?;
+    let (module, code) = find(around, &traces, &finder)?;
+    let histograms = Histograms {
+        module: &module,
+        function: &code.function,
+        around: &code.instructions[code.reference],
+        traces: traces.iter().map(|trace| trace.histogram(Around { module: &module, code: &code })).collect(),
+        svg: args.svg.as_deref(),
+    };
+    if let Some(path) = &args.svg {
+        draw(&histograms, &code, path).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let output = if args.json {
+        serde_json::to_string_pretty(&histograms)? + "\n"
+    } else {
+        text::render(&histograms, &code, args.limit)
+    };
+    Ok((output, warnings))
+}
+
+impl Trace {
+    fn open(path: &Path, args: &ReportArgs, finder: &FileFinder, warnings: &mut Vec<String>) -> Result<Self> {
+        let reader = TraceReader::open(path)?;
+        let events = &reader.meta().events;
+        let index = match &args.event {
+            Some(name) => event_index(reader.meta(), name)?,
+            None => events.iter().position(|event| event.mode != EventUse::Count).unwrap_or(0),
+        };
+        let resolver = Resolver::new(&reader, finder.clone());
+        let mut all = reader.rows::<SampleRow>();
+        let rows: Vec<SampleRow> = all.by_ref().filter(|row| usize::from(row.event) == index).collect();
+        let cuts = resolver.cuts().iter().cloned().chain(all.cut());
+        let name = path.display().to_string();
+        warnings.extend(cuts.map(|cut| format!("{name}: {cut}")));
+        let event = events.get(index).filter(|_| !rows.is_empty()).cloned();
+        let Some(event) = event else { bail!("{name} has no samples of this event; record again") };
+        Ok(Self { name, resolver, event, rows })
+    }
+
+    fn histogram(&self, around: Around<'_>) -> Histogram {
+        let mut offsets = Offsets::default();
+        self.rows.iter().for_each(|row| offsets.add(&self.resolver, row, self.event.attribution, around));
+        Histogram {
+            trace: self.name.clone(),
+            event: self.event.clone(),
+            all: offsets.all(),
+            elsewhere: offsets.elsewhere(),
+            entries: offsets.entries(around.code),
+        }
+    }
+
+    /// The files that have samples, the one with most of them first.
+    fn modules(&self) -> Vec<Arc<str>> {
+        let mut counted = std::collections::HashMap::<Arc<str>, u64>::new();
+        for (path, _) in self.rows.iter().filter_map(|row| self.resolver.file_offset(row)) {
+            *counted.entry(path).or_default() += 1;
+        }
+        let mut modules: Vec<(Arc<str>, u64)> = counted.into_iter().collect();
+        modules.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        modules.into_iter().map(|(path, _)| path).collect()
+    }
+}
+
+/// The file and the function that the place is in. A symbol is looked for in the files that have samples.
+fn find(around: &str, traces: &[Trace], finder: &FileFinder) -> Result<(Arc<str>, Code)> {
+    if let Some(digits) = around.strip_prefix("0x") {
+        let address = u64::from_str_radix(digits, 16).with_context(|| format!("`{around}` is no address"))?;
+        let place =
+            |trace: &Trace| trace.rows.iter().find_map(|row| trace.resolver.file_offset_of(row, address));
+        let (module, offset) = traces
+            .iter()
+            .find_map(place)
+            .with_context(|| format!("no recorded process had code of a file mapped at {around}"))?;
+        let code = Code::around(&Place::FileOffset(offset), Path::new(&*module), finder);
+        let code = code.with_context(|| format!("cannot read the code of {module}"))?;
+        return Ok((
+            Arc::clone(&module),
+            code.with_context(|| format!("no function of {module} covers {around}"))?,
+        ));
+    }
+    let place = Place::of_symbol(around);
+    let mut unread = None;
+    for module in traces.iter().flat_map(Trace::modules) {
+        match Code::around(&place, Path::new(&*module), finder) {
+            Ok(Some(code)) => return Ok((module, code)),
+            Ok(None) => {}
+            Err(error) => {
+                unread.get_or_insert((module, error));
+            }
+        }
+    }
+    match unread {
+        Some((module, error)) => Err(error).with_context(|| {
+            format!("no file with samples has code at `{around}`, but {module} cannot be read")
+        }),
+        None => bail!(
+            "no file with samples has code at `{around}`; `hpmctl report --by address` shows where the samples are"
+        ),
+    }
+}
+
+/// How the samples of an event were taken, and what they name.
+fn how(event: &Event) -> String {
+    let name = &event.name;
+    match event.mode {
+        EventUse::Interrupt => format!("{name} by interrupts"),
+        _ => format!("{name}, precise"),
+    }
+}
+
+fn draw(histograms: &Histograms<'_>, code: &Code, path: &Path) -> std::io::Result<()> {
+    let panel = |histogram: &Histogram| {
+        let bar = |entry: &OffsetEntry| Bar {
+            at: entry.distance,
+            share: entry.estimate.share,
+            error: entry.estimate.error,
+            label: format!(
+                "{:+} {}: {} samples, {:.2} % ± {:.2}",
+                entry.distance,
+                text::instruction(code, entry.distance).mnemonic,
+                entry.own.samples,
+                entry.estimate.share * 100.0,
+                entry.estimate.error * 100.0
+            ),
+        };
+        Panel {
+            title: format!(
+                "{}: {}, {} samples",
+                histogram.trace,
+                how(&histogram.event),
+                histogram.all.samples
+            ),
+            bars: histogram.entries.iter().map(bar).collect(),
+        }
+    };
+    let panels: Vec<Panel> = histograms.traces.iter().map(panel).collect();
+    let title = format!("Reported instructions in {}", histograms.function);
+    let axis = format!("instructions from {:#x} ({})", histograms.around.address, histograms.around.mnemonic);
+    let mut file = BufWriter::new(File::create(path)?);
+    histogram::write_svg(&title, &axis, &panels, &mut file)?;
+    file.flush()
+}

@@ -1,0 +1,200 @@
+//! The instructions around a place in a binary.
+
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use iced_x86::{Decoder, DecoderOptions};
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
+use serde::Serialize;
+
+use super::FileFinder;
+use crate::elf::{self, Elf, Segments};
+
+/// A place in a program's code, as people write it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// So many bytes behind a symbol.
+    Symbol(String, u64),
+    /// A byte of a file.
+    FileOffset(u64),
+}
+
+impl Place {
+    /// `NAME` or `NAME+OFFSET`, the offset as a decimal or `0x` hexadecimal number.
+    #[must_use]
+    pub fn of_symbol(text: &str) -> Self {
+        let split = text.rsplit_once('+').and_then(|(name, offset)| Some((name, number(offset.trim())?)));
+        let (name, offset) = split.unwrap_or((text, 0));
+        Self::Symbol(name.trim().to_owned(), offset)
+    }
+}
+
+/// A decimal number, or a hexadecimal one after `0x`.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// One instruction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Instruction {
+    /// The address that the linker gave it.
+    pub address: u64,
+    /// How many bytes it has.
+    pub bytes: u8,
+    /// Its mnemonic, in small letters.
+    pub mnemonic: String,
+}
+
+/// The instructions of the function around a place.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// The function.
+    pub function: Arc<str>,
+    /// Its instructions in the order of their addresses. Never empty.
+    pub instructions: Vec<Instruction>,
+    /// Which of them the place is.
+    pub reference: usize,
+    segments: Segments,
+}
+
+impl Code {
+    /// The function around a place in the file that was recorded as `path`; `None` when the file has no such symbol, or no
+    /// function covers the place.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no ELF file.
+    pub fn around(place: &Place, path: &Path, finder: &FileFinder) -> io::Result<Option<Self>> {
+        elf::read(&finder.here(path), |elf| {
+            let segments = Segments::of(elf);
+            let address = match place {
+                Place::Symbol(name, offset) => address_of(elf, name).map(|address| address + offset),
+                Place::FileOffset(offset) => segments.address_of(*offset),
+            };
+            let Some((function, extent)) = address.and_then(|address| function_at(elf, address)) else {
+                return Ok(None);
+            };
+            let instructions = decode(&bytes(elf, &extent)?, extent.start);
+            let reference = instruction_at(&instructions, address.unwrap_or_default());
+            Ok(reference.map(|reference| Self { function, instructions, reference, segments }))
+        })
+    }
+
+    /// The instruction that has this byte of the file.
+    #[must_use]
+    pub fn instruction_of(&self, file_offset: u64) -> Option<usize> {
+        instruction_at(&self.instructions, self.segments.address_of(file_offset)?)
+    }
+}
+
+fn instruction_at(instructions: &[Instruction], address: u64) -> Option<usize> {
+    let after = instructions.partition_point(|instruction| instruction.address <= address);
+    let place = after.checked_sub(1)?;
+    let found = &instructions[place];
+    (address < found.address + u64::from(found.bytes)).then_some(place)
+}
+
+/// Symbols that can stand for code, with their names; those of code written by hand have no kind.
+fn code_symbols<'a>(
+    elf: &'a Elf<'a>,
+) -> impl Iterator<Item = (object::Symbol<'a, 'a, &'a object::ReadCache<std::fs::File>>, &'a str)> {
+    let kinds = [SymbolKind::Text, SymbolKind::Unknown, SymbolKind::Label];
+    let all = elf.symbols().chain(elf.dynamic_symbols());
+    let code = all.filter(move |symbol| !symbol.is_undefined() && kinds.contains(&symbol.kind()));
+    code.filter_map(|symbol| symbol.name().ok().filter(|name| !name.is_empty()).map(|name| (symbol, name)))
+}
+
+/// The address of a symbol by its name, mangled or not.
+fn address_of(elf: &Elf<'_>, wanted: &str) -> Option<u64> {
+    let demangled = |name: &str| addr2line::demangle_auto(name.into(), None) == wanted;
+    let found = code_symbols(elf).find(|(_, name)| *name == wanted);
+    let found = found.or_else(|| code_symbols(elf).find(|(_, name)| demangled(name)));
+    found.map(|(symbol, _)| symbol.address())
+}
+
+/// The function that covers an address, and its extent. A symbol without a size reaches to the next one, or to its section's end.
+fn function_at(elf: &Elf<'_>, address: u64) -> Option<(Arc<str>, Range<u64>)> {
+    let sized = code_symbols(elf).find(|(symbol, _)| {
+        symbol.size() > 0 && (symbol.address()..symbol.address() + symbol.size()).contains(&address)
+    });
+    let name = |name: &str| addr2line::demangle_auto(name.into(), None).as_ref().into();
+    if let Some((symbol, found)) = sized {
+        return Some((name(found), symbol.address()..symbol.address() + symbol.size()));
+    }
+    let section = elf
+        .sections()
+        .find(|section| (section.address()..section.address() + section.size()).contains(&address))?;
+    let (symbol, found) = code_symbols(elf)
+        .filter(|(symbol, _)| (section.address()..=address).contains(&symbol.address()))
+        .max_by_key(|(symbol, _)| symbol.address())?;
+    let next = code_symbols(elf).map(|(symbol, _)| symbol.address()).filter(|&next| next > address).min();
+    let end = section.address() + section.size();
+    Some((name(found), symbol.address()..next.map_or(end, |next| next.min(end))))
+}
+
+/// The bytes of these addresses.
+fn bytes(elf: &Elf<'_>, extent: &Range<u64>) -> object::Result<Vec<u8>> {
+    for section in elf.sections() {
+        if let Some(bytes) = section.data_range(extent.start, extent.end - extent.start)? {
+            return Ok(bytes.to_vec());
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn decode(bytes: &[u8], start: u64) -> Vec<Instruction> {
+    let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+    let mut instructions = Vec::new();
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        instructions.push(Instruction {
+            address: instruction.ip(),
+            bytes: instruction.len() as u8,
+            mnemonic: format!("{:?}", instruction.mnemonic()).to_lowercase(),
+        });
+    }
+    instructions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_symbols_with_an_offset() {
+        assert_eq!(Place::of_symbol("main"), Place::Symbol("main".into(), 0));
+        assert_eq!(Place::of_symbol("main+0x1f"), Place::Symbol("main".into(), 0x1f));
+        assert_eq!(Place::of_symbol("main+12"), Place::Symbol("main".into(), 12));
+        assert_eq!(Place::of_symbol("operator+"), Place::Symbol("operator+".into(), 0));
+    }
+
+    #[test]
+    fn instructions_are_found_by_any_of_their_bytes() {
+        // mov rax, [rdi]; nop; ret
+        let instructions = decode(&[0x48, 0x8b, 0x07, 0x90, 0xc3], 0x100);
+        let mnemonics: Vec<&str> = instructions.iter().map(|one| one.mnemonic.as_str()).collect();
+        assert_eq!(mnemonics, ["mov", "nop", "ret"]);
+        let at = |address| instruction_at(&instructions, address);
+        assert_eq!(
+            [at(0xff), at(0x100), at(0x102), at(0x103), at(0x105)],
+            [None, Some(0), Some(0), Some(1), None]
+        );
+    }
+
+    /// This test's own code, in this test's own file.
+    #[test]
+    fn a_function_of_a_real_binary_is_decoded() {
+        let here = std::env::current_exe().unwrap();
+        let finder = FileFinder::default();
+        let around = |name: &str| Code::around(&Place::of_symbol(name), &here, &finder).unwrap();
+        let code = around("main+0x4").unwrap();
+        assert_eq!(&*code.function, "main");
+        assert!(code.reference > 0 && code.instructions.len() > code.reference);
+        assert!(code.instructions.iter().all(|one| one.mnemonic != "invalid"), "{:?}", code.instructions);
+        assert!(around("there is no such function").is_none());
+    }
+}
