@@ -44,6 +44,8 @@ enum Action {
     },
     /// Record a real program in the lab and report on it.
     Demo,
+    /// One generic event on processors of every kind: the same hot instructions, and exact counts.
+    Equivalents,
     /// Compare what hpm costs with what the kernel's perf costs, in the lab; writes docs/measurements.md.
     Bench,
     /// The part of a scenario that runs inside the lab machine.
@@ -107,6 +109,11 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             Ok(scenario::run_named(&root, name.as_deref(), &machine.machine()?)?.close())
         }
         Action::Demo => scenario::demo::run(&root),
+        Action::Equivalents => {
+            let mut tally = Tally::default();
+            scenario::equivalents::run(&root, &mut tally);
+            Ok(tally.close())
+        }
         Action::Bench => scenario::bench::run(&root),
         Action::Guest { name } => guest::run(&name),
     }

@@ -5,6 +5,7 @@ mod bad_input;
 pub(crate) mod bench;
 mod cachegrind;
 mod counting;
+pub(crate) mod equivalents;
 pub(crate) mod interrupt;
 mod judge;
 pub(crate) mod lbr;
@@ -24,9 +25,11 @@ pub(crate) mod robust;
 pub(crate) mod sampling;
 mod scopes;
 mod selfread;
+pub(crate) mod skid;
 pub(crate) mod stacks;
 mod torture;
 pub(crate) mod truth;
+mod unknown;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -81,6 +84,8 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "counting" => counting::run(&mut report)?,
         "sampling" => sampling::run()?,
         "interrupt" => interrupt::run(&mut report)?,
+        "skid" => skid::run(&mut report)?,
+        "equivalents" => equivalents::run(&mut report)?,
         "adaptive" => adaptive::run(&mut report)?,
         "stacks" => stacks::run()?,
         "lbr" => lbr::run(&mut report)?,
@@ -90,6 +95,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "lifecycle" => lifecycle::run(&mut report),
         "cachegrind" => cachegrind::run(&mut report)?,
         "no_pmu" => no_pmu::run(&mut report),
+        "unknown" => unknown::run(&mut report),
         "privacy" => privacy::run(&mut report)?,
         "privacy_reader" => privacy::read(&mut report),
         "robust" => robust::run(&mut report)?,

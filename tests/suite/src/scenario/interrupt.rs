@@ -62,20 +62,26 @@ fn after(from: u64, steps: usize, successors: &BTreeMap<u64, BTreeSet<u64>>) -> 
     reached
 }
 
-/// The histogram of instruction pointers is that of the overflows, each moved on by the skid. A few samples may differ: an
-/// interrupt of another kind between overflow and PMI uses up steps, and the ends of loops are seldom seen overflowing.
-fn places(boot: &Boot, trace: &str, report: &Report) -> Result<String> {
-    let samples = rows::<SampleRow>(boot, trace)?;
+/// The overflow that each sample is of: the last before it on its CPU, each of one sample.
+pub(super) fn overflows<'a>(samples: &[SampleRow], report: &'a Report) -> Result<Vec<&'a PmiReport>> {
     let mut pmis = BTreeMap::<(u32, u64), &PmiReport>::new();
     pmis.extend(report.pmis.iter().map(|pmi| ((pmi.cpu, pmi.tsc), pmi)));
-    let mut overflows = Vec::new();
+    let mut overflows = Vec::with_capacity(samples.len());
     let mut taken = BTreeSet::new();
-    for sample in &samples {
+    for sample in samples {
         let last = pmis.range((sample.cpu, 0)..=(sample.cpu, sample.tsc)).next_back();
         let (key, pmi) = last.with_context(|| format!("no PMI came before the sample at {}", sample.tsc))?;
         ensure!(taken.insert(*key), "two samples belong to the PMI of CPU {} at TSC {}", key.0, key.1);
         overflows.push(*pmi);
     }
+    Ok(overflows)
+}
+
+/// The histogram of instruction pointers is that of the overflows, each moved on by the skid. A few samples may differ: an
+/// interrupt of another kind between overflow and PMI uses up steps, and the ends of loops are seldom seen overflowing.
+fn places(boot: &Boot, trace: &str, report: &Report) -> Result<String> {
+    let samples = rows::<SampleRow>(boot, trace)?;
+    let overflows = overflows(&samples, report)?;
     let successors = successors(overflows.iter().copied());
     let mut seen = BTreeMap::<u64, usize>::new();
     let mut right = 0;

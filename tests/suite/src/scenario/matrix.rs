@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE};
 
-use super::Scenario;
+use super::{Scenario, unknown};
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -34,6 +34,9 @@ const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks
 
 /// What the fast tier leaves to the full one.
 const LONG_ONLY: [&str; 5] = ["adaptive", "cachegrind", "overhead", "torture.million", "lbr"];
+
+/// What is run on one machine only, which is not the plain one.
+const ELSEWHERE: [&str; 1] = [unknown::NAME];
 
 /// What exercises the driver beyond [`EVERYWHERE`]: run on the plain machine, and on [`OLD`] and [`ADAPTIVE`].
 const BEYOND: [&str; 10] = [
@@ -72,7 +75,9 @@ fn jobs<'a>(names: impl IntoIterator<Item = &'a str>, machine: &Machine) -> Vec<
 /// The fast tier: every scenario on the plain machine, and some on an old and a newer processor and on an older kernel.
 pub(super) fn fast_jobs() -> Vec<Job> {
     let names = super::ALL.iter().map(|scenario| scenario.name);
-    let mut all = jobs(names.filter(|name| !LONG_ONLY.contains(name)), &Machine::plain());
+    let plain = names.filter(|name| !LONG_ONLY.contains(name) && !ELSEWHERE.contains(name));
+    let mut all = jobs(plain, &Machine::plain());
+    all.extend(jobs(ELSEWHERE, &Machine::of(unknown::PROFILE)));
     for profile in [ADAPTIVE, OLD] {
         all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
     }

@@ -6,6 +6,7 @@ mod cachegrind;
 mod counting;
 pub(crate) mod demo;
 mod document;
+pub(crate) mod equivalents;
 mod interrupt;
 mod judge;
 mod kernel;
@@ -19,8 +20,10 @@ mod records;
 mod robust;
 mod sampling;
 mod scopes;
+mod skid;
 mod stacks;
 mod torture;
+mod unknown;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -55,6 +58,7 @@ const ALL: &[Scenario] = &[
     },
     Scenario { name: "sampling", options: &["--plugin-arg", "pebs-log=on"], compare: sampling::compare },
     Scenario { name: "interrupt", options: interrupt::OPTIONS, compare: interrupt::compare },
+    Scenario { name: "skid", options: skid::OPTIONS, compare: skid::compare },
     Scenario { name: "adaptive", options: adaptive::OPTIONS, compare: adaptive::compare },
     Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },
@@ -87,6 +91,7 @@ const ALL: &[Scenario] = &[
     },
     Scenario { name: "lifecycle", options: &[], compare: |_, _| {} },
     Scenario { name: "no_pmu", options: &["--no-plugin"], compare: |_, _| {} },
+    Scenario { name: unknown::NAME, options: unknown::OPTIONS, compare: unknown::compare },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
@@ -124,6 +129,7 @@ pub(crate) fn full(root: &Path) -> Result<ExitCode> {
     run_all(root, &mut results);
     let debug_kernel = matrix::build_debug_kernel(root);
     boot_all(root, matrix::long_jobs(), &mut results);
+    results.add(equivalents::NAME, "several", &tallied(|tally| equivalents::run(root, tally)));
     let built = tallied(|tally| {
         tally.run("the debug kernel is built", || matrix::wait_for_debug_kernel(debug_kernel));
     });

@@ -1,0 +1,99 @@
+//! Reported instruction pointers against the true ones, for interrupts and for PEBS (Schneider's thesis, Figure 2.3).
+
+use anyhow::{Context, Result, ensure};
+use libhpm::trace::SampleRow;
+use serde_json::Value;
+use vpmu::truth::Report;
+
+use super::interrupt::overflows;
+use super::records::{open, pairs, periods, rows};
+use crate::check::Tally;
+use crate::guest::skid::{HISTOGRAMS, IMPRECISE, PICTURE, PRECISE, TEXT};
+use crate::lab::Boot;
+
+/// Options of `lab run`.
+pub(super) const OPTIONS: &[&str] = &["--plugin-arg", "pebs-log=on", "--plugin-arg", "skid=41"];
+/// The model's `skid`: an interrupt comes so many instructions late, and what it reports is the one to be executed next. Together 42,
+/// what the thesis saw on an Itanium.
+const SKID: i64 = 41;
+
+/// PEBS names the load, interrupts what is executed so much later; hpmctl shows both.
+pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
+    let truth = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
+    for trace in [IMPRECISE, PRECISE] {
+        tally.run(&format!("skid: samples × period agrees with the count in {trace}"), || {
+            Ok(format!("{} lost", periods(boot, trace)?))
+        });
+    }
+    tally.run("skid: every true event is the load's", || events(boot, &truth));
+    tally.run("skid: PEBS names the load", || peak(boot, PRECISE, 0));
+    tally.run("skid: interrupts name what comes so many instructions later", || {
+        peak(boot, IMPRECISE, SKID + 1)
+    });
+    tally.run("skid: the picture has a bar at each peak", || pictured(boot));
+    tally.run("skid: the text shows both side by side", || {
+        let text = std::fs::read_to_string(boot.folder.join(TEXT))?;
+        let line = |distance: &str| text.lines().find(|line| line.trim_start().starts_with(distance));
+        ensure!(line("+42 ").is_some_and(|line| line.contains('█')), "no bar at +42 in {text}");
+        ensure!(line("+0 ").is_some_and(|line| line.contains('█')), "no bar at +0 in {text}");
+        Ok(String::new())
+    });
+}
+
+/// The load's address when it was recorded.
+fn load(boot: &Boot) -> Result<u64> {
+    let histograms = boot.report.facts.get(HISTOGRAMS).context("the guest left no histograms")?;
+    histograms["around"]["address"].as_u64().context("the histograms have no address")
+}
+
+/// By the truth the overflows that interrupted, and the events that were recorded, are the load's but for a few that an interrupt
+/// caused.
+fn events(boot: &Boot, truth: &Report) -> Result<String> {
+    // The program is linked to fixed addresses.
+    let load = load(boot)?;
+    let paired = pairs(boot, &[PRECISE], truth)?;
+    let recorded = paired.iter().filter(|pair| pair.truth.pc == load).count();
+    ensure!(recorded * 100 >= paired.len() * 99, "{recorded} of {} records are", paired.len());
+    let samples = rows::<SampleRow>(boot, IMPRECISE)?;
+    let overflows = overflows(&samples, truth)?;
+    let on_load = overflows.iter().filter(|pmi| pmi.pc == load).count();
+    ensure!(on_load * 100 >= samples.len() * 99, "{on_load} of {} overflows are", samples.len());
+    Ok(format!("{recorded} records, {on_load} overflows"))
+}
+
+/// The trace's histogram, as hpmctl tells it.
+fn histogram<'a>(boot: &'a Boot, trace: &str) -> Result<&'a Value> {
+    let histograms = boot.report.facts.get(HISTOGRAMS).context("the guest left no histograms")?;
+    let traces = histograms["traces"].as_array().context("the histograms have no traces")?;
+    traces.iter().find(|one| one["trace"] == trace).with_context(|| format!("no histogram of {trace}"))
+}
+
+/// At least 95 % of the samples are at this distance from the load, all others between: when an interrupt of another kind comes first, the
+/// PMI's steps pass in the kernel, and the program stands where that one found it.
+fn peak(boot: &Boot, trace: &str, distance: i64) -> Result<String> {
+    let attribution = open(boot, trace)?.meta().events[0].attribution;
+    let histogram = histogram(boot, trace)?;
+    let entries = histogram["entries"].as_array().context("it has no entries")?;
+    let samples = |value: &Value| value["samples"].as_u64().unwrap_or(0);
+    let all = samples(&histogram["all"]);
+    let peak = entries.iter().find(|entry| entry["distance"] == distance).context("nothing is there")?;
+    let at = samples(peak);
+    let between = |entry: &&Value| entry["distance"].as_i64().is_some_and(|at| (0..=distance).contains(&at));
+    let near: u64 = entries.iter().filter(between).map(samples).sum();
+    ensure!(all > 400 && at * 100 >= all * 95, "{at} of {all} samples are there");
+    ensure!(near == all, "{} of {all} samples are not between the load and there", all - near);
+    let share = |key: &str| peak["estimate"][key].as_f64().unwrap_or(0.0) * 100.0;
+    Ok(format!(
+        "{at} of {all} at {distance:+} ({attribution:?}): {:.1} % ± {:.1}",
+        share("share"),
+        share("error")
+    ))
+}
+
+fn pictured(boot: &Boot) -> Result<String> {
+    let svg = std::fs::read_to_string(boot.folder.join(PICTURE))?;
+    for label in ["<title>+42 nop: ", "<title>+0 mov: "] {
+        ensure!(svg.contains(label), "it has no {label:?}");
+    }
+    Ok(String::new())
+}
