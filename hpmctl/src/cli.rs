@@ -9,6 +9,7 @@ use crate::doctor::DoctorArgs;
 use crate::list::ListArgs;
 use crate::mark::MarkArgs;
 use crate::module::ModuleArgs;
+use crate::phases::PhasesArgs;
 use crate::record::RecordArgs;
 use crate::report::ReportArgs;
 use crate::stat::StatArgs;
@@ -27,6 +28,7 @@ pub(crate) enum Command {
     Record(RecordArgs),
     Report(ReportArgs),
     List(ListArgs),
+    Phases(PhasesArgs),
     Mark(MarkArgs),
     Doctor(DoctorArgs),
     Module(ModuleArgs),

@@ -1,4 +1,4 @@
-//! The hpm command line: `stat`, `record`, `report`, `list`, `doctor`, `module`.
+//! The hpm command line: `stat`, `record`, `report`, `phases`, `list`, `doctor`, `module`.
 
 mod cli;
 mod doctor;
@@ -7,6 +7,7 @@ mod mark;
 mod measure;
 mod module;
 mod output;
+mod phases;
 mod record;
 mod report;
 mod stat;
@@ -40,6 +41,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Record(args) => record::run(args),
         Command::Report(args) => report::run(args).map(|()| ExitCode::SUCCESS),
         Command::List(args) => list::run(args),
+        Command::Phases(args) => phases::run(args).map(|()| ExitCode::SUCCESS),
         Command::Mark(args) => mark::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Module(args) => module::run(args),

@@ -2,9 +2,10 @@
 //!
 //! A *session* ([`session`]) runs on the driver and lends out quanta with views of the PEBS records that belong to them
 //! ([`record`]). What else happened in the measured processes (mappings, names, forks) comes from [`sideband`].
-//! [`event`] turns names into encodings, [`machine`] tells what this machine can do.
+//! [`analysis`] draws conclusions. [`event`] turns names into encodings, [`machine`] tells what this machine can do.
 
 pub mod address_space;
+pub mod analysis;
 mod elf;
 pub mod error;
 pub mod event;

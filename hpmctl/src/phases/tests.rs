@@ -1,0 +1,156 @@
+//! Phases of small traces that were made up.
+
+use clap::Parser;
+use libhpm::analysis::phase::synthetic::{Recipe, TICKS, labelled_set};
+use libhpm::trace::{Clock, Event, ThreadChange, Totals, TraceWriter};
+use tempfile::TempDir;
+
+use super::*;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    phases: PhasesArgs,
+}
+
+fn recipe(name: &str, noise: f64) -> Recipe {
+    labelled_set(noise).into_iter().find(|recipe| recipe.name == name).unwrap()
+}
+
+/// A thread whose intervals are those of a stream.
+struct Thread<'a> {
+    tid: u32,
+    name: &'a str,
+    intervals: Vec<Interval>,
+}
+
+fn trace(temp: &TempDir, threads: &[Thread<'_>]) -> PathBuf {
+    let folder = temp.path().join("made.hpm");
+    let event = |name: &str| Event { name: name.into(), user: true, ..Event::default() };
+    let meta = Meta {
+        events: vec![event("l1d-load-miss"), event("instructions")],
+        clock: Clock { tsc_khz: TICKS, ..Clock::default() },
+        command: vec!["work".into(), "--all <of it>".into()],
+        ..Meta::default()
+    };
+    let mut writer = TraceWriter::create(&folder, meta).unwrap();
+    for Thread { tid, name, intervals } in threads {
+        let (name, what) = ((*name).into(), ThreadChange::Start as u8);
+        writer.thread(&ThreadRow { pid: 7, tid: *tid, name, what, ..ThreadRow::default() }).unwrap();
+        for interval in intervals {
+            let counts = interval.counts[..2].to_vec();
+            let (start_tsc, end_tsc) = (interval.start, interval.end);
+            writer
+                .quantum(&QuantumRow {
+                    pid: 7,
+                    tid: *tid,
+                    start_tsc,
+                    end_tsc,
+                    counts,
+                    ..QuantumRow::default()
+                })
+                .unwrap();
+        }
+    }
+    writer.finish(Totals::default()).unwrap();
+    folder
+}
+
+fn phases(folder: &Path, options: &[&str]) -> Result<(String, Vec<String>)> {
+    let words = ["phases"].into_iter().chain(options.iter().copied()).chain([folder.to_str().unwrap()]);
+    output(&Cli::try_parse_from(words).unwrap().phases)
+}
+
+fn two_threads() -> [Thread<'static>; 2] {
+    [
+        Thread { tid: 7, name: "worker", intervals: recipe("steps", 0.01).stream(1800, 1).intervals },
+        Thread { tid: 8, name: "noise", intervals: recipe("no change", 0.3).stream(300, 2).intervals },
+    ]
+}
+
+#[test]
+fn threads_with_and_without_phases() {
+    let temp = TempDir::new().unwrap();
+    insta::assert_snapshot!(phases(&trace(&temp, &two_threads()), &["--limit", "4"]).unwrap().0);
+}
+
+#[test]
+fn several_events_related_to_another() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, &two_threads()[..1]);
+    let (text, _) =
+        phases(&folder, &["-e", "l1d-load-miss", "--per", "instructions", "--by", "process"]).unwrap();
+    assert!(text.contains("l1d-load-miss per instructions"), "{text}");
+    assert!(text.contains("worker, process 7: 1800 intervals of 1.00 ms"), "{text}");
+    assert!(text.contains("expected to repeat every 180.0 ms"), "{text}");
+    let (text, _) = phases(&folder, &["-e", "l1d-load-miss", "-e", "instructions"]).unwrap();
+    assert!(text.contains("l1d-load-miss and instructions per time"), "{text}");
+}
+
+#[test]
+fn json_has_the_same_numbers() {
+    let temp = TempDir::new().unwrap();
+    let (text, _) = phases(&trace(&temp, &two_threads()), &["--json"]).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let worker = &json["subjects"][0];
+    assert_eq!((&worker["tid"], &worker["intervals"]), (&7.into(), &1800.into()));
+    let found = &worker["phases"];
+    assert!(found["repetitions"].as_u64().unwrap() > 2 * found["by_chance"].as_u64().unwrap(), "{found}");
+    assert_eq!(found["predicted_ms"], 180.0);
+    assert_eq!(found["changes"]["pelt"].as_array().unwrap().len(), 29);
+    let noise = &json["subjects"][1]["no_phases"];
+    assert!(noise["message"].as_str().is_some_and(|message| !message.is_empty()), "{noise}");
+}
+
+#[test]
+fn the_picture_has_a_ribbon() {
+    let temp = TempDir::new().unwrap();
+    let svg = temp.path().join("phases.svg");
+    let (text, _) = phases(&trace(&temp, &two_threads()), &["--svg", svg.to_str().unwrap()]).unwrap();
+    assert!(text.contains("picture: "), "{text}");
+    let svg = fs::read_to_string(&svg).unwrap();
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
+    assert!(
+        ["--all &lt;of it&gt;", "worker", "no phases: ", "#0072b2"].iter().all(|word| svg.contains(word))
+    );
+    // 29 changes, each with a tick.
+    let ticks = svg.matches("stroke=\"black\"").count();
+    assert!((25..=33).contains(&ticks), "{ticks}");
+}
+
+#[test]
+fn without_phases_the_reason_is_given() {
+    let temp = TempDir::new().unwrap();
+    let mut backwards = recipe("steps", 0.1).stream(100, 1).intervals;
+    backwards[50].end = backwards[50].start + 2 * TICKS;
+    let thread = |tid, name, intervals| Thread { tid, name, intervals };
+    let threads = [
+        thread(7, "short", recipe("steps", 0.1).stream(10, 1).intervals),
+        thread(8, "constant", recipe("no change", 0.0).stream(100, 1).intervals),
+        thread(9, "backwards", backwards),
+    ];
+    let (text, _) = phases(&trace(&temp, &threads), &[]).unwrap();
+    for reason in [
+        "no phases: only 10 intervals, and 24 are needed",
+        "no phases: the event density is constant",
+        "no phases: the quanta are not in order of time: a quantum starts at TSC 51000000, before the end of the same \
+         thread's quantum before it at 52000000",
+    ] {
+        assert!(text.contains(reason), "{text}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, &two_threads()[..1]);
+    let refused = |options: &[&str]| phases(&folder, options).unwrap_err().to_string();
+    assert_eq!(
+        refused(&["-e", "cycles"]),
+        "the trace has no event `cycles`; it has l1d-load-miss, instructions"
+    );
+    assert_eq!(refused(&["--interval", "0"]), "an interval of 0 ms makes no sense; 1 is usual");
+    assert!(phases(temp.path(), &[]).unwrap_err().to_string().contains("not an hpm trace"));
+    fs::write(folder.join("quanta.arrows"), "").unwrap();
+    assert!(refused(&[]).contains("holds no quantum"));
+}

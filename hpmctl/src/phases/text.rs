@@ -1,0 +1,129 @@
+//! Phases as text for people.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::{Found, Outcome, Repetitive, Report};
+
+/// The whole text.
+pub(super) fn render(report: &Report<'_>) -> String {
+    let mut text = String::new();
+    let command =
+        if report.command.is_empty() { "(no command)".to_owned() } else { report.command.join(" ") };
+    line(&mut text, format_args!("command   {command}"));
+    let per = report.per.unwrap_or("time on a CPU");
+    line(&mut text, format_args!("density   {} per {per}", report.events.join(" and ")));
+    for found in &report.subjects {
+        subject(&mut text, found);
+    }
+    if report.left_out > 0 {
+        line(&mut text, format_args!("\n{} more are not shown (--limit)", report.left_out));
+    }
+    if let Some(path) = report.svg {
+        line(&mut text, format_args!("\npicture: {}", path.display()));
+    }
+    text
+}
+
+fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{line}");
+}
+
+/// `sort, thread 7 of process 7`.
+pub(super) fn title(found: &Found) -> String {
+    let name = if found.name.is_empty() { "(no name)" } else { &found.name };
+    match found.tid {
+        Some(tid) => format!("{name}, thread {tid} of process {}", found.pid),
+        None => format!("{name}, process {}", found.pid),
+    }
+}
+
+fn subject(text: &mut String, found: &Found) {
+    line(
+        text,
+        format_args!(
+            "\n{}: {} intervals of {:.2} ms, {:.1} ms on a CPU",
+            title(found),
+            found.intervals,
+            found.mean_interval_ms,
+            found.on_cpu_ms
+        ),
+    );
+    match &found.outcome {
+        Outcome::NoPhases { message, .. } => line(text, format_args!("  no phases: {message}")),
+        Outcome::Phases(phases) => repetitive(text, found, phases),
+    }
+}
+
+fn repetitive(text: &mut String, found: &Found, phases: &Repetitive) {
+    line(
+        text,
+        format_args!(
+            "  {} repetitions came when predicted (in random order at most {}); they make up {} of {} intervals",
+            phases.repetitions, phases.by_chance, phases.repeating_intervals, found.intervals
+        ),
+    );
+    patterns(text, phases);
+    if let Some(predicted) = phases.predicted_ms {
+        line(text, format_args!("  the whole is expected to repeat every {predicted:.1} ms"));
+    }
+    let quality = &phases.quality;
+    line(
+        text,
+        format_args!(
+            "  confidence {:.2}, possible misses {} (major levels {})",
+            quality.confidence,
+            percent(quality.pmr),
+            percent(quality.pmr_major)
+        ),
+    );
+    line(
+        text,
+        format_args!(
+            "  the density varies by {} of its mean, within phases by {}",
+            percent(phases.cov),
+            percent(phases.cov_within)
+        ),
+    );
+    line(
+        text,
+        format_args!(
+            "  changes of the mean density: {} found online, {} by PELT",
+            phases.changes.online.len(),
+            phases.changes.pelt.len()
+        ),
+    );
+}
+
+fn patterns(text: &mut String, phases: &Repetitive) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["pattern", "occurrences", "as predicted", "every"]);
+    for pattern in &phases.patterns {
+        table.add_row([
+            pattern.pattern.clone(),
+            pattern.occurrences.to_string(),
+            pattern.repetitive.to_string(),
+            pattern.every_ms.map_or_else(String::new, |every| format!("{every:.1} ms")),
+        ]);
+    }
+    for column in 1..4 {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    for row in table.trim_fmt().lines() {
+        line(text, format_args!("  {row}"));
+    }
+    let more = phases.pattern_count - phases.patterns.len();
+    if more > 0 {
+        line(text, format_args!("   and {more} more patterns (--limit)"));
+    }
+}
+
+/// NaN means that nothing could be evaluated.
+fn percent(part: f64) -> String {
+    if part.is_nan() { "unknown".to_owned() } else { format!("{:.1} %", 100.0 * part) }
+}

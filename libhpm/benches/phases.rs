@@ -1,0 +1,56 @@
+//! What finding phases costs for each interval.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use libhpm::analysis::phase::change::{Cusum, pelt};
+use libhpm::analysis::phase::synthetic::{Stream, labelled_set};
+use libhpm::analysis::phase::{Base, Detector, Signal};
+
+const INTERVALS: usize = 10_000;
+
+fn stream(name: &str) -> Stream {
+    let recipe = labelled_set(0.2).into_iter().find(|recipe| recipe.name == name);
+    recipe.map(|recipe| recipe.stream(INTERVALS, 1)).unwrap_or_default()
+}
+
+fn detector(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("phases");
+    group.throughput(Throughput::Elements(INTERVALS as u64));
+    for (name, signal) in
+        [("one event", Signal::new(&[0], Base::Time)), ("two events", Signal::new(&[0, 1], Base::Time))]
+    {
+        let stream = stream("irregular");
+        let mut detector = Detector::new(signal);
+        println!("{name}: {} bytes for a thread or process, none for an interval", detector.bytes());
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| {
+                for interval in &stream.intervals {
+                    black_box(detector.push(black_box(interval)));
+                }
+            });
+        });
+    }
+    group.finish();
+}
+
+fn changes(criterion: &mut Criterion) {
+    let stream = stream("irregular");
+    let densities: Vec<f64> = stream.intervals.iter().map(|interval| interval.counts[0] as f64).collect();
+    let mut group = criterion.benchmark_group("changes");
+    group.throughput(Throughput::Elements(INTERVALS as u64));
+    group.bench_function("online", |bencher| {
+        let mut detector = Cusum::new();
+        bencher.iter(|| {
+            for &density in &densities {
+                black_box(detector.push(black_box(density)));
+            }
+        });
+    });
+    group.sample_size(10);
+    group.bench_function("PELT", |bencher| bencher.iter(|| pelt(black_box(&densities))));
+    group.finish();
+}
+
+criterion_group!(benches, detector, changes);
+criterion_main!(benches);

@@ -1,0 +1,4 @@
+//! Analyses as pure functions over quanta and samples: iterator in, value out. Nothing here opens a file, reads a clock or
+//! draws, so that the same code serves a running program and a recorded trace.
+
+pub mod phase;

@@ -1,0 +1,145 @@
+//! The online detector: interval in, what it means out (§3, Figure 1).
+
+use super::channel::{Channels, Prediction};
+use super::database::{PATTERNS_DEFAULT, PatternDatabase};
+use super::distance::{Repetition, within_tolerance};
+use super::interval::Interval;
+use super::level::{Meter, Signal, Variation};
+use super::shape::{PatternKey, ShapeBuilder};
+
+/// Finds and predicts repetitive phases of one subject, a thread or a process. Its memory is allocated once, and its work for
+/// an interval is bounded.
+#[derive(Clone, Debug)]
+pub struct Detector {
+    meter: Meter,
+    builder: ShapeBuilder,
+    database: PatternDatabase,
+    channels: Channels,
+    /// Index of the next interval.
+    index: u64,
+    /// Time on a CPU up to the next interval.
+    clock: u64,
+    /// When the shape under construction began.
+    began: u64,
+}
+
+/// A pattern that has just been completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    /// Which.
+    pub key: PatternKey,
+    /// Index of the interval whose variation began it.
+    pub first: u64,
+    /// Index of the last interval that its codes describe.
+    pub last: u64,
+    /// Time on a CPU at which it began, in TSC ticks.
+    pub at: u64,
+    /// The same pattern was seen before (§3.2).
+    pub recurrent: bool,
+    /// A repetitive phase: the pattern came when predicted, and its length is the program's predicted one.
+    pub repetitive: bool,
+    /// When this pattern should come again.
+    pub next: Option<Repetition>,
+    /// The program's prediction has another length than before, or there was none.
+    pub changed: bool,
+}
+
+/// What one interval has brought.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Index of the interval, from 0.
+    pub index: u64,
+    /// Density of the signal's first event; `None` where it cannot be known.
+    pub density: Option<f64>,
+    /// Variation against the interval before.
+    pub variation: Option<Variation>,
+    /// The pattern that it completed.
+    pub occurrence: Option<Occurrence>,
+}
+
+impl Detector {
+    /// A detector that has seen nothing, with a database of the default size.
+    #[must_use]
+    pub fn new(signal: Signal) -> Self {
+        Self::with_capacity(signal, PATTERNS_DEFAULT)
+    }
+
+    /// The same with a database for this many patterns.
+    #[must_use]
+    pub fn with_capacity(signal: Signal, patterns: usize) -> Self {
+        Self {
+            meter: Meter::new(signal),
+            builder: ShapeBuilder::default(),
+            database: PatternDatabase::new(patterns),
+            channels: Channels::default(),
+            index: 0,
+            clock: 0,
+            began: 0,
+        }
+    }
+
+    /// Takes the next interval.
+    pub fn push(&mut self, interval: &Interval) -> Step {
+        let index = self.index;
+        let start = self.clock;
+        self.index += 1;
+        self.clock = self.clock.saturating_add(interval.on_cpu);
+        let variation = self.meter.push(interval);
+        let occurrence = match variation {
+            Some(variation) => self.vary(variation, index, start),
+            None => {
+                self.builder.interrupt();
+                None
+            }
+        };
+        Step { index, density: self.meter.signal().density(interval), variation, occurrence }
+    }
+
+    fn vary(&mut self, variation: Variation, index: u64, start: u64) -> Option<Occurrence> {
+        let idle = self.builder.is_idle();
+        let began = self.began;
+        let shape = self.builder.push(variation, index);
+        // A shape begins where none was under construction, or where a larger variation has ended one.
+        if idle || (shape.is_some() && !self.builder.is_idle()) {
+            self.began = start;
+        }
+        let shape = shape?;
+        let before = self.channels.best();
+        let found = self.database.occur(shape.key, began);
+        if let Some(next) = found.next {
+            self.channels.update(next);
+        }
+        let as_predicted = |expected: Repetition| {
+            before.is_some_and(|global| within_tolerance(expected.length, global.length))
+        };
+        let now = self.channels.best();
+        Some(Occurrence {
+            key: shape.key,
+            first: shape.first,
+            last: shape.last,
+            at: began,
+            recurrent: found.recurrent,
+            repetitive: found.on_time && found.expected.is_some_and(as_predicted),
+            next: found.next,
+            changed: before.map(|global| global.length) != now.map(|global| global.length),
+        })
+    }
+
+    /// What is expected of the program as a whole.
+    #[must_use]
+    pub fn prediction(&self) -> Option<Prediction> {
+        self.channels.best()
+    }
+
+    /// The patterns.
+    #[must_use]
+    pub fn database(&self) -> &PatternDatabase {
+        &self.database
+    }
+
+    /// Bytes that the detector takes, which never change.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.database.bytes()
+    }
+}

@@ -1,0 +1,35 @@
+//! Phases: repetitive behaviour that is found and predicted while a program runs.
+//!
+//! Quanta become sample intervals ([`Slicer`]), intervals become event densities and their variations ([`Meter`]), variations
+//! become pattern shapes ([`ShapeBuilder`]), and shapes are looked up in a database that says when they should come back
+//! ([`Detector`]). The algorithm is that of Gu & Verbrugge, *Using hardware data to detect repetitive program behavior*,
+//! Sable Technical Report 2007-2; sections (§) named here are of that paper. What it leaves open is settled in
+//! `docs/phases.md`.
+
+pub mod change;
+mod channel;
+mod control;
+mod database;
+mod detector;
+mod distance;
+mod interval;
+mod level;
+pub mod metrics;
+mod outcome;
+mod shape;
+mod subject;
+pub mod synthetic;
+
+pub use self::channel::{Channels, Prediction};
+pub use self::control::{Action, Control};
+pub use self::database::{PATTERNS_DEFAULT, PatternDatabase};
+pub use self::detector::{Detector, Occurrence, Step};
+pub use self::distance::{Distances, Repetition, TOLERANCE, within_tolerance};
+pub use self::interval::{Disorder, Interval, MAX_EVENTS, Slicer, Stay};
+pub use self::level::{Base, LEVELS, MAJOR_LEVEL, Meter, Signal, THRESHOLDS, Variation};
+pub use self::outcome::{NoPhases, PatternSummary, Phases, Span, find_phases};
+pub use self::shape::{DIES_AFTER, MAX_CODES, PatternKey, Shape, ShapeBuilder};
+pub use self::subject::{Subject, SubjectKind, subjects};
+
+#[cfg(test)]
+mod tests;
