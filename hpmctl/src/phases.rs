@@ -12,7 +12,8 @@ use clap::{Args, ValueEnum};
 use libhpm::analysis::phase::change::{Cusum, pelt};
 use libhpm::analysis::phase::metrics::{Quality, evaluate, groups, weighted_cov};
 use libhpm::analysis::phase::{
-    Base, Interval, MAX_EVENTS, NoPhases, Phases, Signal, Subject, SubjectKind, find_phases, subjects,
+    Base, Interval, MAX_EVENTS, NoPhases, Phases, Repeating, Rules, Signal, Subject, SubjectKind,
+    find_phases, subjects,
 };
 use libhpm::trace::{Meta, QuantumRow, ThreadRow, TraceReader};
 use serde::Serialize;
@@ -109,12 +110,10 @@ struct Repetitive {
     patterns: Vec<Pattern>,
     /// Different patterns, those that are not shown included.
     pattern_count: usize,
-    /// Repetitions that came when predicted.
-    repetitions: usize,
-    /// The most such repetitions in the same intervals in random order.
-    by_chance: usize,
-    /// Intervals that belong to a repetition.
-    repeating_intervals: usize,
+    /// What came when predicted.
+    found: Repeating,
+    /// The most of it when the intervals are in random order.
+    by_chance: Repeating,
     /// The whole should repeat after this time, in ms on a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     predicted_ms: Option<f64>,
@@ -241,7 +240,7 @@ fn found(
     let name = names.get(&(subject.pid, subject.tid.unwrap_or(subject.pid))).cloned().unwrap_or_default();
     let intervals = subject.intervals.as_deref().unwrap_or_default();
     let phases = match &subject.intervals {
-        Ok(intervals) => find_phases(signal, intervals),
+        Ok(intervals) => find_phases(Rules::Improved, signal, intervals),
         Err(disorder) => Err(NoPhases::Disorder { message: *disorder }),
     };
     let densities: Vec<f64> =
@@ -299,9 +298,8 @@ fn repetitive(
     Repetitive {
         patterns: phases.patterns.iter().take(limit).map(pattern).collect(),
         pattern_count: phases.patterns.len(),
-        repetitions: phases.spans.len(),
+        found: phases.repeating,
         by_chance: phases.by_chance,
-        repeating_intervals: labels.iter().flatten().count(),
         predicted_ms: phases.prediction.map(|prediction| ms(prediction.length)),
         quality: evaluate(densities, &clock(intervals), &groups(&phases.steps)),
         cov: weighted_cov(known().map(|(_, &density)| ((), density))),

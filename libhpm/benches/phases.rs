@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use libhpm::analysis::phase::change::{Cusum, pelt};
 use libhpm::analysis::phase::synthetic::{Stream, labelled_set};
-use libhpm::analysis::phase::{Base, Detector, Signal};
+use libhpm::analysis::phase::{Base, Detector, Rules, Signal};
 
 const INTERVALS: usize = 10_000;
 
@@ -21,7 +21,7 @@ fn detector(criterion: &mut Criterion) {
         [("one event", Signal::new(&[0], Base::Time)), ("two events", Signal::new(&[0, 1], Base::Time))]
     {
         let stream = stream("irregular");
-        let mut detector = Detector::new(signal);
+        let mut detector = Detector::new(Rules::Improved, signal);
         println!("{name}: {} bytes for a thread or process, none for an interval", detector.bytes());
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

@@ -50,7 +50,7 @@ fn escaped(text: &str) -> String {
 
 fn part(svg: &mut String, found: &Found, top: usize) {
     let outcome = match &found.outcome {
-        Outcome::Phases(phases) => format!("{} repetitions as predicted", phases.repetitions),
+        Outcome::Phases(phases) => format!("{} repetitions as predicted", phases.found.repetitions),
         Outcome::NoPhases { message, .. } => format!("no phases: {message}"),
     };
     let text = format!("{} ({:.1} ms on a CPU): {outcome}", title(found), found.on_cpu_ms);

@@ -53,16 +53,19 @@ fn subject(text: &mut String, found: &Found) {
     );
     match &found.outcome {
         Outcome::NoPhases { message, .. } => line(text, format_args!("  no phases: {message}")),
-        Outcome::Phases(phases) => repetitive(text, found, phases),
+        Outcome::Phases(phases) => repetitive(text, phases),
     }
 }
 
-fn repetitive(text: &mut String, found: &Found, phases: &Repetitive) {
+fn repetitive(text: &mut String, phases: &Repetitive) {
     line(
         text,
         format_args!(
-            "  {} repetitions came when predicted (in random order at most {}); they make up {} of {} intervals",
-            phases.repetitions, phases.by_chance, phases.repeating_intervals, found.intervals
+            "  {} repetitions came when predicted, with {} of the intervals (in random order up to {} with up to {})",
+            phases.found.repetitions,
+            phases.found.intervals,
+            phases.by_chance.repetitions,
+            phases.by_chance.intervals
         ),
     );
     patterns(text, phases);

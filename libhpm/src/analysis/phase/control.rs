@@ -1,11 +1,12 @@
 //! Profile control (§3.3): when the expensive part of recording may pause, because what the program does is known.
 
+use super::detector::Step;
+use super::metrics::Profile;
+
 /// Intervals of a pause after which profiling is enabled again, whatever is predicted.
 const RECHECK_AFTER: u32 = 64;
 /// Intervals for which it is then enabled.
 const RECHECK_FOR: u32 = 8;
-
-use super::detector::Step;
 
 /// What to do with an interval's profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,13 +20,15 @@ pub enum Action {
     },
     /// Do not take it: the buffer's mean stands for it.
     Replay,
+    /// Do not take it, and let nothing stand for it: what simple skipping does, never [`Control`].
+    Skip,
 }
 
 impl Action {
     /// Whether a profile is taken.
     #[must_use]
     pub fn records(self) -> bool {
-        self != Self::Replay
+        !matches!(self, Self::Replay | Self::Skip)
     }
 }
 
@@ -99,5 +102,86 @@ impl Control {
             (true, false, Mode::Usual | Mode::Storing { .. }) => Mode::Paused { intervals: 0 },
             (true, false, mode) => mode,
         };
+    }
+}
+
+/// The profile that comes of these actions: what was taken, and for each replayed interval the mean of those in the local buffer.
+/// `profiles` has each interval's samples by function, as they would all have been taken.
+#[must_use]
+pub fn replay(actions: &[Action], profiles: &[Vec<(u32, u64)>]) -> Profile {
+    let mut result = Profile::default();
+    let mut buffer = Profile::default();
+    let mut stored = 0_u32;
+    for (action, samples) in actions.iter().zip(profiles) {
+        match action {
+            Action::Skip => {}
+            Action::Replay if stored > 0 => result.add_scaled(&buffer, 1.0 / f64::from(stored)),
+            Action::Replay => {}
+            Action::Record | Action::Store { .. } => {
+                samples.iter().for_each(|&(function, weight)| result.add(function.into(), weight as f64));
+            }
+        }
+        if let Action::Store { first } = action {
+            if *first {
+                buffer.clear();
+                stored = 0;
+            }
+            samples.iter().for_each(|&(function, weight)| buffer.add(function.into(), weight as f64));
+            stored += 1;
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Base, Detector, Interval, Rules, Signal, synthetic::labelled_set};
+    use super::*;
+
+    fn actions(intervals: &[Interval]) -> Vec<Action> {
+        let mut detector = Detector::new(Rules::Published, Signal::new(&[0], Base::Time));
+        let mut control = Control::new();
+        let decide = |interval: &Interval| {
+            let action = control.decide();
+            control.learn(&detector.push(interval));
+            action
+        };
+        intervals.iter().map(decide).collect()
+    }
+
+    #[test]
+    fn a_program_that_repeats_is_paused_with_rechecks() {
+        let bursts = labelled_set(0.0).into_iter().find(|recipe| recipe.name == "bursts").unwrap();
+        let actions = actions(&bursts.stream(2000, 1).intervals);
+        assert!(actions[..8].iter().all(|action| *action == Action::Record), "nothing has recurred yet");
+        assert!(actions.contains(&Action::Store { first: true }));
+        let first = actions.iter().position(|action| *action == Action::Replay).unwrap();
+        assert!(actions[..first].iter().any(|action| matches!(action, Action::Store { .. })));
+        let paused = actions.iter().filter(|action| !action.records()).count();
+        assert!(paused > 500, "{paused}");
+        let longest =
+            actions.chunk_by(|a, b| a == b).filter(|run| run[0] == Action::Replay).map(<[_]>::len).max();
+        assert!(longest <= Some(RECHECK_AFTER as usize), "{longest:?}");
+    }
+
+    #[test]
+    fn noise_is_not_paused_for_long() {
+        let none = labelled_set(0.3).pop().unwrap();
+        let actions = actions(&none.stream(300, 1).intervals);
+        let recorded = actions.iter().filter(|action| action.records()).count();
+        assert!(recorded > 200, "{recorded}");
+    }
+
+    #[test]
+    fn replayed_intervals_are_the_mean_of_the_buffer() {
+        let profiles = [vec![(1, 10)], vec![(2, 4)], vec![(3, 8)], vec![(9, 99)], vec![(9, 99)]];
+        let store = |first| Action::Store { first };
+        let profile =
+            replay(&[Action::Record, store(true), store(false), Action::Replay, Action::Skip], &profiles);
+        let mut expected = Profile::default();
+        for (function, weight) in [(1, 10.0), (2, 4.0 + 2.0), (3, 8.0 + 4.0)] {
+            expected.add(function, weight);
+        }
+        assert_eq!(profile, expected);
     }
 }

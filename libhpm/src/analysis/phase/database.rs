@@ -1,6 +1,8 @@
 //! The pattern database (§3.2), of bounded size.
 
+use super::Rules;
 use super::distance::{Distances, Repetition};
+use super::lag::Lags;
 use super::shape::PatternKey;
 
 /// Patterns that the database keeps by default. The paper's largest program has 49 (Table 1).
@@ -8,8 +10,38 @@ pub const PATTERNS_DEFAULT: usize = 128;
 
 #[derive(Clone, Debug)]
 struct Entry {
-    distances: Distances,
+    history: History,
     last: u64,
+}
+
+/// When a pattern occurred, by the rules in force.
+#[derive(Clone, Debug)]
+enum History {
+    Distances(Distances),
+    Lags(Lags),
+}
+
+impl History {
+    fn new(rules: Rules, at: u64) -> Self {
+        match rules {
+            Rules::Published => Self::Distances(Distances::new(at)),
+            Rules::Improved => Self::Lags(Lags::new(at)),
+        }
+    }
+
+    fn best(&self) -> Option<Repetition> {
+        match self {
+            Self::Distances(distances) => distances.best(),
+            Self::Lags(lags) => lags.best(),
+        }
+    }
+
+    fn occur(&mut self, at: u64) -> Option<u64> {
+        match self {
+            Self::Distances(distances) => distances.occur(at),
+            Self::Lags(lags) => lags.occur(at),
+        }
+    }
 }
 
 /// All patterns seen, up to a fixed number. When it is full, the pattern with the coldest best distance makes room for a new
@@ -21,6 +53,7 @@ pub struct PatternDatabase {
     entries: Vec<Entry>,
     capacity: usize,
     replaced: u64,
+    rules: Rules,
 }
 
 /// What the database says of an occurrence.
@@ -28,8 +61,8 @@ pub struct PatternDatabase {
 pub struct Lookup {
     /// The pattern was in the database.
     pub recurrent: bool,
-    /// It came when its hottest distance said.
-    pub on_time: bool,
+    /// It came when its hottest distance said: the time since the occurrence that it repeats.
+    pub repeats: Option<u64>,
     /// When it should have come, before this occurrence was taken into account.
     pub expected: Option<Repetition>,
     /// When it should come again.
@@ -39,13 +72,14 @@ pub struct Lookup {
 impl PatternDatabase {
     /// An empty database for at most `capacity` patterns (at least one). All memory is allocated here.
     #[must_use]
-    pub fn new(capacity: usize) -> Self {
+    pub fn new(rules: Rules, capacity: usize) -> Self {
         let capacity = capacity.max(1);
         Self {
             keys: Vec::with_capacity(capacity),
             entries: Vec::with_capacity(capacity),
             capacity,
             replaced: 0,
+            rules,
         }
     }
 
@@ -54,11 +88,11 @@ impl PatternDatabase {
         if let Some(place) = self.keys.iter().position(|&known| known == key) {
             let entry = &mut self.entries[place];
             entry.last = at;
-            let expected = entry.distances.best();
-            let on_time = entry.distances.occur(at);
-            return Lookup { recurrent: true, on_time, expected, next: entry.distances.best() };
+            let expected = entry.history.best();
+            let repeats = entry.history.occur(at);
+            return Lookup { recurrent: true, repeats, expected, next: entry.history.best() };
         }
-        let entry = Entry { distances: Distances::new(at), last: at };
+        let entry = Entry { history: History::new(self.rules, at), last: at };
         if self.keys.len() < self.capacity {
             self.keys.push(key);
             self.entries.push(entry);
@@ -67,11 +101,11 @@ impl PatternDatabase {
             self.entries[place] = entry;
             self.replaced += 1;
         }
-        Lookup { recurrent: false, on_time: false, expected: None, next: None }
+        Lookup { recurrent: false, repeats: None, expected: None, next: None }
     }
 
     fn least_useful(&self) -> Option<usize> {
-        let worth = |entry: &Entry| (entry.distances.best().map_or(0, |best| best.confidence), entry.last);
+        let worth = |entry: &Entry| (entry.history.best().map_or(0, |best| best.confidence), entry.last);
         (0..self.entries.len()).min_by_key(|&place| worth(&self.entries[place]))
     }
 
@@ -108,26 +142,26 @@ mod tests {
 
     /// The pattern of this level that is a rise.
     fn key(level: u8) -> PatternKey {
-        let mut builder = ShapeBuilder::default();
+        let mut builder = ShapeBuilder::new(Rules::Published);
         builder.push(Variation { level, rising: true }, 0);
         builder.push(Variation { level: level + 1, rising: true }, 1).unwrap().key
     }
 
     #[test]
     fn a_pattern_that_comes_back_is_recurrent_and_then_on_time() {
-        let mut database = PatternDatabase::new(8);
+        let mut database = PatternDatabase::new(Rules::Published, 8);
         assert!(!database.occur(key(1), 100).recurrent);
         let second = database.occur(key(1), 200);
-        assert!(second.recurrent && !second.on_time && second.expected.is_none());
+        assert!(second.recurrent && second.repeats.is_none() && second.expected.is_none());
         assert_eq!(second.next.map(|next| next.length), Some(100));
         let third = database.occur(key(1), 305);
-        assert!(third.recurrent && third.on_time);
+        assert_eq!((third.recurrent, third.repeats), (true, Some(105)));
         assert_eq!((database.len(), database.replaced()), (1, 0));
     }
 
     #[test]
     fn a_full_database_forgets_the_coldest_pattern_not_seen_for_longest() {
-        let mut database = PatternDatabase::new(2);
+        let mut database = PatternDatabase::new(Rules::Published, 2);
         let bytes = database.bytes();
         database.occur(key(0), 0);
         database.occur(key(1), 5);

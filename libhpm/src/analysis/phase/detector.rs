@@ -1,5 +1,6 @@
 //! The online detector: interval in, what it means out (§3, Figure 1).
 
+use super::Rules;
 use super::channel::{Channels, Prediction};
 use super::database::{PATTERNS_DEFAULT, PatternDatabase};
 use super::distance::{Repetition, within_tolerance};
@@ -36,8 +37,9 @@ pub struct Occurrence {
     pub at: u64,
     /// The same pattern was seen before (§3.2).
     pub recurrent: bool,
-    /// A repetitive phase: the pattern came when predicted, and its length is the program's predicted one.
-    pub repetitive: bool,
+    /// A repetitive phase: the pattern came when predicted, and its length is the program's predicted one. Then this is the time
+    /// since the occurrence that it repeats, in TSC ticks on a CPU.
+    pub repeats: Option<u64>,
     /// When this pattern should come again.
     pub next: Option<Repetition>,
     /// The program's prediction has another length than before, or there was none.
@@ -60,17 +62,17 @@ pub struct Step {
 impl Detector {
     /// A detector that has seen nothing, with a database of the default size.
     #[must_use]
-    pub fn new(signal: Signal) -> Self {
-        Self::with_capacity(signal, PATTERNS_DEFAULT)
+    pub fn new(rules: Rules, signal: Signal) -> Self {
+        Self::with_capacity(rules, signal, PATTERNS_DEFAULT)
     }
 
     /// The same with a database for this many patterns.
     #[must_use]
-    pub fn with_capacity(signal: Signal, patterns: usize) -> Self {
+    pub fn with_capacity(rules: Rules, signal: Signal, patterns: usize) -> Self {
         Self {
-            meter: Meter::new(signal),
-            builder: ShapeBuilder::default(),
-            database: PatternDatabase::new(patterns),
+            meter: Meter::new(rules, signal),
+            builder: ShapeBuilder::new(rules),
+            database: PatternDatabase::new(rules, patterns),
             channels: Channels::default(),
             index: 0,
             clock: 0,
@@ -119,7 +121,7 @@ impl Detector {
             last: shape.last,
             at: began,
             recurrent: found.recurrent,
-            repetitive: found.on_time && found.expected.is_some_and(as_predicted),
+            repeats: found.repeats.filter(|_| found.expected.is_some_and(as_predicted)),
             next: found.next,
             changed: before.map(|global| global.length) != now.map(|global| global.length),
         })

@@ -6,9 +6,9 @@ pub const TOLERANCE: f64 = 0.10;
 /// Repetition distances kept for each pattern.
 const DISTANCES: usize = 3;
 /// Hotness of a new distance: "low but positive".
-const HOTNESS_NEW: u8 = 2;
+pub(super) const HOTNESS_NEW: u8 = 2;
 /// Hotness goes no higher, so that old habits can be given up.
-const HOTNESS_MAX: u8 = 15;
+pub(super) const HOTNESS_MAX: u8 = 15;
 
 /// Whether `length` is `expected` within [`TOLERANCE`].
 #[must_use]
@@ -56,14 +56,18 @@ impl Distances {
         Some(Repetition { length: best.length, confidence: best.hotness })
     }
 
-    /// Takes an occurrence; returns whether it came when [`Distances::best`] said.
-    pub fn occur(&mut self, at: u64) -> bool {
+    /// Takes an occurrence. When it came as [`Distances::best`] said, returns the time since the one that it repeats.
+    pub fn occur(&mut self, at: u64) -> Option<u64> {
         let predicted = self.best();
-        let (mut matched, mut on_time) = (false, false);
+        let mut matched = false;
+        let mut repeats = None;
         for distance in &mut self.kept[..self.len] {
-            if within_tolerance(at.saturating_sub(distance.end), distance.length) {
+            let since = at.saturating_sub(distance.end);
+            if within_tolerance(since, distance.length) {
                 matched = true;
-                on_time |= predicted.is_some_and(|best| best.length == distance.length);
+                if predicted.is_some_and(|best| best.length == distance.length) {
+                    repeats = Some(since);
+                }
                 distance.hotness = HOTNESS_MAX.min(distance.hotness + 1);
                 distance.end = at;
             } else {
@@ -75,7 +79,7 @@ impl Distances {
             *self.coldest() = new;
         }
         self.last = at;
-        on_time
+        repeats
     }
 
     /// The place for a new distance: a free one, or that of the coldest.
@@ -115,12 +119,12 @@ mod tests {
     #[test]
     fn the_tolerance_is_a_tenth_of_the_length() {
         let mut distances = after(&[0, 1000]);
-        assert!(distances.occur(2100), "1100 is within 10 % of 1000");
-        assert!(!distances.occur(3201), "1101 is not");
+        assert_eq!(distances.occur(2100), Some(1100), "1100 is within 10 % of 1000");
+        assert_eq!(distances.occur(3201), None, "1101 is not");
         assert!(within_tolerance(900, 1000) && !within_tolerance(899, 1000));
     }
 
-    /// A limit of the published selection: each new distance ends at the last occurrence, so that of two distances in turn
+    /// A limit of the published selection (see `lag.rs`): each new distance ends at the last occurrence, so that of two distances in turn
     /// none is ever confirmed.
     #[test]
     fn two_distances_in_turn_are_not_learnt() {
@@ -140,6 +144,6 @@ mod tests {
     #[test]
     fn on_time_means_the_hottest_distance() {
         let mut distances = after(&[0, 1000, 2000, 3000, 3300]);
-        assert!(!distances.occur(3600), "300 is known, but 1000 is hotter");
+        assert_eq!(distances.occur(3600), None, "300 is known, but 1000 is hotter");
     }
 }

@@ -1,5 +1,6 @@
 //! Event densities and the levels of their variation (§3.1, "Levels").
 
+use super::Rules;
 use super::interval::{Interval, MAX_EVENTS};
 
 /// Discrete levels of variation (§3.1: "we use 4 discrete levels").
@@ -10,6 +11,12 @@ pub const MAJOR_LEVEL: u8 = 2;
 
 /// Variations from which the levels 1, 2 and 3 begin, as parts of the mean density.
 pub const THRESHOLDS: [f64; LEVELS as usize - 1] = [0.1, 0.3, 0.9];
+
+/// Beyond the paper: a variation that is not so many times the usual one is of level 0. Of white noise, whose mean absolute value
+/// is 0.8 standard deviations, this passes 1 value in 16,000.
+const USUAL_FACTOR: f64 = 5.0;
+/// With how much of a variation the usual one follows it; a single one counts for no more than three usual ones.
+const USUAL_FOLLOW: f64 = 0.02;
 
 /// What a density divides by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,13 +95,16 @@ pub struct Meter {
     last: Option<[f64; MAX_EVENTS]>,
     events: [f64; MAX_EVENTS],
     base: f64,
+    /// Usual variation of each event, as a part of its mean; not known by the published rules.
+    usual: Option<[f64; MAX_EVENTS]>,
 }
 
 impl Meter {
     /// A meter that has seen nothing.
     #[must_use]
-    pub fn new(signal: Signal) -> Self {
-        Self { signal, last: None, events: [0.0; MAX_EVENTS], base: 0.0 }
+    pub fn new(rules: Rules, signal: Signal) -> Self {
+        let usual = (rules == Rules::Improved).then_some([0.0; MAX_EVENTS]);
+        Self { signal, last: None, events: [0.0; MAX_EVENTS], base: 0.0, usual }
     }
 
     /// What is looked at.
@@ -121,18 +131,30 @@ impl Meter {
     }
 
     /// The variation of the event that has the highest level; of the first one among equals.
-    fn strongest(&self, last: &[f64; MAX_EVENTS], now: &[f64; MAX_EVENTS]) -> Variation {
+    fn strongest(&mut self, last: &[f64; MAX_EVENTS], now: &[f64; MAX_EVENTS]) -> Variation {
         let mut strongest = Variation { level: 0, rising: false };
-        for (place, &event) in self.signal.events().iter().enumerate() {
+        let signal = self.signal;
+        for (place, &event) in signal.events().iter().enumerate() {
             let mean = self.events[event] / self.base;
             let change = now[event] - last[event];
-            let level = if mean > 0.0 { level_of(change.abs() / mean) } else { 0 };
+            let part = if mean > 0.0 { change.abs() / mean } else { 0.0 };
+            let stands_out = self.usual.as_mut().is_none_or(|usual| stands_out(&mut usual[event], part));
+            let level = if stands_out { level_of(part) } else { 0 };
             if place == 0 || level > strongest.level {
                 strongest = Variation { level, rising: change > 0.0 };
             }
         }
         strongest
     }
+}
+
+/// Whether a variation is more than what is usual, which learns from it.
+fn stands_out(usual: &mut f64, part: f64) -> bool {
+    let stands_out = part >= USUAL_FACTOR * *usual;
+    // A stream begins without a usual variation: the first ones make it.
+    let limit = if *usual > 0.0 { 3.0 * *usual } else { THRESHOLDS[0] };
+    *usual += USUAL_FOLLOW * (part.min(limit) - *usual);
+    stands_out
 }
 
 /// The level of a variation that is this part of the mean density.
@@ -153,7 +175,7 @@ mod tests {
     #[test]
     fn levels_are_parts_of_the_mean() {
         assert_eq!([0.0, 0.099, 0.1, 0.29, 0.3, 0.89, 0.9, 7.0].map(level_of), [0, 0, 1, 1, 2, 2, 3, 3]);
-        let mut meter = Meter::new(Signal::new(&[0], Base::Time));
+        let mut meter = Meter::new(Rules::Published, Signal::new(&[0], Base::Time));
         assert_eq!(meter.push(&interval(&[100])), None, "the first has nothing before it");
         // Mean 110, change 20: 18 %.
         assert_eq!(meter.push(&interval(&[120])), Some(Variation { level: 1, rising: true }));
@@ -164,26 +186,36 @@ mod tests {
 
     #[test]
     fn densities_do_not_depend_on_the_length_of_intervals() {
-        let mut meter = Meter::new(Signal::new(&[0], Base::Time));
+        let mut meter = Meter::new(Rules::Published, Signal::new(&[0], Base::Time));
         meter.push(&interval(&[100]));
         let long = Interval { on_cpu: 7000, ..interval(&[700]) };
         assert_eq!(meter.push(&long), Some(Variation { level: 0, rising: false }));
-        let mut meter = Meter::new(Signal::new(&[0], Base::Event(1)));
+        let mut meter = Meter::new(Rules::Published, Signal::new(&[0], Base::Event(1)));
         meter.push(&interval(&[100, 1000]));
         assert_eq!(meter.push(&interval(&[50, 500])), Some(Variation { level: 0, rising: false }));
     }
 
     #[test]
     fn of_several_events_the_strongest_counts() {
-        let mut meter = Meter::new(Signal::new(&[0, 1], Base::Time));
+        let mut meter = Meter::new(Rules::Published, Signal::new(&[0, 1], Base::Time));
         meter.push(&interval(&[100, 100]));
         assert_eq!(meter.push(&interval(&[101, 60])), Some(Variation { level: 2, rising: false }));
         assert_eq!(meter.push(&interval(&[300, 61])), Some(Variation { level: 3, rising: true }));
     }
 
+    /// Variations of a third of the mean are of level 2, until they turn out to be usual.
+    #[test]
+    fn usual_variations_lose_their_level() {
+        let mut meter = Meter::new(Rules::Improved, Signal::new(&[0], Base::Time));
+        let mut levels =
+            (0..400).filter_map(|index| meter.push(&interval(&[if index % 2 == 0 { 84 } else { 116 }])));
+        assert_eq!(levels.next().map(|variation| variation.level), Some(2));
+        assert_eq!(levels.last().map(|variation| variation.level), Some(0));
+    }
+
     #[test]
     fn nothing_is_compared_across_a_gap_or_an_empty_interval() {
-        let mut meter = Meter::new(Signal::new(&[0], Base::Time));
+        let mut meter = Meter::new(Rules::Published, Signal::new(&[0], Base::Time));
         meter.push(&interval(&[100]));
         assert_eq!(meter.push(&Interval { after_gap: true, ..interval(&[900]) }), None);
         assert!(meter.push(&interval(&[900])).is_some());

@@ -13,6 +13,7 @@ mod database;
 mod detector;
 mod distance;
 mod interval;
+mod lag;
 mod level;
 pub mod metrics;
 mod outcome;
@@ -21,15 +22,27 @@ mod subject;
 pub mod synthetic;
 
 pub use self::channel::{Channels, Prediction};
-pub use self::control::{Action, Control};
+pub use self::control::{Action, Control, replay};
 pub use self::database::{PATTERNS_DEFAULT, PatternDatabase};
 pub use self::detector::{Detector, Occurrence, Step};
 pub use self::distance::{Distances, Repetition, TOLERANCE, within_tolerance};
 pub use self::interval::{Disorder, Interval, MAX_EVENTS, Slicer, Stay};
+pub use self::lag::Lags;
 pub use self::level::{Base, LEVELS, MAJOR_LEVEL, Meter, Signal, THRESHOLDS, Variation};
-pub use self::outcome::{NoPhases, PatternSummary, Phases, Span, find_phases};
+pub use self::outcome::{NoPhases, PatternSummary, Phases, Repeating, Span, find_phases};
 pub use self::shape::{DIES_AFTER, MAX_CODES, PatternKey, Shape, ShapeBuilder};
 pub use self::subject::{Subject, SubjectKind, subjects};
+
+/// Which algorithm finds phases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Rules {
+    /// As published.
+    Published,
+    /// Beyond the paper: no shape begins with a variation of level 0, usual variations are of level 0
+    /// ([`Meter`]), and repetitions may span other occurrences of the same pattern ([`Lags`]).
+    #[default]
+    Improved,
+}
 
 #[cfg(test)]
 mod tests;

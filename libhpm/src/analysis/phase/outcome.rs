@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use thiserror::Error;
 
+use super::Rules;
 use super::channel::Prediction;
 use super::detector::{Detector, Occurrence, Step};
 use super::interval::{Disorder, Interval};
@@ -16,7 +17,8 @@ use super::synthetic::Random;
 const INTERVALS_MIN: usize = 24;
 /// More intervals than this part that cannot be compared with the one before make the rest worthless.
 const GAPS_MAX: f64 = 0.5;
-/// Shuffled streams that the stream is compared with: the probability of phases by chance is below 1 in 100.
+/// Shuffled streams that the stream is compared with. Chance gives more repetitions than all of them to 1 stream in 100, and
+/// repetitions that make up more intervals to 1 in 100.
 const SHUFFLES: usize = 99;
 /// The shuffles are the same each time.
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -61,16 +63,26 @@ pub enum NoPhases {
         /// Different patterns.
         patterns: usize,
     },
-    /// The same intervals in random order repeat themselves as often.
+    /// The same intervals in random order repeat themselves as often and as long.
     #[error(
-        "patterns came back when predicted {found} times, and in random order up to {by_chance} times: that is chance"
+        "{} repetitions as predicted make up {} intervals, and in random order up to {} make up to {}: that is chance",
+        found.repetitions, found.intervals, by_chance.repetitions, by_chance.intervals
     )]
     Chance {
-        /// Predicted repetitions in the stream.
-        found: usize,
-        /// The most predicted repetitions in a shuffled stream.
-        by_chance: usize,
+        /// What the stream shows.
+        found: Repeating,
+        /// The most that shuffled streams show.
+        by_chance: Repeating,
     },
+}
+
+/// How much repeats as predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Repeating {
+    /// Repetitions that came when predicted.
+    pub repetitions: usize,
+    /// Intervals that belong to at least one of them.
+    pub intervals: usize,
 }
 
 fn disorder<S: serde::Serializer>(message: &Disorder, serializer: S) -> Result<S::Ok, S::Error> {
@@ -112,8 +124,10 @@ pub struct Phases {
     pub spans: Vec<Span>,
     /// What would be expected next of the whole.
     pub prediction: Option<Prediction>,
-    /// The most predicted repetitions in the same intervals in random order.
-    pub by_chance: usize,
+    /// How many these are.
+    pub repeating: Repeating,
+    /// The most repetitions, and the most intervals in repetitions, that the same intervals show in random order.
+    pub by_chance: Repeating,
     /// Patterns that the database had no room for.
     pub replaced: u64,
 }
@@ -127,12 +141,11 @@ impl Phases {
     /// For each interval the pattern whose repetition it belongs to; of several the longest repetition, which says most.
     #[must_use]
     pub fn labels(&self) -> Vec<Option<PatternKey>> {
-        let mut longest: Vec<Option<Span>> = vec![None; self.steps.len()];
-        let length = |span: &Span| span.last - span.first;
+        let mut longest: Vec<Option<&Span>> = vec![None; self.steps.len()];
         for span in &self.spans {
             for place in &mut longest[span.first as usize..=span.last as usize] {
-                if place.is_none_or(|other| length(span) > length(&other)) {
-                    *place = Some(*span);
+                if place.is_none_or(|other| span.last - span.first > other.last - other.first) {
+                    *place = Some(span);
                 }
             }
         }
@@ -144,11 +157,11 @@ impl Phases {
 ///
 /// # Errors
 /// [`NoPhases`] with the reason: there is nothing, or nothing that chance does not bring about as well.
-pub fn find_phases(signal: Signal, intervals: &[Interval]) -> Result<Phases, NoPhases> {
+pub fn find_phases(rules: Rules, signal: Signal, intervals: &[Interval]) -> Result<Phases, NoPhases> {
     if intervals.len() < INTERVALS_MIN {
         return Err(NoPhases::TooFew { intervals: intervals.len(), needed: INTERVALS_MIN });
     }
-    let mut detector = Detector::new(signal);
+    let mut detector = Detector::new(rules, signal);
     let steps: Vec<Step> = intervals.iter().map(|interval| detector.push(interval)).collect();
     let gaps = steps.iter().skip(1).filter(|step| step.variation.is_none()).count();
     if gaps as f64 > GAPS_MAX * intervals.len() as f64 {
@@ -161,38 +174,55 @@ pub fn find_phases(signal: Signal, intervals: &[Interval]) -> Result<Phases, NoP
     if spans.is_empty() {
         return Err(NoPhases::NoRepetition { patterns: patterns.len() });
     }
-    let by_chance = repetitions_by_chance(signal, intervals);
-    if spans.len() <= by_chance {
-        return Err(NoPhases::Chance { found: spans.len(), by_chance });
+    let repeating = repeating(&spans);
+    let by_chance = repeating_by_chance(rules, signal, intervals);
+    if repeating.repetitions <= by_chance.repetitions && repeating.intervals <= by_chance.intervals {
+        return Err(NoPhases::Chance { found: repeating, by_chance });
     }
     let (prediction, replaced) = (detector.prediction(), detector.database().replaced());
-    Ok(Phases { steps, patterns, spans, prediction, by_chance, replaced })
+    Ok(Phases { steps, patterns, spans, prediction, repeating, by_chance, replaced })
+}
+
+/// Counts spans, which come in the order of their ends, and the intervals in them.
+fn repeating(spans: &[Span]) -> Repeating {
+    let mut intervals = 0;
+    // From the last to the first: what begins later is counted already.
+    let mut counted_from = u64::MAX;
+    for span in spans.iter().rev() {
+        let end = (span.last + 1).min(counted_from);
+        intervals += end.saturating_sub(span.first);
+        counted_from = counted_from.min(span.first);
+    }
+    Repeating { repetitions: spans.len(), intervals: intervals as usize }
 }
 
 fn summarise(steps: &[Step]) -> (Vec<PatternSummary>, Vec<Span>) {
+    #[derive(Default)]
     struct Seen {
-        last: Occurrence,
-        occurrences: usize,
+        /// Times and first intervals of all occurrences.
+        places: Vec<(u64, u64)>,
         repetitive: usize,
         time: u64,
     }
     let mut seen: BTreeMap<PatternKey, Seen> = BTreeMap::new();
     let mut spans = Vec::new();
-    for &occurrence in steps.iter().filter_map(|step| step.occurrence.as_ref()) {
-        let fresh = Seen { last: occurrence, occurrences: 0, repetitive: 0, time: 0 };
-        let pattern = seen.entry(occurrence.key).or_insert(fresh);
-        if occurrence.repetitive {
+    for occurrence in steps.iter().filter_map(|step| step.occurrence.as_ref()) {
+        let pattern = seen.entry(occurrence.key).or_default();
+        if let Some(length) = occurrence.repeats {
             pattern.repetitive += 1;
-            pattern.time += occurrence.at - pattern.last.at;
-            let (first, last) = (pattern.last.first, occurrence.first - 1);
-            spans.push(Span { key: occurrence.key, first, last });
+            pattern.time += length;
+            let repeated = pattern.places.iter().rev().find(|(at, _)| at + length == occurrence.at);
+            spans.extend(repeated.map(|&(_, first)| Span {
+                key: occurrence.key,
+                first,
+                last: occurrence.first - 1,
+            }));
         }
-        pattern.occurrences += 1;
-        pattern.last = occurrence;
+        pattern.places.push((occurrence.at, occurrence.first));
     }
     let summary = |(key, pattern): (PatternKey, Seen)| PatternSummary {
         key,
-        occurrences: pattern.occurrences,
+        occurrences: pattern.places.len(),
         repetitive: pattern.repetitive,
         mean_length: pattern.time.checked_div(pattern.repetitive as u64),
     };
@@ -201,19 +231,21 @@ fn summarise(steps: &[Step]) -> (Vec<PatternSummary>, Vec<Span>) {
     (patterns, spans)
 }
 
-/// The most predicted repetitions that the same intervals show in random order. Gaps stay where they are.
-fn repetitions_by_chance(signal: Signal, intervals: &[Interval]) -> usize {
+/// The most that the same intervals show in random order. Gaps stay where they are.
+fn repeating_by_chance(rules: Rules, signal: Signal, intervals: &[Interval]) -> Repeating {
     let mut random = Random::new(SEED);
     let mut order: Vec<usize> = (0..intervals.len()).collect();
-    let mut most = 0;
+    let mut most = Repeating::default();
     for _ in 0..SHUFFLES {
         random.shuffle(&mut order);
-        let mut detector = Detector::new(signal);
-        let repetitive = |(place, &from): (usize, &usize)| {
-            let interval = Interval { after_gap: intervals[place].after_gap, ..intervals[from] };
-            detector.push(&interval).occurrence.is_some_and(|occurrence| occurrence.repetitive)
+        let mut detector = Detector::new(rules, signal);
+        let step = |(place, &from): (usize, &usize)| {
+            detector.push(&Interval { after_gap: intervals[place].after_gap, ..intervals[from] })
         };
-        most = most.max(order.iter().enumerate().map(repetitive).filter(|&repetitive| repetitive).count());
+        let steps: Vec<Step> = order.iter().enumerate().map(step).collect();
+        let found = repeating(&summarise(&steps).1);
+        most.repetitions = most.repetitions.max(found.repetitions);
+        most.intervals = most.intervals.max(found.intervals);
     }
     most
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::Rules;
 use super::level::Variation;
 
 /// Codes of two bits in the longest shape (§3.1: "a maximum of 10 bits").
@@ -74,22 +75,36 @@ struct Building {
 }
 
 /// Builds shapes from variations. Constant memory.
-#[derive(Clone, Debug, Default)]
-pub struct ShapeBuilder(Option<Building>);
+#[derive(Clone, Debug)]
+pub struct ShapeBuilder {
+    building: Option<Building>,
+    /// Level below which no shape begins.
+    lowest: u8,
+}
 
 impl ShapeBuilder {
+    /// A builder with no shape under construction.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        let lowest = match rules {
+            Rules::Published => 0,
+            Rules::Improved => 1,
+        };
+        Self { building: None, lowest }
+    }
+
     /// Takes the variation at the interval `index`; returns the shape that it completes.
     pub fn push(&mut self, variation: Variation, index: u64) -> Option<Shape> {
         // Figure 3 gives every variation a code, the one that begins the shape included.
         let codes = if variation.rising { RISE } else { FALL };
         let begin = Building { level: variation.level, codes, count: 1, low: 0, first: index };
-        let Some(building) = &mut self.0 else {
-            self.0 = Some(begin);
+        let Some(building) = &mut self.building else {
+            self.building = (variation.level >= self.lowest).then_some(begin);
             return None;
         };
         // Rule 1: a larger variation ends the shape and begins the next one.
         if variation.level > building.level {
-            return self.0.replace(begin).map(|building| building.complete(0));
+            return self.building.replace(begin).map(|building| building.complete(0));
         }
         let low = variation.level < building.level;
         let code = match (low, variation.rising) {
@@ -106,18 +121,18 @@ impl ShapeBuilder {
             (false, true) => 0,
             (false, false) => return None,
         };
-        self.0.take().map(|building| building.complete(omitted))
+        self.building.take().map(|building| building.complete(omitted))
     }
 
     /// Whether no shape is under construction.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.0.is_none()
+        self.building.is_none()
     }
 
     /// Gives the shape under construction up: what comes next cannot be compared with what was.
     pub fn interrupt(&mut self) {
-        self.0 = None;
+        self.building = None;
     }
 }
 
@@ -149,7 +164,7 @@ mod tests {
     }
 
     fn all(variations: &[(u8, bool)]) -> Vec<String> {
-        shapes(&mut ShapeBuilder::default(), variations)
+        shapes(&mut ShapeBuilder::new(Rules::Published), variations)
     }
 
     const UP: bool = true;
@@ -187,9 +202,16 @@ mod tests {
         assert_eq!(all(&[(1, UP), (1, UP), (1, DOWN), (0, UP), (0, UP)]), ["1:010110 0-2"]);
     }
 
+    /// Level 0 is no variation worth a shape.
+    #[test]
+    fn improved_rules_begin_no_shape_at_level_0() {
+        let variations = [(0, UP), (0, DOWN), (1, UP), (0, UP), (0, UP), (0, UP)];
+        assert_eq!(shapes(&mut ShapeBuilder::new(Rules::Improved), &variations), ["1:01 2-2"]);
+    }
+
     #[test]
     fn an_interrupted_shape_is_not_reported() {
-        let mut builder = ShapeBuilder::default();
+        let mut builder = ShapeBuilder::new(Rules::Published);
         assert_eq!(shapes(&mut builder, &[(2, UP), (2, UP)]), [""; 0]);
         builder.interrupt();
         assert_eq!(shapes(&mut builder, &[(1, UP), (2, UP)]), ["1:01 0-0"]);
@@ -199,7 +221,7 @@ mod tests {
         /// Shapes follow each other without a hole but for the omitted zeros, and their keys say how long they are.
         #[test]
         fn shapes_tile_the_stream(variations in prop::collection::vec((0_u8..4, any::<bool>()), 0..200)) {
-            let mut builder = ShapeBuilder::default();
+            let mut builder = ShapeBuilder::new(Rules::Published);
             let mut next = 0;
             for (index, &(level, rising)) in variations.iter().enumerate() {
                 let Some(shape) = builder.push(Variation { level, rising }, index as u64) else { continue };
