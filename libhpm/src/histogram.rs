@@ -31,6 +31,8 @@ const RIGHT: f64 = 20.0;
 const TOP: f64 = 50.0;
 const PANEL: f64 = 200.0;
 const GAP: f64 = 60.0;
+/// Room for what the horizontal axis shows.
+const BOTTOM: f64 = 10.0;
 
 /// From values to pixels.
 struct Scale {
@@ -77,7 +79,7 @@ fn step(span: f64) -> f64 {
 /// The output cannot be written.
 pub fn write_svg(title: &str, axis: &str, panels: &[Panel], mut output: impl Write) -> io::Result<()> {
     let scale = Scale::of(panels);
-    let height = TOP + panels.len() as f64 * (PANEL + GAP);
+    let height = TOP + panels.len() as f64 * (PANEL + GAP) + BOTTOM;
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
