@@ -20,6 +20,7 @@
 #include <linux/version.h>
 #include <linux/workqueue.h>
 #include <asm/apic.h>
+#include <asm/cpu_entry_area.h>
 #include <asm/cpufeature.h>
 #include <asm/msr.h>
 #include <asm/nmi.h>
@@ -191,6 +192,23 @@ u64 hpm_user_ip(struct task_struct *task)
 }
 
 /*
+ * Whether task_pt_regs() has the registers with which the thread that an NMI interrupted in the kernel came there. The kernel's
+ * entry code begins with the user's stack pointer (SYSCALL) or on the CPU's entry stack (interrupts and exceptions), and
+ * saves them only then (arch/x86/entry/entry_64.S): until it has, those of the entry before are there.
+ */
+static bool hpm_user_saved(struct pt_regs *regs, struct pt_regs *user)
+{
+	struct entry_stack *entry = cpu_entry_stack(smp_processor_id());
+
+	if (regs->sp < TASK_SIZE_MAX)
+		return false;
+	if (regs->sp > (unsigned long)entry && regs->sp <= (unsigned long)(entry + 1))
+		return false;
+	/* The NMI may have interrupted their being saved (perf_get_regs_user() in arch/x86/kernel/perf_regs.c). */
+	return regs->sp <= (unsigned long)&user->r11 || regs->sp > (unsigned long)(user + 1);
+}
+
+/*
  * The registers that an NMI interrupted, or with user_only those with which the current thread last entered the kernel;
  * 18 of them, in the order of a PEBS record (SDM Vol. 3B, table 20-3). regs is NULL outside the NMI.
  */
@@ -201,8 +219,7 @@ bool hpm_registers(struct pt_regs *regs, bool user_only, u64 *to)
 
 		if (current->flags & (PF_KTHREAD | PF_USER_WORKER))
 			return false;
-		/* The NMI may have interrupted their being saved (perf_get_regs_user() in arch/x86/kernel/perf_regs.c). */
-		if (regs && regs->sp > (unsigned long)&user->r11 && regs->sp <= (unsigned long)(user + 1))
+		if (regs && !hpm_user_saved(regs, user))
 			return false;
 		regs = user;
 	}

@@ -1,13 +1,14 @@
 //! Reported instruction pointers against the true ones, for interrupts and for PEBS (Schneider's thesis, Figure 2.3).
 
 use anyhow::{Context, Result, ensure};
-use libhpm::trace::SampleRow;
+use libhpm::trace::{Registers, SampleRow};
 use serde_json::Value;
 use vpmu::truth::Report;
 
 use super::interrupt::overflows;
 use super::records::{open, pairs, periods, rows};
 use crate::check::Tally;
+use crate::guest::programs::PERIOD;
 use crate::guest::skid::{HISTOGRAMS, IMPRECISE, PICTURE, PRECISE, TEXT};
 use crate::lab::Boot;
 
@@ -16,6 +17,9 @@ pub(super) const OPTIONS: &[&str] = &["--plugin-arg", "pebs-log=on", "--plugin-a
 /// The model's `skid`: an interrupt comes so many instructions late, and what it reports is the one to be executed next. Together 42,
 /// what the thesis saw on an Itanium.
 const SKID: i64 = 41;
+
+/// How often the program's loop runs.
+const LOADS: u64 = 500_000;
 
 /// PEBS names the load, interrupts what is executed so much later; hpmctl shows both.
 pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
@@ -30,6 +34,7 @@ pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
     tally.run("skid: interrupts name what comes so many instructions later", || {
         peak(boot, IMPRECISE, SKID + 1)
     });
+    tally.run("skid: registers are those of the overflow, not of an earlier one", || registers(boot));
     tally.run("skid: the picture has a bar at each peak", || pictured(boot));
     tally.run("skid: the text shows both side by side", || {
         let text = std::fs::read_to_string(boot.folder.join(TEXT))?;
@@ -88,6 +93,20 @@ fn peak(boot: &Boot, trace: &str, distance: i64) -> Result<String> {
         share("share"),
         share("error")
     ))
+}
+
+/// The program counts its loads down in R13, and each misses: when a sample is taken, a whole number of periods has been executed.
+fn registers(boot: &Boot) -> Result<String> {
+    /// Place in a record (SDM Vol. 3B, "PEBS Record Format"): R8 follows RSP.
+    const R13: usize = Registers::RSP + 6;
+    let load = load(boot)?;
+    let samples = rows::<SampleRow>(boot, IMPRECISE)?;
+    for sample in &samples {
+        let left = sample.registers.context("a sample has no registers")?.at(R13);
+        let executed = LOADS - left + u64::from(sample.ip != load);
+        ensure!(executed.is_multiple_of(PERIOD), "{executed} loads were executed at {:#x}", sample.ip);
+    }
+    Ok(format!("{} samples", samples.len()))
 }
 
 fn pictured(boot: &Boot) -> Result<String> {
