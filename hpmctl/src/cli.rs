@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
+use libhpm::session::Target;
+use libhpm::source::replay::Speed;
 
 use crate::doctor::DoctorArgs;
 use crate::list::ListArgs;
@@ -13,6 +15,7 @@ use crate::phases::PhasesArgs;
 use crate::record::RecordArgs;
 use crate::report::ReportArgs;
 use crate::stat::StatArgs;
+use crate::traces::{InfoArgs, MergeArgs, VerifyArgs};
 
 /// Count and precisely sample hardware events.
 #[derive(Parser)]
@@ -32,11 +35,14 @@ pub(crate) enum Command {
     Mark(MarkArgs),
     Doctor(DoctorArgs),
     Module(ModuleArgs),
+    Info(InfoArgs),
+    Verify(VerifyArgs),
+    Merge(MergeArgs),
 }
 
 /// Whom to measure: exactly one of them.
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("target").required(true).args(["pid", "tid", "cgroup", "cpu", "all", "command"])))]
+#[command(group(ArgGroup::new("target").required(true).args(["pid", "tid", "cgroup", "cpu", "all", "trace", "command"])))]
 pub(crate) struct TargetArgs {
     /// Measure this running process and all its threads, until it ends or Ctrl-C
     #[arg(short, long, value_name = "PID")]
@@ -53,12 +59,49 @@ pub(crate) struct TargetArgs {
     /// Measure every process on every CPU, until Ctrl-C
     #[arg(short, long)]
     pub(crate) all: bool,
+    /// Instead of measuring, replay this trace that `hpmctl record` wrote
+    #[arg(long, value_name = "NAME.hpm")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Replay so many times as fast as it was recorded [default: as fast as it can be read]
+    #[arg(long, value_name = "TIMES", requires = "trace", value_parser = times)]
+    pub(crate) speed: Option<f64>,
     /// Leave out processes that the measured ones fork
     #[arg(long)]
     pub(crate) no_inherit: bool,
     /// Run this program and measure it from its first instruction to its end
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+fn times(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(times) if times > 0.0 && f64::is_finite(times) => Ok(times),
+        _ => Err("not a number above 0".into()),
+    }
+}
+
+impl TargetArgs {
+    /// How fast a trace is replayed.
+    pub(crate) fn speed(&self) -> Speed {
+        self.speed.map_or(Speed::Unlimited, Speed::Times)
+    }
+
+    /// Whom to measure, unless it is a program or a trace.
+    pub(crate) fn target(&self) -> Option<Target> {
+        match self {
+            Self { pid: Some(pid), .. } => Some(Target::Process(*pid)),
+            Self { tid: Some(tid), .. } => Some(Target::Thread(*tid)),
+            Self { cgroup: Some(path), .. } => Some(Target::Cgroup(path.clone())),
+            Self { cpu: Some(cpu), .. } => Some(Target::Cpu(*cpu)),
+            Self { all: true, .. } => Some(Target::System),
+            _ => None,
+        }
+    }
+
+    /// The command line, as a trace keeps it; empty when no program is run.
+    pub(crate) fn words(&self) -> Vec<String> {
+        self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
+    }
 }
 
 #[cfg(test)]

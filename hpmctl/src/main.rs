@@ -1,4 +1,4 @@
-//! The hpm command line: `stat`, `record`, `report`, `phases`, `list`, `doctor`, `module`.
+//! The hpm command line: one module for each command (see [`cli`]).
 
 mod cli;
 mod doctor;
@@ -11,6 +11,7 @@ mod phases;
 mod record;
 mod report;
 mod stat;
+mod traces;
 mod workload;
 
 use std::process::ExitCode;
@@ -45,6 +46,9 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Mark(args) => mark::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Module(args) => module::run(args),
+        Command::Info(args) => traces::info(args).map(|()| ExitCode::SUCCESS),
+        Command::Verify(args) => traces::verify(args),
+        Command::Merge(args) => traces::merge(args).map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -1,12 +1,113 @@
-//! From event names to a configured session: what `stat` and `record` have in common.
+//! From a wished source and event names to something that measures: what `stat` and `record` have in common.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use clap::ValueEnum;
 use libhpm::event::{self, Event};
 use libhpm::machine::pmu_name;
 use libhpm::refusal::{Reason, Refusal};
 use libhpm::session::{Options, Session};
+use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource};
 use libhpm::sys::device::Driver;
 use libhpm::{Error, Result as HpmResult};
+
+/// Values of `--source`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SourceArg {
+    /// The hpm module where it can be used, else perf_event
+    #[default]
+    Auto,
+    /// The hpm module
+    Driver,
+    /// The kernel's perf_event: the PMU's counters if it has a driver for them, else what software counts
+    Perf,
+}
+
+/// The source that was chosen.
+pub(crate) enum Chosen {
+    /// The module, and one line that says so.
+    Driver { line: String },
+    /// The kernel's perf_event.
+    Perf(PerfFacts),
+}
+
+/// What perf_event can do here.
+pub(crate) struct PerfFacts {
+    /// Which source this is, and why, in one line.
+    pub(crate) line: String,
+    /// Why the module is not used.
+    pub(crate) why: String,
+    /// Hardware counters can be used.
+    pub(crate) hardware: bool,
+}
+
+/// Chooses the source: the module if it can be used.
+///
+/// # Errors
+/// When what was asked for cannot be used, or nothing can.
+pub(crate) fn choose(source: SourceArg) -> Result<Chosen> {
+    let driver = match source {
+        SourceArg::Perf => Err("--source perf was asked for".to_owned()),
+        SourceArg::Driver => Ok(usable_pmu()?),
+        SourceArg::Auto => usable_pmu().map_err(|error| error.to_string()),
+    };
+    let why = match driver {
+        Ok(pmu) => return Ok(Chosen::Driver { line: format!("the hpm module, on the {pmu} PMU") }),
+        Err(why) => why,
+    };
+    if let Err(refusal) = perf::software() {
+        bail!("nothing can measure here: {why}; and {refusal}");
+    }
+    let (line, hardware) = match perf::hardware() {
+        Ok(()) => (format!("the kernel's perf_event with the PMU's counters, because {why}"), true),
+        Err(refusal) => (
+            format!("the kernel's perf_event with software events only, because {why}; and {refusal}"),
+            false,
+        ),
+    };
+    Ok(Chosen::Perf(PerfFacts { line, why, hardware }))
+}
+
+impl PerfFacts {
+    /// Understands event names.
+    ///
+    /// # Errors
+    /// When perf_event has no such events; the module may have.
+    pub(crate) fn parse(&self, lists: &[String]) -> Result<Vec<PerfName>> {
+        match perf::parse(lists) {
+            Ok(names) => Ok(names),
+            Err(error) => {
+                bail!("{error}; other events need the hpm module, which is not used here: {}", self.why)
+            }
+        }
+    }
+}
+
+/// Opens events on perf_event. What may not be measured in kernel mode is measured in user mode alone, as the events' names
+/// then say.
+///
+/// # Errors
+/// Those of [`PerfSource::open`], with why the module is not used.
+pub(crate) fn open_perf(
+    facts: &PerfFacts,
+    events: &[PerfName],
+    options: impl Fn(Vec<PerfName>) -> PerfOptions,
+) -> Result<PerfSource> {
+    let opened = match PerfSource::open(options(events.to_vec())) {
+        Err(Error::PerfEvent { reason, .. })
+            if reason.kind() == std::io::ErrorKind::PermissionDenied
+                && events.iter().any(|event| event.kernel) =>
+        {
+            PerfSource::open(options(events.iter().cloned().map(PerfName::user_only).collect()))
+        }
+        result => result,
+    };
+    match opened {
+        Err(error @ Error::PerfEvent { .. }) => {
+            bail!("{error}; the hpm module is not used here: {}", facts.why)
+        }
+        result => Ok(result?),
+    }
+}
 
 /// Events encoded for the PMU of the loaded driver.
 ///
@@ -71,8 +172,8 @@ pub(crate) fn refused_for(error: &Error, reason: Reason) -> bool {
     matches!(error, Error::Refused(refusal) if refusal.reason() == Some(reason))
 }
 
-/// TSC ticks as nanoseconds; 0 for a driver that does not tell the frequency.
-pub(crate) fn tsc_to_ns(ticks: u64, tsc_khz: u32) -> u64 {
+/// TSC ticks as nanoseconds; 0 for a source that does not tell the frequency.
+pub(crate) fn tsc_to_ns(ticks: u64, tsc_khz: u64) -> u64 {
     let ns = (u128::from(ticks) * 1_000_000).checked_div(u128::from(tsc_khz));
     ns.unwrap_or(0) as u64
 }

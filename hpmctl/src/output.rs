@@ -1,4 +1,4 @@
-//! Writing results to standard output.
+//! Writing results to standard output, and how numbers are written.
 
 use std::io::{self, Write as _};
 
@@ -14,5 +14,42 @@ pub(crate) fn print(text: &str) -> Result<()> {
             Err(error).context("cannot write the result")
         }
         _ => Ok(()),
+    }
+}
+
+/// Digits in groups of three.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> =
+        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).expect("digits")).collect();
+    groups.join(",")
+}
+
+/// A time in the unit that leaves one to three digits before the point.
+pub(crate) fn time(ns: u64) -> String {
+    let ns = ns as f64;
+    match ns {
+        ..1e3 => format!("{ns} ns"),
+        ..1e6 => format!("{:.3} µs", ns / 1e3),
+        ..1e9 => format!("{:.3} ms", ns / 1e6),
+        _ => format!("{:.3} s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_from_the_right() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+
+    #[test]
+    fn times_have_a_fitting_unit() {
+        assert_eq!(
+            [7, 7_000, 12_345_678, 60_000_000_000].map(time),
+            ["7 ns", "7.000 µs", "12.346 ms", "60.000 s"]
+        );
     }
 }

@@ -1,28 +1,20 @@
-//! `hpmctl record`: sample events precisely, and write what hardware recorded to a trace folder.
+//! `hpmctl record`: sample events, and write what was recorded to a trace folder.
 
-mod meta;
-mod recorder;
-mod sample;
-mod sideband;
+mod sources;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use libhpm::event::Event;
-use libhpm::machine::pmu_name;
 use libhpm::session::BranchFilter;
-use libhpm::session::{Branches, Options, Stack};
-use libhpm::sideband::Sideband;
-use libhpm::trace::TraceWriter;
+use libhpm::source::Source;
+use libhpm::trace::{Event, EventUse, Limits, RotatingWriter, Totals, Written};
 
 use crate::cli::TargetArgs;
-use crate::measure::{companion, open, parse_events};
+use crate::measure::SourceArg;
 use crate::workload::{End, Workload};
-use recorder::{Finished, Recorder};
-use sample::SampleRows;
 
 /// Sample events precisely (PEBS) and write a trace for `hpmctl report`.
 ///
@@ -30,12 +22,16 @@ use sample::SampleRows;
 /// what an interrupt met some instructions later. The exit status is the program's.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    /// Events to sample, separated by commas (see `hpmctl list`)
-    #[arg(short, long = "event", value_name = "EVENTS", required = true)]
+    /// Events to sample, separated by commas (see `hpmctl list`) [default by perf_event: cycles, or without a PMU
+    /// cpu-clock and page-faults]
+    #[arg(short, long = "event", value_name = "EVENTS")]
     events: Vec<String>,
-    /// Take a sample each PERIOD events
-    #[arg(short = 'c', long, value_name = "PERIOD", default_value_t = 10_007)]
-    period: u64,
+    /// Where the data comes from
+    #[arg(long, value_enum, default_value_t)]
+    source: SourceArg,
+    /// Take a sample each PERIOD events [default: 10007; by perf_event as each event suggests]
+    #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..))]
+    period: Option<u64>,
     /// Adapt the period, beginning with PERIOD, to HZ samples per second of time on a CPU
     #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     frequency: Option<u64>,
@@ -81,6 +77,12 @@ pub(crate) struct RecordArgs {
     /// Types of branches to record, separated by commas [default: all]
     #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',', requires = "branches")]
     branch_types: Vec<BranchType>,
+    /// End the trace at this size, and go on in another beside it (NAME-2.hpm, …)
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    max_size: Option<u64>,
+    /// Of the traces of --max-size keep the N newest
+    #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
     #[command(flatten)]
     target: TargetArgs,
 }
@@ -129,65 +131,67 @@ impl BranchType {
     }
 }
 
-/// Most frames followed; perf's default.
-const FRAMES: u32 = 127;
-
-/// Longest time between two looks at the rings.
+/// Longest time between two looks at the source.
 const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
-    let mut events = parse_events(&args.events)?;
-    check_precise(args, &events)?;
     if args.branches.is_some() && args.stacks == Some(StackMethod::Lbr) {
         bail!(
             "--stacks=lbr uses the branch records for calls: leave --branches out, or take stacks by another method"
         );
     }
-    let sampled = events.len();
-    events.extend(companion(&events)?);
     let folder = output(args);
     if folder.exists() {
         bail!("{} exists already: remove it, or name another folder with -o", folder.display());
     }
+    let prepared = sources::prepare(args)?;
+    let line = prepared.line();
     let mut workload = Workload::new(&args.target)?;
-    let (session, events) = open(events, |events| options(args, &workload, events.split_at(sampled)))?;
-    let sideband = match workload.process()? {
-        None => Sideband::of_system(),
-        Some(pid) if workload.is_program() => Sideband::of_child(pid),
-        Some(pid) => Sideband::of_process(pid),
-    }?;
-    let writer = TraceWriter::create(&folder, meta::meta(&session, &events, &args.target.command))?;
-    let samples = SampleRows::new(&events, &pmu_name(session.info()));
-    let mut recorder = Recorder::new(session, sideband, writer, samples, args.stacks);
-    recorder.note_what_was_there(&workload, events.iter().any(|event| event.kernel))?;
-    recorder.session().start()?;
-    let end = match begin_and_record(&mut workload, &mut recorder) {
+    let mut source = prepared.open(args, &workload)?;
+    let limits = Limits {
+        bytes: args.max_size.map(|mib| mib.saturating_mul(1 << 20)),
+        keep: args.keep.map(|keep| keep as usize),
+    };
+    let mut writer = RotatingWriter::create(&folder, source.meta().clone(), limits)?;
+    let end = match record(&mut workload, source.as_mut(), &mut writer, &line) {
         Ok(end) => end,
         Err(error) => {
             // A program that never ran leaves nothing worth keeping.
             if matches!(error.downcast_ref(), Some(libhpm::Error::Exec { .. })) {
-                drop(recorder);
+                drop(writer);
                 std::fs::remove_dir_all(&folder)
                     .with_context(|| format!("cannot remove {}", folder.display()))?;
             }
             return Err(error);
         }
     };
-    let whole = recorder.session().check();
-    let finished = recorder.finish()?;
-    eprintln!("{}", summary(&finished, &events[..sampled], args.imprecise, &folder));
+    let whole = source.check();
+    source.stop()?;
+    source.take(&mut writer)?;
+    let totals = source.totals()?;
+    let written = writer.finish(totals.clone())?;
+    eprintln!("{}", summary(&totals, &written, &source.meta().events));
     whole?;
     Ok(ExitCode::from(end.status()))
 }
 
-fn begin_and_record(workload: &mut Workload, recorder: &mut Recorder) -> Result<End> {
+/// Runs the workload until its end and writes what is reported meanwhile.
+fn record(
+    workload: &mut Workload,
+    source: &mut dyn Source,
+    writer: &mut RotatingWriter,
+    line: &str,
+) -> Result<End> {
+    source.start(writer)?;
     workload.begin()?;
+    // Only now: what cannot be measured is refused in one sentence.
+    eprintln!("hpmctl: source: {line}");
     loop {
         if let Some(end) = workload.ended()? {
             return Ok(end);
         }
         // The driver's descriptor stays readable once the target has gone; the program's own end is waited for without it.
-        let gone = recorder.session().is_over();
+        let gone = source.is_over();
         if gone && !workload.is_program() {
             return Ok(End::Stopped);
         }
@@ -196,43 +200,10 @@ fn begin_and_record(workload: &mut Workload, recorder: &mut Recorder) -> Result<
                 return Ok(end);
             }
         } else {
-            recorder.session().wait(&workload.descriptors(), LOOK)?;
+            source.wait(&workload.descriptors(), LOOK)?;
         }
-        recorder.take()?;
-    }
-}
-
-/// For events to sample, and others to count beside them.
-fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event], &[Event])) -> Options {
-    let options = Options::new(workload.target())
-        .start_on_exec(workload.is_program())
-        .inherit(!args.target.no_inherit)
-        .imprecise(args.imprecise)
-        .randomise(!args.no_randomise)
-        .rate(args.frequency.unwrap_or(0))
-        .stack(match args.stacks {
-            None => Stack::None,
-            Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),
-            Some(StackMethod::Fp) => Stack::FramePointers(FRAMES),
-            Some(StackMethod::Lbr) => Stack::BranchCalls,
-        })
-        .branches(args.branches.map(|count| Branches {
-            count,
-            filter: args.branch_types.iter().fold(0, |filter, kind| filter | kind.bit()),
-        }));
-    let options = sampled.iter().cloned().fold(options, |options, event| options.sample(event, args.period));
-    counted.iter().cloned().fold(options, Options::count)
-}
-
-/// Imprecise samples come only when they are asked for.
-fn check_precise(args: &RecordArgs, events: &[Event]) -> Result<()> {
-    match events.iter().find(|event| !event.sampled_precisely()) {
-        Some(event) if !args.imprecise => bail!(
-            "{} cannot be sampled precisely on this processor: `hpmctl list` marks what can, and --imprecise samples \
-             by interrupts, some instructions too late (skid)",
-            event.name
-        ),
-        _ => Ok(()),
+        source.take(writer)?;
+        writer.tick()?;
     }
 }
 
@@ -257,17 +228,21 @@ fn stack_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-fn summary(finished: &Finished, events: &[Event], imprecise: bool, folder: &Path) -> String {
-    let Finished { totals, samples, unattributed } = finished;
-    let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
-    let kind = if imprecise { "imprecise samples (with skid)" } else { "samples" };
-    let mut text = format!("hpmctl: {samples} {kind} of {}", names.join(", "));
+fn summary(totals: &Totals, written: &Written, events: &[Event]) -> String {
+    let sampled = || events.iter().filter(|event| event.mode != EventUse::Count);
+    let names: Vec<&str> = sampled().map(|event| event.name.as_str()).collect();
+    let kind = match sampled().map(|event| event.mode).next() {
+        Some(EventUse::Interrupt) => "imprecise samples (with skid)",
+        Some(EventUse::Software) => "samples by software",
+        _ => "samples",
+    };
+    let mut text = format!("hpmctl: {} {kind} of {}", written.samples, names.join(", "));
     let lost = [
         (totals.records_lost, "samples lost"),
         (totals.quanta_lost, "quanta lost with theirs"),
         (totals.records_withheld, "samples withheld that show the kernel"),
         (totals.processes_left_out, "processes left out"),
-        (*unattributed, "records that name no sampled counter left out"),
+        (totals.records_unattributed, "records that name no sampled counter left out"),
         (totals.markers_lost, "markers lost"),
         (totals.sideband_lost, "reports of mappings and threads lost"),
     ];
@@ -283,13 +258,17 @@ fn summary(finished: &Finished, events: &[Event], imprecise: bool, folder: &Path
             totals.throttled
         );
     }
-    format!("{text}; see `hpmctl report {}`", folder.display())
+    if written.folders.len() + written.removed > 1 {
+        let (all, removed) = (written.folders.len() + written.removed, written.removed);
+        text += &format!(", in {all} traces of which the oldest {removed} were removed");
+    }
+    let newest = written.folders.last().map_or_else(String::new, |folder| folder.display().to_string());
+    format!("{text}; see `hpmctl report {newest}`")
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use libhpm::trace::Totals;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -334,10 +313,12 @@ mod tests {
 
     #[test]
     fn losses_are_told() {
-        let events = [libhpm::event::parse("l1d-load-miss", "skylake").unwrap()];
+        let event = |name: &str, mode| Event { name: name.into(), mode, ..Event::default() };
+        let events = [event("l1d-load-miss", EventUse::Precise), event("instructions", EventUse::Count)];
         let line = |records_lost, quanta_lost| {
             let totals = Totals { records_lost, quanta_lost, ..Totals::default() };
-            summary(&Finished { totals, samples: 5, unattributed: 0 }, &events, false, Path::new("a.hpm"))
+            let written = Written { folders: vec!["a.hpm".into()], removed: 0, samples: 5 };
+            summary(&totals, &written, &events)
         };
         assert_eq!(line(0, 0), "hpmctl: 5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`");
         assert_eq!(

@@ -1,5 +1,6 @@
 //! `hpmctl stat`: count events of a program, a process or the system.
 
+mod sources;
 mod text;
 
 use std::fs;
@@ -9,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use libhpm::event::Event;
-use libhpm::refusal::Reason;
-use libhpm::session::{Options, Session, Totals};
+use libhpm::session::Target;
+use libhpm::source::{Nowhere, Source};
+use libhpm::trace::{Event, Totals};
 use serde::Serialize;
 
 use crate::cli::TargetArgs;
-use crate::measure::{events_at_hand, open, parse_events, refused_for, tsc_to_ns};
+use crate::measure::{SourceArg, tsc_to_ns};
 use crate::workload::{End, Workload, heading};
 
 /// Count events of a program, a process or the system.
@@ -26,9 +27,13 @@ use crate::workload::{End, Workload, heading};
 #[derive(Args, Debug)]
 pub(crate) struct StatArgs {
     /// Events to count, separated by commas (see `hpmctl list`) [default: cycles, instructions, branches,
-    /// branch-misses and l1d-load-miss, as far as there are counters]
+    /// branch-misses and l1d-load-miss, as far as there are counters; by perf_event those it has, and task-clock,
+    /// context-switches, cpu-migrations and page-faults]
     #[arg(short, long = "event", value_name = "EVENTS")]
     events: Vec<String>,
+    /// Where the data comes from
+    #[arg(long, value_enum, default_value_t)]
+    source: SourceArg,
     /// Measure events that do not fit the counters together in turns, and scale their counts by the share of the time in
     /// which they were on
     #[arg(long)]
@@ -43,12 +48,11 @@ pub(crate) struct StatArgs {
     target: TargetArgs,
 }
 
-/// What is counted when nothing is asked for; the last ones go first when there are too few counters.
-const DEFAULT_EVENTS: [&str; 5] = ["cycles", "instructions", "branches", "branch-misses", "l1d-load-miss"];
-
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
 struct Counted {
+    /// Which source counted, and why that one.
+    source: String,
     /// The program with its arguments, `PID n`, `thread n`, `CPU n`, `the control group PATH` or `the whole system`.
     target: String,
     events: Vec<EventCount>,
@@ -56,6 +60,8 @@ struct Counted {
     elapsed_ns: u64,
     /// Time during which measured threads were on a CPU, summed over CPUs.
     on_cpu_ns: u64,
+    /// `on_cpu_ns` includes the time in which CPUs were idle, because the source cannot tell.
+    idle_included: bool,
     /// Performance-monitoring interrupts handled.
     pmis: u64,
     /// RDMSR and RDPMC executed for the measurement.
@@ -92,17 +98,16 @@ impl EventCount {
 }
 
 pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
-    let events =
-        if args.events.is_empty() { events_at_hand(&DEFAULT_EVENTS)? } else { parse_events(&args.events)? };
+    let prepared = sources::prepare(args)?;
     let mut workload = Workload::new(&args.target)?;
-    let (session, events) = open_fitting(args, &workload, events)?;
+    let mut source = prepared.open(args, &workload)?;
     let begun = Instant::now();
-    session.start()?;
+    source.start(&mut Nowhere)?;
     workload.begin()?;
-    let end = wait(&mut workload, &session)?;
+    let end = wait(&mut workload, source.as_mut())?;
     let elapsed = begun.elapsed();
-    session.stop()?;
-    let counted = counted(args, &session, &events, session.totals()?, elapsed, end);
+    source.stop()?;
+    let counted = counted(args, &prepared.line(), source.as_ref(), elapsed, end)?;
     let mut text = if args.json {
         serde_json::to_string_pretty(&counted).context("cannot write JSON")?
     } else {
@@ -113,75 +118,36 @@ pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
         Some(file) => fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?,
         None => eprint!("{text}"),
     }
-    session.check()?;
+    source.check()?;
     Ok(ExitCode::from(end.status()))
 }
 
-/// A session with all events; of the default ones, with as many as there are counters for.
-fn open_fitting(
-    args: &StatArgs,
-    workload: &Workload,
-    mut events: Vec<Event>,
-) -> Result<(Session, Vec<Event>)> {
-    let options = |events: &[Event]| {
-        let options = Options::new(workload.target())
-            .start_on_exec(workload.is_program())
-            .inherit(!args.target.no_inherit)
-            .multiplex(args.multiplex);
-        events.iter().cloned().fold(options, Options::count)
-    };
-    loop {
-        match open(events.clone(), options) {
-            Err(error)
-                if args.events.is_empty() && events.len() > 1 && refused_for(&error, Reason::NoCounter) =>
-            {
-                events.pop();
-            }
-            result => return Ok(result?),
-        }
-    }
-}
-
 /// Waits for the end. A process may also leave the session by becoming what the session may not see.
-fn wait(workload: &mut Workload, session: &Session) -> Result<End> {
+fn wait(workload: &mut Workload, source: &mut dyn Source) -> Result<End> {
     const LOOK: Duration = Duration::from_millis(100);
     loop {
-        let gone = !workload.is_program() && session.is_over();
-        match workload.wait(Some(LOOK))? {
+        let gone = !workload.is_program() && source.is_over();
+        let look = if workload.is_replay() { Duration::from_millis(1) } else { LOOK };
+        match workload.wait(Some(look))? {
             Some(end) => return Ok(end),
             None if gone => return Ok(End::Stopped),
-            None => {}
+            None => source.take(&mut Nowhere)?,
         }
     }
 }
 
-fn counted(
-    args: &StatArgs,
-    session: &Session,
-    events: &[Event],
-    totals: Totals,
-    elapsed: Duration,
-    end: End,
-) -> Counted {
-    let ns = |ticks| tsc_to_ns(ticks, session.info().tsc_khz);
-    let count = |(index, event): (usize, &Event)| {
-        let (count, running) = (totals.counts[index], totals.running_tsc[index]);
-        EventCount {
-            name: event.name.clone(),
-            encoding: session.config().events[index].encoding,
-            user: event.user,
-            kernel: event.kernel,
-            count,
-            scaled: scaled(count, totals.on_cpu_tsc, running),
-            enabled_ns: ns(totals.on_cpu_tsc),
-            running_ns: ns(running),
-        }
-    };
-    Counted {
+fn counted(args: &StatArgs, line: &str, source: &dyn Source, elapsed: Duration, end: End) -> Result<Counted> {
+    let (meta, totals) = (source.meta(), source.totals()?);
+    let ns = |ticks| tsc_to_ns(ticks, meta.clock.tsc_khz);
+    let events = meta.events.iter().enumerate();
+    Ok(Counted {
+        source: line.to_owned(),
         target: heading(&args.target),
-        events: events.iter().enumerate().map(count).collect(),
+        events: events.map(|(index, event)| event_count(index, event, &totals, ns)).collect(),
         elapsed_ns: elapsed.as_nanos() as u64,
         on_cpu_ns: ns(totals.on_cpu_tsc),
+        idle_included: meta.source == "perf_event"
+            && matches!(args.target.target(), Some(Target::System | Target::Cpu(_))),
         pmis: totals.pmis,
         msr_reads: totals.msr_reads,
         msr_writes: totals.msr_writes,
@@ -190,6 +156,23 @@ fn counted(
             End::Exit(status) => Some(status),
             End::Stopped => None,
         },
+    })
+}
+
+fn event_count(index: usize, event: &Event, totals: &Totals, ns: impl Fn(u64) -> u64) -> EventCount {
+    let enabled = totals.on_cpu_tsc;
+    let count = totals.counts.get(index).copied().unwrap_or(0);
+    // A source that does not tell has no turns.
+    let running = totals.running_tsc.get(index).copied().unwrap_or(enabled);
+    EventCount {
+        name: event.name.clone(),
+        encoding: event.encoding,
+        user: event.user,
+        kernel: event.kernel,
+        count,
+        scaled: scaled(count, enabled, running),
+        enabled_ns: ns(enabled),
+        running_ns: ns(running),
     }
 }
 

@@ -1,6 +1,5 @@
 //! What is being measured, and when it ends: a program of our own, a running process, or the system until a signal.
 
-use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -27,6 +26,8 @@ enum Subject {
     Other(Target, OwnedFd),
     /// What does not end by itself: the system, a CPU, a control group.
     Endless(Target),
+    /// A trace, which was measured before.
+    Replay,
 }
 
 /// How a measurement ended.
@@ -58,14 +59,13 @@ impl Workload {
     /// # Errors
     /// When the program cannot be forked or no process has the PID.
     pub(crate) fn new(args: &TargetArgs) -> Result<Self> {
-        let subject = match args {
-            TargetArgs { pid: Some(pid), .. } => Subject::Other(Target::Process(*pid), pidfd(*pid)?),
-            TargetArgs { tid: Some(tid), .. } => Subject::Other(Target::Thread(*tid), pidfd_of_thread(*tid)?),
-            TargetArgs { cgroup: Some(path), .. } => Subject::Endless(Target::Cgroup(path.clone())),
-            TargetArgs { cpu: Some(cpu), .. } => Subject::Endless(Target::Cpu(*cpu)),
-            TargetArgs { all: true, .. } => Subject::Endless(Target::System),
+        let subject = match args.target() {
+            Some(Target::Process(pid)) => Subject::Other(Target::Process(pid), pidfd(pid)?),
+            Some(Target::Thread(tid)) => Subject::Other(Target::Thread(tid), pidfd_of_thread(tid)?),
+            Some(endless) => Subject::Endless(endless),
+            None if args.trace.is_some() => Subject::Replay,
             // The child inherits the signal mask, so it is forked before signals are blocked.
-            TargetArgs { command, .. } => Subject::Program(Child::prepare(command)?),
+            None => Subject::Program(Child::prepare(&args.command)?),
         };
         let mut mask = SigSet::from_iter(ENDING);
         mask.add(Signal::SIGCHLD);
@@ -80,6 +80,7 @@ impl Workload {
         match &self.subject {
             Subject::Program(child) => Target::Process(child.pid()),
             Subject::Other(target, _) | Subject::Endless(target) => target.clone(),
+            Subject::Replay => Target::System,
         }
     }
 
@@ -100,6 +101,11 @@ impl Workload {
         matches!(self.subject, Subject::Program(_))
     }
 
+    /// Whether nothing is measured, but a trace is replayed.
+    pub(crate) fn is_replay(&self) -> bool {
+        matches!(self.subject, Subject::Replay)
+    }
+
     /// Runs the program, if it is one.
     ///
     /// # Errors
@@ -107,7 +113,7 @@ impl Workload {
     pub(crate) fn begin(&mut self) -> Result<()> {
         match &mut self.subject {
             Subject::Program(child) => Ok(child.execute()?),
-            Subject::Other(..) | Subject::Endless(_) => Ok(()),
+            Subject::Other(..) | Subject::Endless(_) | Subject::Replay => Ok(()),
         }
     }
 
@@ -115,7 +121,7 @@ impl Workload {
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         match &self.subject {
             Subject::Other(_, fd) => vec![self.signals.as_fd(), fd.as_fd()],
-            Subject::Program(_) | Subject::Endless(_) => vec![self.signals.as_fd()],
+            Subject::Program(_) | Subject::Endless(_) | Subject::Replay => vec![self.signals.as_fd()],
         }
     }
 
@@ -136,13 +142,15 @@ impl Workload {
                         child.signal(signal);
                     }
                 }
-                (Subject::Other(..) | Subject::Endless(_), Some(_)) => return Ok(Some(End::Stopped)),
+                (Subject::Other(..) | Subject::Endless(_) | Subject::Replay, Some(_)) => {
+                    return Ok(Some(End::Stopped));
+                }
             }
         }
         match &mut self.subject {
             Subject::Program(child) => Ok(child.try_wait()?.map(End::Exit)),
             Subject::Other(_, fd) => Ok(readable(fd.as_fd(), PollTimeout::ZERO)?.then_some(End::Stopped)),
-            Subject::Endless(_) => Ok(None),
+            Subject::Endless(_) | Subject::Replay => Ok(None),
         }
     }
 
@@ -182,18 +190,13 @@ fn process_of(tid: i32) -> Result<i32> {
 
 /// What is measured, as a heading says it.
 pub(crate) fn heading(args: &TargetArgs) -> String {
-    match args {
-        TargetArgs { pid: Some(pid), .. } => format!("PID {pid}"),
-        TargetArgs { tid: Some(tid), .. } => format!("thread {tid}"),
-        TargetArgs { cgroup: Some(path), .. } => format!("the control group {}", path.display()),
-        TargetArgs { cpu: Some(cpu), .. } => format!("CPU {cpu}"),
-        TargetArgs { all: true, .. } => "the whole system".into(),
-        TargetArgs { command, .. } => format!("`{}`", display(command)),
+    match (args.target(), &args.trace) {
+        (Some(Target::Process(pid)), _) => format!("PID {pid}"),
+        (Some(Target::Thread(tid)), _) => format!("thread {tid}"),
+        (Some(Target::Cgroup(path)), _) => format!("the control group {}", path.display()),
+        (Some(Target::Cpu(cpu)), _) => format!("CPU {cpu}"),
+        (Some(Target::System), _) => "the whole system".into(),
+        (None, Some(trace)) => format!("the trace {}", trace.display()),
+        (None, None) => format!("`{}`", args.words().join(" ")),
     }
-}
-
-/// The command as a person would type it, for headings.
-fn display(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    words.join(" ")
 }

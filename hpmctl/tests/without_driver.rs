@@ -1,4 +1,5 @@
-//! The program on a machine without the driver: one clear sentence, a failing exit status, nothing left behind.
+//! The program on a machine without the driver: perf_event takes its place where that can be, else there is one clear
+//! sentence, a failing exit status, and nothing left behind.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,22 +16,99 @@ fn driver_is_here() -> bool {
     Path::new("/dev/hpm").exists()
 }
 
+/// Whether the kernel lets this user measure by perf_event at all, and by hardware counters.
+fn perf() -> (bool, bool) {
+    (libhpm::source::perf::software().is_ok(), libhpm::source::perf::hardware().is_ok())
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
 #[test]
-fn measuring_says_that_the_module_is_not_loaded() {
+fn asking_for_the_driver_says_that_the_module_is_not_loaded() {
     if driver_is_here() {
         return;
     }
-    for arguments in
-        [&["stat", "--", "true"][..], &["record", "-e", "load", "--", "true"], &["stat", "-p", "1"]]
-    {
+    for arguments in [
+        &["stat", "--source", "driver", "--", "true"][..],
+        &["record", "--source", "driver", "-e", "load", "--", "true"],
+        &["stat", "--source", "driver", "-p", "1"],
+    ] {
         let output = hpmctl(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert_eq!(
-            String::from_utf8(output.stderr).unwrap(),
+            said(&output),
             "hpmctl: /dev/hpm does not exist: the hpm module is not loaded; load it as root with `modprobe hpm` or \
              `insmod hpm.ko`\n"
         );
     }
+}
+
+#[test]
+fn counting_goes_on_by_perf_event_and_says_why() {
+    if driver_is_here() {
+        return;
+    }
+    let output = hpmctl(&["stat", "--", "true"]);
+    let said = said(&output);
+    let (software, hardware) = perf();
+    if !software {
+        assert_eq!(output.status.code(), Some(1));
+        assert!(said.starts_with("hpmctl: nothing can measure here: /dev/hpm does not exist"), "{said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("because /dev/hpm does not exist"), "{said}");
+    assert!(said.contains("page-faults") && said.contains("task-clock"), "{said}");
+    assert_eq!(said.contains("software events only"), !hardware, "{said}");
+    assert_eq!(said.contains("instructions"), hardware, "nothing pretends to be a hardware count: {said}");
+}
+
+#[test]
+fn an_event_of_the_module_is_refused_in_one_sentence() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    let output = hpmctl(&["record", "-e", "l1d-load-miss", "--", "true"]);
+    let said = said(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("l1d-load-miss") && said.contains("need the hpm module"), "{said}");
+}
+
+/// A recording by perf_event is a trace as any other: it is reported, and replayed as a source.
+#[test]
+fn a_recording_can_be_reported_counted_and_copied() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_hpmctl")).args(arguments).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        output
+    };
+    let events = "cpu-clock,page-faults";
+    let busy = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+    let recorded = run(&["record", "--stacks", "-e", events, "-o", "a.hpm", "--", "sh", "-c", busy]);
+    assert!(said(&recorded).contains("samples by software of cpu-clock, page-faults"), "{}", said(&recorded));
+    run(&["record", "--trace", "a.hpm", "-o", "b.hpm"]);
+    let rows = |trace: &str| {
+        let meta = std::fs::read_to_string(folder.path().join(trace).join("meta.json")).unwrap();
+        serde_json::from_str::<serde_json::Value>(&meta).unwrap()["rows"].clone()
+    };
+    assert_eq!(rows("a.hpm"), rows("b.hpm"));
+    assert!(rows("a.hpm")["samples"].as_u64().unwrap() > 10, "{}", rows("a.hpm"));
+    let report = |trace: &str| String::from_utf8(run(&["report", trace]).stdout).unwrap();
+    assert!(report("a.hpm").contains("by the kernel's software"), "{}", report("a.hpm"));
+    assert_eq!(report("a.hpm"), report("b.hpm"));
+    let counted = run(&["stat", "--json", "-o", "c.json", "--trace", "b.hpm"]);
+    let json = std::fs::read_to_string(folder.path().join("c.json")).unwrap();
+    let json: serde_json::Value =
+        serde_json::from_str(&json).unwrap_or_else(|_| panic!("{}", said(&counted)));
+    assert!(json["events"][1]["count"].as_u64().unwrap() > 0, "{json}");
 }
 
 #[test]

@@ -103,6 +103,17 @@ pub enum Error {
         /// The failure of perf_event_open or of its mmap.
         reason: io::Error,
     },
+    /// The kernel's perf_event refused an event.
+    #[error("perf_event cannot measure `{event}`: {}", describe_perf(reason))]
+    PerfEvent {
+        /// The event's name.
+        event: String,
+        /// The failure of perf_event_open.
+        reason: io::Error,
+    },
+    /// A trace could not be written or read.
+    #[error("{0}")]
+    Trace(#[from] crate::trace::TraceError),
     /// A system call failed.
     #[error("cannot {doing}: {reason}")]
     Io {
@@ -131,6 +142,25 @@ fn suggest(near: &[String]) -> String {
         [] => "`hpmctl list` lists them".to_owned(),
         [one] => format!("did you mean `{one}`?"),
         [first @ .., last] => format!("did you mean `{}` or `{last}`?", first.join("`, `")),
+    }
+}
+
+/// The usual refusals of perf_event_open(2) in plain words, else the system's own.
+fn describe_perf(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => "this user may not: run as root, give the program CAP_PERFMON, or lower \
+             /proc/sys/kernel/perf_event_paranoid"
+            .to_owned(),
+        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENXIO) => "this machine has no PMU that counts it".to_owned(),
+        Some(libc::EINVAL) => {
+            "the kernel refuses it as it was asked for; events that are too many for the counters together can take \
+             turns by --multiplex"
+                .to_owned()
+        }
+        Some(libc::EMFILE) => "there are too many threads, CPUs and events for this process's open files \
+             (raise `ulimit -n`)"
+            .to_owned(),
+        _ => error.to_string(),
     }
 }
 

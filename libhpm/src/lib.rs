@@ -1,8 +1,9 @@
 //! Sources, sessions, records and analyses of hardware performance data.
 //!
 //! A *session* ([`session`]) runs on the driver and lends out quanta with views of the PEBS records that belong to them
-//! ([`record`]). What else happened in the measured processes (mappings, names, forks) comes from [`sideband`].
-//! [`analysis`] draws conclusions. [`event`] turns names into encodings, [`machine`] tells what this machine can do.
+//! ([`record`]). A *source* ([`source`]) makes rows of a trace of them, as of perf_event's records or of a recorded trace.
+//! What else happened in the measured processes (mappings, names, forks) comes from [`sideband`]. [`analysis`] draws
+//! conclusions. [`event`] turns names into encodings, [`machine`] tells what this machine can do.
 
 pub mod address_space;
 pub mod analysis;
@@ -18,6 +19,7 @@ pub mod refusal;
 pub mod report;
 pub mod session;
 pub mod sideband;
+pub mod source;
 pub mod symbol;
 pub mod sys;
 pub mod trace;

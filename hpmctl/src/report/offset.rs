@@ -163,6 +163,7 @@ fn how(event: &Event) -> String {
     let name = &event.name;
     match event.mode {
         EventUse::Interrupt => format!("{name} by interrupts"),
+        EventUse::Software => format!("{name} by software"),
         _ => format!("{name}, precise"),
     }
 }

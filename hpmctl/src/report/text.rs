@@ -9,6 +9,7 @@ use libhpm::report::{By, Entry, EventSummary, Key, Place};
 use libhpm::trace::{Event, EventUse};
 
 use super::{Grouped, Report, Taken};
+use crate::output::grouped as grouped_digits;
 
 /// Longest path in a table, in bytes.
 const PATH_MAX: usize = 50;
@@ -68,6 +69,9 @@ fn head(text: &mut String, report: &Report<'_>) {
             meta.source
         ),
     );
+    if !meta.source_note.is_empty() {
+        line(text, format_args!("source    {}", meta.source_note));
+    }
     let summary = &report.summary;
     line(
         text,
@@ -139,6 +143,7 @@ fn how(event: &Event) -> String {
             format!("precise by PEBS{of}, {period}")
         }
         EventUse::Interrupt => format!("imprecise by interrupts (with skid), {period}"),
+        EventUse::Software => format!("by the kernel's software, {period}"),
     }
 }
 
@@ -300,27 +305,9 @@ fn shortened(path: &str) -> Cow<'_, str> {
     tail.map_or(path.into(), |tail| format!("…{tail}").into())
 }
 
-/// Digits in groups of three.
-fn grouped_digits(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{grouped_digits, shortened};
-
-    #[test]
-    fn digits_are_grouped_from_the_right() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped_digits), ["0", "999", "1,000", "1,234,567"]);
-    }
+    use super::shortened;
 
     #[test]
     fn long_paths_lose_whole_folders() {

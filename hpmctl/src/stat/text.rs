@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Counted, EventCount};
+use crate::output::{grouped, time};
 
 /// The table, and the times.
 pub(super) fn text(counted: &Counted) -> String {
@@ -15,9 +16,11 @@ pub(super) fn text(counted: &Counted) -> String {
     if let Some(column) = table.column_mut(0) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let on_cpu = format!("{} on a CPU", time(counted.on_cpu_ns));
+    let kind = if counted.idle_included { "of CPU time, idle included" } else { "on a CPU" };
+    let on_cpu = format!("{} {kind}", time(counted.on_cpu_ns));
     let times = match counted.elapsed_ns {
         0 => on_cpu,
+        elapsed if counted.idle_included => format!("{on_cpu}, in {}", time(elapsed)),
         elapsed => format!(
             "{on_cpu} in {} ({:.2} CPUs used)",
             time(elapsed),
@@ -25,6 +28,7 @@ pub(super) fn text(counted: &Counted) -> String {
         ),
     };
     let mut text = format!("\nCounts of {}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
+    text += &format!("\nSource: {}.", counted.source);
     if counted.processes_left_out > 0 {
         text += &format!(
             "\nMissing in the counts are {} processes that were forked while the driver's table was full.",
@@ -77,25 +81,6 @@ fn base(name: &str) -> &str {
     name.split_once(':').map_or(name, |(base, _)| base)
 }
 
-/// Digits in groups of three.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let groups: Vec<&str> =
-        digits.as_bytes().rchunks(3).rev().map(|group| str::from_utf8(group).expect("digits")).collect();
-    groups.join(",")
-}
-
-/// A time in the unit that leaves one to three digits before the point.
-fn time(ns: u64) -> String {
-    let ns = ns as f64;
-    match ns {
-        ..1e3 => format!("{ns} ns"),
-        ..1e6 => format!("{:.3} µs", ns / 1e3),
-        ..1e9 => format!("{:.3} ms", ns / 1e6),
-        _ => format!("{:.3} s", ns / 1e9),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,10 +102,12 @@ mod tests {
 
     fn counted(events: Vec<EventCount>) -> Counted {
         Counted {
+            source: "the hpm module, on the skylake PMU".into(),
             target: "`ls -l`".into(),
             events,
             elapsed_ns: 2_000_000,
             on_cpu_ns: 1_500_000,
+            idle_included: false,
             pmis: 1,
             msr_reads: 20,
             msr_writes: 30,
@@ -173,13 +160,5 @@ mod tests {
     fn the_json_has_every_count() {
         let json = serde_json::to_string_pretty(&counted(vec![event("cycles:u", u64::MAX, false)])).unwrap();
         insta::assert_snapshot!(json);
-    }
-
-    #[test]
-    fn times_have_a_fitting_unit() {
-        assert_eq!(
-            [7, 7_000, 12_345_678, 60_000_000_000].map(time),
-            ["7 ns", "7.000 µs", "12.346 ms", "60.000 s"]
-        );
     }
 }

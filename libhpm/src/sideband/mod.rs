@@ -7,12 +7,14 @@ mod snapshot;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
 
 pub use self::snapshot::{processes, snapshot};
 
-use self::parse::Parser;
-use crate::sys::perf::{Attach, SidebandRing};
+pub(crate) use self::parse::Parser;
+use crate::sys::perf::{
+    Attach, Attributes, EventId, Inherit, PerfEvent, RING_BYTES_ANY_USER, Ring, SAMPLE_TIME_AND_THREAD,
+    Sampling,
+};
 use crate::{Error, Result};
 
 /// Something that happened to a thread or its process.
@@ -71,11 +73,26 @@ pub struct Mapping {
 /// The kernel's reports about the measured processes.
 #[derive(Debug)]
 pub struct Sideband {
-    rings: Vec<(u32, SidebandRing)>,
+    rings: Vec<(u32, Ring)>,
     /// Events of further threads, whose records arrive in `rings`.
-    attached: Vec<OwnedFd>,
+    attached: Vec<PerfEvent>,
     parser: Parser,
 }
+
+/// An event that counts nothing and reports mappings, names, forks and exits.
+const REPORTS: Attributes = Attributes {
+    event: EventId::DUMMY,
+    sampling: Sampling::Never,
+    sample_type: SAMPLE_TIME_AND_THREAD,
+    stack_bytes: 0,
+    user: true,
+    // Nothing is counted or sampled, so nothing of the kernel is asked for.
+    kernel: false,
+    inherit: Inherit::All,
+    disabled: false,
+    sideband: true,
+    switches: false,
+};
 
 impl Sideband {
     /// Follows a process that has not yet executed its program, from its next execve on.
@@ -117,7 +134,9 @@ impl Sideband {
     fn open(attach: Attach) -> Result<Self> {
         let mut rings = Vec::new();
         for cpu in possible_cpus() {
-            match SidebandRing::open(attach, cpu) {
+            let ring = PerfEvent::open(&REPORTS, attach, Some(cpu), None)
+                .and_then(|event| Ring::map(event, RING_BYTES_ANY_USER));
+            match ring {
                 Ok(ring) => rings.push((cpu, ring)),
                 Err(reason) => match (reason.raw_os_error(), attach) {
                     // The CPU is offline.
@@ -129,13 +148,14 @@ impl Sideband {
                 },
             }
         }
-        Ok(Self { rings, attached: Vec::new(), parser: Parser::new() })
+        Ok(Self { rings, attached: Vec::new(), parser: Parser::new(SAMPLE_TIME_AND_THREAD, 0) })
     }
 
     /// Follows one more thread, unless it has ended.
     fn attach(&mut self, tid: i32) -> Result<()> {
         for (cpu, ring) in &self.rings {
-            match ring.add(Attach::Thread(tid), *cpu) {
+            let event = PerfEvent::open(&REPORTS, Attach::Thread(tid), Some(*cpu), None);
+            match event.and_then(|event| event.send_to(ring).map(|()| event)) {
                 Ok(event) => self.attached.push(event),
                 Err(reason) if reason.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
                 Err(reason) => return Err(refused(reason)),
@@ -165,20 +185,20 @@ fn refused(reason: io::Error) -> Error {
 }
 
 /// The thread IDs of a process; empty when it has ended.
-fn threads(pid: i32) -> Vec<i32> {
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| task.file_name().to_str()?.parse().ok()).collect()
 }
 
 /// CPU numbers that can come online.
-fn possible_cpus() -> impl Iterator<Item = u32> {
+pub(crate) fn possible_cpus() -> impl Iterator<Item = u32> {
     let text = fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
     let last = text.trim().rsplit(['-', ',']).next().and_then(|cpu| cpu.parse::<u32>().ok());
     0..=last.unwrap_or(0)
 }
 
 /// CLOCK_MONOTONIC_RAW, the clock of every entry.
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     crate::sys::clock::ClockPair::now().monotonic_raw_ns
 }
 

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use hpm_abi::QuantumFlags;
 use serde::{Deserialize, Serialize};
 
+use super::row::QuantumRow;
 use crate::record::Attribution;
 
 /// The contents of `meta.json`.
@@ -13,8 +15,11 @@ pub struct Meta {
     pub format: u32,
     /// Version of hpm that recorded the trace.
     pub hpm_version: String,
-    /// Where the data comes from: "driver".
+    /// Where the data comes from: "driver" or "perf_event".
     pub source: String,
+    /// Why that source, and what it cannot tell; empty when there is nothing to be said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub source_note: String,
     /// The machine.
     pub machine: Machine,
     /// What was measured, in the order of `quanta.counts`.
@@ -29,6 +34,25 @@ pub struct Meta {
     pub totals: Option<Totals>,
     /// Rows of each table, by its name.
     pub rows: BTreeMap<String, u64>,
+    /// The traces that this one was merged from; empty for a recording.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged: Vec<Merged>,
+}
+
+/// A trace that went into another one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Merged {
+    /// Its folder.
+    pub folder: String,
+    /// `uname -n` of its machine.
+    pub host_name: String,
+    /// What was added to its CPU numbers.
+    pub cpu_offset: u32,
+    /// What was added to its process and thread numbers.
+    pub pid_offset: u32,
+    /// What can be wrong with its times against those of the first trace, in ns: 0 when both have the same clock. Between
+    /// hosts this is the scatter of each one's clock pairs; how well their CLOCK_REALTIME agreed is not known.
+    pub uncertainty_ns: u64,
 }
 
 /// The machine that recorded a trace.
@@ -64,6 +88,8 @@ pub enum EventUse {
     /// Counted, and a record written each period by the driver in an interrupt, whose instruction pointer comes after the
     /// instruction that caused the event (skid).
     Interrupt,
+    /// Counted by the kernel's software and not by hardware, and a record written each period.
+    Software,
 }
 
 /// One measured event.
@@ -115,11 +141,22 @@ pub struct ClockPair {
     pub realtime_ns: u64,
 }
 
+impl From<crate::sys::clock::ClockPair> for ClockPair {
+    fn from(pair: crate::sys::clock::ClockPair) -> Self {
+        let crate::sys::clock::ClockPair { tsc, monotonic_raw_ns, realtime_ns } = pair;
+        Self { tsc, monotonic_raw_ns, realtime_ns }
+    }
+}
+
 /// Sums over a session: what [`hpm_abi::Totals`] gives, and what user space lost.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
     /// What each event counted, lost quanta included.
     pub counts: Vec<u64>,
+    /// TSC ticks during which each event was counted; less than `on_cpu_tsc` for one that had to take turns. Empty where
+    /// that is not known.
+    #[serde(default)]
+    pub running_tsc: Vec<u64>,
     /// TSC ticks during which some thread of the session was on a CPU, summed over CPUs.
     pub on_cpu_tsc: u64,
     /// Quanta published.
@@ -139,12 +176,36 @@ pub struct Totals {
     /// Quanta in which the driver held samples back, because interrupts or records came faster than its ceilings.
     #[serde(default)]
     pub throttled: u64,
+    /// Records that named no counter of a sampled event, and are not among the samples.
+    #[serde(default)]
+    pub records_unattributed: u64,
     /// Performance-monitoring interrupts handled.
     pub pmis: u64,
+    /// RDMSR and RDPMC executed for the measurement.
+    #[serde(default)]
+    pub msr_reads: u64,
+    /// WRMSR executed for the measurement.
+    #[serde(default)]
+    pub msr_writes: u64,
     /// Threads that found no place in the driver's thread table.
     pub threads_overflowed: u64,
     /// Markers that were set and found no room.
     pub markers_lost: u64,
     /// Reports of mappings, names, forks and exits that the kernel had no room for.
     pub sideband_lost: u64,
+}
+
+impl Totals {
+    /// Takes a quantum into account, for sums of what a trace or a part of it holds.
+    pub fn add_quantum(&mut self, row: &QuantumRow) {
+        self.quanta += 1;
+        self.records = self.records.saturating_add(row.records.into());
+        self.records_lost = self.records_lost.saturating_add(row.records_lost);
+        self.on_cpu_tsc = self.on_cpu_tsc.saturating_add(row.end_tsc.saturating_sub(row.start_tsc));
+        self.throttled += u64::from(row.flags & QuantumFlags::THROTTLED != 0);
+        self.counts.resize(self.counts.len().max(row.counts.len()), 0);
+        for (sum, count) in self.counts.iter_mut().zip(&row.counts) {
+            *sum = sum.saturating_add(*count);
+        }
+    }
 }

@@ -6,23 +6,29 @@
 
 mod column;
 mod error;
+mod merge;
 mod meta;
 mod reader;
+mod rotate;
 mod row;
 mod stream;
 mod table;
+mod verify;
 mod writer;
 
 use std::time::Duration;
 
 pub use self::column::Column;
 pub use self::error::TraceError;
-pub use self::meta::{Clock, ClockPair, Event, EventUse, Machine, Meta, Totals};
+pub use self::merge::{HOSTS_MAX, Outcome, merge};
+pub use self::meta::{Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, Totals};
 pub use self::reader::{Cut, Rows, TraceReader};
+pub use self::rotate::{Limits, RotatingWriter, Written};
 pub use self::row::{
     KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Registers, Row, SampleRow, StackRow, ThreadChange,
     ThreadRow,
 };
+pub use self::verify::{Problem, Verdict, verify};
 pub use self::writer::TraceWriter;
 
 /// Version of the folder's format. Any change to a table or to `meta.json` that an older reader would misread raises it.

@@ -76,6 +76,17 @@ impl TraceWriter {
         &self.folder
     }
 
+    /// Bytes of the tables' files, without the rows that wait.
+    ///
+    /// # Errors
+    /// [`TraceError::Read`] when a file has gone.
+    pub fn bytes_written(&self) -> Result<u64, TraceError> {
+        let files = fs::read_dir(&self.folder).and_then(|entries| {
+            entries.map(|entry| entry.and_then(|entry| entry.metadata()).map(|file| file.len())).sum()
+        });
+        files.map_err(|reason| TraceError::Read { path: self.folder.clone(), reason })
+    }
+
     /// Adds a quantum.
     ///
     /// # Errors

@@ -43,7 +43,7 @@ pub(super) fn refused(mut command: Command, word: &str) -> Result<String> {
 
 /// As user nobody, who may not open the device.
 fn no_permission() -> Result<String> {
-    let mut command = hpmctl(&["stat", "-e", "instructions", "--", "true"])?;
+    let mut command = hpmctl(&["stat", "--source", "driver", "-e", "instructions", "--", "true"])?;
     command.uid(65534).gid(65534);
     refused(command, "may not be opened")
 }
@@ -67,5 +67,5 @@ fn cut_trace() -> Result<String> {
 
 fn no_module() -> Result<String> {
     succeed(Command::new("rmmod").arg("hpm"))?;
-    refused(hpmctl(&["stat", "-e", "instructions", "--", "true"])?, "hpm.ko")
+    refused(hpmctl(&["stat", "--source", "driver", "-e", "instructions", "--", "true"])?, "hpm.ko")
 }

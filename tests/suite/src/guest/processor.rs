@@ -89,7 +89,9 @@ fn on_each_type_of_core(name: impl Fn(&Profile) -> Result<&'static str>) -> Resu
 /// # Errors
 /// hpmctl cannot be started, or does not refuse in one sentence.
 pub(super) fn refusal() -> Result<Option<String>> {
-    let output = hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stdout(Stdio::null()).output()?;
+    let output = hpmctl(&["stat", "--source", "driver", "-e", "instructions", "--", "true"])?
+        .stdout(Stdio::null())
+        .output()?;
     if output.status.success() {
         return Ok(None);
     }

@@ -1,9 +1,9 @@
 //! Samples as rows of the trace.
 
-use libhpm::event::{CoreType, Event, core_pmus};
-use libhpm::record::{Attribution, MemoryDecoder};
-use libhpm::session::{EventMode, Quantum, Sample};
-use libhpm::trace::{Registers, SampleRow};
+use crate::event::{CoreType, Event, core_pmus};
+use crate::record::{Attribution, MemoryDecoder};
+use crate::session::{EventMode, Quantum, Sample};
+use crate::trace::{Registers, SampleRow};
 
 /// What is known of each event's samples.
 pub(super) struct SampleRows(Vec<(Event, Option<MemoryDecoder>)>);

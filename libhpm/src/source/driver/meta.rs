@@ -1,19 +1,19 @@
-//! What `meta.json` says of a recording.
+//! What `meta.json` says of a recording by the driver.
 
 use std::ffi::OsString;
-use std::fs;
 
 use super::sample::attribution;
-use libhpm::event::Event;
-use libhpm::machine::{pmu_name, vendor};
-use libhpm::session::{EventMode, Session};
-use libhpm::sys;
-use libhpm::trace::{self, Clock, ClockPair, EventUse, Machine, Meta};
+use crate::event::Event;
+use crate::machine::{pmu_name, vendor};
+use crate::session::{EventMode, Session};
+use crate::source::rows::{host_name, kernel_release};
+use crate::sys::clock::ClockPair;
+use crate::trace::{self, Clock, EventUse, Machine, Meta};
 
 /// The session as the trace describes it.
 pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) -> Meta {
     let info = session.info();
-    let event = |(event, spec): (&Event, &libhpm::session::EventSpec)| trace::Event {
+    let event = |(event, spec): (&Event, &crate::session::EventSpec)| trace::Event {
         name: event.name.clone(),
         encoding: spec.encoding,
         extra: spec.extra,
@@ -25,11 +25,10 @@ pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) ->
         },
         period: spec.period,
         rate: spec.rate,
-        randomised: spec.flags & libhpm::session::EventSpec::RANDOMISE != 0,
+        randomised: spec.flags & crate::session::EventSpec::RANDOMISE != 0,
         user: event.user,
         kernel: event.kernel,
     };
-    let kernel = |name: &str| fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default();
     Meta {
         hpm_version: env!("CARGO_PKG_VERSION").into(),
         source: "driver".into(),
@@ -40,18 +39,12 @@ pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) ->
             model: info.model,
             stepping: info.stepping,
             cpus: info.cpus,
-            kernel_release: kernel("osrelease").trim().into(),
-            host_name: kernel("hostname").trim().into(),
+            kernel_release: kernel_release(),
+            host_name: host_name(),
         },
         events: events.iter().zip(&session.config().events).map(event).collect(),
-        clock: Clock { tsc_khz: info.tsc_khz.into(), pairs: vec![clock_pair(sys::clock::ClockPair::now())] },
+        clock: Clock { tsc_khz: info.tsc_khz.into(), pairs: vec![ClockPair::now().into()] },
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         ..Meta::default()
     }
-}
-
-/// The moment, as the trace writes it.
-pub(super) fn clock_pair(pair: sys::clock::ClockPair) -> ClockPair {
-    let sys::clock::ClockPair { tsc, monotonic_raw_ns, realtime_ns } = pair;
-    ClockPair { tsc, monotonic_raw_ns, realtime_ns }
 }

@@ -1,18 +1,53 @@
 //! Entries of the side band as rows of `maps` and `threads`.
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::Path;
 
-use libhpm::build_id;
-use libhpm::sideband::{Change, Entry, Mapping};
-use libhpm::sys::clock::ClockPair;
-use libhpm::trace::{MapRow, ThreadChange, ThreadRow};
+use super::Sink;
+use crate::address_space::AddressSpaces;
+use crate::build_id;
+use crate::sideband::{Change, Entry, Mapping};
+use crate::sys::clock::ClockPair;
+use crate::trace::{MapRow, ThreadChange, ThreadRow, TraceError};
 
 /// A row of one of the two tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SidebandRow {
     Map(MapRow),
     Thread(ThreadRow),
+}
+
+impl SidebandRow {
+    /// Lets later addresses be looked up in it.
+    pub(super) fn note_in(&self, spaces: &mut AddressSpaces) {
+        match self {
+            Self::Map(row) => spaces.map(row),
+            Self::Thread(row) => spaces.thread(row),
+        }
+    }
+
+    /// Hands it over.
+    pub(super) fn hand_to(&self, sink: &mut dyn Sink) -> Result<(), TraceError> {
+        match self {
+            Self::Map(row) => sink.map(row),
+            Self::Thread(row) => sink.thread(row),
+        }
+    }
+}
+
+/// `uname -r`.
+pub(super) fn kernel_release() -> String {
+    of_kernel("osrelease")
+}
+
+/// `uname -n`.
+pub(super) fn host_name() -> String {
+    of_kernel("hostname")
+}
+
+fn of_kernel(name: &str) -> String {
+    fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
 }
 
 /// Turns entries into rows: converts their times, and remembers what a row needs from earlier ones.

@@ -1,0 +1,131 @@
+//! The source that a measurement was asked for.
+
+use anyhow::Result;
+use libhpm::event::Event;
+use libhpm::refusal::Reason;
+use libhpm::session::{Options, Session};
+use libhpm::source::Source;
+use libhpm::source::driver::{DriverSource, Stacks};
+use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
+use libhpm::source::replay::Replay;
+use libhpm::trace::TraceReader;
+
+use super::StatArgs;
+use crate::measure::{Chosen, PerfFacts, choose, events_at_hand, open, open_perf, parse_events, refused_for};
+use crate::workload::Workload;
+
+/// What is counted by the module when nothing is asked for; the last ones go first when there are too few counters.
+const DEFAULT_EVENTS: [&str; 5] = ["cycles", "instructions", "branches", "branch-misses", "l1d-load-miss"];
+/// What is counted by perf_event then, where it has hardware counters.
+const PERF_HARDWARE: [&str; 4] = ["cycles", "instructions", "branches", "branch-misses"];
+/// What is counted by perf_event in any case then.
+const PERF_SOFTWARE: [&str; 4] = ["task-clock", "context-switches", "cpu-migrations", "page-faults"];
+
+/// What can be known before the program is forked.
+pub(super) enum Prepared {
+    Driver { line: String, events: Vec<Event> },
+    Perf(PerfFacts, Vec<PerfName>),
+    Trace(Box<TraceReader>),
+}
+
+/// Chooses the source and understands the events.
+///
+/// # Errors
+/// When there is no source, or it has not these events.
+pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
+    if let Some(trace) = &args.target.trace {
+        return Ok(Prepared::Trace(Box::new(TraceReader::open(trace)?)));
+    }
+    match choose(args.source)? {
+        Chosen::Driver { line } => {
+            let events = if args.events.is_empty() {
+                events_at_hand(&DEFAULT_EVENTS)?
+            } else {
+                parse_events(&args.events)?
+            };
+            Ok(Prepared::Driver { line, events })
+        }
+        Chosen::Perf(facts) => {
+            let hardware = if facts.hardware { &PERF_HARDWARE[..] } else { &[] };
+            let events = if args.events.is_empty() {
+                perf::parse(
+                    &[hardware, &PERF_SOFTWARE].concat().iter().map(ToString::to_string).collect::<Vec<_>>(),
+                )?
+            } else {
+                facts.parse(&args.events)?
+            };
+            Ok(Prepared::Perf(facts, events))
+        }
+    }
+}
+
+impl Prepared {
+    /// Which source it is, and why.
+    pub(super) fn line(&self) -> String {
+        match self {
+            Self::Driver { line, .. } => line.clone(),
+            Self::Perf(facts, _) => facts.line.clone(),
+            Self::Trace(reader) => format!("the trace {}", reader.folder().display()),
+        }
+    }
+
+    /// Opens the source for the workload.
+    ///
+    /// # Errors
+    /// When the source refuses.
+    pub(super) fn open(&self, args: &StatArgs, workload: &Workload) -> Result<Box<dyn Source>> {
+        match self {
+            Self::Driver { events, .. } => {
+                let (session, events) = open_fitting(args, workload, events.clone())?;
+                Ok(Box::new(DriverSource::new(session, &events, None, vec![], Stacks::AsFound, &[])))
+            }
+            Self::Perf(facts, events) => Ok(Box::new(by_perf(args, workload, facts, events)?)),
+            Self::Trace(reader) => Ok(Box::new(Replay::new(reader, args.target.speed()))),
+        }
+    }
+}
+
+/// A session with all events; of the default ones, with as many as there are counters for.
+fn open_fitting(
+    args: &StatArgs,
+    workload: &Workload,
+    mut events: Vec<Event>,
+) -> Result<(Session, Vec<Event>)> {
+    let options = |events: &[Event]| {
+        let options = Options::new(workload.target())
+            .start_on_exec(workload.is_program())
+            .inherit(!args.target.no_inherit)
+            .multiplex(args.multiplex);
+        events.iter().cloned().fold(options, Options::count)
+    };
+    loop {
+        match open(events.clone(), options) {
+            Err(error)
+                if args.events.is_empty() && events.len() > 1 && refused_for(&error, Reason::NoCounter) =>
+            {
+                events.pop();
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
+fn by_perf(
+    args: &StatArgs,
+    workload: &Workload,
+    facts: &PerfFacts,
+    events: &[PerfName],
+) -> Result<PerfSource> {
+    let options = |events| PerfOptions {
+        target: workload.target(),
+        on_exec: workload.is_program(),
+        inherit: !args.target.no_inherit,
+        events,
+        stream: PerfStream::Totals,
+        stacks: PerfStacks::None,
+        multiplex: args.multiplex,
+        note: facts.line.clone(),
+        command: args.target.words(),
+    };
+    open_perf(facts, events, options)
+}

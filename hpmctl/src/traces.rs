@@ -1,0 +1,315 @@
+//! `hpmctl info`, `verify` and `merge`: what a trace holds, whether it is whole, and one from several.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, TraceReader, Verdict};
+
+use crate::measure::tsc_to_ns;
+use crate::output::{grouped, print, time};
+
+/// Tell what a trace holds.
+#[derive(Args, Debug)]
+pub(crate) struct InfoArgs {
+    /// Print meta.json as it is
+    #[arg(long)]
+    json: bool,
+    /// The trace that `hpmctl record` wrote
+    #[arg(value_name = "NAME.hpm")]
+    trace: PathBuf,
+}
+
+/// Read all of a trace and tell whether it is whole and does not contradict itself.
+///
+/// Exits with 0 when it is, else with 1. What is damaged is named; everything before it can be used.
+#[derive(Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// The trace that `hpmctl record` wrote
+    #[arg(value_name = "NAME.hpm")]
+    trace: PathBuf,
+}
+
+/// Make one trace of several, in the order of time.
+///
+/// Traces of one machine since one boot have the same clock and are merged exactly. Those of other hosts are placed by
+/// CLOCK_REALTIME, and their CPUs and processes are renumbered; meta.json says how.
+#[derive(Args, Debug)]
+pub(crate) struct MergeArgs {
+    /// Folder to write; it must not exist yet
+    #[arg(short, long, value_name = "NAME.hpm")]
+    output: PathBuf,
+    /// The traces
+    #[arg(value_name = "NAME.hpm", required = true, num_args = 1..)]
+    traces: Vec<PathBuf>,
+}
+
+pub(crate) fn info(args: &InfoArgs) -> Result<()> {
+    let reader = TraceReader::open(&args.trace)?;
+    if args.json {
+        return print(&serde_json::to_string_pretty(reader.meta())?);
+    }
+    let verdict = trace::verify(&reader);
+    print(info_text(reader.meta(), &verdict, bytes(&args.trace)).trim_end())
+}
+
+pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
+    let reader = TraceReader::open(&args.trace)?;
+    let verdict = trace::verify(&reader);
+    print(verify_text(reader.meta(), &verdict).trim_end())?;
+    Ok(if verdict.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+pub(crate) fn merge(args: &MergeArgs) -> Result<()> {
+    if args.traces.len() > HOSTS_MAX {
+        bail!("more than {HOSTS_MAX} traces cannot be merged at once: merge some first");
+    }
+    let readers = args.traces.iter().map(TraceReader::open).collect::<Result<Vec<_>, _>>()?;
+    let outcome = trace::merge(&readers, &args.output)?;
+    for note in &outcome.notes {
+        eprintln!("hpmctl: warning: {note}");
+    }
+    let (quanta, samples) = outcome.rows;
+    let mut text =
+        format!("{}: {} quanta, {} samples\n", args.output.display(), grouped(quanta), grouped(samples));
+    for merged in &outcome.merged {
+        let clock = match merged.uncertainty_ns {
+            0 if merged.pid_offset == 0 => "same clock".to_owned(),
+            ns => format!(
+                "placed by CLOCK_REALTIME, which scatters by {} within the traces; how well the hosts' clocks agreed is \
+                 not known; CPUs from {}, processes from {}",
+                time(ns),
+                merged.cpu_offset,
+                merged.pid_offset
+            ),
+        };
+        let _ = writeln!(text, "  {} of {}: {clock}", merged.folder, merged.host_name);
+    }
+    print(text.trim_end())
+}
+
+/// Bytes of a folder's files.
+fn bytes(folder: &Path) -> u64 {
+    let files = folder.read_dir().into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+}
+
+fn info_text(meta: &Meta, verdict: &Verdict, bytes: u64) -> String {
+    let mut text = String::new();
+    let machine = &meta.machine;
+    let mut field = |name: &str, value: String| {
+        let _ = writeln!(text, "{name:<9} {value}");
+    };
+    field("command", if meta.command.is_empty() { "(no command)".into() } else { meta.command.join(" ") });
+    let source = if meta.source_note.is_empty() { &meta.source } else { &meta.source_note };
+    field("source", source.clone());
+    field(
+        "machine",
+        format!(
+            "{}: {} PMU ({} family {} model {} stepping {}), {} CPUs, Linux {}",
+            machine.host_name,
+            machine.pmu,
+            machine.vendor,
+            machine.family,
+            machine.model,
+            machine.stepping,
+            machine.cpus,
+            machine.kernel_release
+        ),
+    );
+    for event in &meta.events {
+        let how = match event.mode {
+            EventUse::Count => "counted".to_owned(),
+            _ if event.rate > 0 => format!("sampled {} times a second", grouped(event.rate)),
+            _ => format!("sampled each {}", grouped(event.period)),
+        };
+        field("event", format!("{}, {how}", event.name));
+    }
+    let span = verdict.span.map_or(0, |(first, last)| tsc_to_ns(last - first, meta.clock.tsc_khz));
+    let on_cpu = tsc_to_ns(verdict.sums.on_cpu_tsc, meta.clock.tsc_khz);
+    field(
+        "time",
+        format!(
+            "{} from the first quantum to the last, {} on {} CPUs by {} threads",
+            time(span),
+            time(on_cpu),
+            verdict.cpus,
+            verdict.threads
+        ),
+    );
+    let tables: Vec<String> =
+        verdict.tables.iter().map(|(table, rows)| format!("{} {table}", grouped(*rows))).collect();
+    field("rows", tables.join(", "));
+    for merged in &meta.merged {
+        field("merged", format!("{} of {}", merged.folder, merged.host_name));
+    }
+    field(
+        "size",
+        format!(
+            "{:.1} MiB, format {}, hpm {}",
+            bytes as f64 / f64::from(1 << 20),
+            meta.format,
+            meta.hpm_version
+        ),
+    );
+    field("state", state(meta, verdict));
+    text
+}
+
+fn state(meta: &Meta, verdict: &Verdict) -> String {
+    match (meta.complete, verdict.is_good()) {
+        (_, false) => "damaged: see `hpmctl verify`".into(),
+        (true, true) => "complete".into(),
+        (false, true) => "not finished: it is being written, or its recording was killed".into(),
+    }
+}
+
+fn verify_text(meta: &Meta, verdict: &Verdict) -> String {
+    let mut text = String::new();
+    for (table, rows) in &verdict.tables {
+        let cut = verdict.cuts.iter().find(|cut| cut.table == *table);
+        let _ = match cut {
+            None => writeln!(text, "{table:<15} {:>12} rows", grouped(*rows)),
+            Some(cut) => writeln!(text, "{table:<15} {:>12} rows; {cut}", grouped(*rows)),
+        };
+    }
+    for problem in &verdict.problems {
+        let _ = writeln!(text, "problem: {problem}");
+    }
+    let found = verdict.cuts.len() + verdict.problems.len();
+    let _ = match (found, meta.complete) {
+        (0, true) => writeln!(text, "the trace is whole"),
+        (0, false) => {
+            writeln!(text, "the recording did not come to its proper end; what was written is whole")
+        }
+        (found, _) => writeln!(text, "{found} things are wrong"),
+    };
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use libhpm::trace::{ClockPair, Event, Machine, QuantumRow, SampleRow, Totals, TraceWriter};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// Two quanta of CPU 0 and 1 that interleave with those of another trace with another `start`.
+    fn write(temp: &TempDir, name: &str, host: &str, start: u64, damage: fn(&mut QuantumRow)) -> PathBuf {
+        let folder = temp.path().join(name);
+        let mut meta = Meta {
+            hpm_version: "0.1.0".into(),
+            source: "driver".into(),
+            machine: Machine { host_name: host.into(), cpus: 2, pmu: "skylake".into(), ..Machine::default() },
+            events: vec![Event { name: "instructions".into(), ..Event::default() }],
+            command: vec!["sort".into()],
+            ..Meta::default()
+        };
+        meta.clock.tsc_khz = 1_000_000;
+        meta.clock.pairs = vec![ClockPair { tsc: 1000, monotonic_raw_ns: 1000, realtime_ns: 5000 }];
+        let mut writer = TraceWriter::create(&folder, meta).unwrap();
+        for number in 0..4 {
+            let (cpu, start_tsc) = ((number % 2) as u32, start + number * 1000);
+            let mut row = QuantumRow {
+                sequence: number / 2,
+                cpu,
+                pid: 7,
+                tid: 7 + cpu,
+                start_tsc,
+                end_tsc: start_tsc + 400,
+                counts: vec![10],
+                periods: vec![5],
+                records: 1,
+                ..QuantumRow::default()
+            };
+            let sample = SampleRow {
+                tsc: start_tsc + 100,
+                cpu,
+                quantum: number / 2,
+                pid: 7,
+                tid: 7 + cpu,
+                ..SampleRow::default()
+            };
+            writer.sample(&sample).unwrap();
+            damage(&mut row);
+            writer.quantum(&row).unwrap();
+        }
+        writer.finish(Totals { counts: vec![40], ..Totals::default() }).unwrap();
+        folder
+    }
+
+    fn verified(folder: &Path) -> (String, bool) {
+        let reader = TraceReader::open(folder).unwrap();
+        let verdict = trace::verify(&reader);
+        (verify_text(reader.meta(), &verdict), verdict.is_good())
+    }
+
+    #[test]
+    fn a_whole_trace_is_told_in_figures() {
+        let temp = TempDir::new().unwrap();
+        let folder = write(&temp, "a.hpm", "lab", 0, |_| {});
+        let reader = TraceReader::open(&folder).unwrap();
+        insta::assert_snapshot!(info_text(reader.meta(), &trace::verify(&reader), 5 << 19));
+        assert!(verified(&folder).1, "{}", verified(&folder).0);
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let temp = TempDir::new().unwrap();
+        type Damage = fn(&mut QuantumRow);
+        let cases: [(&str, Damage); 5] = [
+            ("ends before it starts", |row| row.end_tsc = row.start_tsc - 1),
+            ("has 2 counts for 1 events", |row| row.counts.push(0)),
+            ("and the session 40", |row| row.counts[0] += 1),
+            ("comes after quantum", |row| row.sequence = 0),
+            ("which is thread 99's", |row| row.tid = 99),
+        ];
+        for (number, (sentence, damage)) in cases.into_iter().enumerate() {
+            let (text, good) = verified(&write(&temp, &number.to_string(), "lab", 5000, damage));
+            assert!(!good && text.contains(sentence), "{sentence}: {text}");
+        }
+    }
+
+    #[test]
+    fn traces_of_one_machine_interleave_exactly() {
+        let temp = TempDir::new().unwrap();
+        let a = write(&temp, "a.hpm", "lab", 10_000, |_| {});
+        let b = write(&temp, "b.hpm", "lab", 10_500, |_| {});
+        let readers = [&a, &b].map(|folder| TraceReader::open(folder).unwrap());
+        let merged = temp.path().join("m.hpm");
+        let outcome = trace::merge(&readers, &merged).unwrap();
+        assert_eq!((outcome.rows, outcome.notes.len()), ((8, 8), 0));
+        assert!(outcome.merged.iter().all(|merged| (merged.uncertainty_ns, merged.pid_offset) == (0, 0)));
+        let reader = TraceReader::open(&merged).unwrap();
+        let starts: Vec<u64> = reader.rows::<QuantumRow>().map(|row| row.start_tsc).collect();
+        assert_eq!(starts, (0..8).map(|number| 10_000 + number * 500).collect::<Vec<_>>());
+        assert_eq!(reader.meta().totals.as_ref().unwrap().counts, [80]);
+        let quanta: Vec<QuantumRow> = reader.rows().collect();
+        for sample in reader.rows::<SampleRow>() {
+            let of =
+                quanta.iter().find(|row| (row.cpu, row.sequence) == (sample.cpu, sample.quantum)).unwrap();
+            assert!(
+                of.tid == sample.tid && (of.start_tsc..of.end_tsc).contains(&sample.tsc),
+                "{of:?} {sample:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_hosts_get_numbers_of_their_own() {
+        let temp = TempDir::new().unwrap();
+        let a = write(&temp, "a.hpm", "one", 10_000, |_| {});
+        let b = write(&temp, "b.hpm", "two", 10_000, |_| {});
+        let readers = [&a, &b].map(|folder| TraceReader::open(folder).unwrap());
+        let merged = temp.path().join("m.hpm");
+        let outcome = trace::merge(&readers, &merged).unwrap();
+        let other = &outcome.merged[1];
+        assert_eq!((other.cpu_offset, other.pid_offset), (2, 1 << 22));
+        assert!(verified(&merged).1, "{}", verified(&merged).0);
+        let reader = TraceReader::open(&merged).unwrap();
+        assert_eq!(reader.meta().machine.cpus, 4);
+        assert_eq!(reader.rows::<QuantumRow>().filter(|row| row.pid == 7 + (1 << 22)).count(), 4);
+    }
+}

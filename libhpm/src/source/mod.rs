@@ -1,0 +1,159 @@
+//! Where quanta and samples come from: the driver, the kernel's perf_event, or a recorded trace.
+//!
+//! A [`Source`] hands rows of a trace ([`crate::trace`]) to a [`Sink`], whoever wrote them: so recording, counting and
+//! looking on are the same code on a machine with the module, without it, and without the machine.
+
+pub mod driver;
+pub mod perf;
+pub mod replay;
+mod rows;
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use crate::Result;
+use crate::trace::{
+    ClockPair, KernelSymbolRow, MapRow, MarkerRow, Meta, QuantumRow, SampleRow, ThreadRow, Totals,
+    TraceError, TraceWriter,
+};
+
+/// A stream of quanta, samples and what else happened in the measured threads.
+pub trait Source {
+    /// What `meta.json` says of a recording from it: machine, events, clock.
+    fn meta(&self) -> &Meta;
+
+    /// Begins to measure, and hands over what was there before: mappings, threads, kernel functions.
+    ///
+    /// # Errors
+    /// When the source refuses, or the sink fails.
+    fn start(&mut self, sink: &mut dyn Sink) -> Result<()>;
+
+    /// Waits until there is something to take, one of `others` becomes readable, the time has passed or a signal arrives;
+    /// says which of `others` are readable.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] when the system refuses to wait.
+    fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<Vec<bool>>;
+
+    /// Hands over everything that was reported since the last call. What a row refers to comes before the row.
+    ///
+    /// # Errors
+    /// When the sink fails, or the source contradicts itself.
+    fn take(&mut self, sink: &mut dyn Sink) -> Result<()>;
+
+    /// Ends measuring. [`Source::take`] then hands over the rest.
+    ///
+    /// # Errors
+    /// When the source refuses.
+    fn stop(&mut self) -> Result<()>;
+
+    /// Sums since the start; final once stopped.
+    ///
+    /// # Errors
+    /// When the source refuses.
+    fn totals(&self) -> Result<Totals>;
+
+    /// Whether nothing will be measured any more.
+    fn is_over(&self) -> bool;
+
+    /// Whether the source stands by what it measured.
+    ///
+    /// # Errors
+    /// The reason why it does not.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Takes the rows of a source. What is not overridden is dropped.
+pub trait Sink {
+    /// A stay of a thread on a CPU.
+    ///
+    /// # Errors
+    /// As for every method: when the row cannot be kept.
+    fn quantum(&mut self, _row: &QuantumRow) -> Result<(), TraceError> {
+        Ok(())
+    }
+    /// A sample.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn sample(&mut self, _row: &SampleRow) -> Result<(), TraceError> {
+        Ok(())
+    }
+    /// A mapping.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn map(&mut self, _row: &MapRow) -> Result<(), TraceError> {
+        Ok(())
+    }
+    /// A change in a thread's life.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn thread(&mut self, _row: &ThreadRow) -> Result<(), TraceError> {
+        Ok(())
+    }
+    /// A kernel function.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn kernel_symbol(&mut self, _row: &KernelSymbolRow) -> Result<(), TraceError> {
+        Ok(())
+    }
+    /// A marker.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn marker(&mut self, _row: &MarkerRow) -> Result<(), TraceError> {
+        Ok(())
+    }
+    /// A call stack, innermost address first; its number for [`SampleRow::stack`].
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn stack(&mut self, _frames: &[u64], _truncated: bool) -> Result<u32, TraceError> {
+        Ok(0)
+    }
+    /// A moment on three clocks.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn clock_pair(&mut self, _pair: ClockPair) -> Result<(), TraceError> {
+        Ok(())
+    }
+}
+
+/// Drops everything: for who wants only [`Source::totals`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nowhere;
+
+impl Sink for Nowhere {}
+
+impl Sink for TraceWriter {
+    fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        Self::quantum(self, row)
+    }
+    fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
+        Self::sample(self, row)
+    }
+    fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
+        Self::map(self, row)
+    }
+    fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
+        Self::thread(self, row)
+    }
+    fn kernel_symbol(&mut self, row: &KernelSymbolRow) -> Result<(), TraceError> {
+        Self::kernel_symbol(self, row)
+    }
+    fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {
+        Self::marker(self, row)
+    }
+    fn stack(&mut self, frames: &[u64], truncated: bool) -> Result<u32, TraceError> {
+        Self::stack(self, frames, truncated)
+    }
+    fn clock_pair(&mut self, pair: ClockPair) -> Result<(), TraceError> {
+        Self::clock_pair(self, pair)
+    }
+}

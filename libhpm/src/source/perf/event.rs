@@ -1,0 +1,202 @@
+//! The events that perf_event can measure without knowing the PMU.
+
+use crate::event::split_list;
+use crate::sys::perf::{Attach, Attributes, EventId, Inherit, PerfEvent, SAMPLE_TIME_AND_THREAD, Sampling};
+use crate::{Error, Result};
+
+/// A name that is understood, and what it means.
+#[derive(Clone, Copy, Debug)]
+pub struct Name {
+    /// As it is written.
+    pub name: &'static str,
+    /// The event.
+    pub id: EventId,
+    /// What it counts.
+    pub description: &'static str,
+    /// A period that gives some hundred to some thousand samples a second.
+    pub period: u64,
+}
+
+const fn name(name: &'static str, id: EventId, period: u64, description: &'static str) -> Name {
+    Name { name, id, description, period }
+}
+
+/// The names, software first. The clocks' period gives 1000 samples per second, and is no multiple of anything that a
+/// program does regularly.
+pub const NAMES: [Name; 13] = [
+    name("cpu-clock", EventId::CPU_CLOCK, 999_983, "time on a CPU in ns, by the kernel's timer"),
+    name(
+        "task-clock",
+        EventId::TASK_CLOCK,
+        999_983,
+        "time of the threads on CPUs in ns, by the kernel's timer",
+    ),
+    name("page-faults", EventId::PAGE_FAULTS, 1, "page faults; a sample has the address"),
+    name(
+        "minor-faults",
+        EventId::MINOR_FAULTS,
+        1,
+        "page faults that needed no I/O; a sample has the address",
+    ),
+    name(
+        "major-faults",
+        EventId::MAJOR_FAULTS,
+        1,
+        "page faults that waited for I/O; a sample has the address",
+    ),
+    name("context-switches", EventId::CONTEXT_SWITCHES, 1, "switches away from a thread"),
+    name("cpu-migrations", EventId::CPU_MIGRATIONS, 1, "moves of a thread to another CPU"),
+    name("cycles", EventId::CYCLES, 1_000_003, "core cycles, by a hardware counter"),
+    name("instructions", EventId::INSTRUCTIONS, 1_000_003, "instructions retired, by a hardware counter"),
+    name("branches", EventId::BRANCHES, 100_003, "branches retired, by a hardware counter"),
+    name("branch-misses", EventId::BRANCH_MISSES, 10_007, "branches mispredicted, by a hardware counter"),
+    name(
+        "cache-references",
+        EventId::CACHE_REFERENCES,
+        10_007,
+        "accesses of the last cache, by a hardware counter",
+    ),
+    name("cache-misses", EventId::CACHE_MISSES, 1_009, "misses of the last cache, by a hardware counter"),
+];
+
+/// An event to measure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfName {
+    /// As it was asked for.
+    pub name: String,
+    /// The event.
+    pub id: EventId,
+    /// The period that its name suggests.
+    pub period: u64,
+    /// What happens in user mode counts.
+    pub user: bool,
+    /// What happens in kernel mode counts.
+    pub kernel: bool,
+}
+
+impl PerfName {
+    /// The same in user mode only, named so if both were meant.
+    #[must_use]
+    pub fn user_only(mut self) -> Self {
+        if self.user && self.kernel {
+            self.name.push_str(":u");
+            self.kernel = false;
+        }
+        self
+    }
+}
+
+/// Understands lists of events: names of [`NAMES`], and for a PMU raw encodings as `r01c2`, each with `:u` or `:k` behind.
+///
+/// # Errors
+/// [`Error::UnknownEvent`] or [`Error::EventSyntax`].
+pub fn parse(lists: &[String]) -> Result<Vec<PerfName>> {
+    lists.iter().flat_map(|list| split_list(list)).map(parse_one).collect()
+}
+
+fn parse_one(text: &str) -> Result<PerfName> {
+    let (body, modifiers) = text.split_once(':').unwrap_or((text, ""));
+    let (user, kernel) = match modifiers {
+        "" | "uk" | "ku" => (true, true),
+        "u" => (true, false),
+        "k" => (false, true),
+        _ => {
+            let problem = format!("`:{modifiers}` is no privilege: write `:u` or `:k`, or leave it out");
+            return Err(Error::EventSyntax { text: text.into(), problem });
+        }
+    };
+    let (id, period) = known(body)?;
+    Ok(PerfName { name: text.into(), id, period, user, kernel })
+}
+
+fn known(body: &str) -> Result<(EventId, u64)> {
+    let lower = body.to_ascii_lowercase();
+    if let Some(known) = NAMES.iter().find(|known| known.name == lower) {
+        return Ok((known.id, known.period));
+    }
+    if let Some(digits) = lower.strip_prefix('r').filter(|digits| !digits.is_empty())
+        && let Ok(encoding) = u64::from_str_radix(digits, 16)
+    {
+        return Ok((EventId::raw(encoding), 100_003));
+    }
+    let mut near: Vec<_> =
+        NAMES.iter().map(|known| (strsim::damerau_levenshtein(known.name, &lower), known)).collect();
+    near.sort_by_key(|(distance, _)| *distance);
+    let near = near.iter().filter(|(distance, _)| *distance <= 3).take(3);
+    Err(Error::UnknownEvent {
+        name: body.into(),
+        pmu: "perf_event".into(),
+        near: near.map(|(_, known)| known.name.to_owned()).collect(),
+    })
+}
+
+/// Whether the kernel has a PMU that counts cycles for the calling thread; else what it says.
+///
+/// # Errors
+/// [`Error::PerfEvent`].
+pub fn hardware() -> Result<()> {
+    try_open(EventId::CYCLES, "cycles")
+}
+
+/// Whether the kernel lets this user open software events.
+///
+/// # Errors
+/// [`Error::PerfEvent`].
+pub fn software() -> Result<()> {
+    try_open(EventId::DUMMY, "dummy")
+}
+
+fn try_open(event: EventId, name: &str) -> Result<()> {
+    let attributes = Attributes {
+        event,
+        sampling: Sampling::Never,
+        sample_type: SAMPLE_TIME_AND_THREAD,
+        stack_bytes: 0,
+        user: true,
+        kernel: false,
+        inherit: Inherit::Nothing,
+        disabled: true,
+        sideband: false,
+        switches: false,
+    };
+    match PerfEvent::open(&attributes, Attach::Thread(0), None, None) {
+        Ok(_) => Ok(()),
+        Err(reason) => Err(Error::PerfEvent { event: name.into(), reason }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(text: &str) -> Result<PerfName> {
+        parse(&[text.to_owned()]).map(|mut names| names.remove(0))
+    }
+
+    #[test]
+    fn names_raw_encodings_and_privileges() {
+        let all = parse(&["page-faults,cpu-clock:u".into(), "r01C2:k".into()]).unwrap();
+        let seen: Vec<_> = all.iter().map(|name| (name.id, name.user, name.kernel)).collect();
+        let expected = [
+            (EventId::PAGE_FAULTS, true, true),
+            (EventId::CPU_CLOCK, true, false),
+            (EventId::raw(0x1c2), false, true),
+        ];
+        assert_eq!(seen, expected);
+        assert!(all[2].id.is_hardware() && !all[0].id.is_hardware() && all[1].id.is_clock());
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told() {
+        let sentence = |text| one(text).unwrap_err().to_string();
+        assert!(sentence("page-fault").contains("did you mean `page-faults`"), "{}", sentence("page-fault"));
+        assert!(sentence("cycles:x").contains("`:x` is no privilege"));
+        assert!(sentence("rxyz").contains("no event is called"));
+    }
+
+    #[test]
+    fn an_event_of_user_mode_is_named_so() {
+        assert_eq!(one("cycles").unwrap().user_only().name, "cycles:u");
+        assert_eq!(one("cycles:u").unwrap().user_only().name, "cycles:u");
+    }
+}

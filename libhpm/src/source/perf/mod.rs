@@ -1,0 +1,383 @@
+//! The kernel's perf_event as a source, for machines on which the module cannot be loaded: the PMU's counters where the
+//! kernel has a driver for them, else what software counts.
+//!
+//! Times are CLOCK_MONOTONIC_RAW in ns, which `meta.json` presents as a TSC of 1 GHz. Quanta are built from the kernel's
+//! reports of switches. In each, a clock counts its length, and any other event the periods of its samples: exactly so when
+//! each single event is a sample, as the names of software events suggest.
+
+mod event;
+mod open;
+mod quanta;
+mod record;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+pub use self::event::{NAMES, Name, PerfName, hardware, parse, software};
+pub use self::open::{PerfOptions, PerfStream};
+
+use self::open::Opened;
+use self::quanta::{Counted, Placed, Quanta};
+use self::record::{Taken, Timed, What};
+use super::rows::{SidebandRows, host_name, kernel_release};
+use super::{Sink, Source};
+use crate::address_space::AddressSpaces;
+use crate::machine::Facts;
+use crate::record::Attribution;
+use crate::sideband::{self, Change, Entry, now_ns};
+use crate::symbol::kernel_symbols;
+use crate::sys::clock::ClockPair;
+use crate::sys::perf::Reading;
+use crate::trace::{self, Clock, EventUse, Machine, Meta, QuantumRow, SampleRow, Totals};
+use crate::unwind::{Snapshot, StackUnwinder};
+use crate::{Error, Result};
+
+/// A TSC of 1 GHz: its ticks are nanoseconds.
+const TSC_KHZ: u32 = 1_000_000;
+
+/// A record becomes visible up to this long after its time, so that younger ones wait for those of other CPUs.
+const SETTLED_NS: u64 = 1_000_000;
+
+/// How call stacks are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PerfStacks {
+    /// Not at all.
+    #[default]
+    None,
+    /// The kernel follows frame pointers.
+    FramePointers,
+    /// The kernel copies this many bytes of user stack, which are unwound by the files' unwind tables.
+    Copied(u32),
+}
+
+/// Events opened on perf_event.
+pub struct PerfSource {
+    opened: Opened,
+    options: PerfOptions,
+    meta: Meta,
+    /// Absent when only counts are wanted.
+    stream: Option<Stream>,
+}
+
+/// What turns records into rows.
+struct Stream {
+    quanta: Quanta,
+    rows: SidebandRows,
+    spaces: AddressSpaces,
+    unwinder: Option<StackUnwinder>,
+    /// Records that are too young to be sure that none before them is missing.
+    young: Vec<Timed>,
+    /// The program that is yet to be executed, and whose first instruction begins a quantum.
+    awaited: Option<u32>,
+    /// Samples of quanta that have not ended yet, by CPU and number.
+    held: HashMap<(u32, u64), Vec<SampleRow>>,
+    samples: u64,
+}
+
+impl PerfSource {
+    /// Opens the events.
+    ///
+    /// # Errors
+    /// [`Error::PerfEvent`], or [`Error::NoProcess`].
+    pub fn open(options: PerfOptions) -> Result<Self> {
+        let opened = Opened::new(&options)?;
+        let meta = meta(&options);
+        Ok(Self { opened, options, meta, stream: None })
+    }
+
+    fn process(sink: &mut dyn Sink, stream: &mut Stream, opened: &Opened, record: Timed) -> Result<()> {
+        let ns = record.ns;
+        match record.what {
+            What::Report(entry) => stream.report(sink, ns, entry),
+            What::Switch(switch) => {
+                let ended = stream.quanta.switch(ns, &switch);
+                stream.end(sink, ended)
+            }
+            // The idle thread is nobody's.
+            What::Sample(taken) if taken.tid == 0 => Ok(()),
+            What::Sample(taken) => match opened.index_of(taken.id) {
+                Some(event) => stream.sample(sink, ns, event, &taken, opened.samples),
+                None => Ok(()),
+            },
+        }
+    }
+}
+
+impl Source for PerfSource {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn start(&mut self, sink: &mut dyn Sink) -> Result<()> {
+        let now = ClockPair::now();
+        if self.opened.has_rings() {
+            let counted = |event: &trace::Event, clock| Counted { clock, period: event.period };
+            let clocks = self.options.events.iter().map(|event| event.id.is_clock());
+            let events =
+                self.meta.events.iter().zip(clocks).map(|(event, clock)| counted(event, clock)).collect();
+            let mut stream = Stream {
+                quanta: Quanta::new(events, now.monotonic_raw_ns),
+                rows: SidebandRows::default(),
+                spaces: AddressSpaces::default(),
+                unwinder: matches!(self.options.stacks, PerfStacks::Copied(_)).then(StackUnwinder::default),
+                young: Vec::new(),
+                awaited: self.options.awaited(),
+                held: HashMap::new(),
+                samples: 0,
+            };
+            for entry in self.options.present().into_iter().flat_map(sideband::snapshot) {
+                stream.note(sink, entry)?;
+            }
+            if self.meta.events.iter().any(|event| event.kernel) {
+                // Without the right the addresses are hidden; samples of the kernel then have no names.
+                let symbols = kernel_symbols().unwrap_or_default();
+                symbols.iter().try_for_each(|symbol| sink.kernel_symbol(symbol))?;
+            }
+            self.stream = Some(stream);
+        }
+        self.opened.enable()
+    }
+
+    fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<Vec<bool>> {
+        let rings = self.opened.awake();
+        let count = rings.len();
+        let mut fds: Vec<PollFd<'_>> = rings
+            .iter()
+            .map(|&ring| self.opened.ring(ring).as_fd())
+            .chain(others.iter().copied())
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
+        let timeout =
+            PollTimeout::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(errno) => return Err(Error::io("wait for perf_event")(io::Error::from(errno))),
+        }
+        let hung = |fd: &PollFd<'_>| fd.revents().is_some_and(|events| events.contains(PollFlags::POLLHUP));
+        let asleep: Vec<usize> =
+            rings.iter().zip(&fds).filter_map(|(&ring, fd)| hung(fd).then_some(ring)).collect();
+        let readable = fds[count..].iter().map(|fd| fd.any().unwrap_or(false)).collect();
+        drop(fds);
+        // The ring of a thread that has ended would wake at once, again and again.
+        self.opened.let_sleep(&asleep);
+        Ok(readable)
+    }
+
+    fn take(&mut self, sink: &mut dyn Sink) -> Result<()> {
+        let Some(stream) = &mut self.stream else { return Ok(()) };
+        let settled = if self.opened.stopped { u64::MAX } else { now_ns().saturating_sub(SETTLED_NS) };
+        let mut records = std::mem::take(&mut stream.young);
+        self.opened.drain(|record| records.push(record));
+        records.sort_by_key(|record| record.ns);
+        let young = records.partition_point(|record| record.ns <= settled);
+        stream.young = records.split_off(young);
+        for record in records {
+            Self::process(sink, stream, &self.opened, record)?;
+        }
+        let cut = match self.opened.stopped {
+            true => stream.quanta.stop(now_ns()),
+            false => stream.quanta.flush(settled),
+        };
+        cut.into_iter().try_for_each(|row| stream.end(sink, Some(row)))
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.opened.disable()
+    }
+
+    fn totals(&self) -> Result<Totals> {
+        let readings = self.opened.read(self.options.events.len())?;
+        let on_cpu_ns = readings.on_cpu_ns;
+        let running = |(event, reading): (&PerfName, &Reading)| match reading {
+            // Only hardware counters can be too few.
+            _ if !event.id.is_hardware() || reading.running_ns == reading.enabled_ns => on_cpu_ns,
+            // On each CPU it is enabled also while the thread is on another.
+            _ if self.stream.is_some() => reading.running_ns.min(on_cpu_ns),
+            _ => share(on_cpu_ns, reading.running_ns, reading.enabled_ns),
+        };
+        let mut totals = Totals {
+            counts: readings.events.iter().map(|reading| reading.count).collect(),
+            running_tsc: self.options.events.iter().zip(&readings.events).map(running).collect(),
+            on_cpu_tsc: on_cpu_ns,
+            ..Totals::default()
+        };
+        if let Some(stream) = &self.stream {
+            totals.quanta = stream.quanta.ended;
+            totals.records = stream.samples;
+            // The kernel does not say whether a lost record was a sample.
+            totals.records_lost = stream.rows.lost;
+            if self.options.everything() {
+                // The events are on all the time, idle or not.
+                totals.on_cpu_tsc = stream.quanta.on_cpu_ns;
+                totals.running_tsc.clear();
+            }
+        }
+        Ok(totals)
+    }
+
+    /// Perf_event does not tell when the last of a process's threads has gone; who started or chose it knows.
+    fn is_over(&self) -> bool {
+        false
+    }
+}
+
+impl Stream {
+    fn report(&mut self, sink: &mut dyn Sink, ns: u64, entry: Entry) -> Result<()> {
+        match &entry.change {
+            Change::Exit => {
+                let ended = self.quanta.exit(ns, entry.tid);
+                self.end(sink, ended)?;
+            }
+            Change::Fork { .. } => self.quanta.forked(entry.tid),
+            // No switch brought the program to its CPU; the next record of it says which that is.
+            Change::Name { exec: true, .. } if self.awaited == Some(entry.tid) => {
+                self.awaited = None;
+                self.quanta.started_at(ns);
+            }
+            _ => {}
+        }
+        self.note(sink, entry)
+    }
+
+    fn note(&mut self, sink: &mut dyn Sink, entry: Entry) -> Result<()> {
+        // Both clocks are the same.
+        let now = ClockPair {
+            tsc: entry.monotonic_raw_ns,
+            monotonic_raw_ns: entry.monotonic_raw_ns,
+            realtime_ns: 0,
+        };
+        if let Some(row) = self.rows.row(entry, now, TSC_KHZ) {
+            row.note_in(&mut self.spaces);
+            row.hand_to(sink)?;
+        }
+        Ok(())
+    }
+
+    fn sample(
+        &mut self,
+        sink: &mut dyn Sink,
+        ns: u64,
+        event: usize,
+        taken: &Taken,
+        sampled: bool,
+    ) -> Result<()> {
+        let Placed { sequence: quantum, open, ended } = self.quanta.sample(ns, event, taken);
+        if sampled {
+            self.samples += 1;
+            let row = SampleRow {
+                tsc: ns,
+                cpu: taken.cpu,
+                pid: taken.pid,
+                tid: taken.tid,
+                quantum,
+                event: event as u8,
+                period: taken.period,
+                ip: taken.ip,
+                data_address: (taken.address != 0).then_some(taken.address),
+                stack: self.stack(sink, ns, taken)?,
+                registers: taken.registers,
+                ..SampleRow::default()
+            };
+            if open {
+                self.held.entry((row.cpu, quantum)).or_default().push(row);
+            } else {
+                sink.sample(&row)?;
+            }
+        }
+        self.end(sink, ended)
+    }
+
+    /// Hands over a quantum that has ended, and then its samples: no trace has one whose quantum is missing.
+    fn end(&mut self, sink: &mut dyn Sink, ended: Option<QuantumRow>) -> Result<()> {
+        let Some(quantum) = ended else { return Ok(()) };
+        sink.quantum(&quantum)?;
+        let samples = self.held.remove(&(quantum.cpu, quantum.sequence)).unwrap_or_default();
+        samples.iter().try_for_each(|row| Ok(sink.sample(row)?))
+    }
+
+    fn stack(&mut self, sink: &mut dyn Sink, ns: u64, taken: &Taken) -> Result<Option<u32>> {
+        if !taken.chain.is_empty() {
+            return Ok(Some(sink.stack(&taken.chain, false)?));
+        }
+        let (Some(unwinder), Some(registers), [_, ..]) =
+            (&mut self.unwinder, &taken.registers, &taken.stack[..])
+        else {
+            return Ok(None);
+        };
+        // A sample of the kernel has the registers with which the thread entered it.
+        let ip = registers.at(trace::Registers::RIP);
+        let snapshot = Snapshot { pid: taken.pid, tsc: ns, ip, registers, stack: &taken.stack };
+        let mut stack = unwinder.unwind(&self.spaces, &snapshot);
+        if taken.ip != ip {
+            stack.frames.insert(0, taken.ip);
+            // The caller of the kernel is no call instruction's return address, but one is looked for before it.
+            stack.frames[1] = ip.wrapping_add(1);
+        }
+        Ok(Some(sink.stack(&stack.frames, stack.truncated)?))
+    }
+}
+
+/// `whole` times `part` of `all`.
+fn share(whole: u64, part: u64, all: u64) -> u64 {
+    let product = u128::from(whole) * u128::from(part);
+    product.checked_div(all.into()).map_or(0, |share| share as u64)
+}
+
+/// The recording as the trace describes it.
+fn meta(options: &PerfOptions) -> Meta {
+    let facts = Facts::gather();
+    let event = |event: &PerfName| {
+        let (period, rate) = options.period_and_rate(event);
+        let sampled = options.samples();
+        trace::Event {
+            name: event.name.clone(),
+            encoding: event.id.config,
+            mode: match (event.id.is_hardware(), sampled) {
+                (_, false) => EventUse::Count,
+                (true, true) => EventUse::Interrupt,
+                (false, true) => EventUse::Software,
+            },
+            attribution: if event.id.is_hardware() || event.id.is_clock() {
+                Attribution::Skid
+            } else {
+                Attribution::Cause
+            },
+            period: if sampled { period } else { 0 },
+            rate: if sampled { rate } else { 0 },
+            user: event.user,
+            kernel: event.kernel,
+            ..trace::Event::default()
+        }
+    };
+    let processor = &facts.processor;
+    Meta {
+        hpm_version: env!("CARGO_PKG_VERSION").into(),
+        source: "perf_event".into(),
+        source_note: options.note.clone(),
+        machine: Machine {
+            pmu: "perf_event".into(),
+            vendor: processor.vendor.clone(),
+            family: processor.family.into(),
+            model: processor.model.into(),
+            stepping: processor.stepping.into(),
+            cpus: sideband::possible_cpus().count() as u32,
+            kernel_release: kernel_release(),
+            host_name: host_name(),
+        },
+        events: options.events.iter().map(event).collect(),
+        clock: Clock { tsc_khz: TSC_KHZ.into(), pairs: vec![pair()] },
+        command: options.command.clone(),
+        ..Meta::default()
+    }
+}
+
+/// The moment; the clock of records stands for the TSC.
+fn pair() -> trace::ClockPair {
+    let now = ClockPair::now();
+    trace::ClockPair { tsc: now.monotonic_raw_ns, ..now.into() }
+}

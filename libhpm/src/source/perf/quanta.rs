@@ -1,0 +1,268 @@
+//! Quanta from switches and samples: pure, so that it can be tested without a kernel.
+
+use std::collections::HashMap;
+
+use hpm_abi::QuantumEnd;
+
+use super::record::{Switch, SwitchKind, Taken};
+use crate::trace::QuantumRow;
+
+/// A quantum that samples or a reader can cut is cut after this long (10 ms, the quantum of Sweeney et al., section 3).
+const MAX_QUANTUM_NS: u64 = 10_000_000;
+
+/// What each event of the recording is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    /// It counts nanoseconds, which every quantum has as its length. Others are counted by their samples.
+    pub(super) clock: bool,
+    /// Period that was asked for.
+    pub(super) period: u64,
+}
+
+/// The quantum of a sample.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Placed {
+    /// Its number on its CPU.
+    pub(super) sequence: u64,
+    /// It had not ended before the sample.
+    pub(super) open: bool,
+    /// It ends with the sample.
+    pub(super) ended: Option<QuantumRow>,
+}
+
+/// Builds quanta. Records must come in the order of time.
+#[derive(Debug)]
+pub(super) struct Quanta {
+    events: Vec<Counted>,
+    /// When measuring began: a thread that is seen first in the middle of its stay has been there since then.
+    started_ns: u64,
+    /// By thread.
+    open: HashMap<u32, QuantumRow>,
+    /// Threads of which a record was seen, and whether they are on a CPU.
+    seen: HashMap<u32, bool>,
+    /// Next number on each CPU.
+    sequences: HashMap<u32, u64>,
+    /// Sum of the quanta that have ended.
+    pub(super) on_cpu_ns: u64,
+    /// How many have ended.
+    pub(super) ended: u64,
+}
+
+impl Quanta {
+    pub(super) fn new(events: Vec<Counted>, started_ns: u64) -> Self {
+        Self {
+            events,
+            started_ns,
+            open: HashMap::new(),
+            seen: HashMap::new(),
+            sequences: HashMap::new(),
+            on_cpu_ns: 0,
+            ended: 0,
+        }
+    }
+
+    /// A thread began to run: it was switched to, or its program's first instruction comes now.
+    pub(super) fn begin(&mut self, ns: u64, (cpu, pid, tid): (u32, u32, u32)) {
+        if !self.open.contains_key(&tid) && tid != 0 {
+            let row = self.opened(ns, cpu, pid, tid);
+            self.open.insert(tid, row);
+        }
+        self.seen.insert(tid, true);
+    }
+
+    /// A switch; the quantum that it ends.
+    pub(super) fn switch(&mut self, ns: u64, switch: &Switch) -> Option<QuantumRow> {
+        let Switch { cpu, pid, tid, kind } = *switch;
+        let end = match kind {
+            SwitchKind::In => {
+                // A quantum that is open still is one whose end the kernel had no room for: it ends here at the latest.
+                let lost = self.end(ns, tid, QuantumEnd::Yielded);
+                self.begin(ns, (cpu, pid, tid));
+                return lost;
+            }
+            SwitchKind::Yielded => QuantumEnd::Yielded,
+            SwitchKind::Preempted => QuantumEnd::Preempted,
+        };
+        self.begin_unseen((cpu, pid, tid));
+        self.seen.insert(tid, false);
+        self.end(ns, tid, end)
+    }
+
+    /// The thread's last quantum, when it ends with it.
+    pub(super) fn exit(&mut self, ns: u64, tid: u32) -> Option<QuantumRow> {
+        // Seen system-wide, it is switched away from once more, which ends nothing.
+        self.seen.insert(tid, false);
+        self.end(ns, tid, QuantumEnd::Exit)
+    }
+
+    /// Measuring began only now: the program was executed.
+    pub(super) fn started_at(&mut self, ns: u64) {
+        self.started_ns = ns;
+    }
+
+    /// A new thread has not run since measuring began.
+    pub(super) fn forked(&mut self, tid: u32) {
+        self.seen.insert(tid, false);
+    }
+
+    /// Counts a sample of the event with this index.
+    pub(super) fn sample(&mut self, ns: u64, event: usize, sample: &Taken) -> Placed {
+        let place = (sample.cpu, sample.pid, sample.tid);
+        self.begin_unseen(place);
+        // A sample of a thread that is off was taken on its way out, such as one of the switch itself.
+        let Some(row) = self.open.get_mut(&sample.tid) else {
+            return Placed { sequence: self.last_sequence(sample.cpu), open: false, ended: None };
+        };
+        row.records += 1;
+        row.last_ip = Some(sample.ip);
+        if !self.events[event].clock {
+            row.counts[event] += sample.period;
+        }
+        let sequence = row.sequence;
+        Placed { sequence, open: true, ended: self.cut_at(ns, sample.tid, QuantumEnd::Timer) }
+    }
+
+    /// Ends and goes on with every quantum that has lasted for long, for a reader.
+    pub(super) fn flush(&mut self, ns: u64) -> Vec<QuantumRow> {
+        let tids: Vec<u32> = self.open.keys().copied().collect();
+        tids.into_iter().filter_map(|tid| self.cut_at(ns, tid, QuantumEnd::Flush)).collect()
+    }
+
+    /// Ends every quantum, when measuring has.
+    pub(super) fn stop(&mut self, ns: u64) -> Vec<QuantumRow> {
+        let tids: Vec<u32> = self.open.keys().copied().collect();
+        tids.into_iter().filter_map(|tid| self.end(ns, tid, QuantumEnd::Flush)).collect()
+    }
+
+    /// A thread that no record was seen of was switched to before measuring began.
+    fn begin_unseen(&mut self, (cpu, pid, tid): (u32, u32, u32)) {
+        if !self.seen.contains_key(&tid) {
+            self.begin(self.started_ns, (cpu, pid, tid));
+        }
+    }
+
+    fn opened(&mut self, ns: u64, cpu: u32, pid: u32, tid: u32) -> QuantumRow {
+        let next = self.sequences.entry(cpu).or_default();
+        let sequence = *next;
+        *next += 1;
+        QuantumRow {
+            sequence,
+            cpu,
+            pid,
+            tid,
+            start_tsc: ns,
+            counts: vec![0; self.events.len()],
+            periods: self.events.iter().map(|event| event.period).collect(),
+            ..QuantumRow::default()
+        }
+    }
+
+    fn last_sequence(&self, cpu: u32) -> u64 {
+        self.sequences.get(&cpu).map_or(0, |next| next.saturating_sub(1))
+    }
+
+    /// Ends a quantum that has lasted for long; the thread runs on in a new one.
+    fn cut_at(&mut self, ns: u64, tid: u32, end: QuantumEnd) -> Option<QuantumRow> {
+        let row = self.open.get(&tid)?;
+        if ns.saturating_sub(row.start_tsc) < MAX_QUANTUM_NS {
+            return None;
+        }
+        let (cpu, pid) = (row.cpu, row.pid);
+        let ended = self.end(ns, tid, end);
+        self.begin(ns, (cpu, pid, tid));
+        ended
+    }
+
+    fn end(&mut self, ns: u64, tid: u32, end: QuantumEnd) -> Option<QuantumRow> {
+        let mut row = self.open.remove(&tid)?;
+        row.end_tsc = ns.max(row.start_tsc);
+        row.end = end as u8;
+        let length = row.end_tsc - row.start_tsc;
+        for (count, event) in row.counts.iter_mut().zip(&self.events) {
+            if event.clock {
+                *count = length;
+            }
+        }
+        self.on_cpu_ns += length;
+        self.ended += 1;
+        Some(row)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const OPEN: Placed = Placed { sequence: 0, open: true, ended: None };
+
+    fn quanta() -> Quanta {
+        Quanta::new(vec![Counted { clock: true, period: MS }, Counted { clock: false, period: 1 }], 100)
+    }
+
+    fn switch(tid: u32, kind: SwitchKind) -> Switch {
+        Switch { cpu: 1, pid: 5, tid, kind }
+    }
+
+    fn fault(tid: u32) -> Taken {
+        Taken { cpu: 1, pid: 5, tid, ip: 0x10, period: 1, ..Taken::default() }
+    }
+
+    #[test]
+    fn a_stay_has_its_length_and_its_samples() {
+        let mut quanta = quanta();
+        assert_eq!(quanta.switch(200, &switch(6, SwitchKind::In)), None);
+        assert_eq!(quanta.sample(300, 1, &fault(6)), OPEN);
+        assert_eq!(quanta.sample(400, 1, &fault(6)), OPEN);
+        let row = quanta.switch(700, &switch(6, SwitchKind::Preempted)).unwrap();
+        assert_eq!((row.start_tsc, row.end_tsc, row.end), (200, 700, QuantumEnd::Preempted as u8));
+        assert_eq!(
+            (row.counts, row.periods, row.records, row.last_ip),
+            (vec![500, 2], vec![MS, 1], 2, Some(0x10))
+        );
+        assert_eq!((row.cpu, row.pid, row.tid, row.sequence), (1, 5, 6, 0));
+        quanta.switch(900, &switch(6, SwitchKind::In));
+        assert_eq!(quanta.exit(950, 6).unwrap().sequence, 1);
+        assert_eq!((quanta.on_cpu_ns, quanta.ended), (550, 2));
+    }
+
+    #[test]
+    fn a_thread_that_ran_before_has_run_since_the_start() {
+        let mut quanta = quanta();
+        assert_eq!(quanta.switch(700, &switch(6, SwitchKind::Yielded)).unwrap().start_tsc, 100);
+        // It is off: the sample of its own switch opens nothing.
+        assert_eq!(quanta.sample(701, 1, &fault(6)), Placed { open: false, ..OPEN });
+        assert!(quanta.stop(800).is_empty());
+    }
+
+    #[test]
+    fn long_stays_are_cut_by_samples_and_by_readers() {
+        let mut quanta = quanta();
+        quanta.begin(0, (0, 5, 6));
+        let cut = quanta.sample(12 * MS, 0, &Taken { cpu: 0, ..fault(6) }).ended;
+        assert_eq!(cut.map(|row| (row.end_tsc, row.end)), Some((12 * MS, QuantumEnd::Timer as u8)));
+        assert!(quanta.flush(13 * MS).is_empty(), "it is too short yet");
+        let cut = quanta.flush(30 * MS);
+        assert_eq!(
+            cut.iter().map(|row| (row.start_tsc, row.counts[0])).collect::<Vec<_>>(),
+            [(12 * MS, 18 * MS)]
+        );
+        assert_eq!(quanta.stop(31 * MS)[0].start_tsc, 30 * MS);
+        assert_eq!(quanta.on_cpu_ns, 31 * MS);
+    }
+
+    #[test]
+    fn a_lost_switch_away_ends_where_the_thread_is_seen_again() {
+        let mut quanta = quanta();
+        quanta.switch(200, &switch(6, SwitchKind::In));
+        let ended = quanta.switch(500, &switch(6, SwitchKind::In)).unwrap();
+        assert_eq!((ended.start_tsc, ended.end_tsc), (200, 500));
+    }
+
+    #[test]
+    fn the_idle_thread_has_no_quanta() {
+        let mut quanta = quanta();
+        assert_eq!(quanta.switch(200, &switch(0, SwitchKind::In)), None);
+        assert_eq!(quanta.switch(300, &switch(0, SwitchKind::Yielded)), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! A recorded trace as a source: its rows come again as fast as they did then, faster or slower, or all at once.
+
+use std::collections::HashMap;
+use std::iter::Peekable;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::{Sink, Source};
+use crate::trace::{
+    KernelSymbolRow, MapRow, MarkerRow, Meta, QuantumRow, Row, Rows, SampleRow, StackRow, ThreadRow, Totals,
+    TraceReader,
+};
+use crate::{Error, Result};
+
+/// How fast a trace is replayed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Speed {
+    /// As fast as it can be read.
+    Unlimited,
+    /// So many times as fast as it was recorded; more than 0.
+    Times(f64),
+}
+
+/// A trace being replayed.
+pub struct Replay {
+    meta: Meta,
+    speed: Speed,
+    clock: Option<ReplayClock>,
+    quanta: Peekable<Rows<QuantumRow>>,
+    samples: Peekable<Rows<SampleRow>>,
+    maps: Peekable<Rows<MapRow>>,
+    threads: Peekable<Rows<ThreadRow>>,
+    markers: Peekable<Rows<MarkerRow>>,
+    stacks: Rows<StackRow>,
+    kernel_symbols: Rows<KernelSymbolRow>,
+    /// The sink's numbers of the stacks that were handed over.
+    stack_numbers: HashMap<u32, u32>,
+    totals: Totals,
+    over: bool,
+}
+
+/// Which time of the trace it is now.
+#[derive(Clone, Copy, Debug)]
+struct ReplayClock {
+    began: Instant,
+    first_tsc: u64,
+    ticks_per_second: f64,
+}
+
+impl ReplayClock {
+    fn now_tsc(&self) -> u64 {
+        // Beyond the range of u64 the conversion saturates, which is the end of time.
+        self.first_tsc.saturating_add((self.began.elapsed().as_secs_f64() * self.ticks_per_second) as u64)
+    }
+}
+
+impl Replay {
+    /// Replays a trace from its first row.
+    #[must_use]
+    pub fn new(reader: &TraceReader, speed: Speed) -> Self {
+        Self {
+            meta: reader.meta().clone(),
+            speed,
+            clock: None,
+            quanta: reader.rows().peekable(),
+            samples: reader.rows().peekable(),
+            maps: reader.rows().peekable(),
+            threads: reader.rows().peekable(),
+            markers: reader.rows().peekable(),
+            stacks: reader.rows(),
+            kernel_symbols: reader.rows(),
+            stack_numbers: HashMap::new(),
+            totals: Totals::default(),
+            over: false,
+        }
+    }
+
+    /// The time of the earliest row that is next in its table.
+    fn next_tsc(&mut self) -> Option<u64> {
+        let next = [
+            self.quanta.peek().map(|row| row.end_tsc),
+            self.samples.peek().map(|row| row.tsc),
+            self.maps.peek().map(|row| row.tsc),
+            self.threads.peek().map(|row| row.tsc),
+            self.markers.peek().map(|row| row.tsc),
+        ];
+        next.into_iter().flatten().min()
+    }
+
+    /// The sink's number of a stack, which stands before the first sample that names it.
+    fn stack(&mut self, sink: &mut dyn Sink, id: u32) -> Result<Option<u32>> {
+        while !self.stack_numbers.contains_key(&id) {
+            let Some(row) = self.stacks.next() else { return Ok(None) };
+            let number = sink.stack(&row.frames, row.truncated)?;
+            self.stack_numbers.insert(row.id, number);
+        }
+        Ok(self.stack_numbers.get(&id).copied())
+    }
+
+    fn sample(&mut self, sink: &mut dyn Sink, mut row: SampleRow) -> Result<()> {
+        row.stack = match row.stack {
+            Some(id) => self.stack(sink, id)?,
+            None => None,
+        };
+        Ok(sink.sample(&row)?)
+    }
+
+    fn quantum(&mut self, sink: &mut dyn Sink, row: &QuantumRow) -> Result<()> {
+        self.totals.add_quantum(row);
+        Ok(sink.quantum(row)?)
+    }
+}
+
+/// Rows of a table up to a time, in the order in which they were written.
+fn until<R: Row>(rows: &mut Peekable<Rows<R>>, tsc: u64, time: fn(&R) -> u64) -> impl Iterator<Item = R> {
+    std::iter::from_fn(move || rows.next_if(|row| time(row) <= tsc))
+}
+
+impl Source for Replay {
+    fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    fn start(&mut self, sink: &mut dyn Sink) -> Result<()> {
+        for symbol in self.kernel_symbols.by_ref() {
+            sink.kernel_symbol(&symbol)?;
+        }
+        if let (Speed::Times(times), Some(first_tsc)) = (self.speed, self.next_tsc()) {
+            let ticks_per_second = self.meta.clock.tsc_khz as f64 * 1e3 * times;
+            self.clock = Some(ReplayClock { began: Instant::now(), first_tsc, ticks_per_second });
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<Vec<bool>> {
+        // What is next is due at once, or a look at the clock later.
+        let timeout =
+            if self.clock.is_none() { Duration::ZERO } else { timeout.min(Duration::from_millis(10)) };
+        let mut fds: Vec<PollFd<'_>> = others.iter().map(|&fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        match poll(&mut fds, PollTimeout::try_from(timeout).unwrap_or(PollTimeout::ZERO)) {
+            Ok(_) | Err(Errno::EINTR) => Ok(fds.iter().map(|fd| fd.any().unwrap_or(false)).collect()),
+            Err(errno) => Err(Error::io("wait for the trace")(std::io::Error::from(errno))),
+        }
+    }
+
+    fn take(&mut self, sink: &mut dyn Sink) -> Result<()> {
+        let now = match (&self.clock, self.speed) {
+            (Some(clock), _) => clock.now_tsc(),
+            (None, _) => u64::MAX,
+        };
+        for row in until(&mut self.maps, now, |row| row.tsc) {
+            sink.map(&row)?;
+        }
+        for row in until(&mut self.threads, now, |row| row.tsc) {
+            sink.thread(&row)?;
+        }
+        while let Some(row) = self.quanta.next_if(|row| row.end_tsc <= now) {
+            self.quantum(sink, &row)?;
+        }
+        // A sample may come before its quantum has ended.
+        while let Some(row) = self.samples.next_if(|row| row.tsc <= now) {
+            self.sample(sink, row)?;
+        }
+        for row in until(&mut self.markers, now, |row| row.tsc) {
+            sink.marker(&row)?;
+        }
+        self.over = self.next_tsc().is_none();
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Those of the recording, once all of it was replayed and if it came to its end; else sums of what was handed over.
+    fn totals(&self) -> Result<Totals> {
+        match &self.meta.totals {
+            Some(totals) if self.over => Ok(totals.clone()),
+            _ => Ok(self.totals.clone()),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
+}

@@ -1,0 +1,326 @@
+//! One trace from several: of the CPUs of a machine, of recordings after each other, or of several hosts.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::error::TraceError;
+use super::meta::{Clock, ClockPair, Merged, Meta, Totals};
+use super::reader::TraceReader;
+use super::row::{KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow};
+use super::writer::TraceWriter;
+
+/// Process and thread numbers of each further host begin here: Linux gives none above (PID_MAX_LIMIT).
+const PIDS_PER_HOST: u32 = 1 << 22;
+/// Hosts whose numbers then still fit.
+pub const HOSTS_MAX: usize = (u32::MAX / PIDS_PER_HOST) as usize;
+/// Two traces have the same clock when their pairs of TSC and CLOCK_MONOTONIC_RAW agree so well.
+const SAME_CLOCK_NS: u64 = 1_000_000;
+
+/// What came of a merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// One for each trace, in the order in which they were given.
+    pub merged: Vec<Merged>,
+    /// What the merged trace lacks, as sentences.
+    pub notes: Vec<String>,
+    /// Rows of quanta and samples.
+    pub rows: (u64, u64),
+}
+
+/// How the rows of one trace change.
+struct Input<'a> {
+    reader: &'a TraceReader,
+    merged: Merged,
+    /// Place of each event in the merged trace.
+    events: Vec<usize>,
+    /// Events of the merged trace.
+    event_count: usize,
+    /// Converts times; `None` for the clock of the first trace.
+    times: Option<Conversion>,
+    /// What is added to the quanta's numbers, by CPU.
+    sequences: HashMap<u32, u64>,
+    stacks: HashMap<u32, u32>,
+}
+
+/// From one TSC by CLOCK_REALTIME to another.
+#[derive(Clone, Copy, Debug)]
+struct Conversion {
+    from: ClockPair,
+    from_khz: u64,
+    to: ClockPair,
+    to_khz: u64,
+}
+
+impl Conversion {
+    fn convert(&self, tsc: u64) -> u64 {
+        let ticks = i128::from(tsc) - i128::from(self.from.tsc);
+        let ns = ticks * 1_000_000 / i128::from(self.from_khz.max(1));
+        let realtime = i128::from(self.from.realtime_ns) + ns - i128::from(self.to.realtime_ns);
+        let there = i128::from(self.to.tsc) + realtime * i128::from(self.to_khz) / 1_000_000;
+        u64::try_from(there).unwrap_or(0)
+    }
+}
+
+/// Writes the rows of all traces into a new one, quanta and samples in the order of time. Holds the quanta and samples in
+/// memory meanwhile.
+///
+/// # Errors
+/// [`TraceError`] when the new trace cannot be written.
+pub fn merge(readers: &[TraceReader], folder: impl Into<PathBuf>) -> Result<Outcome, TraceError> {
+    let mut notes = Vec::new();
+    let (meta, mut inputs) = plan(readers, &mut notes);
+    let mut writer = TraceWriter::create(folder, meta)?;
+    kernel_symbols(readers, &mut writer, &mut notes)?;
+    let (mut quanta, mut samples, mut totals) = (Vec::new(), Vec::new(), Totals::default());
+    for input in &mut inputs {
+        let mut cuts = Vec::new();
+        for row in all::<MapRow>(input.reader, &mut cuts) {
+            writer.map(&MapRow { tsc: input.tsc(row.tsc), pid: input.pid(row.pid), ..row })?;
+        }
+        for row in all::<ThreadRow>(input.reader, &mut cuts) {
+            writer.thread(&input.thread(row))?;
+        }
+        for row in all::<MarkerRow>(input.reader, &mut cuts) {
+            writer.marker(&input.marker(row))?;
+        }
+        for row in all::<StackRow>(input.reader, &mut cuts) {
+            let number = writer.stack(&row.frames, row.truncated)?;
+            input.stacks.insert(row.id, number);
+        }
+        quanta.extend(all(input.reader, &mut cuts).map(|row| input.quantum(row)));
+        samples.extend(all(input.reader, &mut cuts).map(|row| input.sample(row)));
+        notes.extend(cuts.into_iter().map(|cut| format!("{}: {cut}", input.merged.folder)));
+        add_losses(&mut totals, input.reader.meta());
+    }
+    quanta.sort_by_key(|row: &QuantumRow| (row.end_tsc, row.cpu, row.sequence));
+    samples.sort_by_key(|row: &SampleRow| (row.tsc, row.cpu, row.quantum));
+    for row in &quanta {
+        totals.add_quantum(row);
+        writer.quantum(row)?;
+    }
+    samples.iter().try_for_each(|row| writer.sample(row))?;
+    writer.finish(totals)?;
+    let merged = inputs.into_iter().map(|input| input.merged).collect();
+    Ok(Outcome { merged, notes, rows: (quanta.len() as u64, samples.len() as u64) })
+}
+
+/// What `meta.json` says, and how each trace's rows change.
+fn plan<'a>(readers: &'a [TraceReader], notes: &mut Vec<String>) -> (Meta, Vec<Input<'a>>) {
+    let first = readers[0].meta();
+    let mut meta = Meta { merged: vec![], rows: [].into(), totals: None, ..first.clone() };
+    // Hosts by name and clock, with the offsets of their numbers.
+    let mut hosts: Vec<(&Meta, u32, u32)> = Vec::new();
+    let mut inputs: Vec<Input<'a>> = Vec::new();
+    for reader in readers {
+        let own = reader.meta();
+        let known = hosts.iter().find(|(host, ..)| same_clock(host, own)).copied();
+        let (_, cpu_offset, pid_offset) = known.unwrap_or_else(|| {
+            let cpus = hosts.iter().map(|(host, ..)| host.machine.cpus.max(1)).sum();
+            let host = (own, cpus, PIDS_PER_HOST * hosts.len() as u32);
+            hosts.push(host);
+            host
+        });
+        let times = (!same_clock(first, own)).then(|| conversion(own, first));
+        let uncertainty_ns = if times.is_some() { scatter_ns(own) + scatter_ns(first) } else { 0 };
+        let merged = Merged {
+            folder: reader.folder().display().to_string(),
+            host_name: own.machine.host_name.clone(),
+            cpu_offset,
+            pid_offset,
+            uncertainty_ns,
+        };
+        let events = own.events.iter().map(|event| place_of(event, &mut meta)).collect();
+        if !own.complete {
+            notes.push(format!("{} did not come to its proper end", merged.folder));
+        }
+        inputs.push(Input {
+            reader,
+            merged,
+            events,
+            event_count: 0,
+            times,
+            sequences: HashMap::new(),
+            stacks: HashMap::new(),
+        });
+    }
+    number_quanta(&mut inputs);
+    inputs.iter_mut().for_each(|input| input.event_count = meta.events.len());
+    meta.machine.cpus = hosts.iter().map(|(host, ..)| host.machine.cpus.max(1)).sum();
+    meta.merged = inputs.iter().map(|input| input.merged.clone()).collect();
+    meta.clock = Clock { tsc_khz: first.clock.tsc_khz, pairs: first.clock.pairs.clone() };
+    (meta, inputs)
+}
+
+/// Place of an event in the merged trace, which has the events of all.
+fn place_of(event: &super::Event, meta: &mut Meta) -> usize {
+    match meta.events.iter().position(|other| other == event) {
+        Some(place) => place,
+        None => {
+            meta.events.push(event.clone());
+            meta.events.len() - 1
+        }
+    }
+}
+
+/// Traces that have quanta of the same CPU get numbers behind each other.
+fn number_quanta(inputs: &mut [Input<'_>]) {
+    let mut next: HashMap<u32, u64> = HashMap::new();
+    for input in inputs {
+        let mut last: HashMap<u32, u64> = HashMap::new();
+        for row in input.reader.rows::<QuantumRow>() {
+            let last = last.entry(row.cpu).or_default();
+            *last = (*last).max(row.sequence);
+        }
+        for (cpu, last) in last {
+            let next = next.entry(cpu + input.merged.cpu_offset).or_default();
+            input.sequences.insert(cpu, *next);
+            *next += last + 1;
+        }
+    }
+}
+
+/// Whether two traces are of one machine since the same boot, so that their TSC values are of one clock.
+fn same_clock(a: &Meta, b: &Meta) -> bool {
+    let (Some(first), Some(other)) = (a.clock.pairs.first(), b.clock.pairs.first()) else { return false };
+    if a.machine != b.machine || a.clock.tsc_khz != b.clock.tsc_khz || a.clock.tsc_khz == 0 {
+        return false;
+    }
+    let ticks = i128::from(other.tsc) - i128::from(first.tsc);
+    let ns = ticks * 1_000_000 / i128::from(a.clock.tsc_khz);
+    let raw = i128::from(other.monotonic_raw_ns) - i128::from(first.monotonic_raw_ns);
+    (ns - raw).unsigned_abs() < SAME_CLOCK_NS.into()
+}
+
+fn conversion(from: &Meta, to: &Meta) -> Conversion {
+    let pair = |meta: &Meta| meta.clock.pairs.first().copied().unwrap_or_default();
+    Conversion { from: pair(from), from_khz: from.clock.tsc_khz, to: pair(to), to_khz: to.clock.tsc_khz }
+}
+
+/// How far the pairs of a trace are from what the first one and the TSC's frequency foretell of CLOCK_REALTIME, at most.
+fn scatter_ns(meta: &Meta) -> u64 {
+    let Some(first) = meta.clock.pairs.first() else { return 0 };
+    let off = |pair: &ClockPair| {
+        let ticks = i128::from(pair.tsc) - i128::from(first.tsc);
+        let foretold = ticks * 1_000_000 / i128::from(meta.clock.tsc_khz.max(1));
+        (i128::from(pair.realtime_ns) - i128::from(first.realtime_ns) - foretold).unsigned_abs()
+    };
+    meta.clock.pairs.iter().map(off).max().unwrap_or(0) as u64
+}
+
+/// Kernel functions are of one kernel: those of several hosts would name each other's addresses wrongly.
+fn kernel_symbols(
+    readers: &[TraceReader],
+    writer: &mut TraceWriter,
+    notes: &mut Vec<String>,
+) -> Result<(), TraceError> {
+    let mut first: Option<Vec<KernelSymbolRow>> = None;
+    for reader in readers {
+        let rows: Vec<KernelSymbolRow> = reader.rows().collect();
+        match &first {
+            _ if rows.is_empty() => {}
+            None => first = Some(rows),
+            Some(known) if *known == rows => {}
+            Some(_) => {
+                notes.push(
+                    "the kernels have their functions at different addresses; their names are left out"
+                        .into(),
+                );
+                return Ok(());
+            }
+        }
+    }
+    first.unwrap_or_default().iter().try_for_each(|row| writer.kernel_symbol(row))
+}
+
+/// What no quantum says.
+fn add_losses(totals: &mut Totals, meta: &Meta) {
+    let Some(own) = &meta.totals else { return };
+    totals.quanta_lost += own.quanta_lost;
+    totals.records_withheld += own.records_withheld;
+    totals.records_unattributed += own.records_unattributed;
+    totals.processes_left_out += own.processes_left_out;
+    totals.pmis += own.pmis;
+    totals.msr_reads += own.msr_reads;
+    totals.msr_writes += own.msr_writes;
+    totals.threads_overflowed += own.threads_overflowed;
+    totals.markers_lost += own.markers_lost;
+    totals.sideband_lost += own.sideband_lost;
+}
+
+/// The rows of a table that can be read; one that is cut off is noted.
+fn all<R: Row>(reader: &TraceReader, cuts: &mut Vec<super::Cut>) -> std::vec::IntoIter<R> {
+    let mut rows = reader.rows::<R>();
+    let read: Vec<R> = rows.by_ref().collect();
+    cuts.extend(rows.cut());
+    read.into_iter()
+}
+
+impl Input<'_> {
+    fn tsc(&self, tsc: u64) -> u64 {
+        self.times.map_or(tsc, |times| times.convert(tsc))
+    }
+
+    /// A process or thread; 0 is each CPU's idle thread.
+    fn pid(&self, pid: u32) -> u32 {
+        if pid == 0 { 0 } else { pid.wrapping_add(self.merged.pid_offset) }
+    }
+
+    fn number(&self, cpu: u32, sequence: u64) -> u64 {
+        sequence + self.sequences.get(&cpu).copied().unwrap_or(0)
+    }
+
+    /// Numbers of each event at their places in the merged trace.
+    fn placed(&self, numbers: &[u64]) -> Vec<u64> {
+        let mut placed = vec![0; self.event_count];
+        for (&place, &number) in self.events.iter().zip(numbers) {
+            placed[place] = number;
+        }
+        placed
+    }
+
+    fn quantum(&self, row: QuantumRow) -> QuantumRow {
+        QuantumRow {
+            sequence: self.number(row.cpu, row.sequence),
+            cpu: row.cpu + self.merged.cpu_offset,
+            pid: self.pid(row.pid),
+            tid: self.pid(row.tid),
+            start_tsc: self.tsc(row.start_tsc),
+            end_tsc: self.tsc(row.end_tsc),
+            counts: self.placed(&row.counts),
+            periods: self.placed(&row.periods),
+            ..row
+        }
+    }
+
+    fn sample(&self, row: SampleRow) -> SampleRow {
+        SampleRow {
+            tsc: self.tsc(row.tsc),
+            quantum: self.number(row.cpu, row.quantum),
+            cpu: row.cpu + self.merged.cpu_offset,
+            pid: self.pid(row.pid),
+            tid: self.pid(row.tid),
+            event: self.events.get(usize::from(row.event)).map_or(u8::MAX, |&place| place as u8),
+            stack: row.stack.and_then(|stack| self.stacks.get(&stack).copied()),
+            ..row
+        }
+    }
+
+    fn thread(&self, row: ThreadRow) -> ThreadRow {
+        ThreadRow {
+            tsc: self.tsc(row.tsc),
+            pid: self.pid(row.pid),
+            tid: self.pid(row.tid),
+            parent_pid: row.parent_pid.map(|pid| self.pid(pid)),
+            ..row
+        }
+    }
+
+    fn marker(&self, row: MarkerRow) -> MarkerRow {
+        MarkerRow {
+            tsc: self.tsc(row.tsc),
+            pid: row.pid.map(|pid| self.pid(pid)),
+            tid: row.tid.map(|tid| self.pid(tid)),
+            ..row
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A recording in several traces, each of a limited size and complete in itself.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::error::TraceError;
+use super::meta::{ClockPair, Meta, Totals};
+use super::row::{KernelSymbolRow, MapRow, MarkerRow, QuantumRow, SampleRow, ThreadRow};
+use super::writer::TraceWriter;
+use crate::source::Sink;
+
+/// When a trace is ended and the next one begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a trace at which it is ended, give or take the rows of a second; `None` for no limit.
+    pub bytes: Option<u64>,
+    /// Traces that are kept: the oldest is removed for a new one. `None` keeps all.
+    pub keep: Option<usize>,
+}
+
+/// Writes a trace, and when it has reached its size another one beside it: `NAME.hpm`, `NAME-2.hpm`, ….
+///
+/// What later rows refer to (mappings, threads, kernel functions) is written again into each.
+pub struct RotatingWriter {
+    first: PathBuf,
+    limits: Limits,
+    meta: Meta,
+    current: TraceWriter,
+    /// Number of the current trace, from 1.
+    number: usize,
+    /// Traces that are complete, oldest first.
+    ended: VecDeque<PathBuf>,
+    removed: usize,
+    maps: Vec<MapRow>,
+    threads: Vec<ThreadRow>,
+    kernel_symbols: Vec<KernelSymbolRow>,
+    /// Sums of the current trace's quanta.
+    sums: Totals,
+    samples: u64,
+}
+
+/// What a recording has become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The traces that are there, oldest first.
+    pub folders: Vec<PathBuf>,
+    /// How many were removed to stay within [`Limits::keep`].
+    pub removed: usize,
+    /// Samples that were written, also to traces that were removed.
+    pub samples: u64,
+}
+
+impl RotatingWriter {
+    /// Creates the first trace.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::create`].
+    pub fn create(folder: impl Into<PathBuf>, meta: Meta, limits: Limits) -> Result<Self, TraceError> {
+        let first = folder.into();
+        Ok(Self {
+            current: TraceWriter::create(&first, meta.clone())?,
+            first,
+            limits,
+            meta,
+            number: 1,
+            ended: VecDeque::new(),
+            removed: 0,
+            maps: Vec::new(),
+            threads: Vec::new(),
+            kernel_symbols: Vec::new(),
+            sums: Totals::default(),
+            samples: 0,
+        })
+    }
+
+    /// To be called several times a second: writes what has waited for long, and begins a new trace when it is time.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`] or [`TraceError::Exists`].
+    pub fn tick(&mut self) -> Result<(), TraceError> {
+        self.current.tick()?;
+        match self.limits.bytes {
+            Some(limit) if self.current.bytes_written()? >= limit => self.rotate(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Completes the last trace. In a recording that is one trace these are its totals; each of several has the sums of
+    /// its own quanta.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::finish`].
+    pub fn finish(mut self, totals: Totals) -> Result<Written, TraceError> {
+        let totals = if self.number == 1 { totals } else { self.sums };
+        let folder = self.current.folder().to_owned();
+        self.current.finish(totals)?;
+        self.ended.push_back(folder);
+        Ok(Written { folders: self.ended.into(), removed: self.removed, samples: self.samples })
+    }
+
+    fn rotate(&mut self) -> Result<(), TraceError> {
+        self.number += 1;
+        let folder = numbered(&self.first, self.number);
+        let mut next = TraceWriter::create(&folder, self.meta.clone())?;
+        self.maps.iter().try_for_each(|row| next.map(row))?;
+        self.threads.iter().try_for_each(|row| next.thread(row))?;
+        self.kernel_symbols.iter().try_for_each(|row| next.kernel_symbol(row))?;
+        let full = std::mem::replace(&mut self.current, next);
+        let done = full.folder().to_owned();
+        full.finish(std::mem::take(&mut self.sums))?;
+        self.ended.push_back(done);
+        // The current one counts too.
+        while self.limits.keep.is_some_and(|keep| self.ended.len() + 1 > keep) {
+            let Some(oldest) = self.ended.pop_front() else { break };
+            fs::remove_dir_all(&oldest).map_err(|reason| TraceError::Write { path: oldest, reason })?;
+            self.removed += 1;
+        }
+        Ok(())
+    }
+}
+
+/// `NAME.hpm` with a number: `NAME-2.hpm`.
+fn numbered(first: &Path, number: usize) -> PathBuf {
+    let stem = first.file_stem().unwrap_or_default().to_string_lossy();
+    let extension =
+        first.extension().map_or(String::new(), |extension| format!(".{}", extension.to_string_lossy()));
+    first.with_file_name(format!("{stem}-{number}{extension}"))
+}
+
+impl Sink for RotatingWriter {
+    fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        self.sums.add_quantum(row);
+        self.current.quantum(row)
+    }
+    fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
+        self.samples += 1;
+        self.current.sample(row)
+    }
+    fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
+        if self.limits.bytes.is_some() {
+            self.maps.push(row.clone());
+        }
+        self.current.map(row)
+    }
+    fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
+        if self.limits.bytes.is_some() {
+            self.threads.push(row.clone());
+        }
+        self.current.thread(row)
+    }
+    fn kernel_symbol(&mut self, row: &KernelSymbolRow) -> Result<(), TraceError> {
+        if self.limits.bytes.is_some() {
+            self.kernel_symbols.push(row.clone());
+        }
+        self.current.kernel_symbol(row)
+    }
+    fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {
+        self.current.marker(row)
+    }
+    fn stack(&mut self, frames: &[u64], truncated: bool) -> Result<u32, TraceError> {
+        self.current.stack(frames, truncated)
+    }
+    fn clock_pair(&mut self, pair: ClockPair) -> Result<(), TraceError> {
+        self.meta.clock.pairs.push(pair);
+        self.current.clock_pair(pair)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{TraceReader, TraceWriter};
+
+    fn written(limits: Limits, rounds: u64) -> (tempfile::TempDir, Written) {
+        let temp = tempfile::tempdir().unwrap();
+        let event = crate::trace::Event { name: "instructions".into(), ..crate::trace::Event::default() };
+        let meta = Meta { events: vec![event], ..Meta::default() };
+        let mut writer = RotatingWriter::create(temp.path().join("a.hpm"), meta, limits).unwrap();
+        writer.map(&MapRow { path: "/bin/true".into(), ..MapRow::default() }).unwrap();
+        for round in 0..rounds {
+            let stack = writer.stack(&[round], false).unwrap();
+            writer.sample(&SampleRow { stack: Some(stack), tsc: round, ..SampleRow::default() }).unwrap();
+            writer.quantum(&QuantumRow { counts: vec![2], end_tsc: 5, ..QuantumRow::default() }).unwrap();
+            writer.current.flush().unwrap();
+            writer.tick().unwrap();
+        }
+        let written = writer.finish(Totals { counts: vec![99], ..Totals::default() }).unwrap();
+        (temp, written)
+    }
+
+    #[test]
+    fn without_a_limit_there_is_one_trace_with_its_totals() {
+        let (_temp, written) = written(Limits::default(), 3);
+        assert_eq!((written.folders.len(), written.samples), (1, 3));
+        let reader = TraceReader::open(&written.folders[0]).unwrap();
+        assert_eq!(reader.meta().totals.as_ref().unwrap().counts, [99]);
+    }
+
+    #[test]
+    fn each_trace_is_complete_in_itself_and_none_is_missing() {
+        let (_temp, written) = written(Limits { bytes: Some(20_000), keep: None }, 40);
+        assert!(written.folders.len() > 2, "{written:?}");
+        let mut times = Vec::new();
+        for folder in &written.folders {
+            let reader = TraceReader::open(folder).unwrap();
+            assert!(reader.meta().complete);
+            assert_eq!(reader.rows::<MapRow>().count(), 1);
+            let samples: Vec<SampleRow> = reader.rows().collect();
+            let stacks: Vec<crate::trace::StackRow> = reader.rows().collect();
+            for sample in &samples {
+                let stack = stacks.iter().find(|stack| Some(stack.id) == sample.stack).unwrap();
+                assert_eq!(stack.frames, [sample.tsc]);
+            }
+            let counted = reader.meta().totals.as_ref().unwrap().counts.first().copied().unwrap_or(0);
+            assert_eq!(counted, 2 * samples.len() as u64);
+            times.extend(samples.iter().map(|sample| sample.tsc));
+        }
+        assert_eq!(times, (0..40).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn only_the_newest_are_kept() {
+        let (temp, written) = written(Limits { bytes: Some(20_000), keep: Some(2) }, 40);
+        assert_eq!(written.folders.len(), 2);
+        assert!(written.removed > 0);
+        assert_eq!(temp.path().read_dir().unwrap().count(), 2);
+        assert!(written.folders.iter().all(|folder| TraceReader::open(folder).is_ok()));
+    }
+
+    #[test]
+    fn a_folder_that_is_there_already_is_not_touched() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("a.hpm");
+        let limits = Limits { bytes: Some(1), keep: None };
+        let mut writer = RotatingWriter::create(&folder, Meta::default(), limits).unwrap();
+        drop(TraceWriter::create(temp.path().join("a-2.hpm"), Meta::default()).unwrap());
+        assert!(matches!(writer.tick(), Err(TraceError::Exists(_))));
+    }
+}

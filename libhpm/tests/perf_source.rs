@@ -1,0 +1,148 @@
+//! The kernel's perf_event as a source, on the machine at hand. Where the kernel lets nobody measure there is nothing to test.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use libhpm::Error;
+use libhpm::session::Target;
+use libhpm::source::perf::{PerfOptions, PerfSource, PerfStacks, PerfStream, parse, software};
+use libhpm::source::{Sink, Source};
+use libhpm::sys::child::Child;
+use libhpm::trace::{QuantumRow, SampleRow, ThreadRow, Totals, TraceError};
+
+#[derive(Default)]
+struct Rows {
+    quanta: Vec<QuantumRow>,
+    samples: Vec<SampleRow>,
+    threads: Vec<ThreadRow>,
+    stacks: Vec<Vec<u64>>,
+}
+
+impl Sink for Rows {
+    fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        self.quanta.push(row.clone());
+        Ok(())
+    }
+    fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
+        self.samples.push(row.clone());
+        Ok(())
+    }
+    fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
+        self.threads.push(row.clone());
+        Ok(())
+    }
+    fn stack(&mut self, frames: &[u64], _truncated: bool) -> Result<u32, TraceError> {
+        self.stacks.push(frames.to_vec());
+        Ok(self.stacks.len() as u32 - 1)
+    }
+}
+
+/// Runs a shell script to its end under these events. `None` where perf_event may not be used.
+fn measure(script: &str, events: &str, stream: PerfStream, stacks: PerfStacks) -> Option<(Rows, Totals)> {
+    software().ok()?;
+    let mut child = Child::prepare(&["sh", "-c", script]).unwrap();
+    let options = PerfOptions {
+        target: Target::Process(child.pid()),
+        on_exec: true,
+        inherit: true,
+        events: parse(&[events.into()]).unwrap(),
+        stream,
+        stacks,
+        multiplex: false,
+        note: String::new(),
+        command: vec![],
+    };
+    let mut source = match PerfSource::open(options) {
+        // Kernel mode may be forbidden to this user.
+        Err(Error::PerfEvent { .. }) => return None,
+        result => result.unwrap(),
+    };
+    let mut rows = Rows::default();
+    source.start(&mut rows).unwrap();
+    child.execute().unwrap();
+    while child.try_wait().unwrap().is_none() {
+        source.wait(&[], Duration::from_millis(20)).unwrap();
+        source.take(&mut rows).unwrap();
+    }
+    source.stop().unwrap();
+    source.take(&mut rows).unwrap();
+    let totals = source.totals().unwrap();
+    Some((rows, totals))
+}
+
+/// Computes for some time, also in two children, which touch memory of their own.
+const SCRIPT: &str = "f() { i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; }; f & f & f; wait";
+
+#[test]
+fn the_quanta_add_up_to_what_was_counted() {
+    let events = "task-clock,page-faults,context-switches";
+    let Some((rows, totals)) = measure(SCRIPT, events, PerfStream::Quanta, PerfStacks::None) else { return };
+    let sum = |event: usize| rows.quanta.iter().map(|row| row.counts[event]).sum::<u64>();
+    assert_eq!(totals.records_lost, 0);
+    assert_eq!(sum(1), totals.counts[1], "page faults");
+    assert_eq!(sum(2), totals.counts[2], "switches");
+    let (time, clock) = (sum(0) as f64, totals.counts[0] as f64);
+    assert!((time - clock).abs() < 0.05 * clock + 1e6, "{time} ns in quanta, {clock} by the clock");
+    let pids: HashSet<u32> = rows.quanta.iter().map(|row| row.pid).collect();
+    assert_eq!(pids.len(), 3, "the shell and two children");
+    let numbers: HashSet<_> = rows.quanta.iter().map(|row| (row.cpu, row.sequence)).collect();
+    assert_eq!(numbers.len(), rows.quanta.len());
+    assert!(rows.samples.is_empty());
+}
+
+#[test]
+fn no_thread_is_at_two_places_at_once() {
+    let Some((mut rows, _)) = measure(SCRIPT, "task-clock", PerfStream::Quanta, PerfStacks::None) else {
+        return;
+    };
+    let of_thread = |row: &QuantumRow| (row.tid, row.start_tsc, row.end_tsc);
+    rows.quanta.sort_by_key(of_thread);
+    for pair in rows.quanta.windows(2).filter(|pair| pair[0].tid == pair[1].tid) {
+        assert!(pair[0].end_tsc <= pair[1].start_tsc, "{pair:?}");
+    }
+    rows.quanta.sort_by_key(|row| (row.cpu, row.start_tsc));
+    for pair in rows.quanta.windows(2).filter(|pair| pair[0].cpu == pair[1].cpu) {
+        // A thread's exit is reported before the switch away from it, which may be later than its last quantum's end.
+        assert!(pair[0].end_tsc <= pair[1].start_tsc, "{pair:?}");
+    }
+}
+
+#[test]
+fn samples_belong_to_quanta_and_faults_have_addresses() {
+    let stream = PerfStream::Samples { period: 0, rate: 0 };
+    let events = "cpu-clock:u,page-faults:u";
+    let Some((rows, totals)) = measure(SCRIPT, events, stream, PerfStacks::Copied(8192)) else { return };
+    let numbers: HashSet<_> = rows.quanta.iter().map(|row| (row.cpu, row.sequence, row.tid)).collect();
+    assert!(!rows.samples.is_empty());
+    for sample in &rows.samples {
+        assert!(numbers.contains(&(sample.cpu, sample.quantum, sample.tid)), "{sample:?}");
+    }
+    let faults: Vec<_> = rows.samples.iter().filter(|sample| sample.event == 1).collect();
+    assert_eq!(faults.len() as u64, totals.counts[1], "each fault is a sample");
+    assert!(faults.iter().all(|fault| fault.data_address.is_some() && fault.period == 1));
+    assert!(rows.samples.iter().any(|sample| sample.event == 0));
+    let deep = rows.samples.iter().filter_map(|sample| rows.stacks.get(sample.stack? as usize));
+    assert!(deep.filter(|frames| frames.len() >= 3).count() > 0, "stacks are unwound");
+    assert!(rows.threads.iter().any(|row| row.name == "sh"));
+}
+
+#[test]
+fn counts_alone_need_no_stream() {
+    let Some((rows, totals)) =
+        measure(SCRIPT, "task-clock,page-faults", PerfStream::Totals, PerfStacks::None)
+    else {
+        return;
+    };
+    assert!(rows.quanta.is_empty());
+    assert!(totals.counts.iter().all(|&count| count > 0), "{totals:?}");
+    assert_eq!(totals.running_tsc, [totals.on_cpu_tsc; 2], "software takes no turns");
+}
+
+#[test]
+fn hardware_counts_that_are_not_there_are_refused() {
+    if software().is_err() || libhpm::source::perf::hardware().is_ok() {
+        return;
+    }
+    let error = libhpm::source::perf::hardware().unwrap_err().to_string();
+    assert!(error.contains("this machine has no PMU that counts it"), "{error}");
+}
