@@ -48,7 +48,7 @@ pub(super) struct Cpu {
     exposed: AtomicBool,
     /// TSC when the running quantum began.
     begun_tsc: AtomicU64,
-    /// The place of its core's type; set when the module is loaded, or the CPU comes online later.
+    /// Which of a session's programs it runs; set when the module is loaded, or the CPU comes online later.
     core: AtomicUsize,
     /// Its DS area and PEBS slots; `None` where the processor has none, or somebody uses them.
     area: Option<EntryArea>,
@@ -113,6 +113,11 @@ pub(super) fn this_cpu(_irq: &LocalInterruptDisabled) -> Option<&'static Cpu> {
     cpu(machine::this_cpu())
 }
 
+/// Whether hpm holds the PMU of another logical processor of the core that runs.
+pub(super) fn sibling_is_held() -> bool {
+    sys::sibling(machine::this_cpu()).and_then(cpu).is_some_and(|cpu| cpu.held.load(Ordering::Relaxed))
+}
+
 /// Ends every CPU's timer and deferred work. Nothing may start them meanwhile.
 pub(super) fn stop_clocks() {
     for cpu in (0..machine::cpu_count()).filter_map(cpu) {
@@ -138,12 +143,12 @@ impl Cpu {
         }
     }
 
-    /// The place of its core's type among [`crate::hpm_core::hybrid::CORE_TYPES`].
+    /// Which of a session's programs it runs: [`crate::hpm_core::Machine::place`].
     pub(super) fn core(&self) -> usize {
         self.core.load(Ordering::Relaxed)
     }
 
-    /// Finds out of which type its core is.
+    /// Finds out which of a session's programs it runs.
     pub(super) fn identify(&self, irq: &LocalInterruptDisabled) {
         self.core.store(machine::identify(irq), Ordering::Relaxed);
     }
@@ -277,7 +282,7 @@ impl Cpu {
         }
         // SAFETY: An NMI stays on its CPU, whose PMU hpm holds.
         let mut port = unsafe { LivePort::new(None, ptr::null()) };
-        let ours = acknowledge(&mut port);
+        let ours = machine::pmu_of(self.core()).is_ok_and(|pmu| acknowledge(&mut port, pmu));
         if ours {
             self.gate.defer();
         }

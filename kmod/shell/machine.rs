@@ -13,10 +13,11 @@ use super::rights;
 use super::sys;
 use crate::hpm_abi::{Info, InfoFlags, Reason};
 use crate::hpm_core::detect::{detect, Cpuid, CpuidRegisters, Machine};
-use crate::hpm_core::hybrid::{self, CORE_TYPES};
+use crate::hpm_core::hybrid::CORE_TYPES;
 use crate::hpm_core::{Pmu, Refusal};
 
-/// The machine as seen from a core of each type, in the order of [`hybrid::place`].
+/// The machine as seen from a core of each type, or from each logical processor of a core that share its PMU, in the order
+/// of [`Machine::place`].
 static MACHINES: [SetOnce<Machine>; CORE_TYPES] = [const { SetOnce::new() }; CORE_TYPES];
 
 struct Instruction;
@@ -39,14 +40,14 @@ pub(super) fn set_up() {
     identify(&irq);
 }
 
-/// Finds out what the core is that runs; the place of its type.
+/// Finds out what the core is that runs; its [`Machine::place`].
 pub(super) fn identify(_irq: &LocalInterruptDisabled) -> usize {
     // SAFETY: Detection only reads, with interrupts off.
     let mut port = unsafe { LivePort::new(None, core::ptr::null()) };
     let machine = detect(&mut Instruction, &mut port);
-    let place = hybrid::place(machine.core_type);
+    let place = machine.place();
     if let Some(known) = MACHINES.get(place) {
-        // False when another core of the type was first, which saw the same.
+        // False when another of the same place was first, which saw the same.
         known.populate(machine);
     }
     place
@@ -74,6 +75,11 @@ pub(super) fn pmu() -> Result<&'static Pmu, Refusal> {
 /// The PMU of cores of the type at this place.
 pub(super) fn pmu_of(core: usize) -> Result<&'static Pmu, Refusal> {
     pmu_in(MACHINES.get(core).and_then(SetOnce::as_ref))
+}
+
+/// Whether one session at a time can use the PMU.
+pub(super) fn serves_one_session() -> bool {
+    pmu().is_ok_and(Pmu::serves_one_session)
 }
 
 /// Whether Processor Trace runs on this CPU: perf's NMI handler then acknowledges PMIs that are not its own.

@@ -10,7 +10,6 @@ use super::every_cpu::Plugged;
 use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
 use super::{cpu, limits, machine, registry, sys};
 use crate::hpm_abi::{Info, InfoFlags, Reason};
-use crate::hpm_core::registers::{IA32_PERFEVTSEL0, IA32_PMC0};
 use crate::hpm_core::{Pmu, Refusal};
 
 /// The CPUs' PMUs shall be hpm's. Changed with CPU hotplug at rest, read by its callbacks.
@@ -110,16 +109,10 @@ fn give_back(pmu: &Pmu) {
     pr_info!("gave the PMU back to the kernel's perf\n");
 }
 
-/// The kernel's bitmap knows the general counters only, by their addresses before version 6; whoever holds one of them
-/// holds the PMU.
-fn counters(pmu: &Pmu) -> impl DoubleEndedIterator<Item = (u32, u32)> {
-    (0..pmu.perfmon.general.count_ones()).map(|number| (IA32_PMC0 + number, IA32_PERFEVTSEL0 + number))
-}
-
 fn reserve(pmu: &Pmu) -> Result<(), Refusal> {
-    for (place, (counter, select)) in counters(pmu).enumerate() {
+    for (place, (counter, select)) in pmu.reservation().enumerate() {
         if let Err(register) = sys::reserve(counter, select) {
-            for (counter, select) in counters(pmu).take(place) {
+            for (counter, select) in pmu.reservation().take(place) {
                 // SAFETY: Reserved by an earlier turn of the loop.
                 unsafe { sys::release(counter, select) };
             }
@@ -130,7 +123,7 @@ fn reserve(pmu: &Pmu) -> Result<(), Refusal> {
 }
 
 fn release(pmu: &Pmu) {
-    for (counter, select) in counters(pmu) {
+    for (counter, select) in pmu.reservation() {
         // SAFETY: `reserve` has reserved all of them.
         unsafe { sys::release(counter, select) };
     }

@@ -7,6 +7,7 @@ use core::sync::atomic::{fence, AtomicU64, Ordering};
 use kernel::bindings;
 
 use super::counters::Pages;
+use super::cpu;
 use super::memory::{Area, Block};
 use super::sys::{self, EntryArea};
 use crate::hpm_abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum};
@@ -16,6 +17,8 @@ use crate::hpm_core::stacks::{Collected, FRAME_BYTES};
 
 /// Delivery mode NMI, not masked (SDM Vol. 3A 12.5.1).
 const LVTPC_NMI: u32 = 0x400;
+/// Masked.
+const LVTPC_MASKED: u32 = 1 << 16;
 
 /// The registers of the CPU that runs. An NMI makes its own.
 pub(super) struct LivePort<'a> {
@@ -66,6 +69,14 @@ impl Port for LivePort<'_> {
     fn unmask_pmi(&mut self) {
         // SAFETY: hpm holds the PMU by the promise of `new`.
         unsafe { sys::set_lvtpc(LVTPC_NMI) };
+    }
+
+    fn pmi_is_masked(&mut self) -> bool {
+        sys::lvtpc() & LVTPC_MASKED != 0
+    }
+
+    fn sibling_is_held(&mut self) -> bool {
+        cpu::sibling_is_held()
     }
 
     fn registers(&mut self, user_only: bool) -> Option<Registers> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A session's programs for each type of core; a processor that is not hybrid has one type. Of each type there is one
-//! program, or with events that take turns one for each turn.
+//! A session's programs for each type of core, or for each logical processor of a core that share its PMU; most processors
+//! have one type, whose logical processors share nothing. Of each there is one program, or with events that take turns one
+//! for each turn.
 
 use kernel::prelude::*;
 
@@ -13,9 +14,11 @@ use crate::hpm_core::{Pmu, Program, Refusal};
 
 /// The programs, all of one request.
 pub(super) struct Programs {
-    /// Of the first type that the machine has.
+    /// Of the first place that the machine has.
     first: KVVec<Program>,
-    /// Of the second, if the processor is hybrid.
+    /// That place.
+    first_place: usize,
+    /// Of the second, if it has two.
     second: Option<KVVec<Program>>,
 }
 
@@ -23,25 +26,26 @@ impl Programs {
     /// The request as programs, checked against every PMU of the machine and the caller's rights.
     pub(super) fn new(config: &SessionConfig) -> Result<Self, Refusal> {
         check_types(config, |core_type| machine::pmu_of(place(core_type)).is_ok())?;
-        let mut pmus = (0..CORE_TYPES).filter_map(|core| machine::pmu_of(core).ok());
-        let first = match pmus.next() {
-            Some(pmu) => turns_of(pmu, config)?,
-            None => turns_of(machine::pmu()?, config)?,
+        let mut pmus = (0..CORE_TYPES).filter_map(|core| Some((core, machine::pmu_of(core).ok()?)));
+        let (first_place, first) = match pmus.next() {
+            Some((place, pmu)) => (place, turns_of(pmu, config)?),
+            None => (0, turns_of(machine::pmu()?, config)?),
         };
-        Ok(Self { first, second: pmus.next().map(|pmu| turns_of(pmu, config)).transpose()? })
+        let second = pmus.next().map(|(_, pmu)| turns_of(pmu, config)).transpose()?;
+        Ok(Self { first, first_place, second })
     }
 
-    /// The programs of the turns for cores of the type at this place.
-    pub(super) fn on(&self, core: usize) -> &[Program] {
-        match &self.second {
-            Some(second) if core != 0 => second,
-            _ => &self.first,
+    /// The programs of the turns for this place; `None` when no CPU had it yet when the session was made.
+    pub(super) fn on(&self, core: usize) -> Option<&[Program]> {
+        if core == self.first_place {
+            return Some(&self.first);
         }
+        self.second.as_ref().map(|second| &second[..])
     }
 
-    /// The first of them.
+    /// The first of them, or any where there is none.
     pub(super) fn first_on(&self, core: usize) -> &Program {
-        self.on(core).first().unwrap_or(self.any())
+        self.on(core).and_then(<[Program]>::first).unwrap_or(self.any())
     }
 
     /// Any of them, for what all have in common.

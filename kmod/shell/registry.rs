@@ -117,7 +117,9 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
         // SAFETY: Sessions are inserted and removed under the control lock, which the caller holds.
         match unsafe { place.load(Ordering::Relaxed).as_ref() } {
             None => free = free.or(Some(number)),
-            Some(other) if excludes(other, session) => return Err(busy(other.owner())),
+            Some(other) if excludes(other, session) || machine::serves_one_session() => {
+                return Err(busy(other.owner()));
+            }
             Some(_) => {}
         }
     }

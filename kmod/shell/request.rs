@@ -172,6 +172,7 @@ fn errno(reason: Reason) -> Error {
         | Reason::NoCoreType
         | Reason::TooManyBranches
         | Reason::NoCallStackMode
+        | Reason::SharedEvent
         | Reason::NoTracepoint
         | Reason::Virtualisation => error_of(bindings::EOPNOTSUPP),
         Reason::Version

@@ -17,6 +17,7 @@
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task_stack.h>
+#include <linux/topology.h>
 #include <linux/version.h>
 #include <linux/workqueue.h>
 #include <asm/apic.h>
@@ -81,6 +82,12 @@ u32 hpm_lvtpc_read(void)
 void hpm_lvtpc_write(u32 value)
 {
 	apic->write(APIC_LVTPC, value);
+}
+
+/* Another logical processor of the CPU's core; at least nr_cpu_ids when it has none. */
+u32 hpm_sibling(u32 cpu)
+{
+	return cpumask_any_but(topology_sibling_cpumask(cpu), cpu);
 }
 
 int hpm_reserve_perfctr(u32 msr)

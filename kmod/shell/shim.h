@@ -33,6 +33,7 @@ u64 hpm_rdpmc(u32 counter);
 u64 hpm_rdtsc(void);
 u32 hpm_lvtpc_read(void);
 void hpm_lvtpc_write(u32 value);
+u32 hpm_sibling(u32 cpu);
 
 /* The kernel's arbiter of counters between its own users and others. Non-zero on success. */
 int hpm_reserve_perfctr(u32 msr);

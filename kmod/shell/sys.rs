@@ -38,6 +38,7 @@ extern "C" {
     fn hpm_rdtsc() -> u64;
     fn hpm_lvtpc_read() -> u32;
     fn hpm_lvtpc_write(value: u32);
+    fn hpm_sibling(cpu: u32) -> u32;
     fn hpm_reserve_perfctr(msr: u32) -> c_int;
     fn hpm_release_perfctr(msr: u32);
     fn hpm_reserve_evntsel(msr: u32) -> c_int;
@@ -199,6 +200,13 @@ pub(super) fn lvtpc() -> u32 {
 pub(super) unsafe fn set_lvtpc(value: u32) {
     // SAFETY: The caller's promise.
     unsafe { hpm_lvtpc_write(value) };
+}
+
+/// Another logical processor of this CPU's core.
+pub(super) fn sibling(cpu: u32) -> Option<u32> {
+    // SAFETY: Reads a mask of the CPU, which exists.
+    let sibling = unsafe { hpm_sibling(cpu) };
+    (sibling < kernel::cpu::nr_cpu_ids()).then_some(sibling)
 }
 
 /// Reserves a general counter and its event select register from the kernel's other users.

@@ -94,6 +94,7 @@ impl fmt::Display for Refusal {
             | Reason::PebsErratum
             | Reason::CoreTypeMissing
             | Reason::OnePrecise
+            | Reason::SharedEvent
             | Reason::NoCoreType => f.write_str(&self.about_generation(reason)),
             Reason::TooManyBranches | Reason::NoCallStackMode | Reason::StackBesideBranches => {
                 f.write_str(&self.about_branches(reason))
@@ -201,6 +202,10 @@ impl Refusal {
             Reason::OnePrecise => format!(
                 "this processor's records do not say which event they are for, and {event} is the second that is sampled \
                  precisely: sample one at a time, or count the others"
+            ),
+            Reason::SharedEvent => format!(
+                "{event} cannot be told apart by the two logical processors of a core: switch Hyper-Threading off \
+                 in the firmware, or measure another event"
             ),
             _ => format!("this processor has no cores of the type that {event} is for, or hpm does not know them"),
         }

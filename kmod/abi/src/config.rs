@@ -48,11 +48,17 @@ pub struct EventSpec {
     /// Event select and unit mask, and edge detect, invert and counter mask, at their places in IA32_PERFEVTSELx
     /// (SDM Vol. 3B 20.2.1.1: bits 7:0, 15:8, 18, 23, 31:24). All other bits must be zero.
     /// A fixed-function event is asked for by its architectural encoding; the driver picks the counter.
+    ///
+    /// NetBurst (Pentium 4): Event Select and Event Mask at their places in an ESCR, above 32; ESCR Select, Compare,
+    /// Complement, Threshold and Edge at theirs in a CCCR; and in bits 1:0 the counters' block (0 BPU, 1 MS, 2 FLAME, 3 IQ).
     pub encoding: u64,
     /// Period in events of a sampled event, or with `rate` the one to begin with; 0 for [`EventMode::Count`].
     pub period: u64,
     /// Value of the register that the event needs beside its encoding: MSR_OFFCORE_RSP_x, MSR_PEBS_FRONTEND or
     /// MSR_PEBS_LD_LAT_THRESHOLD. 0 for an event that needs none.
+    ///
+    /// NetBurst, of events that count tags: the encoding of the upstream event, with Tag Enable and Tag Value at their places
+    /// in the ESCR; of replay_event the bits of IA32_PEBS_ENABLE, and above 32 those of MSR_PEBS_MATRIX_VERT.
     pub extra: u64,
     /// Samples per second of its threads' time on each CPU to which the driver adapts the period, at most 1,000,000; 0
     /// keeps the period.

@@ -103,13 +103,16 @@ pub enum Reason {
     BranchesRunning = 61,
     /// The driver reads the last branch records of this session, and can keep them in place of a stack only, not beside it.
     StackBesideBranches = 62,
+    /// What the event counts cannot be told apart by the logical processors of a core, of which there are two;
+    /// `detail[0]` is its index.
+    SharedEvent = 63,
 }
 
 impl Reason {
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 46] = [
+        const ALL: [Reason; 47] = [
             Reason::Version,
             Reason::Field,
             Reason::UnknownPmu,
@@ -156,6 +159,7 @@ impl Reason {
             Reason::NoCallStackMode,
             Reason::BranchesRunning,
             Reason::StackBesideBranches,
+            Reason::SharedEvent,
         ];
         let mut i = 0;
         while i < ALL.len() {

@@ -1,7 +1,8 @@
 //! Where a PMU's registers are: up to version 5 at the addresses of version 1, in version 6 four to a counter.
 
 use super::allocate::Counter;
-use super::pmu::ExtraRegister;
+use super::pmu::netburst::registers::{COUNTERS, MSR_BPU_CCCR0, MSR_BPU_COUNTER0};
+use super::pmu::{ExtraRegister, Interface};
 use super::registers::{
     IA32_A_PMC0, IA32_FIXED_CTR0, IA32_PERFEVTSEL0, IA32_PMC0, IA32_PMC_FX0_CTR, IA32_PMC_GP0_CTR,
 };
@@ -48,6 +49,17 @@ impl Pmu {
     #[must_use]
     pub const fn cfg_c_register(&self, counter: Counter) -> u32 {
         base(counter) + CFG_C
+    }
+
+    /// The registers by which the kernel's reservation knows the counters, with their event selects: the general counters
+    /// only, by their addresses before version 6, or all of NetBurst's, of whose CCCRs it keeps no note. Whoever holds one of
+    /// them holds the PMU.
+    pub fn reservation(&self) -> impl DoubleEndedIterator<Item = (u32, u32)> {
+        let (counter, select, count) = match self.interface {
+            Interface::Architectural => (IA32_PMC0, IA32_PERFEVTSEL0, self.perfmon.general.count_ones()),
+            Interface::NetBurst(_) => (MSR_BPU_COUNTER0, MSR_BPU_CCCR0, COUNTERS),
+        };
+        (0..count).map(move |number| (counter + number, select + number))
     }
 
     /// Whether it has this register: an event needs it, and for the one that only PEBS uses there is PEBS.

@@ -3,10 +3,13 @@
 use super::abi::{Reason, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
 use super::events::Event;
 use super::pmu::architectural::FIXED_COUNTERS_MAX;
+use super::pmu::netburst::registers::COUNTERS as NETBURST_COUNTERS;
 use super::Refusal;
 
-/// Counters that an assignment may use: general ones first, then fixed ones.
-pub const COUNTERS_MAX: usize = SAMPLING_COUNTERS_MAX + FIXED_COUNTERS_MAX as usize;
+/// Place of NetBurst's first counter.
+const NETBURST: u32 = SAMPLING_COUNTERS_MAX as u32 + FIXED_COUNTERS_MAX;
+/// Counters that an assignment may use: general ones first, then fixed ones, then NetBurst's.
+pub const COUNTERS_MAX: usize = (NETBURST + NETBURST_COUNTERS) as usize;
 
 /// One counter: its place among [`COUNTERS_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,31 +22,48 @@ impl Counter {
         Self(place as u8)
     }
 
+    /// NetBurst's counter with this number.
+    #[must_use]
+    pub const fn netburst(number: u32) -> Self {
+        Self((NETBURST + number) as u8)
+    }
+
     /// Its place among [`COUNTERS_MAX`].
     #[must_use]
     pub const fn place(self) -> usize {
         self.0 as usize
     }
 
-    /// Its bit in IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS, IA32_PEBS_ENABLE and a record's applicable counters.
+    /// Its bit in IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS, IA32_PEBS_ENABLE and a record's applicable counters; of
+    /// NetBurst's its number, which stands for such a bit.
     #[must_use]
     pub const fn bit(self) -> u32 {
-        match self.as_fixed() {
-            Some(number) => 32 + number,
-            None => self.0 as u32,
+        match (self.as_fixed(), self.as_netburst()) {
+            (Some(number), _) => 32 + number,
+            (_, Some(number)) => number,
+            _ => self.0 as u32,
         }
     }
 
     /// The number of a fixed counter.
     #[must_use]
     pub const fn as_fixed(self) -> Option<u32> {
-        (self.0 as u32).checked_sub(SAMPLING_COUNTERS_MAX as u32)
+        match (self.0 as u32).checked_sub(SAMPLING_COUNTERS_MAX as u32) {
+            Some(number) if number < FIXED_COUNTERS_MAX => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The number of a counter of NetBurst's.
+    #[must_use]
+    pub const fn as_netburst(self) -> Option<u32> {
+        (self.0 as u32).checked_sub(NETBURST)
     }
 }
 
 /// A set of counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CounterSet(u16);
+pub struct CounterSet(u64);
 
 impl CounterSet {
     /// None.
@@ -52,19 +72,31 @@ impl CounterSet {
     /// General counters, one bit each.
     #[must_use]
     pub const fn general(bits: u16) -> Self {
-        Self(bits & ((1 << SAMPLING_COUNTERS_MAX) - 1))
+        Self(bits as u64 & ((1 << SAMPLING_COUNTERS_MAX) - 1))
     }
 
     /// Its general counters, one bit each.
     #[must_use]
     pub const fn general_bits(self) -> u16 {
-        self.0 & ((1 << SAMPLING_COUNTERS_MAX) - 1)
+        (self.0 & ((1 << SAMPLING_COUNTERS_MAX) - 1)) as u16
     }
 
-    /// The general counters of it.
+    /// NetBurst's counters, one bit each.
     #[must_use]
-    pub const fn general_ones(self) -> Self {
-        Self(self.0 & ((1 << SAMPLING_COUNTERS_MAX) - 1))
+    pub const fn netburst(bits: u32) -> Self {
+        Self((bits as u64 & ((1 << NETBURST_COUNTERS) - 1)) << NETBURST)
+    }
+
+    /// NetBurst's counters of it, one bit each.
+    #[must_use]
+    pub const fn netburst_bits(self) -> u32 {
+        (self.0 >> NETBURST) as u32
+    }
+
+    /// It without fixed counters.
+    #[must_use]
+    pub const fn without_fixed(self) -> Self {
+        Self(self.0 & !(((1 << FIXED_COUNTERS_MAX) - 1) << SAMPLING_COUNTERS_MAX))
     }
 
     /// One fixed counter.
@@ -161,7 +193,7 @@ impl Matching<'_> {
     }
 
     fn add(&mut self, wanted: Use) -> bool {
-        let mut untried = CounterSet(u16::MAX);
+        let mut untried = CounterSet(u64::MAX);
         self.place(wanted, &mut untried)
     }
 }

@@ -4,10 +4,11 @@
 use super::abi::{CoreType, Info, InfoFlags, Reason};
 use super::allocate::CounterSet;
 use super::cfg_c;
+use super::hybrid;
 use super::layout::{ARCHITECTURAL, GPRS, LBRS, MEMORY, XMMS};
 use super::lbr::{Lbr, ARCHITECTURAL_LBR};
 use super::pmu::architectural::Perfmon;
-use super::pmu::{generation_of, may_be_hybrid, Generation, Pebs};
+use super::pmu::{generation_of, may_be_hybrid, netburst, Generation, Interface, Pebs};
 use super::registers::{MiscEnable, PerfCapabilities, IA32_MISC_ENABLE, IA32_PERF_CAPABILITIES};
 use super::{Pmu, Port, Refusal};
 
@@ -81,6 +82,9 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
     // P-cores are also what is left of a hybrid processor whose E-cores are switched off.
     let wanted = if core_type == CoreType::Any { CoreType::Core } else { core_type };
     match generation_of(model, wanted) {
+        _ if intel && family == 15 => {
+            machine.pmu = netburst::detect(model, (head.eax, leaf_1), cpuid, port);
+        }
         _ if intel && perfmon.version == 0 => machine.pmu = Err(Refusal::new(Reason::NoPmu, [0; 2])),
         Some(generation) if intel && family == 6 && is_sound(&perfmon) => {
             let leaf_7 = if head.eax >= 7 { cpuid.cpuid(7, 0) } else { CpuidRegisters::default() };
@@ -188,6 +192,7 @@ fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Fo
         pebs = Err(refusal);
     }
     Pmu {
+        interface: Interface::Architectural,
         generation,
         core_type: machine.core_type,
         perfmon,
@@ -251,8 +256,17 @@ fn erratum(generation: &Generation, machine: &Machine, microcode: u32) -> Option
 }
 
 impl Machine {
-    /// Fills in what this crate knows of [`Info`]; the rest is the kernel's. On a hybrid processor called for one core of
-    /// each type, in turn: their PMUs' names are joined by "+", and the rest is the first one's.
+    /// Which of the programs of a session its core runs, below [`hybrid::CORE_TYPES`].
+    #[must_use]
+    pub const fn place(&self) -> usize {
+        match &self.pmu {
+            Ok(Pmu { interface: Interface::NetBurst(unit), .. }) => unit.place(),
+            _ => hybrid::place(self.core_type),
+        }
+    }
+
+    /// Fills in what this crate knows of [`Info`]; the rest is the kernel's. Called for each place that a processor has
+    /// ([`Machine::place`]), in turn: the names of a hybrid one's PMUs are joined by "+", and the rest is the first one's.
     pub fn describe(&self, info: &mut Info) {
         if info.pmu_name[0] != 0 {
             return self.add_name(info);
@@ -286,6 +300,9 @@ impl Machine {
     /// Adds the PMU of another type of core.
     fn add_name(&self, info: &mut Info) {
         let Ok(pmu) = &self.pmu else { return };
+        if self.core_type == CoreType::Any {
+            return;
+        }
         let end = info.pmu_name.iter().position(|&byte| byte == 0).unwrap_or(info.pmu_name.len());
         let more = core::iter::once(b'+').chain(pmu.generation.name.bytes());
         // The last byte stays NUL.

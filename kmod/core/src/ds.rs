@@ -12,8 +12,8 @@ const PEBS_INDEX: u32 = 0x28;
 const PEBS_ABSOLUTE_MAXIMUM: u32 = 0x30;
 /// PEBS Interrupt Threshold: the index from which on a PMI is raised.
 const PEBS_INTERRUPT_THRESHOLD: u32 = 0x38;
-/// PEBS Counter 0 Reset; one 64-bit field for each counter follows.
-const PEBS_COUNTER_RESET: u32 = 0x40;
+/// PEBS Counter 0 Reset; one 64-bit field for each counter follows. NetBurst has this one only, of 40 bits (18.15.7.3).
+pub(super) const PEBS_COUNTER_RESET: u32 = 0x40;
 
 /// The fields that describe the buffer, in their order.
 pub(super) const BUFFER: [u32; 4] =

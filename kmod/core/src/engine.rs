@@ -15,7 +15,7 @@ use super::allocate::COUNTERS_MAX;
 use super::buffer;
 use super::counters::Now;
 use super::guard::Guard;
-use super::hardware::{acknowledge, Hardware};
+use super::hardware::Hardware;
 use super::interrupt;
 use super::lbr::LastBranches;
 use super::markers::{Mark, Stretch};
@@ -263,12 +263,10 @@ impl Engine {
         session: Option<&mut Session<'_, R>>,
         last_ip: u64,
     ) -> bool {
-        if self.hardware.is_none() {
-            return false;
-        }
+        let Some(hardware) = &self.hardware else { return false };
         let mut meter = Meter::new(port);
         let begun = meter.rdtsc();
-        let ours = acknowledge(&mut meter);
+        let ours = hardware.acknowledge(&mut meter);
         if let Some(session) = session {
             session.state.totals.pmis += u64::from(ours);
             meter.charge(&mut session.state.totals);

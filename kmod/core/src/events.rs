@@ -5,7 +5,8 @@ use super::allocate::CounterSet;
 use super::extra;
 use super::hybrid;
 use super::period::RATE_MAX;
-use super::pmu::ExtraRegister;
+use super::pmu::netburst::events as netburst;
+use super::pmu::{ExtraRegister, Interface};
 use super::registers::PerfEvtSel;
 use super::{Pmu, Refusal};
 
@@ -63,7 +64,7 @@ impl Event {
 /// # Errors
 /// [`Reason::Field`], [`Reason::EventBits`], [`Reason::NoPebs`], [`Reason::PebsErratum`], [`Reason::NotPrecise`],
 /// [`Reason::OnlyPrecise`], [`Reason::PeriodTooSmall`], [`Reason::ExtraMissing`], [`Reason::ExtraBits`],
-/// [`Reason::CoreTypeMissing`] or [`Reason::NoCoreType`].
+/// [`Reason::CoreTypeMissing`], [`Reason::NoCoreType`], [`Reason::NoCounter`] or [`Reason::SharedEvent`].
 pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal> {
     let field = |inside: usize| {
         let at = core::mem::offset_of!(SessionConfig, events) + index * core::mem::size_of::<EventSpec>();
@@ -88,6 +89,7 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
     }
     // An encoding that the PMU does not have at all is refused as such, whatever it is wanted for.
     let counters = counters(pmu, spec.encoding).map_err(|bits| event_bits(index, bits))?;
+    check_own(pmu, index, spec.encoding, counters)?;
     let plain = Event { encoding: spec.encoding, privilege: spec.privilege, counters, ..Event::NONE };
     let period_field = field(core::mem::offset_of!(EventSpec, period));
     let mut event = match spec.mode {
@@ -111,12 +113,27 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
     if event.sampling.is_some() && spec.period > pmu.period_max() {
         return Err(period_field);
     }
-    event.extra = extra::check(pmu.generation, index, spec.encoding as u16, spec.extra)?;
+    if let Interface::Architectural = pmu.interface {
+        event.extra = extra::check(pmu.generation, index, spec.encoding as u16, spec.extra)?;
+    }
     Ok(event)
 }
 
 fn event_bits(index: usize, bits: u64) -> Refusal {
     Refusal::new(Reason::EventBits, [index as u64, bits])
+}
+
+/// Refuses an event that none of this logical processor's counters counts, or that another one's would be counted with.
+fn check_own(pmu: &Pmu, index: usize, encoding: u64, counters: CounterSet) -> Result<(), Refusal> {
+    let Interface::NetBurst(unit) = pmu.interface else { return Ok(()) };
+    let own = netburst::check(&unit, encoding).is_ok_and(|rule| netburst::is_own(&unit, rule));
+    if !own {
+        return Err(Refusal::new(Reason::SharedEvent, [index as u64, 0]));
+    }
+    if counters.is_empty() {
+        return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
+    }
+    Ok(())
 }
 
 fn precise(pmu: &Pmu, index: usize, spec: &EventSpec, plain: Event) -> Result<Event, Refusal> {
@@ -125,8 +142,19 @@ fn precise(pmu: &Pmu, index: usize, spec: &EventSpec, plain: Event) -> Result<Ev
         _ => refusal,
     };
     let pebs = pmu.pebs.map_err(about)?;
-    let rule =
-        pmu.generation.precise(spec.encoding).ok_or(Refusal::new(Reason::NotPrecise, [index as u64, 0]))?;
+    let not_precise = Refusal::new(Reason::NotPrecise, [index as u64, 0]);
+    if let Interface::NetBurst(_) = pmu.interface {
+        let sampling = Sampling {
+            interrupt: false,
+            period: spec.period,
+            encoding: spec.encoding,
+            counters: pebs.counters,
+            pebs_enable: 0,
+        };
+        let precise = netburst::is_precise(spec.encoding);
+        return precise.then_some(Event { sampling: Some(sampling), ..plain }).ok_or(not_precise);
+    }
+    let rule = pmu.generation.precise(spec.encoding).ok_or(not_precise)?;
     let sampling = Sampling {
         interrupt: false,
         period: spec.period,
@@ -144,13 +172,13 @@ fn precise(pmu: &Pmu, index: usize, spec: &EventSpec, plain: Event) -> Result<Ev
     Ok(Event { encoding, counters, sampling: Some(sampling), ..plain })
 }
 
-/// An event that interrupts: any that a general counter counts, which also tells its count.
+/// An event that interrupts: any that a counter other than a fixed one counts, which also tells its count.
 fn interrupt(spec: &EventSpec, plain: Event) -> Event {
     let sampling = Sampling {
         interrupt: true,
         period: spec.period,
         encoding: spec.encoding,
-        counters: plain.counters.general_ones(),
+        counters: plain.counters.without_fixed(),
         pebs_enable: 0,
     };
     Event { counters: CounterSet::EMPTY, sampling: Some(sampling), ..plain }
@@ -158,6 +186,9 @@ fn interrupt(spec: &EventSpec, plain: Event) -> Event {
 
 /// The counters that can count this encoding, or the bits of it that the PMU does not have.
 fn counters(pmu: &Pmu, encoding: u64) -> Result<CounterSet, u64> {
+    if let Interface::NetBurst(unit) = pmu.interface {
+        return netburst::check(&unit, encoding).map(|rule| CounterSet::netburst(rule.counters(&unit)));
+    }
     if encoding & !ENCODING != 0 {
         return Err(encoding & !ENCODING);
     }

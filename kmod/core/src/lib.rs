@@ -41,7 +41,6 @@ mod ds;
 pub mod engine;
 pub mod events;
 pub mod extra;
-mod found;
 pub mod gate;
 pub mod guard;
 mod hardware;

@@ -47,6 +47,14 @@ impl<P: Port> Port for Meter<'_, P> {
         self.port.unmask_pmi();
     }
 
+    fn pmi_is_masked(&mut self) -> bool {
+        self.port.pmi_is_masked()
+    }
+
+    fn sibling_is_held(&mut self) -> bool {
+        self.port.sibling_is_held()
+    }
+
     fn registers(&mut self, user_only: bool) -> Option<Registers> {
         self.port.registers(user_only)
     }

@@ -19,6 +19,11 @@ pub trait Port {
     /// Writes the local APIC's LVTPC so that PMIs come as NMIs again: hardware sets its mask bit with each PMI
     /// (SDM Vol. 3A 11.5.1).
     fn unmask_pmi(&mut self);
+    /// Whether LVTPC is masked: a PMI has come since it was last unmasked.
+    fn pmi_is_masked(&mut self) -> bool;
+    /// Whether hpm holds the PMU of another logical processor of this one's core. Asked while CPUs' PMUs are taken or given
+    /// back, one after another.
+    fn sibling_is_held(&mut self) -> bool;
     /// Registers of the code that the PMI interrupted; with `user_only` those with which the current thread last was in user
     /// mode. `None` when it has none, when they cannot be had now, or when the PMI's NMI is over.
     fn registers(&mut self, user_only: bool) -> Option<Registers>;

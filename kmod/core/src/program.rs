@@ -11,7 +11,11 @@ use super::extra::{self, Extras};
 use super::hybrid;
 use super::layout::{RecordLayout, GPRS};
 use super::lbr::Branches;
-use super::pmu::{ExtraRegister, Pebs};
+use super::pmu::netburst::assignment;
+use super::pmu::netburst::events::Encoding;
+use super::pmu::netburst::settings::Settings;
+use super::pmu::netburst::tags::Tags;
+use super::pmu::{ExtraRegister, Interface, Pebs};
 use super::privacy::Sight;
 use super::registers::PerfEvtSel;
 use super::turns::Pins;
@@ -70,8 +74,10 @@ pub struct Program {
     pub(super) pebs_enable: u64,
     /// A bit for each event that is for this type of core.
     events_here: u32,
-    /// IA32_PERF_GLOBAL_CTRL while the counters run.
+    /// IA32_PERF_GLOBAL_CTRL while the counters run; of NetBurst's a bit for each counter that runs.
     pub(super) global_ctrl: u64,
+    /// NetBurst's registers.
+    pub(super) netburst: Settings,
     /// Registers that events need beside their encodings.
     pub(super) extras: Extras,
     /// IA32_PMC_GPx_CFG_C and IA32_PMC_FXx_CFG_C; 0 without architectural PEBS.
@@ -121,7 +127,15 @@ impl Program {
         };
         let written = layout.map(|layout| Records { size: layout.record_size, format: layout.format });
         let active = active & ((1 << count) - 1);
-        let assignments = allocate(&checked[..count], active)?;
+        let specs = config.events.get(..count).unwrap_or_default();
+        let (assignments, netburst) = match pmu.interface {
+            Interface::Architectural => (allocate(&checked[..count], active)?, Settings::NONE),
+            Interface::NetBurst(unit) => {
+                let tags = Tags::of(&unit, specs, pmu.pebs.is_ok())?;
+                let assignments = assignment::assign(&unit, &checked[..count], active, &tags)?;
+                (assignments, Settings::tagging(&tags))
+            }
+        };
         let mut program = Self {
             config,
             active,
@@ -135,6 +149,7 @@ impl Program {
             fixed_ctr_ctrl: 0,
             pebs_enable: 0,
             global_ctrl: 0,
+            netburst,
             extras,
             events_here: 0,
             cfg_c: [0; COUNTERS_MAX],
@@ -150,15 +165,20 @@ impl Program {
     fn assign(&mut self, pmu: &Pmu, index: usize, event: &Event) {
         let Assignment { counting, sampling } = self.assignments[index];
         if let Some(counter) = counting {
-            self.enable(counter, event.encoding, event.privilege);
+            self.enable(pmu, counter, event.encoding, event.privilege);
         }
         if let (Some(counter), Some(how)) = (sampling, event.sampling) {
-            self.enable(counter, how.encoding, event.privilege);
-            if how.interrupt {
-                let select = &mut self.selects[counter.place()];
-                *select = select.with_int(1);
-            } else {
-                self.enable_records(pmu, counter, event, &how);
+            self.enable(pmu, counter, how.encoding, event.privilege);
+            match (pmu.interface, how.interrupt) {
+                (Interface::Architectural, true) => {
+                    let select = &mut self.selects[counter.place()];
+                    *select = select.with_int(1);
+                }
+                (Interface::Architectural, false) => self.enable_records(pmu, counter, event, &how),
+                (Interface::NetBurst(unit), true) => self.netburst.interrupt(&unit, counter.bit()),
+                (Interface::NetBurst(unit), false) => {
+                    self.pebs_enable = (unit.pebs_bits() | self.netburst.pebs_enable).into();
+                }
             }
             let spec = &self.config.events[index];
             let place = hybrid::sampling_place(&self.config, index);
@@ -199,7 +219,12 @@ impl Program {
         }
     }
 
-    fn enable(&mut self, counter: Counter, encoding: u64, privilege: u8) {
+    fn enable(&mut self, pmu: &Pmu, counter: Counter, encoding: u64, privilege: u8) {
+        if let Interface::NetBurst(unit) = pmu.interface {
+            self.netburst.count(&unit, counter.bit(), Encoding(encoding), privilege);
+            self.global_ctrl |= 1 << counter.bit();
+            return;
+        }
         let usr = u64::from(privilege & EventSpec::USER != 0);
         let os = u64::from(privilege & EventSpec::KERNEL != 0);
         if let Some(number) = counter.as_fixed() {
@@ -276,6 +301,11 @@ impl Program {
     #[must_use]
     pub const fn is_precise(&self) -> bool {
         self.pebs_enable != 0
+    }
+
+    /// IA32_PEBS_ENABLE while no records can be written: the tags that NetBurst's events count.
+    pub(super) fn unarmed_pebs_enable(&self) -> u64 {
+        self.netburst.pebs_enable.into()
     }
 
     /// Whether the period of an event is adapted to a rate.

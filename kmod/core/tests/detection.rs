@@ -4,6 +4,8 @@ use std::collections::HashMap;
 
 use hpm_abi::{Info, InfoFlags, Reason};
 use hpm_core::lbr::Lbr;
+use hpm_core::pmu::netburst::Share;
+use hpm_core::pmu::Interface;
 use hpm_core::{detect, Cpuid, CpuidRegisters, Machine, Port, Refusal};
 
 /// Answers CPUID from a list, and RDMSR only for the registers named.
@@ -38,6 +40,12 @@ impl Port for Processor {
         unreachable!("not of detection")
     }
     fn unmask_pmi(&mut self) {
+        unreachable!("not of detection")
+    }
+    fn pmi_is_masked(&mut self) -> bool {
+        unreachable!("not of detection")
+    }
+    fn sibling_is_held(&mut self) -> bool {
         unreachable!("not of detection")
     }
     fn registers(&mut self, _user_only: bool) -> Option<hpm_core::interrupt::Registers> {
@@ -140,14 +148,70 @@ fn branch_records_are_those_of_the_generation_or_none() {
     assert_eq!([filters(1), filters(2), filters(4)], [None; 3]);
 }
 
+/// A Pentium 4 whose IA32_MISC_ENABLE reads this; its package has `logical` processors in `cores` cores.
+fn pentium_4(model: u32, misc_enable: u64, apic_id: u32, (logical, cores): (u32, u32)) -> Processor {
+    let htt = u32::from(logical > 1) << 28;
+    let features = leaf(0xF01 | model << 4, apic_id << 24 | logical << 16, 1 << 2, EDX | htt);
+    Processor {
+        leaves: HashMap::from([
+            (0, CpuidRegisters { eax: 5, ..INTEL }),
+            (1, features),
+            (4, leaf((cores - 1) << 26, 0, 0, 0)),
+        ]),
+        registers: HashMap::from([(0x1A0, misc_enable)]),
+        microcode: 0,
+    }
+}
+
+/// Performance Monitoring Available, and PEBS Unavailable.
+const EMON: u64 = 1 << 7;
+const NO_PEBS: u64 = 1 << 12;
+
 #[test]
-fn an_old_processor_without_the_leaf_is_not_asked_for_it() {
-    let mut processor = Processor { registers: HashMap::new(), ..skylake() };
-    processor.leaves =
-        HashMap::from([(0, CpuidRegisters { eax: 2, ..INTEL }), (1, leaf(0x0000_0F41, 0, 0, 0))]);
-    let machine = machine(&processor);
-    assert_eq!((machine.family, machine.model), (15, 4));
-    assert_eq!(machine.pmu.expect_err("no PMU").reason, Reason::NoPmu);
+fn a_pentium_4_has_18_counters_or_shares_them() {
+    let unit = |processor: &Processor| {
+        let pmu = machine(processor).pmu.expect("known");
+        let Interface::NetBurst(unit) = pmu.interface else { panic!("{:?}", pmu.interface) };
+        (pmu.generation.name, unit.share, unit.counters().count(), unit.pebs_counter())
+    };
+    assert_eq!(unit(&pentium_4(4, EMON, 0, (1, 1))), ("netburst_p", Share::Whole, 18, 16));
+    assert_eq!(unit(&pentium_4(2, EMON, 0, (1, 1))), ("netburst", Share::Whole, 18, 16));
+    assert_eq!(unit(&pentium_4(3, EMON, 6, (2, 1))), ("netburst_p", Share::Half(0), 9, 16));
+    assert_eq!(unit(&pentium_4(3, EMON, 7, (2, 1))), ("netburst_p", Share::Half(1), 9, 17));
+    // Two cores that share nothing, and two that share with one each.
+    assert_eq!(unit(&pentium_4(6, EMON, 1, (2, 2))), ("netburst_p", Share::Whole, 18, 16));
+    assert_eq!(unit(&pentium_4(6, EMON, 3, (4, 2))), ("netburst_p", Share::Half(1), 9, 17));
+}
+
+#[test]
+fn both_logical_processors_of_a_core_are_described_as_one_pmu() {
+    let mut info = Info::default();
+    for apic_id in [0, 1] {
+        let machine = machine(&pentium_4(4, EMON, apic_id, (2, 1)));
+        assert_eq!(machine.place(), apic_id as usize);
+        machine.describe(&mut info);
+    }
+    assert!(info.pmu_name.starts_with(b"netburst_p\0"));
+    assert_eq!((info.general_counters, info.general_width, info.perfmon_version), (9, 40, 0));
+    assert_eq!((info.family, info.model, info.pebs_format), (15, 4, 0));
+}
+
+#[test]
+fn a_pentium_4_is_believed_what_it_lacks() {
+    let pmu = |processor: &Processor| machine(processor).pmu;
+    assert_eq!(pmu(&pentium_4(4, 0, 0, (1, 1))).expect_err("no PMU").reason, Reason::NoPmu);
+    let without = pmu(&pentium_4(4, EMON | NO_PEBS, 0, (1, 1))).expect("a PMU");
+    assert_eq!(without.pebs.expect_err("no PEBS").reason, Reason::NoPebs);
+    let mut short = pentium_4(2, EMON, 0, (1, 1));
+    short.leaves.get_mut(&1).expect("leaf 1").ecx = 0;
+    assert_eq!(pmu(&short).expect("a PMU").pebs.expect_err("no 64-bit fields").reason, Reason::NoPebs);
+}
+
+#[test]
+fn another_model_of_family_15_is_left_alone() {
+    let unknown = Processor { registers: HashMap::new(), ..pentium_4(5, 0, 0, (1, 1)) };
+    let refusal = machine(&unknown).pmu.expect_err("not known");
+    assert_eq!(refusal, Refusal::new(Reason::UnknownPmu, [15, 5]));
 }
 
 #[test]

@@ -5,11 +5,46 @@ mod rig;
 use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
 use proptest::prelude::*;
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use rig::netburst::{self, FRONT_END, TAG_LOADS, TAG_STORES};
 use rig::scene::{
     config, counted, interrupting, precise, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES,
 };
 use rig::Rig;
+use vpmu::profile::PRESCOTT;
 use vpmu::Options;
+
+/// The CPUs that threads run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Processor {
+    Skylake,
+    /// Two cores of a Pentium 4.
+    Pentium4,
+    /// One core of two logical processors that share its PMU, and so one session.
+    Siblings,
+}
+
+impl Processor {
+    fn rig(self, options: Options) -> Rig {
+        match self {
+            Self::Skylake => Rig::new(CPUS, options),
+            Self::Pentium4 => Rig::of(&PRESCOTT, CPUS, options),
+            Self::Siblings => Rig::siblings(&PRESCOTT, options),
+        }
+    }
+
+    /// Whether clearing IA32_PEBS_ENABLE keeps back a record that is due, if anything does.
+    fn disarms(self, options: Options) -> bool {
+        self != Self::Siblings && options.pebs_disable_disarms
+    }
+
+    fn sessions(self) -> usize {
+        if self == Self::Siblings {
+            1
+        } else {
+            2
+        }
+    }
+}
 
 const CPUS: usize = 2;
 const THREADS_PER_SESSION: usize = 3;
@@ -26,6 +61,11 @@ enum Action {
 const MIXES: [&[Instruction]; 4] =
     [&[Load], &[Plain, Load, Load, Store, Branch], &[Plain, Branch], &[Store, Load, Branch]];
 
+/// The event with what tags its micro-operations.
+fn tagging(extra: u64, event: EventSpec) -> EventSpec {
+    EventSpec { extra, ..event }
+}
+
 fn action() -> impl Strategy<Value = Action> {
     let cpu = || 0..CPUS;
     prop_oneof![
@@ -38,6 +78,38 @@ fn action() -> impl Strategy<Value = Action> {
         1 => cpu().prop_map(|cpu| Action::Cut { cpu }),
         1 => (0..2usize, cpu()).prop_map(|(session, cpu)| Action::Read { session, cpu }),
     ]
+}
+
+/// Events of a Pentium 4, with second counters or without; on a sibling there are fewer.
+fn pentium_4_events(processor: Processor) -> BoxedStrategy<Vec<EventSpec>> {
+    let whole = usize::from(processor == Processor::Pentium4);
+    (0..5 + 2 * whole, 100..1500u64, 100..1500u64)
+        .prop_map(|(which, period, other)| match which {
+            0 => vec![tagging(TAG_LOADS, precise(FRONT_END, period)), counted(netburst::INSTRUCTIONS)],
+            1 => vec![counted(netburst::INSTRUCTIONS), counted(netburst::BRANCHES)],
+            2 => vec![interrupting(netburst::INSTRUCTIONS, period), counted(netburst::BRANCHES)],
+            3 => vec![
+                tagging(TAG_STORES, interrupting(FRONT_END, period)),
+                interrupting(netburst::INSTRUCTIONS, other),
+            ],
+            4 => vec![tagging(TAG_STORES, precise(FRONT_END, period))],
+            5 => vec![
+                tagging(TAG_STORES, precise(FRONT_END, period)),
+                counted(netburst::INSTRUCTIONS),
+                counted(netburst::BRANCHES),
+                counted(netburst::INSTRUCTIONS_COMPLETED),
+            ],
+            // No counter is left for the precise event's count.
+            _ => vec![
+                tagging(TAG_LOADS, precise(FRONT_END, period)),
+                counted(netburst::INSTRUCTIONS),
+                counted(netburst::INSTRUCTIONS),
+                counted(netburst::INSTRUCTIONS_COMPLETED),
+                counted(netburst::INSTRUCTIONS_COMPLETED),
+                counted(netburst::INSTRUCTIONS_COMPLETED),
+            ],
+        })
+        .boxed()
 }
 
 /// Sessions of one to four events, with second counters or without.
@@ -60,8 +132,9 @@ fn events() -> impl Strategy<Value = Vec<EventSpec>> {
     })
 }
 
-fn session() -> impl Strategy<Value = SessionConfig> {
-    (events(), 2..5u32, any::<bool>(), 1..8u32).prop_map(|(events, segments, stacks, max_threads)| {
+fn session(processor: Processor) -> impl Strategy<Value = SessionConfig> {
+    let events = if processor == Processor::Skylake { events().boxed() } else { pentium_4_events(processor) };
+    (events, 2..5u32, any::<bool>(), 1..8u32).prop_map(|(events, segments, stacks, max_threads)| {
         let mut config = config(&events);
         config.quanta = 64;
         config.max_threads = max_threads;
@@ -74,7 +147,8 @@ fn session() -> impl Strategy<Value = SessionConfig> {
 }
 
 struct Scenario {
-    sessions: [SessionConfig; 2],
+    processor: Processor,
+    sessions: Vec<SessionConfig>,
     actions: Vec<Action>,
     nmi_latency: u32,
     disarms: bool,
@@ -89,16 +163,17 @@ impl std::fmt::Debug for Scenario {
             let rest = (config.segments, config.stack_bytes, config.max_threads);
             writeln!(f, "events {events:x?}; segments, stack, threads {rest:?}")?;
         }
-        let Self { nmi_latency, disarms, eager_reader, .. } = self;
-        writeln!(f, "latency {nmi_latency}, disarms {disarms}, eager reader {eager_reader}")?;
+        let Self { processor, nmi_latency, disarms, eager_reader, .. } = self;
+        writeln!(f, "{processor:?}, latency {nmi_latency}, disarms {disarms}, eager reader {eager_reader}")?;
         self.actions.iter().try_for_each(|action| writeln!(f, "{action:?}"))
     }
 }
 
-fn scenario() -> impl Strategy<Value = Scenario> {
-    let sessions = [session(), session()];
+fn scenario(processor: Processor) -> impl Strategy<Value = Scenario> {
+    let sessions = prop::collection::vec(session(processor), processor.sessions());
     (sessions, prop::collection::vec(action(), 1..80), 0..12u32, any::<bool>(), any::<bool>()).prop_map(
-        |(sessions, actions, nmi_latency, disarms, eager_reader)| Scenario {
+        move |(sessions, actions, nmi_latency, disarms, eager_reader)| Scenario {
+            processor,
             sessions,
             actions,
             nmi_latency,
@@ -106,6 +181,12 @@ fn scenario() -> impl Strategy<Value = Scenario> {
             eager_reader,
         },
     )
+}
+
+impl Scenario {
+    fn disarms(&self) -> bool {
+        self.processor.disarms(Options { pebs_disable_disarms: self.disarms, ..Options::default() })
+    }
 }
 
 fn perform(rig: &mut Rig, action: Action) {
@@ -119,7 +200,7 @@ fn perform(rig: &mut Rig, action: Action) {
             }
         }
         Action::Cut { cpu } => rig.cut(cpu, QuantumEnd::Timer),
-        Action::Read { session, cpu } => rig.read(session, cpu),
+        Action::Read { session, cpu } => rig.read(session % rig.sessions.len(), cpu),
     }
 }
 
@@ -132,7 +213,7 @@ fn judge(rig: &Rig, scenario: &Scenario) {
         let count = config.event_count as usize;
         let users = rig.users.iter().filter(|user| user.session == Some(number));
         // A record that stayed armed for a foreign thread sets its counter back unseen; a second counter sees the truth.
-        let exact = |event: usize| scenario.disarms || session.program.counting_counter(event).is_some();
+        let exact = |event: usize| scenario.disarms() || session.program.counting_counter(event).is_some();
         for event in (0..count).filter(|&event| exact(event)) {
             let truth: u64 = users.clone().map(|user| user.truth[event]).sum();
             assert_eq!(totals.counts[event], truth, "session {number}, event {event}");
@@ -171,7 +252,7 @@ fn judge_thread(scenario: &Scenario, session: &rig::SessionMemory, user: &rig::U
         return;
     };
     for (event, &truth) in user.truth.iter().enumerate() {
-        if scenario.disarms || session.program.counting_counter(event).is_some() {
+        if scenario.disarms() || session.program.counting_counter(event).is_some() {
             assert_eq!(seen.counts[event], truth, "thread {}, event {event}", user.tid);
         }
     }
@@ -187,39 +268,53 @@ fn judge_thread(scenario: &Scenario, session: &rig::SessionMemory, user: &rig::U
         // An overflow whose record was still due at a switch comes an event late each time.
         let late = scenario.actions.len() as i64;
         // A record that stayed armed for another thread is one too many here, until the position makes up for it.
-        let early = if scenario.disarms { 0 } else { 2 * period };
+        let early = if scenario.disarms() { 0 } else { 2 * period };
         assert!(-early <= missing && missing < period + late, "{missing} of {period} events are not sampled");
     }
+}
+
+fn run(scenario: &Scenario) {
+    let options = Options { pebs_disable_disarms: scenario.disarms, ..Options::default() };
+    let mut rig = scenario.processor.rig(options);
+    let before = rig.registers();
+    for core in &rig.cores {
+        core.borrow_mut().machine.nmi_latency = scenario.nmi_latency;
+    }
+    rig.acquire();
+    for config in &scenario.sessions {
+        let session = rig.add_session(config);
+        for _ in 0..THREADS_PER_SESSION {
+            rig.add_thread(Some(session));
+        }
+    }
+    for &action in &scenario.actions {
+        perform(&mut rig, action);
+        if scenario.eager_reader {
+            rig.read_all();
+        }
+    }
+    (0..scenario.sessions.len()).for_each(|session| rig.stop(session));
+    rig.read_all();
+    rig.release();
+    assert_eq!(rig.registers(), before);
+    judge(&rig, scenario);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_the_numbers_add_up(scenario in scenario()) {
-        let options = Options { pebs_disable_disarms: scenario.disarms, ..Options::default() };
-        let mut rig = Rig::new(CPUS, options);
-        let before = rig.registers();
-        for core in &rig.cores {
-            core.borrow_mut().machine.nmi_latency = scenario.nmi_latency;
-        }
-        rig.acquire();
-        for config in &scenario.sessions {
-            let session = rig.add_session(config);
-            for _ in 0..THREADS_PER_SESSION {
-                rig.add_thread(Some(session));
-            }
-        }
-        for &action in &scenario.actions {
-            perform(&mut rig, action);
-            if scenario.eager_reader {
-                rig.read_all();
-            }
-        }
-        (0..scenario.sessions.len()).for_each(|session| rig.stop(session));
-        rig.read_all();
-        rig.release();
-        prop_assert_eq!(rig.registers(), before);
-        judge(&rig, &scenario);
+    fn whatever_happens_the_numbers_add_up(scenario in scenario(Processor::Skylake)) {
+        run(&scenario);
+    }
+
+    #[test]
+    fn whatever_happens_on_a_pentium_4_the_numbers_add_up(scenario in scenario(Processor::Pentium4)) {
+        run(&scenario);
+    }
+
+    #[test]
+    fn whatever_happens_on_its_siblings_the_numbers_add_up(scenario in scenario(Processor::Siblings)) {
+        run(&scenario);
     }
 }

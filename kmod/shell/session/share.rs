@@ -19,7 +19,7 @@ pub(in super::super) struct Share<'a> {
 }
 
 impl Session {
-    /// The session's part on this CPU, whose core is of the type at this place.
+    /// The session's part on this CPU, which runs the programs for this place; `None` when there are none.
     ///
     /// # Safety
     /// The caller runs on that CPU, holds its gate for `'a`, and has no other share of the session.
@@ -30,8 +30,8 @@ impl Session {
         area: Option<&'a EntryArea>,
     ) -> Option<Share<'a>> {
         let share = self.cpus.get(number as usize)?.as_ref()?;
-        let programs = self.programs.on(core);
-        let program = self.programs.first_on(core);
+        let programs = self.programs.on(core)?;
+        let program = programs.first()?;
         let (status, control) = (self.cpu_status(number), self.cpu_control(number));
         // SAFETY: The caller's promise; both pointers are valid as long as the session.
         let rings = unsafe { LiveRings::new(&share.memory, self.pages(), area, status, control) };

@@ -52,8 +52,8 @@ impl Engine {
             let place = usize::from(sampler.place);
             // One that overflowed without its record must overflow again.
             let left = stay.left[place].clamp(1, hardware.period_max());
-            // One that would interrupt, and must not, starts as far from its overflow as it can.
-            let far = !stay.armed && !session.program.is_precise();
+            // One that would interrupt, or write a record, and must not, starts as far from its overflow as it can.
+            let far = !(stay.armed || session.program.is_precise() && hardware.can_forbid_records());
             let value = if far { 0 } else { left.wrapping_neg() as u64 };
             hardware.write(port, sampler.counter, value);
             self.values[sampler.counter.place()] = value;

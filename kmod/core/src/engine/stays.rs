@@ -128,7 +128,8 @@ impl Engine {
             // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
             // writes its record.
             let goes_on = stay.armed && !self.guard.is_throttled() && !session.state.periods.is_stale();
-            if goes_on && session.state.segments.current().is_some() {
+            let forgotten = hardware.forgets_overflows() && is_overdue(program, &stay);
+            if goes_on && !forgotten && session.state.segments.current().is_some() {
                 self.set_threshold(port, session);
             } else {
                 self.arm(port, session, &mut stay);
@@ -151,9 +152,17 @@ impl Engine {
     /// Lets the counters of the stay run.
     fn start<P: Port>(&mut self, port: &mut P, program: &Program, stay: &Stay) {
         let Some(hardware) = &mut self.hardware else { return };
-        hardware.set_pebs_enable(port, if stay.armed { program.pebs_enable } else { 0 });
+        hardware.set_pebs_enable(
+            port,
+            if stay.armed { program.pebs_enable } else { program.unarmed_pebs_enable() },
+        );
         hardware.set_global_ctrl(port, program.global_ctrl);
     }
+}
+
+/// Whether a counter of the stay has overflowed and its record is not written yet.
+fn is_overdue(program: &Program, stay: &Stay) -> bool {
+    program.sampling_counters().any(|sampler| stay.left[usize::from(sampler.place)] <= 0)
 }
 
 /// Where a thread goes on.

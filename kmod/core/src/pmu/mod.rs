@@ -10,6 +10,7 @@ pub mod haswell;
 pub mod icelake;
 pub mod ivybridge;
 pub mod nehalem;
+pub mod netburst;
 pub mod redwoodcove;
 mod rules;
 pub mod sandybridge;
@@ -45,9 +46,20 @@ pub const GENERATIONS: [&Generation; 14] = [
 /// Alder Lake and Raptor Lake: P-cores and E-cores in one processor.
 const HYBRID: &[u32] = &[0x97, 0x9A, 0xB7, 0xBA, 0xBF];
 
+/// How a PMU is programmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// As Intel's architectural performance monitoring (SDM Vol. 3B 20.2), of version 2 or later.
+    Architectural,
+    /// As NetBurst (SDM Vol. 3B 18.15).
+    NetBurst(netburst::Unit),
+}
+
 /// A PMU that hpm can program, as found on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Pmu {
+    /// How it is programmed.
+    pub interface: Interface,
     /// What its generation can count, and how.
     pub generation: &'static Generation,
     /// Of which cores it is the PMU: [`CoreType::Any`] on a processor that is not hybrid.
@@ -155,5 +167,23 @@ impl Generation {
     #[must_use]
     pub fn has_extra(&self, register: ExtraRegister) -> bool {
         self.extra.iter().any(|rule| rule.register == register)
+    }
+}
+
+impl Pmu {
+    /// Every counter that hpm uses.
+    #[must_use]
+    pub fn counters(&self) -> CounterSet {
+        match self.interface {
+            Interface::Architectural => self.perfmon.counters(),
+            Interface::NetBurst(unit) => unit.counter_set(),
+        }
+    }
+
+    /// Whether one session at a time can use it, because its registers are shared between logical processors that may run
+    /// different sessions.
+    #[must_use]
+    pub fn serves_one_session(&self) -> bool {
+        matches!(self.interface, Interface::NetBurst(unit) if unit.share != netburst::Share::Whole)
     }
 }

@@ -1,10 +1,11 @@
 //! One logical CPU: the PMU model, the memory it writes to, and its local APIC's LVTPC.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use hpm_abi::{CpuControl, CpuStatus, Marker, Quantum, SessionConfig, SEGMENT_BYTES};
 use hpm_core::{Gate, Limits};
-use vpmu::profile::Profile;
+use vpmu::profile::{PmuKind, Profile};
 use vpmu::{Bus, Options, PageFault, PebsOutcome, Pmu, Privilege, Registers, Retired};
 
 pub const DS_AREA: u64 = 0xffff_fe00_0000_1000;
@@ -19,6 +20,8 @@ pub const RBP: u64 = 0x7fff_0000_1230;
 pub const GLOBAL_CTRL: u32 = 0x38F;
 pub const PEBS_ENABLE: u32 = 0x3F1;
 const PEBS_INDEX: u32 = 0x3F5;
+const MSR_IQ_CCCR4: u32 = 0x370;
+const CCCR_ENABLE: u64 = 1 << 12;
 const PEBS_INDEX_EN: u64 = 1 << 32;
 
 /// A user instruction.
@@ -65,6 +68,12 @@ pub struct Core {
     /// The ceilings on sampling: none, unless a test sets them.
     pub limits: Limits,
     pub pmu: Pmu,
+    /// What the driver has found, once it has.
+    pub found: Option<hpm_core::Pmu>,
+    /// Its number among the logical processors of its core, and how many they are.
+    pub thread: (u32, u32),
+    /// The driver holds another logical processor of the core.
+    pub sibling_held: Rc<Cell<bool>>,
     pub machine: Machine,
     /// Records that the model or the driver wrote.
     pub written: u64,
@@ -153,7 +162,16 @@ impl Core {
             gate: Rc::new(Gate::new()),
         };
         let limits = Limits { tsc_khz: 1000, ..Limits::default() };
-        Self { pmu: Pmu::new(profile, options), machine, limits, written: 0, dropped: 0 }
+        Self {
+            pmu: Pmu::new(profile, options),
+            found: None,
+            thread: (0, 1),
+            sibling_held: Rc::default(),
+            machine,
+            limits,
+            written: 0,
+            dropped: 0,
+        }
     }
 
     pub fn add_session(&mut self, config: &SessionConfig, staged: bool) {
@@ -214,18 +232,33 @@ impl Core {
         passed
     }
 
-    /// What hardware reads must not change while it may read it.
-    pub fn assert_off(&mut self, registers: &[u32]) {
-        for &register in registers {
+    /// The CCCR of the counter that writes this logical processor's records, on a NetBurst.
+    fn pebs_cccr(&mut self) -> Option<u64> {
+        let netburst = matches!(self.pmu.profile().pmu, PmuKind::Netburst(_));
+        let cccr = MSR_IQ_CCCR4 + self.thread.0;
+        netburst.then(|| self.pmu.rdmsr(cccr).expect("exists"))
+    }
+
+    /// What hardware reads must not change while it may read it: no counter runs, or none that writes records.
+    pub fn assert_stopped(&mut self) {
+        let running = match self.pebs_cccr() {
+            Some(cccr) => cccr & CCCR_ENABLE,
+            None => self.pmu.rdmsr(GLOBAL_CTRL).expect("exists"),
+        };
+        assert_eq!(running, 0, "a counter runs");
+    }
+
+    /// The memory that hardware writes must not change while it may write it.
+    pub fn assert_no_records(&mut self) {
+        let shared = self.thread.1 > 1;
+        let enabled = match self.pmu.rdmsr(PEBS_ENABLE) {
+            // Where two logical processors share the register, the counter must stand still.
+            Ok(_) if shared => self.pebs_cccr().expect("a NetBurst") & CCCR_ENABLE,
+            Ok(value) => value,
             // Architectural PEBS has no IA32_PEBS_ENABLE; there IA32_PEBS_INDEX.EN takes its part.
-            let enabled = match self.pmu.rdmsr(register) {
-                Err(_) if register == PEBS_ENABLE => {
-                    self.pmu.rdmsr(PEBS_INDEX).expect("exists") & PEBS_INDEX_EN
-                }
-                value => value.expect("exists"),
-            };
-            assert_eq!(enabled, 0, "register {register:#x}");
-        }
+            Err(_) => self.pmu.rdmsr(PEBS_INDEX).expect("exists") & PEBS_INDEX_EN,
+        };
+        assert_eq!(enabled, 0, "records may be written");
     }
 
     /// Time passes; true when a PMI is delivered now.

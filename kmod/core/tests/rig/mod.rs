@@ -7,6 +7,7 @@
 )]
 
 pub mod core;
+pub mod netburst;
 pub mod port;
 pub mod reader;
 pub mod scene;
@@ -28,7 +29,7 @@ use hpm_core::{
     CpuSession, Engine, Pmu, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
 };
 use vpmu::profile::Profile;
-use vpmu::{BranchKind, Options, Privilege};
+use vpmu::{BranchKind, Options, PmuCore, Privilege};
 
 use self::core::{Core, Instruction};
 use self::port::{CorePort, CoreRings};
@@ -105,12 +106,31 @@ impl Rig {
 
     /// A CPU of each profile; each runs a thread of nobody.
     pub fn with(profiles: &[&'static Profile], options: Options) -> Self {
-        let cpus = profiles.len();
         let core = |&profile| Rc::new(RefCell::new(Core::new(profile, options)));
-        let cores: Vec<_> = profiles.iter().map(core).collect();
-        let found = |core| {
+        Self::of_cores(profiles.iter().map(core).collect())
+    }
+
+    /// The two logical processors of a core of this profile, which share its PMU.
+    pub fn siblings(profile: &'static Profile, options: Options) -> Self {
+        let shared = PmuCore::new(profile, options);
+        let cores: Vec<_> = (0..2)
+            .map(|thread| {
+                let mut core = Core::new(profile, options);
+                core.pmu = vpmu::Pmu::of_thread(&shared, thread);
+                core.thread = (thread.into(), 2);
+                Rc::new(RefCell::new(core))
+            })
+            .collect();
+        Self::of_cores(cores)
+    }
+
+    fn of_cores(cores: Vec<Rc<RefCell<Core>>>) -> Self {
+        let cpus = cores.len();
+        let found = |core: &Rc<RefCell<Core>>| {
             let (mut cpuid, mut port) = (CorePort(Rc::clone(core)), CorePort(Rc::clone(core)));
-            detect(&mut cpuid, &mut port).pmu.expect("the model's PMU is known")
+            let pmu = detect(&mut cpuid, &mut port).pmu.expect("the model's PMU is known");
+            core.borrow_mut().found = Some(pmu);
+            pmu
         };
         let pmus: Vec<_> = cores.iter().map(found).collect();
         Self {
@@ -129,15 +149,29 @@ impl Rig {
     }
 
     pub fn acquire(&mut self) {
-        let pmus = self.pmus.clone();
-        for (cpu, pmu) in pmus.iter().enumerate() {
-            self.section(cpu, |engine, port| engine.acquire(port, pmu).expect("an idle PMU"));
-        }
+        (0..self.cores.len()).for_each(|cpu| self.acquire_cpu(cpu));
+    }
+
+    pub fn acquire_cpu(&mut self, cpu: usize) {
+        let pmu = self.pmus[cpu];
+        self.section(cpu, |engine, port| engine.acquire(port, &pmu).expect("an idle PMU"));
+        self.note_held(cpu, true);
     }
 
     pub fn release(&mut self) {
-        for cpu in 0..self.cores.len() {
-            self.section(cpu, |engine, port| engine.release(port));
+        (0..self.cores.len()).for_each(|cpu| self.release_cpu(cpu));
+    }
+
+    pub fn release_cpu(&mut self, cpu: usize) {
+        self.section(cpu, |engine, port| engine.release(port));
+        self.note_held(cpu, false);
+    }
+
+    /// Tells the other logical processor of this one's core.
+    fn note_held(&self, cpu: usize, held: bool) {
+        let core = self.cores[cpu].borrow();
+        if core.thread.1 > 1 {
+            self.cores[cpu ^ 1].borrow().sibling_held.set(held);
         }
     }
 
@@ -320,7 +354,7 @@ impl Rig {
             if let Some((config, here)) = &events {
                 let here = (0..config.event_count as usize).filter(|index| here >> index & 1 == 1);
                 for index in here {
-                    state.truth[index] += u64::from(is_event(config.events[index].encoding, instruction));
+                    state.truth[index] += u64::from(is_event(&config.events[index], instruction));
                 }
             }
             self.cores[cpu].borrow_mut().retire(pc, instruction, Privilege::User);
@@ -413,7 +447,9 @@ impl Rig {
         ];
         let branches =
             [0x680, 0x6C0, 0xDC0, 0x1500, 0x1600, 0x1200].into_iter().flat_map(|first| first..first + 32);
-        let all: Vec<u32> = legacy.chain(others).chain(0x1900..0x19A0).chain(branches).collect();
+        let netburst = (0x300..0x3A0).chain(0x3A0..0x3F0);
+        let all: Vec<u32> =
+            legacy.chain(others).chain(netburst).chain(0x1900..0x19A0).chain(branches).collect();
         self.cores
             .iter()
             .flat_map(|core| {
@@ -456,5 +492,5 @@ fn with_session<T>(
 
 /// An NMI on a CPU whose PMU nobody asked to interrupt is not hpm's.
 pub fn foreign_nmi(rig: &Rig, cpu: usize) -> bool {
-    acknowledge(&mut rig.port(cpu))
+    acknowledge(&mut rig.port(cpu), &rig.pmus[cpu])
 }

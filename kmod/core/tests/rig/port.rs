@@ -8,7 +8,7 @@ use hpm_core::stacks::Collected;
 use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Port, Rings};
 use vpmu::CpuidRegs;
 
-use super::core::{word, Core, DS_AREA, GLOBAL_CTRL, PEBS_ENABLE, PHYSICAL, RBP, SESSION_BYTES, WINDOW};
+use super::core::{word, Core, DS_AREA, PHYSICAL, RBP, SESSION_BYTES, WINDOW};
 
 /// The driver's port to a CPU. An NMI may arrive at each use, inside a section.
 pub struct CorePort(pub Rc<RefCell<Core>>);
@@ -22,7 +22,8 @@ impl CorePort {
         };
         if nmi {
             assert!(!gate.enter(), "the port is used in sections only");
-            if acknowledge(self) {
+            let found = self.0.borrow().found.expect("a PMU that interrupts was found");
+            if acknowledge(self, &found) {
                 gate.defer();
             }
         }
@@ -58,6 +59,14 @@ impl Port for CorePort {
         self.with(|core| core.machine.lvtpc_masked = false);
     }
 
+    fn pmi_is_masked(&mut self) -> bool {
+        self.with(|core| core.machine.lvtpc_masked)
+    }
+
+    fn sibling_is_held(&mut self) -> bool {
+        self.0.borrow().sibling_held.get()
+    }
+
     fn registers(&mut self, user_only: bool) -> Option<hpm_core::interrupt::Registers> {
         self.with(|core| {
             let mut registers = [0; 18];
@@ -78,7 +87,7 @@ impl Port for CorePort {
 
     fn ds_write(&mut self, offset: u32, value: u64) {
         self.with(|core| {
-            core.assert_off(&[GLOBAL_CTRL]);
+            core.assert_stopped();
             let at = offset as usize;
             core.machine.ds[at..at + 8].copy_from_slice(&value.to_le_bytes());
         });
@@ -99,18 +108,23 @@ impl Cpuid for CorePort {
     }
 
     fn cpuid(&mut self, leaf: u32, subleaf: u32) -> CpuidRegisters {
-        let mut registers = machine_cpuid(leaf);
+        let mut registers = machine_cpuid(leaf, self.0.borrow().thread);
         self.0.borrow().pmu.cpuid(leaf, subleaf, &mut registers);
         let CpuidRegs { eax, ebx, ecx, edx } = registers;
         CpuidRegisters { eax, ebx, ecx, edx }
     }
 }
 
-/// The rest of the machine's answer, which the model's PMU overlays.
-fn machine_cpuid(leaf: u32) -> CpuidRegs {
+/// The rest of the machine's answer, which the model's PMU overlays. `thread`: the number of this logical processor, and how
+/// many its package has, all of one core.
+fn machine_cpuid(leaf: u32, (thread, threads): (u32, u32)) -> CpuidRegs {
     let letters = |four: &[u8; 4]| u32::from_le_bytes(*four);
     match leaf {
         0 => CpuidRegs { eax: 0x23, ebx: letters(b"Genu"), edx: letters(b"ineI"), ecx: letters(b"ntel") },
+        // HTT and DTES64, which the model leaves to the machine.
+        1 if threads > 1 => {
+            CpuidRegs { ebx: thread << 24 | threads << 16, edx: 1 << 28, ..CpuidRegs::default() }
+        }
         _ => CpuidRegs::default(),
     }
 }
@@ -133,13 +147,14 @@ impl Rings for CoreRings {
 
     fn map_segment(&mut self, slot: u32) {
         let mut core = self.core.borrow_mut();
-        core.assert_off(&[GLOBAL_CTRL, PEBS_ENABLE]);
+        core.assert_stopped();
+        core.assert_no_records();
         core.machine.window = Some((self.session, slot as usize));
     }
 
     fn unmap_segment(&mut self) {
         let mut core = self.core.borrow_mut();
-        core.assert_off(&[PEBS_ENABLE]);
+        core.assert_no_records();
         core.machine.window = None;
     }
 

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use hpm_abi::{
     Quantum, QuantumFlags, EVENTS_MAX, NO_EVENT, RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_INTERRUPT,
 };
+use hpm_core::allocate::Counter;
 use hpm_core::Program;
 
 use super::core::{word, Shared};
@@ -82,7 +83,10 @@ impl Reader {
     pub fn new(programs: &[Program]) -> Self {
         let (program, cpus) = (&programs[0], programs.len());
         let enabled = |program: &Program| {
-            let samplers = program.sampling_counters().filter(|_| program.is_precise());
+            // NetBurst has one bit for all its counters.
+            let named = |counter: Counter| counter.as_netburst().is_none();
+            let samplers =
+                program.sampling_counters().filter(|sampler| program.is_precise() && named(sampler.counter));
             samplers.map(|sampler| 1 << sampler.counter.bit()).sum()
         };
         let pebs_enable = programs.iter().map(enabled).collect();
@@ -163,8 +167,8 @@ impl Reader {
             let record = quantum.span_offset + record;
             let rip = word(bytes, record + layout.rip);
             assert_eq!(rip >> TID_SHIFT, u64::from(quantum.tid), "a record of another thread");
-            // Without a word for it, counter 0 is the only one that writes records.
-            let counters = layout.counters.map_or(1, |at| word(bytes, record + at));
+            // Without a word for it, one counter writes all records.
+            let counters = layout.counters.map_or(u64::MAX, |at| word(bytes, record + at));
             assert!(seen.recorded.insert((rip, counters)), "a record is published once");
             let interrupt = quantum.record_format == RECORD_FORMAT_INTERRUPT;
             assert!(rip > last || interrupt && rip == last, "records of a span come in order");

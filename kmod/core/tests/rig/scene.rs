@@ -5,7 +5,7 @@ use hpm_core::Program;
 use vpmu::Options;
 
 use super::core::Instruction::{self, Branch, Load, Store};
-use super::Rig;
+use super::{netburst, Rig};
 
 pub const INSTRUCTIONS: u64 = 0x00C0;
 pub const LOADS: u64 = 0x81D0;
@@ -41,13 +41,17 @@ pub fn config(events: &[EventSpec]) -> SessionConfig {
 }
 
 /// Whether one instruction of this kind is one of this event.
-pub fn is_event(encoding: u64, instruction: Instruction) -> bool {
-    match encoding {
+pub fn is_event(event: &EventSpec, instruction: Instruction) -> bool {
+    match event.encoding {
         INSTRUCTIONS | PRECISE_INSTRUCTIONS | 0x0100 => true,
+        netburst::INSTRUCTIONS | netburst::INSTRUCTIONS_COMPLETED => true,
+        netburst::BRANCHES => instruction == Instruction::Branch,
+        netburst::FRONT_END if event.extra == netburst::TAG_LOADS => instruction == Instruction::Load,
+        netburst::FRONT_END if event.extra == netburst::TAG_STORES => instruction == Instruction::Store,
         LOADS | 0x010B => instruction == Instruction::Load,
         STORES | 0x020B => instruction == Instruction::Store,
         BRANCHES | 0x00C4 => instruction == Instruction::Branch,
-        _ => unreachable!("{encoding:#x} is not an event of these tests"),
+        encoding => unreachable!("{encoding:#x} is not an event of these tests"),
     }
 }
 
@@ -73,19 +77,26 @@ pub fn start_thread(rig: &mut Rig, session: usize) -> u32 {
     rig.users[thread].tid
 }
 
-/// Runs a request, if the driver accepts it, from taking the PMU to giving it back as it was. The model panics at a fault.
+/// Runs a request, if the driver accepts it, on every CPU from taking the PMU to giving it back as it was. The model panics
+/// at a fault.
 pub fn exercise(mut rig: Rig, request: &SessionConfig) {
-    if Program::new(&rig.pmu, request).is_err() {
+    if rig.pmus.iter().any(|pmu| Program::new(pmu, request).is_err()) {
         return;
     }
     let before = rig.registers();
     rig.acquire();
     let session = rig.add_session(request);
-    start_thread(&mut rig, session);
-    rig.run_unjudged(0, 3000, &[Load, Store, Branch]);
-    rig.cut(0, QuantumEnd::Flush);
-    rig.run_unjudged(0, 300, &[Load]);
-    rig.switch(0, 0, QuantumEnd::Exit);
+    let cpus = 0..rig.cores.len();
+    for cpu in cpus.clone() {
+        let thread = rig.add_thread(Some(session));
+        rig.switch(cpu, thread, QuantumEnd::Preempted);
+    }
+    for cpu in cpus.clone() {
+        rig.run_unjudged(cpu, 3000, &[Load, Store, Branch]);
+        rig.cut(cpu, QuantumEnd::Flush);
+        rig.run_unjudged(cpu, 300, &[Load]);
+    }
+    cpus.for_each(|cpu| rig.switch(cpu, cpu, QuantumEnd::Exit));
     rig.stop(session);
     rig.release();
     assert_eq!(rig.registers(), before);

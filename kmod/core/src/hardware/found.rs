@@ -1,23 +1,23 @@
 //! Every register that hpm changes, as it was found: what is given back, and what says whether somebody counts already.
 
-use super::abi::Reason;
-use super::allocate::{Counter, COUNTERS_MAX};
-use super::ds;
-use super::layout::ARCHITECTURAL;
-use super::pmu::architectural::FIXED_COUNTERS_MAX;
-use super::pmu::ExtraRegister;
-use super::port::Port;
-use super::registers::{
+use super::super::abi::Reason;
+use super::super::allocate::{Counter, COUNTERS_MAX};
+use super::super::ds;
+use super::super::layout::ARCHITECTURAL;
+use super::super::pmu::architectural::FIXED_COUNTERS_MAX;
+use super::super::pmu::ExtraRegister;
+use super::super::port::Port;
+use super::super::registers::{
     PerfEvtSel, IA32_DS_AREA, IA32_FIXED_CTR_CTRL, IA32_PEBS_BASE, IA32_PEBS_ENABLE, IA32_PEBS_INDEX,
     IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS, MSR_PEBS_DATA_CFG,
 };
-use super::{Pmu, Refusal};
+use super::super::{Pmu, Refusal};
 
 /// The registers' values.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Found {
     /// IA32_PERFEVTSELx.
-    pub(super) selects: [PerfEvtSel; super::abi::SAMPLING_COUNTERS_MAX],
+    pub(super) selects: [PerfEvtSel; super::super::abi::SAMPLING_COUNTERS_MAX],
     /// Each counter.
     pub(super) counters: [u64; COUNTERS_MAX],
     /// CFG_C of each counter; 0 without architectural PEBS.
@@ -37,9 +37,26 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// All registers zero.
+    const NONE: Self = Self {
+        selects: [PerfEvtSel(0); super::super::abi::SAMPLING_COUNTERS_MAX],
+        counters: [0; COUNTERS_MAX],
+        cfg_c: [0; COUNTERS_MAX],
+        fixed_ctr_ctrl: 0,
+        global_ctrl: 0,
+        global_status: 0,
+        pebs_enable: 0,
+        pebs_data_cfg: 0,
+        architectural: [0; 2],
+        ds_area: 0,
+        ds_buffer: [0; ds::BUFFER.len()],
+        ds_resets: [0; COUNTERS_MAX],
+        extras: [0; ExtraRegister::ALL.len()],
+    };
+
     /// Reads every register that this PMU has.
     pub(super) fn read<P: Port>(port: &mut P, pmu: &Pmu) -> Self {
-        let mut found = Self::default();
+        let mut found = Self::NONE;
         for counter in pmu.perfmon.counters().iter() {
             found.counters[counter.place()] = port.rdmsr(pmu.counter_register(counter));
             if let (None, Some(select)) = (counter.as_fixed(), found.selects.get_mut(counter.place())) {

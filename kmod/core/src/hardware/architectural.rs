@@ -1,29 +1,26 @@
-//! One CPU's PMU while hpm holds it: what was found there, and what is in its registers now.
-//!
-//! Registers that hpm alone writes are shadowed, so that none is written with the value it has.
+//! The architectural PMU of one CPU (SDM Vol. 3B 20.2).
 
-use super::abi::SAMPLING_COUNTERS_MAX;
-use super::allocate::{Counter, COUNTERS_MAX};
-use super::ds;
-use super::extra::Extras;
-use super::found::Found;
-use super::layout::{RecordLayout, ARCHITECTURAL};
-use super::pmu::ExtraRegister;
-use super::port::Port;
-use super::program::{Program, SamplingCounter};
-use super::registers::{
+use super::super::abi::SAMPLING_COUNTERS_MAX;
+use super::super::allocate::{Counter, COUNTERS_MAX};
+use super::super::extra::Extras;
+use super::super::layout::{RecordLayout, ARCHITECTURAL};
+use super::super::pmu::ExtraRegister;
+use super::super::port::Port;
+use super::super::program::{Program, SamplingCounter};
+use super::super::registers::{
     GlobalStatus, PebsIndex, PerfEvtSel, IA32_DS_AREA, IA32_FIXED_CTR_CTRL, IA32_PEBS_ENABLE,
     IA32_PEBS_INDEX, IA32_PERFEVTSEL0, IA32_PERF_GLOBAL_CTRL, IA32_PERF_GLOBAL_STATUS,
     IA32_PERF_GLOBAL_STATUS_RESET, MSR_PEBS_DATA_CFG,
 };
-use super::{cfg_c, Pmu, Refusal};
+use super::super::{cfg_c, ds, Pmu, Refusal};
+use super::found::Found;
 
 /// RDPMC's ECX for fixed counters (SDM Vol. 2B, RDPMC).
 const RDPMC_FIXED: u32 = 1 << 30;
 
 /// The PMU of one CPU, held.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Hardware {
+pub(in super::super) struct Hardware {
     pmu: Pmu,
     found: Found,
     selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
@@ -39,7 +36,7 @@ impl Hardware {
     /// Takes the PMU: afterwards it is stopped, with no counter enabled.
     ///
     /// # Errors
-    /// [`super::abi::Reason::CountersRunning`]; nothing has been written then.
+    /// [`super::super::abi::Reason::CountersRunning`]; nothing has been written then.
     pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu) -> Result<Self, Refusal> {
         let found = Found::read(port, pmu);
         found.check_idle(pmu)?;
@@ -68,7 +65,8 @@ impl Hardware {
     /// Gives the PMU back as it was found; what enables counting comes last.
     pub(super) fn release<P: Port>(mut self, port: &mut P) {
         let found = self.found;
-        self.stop(port);
+        self.set_global_ctrl(port, 0);
+        self.set_pebs_enable(port, 0);
         found.restore_buffer(port, &self.pmu);
         self.set_pebs_data_cfg(port, found.pebs_data_cfg);
         self.set_extras(port, &found.extras.map(Some));
@@ -84,6 +82,11 @@ impl Hardware {
         self.set_global_ctrl(port, found.global_ctrl);
     }
 
+    /// The PMU that is held.
+    pub(super) const fn pmu(&self) -> &Pmu {
+        &self.pmu
+    }
+
     /// Whether records go through the DS management area.
     fn has_debug_store(&self) -> bool {
         self.pmu.pebs.is_ok_and(|pebs| pebs.format != ARCHITECTURAL)
@@ -93,11 +96,6 @@ impl Hardware {
     fn status_bits(&self) -> u64 {
         let counters = self.pmu.perfmon.counters().iter().fold(0, |bits, counter| bits | 1 << counter.bit());
         counters | RECORDS_READY | GlobalStatus(0).with_lbr_frz(1).0
-    }
-
-    /// Architectural version of the PMU.
-    pub(super) const fn perfmon_version(&self) -> u32 {
-        self.pmu.perfmon.version
     }
 
     /// Programs the events of a session. The PMU must be stopped.
@@ -189,12 +187,6 @@ impl Hardware {
         }
     }
 
-    /// Stops counters and records.
-    pub(super) fn stop<P: Port>(&mut self, port: &mut P) {
-        self.set_global_ctrl(port, 0);
-        self.set_pebs_enable(port, 0);
-    }
-
     /// What IA32_PERF_GLOBAL_CTRL reads, if that is not what was last written: somebody else uses the PMU.
     pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
         let found = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
@@ -225,47 +217,11 @@ impl Hardware {
         port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, bits);
     }
 
-    /// The furthest from its overflow that a sampling counter can be.
-    pub(super) const fn period_max(&self) -> i64 {
-        self.pmu.period_max() as i64
-    }
-
-    /// Reads a counter.
-    pub(super) fn read<P: Port>(&self, port: &mut P, counter: Counter) -> u64 {
-        port.rdpmc(self.rdpmc_index(counter))
-    }
-
-    /// Reads every counter that the program needs.
-    pub(super) fn read_all<P: Port>(
-        &self,
-        port: &mut P,
-        program: &Program,
-        values: &mut [u64; COUNTERS_MAX],
-    ) {
-        for counter in program.read_counters() {
-            values[counter.place()] = self.read(port, counter);
-        }
-    }
-
     /// RDPMC's ECX for this counter.
     pub(super) const fn rdpmc_index(&self, counter: Counter) -> u32 {
         match counter.as_fixed() {
             Some(number) => RDPMC_FIXED | number,
             None => counter.place() as u32,
-        }
-    }
-
-    /// The bits that this counter has.
-    pub(super) const fn mask(&self, counter: Counter) -> u64 {
-        u64::MAX >> (64 - self.width(counter))
-    }
-
-    const fn width(&self, counter: Counter) -> u32 {
-        let perfmon = &self.pmu.perfmon;
-        if counter.as_fixed().is_some() {
-            perfmon.fixed_width
-        } else {
-            perfmon.general_width
         }
     }
 
@@ -280,26 +236,10 @@ impl Hardware {
         };
         port.wrmsr(self.pmu.written_register(counter), value & (u64::MAX >> (64 - bits)));
     }
-
-    /// Sets every counter to zero. The PMU must be stopped.
-    pub(super) fn clear_counters<P: Port>(&self, port: &mut P) {
-        for counter in self.pmu.perfmon.counters().iter() {
-            self.write(port, counter, 0);
-        }
-    }
-
-    /// What a counter counted from one value to another, with its sign: a counter that was set back gives a negative one.
-    pub(super) fn difference(&self, counter: Counter, from: u64, to: u64) -> i64 {
-        let unused = 64 - self.width(counter);
-        (to.wrapping_sub(from) << unused) as i64 >> unused
-    }
 }
 
-/// In an NMI that interrupted a section: true when the PMI is hpm's, which is then acknowledged and LVTPC unmasked.
-/// Call only on a CPU whose PMU hpm holds. Uses nothing that a section depends on.
-///
-/// Only the NMI clears what says that a PMI is hpm's, so that none is taken for somebody else's.
-pub fn acknowledge<P: Port>(port: &mut P) -> bool {
+/// Acknowledges a PMI that is hpm's: [`super::acknowledge`].
+pub(super) fn acknowledge<P: Port>(port: &mut P) -> bool {
     let status = port.rdmsr(IA32_PERF_GLOBAL_STATUS);
     let mut ours = status & RECORDS_READY;
     for number in (0..SAMPLING_COUNTERS_MAX as u32).filter(|number| status >> number & 1 == 1) {

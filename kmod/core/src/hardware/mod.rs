@@ -1,0 +1,208 @@
+//! One CPU's PMU while hpm holds it: what was found there, and what is in its registers now. One module for each family of
+//! PMUs; the engine calls this one, in the same order whatever the family is.
+//!
+//! Registers that hpm alone writes are shadowed, so that none is written with the value it has.
+
+mod architectural;
+mod found;
+mod netburst;
+
+use super::allocate::{Counter, COUNTERS_MAX};
+use super::layout::RecordLayout;
+use super::pmu::Interface;
+use super::port::Port;
+use super::program::{Program, SamplingCounter};
+use super::{Pmu, Refusal};
+
+/// The PMU of one CPU, held.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::large_enum_variant, reason = "there is one for each CPU, and nothing is allocated here")]
+pub(super) enum Hardware {
+    /// Intel's architectural performance monitoring.
+    Architectural(architectural::Hardware),
+    /// NetBurst.
+    NetBurst(netburst::Hardware),
+}
+
+/// Calls the method of the family.
+macro_rules! of_interface {
+    ($self:ident, $held:ident => $call:expr) => {
+        match $self {
+            Self::Architectural($held) => $call,
+            Self::NetBurst($held) => $call,
+        }
+    };
+}
+
+impl Hardware {
+    /// Takes the PMU: afterwards it is stopped, with no counter enabled.
+    ///
+    /// # Errors
+    /// [`super::abi::Reason::CountersRunning`]; nothing has been written then.
+    pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu) -> Result<Self, Refusal> {
+        match pmu.interface {
+            Interface::Architectural => architectural::Hardware::acquire(port, pmu).map(Self::Architectural),
+            Interface::NetBurst(unit) => netburst::Hardware::acquire(port, pmu, unit).map(Self::NetBurst),
+        }
+    }
+
+    /// Gives the PMU back as it was found; what enables counting comes last.
+    pub(super) fn release<P: Port>(self, port: &mut P) {
+        of_interface!(self, held => held.release(port));
+    }
+
+    /// [`acknowledge`] for this PMU.
+    pub(super) fn acknowledge<P: Port>(&self, port: &mut P) -> bool {
+        acknowledge(port, self.pmu())
+    }
+
+    fn pmu(&self) -> &Pmu {
+        of_interface!(self, held => held.pmu())
+    }
+
+    /// Architectural version of the PMU; 0 for one that is not architectural.
+    pub(super) fn perfmon_version(&self) -> u32 {
+        self.pmu().perfmon.version
+    }
+
+    /// Programs the events of a session. The PMU must be stopped.
+    pub(super) fn load<P: Port>(&mut self, port: &mut P, program: &Program) {
+        of_interface!(self, held => held.load(port, program));
+    }
+
+    /// Programs no event. The PMU must be stopped.
+    pub(super) fn unload<P: Port>(&mut self, port: &mut P) {
+        of_interface!(self, held => held.unload(port));
+    }
+
+    /// Sets the value from which a counter goes on after each record. The PMU must be stopped.
+    pub(super) fn set_reset<P: Port>(
+        &mut self,
+        port: &mut P,
+        layout: &RecordLayout,
+        sampler: &SamplingCounter,
+        period: u64,
+    ) {
+        match self {
+            Self::Architectural(held) => held.set_reset(port, layout, sampler, period),
+            Self::NetBurst(held) => held.set_reset(port, sampler, period),
+        }
+    }
+
+    /// Starts and stops counters: those run whose bits in IA32_PERF_GLOBAL_CTRL, or in what stands for it, are set.
+    pub(super) fn set_global_ctrl<P: Port>(&mut self, port: &mut P, value: u64) {
+        of_interface!(self, held => held.set_global_ctrl(port, value));
+    }
+
+    /// Stops counters and records.
+    pub(super) fn stop<P: Port>(&mut self, port: &mut P) {
+        self.set_global_ctrl(port, 0);
+        self.set_pebs_enable(port, 0);
+    }
+
+    /// What a register reads that says which counters run, if that is not what was last written: somebody else uses the PMU.
+    pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
+        of_interface!(self, held => held.foreign_global_ctrl(port))
+    }
+
+    /// Whether no counter runs.
+    pub(super) fn is_stopped(&self) -> bool {
+        of_interface!(self, held => held.is_stopped())
+    }
+
+    /// Sets IA32_PEBS_ENABLE: allows or forbids records, and tags. The PMU must be stopped.
+    pub(super) fn set_pebs_enable<P: Port>(&mut self, port: &mut P, value: u64) {
+        of_interface!(self, held => held.set_pebs_enable(port, value));
+    }
+
+    /// Whether a counter that would write records can run without writing any.
+    pub(super) const fn can_forbid_records(&self) -> bool {
+        matches!(self, Self::Architectural(_))
+    }
+
+    /// Whether a counter that is stopped may lose what its overflow was to bring at its next event.
+    pub(super) const fn forgets_overflows(&self) -> bool {
+        matches!(self, Self::NetBurst(_))
+    }
+
+    /// Clears overflow indications of these counters, where records tell by them which counters they are for.
+    pub(super) fn reset_status<P: Port>(&self, port: &mut P, bits: u64) {
+        match self {
+            Self::Architectural(held) => held.reset_status(port, bits),
+            Self::NetBurst(_) => {}
+        }
+    }
+
+    /// The furthest from its overflow that a sampling counter can be.
+    pub(super) fn period_max(&self) -> i64 {
+        self.pmu().period_max() as i64
+    }
+
+    /// Reads a counter.
+    pub(super) fn read<P: Port>(&self, port: &mut P, counter: Counter) -> u64 {
+        port.rdpmc(self.rdpmc_index(counter))
+    }
+
+    /// Reads every counter that the program needs.
+    pub(super) fn read_all<P: Port>(
+        &self,
+        port: &mut P,
+        program: &Program,
+        values: &mut [u64; COUNTERS_MAX],
+    ) {
+        for counter in program.read_counters() {
+            values[counter.place()] = self.read(port, counter);
+        }
+    }
+
+    /// RDPMC's ECX for this counter.
+    pub(super) fn rdpmc_index(&self, counter: Counter) -> u32 {
+        match self {
+            Self::Architectural(held) => held.rdpmc_index(counter),
+            Self::NetBurst(_) => netburst::Hardware::rdpmc_index(counter),
+        }
+    }
+
+    /// The bits that this counter has.
+    pub(super) fn mask(&self, counter: Counter) -> u64 {
+        u64::MAX >> (64 - self.width(counter))
+    }
+
+    fn width(&self, counter: Counter) -> u32 {
+        let perfmon = &self.pmu().perfmon;
+        if counter.as_fixed().is_some() {
+            perfmon.fixed_width
+        } else {
+            perfmon.general_width
+        }
+    }
+
+    /// Writes a counter, cut to its width. The PMU must be stopped.
+    pub(super) fn write<P: Port>(&self, port: &mut P, counter: Counter, value: u64) {
+        of_interface!(self, held => held.write(port, counter, value));
+    }
+
+    /// Sets every counter to zero. The PMU must be stopped.
+    pub(super) fn clear_counters<P: Port>(&self, port: &mut P) {
+        for counter in self.pmu().counters().iter() {
+            self.write(port, counter, 0);
+        }
+    }
+
+    /// What a counter counted from one value to another, with its sign: a counter that was set back gives a negative one.
+    pub(super) fn difference(&self, counter: Counter, from: u64, to: u64) -> i64 {
+        let unused = 64 - self.width(counter);
+        (to.wrapping_sub(from) << unused) as i64 >> unused
+    }
+}
+
+/// In an NMI that interrupted a section: true when the PMI is hpm's, which is then acknowledged and LVTPC unmasked.
+/// Call only on a CPU whose PMU hpm holds, and it is this one. Uses nothing that a section depends on.
+///
+/// Only the NMI clears what says that a PMI is hpm's, so that none is taken for somebody else's.
+pub fn acknowledge<P: Port>(port: &mut P, pmu: &Pmu) -> bool {
+    match pmu.interface {
+        Interface::Architectural => architectural::acknowledge(port),
+        Interface::NetBurst(unit) => netburst::acknowledge(port, &unit),
+    }
+}

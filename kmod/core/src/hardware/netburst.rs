@@ -1,0 +1,277 @@
+//! A NetBurst PMU, or one logical processor's half of it.
+//!
+//! There is no IA32_PERF_GLOBAL_CTRL: counters are started and stopped one after another, by Enable in their CCCRs (SDM
+//! Vol. 3B 18.15.5.3, 18.15.5.5). What says that a PMI has come is the mask bit of LVTPC, which hardware sets with each
+//! (Vol. 3A 10.5.1): the debug store's threshold leaves no other trace, and OVF is cleared whenever a CCCR is written.
+//!
+//! IA32_PEBS_ENABLE is 0 between two threads where nobody shares it. With Hyper-Threading it has one value while a session
+//! lasts, and it is the counter's standing still that keeps records away. A counter that runs and must not write records
+//! starts as far from its overflow as it can, because tags and records are enabled together, if one reads 18.15.7.3.
+
+use super::super::abi::Reason;
+use super::super::allocate::Counter;
+use super::super::ds;
+use super::super::pmu::netburst::registers::{
+    Cccr, EscrId, COUNTERS, MSR_BPU_CCCR0, MSR_BPU_COUNTER0, MSR_PEBS_MATRIX_VERT, WIDTH,
+};
+use super::super::pmu::netburst::settings::{overflow_interrupt, Settings};
+use super::super::pmu::netburst::{Share, Unit};
+use super::super::port::Port;
+use super::super::program::{Program, SamplingCounter};
+use super::super::registers::{IA32_DS_AREA, IA32_PEBS_ENABLE};
+use super::super::{Pmu, Refusal};
+
+/// Every register that hpm changes, as it was found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    cccrs: [u32; COUNTERS as usize],
+    counters: [u64; COUNTERS as usize],
+    escrs: [u32; EscrId::COUNT],
+    /// IA32_PEBS_ENABLE and MSR_PEBS_MATRIX_VERT.
+    shared: [u64; 2],
+    ds_area: u64,
+    ds_buffer: [u64; ds::BUFFER.len()],
+    ds_reset: u64,
+}
+
+/// The registers that both logical processors of a core share.
+const SHARED: [u32; 2] = [IA32_PEBS_ENABLE, MSR_PEBS_MATRIX_VERT];
+
+impl Found {
+    fn read<P: Port>(port: &mut P, pmu: &Pmu, unit: &Unit) -> Self {
+        let mut found = Self {
+            cccrs: [0; COUNTERS as usize],
+            counters: [0; COUNTERS as usize],
+            escrs: [0; EscrId::COUNT],
+            shared: [0; 2],
+            ds_area: 0,
+            ds_buffer: [0; ds::BUFFER.len()],
+            ds_reset: 0,
+        };
+        for number in unit.counters() {
+            found.cccrs[number as usize] = port.rdmsr(MSR_BPU_CCCR0 + number) as u32;
+            found.counters[number as usize] = port.rdmsr(MSR_BPU_COUNTER0 + number);
+        }
+        for escr in unit.escrs() {
+            found.escrs[escr.place()] = port.rdmsr(escr.address()) as u32;
+        }
+        if pmu.pebs.is_ok() {
+            found.shared = SHARED.map(|register| port.rdmsr(register));
+            found.ds_area = port.rdmsr(IA32_DS_AREA);
+            found.ds_buffer = ds::BUFFER.map(|field| port.ds_read(field));
+            found.ds_reset = port.ds_read(ds::PEBS_COUNTER_RESET);
+        }
+        found
+    }
+
+    /// Refuses when a counter runs, or records may be written. `sibling`: the other logical processor is held, so that what
+    /// both share may be hpm's own.
+    fn check_idle(&mut self, unit: &Unit, sibling: bool) -> Result<(), Refusal> {
+        let running =
+            |register: u32, value| Err(Refusal::new(Reason::CountersRunning, [register.into(), value]));
+        for number in unit.counters() {
+            let cccr = self.cccrs[number as usize];
+            if cccr & Cccr::ENABLE != 0 {
+                return running(MSR_BPU_CCCR0 + number, cccr.into());
+            }
+        }
+        match self.shared {
+            [0, _] => Ok(()),
+            _ if sibling => {
+                self.shared = [0; 2];
+                Ok(())
+            }
+            [pebs_enable, _] => running(IA32_PEBS_ENABLE, pebs_enable),
+        }
+    }
+}
+
+/// The PMU of one logical processor, held.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Hardware {
+    pmu: Pmu,
+    unit: Unit,
+    found: Found,
+    /// Of the session that is loaded.
+    settings: Settings,
+    /// CCCRs without OVF.
+    cccrs: [u32; COUNTERS as usize],
+    escrs: [u32; EscrId::COUNT],
+    /// IA32_PEBS_ENABLE and MSR_PEBS_MATRIX_VERT, where nobody shares them.
+    own: [u64; 2],
+    /// A bit for each counter that runs.
+    running: u64,
+}
+
+impl Hardware {
+    /// Takes the PMU.
+    pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu, unit: Unit) -> Result<Self, Refusal> {
+        let mut found = Found::read(port, pmu, &unit);
+        let sibling = port.sibling_is_held();
+        found.check_idle(&unit, sibling)?;
+        let mut hardware = Self {
+            pmu: *pmu,
+            unit,
+            found,
+            settings: Settings::NONE,
+            cccrs: found.cccrs,
+            escrs: found.escrs,
+            own: found.shared,
+            running: 0,
+        };
+        hardware.unload(port);
+        if pmu.pebs.is_ok() {
+            let area = port.ds_area();
+            if area != found.ds_area {
+                port.wrmsr(IA32_DS_AREA, area);
+            }
+        }
+        Ok(hardware)
+    }
+
+    /// Gives the PMU back as it was found; the CCCRs come last.
+    pub(super) fn release<P: Port>(mut self, port: &mut P) {
+        let found = self.found;
+        self.set_global_ctrl(port, 0);
+        if self.pmu.pebs.is_ok() {
+            for (value, field) in found.ds_buffer.into_iter().zip(ds::BUFFER) {
+                port.ds_write(field, value);
+            }
+            port.ds_write(ds::PEBS_COUNTER_RESET, found.ds_reset);
+            port.wrmsr(IA32_DS_AREA, found.ds_area);
+            if !port.sibling_is_held() {
+                for (register, value) in SHARED.into_iter().zip(found.shared) {
+                    port.wrmsr(register, value);
+                }
+            }
+        }
+        self.set_escrs(port, &found.escrs);
+        for number in self.unit.counters() {
+            self.write(port, Counter::netburst(number), found.counters[number as usize]);
+            port.wrmsr(MSR_BPU_CCCR0 + number, found.cccrs[number as usize].into());
+        }
+    }
+
+    /// The PMU that is held.
+    pub(super) const fn pmu(&self) -> &Pmu {
+        &self.pmu
+    }
+
+    /// Programs the events of a session.
+    pub(super) fn load<P: Port>(&mut self, port: &mut P, program: &Program) {
+        self.settings = program.netburst;
+        let settings = self.settings;
+        self.set_escrs(port, &settings.escrs);
+        let pebs_enable = match self.unit.share {
+            Share::Whole => 0,
+            Share::Half(_) => u64::from(settings.pebs_enable) | program.pebs_enable,
+        };
+        self.set_shared(port, [pebs_enable, settings.matrix_vert.into()]);
+        self.set_global_ctrl(port, 0);
+    }
+
+    /// Programs no event. With Hyper-Threading the other logical processor may still count what is tagged.
+    pub(super) fn unload<P: Port>(&mut self, port: &mut P) {
+        self.settings = Settings::NONE;
+        self.set_global_ctrl(port, 0);
+        self.set_escrs(port, &[0; EscrId::COUNT]);
+        if self.unit.share == Share::Whole {
+            self.set_shared(port, [0; 2]);
+        }
+    }
+
+    fn set_escrs<P: Port>(&mut self, port: &mut P, wanted: &[u32; EscrId::COUNT]) {
+        for escr in self.unit.escrs() {
+            let (now, wanted) = (&mut self.escrs[escr.place()], wanted[escr.place()]);
+            if *now != wanted {
+                port.wrmsr(escr.address(), wanted.into());
+                *now = wanted;
+            }
+        }
+    }
+
+    /// Writes what both logical processors share. Where there are two, what it has now is not known.
+    fn set_shared<P: Port>(&mut self, port: &mut P, wanted: [u64; 2]) {
+        if self.pmu.pebs.is_err() {
+            return;
+        }
+        for ((register, now), value) in SHARED.into_iter().zip(&mut self.own).zip(wanted) {
+            if *now != value || self.unit.share != Share::Whole {
+                port.wrmsr(register, value);
+                *now = value;
+            }
+        }
+    }
+
+    /// Sets the value from which the counter goes on after each record.
+    pub(super) fn set_reset<P: Port>(&mut self, port: &mut P, _: &SamplingCounter, period: u64) {
+        port.ds_write(ds::PEBS_COUNTER_RESET, cut(period.wrapping_neg()));
+    }
+
+    /// Lets those counters run whose bits are set. A CCCR is written only when it changes, and then without OVF.
+    pub(super) fn set_global_ctrl<P: Port>(&mut self, port: &mut P, value: u64) {
+        for number in self.unit.counters() {
+            let enable = if value >> number & 1 == 1 { Cccr::ENABLE } else { 0 };
+            let wanted = self.settings.cccrs[number as usize] | enable;
+            let now = &mut self.cccrs[number as usize];
+            if *now != wanted {
+                port.wrmsr(MSR_BPU_CCCR0 + number, wanted.into());
+                *now = wanted;
+            }
+        }
+        self.running = value;
+    }
+
+    /// What a CCCR reads, if that is not what was last written.
+    pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
+        self.unit.counters().find_map(|number| {
+            let cccr = port.rdmsr(MSR_BPU_CCCR0 + number);
+            (cccr as u32 & !Cccr::OVF != self.cccrs[number as usize]).then_some(cccr)
+        })
+    }
+
+    /// Whether no counter runs.
+    pub(super) const fn is_stopped(&self) -> bool {
+        self.running == 0
+    }
+
+    /// Allows or forbids records, and tags, where nobody shares the register.
+    pub(super) fn set_pebs_enable<P: Port>(&mut self, port: &mut P, value: u64) {
+        if self.unit.share == Share::Whole {
+            let [_, matrix_vert] = self.own;
+            self.set_shared(port, [value, matrix_vert]);
+        }
+    }
+
+    /// RDPMC's ECX for this counter (Vol. 2B, RDPMC).
+    pub(super) fn rdpmc_index(counter: Counter) -> u32 {
+        counter.bit()
+    }
+
+    /// Writes a counter.
+    pub(super) fn write<P: Port>(&self, port: &mut P, counter: Counter, value: u64) {
+        port.wrmsr(MSR_BPU_COUNTER0 + counter.bit(), cut(value));
+    }
+}
+
+/// The bits of a counter.
+const fn cut(value: u64) -> u64 {
+    value & (u64::MAX >> (64 - WIDTH))
+}
+
+/// Acknowledges a PMI that is hpm's: [`super::acknowledge`]. The line to the local APIC stays asserted while OVF is set, so
+/// that LVTPC is unmasked after it is cleared (Linux found so: `p4_pmu_handle_irq`).
+pub(super) fn acknowledge<P: Port>(port: &mut P, unit: &Unit) -> bool {
+    if !port.pmi_is_masked() {
+        return false;
+    }
+    let overflowed = Cccr::OVF | overflow_interrupt(unit);
+    for number in unit.counters() {
+        let cccr = port.rdmsr(MSR_BPU_CCCR0 + number) as u32;
+        if cccr & overflowed == overflowed {
+            port.wrmsr(MSR_BPU_CCCR0 + number, (cccr & !Cccr::OVF).into());
+        }
+    }
+    port.unmask_pmi();
+    true
+}
