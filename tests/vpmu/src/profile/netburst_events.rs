@@ -49,6 +49,8 @@ pub(super) static EVENTS: &[NetburstEvent] = &[
     // At retirement (table 19-29).
     event("instr_retired", CRU_01, 0x02, INSTR_RETIRED),
     event("uops_retired", CRU_01, 0x01, &[sum(NBOGUS, &[E::Instruction])]),
+    // Models 3, 4 and 6 only (table 19-30).
+    event("instr_completed", CRU_01, 0x07, &[sum(NBOGUS, &[E::Instruction])]),
     event("branch_retired", CRU_23, 0x06, BRANCH_RETIRED),
     event("mispred_branch_retired", CRU_01, 0x03, &[sum(NBOGUS, &[E::BranchMispredicted])]),
     precise("front_end_event", CRU_23, 0x08, &[Masked { mask: NBOGUS, counts: Meaning::FrontEndTagged }]),
