@@ -58,6 +58,8 @@ pub enum Misfit {
     Unlisted(usize),
     /// Hardware counts it only while it samples it.
     OnlySampled(usize),
+    /// On this PMU counters share registers that select the events (NetBurst's ESCRs), which only the driver assigns.
+    Shared,
     /// Two events need one register with different values.
     Register([usize; 2]),
     /// These events can be counted by these counters only, of which there are fewer.
@@ -74,6 +76,9 @@ pub enum Misfit {
 /// # Errors
 /// [`Misfit`].
 pub fn fit(events: &[Event], pmu: &str, general_counters: u32) -> Result<Fit, Misfit> {
+    if pmu.starts_with("netburst") {
+        return Err(Misfit::Shared);
+    }
     let usable = |counter: &Counter| match *counter {
         Counter::General(number) => u32::from(number) < general_counters,
         Counter::Fixed(_) => true,

@@ -191,8 +191,11 @@ fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
         description: "",
     };
     let Some(name) = request.name else { return Ok(event) };
-    let vendor = || table.and_then(|table| table.vendor(name)).map(|row| (row, row));
-    let Some((counted, sampled)) = table.and_then(|table| table.generic(name)).or_else(vendor) else {
+    let same = |row: Row| (row, row);
+    let vendor = || table.and_then(|table| table.vendor(name)).copied().map(same);
+    let masks = || table.and_then(|table| table.masks(name)).map(same);
+    let generic = table.and_then(|table| table.generic(name)).map(|(counted, sampled)| (*counted, *sampled));
+    let Some((counted, sampled)) = generic.or_else(vendor).or_else(masks) else {
         return Err(match table.and_then(|table| table.absent(name)) {
             Some(reason) => Error::EventAbsent { name: name.into(), pmu: pmu.into(), reason },
             None => Error::UnknownEvent { name: name.into(), pmu: pmu.into(), near: nearest(name, pmu) },

@@ -48,37 +48,38 @@ pub(super) const LOAD_LATENCY: Sampling = Sampling::LoadLatency;
 pub(super) const STORE_LATENCY: Sampling = Sampling::StoreLatency;
 
 /// General counters, one bit each: counter 0 only.
-pub(super) const C0: u8 = 1;
+pub(super) const C0: u32 = 1;
 /// Counter 1 only.
-pub(super) const C1: u8 = 1 << 1;
+pub(super) const C1: u32 = 1 << 1;
 /// Counter 2 only.
-pub(super) const C2: u8 = 1 << 2;
+pub(super) const C2: u32 = 1 << 2;
 /// Counter 3 only.
-pub(super) const C3: u8 = 1 << 3;
+pub(super) const C3: u32 = 1 << 3;
 /// Counters 0 and 1.
-pub(super) const C0_1: u8 = 0x03;
+pub(super) const C0_1: u32 = 0x03;
 /// Counters 0 to 3.
-pub(super) const C0_3: u8 = 0x0f;
+pub(super) const C0_3: u32 = 0x0f;
 /// Counters 0 to 5.
-pub(super) const C0_5: u8 = 0x3f;
+pub(super) const C0_5: u32 = 0x3f;
 /// Counters 0 to 7.
-pub(super) const C0_7: u8 = 0xff;
+pub(super) const C0_7: u32 = 0xff;
 /// Counters 1 to 7.
-pub(super) const C1_7: u8 = 0xfe;
+pub(super) const C1_7: u32 = 0xfe;
 
 /// One event of a PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The vendor's name, event and unit mask separated by a dot.
     pub name: &'static str,
-    /// Event select, unit mask, edge, invert and counter mask at their places in IA32_PERFEVTSELx.
+    /// Event select, unit mask, edge, invert and counter mask at their places in IA32_PERFEVTSELx; NetBurst's as
+    /// [`hpm_abi::EventSpec::encoding`] says.
     pub encoding: u64,
     /// Value of the register that the event needs beside it (MSR_PEBS_LD_LAT_THRESHOLD, MSR_PEBS_FRONTEND); 0 for none.
     pub extra: u64,
     /// What a sample of it says.
     pub sampling: Sampling,
-    /// General counters that can count it, one bit each.
-    pub counters: u8,
+    /// General counters that can count it, or NetBurst's, one bit each.
+    pub counters: u32,
     /// The fixed counter that counts it, too.
     pub fixed: Option<u8>,
     /// Hardware counts it only while it samples it.
@@ -113,7 +114,7 @@ pub(super) const fn row(
     name: &'static str,
     encoding: u64,
     sampling: Sampling,
-    counters: u8,
+    counters: u32,
     description: &'static str,
 ) -> Row {
     // Latencies are measured only of loads that hardware tags to sample them.
@@ -170,6 +171,21 @@ impl Table {
         self.rows.iter().find(same)
     }
 
+    /// An event of which several masks are named, one after another, each with a row of its own: their encodings together.
+    /// Only of a PMU whose masks are bits that add up: NetBurst's.
+    pub(super) fn masks(&self, name: &str) -> Option<Row> {
+        let name = name.replace(':', ".");
+        let (event, masks) = name.split_once('.')?;
+        let mut rows = masks.split('.').map(|mask| self.vendor(&format!("{event}.{mask}")));
+        let first = *rows.next()??;
+        let add_up = first.encoding >> 32 != 0;
+        let add = |all: Row, row: Option<&'static Row>| {
+            let row = row.filter(|row| add_up && row.sampling == NO && all.sampling == NO)?;
+            Some(Row { encoding: all.encoding | row.encoding, ..all })
+        };
+        rows.try_fold(first, add)
+    }
+
     /// What a generic name stands for.
     pub(super) fn alias(&self, name: &str) -> Option<&'static Alias> {
         self.aliases.iter().find(|alias| alias.name.eq_ignore_ascii_case(name))
@@ -194,8 +210,10 @@ impl Table {
     /// The row of an encoding: the event's own, else, as edge, invert and counter mask only restrict what counts, the row with
     /// its event select and unit mask.
     pub(super) fn encoded(&self, encoding: u64) -> Option<&'static Row> {
-        const EVENT: u64 = 0xffff;
+        // NetBurst's have the ESCR's event select and mask above 32, the CCCR's ESCR select, and the block.
+        const NETBURST: u64 = 0xffff_ffff_0000_e003;
+        let event = if encoding >> 32 == 0 { 0xffff } else { NETBURST };
         let with = |mask: u64| self.rows.iter().find(move |row| (row.encoding ^ encoding) & mask == 0);
-        with(u64::MAX).or_else(|| with(EVENT))
+        with(u64::MAX).or_else(|| with(event))
     }
 }

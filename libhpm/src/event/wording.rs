@@ -19,6 +19,9 @@ pub(in crate::event) mod caveat {
     pub(in crate::event) const UOPS_FILL_BUFFER: &str = "counts micro-operations; one whose line is already on its way counts neither as hit nor as miss, but by an event of its own";
     /// Misses that include what the fill buffers serve.
     pub(in crate::event) const LINE_ON_ITS_WAY_TOO: &str = "loads of a line that is already on its way count, too; the event with LINE in its name counts each line once";
+    /// Tagged micro-operations of NetBurst (SDM Vol. 3B, table 19-33, note 1; Schneider's thesis, §3.2.1).
+    pub(in crate::event) const NOT_ALL_TAGGED: &str =
+        "locked and uncacheable accesses, I/O, returns and far transfers cannot be tagged and do not count";
     /// Accesses that need not retire.
     pub(in crate::event) const SPECULATIVE: &str = "speculative accesses count, too";
     /// Events of instruction fetches.

@@ -9,6 +9,7 @@ mod haswell;
 mod icelake;
 mod ivybridge;
 mod nehalem;
+mod netburst;
 mod redwoodcove;
 mod sandybridge;
 mod skylake;
@@ -17,7 +18,9 @@ mod westmere;
 use super::table::Table;
 
 /// Every PMU's table, by the name that the driver gives the PMU, oldest first.
-pub(super) static TABLES: [(&str, Table); 14] = [
+pub(super) static TABLES: [(&str, Table); 16] = [
+    ("netburst", netburst::NETBURST),
+    ("netburst_p", netburst::NETBURST_P),
     ("merom", core2::CORE2),
     ("core2", core2::CORE2),
     ("nehalem", nehalem::NEHALEM),
