@@ -103,6 +103,10 @@ fn why(misfit: &Misfit, events: &[Event], core_type: CoreType) -> String {
         Misfit::Register([first, second]) => {
             format!("{} and {} need one register with different values", name(first), name(second))
         }
+        Misfit::Escrs(rivals) => {
+            let rivals: Vec<String> = rivals.iter().map(name).collect();
+            format!("the ESCRs of a block select too few different events for {}", rivals.join(", "))
+        }
         Misfit::TooFew { events: rivals, counters } => {
             let rivals: Vec<String> = rivals.iter().map(name).collect();
             let of_core = prefix(core_type).map_or_else(String::new, |prefix| format!(" of {prefix}"));

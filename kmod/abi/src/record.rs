@@ -6,6 +6,9 @@ pub const RECORD_FORMAT_INTERRUPT: u16 = 0x100;
 /// [`super::Quantum::record_format`] of architectural PEBS: each record says its size and groups in its header, and
 /// [`super::Quantum::record_size`] is 0.
 pub const RECORD_FORMAT_ARCHITECTURAL: u16 = 0x101;
+/// [`super::Quantum::record_format`] of a Pentium 4's PEBS records with 32-bit fields, as kernels of 32 bits have them
+/// written. This driver is of 64 bits and never has.
+pub const RECORD_FORMAT_NETBURST_32: u16 = 0x103;
 
 /// What the driver saved when a counter's overflow interrupted a thread ([`super::EventMode::Interrupt`]). The
 /// instruction pointer is that of the interrupted instruction, which is some instructions after the one that caused the

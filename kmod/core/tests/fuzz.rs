@@ -8,7 +8,7 @@ use hpm_core::turns::{Turns, TURNS_MAX};
 use proptest::prelude::*;
 use rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS, LOADS, STORES};
 use rig::Rig;
-use vpmu::profile::{Profile, ALL};
+use vpmu::profile::{Profile, ALL, NETBURST};
 use vpmu::Options;
 
 /// Numbers near the limits of some field, and any.
@@ -116,7 +116,7 @@ proptest! {
 
     #[test]
     fn any_request_is_refused_for_a_reason_or_within_the_limits(
-        profile in prop::sample::select(ALL.to_vec()),
+        profile in prop::sample::select([ALL, NETBURST].concat()),
         request in any_request(),
     ) {
         check(profile, &request)?;

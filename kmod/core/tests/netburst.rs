@@ -201,7 +201,10 @@ fn tags_are_those_of_the_tables_and_one_kind_for_a_session() {
     assert_eq!(refused(&pmu, &[tagged]), (Reason::ExtraBits, [0, TAG_LOADS]));
     // x87 micro-operations with the lowest tag, and with another than is counted.
     let executed = |tag: u64| EventSpec { extra: X87 | (1 << 4 | tag << 5) << 32, ..counted(EXECUTION) };
-    assert!(ok(&[executed(1), EventSpec { extra: 0, ..counted(X87) }]));
+    assert!(ok(&[executed(1), counted(X87)]));
+    let packed =
+        EventSpec { extra: executed(1).extra & !X87 | encoding(0x08, 1 << 15, 1, 2), ..counted(EXECUTION) };
+    assert_eq!(refused(&pmu, &[executed(1), packed]), (Reason::ExtraConflict, [1, 0x3A5]));
     assert_eq!(refused(&pmu, &[executed(2)]), (Reason::ExtraBits, [0, executed(2).extra]));
 }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::table::{Row, Sampling};
-use super::{Event, table};
+use super::{Event, escr, table};
 
 /// A counter of a PMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,8 +58,9 @@ pub enum Misfit {
     Unlisted(usize),
     /// Hardware counts it only while it samples it.
     OnlySampled(usize),
-    /// On this PMU counters share registers that select the events (NetBurst's ESCRs), which only the driver assigns.
-    Shared,
+    /// These events share registers that select one event for several counters each (NetBurst's ESCRs), of which there are too
+    /// few.
+    Escrs(Vec<usize>),
     /// Two events need one register with different values.
     Register([usize; 2]),
     /// These events can be counted by these counters only, of which there are fewer.
@@ -76,11 +77,9 @@ pub enum Misfit {
 /// # Errors
 /// [`Misfit`].
 pub fn fit(events: &[Event], pmu: &str, general_counters: u32) -> Result<Fit, Misfit> {
-    if pmu.starts_with("netburst") {
-        return Err(Misfit::Shared);
-    }
     let usable = |counter: &Counter| match *counter {
-        Counter::General(number) => u32::from(number) < general_counters,
+        // Those of NetBurst's that are usable are not the first ones.
+        Counter::General(number) => pmu.starts_with("netburst") || u32::from(number) < general_counters,
         Counter::Fixed(_) => true,
     };
     let mut allowed = Vec::with_capacity(events.len());
@@ -98,6 +97,9 @@ pub fn fit(events: &[Event], pmu: &str, general_counters: u32) -> Result<Fit, Mi
         allowed.push(counters);
     }
     check_registers(events)?;
+    if events.iter().any(|event| event.encoding >> 32 != 0) {
+        return fit_escrs(events, allowed, general_counters);
+    }
     let mut matching = Matching { allowed: &allowed, held: Vec::new() };
     for event in 0..events.len() {
         let mut tried = Vec::new();
@@ -110,9 +112,28 @@ pub fn fit(events: &[Event], pmu: &str, general_counters: u32) -> Result<Fit, Mi
     Ok(held.into_iter().zip(allowed).map(|((counter, _), counters)| Taken { counters, counter }).collect())
 }
 
-/// The register that an event needs beside its encoding, and its value. Of each kind there is one.
-fn register(event: &Event) -> Option<(bool, u64)> {
-    (event.extra != 0).then_some((event.sampling == Sampling::LoadLatency, event.extra))
+/// As [`fit`] of NetBurst's events. All 18 counters can be used where no other logical processor has half of them.
+fn fit_escrs(events: &[Event], allowed: Vec<Vec<Counter>>, general_counters: u32) -> Result<Fit, Misfit> {
+    let bits = |counters: &Vec<Counter>| {
+        counters.iter().fold(0, |bits, counter| match counter {
+            Counter::General(number) => bits | 1 << number,
+            Counter::Fixed(_) => bits,
+        })
+    };
+    let counters: Vec<u32> = allowed.iter().map(bits).collect();
+    let given = escr::fit(events, &counters, general_counters >= 18).map_err(Misfit::Escrs)?;
+    let taken = |(counters, counter): (Vec<Counter>, u32)| Taken {
+        counters,
+        counter: Counter::General(counter as u8),
+    };
+    Ok(allowed.into_iter().zip(given).map(taken).collect())
+}
+
+/// The register that an event needs beside its encoding, and its value. Of each kind there is one: of NetBurst's, one set of
+/// tags for each event that counts tags.
+fn register(event: &Event) -> Option<((bool, u64), u64)> {
+    let kind = (event.sampling == Sampling::LoadLatency, event.encoding >> 57);
+    (event.extra != 0).then_some((kind, event.extra))
 }
 
 fn check_registers(events: &[Event]) -> Result<(), Misfit> {

@@ -13,6 +13,7 @@
 //! environment variable read once per process, and building it would ask every user for make, a C compiler and libclang.
 
 mod equivalent;
+mod escr;
 mod fits;
 mod pmu;
 mod raw;
@@ -25,7 +26,7 @@ pub use self::equivalent::{Equivalent, GENERICS, Generic};
 pub use self::fits::{Counter, Fit, Misfit, Taken, fit};
 pub use self::table::{Absent, Alias, Row, Sampling};
 
-use self::raw::{Request, syntax};
+use self::raw::{Filters, Request, syntax};
 use self::table::Table;
 use crate::{Error, Result};
 
@@ -201,6 +202,11 @@ fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
             None => Error::UnknownEvent { name: name.into(), pmu: pmu.into(), near: nearest(name, pmu) },
         });
     };
+    let whose = if counted.encoding >> 32 == 0 { Filters::Select } else { Filters::Netburst };
+    if request.filters.is_some_and(|filters| filters != whose) {
+        let terms = if whose == Filters::Select { "edge, inv and cmask" } else { "e, cmpl and thr" };
+        return Err(syntax(text, &format!("on this PMU the terms that restrict an event are {terms}")));
+    }
     event.encoding |= counted.encoding;
     event.precise_encoding |= sampled.encoding;
     event.extra = request.extra.unwrap_or(counted.extra);

@@ -8,6 +8,13 @@ use crate::{Error, Result};
 /// counter mask. The privilege is said by modifiers; all others are the driver's.
 const EVENT_BITS: u64 = 0xff | 0xff << 8 | 1 << 18 | 1 << 23 | 0xff << 24;
 
+/// Bits that a NetBurst event may set ([`hpm_abi::EventSpec::encoding`]): event select and mask of the ESCR; ESCR select,
+/// compare, complement, threshold and edge of the CCCR; the block.
+const NETBURST_BITS: u64 = 0x7fff_fe00 << 32 | 0x01fc_e003;
+
+/// Compare: without it the CCCR's threshold, complement and edge do nothing.
+const COMPARE: u64 = 1 << 18;
+
 /// Event select and unit mask.
 const CODE_BITS: u64 = 0xffff;
 
@@ -20,8 +27,19 @@ pub(super) struct Request<'a> {
     pub(super) name: Option<&'a str>,
     /// Bits that were given as numbers.
     pub(super) encoding: u64,
-    /// The value of `ldlat`, `offcore_rsp` or `frontend`.
+    /// The value of `ldlat`, `offcore_rsp`, `frontend` or `tag`.
     pub(super) extra: Option<u64>,
+    /// Terms that restrict what counts and that only one kind of PMU has.
+    pub(super) filters: Option<Filters>,
+}
+
+/// Whose terms restrict an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filters {
+    /// `edge`, `inv` and `cmask` of IA32_PERFEVTSELx.
+    Select,
+    /// `e`, `cmpl` and `thr` of NetBurst's CCCRs, as libpfm4 calls them.
+    Netburst,
 }
 
 impl<'a> Request<'a> {
@@ -37,7 +55,7 @@ impl<'a> Request<'a> {
                 return Self::terms(text, core_type, terms);
             }
         }
-        let empty = Self { core_type: CoreType::Any, name: None, encoding: 0, extra: None };
+        let empty = Self { core_type: CoreType::Any, name: None, encoding: 0, extra: None, filters: None };
         Ok(match hexadecimal(text)? {
             Some(encoding) => Self { encoding, ..empty },
             None => Self { name: Some(text), ..empty },
@@ -46,11 +64,11 @@ impl<'a> Request<'a> {
 
     /// A name, or `event=…,umask=…,cmask=…,edge,inv`, and the registers beside them.
     fn terms(text: &'a str, core_type: CoreType, terms: &'a str) -> Result<Self> {
-        let mut request = Self { core_type, name: None, encoding: 0, extra: None };
+        let mut request = Self { core_type, name: None, encoding: 0, extra: None, filters: None };
         for (place, term) in terms.split(',').filter(|term| !term.is_empty()).enumerate() {
             if let Some(encoding) = hexadecimal(term)? {
                 request.encoding |= encoding;
-            } else if place == 0 && !term.contains('=') && !matches!(term, "edge" | "inv") {
+            } else if place == 0 && !term.contains('=') && !matches!(term, "edge" | "inv" | "e" | "cmpl") {
                 request.name = Some(term);
             } else {
                 request.term(text, term)?;
@@ -70,20 +88,37 @@ impl<'a> Request<'a> {
             "edge" => (18, 1),
             "inv" => (23, 1),
             "cmask" => (24, 0xff),
+            "thr" => (20, 0xf),
+            "cmpl" => (19, 1),
+            "e" => (24, 1),
+            "tag" => (0, u64::MAX),
             "ldlat" => (0, 0xffff),
             "offcore_rsp" => (0, u64::MAX),
             "frontend" => (0, 0xff_ffff),
             _ => {
-                let known = "event, umask, edge, inv, cmask, ldlat, offcore_rsp and frontend";
+                let known = "event, umask, edge, inv, cmask, ldlat, offcore_rsp and frontend, or of a Pentium 4 e, \
+                             cmpl, thr and tag";
                 return Err(syntax(text, &format!("`{key}` is none of {known}")));
             }
         };
         let value = number(value).filter(|value| *value <= max);
         let value = value.ok_or_else(|| syntax(text, &format!("`{term}` is not a number up to {max:#x}")))?;
-        if !matches!(key, "ldlat" | "offcore_rsp" | "frontend") {
-            self.encoding |= value << shift;
+        let filters = match key {
+            "event" | "umask" | "edge" | "inv" | "cmask" => Some(Filters::Select),
+            "e" | "cmpl" | "thr" => Some(Filters::Netburst),
+            _ => None,
+        };
+        if filters.is_some() {
+            if self.filters.is_some() && self.filters != filters {
+                return Err(syntax(
+                    text,
+                    "e, cmpl and thr are a Pentium 4's, the others those of later processors",
+                ));
+            }
+            self.filters = filters;
+            self.encoding |= value << shift | if filters == Some(Filters::Netburst) { COMPARE } else { 0 };
         } else if self.extra.replace(value).is_some() {
-            return Err(syntax(text, "an event has one of ldlat, offcore_rsp and frontend"));
+            return Err(syntax(text, "an event has one of ldlat, offcore_rsp, frontend and tag"));
         }
         Ok(())
     }
@@ -101,7 +136,8 @@ fn hexadecimal(text: &str) -> Result<Option<u64>> {
 
 /// The encoding, if it sets no bit that an event may not.
 pub(super) fn check(encoding: u64, text: &str) -> Result<u64> {
-    match encoding & !EVENT_BITS {
+    let allowed = if encoding >> 32 == 0 { EVENT_BITS } else { NETBURST_BITS };
+    match encoding & !allowed {
         0 => Ok(encoding),
         bits => Err(syntax(
             text,

@@ -2,7 +2,7 @@
 //!
 //! | part | bytes | since format | processors | SDM Vol. 3B |
 //! |---|---|---|---|---|
-//! | registers | 00H–8FH | 0 | Core 2, Atom | 20.3.1.1.1, "PEBS Record Format for Intel Core i7" (first part) |
+//! | registers | 00H–8FH | 0 | Pentium 4, Core 2, Atom | 20.3.1.1.1, "PEBS Record Format for Intel Core i7" (first part) |
 //! | counter and memory | 90H–AFH | 1 | Nehalem to Ivy Bridge | 20.3.1.1.1, same table |
 //! | EventingIP, TX abort | B0H–BFH | 2 | Haswell, Broadwell | 20.3.6.2, "PEBS Record Format for 4th Generation Intel Core" |
 //! | TSC | C0H–C7H | 3 | Skylake to Comet Lake | 20.3.8.1.1, "PEBS Record Format for 6th Generation Intel Core" |

@@ -2,7 +2,8 @@
 //!
 //! | layout | [`hpm_abi::Quantum::record_format`] | processors | described in |
 //! |---|---|---|---|
-//! | [`fixed`] | 0 to 3 | Core 2 to Comet Lake | SDM Vol. 3B 20.3.1.1.1, 20.3.6.2, 20.3.8.1.1 |
+//! | [`fixed`] | 0 to 3 | Pentium 4 in 64-bit mode, Core 2 to Comet Lake | SDM Vol. 3B 20.3.1.1.1, 20.3.6.2, 20.3.8.1.1 |
+//! | [`netburst`] | [`hpm_abi::RECORD_FORMAT_NETBURST_32`] | Pentium 4 in 32-bit mode | SDM Vol. 3B 17.4.9.2 of 2016 |
 //! | [`adaptive`] | 4 to 6 | Ice Lake to Granite Rapids | SDM Vol. 3B 20.9.2 |
 //! | [`architectural`] | [`hpm_abi::RECORD_FORMAT_ARCHITECTURAL`] | Clearwater Forest on | SDM Vol. 3B, "Architectural PEBS" |
 //! | interrupt | [`hpm_abi::RECORD_FORMAT_INTERRUPT`] | all | [`hpm_abi::InterruptRecord`] |
@@ -16,6 +17,7 @@ mod branch;
 pub mod fixed;
 mod interrupt;
 mod memory;
+pub mod netburst;
 mod parts;
 mod registers;
 mod source;
@@ -25,7 +27,7 @@ pub use self::memory::{Latency, MemoryAccess, MemoryDecoder};
 pub use self::registers::Registers;
 pub use self::source::{DataSource, Level, Operation, Snoop};
 
-use hpm_abi::{RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_INTERRUPT};
+use hpm_abi::{RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_INTERRUPT, RECORD_FORMAT_NETBURST_32};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -74,6 +76,7 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     Fixed(fixed::Format),
+    Netburst32,
     Adaptive,
     Architectural,
     Interrupt,
@@ -98,6 +101,7 @@ impl<'a> Records<'a> {
             0..=3 => Layout::Fixed(fixed::Format::new(record_format)?),
             4..=6 => Layout::Adaptive,
             RECORD_FORMAT_ARCHITECTURAL => Layout::Architectural,
+            RECORD_FORMAT_NETBURST_32 => Layout::Netburst32,
             RECORD_FORMAT_INTERRUPT => Layout::Interrupt,
             format => return Err(Error::RecordFormat { format }),
         };
@@ -127,6 +131,7 @@ impl<'a> Records<'a> {
         })?;
         let record = match self.layout {
             Layout::Fixed(format) => fixed::parse(format, bytes),
+            Layout::Netburst32 => netburst::parse(bytes),
             Layout::Adaptive => adaptive::parse(bytes),
             Layout::Interrupt | Layout::Architectural => interrupt::parse(bytes),
         }?;

@@ -2,13 +2,23 @@
 
 /// RFLAGS, RIP and the sixteen general registers.
 const COUNT: usize = 18;
+/// Those that IA-32 has of them.
+pub(super) const COUNT_32: usize = 10;
 
 /// Registers after the instruction that caused the event, in the order of their record.
 #[derive(Clone, Copy, Debug)]
-pub struct Registers<'a> {
-    words: &'a [u64; COUNT],
-    /// For each place of [`Registers::to_array`] the place in `words`.
-    order: &'static [u8; COUNT],
+pub struct Registers<'a>(Words<'a>);
+
+/// The words of a record that they are.
+#[derive(Clone, Copy, Debug)]
+enum Words<'a> {
+    Wide {
+        words: &'a [u64; COUNT],
+        /// For each place of [`Registers::to_array`] the place in `words`.
+        order: &'static [u8; COUNT],
+    },
+    /// EFLAGS, EIP and the eight general registers of IA-32, in the order of [`FIXED`].
+    Narrow(&'a [u32; COUNT_32]),
 }
 
 /// PEBS formats 0 to 3 and interrupt records: RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15.
@@ -22,22 +32,34 @@ impl<'a> Registers<'a> {
     pub const COUNT: usize = COUNT;
 
     pub(super) fn fixed(words: &'a [u64; COUNT]) -> Self {
-        Self { words, order: &FIXED }
+        Self(Words::Wide { words, order: &FIXED })
     }
 
     pub(super) fn adaptive(words: &'a [u64; COUNT]) -> Self {
-        Self { words, order: &ADAPTIVE }
+        Self(Words::Wide { words, order: &ADAPTIVE })
     }
 
-    /// RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15.
+    pub(super) fn narrow(words: &'a [u32; COUNT_32]) -> Self {
+        Self(Words::Narrow(words))
+    }
+
+    /// RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15; those that the record does not have are 0.
     #[must_use]
     pub fn to_array(self) -> [u64; COUNT] {
-        self.order.map(|place| self.words[usize::from(place)])
+        match self.0 {
+            Words::Wide { words, order } => order.map(|place| words[usize::from(place)]),
+            Words::Narrow(words) => {
+                std::array::from_fn(|place| words.get(place).map_or(0, |&word| word.into()))
+            }
+        }
     }
 
     /// RIP: the instruction to which the registers belong, which is the next one for a precise record.
     #[must_use]
     pub fn rip(self) -> u64 {
-        self.words[1]
+        match self.0 {
+            Words::Wide { words, .. } => words[1],
+            Words::Narrow(words) => words[1].into(),
+        }
     }
 }

@@ -37,6 +37,19 @@ fn fixed_formats_grow_at_their_end() {
     assert!(core2.memory.is_none() && core2.applicable_counters.is_none());
 }
 
+/// Figure 2.4 of Schneider's thesis: eflags, ip, eax, ebx, ecx, edx, esi, edi, ebp, esp.
+#[test]
+fn a_pentium_4_in_32_bit_mode_writes_ten_words() {
+    let words: Vec<u32> = (0..20).collect();
+    let bytes = words.as_bytes();
+    let records: Result<Vec<_>> = Records::new(RECORD_FORMAT_NETBURST_32, 40, bytes).unwrap().collect();
+    let records = records.unwrap();
+    let registers = records[1].registers.unwrap().to_array();
+    assert_eq!((registers[0], registers[1], registers[8], registers[9], registers[10]), (10, 11, 18, 19, 0));
+    assert_eq!((records.len(), records[1].ip, records[1].attribution), (2, 11, Attribution::Next));
+    assert!(records[1].memory.is_none());
+}
+
 /// An adaptive record with these groups and this many branches, whose words hold their offsets.
 fn adaptive_record(groups: u64, branches: u64) -> Vec<u64> {
     let group = |bit: u64, words: usize| if groups & bit != 0 { words } else { 0 };
@@ -178,7 +191,8 @@ fn levels_and_snoops_keep_their_numbers() {
 }
 
 fn formats() -> impl Strategy<Value = u16> {
-    prop_oneof![0_u16..7, Just(RECORD_FORMAT_INTERRUPT), Just(RECORD_FORMAT_ARCHITECTURAL)]
+    let others = vec![RECORD_FORMAT_INTERRUPT, RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_NETBURST_32];
+    prop_oneof![0_u16..7, prop::sample::select(others)]
 }
 
 proptest! {

@@ -16,7 +16,8 @@ use crate::event::wording::{absent as missing, caveat};
 /// Prescott and later.
 pub(super) const NETBURST_P: Table = Table { rows: ROWS, aliases: ALIASES, absent: ABSENT };
 /// Before Prescott: without instr_completed, whose two rows are the last.
-pub(super) const NETBURST: Table = Table { rows: ROWS.split_at(ROWS.len() - 2).0, aliases: ALIASES, absent: ABSENT };
+pub(super) const NETBURST: Table =
+    Table { rows: ROWS.split_at(ROWS.len() - 2).0, aliases: ALIASES, absent: ABSENT };
 
 /// Counters 0 to 3, of which BSQ_allocation has the first two, and what watches entries the others.
 const ALL_BPU: u32 = 0xF;

@@ -124,6 +124,12 @@ impl Tags {
             held == 0 || held == wanted.value || front_end
         });
         let escr = usable.ok_or(conflict(index, wanted.pair.address()))?;
+        // Two upstream events with a tag in common would be counted together.
+        let other = self.escrs[escr.place() ^ 1];
+        if other != 0 && other & !qualification != wanted.value && other & wanted.value & Escr::TAG_VALUE != 0
+        {
+            return Err(conflict(index, escr.address()));
+        }
         let held = &mut self.escrs[escr.place()];
         if *held != 0 && *held & !qualification != wanted.value {
             return Err(conflict(index, escr.address()));
