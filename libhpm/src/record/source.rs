@@ -202,8 +202,8 @@ pub(super) fn store_status(field: u64) -> DataSource {
 /// The table of a PMU by the driver's name for it.
 pub(super) fn table(pmu: &str) -> Option<&'static Table> {
     Some(match pmu {
-        // Records of format 0 have no memory access, so that Core 2's table is never asked.
-        "merom" | "core2" | "nehalem" => &NEHALEM,
+        // Records of format 0 have no memory access, so that no table is asked for what they have.
+        "netburst" | "netburst_p" | "merom" | "core2" | "nehalem" => &NEHALEM,
         "westmere" => &WESTMERE,
         "sandybridge" | "ivybridge" | "haswell" | "broadwell" | "skylake" => &SANDY_BRIDGE,
         "icelake" => &ICE_LAKE,
