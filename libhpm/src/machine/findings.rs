@@ -78,6 +78,12 @@ fn hypervisor(facts: &Facts) -> Option<Finding> {
 
 fn pmu(facts: &Facts) -> Finding {
     let pmu = &facts.pmu;
+    if pmu.perfmon_version == 0 && facts.driver.usable {
+        return Finding::ok(
+            "PMU",
+            "not architectural (CPUID leaf 0AH is zero); the driver knows it by family and model",
+        );
+    }
     if pmu.perfmon_version == 0 {
         let advice = match (&facts.hypervisor, facts.processor.vendor.as_str()) {
             (Some(_), _) => "switch the virtual PMU on in the hypervisor",
@@ -148,7 +154,7 @@ fn module(facts: &Facts) -> Finding {
 fn driver(facts: &Facts) -> Option<Finding> {
     let driver = &facts.driver;
     // A device that cannot be opened, or a PMU that is not there, has its own finding.
-    if driver.problem.is_some() || facts.pmu.perfmon_version == 0 {
+    if driver.problem.is_some() || facts.pmu.perfmon_version == 0 && !driver.usable {
         return None;
     }
     if !driver.usable {

@@ -53,7 +53,7 @@ impl<'a> Sample<'a> {
         let quantum = self.quantum;
         // Format 0 does not name the counter; there, only one can write records.
         let named = match self.record.applicable_counters {
-            None => quantum.pebs_enable,
+            None => u64::MAX,
             // Formats 1 and 2 hold the whole status, in which other counters may have overflowed too.
             Some(counters) if quantum.record_format <= 3 => counters & quantum.pebs_enable,
             Some(counters) => counters,
