@@ -269,6 +269,20 @@ mod tests {
         parse(text, "skylake").unwrap_or_else(|e| panic!("{e}")).encoding
     }
 
+    proptest::proptest! {
+        /// Whatever is typed: an event or an error in a sentence, and no panic.
+        #[test]
+        fn any_text_is_an_event_or_an_error(
+            text in "[a-z0-9_.:/=,~-]{0,24}|(cpu|cpu_core|cpu_atom)/[a-z]{0,8}=0?x?[0-9a-f]{0,20}[,/]?[a-z]{0,4}/?[ukp:]{0,4}|r[0-9a-f]{0,20}(:[ukp]{0,4})?|\\PC{0,12}",
+            pmu in proptest::sample::select(vec!["skylake", "nehalem", "goldencove", "goldencove+gracemont", "nothing"]),
+        ) {
+            if let Err(error) = parse(&text, pmu) {
+                proptest::prop_assert!(!error.to_string().is_empty());
+            }
+            proptest::prop_assert_eq!(split_list(&text).join(","), text);
+        }
+    }
+
     #[test]
     fn every_way_to_name_a_load_that_missed_l1() {
         for text in [

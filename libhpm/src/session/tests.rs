@@ -216,3 +216,54 @@ proptest! {
         prop_assert_eq!(records, published_records);
     }
 }
+
+/// Numbers near the limits of some field, and any.
+fn number() -> impl Strategy<Value = u64> {
+    let edges = vec![0, 1, 2, 95, 96, 97, 1024, 65_535, 65_536, 1 << 32, 1 << 63, u64::MAX];
+    prop_oneof![3 => prop::sample::select(edges), 1 => any::<u64>()]
+}
+
+/// Changes a field by which the library finds memory, or that it interprets.
+fn change(quantum: &mut hpm_abi::Quantum, field: usize, value: u64) {
+    match field {
+        0 => quantum.sequence = value,
+        1 => quantum.segment = value,
+        2 => quantum.span_offset = value as u32,
+        3 => quantum.span_bytes = value as u32,
+        4 => quantum.record_size = value as u16,
+        5 => quantum.record_format = value as u16,
+        6 => quantum.stack_offset = value,
+        7 => quantum.stack_bytes = value as u32,
+        8 => quantum.flags = value as u16,
+        9 => quantum.end = value as u16,
+        10 => quantum.pebs_data_cfg = value,
+        11 => quantum.counter_event = value.to_ne_bytes(),
+        12 => quantum.sampler_counter = value.to_ne_bytes(),
+        _ => quantum.active = value as u32,
+    }
+}
+
+proptest! {
+    /// Whatever a quantum claims, its samples are read or an error: never what lies outside of its segment, and no panic.
+    #[test]
+    fn any_quantum_is_read_or_an_error(
+        changes in prop::collection::vec((0..14_usize, number()), 1..6),
+        records in 0..40_u64,
+    ) {
+        let fake = Fake::new(1);
+        let mut session = session(&fake);
+        fake.publish(0, stay(1, records));
+        drop(session.batch());
+        fake.publish_raw(0, |quantum| {
+            changes.iter().for_each(|&(field, value)| change(quantum, field, value));
+        });
+        if let Ok(batch) = session.batch() {
+            for quantum in batch.quanta().take(4).flatten() {
+                // The smallest record has 16 bytes.
+                let most = hpm_abi::SEGMENT_BYTES as usize / 16;
+                let read = quantum.samples().map(|samples| samples.take(most + 1).flatten().count());
+                prop_assert!(read.as_ref().map_or(0, |count| *count) <= most, "{:?}", read);
+            }
+        }
+    }
+}
