@@ -9,7 +9,6 @@ use hpm_abi::{
     BranchFilter, EventSpec, QuantumEnd, QuantumFlags, Reason, SessionConfig, RECORD_FORMAT_ARCHITECTURAL,
 };
 use hpm_core::layout::RecordLayout;
-use hpm_core::lbr::Kind;
 use hpm_core::{segments, Pmu, Program, Refusal};
 use proptest::prelude::*;
 use rig::core::word;
@@ -219,13 +218,9 @@ fn follow(calls: &mut VecDeque<u64>, (from, kind): (u64, BranchKind), depth: u32
     }
 }
 
-/// How deep the calls of a test go: beyond the depth of architectural records. What a return leaves in a model-specific
-/// record, and so what stands behind the oldest one after that, is another question.
+/// How deep the calls of a test go: beyond the depth of the records.
 fn calls_max(rig: &Rig) -> usize {
-    match rig.pmu.lbr.expect("branch records").kind {
-        Kind::Architectural { .. } => 2 * depth(rig) as usize,
-        Kind::ModelSpecific { .. } => depth(rig) as usize - 1,
-    }
+    2 * depth(rig) as usize
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn select_filters_by_kind_and_privilege() {
     }
 }
 
-/// SDM Vol. 3B 17.9.1: in call-stack mode returns take their calls off the stack.
+/// SDM Vol. 3B 17.9.1: in call-stack mode returns flush their calls from the stack.
 #[test]
 fn call_stack_mode_pops_at_returns() {
     let mut machine = recording(1 << 9 | 0x1C4);
@@ -92,4 +92,6 @@ fn call_stack_mode_pops_at_returns() {
     assert_eq!(tos(&mut machine), 2);
     branch(&mut machine, BranchKind::Return);
     assert_eq!(tos(&mut machine), 1);
+    let sources = [1, 2].map(|index| machine.rd(msr::MSR_LASTBRANCH_0_FROM_IP + index));
+    assert_eq!(sources, [1, 0]);
 }

@@ -119,7 +119,9 @@ impl Lbr {
             return;
         }
         if self.select & select::EN_CALLSTACK != 0 && kind == BranchKind::Return {
-            // A return takes its call from the stack instead of adding to it.
+            // A return flushes its call from the stack (17.9.1); the record reads 0 then, at which Linux's reader of call stacks
+            // ends (intel_pmu_lbr_read_64).
+            self.entries[self.tos] = Entry::default();
             self.tos = (self.tos + self.depth() - 1) % self.depth();
             return;
         }
