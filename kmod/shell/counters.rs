@@ -112,7 +112,10 @@ pub(super) fn request(session: &Session, request: &mut CounterRequest) -> Result
     if tgid == current_tgid() && grant_rdpmc(&plugged) {
         page.flags.fetch_or(CounterPageFlags::MAY_RDPMC, Ordering::Relaxed);
     }
-    refresh(session, tid, &plugged);
+    // Also where it is only just being switched in: it came without this page then.
+    if let Some(cpu) = sys::cpu_of(tid) {
+        refresh(session, tid, cpu, &plugged);
+    }
     request.page = number as u32;
     Ok(())
 }
@@ -122,16 +125,19 @@ pub(super) fn read(session: &Session, reading: &mut CounterReading) -> Result<()
     let offset = core::mem::offset_of!(CounterReading, page);
     let page = session.pages().and_then(|pages| pages.page(reading.page as usize));
     let page = page.ok_or(Refusal::field(offset))?;
-    refresh(session, page.tid.load(Ordering::Relaxed), &Plugged::hold());
+    let tid = page.tid.load(Ordering::Relaxed);
+    // A thread that is on no CPU has brought its page up to date when it left: nobody needs to be interrupted.
+    if let Some(cpu) = sys::cpu_running(tid) {
+        refresh(session, tid, cpu, &Plugged::hold());
+    }
     counters::reading(page, reading);
     Ok(())
 }
 
-/// Brings the page of a thread up to date. Where the thread is when this looks, it is interrupted; if it has left by
-/// then, it has brought its page up to date itself.
-fn refresh(session: &Session, tid: u32, plugged: &Plugged) {
-    let Some(number) = sys::cpu_of(tid) else { return };
-    plugged.on(number, |cpu, irq| {
+/// Brings the page of a thread up to date by interrupting the CPU that it was found on; if it has left by then, it has brought
+/// its page up to date itself.
+fn refresh(session: &Session, tid: u32, cpu: u32, plugged: &Plugged) {
+    plugged.on(cpu, |cpu, irq| {
         if cpu.is_running(session) {
             cpu.section(irq, |section| section.refresh(session, tid));
         }

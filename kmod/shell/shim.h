@@ -81,7 +81,7 @@ bool hpm_page_mapped(struct page *page);
 
 /* A thread by its number in the caller's PID namespace (0: the caller), and the CPU of one by its global number. */
 bool hpm_find_thread(pid_t nr, u32 *tgid, u32 *tid);
-int hpm_cpu_of(u32 tid);
+int hpm_cpu_of(u32 tid, bool running);
 
 /* RDPMC in user mode (CR4.PCE). */
 struct mm_struct *hpm_rdpmc_allow(void);

@@ -65,7 +65,7 @@ extern "C" {
     fn hpm_cea_unmap(cea: *const EntryArea);
     fn hpm_page_mapped(page: *mut bindings::page) -> bool;
     fn hpm_find_thread(nr: c_int, tgid: *mut u32, tid: *mut u32) -> bool;
-    fn hpm_cpu_of(tid: u32) -> c_int;
+    fn hpm_cpu_of(tid: u32, running: bool) -> c_int;
     fn hpm_rdpmc_allow() -> *const bindings::mm_struct;
     fn hpm_rdpmc_lacking(mm: *const bindings::mm_struct) -> bool;
     fn hpm_rdpmc_may(task: *const bindings::task_struct) -> bool;
@@ -389,7 +389,13 @@ pub(super) fn find_thread(number: i32) -> Option<(u32, u32)> {
 /// The CPU that a thread is on or was on last, by its ID in the root PID namespace; `None` when it has gone.
 pub(super) fn cpu_of(tid: u32) -> Option<u32> {
     // SAFETY: Process context.
-    u32::try_from(unsafe { hpm_cpu_of(tid) }).ok()
+    u32::try_from(unsafe { hpm_cpu_of(tid, false) }).ok()
+}
+
+/// The CPU that a thread is on now; `None` when it is on none, and then all that the switch probe wrote when it left is seen.
+pub(super) fn cpu_running(tid: u32) -> Option<u32> {
+    // SAFETY: Process context.
+    u32::try_from(unsafe { hpm_cpu_of(tid, true) }).ok()
 }
 
 /// An address space, to be compared only.
