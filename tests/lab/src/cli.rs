@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::kernels::Which;
+use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -62,13 +63,13 @@ pub(crate) struct Options {
     /// kmemleak), or a stock kernel's release.
     #[arg(long, default_value = "newest", value_name = "NAME")]
     pub(crate) kernel: Which,
-    /// Number of CPUs.
-    #[arg(long, default_value_t = 2, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) cpus: u32,
+    /// Number of CPUs; 2, or 1 with `--deterministic`, if left out.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    cpus: Option<u32>,
     /// Memory in MiB.
     #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
     pub(crate) memory: u32,
-    /// Let time pass with executed instructions instead of with this machine's clock.
+    /// Let time pass with executed instructions instead of with this machine's clock (one CPU only).
     #[arg(long)]
     pub(crate) deterministic: bool,
     /// Do not build or load hpm.ko.
@@ -112,6 +113,19 @@ pub(crate) struct Options {
     pub(crate) allow_kernel_warnings: bool,
 }
 
+impl Options {
+    /// Number of CPUs.
+    ///
+    /// # Errors
+    /// More than one in a machine whose time is the number of executed instructions: QEMU hands that number from one CPU to the
+    /// next, and aborts (`icount_prepare_for_run`) when a plugin's PMU interrupts between them.
+    pub(crate) fn cpus(&self) -> Result<u32> {
+        let cpus = self.cpus.unwrap_or(if self.deterministic { 1 } else { 2 });
+        ensure!(cpus == 1 || !self.deterministic, "--deterministic runs one CPU: leave --cpus out");
+        Ok(cpus)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,6 +140,17 @@ mod tests {
     fn options_of_the_command_stay_with_it() {
         let cli = Cli::parse_from(["lab", "run", "--cpus", "1", "--", "ls", "--cpus"]);
         let Action::Run { options, command } = cli.action else { panic!("not a run") };
-        assert_eq!((options.cpus, command), (1, vec!["ls".to_owned(), "--cpus".to_owned()]));
+        assert_eq!((options.cpus, command), (Some(1), vec!["ls".to_owned(), "--cpus".to_owned()]));
+    }
+    #[test]
+    fn executed_instructions_are_the_time_of_one_cpu_only() {
+        let cpus = |words: &[&str]| {
+            let cli = Cli::parse_from([&["lab", "run"], words, &["--", "ls"]].concat());
+            let Action::Run { options, .. } = cli.action else { panic!("not a run") };
+            options.cpus().ok()
+        };
+        assert_eq!(cpus(&[]), Some(2));
+        assert_eq!(cpus(&["--deterministic"]), Some(1));
+        assert_eq!(cpus(&["--deterministic", "--cpus", "2"]), None);
     }
 }

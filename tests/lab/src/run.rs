@@ -36,7 +36,8 @@ const STATUS_TIMEOUT: u8 = 124;
 /// When a step fails, the guest dies or its kernel complains: the message names the log.
 pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
     let cache = paths::cache()?;
-    let (cpu, threads) = profile::cpu(&options.profile, options.cpus)?;
+    let cpus = options.cpus()?;
+    let (cpu, threads) = profile::cpu(&options.profile, cpus)?;
     let tsc_khz = clock::measure_tsc_khz();
     let terminal = if argv.is_none() { Some(terminal_size()?) } else { None };
     let Ready { tree, kernel, init, plugin, hpm, build_lock, tree_lock: _tree_lock } =
@@ -59,7 +60,7 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
     let machine = Machine {
         kernel: kernel.vmlinux(),
         cpu,
-        cpus: options.cpus,
+        cpus,
         threads,
         memory_mib: options.memory,
         deterministic: options.deterministic,

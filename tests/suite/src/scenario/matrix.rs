@@ -64,12 +64,7 @@ pub(super) struct Job {
 
 fn jobs<'a>(names: impl IntoIterator<Item = &'a str>, machine: &Machine) -> Vec<Job> {
     let scenarios = names.into_iter().filter_map(super::find);
-    let on = |scenario: &Scenario| {
-        // Where time passes with instructions, one processor at a time executes them.
-        let cpus = if scenario.options.contains(&"--deterministic") { 1 } else { machine.cpus };
-        Machine { cpus, ..machine.clone() }
-    };
-    scenarios.map(|scenario| Job { scenario, machine: on(scenario) }).collect()
+    scenarios.map(|scenario| Job { scenario, machine: scenario.on(machine) }).collect()
 }
 
 /// The fast tier: every scenario on the plain machine, and some on an old and a newer processor and on an older kernel.
@@ -92,9 +87,7 @@ fn previous_kernel() -> Machine {
 /// What the fast tier does not: every processor with one and two CPUs, all that exercises the driver on an old and a newer one,
 /// more CPUs, no isolation of page tables, and the kernel before the newest.
 pub(super) fn long_jobs() -> Vec<Job> {
-    let mut all = jobs(LONG_ONLY.into_iter().filter(|name| *name != "overhead"), &Machine::plain());
-    // Where time is the number of executed instructions, one CPU's are the program's.
-    all.extend(jobs(["overhead"], &Machine { cpus: 1, ..Machine::plain() }));
+    let mut all = jobs(LONG_ONLY, &Machine::plain());
     let fast = [SKYLAKE.name, ADAPTIVE.name, OLD.name];
     for profile in profile::ALL {
         all.extend(jobs(EVERYWHERE, &Machine { cpus: 1, ..Machine::of(profile) }));

@@ -49,6 +49,14 @@ struct Scenario {
     compare: Compare,
 }
 
+impl Scenario {
+    /// This machine as the scenario needs it: where time passes with instructions, one CPU executes them.
+    fn on(&self, machine: &Machine) -> Machine {
+        let cpus = if self.options.contains(&"--deterministic") { 1 } else { machine.cpus };
+        Machine { cpus, ..machine.clone() }
+    }
+}
+
 /// Every scenario.
 const ALL: &[Scenario] = &[
     Scenario {
@@ -116,7 +124,7 @@ pub(crate) fn run_named(root: &Path, name: Option<&str>, machine: &Machine) -> R
         let names: Vec<&str> = ALL.iter().map(|scenario| scenario.name).collect();
         bail!("name one of the scenarios: {}", names.join(", "));
     };
-    Ok(run(root, found, machine))
+    Ok(run(root, found, &found.on(machine)))
 }
 
 /// Runs both tiers, and writes docs/test-report.md at the end.

@@ -91,7 +91,7 @@ fn programs(boot: &Boot) -> Result<Vec<(&'static str, Program)>> {
 
 fn tables(programs: &[(&str, Program)]) -> Result<String> {
     let mut text = format!(
-        "{HEADING}\n\nCommand: `target/release/suite scenario overhead --cpus 1` (part of `make test-full`). `hpmctl record -e load:u` of eight \
+        "{HEADING}\n\nCommand: `target/release/suite scenario overhead` (part of `make test-full`). `hpmctl record -e load:u` of eight \
          programs, on a guest whose clock is the number of executed instructions: a second is {} of them. Percent of all \
          instructions of the machine, user's and kernel's, from the program's start to its end, that are there besides those of \
          a run without hpmctl: hpmctl's own and the driver's, not those of hpmctl's start and of the trace's completion. *Noise* is \
