@@ -85,7 +85,8 @@ fn full_segments_of_five_to_sixteen_stores() {
 fn one_of_eight(period: u64) {
     const DRAINS: u64 = 400;
     let expected = DRAINS * RECORDS_PER_DRAIN / 8;
-    let [fixed, randomised] = [false, true].map(|yes| distribution(8, period, yes, [DRAINS, RECORDS_PER_DRAIN])[0]);
+    let [fixed, randomised] =
+        [false, true].map(|yes| distribution(8, period, yes, [DRAINS, RECORDS_PER_DRAIN])[0]);
     println!("| {period} | {fixed} | {randomised} |");
     assert!(randomised.abs_diff(expected) < expected / 4, "{randomised} at {period}");
     if period % 8 == 0 {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::GuestReport;
 use super::programs::{built, hpmctl, pid_of, record, succeed, wait_at_most};
+use super::{GuestReport, is_asked_for};
 
 /// The PMU registers of all profiles (SDM Vol. 4, tables 2-2, 2-3, 2-15, 2-39, 2-52): counters, event selects, fixed
 /// counters, control and status, debug store and PEBS, offcore, load latency, branch records, and those from PerfMon
@@ -44,13 +44,22 @@ const COMMON: [u32; 4] = [0xc1, 0x186, 0x38d, 0x38f];
 /// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
 pub(super) const MODULE: &str = "/run/lab/hpm.ko";
 
+/// On the kernel's command line for the short form, in which the module comes and goes less often.
+const SHORT: &str = "hpm.lifecycle=short";
+const TIMES: u32 = 20;
+const TIMES_SHORT: u32 = 3;
+
 /// Checks loading and unloading, bare and with sessions.
-pub(super) fn run(report: &mut GuestReport) {
-    report.check("insmod and rmmod twenty times leave every PMU register as it was", twenty_times);
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    let times = if is_asked_for(SHORT)? { TIMES_SHORT } else { TIMES };
+    report.check(&format!("insmod and rmmod {times} times leave every PMU register as it was"), || {
+        come_and_go(times)
+    });
     report.check("rmmod is refused while a session runs, and the session is not disturbed", refused);
     report.check("a session that ends leaves every PMU register as it was", session_restores);
     report.check("the session of a killed hpmctl leaves every PMU register as it was", killed_restores);
     super::module::run(report);
+    Ok(())
 }
 
 /// Each CPU's registers.
@@ -84,10 +93,10 @@ pub(super) fn unchanged(before: &BTreeMap<String, u64>) -> Result<String> {
     Ok(format!("{} registers", before.len()))
 }
 
-fn twenty_times() -> Result<String> {
+fn come_and_go(times: u32) -> Result<String> {
     succeed(Command::new("rmmod").arg("hpm"))?;
     let before = registers()?;
-    for _ in 0..20 {
+    for _ in 0..times {
         succeed(Command::new("insmod").arg(MODULE))?;
         succeed(hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stderr(Stdio::piped()))?;
         succeed(Command::new("rmmod").arg("hpm"))?;

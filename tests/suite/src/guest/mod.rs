@@ -92,7 +92,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "markers" => markers::run()?,
         "judge" => judge::run(&mut report)?,
         "ownership" => ownership::run(&mut report),
-        "lifecycle" => lifecycle::run(&mut report),
+        "lifecycle" => lifecycle::run(&mut report)?,
         "cachegrind" => cachegrind::run(&mut report)?,
         "no_pmu" => no_pmu::run(&mut report),
         "unknown" => unknown::run(&mut report),
@@ -113,6 +113,11 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         _ => bail!("there is no guest part {name}"),
     }
     leave(&report)
+}
+
+/// Whether the scenario's options put this word on the kernel's command line.
+fn is_asked_for(word: &str) -> Result<bool> {
+    Ok(std::fs::read_to_string("/proc/cmdline")?.split_whitespace().any(|found| found == word))
 }
 
 /// Whether hpm takes this processor's PMU; only those of [`REFUSED`] it may refuse.

@@ -13,7 +13,7 @@ use super::lifecycle::{registers, unchanged};
 use super::mutation::{REQUESTS, SEED, check_accepted};
 use super::programs::{built, hpmctl, stat, succeed};
 use super::scopes::{NOBODY, open_to_nobody};
-use super::{GuestReport, REPORT};
+use super::{GuestReport, REPORT, is_asked_for};
 
 /// On the kernel's command line for the long form.
 const LONG: &str = "hpm.torture=long";
@@ -28,7 +28,7 @@ const LOOPS: u64 = 11_500_022;
 
 /// Runs every case.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    let long = fs::read_to_string("/proc/cmdline")?.contains(LONG);
+    let long = is_asked_for(LONG)?;
     let requests = if long { REQUESTS_LONG } else { REQUESTS_SHORT };
     open_to_nobody()?;
     let before = registers()?;

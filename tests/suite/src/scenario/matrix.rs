@@ -10,7 +10,7 @@ use super::{Scenario, unknown};
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
-const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle"];
+const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle.short"];
 
 /// What is run on the debug kernel: all that exercises the driver.
 const ON_DEBUG_KERNEL: [&str; 12] = [
@@ -24,7 +24,7 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
     "privacy",
     "robust",
     "torture",
-    "lifecycle",
+    "lifecycle.short",
     "bad_input",
 ];
 
@@ -33,7 +33,7 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 5] = ["adaptive", "cachegrind", "overhead", "torture.million", "lbr"];
+const LONG_ONLY: [&str; 6] = ["adaptive", "cachegrind", "lifecycle", "overhead", "torture.million", "lbr"];
 
 /// What is run on one machine only, which is not the plain one.
 const ELSEWHERE: [&str; 1] = [unknown::NAME];
@@ -76,7 +76,7 @@ pub(super) fn fast_jobs() -> Vec<Job> {
     for profile in [ADAPTIVE, OLD] {
         all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
     }
-    all.extend(jobs(["lifecycle"], &previous_kernel()));
+    all.extend(jobs(["lifecycle.short"], &previous_kernel()));
     all
 }
 

@@ -98,6 +98,7 @@ const ALL: &[Scenario] = &[
         compare: torture::compare,
     },
     Scenario { name: "lifecycle", options: &[], compare: |_, _| {} },
+    Scenario { name: "lifecycle.short", options: &["--append", "hpm.lifecycle=short"], compare: |_, _| {} },
     Scenario { name: "no_pmu", options: &["--no-plugin"], compare: |_, _| {} },
     Scenario { name: unknown::NAME, options: unknown::OPTIONS, compare: unknown::compare },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
