@@ -19,8 +19,9 @@ impl Engine {
         let Some(hardware) = &mut self.hardware else { return };
         // The window must not change under a counter that has overflowed and waits to write its record.
         hardware.set_pebs_enable(port, 0);
-        if session.program.has_several_samplers() {
-            // A record says by the overflow indications which counters it is for; none may be left of another thread.
+        if session.program.pebs.is_some() && session.program.has_several_samplers() {
+            // A record says by the overflow indications which counters it is for; none may be left of another thread. Those of
+            // counters that interrupt stay until their NMI has come, which is claimed by them.
             hardware.reset_status(port, session.program.sampling_bits());
         }
         if session.state.segments.current().is_none() {
