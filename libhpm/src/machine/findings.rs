@@ -78,7 +78,7 @@ fn hypervisor(facts: &Facts) -> Option<Finding> {
 
 fn pmu(facts: &Facts) -> Finding {
     let pmu = &facts.pmu;
-    if pmu.perfmon_version == 0 && facts.driver.usable {
+    if pmu.perfmon_version == 0 && facts.driver.usable && facts.driver.problem.is_none() {
         return Finding::ok(
             "PMU",
             "not architectural (CPUID leaf 0AH is zero); the driver knows it by family and model",
