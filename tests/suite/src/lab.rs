@@ -25,9 +25,10 @@ pub(crate) struct Boot {
     pub(crate) kernel_log: String,
 }
 
-/// Seconds after which a machine is ended. The debug kernel is slower by a factor that grows with the load of this machine.
-fn timeout(machine: &Machine) -> &'static str {
-    if machine.kernel == "debug" { "3600" } else { "1800" }
+/// Seconds after which a machine is ended. The debug kernel is slower by a factor that grows with the load of this machine; where
+/// time is the number of executed instructions, long programs are run.
+fn timeout(machine: &Machine, options: &[&str]) -> &'static str {
+    if machine.kernel == "debug" || options.contains(&"--deterministic") { "7200" } else { "1800" }
 }
 
 /// Boots a lab with `options`, runs the guest part `name` in it, and reads what it left.
@@ -58,7 +59,7 @@ pub(crate) fn boot_prepared(
     let log = folder.join("kernel.log");
     let mut command = Command::new(root.join("target/release/lab"));
     let has_pmu = !options.contains(&"--no-plugin");
-    command.args(["run", "--timeout", timeout(machine)]).args(machine.options(has_pmu));
+    command.args(["run", "--timeout", timeout(machine, options)]).args(machine.options(has_pmu));
     let keeps_truth = has_pmu && !options.iter().any(|option| option.starts_with("truth="));
     if keeps_truth {
         command.arg("--truth").arg(&truth);
