@@ -12,6 +12,7 @@ use kernel::sync::{global_lock, Arc, SetOnce};
 use super::every_cpu::Plugged;
 use super::interrupts::local_interrupt_disable;
 use super::owner::Owner;
+use super::programs::Programs;
 use super::request::{error_of, serve, Failure};
 use super::session::Session;
 use super::target::current_tid;
@@ -111,9 +112,16 @@ impl Descriptor {
         }
         owner.check_room()?;
         // An older caller's argument was shorter; what it did not send is zero, as if it had sent this driver's.
-        let mut config = *config;
-        config.envelope.size = size_of::<SessionConfig>() as u32;
-        let session = Session::new(&config, self.readers.clone())?;
+        let size = core::mem::replace(&mut config.envelope.size, size_of::<SessionConfig>() as u32);
+        let programs = Programs::new(config);
+        config.envelope.size = size;
+        self.open_session(&mut owner, programs?)
+    }
+
+    /// Not inlined, because its memory on the kernel's stack would add to that of [`Programs::new`].
+    #[inline(never)]
+    fn open_session(&self, owner: &mut Owner, programs: Programs) -> Result<(), Failure> {
+        let session = Session::new(programs, self.readers.clone())?;
         let session = KBox::new(session, GFP_KERNEL).map_err(Error::from)?;
         owner.add_session(session.records_branches())?;
         self.session.populate(session);

@@ -23,7 +23,9 @@ pub(super) struct Programs {
 }
 
 impl Programs {
-    /// The request as programs, checked against every PMU of the machine and the caller's rights.
+    /// The request as programs, checked against every PMU of the machine and the caller's rights. Not inlined, because a kernel
+    /// stack has no room for more beside it.
+    #[inline(never)]
     pub(super) fn new(config: &SessionConfig) -> Result<Self, Refusal> {
         check_types(config, |core_type| machine::pmu_of(place(core_type)).is_ok())?;
         let mut pmus = (0..CORE_TYPES).filter_map(|core| Some((core, machine::pmu_of(core).ok()?)));
@@ -85,5 +87,9 @@ fn add(
     config: &SessionConfig,
 ) -> Result<(), Refusal> {
     let no_memory = Refusal::new(Reason::NoMemory, [size_of::<Program>() as u64, 0]);
-    programs.push(turns.program(turn, pmu, config)?, GFP_KERNEL_ACCOUNT).map_err(|_| no_memory)
+    programs.reserve(1, GFP_KERNEL_ACCOUNT).map_err(|_| no_memory)?;
+    programs.spare_capacity_mut().first_mut().ok_or(no_memory)?.write(turns.program(turn, pmu, config)?);
+    // SAFETY: There is room for one more, which has just been written.
+    unsafe { programs.inc_len(1) };
+    Ok(())
 }

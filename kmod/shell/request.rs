@@ -73,16 +73,18 @@ impl From<Error> for Failure {
 /// `EFAULT` for bad memory, `E2BIG` for an argument whose unknown part is not zero; else what `f`'s failure says.
 #[inline(never)]
 pub(super) fn serve<T: Argument>(address: usize, f: impl FnOnce(&mut T) -> Result<(), Failure>) -> Result {
-    let mut envelope: Envelope = read(address, size_of::<Envelope>())?;
+    let mut envelope = MaybeUninit::zeroed();
+    let envelope: &mut Envelope = read(address, size_of::<Envelope>(), &mut envelope)?;
     let length = envelope.size as usize;
-    let result = match check(&envelope) {
+    let result = match check(envelope) {
         Ok(()) => {
             check_tail::<T>(address, length)?;
             let length = length.min(size_of::<T>());
-            let mut argument: T = read(address, length)?;
-            let result = f(&mut argument);
+            let mut argument = MaybeUninit::zeroed();
+            let argument: &mut T = read(address, length, &mut argument)?;
+            let result = f(argument);
             if result.is_ok() {
-                return write(address, &argument, length);
+                return write(address, argument, length);
             }
             result
         }
@@ -92,8 +94,8 @@ pub(super) fn serve<T: Argument>(address: usize, f: impl FnOnce(&mut T) -> Resul
         Ok(()) => Ok(()),
         Err(Failure::Errno(error)) => Err(error),
         Err(Failure::Refused(refusal)) => {
-            refusal.describe(&mut envelope);
-            write(address, &envelope, size_of::<Envelope>())?;
+            refusal.describe(envelope);
+            write(address, envelope, size_of::<Envelope>())?;
             Err(errno(refusal.reason))
         }
     }
@@ -128,15 +130,15 @@ fn check_tail<T>(address: usize, length: usize) -> Result {
     Ok(())
 }
 
-/// The first `length` bytes from user space, the rest zero.
-fn read<T: Argument>(address: usize, length: usize) -> Result<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: The memory of `value`, all of it initialised to zero.
-    let bytes = unsafe { slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
+/// The first `length` bytes from user space, the rest zero, in `place`, which is all zero: by reference, because a session's
+/// request is large for a kernel stack.
+fn read<T: Argument>(address: usize, length: usize, place: &mut MaybeUninit<T>) -> Result<&mut T> {
+    // SAFETY: The memory of `place`, all of it initialised to zero.
+    let bytes = unsafe { slice::from_raw_parts_mut(place.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
     let mut reader = UserSlice::new(UserPtr::from_addr(address), length).reader();
     reader.read_slice(&mut bytes[..length])?;
     // SAFETY: Every bit pattern is a value of an `Argument`.
-    Ok(unsafe { value.assume_init() })
+    Ok(unsafe { place.assume_init_mut() })
 }
 
 fn write<T: Argument>(address: usize, value: &T, length: usize) -> Result {

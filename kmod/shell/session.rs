@@ -100,11 +100,10 @@ impl CpuShare {
 }
 
 impl Session {
-    /// Checks a request and the caller's right to it, and allocates what it needs.
-    pub(super) fn new(config: &SessionConfig, readers: Arc<PollCondVar>) -> Result<Self, Refusal> {
+    /// Checks the caller's right to what a request's programs measure, and allocates what they need.
+    pub(super) fn new(programs: Programs, readers: Arc<PollCondVar>) -> Result<Self, Refusal> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-        let programs = Programs::new(config)?;
         let subject = Subject::find(programs.any().config())?;
         if programs.iter().any(Program::is_precise) {
             check_precise(&programs)?;
@@ -115,8 +114,6 @@ impl Session {
         Self::allocate(id, programs, subject, readers, locked).map_err(|_| no_memory(bytes))
     }
 
-    /// Not inlined, because its memory on the kernel's stack would add to that of [`Programs::new`].
-    #[inline(never)]
     fn allocate(
         id: u64,
         programs: Programs,
