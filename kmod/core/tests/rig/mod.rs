@@ -277,6 +277,7 @@ impl Rig {
         let thread = Thread { pid: 1, tid: self.users[next].tid };
         match (previous, next_session) {
             (Some(one), Some(other)) if one == other => {
+                self.load_registers(cpu, next);
                 self.in_session(one, cpu, |engine, port, session| {
                     engine.switch_over(port, session, (end, 0), thread);
                 });
@@ -287,6 +288,7 @@ impl Rig {
                         engine.switch_out(port, session, end, 0);
                     });
                 }
+                self.load_registers(cpu, next);
                 if let Some(session) = next_session {
                     self.in_session(session, cpu, |engine, port, session| {
                         engine.switch_in(port, session, thread);
@@ -295,6 +297,12 @@ impl Rig {
             }
         }
         self.on_cpu[cpu] = next;
+    }
+
+    /// The thread that comes to the CPU has left user mode where it last was.
+    fn load_registers(&mut self, cpu: usize, user: usize) {
+        let User { tid, sequence, .. } = self.users[user];
+        self.cores[cpu].borrow_mut().machine.user_rip = u64::from(tid) << TID_SHIFT | (sequence + 1);
     }
 
     fn monitored(&self, user: usize) -> Option<usize> {
