@@ -123,7 +123,7 @@ impl Descriptor {
     fn open_session(&self, owner: &mut Owner, programs: Programs) -> Result<(), Failure> {
         let session = Session::new(programs, self.readers.clone())?;
         let session = KBox::new(session, GFP_KERNEL).map_err(Error::from)?;
-        owner.add_session(session.records_branches())?;
+        owner.add_session(session.records_branches(), session.uses_ibs())?;
         self.session.populate(session);
         Ok(())
     }

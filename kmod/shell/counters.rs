@@ -9,6 +9,7 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 
 use super::every_cpu::Plugged;
+use super::interrupts::local_interrupt_disable;
 use super::memory::Area;
 use super::session::Session;
 use super::target::current_tgid;
@@ -109,8 +110,12 @@ pub(super) fn request(session: &Session, request: &mut CounterRequest) -> Result
     let number = pages.obtain(tid, session.event_count()).map_err(|_| no_memory)?;
     let page = pages.page(number).ok_or(no_memory)?;
     let plugged = Plugged::hold();
-    if tgid == current_tgid() && grant_rdpmc(&plugged) {
-        page.flags.fetch_or(CounterPageFlags::MAY_RDPMC, Ordering::Relaxed);
+    if tgid == current_tgid() {
+        if grant_rdpmc(&plugged) {
+            page.flags.fetch_or(CounterPageFlags::MAY_RDPMC, Ordering::Relaxed);
+        } else {
+            page.flags.fetch_and(!CounterPageFlags::MAY_RDPMC, Ordering::Relaxed);
+        }
     }
     // Also where it is only just being switched in: it came without this page then.
     if let Some(cpu) = sys::cpu_of(tid) {
@@ -145,7 +150,8 @@ fn refresh(session: &Session, tid: u32, cpu: u32, plugged: &Plugged) {
 }
 
 /// Lets the calling process use RDPMC; whether it now can on every CPU. The right stays with it for its life, so that it
-/// cannot be lost between a look at a page and the instruction.
+/// cannot be lost between a look at a page and the instruction, but to an administrator who writes 0 to the attribute
+/// `rdpmc` of the kernel's PMU: nothing tells a driver of that.
 ///
 /// The kernel sets CR4.PCE for a process when it loads its address space (`cr4_update_pce_mm`), so that CPUs that have it
 /// loaded already must load another one first.
@@ -164,5 +170,6 @@ fn grant_rdpmc(plugged: &Plugged) -> bool {
             }
         }
     }
-    true
+    // Where nobody may use it, the caller's own CPU says so; another one may just have had something else to run.
+    !sys::lacks_rdpmc(mm, &local_interrupt_disable())
 }

@@ -48,6 +48,8 @@ pub(super) struct Cpu {
     exposed: AtomicBool,
     /// TSC when the running quantum began.
     begun_tsc: AtomicU64,
+    /// TSC until which an NMI is taken for hpm's ([`Port::expect_pmi`]).
+    expected_pmi: AtomicU64,
     /// Which of a session's programs it runs; set when the module is loaded, or the CPU comes online later.
     core: AtomicUsize,
     /// Its DS area and PEBS slots; `None` where the processor has none, or somebody uses them.
@@ -136,6 +138,7 @@ impl Cpu {
             loaded: AtomicPtr::new(ptr::null_mut()),
             exposed: AtomicBool::new(false),
             begun_tsc: AtomicU64::new(0),
+            expected_pmi: AtomicU64::new(0),
             core: AtomicUsize::new(0),
             area: if machine::is_possible(number) { EntryArea::find(number).ok() } else { None },
             inside: UnsafeCell::new(Inside { engine: Engine::new(number), lvtpc: 0 }),
@@ -178,6 +181,16 @@ impl Cpu {
         self.section(irq, |section| {
             let (engine, mut port) = section.parts();
             engine.check_branches(&mut port, pmu)
+        })
+        .unwrap_or(Ok(()))
+    }
+
+    /// Whether instruction-based sampling can be used here. The PMU is held.
+    pub(super) fn check_ibs(&self, irq: &LocalInterruptDisabled) -> Result<(), Refusal> {
+        machine::check_ibs_interrupt(irq)?;
+        self.section(irq, |section| {
+            let (engine, mut port) = section.parts();
+            engine.check_ibs(&mut port)
         })
         .unwrap_or(Ok(()))
     }
@@ -281,7 +294,7 @@ impl Cpu {
             return handled;
         }
         // SAFETY: An NMI stays on its CPU, whose PMU hpm holds.
-        let mut port = unsafe { LivePort::new(None, ptr::null()) };
+        let mut port = unsafe { LivePort::new(None, ptr::null(), Some(&self.expected_pmi)) };
         let ours = machine::pmu_of(self.core()).is_ok_and(|pmu| acknowledge(&mut port, pmu));
         if ours {
             self.gate.defer();

@@ -43,7 +43,7 @@ pub(super) fn set_up() {
 /// Finds out what the core is that runs; its [`Machine::place`].
 pub(super) fn identify(_irq: &LocalInterruptDisabled) -> usize {
     // SAFETY: Detection only reads, with interrupts off.
-    let mut port = unsafe { LivePort::new(None, core::ptr::null()) };
+    let mut port = unsafe { LivePort::new(None, core::ptr::null(), None) };
     let machine = detect(&mut Instruction, &mut port);
     let place = machine.place();
     if let Some(known) = MACHINES.get(place) {
@@ -95,6 +95,22 @@ pub(super) fn processor_trace_runs() -> bool {
             .populate(Instruction.cpuid(0, 0).eax >= 7 && Instruction.cpuid(7, 0).ebx & PROCESSOR_TRACE != 0);
     }
     EXISTS.as_ref() == Some(&true) && sys::rdmsr(IA32_RTIT_CTL).is_some_and(|control| control & 1 != 0)
+}
+
+/// Whether the interrupt of instruction-based sampling comes as an NMI on this CPU: firmware or the kernel's perf has chosen its
+/// entry of the local APIC's extended vector table, and the kernel's perf has set it up when it started. hpm changes neither.
+pub(super) fn check_ibs_interrupt(_irq: &LocalInterruptDisabled) -> Result<(), Refusal> {
+    /// IBS_CTL (APM Vol. 2, 13.3): LvtOffset is bits 3:0, LvtOffsetVal bit 8.
+    const IBS_CTL: u32 = 0xC001_103A;
+    /// Of an entry: bit 16 masks it, bits 10:8 are the message type, 4 is NMI (APM Vol. 2, 16.4).
+    const ENTRY: u32 = 1 << 16 | 0x700;
+    const NMI: u32 = 0x400;
+    let control = sys::rdmsr(IBS_CTL).unwrap_or(0);
+    let entry = if control >> 8 & 1 == 1 { sys::eilvt(control as u32 & 0xf) } else { None };
+    match entry {
+        Some(entry) if entry & ENTRY == NMI => Ok(()),
+        entry => Err(Refusal::new(Reason::IbsInterrupt, [control, entry.unwrap_or(0).into()])),
+    }
 }
 
 /// CPU numbers run from 0 to this minus one.

@@ -32,16 +32,17 @@ impl Owner {
         limits::check_sessions(self.sessions)
     }
 
-    /// A session is configured: the first one takes the PMU. `branches`: it has branches recorded.
+    /// A session is configured: the first one takes the PMU. `branches`: it has branches recorded; `ibs`: it samples by IBS.
     ///
     /// # Errors
-    /// Why the PMU or the branch records cannot be had; nothing is changed then.
-    pub(super) fn add_session(&mut self, branches: bool) -> Result<(), Refusal> {
+    /// Why the PMU, the branch records or IBS cannot be had; nothing is changed then.
+    pub(super) fn add_session(&mut self, branches: bool, ibs: bool) -> Result<(), Refusal> {
         if self.sessions == 0 {
             take(machine::pmu()?)?;
         }
         self.sessions += 1;
-        let checked = if branches { check_branches() } else { Ok(()) };
+        let branches = if branches { check_cpus(Cpu::check_branches) } else { Ok(()) };
+        let checked = branches.and_then(|()| if ibs { check_cpus(Cpu::check_ibs) } else { Ok(()) });
         checked.inspect_err(|_| self.remove_session())
     }
 
@@ -88,6 +89,10 @@ impl Owner {
 
 fn take(pmu: &Pmu) -> Result<(), Refusal> {
     reserve(pmu)?;
+    // From now on perf has no events that could leave new ones.
+    let plugged = Plugged::hold();
+    (0..machine::cpu_count()).filter(|&number| machine::is_online(number)).for_each(sys::zero_leftovers);
+    drop(plugged);
     let taken = hook().and_then(|()| enter_cpus().inspect_err(|_| unhook()));
     if taken.is_err() {
         release(pmu);
@@ -163,12 +168,12 @@ fn enter_cpus() -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether branches can be recorded on every online CPU.
-fn check_branches() -> Result<(), Refusal> {
+/// Whether `check` passes on every online CPU.
+fn check_cpus(check: impl Fn(&Cpu, &LocalInterruptDisabled) -> Result<(), Refusal>) -> Result<(), Refusal> {
     let mut checked = Ok(());
     Plugged::hold().on_online(|cpu, irq| {
         if checked.is_ok() {
-            checked = cpu.check_branches(irq);
+            checked = check(cpu, irq);
         }
     });
     checked

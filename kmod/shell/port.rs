@@ -25,16 +25,22 @@ pub(super) struct LivePort<'a> {
     area: Option<&'a EntryArea>,
     /// What the NMI that runs has interrupted; null outside one.
     regs: *const bindings::pt_regs,
+    /// Until when an NMI is taken for hpm's; `None` where none can come for it.
+    expected_pmi: Option<&'a AtomicU64>,
 }
 
 impl<'a> LivePort<'a> {
     /// The port of this CPU, whose entry area is `area`; `None` where it has none, and then nothing asks for it. `regs` is
-    /// what the NMI that runs has interrupted, or null.
+    /// what the NMI that runs has interrupted, or null; `expected_pmi` keeps [`Port::expect_pmi`] between ports of the CPU.
     ///
     /// # Safety
     /// For the life of the port the caller stays on this CPU, hpm holds its PMU or only reads, and `regs` stays.
-    pub(super) unsafe fn new(area: Option<&'a EntryArea>, regs: *const bindings::pt_regs) -> Self {
-        Self { area, regs }
+    pub(super) unsafe fn new(
+        area: Option<&'a EntryArea>,
+        regs: *const bindings::pt_regs,
+        expected_pmi: Option<&'a AtomicU64>,
+    ) -> Self {
+        Self { area, regs, expected_pmi }
     }
 
     /// The 64-bit field at this byte offset of the DS management area.
@@ -77,6 +83,16 @@ impl Port for LivePort<'_> {
 
     fn sibling_is_held(&mut self) -> bool {
         cpu::sibling_is_held()
+    }
+
+    fn expect_pmi(&mut self, until_tsc: u64) {
+        if let Some(expected) = self.expected_pmi {
+            expected.store(until_tsc, Ordering::Relaxed);
+        }
+    }
+
+    fn expected_pmi(&mut self) -> u64 {
+        self.expected_pmi.map_or(0, |expected| expected.load(Ordering::Relaxed))
     }
 
     fn registers(&mut self, user_only: bool) -> Option<Registers> {

@@ -172,6 +172,8 @@ fn errno(reason: Reason) -> Error {
         | Reason::NotPrecise
         | Reason::PebsErratum
         | Reason::NoCoreType
+        | Reason::NoIbs
+        | Reason::IbsInterrupt
         | Reason::TooManyBranches
         | Reason::NoCallStackMode
         | Reason::SharedEvent

@@ -23,8 +23,8 @@ use super::subject::Subject;
 use super::sys;
 use super::target::current_tgid;
 use crate::hpm_abi::{
-    control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionConfig,
-    SessionFlags, StatusHead, ABI_VERSION,
+    control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionFlags,
+    StatusHead, ABI_VERSION,
 };
 use crate::hpm_core::lbr::calls::SavedCalls;
 use crate::hpm_core::threads::{ThreadSlot, ThreadTally, Threads};
@@ -254,6 +254,11 @@ impl Session {
     /// Whether it has branches recorded.
     pub(super) fn records_branches(&self) -> bool {
         self.programs.any().records_branches()
+    }
+
+    /// Whether it samples by IBS.
+    pub(super) fn uses_ibs(&self) -> bool {
+        self.programs.any().uses_ibs()
     }
 
     /// TSC ticks after which a quantum is cut.

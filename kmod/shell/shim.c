@@ -90,6 +90,12 @@ u32 hpm_sibling(u32 cpu)
 	return cpumask_any_but(topology_sibling_cpumask(cpu), cpu);
 }
 
+/* An entry of the extended local vector table, which AMD's local APICs have (AMD64 APM Vol. 2, 16.4). */
+u32 hpm_eilvt_read(u32 number)
+{
+	return apic->read(APIC_EILVTn(number));
+}
+
 int hpm_reserve_perfctr(u32 msr)
 {
 	return reserve_perfctr_nmi(msr);
@@ -352,4 +358,29 @@ static long hpm_load_init_mm(void *unused)
 void hpm_load_another_mm(unsigned int cpu)
 {
 	work_on_cpu(cpu, hpm_load_init_mm, NULL);
+}
+
+static long hpm_load_allowed_mm(void *data)
+{
+	struct mm_struct *mm = data;
+
+	/* The kernel looks only when the address space is another one than before. */
+	hpm_load_init_mm(NULL);
+	atomic_inc(&mm->context.perf_rdpmc_allowed);
+	kthread_use_mm(mm);
+	kthread_unuse_mm(mm);
+	atomic_dec(&mm->context.perf_rdpmc_allowed);
+	/* Takes CR4.PCE back. */
+	hpm_load_init_mm(NULL);
+	return 0;
+}
+
+/*
+ * perf notes in which counters its past events have left values, and zeroes those when an address space that may use RDPMC
+ * is next loaded on the CPU (perf_clear_dirty_counters()), whoever counts with them by then. This has it done now.
+ */
+void hpm_zero_leftovers(unsigned int cpu)
+{
+	if (current->mm)
+		work_on_cpu(cpu, hpm_load_allowed_mm, current->mm);
 }

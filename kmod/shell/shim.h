@@ -34,6 +34,7 @@ u64 hpm_rdtsc(void);
 u32 hpm_lvtpc_read(void);
 void hpm_lvtpc_write(u32 value);
 u32 hpm_sibling(u32 cpu);
+u32 hpm_eilvt_read(u32 number);
 
 /* The kernel's arbiter of counters between its own users and others. Non-zero on success. */
 int hpm_reserve_perfctr(u32 msr);
@@ -88,6 +89,7 @@ struct mm_struct *hpm_rdpmc_allow(void);
 bool hpm_rdpmc_lacking(const struct mm_struct *mm);
 bool hpm_rdpmc_may(const struct task_struct *task);
 void hpm_load_another_mm(unsigned int cpu);
+void hpm_zero_leftovers(unsigned int cpu);
 
 #define HPM_CEA_PAGES 16
 

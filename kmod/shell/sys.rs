@@ -39,6 +39,7 @@ extern "C" {
     fn hpm_lvtpc_read() -> u32;
     fn hpm_lvtpc_write(value: u32);
     fn hpm_sibling(cpu: u32) -> u32;
+    fn hpm_eilvt_read(number: u32) -> u32;
     fn hpm_reserve_perfctr(msr: u32) -> c_int;
     fn hpm_release_perfctr(msr: u32);
     fn hpm_reserve_evntsel(msr: u32) -> c_int;
@@ -70,6 +71,7 @@ extern "C" {
     fn hpm_rdpmc_lacking(mm: *const bindings::mm_struct) -> bool;
     fn hpm_rdpmc_may(task: *const bindings::task_struct) -> bool;
     fn hpm_load_another_mm(cpu: c_uint);
+    fn hpm_zero_leftovers(cpu: c_uint);
     fn hpm_nmi_register() -> c_int;
     fn hpm_nmi_unregister();
     fn hpm_probes_find() -> c_int;
@@ -207,6 +209,14 @@ pub(super) fn sibling(cpu: u32) -> Option<u32> {
     // SAFETY: Reads a mask of the CPU, which exists.
     let sibling = unsafe { hpm_sibling(cpu) };
     (sibling < kernel::cpu::nr_cpu_ids()).then_some(sibling)
+}
+
+/// An entry of the extended local vector table of this CPU's local APIC; `None` beyond its last one. Only on AMD's processors.
+pub(super) fn eilvt(number: u32) -> Option<u32> {
+    /// `APIC_EILVT_NR_MAX`.
+    const ENTRIES: u32 = 4;
+    // SAFETY: Reads a register of the local APIC, which AMD's processors with IBS have.
+    (number < ENTRIES).then(|| unsafe { hpm_eilvt_read(number) })
 }
 
 /// Reserves a general counter and its event select register from the kernel's other users.
@@ -427,6 +437,12 @@ pub(super) unsafe fn may_rdpmc(task: *const bindings::task_struct) -> bool {
 pub(super) fn load_another_address_space(cpu: u32) {
     // SAFETY: Process context; waits for a worker on that CPU.
     unsafe { hpm_load_another_mm(cpu) };
+}
+
+/// Has perf zero the counters of this CPU in which its past events have left values, as it else would at any time.
+pub(super) fn zero_leftovers(cpu: u32) {
+    // SAFETY: Process context; waits for a worker on that CPU.
+    unsafe { hpm_zero_leftovers(cpu) };
 }
 
 /// Hooks the NMI; calls come to `hpm_on_nmi`.

@@ -23,7 +23,8 @@ pub enum Scope {
 pub enum EventMode {
     /// Count only.
     Count = 1,
-    /// Count, and let hardware write a precise (PEBS) record each period.
+    /// Count, and let hardware write a precise (PEBS) record each period; on AMD's processors, let instruction-based
+    /// sampling tag an op or a fetch, of which the driver writes an [`super::IbsRecord`].
     Precise = 2,
     /// Count, and let the driver write an [`super::InterruptRecord`] when the counter's overflow interrupts, each period.
     Interrupt = 3,
@@ -46,7 +47,8 @@ pub enum CoreType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSpec {
     /// Event select and unit mask, and edge detect, invert and counter mask, at their places in IA32_PERFEVTSELx
-    /// (SDM Vol. 3B 20.2.1.1: bits 7:0, 15:8, 18, 23, 31:24). All other bits must be zero.
+    /// (SDM Vol. 3B 20.2.1.1: bits 7:0, 15:8, 18, 23, 31:24); for AMD's PerfEvtSel also bits 35:32, event select 11:8 (APM
+    /// Vol. 2, 13.2.2). All other bits must be zero.
     /// A fixed-function event is asked for by its architectural encoding; the driver picks the counter.
     ///
     /// NetBurst (Pentium 4): Event Select and Event Mask at their places in an ESCR, above 32; ESCR Select, Compare,

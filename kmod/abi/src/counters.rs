@@ -11,7 +11,9 @@
 //! 3. `sequence` again; begin again when it changed.
 //!
 //! RDPMC faults where the kernel has not allowed it, so `counter` names a counter only while the thread's process may use
-//! the instruction. Once granted, the driver does not take that right away while the process lives.
+//! the instruction. Once granted, the driver does not take that right away while the process lives. An administrator can, who
+//! writes 0 to the attribute `rdpmc` of the kernel's PMU: the next RDPMC then faults (SIGSEGV, which `libhpm` handles), and
+//! a new [`super::IOCTL_COUNTERS`] has the page say [`COUNT_ASK`] from then on.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
 

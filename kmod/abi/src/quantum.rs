@@ -55,7 +55,8 @@ impl QuantumFlags {
     pub const STACK_FRAMES: u16 = 1 << 6;
     /// The stack's bytes are last branch records of 24 bytes (from, to, info), the newest first.
     pub const STACK_BRANCHES: u16 = 1 << 7;
-    /// Records of this quantum are not shown, because the kernel showed in them and the session may not see it.
+    /// Records of this quantum are not shown, because the kernel showed in them and the session may not see it; or of IBS,
+    /// because they were of a privilege level that their event does not count.
     pub const RECORDS_WITHHELD: u16 = 1 << 8;
     /// Values in this quantum's records that looked like kernel addresses read 0, because the session may not see the
     /// kernel. They may have been a program's own large negative numbers.
@@ -95,8 +96,8 @@ pub struct Quantum {
     pub span_bytes: u32,
     /// Bytes of one record; 0 when each record says its own size.
     pub record_size: u16,
-    /// PEBS record format (bits 11:8 of IA32_PERF_CAPABILITIES), or one of [`super::RECORD_FORMAT_INTERRUPT`] and
-    /// [`super::RECORD_FORMAT_ARCHITECTURAL`].
+    /// PEBS record format (bits 11:8 of IA32_PERF_CAPABILITIES), or one of [`super::RECORD_FORMAT_INTERRUPT`],
+    /// [`super::RECORD_FORMAT_ARCHITECTURAL`] and [`super::RECORD_FORMAT_IBS`].
     pub record_format: u16,
     /// Events in use of `counts`.
     pub count_len: u32,
@@ -117,7 +118,7 @@ pub struct Quantum {
     /// For each sampling place the index of the event it serves, or [`NO_EVENT`].
     pub counter_event: [u8; SAMPLING_COUNTERS_MAX],
     /// For each sampling place its counter's bit in IA32_PEBS_ENABLE and in a record's applicable counters: 0 to 31 for
-    /// general counters, 32 and above for fixed ones.
+    /// general counters, 32 and above for fixed ones; of IBS 32 for fetches and 33 for ops.
     pub sampler_counter: [u8; SAMPLING_COUNTERS_MAX],
     /// What each event counted in the quantum.
     pub counts: [u64; EVENTS_MAX],

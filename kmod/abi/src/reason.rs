@@ -106,13 +106,18 @@ pub enum Reason {
     /// What the event counts cannot be told apart by the logical processors of a core, of which there are two;
     /// `detail[0]` is its index.
     SharedEvent = 63,
+    /// The processor has no instruction-based sampling (IBS), or not of this kind; `detail[0]` is the event's index.
+    NoIbs = 75,
+    /// The kernel has not set up the interrupt of instruction-based sampling; `detail` is IBS_CTL and the entry of the local
+    /// APIC's extended local vector table that it names.
+    IbsInterrupt = 76,
 }
 
 impl Reason {
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 47] = [
+        const ALL: [Reason; 49] = [
             Reason::Version,
             Reason::Field,
             Reason::UnknownPmu,
@@ -160,6 +165,8 @@ impl Reason {
             Reason::BranchesRunning,
             Reason::StackBesideBranches,
             Reason::SharedEvent,
+            Reason::NoIbs,
+            Reason::IbsInterrupt,
         ];
         let mut i = 0;
         while i < ALL.len() {

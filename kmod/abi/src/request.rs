@@ -81,7 +81,7 @@ pub struct Info {
     pub model: u32,
     /// Stepping.
     pub stepping: u32,
-    /// Architectural PerfMon version (CPUID leaf 0AH, EAX bits 7:0); 0 without one.
+    /// Architectural PerfMon version (CPUID leaf 0AH, EAX bits 7:0); 0 without one. Of AMD's PMUs 2 with PerfMonV2, else 1.
     pub perfmon_version: u32,
     /// General counters per logical processor that hpm may use.
     pub general_counters: u32,
@@ -129,6 +129,10 @@ impl InfoFlags {
     pub const BRANCH_CALLS: u64 = 1 << 6;
     /// Hardware can write the last branch records into its precise records.
     pub const RECORDS_BRANCHES: u64 = 1 << 7;
+    /// Instruction-based sampling of fetches (AMD).
+    pub const IBS_FETCH: u64 = 1 << 8;
+    /// Instruction-based sampling of ops (AMD).
+    pub const IBS_OP: u64 = 1 << 9;
 }
 
 /// Answer of [`IOCTL_TOTALS`].
@@ -161,7 +165,8 @@ pub struct Totals {
     /// Processes that a measured one forked and that are not measured, because the driver's table was full.
     pub processes_left_out: u64,
     /// Records that hardware wrote and that are not shown, because the kernel showed in them and the session may not see
-    /// it. They are not among `records`.
+    /// it; and samples of IBS, which knows no privilege levels, of a level that their event does not count. They are not
+    /// among `records`.
     pub records_withheld: u64,
     /// Markers published.
     pub markers: u64,

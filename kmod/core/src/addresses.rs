@@ -1,4 +1,4 @@
-//! Where a PMU's registers are: up to version 5 at the addresses of version 1, in version 6 four to a counter.
+//! Where a PMU's registers are: Intel's up to version 5 at the addresses of version 1, in version 6 four to a counter.
 
 use super::allocate::Counter;
 use super::pmu::netburst::registers::{COUNTERS, MSR_BPU_CCCR0, MSR_BPU_COUNTER0};
@@ -18,6 +18,9 @@ impl Pmu {
     /// [`Pmu::full_width_writes`] says so and [`Pmu::written_register`] is used.
     #[must_use]
     pub const fn counter_register(&self, counter: Counter) -> u32 {
+        if let Interface::Amd(amd) = &self.interface {
+            return amd.counter_register(counter);
+        }
         if self.perfmon.version >= 6 {
             return base(counter);
         }
@@ -30,7 +33,8 @@ impl Pmu {
     /// The counter's register, for writing it.
     #[must_use]
     pub const fn written_register(&self, counter: Counter) -> u32 {
-        if counter.as_fixed().is_none() && self.perfmon.version < 6 && self.full_width_writes {
+        let aliased = matches!(self.interface, Interface::Architectural) && self.perfmon.version < 6;
+        if counter.as_fixed().is_none() && aliased && self.full_width_writes {
             return IA32_A_PMC0 + counter.place() as u32;
         }
         self.counter_register(counter)
@@ -39,6 +43,9 @@ impl Pmu {
     /// The event select of a general counter.
     #[must_use]
     pub const fn select_register(&self, counter: Counter) -> u32 {
+        if let Interface::Amd(amd) = &self.interface {
+            return amd.select_register(counter);
+        }
         if self.perfmon.version >= 6 {
             return base(counter) + CFG_A;
         }
@@ -52,14 +59,19 @@ impl Pmu {
     }
 
     /// The registers by which the kernel's reservation knows the counters, with their event selects: the general counters
-    /// only, by their addresses before version 6, or all of NetBurst's, of whose CCCRs it keeps no note. Whoever holds one of
+    /// only, Intel's by their addresses before version 6, or all of NetBurst's, of whose CCCRs it keeps no note. Whoever holds one of
     /// them holds the PMU.
     pub fn reservation(&self) -> impl DoubleEndedIterator<Item = (u32, u32)> {
-        let (counter, select, count) = match self.interface {
-            Interface::Architectural => (IA32_PMC0, IA32_PERFEVTSEL0, self.perfmon.general.count_ones()),
-            Interface::NetBurst(_) => (MSR_BPU_COUNTER0, MSR_BPU_CCCR0, COUNTERS),
+        let first = Counter::at(0);
+        let general = self.perfmon.general.count_ones();
+        let (counter, select, count, step) = match self.interface {
+            Interface::Architectural => (IA32_PMC0, IA32_PERFEVTSEL0, general, 1),
+            Interface::NetBurst(_) => (MSR_BPU_COUNTER0, MSR_BPU_CCCR0, COUNTERS, 1),
+            Interface::Amd(amd) => {
+                (amd.counter_register(first), amd.select_register(first), general, amd.step())
+            }
         };
-        (0..count).map(move |number| (counter + number, select + number))
+        (0..count).map(move |number| (counter + step * number, select + step * number))
     }
 
     /// Whether it has this register: an event needs it, and for the one that only PEBS uses there is PEBS.

@@ -1,7 +1,7 @@
 //! Events to counters: a matching, so that a set of events is refused only when no assignment exists.
 
 use super::abi::{Reason, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
-use super::events::Event;
+use super::events::{Event, Way};
 use super::pmu::architectural::FIXED_COUNTERS_MAX;
 use super::pmu::netburst::registers::COUNTERS as NETBURST_COUNTERS;
 use super::Refusal;
@@ -59,6 +59,15 @@ impl Counter {
     pub const fn as_netburst(self) -> Option<u32> {
         (self.0 as u32).checked_sub(NETBURST)
     }
+}
+
+/// IBS, of which AMD's processors have one for fetches and one for ops, at the places of fixed counters, of which they have
+/// none. They count by themselves and can only be sampled.
+impl Counter {
+    /// The sampler of instruction fetches.
+    pub const IBS_FETCH: Self = Self(SAMPLING_COUNTERS_MAX as u8);
+    /// The sampler of ops.
+    pub const IBS_OP: Self = Self(SAMPLING_COUNTERS_MAX as u8 + 1);
 }
 
 /// A set of counters.
@@ -198,7 +207,8 @@ impl Matching<'_> {
     }
 }
 
-/// Gives every event whose bit is set in `active` the counter it needs, then, while counters last, each precise event a second one for its count.
+/// Gives every event whose bit is set in `active` the counter it needs (one of IBS two: IBS tells no count), then, while
+/// counters last, each event of PEBS a second one for its count.
 ///
 /// # Errors
 /// [`Reason::NoCounter`] with the index of the first event that finds no place beside those before it.
@@ -207,12 +217,13 @@ pub fn allocate(events: &[Event], active: u32) -> Result<[Assignment; EVENTS_MAX
     let is_wanted = |index: usize, event: &Event| active >> index & 1 == 1 && !event.is_none();
     let wanted = || events.iter().enumerate().filter(move |(index, event)| is_wanted(*index, event));
     for (index, event) in wanted() {
-        if !matching.add((index, event.sampling.is_some())) {
+        let counted_apart = event.is_sampled(Way::Ibs);
+        if !matching.add((index, event.sampling.is_some())) || counted_apart && !matching.add((index, false))
+        {
             return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
         }
     }
-    let precise = |event: &Event| event.sampling.is_some_and(|how| !how.interrupt);
-    for (index, _) in wanted().filter(|(_, event)| precise(event)) {
+    for (index, _) in wanted().filter(|(_, event)| event.is_sampled(Way::Pebs)) {
         matching.add((index, false));
     }
     let mut assignments = [Assignment::default(); EVENTS_MAX];

@@ -2,13 +2,14 @@
 //! exists.
 
 use super::abi::{CoreType, Info, InfoFlags, Reason};
-use super::allocate::CounterSet;
+use super::allocate::{Counter, CounterSet};
 use super::cfg_c;
 use super::hybrid;
 use super::layout::{ARCHITECTURAL, GPRS, LBRS, MEMORY, XMMS};
 use super::lbr::{Lbr, ARCHITECTURAL_LBR};
+use super::pmu::amd::Amd;
 use super::pmu::architectural::Perfmon;
-use super::pmu::{generation_of, may_be_hybrid, netburst, Generation, Interface, Pebs};
+use super::pmu::{amd, generation_of, may_be_hybrid, netburst, Generation, Interface, Pebs};
 use super::registers::{MiscEnable, PerfCapabilities, IA32_MISC_ENABLE, IA32_PERF_CAPABILITIES};
 use super::{Pmu, Port, Refusal};
 
@@ -58,9 +59,12 @@ pub struct Machine {
 pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
     let head = cpuid.cpuid(0, 0);
     let leaf_1 = cpuid.cpuid(1, 0);
-    let leaf_10 = if head.eax >= 0xA { cpuid.cpuid(0xA, 0) } else { CpuidRegisters::default() };
     let vendor = vendor(head);
     let intel = vendor == *b"GenuineIntel";
+    if vendor == *b"AuthenticAMD" {
+        return amd_machine(cpuid, vendor, leaf_1);
+    }
+    let leaf_10 = if head.eax >= 0xA { cpuid.cpuid(0xA, 0) } else { CpuidRegisters::default() };
     let (family, model) = family_and_model(leaf_1.eax);
     // Leaf 0AH is Intel's; on other vendors' processors it is reserved.
     let mut perfmon = if intel { Perfmon::new(leaf_10) } else { Perfmon::default() };
@@ -97,6 +101,22 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
         _ => {}
     }
     machine
+}
+
+/// As [`detect`], of AMD's processors.
+fn amd_machine<C: Cpuid>(cpuid: &mut C, vendor: [u8; 12], leaf_1: CpuidRegisters) -> Machine {
+    let (family, model) = family_and_model(leaf_1.eax);
+    let pmu = amd::detect(cpuid, family, model);
+    Machine {
+        vendor,
+        family,
+        model,
+        stepping: leaf_1.eax & 0xf,
+        core_type: CoreType::Any,
+        perfmon: pmu.map_or(Perfmon::default(), |pmu| pmu.perfmon),
+        hypervisor: leaf_1.ecx >> 31 == 1,
+        pmu,
+    }
 }
 
 /// The type of the core that is asked (CPUID leaf 07H, EDX bit 15; leaf 1AH, EAX bits 31:24).
@@ -284,6 +304,14 @@ impl Machine {
                 info.pebs_format = pebs.format.into();
                 info.pebs_counters = pebs.counters.general_bits().into();
                 info.flags |= if pebs.groups & LBRS != 0 { InfoFlags::RECORDS_BRANCHES } else { 0 };
+            }
+            if let Interface::Amd(Amd { ibs: Some(ibs), .. }) = pmu.interface {
+                let samplers = ibs.samplers(0);
+                let flags =
+                    [(Counter::IBS_FETCH, InfoFlags::IBS_FETCH), (Counter::IBS_OP, InfoFlags::IBS_OP)];
+                for (_, flag) in flags.into_iter().filter(|(sampler, _)| samplers.contains(*sampler)) {
+                    info.flags |= flag;
+                }
             }
             info.branch_records = pmu.lbr.map_or(0, |lbr| lbr.depth);
             let calls = pmu.lbr.is_some_and(|lbr| lbr.call_stack);

@@ -10,7 +10,7 @@
 mod arming;
 mod stays;
 
-use super::abi::QuantumEnd;
+use super::abi::{QuantumEnd, Reason};
 use super::allocate::COUNTERS_MAX;
 use super::buffer;
 use super::counters::Now;
@@ -86,6 +86,15 @@ impl Engine {
     /// [`super::abi::Reason::BranchesRunning`] when somebody else has.
     pub fn check_branches<P: Port>(&self, port: &mut P, pmu: &Pmu) -> Result<(), Refusal> {
         self.branches.check_idle(port, pmu)
+    }
+
+    /// Whether a session may sample with IBS on this CPU, whose PMU is held; from now on it is hpm's too.
+    ///
+    /// # Errors
+    /// [`super::abi::Reason::CountersRunning`] when somebody else does, or [`super::abi::Reason::NoIbs`].
+    pub fn check_ibs<P: Port>(&mut self, port: &mut P) -> Result<(), Refusal> {
+        let Some(hardware) = &mut self.hardware else { return Ok(()) };
+        hardware.ibs_mut().map_or(Err(Refusal::new(Reason::NoIbs, [0; 2])), |ibs| ibs.hold(port))
     }
 
     /// The running thread has replaced its program: branches and calls of the old one are forgotten. Nothing when no
@@ -344,6 +353,7 @@ impl Engine {
         hardware.set_global_ctrl(port, 0);
         let full = interrupt::handle(hardware, &mut self.values, port, session, stay);
         hardware.set_global_ctrl(port, session.program.global_ctrl);
-        full || stacks::bytes_wanted(session.program) > 0 && session.state.handled.bytes() > 0
+        let any = session.state.handled.records.iter().any(|&records| records > 0);
+        full || stacks::bytes_wanted(session.program) > 0 && any
     }
 }

@@ -10,25 +10,35 @@ use super::pmu::{ExtraRegister, Interface};
 use super::registers::PerfEvtSel;
 use super::{Pmu, Refusal};
 
-/// The bits that [`EventSpec::encoding`] may set.
-const ENCODING: u64 =
-    PerfEvtSel(0).with_event_select(0xff).with_unit_mask(0xff).with_edge(1).with_inv(1).with_cmask(0xff).0;
+/// The bits of an encoding beside event select and unit mask.
+const QUALIFIERS: u64 = PerfEvtSel(0).with_edge(1).with_inv(1).with_cmask(0xff).0;
 
 /// Least period. A record costs some hundred cycles; below this the thread would do little else.
 pub const PERIOD_MIN: u64 = 100;
 
+/// Who writes the records of a sampled event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Hardware (PEBS).
+    Pebs,
+    /// The driver, when the counter's overflow interrupts.
+    Interrupt,
+    /// The driver, when AMD's instruction-based sampling interrupts with a sample in its registers.
+    Ibs,
+}
+
 /// How the records of a sampled event are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
-    /// The driver writes them when the counter's overflow interrupts; else hardware does (PEBS).
-    pub interrupt: bool,
+    /// Who writes them.
+    pub way: Way,
     /// Events from one record to the next.
     pub period: u64,
     /// The encoding for the counter that writes them.
     pub encoding: u64,
     /// Counters that can write them.
     pub counters: CounterSet,
-    /// Bits of IA32_PEBS_ENABLE that it needs beside its counter's.
+    /// [`super::pmu::PreciseRule::pebs_enable`].
     pub pebs_enable: u64,
 }
 
@@ -52,6 +62,12 @@ impl Event {
     pub const NONE: Self =
         Self { encoding: 0, privilege: 0, counters: CounterSet::EMPTY, sampling: None, extra: None };
 
+    /// Whether it is sampled in this way.
+    #[must_use]
+    pub fn is_sampled(&self, way: Way) -> bool {
+        self.sampling.is_some_and(|how| how.way == way)
+    }
+
     /// Whether it is [`Event::NONE`].
     #[must_use]
     pub const fn is_none(&self) -> bool {
@@ -62,7 +78,7 @@ impl Event {
 /// Checks the event at `index` of the request. [`Event::NONE`] for one that is for another type of core.
 ///
 /// # Errors
-/// [`Reason::Field`], [`Reason::EventBits`], [`Reason::NoPebs`], [`Reason::PebsErratum`], [`Reason::NotPrecise`],
+/// [`Reason::Field`], [`Reason::EventBits`], [`Reason::NoPebs`], [`Reason::NoIbs`], [`Reason::PebsErratum`], [`Reason::NotPrecise`],
 /// [`Reason::OnlyPrecise`], [`Reason::PeriodTooSmall`], [`Reason::ExtraMissing`], [`Reason::ExtraBits`],
 /// [`Reason::CoreTypeMissing`], [`Reason::NoCoreType`], [`Reason::NoCounter`] or [`Reason::SharedEvent`].
 pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal> {
@@ -107,11 +123,14 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
         mode if mode == EventMode::Interrupt as u8 => interrupt(spec, plain),
         _ => return Err(field(core::mem::offset_of!(EventSpec, mode))),
     };
-    if event.sampling.is_some() && spec.period < PERIOD_MIN {
-        return Err(Refusal::new(Reason::PeriodTooSmall, [index as u64, PERIOD_MIN]));
-    }
-    if event.sampling.is_some() && spec.period > pmu.period_max() {
-        return Err(period_field);
+    if let Some(how) = event.sampling {
+        let grid = pmu.period_grid(how.way, how.counters);
+        if spec.period < grid.least {
+            return Err(Refusal::new(Reason::PeriodTooSmall, [index as u64, grid.least]));
+        }
+        if spec.period > grid.most {
+            return Err(period_field);
+        }
     }
     if let Interface::Architectural = pmu.interface {
         event.extra = extra::check(pmu.generation, index, spec.encoding as u16, spec.extra)?;
@@ -141,32 +160,42 @@ fn precise(pmu: &Pmu, index: usize, spec: &EventSpec, plain: Event) -> Result<Ev
         Reason::NoPebs => Refusal::new(Reason::NoPebs, [index as u64, 0]),
         _ => refusal,
     };
-    let pebs = pmu.pebs.map_err(about)?;
     let not_precise = Refusal::new(Reason::NotPrecise, [index as u64, 0]);
-    if let Interface::NetBurst(_) = pmu.interface {
-        let sampling = Sampling {
-            interrupt: false,
-            period: spec.period,
-            encoding: spec.encoding,
-            counters: pebs.counters,
-            pebs_enable: 0,
-        };
-        let precise = netburst::is_precise(spec.encoding);
-        return precise.then_some(Event { sampling: Some(sampling), ..plain }).ok_or(not_precise);
-    }
-    let rule = pmu.generation.precise(spec.encoding).ok_or(not_precise)?;
+    let (rule, way, able) = match pmu.interface {
+        Interface::NetBurst(_) => {
+            let counters = pmu.pebs.map_err(about)?.counters;
+            let sampling = Sampling {
+                way: Way::Pebs,
+                period: spec.period,
+                encoding: spec.encoding,
+                counters,
+                pebs_enable: 0,
+            };
+            let precise = netburst::is_precise(spec.encoding);
+            return precise.then_some(Event { sampling: Some(sampling), ..plain }).ok_or(not_precise);
+        }
+        Interface::Amd(amd) => {
+            let rule = pmu.generation.precise(spec.encoding).ok_or(not_precise)?;
+            let able = amd.ibs.map_or(CounterSet::EMPTY, |ibs| ibs.samplers(rule.pebs_enable));
+            if able.intersection(rule.counters).is_empty() {
+                return Err(Refusal::new(Reason::NoIbs, [index as u64, 0]));
+            }
+            (rule, Way::Ibs, able)
+        }
+        Interface::Architectural => {
+            let able = pmu.pebs.map_err(about)?.counters;
+            (pmu.generation.precise(spec.encoding).ok_or(not_precise)?, Way::Pebs, able)
+        }
+    };
     let sampling = Sampling {
-        interrupt: false,
+        way,
         period: spec.period,
         encoding: spec.encoding,
-        counters: rule.counters.intersection(pebs.counters),
+        counters: rule.counters.intersection(able),
         pebs_enable: rule.pebs_enable,
     };
     let (encoding, counters) = match rule.count_as {
-        Some(encoding) => {
-            let encoding = u64::from(encoding);
-            (encoding, counters(pmu, encoding).map_err(|bits| event_bits(index, bits))?)
-        }
+        Some(encoding) => (encoding, counters(pmu, encoding).map_err(|bits| event_bits(index, bits))?),
         None => (spec.encoding, CounterSet::EMPTY),
     };
     Ok(Event { encoding, counters, sampling: Some(sampling), ..plain })
@@ -175,7 +204,7 @@ fn precise(pmu: &Pmu, index: usize, spec: &EventSpec, plain: Event) -> Result<Ev
 /// An event that interrupts: any that a counter other than a fixed one counts, which also tells its count.
 fn interrupt(spec: &EventSpec, plain: Event) -> Event {
     let sampling = Sampling {
-        interrupt: true,
+        way: Way::Interrupt,
         period: spec.period,
         encoding: spec.encoding,
         counters: plain.counters.without_fixed(),
@@ -189,8 +218,9 @@ fn counters(pmu: &Pmu, encoding: u64) -> Result<CounterSet, u64> {
     if let Interface::NetBurst(unit) = pmu.interface {
         return netburst::check(&unit, encoding).map(|rule| CounterSet::netburst(rule.counters(&unit)));
     }
-    if encoding & !ENCODING != 0 {
-        return Err(encoding & !ENCODING);
+    let beyond = encoding & !(pmu.interface.event_bits() | QUALIFIERS);
+    if beyond != 0 {
+        return Err(beyond);
     }
     let fixed = pmu.fixed_counter(encoding).map_or(CounterSet::EMPTY, CounterSet::one_fixed);
     let select = PerfEvtSel(encoding);
@@ -204,8 +234,8 @@ fn counters(pmu: &Pmu, encoding: u64) -> Result<CounterSet, u64> {
 }
 
 fn general_counters(pmu: &Pmu, select: PerfEvtSel) -> Result<CounterSet, u64> {
-    const EVENT: u64 = PerfEvtSel(0).with_event_select(0xff).with_unit_mask(0xff).0;
-    let rule = pmu.generation.event(select.event_select() as u8).ok_or(select.0 & EVENT)?;
+    let event = pmu.interface.event_bits();
+    let rule = pmu.generation.event_of(select.0).ok_or(select.0 & event)?;
     let refused = select.unit_mask() & !u64::from(rule.unit_mask_bits);
     if refused != 0 {
         return Err(PerfEvtSel(0).with_unit_mask(refused).0);
@@ -213,6 +243,6 @@ fn general_counters(pmu: &Pmu, select: PerfEvtSel) -> Result<CounterSet, u64> {
     if pmu.is_unavailable(select.0) {
         return Err(select.0);
     }
-    let counters = pmu.generation.counters(rule, (select.0 & EVENT) as u16);
+    let counters = pmu.generation.counters(rule, (select.0 & event) as u16);
     Ok(CounterSet::general(counters).intersection(pmu.perfmon.counters()))
 }

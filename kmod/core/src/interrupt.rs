@@ -9,6 +9,7 @@
 use super::abi::{InterruptRecord, RECORD_FORMAT_INTERRUPT, SAMPLING_COUNTERS_MAX};
 use super::allocate::COUNTERS_MAX;
 use super::hardware::Hardware;
+use super::ibs::{self, Levels, Sample};
 use super::port::{Port, Rings};
 use super::program::{Records, SamplingCounter};
 use super::quantum::Stay;
@@ -37,6 +38,8 @@ pub(super) struct Handled {
     pub(super) lost: [u64; SAMPLING_COUNTERS_MAX],
     /// Events that each place's counter counted before it was last set back.
     pub(super) events: [i64; SAMPLING_COUNTERS_MAX],
+    /// Samples that were not kept ([`super::abi::CpuStatus::records_withheld`]).
+    pub(super) withheld: u64,
     /// RBP of the last record.
     pub(super) rbp: u64,
     /// RSP of the last record.
@@ -49,26 +52,31 @@ impl Handled {
         records: [0; SAMPLING_COUNTERS_MAX],
         lost: [0; SAMPLING_COUNTERS_MAX],
         events: [0; SAMPLING_COUNTERS_MAX],
+        withheld: 0,
         rbp: 0,
         rsp: 0,
     };
 
-    /// Bytes of the records.
-    pub(super) fn bytes(&self) -> u32 {
-        self.records.iter().sum::<u64>() as u32 * u32::from(RECORDS.size)
+    /// Bytes of the records, which look like these.
+    pub(super) fn bytes(&self, look: Records) -> u32 {
+        self.records.iter().sum::<u64>() as u32 * u32::from(look.size)
     }
 }
 
 /// Writes a record for each counter of the stay that has overflowed, and sets it back. True when the segment is full. The
 /// PMU must be stopped, and the stay armed.
 pub(super) fn handle<P: Port, R: Rings>(
-    hardware: &Hardware,
+    hardware: &mut Hardware,
     values: &mut [u64; COUNTERS_MAX],
     port: &mut P,
     session: &mut Session<'_, R>,
     stay: &Stay,
 ) -> bool {
     let Some((segment, start)) = session.state.segments.current() else { return false };
+    if session.program.uses_ibs() {
+        take_samples(hardware, port, session);
+        return start + session.state.handled.bytes(ibs::RECORDS) >= segments::full_at(ibs::RECORDS.size);
+    }
     for sampler in session.program.sampling_counters() {
         let (number, counter) = (usize::from(sampler.place), sampler.counter);
         let period = session.state.periods.in_use()[number] as i64;
@@ -81,7 +89,7 @@ pub(super) fn handle<P: Port, R: Rings>(
             continue;
         }
         handled.events[number] = events;
-        let place = start + handled.bytes();
+        let place = start + handled.bytes(RECORDS);
         let slot = session.state.segments.slot(segment);
         let wrote = write(port, session, sampler, slot, place);
         let handled = &mut session.state.handled;
@@ -91,9 +99,10 @@ pub(super) fn handle<P: Port, R: Rings>(
         handled.lost[number] += missed as u64 + u64::from(!wrote);
         let value = (left + (1 + missed) * period).wrapping_neg() as u64;
         hardware.write(port, counter, value);
+        hardware.note_served_overflow(port);
         values[counter.place()] = value;
     }
-    start + session.state.handled.bytes() >= segments::full_at(RECORDS.size)
+    start + session.state.handled.bytes(RECORDS) >= segments::full_at(RECORDS.size)
 }
 
 /// False when there are no registers that the session may see.
@@ -114,4 +123,51 @@ fn write<P: Port, R: Rings>(
     session.rings.write_record(slot, place, &words);
     (session.state.handled.rbp, session.state.handled.rsp) = (registers[RBP], registers[RSP]);
     true
+}
+
+/// Writes a record of each sample that waits in the registers of IBS, and has it count a period anew. The PMU must be stopped,
+/// and the stay armed.
+pub(super) fn take_samples<P: Port, R: Rings>(
+    hardware: &mut Hardware,
+    port: &mut P,
+    session: &mut Session<'_, R>,
+) {
+    let Some((segment, start)) = session.state.segments.current() else { return };
+    let slot = session.state.segments.slot(segment);
+    let (program, Some(ibs)) = (session.program, hardware.ibs_mut()) else { return };
+    for sampler in program.sampling_counters() {
+        let place = usize::from(sampler.place);
+        let (user, kernel) = program.levels(sampler.event.into());
+        let Some(sample) = ibs.take(port, sampler.counter, Levels { user, kernel }) else { continue };
+        let offset = start + session.state.handled.bytes(ibs::RECORDS);
+        match sample {
+            Sample::Taken(own) => {
+                write_sample(port, session, &own, !kernel, (slot, offset));
+                session.state.handled.records[place] += 1;
+            }
+            Sample::Withheld => session.state.handled.withheld += 1,
+            Sample::Unknown => session.state.handled.lost[place] += 1,
+        }
+        let period = session.state.periods.in_use()[place];
+        ibs.set(sampler.counter, program.ibs_control(sampler.counter), period);
+    }
+}
+
+/// Writes a sample with the time and what the interrupt met.
+fn write_sample<P: Port, R: Rings>(
+    port: &mut P,
+    session: &mut Session<'_, R>,
+    own: &[u64; ibs::OWN_WORDS],
+    user_only: bool,
+    (slot, offset): (u32, u32),
+) {
+    let registers = port.registers(user_only).unwrap_or_default();
+    let mut words = [0; ibs::WORDS];
+    for (word, value) in words.iter_mut().zip(own.iter().chain(&registers)) {
+        *word = *value;
+    }
+    // The second of an IbsRecord.
+    words[1] = port.rdtsc();
+    session.rings.write_record(slot, offset, &words);
+    (session.state.handled.rbp, session.state.handled.rsp) = (registers[RBP], registers[RSP]);
 }

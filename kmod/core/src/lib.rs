@@ -8,7 +8,7 @@
 //! | which events count on which cores | [`hybrid`] |
 //! | events to counters | [`allocate`], in turns where they do not fit: [`turns`] |
 //! | counters to register values | [`program`], [`registers`] |
-//! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`interrupt`], [`threads`] |
+//! | threads on and off one CPU | [`engine`], `hardware`, `ds`, [`interrupt`], [`ibs`], [`threads`] |
 //! | what a thread reads of itself | [`counters`] |
 //! | which branches a thread took last, and which calls it is in | [`lbr`] |
 //! | what a session without the right to the kernel sees | `privacy` |
@@ -45,6 +45,7 @@ pub mod gate;
 pub mod guard;
 mod hardware;
 pub mod hybrid;
+pub mod ibs;
 pub mod interrupt;
 pub mod layout;
 pub mod lbr;

@@ -55,6 +55,14 @@ impl<P: Port> Port for Meter<'_, P> {
         self.port.sibling_is_held()
     }
 
+    fn expect_pmi(&mut self, until_tsc: u64) {
+        self.port.expect_pmi(until_tsc);
+    }
+
+    fn expected_pmi(&mut self) -> u64 {
+        self.port.expected_pmi()
+    }
+
     fn registers(&mut self, user_only: bool) -> Option<Registers> {
         self.port.registers(user_only)
     }

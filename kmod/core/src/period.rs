@@ -31,6 +31,32 @@ const SMALLEST_STEP: u64 = 8;
 /// An interval is drawn from the range of a power of two that is at most this part of the period.
 const RANDOM_PART: u64 = 8;
 
+/// The periods that a sampler takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// What they are multiples of.
+    pub unit: u64,
+    /// The shortest.
+    pub least: u64,
+    /// The longest.
+    pub most: u64,
+}
+
+impl Grid {
+    /// The period of the grid that is at most this one, where there is one.
+    const fn below(self, period: u64) -> u64 {
+        let period = match period.checked_rem(self.unit) {
+            Some(rest) => period - rest,
+            None => period,
+        };
+        if period < self.least {
+            self.least
+        } else {
+            period
+        }
+    }
+}
+
 /// What an event has counted lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Average {
@@ -134,9 +160,9 @@ impl Periods {
         let nominal = self.nominal[usize::from(sampler.place)];
         let range = range(nominal);
         if sampler.randomise {
-            nominal - range / 2 + (self.random(seed) & (range - 1))
+            sampler.grid.below(nominal - range / 2 + (self.random(seed) & (range - 1)))
         } else {
-            nominal
+            sampler.grid.below(nominal)
         }
     }
 
@@ -194,6 +220,7 @@ mod tests {
         period: 100_000,
         rate: 0,
         randomise: true,
+        grid: Grid { unit: 1, least: 1, most: u64::MAX },
     };
 
     #[test]

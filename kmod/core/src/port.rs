@@ -24,6 +24,11 @@ pub trait Port {
     /// Whether hpm holds the PMU of another logical processor of this one's core. Asked while CPUs' PMUs are taken or given
     /// back, one after another.
     fn sibling_is_held(&mut self) -> bool;
+    /// The interrupt of an overflow, or of a sample, may still be on its way although it has been served: until the TSC is
+    /// this, [`super::acknowledge`] takes an NMI for it. Asked for where the hardware keeps no note of whose NMI it is.
+    fn expect_pmi(&mut self, until_tsc: u64);
+    /// What [`Port::expect_pmi`] said last; 0 when it was never called.
+    fn expected_pmi(&mut self) -> u64;
     /// Registers of the code that the PMI interrupted; with `user_only` those with which the current thread last was in user
     /// mode. `None` when it has none, when they cannot be had now, or when the PMI's NMI is over.
     fn registers(&mut self, user_only: bool) -> Option<Registers>;

@@ -1,21 +1,22 @@
 //! A session's events as register values: made once, the same on every CPU.
 
-use core::mem::{offset_of, size_of};
+mod checks;
 
-use super::abi::{
-    EventSpec, Reason, SessionConfig, SessionFlags, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX,
-};
+use self::checks::{check_places, check_sampling, check_told_apart, checked_layout};
+use super::abi::{EventSpec, SessionConfig, SessionFlags, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
 use super::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX};
-use super::events::{self, Event, Sampling};
+use super::events::{self, Event, Sampling, Way};
 use super::extra::{self, Extras};
 use super::hybrid;
-use super::layout::{RecordLayout, GPRS};
+use super::ibs;
+use super::layout::RecordLayout;
 use super::lbr::Branches;
+use super::period::Grid;
 use super::pmu::netburst::assignment;
 use super::pmu::netburst::events::Encoding;
 use super::pmu::netburst::settings::Settings;
 use super::pmu::netburst::tags::Tags;
-use super::pmu::{ExtraRegister, Interface, Pebs};
+use super::pmu::{ExtraRegister, Interface};
 use super::privacy::Sight;
 use super::registers::PerfEvtSel;
 use super::turns::Pins;
@@ -36,6 +37,8 @@ pub struct SamplingCounter {
     pub rate: u64,
     /// The period's low bits are drawn anew for each span.
     pub randomise: bool,
+    /// The periods that it takes.
+    pub grid: Grid,
 }
 
 /// How the records of a session look.
@@ -60,6 +63,10 @@ pub struct Program {
     sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
     /// What tells kernel mode in a record, in a session that must not see it.
     pub(super) sight: Option<Sight>,
+    /// How its events are sampled, if any is.
+    pub(super) way: Option<Way>,
+    /// Bits of the control registers of [`ibs::SAMPLERS`], beside their counts.
+    pub(super) ibs: [u64; ibs::SAMPLERS.len()],
     /// How hardware writes records, in a session with precise events.
     pub(super) pebs: Option<RecordLayout>,
     /// The branches that the session wants recorded.
@@ -114,9 +121,9 @@ impl Program {
             }
         }
         let extras = extra::assign(pmu.generation, &mut checked[..count], active)?;
-        let sampled = check_sampling(&checked)?;
+        let way = check_sampling(&checked)?;
         check_places(&config, &checked)?;
-        let pebs = pmu.pebs.ok().filter(|_| sampled.is_some_and(|how| !how.interrupt));
+        let pebs = pmu.pebs.ok().filter(|_| way == Some(Way::Pebs));
         let branches = Branches::wanted(pmu, &config, pebs.as_ref())?;
         let layout = match &pebs {
             Some(pebs) => {
@@ -128,23 +135,21 @@ impl Program {
         let written = layout.map(|layout| Records { size: layout.record_size, format: layout.format });
         let active = active & ((1 << count) - 1);
         let specs = config.events.get(..count).unwrap_or_default();
-        let (assignments, netburst) = match pmu.interface {
-            Interface::Architectural => (allocate(&checked[..count], active)?, Settings::NONE),
-            Interface::NetBurst(unit) => {
-                let tags = Tags::of(&unit, specs, pmu.pebs.is_ok())?;
-                let assignments = assignment::assign(&unit, &checked[..count], active, &tags)?;
-                (assignments, Settings::tagging(&tags))
-            }
-        };
+        let (assignments, netburst) = counters_for(pmu, &checked[..count], specs, active)?;
         let mut program = Self {
             config,
             active,
             assignments,
             sampling: [None; SAMPLING_COUNTERS_MAX],
             sight: None,
+            way,
+            ibs: [0; ibs::SAMPLERS.len()],
             pebs: layout,
             branches,
-            records: written.or(sampled.map(|_| interrupt::RECORDS)),
+            records: written.or(match way {
+                Some(Way::Ibs) => Some(ibs::RECORDS),
+                way => way.map(|_| interrupt::RECORDS),
+            }),
             selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
             fixed_ctr_ctrl: 0,
             pebs_enable: 0,
@@ -168,17 +173,20 @@ impl Program {
             self.enable(pmu, counter, event.encoding, event.privilege);
         }
         if let (Some(counter), Some(how)) = (sampling, event.sampling) {
-            self.enable(pmu, counter, how.encoding, event.privilege);
-            match (pmu.interface, how.interrupt) {
-                (Interface::Architectural, true) => {
+            if how.way != Way::Ibs {
+                self.enable(pmu, counter, how.encoding, event.privilege);
+            }
+            match (how.way, pmu.interface) {
+                (Way::Ibs, _) => self.enable_ibs(counter, &how),
+                (Way::Interrupt, Interface::NetBurst(unit)) => self.netburst.interrupt(&unit, counter.bit()),
+                (Way::Interrupt, _) => {
                     let select = &mut self.selects[counter.place()];
                     *select = select.with_int(1);
                 }
-                (Interface::Architectural, false) => self.enable_records(pmu, counter, event, &how),
-                (Interface::NetBurst(unit), true) => self.netburst.interrupt(&unit, counter.bit()),
-                (Interface::NetBurst(unit), false) => {
+                (Way::Pebs, Interface::NetBurst(unit)) => {
                     self.pebs_enable = (unit.pebs_bits() | self.netburst.pebs_enable).into();
                 }
+                (Way::Pebs, _) => self.enable_records(pmu, counter, event, &how),
             }
             let spec = &self.config.events[index];
             let place = hybrid::sampling_place(&self.config, index);
@@ -191,8 +199,16 @@ impl Program {
                     period: how.period,
                     rate: spec.rate,
                     randomise: spec.flags & EventSpec::RANDOMISE != 0,
+                    grid: pmu.period_grid(how.way, CounterSet::one(counter)),
                 });
             }
+        }
+    }
+
+    fn enable_ibs(&mut self, sampler: Counter, how: &Sampling) {
+        self.global_ctrl |= 1 << sampler.bit();
+        for (bits, _) in self.ibs.iter_mut().zip(ibs::SAMPLERS).filter(|(_, counter)| *counter == sampler) {
+            *bits = how.pebs_enable;
         }
     }
 
@@ -308,9 +324,33 @@ impl Program {
         self.netburst.pebs_enable.into()
     }
 
+    /// Whether instruction-based sampling writes the records' registers.
+    #[must_use]
+    pub fn uses_ibs(&self) -> bool {
+        self.way == Some(Way::Ibs)
+    }
+
+    /// [`Program::global_ctrl`] without IBS.
+    pub(super) fn global_ctrl_unarmed(&self) -> u64 {
+        let samplers = ibs::SAMPLERS.iter().filter(|_| self.uses_ibs());
+        samplers.fold(self.global_ctrl, |bits, sampler| bits & !(1 << sampler.bit()))
+    }
+
     /// Whether the period of an event is adapted to a rate.
     pub(super) fn adapts(&self) -> bool {
         self.sampling_counters().any(|counter| counter.rate != 0)
+    }
+
+    /// Whether this event counts at CPL 3, and at CPL 0.
+    pub(super) fn levels(&self, event: usize) -> (bool, bool) {
+        let privilege = self.config.events[event].privilege;
+        (privilege & EventSpec::USER != 0, privilege & EventSpec::KERNEL != 0)
+    }
+
+    /// Bits of a sampler's control register beside its counts.
+    pub(super) fn ibs_control(&self, sampler: Counter) -> u64 {
+        let mut bits = self.ibs.iter().zip(ibs::SAMPLERS);
+        bits.find(|(_, counter)| *counter == sampler).map_or(0, |(bits, _)| *bits)
     }
 
     /// Whether this event counts at CPL 0.
@@ -405,52 +445,16 @@ impl Program {
     }
 }
 
-/// How events are sampled, if any is: all records of a session look alike.
-fn check_sampling(events: &[Event]) -> Result<Option<Sampling>, Refusal> {
-    let mut first: Option<Sampling> = None;
-    for (index, event) in events.iter().enumerate() {
-        match (first, event.sampling) {
-            (Some(first), Some(other)) if first.interrupt != other.interrupt => {
-                let at = offset_of!(SessionConfig, events) + index * size_of::<EventSpec>();
-                return Err(Refusal::field(at + offset_of!(EventSpec, mode)));
-            }
-            (None, Some(_)) => first = event.sampling,
-            _ => {}
-        }
-    }
-    Ok(first)
-}
-
-/// The layout of the records; stacks are found by registers in the record.
-fn checked_layout(
-    pebs: &Pebs,
-    config: &SessionConfig,
-    branches: Option<&Branches>,
-) -> Result<RecordLayout, Refusal> {
-    let in_record = branches.filter(|branches| branches.in_records).map_or(0, |branches| branches.entries);
-    let layout = RecordLayout::new(pebs, config.record_groups, in_record)?;
-    if layout.frame.is_none() && (config.stack_bytes > 0 || config.frames > 0) {
-        return Err(Refusal::new(Reason::RecordGroups, [GPRS, pebs.groups]));
-    }
-    Ok(layout)
-}
-
-/// Refuses sampled events that a quantum has no place for.
-fn check_places(config: &SessionConfig, events: &[Event]) -> Result<(), Refusal> {
-    let mut sampled = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
-    match sampled.find(|(index, _)| hybrid::sampling_place(config, *index) >= SAMPLING_COUNTERS_MAX) {
-        Some((index, _)) => Err(Refusal::new(Reason::NoCounter, [index as u64, 0])),
-        None => Ok(()),
-    }
-}
-
-/// Refuses precise events whose records could not be told apart: before format 3 a record has IA32_PERF_GLOBAL_STATUS where
-/// later ones name their counters, which also shows counters that have overflowed and will write a record of their own
-/// (SDM Vol. 3B 20.3.8.1.1; Linux drops such records).
-fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
-    let mut precise = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
-    match precise.nth(1) {
-        Some((second, _)) if pebs.format < 3 => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
-        _ => Ok(()),
-    }
+/// Counters for the events, and what NetBurst's tags need.
+fn counters_for(
+    pmu: &Pmu,
+    events: &[Event],
+    specs: &[EventSpec],
+    active: u32,
+) -> Result<([Assignment; EVENTS_MAX], Settings), Refusal> {
+    let Interface::NetBurst(unit) = pmu.interface else {
+        return Ok((allocate(events, active)?, Settings::NONE));
+    };
+    let tags = Tags::of(&unit, specs, pmu.pebs.is_ok())?;
+    Ok((assignment::assign(&unit, events, active, &tags)?, Settings::tagging(&tags)))
 }

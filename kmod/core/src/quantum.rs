@@ -3,8 +3,9 @@
 use super::abi::{Quantum, QuantumEnd, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
 use super::allocate::COUNTERS_MAX;
 use super::buffer;
+use super::events::Way;
 use super::hardware::Hardware;
-use super::interrupt::Handled;
+use super::interrupt::{self, Handled};
 use super::layout::RecordLayout;
 use super::period::Wish;
 use super::port::{Port, Rings};
@@ -62,7 +63,7 @@ pub(super) struct Ending {
 /// Closes the stay's quantum and publishes it; the stay goes on from here. `values` are the counters' last values, kept
 /// up to date. A sampling session's PMU must be stopped. Returns how many records there were.
 pub(super) fn close<P: Port, R: Rings>(
-    hardware: &Hardware,
+    hardware: &mut Hardware,
     values: &mut [u64; COUNTERS_MAX],
     port: &mut P,
     session: &mut Session<'_, R>,
@@ -70,6 +71,9 @@ pub(super) fn close<P: Port, R: Rings>(
     cpu: u32,
     ending: Ending,
 ) -> u64 {
+    if stay.armed && session.program.uses_ibs() {
+        interrupt::take_samples(hardware, port, session);
+    }
     let end_tsc = port.rdtsc();
     let mut span = match (session.program.pebs, session.state.segments.current()) {
         (Some(pebs), Some((segment, start))) if stay.armed => {
@@ -77,7 +81,7 @@ pub(super) fn close<P: Port, R: Rings>(
         }
         (None, Some((segment, start))) if stay.armed => {
             let handled = &session.state.handled;
-            let end = start + handled.bytes();
+            let end = start + session.program.records.map_or(0, |look| handled.bytes(look));
             Span { segment, start, end, by_counter: handled.records, moved: None }
         }
         _ => Span::default(),
@@ -120,6 +124,7 @@ pub(super) fn close<P: Port, R: Rings>(
     }
     adapt_periods(session, &counted, end_tsc.saturating_sub(stay.start_tsc), hardware.period_max() as u64);
     session.state.periods.note_drain(session.program, written.is_some_and(|records| records > 0));
+    session.state.totals.records_withheld += session.state.handled.withheld;
     session.state.totals.throttled += u64::from(stay.throttled);
     session.state.handled = Handled::NONE;
     session.state.sequence += 1;
@@ -138,7 +143,12 @@ fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, counted: &Counted, tick
         let rate = if wished == 0 { sampler.rate } else { wished };
         let wish = Wish { rate, tsc_khz: session.limits.tsc_khz.into() };
         let events = counted.counts[usize::from(sampler.event)];
-        session.state.periods.adapt(sampler.place.into(), (events, ticks), wish, limit);
+        session.state.periods.adapt(
+            sampler.place.into(),
+            (events, ticks),
+            wish,
+            limit.min(sampler.grid.most),
+        );
     }
 }
 
@@ -206,6 +216,12 @@ fn count<P: Port, R: Rings>(
         let place = usize::from(sampler.place);
         let period = session.state.periods.in_use()[place];
         let records = span.by_counter[place];
+        if let (true, true, Some(ibs)) = (session.program.uses_ibs(), stay.armed, hardware.ibs()) {
+            // IBS tells by itself how far it is: it counts all privilege levels, and stands still while a sample waits.
+            stay.left[place] = ibs.left(sampler.counter) as i64;
+            counted.records_lost += session.state.handled.lost[place];
+            continue;
+        }
         let own = differences[sampler.counter.place()];
         let events = match session.program.counting_counter(sampler.event.into()) {
             Some(counter) => differences[counter.place()],
@@ -217,6 +233,10 @@ fn count<P: Port, R: Rings>(
         let missed = session.state.handled.lost[place];
         let due = records + missed;
         counted.records_lost += missed + advance(&mut stay.left[place], period, due, events, stay.armed);
+        if stay.armed && session.program.way == Some(Way::Interrupt) && stay.left[place] <= 0 {
+            // The counter is set anew before its interrupt has come.
+            hardware.note_served_overflow(port);
+        }
     }
     counted
 }
@@ -246,11 +266,12 @@ fn describe<R: Rings>(
 ) -> Quantum {
     let program = session.program;
     let (counter_event, sampler_counter) = program.samplers();
+    let withheld = span.moved.is_some_and(|moved| moved.withheld > 0) || session.state.handled.withheld > 0;
     let mut flags = 0;
     for (set, flag) in [
         (counted.records_lost > 0, QuantumFlags::RECORDS_LOST),
         (session.state.lost_before, QuantumFlags::QUANTA_LOST_BEFORE),
-        (span.moved.is_some_and(|moved| moved.withheld > 0), QuantumFlags::RECORDS_WITHHELD),
+        (withheld, QuantumFlags::RECORDS_WITHHELD),
         (span.moved.is_some_and(|moved| moved.scrubbed), QuantumFlags::RECORDS_SCRUBBED),
         (program.samples() && stay.place.is_none(), QuantumFlags::THREAD_OVERFLOW),
         (stay.throttled, QuantumFlags::THROTTLED),

@@ -74,6 +74,8 @@ macro_rules! register {
     };
 }
 
+pub(super) use register;
+
 register! {
     /// IA32_PERFEVTSELx (20.2.1.1).
     PerfEvtSel {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use hpm_abi::{Info, InfoFlags, Reason};
+use hpm_core::allocate::Counter;
 use hpm_core::lbr::Lbr;
 use hpm_core::pmu::netburst::Share;
 use hpm_core::pmu::Interface;
@@ -46,6 +47,12 @@ impl Port for Processor {
         unreachable!("not of detection")
     }
     fn sibling_is_held(&mut self) -> bool {
+        unreachable!("not of detection")
+    }
+    fn expect_pmi(&mut self, _until_tsc: u64) {
+        unreachable!("not of detection")
+    }
+    fn expected_pmi(&mut self) -> u64 {
         unreachable!("not of detection")
     }
     fn registers(&mut self, _user_only: bool) -> Option<hpm_core::interrupt::Registers> {
@@ -219,10 +226,10 @@ fn processors_that_are_not_known_are_named_and_left_alone() {
     let none = HashMap::new();
     let mut zen = Processor { registers: none.clone(), ..skylake() };
     zen.leaves.insert(0, AMD);
-    zen.leaves.insert(1, leaf(0x00A2_0F12, 0, 0, 0));
+    zen.leaves.insert(1, leaf(0x0080_0F12, 0, 0, 0));
     let mut newer = Processor { registers: none, ..skylake() };
     newer.leaves.insert(1, leaf(0x000C_0662, 0, ECX, EDX));
-    for (processor, named) in [(zen, [0x19, 0x21]), (newer, [6, 0xC6])] {
+    for (processor, named) in [(zen, [0x17, 0x01]), (newer, [6, 0xC6])] {
         let refusal = machine(&processor).pmu.expect_err("not known");
         assert_eq!(refusal, Refusal::new(Reason::UnknownPmu, named));
     }
@@ -251,4 +258,46 @@ fn counters_that_no_skylake_has_are_not_believed() {
         processor.leaves.insert(0xA, leaf(eax, 0, 0, 0x603));
         assert_eq!(machine(&processor).pmu.expect_err("unsound").reason, Reason::UnknownPmu);
     }
+}
+
+/// AMD's processor with this signature, these features (CPUID.8000_0001H:ECX), version and IBS.
+fn amd(signature: u32, features: u32, version_2: CpuidRegisters, ibs: u32) -> Processor {
+    Processor {
+        leaves: HashMap::from([
+            (0, AMD),
+            (1, leaf(signature, 0, 0, 0)),
+            (0x8000_0000, leaf(0x8000_0023, 0, 0, 0)),
+            (0x8000_0001, leaf(signature, 0, features, 0)),
+            (0x8000_001B, leaf(ibs, 0, 0, 0)),
+            (0x8000_0022, version_2),
+        ]),
+        ..Processor::default()
+    }
+}
+
+/// PerfCtrExtCore and IBS.
+const EXTENDED: u32 = 1 << 23 | 1 << 10;
+
+#[test]
+fn amd_has_as_many_counters_as_it_says() {
+    let found = |processor: &Processor| {
+        let mut info = Info::default();
+        let machine = machine(processor);
+        machine.describe(&mut info);
+        let pmu = machine.pmu.expect("known");
+        let register = pmu.counter_register(Counter::at(1));
+        (pmu.generation.name, info.perfmon_version, info.general_counters, register, info.flags)
+    };
+    let none = CpuidRegisters::default();
+    let ibs = InfoFlags::IBS_FETCH | InfoFlags::IBS_OP;
+    let k8 = amd(0x0004_0F12, 0, none, 0);
+    assert_eq!(found(&k8), ("k8", 1, 4, 0xC001_0005, InfoFlags::USABLE));
+    let zen_3 = amd(0x00A2_0F12, EXTENDED, none, 0x3FF);
+    assert_eq!(found(&zen_3), ("zen3", 1, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
+    let zen_4 = amd(0x00A6_0F12, EXTENDED, leaf(5, 6, 0, 0), 0x3FF);
+    assert_eq!(found(&zen_4), ("zen4", 2, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
+    // A hypervisor may hide some of it.
+    assert_eq!(found(&amd(0x00A6_0F12, 0, none, 0)), ("zen4", 1, 4, 0xC001_0005, InfoFlags::USABLE));
+    let hidden = machine(&amd(0x00A6_0F12, EXTENDED, leaf(5, 0, 0, 0), 0)).pmu.expect_err("no counters");
+    assert_eq!(hidden.reason, Reason::NoPmu);
 }

@@ -2,10 +2,14 @@
 
 use hpm_abi::CoreType;
 use hpm_core::lbr::Lbr;
+use hpm_core::pmu::amd;
 use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
 
 fn models(generation: &Generation) -> String {
     let name = |model: &u32| format!("{model:02X}H");
+    if let Some(models) = amd_models(generation) {
+        return models;
+    }
     let own = generation.models.iter().map(name).collect::<Vec<_>>().join(", ");
     let cores = match generation.core_type {
         CoreType::Any => return own,
@@ -16,7 +20,24 @@ fn models(generation: &Generation) -> String {
     format!("{own}; {cores} of {hybrid}")
 }
 
+/// Families and models of one of AMD's generations.
+fn amd_models(generation: &Generation) -> Option<String> {
+    let is_own =
+        |family, model| amd::generation_of(family, model).is_some_and(|found| found.name == generation.name);
+    let family = (0x0F..=0x1F).find(|&family| (0..=0xFF).any(|model| is_own(family, model)))?;
+    let own: Vec<u32> = (0..=0xFF).filter(|&model| is_own(family, model)).collect();
+    let ranges = own.chunk_by(|one, next| one + 1 == *next).map(|range| match (range, own.len()) {
+        (_, 0x100) => "all".to_owned(),
+        ([first, .., last], _) => format!("{first:02X}H to {last:02X}H"),
+        (only, _) => format!("{:02X}H", only[0]),
+    });
+    Some(format!("of AMD's family {family:02X}H: {}", ranges.collect::<Vec<_>>().join(", ")))
+}
+
 fn pebs(generation: &Generation) -> String {
+    if amd_models(generation).is_some() {
+        return if generation.precise.is_empty() { "none" } else { "IBS" }.to_owned();
+    }
     let format = |format: &u16| match format {
         15 => "architectural".to_owned(),
         4.. => format!("{format} (adaptive)"),
@@ -49,7 +70,7 @@ fn registers(generation: &Generation) -> String {
 }
 
 fn table() -> String {
-    let head = "| PMU | models of family 6 | PEBS format | branch records | event selects | precise events | registers beside the encoding |\n\
+    let head = "| PMU | models of family 6 | precise records (PEBS format) | branch records | event selects | precise events | registers beside the encoding |\n\
                 |---|---|---|---|---|---|---|\n";
     GENERATIONS.iter().fold(head.to_owned(), |table, generation| {
         let counts = (generation.events.len(), generation.precise.len());

@@ -79,15 +79,15 @@ fn tables_are_sorted_and_every_precise_event_can_be_counted() {
     for generation in GENERATIONS {
         let name = generation.name;
         assert!(generation.events.windows(2).all(|pair| pair[0].select < pair[1].select), "{name}");
-        let general = |encoding: u16| {
-            let [select, unit_mask] = encoding.to_le_bytes();
-            generation.event(select).is_some_and(|rule| unit_mask & !rule.unit_mask_bits == 0)
+        let general = |encoding: u64| {
+            let unit_mask = (encoding >> 8) as u8;
+            generation.event_of(encoding).is_some_and(|rule| unit_mask & !rule.unit_mask_bits == 0)
         };
         for rule in generation.precise {
             let counted = rule.count_as.is_none_or(general);
             assert!(counted, "{name}: {:#06x}", rule.encoding);
         }
-        for encoding in generation.constrained.iter().map(|constraint| constraint.encoding) {
+        for encoding in generation.constrained.iter().map(|constraint| constraint.encoding.into()) {
             assert!(general(encoding), "{name}: {encoding:#06x}");
         }
         let mut precise: Vec<_> = generation.precise.iter().map(|rule| rule.encoding).collect();
@@ -101,7 +101,7 @@ fn registers_beside_the_encoding_are_interchangeable_only_where_the_counters_are
     for generation in GENERATIONS {
         let counters = |register| {
             let rule = generation.extra.iter().find(|rule| rule.register == register)?;
-            let event = generation.event(rule.encoding as u8).expect("its event is known");
+            let event = generation.event_of(rule.encoding.into()).expect("its event is known");
             Some(generation.counters(event, rule.encoding))
         };
         let [first, second] = [ExtraRegister::OffcoreRsp0, ExtraRegister::OffcoreRsp1].map(counters);
@@ -301,7 +301,7 @@ fn any_event(generation: &'static Generation) -> impl Strategy<Value = EventSpec
     let encodings: Vec<u64> = generation.events.iter().map(|rule| rule.select.into()).collect();
     let fixed: Vec<u64> =
         generation.fixed.iter().map(|rule| rule.encoding.into()).chain([0x0100, 0x0200, 0x0300]).collect();
-    let sampled: Vec<u64> = generation.precise.iter().map(|rule| rule.encoding.into()).collect();
+    let sampled: Vec<u64> = generation.precise.iter().map(|rule| rule.encoding).collect();
     // An event that takes no register is there for Core 2, which has no others.
     let none = (INSTRUCTIONS, 0);
     let registers = generation.extra.iter().map(|rule| (rule.encoding.into(), rule.bits));

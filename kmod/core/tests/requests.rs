@@ -6,7 +6,7 @@ use std::mem::offset_of;
 
 use hpm_abi::{EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX};
 use hpm_core::allocate::{allocate, Assignment, CounterSet, COUNTERS_MAX};
-use hpm_core::events::{Event, Sampling, PERIOD_MIN};
+use hpm_core::events::{Event, Sampling, Way, PERIOD_MIN};
 use hpm_core::{Program, Refusal};
 use proptest::prelude::*;
 use rig::scene::{config, counted, exercise, precise, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES};
@@ -178,7 +178,7 @@ fn any_wants() -> impl Strategy<Value = Vec<Event>> {
         let general = CounterSet::general(general);
         let fixed = fixed.map_or(CounterSet::EMPTY, CounterSet::one_fixed);
         let sampling = samples.then_some(Sampling {
-            interrupt: false,
+            way: Way::Pebs,
             period: 1000,
             encoding: 0,
             counters: general,

@@ -193,7 +193,9 @@ impl Section<'_> {
 
     pub(super) fn parts(&mut self) -> (&mut Engine, LivePort<'_>) {
         // SAFETY: Sections run on their CPU with interrupts off, while hpm holds its PMU or is about to.
-        (&mut self.inside.engine, unsafe { LivePort::new(self.cpu.area.as_ref(), self.regs) })
+        (&mut self.inside.engine, unsafe {
+            LivePort::new(self.cpu.area.as_ref(), self.regs, Some(&self.cpu.expected_pmi))
+        })
     }
 }
 

@@ -53,9 +53,13 @@ impl Engine {
             let place = usize::from(sampler.place);
             // One that overflowed without its record must overflow again.
             let left = stay.left[place].clamp(1, hardware.period_max());
+            if let (true, Some(ibs)) = (session.program.uses_ibs(), hardware.ibs_mut()) {
+                ibs.set(sampler.counter, session.program.ibs_control(sampler.counter), left as u64);
+                continue;
+            }
             // One that would interrupt, or write a record, and must not, starts as far from its overflow as it can.
             let far = !(stay.armed || session.program.is_precise() && hardware.can_forbid_records());
-            let value = if far { 0 } else { left.wrapping_neg() as u64 };
+            let value = if far { hardware.far_value() } else { left.wrapping_neg() as u64 };
             hardware.write(port, sampler.counter, value);
             self.values[sampler.counter.place()] = value;
             if let Some(layout) = session.program.pebs {

@@ -156,7 +156,8 @@ impl Engine {
             port,
             if stay.armed { program.pebs_enable } else { program.unarmed_pebs_enable() },
         );
-        hardware.set_global_ctrl(port, program.global_ctrl);
+        let running = if stay.armed { program.global_ctrl } else { program.global_ctrl_unarmed() };
+        hardware.set_global_ctrl(port, running);
     }
 }
 

@@ -248,9 +248,12 @@ pub(super) fn acknowledge<P: Port>(port: &mut P) -> bool {
     }
     if ours != 0 {
         port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, ours);
-        port.unmask_pmi();
+    } else if !port.pmi_is_masked() {
+        return false;
     }
-    ours != 0
+    // With the entry masked (Vol. 3A 11.5.1) a PMI has come whose counter was given to another session before its NMI did.
+    port.unmask_pmi();
+    true
 }
 
 /// Indications that records have reached the interrupt threshold: of the debug store, and of architectural PEBS.

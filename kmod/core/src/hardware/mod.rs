@@ -3,10 +3,12 @@
 //!
 //! Registers that hpm alone writes are shadowed, so that none is written with the value it has.
 
+mod amd;
 mod architectural;
 mod found;
 mod netburst;
 
+pub(super) use self::amd::HeldIbs;
 use super::allocate::{Counter, COUNTERS_MAX};
 use super::layout::RecordLayout;
 use super::pmu::Interface;
@@ -22,6 +24,8 @@ pub(super) enum Hardware {
     Architectural(architectural::Hardware),
     /// NetBurst.
     NetBurst(netburst::Hardware),
+    /// AMD's.
+    Amd(amd::Hardware),
 }
 
 /// Calls the method of the family.
@@ -30,6 +34,7 @@ macro_rules! of_interface {
         match $self {
             Self::Architectural($held) => $call,
             Self::NetBurst($held) => $call,
+            Self::Amd($held) => $call,
         }
     };
 }
@@ -38,11 +43,13 @@ impl Hardware {
     /// Takes the PMU: afterwards it is stopped, with no counter enabled.
     ///
     /// # Errors
-    /// [`super::abi::Reason::CountersRunning`]; nothing has been written then.
+    /// [`super::abi::Reason::CountersRunning`], or of AMD's also [`super::abi::Reason::NoPmu`]; all registers are as they
+    /// were then.
     pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu) -> Result<Self, Refusal> {
         match pmu.interface {
             Interface::Architectural => architectural::Hardware::acquire(port, pmu).map(Self::Architectural),
             Interface::NetBurst(unit) => netburst::Hardware::acquire(port, pmu, unit).map(Self::NetBurst),
+            Interface::Amd(amd) => amd::Hardware::acquire(port, pmu, amd).map(Self::Amd),
         }
     }
 
@@ -58,6 +65,22 @@ impl Hardware {
 
     fn pmu(&self) -> &Pmu {
         of_interface!(self, held => held.pmu())
+    }
+
+    /// Instruction-based sampling, where there is such.
+    pub(super) const fn ibs(&self) -> Option<&HeldIbs> {
+        match self {
+            Self::Amd(held) => held.ibs.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// [`Hardware::ibs`], to change it.
+    pub(super) fn ibs_mut(&mut self) -> Option<&mut HeldIbs> {
+        match self {
+            Self::Amd(held) => held.ibs.as_mut(),
+            _ => None,
+        }
     }
 
     /// Architectural version of the PMU; 0 for one that is not architectural.
@@ -86,6 +109,8 @@ impl Hardware {
         match self {
             Self::Architectural(held) => held.set_reset(port, layout, sampler, period),
             Self::NetBurst(held) => held.set_reset(port, sampler, period),
+            // No counter writes records.
+            Self::Amd(_) => {}
         }
     }
 
@@ -112,7 +137,11 @@ impl Hardware {
 
     /// Sets IA32_PEBS_ENABLE: allows or forbids records, and tags. The PMU must be stopped.
     pub(super) fn set_pebs_enable<P: Port>(&mut self, port: &mut P, value: u64) {
-        of_interface!(self, held => held.set_pebs_enable(port, value));
+        match self {
+            Self::Architectural(held) => held.set_pebs_enable(port, value),
+            Self::NetBurst(held) => held.set_pebs_enable(port, value),
+            Self::Amd(_) => {}
+        }
     }
 
     /// Whether a counter that would write records can run without writing any.
@@ -130,6 +159,24 @@ impl Hardware {
         match self {
             Self::Architectural(held) => held.reset_status(port, bits),
             Self::NetBurst(_) => {}
+            Self::Amd(held) => held.reset_status(port, bits),
+        }
+    }
+
+    /// A counter that has overflowed is set back, and its interrupt may still come. Noted where nothing else would say whose
+    /// it is.
+    pub(super) fn note_served_overflow<P: Port>(&self, port: &mut P) {
+        if let Self::Amd(held) = self {
+            held.note_served_overflow(port);
+        }
+    }
+
+    /// The value from which a counter goes on that is to interrupt as late as it can. Of AMD's, where nothing but the counter
+    /// may tell of an overflow, it does not look like one that has.
+    pub(super) fn far_value(&self) -> u64 {
+        match self {
+            Self::Architectural(_) | Self::NetBurst(_) => 0,
+            Self::Amd(held) => 1 << (held.pmu().perfmon.general_width - 1),
         }
     }
 
@@ -160,6 +207,7 @@ impl Hardware {
         match self {
             Self::Architectural(held) => held.rdpmc_index(counter),
             Self::NetBurst(_) => netburst::Hardware::rdpmc_index(counter),
+            Self::Amd(_) => amd::Hardware::rdpmc_index(counter),
         }
     }
 
@@ -199,10 +247,11 @@ impl Hardware {
 /// In an NMI that interrupted a section: true when the PMI is hpm's, which is then acknowledged and LVTPC unmasked.
 /// Call only on a CPU whose PMU hpm holds, and it is this one. Uses nothing that a section depends on.
 ///
-/// Only the NMI clears what says that a PMI is hpm's, so that none is taken for somebody else's.
+/// A PMI of Intel's masks LVTPC, and only its NMI clears that, so that none is taken for somebody else's; of AMD's see its module.
 pub fn acknowledge<P: Port>(port: &mut P, pmu: &Pmu) -> bool {
     match pmu.interface {
         Interface::Architectural => architectural::acknowledge(port),
         Interface::NetBurst(unit) => netburst::acknowledge(port, &unit),
+        Interface::Amd(amd) => amd::acknowledge(port, pmu, amd),
     }
 }

@@ -2,7 +2,10 @@
 
 use super::super::allocate::CounterSet;
 use super::super::detect::CpuidRegisters;
-use super::Pmu;
+use super::super::events::{Way, PERIOD_MIN};
+use super::super::period::Grid;
+use super::amd::Amd;
+use super::{Interface, Pmu};
 
 /// General counters that hpm uses at most: what a quantum describes.
 pub const GENERAL_COUNTERS_MAX: u32 = super::super::abi::SAMPLING_COUNTERS_MAX as u32;
@@ -107,6 +110,15 @@ impl Pmu {
             .iter()
             .position(|&event| u64::from(event) == encoding)
             .is_some_and(|bit| self.perfmon.events_unavailable >> bit & 1 == 1)
+    }
+
+    /// The periods that an event can be sampled with in this way by some of these counters.
+    #[must_use]
+    pub fn period_grid(&self, way: Way, counters: CounterSet) -> Grid {
+        match self.interface {
+            Interface::Amd(Amd { ibs: Some(ibs), .. }) if way == Way::Ibs => ibs.grid(counters),
+            _ => Grid { unit: 1, least: PERIOD_MIN, most: self.period_max() },
+        }
     }
 
     /// Greatest period: the counter must start below zero, and without full-width writes only bits 31:0 can be written

@@ -1,5 +1,10 @@
-//! The PMUs that hpm knows: what is common ([`architectural`]), and one file per generation.
+//! The PMUs that hpm knows: what is common ([`architectural`] to Intel's, [`amd`] to AMD's), and one file per generation.
 
+pub mod amd;
+pub mod amd_family10h;
+pub mod amd_k8;
+pub mod amd_zen3;
+pub mod amd_zen4;
 pub mod architectural;
 pub mod broadwell;
 pub mod core2;
@@ -17,6 +22,7 @@ pub mod sandybridge;
 pub mod skylake;
 pub mod westmere;
 
+use self::amd::Amd;
 use self::architectural::Perfmon;
 use self::rules::{counted_as, only_precise, precise, rule, LATENCY};
 pub use self::rules::{Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule, Microcode, PreciseRule};
@@ -25,8 +31,8 @@ use super::allocate::CounterSet;
 use super::lbr::Lbr;
 use super::Refusal;
 
-/// Every generation that hpm knows, in the order in which they appeared.
-pub const GENERATIONS: [&Generation; 14] = [
+/// Every generation that hpm knows, each vendor's in the order in which they appeared.
+pub const GENERATIONS: [&Generation; 18] = [
     &core2::MEROM,
     &core2::CORE2,
     &nehalem::NEHALEM,
@@ -41,6 +47,10 @@ pub const GENERATIONS: [&Generation; 14] = [
     &redwoodcove::REDWOODCOVE,
     &gracemont::GRACEMONT,
     &darkmont::DARKMONT,
+    &amd_k8::K8,
+    &amd_family10h::FAMILY_10H,
+    &amd_zen3::ZEN_3,
+    &amd_zen4::ZEN_4,
 ];
 
 /// Alder Lake and Raptor Lake: P-cores and E-cores in one processor.
@@ -53,6 +63,19 @@ pub enum Interface {
     Architectural,
     /// As NetBurst (SDM Vol. 3B 18.15).
     NetBurst(netburst::Unit),
+    /// As AMD's core performance counters (AMD64 Architecture Programmer's Manual Vol. 2, chapter 13).
+    Amd(Amd),
+}
+
+impl Interface {
+    /// The bits of an event select register that say which event is counted.
+    pub(super) const fn event_bits(&self) -> u64 {
+        match self {
+            // EventSelect has 12 bits (APM Vol. 2, 13.2.2): 7:0 and 35:32.
+            Self::Amd(_) => 0xF_0000_FFFF,
+            Self::Architectural | Self::NetBurst(_) => 0xFFFF,
+        }
+    }
 }
 
 /// A PMU that hpm can program, as found on this machine.
@@ -93,7 +116,8 @@ pub struct Pebs {
 pub struct Generation {
     /// Its name.
     pub name: &'static str,
-    /// Display models of family 6 all of whose cores have it (SDM Vol. 4, table 2-1, and Linux's `intel-family.h`).
+    /// Display models of family 6 all of whose cores have it (SDM Vol. 4, table 2-1, and Linux's `intel-family.h`); none of
+    /// AMD's, for which see [`amd::generation_of`].
     pub models: &'static [u32],
     /// Display models of family 6 whose cores of `core_type` have it.
     pub hybrid_models: &'static [u32],
@@ -123,6 +147,7 @@ pub struct Generation {
 #[must_use]
 pub fn generation_of(model: u32, core_type: CoreType) -> Option<&'static Generation> {
     GENERATIONS.into_iter().find(|generation| {
+        // AMD's have no models of family 6.
         let hybrid = generation.hybrid_models.contains(&model);
         generation.models.contains(&model) || hybrid && generation.core_type == core_type
     })
@@ -135,9 +160,16 @@ pub fn may_be_hybrid(model: u32) -> bool {
 }
 
 impl Generation {
+    /// The rule for the event select of this encoding.
+    #[must_use]
+    pub fn event_of(&self, encoding: u64) -> Option<&'static EventRule> {
+        // Bits 35:32 are AMD's event select 11:8.
+        self.event((encoding & 0xFF | encoding >> 24 & 0xF00) as u16)
+    }
+
     /// The rule for this event select.
     #[must_use]
-    pub fn event(&self, select: u8) -> Option<&'static EventRule> {
+    pub fn event(&self, select: u16) -> Option<&'static EventRule> {
         let place = self.events.binary_search_by_key(&select, |rule| rule.select).ok()?;
         self.events.get(place)
     }
@@ -154,7 +186,7 @@ impl Generation {
     /// The rule for sampling this encoding precisely.
     #[must_use]
     pub fn precise(&self, encoding: u64) -> Option<&'static PreciseRule> {
-        self.precise.iter().find(|rule| u64::from(rule.encoding) == encoding)
+        self.precise.iter().find(|rule| rule.encoding == encoding)
     }
 
     /// The register that this event select and unit mask need beside them.
@@ -175,7 +207,7 @@ impl Pmu {
     #[must_use]
     pub fn counters(&self) -> CounterSet {
         match self.interface {
-            Interface::Architectural => self.perfmon.counters(),
+            Interface::Architectural | Interface::Amd(_) => self.perfmon.counters(),
             Interface::NetBurst(unit) => unit.counter_set(),
         }
     }

@@ -5,8 +5,8 @@ use super::super::allocate::CounterSet;
 /// An event select and the unit masks that the PMU documents for it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct EventRule {
-    /// IA32_PERFEVTSELx bits 7:0.
-    pub select: u8,
+    /// IA32_PERFEVTSELx bits 7:0; of AMD's PerfEvtSel also its bits 35:32, as bits 11:8 here.
+    pub select: u16,
     /// The bits that its unit masks are made of.
     pub unit_mask_bits: u8,
     /// General counters that can count it, one bit each.
@@ -34,14 +34,14 @@ pub struct FixedRule {
 /// An event that can be sampled precisely, in this form only: no edge, inversion or counter mask.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PreciseRule {
-    /// IA32_PERFEVTSELx bits 15:0.
-    pub encoding: u16,
+    /// Event select and unit mask, at their places in the event select register.
+    pub encoding: u64,
     /// Counters that can write its records.
     pub counters: CounterSet,
     /// The encoding that a plain counter uses to count the same; `None` for an event that hardware counts only while it
     /// samples, on one counter at a time.
-    pub count_as: Option<u16>,
-    /// Bits of IA32_PEBS_ENABLE that it needs beside its counter's.
+    pub count_as: Option<u64>,
+    /// Bits that it needs in IA32_PEBS_ENABLE beside its counter's; of IBS, in the control register.
     pub pebs_enable: u64,
 }
 
@@ -115,21 +115,21 @@ pub struct Microcode {
 /// Bits of MSR_PEBS_LD_LAT_THRESHOLD: the threshold in core cycles (20.3.1.1.2).
 pub(super) const LATENCY: u64 = 0xFFFF;
 
-pub(super) const fn rule(select: u8, unit_mask_bits: u8, counters: u16) -> EventRule {
+pub(super) const fn rule(select: u16, unit_mask_bits: u8, counters: u16) -> EventRule {
     EventRule { select, unit_mask_bits, counters }
 }
 
 /// An event that a plain counter counts by the same encoding.
-pub(super) const fn precise(encoding: u16, counters: u16) -> PreciseRule {
+pub(super) const fn precise(encoding: u64, counters: u16) -> PreciseRule {
     counted_as(encoding, counters, encoding)
 }
 
 /// An event that a plain counter counts by another encoding.
-pub(super) const fn counted_as(encoding: u16, counters: u16, count_as: u16) -> PreciseRule {
+pub(super) const fn counted_as(encoding: u64, counters: u16, count_as: u64) -> PreciseRule {
     PreciseRule { count_as: Some(count_as), ..only_precise(encoding, counters) }
 }
 
 /// An event that hardware counts only while it samples.
-pub(super) const fn only_precise(encoding: u16, counters: u16) -> PreciseRule {
+pub(super) const fn only_precise(encoding: u64, counters: u16) -> PreciseRule {
     PreciseRule { encoding, counters: CounterSet::general(counters), count_as: None, pebs_enable: 0 }
 }

@@ -28,11 +28,11 @@ pub const SKYLAKE: Generation = Generation {
     errata: &[],
 };
 
-const fn any(select: u8, unit_mask_bits: u8) -> EventRule {
+const fn any(select: u16, unit_mask_bits: u8) -> EventRule {
     rule(select, unit_mask_bits, ANY)
 }
 
-const fn low(select: u8, unit_mask_bits: u8) -> EventRule {
+const fn low(select: u16, unit_mask_bits: u8) -> EventRule {
     rule(select, unit_mask_bits, LOW)
 }
 
@@ -109,7 +109,7 @@ const EVENTS: [EventRule; 68] = [
     any(0xFE, 0x06), // IDI_MISC
 ];
 
-const fn precise(encoding: u16) -> PreciseRule {
+const fn precise(encoding: u64) -> PreciseRule {
     sampled(encoding, LOW)
 }
 

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use hpm_abi::{CpuControl, CpuStatus, Marker, Quantum, SessionConfig, SEGMENT_BYTES};
 use hpm_core::{Gate, Limits};
 use vpmu::profile::{PmuKind, Profile};
-use vpmu::{Bus, Options, PageFault, PebsOutcome, Pmu, Privilege, Registers, Retired};
+use vpmu::{
+    Bus, Event, EventSet, MicroEvents, Options, PageFault, PebsOutcome, Pmu, Privilege, Registers, Retired,
+};
 
 pub const DS_AREA: u64 = 0xffff_fe00_0000_1000;
 pub const WINDOW: u64 = 0xffff_fe00_0001_0000;
@@ -33,6 +35,11 @@ pub enum Instruction {
     Branch,
 }
 
+/// One fetch and one cycle.
+fn fetched(_number: u64) -> MicroEvents {
+    MicroEvents { once: EventSet::of(&[Event::L1iRead]), cycles: 1, ..MicroEvents::default() }
+}
+
 /// What a session shares with its reader on one CPU.
 #[derive(Default)]
 pub struct Shared {
@@ -53,6 +60,12 @@ pub struct Machine {
     pub window: Option<(usize, usize)>,
     pub shared: Vec<Shared>,
     pub lvtpc_masked: bool,
+    /// Whether the local APIC masks LVTPC with each PMI.
+    masks_lvtpc: bool,
+    /// [`hpm_core::Port::expect_pmi`].
+    pub expected_pmi: u64,
+    /// NMIs that nobody claimed.
+    pub unclaimed: u64,
     /// Steps until the PMI that was raised is delivered.
     nmi_in: Option<u32>,
     pub nmi_latency: u32,
@@ -75,6 +88,10 @@ pub struct Core {
     /// The driver holds another logical processor of the core.
     pub sibling_held: Rc<Cell<bool>>,
     pub machine: Machine,
+    /// PMUs that are programmed once and see all that retires here meanwhile: what the driver's counts are held against.
+    pub witnesses: Vec<Pmu>,
+    /// What the microarchitecture does with each instruction, given its number.
+    pub micro: fn(u64) -> MicroEvents,
     /// Records that the model or the driver wrote.
     pub written: u64,
     /// Records for which the buffer had no room.
@@ -140,9 +157,17 @@ impl Bus for Machine {
 
     fn pmi(&mut self) {
         if !self.lvtpc_masked {
-            self.lvtpc_masked = true;
+            self.lvtpc_masked = self.masks_lvtpc;
             self.nmi_in = Some(self.nmi_latency);
         }
+    }
+
+    fn ibs(&mut self) {
+        self.nmi_in = Some(self.nmi_latency);
+    }
+
+    fn translate(&mut self, linear: u64) -> Option<u64> {
+        Some(linear & 0xFFFF_FFFF)
     }
 }
 
@@ -153,6 +178,9 @@ impl Core {
             window: None,
             shared: Vec::new(),
             lvtpc_masked: false,
+            masks_lvtpc: true,
+            expected_pmi: 0,
+            unclaimed: 0,
             nmi_in: None,
             nmi_latency: 0,
             tsc: 1000,
@@ -162,12 +190,17 @@ impl Core {
             gate: Rc::new(Gate::new()),
         };
         let limits = Limits { tsc_khz: 1000, ..Limits::default() };
+        let pmu = Pmu::new(profile, options);
+        let machine = Machine { masks_lvtpc: pmu.masks_lvtpc(), ..machine };
+        let micro = if pmu.profile().amd().is_some() { fetched } else { |_| MicroEvents::default() };
         Self {
-            pmu: Pmu::new(profile, options),
+            pmu,
             found: None,
             thread: (0, 1),
             sibling_held: Rc::default(),
             machine,
+            witnesses: Vec::new(),
+            micro,
             limits,
             written: 0,
             dropped: 0,
@@ -203,11 +236,21 @@ impl Core {
         if let Some(kind) = kind {
             counts[kind as usize][privilege as usize] = 1;
         }
+        let micro = (self.micro)(self.machine.tsc);
+        let retired = Retired { pc, next_pc: pc + 1, privilege, load: None, store: None, locked: false };
+        for witness in &mut self.witnesses {
+            witness.count(&micro, privilege);
+            witness.count_basic(&counts);
+            if witness.needs_settle() {
+                let settled = witness.settle(&retired, &mut self.machine);
+                assert_eq!(settled.pmis, 0, "a witness asks for no interrupt");
+            }
+        }
+        self.pmu.count(&micro, privilege);
         self.pmu.count_basic(&counts);
         if !self.pmu.needs_settle() {
             return;
         }
-        let retired = Retired { pc, next_pc: pc + 1, privilege, load: None, store: None, locked: false };
         match self.pmu.settle(&retired, &mut self.machine).pebs {
             Some(PebsOutcome::Written { .. }) => self.written += 1,
             Some(PebsOutcome::Dropped { .. }) => self.dropped += 1,

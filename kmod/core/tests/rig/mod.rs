@@ -413,6 +413,16 @@ impl Rig {
         self.section(cpu, |engine, port| engine.check_branches(port, &pmu))
     }
 
+    /// What a session that samples by IBS is told when it is configured.
+    pub fn check_ibs(&mut self, cpu: usize) -> Result<(), hpm_core::Refusal> {
+        self.section(cpu, |engine, port| engine.check_ibs(port))
+    }
+
+    /// What shows of somebody else who uses the PMU.
+    pub fn foreign(&mut self, cpu: usize) -> Option<u64> {
+        self.section(cpu, |engine, port| engine.foreign_global_ctrl(port))
+    }
+
     /// The kernel runs `count` instructions on the CPU.
     pub fn run_kernel(&mut self, cpu: usize, count: usize) {
         for _ in 0..count {
@@ -427,7 +437,8 @@ impl Rig {
         }
         let gate = Rc::clone(&self.cores[cpu].borrow().machine.gate);
         assert!(gate.enter(), "no section is interrupted");
-        self.with_loaded(cpu, |engine, port, session| engine.pmi(port, session, 0));
+        let claimed = self.with_loaded(cpu, |engine, port, session| engine.pmi(port, session, 0));
+        self.cores[cpu].borrow_mut().machine.unclaimed += u64::from(!claimed);
         while !gate.leave() {
             self.with_loaded(cpu, |engine, port, session| engine.service(port, session, 0));
         }
@@ -445,6 +456,17 @@ impl Rig {
         }
     }
 
+    /// A reader takes what there is, does not look at it, and gives it back.
+    pub fn give_back_all(&mut self) {
+        for core in &self.cores {
+            for shared in &mut core.borrow_mut().machine.shared {
+                shared.control.quanta_consumed = shared.status.quanta_produced;
+                shared.control.segments_consumed = shared.status.segments_begun.saturating_sub(1);
+                shared.control.stack_consumed = shared.status.stack_produced;
+            }
+        }
+    }
+
     /// Every register of the PMU that its processor has, on every CPU.
     pub fn registers(&self) -> Vec<(u32, u64)> {
         let legacy =
@@ -456,8 +478,10 @@ impl Rig {
         let branches =
             [0x680, 0x6C0, 0xDC0, 0x1500, 0x1600, 0x1200].into_iter().flat_map(|first| first..first + 32);
         let netburst = (0x300..0x3A0).chain(0x3A0..0x3F0);
-        let all: Vec<u32> =
-            legacy.chain(others).chain(netburst).chain(0x1900..0x19A0).chain(branches).collect();
+        let amd = [0xC000_0300, 0xC000_0301, 0xC001_1030, 0xC001_1033].into_iter();
+        let amd = amd.chain(0xC001_0000..0xC001_0008).chain(0xC001_0200..0xC001_020C);
+        let all = legacy.chain(others).chain(netburst).chain(0x1900..0x19A0).chain(branches).chain(amd);
+        let all: Vec<u32> = all.collect();
         self.cores
             .iter()
             .flat_map(|core| {

@@ -25,6 +25,8 @@ impl CorePort {
             let found = self.0.borrow().found.expect("a PMU that interrupts was found");
             if acknowledge(self, &found) {
                 gate.defer();
+            } else {
+                self.0.borrow_mut().machine.unclaimed += 1;
             }
         }
         result
@@ -65,6 +67,14 @@ impl Port for CorePort {
 
     fn sibling_is_held(&mut self) -> bool {
         self.0.borrow().sibling_held.get()
+    }
+
+    fn expect_pmi(&mut self, until_tsc: u64) {
+        self.with(|core| core.machine.expected_pmi = until_tsc);
+    }
+
+    fn expected_pmi(&mut self) -> u64 {
+        self.with(|core| core.machine.expected_pmi)
     }
 
     fn registers(&mut self, user_only: bool) -> Option<hpm_core::interrupt::Registers> {
@@ -108,7 +118,11 @@ impl Cpuid for CorePort {
     }
 
     fn cpuid(&mut self, leaf: u32, subleaf: u32) -> CpuidRegisters {
-        let mut registers = machine_cpuid(leaf, self.0.borrow().thread);
+        let (thread, amd) = {
+            let core = self.0.borrow();
+            (core.thread, core.pmu.profile().amd().is_some())
+        };
+        let mut registers = machine_cpuid(leaf, thread, amd);
         self.0.borrow().pmu.cpuid(leaf, subleaf, &mut registers);
         let CpuidRegs { eax, ebx, ecx, edx } = registers;
         CpuidRegisters { eax, ebx, ecx, edx }
@@ -117,9 +131,12 @@ impl Cpuid for CorePort {
 
 /// The rest of the machine's answer, which the model's PMU overlays. `thread`: the number of this logical processor, and how
 /// many its package has, all of one core.
-fn machine_cpuid(leaf: u32, (thread, threads): (u32, u32)) -> CpuidRegs {
+fn machine_cpuid(leaf: u32, (thread, threads): (u32, u32), amd: bool) -> CpuidRegs {
     let letters = |four: &[u8; 4]| u32::from_le_bytes(*four);
     match leaf {
+        0 if amd => {
+            CpuidRegs { eax: 0x10, ebx: letters(b"Auth"), edx: letters(b"enti"), ecx: letters(b"cAMD") }
+        }
         0 => CpuidRegs { eax: 0x23, ebx: letters(b"Genu"), edx: letters(b"ineI"), ecx: letters(b"ntel") },
         // HTT and DTES64, which the model leaves to the machine.
         1 if threads > 1 => {
@@ -161,7 +178,8 @@ impl Rings for CoreRings {
     fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]) {
         let mut core = self.core.borrow_mut();
         // Others are moved, and were counted when hardware wrote them.
-        core.written += u64::from(words.len() * 8 == size_of::<hpm_abi::InterruptRecord>());
+        let own = [size_of::<hpm_abi::InterruptRecord>(), size_of::<hpm_abi::IbsRecord>()];
+        core.written += u64::from(own.contains(&(words.len() * 8)));
         let segment = &mut core.machine.shared[self.session].segments[slot as usize];
         for (place, word) in (offset as usize..).step_by(8).zip(words) {
             segment[place..place + 8].copy_from_slice(&word.to_le_bytes());

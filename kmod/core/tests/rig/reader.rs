@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use hpm_abi::{
-    Quantum, QuantumFlags, EVENTS_MAX, NO_EVENT, RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_INTERRUPT,
+    Quantum, QuantumFlags, EVENTS_MAX, NO_EVENT, RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_IBS,
+    RECORD_FORMAT_INTERRUPT,
 };
 use hpm_core::allocate::Counter;
 use hpm_core::Program;
@@ -28,6 +29,7 @@ fn layout(quantum: &Quantum, first: u64) -> Layout {
         2 => Layout { size: 0xC0, rip: 0x08, counters: Some(0x90) },
         3 => Layout { size: 0xC8, rip: 0x08, counters: Some(0x90) },
         RECORD_FORMAT_INTERRUPT => Layout { size: 160, rip: 0x18, counters: Some(0x00) },
+        RECORD_FORMAT_IBS => Layout { size: 224, rip: 0x18, counters: Some(0x00) },
         RECORD_FORMAT_ARCHITECTURAL => {
             Layout { size: (first & 0xFFFF) as u32, rip: 0x10, counters: Some(0x18) }
         }

@@ -6,7 +6,7 @@
 
 use super::super::super::abi::{Reason, EVENTS_MAX};
 use super::super::super::allocate::{Assignment, Counter};
-use super::super::super::events::Event;
+use super::super::super::events::{Event, Way};
 use super::super::super::Refusal;
 use super::events::{escr_of, Encoding, EventRule};
 use super::registers::{Block, COUNTERS};
@@ -103,7 +103,7 @@ pub fn assign(
             return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
         }
     }
-    for (index, event) in wanted().filter(|(_, event)| event.sampling.is_some_and(|how| !how.interrupt)) {
+    for (index, event) in wanted().filter(|(_, event)| event.is_sampled(Way::Pebs)) {
         add(index, event, false);
     }
     let mut assignments = [Assignment::default(); EVENTS_MAX];

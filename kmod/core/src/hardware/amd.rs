@@ -1,0 +1,278 @@
+//! AMD's PMU of one CPU: counters that are started together only with PerfMonV2, interrupts that may leave no trace, and IBS
+//! ([`ibs`]). Sources as in [`super::super::pmu::amd`].
+
+mod ibs;
+
+pub(in super::super) use self::ibs::HeldIbs;
+use super::super::abi::{Reason, SAMPLING_COUNTERS_MAX};
+use super::super::allocate::Counter;
+use super::super::ibs as samplers;
+use super::super::pmu::amd::{
+    Amd, PERF_CNTR_GLOBAL_CTL, PERF_CNTR_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS_CLR,
+};
+use super::super::port::Port;
+use super::super::program::Program;
+use super::super::registers::PerfEvtSel;
+use super::super::{Pmu, Refusal};
+
+/// TSC ticks for which an interrupt that was served already may still come: a tenth of a second, as Linux waits for it
+/// (`perf_nmi_window` in `arch/x86/events/amd/core.c`), at 2.7 GHz.
+const LATE_TICKS: u64 = 1 << 28;
+
+/// Every register of the counters that hpm changes, as it was found.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
+    counters: [u64; SAMPLING_COUNTERS_MAX],
+    /// PerfCntrGlobalCtl and PerfCntrGlobalStatus, where there are such.
+    global_ctl: u64,
+    global_status: u64,
+}
+
+impl Found {
+    fn read<P: Port>(port: &mut P, pmu: &Pmu, amd: Amd) -> Self {
+        let mut found = Self {
+            selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
+            counters: [0; SAMPLING_COUNTERS_MAX],
+            global_ctl: 0,
+            global_status: 0,
+        };
+        for counter in pmu.counters().iter() {
+            found.selects[counter.place()] = PerfEvtSel(port.rdmsr(pmu.select_register(counter)));
+            found.counters[counter.place()] = port.rdmsr(pmu.counter_register(counter));
+        }
+        if amd.global {
+            found.global_ctl = port.rdmsr(PERF_CNTR_GLOBAL_CTL);
+            found.global_status = port.rdmsr(PERF_CNTR_GLOBAL_STATUS);
+        }
+        found
+    }
+
+    /// Refuses when a counter runs: it is enabled by itself and by PerfCntrGlobalCtl, where there is one.
+    fn check_idle(&self, pmu: &Pmu, amd: Amd) -> Result<(), Refusal> {
+        for counter in pmu.counters().iter() {
+            let select = self.selects[counter.place()];
+            if select.en() == 1 && (!amd.global || self.global_ctl >> counter.bit() & 1 == 1) {
+                let running = [pmu.select_register(counter).into(), select.0];
+                return Err(Refusal::new(Reason::CountersRunning, running));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The PMU of one CPU, held.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Hardware {
+    pmu: Pmu,
+    amd: Amd,
+    found: Found,
+    /// Event selects while their counters run.
+    selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
+    /// A bit for each counter that runs, as in PerfCntrGlobalCtl, also where there is no such register; IBS at the bits of its
+    /// samplers.
+    running: u64,
+    /// Instruction-based sampling, if the processor has it.
+    pub(super) ibs: Option<HeldIbs>,
+}
+
+impl Hardware {
+    /// Takes the PMU: afterwards it is stopped, with no counter enabled.
+    ///
+    /// # Errors
+    /// [`Reason::CountersRunning`], or [`Reason::NoPmu`] when counters do not keep what is written to them, as where a
+    /// hypervisor shows none; all registers are as they were then.
+    pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu, amd: Amd) -> Result<Self, Refusal> {
+        let found = Found::read(port, pmu, amd);
+        found.check_idle(pmu, amd)?;
+        let mut hardware = Self {
+            pmu: *pmu,
+            amd,
+            found,
+            selects: found.selects,
+            running: found.global_ctl,
+            ibs: amd.ibs.map(HeldIbs::new),
+        };
+        hardware.check_counters(port)?;
+        hardware.set_global_ctrl(port, 0);
+        hardware.unload(port);
+        Ok(hardware)
+    }
+
+    fn check_counters<P: Port>(&self, port: &mut P) -> Result<(), Refusal> {
+        const PATTERN: u64 = 0xABCD;
+        let first = self.pmu.counter_register(Counter::at(0));
+        port.wrmsr(first, PATTERN);
+        let kept = port.rdmsr(first) == PATTERN;
+        port.wrmsr(first, self.found.counters[0]);
+        if kept {
+            Ok(())
+        } else {
+            Err(Refusal::new(Reason::NoPmu, [0; 2]))
+        }
+    }
+
+    /// Gives the PMU back as it was found; what enables counting comes last.
+    pub(super) fn release<P: Port>(mut self, port: &mut P) {
+        let found = self.found;
+        self.set_global_ctrl(port, 0);
+        for counter in self.pmu.counters().iter() {
+            self.write(port, counter, found.counters[counter.place()]);
+        }
+        self.set_selects(port, &found.selects);
+        if let Some(ibs) = &mut self.ibs {
+            ibs.release(port);
+        }
+        if self.amd.global {
+            let general = u64::from(self.pmu.perfmon.general);
+            let ours = port.rdmsr(PERF_CNTR_GLOBAL_STATUS) & !found.global_status & general;
+            if ours != 0 {
+                port.wrmsr(PERF_CNTR_GLOBAL_STATUS_CLR, ours);
+            }
+        }
+        self.set_global_ctrl(port, found.global_ctl);
+    }
+
+    /// The PMU that is held.
+    pub(super) const fn pmu(&self) -> &Pmu {
+        &self.pmu
+    }
+
+    /// Programs the events of a session. The PMU must be stopped.
+    pub(super) fn load<P: Port>(&mut self, port: &mut P, program: &Program) {
+        self.set_selects(port, &program.selects);
+        if let (true, Some(ibs)) = (program.uses_ibs(), &mut self.ibs) {
+            // Refused when the session was made, unless the CPU has come online since; then it does not start.
+            let _ = ibs.hold(port);
+        }
+    }
+
+    /// Programs no event. The PMU must be stopped.
+    pub(super) fn unload<P: Port>(&mut self, port: &mut P) {
+        self.set_selects(port, &[PerfEvtSel(0); SAMPLING_COUNTERS_MAX]);
+        if let Some(ibs) = &mut self.ibs {
+            ibs.clear(port);
+        }
+    }
+
+    fn set_selects<P: Port>(&mut self, port: &mut P, selects: &[PerfEvtSel; SAMPLING_COUNTERS_MAX]) {
+        let running = if self.amd.global { u64::MAX } else { self.running };
+        for (number, (now, wanted)) in self.selects.iter_mut().zip(selects).enumerate() {
+            if now != wanted {
+                let value = wanted.with_en(wanted.en() & running >> number);
+                port.wrmsr(self.pmu.select_register(Counter::at(number)), value.0);
+                *now = *wanted;
+            }
+        }
+    }
+
+    /// Starts and stops counters and samplers, from what runs to what `wanted` says.
+    pub(super) fn set_global_ctrl<P: Port>(&mut self, port: &mut P, wanted: u64) {
+        let general = u64::from(self.pmu.perfmon.general);
+        let changed = self.running ^ wanted;
+        if let Some(ibs) = &mut self.ibs {
+            ibs.stop(port, changed & !wanted);
+        }
+        if !self.amd.global {
+            self.switch_selects(port, changed, wanted);
+        } else if changed & general != 0 {
+            port.wrmsr(PERF_CNTR_GLOBAL_CTL, wanted & general);
+        }
+        if let Some(ibs) = &self.ibs {
+            ibs.start(port, changed & wanted);
+        }
+        self.running = wanted;
+    }
+
+    fn switch_selects<P: Port>(&self, port: &mut P, changed: u64, wanted: u64) {
+        for (number, select) in self.selects.iter().enumerate().filter(|(_, select)| select.en() == 1) {
+            if changed >> number & 1 == 1 {
+                let register = self.pmu.select_register(Counter::at(number));
+                port.wrmsr(register, select.with_en(wanted >> number & 1).0);
+            }
+        }
+    }
+
+    /// What a register reads by which somebody else shows, if one does.
+    pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
+        if self.amd.global {
+            let (found, ours) = (port.rdmsr(PERF_CNTR_GLOBAL_CTL), u64::from(self.pmu.perfmon.general));
+            if (found ^ self.running) & ours != 0 {
+                return Some(found);
+            }
+        } else if let Some((number, select)) =
+            self.selects.iter().enumerate().find(|(_, select)| select.en() == 1)
+        {
+            let found = port.rdmsr(self.pmu.select_register(Counter::at(number)));
+            if found != select.with_en(self.running >> number & 1).0 {
+                return Some(found);
+            }
+        }
+        self.ibs.as_ref()?.foreign(port, self.running)
+    }
+
+    /// Whether no counter runs.
+    pub(super) const fn is_stopped(&self) -> bool {
+        self.running == 0
+    }
+
+    /// Clears overflow indications.
+    pub(super) fn reset_status<P: Port>(&self, port: &mut P, bits: u64) {
+        if self.amd.global {
+            port.wrmsr(PERF_CNTR_GLOBAL_STATUS_CLR, bits);
+        }
+    }
+
+    /// RDPMC's ECX for this counter (APM Vol. 3, RDPMC).
+    pub(super) const fn rdpmc_index(counter: Counter) -> u32 {
+        counter.place() as u32
+    }
+
+    /// Writes a counter, cut to its width. The PMU must be stopped.
+    pub(super) fn write<P: Port>(&self, port: &mut P, counter: Counter, value: u64) {
+        port.wrmsr(
+            self.pmu.counter_register(counter),
+            value & (u64::MAX >> (64 - self.pmu.perfmon.general_width)),
+        );
+    }
+
+    /// A counter that has overflowed is set back, and its interrupt may still come.
+    pub(super) fn note_served_overflow<P: Port>(&self, port: &mut P) {
+        if !self.amd.global {
+            note_served(port);
+        }
+    }
+}
+
+/// An interrupt has been served, or forgotten, that may still come.
+fn note_served<P: Port>(port: &mut P) {
+    let now = port.rdtsc();
+    port.expect_pmi(now + LATE_TICKS);
+}
+
+/// Acknowledges a PMI that is hpm's: [`super::acknowledge`]. AMD's local APIC does not mask LVTPC at a PMI (Linux:
+/// `amd_pmu_v2_handle_irq`). A sample of IBS waits until a section has read it; without PerfCntrGlobalStatus nothing but the
+/// counter itself tells of its overflow, until a section sets it back. What a section has served already is claimed for a
+/// while.
+pub(super) fn acknowledge<P: Port>(port: &mut P, pmu: &Pmu, amd: Amd) -> bool {
+    let mut ours = amd.ibs.is_some()
+        && samplers::SAMPLERS.into_iter().any(|sampler| {
+            let control = port.rdmsr(samplers::register_of(sampler));
+            samplers::waits(sampler, control)
+        });
+    if amd.global {
+        let overflowed = port.rdmsr(PERF_CNTR_GLOBAL_STATUS) & u64::from(pmu.perfmon.general);
+        if overflowed != 0 {
+            port.wrmsr(PERF_CNTR_GLOBAL_STATUS_CLR, overflowed);
+            ours = true;
+        }
+    } else {
+        ours |= pmu.counters().iter().any(|counter| {
+            let interrupts = PerfEvtSel(port.rdmsr(pmu.select_register(counter))).int() == 1;
+            // It was set to a negative number.
+            interrupts
+                && port.rdmsr(pmu.counter_register(counter)) >> (pmu.perfmon.general_width - 1) & 1 == 0
+        });
+    }
+    ours || port.rdtsc() < port.expected_pmi()
+}

@@ -1,0 +1,61 @@
+//! What a session's sampled events must have in common.
+
+use core::mem::{offset_of, size_of};
+
+use super::super::abi::{EventSpec, Reason, SessionConfig, SAMPLING_COUNTERS_MAX};
+use super::super::events::{Event, Way};
+use super::super::hybrid;
+use super::super::layout::{RecordLayout, GPRS};
+use super::super::lbr::Branches;
+use super::super::pmu::Pebs;
+use super::super::Refusal;
+
+/// How events are sampled, if any is: all records of a session look alike.
+pub(super) fn check_sampling(events: &[Event]) -> Result<Option<Way>, Refusal> {
+    let mut first: Option<Way> = None;
+    for (index, event) in events.iter().enumerate() {
+        match (first, event.sampling) {
+            (Some(first), Some(other)) if first != other.way => {
+                let at = offset_of!(SessionConfig, events) + index * size_of::<EventSpec>();
+                return Err(Refusal::field(at + offset_of!(EventSpec, mode)));
+            }
+            (None, Some(how)) => first = Some(how.way),
+            _ => {}
+        }
+    }
+    Ok(first)
+}
+
+/// The layout of the records; stacks are found by registers in the record.
+pub(super) fn checked_layout(
+    pebs: &Pebs,
+    config: &SessionConfig,
+    branches: Option<&Branches>,
+) -> Result<RecordLayout, Refusal> {
+    let in_record = branches.filter(|branches| branches.in_records).map_or(0, |branches| branches.entries);
+    let layout = RecordLayout::new(pebs, config.record_groups, in_record)?;
+    if layout.frame.is_none() && (config.stack_bytes > 0 || config.frames > 0) {
+        return Err(Refusal::new(Reason::RecordGroups, [GPRS, pebs.groups]));
+    }
+    Ok(layout)
+}
+
+/// Refuses sampled events that a quantum has no place for.
+pub(super) fn check_places(config: &SessionConfig, events: &[Event]) -> Result<(), Refusal> {
+    let mut sampled = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
+    match sampled.find(|(index, _)| hybrid::sampling_place(config, *index) >= SAMPLING_COUNTERS_MAX) {
+        Some((index, _)) => Err(Refusal::new(Reason::NoCounter, [index as u64, 0])),
+        None => Ok(()),
+    }
+}
+
+/// Refuses precise events whose records could not be told apart: before format 3 a record has IA32_PERF_GLOBAL_STATUS where
+/// later ones name their counters, which also shows counters that have overflowed and will write a record of their own
+/// (SDM Vol. 3B 20.3.8.1.1; Linux drops such records).
+pub(super) fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
+    let mut precise = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
+    match precise.nth(1) {
+        Some((second, _)) if pebs.format < 3 => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,348 @@
+//! AMD's PMUs against the model: counters of every family, interrupts that leave no trace, and instruction-based sampling.
+
+mod rig;
+
+use std::mem::offset_of;
+
+use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
+use hpm_core::{Program, Refusal};
+use rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS};
+use rig::{Rig, TID_SHIFT};
+use vpmu::profile::{amd, Profile};
+use vpmu::Options;
+
+/// CPU_CLK_UNHALTED, which IBS samples as cycles.
+const CYCLES: u64 = 0x76;
+/// RETIRED_UOPS, which IBS samples as dispatched ops. Each of the model's instructions is one.
+const OPS: u64 = 0xC1;
+const BRANCHES: u64 = 0xC2;
+/// IC_TAG_HIT_MISS.ALL_IC_ACCESS of Zen 3 and Zen 4.
+const FETCHES: u64 = 0x1_0000_1F8E;
+const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
+
+const NAMES: [&str; 4] = ["k8", "family10h", "zen3", "zen4"];
+
+fn rig(profile: &'static Profile, cpus: usize) -> Rig {
+    Rig::of(profile, cpus, Options::default())
+}
+
+/// One CPU with a thread of a session on it; session and thread's ID.
+fn one_thread(profile: &'static Profile, config: &SessionConfig) -> (Rig, usize, u32) {
+    let mut rig = rig(profile, 1);
+    rig.acquire();
+    let session = rig.add_session(config);
+    let tid = rig::scene::start_thread(&mut rig, session);
+    (rig, session, tid)
+}
+
+/// The profiles with IBS.
+fn sampling() -> impl Iterator<Item = &'static Profile> {
+    amd::ALL.iter().copied().filter(|profile| profile.name != "k8")
+}
+
+fn unclaimed(rig: &Rig) -> u64 {
+    rig.cores.iter().map(|core| core.borrow().machine.unclaimed).sum()
+}
+
+#[test]
+fn every_profile_is_found_by_its_name() {
+    let names: Vec<_> = amd::ALL.iter().map(|profile| rig(profile, 1).pmu.generation.name).collect();
+    assert_eq!(names, NAMES);
+    let counters: Vec<_> = amd::ALL.iter().map(|profile| rig(profile, 1).pmu.perfmon.general).collect();
+    assert_eq!(counters, [0xF, 0xF, 0x3F, 0x3F]);
+}
+
+#[test]
+fn counts_are_exact_and_every_register_is_given_back() {
+    for profile in amd::ALL {
+        let mut rig = rig(profile, 2);
+        let before = rig.registers();
+        rig.acquire();
+        let session = rig.add_session(&config(&[counted(INSTRUCTIONS), counted(BRANCHES), counted(OPS)]));
+        let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
+        for round in 0..200 {
+            rig.switch(round % 2, threads[0], QuantumEnd::Preempted);
+            rig.switch(1 - round % 2, threads[1], QuantumEnd::Preempted);
+            rig.run(round % 2, 333, &MIX);
+            rig.run(1 - round % 2, 77, &MIX);
+            rig.run_kernel(0, 10);
+            rig.switch(0, 0, QuantumEnd::Yielded);
+            rig.switch(1, 1, QuantumEnd::Yielded);
+            rig.run(0, 5, &MIX);
+            rig.read_all();
+        }
+        rig.stop(session);
+        rig.read_all();
+        rig.release();
+        assert_eq!(rig.registers(), before, "{}", profile.name);
+        for thread in threads {
+            let user = &rig.users[thread];
+            let seen = &rig.sessions[session].reader.threads[&user.tid];
+            assert_eq!(seen.counts, user.truth, "{}", profile.name);
+        }
+    }
+}
+
+#[test]
+fn each_overflow_leaves_a_record_and_every_interrupt_is_claimed() {
+    for profile in amd::ALL {
+        for latency in [0, 1, 7, 300] {
+            let events = [interrupting(BRANCHES, 1000), counted(INSTRUCTIONS)];
+            let (mut rig, session, tid) = one_thread(profile, &config(&events));
+            rig.cores[0].borrow_mut().machine.nmi_latency = latency;
+            rig.run(0, 100_400, &MIX);
+            rig.stop(session);
+            rig.run_kernel(0, 400);
+            rig.read_all();
+            let seen = &rig.sessions[session].reader.threads[&tid];
+            let what = format!("{}, latency {latency}", profile.name);
+            assert_eq!(seen.counts[..2], [20_080, 100_400], "{what}");
+            assert_eq!((seen.records[0], seen.records_lost), (20, 0), "{what}");
+            assert_eq!(unclaimed(&rig), 0, "{what}");
+        }
+    }
+}
+
+#[test]
+fn threads_keep_their_positions_across_switches_and_cpus() {
+    for profile in amd::ALL {
+        let mut rig = rig(profile, 2);
+        rig.acquire();
+        let session = rig.add_session(&config(&[interrupting(INSTRUCTIONS, 1000)]));
+        let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
+        for core in &rig.cores {
+            core.borrow_mut().machine.nmi_latency = 9;
+        }
+        for round in 0..200 {
+            let cpu = round % 2;
+            rig.switch(cpu, threads[0], QuantumEnd::Preempted);
+            rig.switch(1 - cpu, threads[1], QuantumEnd::Preempted);
+            rig.run(cpu, 333, &[Load]);
+            rig.run(1 - cpu, 77, &[Load]);
+            rig.switch(cpu, 0, QuantumEnd::Yielded);
+            rig.switch(1 - cpu, 1, QuantumEnd::Yielded);
+            // What is still on its way comes to threads of nobody.
+            rig.run(0, 12, &[Plain]);
+            rig.run(1, 12, &[Plain]);
+        }
+        rig.stop(session);
+        rig.read_all();
+        assert_eq!(unclaimed(&rig), 0, "{}", profile.name);
+        for (thread, count) in threads.into_iter().zip([200 * 333, 200 * 77_u64]) {
+            let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+            assert_eq!(seen.counts[0], count);
+            assert!((seen.records[0] * 1000).abs_diff(count) <= 1000, "{} of {count}", seen.records[0]);
+        }
+    }
+}
+
+#[test]
+fn an_nmi_that_is_nobodys_is_left_to_others() {
+    for profile in amd::ALL {
+        let mut rig = rig(profile, 1);
+        rig.acquire();
+        assert!(!rig::foreign_nmi(&rig, 0), "{}: idle", profile.name);
+        let session = rig.add_session(&config(&[interrupting(INSTRUCTIONS, 1000)]));
+        rig::scene::start_thread(&mut rig, session);
+        rig.run(0, 500, &[Plain]);
+        assert!(!rig::foreign_nmi(&rig, 0), "{}: before the first overflow", profile.name);
+    }
+}
+
+#[test]
+fn ibs_samples_each_period_the_sampled_instruction_itself() {
+    for profile in sampling() {
+        for latency in [0, 3, 40] {
+            let (mut rig, session, tid) = one_thread(profile, &config(&[precise(OPS, 1601)]));
+            rig.cores[0].borrow_mut().machine.nmi_latency = latency;
+            rig.run(0, 200_000, &MIX);
+            rig.stop(session);
+            rig.read_all();
+            let seen = &rig.sessions[session].reader.threads[&tid];
+            assert_eq!(seen.counts[0], 200_000);
+            // IBS stands still from a sample until its interrupt is served.
+            let interval = 1601 + u64::from(latency);
+            let due = 200_000 / interval;
+            let what = format!("{}, latency {latency}: {}", profile.name, seen.records[0]);
+            assert!(seen.records[0].abs_diff(due) <= 1 && seen.records_lost == 0, "{what}");
+            let mut sampled: Vec<u64> =
+                seen.recorded.iter().map(|(rip, _)| rip & ((1 << TID_SHIFT) - 1)).collect();
+            sampled.sort_unstable();
+            let steps: Vec<u64> = sampled.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            assert!(steps.iter().all(|step| step.abs_diff(interval) <= 1), "{what}: {steps:?}");
+            assert_eq!(unclaimed(&rig), 0, "{what}");
+        }
+    }
+}
+
+#[test]
+fn ibs_keeps_the_position_of_each_thread() {
+    for profile in sampling() {
+        let mut rig = rig(profile, 2);
+        rig.acquire();
+        let session = rig.add_session(&config(&[precise(OPS, 1600)]));
+        let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
+        for round in 0..400 {
+            let cpu = round % 2;
+            rig.switch(cpu, threads[0], QuantumEnd::Preempted);
+            rig.switch(1 - cpu, threads[1], QuantumEnd::Preempted);
+            rig.run(cpu, 333, &[Load]);
+            rig.run(1 - cpu, 77, &[Load]);
+            rig.switch(cpu, 0, QuantumEnd::Yielded);
+            rig.switch(1 - cpu, 1, QuantumEnd::Yielded);
+            rig.read_all();
+        }
+        rig.stop(session);
+        rig.read_all();
+        for (thread, count) in threads.into_iter().zip([400 * 333, 400 * 77_u64]) {
+            let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+            assert_eq!(seen.counts[0], count);
+            // A position below the least count waits for it.
+            let due = count / 1600;
+            assert!(
+                seen.records[0] <= due && seen.records[0] + 1 + due / 50 >= due,
+                "{} of {due}",
+                seen.records[0]
+            );
+        }
+    }
+}
+
+#[test]
+fn ops_and_fetches_are_sampled_side_by_side() {
+    let profile = &amd::ZEN_4;
+    let (mut rig, session, tid) = one_thread(profile, &config(&[precise(OPS, 1600), precise(FETCHES, 960)]));
+    rig.cores[0].borrow_mut().machine.nmi_latency = 5;
+    for _ in 0..20 {
+        rig.run(0, 9_973, &MIX);
+        rig.cut(0, QuantumEnd::Timer);
+        rig.read_all();
+    }
+    rig.stop(session);
+    rig.read_all();
+    let seen = &rig.sessions[session].reader.threads[&tid];
+    let events = 20 * 9_973;
+    assert!(seen.records[0].abs_diff(events / 1605) <= 4, "{}", seen.records[0]);
+    // A stop loses what a fetch count has beyond a multiple of 16.
+    assert!(seen.records[1].abs_diff(events / 965) <= 12, "{}", seen.records[1]);
+    assert_eq!((seen.records_lost, unclaimed(&rig)), (0, 0));
+}
+
+#[test]
+fn what_ibs_samples_of_the_kernel_is_withheld_and_counted() {
+    for profile in sampling() {
+        let (mut rig, session, tid) = one_thread(profile, &config(&[precise(OPS, 160)]));
+        for _ in 0..100 {
+            rig.run(0, 1_600, &MIX);
+            rig.run_kernel(0, 1_600);
+        }
+        rig.stop(session);
+        rig.read_all();
+        // The rig's reader holds every record's address against its thread; the kernel's is 1 << 63.
+        let totals = rig.sessions[session].totals();
+        let seen = &rig.sessions[session].reader.threads[&tid];
+        assert_eq!(seen.counts[0], 160_000);
+        assert!(
+            totals.records.abs_diff(1000) <= 10 && totals.records_withheld.abs_diff(1000) <= 10,
+            "{totals:?}"
+        );
+        assert_eq!(totals.records + totals.records_withheld, 2000, "{}", profile.name);
+        assert_eq!((totals.records_lost, unclaimed(&rig)), (0, 0));
+    }
+}
+
+#[test]
+fn without_a_free_segment_ibs_is_off_and_the_loss_is_told() {
+    let mut config = config(&[precise(OPS, 160)]);
+    config.segments = 2;
+    let (mut rig, session, tid) = one_thread(&amd::ZEN_3, &config);
+    // Two segments of 292 records less the 16 that are kept free.
+    let full = 2 * (292 - 16);
+    rig.run(0, 200_000, &[Load]);
+    let totals = rig.sessions[session].totals();
+    assert_eq!(totals.records, full);
+    let off = rig.cores[0].borrow_mut().pmu.rdmsr(0xC001_1033).expect("IBS_OP_CTL");
+    assert_eq!(off >> 17 & 1, 0, "not enabled");
+    rig.read_all();
+    rig.cut(0, QuantumEnd::Timer);
+    rig.run(0, 10_000, &[Load]);
+    rig.stop(session);
+    rig.read_all();
+    let seen = &rig.sessions[session].reader.threads[&tid];
+    assert_eq!(seen.counts[0], 210_000);
+    assert!((seen.records[0] + seen.records_lost).abs_diff(210_000 / 160) <= 2);
+    assert!(seen.records[0] > full);
+}
+
+#[test]
+fn with_stacks_each_sample_has_its_own_quantum_and_stack() {
+    let config =
+        SessionConfig { stack_bytes: 1024, stack_ring_bytes: 1 << 16, ..config(&[precise(OPS, 1600)]) };
+    let (mut rig, session, tid) = one_thread(&amd::ZEN_4, &config);
+    rig.run(0, 32_100, &[Load]);
+    rig.stop(session);
+    rig.read_all();
+    let seen = &rig.sessions[session].reader.threads[&tid];
+    assert_eq!((seen.records[0], seen.stacks), (20, 20));
+}
+
+#[test]
+fn somebody_elses_ibs_is_refused_and_left_alone() {
+    const IBS_OP_CTL: u32 = 0xC001_1033;
+    let mut rig = rig(&amd::ZEN_4, 1);
+    rig.acquire();
+    let foreign = 1 << 17 | 0x1000;
+    rig.cores[0].borrow_mut().pmu.wrmsr(IBS_OP_CTL, foreign).expect("exists");
+    let refused = rig.check_ibs(0).expect_err("somebody samples");
+    assert_eq!(refused.reason, Reason::CountersRunning);
+    assert_eq!(refused.detail[0], u64::from(IBS_OP_CTL));
+    // A session that only counts does not touch it.
+    let session = rig.add_session(&config(&[counted(INSTRUCTIONS)]));
+    rig::scene::start_thread(&mut rig, session);
+    rig.run(0, 100, &[Plain]);
+    rig.stop(session);
+    rig.release();
+    let left = rig.cores[0].borrow_mut().pmu.rdmsr(IBS_OP_CTL).expect("exists");
+    assert_eq!(left & 0xFFFF, 0x1000);
+    assert_eq!(left >> 17 & 1, 1);
+}
+
+#[test]
+fn somebody_who_starts_ibs_later_shows() {
+    let (mut rig, _, _) = one_thread(&amd::ZEN_4, &config(&[precise(OPS, 1600)]));
+    rig.run(0, 100, &[Plain]);
+    assert_eq!(rig.foreign(0), None);
+    rig.cores[0].borrow_mut().pmu.wrmsr(0xC001_1030, 1 << 48 | 0x100).expect("exists");
+    assert!(rig.foreign(0).is_some());
+}
+
+#[test]
+fn what_a_family_does_not_have_is_refused() {
+    let refusal = |profile, event: EventSpec| {
+        Program::new(&rig(profile, 1).pmu, &config(&[event])).expect_err("refused")
+    };
+    let period = offset_of!(SessionConfig, events) + offset_of!(EventSpec, period);
+    assert_eq!(refusal(&amd::K8, precise(CYCLES, 1600)).reason, Reason::NotPrecise);
+    assert_eq!(refusal(&amd::ZEN_3, precise(BRANCHES, 1600)).reason, Reason::NotPrecise);
+    assert_eq!(refusal(&amd::ZEN_3, precise(CYCLES, 0x8F)), Refusal::new(Reason::PeriodTooSmall, [0, 0x90]));
+    assert_eq!(refusal(&amd::FAMILY_10H, precise(CYCLES, 1 << 20)), Refusal::field(period));
+    assert!(Program::new(&rig(&amd::ZEN_3, 1).pmu, &config(&[precise(CYCLES, 1 << 20)])).is_ok());
+    // No event of the northbridge, of L3, or that needs two counters.
+    for encoding in [0xE0, 0x4_0000_00E1, 0x03] {
+        assert_eq!(refusal(&amd::ZEN_4, counted(encoding)).reason, Reason::EventBits, "{encoding:#x}");
+    }
+    // K8 has no event select above FFH.
+    assert_eq!(refusal(&amd::K8, counted(0x1_0000_00C0)).reason, Reason::EventBits);
+    let five = [counted(INSTRUCTIONS); 5];
+    let refused = Program::new(&rig(&amd::FAMILY_10H, 1).pmu, &config(&five)).expect_err("four counters");
+    assert_eq!(refused, Refusal::new(Reason::NoCounter, [4, 0]));
+    // A sample of IBS takes a counter too: it tells no count.
+    let events = [precise(OPS, 1600), counted(0xC0), counted(0xC0), counted(0xC0), counted(0xC0)];
+    let refused = Program::new(&rig(&amd::FAMILY_10H, 1).pmu, &config(&events)).expect_err("four counters");
+    assert_eq!(refused, Refusal::new(Reason::NoCounter, [4, 0]));
+    let both =
+        [precise(OPS, 1600), EventSpec { mode: EventMode::Interrupt as u8, ..precise(BRANCHES, 1600) }];
+    let refused = Program::new(&rig(&amd::ZEN_4, 1).pmu, &config(&both)).expect_err("two kinds of records");
+    assert_eq!(refused.reason, Reason::Field);
+}
