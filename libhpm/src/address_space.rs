@@ -31,6 +31,14 @@ impl Mapping {
         (self.start..self.end).contains(&address)
     }
 
+    /// Whether a file is mapped: not memory that the kernel or the process names (as perf's `is_anon_memory` and
+    /// `is_no_dso_memory` have it, Linux, tools/perf/util/map.c).
+    #[must_use]
+    pub fn is_file(&self) -> bool {
+        const MEMORY: [&str; 5] = ["//", "/memfd:", "/dev/zero", "/anon_hugepage", "/SYSV"];
+        self.path.starts_with('/') && !MEMORY.iter().any(|name| self.path.starts_with(name))
+    }
+
     /// The byte of the file at an address that it contains.
     #[must_use]
     pub fn file_offset_of(&self, address: u64) -> u64 {
@@ -124,6 +132,15 @@ impl AddressSpaces {
         let mappings = history.during(history.lifetime(tsc));
         let (before, after) = mappings.split_at(mappings.partition_point(|mapping| mapping.tsc <= tsc));
         before.iter().rev().chain(after).find(|mapping| mapping.contains(address))
+    }
+
+    /// What was ever mapped into a process, in the order of time.
+    pub fn paths(&self, pid: u32) -> impl Iterator<Item = &Arc<str>> {
+        self.processes
+            .get(&pid)
+            .into_iter()
+            .flat_map(|history| &history.mappings)
+            .map(|mapping| &mapping.path)
     }
 
     /// The mappings of a process at a time; none overlaps another.

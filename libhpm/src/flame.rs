@@ -40,14 +40,14 @@ impl FoldedStacks {
         self.0.iter().map(|(stack, events)| format!("{stack} {events}"))
     }
 
-    /// Draws the flame graph. Widths are events as estimated from samples; `event` names them.
+    /// Draws the flame graph; `unit` says what widths are.
     ///
     /// # Errors
     /// The output cannot be written.
-    pub fn write_svg(&self, title: &str, event: &str, output: impl Write) -> io::Result<()> {
+    pub fn write_svg(&self, title: &str, unit: &str, output: impl Write) -> io::Result<()> {
         let mut options = Options::default();
         options.title = title.to_owned();
-        options.count_name = format!("{event} (estimated)");
+        options.count_name = unit.to_owned();
         // The same function has the same colour in every picture.
         options.hash = true;
         let lines: Vec<String> = self.lines().collect();
@@ -92,8 +92,9 @@ mod tests {
             tid: 1,
             thread_name: "worker".into(),
             ip: 0,
-            chain: CallChain { calls, extent }.into(),
+            chain: CallChain { calls, linked_address: 0, extent }.into(),
             source: None,
+            region: None,
         }
     }
 
@@ -117,7 +118,7 @@ mod tests {
         let mut stacks = FoldedStacks::default();
         stacks.add(&sample(Extent::Whole), SUM);
         let mut svg = Vec::new();
-        stacks.write_svg("program", "l1d-load-miss", &mut svg).unwrap();
+        stacks.write_svg("program", "l1d-load-miss (estimated)", &mut svg).unwrap();
         let svg = String::from_utf8(svg).unwrap();
         assert!(svg.contains("<svg") && svg.contains("_start") && svg.contains("l1d-load-miss (estimated)"));
     }

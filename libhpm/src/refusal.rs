@@ -95,6 +95,8 @@ impl fmt::Display for Refusal {
             | Reason::CoreTypeMissing
             | Reason::OnePrecise
             | Reason::SharedEvent
+            | Reason::NoIbs
+            | Reason::IbsInterrupt
             | Reason::NoCoreType => f.write_str(&self.about_generation(reason)),
             Reason::TooManyBranches | Reason::NoCallStackMode | Reason::StackBesideBranches => {
                 f.write_str(&self.about_branches(reason))
@@ -198,6 +200,14 @@ impl Refusal {
             Reason::CoreTypeMissing => format!(
                 "this processor has cores of several types, and {event} is not on all of them: say for which cores it \
                  is meant"
+            ),
+            Reason::NoIbs => format!(
+                "{event} is sampled by instruction-based sampling (IBS), which this processor does not have, or not of this \
+                 kind (virtual machines rarely have it): count with `hpmctl stat`, or sample with --imprecise"
+            ),
+            Reason::IbsInterrupt => format!(
+                "the kernel has not set up the interrupt of instruction-based sampling (IBS_CTL reads {first:#x}, its entry \
+                 {second:#x}; see the kernel's messages on IBS): count with `hpmctl stat`, or sample with --imprecise"
             ),
             Reason::OnePrecise => format!(
                 "this processor's records do not say which event they are for, and {event} is the second that is sampled \

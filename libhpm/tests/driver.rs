@@ -2,6 +2,7 @@
 //! ends, and neither is made from the other.
 
 use hpm_abi::{CoreType, EventMode, EventSpec, Reason, Scope, SessionConfig};
+use hpm_core::pmu::amd::Amd;
 use hpm_core::pmu::architectural::Perfmon;
 use hpm_core::pmu::netburst::{self, NETBURST, PRESCOTT, Share, Unit};
 use hpm_core::pmu::{GENERATIONS, Generation, Interface};
@@ -14,16 +15,22 @@ use proptest::prelude::*;
 /// A PMU of the generation with the general counters of its table and all fixed ones.
 fn pmu(generation: &'static Generation) -> Pmu {
     let general = vendor_names(generation.name).iter().fold(0, |all, row| all | row.counters);
+    // AMD's have no models of family 6.
+    let amd = generation.models.is_empty() && generation.hybrid_models.is_empty();
     let perfmon = Perfmon {
         version: 2,
         general,
         general_width: 48,
-        fixed: 0x7f,
+        fixed: if amd { 0 } else { 0x7f },
         fixed_width: 48,
         events_unavailable: 0,
     };
     Pmu {
-        interface: Interface::Architectural,
+        interface: if amd {
+            Interface::Amd(Amd { extended: true, global: false, ibs: None })
+        } else {
+            Interface::Architectural
+        },
         generation,
         core_type: CoreType::Any,
         perfmon,
@@ -71,8 +78,10 @@ fn objection(driver: &Pmu, row: &Row) -> Option<String> {
     }
     let generation = driver.generation;
     let code = row.encoding as u16;
-    let [select, unit_mask] = code.to_le_bytes();
-    let Some(rule) = generation.event(select) else { return Some("no such event select".to_owned()) };
+    let [_, unit_mask] = code.to_le_bytes();
+    let Some(rule) = generation.event_of(row.encoding) else {
+        return Some("no such event select".to_owned());
+    };
     if unit_mask & !rule.unit_mask_bits != 0 {
         return Some(format!("unit mask bits {:#x}", unit_mask & !rule.unit_mask_bits));
     }

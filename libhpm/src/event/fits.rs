@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use super::raw::is_netburst;
 use super::table::{Row, Sampling};
 use super::{Event, escr, table};
 
@@ -97,7 +98,7 @@ pub fn fit(events: &[Event], pmu: &str, general_counters: u32) -> Result<Fit, Mi
         allowed.push(counters);
     }
     check_registers(events)?;
-    if events.iter().any(|event| event.encoding >> 32 != 0) {
+    if events.iter().any(|event| is_netburst(event.encoding)) {
         return fit_escrs(events, allowed, general_counters);
     }
     let mut matching = Matching { allowed: &allowed, held: Vec::new() };

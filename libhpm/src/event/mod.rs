@@ -26,7 +26,7 @@ pub use self::equivalent::{Equivalent, GENERICS, Generic};
 pub use self::fits::{Counter, Fit, Misfit, Taken, fit};
 pub use self::table::{Absent, Alias, Row, Sampling};
 
-use self::raw::{Filters, Request, syntax};
+use self::raw::{Filters, Request, is_netburst, syntax};
 use self::table::Table;
 use crate::{Error, Result};
 
@@ -202,7 +202,7 @@ fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
             None => Error::UnknownEvent { name: name.into(), pmu: pmu.into(), near: nearest(name, pmu) },
         });
     };
-    let whose = if counted.encoding >> 32 == 0 { Filters::Select } else { Filters::Netburst };
+    let whose = if is_netburst(counted.encoding) { Filters::Netburst } else { Filters::Select };
     if request.filters.is_some_and(|filters| filters != whose) {
         let terms = if whose == Filters::Select { "edge, inv and cmask" } else { "e, cmpl and thr" };
         return Err(syntax(text, &format!("on this PMU the terms that restrict an event are {terms}")));

@@ -5,8 +5,9 @@ use hpm_abi::CoreType;
 use crate::{Error, Result};
 
 /// Bits of IA32_PERFEVTSELx that an event may set (SDM Vol. 3B 20.2.1.1): event select, unit mask, edge detect, invert and
-/// counter mask. The privilege is said by modifiers; all others are the driver's.
-const EVENT_BITS: u64 = 0xff | 0xff << 8 | 1 << 18 | 1 << 23 | 0xff << 24;
+/// counter mask, and of AMD's PerfEvtSel the upper bits of its event select (APM Vol. 2, 13.2.2). The privilege is said by
+/// modifiers; all others are the driver's.
+const EVENT_BITS: u64 = CODE_BITS | 1 << 18 | 1 << 23 | 0xff << 24;
 
 /// Bits that a NetBurst event may set ([`hpm_abi::EventSpec::encoding`]): event select and mask of the ESCR; ESCR select,
 /// compare, complement, threshold and edge of the CCCR; the block.
@@ -15,8 +16,17 @@ const NETBURST_BITS: u64 = 0x7fff_fe00 << 32 | 0x01fc_e003;
 /// Compare: without it the CCCR's threshold, complement and edge do nothing.
 const COMPARE: u64 = 1 << 18;
 
-/// Event select and unit mask.
-const CODE_BITS: u64 = 0xffff;
+/// Event select and unit mask, of all but NetBurst's.
+pub(super) const CODE_BITS: u64 = 0xffff | 0xf << 32;
+
+/// AMD's instruction-based sampling as perf writes it, and the event's name here.
+const IBS: [(&str, &str); 5] = [
+    ("ibs_op//", "IBS_OP"),
+    ("ibs_op/cnt_ctl=0/", "IBS_OP"),
+    ("ibs_op/cnt_ctl=1/", "IBS_OP.UOPS"),
+    ("ibs_op/cnt_ctl/", "IBS_OP.UOPS"),
+    ("ibs_fetch//", "IBS_FETCH"),
+];
 
 /// An event's text, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +66,12 @@ impl<'a> Request<'a> {
             }
         }
         let empty = Self { core_type: CoreType::Any, name: None, encoding: 0, extra: None, filters: None };
+        if let Some((_, name)) = IBS.into_iter().find(|(written, _)| *written == text) {
+            return Ok(Self { name: Some(name), ..empty });
+        }
+        if text.starts_with("ibs_") && text.contains('/') {
+            return Err(syntax(text, "of IBS there are `ibs_op//`, `ibs_op/cnt_ctl=1/` and `ibs_fetch//`"));
+        }
         Ok(match hexadecimal(text)? {
             Some(encoding) => Self { encoding, ..empty },
             None => Self { name: Some(text), ..empty },
@@ -83,7 +99,7 @@ impl<'a> Request<'a> {
     fn term(&mut self, text: &str, term: &str) -> Result<()> {
         let (key, value) = term.split_once('=').unwrap_or((term, "1"));
         let (shift, max) = match key {
-            "event" => (0, 0xff),
+            "event" => (0, 0xfff),
             "umask" => (8, 0xff),
             "edge" => (18, 1),
             "inv" => (23, 1),
@@ -116,7 +132,10 @@ impl<'a> Request<'a> {
                 ));
             }
             self.filters = filters;
-            self.encoding |= value << shift | if filters == Some(Filters::Netburst) { COMPARE } else { 0 };
+            // Bits 11:8 of an event select, which only AMD's have, are bits 35:32.
+            let (value, upper) = if key == "event" { (value & 0xff, value >> 8) } else { (value, 0) };
+            self.encoding |= value << shift | upper << 32;
+            self.encoding |= if filters == Some(Filters::Netburst) { COMPARE } else { 0 };
         } else if self.extra.replace(value).is_some() {
             return Err(syntax(text, "an event has one of ldlat, offcore_rsp, frontend and tag"));
         }
@@ -134,9 +153,14 @@ fn hexadecimal(text: &str) -> Result<Option<u64>> {
     check(encoding, text).map(Some)
 }
 
+/// Whether it is an encoding of NetBurst's: those have their events above all bits of the others'.
+pub(super) const fn is_netburst(encoding: u64) -> bool {
+    encoding >> 36 != 0
+}
+
 /// The encoding, if it sets no bit that an event may not.
 pub(super) fn check(encoding: u64, text: &str) -> Result<u64> {
-    let allowed = if encoding >> 32 == 0 { EVENT_BITS } else { NETBURST_BITS };
+    let allowed = if is_netburst(encoding) { NETBURST_BITS } else { EVENT_BITS };
     match encoding & !allowed {
         0 => Ok(encoding),
         bits => Err(syntax(
@@ -175,6 +199,13 @@ mod tests {
     }
 
     #[test]
+    fn the_event_selects_of_amd_have_twelve_bits() {
+        assert_eq!(request("cpu/event=0x18e,umask=0x1f/").encoding, 0x1_0000_1f8e);
+        assert_eq!(request("r100001f8e").encoding, 0x1_0000_1f8e);
+        assert_eq!(request("ibs_op/cnt_ctl=1/").name, Some("IBS_OP.UOPS"));
+    }
+
+    #[test]
     fn registers_beside_the_encoding_are_terms_too() {
         for (text, extra) in [
             ("cpu/event=0xcd,umask=1,ldlat=30/", 30),
@@ -196,7 +227,8 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_refused() {
         for text in [
-            "cpu/event=0x1d1/",
+            "cpu/event=0x11d1/",
+            "ibs_op/rand_en=1/",
             "cpu/inv=2/",
             "cpu/event=/",
             "cpu/event=0xd1",
@@ -204,7 +236,7 @@ mod tests {
             "cpu/event=1,load/",
             "cpu/ldlat=3,frontend=1/",
             "cpu/ldlat=0x10000/",
-            "r100000000",
+            "r1000000000",
             "r4100d1",
             "cpu_core/r4100d1/",
         ] {

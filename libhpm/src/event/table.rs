@@ -1,5 +1,7 @@
 //! The shape of a PMU's table of events, and the short names in which the tables are written.
 
+use super::raw::{CODE_BITS, is_netburst};
+
 /// Events of one PMU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Table {
@@ -30,6 +32,10 @@ pub enum Sampling {
     LoadLatency,
     /// The instruction, and the address, latency and data source of its store.
     StoreLatency,
+    /// AMD's IBS: the instruction of an op, and if it loads or stores its address, of a load also latency and data source.
+    Op,
+    /// AMD's IBS: the instruction that was fetched.
+    Fetch,
 }
 
 impl Sampling {
@@ -46,6 +52,8 @@ pub(super) const LOAD: Sampling = Sampling::LoadAddress;
 pub(super) const STORE: Sampling = Sampling::StoreAddress;
 pub(super) const LOAD_LATENCY: Sampling = Sampling::LoadLatency;
 pub(super) const STORE_LATENCY: Sampling = Sampling::StoreLatency;
+pub(super) const OP: Sampling = Sampling::Op;
+pub(super) const FETCH: Sampling = Sampling::Fetch;
 
 /// General counters, one bit each: counter 0 only.
 pub(super) const C0: u32 = 1;
@@ -178,7 +186,7 @@ impl Table {
         let (event, masks) = name.split_once('.')?;
         let mut rows = masks.split('.').map(|mask| self.vendor(&format!("{event}.{mask}")));
         let first = *rows.next()??;
-        let add_up = first.encoding >> 32 != 0;
+        let add_up = is_netburst(first.encoding);
         let add = |all: Row, row: Option<&'static Row>| {
             let row = row.filter(|row| add_up && row.sampling == NO && all.sampling == NO)?;
             Some(Row { encoding: all.encoding | row.encoding, ..all })
@@ -210,9 +218,9 @@ impl Table {
     /// The row of an encoding: the event's own, else, as edge, invert and counter mask only restrict what counts, the row with
     /// its event select and unit mask.
     pub(super) fn encoded(&self, encoding: u64) -> Option<&'static Row> {
-        // NetBurst's have the ESCR's event select and mask above 32, the CCCR's ESCR select, and the block.
+        // NetBurst's have the ESCR's event select and mask, the CCCR's ESCR select, and the block.
         const NETBURST: u64 = 0xffff_ffff_0000_e003;
-        let event = if encoding >> 32 == 0 { 0xffff } else { NETBURST };
+        let event = if is_netburst(encoding) { NETBURST } else { CODE_BITS };
         let with = |mask: u64| self.rows.iter().find(move |row| (row.encoding ^ encoding) & mask == 0);
         with(u64::MAX).or_else(|| with(event))
     }

@@ -25,7 +25,7 @@ pub struct Processor {
     pub stepping: u8,
 }
 
-/// The PMU, by CPUID leaf 0AH and the DS bits of leaf 1.
+/// The PMU, by CPUID leaf 0AH and the DS bits of leaf 1; AMD's by leaf 80000001H.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pmu {
     /// Architectural PerfMon version; 0 without one.
@@ -38,6 +38,8 @@ pub struct Pmu {
     pub fixed_counters: u8,
     /// Debug Store, which PEBS needs.
     pub debug_store: bool,
+    /// Instruction-based sampling (AMD).
+    pub ibs: bool,
 }
 
 /// The hypervisor, by `CPUID.01H:ECX[31]` and leaf 40000000H.
@@ -58,6 +60,8 @@ pub struct DriverFacts {
     pub usable: bool,
     /// PEBS record format; `None` without PEBS.
     pub pebs_format: Option<u32>,
+    /// Ops are sampled by IBS.
+    pub ibs: bool,
     /// An hpm session holds the PMU now.
     pub held_by_hpm: bool,
     /// Somebody else holds counters.
@@ -143,6 +147,9 @@ fn processor<R: CpuIdReader>(cpuid: &CpuId<R>) -> Processor {
 }
 
 fn pmu<R: CpuIdReader>(cpuid: &CpuId<R>) -> Pmu {
+    if cpuid.get_vendor_info().is_some_and(|vendor| vendor.as_str() == "AuthenticAMD") {
+        return amd_pmu(cpuid);
+    }
     let leaf = cpuid.get_performance_monitoring_info();
     let get = |field: fn(&raw_cpuid::PerformanceMonitoringInfo) -> u8| leaf.as_ref().map_or(0, field);
     Pmu {
@@ -151,6 +158,21 @@ fn pmu<R: CpuIdReader>(cpuid: &CpuId<R>) -> Pmu {
         general_width: get(raw_cpuid::PerformanceMonitoringInfo::counter_bit_width),
         fixed_counters: get(raw_cpuid::PerformanceMonitoringInfo::fixed_function_counters),
         debug_store: cpuid.get_feature_info().is_some_and(|features| features.has_ds()),
+        ibs: false,
+    }
+}
+
+/// Four counters of 48 bits, from PerfCtrExtCore on six (AMD64 Architecture Programmer's Manual Vol. 2, 13.2.1).
+fn amd_pmu<R: CpuIdReader>(cpuid: &CpuId<R>) -> Pmu {
+    let features = cpuid.get_extended_processor_and_feature_identifiers();
+    let extended = features.as_ref().is_some_and(|features| features.has_perf_cntr_extensions());
+    Pmu {
+        perfmon_version: 0,
+        general_counters: if extended { 6 } else { 4 },
+        general_width: 48,
+        fixed_counters: 0,
+        debug_store: false,
+        ibs: features.as_ref().is_some_and(|features| features.has_ibs()),
     }
 }
 
@@ -177,6 +199,7 @@ fn driver() -> DriverFacts {
             pmu_name: String::new(),
             usable: false,
             pebs_format: None,
+            ibs: false,
             held_by_hpm: false,
             held_by_others: false,
         },
@@ -190,6 +213,7 @@ fn driver_facts(info: &Info) -> DriverFacts {
         pmu_name: pmu_name(info),
         usable: has(InfoFlags::USABLE),
         pebs_format: (info.pebs_format != u32::MAX).then_some(info.pebs_format),
+        ibs: has(InfoFlags::IBS_OP),
         held_by_hpm: has(InfoFlags::HELD_BY_HPM),
         held_by_others: has(InfoFlags::HELD_BY_OTHERS),
     }

@@ -78,6 +78,9 @@ fn hypervisor(facts: &Facts) -> Option<Finding> {
 
 fn pmu(facts: &Facts) -> Finding {
     let pmu = &facts.pmu;
+    if pmu.perfmon_version == 0 && pmu.general_counters > 0 {
+        return amd_pmu(facts);
+    }
     if pmu.perfmon_version == 0 && facts.driver.usable && facts.driver.problem.is_none() {
         return Finding::ok(
             "PMU",
@@ -88,7 +91,7 @@ fn pmu(facts: &Facts) -> Finding {
         let advice = match (&facts.hypervisor, facts.processor.vendor.as_str()) {
             (Some(_), _) => "switch the virtual PMU on in the hypervisor",
             (None, "GenuineIntel") => "switch performance monitoring on in the firmware",
-            (None, _) => "use a machine with an Intel processor that hpm knows",
+            (None, _) => "use a machine with a processor that hpm knows",
         };
         let what = "the processor shows no architectural PMU (CPUID leaf 0AH is zero)";
         return Finding::new("PMU", Status::Obstacle, what, advice);
@@ -106,6 +109,16 @@ fn pmu(facts: &Facts) -> Finding {
         what + ", no debug store",
         "precise sampling (PEBS) is not possible; count instead",
     )
+}
+
+fn amd_pmu(facts: &Facts) -> Finding {
+    let pmu = &facts.pmu;
+    let what = format!("AMD's, {} counters of {} bits", pmu.general_counters, pmu.general_width);
+    if pmu.ibs {
+        return Finding::ok("PMU", what + ", instruction-based sampling (IBS)");
+    }
+    let advice = "precise sampling is not possible; count, or sample with --imprecise";
+    Finding::new("PMU", Status::Note, what + ", no instruction-based sampling (IBS)", advice)
 }
 
 fn kernel(facts: &Facts) -> Finding {
@@ -160,9 +173,12 @@ fn driver(facts: &Facts) -> Option<Finding> {
     if !driver.usable {
         return Some(unknown_pmu(facts));
     }
-    let pebs =
-        driver.pebs_format.map_or("no PEBS".to_owned(), |format| format!("PEBS record format {format}"));
-    Some(Finding::ok("driver", format!("knows the PMU as {}, {pebs}", driver.pmu_name)))
+    let precise = match driver.pebs_format {
+        Some(format) => format!("PEBS record format {format}"),
+        None if driver.ibs => "precise samples by IBS".to_owned(),
+        None => "no PEBS".to_owned(),
+    };
+    Some(Finding::ok("driver", format!("knows the PMU as {}, {precise}", driver.pmu_name)))
 }
 
 /// Which processor it is, and what can be done with hpm all the same.
@@ -261,7 +277,7 @@ fn isolation(facts: &Facts) -> Option<Finding> {
 
 fn rdpmc(facts: &Facts) -> Option<Finding> {
     let what = match facts.rdpmc? {
-        0 => "rdpmc is forbidden in user space",
+        0 => "rdpmc is forbidden in user space: programs that read their own counters ask the driver",
         1 => "rdpmc is allowed to processes with a mapped perf event",
         _ => "rdpmc is allowed to every process",
     };
@@ -270,7 +286,7 @@ fn rdpmc(facts: &Facts) -> Option<Finding> {
 
 /// Where nothing can be measured, the virtual lab still shows what hpm does.
 fn lab(facts: &Facts) -> Option<Finding> {
-    (facts.pmu.perfmon_version == 0).then(|| {
+    (facts.pmu.general_counters == 0).then(|| {
         let what = "without a PMU, hpm can be tried in its virtual lab machine";
         Finding::new(
             "virtual lab",

@@ -36,6 +36,7 @@ fn driver(problem: Option<&str>) -> DriverFacts {
         pmu_name: "skylake".into(),
         usable: true,
         pebs_format: Some(3),
+        ibs: false,
         held_by_hpm: false,
         held_by_others: false,
     }
@@ -79,6 +80,32 @@ fn a_ready_machine_has_no_obstacle() {
     let facts = Facts::gather_at(root.path(), &CpuId::with_cpuid_fn(skylake), driver(None));
     insta::assert_snapshot!(judged(&facts));
     assert!(assess(&facts).iter().all(|finding| finding.status != Status::Obstacle));
+}
+
+/// CPUID of an AMD Ryzen of Zen 4 (family 19H, model 61H) in the leaves that are read.
+fn zen_4(leaf: u32, _: u32) -> CpuIdResult {
+    let [eax, ebx, ecx, edx] = match leaf {
+        0 => [0x10, 0x6874_7541, 0x444d_4163, 0x6974_6e65],
+        1 => [0x00a6_0f12, 0, 0, 0],
+        0x8000_0000 => [0x8000_0028, 0, 0, 0],
+        0x8000_0001 => [0x00a6_0f12, 0, 1 << 23 | 1 << 10, 0],
+        _ => [0; 4],
+    };
+    CpuIdResult { eax, ebx, ecx, edx }
+}
+
+#[test]
+fn a_machine_of_amd_has_counters_and_ibs() {
+    let root = root(&[MODULE, RELEASE, CAPABLE]);
+    let driver = DriverFacts { pmu_name: "zen4".into(), pebs_format: None, ibs: true, ..driver(None) };
+    let facts = Facts::gather_at(root.path(), &CpuId::with_cpuid_fn(zen_4), driver);
+    let judged = judged(&facts);
+    assert!(
+        judged.contains("Ok PMU: AMD's, 6 counters of 48 bits, instruction-based sampling (IBS)"),
+        "{judged}"
+    );
+    assert!(judged.contains("Ok driver: knows the PMU as zen4, precise samples by IBS"), "{judged}");
+    assert!(assess(&facts).iter().all(|finding| finding.status != Status::Obstacle), "{judged}");
 }
 
 #[test]

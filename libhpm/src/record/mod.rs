@@ -7,6 +7,7 @@
 //! | [`adaptive`] | 4 to 6 | Ice Lake to Granite Rapids | SDM Vol. 3B 20.9.2 |
 //! | [`architectural`] | [`hpm_abi::RECORD_FORMAT_ARCHITECTURAL`] | Clearwater Forest on | SDM Vol. 3B, "Architectural PEBS" |
 //! | interrupt | [`hpm_abi::RECORD_FORMAT_INTERRUPT`] | all | [`hpm_abi::InterruptRecord`] |
+//! | [`ibs`] | [`hpm_abi::RECORD_FORMAT_IBS`] | AMD's, family 10H on | [`hpm_abi::IbsRecord`] |
 //!
 //! [`Records`] walks the records of one span. Bytes that are no record are an error and never a panic: what is mapped is
 //! not under this process's control.
@@ -15,6 +16,7 @@ pub mod adaptive;
 pub mod architectural;
 mod branch;
 pub mod fixed;
+pub mod ibs;
 mod interrupt;
 mod memory;
 pub mod netburst;
@@ -27,7 +29,9 @@ pub use self::memory::{Latency, MemoryAccess, MemoryDecoder};
 pub use self::registers::Registers;
 pub use self::source::{DataSource, Level, Operation, Snoop};
 
-use hpm_abi::{RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_INTERRUPT, RECORD_FORMAT_NETBURST_32};
+use hpm_abi::{
+    RECORD_FORMAT_ARCHITECTURAL, RECORD_FORMAT_IBS, RECORD_FORMAT_INTERRUPT, RECORD_FORMAT_NETBURST_32,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Result};
@@ -80,6 +84,7 @@ enum Layout {
     Adaptive,
     Architectural,
     Interrupt,
+    Ibs,
 }
 
 /// The records of a span, in the order in which they were written. Ends after the first error.
@@ -103,6 +108,7 @@ impl<'a> Records<'a> {
             RECORD_FORMAT_ARCHITECTURAL => Layout::Architectural,
             RECORD_FORMAT_NETBURST_32 => Layout::Netburst32,
             RECORD_FORMAT_INTERRUPT => Layout::Interrupt,
+            RECORD_FORMAT_IBS => Layout::Ibs,
             format => return Err(Error::RecordFormat { format }),
         };
         Ok(Self { layout, record_size: record_size.into(), rest: bytes })
@@ -120,6 +126,15 @@ impl<'a> Records<'a> {
         self.rest.is_empty()
     }
 
+    /// How many there are, without a look into those whose size is known; bytes that are no record count as one.
+    #[must_use]
+    pub fn remaining(&self) -> usize {
+        match self.record_size {
+            0 => self.count(),
+            size => self.rest.len().div_ceil(size),
+        }
+    }
+
     /// The first record and its bytes.
     fn first(&self) -> Result<(Record<'a>, usize)> {
         if self.layout == Layout::Architectural {
@@ -133,6 +148,7 @@ impl<'a> Records<'a> {
             Layout::Fixed(format) => fixed::parse(format, bytes),
             Layout::Netburst32 => netburst::parse(bytes),
             Layout::Adaptive => adaptive::parse(bytes),
+            Layout::Ibs => ibs::parse(bytes),
             Layout::Interrupt | Layout::Architectural => interrupt::parse(bytes),
         }?;
         Ok((record, size))

@@ -176,7 +176,9 @@ fn latencies_are_split_since_golden_cove() {
 
 #[test]
 fn every_pmu_with_events_has_a_decoder() {
-    assert!(crate::event::pmus().all(|pmu| MemoryDecoder::new(pmu).is_some()));
+    // K8 samples nothing precisely, so that no record of it has data.
+    let without: Vec<&str> = crate::event::pmus().filter(|pmu| MemoryDecoder::new(pmu).is_none()).collect();
+    assert_eq!(without, ["k8"]);
     assert!(MemoryDecoder::new("no such PMU").is_none());
 }
 

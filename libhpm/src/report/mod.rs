@@ -1,31 +1,50 @@
-//! What the samples of a trace say: by function, source line, thread, CPU, address or data source, and how far to trust
-//! it.
+//! What the samples of a trace say: by function, source line, instruction, thread, CPU, data region or data source, by callers
+//! and callees, and how far to trust it; and where threads waited ([`Waits`]).
 //!
-//! [`Tally`], [`Table`] and [`Estimate`] are pure: samples in, numbers out. [`Resolver`] turns the rows of a trace into samples,
+//! All but [`Resolver`] and [`Summary::new`] are pure: samples in, numbers out. A [`Filter`] says which samples. [`Resolver`] turns the rows of a trace into samples,
 //! and reads binaries for it.
 
+mod annotate;
 mod branches;
+mod calls;
+mod cause;
+mod condition;
+mod difference;
+mod distribution;
 mod estimate;
+mod filter;
+#[cfg(test)]
+mod fixture;
 mod offsets;
 mod resolver;
 mod summary;
 mod table;
 mod tally;
+mod waits;
+mod wall_clock;
 
+pub use self::annotate::{Annotated, AnnotatedInstruction, AnnotatedLine, Hotspots, Sources};
 pub use self::branches::{BranchEntry, BranchTable, Place};
+pub use self::calls::{CallNode, CallTree, Direction};
+pub use self::condition::{Condition, SAMPLE_NAMES};
+pub use self::difference::{Basis, Change, changes};
+pub use self::distribution::{Distribution, QUANTILES, Quantile, TOP};
 pub use self::estimate::Estimate;
+pub use self::filter::{Clause, CodePlace, DataPlace, Filter, Span, TimeRange};
 pub use self::offsets::{Around, OffsetEntry, Offsets};
 pub use self::resolver::Resolver;
 pub use self::summary::{EventSummary, Summary};
 pub use self::table::{By, Entry, Key, Order, Table};
 pub use self::tally::{Sum, Tally};
+pub use self::waits::{ThreadTimes, Times, Wait, WaitKind, Waits};
+pub use self::wall_clock::{WallClock, WallClockEntry};
 
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::record::{Level, Snoop};
-use crate::symbol::Frames;
+use crate::symbol::{Frame, Frames};
 
 /// What a sample says, once its addresses have become functions. Many samples say the same: [`Tally`] counts them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +65,9 @@ pub struct Sample {
     pub chain: SharedChain,
     /// Where its data was found; `None` where the record does not tell.
     pub source: Option<MemorySource>,
+    /// What was mapped where its data is: a file's path, `[heap]`, `[stack]`, `//anon`, or `[unknown]`; `None` without a
+    /// data address.
+    pub region: Option<Arc<str>>,
 }
 
 /// Where a memory access found its data.
@@ -66,8 +88,17 @@ pub struct MemorySource {
 pub struct CallChain {
     /// The functions at each address, innermost address first. Never empty.
     pub calls: Vec<Frames>,
+    /// The address that the linker gave to the innermost instruction; of code without a file, where it was in memory.
+    pub linked_address: u64,
     /// How much of the stack this is.
     pub extent: Extent,
+}
+
+impl CallChain {
+    /// Every function of the stack, the innermost first, inlined ones as if they had been called. Never empty.
+    pub fn frames(&self) -> impl Iterator<Item = &Frame> {
+        self.calls.iter().flat_map(|frames| frames.iter())
+    }
 }
 
 /// A call stack that many samples have. Two are equal when they are the same in memory, which is quick to see.

@@ -3,11 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::cause::Causes;
 use super::{CallChain, Extent, MemorySource, Sample, SharedChain};
 use crate::address_space::AddressSpaces;
 use crate::record::{Level, Snoop};
-use crate::symbol::{FileFinder, Frames, Symbolizer};
-use crate::trace::{Cut, KernelSymbolRow, Row, SampleRow, StackRow, ThreadRow, TraceReader};
+use crate::symbol::{FileFinder, Frames, KERNEL_START, Symbolizer};
+use crate::trace::{Cut, KernelSymbolRow, Registers, Row, SampleRow, StackRow, ThreadRow, TraceReader};
+
+/// Below the stack pointer a function without calls may use so many bytes (System V AMD64 ABI, 3.2.2), and a stack usually
+/// grows to this size at most (`ulimit -s`).
+const STACK: (u64, u64) = (128, 8 << 20);
 
 /// Knows a trace's mappings, threads, stacks and symbols.
 pub struct Resolver {
@@ -16,6 +21,8 @@ pub struct Resolver {
     stacks: HashMap<u32, StackRow>,
     names: ThreadNames,
     chains: HashMap<ChainKey, SharedChain>,
+    causes: Causes,
+    regions: HashMap<String, Arc<str>>,
     cuts: Vec<Cut>,
 }
 
@@ -44,10 +51,13 @@ impl Resolver {
         let kernel: Vec<KernelSymbolRow> = all_rows(reader, &mut cuts);
         Self {
             spaces,
-            symbolizer: Symbolizer::new(finder, kernel),
+            symbolizer: Symbolizer::new(finder.clone(), kernel)
+                .of_kernel(&reader.meta().machine.kernel_release),
             stacks: stacks.into_iter().map(|row| (row.id, row)).collect(),
             names: ThreadNames::new(&threads),
             chains: HashMap::new(),
+            causes: Causes::new(&reader.meta().events, finder),
+            regions: HashMap::new(),
             cuts,
         }
     }
@@ -64,18 +74,50 @@ impl Resolver {
         self.symbolizer.note(module)
     }
 
-    /// What a row says.
+    /// What a row says. Where hardware names the instruction after the one that caused the event, this is of the one before
+    /// it, as far as its code can be decoded.
     pub fn resolve(&mut self, row: &SampleRow) -> Sample {
+        let ip = self.causes.of(&self.spaces, row);
         Sample {
             event: row.event,
             cpu: row.cpu,
             pid: row.pid,
             tid: row.tid,
-            thread_name: self.names.at(row.tid, row.tsc),
-            ip: row.ip,
-            chain: self.chain(row),
+            thread_name: self.name_at(row.tid, row.tsc),
+            ip,
+            chain: self.chain(row, ip),
             source: memory_source(row),
+            region: row.data_address.map(|address| self.region(row, address)),
         }
+    }
+
+    /// A thread's name at a time; empty when unknown.
+    #[must_use]
+    pub fn name_at(&self, tid: u32, tsc: u64) -> Arc<str> {
+        self.names.at(tid, tsc)
+    }
+
+    /// What is mapped at a data address. The kernel does not report the mapping of a new program's first stack: it is told by
+    /// the stack pointer, near which nothing else is.
+    fn region(&mut self, row: &SampleRow, address: u64) -> Arc<str> {
+        let name = match self.spaces.find(row.pid, row.tsc, address) {
+            _ if address >= KERNEL_START => "[kernel]",
+            Some(mapping) => return Arc::clone(&mapping.path),
+            None if row
+                .registers
+                .is_some_and(|registers| is_stack(address, registers.at(Registers::RSP))) =>
+            {
+                "[stack]"
+            }
+            None => "[unknown]",
+        };
+        Arc::clone(self.regions.entry(name.to_owned()).or_insert_with(|| name.into()))
+    }
+
+    /// The function at an address of a process at a time, the innermost one where functions are inlined; `None` when no symbol
+    /// covers it.
+    pub fn function(&mut self, pid: u32, tsc: u64, address: u64) -> Option<Arc<str>> {
+        self.symbolizer.frames(&self.spaces, pid, tsc, address)[0].function.clone()
     }
 
     /// The functions at an address of the row's process, at the row's time.
@@ -99,33 +141,37 @@ impl Resolver {
     #[must_use]
     pub fn file_offset_of(&self, row: &SampleRow, address: u64) -> Option<(Arc<str>, u64)> {
         let mapping = self.spaces.find(row.pid, row.tsc, address)?;
-        let is_file = mapping.path.starts_with('/') && !mapping.path.starts_with("//");
-        is_file.then(|| (Arc::clone(&mapping.path), mapping.file_offset_of(address)))
+        mapping.is_file().then(|| (Arc::clone(&mapping.path), mapping.file_offset_of(address)))
     }
 
-    fn chain(&mut self, row: &SampleRow) -> SharedChain {
+    fn chain(&mut self, row: &SampleRow, ip: u64) -> SharedChain {
         let epoch = self.spaces.epoch(row.pid, row.tsc);
-        let key = ChainKey { pid: row.pid, epoch, ip: row.ip, stack: row.stack };
+        let key = ChainKey { pid: row.pid, epoch, ip, stack: row.stack };
         if let Some(chain) = self.chains.get(&key) {
             return chain.clone();
         }
         let (spaces, symbolizer) = (&self.spaces, &mut self.symbolizer);
+        let linked_address = symbolizer.linked_address(spaces, row.pid, row.tsc, ip);
         let mut functions = |address| symbolizer.frames(spaces, row.pid, row.tsc, address);
         let stack = row.stack.and_then(|id| self.stacks.get(&id)).filter(|stack| !stack.frames.is_empty());
         let chain = match stack {
             Some(stack) => {
                 // All but the innermost are return addresses: the call is just before them.
-                let call = |(depth, &address): (usize, &u64)| address.wrapping_sub(u64::from(depth > 0));
-                let calls: Vec<Frames> =
-                    stack.frames.iter().enumerate().map(call).map(&mut functions).collect();
-                CallChain { calls, extent: if stack.truncated { Extent::Truncated } else { Extent::Whole } }
+                let callers = stack.frames[1..].iter().map(|address| address.wrapping_sub(1));
+                let calls: Vec<Frames> = std::iter::once(ip).chain(callers).map(&mut functions).collect();
+                let extent = if stack.truncated { Extent::Truncated } else { Extent::Whole };
+                CallChain { calls, linked_address, extent }
             }
-            None => CallChain { calls: vec![functions(row.ip)], extent: Extent::AddressOnly },
+            None => CallChain { calls: vec![functions(ip)], linked_address, extent: Extent::AddressOnly },
         };
         let chain = SharedChain::from(chain);
         self.chains.insert(key, chain.clone());
         chain
     }
+}
+
+fn is_stack(address: u64, stack_pointer: u64) -> bool {
+    (stack_pointer.saturating_sub(STACK.0)..stack_pointer.saturating_add(STACK.1)).contains(&address)
 }
 
 fn memory_source(row: &SampleRow) -> Option<MemorySource> {

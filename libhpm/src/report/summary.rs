@@ -3,7 +3,7 @@
 use hpm_abi::QuantumFlags;
 use serde::Serialize;
 
-use super::{Extent, Sample, Sum};
+use super::{Extent, Filter, Resolver, Sample, Sum};
 use crate::trace::{Cut, Event, QuantumRow, TraceReader};
 
 /// Sums over a trace.
@@ -28,8 +28,12 @@ pub struct EventSummary {
     pub event: Event,
     /// Its samples; `events` estimates the count.
     pub sampled: Sum,
-    /// What was counted: by the driver over the whole session, or, when the trace is not complete, the sum of its quanta.
+    /// What was counted: by the driver over the whole session, or, when the trace is not complete or quanta are chosen, the sum
+    /// of its quanta.
     pub counted: u64,
+    /// Share of the time in which it was counted, when it had to take turns with others: `counted` is not scaled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted_share: Option<f64>,
     /// Samples whose stack reaches to the thread's first function.
     pub whole_stacks: u64,
     /// Samples whose stack lacks its outermost calls.
@@ -37,22 +41,31 @@ pub struct EventSummary {
 }
 
 impl Summary {
-    /// From `meta.json` and the quanta; samples are added by [`Summary::add`]. The cut is that of the table of quanta.
+    /// From `meta.json` and the quanta that the filter takes; samples are added by [`Summary::add`]. The cut is that of the table
+    /// of quanta.
     #[must_use]
-    pub fn new(reader: &TraceReader) -> (Self, Option<Cut>) {
+    pub fn new(reader: &TraceReader, filter: &Filter, names: &Resolver) -> (Self, Option<Cut>) {
         let meta = reader.meta();
         let event = |event: &Event| EventSummary {
             event: event.clone(),
             sampled: Sum::default(),
             counted: 0,
+            counted_share: None,
             whole_stacks: 0,
             truncated_stacks: 0,
         };
         let events = meta.events.iter().map(event).collect();
         let mut summary = Self { events, quanta: 0, quanta_lost: 0, records_lost: 0, throttled: 0 };
         let mut rows = reader.rows::<QuantumRow>();
-        rows.by_ref().for_each(|row| summary.add_quantum(&row));
+        let taken = |row: &QuantumRow| filter.takes_quantum(row, &names.name_at(row.tid, row.end_tsc));
+        rows.by_ref().filter(taken).for_each(|row| summary.add_quantum(&row));
         if let Some(totals) = &meta.totals {
+            for (event, &running) in summary.events.iter_mut().zip(&totals.running_tsc) {
+                let share = running as f64 / totals.on_cpu_tsc.max(1) as f64;
+                event.counted_share = (running < totals.on_cpu_tsc).then_some(share);
+            }
+        }
+        if let Some(totals) = meta.totals.as_ref().filter(|_| !filter.chooses_quanta()) {
             summary.records_lost = totals.records_lost;
             summary.quanta_lost = totals.quanta_lost;
             summary.throttled = totals.throttled;

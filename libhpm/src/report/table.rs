@@ -21,8 +21,10 @@ pub enum By {
     Thread,
     /// Logical CPU.
     Cpu,
-    /// Address of the instruction.
-    Address,
+    /// Instruction, by the address that the linker gave it, whatever process it is in.
+    Instruction,
+    /// What was mapped where the data is.
+    Region,
     /// Cache or memory where the data was found.
     Level,
     /// The same, with what other caches said, the TLB and the lock.
@@ -42,7 +44,7 @@ pub enum Order {
 /// What the samples of one group have in common; what does not matter for the grouping is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Key {
-    /// Address of the instruction.
+    /// Address that the linker gave to the instruction; of code without a file, where it was in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<u64>,
     /// Function; absent also when no symbol covers the address.
@@ -69,6 +71,9 @@ pub struct Key {
     /// Name of the thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<Arc<str>>,
+    /// What was mapped where the data is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<Arc<str>>,
     /// Cache or memory where the data was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub level: Option<&'static str>,
@@ -84,7 +89,7 @@ pub struct Key {
 }
 
 impl Key {
-    fn of_function(frame: &Frame) -> Self {
+    pub(super) fn of_function(frame: &Frame) -> Self {
         Self { function: frame.function.clone(), module: Some(Arc::clone(&frame.module)), ..Self::default() }
     }
 
@@ -166,15 +171,15 @@ impl Table {
             By::Line => Key::of_line,
             By::Thread => return only(Key::of_thread(sample)),
             By::Cpu => return only(Key { cpu: Some(sample.cpu), ..Key::default() }),
-            By::Address => {
+            By::Instruction => {
                 let line = Key::of_line(&sample.chain.calls[0][0]);
-                return only(Key { address: Some(sample.ip), ..line });
+                return only(Key { address: Some(sample.chain.linked_address), ..line });
             }
+            By::Region => return only(Key { region: sample.region.clone(), ..Key::default() }),
             By::Level => return only(Key { level: Key::of_source(sample).level, ..Key::default() }),
             By::Source => return only(Key::of_source(sample)),
         };
-        let mut touched: Vec<Key> =
-            sample.chain.calls.iter().flat_map(|frames| frames.iter()).map(key).collect();
+        let mut touched: Vec<Key> = sample.chain.frames().map(key).collect();
         let own = touched[0].clone();
         touched.sort_unstable();
         touched.dedup();
@@ -238,9 +243,11 @@ mod tests {
             ip: 0x1234,
             chain: SharedChain::from(CallChain {
                 calls: calls.iter().map(|&frames| frames.into()).collect(),
+                linked_address: 0x234,
                 extent: Extent::Whole,
             }),
             source: None,
+            region: None,
         }
     }
 
@@ -290,7 +297,7 @@ mod tests {
     fn threads_and_cpus_have_no_callers() {
         assert_eq!(sums(By::Thread), [("None Some(11) Some(\"worker\")".to_owned(), 400, 400)]);
         assert_eq!(sums(By::Cpu), [("Some(1) None None".to_owned(), 400, 400)]);
-        assert_eq!(sums(By::Address).len(), 2);
+        assert_eq!(sums(By::Instruction).len(), 2);
     }
 
     #[test]

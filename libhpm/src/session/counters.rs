@@ -80,7 +80,7 @@ impl<D: Device> OwnCounters<'_, D> {
     pub fn count(&self, event: usize) -> Result<u64> {
         match self.page.count(event) {
             Some(count) => Ok(count),
-            None => self.ask(event).map(|counted| counted.count),
+            None => self.ask_instead(event).map(|counted| counted.count),
         }
     }
 
@@ -91,8 +91,18 @@ impl<D: Device> OwnCounters<'_, D> {
     pub fn counted(&self, event: usize) -> Result<Counted> {
         match self.page.counted(event) {
             Some(counted) => Ok(counted),
-            None => self.ask(event),
+            None => self.ask_instead(event),
         }
+    }
+
+    /// What the page does not tell.
+    #[cold]
+    fn ask_instead(&self, event: usize) -> Result<Counted> {
+        if self.page.misleads(event) {
+            // Asked for anew, the page says what the process may do now.
+            self.session.counter_page(0)?;
+        }
+        self.ask(event)
     }
 
     /// The count by the driver's word, whether or not that is needed.

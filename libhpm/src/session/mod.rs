@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use hpm_abi::Reason;
 pub use hpm_abi::{
-    BranchFilter, CounterReading, EventMode, EventSpec, Info, Marker, QuantumFlags, SessionConfig,
-    SessionFlags, Totals,
+    BranchFilter, CounterReading, EventMode, EventSpec, Info, Marker, QuantumFlags, RECORD_FORMAT_IBS,
+    SessionConfig, SessionFlags, Totals,
 };
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};

@@ -32,6 +32,7 @@ pub struct Options {
     inherit: bool,
     multiplex: bool,
     counter_pages: bool,
+    quanta: bool,
     stack: Stack,
     branches: Option<Branches>,
     imprecise: bool,
@@ -97,6 +98,7 @@ impl Options {
             inherit: true,
             multiplex: false,
             counter_pages: false,
+            quanta: false,
             stack: Stack::None,
             branches: None,
             imprecise: false,
@@ -172,6 +174,13 @@ impl Options {
         self
     }
 
+    /// Whether quanta are read although nothing is sampled: what each thread counted, on each CPU.
+    #[must_use]
+    pub fn quanta(mut self, yes: bool) -> Self {
+        self.quanta = yes;
+        self
+    }
+
     /// How the call stack of each sample is found.
     #[must_use]
     pub fn stack(mut self, stack: Stack) -> Self {
@@ -244,7 +253,7 @@ impl Options {
             }
         }
         let sampled = self.events.iter().any(|(_, period)| period.is_some());
-        config.quanta = if sampled { QUANTA } else { QUANTA_UNREAD };
+        config.quanta = if sampled || self.quanta { QUANTA } else { QUANTA_UNREAD };
         if sampled {
             config.segments = SEGMENTS;
             config.markers = MARKERS;
@@ -336,6 +345,16 @@ mod tests {
         assert_eq!(ring(true, false), 0);
         let with_frames = request(Stack::FramePointers(8), all, true, false);
         assert_eq!((with_frames.stack_ring_bytes, with_frames.branches), (STACK_RING_BYTES, 32));
+    }
+
+    #[test]
+    fn counts_are_published_one_by_one_only_where_somebody_reads_them() {
+        let load = event::parse("load:u", "skylake").unwrap();
+        let rings = |options: Options| (options.config().quanta, options.config().segments);
+        let counted = || Options::new(Target::System).count(load.clone());
+        assert_eq!(rings(counted()), (QUANTA_UNREAD, 0));
+        assert_eq!(rings(counted().quanta(true)), (QUANTA, 0));
+        assert_eq!(rings(Options::new(Target::System).sample(load.clone(), 1000)), (QUANTA, SEGMENTS));
     }
 
     #[test]

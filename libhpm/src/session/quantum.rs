@@ -101,18 +101,31 @@ impl<'a> Quantum<'a> {
         self.raw().flags & (QuantumFlags::STACK_TRUNCATED | QuantumFlags::STACK_LOST) != 0
     }
 
+    /// How many samples there are.
+    ///
+    /// # Errors
+    /// As [`Quantum::samples`].
+    pub fn sample_count(&self) -> Result<usize> {
+        Ok(self.records()?.remaining())
+    }
+
+    fn records(&self) -> Result<Records<'a>> {
+        let Published { quantum, records, .. } = self.published;
+        // A quantum without records may leave the format's fields empty.
+        match records {
+            [] => Ok(Records::none()),
+            _ => Records::new(quantum.record_format, quantum.record_size, records),
+        }
+    }
+
     /// The samples, in the order in which they were written, borrowed from the mapped segment. An item is
     /// [`Error::Corrupt`] when bytes are no record; it is the last one.
     ///
     /// # Errors
     /// [`Error::RecordFormat`] for a format this library cannot read.
     pub fn samples(&self) -> Result<impl Iterator<Item = Result<Sample<'a>>> + use<'a>> {
-        let Published { quantum, records, stack } = self.published;
-        // A quantum without records may leave the format's fields empty.
-        let mut records = match records {
-            [] => Records::none(),
-            _ => Records::new(quantum.record_format, quantum.record_size, records)?,
-        };
+        let Published { quantum, stack, .. } = self.published;
+        let mut records = self.records()?;
         Ok(std::iter::from_fn(move || {
             let record = records.next()?;
             // A stack belongs to the last record of the span.

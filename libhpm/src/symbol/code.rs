@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use iced_x86::{Decoder, DecoderOptions};
+use iced_x86::{Decoder, DecoderOptions, FastFormatter, FlowControl};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use serde::Serialize;
 
@@ -19,6 +19,8 @@ pub enum Place {
     Symbol(String, u64),
     /// A byte of a file.
     FileOffset(u64),
+    /// The address that the linker gave it.
+    Linked(u64),
 }
 
 impl Place {
@@ -48,6 +50,11 @@ pub struct Instruction {
     pub bytes: u8,
     /// Its mnemonic, in small letters.
     pub mnemonic: String,
+    /// All of it, in Intel's syntax.
+    pub text: String,
+    /// The linker's address of where a branch or call goes that says so itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<u64>,
 }
 
 /// The instructions of the function around a place.
@@ -74,6 +81,7 @@ impl Code {
             let address = match place {
                 Place::Symbol(name, offset) => address_of(elf, name).map(|address| address + offset),
                 Place::FileOffset(offset) => segments.address_of(*offset),
+                Place::Linked(address) => Some(*address),
             };
             let Some((function, extent)) = address.and_then(|address| function_at(elf, address)) else {
                 return Ok(None);
@@ -82,6 +90,12 @@ impl Code {
             let reference = instruction_at(&instructions, address.unwrap_or_default());
             Ok(reference.map(|reference| Self { function, instructions, reference, segments }))
         })
+    }
+
+    /// Whether an address that the linker gave is in the function.
+    #[must_use]
+    pub fn contains(&self, linked_address: u64) -> bool {
+        instruction_at(&self.instructions, linked_address).is_some()
     }
 
     /// The instruction that has this byte of the file.
@@ -148,13 +162,25 @@ fn bytes(elf: &Elf<'_>, extent: &Range<u64>) -> object::Result<Vec<u8>> {
 
 fn decode(bytes: &[u8], start: u64) -> Vec<Instruction> {
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+    let mut formatter = FastFormatter::new();
+    formatter.options_mut().set_space_after_operand_separator(true);
+    formatter.options_mut().set_use_hex_prefix(true);
+    formatter.options_mut().set_uppercase_hex(false);
     let mut instructions = Vec::new();
     while decoder.can_decode() {
         let instruction = decoder.decode();
+        let mut text = String::new();
+        formatter.format(&instruction, &mut text);
+        let direct = matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch | FlowControl::Call
+        );
         instructions.push(Instruction {
             address: instruction.ip(),
             bytes: instruction.len() as u8,
             mnemonic: format!("{:?}", instruction.mnemonic()).to_lowercase(),
+            text,
+            target: direct.then(|| instruction.near_branch_target()),
         });
     }
     instructions
@@ -178,6 +204,10 @@ mod tests {
         let instructions = decode(&[0x48, 0x8b, 0x07, 0x90, 0xc3], 0x100);
         let mnemonics: Vec<&str> = instructions.iter().map(|one| one.mnemonic.as_str()).collect();
         assert_eq!(mnemonics, ["mov", "nop", "ret"]);
+        assert_eq!(instructions[0].text, "mov rax, [rdi]");
+        // call 0x205; jmp rax
+        let branches = decode(&[0xe8, 0, 1, 0, 0, 0xff, 0xe0], 0x100);
+        assert_eq!(branches.iter().map(|one| one.target).collect::<Vec<_>>(), [Some(0x205), None]);
         let at = |address| instruction_at(&instructions, address);
         assert_eq!(
             [at(0xff), at(0x100), at(0x102), at(0x103), at(0x105)],

@@ -5,12 +5,15 @@
 //! in a folder of another machine.
 
 mod code;
+mod code_map;
 mod files;
+mod jitdump;
 mod kernel;
 mod module;
 mod perf_map;
 mod symbolizer;
 mod table;
+mod vdso;
 
 pub use self::code::{Code, Instruction, Place};
 pub use self::files::FileFinder;

@@ -59,9 +59,19 @@ impl Module {
         })
     }
 
+    /// The same under another name.
+    pub(super) fn renamed(self, name: &str) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
     /// Whether there is debug information.
     pub(super) fn has_lines(&self) -> bool {
         self.lines.is_some()
+    }
+
+    /// The address that the linker gave to a byte of the file.
+    pub(super) fn linked_address(&self, file_offset: u64) -> Option<u64> {
+        self.segments.address_of(file_offset)
     }
 
     /// The functions at a byte of the file, innermost first.

@@ -1,13 +1,14 @@
 //! The functions at an address of a process at a time.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
+use super::code_map::CodeMap;
 use super::files::FileFinder;
 use super::kernel::KernelTable;
 use super::module::{Changed, Module};
-use super::perf_map::PerfMap;
-use super::{Frame, Frames, KERNEL_START};
+use super::{Frame, Frames, KERNEL_START, jitdump, perf_map, vdso};
 use crate::address_space::{AddressSpaces, Mapping};
 use crate::trace::KernelSymbolRow;
 
@@ -20,7 +21,11 @@ pub struct Symbolizer {
     modules: HashMap<FileKey, Option<Module>>,
     known: HashMap<(FileKey, u64), Frames>,
     kernel: KernelTable,
-    perf_maps: HashMap<u32, PerfMap>,
+    /// Code that processes made at run time.
+    made: HashMap<u32, [CodeMap; 2]>,
+    /// `uname -r` of the recorded machine; empty when not known.
+    kernel_release: String,
+    vdso: Option<Option<Module>>,
     notes: HashMap<Arc<str>, String>,
 }
 
@@ -33,9 +38,18 @@ impl Symbolizer {
             modules: HashMap::new(),
             known: HashMap::new(),
             kernel: KernelTable::new(kernel),
-            perf_maps: HashMap::new(),
+            made: HashMap::new(),
+            kernel_release: String::new(),
+            vdso: None,
             notes: HashMap::new(),
         }
+    }
+
+    /// Lets functions of the vDSO be known where the recorded machine has the kernel of this one.
+    #[must_use]
+    pub fn of_kernel(mut self, release: &str) -> Self {
+        release.clone_into(&mut self.kernel_release);
+        self
     }
 
     /// The functions at an address of a process at a time (TSC). For a return address ask one byte before it: it can lie
@@ -45,21 +59,52 @@ impl Symbolizer {
             return self.kernel_frames(address);
         }
         match spaces.find(pid, tsc, address) {
-            Some(mapping) if mapping.path.starts_with('/') && !mapping.path.starts_with("//") => {
-                self.file_frames(mapping, address)
+            Some(mapping) if mapping.is_file() => self.file_frames(mapping, address),
+            Some(mapping) if &*mapping.path == vdso::NAME => {
+                self.vdso_frames(mapping.file_offset_of(address))
             }
-            // Memory without a file: code made at run time, or the vDSO.
             mapping => {
-                let finder = &self.finder;
-                let map =
-                    self.perf_maps.entry(pid).or_insert_with(|| PerfMap::read(pid, |path| finder.here(path)));
                 let module = match mapping {
                     Some(mapping) if !mapping.path.is_empty() => Arc::clone(&mapping.path),
                     _ => "[unknown]".into(),
                 };
-                [Frame { function: map.name_at(address).cloned(), module, ..Frame::default() }].into()
+                self.made_frames(spaces, pid, address, module)
             }
         }
+    }
+
+    /// Code that a process made at run time: as its jitdump has it, which knows lines, else as its perf map does.
+    fn made_frames(&mut self, spaces: &AddressSpaces, pid: u32, address: u64, module: Arc<str>) -> Frames {
+        let finder = &self.finder;
+        let made = self.made.entry(pid).or_insert_with(|| {
+            // A compiler maps its jitdump so that perf learns of it.
+            let name = format!("/jit-{pid}.dump");
+            let dump = spaces.paths(pid).find(|path| path.ends_with(&name));
+            let dump = dump.map(|path| jitdump::read(&finder.here(Path::new(&**path))));
+            [dump.unwrap_or_default(), perf_map::read(pid, |path| finder.here(path))]
+        });
+        let Some(code) = made.iter().find_map(|map| map.at(address)) else {
+            return [Frame { module, ..Frame::default() }].into();
+        };
+        let (file, line) = code.line_at(address).unzip();
+        let (function, file) = (Some(Arc::clone(&code.name)), file.map(Arc::clone));
+        [Frame { function, module, file, line: line.filter(|&line| line > 0), inlined: false }].into()
+    }
+
+    fn vdso_frames(&mut self, offset: u64) -> Frames {
+        let (release, here) = (&self.kernel_release, self.finder.symfs.is_none());
+        let module = self.vdso.get_or_insert_with(|| here.then(|| vdso::load(release)).flatten());
+        let unknown = || [Frame { module: vdso::NAME.into(), ..Frame::default() }].into();
+        module.as_ref().map_or_else(unknown, |module| module.frames(offset))
+    }
+
+    /// The address that the linker gave to an instruction; the address itself where no file is mapped, or its file is not
+    /// here.
+    pub fn linked_address(&mut self, spaces: &AddressSpaces, pid: u32, tsc: u64, address: u64) -> u64 {
+        let mapping = if address < KERNEL_START { spaces.find(pid, tsc, address) } else { None };
+        let Some(mapping) = mapping.filter(|mapping| mapping.is_file()) else { return address };
+        let module = self.module(mapping);
+        module.and_then(|module| module.linked_address(mapping.file_offset_of(address))).unwrap_or(address)
     }
 
     /// What stood in the way of full symbols for a file, as a sentence that says what to do; `module` as in
@@ -86,18 +131,24 @@ impl Symbolizer {
         if let Some(frames) = self.known.get(&place) {
             return Arc::clone(frames);
         }
-        let (finder, notes) = (&self.finder, &mut self.notes);
-        let module = self.modules.entry(file).or_insert_with_key(|(path, build_id)| {
-            let (module, note) = load(path, build_id.as_deref(), finder);
-            notes.extend(note.map(|note| (Arc::clone(path), note)));
-            module
-        });
-        let frames = match module {
+        let frames = match self.module(mapping) {
             Some(module) => module.frames(offset),
             None => [Frame { module: Arc::clone(&mapping.path), ..Frame::default() }].into(),
         };
         self.known.insert(place, Arc::clone(&frames));
         frames
+    }
+
+    /// The binary of a mapping, read when it is first asked for; `None` when that cannot be.
+    fn module(&mut self, mapping: &Mapping) -> Option<&Module> {
+        let (finder, notes) = (&self.finder, &mut self.notes);
+        let file = (Arc::clone(&mapping.path), mapping.build_id.clone());
+        let load = |(path, build_id): &FileKey| {
+            let (module, note) = load(path, build_id.as_deref(), finder);
+            notes.extend(note.map(|note| (Arc::clone(path), note)));
+            module
+        };
+        self.modules.entry(file).or_insert_with_key(load).as_ref()
     }
 }
 

@@ -1,4 +1,4 @@
-//! A thread's counter page, and RDPMC.
+//! A thread's counter page, and reading by it.
 
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,7 +7,7 @@ use std::sync::atomic::{Ordering, fence};
 use hpm_abi::{COUNT_ASK, COUNT_HELD, CounterPage, CounterPageFlags, PAGE_BYTES, counters_offset};
 use memmap2::{MmapOptions, MmapRaw};
 
-use crate::sys::clock;
+use crate::sys::{clock, fault};
 use crate::{Error, Result};
 
 /// The counter page of any thread of a session, mapped read-only.
@@ -61,10 +61,12 @@ impl OwnPage {
     /// # Errors
     /// As [`CounterMap::new`].
     pub fn new(memory: BorrowedFd<'_>, number: u32) -> Result<Self> {
+        fault::catch()?;
         Ok(Self { map: CounterMap::new(memory, number)?, _stays_with_its_thread: PhantomData })
     }
 
-    /// The count of an event by its place in the session; `None` when only the driver can tell, or there is no such event.
+    /// The count of an event by its place in the session; `None` when only the driver can tell, or there is no such event,
+    /// or the process has lost the right to RDPMC ([`OwnPage::misleads`]).
     #[inline]
     #[must_use]
     pub fn count(&self, event: usize) -> Option<u64> {
@@ -75,19 +77,28 @@ impl OwnPage {
             let counter = event.counter.load(Ordering::Relaxed);
             let base = event.base.load(Ordering::Relaxed);
             let count = match counter {
-                COUNT_HELD => Some(base),
-                COUNT_ASK => None,
+                COUNT_HELD => base,
+                // The driver's answer is right whatever has changed meanwhile.
+                COUNT_ASK => return None,
                 _ => {
-                    let counted = rdpmc(counter).wrapping_sub(event.start.load(Ordering::Relaxed));
-                    Some(base.wrapping_add(counted & event.mask.load(Ordering::Relaxed)))
+                    let counted = fault::rdpmc(counter)?.wrapping_sub(event.start.load(Ordering::Relaxed));
+                    base.wrapping_add(counted & event.mask.load(Ordering::Relaxed))
                 }
             };
             fence(Ordering::Acquire);
             // The driver never writes while this thread executes, so the number is even.
             if page.sequence.load(Ordering::Relaxed) == sequence {
-                return count;
+                return Some(count);
             }
         }
+    }
+
+    /// Whether the page names a counter for this event: when [`OwnPage::count`] knows no count all the same, RDPMC has
+    /// faulted, and the page is to be asked for anew.
+    #[must_use]
+    pub fn misleads(&self, event: usize) -> bool {
+        let event = self.map.page().events.get(event);
+        event.is_some_and(|event| event.counter.load(Ordering::Relaxed) < COUNT_ASK)
     }
 
     /// As [`OwnPage::count`], with the times that a scaled count needs.
@@ -114,22 +125,4 @@ impl OwnPage {
             }
         }
     }
-}
-
-/// RDPMC of a counter that the calling thread's own page names.
-fn rdpmc(counter: u32) -> u64 {
-    let (low, high): (u32, u32);
-    // SAFETY: RDPMC reads a counter and touches no memory. It faults where CR4.PCE is clear or the counter does not exist;
-    // the driver names a counter only while this process may use it (`hpm_abi::counters`). Without `nomem`, so that
-    // it stays between the loads around it.
-    unsafe {
-        std::arch::asm!(
-            "rdpmc",
-            in("ecx") counter,
-            out("eax") low,
-            out("edx") high,
-            options(nostack, preserves_flags)
-        );
-    }
-    u64::from(high) << 32 | u64::from(low)
 }

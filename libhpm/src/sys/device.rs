@@ -217,12 +217,16 @@ impl AsFd for Driver {
 /// An ioctl argument.
 ///
 /// # Safety
-/// The type is `repr(C)` plain data in which every bit pattern is valid, and starts with the envelope that
+/// The type is `repr(C)` plain data without padding in which every bit pattern is valid, and starts with the envelope that
 /// [`Argument::envelope`] returns.
-unsafe trait Argument: Sized {
+pub unsafe trait Argument: Sized {
+    /// What it starts with.
     fn envelope(&self) -> &Envelope;
 
     /// `self`, once its envelope is known to claim no more bytes than it has.
+    ///
+    /// # Panics
+    /// When it claims more.
     fn sized(&mut self) -> &mut Self {
         assert!(
             self.envelope().size as usize <= size_of::<Self>(),

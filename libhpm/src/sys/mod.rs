@@ -3,7 +3,8 @@
 //! | module | unsafe because |
 //! |---|---|
 //! | [`device`] | ioctl hands the driver a pointer to an argument |
-//! | [`counters`] | counter pages are written by the driver, and RDPMC has no safe wrapper |
+//! | [`counters`] | counter pages are written by the driver |
+//! | `fault` | RDPMC has no safe wrapper, and may fault: a handler of SIGSEGV |
 //! | [`rings`] | the session's areas are written by the driver and by hardware |
 //! | [`marks`] | a page that the driver reads while the program writes |
 //! | [`perf`] | perf_event_open, and a ring that the kernel writes |
@@ -19,6 +20,7 @@ pub mod child;
 pub mod clock;
 pub mod counters;
 pub mod device;
+mod fault;
 pub mod marks;
 pub mod perf;
 pub mod pidfd;

@@ -76,6 +76,14 @@ pub struct Machine {
     pub host_name: String,
 }
 
+impl Machine {
+    /// Whether what is sampled precisely is so by AMD's instruction-based sampling, not by PEBS.
+    #[must_use]
+    pub fn samples_by_ibs(&self) -> bool {
+        self.vendor == "AuthenticAMD"
+    }
+}
+
 /// How an event was used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

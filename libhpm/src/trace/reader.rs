@@ -3,8 +3,10 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufReader};
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
+use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use serde::Deserialize;
 
@@ -72,28 +74,40 @@ impl TraceReader {
     /// `reader.rows::<SampleRow>()`. Ask [`Rows::cut`] afterwards whether that was all of them.
     #[must_use]
     pub fn rows<R: Row>(&self) -> Rows<R> {
+        Rows { batches: self.batches(), batch: None, index: 0 }
+    }
+
+    /// The same rows as they are stored, in Arrow's record batches.
+    #[must_use]
+    pub fn batches<R: Row>(&self) -> Batches<R> {
         let path = self.folder.join(super::table_file(R::TABLE));
         let expected = self.meta.complete.then(|| self.meta.rows.get(R::TABLE).copied().unwrap_or(0));
-        let mut rows = Rows { stream: None, batch: None, index: 0, read: 0, expected, failure: None };
+        let mut batches = Batches { stream: None, read: 0, expected, failure: None, row: PhantomData };
         match File::open(&path) {
             Ok(file) => match BatchStream::open(BufReader::new(file), R::schema()) {
-                Ok(stream) => rows.stream = Some(stream),
-                Err(error) => rows.failure = Some(reason(error)),
+                Ok(stream) => batches.stream = Some(stream),
+                Err(error) => batches.failure = Some(reason(error)),
             },
-            Err(error) => rows.failure = Some(error.to_string()),
+            Err(error) => batches.failure = Some(error.to_string()),
         }
-        rows
+        batches
     }
 }
 
 /// Iterator over the rows of one table.
 pub struct Rows<R: Row> {
-    stream: Option<BatchStream<BufReader<File>>>,
+    batches: Batches<R>,
     batch: Option<(R::Arrays, usize)>,
     index: usize,
+}
+
+/// Iterator over the record batches of one table, whose columns are [`Row::schema`]'s.
+pub struct Batches<R: Row> {
+    stream: Option<BatchStream<BufReader<File>>>,
     read: u64,
     expected: Option<u64>,
     failure: Option<String>,
+    row: PhantomData<R>,
 }
 
 /// A table that ends before its end.
@@ -127,6 +141,14 @@ impl fmt::Display for Cut {
 }
 
 impl<R: Row> Rows<R> {
+    /// Whether rows are missing at the end of the table: see [`Batches::cut`].
+    #[must_use]
+    pub fn cut(&self) -> Option<Cut> {
+        self.batches.cut()
+    }
+}
+
+impl<R: Row> Batches<R> {
     /// Whether rows are missing at the end of the table; meaningful once the iterator has ended. A trace that is not
     /// [`Meta::complete`] may also lack whole batches, which leaves no mark in the file.
     #[must_use]
@@ -143,20 +165,32 @@ impl<R: Row> Rows<R> {
         })
     }
 
-    /// Moves to the next batch; false at the end of what can be read.
-    fn next_batch(&mut self) -> bool {
-        self.batch = None;
-        self.index = 0;
-        let Some(stream) = &mut self.stream else { return false };
-        match stream.next_batch() {
-            Ok(Some(batch)) => self.batch = R::arrays(&batch).map(|arrays| (arrays, batch.num_rows())),
-            Ok(None) => self.stream = None,
-            Err(error) => {
-                self.stream = None;
-                self.failure = Some(reason(error));
+    /// The next batch with its columns.
+    fn next_arrays(&mut self) -> Option<(RecordBatch, R::Arrays)> {
+        match self.stream.as_mut()?.next_batch() {
+            Ok(Some(batch)) => {
+                let arrays = R::arrays(&batch);
+                if arrays.is_none() {
+                    self.stream = None;
+                    self.failure = Some("it has an empty cell where none may be".to_owned());
+                }
+                let arrays = arrays?;
+                self.read += batch.num_rows() as u64;
+                return Some((batch, arrays));
             }
+            Ok(None) => {}
+            Err(error) => self.failure = Some(reason(error)),
         }
-        self.batch.is_some()
+        self.stream = None;
+        None
+    }
+}
+
+impl<R: Row> Iterator for Batches<R> {
+    type Item = RecordBatch;
+
+    fn next(&mut self) -> Option<RecordBatch> {
+        self.next_arrays().map(|(batch, _)| batch)
     }
 }
 
@@ -178,12 +212,10 @@ impl<R: Row> Iterator for Rows<R> {
             {
                 let row = R::row(arrays, self.index);
                 self.index += 1;
-                self.read += 1;
                 return Some(row);
             }
-            if !self.next_batch() {
-                return None;
-            }
+            let (batch, arrays) = self.batches.next_arrays()?;
+            (self.batch, self.index) = (Some((arrays, batch.num_rows())), 0);
         }
     }
 }

@@ -17,6 +17,8 @@ pub struct Limits {
     pub bytes: Option<u64>,
     /// Traces that are kept: the oldest is removed for a new one. `None` keeps all.
     pub keep: Option<usize>,
+    /// A trace can also be ended when somebody asks ([`RotatingWriter::dump`]).
+    pub on_request: bool,
 }
 
 /// Writes a trace, and when it has reached its size another one beside it: `NAME.hpm`, `NAME-2.hpm`, ….
@@ -38,6 +40,9 @@ pub struct RotatingWriter {
     /// Sums of the current trace's quanta.
     sums: Totals,
     samples: u64,
+    paused: bool,
+    /// Something was left out of the current trace while it paused, so that only its own sums hold.
+    left_out: bool,
 }
 
 /// What a recording has become.
@@ -71,7 +76,33 @@ impl RotatingWriter {
             kernel_symbols: Vec::new(),
             sums: Totals::default(),
             samples: 0,
+            paused: false,
+            left_out: false,
         })
+    }
+
+    /// From now on leaves quanta, samples and markers out, or takes them again. What they refer to is always written.
+    pub fn pause(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// Ends the current trace and begins another one; the folder that is complete now.
+    ///
+    /// # Errors
+    /// As [`RotatingWriter::tick`].
+    ///
+    /// # Panics
+    /// When [`Limits::on_request`] was not set: the next trace would lack what it refers to.
+    pub fn dump(&mut self) -> Result<PathBuf, TraceError> {
+        assert!(self.limits.on_request, "what later traces refer to was not kept");
+        let folder = self.current.folder().to_owned();
+        self.rotate()?;
+        Ok(folder)
+    }
+
+    /// Whether what later traces refer to has to be kept.
+    fn rotates(&self) -> bool {
+        self.limits.bytes.is_some() || self.limits.on_request
     }
 
     /// To be called several times a second: writes what has waited for long, and begins a new trace when it is time.
@@ -92,7 +123,8 @@ impl RotatingWriter {
     /// # Errors
     /// As [`TraceWriter::finish`].
     pub fn finish(mut self, totals: Totals) -> Result<Written, TraceError> {
-        let totals = if self.number == 1 { totals } else { self.sums };
+        let whole = self.number == 1 && !self.left_out;
+        let totals = if whole { totals } else { self.sums };
         let folder = self.current.folder().to_owned();
         self.current.finish(totals)?;
         self.ended.push_back(folder);
@@ -101,6 +133,7 @@ impl RotatingWriter {
 
     fn rotate(&mut self) -> Result<(), TraceError> {
         self.number += 1;
+        self.left_out = false;
         let folder = numbered(&self.first, self.number);
         let mut next = TraceWriter::create(&folder, self.meta.clone())?;
         self.maps.iter().try_for_each(|row| next.map(row))?;
@@ -130,32 +163,42 @@ fn numbered(first: &Path, number: usize) -> PathBuf {
 
 impl Sink for RotatingWriter {
     fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        if self.paused {
+            self.left_out = true;
+            return Ok(());
+        }
         self.sums.add_quantum(row);
         self.current.quantum(row)
     }
     fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
+        if self.paused {
+            return Ok(());
+        }
         self.samples += 1;
         self.current.sample(row)
     }
     fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
-        if self.limits.bytes.is_some() {
+        if self.rotates() {
             self.maps.push(row.clone());
         }
         self.current.map(row)
     }
     fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
-        if self.limits.bytes.is_some() {
+        if self.rotates() {
             self.threads.push(row.clone());
         }
         self.current.thread(row)
     }
     fn kernel_symbol(&mut self, row: &KernelSymbolRow) -> Result<(), TraceError> {
-        if self.limits.bytes.is_some() {
+        if self.rotates() {
             self.kernel_symbols.push(row.clone());
         }
         self.current.kernel_symbol(row)
     }
     fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {
+        if self.paused {
+            return Ok(());
+        }
         self.current.marker(row)
     }
     fn stack(&mut self, frames: &[u64], truncated: bool) -> Result<u32, TraceError> {
@@ -199,7 +242,7 @@ mod tests {
 
     #[test]
     fn each_trace_is_complete_in_itself_and_none_is_missing() {
-        let (_temp, written) = written(Limits { bytes: Some(20_000), keep: None }, 40);
+        let (_temp, written) = written(Limits { bytes: Some(20_000), ..Limits::default() }, 40);
         assert!(written.folders.len() > 2, "{written:?}");
         let mut times = Vec::new();
         for folder in &written.folders {
@@ -221,7 +264,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_are_kept() {
-        let (temp, written) = written(Limits { bytes: Some(20_000), keep: Some(2) }, 40);
+        let (temp, written) = written(Limits { bytes: Some(20_000), keep: Some(2), on_request: false }, 40);
         assert_eq!(written.folders.len(), 2);
         assert!(written.removed > 0);
         assert_eq!(temp.path().read_dir().unwrap().count(), 2);
@@ -232,9 +275,49 @@ mod tests {
     fn a_folder_that_is_there_already_is_not_touched() {
         let temp = tempfile::tempdir().unwrap();
         let folder = temp.path().join("a.hpm");
-        let limits = Limits { bytes: Some(1), keep: None };
+        let limits = Limits { bytes: Some(1), ..Limits::default() };
         let mut writer = RotatingWriter::create(&folder, Meta::default(), limits).unwrap();
         drop(TraceWriter::create(temp.path().join("a-2.hpm"), Meta::default()).unwrap());
         assert!(matches!(writer.tick(), Err(TraceError::Exists(_))));
+    }
+
+    #[test]
+    fn what_pauses_is_left_out_and_what_is_dumped_is_whole() {
+        let temp = tempfile::tempdir().unwrap();
+        let limits = Limits { on_request: true, ..Limits::default() };
+        let mut writer = RotatingWriter::create(temp.path().join("a.hpm"), Meta::default(), limits).unwrap();
+        let round = |writer: &mut RotatingWriter, tsc: u64| {
+            writer.map(&MapRow { tsc, ..MapRow::default() }).unwrap();
+            writer.quantum(&QuantumRow { counts: vec![2], end_tsc: tsc, ..QuantumRow::default() }).unwrap();
+            writer.sample(&SampleRow { tsc, ..SampleRow::default() }).unwrap();
+        };
+        writer.pause(true);
+        round(&mut writer, 1);
+        writer.pause(false);
+        round(&mut writer, 2);
+        let first = writer.dump().unwrap();
+        round(&mut writer, 3);
+        let written = writer.finish(Totals { counts: vec![99], ..Totals::default() }).unwrap();
+        assert_eq!((written.folders.len(), &written.folders[0], written.samples), (2, &first, 2));
+        for (folder, tsc, maps) in [(0, 2, 2), (1, 3, 3)] {
+            let reader = TraceReader::open(&written.folders[folder]).unwrap();
+            let times: Vec<u64> = reader.rows::<SampleRow>().map(|row| row.tsc).collect();
+            assert_eq!((times, reader.rows::<MapRow>().count()), (vec![tsc], maps));
+            assert!(reader.meta().complete && reader.meta().totals.as_ref().unwrap().counts == [2]);
+        }
+    }
+
+    #[test]
+    fn totals_of_what_paused_are_those_of_its_quanta() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut writer =
+            RotatingWriter::create(temp.path().join("a.hpm"), Meta::default(), Limits::default()).unwrap();
+        let quantum = QuantumRow { counts: vec![2], ..QuantumRow::default() };
+        writer.quantum(&quantum).unwrap();
+        writer.pause(true);
+        writer.quantum(&quantum).unwrap();
+        let written = writer.finish(Totals { counts: vec![4], ..Totals::default() }).unwrap();
+        let reader = TraceReader::open(&written.folders[0]).unwrap();
+        assert_eq!(reader.meta().totals.as_ref().unwrap().counts, [2]);
     }
 }

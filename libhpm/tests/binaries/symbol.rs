@@ -251,3 +251,39 @@ mod damaged {
         }
     }
 }
+
+/// What a compiler that writes a jitdump maps: the file, so that it is known of, and memory without a file for its code.
+#[test]
+fn code_made_at_run_time_is_known_by_its_jitdump_or_its_perf_map() {
+    let temp = TempDir::new().unwrap();
+    std::fs::create_dir(temp.path().join("tmp")).unwrap();
+    // A header of 40 bytes, and one function with one line.
+    let word = |number: u32| number.to_le_bytes().to_vec();
+    let long = |number: u64| number.to_le_bytes().to_vec();
+    let record =
+        |kind: u32, body: Vec<u8>| [word(kind), word(16 + body.len() as u32), long(0), body].concat();
+    let header =
+        [word(0x4A69_5444), word(1), word(40), word(62), word(0), word(PID), long(0), long(0)].concat();
+    let line = [long(0x7000), long(1), long(0x7000), word(12), word(0), b"made.js\0".to_vec()].concat();
+    let load =
+        [word(PID), word(PID), long(0x7000), long(0x7000), long(0x100), long(1), b"made\0\x90".to_vec()]
+            .concat();
+    let dump = [header, record(2, line), record(0, load)].concat();
+    fs::write(temp.path().join(format!("tmp/jit-{PID}.dump")), dump).unwrap();
+    fs::write(temp.path().join(format!("tmp/perf-{PID}.map")), "7080 200 mapped\n").unwrap();
+    let mut spaces = AddressSpaces::default();
+    let row =
+        |start, end, path: &str| MapRow { pid: PID, start, end, path: path.into(), ..MapRow::default() };
+    spaces.map(&row(0x1000, 0x2000, &format!("/tmp/jit-{PID}.dump")));
+    spaces.map(&row(0x7000, 0x8000, "/memfd:code (deleted)"));
+    let finder = FileFinder { symfs: Some(temp.path().to_owned()), ..FileFinder::default() };
+    let mut symbolizer = Symbolizer::new(finder, []);
+    let mut at = |address| {
+        let frame = symbolizer.frames(&spaces, PID, 0, address)[0].clone();
+        (frame.function.map(|name| name.to_string()), frame.file.map(|file| file.to_string()), frame.line)
+    };
+    assert_eq!(at(0x7050), (Some("made".into()), Some("made.js".into()), Some(12)));
+    assert_eq!(at(0x70ff).0.as_deref(), Some("made"), "the jitdump comes before the map");
+    assert_eq!(at(0x7150), (Some("mapped".into()), None, None));
+    assert_eq!(at(0x7900), (None, None, None));
+}

@@ -1,5 +1,9 @@
 //! The tables of events: one file for each PMU.
 
+mod amd_family10h;
+mod amd_k8;
+mod amd_zen3;
+mod amd_zen4;
 mod broadwell;
 mod core2;
 mod darkmont;
@@ -17,8 +21,8 @@ mod westmere;
 
 use super::table::Table;
 
-/// Every PMU's table, by the name that the driver gives the PMU, oldest first.
-pub(super) static TABLES: [(&str, Table); 16] = [
+/// Every PMU's table, by the name that the driver gives the PMU, each vendor's oldest first.
+pub(super) static TABLES: [(&str, Table); 20] = [
     ("netburst", netburst::NETBURST),
     ("netburst_p", netburst::NETBURST_P),
     ("merom", core2::CORE2),
@@ -35,4 +39,8 @@ pub(super) static TABLES: [(&str, Table); 16] = [
     ("redwoodcove", redwoodcove::REDWOODCOVE),
     ("gracemont", gracemont::GRACEMONT),
     ("darkmont", darkmont::DARKMONT),
+    ("k8", amd_k8::K8),
+    ("family10h", amd_family10h::FAMILY_10H),
+    ("zen3", amd_zen3::ZEN_3),
+    ("zen4", amd_zen4::ZEN_4),
 ];

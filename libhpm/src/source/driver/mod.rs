@@ -184,7 +184,7 @@ impl Rows {
 
     fn quantum(&mut self, sink: &mut dyn Sink, quantum: &Quantum<'_>) -> Result<()> {
         // The quantum comes first, so that no trace has a sample whose quantum is missing, wherever its recording was killed.
-        let records = quantum.samples()?.count();
+        let records = quantum.sample_count()?;
         sink.quantum(&quantum_row(quantum, records))?;
         for sample in quantum.samples()? {
             self.sample(sink, quantum, &sample?)?;
@@ -200,9 +200,14 @@ impl Rows {
             row.branches = None;
         }
         row.stack = self.stack(sink, &row, quantum, sample)?;
-        let mut rows = self.samples_of.rows(row, sample).peekable();
-        self.unattributed += u64::from(rows.peek().is_none());
-        rows.try_for_each(|row| Ok(sink.sample(&row)?))
+        let mut events = sample.events().peekable();
+        self.unattributed += u64::from(events.peek().is_none());
+        for (event, period) in events {
+            (row.event, row.period) = (event as u8, period);
+            self.samples_of.set_memory(&mut row, sample, event);
+            sink.sample(&row)?;
+        }
+        Ok(())
     }
 
     /// The sample's call stack, unwound if the driver has not followed its frames; `None` when it has none.

@@ -2,7 +2,7 @@
 
 use crate::event::{CoreType, Event, core_pmus};
 use crate::record::{Attribution, MemoryDecoder};
-use crate::session::{EventMode, Quantum, Sample};
+use crate::session::{EventMode, Quantum, RECORD_FORMAT_IBS, Sample};
 use crate::trace::{Registers, SampleRow};
 
 /// What is known of each event's samples.
@@ -20,12 +20,22 @@ impl SampleRows {
         Self(events.iter().map(|event| (event.clone(), decoder(event))).collect())
     }
 
-    /// The rows of a sample: one for each event that the record is for, from what they have in common.
-    pub(super) fn rows(&self, common: SampleRow, sample: &Sample<'_>) -> impl Iterator<Item = SampleRow> {
-        sample.events().map(move |(event, period)| {
-            let row = SampleRow { event: event as u8, period, ..common.clone() };
-            with_memory(row, sample, self.0.get(event))
-        })
+    /// Puts into the row what the sample's record says of this event's memory access, in place of what it said of another's.
+    pub(super) fn set_memory(&self, row: &mut SampleRow, sample: &Sample<'_>, event: usize) {
+        // An event without a data address leaves the field 0.
+        let access = sample.record.memory.filter(|access| access.address != 0);
+        let (Some(access), Some((event, decoder))) = (access, self.0.get(event)) else { return };
+        let latency = decoder.map(|decoder| decoder.latency(access, event.sampling)).unwrap_or_default();
+        let source = decoder.and_then(|decoder| decoder.source(access, event.sampling));
+        row.data_address = Some(access.address);
+        row.data_source = Some(access.source);
+        row.latency_cycles = latency.access_cycles;
+        row.instruction_latency_cycles = latency.instruction_cycles;
+        row.level = source.map(|source| source.level as u8);
+        row.snoop = source.and_then(|source| source.snoop).map(|snoop| snoop as u8);
+        row.stlb_miss = source.and_then(|source| source.stlb_miss);
+        row.locked = source.and_then(|source| source.locked);
+        row.blocked = source.and_then(|source| source.blocked);
     }
 }
 
@@ -41,36 +51,15 @@ pub(super) fn common(quantum: &Quantum<'_>, sample: &Sample<'_>) -> SampleRow {
         tid: raw.tid,
         quantum: raw.sequence,
         ip: record.ip,
-        next_ip: record.registers.map(|registers| registers.rip()),
+        // The registers of IBS are those of the interrupt, some instructions later.
+        next_ip: record
+            .registers
+            .filter(|_| raw.record_format != RECORD_FORMAT_IBS)
+            .map(|registers| registers.rip()),
         retire_latency_cycles: record.retire_latency_cycles,
         branches: (!branches.is_empty()).then(words),
         registers: record.registers.map(|registers| Registers(registers.to_array())),
         ..SampleRow::default()
-    }
-}
-
-/// The row with what the record says of the event's memory access.
-fn with_memory(
-    row: SampleRow,
-    sample: &Sample<'_>,
-    known: Option<&(Event, Option<MemoryDecoder>)>,
-) -> SampleRow {
-    // An event without a data address leaves the field 0.
-    let access = sample.record.memory.filter(|access| access.address != 0);
-    let (Some(access), Some((event, decoder))) = (access, known) else { return row };
-    let latency = decoder.map(|decoder| decoder.latency(access, event.sampling)).unwrap_or_default();
-    let source = decoder.and_then(|decoder| decoder.source(access, event.sampling));
-    SampleRow {
-        data_address: Some(access.address),
-        data_source: Some(access.source),
-        latency_cycles: latency.access_cycles,
-        instruction_latency_cycles: latency.instruction_cycles,
-        level: source.map(|source| source.level as u8),
-        snoop: source.and_then(|source| source.snoop).map(|snoop| snoop as u8),
-        stlb_miss: source.and_then(|source| source.stlb_miss),
-        locked: source.and_then(|source| source.locked),
-        blocked: source.and_then(|source| source.blocked),
-        ..row
     }
 }
 

@@ -1,0 +1,38 @@
+//! What has to be known of a trace before its numbers are believed, in sentences that an export carries with it.
+
+use crate::trace::Meta;
+
+/// One sentence for each thing that is lost, scaled or uncertain; none for a trace of which all is well.
+#[must_use]
+pub fn remarks(meta: &Meta) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if !meta.complete {
+        remarks.push("the recording did not come to its proper end: what came last is missing".to_owned());
+    }
+    if !meta.source_note.is_empty() {
+        remarks.push(meta.source_note.clone());
+    }
+    let Some(totals) = &meta.totals else { return remarks };
+    let counted = [
+        (totals.records_lost, "samples could not be written or were held back"),
+        (totals.records_withheld, "samples are withheld, because the kernel showed in them"),
+        (totals.records_unattributed, "records named no sampled event and are left out"),
+        (totals.quanta_lost, "quanta were lost with their samples"),
+        (totals.throttled, "quanta are throttled: samples came faster than the driver allows"),
+        (totals.markers_lost, "markers were lost"),
+        (totals.sideband_lost, "reports of mappings and threads were lost; symbols may be wrong"),
+    ];
+    remarks.extend(
+        counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")),
+    );
+    for (event, &running) in meta.events.iter().zip(&totals.running_tsc) {
+        if running < totals.on_cpu_tsc {
+            let share = running as f64 * 100.0 / totals.on_cpu_tsc as f64;
+            remarks.push(format!(
+                "{} took turns with other events: it was measured in {share:.1} % of the time, and nothing is scaled",
+                event.name
+            ));
+        }
+    }
+    remarks
+}
