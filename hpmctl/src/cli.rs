@@ -7,13 +7,19 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use libhpm::session::Target;
 use libhpm::source::replay::Speed;
 
+use crate::annotate::AnnotateArgs;
+use crate::control::ControlArgs;
+use crate::diff::DiffArgs;
 use crate::doctor::DoctorArgs;
+use crate::explore::ExploreArgs;
+use crate::export::ExportArgs;
 use crate::list::ListArgs;
 use crate::mark::MarkArgs;
 use crate::module::ModuleArgs;
 use crate::phases::PhasesArgs;
 use crate::record::RecordArgs;
 use crate::report::ReportArgs;
+use crate::shell::{CompletionsArgs, ManArgs};
 use crate::stat::StatArgs;
 use crate::traces::{InfoArgs, MergeArgs, VerifyArgs};
 
@@ -29,7 +35,12 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Stat(StatArgs),
     Record(RecordArgs),
+    Control(ControlArgs),
     Report(ReportArgs),
+    Annotate(AnnotateArgs),
+    Diff(DiffArgs),
+    Explore(ExploreArgs),
+    Export(ExportArgs),
     List(ListArgs),
     Phases(PhasesArgs),
     Mark(MarkArgs),
@@ -38,6 +49,8 @@ pub(crate) enum Command {
     Info(InfoArgs),
     Verify(VerifyArgs),
     Merge(MergeArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Whom to measure: exactly one of them.

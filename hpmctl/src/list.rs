@@ -219,6 +219,8 @@ fn sampled(sampling: Sampling) -> &'static str {
         Sampling::Instruction => "precise",
         Sampling::LoadAddress | Sampling::StoreAddress => "precise, address",
         Sampling::LoadLatency | Sampling::StoreLatency => "precise, address, latency, source",
+        Sampling::Op => "IBS, address, latency, source",
+        Sampling::Fetch => "IBS",
     }
 }
 

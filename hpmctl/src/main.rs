@@ -1,7 +1,13 @@
 //! The hpm command line: one module for each command (see [`cli`]).
 
+mod annotate;
 mod cli;
+mod control;
+mod diff;
 mod doctor;
+mod explore;
+mod export;
+mod filters;
 mod list;
 mod mark;
 mod measure;
@@ -10,7 +16,9 @@ mod output;
 mod phases;
 mod record;
 mod report;
+mod shell;
 mod stat;
+mod svg;
 mod traces;
 mod workload;
 
@@ -41,6 +49,13 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Stat(args) => stat::run(args),
         Command::Record(args) => record::run(args),
         Command::Report(args) => report::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Annotate(args) => annotate::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Diff(args) => diff::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Control(args) => control::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Completions(args) => shell::completions(args).map(|()| ExitCode::SUCCESS),
+        Command::Man(args) => shell::man(args).map(|()| ExitCode::SUCCESS),
+        Command::Explore(args) => explore::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Export(args) => export::run(args).map(|()| ExitCode::SUCCESS),
         Command::List(args) => list::run(args),
         Command::Phases(args) => phases::run(args).map(|()| ExitCode::SUCCESS),
         Command::Mark(args) => mark::run(args),

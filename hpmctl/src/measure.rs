@@ -6,9 +6,12 @@ use libhpm::event::{self, Event};
 use libhpm::machine::pmu_name;
 use libhpm::refusal::{Reason, Refusal};
 use libhpm::session::{Options, Session};
+use libhpm::sideband::{self, Sideband};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource};
 use libhpm::sys::device::Driver;
 use libhpm::{Error, Result as HpmResult};
+
+use crate::workload::Workload;
 
 /// Values of `--source`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -137,8 +140,23 @@ pub(crate) fn events_at_hand(names: &[&str]) -> Result<Vec<Event>> {
     Ok(names.iter().filter_map(|name| event::parse(name, &pmu).ok()).collect())
 }
 
+/// What reports a workload's mappings and threads, and the processes that were there before.
+///
+/// # Errors
+/// When the kernel refuses.
+pub(crate) fn sideband(workload: &Workload) -> Result<(Sideband, Vec<u32>)> {
+    Ok(match workload.process()? {
+        None => (Sideband::of_system()?, sideband::processes()),
+        Some(pid) if workload.is_program() => (Sideband::of_child(pid)?, vec![]),
+        Some(pid) => (Sideband::of_process(pid)?, vec![pid as u32]),
+    })
+}
+
 /// The name of the PMU that the loaded driver can use.
-fn usable_pmu() -> Result<String> {
+///
+/// # Errors
+/// When there is no driver, or it can use none.
+pub(crate) fn usable_pmu() -> Result<String> {
     let (_, info) = Driver::open_checked()?;
     match Refusal::of_machine(&info) {
         Some(refusal) => Err(Error::Refused(Box::new(refusal)).into()),

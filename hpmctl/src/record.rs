@@ -4,7 +4,7 @@ mod sources;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -13,17 +13,18 @@ use libhpm::source::Source;
 use libhpm::trace::{Event, EventUse, Limits, RotatingWriter, Totals, Written};
 
 use crate::cli::TargetArgs;
+use crate::control::{Controlled, Request};
 use crate::measure::SourceArg;
 use crate::workload::{End, Workload};
 
-/// Sample events precisely (PEBS) and write a trace for `hpmctl report`.
+/// Sample events precisely (PEBS, IBS) and write a trace for `hpmctl report`.
 ///
 /// Each sample is a record that hardware wrote: the instruction, the registers and the data address. With --imprecise it is
 /// what an interrupt met some instructions later. The exit status is the program's.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    /// Events to sample, separated by commas (see `hpmctl list`) [default by perf_event: cycles, or without a PMU
-    /// cpu-clock and page-faults]
+    /// Events to sample, separated by commas (see `hpmctl list`) [default: cycles, instructions or loads, the first of them that is
+    /// sampled precisely here, 4000 times a second; by perf_event cycles, or without a PMU cpu-clock and page-faults]
     #[arg(short, long = "event", value_name = "EVENTS")]
     events: Vec<String>,
     /// Where the data comes from
@@ -83,6 +84,15 @@ pub(crate) struct RecordArgs {
     /// Of the traces of --max-size keep the N newest
     #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(1..))]
     keep: Option<u32>,
+    /// End after so many seconds; a program is then no longer measured, and waited for
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<Duration>,
+    /// Let `hpmctl control` start, stop and dump the recording
+    #[arg(long)]
+    control: bool,
+    /// Write nothing until `hpmctl control start`
+    #[arg(long, requires = "control")]
+    paused: bool,
     #[command(flatten)]
     target: TargetArgs,
 }
@@ -151,9 +161,13 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let limits = Limits {
         bytes: args.max_size.map(|mib| mib.saturating_mul(1 << 20)),
         keep: args.keep.map(|keep| keep as usize),
+        on_request: args.control,
     };
+    let controlled = args.control.then(Controlled::new).transpose()?;
     let mut writer = RotatingWriter::create(&folder, source.meta().clone(), limits)?;
-    let end = match record(&mut workload, source.as_mut(), &mut writer, &line) {
+    writer.pause(args.paused);
+    let mut recording = Recording { writer: &mut writer, controlled, duration: args.duration, ended: false };
+    let end = match recording.run(&mut workload, source.as_mut(), &line) {
         Ok(end) => end,
         Err(error) => {
             // A program that never ran leaves nothing worth keeping.
@@ -172,39 +186,98 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let written = writer.finish(totals.clone())?;
     eprintln!("{}", summary(&totals, &written, &source.meta().events));
     whole?;
+    drop(source);
+    // Its exit status is passed on, also when it was measured for a part of its time only.
+    let end = if end == End::Stopped && workload.is_program() { outlived(&mut workload)? } else { end };
     Ok(ExitCode::from(end.status()))
 }
 
-/// Runs the workload until its end and writes what is reported meanwhile.
-fn record(
-    workload: &mut Workload,
-    source: &mut dyn Source,
-    writer: &mut RotatingWriter,
-    line: &str,
-) -> Result<End> {
-    source.start(writer)?;
-    workload.begin()?;
-    // Only now: what cannot be measured is refused in one sentence.
-    eprintln!("hpmctl: source: {line}");
+/// Waits for a program that is no longer measured.
+fn outlived(workload: &mut Workload) -> Result<End> {
     loop {
-        if let Some(end) = workload.ended()? {
+        if let Some(end) = workload.wait(None)? {
             return Ok(end);
         }
-        // The driver's descriptor stays readable once the target has gone; the program's own end is waited for without it.
-        let gone = source.is_over();
-        if gone && !workload.is_program() {
-            return Ok(End::Stopped);
+    }
+}
+
+/// A recording while it runs.
+struct Recording<'a> {
+    writer: &'a mut RotatingWriter,
+    controlled: Option<Controlled>,
+    /// When it ends, if it does not end by itself.
+    duration: Option<Duration>,
+    /// Somebody asked for the end.
+    ended: bool,
+}
+
+impl Recording<'_> {
+    /// Runs the workload until its end, or until the recording's, and writes what is reported meanwhile.
+    fn run(&mut self, workload: &mut Workload, source: &mut dyn Source, line: &str) -> Result<End> {
+        source.start(self.writer)?;
+        workload.begin()?;
+        // Only now: what cannot be measured is refused in one sentence.
+        eprintln!("hpmctl: source: {line}");
+        if self.controlled.is_some() {
+            eprintln!(
+                "hpmctl: `hpmctl control start|stop|dump|end {}` controls this recording",
+                std::process::id()
+            );
         }
-        if gone {
-            if let Some(end) = workload.wait(Some(LOOK))? {
+        let begun = Instant::now();
+        loop {
+            if let Some(end) = workload.ended()? {
                 return Ok(end);
             }
-        } else {
-            source.wait(&workload.descriptors(), LOOK)?;
+            let left = self.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
+            // The driver's descriptor stays readable once the target has gone; the program's own end is waited for without it.
+            let gone = source.is_over();
+            if self.ended || left == Some(Duration::ZERO) || gone && !workload.is_program() {
+                return Ok(End::Stopped);
+            }
+            let look = left.map_or(LOOK, |left| left.min(LOOK).max(Duration::from_millis(1)));
+            if gone {
+                if let Some(end) = workload.wait(Some(look))? {
+                    return Ok(end);
+                }
+            } else {
+                let controlled = self.controlled.as_ref().map(Controlled::descriptor);
+                source.wait(&[workload.descriptors(), controlled.into_iter().collect()].concat(), look)?;
+            }
+            source.take(self.writer)?;
+            self.serve()?;
+            self.writer.tick()?;
         }
-        source.take(writer)?;
-        writer.tick()?;
     }
+
+    /// Carries out what `hpmctl control` asks for.
+    fn serve(&mut self) -> Result<()> {
+        let Self { writer, controlled: Some(controlled), ended, .. } = self else { return Ok(()) };
+        controlled.serve(|request| {
+            Ok(match request {
+                Request::Start => {
+                    writer.pause(false);
+                    "written from now on".to_owned()
+                }
+                Request::Stop => {
+                    writer.pause(true);
+                    "left out from now on".to_owned()
+                }
+                Request::Dump => format!("{} is complete", writer.dump()?.display()),
+                Request::End => {
+                    *ended = true;
+                    "the recording ends".to_owned()
+                }
+            })
+        })
+    }
+}
+
+/// A time above 0 in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "not a number of seconds above 0".into())
 }
 
 /// The folder that was asked for, or one named after the program.
@@ -309,6 +382,12 @@ mod tests {
     fn stacks_come_in_whole_kibibytes() {
         assert_eq!(stack_bytes("64512"), Ok(64512));
         assert!(["0", "1000", "65536", "x"].into_iter().all(|text| stack_bytes(text).is_err()));
+    }
+
+    #[test]
+    fn durations_are_above_0() {
+        assert_eq!(parsed("--duration 0.25 -a").duration, Some(Duration::from_millis(250)));
+        assert!(["0", "-1", "nan", "inf", "x"].into_iter().all(|text| seconds(text).is_err()));
     }
 
     #[test]

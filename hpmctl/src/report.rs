@@ -1,24 +1,27 @@
-//! `hpmctl report`: which functions and lines the samples of a trace name.
+//! `hpmctl report`: which functions and lines the samples of a trace name, who called them, and where threads waited.
 
+mod distribution;
 mod offset;
-mod text;
+pub(crate) mod samples;
+pub(crate) mod table;
+pub(crate) mod text;
+mod tree;
+mod waits;
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, ValueEnum};
-use libhpm::flame::FoldedStacks;
-use libhpm::report::{BranchEntry, BranchTable, By, Entry, Order, Resolver, Sum, Summary, Table, Tally};
+use clap::{ArgGroup, Args, ValueEnum};
+use libhpm::report::{By, Order};
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{EventUse, Meta, SampleRow, TraceReader};
-use serde::Serialize;
+use libhpm::trace::Meta;
 
+use crate::filters::FilterArgs;
 use crate::output::print;
 
-/// Show which functions and source lines the samples of a trace name.
+/// Show which functions and source lines the samples of a trace name, who called them, or where threads waited.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("view").args(["callers", "callees", "distribution", "off_cpu", "wall_clock"])))]
 pub(crate) struct ReportArgs {
     /// What to group samples by [default: function, then line]
     #[arg(long, value_enum)]
@@ -32,11 +35,29 @@ pub(crate) struct ReportArgs {
     /// Report only this event
     #[arg(long, value_name = "NAME")]
     event: Option<String>,
+    /// Show who calls this function, and who those [default: of every function with samples]
+    #[arg(long, value_name = "FUNCTION", num_args = 0..=1, require_equals = true)]
+    callers: Option<Option<String>>,
+    /// Show what this function calls, and what that [default: from where stacks begin]
+    #[arg(long, value_name = "FUNCTION", num_args = 0..=1, require_equals = true)]
+    callees: Option<Option<String>>,
+    /// Leave branches of --callers and --callees out that have less than this share of the events
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
+    min_share: f64,
+    /// Show whether few instructions have most of the events, or many a little; of several traces side by side
+    #[arg(long)]
+    distribution: bool,
+    /// Show where threads waited, and whether for something (blocked) or for a CPU (pre-empted)
+    #[arg(long)]
+    off_cpu: bool,
+    /// Show where threads spent their time, on a CPU and off it
+    #[arg(long)]
+    wall_clock: bool,
     /// The place that --by offset measures from: a function or another symbol, with a number of bytes behind it, or a
     /// recorded address
     #[arg(long, value_name = "SYMBOL[+BYTES]|0xADDRESS")]
     around: Option<String>,
-    /// Also draw a flame graph into this file; with --by offset, the histograms
+    /// Also draw a flame graph into this file; with --by offset and --distribution, the histograms
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Print JSON for other programs
@@ -51,19 +72,25 @@ pub(crate) struct ReportArgs {
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]
     trace: PathBuf,
-    /// More traces, to show beside it: with --by offset
-    #[arg(value_name = "NAME.hpm", requires = "around")]
+    /// More traces, to show beside it: with --by offset and --distribution
+    #[arg(value_name = "NAME.hpm")]
     beside: Vec<PathBuf>,
+    #[command(flatten)]
+    filters: FilterArgs,
 }
 
 /// Values of `--by`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum GroupBy {
     Function,
     Line,
+    /// Instruction, by the address that the linker gave it
+    #[value(alias = "address")]
+    Instruction,
     Thread,
     Cpu,
-    Address,
+    /// What is mapped where the data is: heap, stack, a file
+    Region,
     /// Cache or memory where the data was found
     Level,
     /// The same, with snoop, TLB and lock
@@ -93,54 +120,57 @@ impl From<SortBy> for Order {
 }
 
 impl GroupBy {
-    /// The tables of samples; branches and offsets have their own.
-    fn tables(self) -> Vec<By> {
-        vec![match self {
+    /// The groups of a table of samples; branches and offsets have their own.
+    fn table(self) -> Option<By> {
+        Some(match self {
             Self::Function => By::Function,
             Self::Line => By::Line,
+            Self::Instruction => By::Instruction,
             Self::Thread => By::Thread,
             Self::Cpu => By::Cpu,
-            Self::Address => By::Address,
+            Self::Region => By::Region,
             Self::Level => By::Level,
             Self::Source => By::Source,
-            Self::Branch | Self::Offset => return vec![],
-        }]
+            Self::Branch | Self::Offset => return None,
+        })
     }
 }
 
-/// Everything that the text and the JSON show.
-#[derive(Serialize)]
-struct Report<'a> {
-    meta: &'a Meta,
-    summary: Summary,
-    tables: Vec<Grouped>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    branches: Option<Taken>,
-    warnings: Vec<String>,
-    notes: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    svg: Option<&'a Path>,
-}
+impl ReportArgs {
+    /// What the tables group by.
+    fn tables(&self) -> Vec<By> {
+        self.by.map_or_else(|| vec![By::Function, By::Line], |by| by.table().into_iter().collect())
+    }
 
-/// The branches of the samples' branch records, cut to the number of rows asked for.
-#[derive(Serialize)]
-struct Taken {
-    /// Branch records of all samples.
-    all: u64,
-    /// How many different branches there are.
-    groups: usize,
-    entries: Vec<BranchEntry>,
-}
+    fn finder(&self) -> FileFinder {
+        FileFinder { symfs: self.symfs.clone(), debug_dirs: self.debug_dirs.clone() }
+    }
 
-/// One table of one event, cut to the number of rows asked for.
-#[derive(Serialize)]
-struct Grouped {
-    /// Index into the events of the summary.
-    event: usize,
-    by: By,
-    all: Sum,
-    groups: usize,
-    entries: Vec<Entry>,
+    /// Options that do not go together; clap knows the others.
+    fn check(&self) -> Result<()> {
+        let by_offset = self.by == Some(GroupBy::Offset);
+        let views = [
+            (self.callers.is_some(), "--callers"),
+            (self.callees.is_some(), "--callees"),
+            (self.distribution, "--distribution"),
+        ];
+        let view = views.into_iter().find_map(|(given, name)| given.then_some(name));
+        if self.around.is_some() && !by_offset {
+            bail!("--around is for --by offset");
+        }
+        if !self.beside.is_empty() && !by_offset && !self.distribution {
+            bail!(
+                "several traces side by side are for --by offset and --distribution; `hpmctl diff` compares two"
+            );
+        }
+        if let (Some(view), Some(_)) = (view, self.by) {
+            bail!("{view} shows what it is named after: leave --by out");
+        }
+        if (self.off_cpu || self.wall_clock) && self.by.is_some_and(|by| by.table().is_none()) {
+            bail!("waits have no branches: group them by function, line, thread or CPU");
+        }
+        Ok(())
+    }
 }
 
 /// Runs the command.
@@ -148,51 +178,29 @@ struct Grouped {
 /// # Errors
 /// The folder is no trace, nothing in it can be read, or the output cannot be written.
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
-    let by_offset = matches!(args.by, Some(GroupBy::Offset));
-    if args.around.is_some() && !by_offset {
-        bail!("--around is for --by offset");
-    }
-    let (output, warnings) = if by_offset { offset::output(args)? } else { output(args)? };
+    let (output, warnings) = output(args)?;
     for warning in warnings {
         eprintln!("hpmctl: warning: {warning}");
     }
     print(output.trim_end())
 }
 
-/// What is to be printed, and what is to be warned of; the flame graph is written on the way.
+/// What is to be printed, and what is to be warned of; pictures are drawn on the way.
 fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
-    let reader = TraceReader::open(&args.trace)?;
-    let event = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
-    let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
-    let mut resolver = Resolver::new(&reader, finder);
-    let collected = Collected::read(&reader, &mut resolver, args, event);
-    if collected.nothing() {
-        bail!(
-            "{} holds no quantum and no sample that can be read{}; record again",
-            args.trace.display(),
-            collected.warnings.first().map_or_else(String::new, |warning| format!(": {warning}"))
-        );
+    args.check()?;
+    match args {
+        ReportArgs { by: Some(GroupBy::Offset), .. } => offset::output(args),
+        ReportArgs { distribution: true, .. } => distribution::output(args),
+        ReportArgs { off_cpu: true, .. } | ReportArgs { wall_clock: true, .. } => waits::output(args),
+        _ => samples::output(args),
     }
-    if let Some(path) = &args.svg {
-        write_svg(path, &collected, reader.meta())?;
-    }
-    let tables = collected.tables(args.limit, args.sort.into());
-    let branches = collected.taken(args)?;
-    let report = Report {
-        meta: reader.meta(),
-        notes: notes(&resolver, &tables),
-        tables,
-        branches,
-        summary: collected.summary,
-        warnings: collected.warnings,
-        svg: args.svg.as_deref(),
-    };
-    let output =
-        if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
-    Ok((output, report.warnings))
 }
 
-fn event_index(meta: &Meta, name: &str) -> Result<usize> {
+/// The place of an event in a trace.
+///
+/// # Errors
+/// The trace has no such event.
+pub(crate) fn event_index(meta: &Meta, name: &str) -> Result<usize> {
     let names = || meta.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ");
     meta.events
         .iter()
@@ -200,117 +208,7 @@ fn event_index(meta: &Meta, name: &str) -> Result<usize> {
         .with_context(|| format!("the trace has no event `{name}`; it has {}", names()))
 }
 
-/// What one pass over a trace gathers.
-struct Collected {
-    summary: Summary,
-    /// Tables with the index of their event.
-    tables: Vec<(usize, Table)>,
-    stacks: FoldedStacks,
-    branches: BranchTable,
-    /// The event whose stacks are drawn.
-    drawn: Option<usize>,
-    warnings: Vec<String>,
-}
-
-impl Collected {
-    fn read(reader: &TraceReader, resolver: &mut Resolver, args: &ReportArgs, only: Option<usize>) -> Self {
-        let (mut summary, cut) = Summary::new(reader);
-        let by = args.by.map_or_else(|| vec![By::Function, By::Line], |by| by.tables());
-        let sampled = |(index, event): (usize, &libhpm::trace::Event)| {
-            (event.mode != EventUse::Count && only.is_none_or(|only| only == index)).then_some(index)
-        };
-        let events: Vec<usize> = reader.meta().events.iter().enumerate().filter_map(sampled).collect();
-        let mut tables: Vec<(usize, Table)> =
-            events.iter().flat_map(|&event| by.iter().map(move |&by| (event, Table::new(by)))).collect();
-        // Events of different kinds cannot be added up, so one picture shows one event.
-        let drawn = events.first().copied();
-        let mut stacks = FoldedStacks::default();
-        let mut rows = reader.rows::<SampleRow>();
-        let mut tally = Tally::default();
-        let mut branches = BranchTable::default();
-        let (all, show_branches) = (only.is_none(), matches!(args.by, Some(GroupBy::Branch)));
-        rows.by_ref().for_each(|row| {
-            if show_branches && (all || only == Some(usize::from(row.event))) {
-                branches.add(resolver, &row);
-            }
-            tally.add(resolver.resolve(&row), row.period, row.latency_cycles);
-        });
-        for (sample, sum) in tally.iter() {
-            let event = usize::from(sample.event);
-            summary.add(sample, sum);
-            tables.iter_mut().filter(|(of, _)| *of == event).for_each(|(_, table)| table.add(sample, sum));
-            if drawn == Some(event) {
-                stacks.add(sample, sum);
-            }
-        }
-        let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut());
-        let mut warnings: Vec<String> = cuts.map(|cut| cut.to_string()).collect();
-        if !reader.meta().complete {
-            warnings.push(
-                "the recording did not come to its proper end; the report covers what was written until then"
-                    .to_owned(),
-            );
-        }
-        Self { summary, tables, stacks, branches, drawn, warnings }
-    }
-
-    /// The branches, when they are asked for.
-    fn taken(&self, args: &ReportArgs) -> Result<Option<Taken>> {
-        if !matches!(args.by, Some(GroupBy::Branch)) {
-            return Ok(None);
-        }
-        if self.branches.all() == 0 {
-            bail!("{} has no branch records: record with --branches", args.trace.display());
-        }
-        let mut entries = self.branches.entries();
-        let groups = entries.len();
-        entries.truncate(args.limit);
-        Ok(Some(Taken { all: self.branches.all(), groups, entries }))
-    }
-
-    fn nothing(&self) -> bool {
-        self.summary.quanta == 0 && self.summary.events.iter().all(|event| event.sampled.samples == 0)
-    }
-
-    fn tables(&self, limit: usize, order: Order) -> Vec<Grouped> {
-        let grouped = |(event, table): &(usize, Table)| {
-            let mut entries = table.entries(order);
-            let groups = entries.len();
-            entries.truncate(limit);
-            Grouped { event: *event, by: table.by(), all: table.all(), groups, entries }
-        };
-        self.tables.iter().map(grouped).collect()
-    }
-}
-
-fn write_svg(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
-    let Some(event) = collected.drawn.filter(|_| !collected.stacks.is_empty()) else {
-        bail!("no samples to draw a flame graph from; record with a precise event");
-    };
-    let name = &meta.events[event].name;
-    let title = match meta.command.first() {
-        // The arguments would not fit the picture's width.
-        Some(program) => format!("{}: {name}", program.rsplit('/').next().unwrap_or(program)),
-        None => name.clone(),
-    };
-    let write = || {
-        let mut file = BufWriter::new(File::create(path)?);
-        collected.stacks.write_svg(&title, name, &mut file)?;
-        file.flush()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// What stands in the way of full symbols for the modules in the tables.
-fn notes(resolver: &Resolver, tables: &[Grouped]) -> Vec<String> {
-    let modules =
-        tables.iter().flat_map(|table| &table.entries).filter_map(|entry| entry.key.module.as_deref());
-    let mut notes: Vec<String> =
-        modules.filter_map(|module| resolver.note(module)).map(str::to_owned).collect();
-    notes.sort();
-    notes.dedup();
-    notes
-}
-
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod view_tests;

@@ -1,23 +1,29 @@
 //! `hpmctl stat`: count events of a program, a process or the system.
 
+mod breakdown;
+mod csv;
+mod measurement;
+mod metric;
+mod out;
+mod repeat;
+
 mod sources;
 mod text;
+mod topdown;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use clap::Args;
-use libhpm::session::Target;
-use libhpm::source::{Nowhere, Source};
+use libhpm::analysis::topdown::Share;
 use libhpm::trace::{Event, Totals};
 use serde::Serialize;
 
+use self::breakdown::{Per, Who};
+use self::metric::Metric;
 use crate::cli::TargetArgs;
-use crate::measure::{SourceArg, tsc_to_ns};
-use crate::workload::{End, Workload, heading};
+use crate::measure::SourceArg;
 
 /// Count events of a program, a process or the system.
 ///
@@ -38,9 +44,30 @@ pub(crate) struct StatArgs {
     /// which they were on
     #[arg(long)]
     multiplex: bool,
-    /// Print JSON for other programs
+    /// Also show what was counted in each interval of MS milliseconds, as soon as it has passed
+    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..))]
+    interval: Option<u64>,
+    /// Show the counts of each thread
+    #[arg(long, conflicts_with = "per_cpu")]
+    per_thread: bool,
+    /// Show the counts on each CPU
+    #[arg(long)]
+    per_cpu: bool,
+    /// Run the command N times, and show the means with their 95 % intervals
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..),
+        conflicts_with_all = ["interval", "per_thread", "per_cpu"])]
+    repeat: Option<u32>,
+    /// Show where issue slots went, by the top-down method: LEVEL 1, or 2, whose events take turns; on a PMU without them, in how
+    /// many cycles what stalled
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
+        value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with = "events")]
+    topdown: Option<u8>,
+    /// Print JSON for other programs; with --interval one line for each interval, and one for the whole
     #[arg(long)]
     json: bool,
+    /// Print comma-separated values, one line for each count
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
     /// Write the result to this file instead
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -68,13 +95,40 @@ struct Counted {
     msr_reads: u64,
     /// WRMSR executed for the measurement.
     msr_writes: u64,
+    /// Quanta whose counts are in the sums, but in no thread's or CPU's, because there was no room for them.
+    quanta_lost: u64,
     /// Processes that a measured one forked and that are missing in the counts, because the driver's table was full.
     processes_left_out: u64,
     /// The program's exit status as a shell shows it.
     exit_status: Option<i32>,
+    /// Where issue slots went.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    topdown: Vec<Share>,
+    /// What that rests on; empty when nothing has to be said.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    topdown_remark: String,
+    /// What each thread or CPU counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parts: Vec<Slice>,
 }
 
-#[derive(Serialize)]
+/// A part of a measurement.
+#[derive(Clone, Serialize)]
+struct Slice {
+    /// Whose; absent when it is everybody's.
+    #[serde(flatten)]
+    who: Option<Who>,
+    /// When the interval ended, since the start; absent when it is all of the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until_ns: Option<u64>,
+    /// Time during which measured threads were on a CPU.
+    on_cpu_ns: u64,
+    events: Vec<EventCount>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    topdown: Vec<Share>,
+}
+
+#[derive(Clone, Serialize)]
 struct EventCount {
     name: String,
     encoding: u64,
@@ -88,6 +142,9 @@ struct EventCount {
     enabled_ns: u64,
     /// Of this, the time during which the event was counted.
     running_ns: u64,
+    /// What the count means beside another one of its slice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metric: Option<Metric>,
 }
 
 impl EventCount {
@@ -97,66 +154,33 @@ impl EventCount {
     }
 }
 
-pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
-    let prepared = sources::prepare(args)?;
-    let mut workload = Workload::new(&args.target)?;
-    let mut source = prepared.open(args, &workload)?;
-    let begun = Instant::now();
-    source.start(&mut Nowhere)?;
-    workload.begin()?;
-    let end = wait(&mut workload, source.as_mut())?;
-    let elapsed = begun.elapsed();
-    source.stop()?;
-    let counted = counted(args, &prepared.line(), source.as_ref(), elapsed, end)?;
-    let mut text = if args.json {
-        serde_json::to_string_pretty(&counted).context("cannot write JSON")?
-    } else {
-        text::text(&counted)
-    };
-    text.push('\n');
-    match &args.output {
-        Some(file) => fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?,
-        None => eprint!("{text}"),
-    }
-    source.check()?;
-    Ok(ExitCode::from(end.status()))
-}
-
-/// Waits for the end. A process may also leave the session by becoming what the session may not see.
-fn wait(workload: &mut Workload, source: &mut dyn Source) -> Result<End> {
-    const LOOK: Duration = Duration::from_millis(100);
-    loop {
-        let gone = !workload.is_program() && source.is_over();
-        let look = if workload.is_replay() { Duration::from_millis(1) } else { LOOK };
-        match workload.wait(Some(look))? {
-            Some(end) => return Ok(end),
-            None if gone => return Ok(End::Stopped),
-            None => source.take(&mut Nowhere)?,
+impl StatArgs {
+    /// Whose counts are shown apart.
+    fn per(&self) -> Option<Per> {
+        match (self.per_thread, self.per_cpu) {
+            (true, _) => Some(Per::Thread),
+            (_, true) => Some(Per::Cpu),
+            _ => None,
         }
     }
+
+    /// Whether events that do not fit the counters together take turns.
+    fn takes_turns(&self) -> bool {
+        self.multiplex || self.topdown == Some(2)
+    }
 }
 
-fn counted(args: &StatArgs, line: &str, source: &dyn Source, elapsed: Duration, end: End) -> Result<Counted> {
-    let (meta, totals) = (source.meta(), source.totals()?);
-    let ns = |ticks| tsc_to_ns(ticks, meta.clock.tsc_khz);
-    let events = meta.events.iter().enumerate();
-    Ok(Counted {
-        source: line.to_owned(),
-        target: heading(&args.target),
-        events: events.map(|(index, event)| event_count(index, event, &totals, ns)).collect(),
-        elapsed_ns: elapsed.as_nanos() as u64,
-        on_cpu_ns: ns(totals.on_cpu_tsc),
-        idle_included: meta.source == "perf_event"
-            && matches!(args.target.target(), Some(Target::System | Target::Cpu(_))),
-        pmis: totals.pmis,
-        msr_reads: totals.msr_reads,
-        msr_writes: totals.msr_writes,
-        processes_left_out: totals.processes_left_out,
-        exit_status: match end {
-            End::Exit(status) => Some(status),
-            End::Stopped => None,
-        },
-    })
+pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
+    if args.repeat.is_some() {
+        if args.target.command.is_empty() {
+            bail!("--repeat runs a command again and again: name one behind --");
+        }
+        return repeat::run(args);
+    }
+    let mut out = out::Out::new(args)?;
+    let (counted, end) = measurement::once(args, &mut out)?;
+    out.whole(&counted)?;
+    Ok(ExitCode::from(end.status()))
 }
 
 fn event_count(index: usize, event: &Event, totals: &Totals, ns: impl Fn(u64) -> u64) -> EventCount {
@@ -173,7 +197,16 @@ fn event_count(index: usize, event: &Event, totals: &Totals, ns: impl Fn(u64) ->
         scaled: scaled(count, enabled, running),
         enabled_ns: ns(enabled),
         running_ns: ns(running),
+        metric: None,
     }
+}
+
+/// The counts of events beside each other.
+fn event_counts(events: &[Event], totals: &Totals, ns: impl Fn(u64) -> u64) -> Vec<EventCount> {
+    let mut counts: Vec<EventCount> =
+        events.iter().enumerate().map(|(index, event)| event_count(index, event, totals, &ns)).collect();
+    metric::relate(&mut counts, ns(totals.on_cpu_tsc));
+    counts
 }
 
 /// A count made during `running` of `enabled` ticks, scaled to all of them.

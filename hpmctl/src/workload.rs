@@ -9,7 +9,7 @@ use libhpm::sys::child::Child;
 use libhpm::sys::pidfd::{pidfd, pidfd_of_thread};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::cli::TargetArgs;
@@ -18,6 +18,8 @@ use crate::cli::TargetArgs;
 pub(crate) struct Workload {
     subject: Subject,
     signals: SignalFd,
+    /// The mask before.
+    unblocked: SigSet,
 }
 
 enum Subject {
@@ -69,10 +71,10 @@ impl Workload {
         };
         let mut mask = SigSet::from_iter(ENDING);
         mask.add(Signal::SIGCHLD);
-        mask.thread_block().context("cannot block signals")?;
+        let unblocked = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&mask, flags).context("cannot receive signals")?;
-        Ok(Self { subject, signals })
+        Ok(Self { subject, signals, unblocked })
     }
 
     /// The session's target.
@@ -167,6 +169,13 @@ impl Workload {
             Ok(_) | Err(Errno::EINTR) => self.ended(),
             Err(errno) => Err(errno).context("cannot wait for the end"),
         }
+    }
+}
+
+impl Drop for Workload {
+    fn drop(&mut self) {
+        // A next one forks a child that must not have them blocked. A valid mask cannot be refused.
+        let _ = self.unblocked.thread_set_mask();
     }
 }
 

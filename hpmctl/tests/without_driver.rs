@@ -111,6 +111,94 @@ fn a_recording_can_be_reported_counted_and_copied() {
     assert!(json["events"][1]["count"].as_u64().unwrap() > 0, "{json}");
 }
 
+/// Runs `stat` by perf_event's software events on a shell that forks two others; its result, from a file.
+fn counted(options: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let begin = ["stat", "--source", "perf", "-e", "task-clock:u,page-faults:u", "-o", "counts"];
+    let busy = "f() { i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; }; f & f & wait; exit 3";
+    let output = Command::new(env!("CARGO_BIN_EXE_hpmctl"))
+        .args(begin.iter().chain(options).chain(&["--", "sh", "-c", busy]))
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{options:?}: {}", said(&output));
+    std::fs::read_to_string(folder.path().join("counts")).unwrap()
+}
+
+#[test]
+fn intervals_and_threads_add_up_to_the_whole() {
+    if !perf().0 {
+        return;
+    }
+    let lines = counted(&["-I", "10", "--json"]);
+    let lines: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (whole, intervals) = lines.split_last().unwrap();
+    assert!(intervals.len() > 1, "{} intervals", intervals.len());
+    let count = |slice: &serde_json::Value, event: usize| slice["events"][event]["count"].as_u64().unwrap();
+    for event in [0, 1] {
+        assert_eq!(intervals.iter().map(|slice| count(slice, event)).sum::<u64>(), count(whole, event));
+    }
+    let ends: Vec<u64> = intervals.iter().map(|slice| slice["until_ns"].as_u64().unwrap()).collect();
+    assert!(ends.is_sorted() && ends[0] >= 10_000_000, "{ends:?}");
+    let whole: serde_json::Value = serde_json::from_str(&counted(&["--per-thread", "--json"])).unwrap();
+    let parts = whole["parts"].as_array().unwrap();
+    assert_eq!(parts.len(), 3, "the shell and two others: {parts:?}");
+    assert!(parts.iter().all(|part| part["thread"] == "sh" && count(part, 1) > 0), "{parts:?}");
+    assert_eq!(parts.iter().map(|part| count(part, 1)).sum::<u64>(), count(&whole, 1), "{whole}");
+}
+
+#[test]
+fn counts_of_each_cpu_are_lines_of_csv() {
+    if !perf().0 {
+        return;
+    }
+    let csv = counted(&["--per-cpu", "--csv"]);
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert!(rows.iter().all(|row| row.len() == 12), "{csv}");
+    let faults = |of_cpu: bool| -> u64 {
+        let rows = rows.iter().filter(|row| row[5] == "page-faults:u" && row[1].is_empty() != of_cpu);
+        rows.map(|row| row[6].parse::<u64>().unwrap()).sum()
+    };
+    assert!(faults(false) > 0 && faults(true) == faults(false), "{csv}");
+}
+
+#[test]
+fn repeated_runs_have_a_mean_and_its_interval() {
+    if !perf().0 {
+        return;
+    }
+    let runs: serde_json::Value = serde_json::from_str(&counted(&["-r", "3", "--json"])).unwrap();
+    assert_eq!(runs["exit_statuses"], serde_json::json!([3, 3, 3]));
+    let rows = runs["rows"].as_array().unwrap();
+    let elapsed = rows.iter().find(|row| row["name"] == "elapsed").unwrap();
+    let number = |name: &str| elapsed[name].as_f64().unwrap();
+    assert!(
+        number("runs") == 3.0 && number("min") <= number("mean") && number("mean") <= number("max"),
+        "{elapsed}"
+    );
+    // Student's quantile for two degrees of freedom, over the root of three.
+    assert!(
+        (number("interval") - number("deviation") * 2.484_14).abs() < 1e-4 * number("deviation"),
+        "{elapsed}"
+    );
+}
+
+#[test]
+fn what_stat_cannot_do_here_is_one_sentence() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    for (options, words) in [
+        (&["--topdown", "--", "true"][..], "issue slots are not counted through perf_event"),
+        (&["-r", "2", "-p", "1"], "--repeat runs a command again and again"),
+    ] {
+        let output = hpmctl(&[&["stat"], options].concat());
+        assert_eq!((output.status.code(), said(&output).lines().count()), (Some(1), 1), "{}", said(&output));
+        assert!(said(&output).contains(words), "{}", said(&output));
+    }
+}
+
 #[test]
 fn doctor_names_the_obstacle_in_text_and_json() {
     if driver_is_here() {

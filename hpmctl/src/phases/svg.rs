@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use super::text::title;
 use super::{Found, Outcome, Report};
+use crate::svg::{COLOURS, escaped, picture, put};
 
 const WIDTH: usize = 1000;
 const MARGIN: usize = 10;
@@ -13,39 +14,17 @@ const RIBBON: usize = 18;
 /// Height of one thread's or process's part: title, curve, ribbon, ticks and some space.
 const PART: usize = 20 + CURVE + 4 + RIBBON + 8 + 24;
 
-/// Colours that can be told apart, also by most people who see fewer of them (Okabe & Ito).
-const COLOURS: [&str; 7] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442"];
-
 /// The picture.
 pub(super) fn draw(report: &Report<'_>) -> String {
     let height = 40 + PART * report.subjects.len();
     let mut svg = String::new();
-    let full = WIDTH + 2 * MARGIN;
-    put(
-        &mut svg,
-        format_args!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{full}\" height=\"{height}\" \
-             font-family=\"sans-serif\" font-size=\"12\">"
-        ),
-    );
-    put(&mut svg, format_args!("<rect width=\"100%\" height=\"100%\" fill=\"white\"/>"));
     let per = report.per.unwrap_or("time on a CPU");
     let head = format!("{}: {} per {per}", report.command.join(" "), report.events.join(" and "));
     put(&mut svg, format_args!("<text x=\"{MARGIN}\" y=\"22\" font-size=\"14\">{}</text>", escaped(&head)));
     for (place, found) in report.subjects.iter().enumerate() {
         part(&mut svg, found, 40 + place * PART);
     }
-    svg.push_str("</svg>\n");
-    svg
-}
-
-fn put(svg: &mut String, element: std::fmt::Arguments<'_>) {
-    // Writing to a string cannot fail.
-    let _ = writeln!(svg, "{element}");
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    picture(WIDTH + 2 * MARGIN, height, &svg)
 }
 
 fn part(svg: &mut String, found: &Found, top: usize) {

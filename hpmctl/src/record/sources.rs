@@ -1,9 +1,8 @@
 //! The source that a recording was asked for.
 
 use anyhow::{Result, bail};
-use libhpm::event::Event;
+use libhpm::event::{Event, Sampling};
 use libhpm::session::{Branches, Options, Stack};
-use libhpm::sideband::{self, Sideband};
 use libhpm::source::Source;
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
@@ -11,13 +10,21 @@ use libhpm::source::replay::Replay;
 use libhpm::trace::TraceReader;
 
 use super::{RecordArgs, StackMethod};
-use crate::measure::{Chosen, PerfFacts, choose, companion, open, open_perf, parse_events};
+use crate::measure::{
+    Chosen, PerfFacts, choose, companion, events_at_hand, open, open_perf, parse_events, sideband,
+};
 use crate::workload::Workload;
 
 /// Most frames followed; perf's default.
 const FRAMES: u32 = 127;
 /// Events per sample when nothing else was said.
 const PERIOD: u64 = 10_007;
+/// What is sampled by the module when nothing is asked for: the first of these that is precise.
+const USUAL: [&str; 3] = ["cycles", "instructions", "load"];
+/// Samples of it per second.
+const USUAL_RATE: u64 = 4000;
+/// The period with which that begins: some thousand a second at a usual pace.
+const USUAL_PERIOD: u64 = 1_000_003;
 
 /// What can be known before the program is forked.
 pub(super) enum Prepared {
@@ -41,11 +48,12 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
     }
     match choose(args.source)? {
         Chosen::Driver { line } => {
-            if args.events.is_empty() {
-                bail!("name the events to sample with -e; `hpmctl list` lists them");
-            }
-            let mut events = parse_events(&args.events)?;
+            let mut events =
+                if args.events.is_empty() { usual_event(args)? } else { parse_events(&args.events)? };
             check_precise(args, &events)?;
+            if !args.imprecise {
+                tell_stand_ins(&events);
+            }
             let sampled = events.len();
             events.extend(companion(&events)?);
             Ok(Prepared::Driver { line, events, sampled })
@@ -98,18 +106,14 @@ fn driver(
     sampled: usize,
 ) -> Result<Box<dyn Source>> {
     let (session, events) = open(events, |events| options(args, workload, events.split_at(sampled)))?;
-    let (sideband, present) = match workload.process()? {
-        None => (Sideband::of_system(), sideband::processes()),
-        Some(pid) if workload.is_program() => (Sideband::of_child(pid), vec![]),
-        Some(pid) => (Sideband::of_process(pid), vec![pid as u32]),
-    };
+    let (reports, present) = sideband(workload)?;
     let stacks = match args.stacks {
         Some(StackMethod::Dwarf) => Stacks::Unwind,
         Some(StackMethod::Lbr) => Stacks::Calls,
         Some(StackMethod::Fp) | None => Stacks::AsFound,
     };
     let command = &args.target.command;
-    Ok(Box::new(DriverSource::new(session, &events, Some(sideband?), present, stacks, command)))
+    Ok(Box::new(DriverSource::new(session, &events, Some(reports), present, stacks, command)))
 }
 
 fn by_perf(
@@ -143,7 +147,7 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
         .inherit(!args.target.no_inherit)
         .imprecise(args.imprecise)
         .randomise(!args.no_randomise)
-        .rate(args.frequency.unwrap_or(0))
+        .rate(rate(args))
         .stack(match args.stacks {
             None => Stack::None,
             Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),
@@ -154,9 +158,42 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
             count,
             filter: args.branch_types.iter().fold(0, |filter, kind| filter | kind.bit()),
         }));
-    let period = args.period.unwrap_or(PERIOD);
+    let usual = if args.events.is_empty() { USUAL_PERIOD } else { PERIOD };
+    let period = args.period.unwrap_or(usual);
     let options = sampled.iter().cloned().fold(options, |options, event| options.sample(event, period));
     counted.iter().cloned().fold(options, Options::count)
+}
+
+/// What is sampled when nothing is asked for.
+fn usual_event(args: &RecordArgs) -> Result<Vec<Event>> {
+    let usable = |event: &Event| args.imprecise || event.sampled_precisely();
+    match events_at_hand(&USUAL)?.into_iter().find(usable) {
+        Some(event) => Ok(vec![event]),
+        None => bail!(
+            "none of {} is sampled precisely on this processor: name events with -e (`hpmctl list` lists them), or add \
+             --imprecise",
+            USUAL.join(", ")
+        ),
+    }
+}
+
+/// Samples per second that are wished for: of what was not asked for some thousand, which costs less than 1 % (Schneider's
+/// thesis, 3.4), whatever the event's pace.
+fn rate(args: &RecordArgs) -> u64 {
+    let usual = if args.events.is_empty() && args.period.is_none() { USUAL_RATE } else { 0 };
+    args.frequency.unwrap_or(usual)
+}
+
+/// Says what is sampled in place of an event that IBS does not sample itself.
+fn tell_stand_ins(events: &[Event]) {
+    let stands_in =
+        |event: &&Event| event.sampling == Sampling::Op && event.encoding != event.precise_encoding;
+    for event in events.iter().filter(stands_in) {
+        eprintln!(
+            "hpmctl: {} are sampled by IBS as the micro-operations that they consist of, and so counted",
+            event.name
+        );
+    }
 }
 
 /// Imprecise samples come only when they are asked for.

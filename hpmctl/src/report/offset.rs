@@ -53,7 +53,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let Some(around) = &args.around else {
         bail!("--by offset needs a place to measure from: --around SYMBOL, SYMBOL+BYTES or 0xADDRESS");
     };
-    let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
+    let finder = args.finder();
     let paths = std::iter::once(&args.trace).chain(&args.beside);
     let mut warnings = Vec::new();
     let traces: Vec<Trace> =
@@ -85,9 +85,14 @@ impl Trace {
             Some(name) => event_index(reader.meta(), name)?,
             None => events.iter().position(|event| event.mode != EventUse::Count).unwrap_or(0),
         };
-        let resolver = Resolver::new(&reader, finder.clone());
+        let mut resolver = Resolver::new(&reader, finder.clone());
+        let filter = args.filters.of(&reader)?;
         let mut all = reader.rows::<SampleRow>();
-        let rows: Vec<SampleRow> = all.by_ref().filter(|row| usize::from(row.event) == index).collect();
+        let taken = |row: &SampleRow| {
+            usize::from(row.event) == index
+                && (filter.is_empty() || filter.takes(row, &resolver.resolve(row)))
+        };
+        let rows: Vec<SampleRow> = all.by_ref().filter(taken).collect();
         let cuts = resolver.cuts().iter().cloned().chain(all.cut());
         let name = path.display().to_string();
         warnings.extend(cuts.map(|cut| format!("{name}: {cut}")));
@@ -153,7 +158,7 @@ fn find(around: &str, traces: &[Trace], finder: &FileFinder) -> Result<(Arc<str>
             format!("no file with samples has code at `{around}`, but {module} cannot be read")
         }),
         None => bail!(
-            "no file with samples has code at `{around}`; `hpmctl report --by address` shows where the samples are"
+            "no file with samples has code at `{around}`; `hpmctl report --by instruction` shows where the samples are"
         ),
     }
 }

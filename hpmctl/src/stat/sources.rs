@@ -1,6 +1,7 @@
 //! The source that a measurement was asked for.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use libhpm::analysis::topdown::Plan;
 use libhpm::event::Event;
 use libhpm::refusal::Reason;
 use libhpm::session::{Options, Session};
@@ -10,8 +11,10 @@ use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, 
 use libhpm::source::replay::Replay;
 use libhpm::trace::TraceReader;
 
-use super::StatArgs;
-use crate::measure::{Chosen, PerfFacts, choose, events_at_hand, open, open_perf, parse_events, refused_for};
+use super::{StatArgs, topdown};
+use crate::measure::{
+    Chosen, PerfFacts, choose, events_at_hand, open, open_perf, parse_events, refused_for, sideband,
+};
 use crate::workload::Workload;
 
 /// What is counted by the module when nothing is asked for; the last ones go first when there are too few counters.
@@ -23,7 +26,7 @@ const PERF_SOFTWARE: [&str; 4] = ["task-clock", "context-switches", "cpu-migrati
 
 /// What can be known before the program is forked.
 pub(super) enum Prepared {
-    Driver { line: String, events: Vec<Event> },
+    Driver { line: String, events: Vec<Event>, topdown: Option<Plan> },
     Perf(PerfFacts, Vec<PerfName>),
     Trace(Box<TraceReader>),
 }
@@ -38,15 +41,20 @@ pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
     }
     match choose(args.source)? {
         Chosen::Driver { line } => {
-            let events = if args.events.is_empty() {
-                events_at_hand(&DEFAULT_EVENTS)?
-            } else {
-                parse_events(&args.events)?
+            let topdown = topdown::plan(args)?;
+            let events = match &topdown {
+                Some(plan) => parse_events(&plan.events.iter().map(ToString::to_string).collect::<Vec<_>>())?,
+                None if args.events.is_empty() => events_at_hand(&DEFAULT_EVENTS)?,
+                None => parse_events(&args.events)?,
             };
-            Ok(Prepared::Driver { line, events })
+            Ok(Prepared::Driver { line, events, topdown })
+        }
+        Chosen::Perf(facts) if args.topdown.is_some() => {
+            bail!("issue slots are not counted through perf_event; they need the hpm module: {}", facts.why)
         }
         Chosen::Perf(facts) => {
-            let hardware = if facts.hardware { &PERF_HARDWARE[..] } else { &[] };
+            // It has no hardware counts of single threads and CPUs.
+            let hardware = if facts.hardware && args.per().is_none() { &PERF_HARDWARE[..] } else { &[] };
             let events = if args.events.is_empty() {
                 perf::parse(
                     &[hardware, &PERF_SOFTWARE].concat().iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -69,6 +77,14 @@ impl Prepared {
         }
     }
 
+    /// How the counts become shares of issue slots.
+    pub(super) fn topdown(&self) -> Option<&Plan> {
+        match self {
+            Self::Driver { topdown, .. } => topdown.as_ref(),
+            Self::Perf(..) | Self::Trace(_) => None,
+        }
+    }
+
     /// Opens the source for the workload.
     ///
     /// # Errors
@@ -77,7 +93,12 @@ impl Prepared {
         match self {
             Self::Driver { events, .. } => {
                 let (session, events) = open_fitting(args, workload, events.clone())?;
-                Ok(Box::new(DriverSource::new(session, &events, None, vec![], Stacks::AsFound, &[])))
+                // Threads have names only in the side band.
+                let (reports, present) = match args.per() {
+                    Some(_) => sideband(workload).map(|(reports, present)| (Some(reports), present))?,
+                    None => (None, vec![]),
+                };
+                Ok(Box::new(DriverSource::new(session, &events, reports, present, Stacks::AsFound, &[])))
             }
             Self::Perf(facts, events) => Ok(Box::new(by_perf(args, workload, facts, events)?)),
             Self::Trace(reader) => Ok(Box::new(Replay::new(reader, args.target.speed()))),
@@ -95,13 +116,17 @@ fn open_fitting(
         let options = Options::new(workload.target())
             .start_on_exec(workload.is_program())
             .inherit(!args.target.no_inherit)
-            .multiplex(args.multiplex);
+            .quanta(args.per().is_some())
+            .multiplex(args.takes_turns());
         events.iter().cloned().fold(options, Options::count)
     };
     loop {
         match open(events.clone(), options) {
             Err(error)
-                if args.events.is_empty() && events.len() > 1 && refused_for(&error, Reason::NoCounter) =>
+                if args.events.is_empty()
+                    && args.topdown.is_none()
+                    && events.len() > 1
+                    && refused_for(&error, Reason::NoCounter) =>
             {
                 events.pop();
             }
@@ -121,7 +146,7 @@ fn by_perf(
         on_exec: workload.is_program(),
         inherit: !args.target.no_inherit,
         events,
-        stream: PerfStream::Totals,
+        stream: if args.per().is_some() { PerfStream::Quanta } else { PerfStream::Totals },
         stacks: PerfStacks::None,
         multiplex: args.multiplex,
         note: facts.line.clone(),

@@ -1,8 +1,10 @@
 //! The counts as a table for people.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use libhpm::analysis::topdown::Share;
 
-use super::{Counted, EventCount};
+use super::breakdown::Who;
+use super::{Counted, EventCount, Slice};
 use crate::output::{grouped, time};
 
 /// The table, and the times.
@@ -11,7 +13,8 @@ pub(super) fn text(counted: &Counted) -> String {
     table.load_style(presets::NOTHING);
     for event in &counted.events {
         let count = event.scaled.map_or_else(|| "not counted".to_owned(), grouped);
-        table.add_row([count, event.name.clone(), remark(event, counted), share(event)]);
+        let metric = event.metric.as_ref().map_or_else(String::new, ToString::to_string);
+        table.add_row([count, event.name.clone(), metric, share(event)]);
     }
     if let Some(column) = table.column_mut(0) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -28,7 +31,17 @@ pub(super) fn text(counted: &Counted) -> String {
         ),
     };
     let mut text = format!("\nCounts of {}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
+    if !counted.parts.is_empty() {
+        text += &format!("\n\n{}\n", parts(&counted.parts));
+    }
+    text += &topdown(counted);
     text += &format!("\nSource: {}.", counted.source);
+    if counted.quanta_lost > 0 && !counted.parts.is_empty() {
+        text += &format!(
+            "\nMissing in the parts, but not in the sums, is what was counted in {} quanta that found no room.",
+            counted.quanta_lost
+        );
+    }
     if counted.processes_left_out > 0 {
         text += &format!(
             "\nMissing in the counts are {} processes that were forked while the driver's table was full.",
@@ -44,6 +57,66 @@ pub(super) fn text(counted: &Counted) -> String {
     text
 }
 
+/// The counts of each thread or CPU, one column for each event.
+fn parts(parts: &[Slice]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let names = parts[0].events.iter().map(|event| event.name.clone());
+    let who = parts[0].who.as_ref().map_or(vec![], Who::columns);
+    table.set_header(std::iter::once("on a CPU".to_owned()).chain(names).chain(who));
+    for part in parts {
+        let counts = part.events.iter().map(|event| grouped(event.count));
+        let who = part.who.as_ref().map_or(vec![], Who::cells);
+        table.add_row(std::iter::once(time(part.on_cpu_ns)).chain(counts).chain(who));
+    }
+    for column in table.column_iter_mut().take(1 + parts[0].events.len()) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.trim_fmt()
+}
+
+/// Where issue slots went; the second level below the part of the first that it splits.
+fn topdown(counted: &Counted) -> String {
+    if counted.topdown.is_empty() && counted.topdown_remark.is_empty() {
+        return String::new();
+    }
+    let row = |share: &Share| {
+        let indent = if share.part_of.is_some() { "      " } else { "" };
+        format!("\n{indent}{:>6.1} %  {}", share.share * 100.0, share.name)
+    };
+    let rows: String = counted.topdown.iter().map(row).collect();
+    let rows = if rows.is_empty() {
+        "\nWhere slots went cannot be told: an event was never counted.".into()
+    } else {
+        rows
+    };
+    let remark = if counted.topdown_remark.is_empty() {
+        String::new()
+    } else {
+        format!("\n{}", counted.topdown_remark)
+    };
+    format!("\n{rows}{remark}\n")
+}
+
+/// A line of a measurement in intervals: when, who, count, event, what it means.
+pub(super) fn interval(slice: &Slice) -> String {
+    let mut text = String::new();
+    let at = slice.until_ns.unwrap_or(0) as f64 / 1e9;
+    let who = slice.who.as_ref().map_or_else(String::new, |who| format!("{:<24} ", who.cells().join(" ")));
+    for event in &slice.events {
+        let count = event.scaled.map_or_else(|| "not counted".to_owned(), grouped);
+        let metric = event.metric.as_ref().map_or_else(String::new, ToString::to_string);
+        let line = format!("{at:>10.3} s  {who}{count:>18}  {:<22} {metric} {}", event.name, share(event));
+        text += line.trim_end();
+        text.push('\n');
+    }
+    for share in &slice.topdown {
+        let indent = if share.part_of.is_some() { "  " } else { "" };
+        text += &format!("{at:>10.3} s  {who}{:>16.1} %  {indent}{}\n", share.share * 100.0, share.name);
+    }
+    text
+}
+
 /// In how much of the time an event was counted that had to take turns.
 fn share(event: &EventCount) -> String {
     if !event.took_turns() {
@@ -52,40 +125,14 @@ fn share(event: &EventCount) -> String {
     format!("({:.1} % of the time)", event.running_ns as f64 * 100.0 / event.enabled_ns as f64)
 }
 
-/// What the count means beside the others, where one that it is commonly related to was counted at the same privilege.
-fn remark(event: &EventCount, counted: &Counted) -> String {
-    let other = |names: &[&str]| {
-        counted.events.iter().find(|other| {
-            names.contains(&base(&other.name)) && (other.user, other.kernel) == (event.user, event.kernel)
-        })
-    };
-    let per = |names: &[&str], scale: f64, unit: &str, digits: usize| {
-        let count = other(names).and_then(|other| other.scaled).filter(|&count| count > 0)?;
-        Some(format!("{:.digits$} {unit}", event.scaled? as f64 * scale / count as f64))
-    };
-    let remark = match base(&event.name) {
-        "cycles" => (counted.on_cpu_ns > 0 && event.user && event.kernel)
-            .then(|| event.scaled.map(|count| format!("{:.3} GHz", count as f64 / counted.on_cpu_ns as f64)))
-            .flatten(),
-        "instructions" => per(&["cycles"], 1.0, "per cycle", 2),
-        "branch-misses" | "branch-miss" => per(&["branches", "branch"], 100.0, "% of branches", 2),
-        "l1d-load-miss" => per(&["load"], 100.0, "% of loads", 2)
-            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
-        _ => per(&["instructions"], 1000.0, "per 1000 instructions", 2),
-    };
-    remark.unwrap_or_default()
-}
-
-/// The name without modifiers.
-fn base(name: &str) -> &str {
-    name.split_once(':').map_or(name, |(base, _)| base)
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
+pub(in crate::stat) mod tests {
+    use libhpm::analysis::topdown;
 
-    fn event(name: &str, count: u64, kernel: bool) -> EventCount {
+    use super::*;
+    use crate::stat::metric;
+
+    pub(in crate::stat) fn event(name: &str, count: u64, kernel: bool) -> EventCount {
         let (enabled_ns, running_ns) = (1_500_000, 1_500_000);
         let scaled = Some(count);
         EventCount {
@@ -97,10 +144,12 @@ mod tests {
             scaled,
             enabled_ns,
             running_ns,
+            metric: None,
         }
     }
 
-    fn counted(events: Vec<EventCount>) -> Counted {
+    pub(in crate::stat) fn counted(mut events: Vec<EventCount>) -> Counted {
+        metric::relate(&mut events, 1_500_000);
         Counted {
             source: "the hpm module, on the skylake PMU".into(),
             target: "`ls -l`".into(),
@@ -112,7 +161,11 @@ mod tests {
             msr_reads: 20,
             msr_writes: 30,
             processes_left_out: 0,
+            quanta_lost: 0,
             exit_status: Some(0),
+            topdown: vec![],
+            topdown_remark: String::new(),
+            parts: vec![],
         }
     }
 
@@ -153,12 +206,45 @@ mod tests {
             event("branch-misses:u", 0, false),
         ])));
         let mixed = counted(vec![event("cycles", 10, true), event("instructions:u", 10, false)]);
-        assert_eq!(remark(&mixed.events[1], &mixed), "");
+        assert!(mixed.events[1].metric.is_none());
     }
 
     #[test]
     fn the_json_has_every_count() {
         let json = serde_json::to_string_pretty(&counted(vec![event("cycles:u", u64::MAX, false)])).unwrap();
         insta::assert_snapshot!(json);
+    }
+
+    #[test]
+    fn threads_stand_below_the_sums() {
+        let mut all = counted(vec![event("instructions", 30, true), event("cycles", 60, true)]);
+        let part = |tid, name: &str, counts: [u64; 2]| Slice {
+            who: Some(Who::Thread { pid: 7, tid, thread: name.into() }),
+            until_ns: None,
+            on_cpu_ns: counts[1] * 1000,
+            events: vec![event("instructions", counts[0], true), event("cycles", counts[1], true)],
+            topdown: vec![],
+        };
+        all.parts = vec![part(7, "main", [20_000, 40_000]), part(8, "worker", [10, 20])];
+        insta::assert_snapshot!(text(&all));
+    }
+
+    #[test]
+    fn slots_stand_below_the_counts() {
+        let plan = topdown::plan("gracemont", 2, false).unwrap();
+        let counts = [50, 10, 20, 20, 7];
+        let mut all =
+            counted(plan.events.iter().zip(counts).map(|(name, count)| event(name, count, true)).collect());
+        all.topdown = plan.shares(&counts.map(Some));
+        all.topdown_remark = plan.remark().to_owned();
+        insta::assert_snapshot!(text(&all));
+        let slice = Slice {
+            who: None,
+            until_ns: Some(1_500_000_000),
+            on_cpu_ns: 5,
+            events: all.events,
+            topdown: all.topdown,
+        };
+        insta::assert_snapshot!(interval(&slice));
     }
 }

@@ -1,0 +1,282 @@
+//! `hpmctl annotate`: source and assembly of functions side by side, with their samples.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use libhpm::report::{Annotated, AnnotatedInstruction, Estimate, Hotspots, Resolver, Sources, Sum};
+use libhpm::symbol::FileFinder;
+use libhpm::trace::{Event, Machine, SampleRow, TraceReader};
+use serde::Serialize;
+
+use crate::filters::FilterArgs;
+use crate::output::{grouped, print};
+use crate::report::samples::{sampled_events, unfinished};
+use crate::report::{event_index, table, text};
+
+/// Show source and assembly of functions side by side, with the samples of each instruction.
+#[derive(Args, Debug)]
+pub(crate) struct AnnotateArgs {
+    /// Choose functions by this event, and show only its samples [default: by the trace's first, and all events]
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
+    /// Without a function named, show so many: those with most events
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    limit: usize,
+    /// Show so many instructions before and behind each with a sample
+    #[arg(long, default_value_t = 10, value_name = "N")]
+    context: usize,
+    /// Folder in which source files are looked for that are not where the compiler found them (can be given several times)
+    #[arg(long = "source-dir", value_name = "DIR")]
+    source_dirs: Vec<PathBuf>,
+    /// Print JSON for other programs
+    #[arg(long)]
+    json: bool,
+    /// Folder with the recorded machine's files, when it is another machine
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
+    #[arg(long = "debug-dir", value_name = "DIR")]
+    debug_dirs: Vec<PathBuf>,
+    /// The trace that `hpmctl record` wrote
+    #[arg(value_name = "NAME.hpm")]
+    trace: PathBuf,
+    /// The functions [default: those with most events]
+    #[arg(value_name = "FUNCTION")]
+    functions: Vec<String>,
+    #[command(flatten)]
+    filters: FilterArgs,
+}
+
+/// Everything that the text and the JSON show.
+#[derive(Serialize)]
+struct Listing {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    #[serde(skip)]
+    machine: Machine,
+    events: Vec<Event>,
+    /// All samples of each event.
+    all: Vec<Sum>,
+    /// Places of the events that are shown.
+    shown: Vec<usize>,
+    functions: Vec<Annotated>,
+    /// Functions that could not be shown, and why.
+    notes: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// The folder is no trace, or nothing in it can be annotated.
+pub(crate) fn run(args: &AnnotateArgs) -> Result<()> {
+    let (output, warnings) = output(args)?;
+    for warning in warnings {
+        eprintln!("hpmctl: warning: {warning}");
+    }
+    print(output.trim_end())
+}
+
+fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
+    let reader = TraceReader::open(&args.trace)?;
+    let meta = reader.meta();
+    let only = args.event.as_deref().map(|name| event_index(meta, name)).transpose()?;
+    let shown = sampled_events(meta, only);
+    let Some(&first) = shown.first() else { bail!("{} has no sampled event", args.trace.display()) };
+    let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
+    let mut resolver = Resolver::new(&reader, finder.clone());
+    let filter = args.filters.of(&reader)?;
+    let (mut hotspots, mut all) = (Hotspots::default(), vec![Sum::default(); meta.events.len()]);
+    let mut rows = reader.rows::<SampleRow>();
+    for row in rows.by_ref() {
+        let sample = resolver.resolve(&row);
+        if filter.takes(&row, &sample) {
+            hotspots.add(&row, &sample, meta.events.len());
+            if let Some(all) = all.get_mut(usize::from(row.event)) {
+                (all.samples, all.events) = (all.samples + 1, all.events.saturating_add(row.period));
+            }
+        }
+    }
+    let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).map(|cut| cut.to_string());
+    let warnings = cuts.chain(unfinished(meta)).collect();
+    let sources = Sources { finder, folders: args.source_dirs.clone() };
+    let (functions, notes) = annotated(args, &hotspots, first, &mut resolver, &sources)?;
+    let filter = args.filters.words();
+    let listing = Listing {
+        filter,
+        machine: meta.machine.clone(),
+        events: meta.events.clone(),
+        all,
+        shown,
+        functions,
+        notes,
+    };
+    let output = if args.json {
+        serde_json::to_string_pretty(&listing)? + "\n"
+    } else {
+        render(&listing, args.context)
+    };
+    Ok((output, warnings))
+}
+
+/// The functions that were asked for, and what could not be had of them.
+fn annotated(
+    args: &AnnotateArgs,
+    hotspots: &Hotspots,
+    event: usize,
+    resolver: &mut Resolver,
+    sources: &Sources,
+) -> Result<(Vec<Annotated>, Vec<String>)> {
+    let mut wanted = hotspots.functions(event);
+    let (mut functions, mut notes) = (Vec::new(), Vec::new());
+    match &args.functions[..] {
+        [] => {
+            let first = wanted.iter().position(has_code).unwrap_or(wanted.len());
+            if let Some((file, name)) = wanted.first().filter(|_| first > 0) {
+                let name = name.as_deref().unwrap_or("code without a symbol");
+                notes.push(format!(
+                    "more samples than in what is shown lie in {name} of {file}, which cannot be shown"
+                ));
+            }
+            wanted.retain(has_code);
+            wanted.truncate(args.limit);
+        }
+        named => wanted.retain(|(_, name)| named.iter().any(|wanted| name.as_deref() == Some(wanted))),
+    }
+    for name in &args.functions {
+        if !wanted.iter().any(|(_, found)| found.as_deref() == Some(name)) {
+            bail!(
+                "no sample lies in a function `{name}`; functions that were inlined are shown where they were put"
+            );
+        }
+    }
+    for key in &wanted {
+        let name = key.1.as_deref().unwrap_or("[no symbol]");
+        match hotspots.annotate(key, resolver, sources) {
+            Ok(Some(function)) => functions.push(function),
+            Ok(None) => notes.push(format!("{name} of {} has no code in a file here", key.0)),
+            Err(error) => notes.push(format!("the code of {name} cannot be read from {} ({error})", key.0)),
+        }
+        notes.extend(resolver.note(&key.0).map(str::to_owned));
+    }
+    notes.sort();
+    notes.dedup();
+    if functions.is_empty() {
+        let why = notes.first().map_or_else(String::new, |note| format!(": {note}"));
+        return Err(anyhow::anyhow!("nothing can be annotated{why}"))
+            .with_context(|| args.trace.display().to_string());
+    }
+    Ok((functions, notes))
+}
+
+/// Whether a function has a symbol and is in a file, and not the kernel's or made at run time.
+fn has_code((file, name): &(Arc<str>, Option<Arc<str>>)) -> bool {
+    file.starts_with('/') && name.is_some()
+}
+
+fn render(listing: &Listing, context: usize) -> String {
+    let mut text = String::new();
+    if let Some(filter) = &listing.filter {
+        text::line(&mut text, format_args!("only      {filter}"));
+    }
+    for function in &listing.functions {
+        text::line(&mut text, format_args!("function  {} of {}", function.function, function.module));
+        for &event in &listing.shown {
+            let (of, here, all) = (&listing.events[event], function.all[event], listing.all[event]);
+            let share = Estimate::new(here.events, all.events, all.samples);
+            text::line(
+                &mut text,
+                format_args!(
+                    "event     {} in {}, {}: {} samples here, {:.1} % ± {:.1} of all",
+                    of.name,
+                    text::privilege(of),
+                    text::how(of, &listing.machine),
+                    grouped(here.samples),
+                    share.share * 100.0,
+                    share.error * 100.0
+                ),
+            );
+        }
+        body(&mut text, listing, function, context);
+        text.push('\n');
+    }
+    text.push_str("Percentages are of the function's own samples.\n");
+    for note in &listing.notes {
+        text::line(&mut text, format_args!("note: {note}"));
+    }
+    text
+}
+
+/// Instructions with the source line where it changes; stretches far from any sample are left out.
+fn body(text: &mut String, listing: &Listing, function: &Annotated, context: usize) {
+    let timed = listing.shown.iter().any(|&event| function.all[event].timed > 0);
+    let names = listing.shown.iter().map(|&event| listing.events[event].name.as_str());
+    let numbers: Vec<&str> = names.chain(timed.then_some("cycles")).chain(["line"]).collect();
+    let mut table = table::plain();
+    table.set_header(numbers.iter().chain(&["source", "address", "instruction"]));
+    let sampled: Vec<usize> = (0..function.instructions.len())
+        .filter(|&place| {
+            listing.shown.iter().any(|&event| function.instructions[place].sums[event].samples > 0)
+        })
+        .collect();
+    let near = |place: usize| sampled.iter().any(|&other| place.abs_diff(other) <= context);
+    let (mut line, mut left_out) = (None, false);
+    for (place, instruction) in function.instructions.iter().enumerate() {
+        if !near(place) {
+            left_out = true;
+            continue;
+        }
+        if std::mem::take(&mut left_out) {
+            let empty = numbers.iter().map(|_| String::new());
+            table.add_row(empty.chain(["…", "", ""].map(str::to_owned)));
+            line = None;
+        }
+        let begins = instruction.line != line;
+        line = instruction.line;
+        table.add_row(cells(listing, function, instruction, timed, begins));
+    }
+    text.push('\n');
+    table::finish(text, table, numbers.len());
+}
+
+fn cells(
+    listing: &Listing,
+    function: &Annotated,
+    instruction: &AnnotatedInstruction,
+    timed: bool,
+    begins: bool,
+) -> Vec<String> {
+    let percent = |&event: &usize| match (instruction.sums[event].events, function.all[event].events) {
+        (0, _) | (_, 0) => String::new(),
+        (own, all) => format!("{:.1} %", own as f64 * 100.0 / all as f64),
+    };
+    let mut cells: Vec<String> = listing.shown.iter().map(percent).collect();
+    if timed {
+        let latency = listing.shown.iter().find_map(|&event| instruction.sums[event].mean_latency());
+        cells.push(latency.map_or_else(String::new, |cycles| format!("{cycles:.1}")));
+    }
+    let line = instruction.line.filter(|_| begins).map(|line| &function.lines[line]);
+    cells.push(line.map_or_else(String::new, |line| line.line.to_string()));
+    cells.push(line.map_or_else(String::new, |line| match &line.text {
+        Some(source) => cut(source.trim_end()),
+        None => table::shortened(&line.file).into_owned(),
+    }));
+    let target = instruction.target.as_ref().map_or_else(String::new, |target| format!(" <{target}>"));
+    cells.push(format!("{:x}", instruction.address));
+    cells.push(format!("{}{target}", instruction.text));
+    cells
+}
+
+/// A source line as far as a table bears it.
+fn cut(line: &str) -> String {
+    const CHARACTERS: usize = 60;
+    let spaces = line.replace('\t', "    ");
+    match spaces.char_indices().nth(CHARACTERS) {
+        Some((end, _)) => format!("{}…", &spaces[..end]),
+        None => spaces,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,397 @@
+//! `hpmctl diff`: what changed between two traces, and whether it is more than chance.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use libhpm::report::{Basis, By, Change, Order, Resolver, Summary, Table, Tally, changes};
+use libhpm::symbol::FileFinder;
+use libhpm::trace::{Event, Machine, SampleRow, TraceReader};
+use serde::Serialize;
+
+use crate::filters::FilterArgs;
+use crate::output::{grouped, print};
+use crate::report::samples::{sampled_events, unfinished};
+use crate::report::{event_index, table, text};
+
+/// Show what changed between two traces, function by function, and whether it is more than chance.
+///
+/// Shares of all samples are compared, as runs may be of different length; with --absolute events, for runs that did the same
+/// work. What is shown could be chance in at most 5 % of the rows (exact binomial tests, Benjamini and Hochberg's correction).
+/// That is the chance of sampling alone: other differences between two runs it does not know.
+#[derive(Args, Debug)]
+pub(crate) struct DiffArgs {
+    /// What to group samples by
+    #[arg(long, value_enum, default_value_t)]
+    by: DiffBy,
+    /// Compare events as estimated from samples, and not their shares
+    #[arg(long)]
+    absolute: bool,
+    /// Also show what changed no more than chance allows
+    #[arg(long)]
+    all: bool,
+    /// Show at most this many rows of each table
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    limit: usize,
+    /// Compare only this event [default: all that both traces sampled]
+    #[arg(long, value_name = "NAME")]
+    event: Option<String>,
+    /// Print JSON for other programs
+    #[arg(long)]
+    json: bool,
+    /// Folder with the recorded machine's files, when it is another machine
+    #[arg(long, value_name = "DIR")]
+    symfs: Option<PathBuf>,
+    /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
+    #[arg(long = "debug-dir", value_name = "DIR")]
+    debug_dirs: Vec<PathBuf>,
+    /// The trace before
+    #[arg(value_name = "BEFORE.hpm")]
+    before: PathBuf,
+    /// The trace after
+    #[arg(value_name = "AFTER.hpm")]
+    after: PathBuf,
+    #[command(flatten)]
+    filters: FilterArgs,
+}
+
+/// Values of `--by`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum DiffBy {
+    #[default]
+    Function,
+    Line,
+    /// Instruction, by the address that the linker gave it: for two runs of the same file
+    Instruction,
+    /// What is mapped where the data is
+    Region,
+    /// Cache or memory where the data was found
+    Level,
+}
+
+impl From<DiffBy> for By {
+    fn from(by: DiffBy) -> Self {
+        match by {
+            DiffBy::Function => Self::Function,
+            DiffBy::Line => Self::Line,
+            DiffBy::Instruction => Self::Instruction,
+            DiffBy::Region => Self::Region,
+            DiffBy::Level => Self::Level,
+        }
+    }
+}
+
+/// Everything that the text and the JSON show.
+#[derive(Serialize)]
+struct Diff {
+    basis: Basis,
+    by: By,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    traces: [String; 2],
+    events: Vec<Compared>,
+}
+
+/// One event in both traces.
+#[derive(Serialize)]
+struct Compared {
+    name: String,
+    sides: [Side; 2],
+    changes: Vec<Change>,
+}
+
+/// An event in one trace.
+#[derive(Serialize)]
+struct Side {
+    #[serde(skip)]
+    machine: Machine,
+    event: Event,
+    counted: u64,
+    samples: u64,
+    events: u64,
+    records_lost: u64,
+    throttled: u64,
+}
+
+/// A trace that was read.
+struct Read {
+    name: String,
+    machine: Machine,
+    events: Vec<Event>,
+    summary: Summary,
+    /// A table for each event.
+    tables: Vec<Table>,
+    warnings: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A folder is no trace, or the traces have nothing in common.
+pub(crate) fn run(args: &DiffArgs) -> Result<()> {
+    let (output, warnings) = output(args)?;
+    for warning in warnings {
+        eprintln!("hpmctl: warning: {warning}");
+    }
+    print(output.trim_end())
+}
+
+fn output(args: &DiffArgs) -> Result<(String, Vec<String>)> {
+    let (before, after) = (Read::new(&args.before, args)?, Read::new(&args.after, args)?);
+    let basis = if args.absolute { Basis::Events } else { Basis::Share };
+    let mut events = Vec::new();
+    for (place, event) in before.events.iter().enumerate() {
+        let Some(other) = after.events.iter().position(|other| other.name == event.name) else { continue };
+        let (one, two) = (&before.tables[place], &after.tables[other]);
+        if one.all().samples + two.all().samples > 0 {
+            let entries = [one, two].map(|table| table.entries(Order::Events));
+            let changes = changes((&entries[0], one.all()), (&entries[1], two.all()), basis);
+            let sides = [before.side(place), after.side(other)];
+            events.push(Compared { name: event.name.clone(), sides, changes });
+        }
+    }
+    if events.is_empty() {
+        bail!(
+            "{} and {} have no samples of an event in common{}",
+            before.name,
+            after.name,
+            if args.filters.words().is_some() { " that were asked for" } else { "" }
+        );
+    }
+    let warnings = before.warnings.into_iter().chain(after.warnings).collect();
+    let traces = [before.name, after.name];
+    let diff = Diff { basis, by: args.by.into(), filter: args.filters.words(), traces, events };
+    let output = if args.json {
+        serde_json::to_string_pretty(&diff)? + "\n"
+    } else {
+        render(&diff, args.limit, args.all)
+    };
+    Ok((output, warnings))
+}
+
+impl Read {
+    fn new(path: &Path, args: &DiffArgs) -> Result<Self> {
+        let reader = TraceReader::open(path)?;
+        let meta = reader.meta();
+        let only = args.event.as_deref().map(|name| event_index(meta, name)).transpose()?;
+        let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
+        let mut resolver = Resolver::new(&reader, finder);
+        let filter = args.filters.of(&reader)?;
+        let (mut summary, cut) = Summary::new(&reader, &filter, &resolver);
+        let wanted = sampled_events(meta, only);
+        let mut tables: Vec<Table> = meta.events.iter().map(|_| Table::new(args.by.into())).collect();
+        let (mut rows, mut tally) = (reader.rows::<SampleRow>(), Tally::default());
+        for row in rows.by_ref().filter(|row| wanted.contains(&usize::from(row.event))) {
+            let sample = resolver.resolve(&row);
+            if filter.takes(&row, &sample) {
+                tally.add(sample, row.period, row.latency_cycles);
+            }
+        }
+        for (sample, sum) in tally.iter() {
+            summary.add(sample, sum);
+            tables[usize::from(sample.event)].add(sample, sum);
+        }
+        let name = path.display().to_string();
+        let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut()).map(|cut| cut.to_string());
+        let warnings = cuts.chain(unfinished(meta)).map(|warning| format!("{name}: {warning}")).collect();
+        let (machine, events) = (meta.machine.clone(), meta.events.clone());
+        Ok(Self { name, machine, events, summary, tables, warnings })
+    }
+
+    fn side(&self, event: usize) -> Side {
+        let of = &self.summary.events[event];
+        Side {
+            machine: self.machine.clone(),
+            event: of.event.clone(),
+            counted: of.counted,
+            samples: of.sampled.samples,
+            events: of.sampled.events,
+            records_lost: self.summary.records_lost,
+            throttled: self.summary.throttled,
+        }
+    }
+}
+
+fn render(diff: &Diff, limit: usize, all: bool) -> String {
+    let mut text = String::new();
+    let [before, after] = &diff.traces;
+    text::line(&mut text, format_args!("before    {before}\nafter     {after}"));
+    if let Some(filter) = &diff.filter {
+        text::line(&mut text, format_args!("only      {filter}"));
+    }
+    for compared in &diff.events {
+        head(&mut text, compared);
+        rows(&mut text, diff, compared, limit, all);
+    }
+    text.push_str(match diff.basis {
+        Basis::Share => "\nchange is of the share in all samples, in percentage points",
+        Basis::Events => {
+            "\nchange is of the events as estimated from samples, for runs that did the same work"
+        }
+    });
+    text.push_str(
+        ".\nchance is the rate of false discoveries among the rows that are at least as clear. It covers sampling alone: two \
+         runs can differ for other reasons, so compare several.\n",
+    );
+    text
+}
+
+fn head(text: &mut String, compared: &Compared) {
+    let [before, after] = &compared.sides;
+    text::line(text, format_args!("\nevent     {}", compared.name));
+    let ratio = match (before.counted, after.counted) {
+        (0, _) => String::new(),
+        (one, other) => format!(" ({:+.1} %)", (other as f64 / one as f64 - 1.0) * 100.0),
+    };
+    text::line(
+        text,
+        format_args!("counted   {} before, {} after{ratio}", grouped(before.counted), grouped(after.counted)),
+    );
+    for (side, name) in [(before, "before"), (after, "after")] {
+        let throttled = match side.throttled {
+            0 => String::new(),
+            quanta => format!(", held back in {} quanta", grouped(quanta)),
+        };
+        text::line(
+            text,
+            format_args!(
+                "samples   {name} {}, in {}, {}; {} lost{throttled}",
+                grouped(side.samples),
+                text::privilege(&side.event),
+                text::how(&side.event, &side.machine),
+                grouped(side.records_lost)
+            ),
+        );
+    }
+}
+
+fn rows(text: &mut String, diff: &Diff, compared: &Compared, limit: usize, all: bool) {
+    let shown: Vec<&Change> =
+        compared.changes.iter().filter(|change| all || change.is_significant()).collect();
+    let chance = compared.changes.iter().filter(|change| !change.is_significant()).count();
+    if !shown.is_empty() {
+        let mut table = table::plain();
+        let numbers = ["before", "after", "change", "chance"];
+        table.set_header(numbers.iter().chain(table::names(diff.by)));
+        for change in shown.iter().take(limit) {
+            table.add_row(cells(change, diff));
+        }
+        text.push('\n');
+        table::finish(text, table, numbers.len());
+    }
+    if shown.len() > limit {
+        text::line(text, format_args!(" … and {} more (--limit)", shown.len() - limit));
+    }
+    if chance > 0 && !all {
+        text::line(
+            text,
+            format_args!(" {} changed no more than chance allows (--all)", grouped(chance as u64)),
+        );
+    }
+}
+
+fn cells(change: &Change, diff: &Diff) -> Vec<String> {
+    let mut cells = match diff.basis {
+        Basis::Share => {
+            let percent = |share: f64| format!("{:.1} %", share * 100.0);
+            let grown = change.growth(diff.basis) * 100.0;
+            vec![
+                percent(change.share_before.share),
+                percent(change.share_after.share),
+                format!("{grown:+.1}"),
+            ]
+        }
+        Basis::Events => {
+            let (before, after) = (change.before.events, change.after.events);
+            let grown = match before {
+                0 => "new".to_owned(),
+                before => format!("{:+.1} %", (after as f64 / before as f64 - 1.0) * 100.0),
+            };
+            vec![grouped(before), grouped(after), grown]
+        }
+    };
+    cells.push(match change.false_discovery_rate * 100.0 {
+        rate if rate < 0.01 => "< 0.01 %".to_owned(),
+        rate => format!("{rate:.2} %"),
+    });
+    cells.extend(table::name(diff.by, &change.key));
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use libhpm::trace::{EventUse, KernelSymbolRow, Meta, Totals, TraceWriter};
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const KERNEL: u64 = 0xffff_ffff_8100_0000;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        diff: DiffArgs,
+    }
+
+    /// Samples of `sort`, `read` and `copy`.
+    fn trace(temp: &TempDir, name: &str, event: &str, samples: [u64; 3]) -> PathBuf {
+        let folder = temp.path().join(name);
+        let event = Event {
+            name: event.into(),
+            mode: EventUse::Precise,
+            period: 1000,
+            user: true,
+            ..Event::default()
+        };
+        let mut writer =
+            TraceWriter::create(&folder, Meta { events: vec![event], ..Meta::default() }).unwrap();
+        for ((place, name), count) in (0..).zip(["sort", "read", "copy"]).zip(samples) {
+            let address = KERNEL + place * 0x100;
+            writer.kernel_symbol(&KernelSymbolRow { address, name: name.into(), module: None }).unwrap();
+            let sample = SampleRow { period: 1000, ip: address, ..SampleRow::default() };
+            (0..count).for_each(|_| writer.sample(&sample).unwrap());
+        }
+        let counts = vec![samples.iter().sum::<u64>() * 1000];
+        writer.finish(Totals { counts, ..Totals::default() }).unwrap();
+        folder
+    }
+
+    fn diff(before: &Path, after: &Path, options: &[&str]) -> Result<String> {
+        let paths = [before.to_str().unwrap(), after.to_str().unwrap()];
+        let words = ["diff"].iter().chain(&paths).chain(options);
+        output(&Cli::try_parse_from(words).unwrap().diff).map(|(text, _)| text)
+    }
+
+    #[test]
+    fn changes_are_told_from_chance() {
+        let temp = TempDir::new().unwrap();
+        let before = trace(&temp, "a.hpm", "load", [600, 300, 100]);
+        let after = trace(&temp, "b.hpm", "load", [100, 310, 95]);
+        let shown = |options: &[&str]| {
+            diff(&before, &after, options).unwrap().replace(&format!("{}/", temp.path().display()), "")
+        };
+        insta::assert_snapshot!(shown(&[]));
+        insta::assert_snapshot!(shown(&["--absolute", "--all"]));
+        let json: serde_json::Value = serde_json::from_str(&shown(&["--json", "--absolute"])).unwrap();
+        let changes = json["events"][0]["changes"].as_array().unwrap();
+        assert_eq!((changes.len(), &changes[0]["function"]), (3, &"sort".into()));
+        assert!(
+            changes[0]["p_value"].as_f64().unwrap() < 1e-60 && changes[1]["p_value"].as_f64().unwrap() > 0.5
+        );
+    }
+
+    #[test]
+    fn traces_without_a_common_event_are_an_error() {
+        let temp = TempDir::new().unwrap();
+        let one = trace(&temp, "a.hpm", "load", [1, 1, 1]);
+        let other = trace(&temp, "b.hpm", "store", [1, 1, 1]);
+        let error = diff(&one, &other, &[]).unwrap_err().to_string();
+        assert!(error.contains("have no samples of an event in common"), "{error}");
+        assert!(
+            diff(&one, &other, &["--event", "load"]).unwrap_err().to_string().contains("no event `load`")
+        );
+        let same = diff(&one, &one, &[]).unwrap();
+        assert!(same.contains("3 changed no more than chance allows"), "{same}");
+    }
+}

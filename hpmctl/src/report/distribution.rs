@@ -1,0 +1,202 @@
+//! `hpmctl report --distribution`: whether few instructions have most of an event, for several traces side by side
+//! (Schneider's thesis, Table 4.1, Figures 4.1 and 4.2).
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use libhpm::histogram::{self, Bar, Panel};
+use libhpm::report::{By, Distribution, Entry, Order, QUANTILES, Resolver, Sum, TOP, Table};
+use libhpm::trace::{Event, EventUse, SampleRow, TraceReader};
+use serde::Serialize;
+
+use super::samples::{sampled_events, unfinished};
+use super::{ReportArgs, event_index, table, text};
+use crate::output::grouped;
+
+/// Everything that the text and the JSON show.
+#[derive(Serialize)]
+struct Distributions<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    events: Vec<OfEvent>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    svg: Option<&'a Path>,
+}
+
+/// One event of one trace.
+#[derive(Serialize)]
+struct OfEvent {
+    trace: String,
+    event: Event,
+    all: Sum,
+    #[serde(flatten)]
+    distribution: Distribution,
+    /// The instructions with most events.
+    top: Vec<Entry>,
+}
+
+/// What is to be printed, and what is to be warned of; the picture is drawn on the way.
+pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
+    let mut warnings = Vec::new();
+    let mut events = Vec::new();
+    for path in std::iter::once(&args.trace).chain(&args.beside) {
+        events.extend(of_trace(path, args, &mut warnings)?);
+    }
+    if events.is_empty() {
+        bail!("no trace has samples that were asked for");
+    }
+    let distributions = Distributions { filter: args.filters.words(), events, svg: args.svg.as_deref() };
+    if let Some(path) = &args.svg {
+        draw(&distributions, path).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let output = if args.json {
+        serde_json::to_string_pretty(&distributions)? + "\n"
+    } else {
+        render(&distributions, args.limit)
+    };
+    Ok((output, warnings))
+}
+
+fn of_trace(path: &Path, args: &ReportArgs, warnings: &mut Vec<String>) -> Result<Vec<OfEvent>> {
+    let reader = TraceReader::open(path)?;
+    let only = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
+    let mut resolver = Resolver::new(&reader, args.finder());
+    let filter = args.filters.of(&reader)?;
+    let mut tables: Vec<(usize, Table)> = sampled_events(reader.meta(), only)
+        .into_iter()
+        .map(|event| (event, Table::new(By::Instruction)))
+        .collect();
+    let mut rows = reader.rows::<SampleRow>();
+    for row in rows.by_ref() {
+        let sample = resolver.resolve(&row);
+        if filter.takes(&row, &sample) {
+            let sum = Sum { samples: 1, events: row.period, ..Sum::default() };
+            let of = tables.iter_mut().find(|(event, _)| *event == usize::from(row.event));
+            of.into_iter().for_each(|(_, table)| table.add(&sample, sum));
+        }
+    }
+    let name = path.display().to_string();
+    let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).map(|cut| cut.to_string());
+    warnings.extend(cuts.chain(unfinished(reader.meta())).map(|warning| format!("{name}: {warning}")));
+    let of_event = |(event, table): (usize, Table)| {
+        let mut entries = table.entries(Order::Events);
+        let sums: Vec<Sum> = entries.iter().map(|entry| entry.own).collect();
+        entries.truncate(TOP);
+        OfEvent {
+            trace: name.clone(),
+            event: reader.meta().events[event].clone(),
+            all: table.all(),
+            distribution: Distribution::new(&sums),
+            top: entries,
+        }
+    };
+    Ok(tables.into_iter().filter(|(_, table)| table.all().samples > 0).map(of_event).collect())
+}
+
+fn render(distributions: &Distributions<'_>, limit: usize) -> String {
+    let mut text = String::new();
+    if let Some(filter) = &distributions.filter {
+        text::line(&mut text, format_args!("only      {filter}\n"));
+    }
+    quantiles(&mut text, &distributions.events);
+    text.push_str(
+        "\n100 % is the number of instructions with samples, the other columns how few of them have that share of the events.\n\
+         unseen is about how many more have the event and no sample, at least (Chao's bound).\n",
+    );
+    for of in &distributions.events {
+        top(&mut text, of, limit);
+    }
+    if let Some(path) = distributions.svg {
+        text::line(&mut text, format_args!("histogram: {}", path.display()));
+    }
+    text
+}
+
+/// Table 4.1, with more quantiles.
+fn quantiles(text: &mut String, events: &[OfEvent]) {
+    let mut table = table::plain();
+    let shares = QUANTILES.map(|percent| format!("{percent} %"));
+    let header = ["samples", "100 %"].map(str::to_owned).into_iter().chain(shares);
+    table.set_header(header.chain(["unseen", "event", "trace"].map(str::to_owned)));
+    for of in events {
+        let found = &of.distribution;
+        let quantile = |quantile: &libhpm::report::Quantile| {
+            format!("{} ({:.1} %)", grouped(quantile.instructions as u64), quantile.part * 100.0)
+        };
+        let mut cells = vec![grouped(of.all.samples), grouped(found.instructions as u64)];
+        cells.extend(found.quantiles.iter().map(quantile));
+        let imprecise = match of.event.mode {
+            EventUse::Interrupt => " (with skid)",
+            _ => "",
+        };
+        cells.extend([
+            grouped(found.unseen.round() as u64),
+            format!("{}{imprecise}", of.event.name),
+            of.trace.clone(),
+        ]);
+        table.add_row(cells);
+    }
+    table::finish(text, table, QUANTILES.len() + 3);
+}
+
+/// The hottest instructions, as a line of bars and as a list.
+fn top(text: &mut String, of: &OfEvent, limit: usize) {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let highest = of.top.first().map_or(1, |entry| entry.own.events).max(1);
+    let bar = |entry: &Entry| {
+        let eighths = (u128::from(entry.own.events) * BARS.len() as u128).div_ceil(highest.into()) as usize;
+        BARS[eighths.clamp(1, BARS.len()) - 1]
+    };
+    let bars: String = of.top.iter().map(bar).collect();
+    let share = of.distribution.top_share;
+    text::line(
+        text,
+        format_args!(
+            "\n{} of {}: the {} instructions with most samples have {:.1} % ± {:.1} of the events\n\n {bars}\n",
+            of.event.name,
+            of.trace,
+            of.top.len(),
+            share.share * 100.0,
+            share.error * 100.0
+        ),
+    );
+    let mut table = table::plain();
+    table.set_header(["samples", "share", "±"].iter().chain(table::names(By::Instruction)));
+    for entry in of.top.iter().take(limit) {
+        let own = entry.own_share;
+        let numbers = vec![
+            grouped(entry.own.samples),
+            format!("{:.1} %", own.share * 100.0),
+            format!("{:.1}", own.error * 100.0),
+        ];
+        table.add_row([numbers, table::name(By::Instruction, &entry.key)].concat());
+    }
+    table::finish(text, table, 3);
+}
+
+fn draw(distributions: &Distributions<'_>, path: &Path) -> std::io::Result<()> {
+    let bar = |(rank, entry): (i64, &Entry)| Bar {
+        at: rank,
+        share: entry.own_share.share,
+        error: entry.own_share.error,
+        label: format!(
+            "{rank}: {:#x} in {}, {} samples, {:.2} % ± {:.2}",
+            entry.key.address.unwrap_or(0),
+            table::function(&entry.key),
+            entry.own.samples,
+            entry.own_share.share * 100.0,
+            entry.own_share.error * 100.0
+        ),
+    };
+    let panel = |of: &OfEvent| Panel {
+        title: format!("{}: {}, {} samples", of.trace, of.event.name, of.all.samples),
+        bars: (1..).zip(&of.top).map(bar).collect(),
+    };
+    let panels: Vec<Panel> = distributions.events.iter().map(panel).collect();
+    let title = format!("The {TOP} instructions with most samples");
+    let mut file = BufWriter::new(File::create(path)?);
+    histogram::write_svg(&title, "instructions by rank", &panels, &mut file)?;
+    file.flush()
+}

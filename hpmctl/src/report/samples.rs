@@ -1,0 +1,284 @@
+//! Tables, trees, branches and flame graphs of a trace's samples.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
+use libhpm::flame::FoldedStacks;
+use libhpm::report::{
+    BranchEntry, BranchTable, By, CallNode, CallTree, Direction, Entry, Filter, Order, Resolver, Sum,
+    Summary, Table, Tally,
+};
+use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
+use serde::Serialize;
+
+use super::{GroupBy, ReportArgs, event_index, text};
+
+/// Everything that the text and the JSON show.
+#[derive(Serialize)]
+pub(super) struct Report<'a> {
+    pub(super) meta: &'a Meta,
+    pub(super) summary: Summary,
+    /// Which samples were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) filter: Option<String>,
+    /// The filter chooses code or data, so that the counts are of more than the samples.
+    #[serde(skip)]
+    pub(super) counts_exceed: bool,
+    pub(super) tables: Vec<Grouped>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) trees: Vec<Calls>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) branches: Option<Taken>,
+    pub(super) warnings: Vec<String>,
+    pub(super) notes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) svg: Option<&'a Path>,
+}
+
+/// The branches of the samples' branch records, cut to the number of rows asked for.
+#[derive(Serialize)]
+pub(super) struct Taken {
+    /// Branch records of all samples.
+    pub(super) all: u64,
+    /// How many different branches there are.
+    pub(super) groups: usize,
+    pub(super) entries: Vec<BranchEntry>,
+}
+
+/// One table of one event, cut to the number of rows asked for.
+#[derive(Serialize)]
+pub(super) struct Grouped {
+    /// Index into the events of the summary.
+    pub(super) event: usize,
+    pub(super) by: By,
+    pub(super) all: Sum,
+    pub(super) groups: usize,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// Callers or callees of one event's samples.
+#[derive(Serialize)]
+pub(super) struct Calls {
+    /// Index into the events of the summary.
+    pub(super) event: usize,
+    pub(super) direction: Direction,
+    /// The function that the tree begins with; absent for all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) function: Option<String>,
+    pub(super) all: Sum,
+    pub(super) nodes: Vec<CallNode>,
+}
+
+/// What is to be printed, and what is to be warned of; the flame graph is written on the way.
+pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
+    let reader = TraceReader::open(&args.trace)?;
+    let event = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
+    let mut resolver = Resolver::new(&reader, args.finder());
+    let filter = args.filters.of(&reader)?;
+    let collected = Collected::read(&reader, &mut resolver, args, event, &filter);
+    if collected.nothing() {
+        bail!(
+            "{} holds no quantum and no sample {}{}",
+            args.trace.display(),
+            if filter.is_empty() { "that can be read" } else { "that was asked for" },
+            collected.warnings.first().map_or_else(String::new, |warning| format!(": {warning}"))
+        );
+    }
+    if let Some(path) = &args.svg {
+        write_svg(path, &collected, reader.meta())?;
+    }
+    let tables = collected.tables(args.limit, args.sort.into());
+    let trees = collected.calls(args)?;
+    let branches = collected.taken(args)?;
+    let report = Report {
+        meta: reader.meta(),
+        filter: args.filters.words(),
+        counts_exceed: filter.chooses_code_or_data(),
+        notes: notes(&resolver, tables.iter().flat_map(|table| &table.entries)),
+        tables,
+        trees,
+        branches,
+        summary: collected.summary,
+        warnings: collected.warnings,
+        svg: args.svg.as_deref(),
+    };
+    let output =
+        if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
+    Ok((output, report.warnings))
+}
+
+/// What one pass over a trace gathers.
+struct Collected {
+    summary: Summary,
+    /// Tables with the index of their event.
+    tables: Vec<(usize, Table)>,
+    trees: Vec<(usize, Direction, CallTree)>,
+    stacks: FoldedStacks,
+    branches: BranchTable,
+    /// The event whose stacks are drawn.
+    drawn: Option<usize>,
+    warnings: Vec<String>,
+}
+
+impl Collected {
+    fn read(
+        reader: &TraceReader,
+        resolver: &mut Resolver,
+        args: &ReportArgs,
+        only: Option<usize>,
+        filter: &Filter,
+    ) -> Self {
+        let (mut summary, cut) = Summary::new(reader, filter, resolver);
+        let events = sampled_events(reader.meta(), only);
+        let (mut tables, mut trees) = (empty_tables(args, &events), empty_trees(args, &events));
+        // Events of different kinds cannot be added up, so one picture shows one event.
+        let drawn = events.first().copied();
+        let mut stacks = FoldedStacks::default();
+        let mut rows = reader.rows::<SampleRow>();
+        let mut tally = Tally::default();
+        let mut branches = BranchTable::default();
+        let show_branches = args.by == Some(GroupBy::Branch);
+        rows.by_ref().for_each(|row| {
+            let sample = resolver.resolve(&row);
+            if !filter.takes(&row, &sample) {
+                return;
+            }
+            if show_branches && only.is_none_or(|only| only == usize::from(row.event)) {
+                branches.add(resolver, &row);
+            }
+            tally.add(sample, row.period, row.latency_cycles);
+        });
+        for (sample, sum) in tally.iter() {
+            let event = usize::from(sample.event);
+            summary.add(sample, sum);
+            tables.iter_mut().filter(|(of, _)| *of == event).for_each(|(_, table)| table.add(sample, sum));
+            trees.iter_mut().filter(|(of, ..)| *of == event).for_each(|(.., tree)| tree.add(sample, sum));
+            if drawn == Some(event) {
+                stacks.add(sample, sum);
+            }
+        }
+        let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut());
+        let mut warnings: Vec<String> = cuts.map(|cut| cut.to_string()).collect();
+        warnings.extend(unfinished(reader.meta()));
+        Self { summary, tables, trees, stacks, branches, drawn, warnings }
+    }
+
+    /// The branches, when they are asked for.
+    fn taken(&self, args: &ReportArgs) -> Result<Option<Taken>> {
+        if args.by != Some(GroupBy::Branch) {
+            return Ok(None);
+        }
+        if self.branches.all() == 0 {
+            bail!("{} has no branch records: record with --branches", args.trace.display());
+        }
+        let mut entries = self.branches.entries();
+        let groups = entries.len();
+        entries.truncate(args.limit);
+        Ok(Some(Taken { all: self.branches.all(), groups, entries }))
+    }
+
+    fn nothing(&self) -> bool {
+        self.summary.quanta == 0 && self.summary.events.iter().all(|event| event.sampled.samples == 0)
+    }
+
+    fn tables(&self, limit: usize, order: Order) -> Vec<Grouped> {
+        let grouped = |(event, table): &(usize, Table)| {
+            let mut entries = table.entries(order);
+            let groups = entries.len();
+            entries.truncate(limit);
+            Grouped { event: *event, by: table.by(), all: table.all(), groups, entries }
+        };
+        self.tables.iter().map(grouped).collect()
+    }
+
+    fn calls(&self, args: &ReportArgs) -> Result<Vec<Calls>> {
+        let function = args.callers.clone().or_else(|| args.callees.clone()).flatten();
+        let calls = |(event, direction, tree): &(usize, Direction, CallTree)| Calls {
+            event: *event,
+            direction: *direction,
+            function: function.clone(),
+            all: tree.all(),
+            nodes: tree.nodes(args.limit, args.min_share / 100.0),
+        };
+        let all: Vec<Calls> = self.trees.iter().map(calls).collect();
+        match &function {
+            Some(name)
+                if !all.is_empty() && self.trees.iter().all(|(.., tree)| tree.nodes(1, 0.0).is_empty()) =>
+            {
+                bail!(
+                    "no sample's stack has a function `{name}`: name it as `hpmctl report` does, and record with --stacks"
+                )
+            }
+            _ => Ok(all),
+        }
+    }
+}
+
+/// The events with samples that are looked at.
+pub(crate) fn sampled_events(meta: &Meta, only: Option<usize>) -> Vec<usize> {
+    let sampled = |(index, event): (usize, &Event)| {
+        (event.mode != EventUse::Count && only.is_none_or(|only| only == index)).then_some(index)
+    };
+    meta.events.iter().enumerate().filter_map(sampled).collect()
+}
+
+fn empty_tables(args: &ReportArgs, events: &[usize]) -> Vec<(usize, Table)> {
+    if args.callers.is_some() || args.callees.is_some() {
+        return vec![];
+    }
+    let by = args.tables();
+    events.iter().flat_map(|&event| by.iter().map(move |&by| (event, Table::new(by)))).collect()
+}
+
+fn empty_trees(args: &ReportArgs, events: &[usize]) -> Vec<(usize, Direction, CallTree)> {
+    let (direction, function) = match (&args.callers, &args.callees) {
+        (Some(function), _) => (Direction::Callers, function),
+        (_, Some(function)) => (Direction::Callees, function),
+        _ => return vec![],
+    };
+    let tree = |&event: &usize| (event, direction, CallTree::new(direction, function.clone()));
+    events.iter().map(tree).collect()
+}
+
+/// What has to be said of a recording that did not end.
+pub(crate) fn unfinished(meta: &Meta) -> Option<String> {
+    (!meta.complete).then(|| {
+        "the recording did not come to its proper end; the report covers what was written until then"
+            .to_owned()
+    })
+}
+
+fn write_svg(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
+    let Some(event) = collected.drawn.filter(|_| !collected.stacks.is_empty()) else {
+        bail!("no samples to draw a flame graph from; record with a precise event");
+    };
+    let name = &meta.events[event].name;
+    draw(path, &collected.stacks, meta, name, &format!("{name} (estimated)"))
+}
+
+/// Draws a flame graph of something that was measured in these units.
+pub(super) fn draw(path: &Path, stacks: &FoldedStacks, meta: &Meta, what: &str, unit: &str) -> Result<()> {
+    let title = match meta.command.first() {
+        // The arguments would not fit the picture's width.
+        Some(program) => format!("{}: {what}", program.rsplit('/').next().unwrap_or(program)),
+        None => what.to_owned(),
+    };
+    let write = || {
+        let mut file = BufWriter::new(File::create(path)?);
+        stacks.write_svg(&title, unit, &mut file)?;
+        file.flush()
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What stands in the way of full symbols for the modules in the tables.
+pub(super) fn notes<'a>(resolver: &Resolver, entries: impl Iterator<Item = &'a Entry>) -> Vec<String> {
+    let modules = entries.filter_map(|entry| entry.key.module.as_deref());
+    let mut notes: Vec<String> =
+        modules.filter_map(|module| resolver.note(module)).map(str::to_owned).collect();
+    notes.sort();
+    notes.dedup();
+    notes
+}

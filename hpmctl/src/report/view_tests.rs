@@ -1,0 +1,253 @@
+//! The views of a trace other than its plain tables, and the options that choose samples.
+
+use std::path::{Path, PathBuf};
+
+use libhpm::trace::{
+    Event, EventUse, KernelSymbolRow, MapRow, Meta, QuantumRow, Registers, SampleRow, ThreadChange,
+    ThreadRow, Totals, TraceWriter,
+};
+use tempfile::TempDir;
+
+use super::tests::{KERNEL, meta, report, trace};
+
+fn text(options: &[&str]) -> String {
+    let temp = TempDir::new().unwrap();
+    report(&trace(&temp, true), options).unwrap().0
+}
+
+fn error(options: &[&str]) -> String {
+    let temp = TempDir::new().unwrap();
+    report(&trace(&temp, true), options).unwrap_err().to_string()
+}
+
+#[test]
+fn callers_of_all_functions() {
+    insta::assert_snapshot!(text(&["--callers"]));
+}
+
+#[test]
+fn callees_of_one_function() {
+    insta::assert_snapshot!(text(&["--callees=read", "--min-share", "0"]));
+}
+
+#[test]
+fn a_function_that_is_on_no_stack_is_an_error() {
+    assert!(error(&["--callers=nobody"]).contains("no sample's stack has a function `nobody`"));
+}
+
+#[test]
+fn what_does_not_go_together_is_refused() {
+    assert!(error(&["--callers", "--by", "line"]).contains("leave --by out"));
+    assert!(error(&["--off-cpu", "--by", "branch"]).contains("waits have no branches"));
+    assert!(error(&["--around", "main"]).contains("--around is for --by offset"));
+    assert!(error(&["another.hpm"]).contains("hpmctl diff"));
+}
+
+#[test]
+fn options_choose_samples() {
+    insta::assert_snapshot!(text(&["--by", "function", "--thread", "helper", "--code", "read"]));
+    let samples = |options: &[&str]| -> u64 {
+        let json: serde_json::Value = serde_json::from_str(&text(&[options, &["--json"]].concat())).unwrap();
+        json["summary"]["events"][0]["sampled"]["samples"].as_u64().unwrap()
+    };
+    assert_eq!(samples(&["--thread", "7"]), 10);
+    assert_eq!(samples(&["--process", "7", "--cpu", "1"]), 4);
+    assert_eq!(samples(&["--within", "entry"]), 10);
+    assert_eq!(samples(&["--code", "0xffffffff81000300-0xffffffff81000301"]), 1);
+    assert_eq!(samples(&["--code", "idle", "--code", "copy"]), 11);
+    assert_eq!(samples(&["--filter", "function ~ \"^(idle|copy)$\" and tid > 0"]), 11);
+    assert_eq!(samples(&["--filter", "cpu == 1", "--thread", "sort"]), 3);
+    assert!(error(&["--filter", "cpu =="]).contains("the expression"));
+}
+
+#[test]
+fn choosing_nothing_is_an_error() {
+    // The quantum of this trace is nobody's.
+    assert!(error(&["--thread", "nobody"]).contains("no quantum and no sample that was asked for"));
+}
+
+/// What is mapped where the data of four samples is.
+#[test]
+fn data_regions() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("data.hpm");
+    let mut writer = TraceWriter::create(&folder, meta()).unwrap();
+    let map = |start, path: &str| MapRow {
+        pid: 7,
+        start,
+        end: start + 0x1000,
+        path: path.into(),
+        ..MapRow::default()
+    };
+    writer.map(&map(0x1000, "[heap]")).unwrap();
+    writer.map(&map(0x8000, "/lib/libx.so")).unwrap();
+    let mut registers = [0; Registers::COUNT];
+    registers[Registers::RSP] = 0x7fff_0000_0000;
+    for data_address in [0x1008, 0x1010, 0x8ff8, 0x7fff_0000_0010, 0x5000] {
+        let sample = SampleRow {
+            pid: 7,
+            tid: 7,
+            period: 1000,
+            ip: KERNEL,
+            data_address: Some(data_address),
+            registers: Some(Registers(registers)),
+            ..SampleRow::default()
+        };
+        writer.sample(&sample).unwrap();
+    }
+    writer.finish(Totals { counts: vec![5000, 0], ..Totals::default() }).unwrap();
+    let rows = |options: &[&str]| -> Vec<(String, u64)> {
+        let json = report(&folder, &[options, &["--by", "region", "--json"]].concat()).unwrap().0;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let entries = json["tables"][0]["entries"].as_array().unwrap();
+        let row = |entry: &serde_json::Value| {
+            (entry["region"].as_str().unwrap().to_owned(), entry["self"]["samples"].as_u64().unwrap())
+        };
+        entries.iter().map(row).collect()
+    };
+    let expected = [("[heap]", 2), ("/lib/libx.so", 1), ("[stack]", 1), ("[unknown]", 1)];
+    assert_eq!(rows(&[]), expected.map(|(region, samples)| (region.to_owned(), samples)));
+    assert_eq!(rows(&["--data", "libx.so", "--data", "0x1010-0x1018"]).len(), 2);
+    assert_eq!(rows(&["--data", "stack"]), [("[stack]".to_owned(), 1)]);
+}
+
+/// Instructions of which the first has 60 of 100 samples, and the last ones a single one each.
+fn spread(temp: &TempDir, name: &str, samples: &[u64]) -> PathBuf {
+    let folder = temp.path().join(name);
+    let mut writer = TraceWriter::create(&folder, meta()).unwrap();
+    writer.kernel_symbol(&KernelSymbolRow { address: KERNEL, name: "sort".into(), module: None }).unwrap();
+    for (place, &count) in (0..).zip(samples) {
+        let sample = SampleRow { period: 1000, ip: KERNEL + place * 4, ..SampleRow::default() };
+        (0..count).for_each(|_| writer.sample(&sample).unwrap());
+    }
+    writer.finish(Totals { counts: vec![100_000, 0], ..Totals::default() }).unwrap();
+    folder
+}
+
+#[test]
+fn distributions_of_two_traces_stand_side_by_side() {
+    let temp = TempDir::new().unwrap();
+    let hot = spread(&temp, "hot.hpm", &[60, 20, 10, 5, 2, 1, 1, 1]);
+    let flat = spread(&temp, "flat.hpm", &[2; 50]);
+    let svg = temp.path().join("top.svg");
+    let options = ["--distribution", "--limit", "2", "--svg", svg.to_str().unwrap(), hot.to_str().unwrap()];
+    let (text, warnings) = report(&flat, &options).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    insta::assert_snapshot!(text.replace(&format!("{}/", temp.path().display()), ""));
+    assert_eq!(std::fs::read_to_string(svg).unwrap().matches("<title>").count(), 58);
+}
+
+const MS: u64 = 1_000_000;
+
+/// A trace of a clock with a period of 5 ms, and of switches if they are wanted.
+fn clocked(folder: &Path, with_switches: bool) -> TraceWriter {
+    let event = |name: &str, period| Event {
+        name: name.into(),
+        mode: EventUse::Software,
+        period,
+        user: true,
+        kernel: true,
+        ..Event::default()
+    };
+    let mut events = vec![event("cpu-clock", 5 * MS)];
+    events.extend(with_switches.then(|| event("context-switches", 1)));
+    let mut meta = Meta { events, source: "perf_event".into(), ..meta() };
+    meta.clock.tsc_khz = 1_000_000;
+    TraceWriter::create(folder, meta).unwrap()
+}
+
+/// A thread that runs 10 ms, waits 30 ms in `read`, runs 20 ms elsewhere and is pre-empted for 5 ms; with a sample of the
+/// clock each 5 ms, and one of the first switch.
+fn waiting(temp: &TempDir, with_switches: bool) -> PathBuf {
+    let folder = temp.path().join("waiting.hpm");
+    let mut writer = clocked(&folder, with_switches);
+    for (offset, name) in [(0, "main"), (0x100, "work"), (0x200, "read")] {
+        writer
+            .kernel_symbol(&KernelSymbolRow { address: KERNEL + offset, name: name.into(), module: None })
+            .unwrap();
+    }
+    let thread = ThreadRow {
+        pid: 7,
+        tid: 7,
+        name: "sort".into(),
+        what: ThreadChange::Start as u8,
+        ..ThreadRow::default()
+    };
+    writer.thread(&thread).unwrap();
+    let work = writer.stack(&[KERNEL + 0x110, KERNEL + 0x10], false).unwrap();
+    let read = writer.stack(&[KERNEL + 0x210, KERNEL + 0x110, KERNEL + 0x10], false).unwrap();
+    let quanta = [(0, 0, 10, 1), (1, 40, 60, 2), (2, 65, 70, 6)];
+    for (sequence, start, end, why) in quanta {
+        let row = QuantumRow {
+            sequence,
+            pid: 7,
+            tid: 7,
+            start_tsc: start * MS,
+            end_tsc: end * MS,
+            end: why,
+            last_ip: Some(KERNEL + 0x110),
+            counts: vec![(end - start) * MS; if with_switches { 2 } else { 1 }],
+            ..QuantumRow::default()
+        };
+        writer.quantum(&row).unwrap();
+        let sample = |tsc, event, ip, stack| SampleRow {
+            tsc,
+            pid: 7,
+            tid: 7,
+            quantum: sequence,
+            event,
+            period: if event == 0 { 5 * MS } else { 1 },
+            ip,
+            stack: Some(stack),
+            ..SampleRow::default()
+        };
+        for number in 0..(end - start) / 5 {
+            writer.sample(&sample((start + number * 5) * MS, 0, KERNEL + 0x110, work)).unwrap();
+        }
+        if with_switches && sequence == 0 {
+            writer.sample(&sample(end * MS - 1, 1, KERNEL + 0x210, read)).unwrap();
+        }
+    }
+    writer.finish(Totals::default()).unwrap();
+    folder
+}
+
+#[test]
+fn waits_have_their_places() {
+    let temp = TempDir::new().unwrap();
+    insta::assert_snapshot!(report(&waiting(&temp, true), &["--off-cpu"]).unwrap().0);
+}
+
+#[test]
+fn wall_clock_time_is_on_a_cpu_or_off_it() {
+    let temp = TempDir::new().unwrap();
+    let svg = temp.path().join("time.svg");
+    let (text, _) = report(&waiting(&temp, true), &["--wall-clock", "--svg", svg.to_str().unwrap()]).unwrap();
+    insta::assert_snapshot!(text.replace(&format!("{}/", temp.path().display()), ""));
+    let svg = std::fs::read_to_string(svg).unwrap();
+    assert!(
+        ["sort: wall-clock time", "read (30,000,000 ns"].iter().all(|words| svg.contains(words)),
+        "{svg}"
+    );
+}
+
+#[test]
+fn without_samples_of_switches_a_wait_is_where_the_thread_was_last_seen() {
+    let temp = TempDir::new().unwrap();
+    let folder = waiting(&temp, false);
+    let json = |options: &[&str]| -> serde_json::Value {
+        serde_json::from_str(&report(&folder, &[options, &["--json"]].concat()).unwrap().0).unwrap()
+    };
+    let all = json(&["--off-cpu"]);
+    let entry = &all["tables"][0]["entries"][0];
+    assert_eq!((&entry["function"], &entry["blocked_ns"]), (&"work".into(), &(30 * MS).into()));
+    let late = json(&["--off-cpu", "--time", "30ms..62ms"]);
+    assert_eq!(late["all_ns"], serde_json::json!([0, 10 * MS, 2 * MS, 0]));
+    assert!(report(&folder, &["--off-cpu"]).unwrap().0.contains("record context-switches with --stacks"));
+}
+
+#[test]
+fn wall_clock_time_needs_a_clock() {
+    assert!(error(&["--wall-clock"]).contains("record one of task-clock, cpu-clock, ref-cycles, cycles"));
+    assert!(report(Path::new("/nonexistent.hpm"), &["--off-cpu"]).is_err());
+}

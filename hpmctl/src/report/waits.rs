@@ -1,0 +1,366 @@
+//! `hpmctl report --off-cpu` and `--wall-clock`: where threads waited, and where all their time went.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use libhpm::flame::FoldedStacks;
+use libhpm::report::{
+    By, Filter, Resolver, Sample, Sum, Tally, ThreadTimes, Wait, WaitKind, Waits, WallClock, WallClockEntry,
+};
+use libhpm::trace::{Meta, QuantumRow, SampleRow, TraceReader};
+use serde::Serialize;
+
+use super::samples::{draw, unfinished};
+use super::{ReportArgs, table, text};
+use crate::measure::tsc_to_ns;
+use crate::output::{grouped, time};
+
+/// Everything that the text and the JSON show; times in TSC ticks become ns.
+#[derive(Serialize)]
+struct TimeReport<'a> {
+    meta: &'a Meta,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
+    /// The event whose samples say where threads were on a CPU; absent of waits alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock: Option<&'a str>,
+    /// The event whose samples say where threads left their CPUs, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    switches: Option<&'a str>,
+    threads: Vec<ThreadNs>,
+    /// How many threads there are.
+    thread_count: usize,
+    /// On a CPU, blocked, pre-empted, not told.
+    all_ns: [u64; 4],
+    /// Time on a CPU of threads without a sample of the clock.
+    unplaced_ns: u64,
+    tables: Vec<Places>,
+    warnings: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    svg: Option<&'a Path>,
+}
+
+/// One thread; times in ns.
+#[derive(Serialize)]
+struct ThreadNs {
+    thread: String,
+    pid: u32,
+    tid: u32,
+    wall_clock_ns: u64,
+    on_cpu_ns: u64,
+    blocked_ns: u64,
+    preempted_ns: u64,
+    unknown_ns: u64,
+    stays: u64,
+    migrations: u64,
+}
+
+/// A table, cut to the number of rows asked for.
+#[derive(Serialize)]
+struct Places {
+    by: By,
+    groups: usize,
+    entries: Vec<WallClockEntry>,
+}
+
+/// What is to be printed, and what is to be warned of.
+pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
+    let reader = TraceReader::open(&args.trace)?;
+    let mut resolver = Resolver::new(&reader, args.finder());
+    let filter = args.filters.of(&reader)?;
+    let mut collected = Collected::new(args, reader.meta(), &filter)?;
+    let mut quanta = reader.rows::<QuantumRow>();
+    let waits = Waits::new(quanta.by_ref(), filter.times());
+    if waits.threads.is_empty() {
+        let which = if filter.is_empty() { "that can be read" } else { "at these times" };
+        bail!("{} holds no quantum {which}", args.trace.display());
+    }
+    collected.read(&reader, &mut resolver, &waits);
+    let warnings = resolver.cuts().iter().cloned().chain(quanta.cut()).map(|cut| cut.to_string());
+    let warnings: Vec<String> = warnings.chain(unfinished(reader.meta())).collect();
+    if let Some(path) = &args.svg {
+        let what = if args.wall_clock { "wall-clock time" } else { "off-CPU time" };
+        draw(path, &collected.stacks, reader.meta(), what, "ns")?;
+    }
+    let report = collected.report(args, &reader, &resolver, &waits, warnings);
+    let output = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { render(&report) };
+    Ok((output, report.warnings))
+}
+
+/// What one pass over a trace gathers.
+struct Collected<'a> {
+    filter: &'a Filter,
+    tsc_khz: u64,
+    clock: Option<usize>,
+    switches: Option<usize>,
+    tables: Vec<(By, WallClock)>,
+    stacks: FoldedStacks,
+    all_ns: [u64; 4],
+    unplaced_ns: u64,
+}
+
+/// Events that come at a steady pace while a thread runs, the best first.
+const CLOCKS: [&str; 4] = ["task-clock", "cpu-clock", "ref-cycles", "cycles"];
+
+impl<'a> Collected<'a> {
+    fn new(args: &ReportArgs, meta: &Meta, filter: &'a Filter) -> Result<Self> {
+        let named = |name: &str| {
+            let base = |event: &str| event.split(':').next() == Some(name);
+            meta.events.iter().position(|event| base(&event.name) && event.period > 0)
+        };
+        let clock = CLOCKS.iter().find_map(|name| named(name));
+        if args.wall_clock && clock.is_none() {
+            bail!(
+                "nothing in {} says where threads were on a CPU: record one of {} as well; --off-cpu needs none",
+                args.trace.display(),
+                CLOCKS.join(", ")
+            );
+        }
+        let by = match args.by {
+            Some(_) => args.tables(),
+            None => vec![By::Function],
+        };
+        Ok(Self {
+            filter,
+            tsc_khz: meta.clock.tsc_khz,
+            clock: clock.filter(|_| args.wall_clock),
+            switches: named("context-switches"),
+            tables: by.into_iter().map(|by| (by, WallClock::new(by))).collect(),
+            stacks: FoldedStacks::default(),
+            all_ns: [0; 4],
+            unplaced_ns: 0,
+        })
+    }
+
+    fn read(&mut self, reader: &TraceReader, resolver: &mut Resolver, waits: &Waits) {
+        let mut running: HashMap<(u32, u32), Tally> = HashMap::new();
+        let mut leaving: HashMap<(u32, u64, u32), SampleRow> = HashMap::new();
+        for row in reader.rows::<SampleRow>() {
+            let event = Some(usize::from(row.event));
+            if event == self.switches {
+                leaving.insert((row.cpu, row.quantum, row.tid), row);
+            } else if event == self.clock {
+                let sample = resolver.resolve(&row);
+                if self.filter.takes(&row, &sample) {
+                    running.entry((row.pid, row.tid)).or_default().add(sample, row.period, None);
+                }
+            }
+        }
+        for wait in &waits.waits {
+            self.wait(resolver, leaving.get(&(wait.cpu, wait.quantum, wait.tid)), wait);
+        }
+        if self.clock.is_some() {
+            waits
+                .threads
+                .iter()
+                .for_each(|thread| self.on_cpu(running.get(&(thread.pid, thread.tid)), thread));
+        }
+    }
+
+    /// Adds a wait, at the place where its thread left the CPU.
+    fn wait(&mut self, resolver: &mut Resolver, sampled: Option<&SampleRow>, wait: &Wait) {
+        let row = SampleRow {
+            tsc: wait.start_tsc,
+            cpu: wait.cpu,
+            pid: wait.pid,
+            tid: wait.tid,
+            ip: sampled.map_or(wait.last_ip.unwrap_or(0), |row| row.ip),
+            stack: sampled.and_then(|row| row.stack),
+            // Of no event: the address is the one that the thread goes on from.
+            event: u8::MAX,
+            ..SampleRow::default()
+        };
+        let place = resolver.resolve(&row);
+        if !self.filter.takes(&row, &place) {
+            return;
+        }
+        let ns = tsc_to_ns(wait.ticks(), self.tsc_khz);
+        self.tables.iter_mut().for_each(|(_, table)| table.wait(wait.kind, &place, ns));
+        self.stacks.add(&place, Sum { samples: 1, events: ns, ..Sum::default() });
+        let kind = match wait.kind {
+            WaitKind::Blocked => 1,
+            WaitKind::Preempted => 2,
+            WaitKind::Unknown => 3,
+        };
+        self.all_ns[kind] += ns;
+    }
+
+    /// Shares a thread's time on CPUs out to its samples. A filter by code takes its part of the samples, and no time is
+    /// shared out to the others; so does one by CPU.
+    fn on_cpu(&mut self, tally: Option<&Tally>, thread: &ThreadTimes) {
+        let samples: Vec<(Sample, Sum)> =
+            tally.into_iter().flat_map(Tally::iter).map(|(sample, sum)| (sample.clone(), sum)).collect();
+        let ns = tsc_to_ns(thread.times.on_cpu, self.tsc_khz);
+        let mut left = 0;
+        for (_, table) in &mut self.tables {
+            left = table.on_cpu(&samples, ns);
+        }
+        self.unplaced_ns += left;
+        self.all_ns[0] += ns - left;
+        let events: u64 = samples.iter().map(|(_, sum)| sum.events).sum();
+        for (sample, sum) in &samples {
+            let share =
+                (u128::from(ns) * u128::from(sum.events)).checked_div(events.into()).unwrap_or(0) as u64;
+            self.stacks.add(sample, Sum { events: share, ..*sum });
+        }
+    }
+
+    fn report<'r>(
+        &self,
+        args: &'r ReportArgs,
+        reader: &'r TraceReader,
+        resolver: &Resolver,
+        waits: &Waits,
+        warnings: Vec<String>,
+    ) -> TimeReport<'r> {
+        let meta = reader.meta();
+        let name = |event: Option<usize>| event.map(|event| meta.events[event].name.as_str());
+        let place = |(by, table): &(By, WallClock)| {
+            let mut entries = table.entries();
+            let groups = entries.len();
+            entries.truncate(args.limit);
+            Places { by: *by, groups, entries }
+        };
+        let ns = |ticks| tsc_to_ns(ticks, self.tsc_khz);
+        let thread = |thread: &ThreadTimes| ThreadNs {
+            thread: resolver.name_at(thread.tid, u64::MAX).to_string(),
+            pid: thread.pid,
+            tid: thread.tid,
+            wall_clock_ns: ns(thread.times.wall_clock()),
+            on_cpu_ns: ns(thread.times.on_cpu),
+            blocked_ns: ns(thread.times.blocked),
+            preempted_ns: ns(thread.times.preempted),
+            unknown_ns: ns(thread.times.unknown),
+            stays: thread.stays,
+            migrations: thread.migrations,
+        };
+        TimeReport {
+            meta,
+            filter: args.filters.words(),
+            clock: name(self.clock),
+            switches: name(self.switches),
+            threads: waits.threads.iter().take(args.limit).map(thread).collect(),
+            thread_count: waits.threads.len(),
+            all_ns: self.all_ns,
+            unplaced_ns: self.unplaced_ns,
+            tables: self.tables.iter().map(place).collect(),
+            warnings,
+            svg: args.svg.as_deref(),
+        }
+    }
+}
+
+fn render(report: &TimeReport<'_>) -> String {
+    let mut text = String::new();
+    text::head(&mut text, report.meta, report.filter.as_deref());
+    threads(&mut text, report);
+    for places in &report.tables {
+        rows(&mut text, places, report.clock.is_some());
+    }
+    let [on_cpu, blocked, preempted, unknown] = report.all_ns.map(time);
+    let on_cpu = if report.clock.is_some() { format!("{on_cpu} on a CPU, ") } else { String::new() };
+    text::line(
+        &mut text,
+        format_args!("\nAll: {on_cpu}{blocked} blocked, {preempted} pre-empted, {unknown} not told."),
+    );
+    text.push_str(match report.switches {
+        Some(_) => "A wait's place is where its switch was sampled, with its callers.\n",
+        None if report.meta.source == "driver" => {
+            "A wait's place is the user-mode instruction that the thread goes on from; its callers are not recorded.\n"
+        }
+        None => {
+            "A wait's place is that of the last sample before it, which can be far from it: record context-switches with \
+             --stacks to see the place itself and its callers.\n"
+        }
+    });
+    if let Some(clock) = report.clock {
+        text::line(
+            &mut text,
+            format_args!(
+                "Time on a CPU is exact for each thread; its places are those of the samples of {clock}."
+            ),
+        );
+    }
+    if report.unplaced_ns > 0 {
+        text::line(
+            &mut text,
+            format_args!(
+                "{} on a CPU is of threads without a sample that was asked for, and in no row.",
+                time(report.unplaced_ns)
+            ),
+        );
+    }
+    if report.all_ns[3] > 0 {
+        text.push_str("Not told: quanta were lost meanwhile, or the thread ran on unseen.\n");
+    }
+    if let Some(path) = report.svg {
+        text::line(&mut text, format_args!("flame graph: {}", path.display()));
+    }
+    text
+}
+
+/// The threads with all their time, whatever the filter says of code.
+fn threads(text: &mut String, report: &TimeReport<'_>) {
+    let mut table = table::plain();
+    table.set_header([
+        "wall-clock",
+        "on a CPU",
+        "blocked",
+        "pre-empted",
+        "not told",
+        "stays",
+        "migrations",
+        "pid",
+        "tid",
+        "thread",
+    ]);
+    for thread in &report.threads {
+        let times = [
+            thread.wall_clock_ns,
+            thread.on_cpu_ns,
+            thread.blocked_ns,
+            thread.preempted_ns,
+            thread.unknown_ns,
+        ];
+        let numbers = [thread.stays, thread.migrations].map(grouped);
+        let who = [thread.pid.to_string(), thread.tid.to_string(), thread.thread.clone()];
+        table.add_row(times.map(shown).into_iter().chain(numbers).chain(who));
+    }
+    text.push('\n');
+    table::finish(text, table, 9);
+    if report.thread_count > report.threads.len() {
+        text::line(
+            text,
+            format_args!(" … and {} more (--limit)", report.thread_count - report.threads.len()),
+        );
+    }
+}
+
+fn rows(text: &mut String, places: &Places, on_cpu: bool) {
+    let mut table = table::plain();
+    let first: &[&str] = if on_cpu { &["time", "total", "on a CPU"] } else { &["time", "total"] };
+    let numbers: Vec<&str> =
+        first.iter().chain(&["blocked", "pre-empted", "not told", "waits"]).copied().collect();
+    table.set_header(numbers.iter().chain(table::names(places.by)));
+    for entry in &places.entries {
+        let mut cells = vec![shown(entry.own_ns()), shown(entry.total_ns)];
+        if on_cpu {
+            cells.push(shown(entry.on_cpu_ns));
+        }
+        cells.extend([entry.blocked_ns, entry.preempted_ns, entry.unknown_ns].map(shown));
+        cells.push(grouped(entry.waits));
+        cells.extend(table::name(places.by, &entry.key));
+        table.add_row(cells);
+    }
+    text.push('\n');
+    table::finish(text, table, numbers.len());
+    if places.groups > places.entries.len() {
+        text::line(text, format_args!(" … and {} more (--limit)", places.groups - places.entries.len()));
+    }
+}
+
+/// A time; nothing for none.
+fn shown(ns: u64) -> String {
+    if ns == 0 { String::new() } else { time(ns) }
+}

@@ -1,0 +1,124 @@
+//! Counts of each thread, or on each CPU: the sums of their quanta.
+
+use std::collections::{BTreeMap, HashMap};
+
+use libhpm::source::Sink;
+use libhpm::trace::{QuantumRow, ThreadRow, Totals, TraceError};
+use serde::Serialize;
+
+/// Whose counts are shown apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Per {
+    Thread,
+    Cpu,
+}
+
+/// Whose counts they are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub(super) enum Who {
+    Thread { pid: u32, tid: u32, thread: String },
+    Cpu { cpu: u32 },
+}
+
+impl Who {
+    /// Names of the columns that [`Who::cells`] fills.
+    pub(super) fn columns(&self) -> Vec<String> {
+        match self {
+            Self::Thread { .. } => ["pid", "tid", "thread"].map(str::to_owned).into(),
+            Self::Cpu { .. } => vec!["CPU".to_owned()],
+        }
+    }
+
+    pub(super) fn cells(&self) -> Vec<String> {
+        match self {
+            Self::Thread { pid, tid, thread } => vec![pid.to_string(), tid.to_string(), thread.clone()],
+            Self::Cpu { cpu } => vec![cpu.to_string()],
+        }
+    }
+}
+
+/// Sums quanta by thread or CPU.
+pub(super) struct Breakdown {
+    per: Option<Per>,
+    /// By PID and TID, or by CPU and 0.
+    sums: BTreeMap<(u32, u32), Totals>,
+    /// The last name of each thread.
+    names: HashMap<u32, String>,
+}
+
+impl Breakdown {
+    pub(super) fn new(per: Option<Per>) -> Self {
+        Self { per, sums: BTreeMap::new(), names: HashMap::new() }
+    }
+
+    /// The sums since the last call, in the order of IDs or CPUs.
+    pub(super) fn take(&mut self) -> Vec<(Who, Totals)> {
+        let sums = std::mem::take(&mut self.sums);
+        let who = |(first, second): (u32, u32)| match self.per {
+            Some(Per::Cpu) => Who::Cpu { cpu: first },
+            _ => Who::Thread {
+                pid: first,
+                tid: second,
+                thread: self.names.get(&second).cloned().unwrap_or_default(),
+            },
+        };
+        sums.into_iter().map(|(key, sum)| (who(key), sum)).collect()
+    }
+}
+
+impl Sink for Breakdown {
+    fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        let key = match self.per {
+            None => return Ok(()),
+            Some(Per::Thread) => (row.pid, row.tid),
+            Some(Per::Cpu) => (row.cpu, 0),
+        };
+        self.sums.entry(key).or_default().add_quantum(row);
+        Ok(())
+    }
+
+    fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
+        if !row.name.is_empty() {
+            self.names.insert(row.tid, row.name.clone());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quanta_are_summed_by_thread_or_by_cpu() {
+        let quantum = |cpu, tid, count| QuantumRow {
+            cpu,
+            pid: 7,
+            tid,
+            start_tsc: 100,
+            end_tsc: 110,
+            counts: vec![count, 1],
+            ..QuantumRow::default()
+        };
+        let rows = [quantum(0, 7, 5), quantum(1, 8, 50), quantum(1, 7, 500)];
+        let sums = |per| {
+            let mut breakdown = Breakdown::new(Some(per));
+            let name = ThreadRow { tid: 8, name: "worker".into(), ..ThreadRow::default() };
+            breakdown.thread(&name).unwrap();
+            rows.iter().for_each(|row| breakdown.quantum(row).unwrap());
+            let sums: Vec<_> = breakdown
+                .take()
+                .into_iter()
+                .map(|(who, sum)| (who.cells().join(" "), sum.counts, sum.on_cpu_tsc))
+                .collect();
+            assert!(breakdown.take().is_empty(), "an interval begins anew");
+            sums
+        };
+        assert_eq!(
+            sums(Per::Thread),
+            [("7 7 ".to_owned(), vec![505, 2], 20), ("7 8 worker".to_owned(), vec![50, 1], 10)]
+        );
+        assert_eq!(sums(Per::Cpu), [("0".to_owned(), vec![5, 1], 10), ("1".to_owned(), vec![550, 2], 20)]);
+    }
+}

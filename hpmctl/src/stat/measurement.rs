@@ -1,0 +1,194 @@
+//! One measurement, from its start to its end.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use libhpm::analysis::topdown::Plan;
+use libhpm::session::Target;
+use libhpm::source::Source;
+use libhpm::trace::Totals;
+
+use super::breakdown::{Breakdown, Who};
+use super::out::Out;
+use super::{Counted, Slice, StatArgs, event_counts, sources, topdown};
+use crate::measure::tsc_to_ns;
+use crate::workload::{End, Workload, heading};
+
+/// Longest time between two looks at the source.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Measures once; intervals go to `out` as they pass.
+pub(super) fn once(args: &StatArgs, out: &mut Out) -> Result<(Counted, End)> {
+    let prepared = sources::prepare(args)?;
+    let mut workload = Workload::new(&args.target)?;
+    let mut source = prepared.open(args, &workload)?;
+    let mut measured = Measured {
+        args,
+        topdown: prepared.topdown(),
+        begun: Instant::now(),
+        breakdown: Breakdown::new(args.per()),
+        parts: Vec::new(),
+        before: Totals::default(),
+    };
+    source.start(&mut measured.breakdown)?;
+    workload.begin()?;
+    let end = measured.wait(&mut workload, source.as_mut(), out)?;
+    let elapsed = measured.begun.elapsed();
+    source.stop()?;
+    source.take(&mut measured.breakdown)?;
+    if args.interval.is_some() {
+        measured.interval(source.as_ref(), elapsed, out)?;
+    }
+    let counted = measured.counted(&prepared.line(), source.as_ref(), elapsed, end)?;
+    source.check()?;
+    Ok((counted, end))
+}
+
+struct Measured<'a> {
+    args: &'a StatArgs,
+    topdown: Option<&'a Plan>,
+    begun: Instant,
+    breakdown: Breakdown,
+    /// Sums of each thread or CPU over the intervals that have passed.
+    parts: Vec<(Who, Totals)>,
+    /// Sums when the last interval ended.
+    before: Totals,
+}
+
+impl Measured<'_> {
+    /// Waits for the end. A process may also leave the session by becoming what the session may not see.
+    fn wait(&mut self, workload: &mut Workload, source: &mut dyn Source, out: &mut Out) -> Result<End> {
+        let interval = self.args.interval.map(Duration::from_millis);
+        let mut next = interval;
+        loop {
+            let gone = !workload.is_program() && source.is_over();
+            let now = self.begun.elapsed();
+            let until = next.map_or(LOOK, |next| next.saturating_sub(now).min(LOOK));
+            let look = if workload.is_replay() { Duration::from_millis(1) } else { until };
+            match workload.wait(Some(look))? {
+                Some(end) => return Ok(end),
+                None if gone => return Ok(End::Stopped),
+                None => source.take(&mut self.breakdown)?,
+            }
+            let now = self.begun.elapsed();
+            if let (Some(length), Some(due)) = (interval, next)
+                && now >= due
+            {
+                self.interval(source, now, out)?;
+                // Intervals that were slept through are one long one.
+                let passed = now.as_nanos() / length.as_nanos() + 1;
+                next = Some(length.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX)));
+            }
+        }
+    }
+
+    /// Shows what was counted since the last interval.
+    fn interval(&mut self, source: &dyn Source, now: Duration, out: &mut Out) -> Result<()> {
+        let until_ns = Some(now.as_nanos() as u64);
+        if self.args.per().is_some() {
+            let parts = self.breakdown.take();
+            for (who, sums) in &parts {
+                out.interval(&self.slice(source, Some(who.clone()), until_ns, sums))?;
+            }
+            self.add(parts);
+            return Ok(());
+        }
+        let totals = source.totals()?;
+        out.interval(&self.slice(source, None, until_ns, &since(&totals, &self.before)))?;
+        self.before = totals;
+        Ok(())
+    }
+
+    fn slice(&self, source: &dyn Source, who: Option<Who>, until_ns: Option<u64>, sums: &Totals) -> Slice {
+        let meta = source.meta();
+        let ns = |ticks| tsc_to_ns(ticks, meta.clock.tsc_khz);
+        let events = event_counts(&meta.events, sums, ns);
+        let topdown = topdown::shares(self.topdown, &events);
+        Slice { who, until_ns, on_cpu_ns: ns(sums.on_cpu_tsc), events, topdown }
+    }
+
+    fn add(&mut self, parts: Vec<(Who, Totals)>) {
+        for (who, sums) in parts {
+            let known = self.parts.iter_mut().find(|(known, _)| same(known, &who));
+            match known {
+                Some((_, all)) => {
+                    all.on_cpu_tsc += sums.on_cpu_tsc;
+                    all.counts.iter_mut().zip(&sums.counts).for_each(|(all, count)| *all += count);
+                }
+                None => self.parts.push((who, sums)),
+            }
+        }
+    }
+
+    fn counted(mut self, line: &str, source: &dyn Source, elapsed: Duration, end: End) -> Result<Counted> {
+        let rest = self.breakdown.take();
+        self.add(rest);
+        let (meta, totals) = (source.meta(), source.totals()?);
+        let whole = self.slice(source, None, None, &totals);
+        let parts =
+            self.parts.iter().map(|(who, sums)| self.slice(source, Some(who.clone()), None, sums)).collect();
+        Ok(Counted {
+            source: line.to_owned(),
+            target: heading(&self.args.target),
+            events: whole.events,
+            elapsed_ns: elapsed.as_nanos() as u64,
+            on_cpu_ns: whole.on_cpu_ns,
+            idle_included: meta.source == "perf_event"
+                && self.args.per().is_none()
+                && matches!(self.args.target.target(), Some(Target::System | Target::Cpu(_))),
+            pmis: totals.pmis,
+            msr_reads: totals.msr_reads,
+            msr_writes: totals.msr_writes,
+            processes_left_out: totals.processes_left_out,
+            quanta_lost: totals.quanta_lost,
+            exit_status: match end {
+                End::Exit(status) => Some(status),
+                End::Stopped => None,
+            },
+            topdown: whole.topdown,
+            topdown_remark: self.topdown.map_or("", Plan::remark).to_owned(),
+            parts,
+        })
+    }
+}
+
+/// The same thread or CPU; a thread may have got another name.
+fn same(one: &Who, other: &Who) -> bool {
+    match (one, other) {
+        (Who::Thread { pid, tid, .. }, Who::Thread { pid: other, tid: other_tid, .. }) => {
+            (pid, tid) == (other, other_tid)
+        }
+        (one, other) => one == other,
+    }
+}
+
+/// What was counted between two sums.
+fn since(now: &Totals, before: &Totals) -> Totals {
+    let differences = |now: &[u64], before: &[u64]| {
+        let before = before.iter().copied().chain(std::iter::repeat(0));
+        now.iter().zip(before).map(|(now, before)| now.saturating_sub(before)).collect()
+    };
+    Totals {
+        counts: differences(&now.counts, &before.counts),
+        running_tsc: differences(&now.running_tsc, &before.running_tsc),
+        on_cpu_tsc: now.on_cpu_tsc.saturating_sub(before.on_cpu_tsc),
+        ..Totals::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_has_what_was_counted_in_it() {
+        let totals = |count, ticks| Totals {
+            counts: vec![count, 2 * count],
+            running_tsc: vec![ticks, ticks / 2],
+            on_cpu_tsc: ticks,
+            ..Totals::default()
+        };
+        assert_eq!(since(&totals(100, 40), &totals(30, 10)), totals(70, 30));
+        assert_eq!(since(&totals(100, 40), &Totals::default()), totals(100, 40), "the first one");
+    }
+}
