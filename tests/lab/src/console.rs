@@ -4,7 +4,7 @@
 /// lib/bug.c, arch/x86/mm/extable.c, kernel/panic.c, kernel/rcu); lockdep, KASAN and debugobjects say WARNING or BUG too,
 /// the last three are lockdep's, the hung-task detector's and kmemleak's own words.
 /// Each follows a space, because every line starts with its time: `DEBUG: ` is no complaint.
-const COMPLAINTS: [&str; 12] = [
+const COMPLAINTS: [&str; 13] = [
     " WARNING: ",
     " BUG: ",
     " kernel BUG at",
@@ -12,6 +12,7 @@ const COMPLAINTS: [&str; 12] = [
     " Kernel panic",
     " general protection fault",
     " unchecked MSR access error",
+    " NMI received for unknown reason",
     " detected stall",
     " self-detected stall",
     " INFO: trying to register non-static key",
@@ -19,9 +20,13 @@ const COMPLAINTS: [&str; 12] = [
     " new suspected memory leaks",
 ];
 
+/// What it advises about the processor itself, while it boots: QEMU's have no microcode that mitigates (arch/x86/kernel/cpu/bugs.c).
+const ADVICE: &str = "Speculative Return Stack Overflow: WARNING: See https://";
+
 /// The first line with a complaint.
 pub(crate) fn first_complaint(log: &str) -> Option<&str> {
-    log.lines().find(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint))).map(str::trim)
+    let complains = |line: &&str| COMPLAINTS.iter().any(|complaint| line.contains(complaint));
+    log.lines().filter(complains).find(|line| !line.contains(ADVICE)).map(str::trim)
 }
 
 #[cfg(test)]
@@ -33,6 +38,9 @@ mod tests {
         let log = "[ 1.0] INFO: NMI handler (x) took too long to run: 2.0 msecs\n\
                    [ 2.0] unchecked MSR access error: WRMSR to 0x186\n[ 3.0] WARNING: later\n";
         assert_eq!(first_complaint(log), Some("[ 2.0] unchecked MSR access error: WRMSR to 0x186"));
+        let advice =
+            "[ 0.4] Speculative Return Stack Overflow: WARNING: See https://www.example.org for options.\n";
+        assert_eq!(first_complaint(advice), None);
         assert_eq!(first_complaint("[ 1.0] perf: interrupt took too long\n[ 1.1] x: DEBUG: on\n"), None);
     }
 }

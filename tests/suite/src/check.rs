@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 /// Passed and failed checks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
     /// What is checked, printed before each check's name; empty for the host.
     subject: String,

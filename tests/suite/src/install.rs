@@ -46,7 +46,13 @@ fn installs(root: &Path, folder: &Path) -> Result<String> {
         dkms.contains(&format!("PACKAGE_VERSION=\"{version}\"")),
         "dkms.conf is of another version: {dkms}"
     );
-    for file in ["usr/bin/hpmctl", "usr/lib/udev/rules.d/70-hpm.rules", "usr/lib/sysusers.d/hpm.conf"] {
+    for file in [
+        "usr/bin/hpmctl",
+        "usr/share/man/man1/hpmctl-report.1",
+        "usr/share/bash-completion/completions/hpmctl",
+        "usr/lib/udev/rules.d/70-hpm.rules",
+        "usr/lib/sysusers.d/hpm.conf",
+    ] {
         ensure!(folder.join(file).is_file(), "there is no {file}");
     }
     ensure!(!folder.join("usr/lib/modules-load.d").exists(), "the module would be loaded at boot unasked");

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::guest::GuestReport;
+use crate::guest::torture::LONG as TORTURE_LONG;
 use crate::machine::Machine;
 
 /// What one boot produced.
@@ -26,9 +27,10 @@ pub(crate) struct Boot {
 }
 
 /// Seconds after which a machine is ended. The debug kernel is slower by a factor that grows with the load of this machine; where
-/// time is the number of executed instructions, long programs are run.
+/// time is the number of executed instructions, long programs are run; a million requests take their time.
 fn timeout(machine: &Machine, options: &[&str]) -> &'static str {
-    if machine.kernel == "debug" || options.contains(&"--deterministic") { "7200" } else { "1800" }
+    let is_long = ["--deterministic", TORTURE_LONG].iter().any(|option| options.contains(option));
+    if machine.kernel == "debug" || is_long { "7200" } else { "1800" }
 }
 
 /// Boots a lab with `options`, runs the guest part `name` in it, and reads what it left.

@@ -4,6 +4,7 @@
 //! (`suite guest NAME`); what the guest saw is then compared with the truth that the PMU model wrote.
 
 mod check;
+mod consumers;
 mod guest;
 mod host;
 mod install;
@@ -11,6 +12,7 @@ mod lab;
 mod machine;
 mod results;
 mod scenario;
+mod stack;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,7 +36,11 @@ enum Action {
     /// The fast tier: host checks, each scenario once, and some on an old and a newer processor.
     Fast,
     /// The fast tier and the long checks, on every processor; writes docs/test-report.md.
-    Full,
+    Full {
+        /// Go on with a run of this commit that was broken off, or in which something failed.
+        #[arg(long)]
+        resume: bool,
+    },
     /// One scenario on one machine.
     Scenario {
         /// Its name; without one, the names are listed.
@@ -46,6 +52,8 @@ enum Action {
     Demo,
     /// One generic event on processors of every kind: the same hot instructions, and exact counts.
     Equivalents,
+    /// Exports opened by the programs that they are for, and the explorer's page in a browser; fetches these.
+    Consumers,
     /// Compare what hpm costs with what the kernel's perf costs, in the lab; writes docs/measurements.md.
     Bench,
     /// The part of a scenario that runs inside the lab machine.
@@ -97,14 +105,12 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
     let root = workspace_root()?;
     match action {
         Action::Fast => {
-            let mut tally = Tally::default();
-            host::run(&root, &mut tally);
             let mut results = Results::begin(&root);
-            results.add("host", "host", &tally);
+            results.run("host", "host", |tally| host::run(&root, tally));
             scenario::run_all(&root, &mut results);
             Ok(results.total().close())
         }
-        Action::Full => scenario::full(&root),
+        Action::Full { resume } => scenario::full(&root, resume),
         Action::Scenario { name, machine } => {
             Ok(scenario::run_named(&root, name.as_deref(), &machine.machine()?)?.close())
         }
@@ -112,6 +118,11 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
         Action::Equivalents => {
             let mut tally = Tally::default();
             scenario::equivalents::run(&root, &mut tally);
+            Ok(tally.close())
+        }
+        Action::Consumers => {
+            let mut tally = Tally::default();
+            consumers::run(&root, &mut tally);
             Ok(tally.close())
         }
         Action::Bench => scenario::bench::run(&root),

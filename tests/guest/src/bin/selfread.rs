@@ -1,21 +1,22 @@
 //! Threads that read their own counters around loops of known length, while they are moved from CPU to CPU and take the
-//! CPUs from each other: `selfread plain|pebs|turns ROUNDS`.
+//! CPUs from each other: `selfread plain|pebs|turns|revoked ROUNDS`.
 //!
 //! A loop of N iterations retires a·N + c of each event: a is the loop's, c is what lies between the two reads besides
 //! (the reads themselves; about 40 instructions). Both are found from the first rounds and must then hold in every
 //! round, exactly. A read that the scheduler interrupts is begun again, which may add some tens of instructions to one
 //! round; such rounds are counted, and may be one in a hundred. In turns (multiplexing) only scaled sums can be held
-//! to anything: one event several times over must come to the same within 5 %.
+//! to anything: one event several times over must come to the same within 5 %. With `revoked` the right to RDPMC is taken
+//! from every process while the threads read, and given back afterwards; who asks the driver instead is exact too.
 
 use std::hint::black_box;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use libhpm::session::{Counted, Options, OwnCounters, Session, Target};
 use libhpm::sys::device::{Device, Driver};
-use libhpm::{Result, event, machine};
+use libhpm::{Error, Result, event, machine};
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 
@@ -93,6 +94,19 @@ fn exact<D: Device>(session: &Session<D>, rounds: u64) -> Result<Seen> {
     Ok(seen)
 }
 
+/// What perf's past events have left in the counters is not counted: it is zeroed when this process is allowed to use
+/// RDPMC, and the sums must not fall by it.
+fn sums_grow<D: Device>(session: &Session<D>) -> Result<()> {
+    let sums = || session.flush().and_then(|()| session.totals());
+    let before = sums()?;
+    session.own_counters()?;
+    let after = sums()?;
+    for (event, (before, after)) in before.counts.iter().zip(&after.counts).enumerate() {
+        assert!(before <= after, "the sum of event {event} fell from {before} to {after}");
+    }
+    Ok(())
+}
+
 /// One event several times over: all scaled counts of a long loop must come to the same.
 fn turns<D: Device>(session: &Session<D>, rounds: u64) -> Result<Seen> {
     let counters = session.own_counters()?;
@@ -113,6 +127,64 @@ fn turns<D: Device>(session: &Session<D>, rounds: u64) -> Result<Seen> {
         }
     }
     seen.cpus = cpus.count_ones();
+    Ok(seen)
+}
+
+/// Who may use RDPMC: 0 for nobody.
+const ATTRIBUTE: &str = "/sys/bus/event_source/devices/cpu/rdpmc";
+
+/// Reads exactly before, while and after nobody may use RDPMC.
+fn revoked<D: Device>(session: &Session<D>, rounds: u64) -> Result<Seen> {
+    /// Threads that have come to each change of the attribute; the last one makes it.
+    static READY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+    let change = |stage: usize, value: &str| -> Result<()> {
+        if READY[stage].fetch_add(1, Ordering::Relaxed) + 1 == THREADS {
+            std::fs::write(ATTRIBUTE, value).map_err(Error::io(format!("write {ATTRIBUTE}")))?;
+            READY[stage].fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    };
+    let is_changed = |stage: usize| READY[stage].load(Ordering::Acquire) > THREADS;
+    let before = exact(session, rounds)?;
+    let counters = session.own_counters()?;
+    let (mut last, mut wrong) = (0, vec![]);
+    change(0, "0")?;
+    // Whoever reads meanwhile faults, and must neither die nor see a count fall.
+    let mut late = false;
+    while !late {
+        late = is_changed(0);
+        let now = counters.count(0)?;
+        if now < last {
+            wrong.push(format!("a count fell from {last} to {now}"));
+        }
+        last = now;
+    }
+    if counters.reads_by_itself(0) {
+        wrong.push("it reads by RDPMC, which is forbidden".to_owned());
+    }
+    let without = exact(session, rounds)?;
+    if without.asked != rounds {
+        wrong.push(format!(
+            "of {rounds} rounds {} needed the driver while RDPMC was forbidden",
+            without.asked
+        ));
+    }
+    change(1, "1")?;
+    while !is_changed(1) {
+        thread::yield_now();
+    }
+    let after = exact(session, rounds)?;
+    if before.asked + after.asked > 0 {
+        wrong.push(format!("{} rounds needed the driver without need", before.asked + after.asked));
+    }
+    let mut seen = Seen { wrong, ..Seen::default() };
+    for part in [before, without, after] {
+        seen.rounds += part.rounds;
+        seen.again += part.again;
+        seen.asked += part.asked;
+        seen.cpus = seen.cpus.max(part.cpus);
+        seen.wrong.extend(part.wrong);
+    }
     Ok(seen)
 }
 
@@ -154,8 +226,13 @@ fn run(mode: &str, rounds: u64) -> Result<Vec<Seen>> {
     let pmu = machine::pmu_name(&Driver::open_checked()?.1);
     let session = Session::open(&options(mode, &pmu)?)?;
     session.start()?;
+    sums_grow(&session)?;
     let done = AtomicBool::new(false);
-    let judge = if mode == "turns" { turns } else { exact };
+    let judge = match mode {
+        "turns" => turns,
+        "revoked" => revoked,
+        _ => exact,
+    };
     thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
         let workers: Vec<_> = (0..THREADS)
@@ -197,8 +274,9 @@ fn watch<D: Device>(session: &Session<D>, threads: &[Pid]) -> Result<()> {
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (mode, rounds) = (arguments.next(), arguments.next().and_then(|rounds| rounds.parse().ok()));
-    let (Some(mode @ ("plain" | "pebs" | "turns")), Some(rounds)) = (mode.as_deref(), rounds) else {
-        eprintln!("usage: selfread plain|pebs|turns ROUNDS");
+    let (Some(mode @ ("plain" | "pebs" | "turns" | "revoked")), Some(rounds)) = (mode.as_deref(), rounds)
+    else {
+        eprintln!("usage: selfread plain|pebs|turns|revoked ROUNDS");
         return ExitCode::from(2);
     };
     let seen = match run(mode, rounds) {

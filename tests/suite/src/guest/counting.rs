@@ -36,7 +36,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
 }
 
 /// Lets a process run on these CPUs only.
-fn pin(pid: Pid, cpus: &[usize]) -> Result<()> {
+pub(super) fn pin(pid: Pid, cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         set.set(cpu)?;
@@ -71,7 +71,8 @@ fn competitors() -> Result<Vec<Child>> {
     Ok(children)
 }
 
-fn stop(children: Vec<Child>) -> Result<()> {
+/// Ends programs.
+pub(super) fn stop(children: Vec<Child>) -> Result<()> {
     for mut child in children {
         child.kill()?;
         child.wait()?;

@@ -3,10 +3,16 @@
 use anyhow::Result;
 
 use super::GuestReport;
+use super::processor::profile;
 use super::programs::{built, hpmctl, record_of, stat, succeed};
 
 /// The generic event.
 const EVENT: &str = "l1d-load-miss:u";
+/// Of operations that do not load nobody knows a level.
+const MISSED: &str = r#"level ~ "." and level != "L1""#;
+/// What AMD's processors have in its place: loads that were given a buffer for their miss are counted (PPR 56713, PMCx041), ops of every
+/// kind are sampled, and those reported that missed.
+const AMD: (&str, &str, &[&str]) = ("cpu/event=0x41,umask=1/u", "ibs_op/cnt_ctl=1/u", &["--filter", MISSED]);
 /// The fact that has the count.
 pub(crate) const COUNT: &str = "count";
 /// The fact that has the histogram around the first load.
@@ -14,17 +20,11 @@ pub(crate) const HISTOGRAM: &str = "histogram";
 
 /// Leaves both facts.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    report.fact(COUNT, stat(EVENT, "count.json", &["walks"])?);
-    succeed(record_of(EVENT, "walks.hpm", &[])?.arg(built("walks")?))?;
-    let histogram = succeed(&mut hpmctl(&[
-        "report",
-        "--by",
-        "offset",
-        "--around",
-        "first_load",
-        "--json",
-        "walks.hpm",
-    ])?)?;
+    let (counted, sampled, only) = if profile()?.amd().is_some() { AMD } else { (EVENT, EVENT, &[][..]) };
+    report.fact(COUNT, stat(counted, "count.json", &["walks"])?);
+    succeed(record_of(sampled, "walks.hpm", &[])?.arg(built("walks")?))?;
+    let around = ["report", "--by", "offset", "--around", "first_load", "--json"];
+    let histogram = succeed(hpmctl(&around)?.args(only).arg("walks.hpm"))?;
     report.fact(HISTOGRAM, serde_json::from_slice(&histogram.stdout)?);
     Ok(())
 }

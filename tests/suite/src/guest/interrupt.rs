@@ -6,30 +6,17 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, succeed, wait_at_most};
+use super::programs::{INTERRUPT_PERIOD, built, hpmctl, record_each, succeed, wait_at_most};
 
 /// The traces, and with how many arguments each one's `loops` runs.
 pub(crate) const TRACES: [(&str, u64); 2] = [("first.hpm", 2), ("second.hpm", 4)];
-
-/// Each sample is an interrupt: more often, the programs that read them would starve.
-const PERIOD: &str = "5003";
 
 /// Records the traces for the host part, and looks at what hpmctl says.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let mut children = Vec::new();
     for (trace, arguments) in TRACES {
-        let mut command = hpmctl(&[
-            "record",
-            "-e",
-            "instructions:u",
-            "-c",
-            PERIOD,
-            "--no-randomise",
-            "--imprecise",
-            "-o",
-            trace,
-        ])?;
-        command.arg("--").arg(built("loops")?).args(vec!["x"; arguments as usize]).stdin(Stdio::null());
+        let mut command = record_each("instructions:u", INTERRUPT_PERIOD, trace, &["--imprecise"])?;
+        command.arg(built("loops")?).args(vec!["x"; arguments as usize]).stdin(Stdio::null());
         children.push(command.spawn()?);
     }
     for child in &mut children {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::programs::{built, hpmctl, pid_of, record, succeed, wait_at_most};
-use super::{GuestReport, is_asked_for};
+use super::{GuestReport, is_asked_for, processor};
 
 /// The PMU registers of all profiles (SDM Vol. 4, tables 2-2, 2-3, 2-15, 2-39, 2-52): counters, event selects, fixed
 /// counters, control and status, debug store and PEBS, offcore, load latency, branch records, and those from PerfMon
@@ -38,8 +38,20 @@ const REGISTERS: &[RangeInclusive<u32>] = &[
     0x1980..=0x198f,
 ];
 
-/// Registers that every profile has: the first counter and its event select, the fixed counters' and the global control.
+/// The same of AMD's (APM Vol. 2, appendix A): counters and event selects at both addresses, global control and status, and the
+/// control of IBS, whose other registers hold the last sample.
+const AMD_REGISTERS: &[RangeInclusive<u32>] = &[
+    0xc000_0300..=0xc000_0302,
+    0xc001_0000..=0xc001_0007,
+    0xc001_0200..=0xc001_020b,
+    0xc001_1030..=0xc001_1030,
+    0xc001_1033..=0xc001_1033,
+];
+
+/// Registers that every profile of a vendor has: the first counter and its event select, and Intel's fixed counters' and global
+/// control.
 const COMMON: [u32; 4] = [0xc1, 0x186, 0x38d, 0x38f];
+const AMD_COMMON: [u32; 2] = [0xc001_0000, 0xc001_0004];
 
 /// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
 pub(super) const MODULE: &str = "/run/lab/hpm.ko";
@@ -64,15 +76,19 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
 
 /// Each CPU's registers.
 pub(super) fn registers() -> Result<BTreeMap<String, u64>> {
+    let (registers, common) = match processor::profile()?.amd() {
+        Some(_) => (AMD_REGISTERS, &AMD_COMMON[..]),
+        None => (REGISTERS, &COMMON[..]),
+    };
     let mut all = BTreeMap::new();
     for cpu in 0.. {
         let path = format!("/dev/cpu/{cpu}/msr");
         let Ok(file) = File::open(&path) else { break };
-        for register in REGISTERS.iter().cloned().flatten() {
+        for register in registers.iter().cloned().flatten() {
             let mut bytes = [0; 8];
             match file.read_exact_at(&mut bytes, register.into()) {
                 // What this processor does not have raises #GP.
-                Err(_) if !COMMON.contains(&register) => continue,
+                Err(_) if !common.contains(&register) => continue,
                 read => read.with_context(|| format!("reading MSR {register:#x} of CPU {cpu}"))?,
             }
             all.insert(format!("CPU {cpu} MSR {register:#x}"), u64::from_le_bytes(bytes));

@@ -7,7 +7,7 @@ mod cachegrind;
 mod counting;
 pub(crate) mod equivalents;
 pub(crate) mod interrupt;
-mod judge;
+pub(crate) mod judge;
 pub(crate) mod lbr;
 mod lifecycle;
 pub(crate) mod markers;
@@ -25,9 +25,10 @@ pub(crate) mod robust;
 pub(crate) mod sampling;
 mod scopes;
 mod selfread;
+mod siblings;
 pub(crate) mod skid;
 pub(crate) mod stacks;
-mod torture;
+pub(crate) mod torture;
 pub(crate) mod truth;
 mod unknown;
 
@@ -102,6 +103,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "torture" => torture::run(&mut report)?,
         "torture_sender" => mutation::run(&mut report)?,
         "torture_threads" => torture::be_a_thousand_threads()?,
+        "siblings" => siblings::run(&mut report)?,
         "scopes" => scopes::run(&mut report)?,
         "stale_proof" => proof::goes_stale()?,
         "selfread" => selfread::run(&mut report),

@@ -1,93 +1,252 @@
 //! Random requests to the driver: valid ones with some of their fields changed, and mappings of anything. Seeded, so that a
 //! finding can be had again.
 
+mod outcomes;
+mod valid;
+
+use std::io;
+use std::mem::offset_of;
 use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
-use libhpm::event;
-use libhpm::session::{Options, SessionConfig, SessionFlags, Target};
+use hpm_abi::{
+    CONTROL_OFFSET, CounterRequest, IOCTL_CONFIGURE, IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK,
+    IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_START, IOCTL_STOP, IOCTL_TOTALS, IOCTL_TYPE, MARKER_PAGES_OFFSET,
+    MarkerPageRequest, PAGE_BYTES, STATUS_OFFSET, SessionConfig, counters_offset, markers_offset,
+    quanta_offset, segments_offset, stacks_offset,
+};
 use libhpm::sys::device::Driver;
-use libhpm::sys::probe::{ARGUMENT_WORDS, Mapping, ioctl};
-use serde_json::json;
+use libhpm::sys::probe::{ARGUMENT_WORDS, Access, Mapping, ioctl, try_map};
 
+pub(super) use self::outcomes::Outcomes;
+use self::outcomes::{OPEN, STRANGE};
+use self::valid::{Valid, field};
 use super::GuestReport;
 
 /// Environment of the program that sends them.
 pub(super) const SEED: &str = "HPM_SEED";
 pub(super) const REQUESTS: &str = "HPM_REQUESTS";
+/// hpm's name of the PMU.
+pub(super) const PMU: &str = "HPM_PMU";
+/// Set: the module comes and goes meanwhile, and is let go of now and then.
+pub(super) const FLEETING: &str = "HPM_FLEETING";
 
-/// `_IOWR(0xB7, n, Envelope)` for n from 1 to 6, and the markers' 9 and 10 (docs/abi.md).
-const IOCTLS: [u32; 8] =
-    [0xc020_b701, 0xc020_b702, 0xc020_b703, 0xc020_b704, 0xc020_b705, 0xc020_b706, 0xc020_b709, 0xc020_b70a];
-const CONFIGURE: usize = 1;
-const START: usize = 2;
+const CONFIGURE: (&str, u32) = ("CONFIGURE", IOCTL_CONFIGURE);
+/// Every ioctl.
+pub(super) const IOCTLS: [(&str, u32); 10] = [
+    ("INFO", IOCTL_INFO),
+    CONFIGURE,
+    ("START", IOCTL_START),
+    ("STOP", IOCTL_STOP),
+    ("FLUSH", IOCTL_FLUSH),
+    ("TOTALS", IOCTL_TOTALS),
+    ("COUNTERS", IOCTL_COUNTERS),
+    ("READ", IOCTL_READ),
+    ("MARK", IOCTL_MARK),
+    ("MARKER_PAGE", IOCTL_MARKER_PAGE),
+];
+
+/// An area of a session that user space maps.
+struct AreaKind {
+    name: &'static str,
+    may_write: bool,
+    /// Where it begins in this session, of a CPU.
+    offset: fn(&Slot, u32) -> u64,
+    /// Whether this session has one.
+    is_there: fn(&Slot) -> bool,
+}
+
+/// Every one.
+const AREAS: [AreaKind; 8] = {
+    type Place = fn(&Slot, u32) -> u64;
+    const fn area(name: &'static str, offset: Place, is_there: fn(&Slot) -> bool) -> AreaKind {
+        AreaKind { name, may_write: false, offset, is_there }
+    }
+    const fn writable(name: &'static str, offset: Place, is_there: fn(&Slot) -> bool) -> AreaKind {
+        AreaKind { may_write: true, ..area(name, offset, is_there) }
+    }
+    let marker_page: Place = |slot, _| slot.marker_page.unwrap_or(MARKER_PAGES_OFFSET);
+    [
+        area("map status", |_, _| STATUS_OFFSET, |_| true),
+        writable("map control", |_, _| CONTROL_OFFSET, |_| true),
+        area("map quanta", |_, cpu| quanta_offset(cpu), |slot| slot.asked(offset_of!(SessionConfig, quanta))),
+        area(
+            "map segments",
+            |_, cpu| segments_offset(cpu),
+            |slot| slot.asked(offset_of!(SessionConfig, segments)),
+        ),
+        area(
+            "map stacks",
+            |_, cpu| stacks_offset(cpu),
+            |slot| slot.asked(offset_of!(SessionConfig, stack_ring_bytes)),
+        ),
+        area(
+            "map counters",
+            |slot, _| counters_offset(slot.counter_page.unwrap_or_default()),
+            |slot| slot.counter_page.is_some(),
+        ),
+        area(
+            "map markers",
+            |_, cpu| markers_offset(cpu),
+            |slot| slot.asked(offset_of!(SessionConfig, markers)),
+        ),
+        writable("map marker page", marker_page, |slot| slot.marker_page.is_some()),
+    ]
+};
 
 /// Numbers near the limits of some field.
 const EDGES: [u64; 16] =
     [0, 1, 2, 3, 5, 63, 64, 255, 256, 4096, 65_535, 65_536, 1 << 31, u32::MAX as u64, 1 << 63, u64::MAX];
 
-/// What the driver let through, so that a test which only ever bounces off is noticed.
-#[derive(Default)]
-struct Accepted {
-    ioctls: [u64; IOCTLS.len()],
-    mappings: u64,
+/// Mappings that are kept.
+const MAPPINGS_MAX: usize = 32;
+
+/// Requests after which a sender of [`FLEETING`] ones lets the module go, and for how long: two senders must do so together.
+const BURST: u64 = 10;
+const PAUSE: Duration = Duration::from_millis(200);
+/// For how long the module may be away.
+const AWAY: Duration = Duration::from_secs(120);
+
+/// A descriptor.
+struct Slot {
+    driver: Driver,
+    /// The request by which it became a session; it refuses to become another one.
+    configured: Option<[u64; ARGUMENT_WORDS]>,
+    /// Pages that it has.
+    counter_page: Option<u32>,
+    /// Its offset.
+    marker_page: Option<u64>,
+}
+
+impl Slot {
+    /// Whether the request by which it became a session has something else than 0 at this offset.
+    fn asked(&self, offset: usize) -> bool {
+        self.configured.is_some_and(|request| field(&request, offset) != 0)
+    }
 }
 
 /// Descriptors and mappings at hand; each is replaced at random.
 struct State {
     random: Rng,
-    devices: Vec<Driver>,
-    mappings: Vec<Mapping>,
-    accepted: Accepted,
+    valid: Valid,
+    slots: Vec<Slot>,
+    /// Each with whether it may be written.
+    mappings: Vec<(Mapping, bool)>,
+    outcomes: Outcomes,
 }
 
 /// Sends as many requests as the environment says.
+///
+/// # Errors
+/// The environment does not say, or the driver let something through that must not be.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let number = |name: &str| -> Result<u64> { Ok(std::env::var(name).context(name.to_owned())?.parse()?) };
     let (seed, requests) = (number(SEED)?, number(REQUESTS)?);
-    let devices = (0..6).map(|_| Driver::open()).collect::<libhpm::Result<_>>()?;
-    let mut state =
-        State { random: Rng::with_seed(seed), devices, mappings: vec![], accepted: Accepted::default() };
-    for _ in 0..requests {
+    let fleeting = std::env::var_os(FLEETING).is_some();
+    let pmu = std::env::var(PMU).context(PMU)?;
+    let (slots, mappings) = (vec![], vec![]);
+    let (random, valid, outcomes) = (Rng::with_seed(seed), Valid::new(&pmu)?, Outcomes::default());
+    let mut state = State { random, valid, slots, mappings, outcomes };
+    for request in 0..requests {
+        if fleeting && request % BURST == 0 {
+            state.mappings.clear();
+            state.slots.clear();
+            std::thread::sleep(PAUSE);
+        }
+        state.open_some()?;
         state.request()?;
     }
-    report.fact("ioctls", json!(state.accepted.ioctls));
-    report.fact("mappings", json!(state.accepted.mappings));
-    Ok(())
+    state.outcomes.leave(report)
+}
+
+/// The names of the areas among the outcomes.
+pub(super) fn areas() -> Vec<&'static str> {
+    AREAS.iter().map(|area| area.name).collect()
 }
 
 impl State {
-    fn request(&mut self) -> Result<()> {
-        let device = self.random.usize(..self.devices.len());
-        match self.random.u8(..100) {
-            0..4 => self.devices[device] = Driver::open()?,
-            4..24 => self.map(device),
-            24..34 => self.touch(),
-            _ => self.ioctl(device)?,
+    /// Opens what the requests need; waits while the module is not there.
+    fn open_some(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while self.slots.len() < 6 {
+            match Driver::open() {
+                Ok(driver) => {
+                    self.slots.push(Slot { driver, configured: None, counter_page: None, marker_page: None });
+                    self.outcomes.note(OPEN, &Ok(()));
+                }
+                Err(_) if !self.slots.is_empty() => break,
+                Err(error) => {
+                    self.outcomes.add(OPEN, format!("E: {error}"));
+                    ensure!(start.elapsed() < AWAY, "the module does not come back: {error}");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
         }
         Ok(())
     }
 
-    fn ioctl(&mut self, device: usize) -> Result<()> {
-        let which = self.random.usize(..IOCTLS.len());
-        let mut argument = if which == CONFIGURE { self.config()? } else { self.envelope() };
+    fn request(&mut self) -> Result<()> {
+        let slot = self.random.usize(..self.slots.len());
+        match self.random.u8(..100) {
+            0 => drop(self.slots.swap_remove(slot)),
+            1..24 => self.map(slot)?,
+            24..34 => self.touch()?,
+            _ => self.ioctl(slot),
+        }
+        Ok(())
+    }
+
+    fn ioctl(&mut self, slot: usize) {
+        let configured = self.slots[slot].configured.is_some();
+        let (name, number) = match IOCTLS[self.random.usize(..IOCTLS.len())] {
+            // Little can be done with a descriptor that is no session yet, and it can become one only once.
+            _ if !configured && self.random.bool() => CONFIGURE,
+            any => any,
+        };
+        let mut argument =
+            self.valid.argument(number, self.slots[slot].counter_page.unwrap_or(0), &mut self.random);
         for _ in 0..self.random.choice([0, 0, 0, 1, 1, 2, 8]).unwrap_or(0) {
             self.mutate(&mut argument);
         }
         // Another direction, size or number is another ioctl, which must not exist.
         let strange = self.random.u8(..50) == 0;
-        let number = if strange { self.random.u32(..) & !0xff00 | 0xb700 } else { IOCTLS[which] };
-        let result = ioctl(self.devices[device].as_fd(), number, &mut argument);
+        let sent = if strange { self.strange_number() } else { number };
+        let result = ioctl(self.slots[slot].driver.as_fd(), sent, &mut argument);
+        let kind = if strange { STRANGE } else { name };
+        self.outcomes.note_ioctl(kind, &result, &argument);
         if result.is_ok() && !strange {
-            self.accepted.ioctls[which] += 1;
+            let slot = &mut self.slots[slot];
+            match number {
+                IOCTL_CONFIGURE => slot.configured = Some(argument),
+                IOCTL_COUNTERS => {
+                    slot.counter_page = Some(field(&argument, offset_of!(CounterRequest, page)));
+                }
+                IOCTL_MARKER_PAGE => {
+                    slot.marker_page =
+                        Some(argument[offset_of!(MarkerPageRequest, offset) / size_of::<u64>()]);
+                }
+                _ => {}
+            }
         }
-        Ok(())
+    }
+
+    /// The number of no ioctl, with the device's type.
+    fn strange_number(&mut self) -> u32 {
+        loop {
+            let number = self.random.u32(..) & !0xff00 | u32::from(IOCTL_TYPE) << 8;
+            if IOCTLS.iter().all(|(_, known)| *known != number) {
+                return number;
+            }
+        }
     }
 
     /// Changes one 32-bit half of a word of what the driver reads.
     fn mutate(&mut self, argument: &mut [u64; ARGUMENT_WORDS]) {
-        let word = self.random.usize(..size_of::<SessionConfig>() / 8 + 4);
+        // Half of all changes to a small argument should meet it.
+        let end = if self.random.bool() { 8 } else { size_of::<SessionConfig>() / size_of::<u64>() + 4 };
+        let word = self.random.usize(..end);
         let value =
             if self.random.bool() { EDGES[self.random.usize(..EDGES.len())] } else { self.random.u64(..) };
         argument[word] = match self.random.u8(..3) {
@@ -97,122 +256,78 @@ impl State {
         };
     }
 
-    fn envelope(&mut self) -> [u64; ARGUMENT_WORDS] {
-        let mut argument = [0; ARGUMENT_WORDS];
-        let bytes = self.random.choice([32, 32, 256, 512, 4096]).unwrap_or(32);
-        argument[0] = u64::from(hpm_abi_version()) | bytes << 32;
-        argument
-    }
-
-    /// A request that is valid, if the caller has the right to it.
-    fn config(&mut self) -> Result<[u64; ARGUMENT_WORDS]> {
-        let own = std::process::id() as i32;
-        let target = match self.random.u8(..10) {
-            0 => Target::System,
-            1 => Target::Cpu(self.random.u32(..2)),
-            2 => Target::Thread(own),
-            3 => Target::Process(1),
-            _ => Target::Process(own),
+    /// Maps an area, from its start or elsewhere; what must never be allowed must be refused.
+    fn map(&mut self, slot: usize) -> Result<()> {
+        let AreaKind { name, may_write, offset, .. } = self.area_of(slot);
+        let page = match self.random.u8(..8) {
+            0 => self.random.u64(..1 << 20),
+            1 => self.random.u64(..4),
+            _ => 0,
         };
-        let mut options = Options::new(target).inherit(self.random.bool()).start_on_exec(self.random.bool());
-        for name in ["instructions:u", "load:u", "store:u", "branch"] {
-            if self.random.bool() {
-                let event = event::parse(name, "skylake")?;
-                let precise = self.random.bool() && name != "instructions:u";
-                options = if precise {
-                    options.sample(event, self.random.u64(90..5000))
-                } else {
-                    options.count(event)
-                };
-            }
+        let mut offset = offset(&self.slots[slot], self.random.u32(..3)) + page * PAGE_BYTES as u64;
+        let moved = self.random.u8(..16) == 0;
+        if moved {
+            offset ^= 1 << self.random.u32(12..63);
         }
-        let mut config = options.config();
-        config.quanta = 64;
-        config.segments = config.segments.min(2);
-        config.max_threads = 64;
-        if self.random.u8(..10) == 0 {
-            (config.flags, config.proof_fd) = (config.flags | SessionFlags::PROOF, self.random.i32(-1..12));
-        }
-        Ok(words(&config))
-    }
-
-    fn map(&mut self, device: usize) {
-        let kind = self.random.u64(..6) << 44 | self.random.u64(..4) << 32;
-        let page = if self.random.u8(..4) == 0 { self.random.u64(..1 << 20) } else { self.random.u64(..4) };
-        let bytes = 4096 * self.random.choice([1, 1, 1, 2, 5, 16, 40]).unwrap_or(1);
-        let writable = self.random.bool();
-        if let Ok(mapping) = Mapping::new(self.devices[device].as_fd(), kind | page << 12, bytes, writable) {
-            self.accepted.mappings += 1;
-            if self.mappings.len() < 12 {
-                self.mappings.push(mapping);
-            } else {
-                let place = self.random.usize(..self.mappings.len());
-                self.mappings[place] = mapping;
+        let pages = if self.random.bool() { 1 } else { self.random.usize(1..40) };
+        match self.random.u8(..8) {
+            0 => self.forbidden(slot, offset, pages, Access::Copy),
+            1 => self.forbidden(slot, offset, pages, Access::Execute),
+            2 if !*may_write && !moved => self.forbidden(slot, offset, pages, Access::Write),
+            _ => {
+                let writable = *may_write && self.random.bool();
+                let device = self.slots[slot].driver.as_fd();
+                let mapping = Mapping::new(device, offset, pages * PAGE_BYTES, writable);
+                self.outcomes.note(name, &mapping);
+                self.keep(mapping, *may_write || moved);
+                Ok(())
             }
         }
     }
 
-    /// Reads somewhere, and scribbles where that is allowed.
-    fn touch(&mut self) {
-        if let Some(mapping) = self.mappings.get(self.random.usize(..12)) {
+    /// An area that this session has, mostly.
+    fn area_of(&mut self, slot: usize) -> &'static AreaKind {
+        let any = &AREAS[self.random.usize(..AREAS.len())];
+        let slot = &self.slots[slot];
+        let there: Vec<&AreaKind> = AREAS.iter().filter(|area| (area.is_there)(slot)).collect();
+        if self.random.u8(..8) == 0 { any } else { self.random.choice(there).unwrap_or(any) }
+    }
+
+    fn forbidden(&mut self, slot: usize, offset: u64, pages: usize, access: Access) -> Result<()> {
+        let result = try_map(self.slots[slot].driver.as_fd(), offset, pages * PAGE_BYTES, access);
+        self.outcomes.note("map what is forbidden", &result);
+        ensure!(result.is_err(), "{pages} pages from {offset:#x} on could be mapped for {access:?}");
+        Ok(())
+    }
+
+    fn keep(&mut self, mapping: io::Result<Mapping>, may_write: bool) {
+        let Ok(mapping) = mapping else { return };
+        if self.mappings.len() < MAPPINGS_MAX {
+            self.mappings.push((mapping, may_write));
+        } else {
+            let place = self.random.usize(..self.mappings.len());
+            self.mappings[place] = (mapping, may_write);
+        }
+    }
+
+    /// Reads a mapping and scribbles over it, and tries to make of it what it must not become.
+    fn touch(&mut self) -> Result<()> {
+        let Some(place) = self.random.choice(0..self.mappings.len()) else { return Ok(()) };
+        let (mapping, may_write) = &self.mappings[place];
+        for _ in 0..8 {
             let word = self.random.usize(..mapping.words());
             let found = mapping.read(word);
             if mapping.is_writable() {
                 mapping.write(word, found.wrapping_add(self.random.u64(..)));
             }
         }
+        let mut never = vec![Access::Execute];
+        never.extend((!may_write).then_some(Access::Write));
+        for access in never {
+            let result = mapping.try_protect(access);
+            self.outcomes.note("mprotect to what is forbidden", &result);
+            ensure!(result.is_err(), "a mapping of the driver's memory could be changed to {access:?}");
+        }
+        Ok(())
     }
-}
-
-fn hpm_abi_version() -> u32 {
-    SessionConfig::default().envelope.version
-}
-
-/// The request as the driver reads it.
-fn words(config: &SessionConfig) -> [u64; ARGUMENT_WORDS] {
-    let mut bytes: Vec<u8> = Vec::with_capacity(ARGUMENT_WORDS * 8);
-    let mut put = |value: u64, length: usize| bytes.extend_from_slice(&value.to_ne_bytes()[..length]);
-    let envelope = config.envelope;
-    for value in [envelope.version, envelope.size, envelope.reason, envelope.reserved] {
-        put(value.into(), 4);
-    }
-    envelope.detail.iter().for_each(|detail| put(*detail, 8));
-    for value in [config.scope, config.pid as u32, config.flags, config.event_count] {
-        put(value.into(), 4);
-    }
-    for event in &config.events {
-        [event.encoding, event.period, event.extra, event.rate].iter().for_each(|value| put(*value, 8));
-        [event.mode, event.privilege, event.flags, event.core_type]
-            .iter()
-            .for_each(|value| put((*value).into(), 1));
-        put(0, 4);
-    }
-    for value in [config.segments, config.quanta, config.stack_bytes, config.stack_ring_bytes] {
-        put(value.into(), 4);
-    }
-    put(config.max_quantum_ns, 8);
-    let rest = [config.max_threads, config.cpu, config.cgroup_fd as u32, config.proof_fd as u32];
-    for value in
-        rest.into_iter().chain([config.record_groups, config.frames, config.branches, config.markers])
-    {
-        put(value.into(), 4);
-    }
-    let mut argument = [0; ARGUMENT_WORDS];
-    for (word, bytes) in argument.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-    }
-    argument
-}
-
-/// That ioctls of every kind of a session were accepted, in some number.
-///
-/// # Errors
-/// Which was not.
-pub(super) fn check_accepted(report: &GuestReport) -> Result<String> {
-    let ioctls = report.facts.get("ioctls").context("no numbers of ioctls")?;
-    let numbers: Vec<u64> = serde_json::from_value(ioctls.clone())?;
-    let mappings = report.facts.get("mappings").and_then(serde_json::Value::as_u64).unwrap_or(0);
-    let enough = numbers[..6].iter().all(|number| *number > 0) && numbers[START] >= 5 && mappings >= 5;
-    anyhow::ensure!(enough, "too little was accepted: ioctls {numbers:?}, {mappings} mappings");
-    Ok(format!("accepted ioctls {numbers:?}, {mappings} mappings"))
 }

@@ -5,14 +5,14 @@ use std::process::Stdio;
 use anyhow::{Context, Result, ensure};
 use vpmu::Profile;
 use vpmu::event::{Event, EventSet};
-use vpmu::profile::{self, EventSpec};
+use vpmu::profile::{self, EventSpec, PmuKind};
 
-use super::programs::hpmctl;
+use super::programs::{PERIOD, hpmctl};
 
 /// The profile whose processor `/proc/cpuinfo` shows.
 ///
 /// # Errors
-/// There is none with this model.
+/// There is none of this family and model.
 pub(crate) fn profile() -> Result<&'static Profile> {
     let text = std::fs::read_to_string("/proc/cpuinfo").context("reading /proc/cpuinfo")?;
     let field = |name: &str| -> Option<u32> {
@@ -20,14 +20,19 @@ pub(crate) fn profile() -> Result<&'static Profile> {
             text.lines().find(|line| line.split(':').next().is_some_and(|field| field.trim() == name))?;
         line.split(':').nth(1)?.trim().parse().ok()
     };
+    let family = field("cpu family").context("/proc/cpuinfo shows no family")?;
     let model = field("model").context("/proc/cpuinfo shows no model")?;
-    let found = profile::ALL.iter().copied().find(|profile| model_of(profile.signature) == model);
-    found.with_context(|| format!("no profile has the processor model {model:#x}"))
+    let found = profile::every().find(|profile| identity(profile) == (family, model));
+    found.with_context(|| format!("no profile has processors of family {family}, model {model:#x}"))
 }
 
-/// Model and extended model of `CPUID.01H:EAX` (SDM Vol. 2A, CPUID).
-fn model_of(signature: u32) -> u32 {
-    (signature >> 4) & 0xf | (signature >> 12) & 0xf0
+/// Vendors' families do not meet but for 15, where their models do not. Family and model, with their extensions, of
+/// `CPUID.01H:EAX` (SDM Vol. 2A, CPUID).
+fn identity(profile: &Profile) -> (u32, u32) {
+    let signature = profile.signature;
+    let family = signature >> 8 & 0xf;
+    let extended = if family == 0xf { signature >> 20 & 0xff } else { 0 };
+    (family + extended, signature >> 4 & 0xf | signature >> 12 & 0xf0)
 }
 
 /// CPUs that are online.
@@ -51,9 +56,36 @@ fn sampled_name(profile: &Profile) -> Result<&'static str> {
     Ok(if spec.counts == EventSet::of(&[Event::LoadL1Miss]) { "l1d-load-miss" } else { spec.name })
 }
 
-/// hpmctl's names of [`sampled_event`] in user mode: one for each type of core here.
-pub(super) fn sampled_events() -> Result<String> {
-    on_each_type_of_core(sampled_name)
+/// What is sampled on a processor, and how.
+pub(crate) struct Sampled {
+    /// hpmctl's names of events in user mode.
+    pub(crate) events: String,
+    /// The period.
+    pub(crate) period: u64,
+    /// More of `hpmctl record`'s options.
+    pub(crate) options: &'static [&'static str],
+}
+
+/// Period of IBS, a prime too: its samples are interrupts, whose own ops count towards the next one.
+const IBS_PERIOD: u64 = 10_007;
+
+/// On Intel's processors [`sampled_event`], one for each type of core here. On AMD's, IBS samples ops of every kind, of which
+/// those that load have their data's source; where it does not exist, misses are sampled by interrupts.
+pub(super) fn sampled() -> Result<Sampled> {
+    Ok(match profile()?.pmu {
+        PmuKind::Amd(facts) if facts.ibs == 0 => {
+            Sampled { events: "DATA_CACHE_MISSES:u".to_owned(), period: PERIOD, options: &["--imprecise"] }
+        }
+        PmuKind::Amd(_) => {
+            Sampled { events: "ibs_op/cnt_ctl=1/u".to_owned(), period: IBS_PERIOD, options: &[] }
+        }
+        PmuKind::Netburst(_) => {
+            Sampled { events: "l1d-load-miss:u".to_owned(), period: PERIOD, options: &[] }
+        }
+        PmuKind::Perfmon(_) => {
+            Sampled { events: on_each_type_of_core(sampled_name)?, period: PERIOD, options: &[] }
+        }
+    })
 }
 
 /// hpmctl's names of loads sampled for their latency, in user mode: also those that hit the first level, which takes 4 cycles.
@@ -61,9 +93,20 @@ pub(super) fn latency_events() -> Result<String> {
     on_each_type_of_core(|_| Ok("mem-loads,ldlat=3"))
 }
 
+/// Whether the processor counts loads and stores only together, as accesses to the data cache: AMD's before Zen.
+pub(crate) fn counts_accesses(profile: &Profile) -> bool {
+    profile.amd().is_some_and(|facts| facts.event(LS_DISPATCH).is_none())
+}
+
+/// LsDispatch, which tells loads from stores (PPR 56214, PMCx029).
+pub(super) const LS_DISPATCH: u16 = 0x29;
+
 /// hpmctl's names of instructions, branches, loads and stores in user mode. Of a hybrid part the first two are the same on every
-/// core; loads and stores follow for each type of core.
+/// core; loads and stores follow for each type of core. Some have one event in place of the last two ([`counts_accesses`]).
 pub(super) fn counted_events() -> Result<String> {
+    if counts_accesses(profile()?) {
+        return Ok("instructions:u,branch:u,DATA_CACHE_ACCESSES:u".to_owned());
+    }
     let memory = |name| on_each_type_of_core(move |_| Ok(name));
     let (loads, stores) = (memory("load")?, memory("store")?);
     let pairs = loads.split(',').zip(stores.split(',')).map(|(load, store)| format!(",{load},{store}"));
@@ -106,12 +149,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_profile_has_a_model_of_its_own_and_an_event_to_sample() {
-        let mut models: Vec<u32> = profile::ALL.iter().map(|profile| model_of(profile.signature)).collect();
-        models.sort_unstable();
-        models.dedup();
-        assert_eq!(models.len(), profile::ALL.len());
-        assert!(models.contains(&0x5e), "{models:x?}");
+    fn every_profile_is_a_processor_of_its_own_and_an_event_to_sample() {
+        let mut all: Vec<(u32, u32)> = profile::every().map(identity).collect();
+        let profiles = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), profiles);
+        for known in [(6, 0x5e), (0xf, 4), (0x10, 4), (0x19, 0x61)] {
+            assert!(all.contains(&known), "{known:x?} is not among {all:x?}");
+        }
         for profile in profile::ALL {
             sampled_name(profile).expect(profile.name);
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::processor::sampled_events;
+use super::processor::{Sampled, sampled};
 
 /// A program that was built beside this one.
 pub(super) fn built(name: &str) -> Result<PathBuf> {
@@ -25,21 +25,29 @@ pub(super) fn hpmctl(arguments: &[&str]) -> Result<Command> {
 
 /// Period of every recording of misses: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
+/// Period where each sample is an interrupt, a prime too: more often, the programs that read them would starve.
+pub(crate) const INTERRUPT_PERIOD: u64 = 5003;
 
-/// `hpmctl record` of loads that missed ([`sampled_events`]) into `trace`, for a program to be added.
+/// `hpmctl record` of what the processor samples ([`sampled`]) into `trace`, for a program to be added.
 pub(super) fn record(trace: &str) -> Result<Command> {
     record_with(trace, &[])
 }
 
 /// As [`record`], with more options.
 pub(super) fn record_with(trace: &str, options: &[&str]) -> Result<Command> {
-    record_of(&sampled_events()?, trace, options)
+    let Sampled { events, period, options: needed } = sampled()?;
+    record_each(&events, period, trace, &[needed, options].concat())
 }
 
 /// As [`record_with`], of other events.
 pub(super) fn record_of(events: &str, trace: &str, options: &[&str]) -> Result<Command> {
+    record_each(events, PERIOD, trace, options)
+}
+
+/// As [`record_of`], with another period.
+pub(super) fn record_each(events: &str, period: u64, trace: &str, options: &[&str]) -> Result<Command> {
     let mut command =
-        hpmctl(&["record", "-e", events, "-c", &PERIOD.to_string(), "--no-randomise", "-o", trace])?;
+        hpmctl(&["record", "-e", events, "-c", &period.to_string(), "--no-randomise", "-o", trace])?;
     command.args(options).arg("--");
     Ok(command)
 }

@@ -6,12 +6,21 @@ use std::process::Command;
 use super::GuestReport;
 use super::programs::{built, succeed};
 
+/// More events than there are counters, so that perf uses each.
+const ALL_COUNTERS: &str =
+    "instructions:u,cycles:u,ref-cycles:u,branches:u,r01c4:u,r81d0:u,r82d0:u,r20d1:u,r08d1:u";
+
 /// Runs the self-reading program plainly, beside PEBS, and with more events than counters.
 pub(super) fn run(report: &mut GuestReport) {
+    report.check("perf leaves values in the counters that it zeroes later", || {
+        succeed(Command::new("perf").args(["stat", "-a", "-e", ALL_COUNTERS, "--"]).arg(built("loops")?))?;
+        Ok(String::new())
+    });
     for (mode, how) in [
         ("plain", "under migration and pre-emption"),
         ("pebs", "while PEBS writes records of another event"),
         ("turns", "with events that take turns"),
+        ("revoked", "while RDPMC is taken from every process"),
     ] {
         report.check(&format!("threads read themselves exactly {how}"), || read(mode));
     }

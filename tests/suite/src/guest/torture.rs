@@ -1,26 +1,29 @@
 //! Whatever a user may do to the driver: random requests, a storm of forks, a thousand threads, a tiny period.
 
+mod senders;
+mod storm;
+mod unload;
+
 use std::fs;
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use libhpm::trace::{SampleRow, TraceReader};
 use serde_json::Value;
 
 use super::lifecycle::{registers, unchanged};
-use super::mutation::{REQUESTS, SEED, check_accepted};
 use super::programs::{built, hpmctl, stat, succeed};
-use super::scopes::{NOBODY, open_to_nobody};
-use super::{GuestReport, REPORT, is_asked_for};
+use super::scopes::open_to_nobody;
+use super::{GuestReport, is_asked_for};
 
 /// On the kernel's command line for the long form.
-const LONG: &str = "hpm.torture=long";
-const REQUESTS_SHORT: u64 = 10_000;
-const REQUESTS_LONG: u64 = 500_000;
-/// A guest that does not answer for so long hangs; the machine below may be busy.
-const RESPONSIVE: Duration = Duration::from_secs(30);
+pub(crate) const LONG: &str = "hpm.torture=long";
+/// Requests of each of two users, and those while the module comes and goes.
+const REQUESTS_SHORT: [u64; 2] = [2_000, 600];
+const REQUESTS_LONG: [u64; 2] = [500_000, 30_000];
+const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
+/// Period of what is sampled under random requests: a prime, so that no loop length divides it.
+pub(crate) const PERIOD: u64 = 1009;
 const THREADS: usize = 1000;
 const FORKS: u64 = 100;
 /// Instructions of `loops` in user mode (tests/guest/src/bin/loops.rs): 11.5 a turn, and 22 around them.
@@ -28,66 +31,21 @@ const LOOPS: u64 = 11_500_022;
 
 /// Runs every case.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    let long = is_asked_for(LONG)?;
-    let requests = if long { REQUESTS_LONG } else { REQUESTS_SHORT };
+    let [requests, fleeting] = if is_asked_for(LONG)? { REQUESTS_LONG } else { REQUESTS_SHORT };
     open_to_nobody()?;
     let before = registers()?;
-    random_requests(report, requests);
+    storm::run(report, requests)?;
     report.check("random requests leave every PMU register as it was", || unchanged(&before));
+    unload::run(report, fleeting, &before)?;
     report.check("a storm of forks is counted", fork_storm);
     report.check("a thousand threads are sampled, each as itself", thousand_threads);
     report.fact("loops4", tiny_period()?);
-    report.fact("loops1", stat("instructions:u,branch:u,load:u,store:u", "after.json", &["loops"])?);
+    report.fact("loops1", stat(EVENTS, "after.json", &["loops"])?);
     report.check("the module can be unloaded afterwards", || {
         succeed(Command::new("rmmod").arg("hpm"))?;
         unchanged(&before)
     });
     Ok(())
-}
-
-/// Two users send random requests at the same time.
-fn random_requests(report: &mut GuestReport, requests: u64) {
-    let users = [("nobody", NOBODY, 1), ("root", 0, 2)];
-    let mut workers = vec![];
-    for (name, user, seed) in users {
-        workers.push(worker(name, user, seed, requests));
-    }
-    report.check("the guest answers while random requests come", || responsive(&mut workers));
-    for (name, _, seed) in users {
-        report.check(&format!("{requests} random requests of {name} with seed {seed}"), || {
-            let text =
-                fs::read(format!("/tmp/torture-{name}/{REPORT}")).context("the sender did not end well")?;
-            check_accepted(&serde_json::from_slice(&text)?)
-        });
-    }
-}
-
-fn worker(name: &str, user: u32, seed: u64, requests: u64) -> Result<Child> {
-    let folder = format!("/tmp/torture-{name}");
-    fs::create_dir_all(&folder)?;
-    std::os::unix::fs::chown(&folder, Some(user), Some(user))?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["guest", "torture_sender"]).uid(user).gid(user).current_dir(folder);
-    Ok(command.env(SEED, seed.to_string()).env(REQUESTS, requests.to_string()).spawn()?)
-}
-
-/// The longest that a moment's sleep took while the workers ran.
-fn responsive(workers: &mut [Result<Child>]) -> Result<String> {
-    let mut worst = Duration::ZERO;
-    loop {
-        let mut running = false;
-        for worker in workers.iter_mut() {
-            let worker = worker.as_mut().map_err(|error| anyhow::anyhow!("{error:#}"))?;
-            running |= worker.try_wait()?.is_none();
-        }
-        let start = Instant::now();
-        std::thread::sleep(Duration::from_millis(10));
-        worst = worst.max(start.elapsed());
-        ensure!(worst < RESPONSIVE, "the guest did not answer for {worst:?}");
-        if !running {
-            return Ok(format!("10 ms took at most {} ms", worst.as_millis()));
-        }
-    }
 }
 
 fn fork_storm() -> Result<String> {

@@ -2,10 +2,12 @@
 
 use anyhow::{Context, Result, ensure};
 use vpmu::Profile;
+use vpmu::event::Event;
 use vpmu::truth::Report;
 
-use super::counting::true_counts;
+use super::counting::{as_counted, true_counts};
 use crate::check::Tally;
+use crate::guest::judge::IBS_PERIOD;
 use crate::guest::processor::sampled_event;
 use crate::guest::programs::PERIOD;
 use crate::lab::Boot;
@@ -28,16 +30,52 @@ const EVENTS: [(&str, &str); 12] = [
 
 /// perf's counts and samples agree with the truth.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
-    tally.run("judge: Linux's Intel driver accepts the model", || accepted(boot));
+    tally.run("judge: Linux's driver accepts the model", || accepted(boot));
     for label in ["loops1", "loops3"] {
         tally.run(&format!("judge: perf stat equals the truth for {label}"), || counted(boot, label));
     }
-    tally.run("judge: perf record :pp names the missing load and its data", || sampled(boot));
+    match boot.machine.profile.amd() {
+        None => tally.run("judge: perf record :pp names the missing load and its data", || sampled(boot)),
+        Some(facts) if facts.ibs != 0 => {
+            tally.run("judge: Linux's IBS driver accepts the model", || has_ibs(boot, facts.ibs));
+            tally.run("judge: perf record by IBS names the sampled instructions, in order", || by_ibs(boot));
+        }
+        Some(_) => {}
+    }
 }
 
-/// What Linux's Intel driver must say when it finds the profile's PMU; the rest is in IA32_PERF_CAPABILITIES (SDM Vol. 3B,
+/// Linux finds IBS with these capabilities (arch/x86/events/amd/ibs.c, amd_ibs_init).
+fn has_ibs(boot: &Boot, capabilities: u32) -> Result<String> {
+    let line = format!("AMD IBS detected ({capabilities:#010x})");
+    ensure!(boot.kernel_log.contains(&line), "the log lacks {line:?}");
+    Ok(line)
+}
+
+/// perf's samples are all that IBS sampled, of user and kernel mode.
+fn by_ibs(boot: &Boot) -> Result<String> {
+    let fact = boot.report.facts.get("strides1").context("the guest left no samples")?;
+    let samples: Vec<Vec<String>> = serde_json::from_value(fact.clone()).context("perf's samples")?;
+    let ip = |fields: &Vec<String>| u64::from_str_radix(fields.first()?, 16).ok();
+    let seen: Vec<u64> = samples.iter().map(ip).collect::<Option<_>>().context("a sample has no address")?;
+    let report: Report = serde_json::from_value(boot.truth.clone()).context("the truth")?;
+    let truth: Vec<u64> = report.pmis.iter().map(|pmi| pmi.pc).collect();
+    let different = seen.iter().zip(&truth).position(|(one, other)| one != other);
+    ensure!(different.is_none(), "sample {different:?} is none of the truth's");
+    ensure!(seen.len() == truth.len(), "{} samples, the model took {}", seen.len(), truth.len());
+    let window = report.windows.iter().find(|window| window.tag == "strides1");
+    let ops = window.context("the truth has no window strides1")?.counts.of(Event::Instruction).user;
+    ensure!(seen.len() as u64 >= ops / IBS_PERIOD, "only {} samples of {ops} ops", seen.len());
+    Ok(format!("{} samples", seen.len()))
+}
+
+/// What Linux's driver must say when it finds the profile's PMU; the rest of Intel's is in IA32_PERF_CAPABILITIES (SDM Vol. 3B,
 /// "IA32_PERF_CAPABILITIES").
 fn expected(profile: &Profile) -> Result<Vec<String>> {
+    if let Some(facts) = profile.amd() {
+        // arch/x86/events/amd/core.c, amd_core_pmu_init.
+        let core = if facts.counters > 4 { "Fam17h+ core perfctr" } else { "Performance Events:" };
+        return Ok(vec![core.to_owned(), "AMD PMU driver".to_owned()]);
+    }
     let events = EVENTS.iter().find(|(name, _)| *name == profile.name);
     let (_, events) =
         events.with_context(|| format!("what does Linux call the events of {}?", profile.name))?;
@@ -71,9 +109,12 @@ fn accepted(boot: &Boot) -> Result<String> {
 
 fn counted(boot: &Boot, label: &str) -> Result<String> {
     let fact = boot.report.facts.get(label).with_context(|| format!("the guest left no {label}"))?;
-    let counted: [u64; 4] = serde_json::from_value(fact.clone()).context("perf's counts")?;
-    let truth = true_counts(&boot.truth, label)?;
-    ensure!(counted == truth, "perf counted {counted:?}, the truth is {truth:?}");
+    let counted: Vec<u64> = serde_json::from_value(fact.clone()).context("perf's counts")?;
+    let truth = as_counted(boot.machine.profile, true_counts(&boot.truth, label)?);
+    ensure!(
+        counted.len() >= 3 && counted == truth[..counted.len()],
+        "perf counted {counted:?}, the truth is {truth:?}"
+    );
     Ok(format!("{counted:?}"))
 }
 

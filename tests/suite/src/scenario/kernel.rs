@@ -16,9 +16,9 @@ pub(crate) fn names_hpm(boot: &Boot, tally: &mut Tally) {
     });
 }
 
-/// The kernel isolated page tables as it does by itself, or did not because it was told so.
+/// The kernel isolated page tables as it does by itself on Intel's processors, or did not because it was told so.
 pub(crate) fn isolation(boot: &Boot, tally: &mut Tally) {
-    let wanted = boot.machine.isolated;
+    let wanted = boot.machine.isolated && boot.machine.profile.amd().is_none();
     tally.run(if wanted { "page-table isolation is on" } else { "page-table isolation is off" }, || {
         let found = boot.kernel_log.contains(ISOLATION);
         ensure!(

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE};
+use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd};
 
-use super::{Scenario, unknown};
+use super::{Scenario, siblings, unknown};
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -35,8 +35,14 @@ const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks
 /// What the fast tier leaves to the full one.
 const LONG_ONLY: [&str; 6] = ["adaptive", "cachegrind", "lifecycle", "overhead", "torture.million", "lbr"];
 
-/// What is run on one machine only, which is not the plain one.
-const ELSEWHERE: [&str; 1] = [unknown::NAME];
+/// What is run on one machine only each, which is not the plain one.
+const ELSEWHERE: [&str; 2] = [unknown::NAME, siblings::NAME];
+
+/// What is run on AMD's processors: as everywhere, but that without IBS samples come by interrupts.
+fn on_amd(profile: &Profile) -> [&'static str; 4] {
+    let ibs = profile.amd().is_some_and(|facts| facts.ibs != 0);
+    ["counting", if ibs { "sampling" } else { "interrupt" }, "judge", "lifecycle.short"]
+}
 
 /// What exercises the driver beyond [`EVERYWHERE`]: run on the plain machine, and on [`OLD`] and [`ADAPTIVE`].
 const BEYOND: [&str; 10] = [
@@ -72,7 +78,9 @@ pub(super) fn fast_jobs() -> Vec<Job> {
     let names = super::ALL.iter().map(|scenario| scenario.name);
     let plain = names.filter(|name| !LONG_ONLY.contains(name) && !ELSEWHERE.contains(name));
     let mut all = jobs(plain, &Machine::plain());
-    all.extend(jobs(ELSEWHERE, &Machine::of(unknown::PROFILE)));
+    for (name, profile) in [(unknown::NAME, unknown::PROFILE), (siblings::NAME, siblings::PROFILE)] {
+        all.extend(jobs([name], &Machine::of(profile)));
+    }
     for profile in [ADAPTIVE, OLD] {
         all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
     }
@@ -97,6 +105,11 @@ pub(super) fn long_jobs() -> Vec<Job> {
     }
     for profile in [ADAPTIVE, OLD] {
         all.extend(jobs(BEYOND, &Machine::of(profile)));
+    }
+    for profile in amd::ALL {
+        for cpus in [1, 2] {
+            all.extend(jobs(on_amd(profile), &Machine { cpus, ..Machine::of(profile) }));
+        }
     }
     // Branch records that hardware writes into its records, of model-specific and of architectural registers.
     for profile in [ADAPTIVE, &SAPPHIRE_RAPIDS] {
@@ -156,6 +169,14 @@ mod tests {
                     let label = Machine { cpus, ..Machine::of(profile) }.label();
                     assert!(names.contains(&(scenario, label.clone())), "{scenario} on {label}");
                 }
+            }
+        }
+        for profile in amd::ALL {
+            for (cpus, scenario) in
+                [1, 2].into_iter().flat_map(|cpus| on_amd(profile).map(|name| (cpus, name)))
+            {
+                let label = Machine { cpus, ..Machine::of(profile) }.label();
+                assert!(names.contains(&(scenario, label.clone())), "{scenario} on {label}");
             }
         }
     }

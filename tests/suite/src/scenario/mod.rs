@@ -7,6 +7,7 @@ mod counting;
 pub(crate) mod demo;
 mod document;
 pub(crate) mod equivalents;
+mod ibs;
 mod interrupt;
 mod judge;
 mod kernel;
@@ -20,6 +21,7 @@ mod records;
 mod robust;
 mod sampling;
 mod scopes;
+mod siblings;
 mod skid;
 mod stacks;
 mod torture;
@@ -73,7 +75,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "lbr", options: &["--plugin-arg", "pebs-log=branches"], compare: lbr::compare },
     Scenario {
         name: "judge",
-        options: &["--no-module", "--plugin-arg", "truth-level=basic"],
+        options: &["--no-module", "--plugin-arg", "truth-level=basic", "--plugin-arg", "pebs-log=on"],
         compare: judge::compare,
     },
     Scenario { name: "ownership", options: &[], compare: kernel::names_hpm },
@@ -84,7 +86,7 @@ const ALL: &[Scenario] = &[
         compare: privacy::compare,
     },
     Scenario { name: "robust", options: &["--plugin-arg", "truth-level=basic"], compare: robust::compare },
-    Scenario { name: "torture", options: &["--plugin-arg", "truth-level=basic"], compare: torture::compare },
+    Scenario { name: "torture", options: torture::OPTIONS, compare: torture::compare },
     Scenario { name: "selfread", options: &[], compare: |_, _| {} },
     Scenario {
         name: "multiplex",
@@ -92,19 +94,19 @@ const ALL: &[Scenario] = &[
         options: &["--plugin-arg", "truth-level=micro"],
         compare: multiplex::compare,
     },
-    Scenario {
-        name: "torture.million",
-        options: &["--plugin-arg", "truth-level=basic", "--append", "hpm.torture=long"],
-        compare: torture::compare,
-    },
+    Scenario { name: "torture.million", options: torture::OPTIONS_LONG, compare: torture::compare },
     Scenario { name: "lifecycle", options: &[], compare: |_, _| {} },
     Scenario { name: "lifecycle.short", options: &["--append", "hpm.lifecycle=short"], compare: |_, _| {} },
     Scenario { name: "no_pmu", options: &["--no-plugin"], compare: |_, _| {} },
     Scenario { name: unknown::NAME, options: unknown::OPTIONS, compare: unknown::compare },
+    Scenario { name: siblings::NAME, options: siblings::OPTIONS, compare: siblings::compare },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
 ];
+
+/// The row of the results that says whether there is a debug kernel.
+const DEBUG_BUILD: &str = "build";
 
 fn find(name: &str) -> Option<&'static Scenario> {
     ALL.iter().find(|scenario| scenario.name == name)
@@ -113,7 +115,8 @@ fn find(name: &str) -> Option<&'static Scenario> {
 /// Runs the fast tier's scenarios.
 pub(crate) fn run_all(root: &Path, results: &mut Results) {
     boot_all(root, matrix::fast_jobs(), results);
-    results.add("demo", "host", &tallied(|tally| demo::check(root, tally)));
+    results.run("stack", "host", |tally| crate::stack::check(root, tally));
+    results.run("demo", "host", |tally| demo::check(root, tally));
 }
 
 /// Runs one scenario on a machine, or lists them.
@@ -125,42 +128,37 @@ pub(crate) fn run_named(root: &Path, name: Option<&str>, machine: &Machine) -> R
         let names: Vec<&str> = ALL.iter().map(|scenario| scenario.name).collect();
         bail!("name one of the scenarios: {}", names.join(", "));
     };
-    Ok(run(root, found, &found.on(machine)))
+    let machine = found.on(machine);
+    let mut tally = Tally::of(&machine.label());
+    run(root, found, &machine, &mut tally);
+    Ok(tally)
 }
 
-/// Runs both tiers, and writes docs/test-report.md at the end.
+/// Runs both tiers, and writes docs/test-report.md at the end. To go on with a run that was broken off: `resume`.
 ///
 /// # Errors
-/// The report cannot be written.
-pub(crate) fn full(root: &Path) -> Result<ExitCode> {
-    let mut results = Results::begin(root);
-    results.add("host", "host", &tallied(|tally| crate::host::run(root, tally)));
+/// The report cannot be written, or there is nothing to go on with.
+pub(crate) fn full(root: &Path, resume: bool) -> Result<ExitCode> {
+    let mut results = if resume { Results::resume(root)? } else { Results::begin(root) };
+    results.run("host", "host", |tally| crate::host::run(root, tally));
     run_all(root, &mut results);
     let debug_kernel = matrix::build_debug_kernel(root);
     boot_all(root, matrix::long_jobs(), &mut results);
-    results.add(equivalents::NAME, "several", &tallied(|tally| equivalents::run(root, tally)));
-    let built = tallied(|tally| {
+    results.run(equivalents::NAME, "several", |tally| equivalents::run(root, tally));
+    results.run(DEBUG_BUILD, "debug", |tally| {
         tally.run("the debug kernel is built", || matrix::wait_for_debug_kernel(debug_kernel));
     });
-    results.add("build", "debug", &built);
-    if built.failed == 0 {
+    if results.passed(DEBUG_BUILD) {
         boot_all(root, matrix::debug_jobs(), &mut results);
     }
-    let long = tallied(|tally| {
+    results.run("long tests", "host", |tally| {
         crate::host::run_properties(root, tally);
         crate::host::run_long_tests(root, tally);
         crate::host::run_booting_tests(root, tally);
+        crate::consumers::run(root, tally);
     });
-    results.add("long tests", "host", &long);
     results.publish(root)?;
     Ok(results.total().close())
-}
-
-/// What checks come to.
-fn tallied(check: impl FnOnce(&mut Tally)) -> Tally {
-    let mut tally = Tally::default();
-    check(&mut tally);
-    tally
 }
 
 /// Runs jobs in order, one at a time: two machines of two CPUs each starve one another on a host of two, whose readers then
@@ -169,24 +167,22 @@ fn boot_all(root: &Path, jobs: Vec<Job>, results: &mut Results) {
     let all = jobs.len();
     for (number, Job { scenario, machine }) in (1..).zip(jobs) {
         println!("---- {number} of {all}: {} on {}", scenario.name, machine.label());
-        results.add(scenario.name, &machine.label(), &run(root, scenario, &machine));
+        results.run(scenario.name, &machine.label(), |tally| run(root, scenario, &machine, tally));
     }
 }
 
-fn run(root: &Path, scenario: &Scenario, machine: &Machine) -> Tally {
-    let mut tally = Tally::of(&machine.label());
+fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
     let mut boot = None;
     tally.run(&format!("{}: the lab runs it", scenario.name), || {
         boot = Some(lab::boot(root, scenario.name, machine, scenario.options)?);
         Ok(String::new())
     });
-    let Some(boot) = boot else { return tally };
+    let Some(boot) = boot else { return };
     for (name, verdict) in &boot.report.checks {
         tally.run(&format!("{}: {name}", scenario.name), || verdict.clone().map_err(anyhow::Error::msg));
     }
-    kernel::isolation(&boot, &mut tally);
+    kernel::isolation(&boot, tally);
     if !boot.report.refused {
-        (scenario.compare)(&boot, &mut tally);
+        (scenario.compare)(&boot, tally);
     }
-    tally
 }

@@ -9,18 +9,36 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use libhpm::trace::{QuantumRow, Row, SampleRow, Totals, TraceReader};
 use vpmu::PebsOutcome;
-use vpmu::truth::{PebsReport, Report};
+use vpmu::truth::{PebsReport, PmiReport, Report};
 
 use crate::lab::Boot;
 
+/// Something of the truth that makes a sample.
+pub(super) trait Moment {
+    /// Its CPU, and when it was.
+    fn at(&self) -> (u32, u64);
+}
+
+impl Moment for PebsReport {
+    fn at(&self) -> (u32, u64) {
+        (self.cpu, self.tsc)
+    }
+}
+
+impl Moment for PmiReport {
+    fn at(&self) -> (u32, u64) {
+        (self.cpu, self.tsc)
+    }
+}
+
 /// A sample and what truly happened.
-pub(super) struct Pair<'a> {
+pub(super) struct Pair<'a, T = PebsReport> {
     /// The trace that has it.
     pub(super) trace: &'static str,
     /// What hpm says.
     pub(super) sample: SampleRow,
     /// What the model says.
-    pub(super) truth: &'a PebsReport,
+    pub(super) truth: &'a T,
 }
 
 /// A quantum with its samples.
@@ -50,19 +68,32 @@ pub(super) fn open(boot: &Boot, name: &str) -> Result<TraceReader> {
 /// # Errors
 /// Some sample has no record, or some record has no sample and is not counted as lost; or too many are lost.
 pub(super) fn pairs<'a>(boot: &Boot, traces: &[&'static str], report: &'a Report) -> Result<Vec<Pair<'a>>> {
-    let mut due = BTreeMap::new();
-    for (number, record) in report.pebs.iter().enumerate() {
-        let written = matches!(record.outcome, PebsOutcome::Written { .. });
-        ensure!(written, "a record was not written: {record:?}");
-        due.insert((record.cpu, record.tsc, number), record);
-    }
-    let mut pairs = Vec::with_capacity(report.pebs.len());
+    let dropped = report.pebs.iter().find(|record| !matches!(record.outcome, PebsOutcome::Written { .. }));
+    ensure!(dropped.is_none(), "a record was not written: {dropped:?}");
+    all_paired(boot, traces, report.pebs.iter())
+}
+
+/// Pairs the samples of all traces with all these moments of the truth.
+///
+/// # Errors
+/// Some sample has none, or some has no sample and is not counted as lost; or too many are lost.
+pub(super) fn all_paired<'a, T: Moment>(
+    boot: &Boot,
+    traces: &[&'static str],
+    moments: impl Iterator<Item = &'a T>,
+) -> Result<Vec<Pair<'a, T>>> {
+    let key = |(number, moment): (usize, &'a T)| {
+        let (cpu, tsc) = moment.at();
+        ((cpu, tsc, number), moment)
+    };
+    let mut due: BTreeMap<_, _> = moments.enumerate().map(key).collect();
+    let mut pairs = Vec::with_capacity(due.len());
     for Stay { trace, quantum, samples } in stays(boot, traces)? {
         let during = (quantum.cpu, quantum.start_tsc, 0)..=(quantum.cpu, quantum.end_tsc, usize::MAX);
         let written: Vec<_> = due.range(during).map(|(key, record)| (*key, *record)).collect();
         ensure!(
             written.len() == samples.len(),
-            "{trace}: quantum {} of CPU {} has {} samples, and {} records were written while it lasted",
+            "{trace}: quantum {} of CPU {} has {} samples, and {} were due while it lasted",
             quantum.sequence,
             quantum.cpu,
             samples.len(),
@@ -74,7 +105,7 @@ pub(super) fn pairs<'a>(boot: &Boot, traces: &[&'static str], report: &'a Report
         }
     }
     let lost = traces.iter().map(|trace| lost_with_quanta(boot, trace)).sum::<Result<u64>>()?;
-    ensure!(due.len() as u64 == lost, "{} records are in no trace, {lost} are said to be lost", due.len());
+    ensure!(due.len() as u64 == lost, "{} samples are in no trace, {lost} are said to be lost", due.len());
     ensure!(lost * 4 <= pairs.len() as u64, "{lost} records are lost, {} not", pairs.len());
     Ok(pairs)
 }

@@ -7,19 +7,20 @@ use libhpm::record::{Attribution, Level};
 use libhpm::trace::{MapRow, Registers, SampleRow};
 use vpmu::DataSource;
 use vpmu::profile::{DataRecord, EventSpec, Profile};
-use vpmu::truth::{PebsReport, Report};
+use vpmu::truth::Report;
 
+use super::ibs;
 use super::records::{Pair, open, pairs, periods, rows};
 use crate::check::Tally;
 use crate::guest::processor::sampled_event;
-use crate::guest::sampling::LOADS;
+use crate::guest::sampling::{LOADS, MISSES};
 use crate::lab::Boot;
-
-/// Traces of missing loads: of one program, then of two at the same time.
-const MISSES: [&str; 3] = ["strides.hpm", "first.hpm", "second.hpm"];
 
 /// Every record of every trace is right, belongs to the right thread, and none is missing.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
+    if boot.machine.profile.amd().is_some() {
+        return ibs::compare(boot, tally);
+    }
     let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
     let mut paired = Vec::new();
     let all = [MISSES[0], MISSES[1], MISSES[2], LOADS];
@@ -37,7 +38,9 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     tally.run("sampling: every sample lies in code that its process had mapped", || mapped(boot));
     tally.run("sampling: strides' misses are on its missing load", || strides(&paired));
     tally.run("sampling: sampled loads have their latency and their data's source", || loads(boot, &paired));
-    tally.run("sampling: no process has another's samples", || processes(boot, &paired));
+    tally.run("sampling: no process has another's samples", || {
+        processes(boot, &paired, |truth| truth.page_table)
+    });
     tally.run("sampling: no thread has another's samples", || threads(boot));
 }
 
@@ -128,7 +131,7 @@ fn loads(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
 }
 
 /// Two runs of one position-independent program have it at two addresses; a sample must name its own process'.
-fn mapped(boot: &Boot) -> Result<String> {
+pub(super) fn mapped(boot: &Boot) -> Result<String> {
     let mut samples = 0;
     for name in [MISSES[1], MISSES[2]] {
         let maps: Vec<MapRow> = rows(boot, name)?;
@@ -142,11 +145,12 @@ fn mapped(boot: &Boot) -> Result<String> {
 }
 
 /// By the truth, each trace's samples come from one address space, and no two traces share one.
-fn processes(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
+pub(super) fn processes<T>(boot: &Boot, paired: &[Pair<'_, T>], page_table: fn(&T) -> u64) -> Result<String> {
     let two = || paired.iter().filter(|pair| MISSES[1..].contains(&pair.trace));
     let mut owner = BTreeMap::<u64, &str>::new();
-    for Pair { trace, truth: PebsReport { page_table, .. }, .. } in two() {
-        let first = *owner.entry(*page_table).or_insert(trace);
+    for Pair { trace, truth, .. } in two() {
+        let page_table = page_table(truth);
+        let first = *owner.entry(page_table).or_insert(trace);
         ensure!(first == *trace, "page table {page_table:#x} is in {first} and in {trace}");
     }
     ensure!(owner.len() == 2, "{} address spaces where two processes ran", owner.len());

@@ -38,8 +38,9 @@ pub(crate) fn repeated(here: &Here, insn: &Insn) {
 
 /// Tells the model of CR3 if it does not know it.
 pub(crate) fn know_address_space(here: &Here, state: &mut State) {
-    if state.cr3.is_none() {
-        let cr3 = here.cr3();
+    if state.cr3.is_none()
+        && let Some(cr3) = here.cr3()
+    {
         state.cr3 = Some(cr3);
         state.truth.address_space(cr3);
     }

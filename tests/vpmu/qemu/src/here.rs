@@ -8,7 +8,7 @@
 use crate::apic::LocalApic;
 use crate::ffi::{Api, CpuState, CpuX86State, Exports};
 use crate::machine::{Machine, Vcpu};
-use crate::registers::{Bytes, little_endian, read_register, read_wide_register};
+use crate::registers::{Bytes, little_endian, read_register, read_wide_register, register_if_readable};
 use crate::vcpu::Slots;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -105,8 +105,9 @@ impl Here {
         self.general_register(register as u8).store(value, Ordering::Relaxed);
     }
 
-    pub(crate) fn cr3(&self) -> u64 {
-        read_register(self.api(), self.vcpu.handles.cr3)
+    /// `None` where the callback may not read it.
+    pub(crate) fn cr3(&self) -> Option<u64> {
+        register_if_readable(self.api(), self.vcpu.handles.cr3)
     }
 
     pub(crate) fn cr4(&self) -> u64 {

@@ -3,7 +3,6 @@
 //! Fetches and accesses are reported when they begin or are made, as a processor would make them speculatively: an
 //! instruction that faults after an access has made that access.
 
-use crate::boundary;
 use crate::decode::Insn;
 use crate::here::Here;
 use crate::vcpu::State;
@@ -47,7 +46,10 @@ pub(crate) fn access(here: &Here, insn: &Insn, access: Access) {
 pub(crate) fn step(here: &Here, insn: &Insn) {
     let slots = here.slots();
     let mut state = here.vcpu.state();
-    boundary::know_address_space(here, &mut state);
+    if state.cr3.is_none() {
+        // It cannot be read here; the boundary comes next.
+        slots.attend(true);
+    }
     if state.open_branch
         && let Some(last) = here.machine.last_insn(slots)
     {

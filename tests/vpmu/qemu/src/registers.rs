@@ -73,11 +73,17 @@ pub(crate) fn little_endian(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-pub(crate) fn read_register(api: &Api, handle: NonNull<RegisterHandle>) -> u64 {
+/// `None` in a callback that was registered without access to registers (qemu-plugin.h, qemu_plugin_read_register).
+pub(crate) fn register_if_readable(api: &Api, handle: NonNull<RegisterHandle>) -> Option<u64> {
     let bytes = Bytes::new(api, &[]);
     // SAFETY: the handle is from this vCPU's list, the array is ours; see the module's documentation for the context.
     unsafe { (api.qemu_plugin_read_register)(handle.as_ptr(), bytes.array.as_ptr()) };
-    little_endian(bytes.content())
+    Some(bytes.content()).filter(|content| !content.is_empty()).map(little_endian)
+}
+
+/// In a callback with access to registers.
+pub(crate) fn read_register(api: &Api, handle: NonNull<RegisterHandle>) -> u64 {
+    register_if_readable(api, handle).unwrap_or(0)
 }
 
 /// A 16-byte register, as its low and its high half.

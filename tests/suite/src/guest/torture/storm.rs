@@ -1,0 +1,135 @@
+//! Random requests of two users, while CPUs come and go and programs of known length are measured.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::senders::Senders;
+use super::{EVENTS, PERIOD, totals};
+use crate::guest::GuestReport;
+use crate::guest::programs::{built, hpmctl, stat_command};
+
+/// A guest that does not answer for so long hangs; the machine below may be busy.
+const RESPONSIVE: Duration = Duration::from_secs(30);
+/// The CPU that comes and goes.
+const SWITCH: &str = "/sys/devices/system/cpu/cpu1/online";
+
+/// What was measured meanwhile.
+#[derive(Default)]
+struct Measured {
+    counts: Vec<Value>,
+    sampled: Vec<Value>,
+    /// Another session measured everything, or the same.
+    refused: u64,
+}
+
+/// Sends requests and measures until the senders end.
+pub(super) fn run(report: &mut GuestReport, requests: u64) -> Result<()> {
+    let mut senders = Senders::start(requests, false)?;
+    let done = AtomicBool::new(false);
+    let (answers, plugged, measured) = std::thread::scope(|scope| {
+        let plugging = scope.spawn(|| plug_and_unplug(&done));
+        let measuring = scope.spawn(|| measure(&done));
+        let answers = responsive(&mut senders);
+        done.store(true, Ordering::Relaxed);
+        (answers, plugging.join(), measuring.join())
+    });
+    report.check("the guest answers while random requests come", || answers);
+    report.check("CPU 1 goes and comes while random requests come", || {
+        plugged.unwrap_or_else(|_| bail!("the thread panicked"))
+    });
+    senders.judge(report, "while CPU 1 goes and comes", Some((requests / 2000).clamp(1, 20)));
+    let mut seen = Measured::default();
+    report.check("programs are measured while random requests come", || {
+        seen = measured.unwrap_or_else(|_| bail!("the thread panicked"))?;
+        ensure!(seen.counts.len() >= 2, "only {} programs were counted", seen.counts.len());
+        ensure!(!seen.sampled.is_empty(), "no program was sampled");
+        let (counted, sampled) = (seen.counts.len(), seen.sampled.len());
+        Ok(format!("{counted} counted, {sampled} sampled, {} refused beside others", seen.refused))
+    });
+    report.fact("storm_counts", json!(seen.counts));
+    report.fact("storm_sampled", json!(seen.sampled));
+    Ok(())
+}
+
+/// The longest that a moment's sleep took while the senders ran.
+fn responsive(senders: &mut Senders) -> Result<String> {
+    let mut worst = Duration::ZERO;
+    while senders.send()? {
+        let start = Instant::now();
+        std::thread::sleep(Duration::from_millis(10));
+        worst = worst.max(start.elapsed());
+        ensure!(worst < RESPONSIVE, "the guest did not answer for {worst:?}");
+    }
+    Ok(format!("10 ms took at most {} ms", worst.as_millis()))
+}
+
+fn plug_and_unplug(done: &AtomicBool) -> Result<String> {
+    if !Path::new(SWITCH).exists() {
+        return Ok("this machine has one CPU".to_owned());
+    }
+    let mut times = 0;
+    loop {
+        fs::write(SWITCH, "0")?;
+        std::thread::sleep(Duration::from_millis(50));
+        fs::write(SWITCH, "1")?;
+        times += 1;
+        if done.load(Ordering::Relaxed) {
+            return Ok(format!("{times} times"));
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// Counts and samples `loops` again and again.
+fn measure(done: &AtomicBool) -> Result<Measured> {
+    let mut measured = Measured::default();
+    let mut turn = 0_u64;
+    while !done.load(Ordering::Relaxed) || measured.counts.len() < 2 || measured.sampled.is_empty() {
+        turn += 1;
+        let sampled = turn.is_multiple_of(3);
+        match if sampled { sample()? } else { count()? } {
+            Some(value) if sampled => measured.sampled.push(value),
+            Some(value) => measured.counts.push(value),
+            None => measured.refused += 1,
+        }
+    }
+    Ok(measured)
+}
+
+/// `None` when another session stood in the way.
+fn count() -> Result<Option<Value>> {
+    let mut command = stat_command(EVENTS, "storm.json", &["loops", "x"])?;
+    if !went_through(&mut command)? {
+        return Ok(None);
+    }
+    let counted: Value = serde_json::from_slice(&fs::read("storm.json")?)?;
+    let events = counted["events"].as_array().into_iter().flatten();
+    Ok(Some(events.map(|event| event["count"].clone()).collect()))
+}
+
+/// Loads, records and lost ones of a recording; `None` when another session stood in the way.
+fn sample() -> Result<Option<Value>> {
+    let (trace, period) = ("storm.hpm", PERIOD.to_string());
+    let _ = fs::remove_dir_all(trace);
+    let mut command =
+        hpmctl(&["record", "-e", "load:u", "-c", &period, "--no-randomise", "-o", trace, "--"])?;
+    if !went_through(command.arg(built("loops")?).arg("x"))? {
+        return Ok(None);
+    }
+    let totals = totals(trace)?;
+    Ok(Some(json!([totals["counts"][0], totals["records"], totals["records_lost"]])))
+}
+
+/// False for a refusal because of another session: a random one may measure everything.
+fn went_through(command: &mut Command) -> Result<bool> {
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() || said.contains("excludes"), "{command:?}: {}", said.trim());
+    Ok(output.status.success())
+}
