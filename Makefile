@@ -12,6 +12,9 @@ DESTDIR ?=
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 MODULE_SOURCE = $(DESTDIR)/usr/src/hpm-$(VERSION)
 UDEV_RULE = $(DESTDIR)/usr/lib/udev/rules.d/70-hpm.rules
+BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hpmctl
+ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hpmctl
+FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hpmctl.fish
 SYSUSERS = $(DESTDIR)/usr/lib/sysusers.d/hpm.conf
 
 help:
@@ -20,7 +23,7 @@ help:
 	@echo "make test-full  the long checks as well; writes docs/test-report.md"
 	@echo "make kmod       build hpm.ko for the lab's kernel"
 	@echo "make bench      what hpm costs against the kernel's perf, in the lab; and how fast its parts are"
-	@echo "make install    after make tools: hpmctl, the module's source for dkms, who may use it (PREFIX, DESTDIR)"
+	@echo "make install    after make tools: hpmctl with its manual, the module's source for dkms, who may use it (PREFIX, DESTDIR)"
 	@echo "make uninstall  removes what make install installed"
 
 # The tools that people use, and what the lab needs to run them.
@@ -42,6 +45,7 @@ demo: tools $(DEMO)/bin/jaq
 test: tools $(DEMO)/bin/jaq
 	target/release/suite fast
 
+# Takes hours; `target/release/suite full --resume` goes on with one that was broken off.
 test-full: tools $(DEMO)/bin/jaq
 	target/release/suite full
 
@@ -49,10 +53,16 @@ bench: tools
 	target/release/suite bench
 	$(CARGO) bench --workspace
 
-# Copies only, so that nothing is compiled as root. Loading the module at boot stays the administrator's decision.
+# Nothing is compiled as root: hpmctl itself writes its manual pages and completions. Loading the module at boot stays the
+# administrator's decision.
 install:
 	@test -x target/release/hpmctl || { echo "run make tools first" >&2; exit 1; }
 	install -D -m 755 target/release/hpmctl $(DESTDIR)$(PREFIX)/bin/hpmctl
+	target/release/hpmctl man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(dir $(BASH)) $(dir $(ZSH)) $(dir $(FISH))
+	target/release/hpmctl completions bash > $(BASH)
+	target/release/hpmctl completions zsh > $(ZSH)
+	target/release/hpmctl completions fish > $(FISH)
 	rm -rf $(MODULE_SOURCE)
 	install -d $(MODULE_SOURCE)
 	cp -r kmod/Kbuild kmod/README.md kmod/hpm.rs kmod/shell LICENSE-GPL-2.0 $(MODULE_SOURCE)/
@@ -63,7 +73,8 @@ install:
 
 uninstall:
 	rm -rf $(MODULE_SOURCE)
-	rm -f $(DESTDIR)$(PREFIX)/bin/hpmctl $(UDEV_RULE) $(SYSUSERS)
+	rm -f $(DESTDIR)$(PREFIX)/bin/hpmctl $(DESTDIR)$(PREFIX)/share/man/man1/hpmctl*.1 $(BASH) $(ZSH) $(FISH)
+	rm -f $(UDEV_RULE) $(SYSUSERS)
 
 clean:
 	$(CARGO) clean
