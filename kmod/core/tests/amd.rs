@@ -7,7 +7,7 @@ use std::mem::offset_of;
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
 use hpm_core::{Program, Refusal};
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS};
+use rig::scene::{config, counted, interrupting, precise, take_turns, INSTRUCTIONS};
 use rig::{Rig, TID_SHIFT};
 use vpmu::profile::{amd, Profile};
 use vpmu::Options;
@@ -110,27 +110,19 @@ fn threads_keep_their_positions_across_switches_and_cpus() {
         let mut rig = rig(profile, 2);
         rig.acquire();
         let session = rig.add_session(&config(&[interrupting(INSTRUCTIONS, 1000)]));
-        let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
         for core in &rig.cores {
             core.borrow_mut().machine.nmi_latency = 9;
         }
-        for round in 0..200 {
-            let cpu = round % 2;
-            rig.switch(cpu, threads[0], QuantumEnd::Preempted);
-            rig.switch(1 - cpu, threads[1], QuantumEnd::Preempted);
-            rig.run(cpu, 333, &[Load]);
-            rig.run(1 - cpu, 77, &[Load]);
-            rig.switch(cpu, 0, QuantumEnd::Yielded);
-            rig.switch(1 - cpu, 1, QuantumEnd::Yielded);
+        let threads = take_turns(&mut rig, session, 200, |rig| {
             // What is still on its way comes to threads of nobody.
             rig.run(0, 12, &[Plain]);
             rig.run(1, 12, &[Plain]);
-        }
+        });
         rig.stop(session);
         rig.read_all();
         assert_eq!(unclaimed(&rig), 0, "{}", profile.name);
-        for (thread, count) in threads.into_iter().zip([200 * 333, 200 * 77_u64]) {
-            let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+        for (thread, count) in threads {
+            let seen = &rig.sessions[session].reader.threads[&thread];
             assert_eq!(seen.counts[0], count);
             assert!((seen.records[0] * 1000).abs_diff(count) <= 1000, "{} of {count}", seen.records[0]);
         }
@@ -182,21 +174,11 @@ fn ibs_keeps_the_position_of_each_thread() {
         let mut rig = rig(profile, 2);
         rig.acquire();
         let session = rig.add_session(&config(&[precise(OPS, 1600)]));
-        let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
-        for round in 0..400 {
-            let cpu = round % 2;
-            rig.switch(cpu, threads[0], QuantumEnd::Preempted);
-            rig.switch(1 - cpu, threads[1], QuantumEnd::Preempted);
-            rig.run(cpu, 333, &[Load]);
-            rig.run(1 - cpu, 77, &[Load]);
-            rig.switch(cpu, 0, QuantumEnd::Yielded);
-            rig.switch(1 - cpu, 1, QuantumEnd::Yielded);
-            rig.read_all();
-        }
+        let threads = take_turns(&mut rig, session, 400, Rig::read_all);
         rig.stop(session);
         rig.read_all();
-        for (thread, count) in threads.into_iter().zip([400 * 333, 400 * 77_u64]) {
-            let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+        for (thread, count) in threads {
+            let seen = &rig.sessions[session].reader.threads[&thread];
             assert_eq!(seen.counts[0], count);
             // A position below the least count waits for it.
             let due = count / 1600;

@@ -6,7 +6,8 @@ use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
 use hpm_core::Program;
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
 use rig::scene::{
-    acquired, config, counted, interrupting, one_thread, precise, BRANCHES, INSTRUCTIONS, LOADS, STORES,
+    acquired, config, counted, interrupting, one_thread, precise, take_turns, BRANCHES, INSTRUCTIONS, LOADS,
+    STORES,
 };
 use rig::Rig;
 use vpmu::Options;
@@ -66,23 +67,14 @@ fn several_counters_that_interrupt_keep_their_own_periods() {
 fn threads_keep_their_positions_across_switches_and_cpus() {
     let mut rig = acquired(2);
     let session = rig.add_session(&config(&[interrupting(LOADS, 1000)]));
-    let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
     for core in &rig.cores {
         core.borrow_mut().machine.nmi_latency = 9;
     }
-    for round in 0..200 {
-        let cpu = round % 2;
-        rig.switch(cpu, threads[0], QuantumEnd::Preempted);
-        rig.switch(1 - cpu, threads[1], QuantumEnd::Preempted);
-        rig.run(cpu, 333, &[Load]);
-        rig.run(1 - cpu, 77, &[Load]);
-        rig.switch(cpu, 0, QuantumEnd::Yielded);
-        rig.switch(1 - cpu, 1, QuantumEnd::Yielded);
-    }
+    let threads = take_turns(&mut rig, session, 200, |_| {});
     rig.stop(session);
     rig.read_all();
-    for (thread, loads) in threads.into_iter().zip([200 * 333, 200 * 77_u64]) {
-        let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+    for (thread, loads) in threads {
+        let seen = &rig.sessions[session].reader.threads[&thread];
         assert_eq!(seen.counts[0], loads);
         // A record that is due at a switch comes with the thread's next event.
         assert!((seen.records[0] * 1000).abs_diff(loads) <= 1000, "{} of {loads}", seen.records[0]);

@@ -5,8 +5,8 @@ mod rig;
 use hpm_abi::{QuantumEnd, SessionConfig};
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
 use rig::scene::{
-    acquired, config, counted, one_thread, precise, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS,
-    STORES,
+    acquired, config, counted, one_thread, precise, take_turns, BRANCHES, INSTRUCTIONS, LOADS,
+    PRECISE_INSTRUCTIONS, STORES,
 };
 use rig::Rig;
 
@@ -129,20 +129,11 @@ fn an_overflow_of_one_thread_leaves_no_indication_for_another() {
 fn threads_keep_their_positions_across_switches_and_cpus() {
     let mut rig = acquired(2);
     let session = rig.add_session(&config(&[precise(LOADS, 1000)]));
-    let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
-    for round in 0..200 {
-        let cpu = round % 2;
-        rig.switch(cpu, threads[0], QuantumEnd::Preempted);
-        rig.switch(1 - cpu, threads[1], QuantumEnd::Preempted);
-        rig.run(cpu, 333, &[Load]);
-        rig.run(1 - cpu, 77, &[Load]);
-        rig.switch(cpu, 0, QuantumEnd::Yielded);
-        rig.switch(1 - cpu, 1, QuantumEnd::Yielded);
-    }
+    let threads = take_turns(&mut rig, session, 200, |_| {});
     rig.stop(session);
     rig.read_all();
-    for (thread, loads) in threads.into_iter().zip([200 * 333, 200 * 77]) {
-        let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+    for (thread, loads) in threads {
+        let seen = &rig.sessions[session].reader.threads[&thread];
         assert_eq!((seen.counts[0], seen.records[0]), (loads, loads / 1000));
     }
 }

@@ -9,10 +9,11 @@
 use super::super::abi::{CoreType, Reason};
 use super::super::allocate::{Counter, CounterSet};
 use super::super::detect::{Cpuid, CpuidRegisters};
-use super::super::ibs::Ibs;
+use super::super::ibs::{Ibs, COUNT_OPS};
 use super::super::Refusal;
 use super::architectural::Perfmon;
-use super::{amd_family10h, amd_k8, amd_zen3, amd_zen4, Generation, Interface, Pmu};
+use super::{amd_family10h, amd_k8, amd_zen3, amd_zen4};
+use super::{counted_as, rule, EventRule, Generation, Interface, Pmu, PreciseRule};
 
 /// PerfEvtSel0 of K7 and K8, one register after the other (APM 13.2.2).
 const PERF_LEGACY_CTL0: u32 = 0xC001_0000;
@@ -27,10 +28,44 @@ pub const PERF_CNTR_GLOBAL_CTL: u32 = 0xC000_0301;
 /// PerfCntrGlobalStatusClr: a 1 clears that bit of PerfCntrGlobalStatus.
 pub const PERF_CNTR_GLOBAL_STATUS_CLR: u32 = 0xC000_0302;
 
-/// The sampler of ops, for the tables.
-pub(super) const OP: CounterSet = CounterSet::one(Counter::IBS_OP);
-/// The sampler of fetches, for the tables.
-pub(super) const FETCH: CounterSet = CounterSet::one(Counter::IBS_FETCH);
+/// What AMD's generations have none of: fixed counters, PEBS, events bound to some counters.
+pub(super) const BASE: Generation = Generation {
+    name: "",
+    models: &[],
+    hybrid_models: &[],
+    core_type: CoreType::Any,
+    events: &[],
+    constrained: &[],
+    fixed: &[],
+    precise: &[],
+    extra: &[],
+    pebs_formats: &[],
+    pebs_counters: 0,
+    lbr_format: 0,
+    errata: &[],
+};
+
+/// An event that each of four counters counts.
+pub(super) const fn any_of_four(select: u16, unit_mask_bits: u8) -> EventRule {
+    rule(select, unit_mask_bits, 0x0F)
+}
+
+/// An event that each of six counters counts.
+pub(super) const fn any_of_six(select: u16, unit_mask_bits: u8) -> EventRule {
+    rule(select, unit_mask_bits, 0x3F)
+}
+
+/// What instruction-based sampling samples, by the event that counts what it counts (as perf: `core_pmu_ibs_config`; it counts
+/// ops when they are dispatched, and all privilege levels): cycles, ops, and fetches by the event with this encoding.
+pub(super) const fn sampled_by_ibs(fetches: u64) -> [PreciseRule; 3] {
+    const OP: CounterSet = CounterSet::one(Counter::IBS_OP);
+    const FETCH: CounterSet = CounterSet::one(Counter::IBS_FETCH);
+    [
+        PreciseRule { counters: OP, ..counted_as(0x76, 0, 0x76) },
+        PreciseRule { counters: OP, pebs_enable: COUNT_OPS, ..counted_as(0xC1, 0, 0xC1) },
+        PreciseRule { counters: FETCH, ..counted_as(fetches, 0, fetches) },
+    ]
+}
 
 /// Bits of a counter (APM 13.2.1).
 const COUNTER_WIDTH: u32 = 48;

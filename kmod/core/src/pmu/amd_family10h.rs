@@ -1,33 +1,11 @@
 //! Family 10H: Phenom, Athlon II and Opteron of the K10 core.
 
-use super::super::abi::CoreType;
-use super::super::ibs::COUNT_OPS;
-use super::amd::{FETCH, OP};
-use super::{counted_as, rule, EventRule, Generation, PreciseRule};
-
-/// All four counters.
-const ANY: u16 = 0x0F;
+use super::amd::{any_of_four as any, sampled_by_ibs, BASE};
+use super::{EventRule, Generation, PreciseRule};
 
 /// Family 10H.
-pub const FAMILY_10H: Generation = Generation {
-    name: "family10h",
-    models: &[],
-    hybrid_models: &[],
-    core_type: CoreType::Any,
-    events: &EVENTS,
-    constrained: &[],
-    fixed: &[],
-    precise: &PRECISE,
-    extra: &[],
-    pebs_formats: &[],
-    pebs_counters: 0,
-    lbr_format: 0,
-    errata: &[],
-};
-
-const fn any(select: u16, unit_mask_bits: u8) -> EventRule {
-    rule(select, unit_mask_bits, ANY)
-}
+pub const FAMILY_10H: Generation =
+    Generation { name: "family10h", events: &EVENTS, precise: &PRECISE, ..BASE };
 
 /// The events of a core by the names of libpfm4, which takes them from the BKDG (31116). Not here: events of the northbridge and L3,
 /// which are the same for all cores and whose counters one core at a time may use.
@@ -126,10 +104,5 @@ const EVENTS: [EventRule; 92] = [
     any(0x1D5, 0x00), // MFENCE_INST_RETIRED (revision C on)
 ];
 
-/// What instruction-based sampling samples, by the event that counts what it counts (as perf: `core_pmu_ibs_config`; it counts
-/// ops when they are dispatched, and all privilege levels).
-const PRECISE: [PreciseRule; 3] = [
-    PreciseRule { counters: OP, ..counted_as(0x76, 0, 0x76) },
-    PreciseRule { counters: OP, pebs_enable: COUNT_OPS, ..counted_as(0xC1, 0, 0xC1) },
-    PreciseRule { counters: FETCH, ..counted_as(0x80, 0, 0x80) },
-];
+/// Fetches are sampled by the event that counts them.
+const PRECISE: [PreciseRule; 3] = sampled_by_ibs(0x80);

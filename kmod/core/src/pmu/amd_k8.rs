@@ -1,31 +1,10 @@
 //! K8: Athlon 64 and Opteron (family 0FH). K7's registers are the same, but it runs no 64-bit kernel.
 
-use super::super::abi::CoreType;
-use super::{rule, EventRule, Generation, PreciseRule};
+use super::amd::{any_of_four as any, BASE};
+use super::{EventRule, Generation};
 
-/// All four counters.
-const ANY: u16 = 0x0F;
-
-/// Family 0FH.
-pub const K8: Generation = Generation {
-    name: "k8",
-    models: &[],
-    hybrid_models: &[],
-    core_type: CoreType::Any,
-    events: &EVENTS,
-    constrained: &[],
-    fixed: &[],
-    precise: &PRECISE,
-    extra: &[],
-    pebs_formats: &[],
-    pebs_counters: 0,
-    lbr_format: 0,
-    errata: &[],
-};
-
-const fn any(select: u16, unit_mask_bits: u8) -> EventRule {
-    rule(select, unit_mask_bits, ANY)
-}
+/// Family 0FH. It has no instruction-based sampling yet.
+pub const K8: Generation = Generation { name: "k8", events: &EVENTS, ..BASE };
 
 /// The events of a core by the names of libpfm4, which takes them from the BKDG (32559). Not here: events of the northbridge,
 /// which are the same for all cores and whose counters one core at a time may use.
@@ -104,6 +83,3 @@ const EVENTS: [EventRule; 73] = [
     any(0xDE, 0x00), // DR2_BREAKPOINT_MATCHES
     any(0xDF, 0x00), // DR3_BREAKPOINT_MATCHES
 ];
-
-/// There is no instruction-based sampling yet.
-const PRECISE: [PreciseRule; 0] = [];

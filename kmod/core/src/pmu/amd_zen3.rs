@@ -1,33 +1,10 @@
 //! Zen 3 (family 19H, PPR 56214).
 
-use super::super::abi::CoreType;
-use super::super::ibs::COUNT_OPS;
-use super::amd::{FETCH, OP};
-use super::{counted_as, rule, EventRule, Generation, PreciseRule};
-
-/// All six counters.
-const ANY: u16 = 0x3F;
+use super::amd::{any_of_six as any, sampled_by_ibs, BASE};
+use super::{EventRule, Generation, PreciseRule};
 
 /// Family 19H, models 00H to 0FH and 20H to 5FH.
-pub const ZEN_3: Generation = Generation {
-    name: "zen3",
-    models: &[],
-    hybrid_models: &[],
-    core_type: CoreType::Any,
-    events: &EVENTS,
-    constrained: &[],
-    fixed: &[],
-    precise: &PRECISE,
-    extra: &[],
-    pebs_formats: &[],
-    pebs_counters: 0,
-    lbr_format: 0,
-    errata: &[],
-};
-
-const fn any(select: u16, unit_mask_bits: u8) -> EventRule {
-    rule(select, unit_mask_bits, ANY)
-}
+pub const ZEN_3: Generation = Generation { name: "zen3", events: &EVENTS, precise: &PRECISE, ..BASE };
 
 /// The events of a core by the names of libpfm4, which takes them from the PPR. Not here: RETIRED_SSE_AVX_FLOPS (003H), of
 /// which so many can occur in a cycle that it takes two counters (MergeEvent); events of L3 and the data fabric, which have
@@ -96,10 +73,5 @@ const EVENTS: [EventRule; 61] = [
     any(0x28F, 0x07), // OP_CACHE_HIT_MISS
 ];
 
-/// What instruction-based sampling samples, by the event that counts what it counts (as perf: `core_pmu_ibs_config`; it counts
-/// ops when they are dispatched, and all privilege levels).
-const PRECISE: [PreciseRule; 3] = [
-    PreciseRule { counters: OP, ..counted_as(0x76, 0, 0x76) },
-    PreciseRule { counters: OP, pebs_enable: COUNT_OPS, ..counted_as(0xC1, 0, 0xC1) },
-    PreciseRule { counters: FETCH, ..counted_as(0x100001F8E, 0, 0x100001F8E) },
-];
+/// Fetches are sampled by the event that counts them.
+const PRECISE: [PreciseRule; 3] = sampled_by_ibs(0x100001F8E);

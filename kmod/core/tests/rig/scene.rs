@@ -80,6 +80,29 @@ pub fn start_thread(rig: &mut Rig, session: usize) -> u32 {
     rig.users[thread].tid
 }
 
+/// Two new threads of a session, each of `rounds` times on the CPU that the other was on before: one loads 333 times, the
+/// other 77 times. `then` comes after each round. Their IDs, and how often they loaded.
+pub fn take_turns(
+    rig: &mut Rig,
+    session: usize,
+    rounds: usize,
+    mut then: impl FnMut(&mut Rig),
+) -> [(u32, u64); 2] {
+    let threads = [rig.add_thread(Some(session)), rig.add_thread(Some(session))];
+    for round in 0..rounds {
+        let cpu = round % 2;
+        rig.switch(cpu, threads[0], QuantumEnd::Preempted);
+        rig.switch(1 - cpu, threads[1], QuantumEnd::Preempted);
+        rig.run(cpu, 333, &[Load]);
+        rig.run(1 - cpu, 77, &[Load]);
+        rig.switch(cpu, 0, QuantumEnd::Yielded);
+        rig.switch(1 - cpu, 1, QuantumEnd::Yielded);
+        then(rig);
+    }
+    let loads = [333, 77].map(|each| rounds as u64 * each);
+    std::array::from_fn(|i| (rig.users[threads[i]].tid, loads[i]))
+}
+
 /// Runs a request, if the driver accepts it, on every CPU from taking the PMU to giving it back as it was. The model panics
 /// at a fault.
 pub fn exercise(mut rig: Rig, request: &SessionConfig) {
