@@ -2,8 +2,8 @@
 
 use super::super::abi::CoreType;
 use super::{
-    counted_as, only_precise, precise as sampled, rule, EventRule, ExtraRegister, ExtraRule, Generation,
-    PreciseRule, LATENCY,
+    counted_as, only_precise, precise as sampled, rule, Constraint, EventRule, ExtraRegister, ExtraRule,
+    Generation, PreciseRule, LATENCY,
 };
 
 /// General counters 0 to 3: those that exist with hyper-threading on, and that can write PEBS records.
@@ -19,7 +19,7 @@ pub const SKYLAKE: Generation = Generation {
     precise: &PRECISE,
     hybrid_models: &[],
     core_type: CoreType::Any,
-    constrained: &[],
+    constrained: &CONSTRAINED,
     fixed: &[],
     extra: &EXTRA,
     pebs_formats: &[3],
@@ -108,6 +108,9 @@ const EVENTS: [EventRule; 68] = [
     any(0xF4, 0x10), // SQ_MISC
     any(0xFE, 0x06), // IDI_MISC
 ];
+
+/// What one counter alone counts, also without a record.
+const CONSTRAINED: [Constraint; 1] = [Constraint { encoding: 0x01C0, counters: 0x02 }]; // INST_RETIRED.PREC_DIST
 
 const fn precise(encoding: u64) -> PreciseRule {
     sampled(encoding, LOW)

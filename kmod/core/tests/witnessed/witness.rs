@@ -35,15 +35,19 @@ pub(crate) fn by_cycle(driver: &Driver, event: &EventSpec) -> bool {
 impl Witness {
     /// One for each event of the session.
     pub(crate) fn of_all(profile: &'static Profile, driver: &Driver, request: &SessionConfig) -> Vec<Self> {
-        let events = request.events.iter().take(request.event_count as usize);
-        events.map(|event| Self::of(profile, driver, event)).collect()
+        let events = &request.events[..request.event_count as usize];
+        let tags = front_end_tags(events);
+        events.iter().map(|event| Self::of(profile, driver, event, tags)).collect()
     }
 
-    fn of(profile: &'static Profile, driver: &Driver, event: &EventSpec) -> Self {
+    fn of(profile: &'static Profile, driver: &Driver, event: &EventSpec, tags: u64) -> Self {
         let mut pmu = Pmu::new(profile, Options::default());
         let index = match driver.interface {
             Interface::Architectural => architectural(&mut pmu, driver, event),
-            Interface::NetBurst(_) => netburst(&mut pmu, driver, event),
+            Interface::NetBurst(_) => {
+                write(&mut pmu, Pair::Rat.half(0).address(), tags);
+                netburst(&mut pmu, driver, event)
+            }
             Interface::Amd(_) => amd(&mut pmu, profile, event),
         };
         Self { pmu: Some(pmu), index }
@@ -111,17 +115,22 @@ fn fixed_bits(privilege: u8) -> u64 {
 }
 
 /// T0_USR is bit 2 of an ESCR, T0_OS bit 3 (SDM Vol. 3B 18.15.1).
+fn levels(privilege: u8) -> u64 {
+    let (usr, os) = (privilege & EventSpec::USER != 0, privilege & EventSpec::KERNEL != 0);
+    u64::from(usr) << 2 | u64::from(os) << 3
+}
+
+/// The ESCR that tags at the front end for these events. One event's tags are there for all of a session: instr_retired tells
+/// instructions with tags from those without (table 19-31).
+fn front_end_tags(events: &[EventSpec]) -> u64 {
+    let tagging = events.iter().filter(|event| event.extra != 0);
+    tagging.fold(0, |escr, event| escr | event.extra >> 32 | levels(event.privilege))
+}
+
 fn netburst(pmu: &mut Pmu, driver: &Driver, event: &EventSpec) -> u32 {
     let Interface::NetBurst(unit) = driver.interface else { unreachable!("a NetBurst") };
-    let levels = |privilege: u8| {
-        let (usr, os) = (privilege & EventSpec::USER != 0, privilege & EventSpec::KERNEL != 0);
-        u64::from(usr) << 2 | u64::from(os) << 3
-    };
     let encoding = Encoding(event.encoding);
     let rule = encoding.rule().expect("an event that was accepted");
-    if event.extra != 0 {
-        write(pmu, Pair::Rat.half(0).address(), event.extra >> 32 | levels(3));
-    }
     let counter = rule.counters(&unit).trailing_zeros();
     write(pmu, escr_of(rule, counter).address(), event.encoding >> 32 | levels(event.privilege));
     // The block is no bit of a CCCR.

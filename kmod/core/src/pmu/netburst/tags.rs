@@ -4,7 +4,8 @@
 //! An event says it by [`EventSpec::extra`]: front_end_event and execution_event by the encoding of the upstream event whose
 //! ESCR tags, with Tag Enable and Tag Value for execution_event; replay_event by the bits of IA32_PEBS_ENABLE, and in bits
 //! 63:32 those of MSR_PEBS_MATRIX_VERT. The tags are the same for all events of a session, also while they take turns, because
-//! two logical processors share the registers of replay tagging.
+//! two logical processors share the registers of replay tagging. Hence instr_retired, which tells instructions that are tagged at
+//! the front end from others (table 19-31), tells them by the tags of the session's front_end_event.
 
 use super::super::super::abi::{EventSpec, Reason, EVENTS_MAX};
 use super::super::super::registers::IA32_PEBS_ENABLE;
