@@ -51,7 +51,10 @@ enum Action {
     /// Record a real program in the lab and report on it.
     Demo,
     /// One generic event on processors of every kind: the same hot instructions, and exact counts.
-    Equivalents,
+    Equivalents {
+        /// Profiles of the PMU model; all that are compared unless given.
+        profiles: Vec<String>,
+    },
     /// Exports opened by the programs that they are for, and the explorer's page in a browser; fetches these.
     Consumers,
     /// Compare what hpm costs with what the kernel's perf costs, in the lab; writes docs/measurements.md.
@@ -115,9 +118,9 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             Ok(scenario::run_named(&root, name.as_deref(), &machine.machine()?)?.close())
         }
         Action::Demo => scenario::demo::run(&root),
-        Action::Equivalents => {
+        Action::Equivalents { profiles } => {
             let mut tally = Tally::default();
-            scenario::equivalents::run(&root, &mut tally);
+            scenario::equivalents::run(&root, &mut tally, &profiles)?;
             Ok(tally.close())
         }
         Action::Consumers => {

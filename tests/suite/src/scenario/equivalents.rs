@@ -13,7 +13,6 @@ use vpmu::truth::Report;
 
 use crate::check::Tally;
 use crate::guest::equivalents::{COUNT, HISTOGRAM};
-use crate::guest::programs::PERIOD;
 use crate::lab::{self, Boot};
 use crate::machine::Machine;
 
@@ -36,10 +35,19 @@ struct Hot {
     error: f64,
 }
 
-/// Boots each processor, and compares them at the end.
-pub(crate) fn run(root: &Path, tally: &mut Tally) {
+/// Boots each of the processors with these names, all if there are none, and compares them at the end.
+///
+/// # Errors
+/// A name is none of theirs.
+pub(crate) fn run(root: &Path, tally: &mut Tally, names: &[String]) -> Result<()> {
+    let known = PROFILES.map(|profile| profile.name);
+    if let Some(other) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        bail!("`{other}` is not compared; these are: {}", known.join(", "));
+    }
+    let wanted = |profile: &&&Profile| names.is_empty() || names.iter().any(|name| name == profile.name);
+    let profiles: Vec<&Profile> = PROFILES.iter().filter(wanted).copied().collect();
     let mut all = BTreeMap::new();
-    for profile in PROFILES {
+    for profile in &profiles {
         let name = profile.name;
         let mut boot = None;
         tally.run(&format!("{NAME}: the lab runs it on {name}"), || {
@@ -58,8 +66,9 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
         });
     }
     tally.run(&format!("{NAME}: all processors have the same hot instructions in the same order"), || {
-        same(&all)
+        same(&all, profiles.len())
     });
+    Ok(())
 }
 
 /// `hpmctl stat` of the generic event, and the truth of the program's loads that missed. The window was opened twice: to be counted,
@@ -113,8 +122,8 @@ fn shown(found: &[Hot]) -> String {
 }
 
 /// Every processor agrees with every other: the same places in the same order, and shares whose intervals meet.
-fn same(all: &BTreeMap<&str, Vec<Hot>>) -> Result<String> {
-    ensure!(all.len() == PROFILES.len(), "only {:?} have results", all.keys());
+fn same(all: &BTreeMap<&str, Vec<Hot>>, wanted: usize) -> Result<String> {
+    ensure!(all.len() == wanted, "only {:?} have results", all.keys());
     for (one, here) in all {
         for (other, there) in all {
             for (a, b) in here.iter().zip(there) {
@@ -126,5 +135,5 @@ fn same(all: &BTreeMap<&str, Vec<Hot>>) -> Result<String> {
     }
     let table: Vec<String> =
         all.iter().map(|(name, found)| format!("\n     {name:<12} {}", shown(found))).collect();
-    Ok(format!("period {PERIOD}{}", table.concat()))
+    Ok(table.concat())
 }
