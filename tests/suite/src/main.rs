@@ -120,7 +120,8 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
         Action::Demo => scenario::demo::run(&root),
         Action::Equivalents { profiles } => {
             let mut tally = Tally::default();
-            scenario::equivalents::run(&root, &mut tally, &profiles)?;
+            let profiles = scenario::equivalents::chosen(&profiles)?;
+            scenario::equivalents::run(&root, &mut tally, &profiles);
             Ok(tally.close())
         }
         Action::Consumers => {

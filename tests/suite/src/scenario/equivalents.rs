@@ -21,7 +21,7 @@ pub(super) const NAME: &str = "equivalents";
 const OPTIONS: &[&str] = &["--plugin-arg", "truth-level=micro"];
 
 /// The processors that are compared.
-const PROFILES: [&Profile; 5] = [&PRESCOTT, &CORE2, &SKYLAKE, &ICE_LAKE, &ZEN_4];
+pub(super) const PROFILES: [&Profile; 5] = [&PRESCOTT, &CORE2, &SKYLAKE, &ICE_LAKE, &ZEN_4];
 
 /// What each of `walks`' loads has of its misses.
 const SHARES: [f64; 3] = [4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0];
@@ -35,19 +35,23 @@ struct Hot {
     error: f64,
 }
 
-/// Boots each of the processors with these names, all if there are none, and compares them at the end.
+/// Those of [`PROFILES`] with these names, all if there are none.
 ///
 /// # Errors
 /// A name is none of theirs.
-pub(crate) fn run(root: &Path, tally: &mut Tally, names: &[String]) -> Result<()> {
+pub(crate) fn chosen(names: &[String]) -> Result<Vec<&'static Profile>> {
     let known = PROFILES.map(|profile| profile.name);
     if let Some(other) = names.iter().find(|name| !known.contains(&name.as_str())) {
         bail!("`{other}` is not compared; these are: {}", known.join(", "));
     }
-    let wanted = |profile: &&&Profile| names.is_empty() || names.iter().any(|name| name == profile.name);
-    let profiles: Vec<&Profile> = PROFILES.iter().filter(wanted).copied().collect();
+    let wanted = |profile: &&Profile| names.is_empty() || names.iter().any(|name| name == profile.name);
+    Ok(PROFILES.into_iter().filter(wanted).collect())
+}
+
+/// Boots each processor, and compares them at the end.
+pub(crate) fn run(root: &Path, tally: &mut Tally, profiles: &[&'static Profile]) {
     let mut all = BTreeMap::new();
-    for profile in &profiles {
+    for profile in profiles {
         let name = profile.name;
         let mut boot = None;
         tally.run(&format!("{NAME}: the lab runs it on {name}"), || {
@@ -68,7 +72,6 @@ pub(crate) fn run(root: &Path, tally: &mut Tally, names: &[String]) -> Result<()
     tally.run(&format!("{NAME}: all processors have the same hot instructions in the same order"), || {
         same(&all, profiles.len())
     });
-    Ok(())
 }
 
 /// `hpmctl stat` of the generic event, and the truth of the program's loads that missed. The window was opened twice: to be counted,
