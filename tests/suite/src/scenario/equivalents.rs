@@ -26,6 +26,10 @@ pub(super) const PROFILES: [&Profile; 5] = [&PRESCOTT, &CORE2, &SKYLAKE, &ICE_LA
 /// What each of `walks`' loads has of its misses.
 const SHARES: [f64; 3] = [4.0 / 7.0, 2.0 / 7.0, 1.0 / 7.0];
 
+/// Three shares of each of five processors are held against the truth at once: each may be off by its interval of 99.9 %, where
+/// hpmctl prints that of 95 %, so that one run in a hundred fails by chance and not every second one.
+const INTERVAL: f64 = 3.29 / 1.96;
+
 /// One hot instruction as hpmctl reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Hot {
@@ -113,7 +117,7 @@ fn expected(found: &[Hot]) -> Result<String> {
     let places: Vec<i64> = found.iter().map(|hot| hot.distance).collect();
     ensure!(places == [0, 1, 2], "the hottest are at {places:?} from the first load");
     for (hot, share) in found.iter().zip(SHARES) {
-        ensure!((hot.share - share).abs() <= hot.error, "{hot:?}, where the share is {share:.3}");
+        ensure!((hot.share - share).abs() <= hot.error * INTERVAL, "{hot:?}, where the share is {share:.3}");
     }
     Ok(shown(found))
 }
