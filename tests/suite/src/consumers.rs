@@ -3,6 +3,7 @@
 //! A real program is recorded on the host by perf_event's software events. pprof, speedscope in a headless browser, pyarrow and
 //! DuckDB then have to find in the exported files what hpm wrote. What is missing of them is fetched into `target/consumers`.
 
+pub(crate) mod libpfm4;
 mod tools;
 
 use std::collections::BTreeMap;

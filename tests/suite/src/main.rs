@@ -57,6 +57,8 @@ enum Action {
     },
     /// Exports opened by the programs that they are for, and the explorer's page in a browser; fetches these.
     Consumers,
+    /// The tables of events against those of libpfm4; fetches it.
+    Libpfm4,
     /// Compare what hpm costs with what the kernel's perf costs, in the lab; writes docs/measurements.md.
     Bench,
     /// The part of a scenario that runs inside the lab machine.
@@ -122,6 +124,11 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             let mut tally = Tally::default();
             let profiles = scenario::equivalents::chosen(&profiles)?;
             scenario::equivalents::run(&root, &mut tally, &profiles);
+            Ok(tally.close())
+        }
+        Action::Libpfm4 => {
+            let mut tally = Tally::default();
+            consumers::libpfm4::run(&root, &mut tally);
             Ok(tally.close())
         }
         Action::Consumers => {

@@ -65,6 +65,18 @@ impl Tools {
         })
     }
 
+    /// The folders of libpfm4's header and of its library.
+    pub(super) fn libpfm4(root: &Path) -> Result<(PathBuf, PathBuf)> {
+        let unpacked = root.join("target/consumers/debian");
+        fs::create_dir_all(&unpacked)?;
+        let header = debian(&unpacked, "libpfm4-dev", &["usr/include/perfmon"], "pfmlib.h")?;
+        let library =
+            debian(&unpacked, "libpfm4-dev", &["usr/lib/x86_64-linux-gnu", "usr/lib"], "libpfm.so")?;
+        let folder = |path: &Path, levels: usize| path.ancestors().nth(levels).map(Path::to_owned);
+        let folders = folder(&header, 2).zip(folder(&library, 1));
+        folders.context("they are in no folder")
+    }
+
     /// Lets a program find the libraries that were unpacked with it.
     pub(super) fn libraries(&self, command: &mut Command) {
         command.env("LD_LIBRARY_PATH", self.unpacked.join("usr/lib/x86_64-linux-gnu"));

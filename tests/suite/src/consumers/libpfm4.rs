@@ -1,0 +1,143 @@
+//! The tables of events against libpfm4's, which other people wrote from the same manuals.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use libhpm::event::{Row, pmus, vendor_names};
+
+use super::tools::{Tools, output};
+use crate::check::Tally;
+
+/// PMUs that libpfm4 has, by its names. Not here: those that came after it.
+const PMUS: [(&str, &str); 17] = [
+    ("core2", "core"),
+    ("nehalem", "nhm"),
+    ("westmere", "wsm"),
+    ("sandybridge", "snb"),
+    ("ivybridge", "ivb"),
+    ("haswell", "hsw"),
+    ("broadwell", "bdw"),
+    ("skylake", "skl"),
+    ("icelake", "icl"),
+    ("goldencove", "spr"),
+    ("gracemont", "adl_grt"),
+    ("k8", "amd64_k8_revg"),
+    ("family10h", "amd64_fam10h_istanbul"),
+    ("zen3", "amd64_fam19h_zen3"),
+    ("zen4", "amd64_fam19h_zen4"),
+    ("netburst", "netburst"),
+    ("netburst_p", "netburst_p"),
+];
+
+/// Event select, unit mask, edge, inversion and counter mask.
+const SELECT: u64 = 0xf_ff84_ffff;
+/// Event select and mask of an ESCR; ESCR select, comparison and edge of a CCCR.
+const ESCR: u64 = 0x7fff_fe00;
+const CCCR: u64 = 0x01fc_e000;
+
+/// What differs, and who is right.
+const DIFFERENT: [(&str, &str, &str); 0] = [];
+
+/// One name asked of both.
+enum Answer {
+    Same,
+    Unknown,
+    Different(String),
+}
+
+/// Compares every event of every PMU that libpfm4 has.
+pub(crate) fn run(root: &Path, tally: &mut Tally) {
+    let mut asks = None;
+    tally.run("libpfm4: it is there", || {
+        asks = Some(build(root)?);
+        Ok(String::new())
+    });
+    let Some(asks) = asks else { return };
+    let known: Vec<&str> = pmus().collect();
+    for (pmu, theirs) in PMUS {
+        tally.run(&format!("libpfm4: {pmu} has its encodings"), || {
+            ensure!(known.contains(&pmu), "there is no such PMU");
+            compare(&asks, pmu, theirs)
+        });
+    }
+}
+
+/// The program that asks libpfm4.
+fn build(root: &Path) -> Result<Asks> {
+    let (header, libraries) = Tools::libpfm4(root)?;
+    let program = root.join("target/consumers/encode");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-Wall", "-Werror", "-I"]).arg(&header).arg("-o").arg(&program);
+    gcc.arg(root.join("tests/suite/consumers/encode.c")).arg("-L").arg(&libraries).arg("-lpfm");
+    output(&mut gcc)?;
+    Ok(Asks { program, libraries })
+}
+
+struct Asks {
+    program: PathBuf,
+    libraries: PathBuf,
+}
+
+impl Asks {
+    /// The codes of each name, or why there are none.
+    fn ask(&self, names: &[String]) -> Result<Vec<Result<Vec<u64>, String>>> {
+        let mut command = Command::new(&self.program);
+        command.env("LIBPFM_ENCODE_INACTIVE", "1").env("LD_LIBRARY_PATH", &self.libraries);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut input = child.stdin.take().context("its input is piped")?;
+        let lines = names.join("\n") + "\n";
+        // It answers each line as it reads it: written beside, or both would wait.
+        let writer = std::thread::spawn(move || input.write_all(lines.as_bytes()));
+        let out = child.wait_with_output()?;
+        writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+        let text = String::from_utf8(out.stdout)?;
+        let answer = |line: &str| match line.strip_prefix("- ") {
+            Some(why) => Ok(Err(why.to_owned())),
+            None => {
+                let codes = line.split(' ').map(|code| u64::from_str_radix(code, 16));
+                Ok(Ok(codes.collect::<Result<_, _>>()?))
+            }
+        };
+        let answers: Vec<Result<Vec<u64>, String>> = text.lines().map(answer).collect::<Result<_>>()?;
+        ensure!(answers.len() == names.len(), "{} answers to {} names", answers.len(), names.len());
+        Ok(answers)
+    }
+}
+
+fn compare(asks: &Asks, pmu: &str, theirs: &str) -> Result<String> {
+    let rows = vendor_names(pmu);
+    let names: Vec<String> =
+        rows.iter().map(|row| format!("{theirs}::{}", row.name.replace('.', ":"))).collect();
+    let answers = asks.ask(&names)?;
+    let mut different = BTreeMap::new();
+    let (mut same, mut unknown) = (0, 0);
+    for (row, answer) in rows.iter().zip(answers) {
+        match judge(pmu, row, answer) {
+            Answer::Same => same += 1,
+            Answer::Unknown => unknown += 1,
+            Answer::Different(how) => {
+                different.insert(row.name, how);
+            }
+        }
+    }
+    let explained: Vec<&str> =
+        DIFFERENT.iter().filter(|(of, ..)| *of == pmu).map(|(_, name, _)| *name).collect();
+    let found: Vec<&str> = different.keys().copied().collect();
+    ensure!(found == explained, "not as explained: {different:#x?}");
+    ensure!(same > unknown, "{same} names agree, and libpfm4 does not know {unknown}");
+    Ok(format!("{same} agree, {} are explained, {unknown} have no such name there", explained.len()))
+}
+
+fn judge(pmu: &str, row: &Row, answer: Result<Vec<u64>, String>) -> Answer {
+    let Ok(codes) = answer else { return Answer::Unknown };
+    let (ours, their) = if pmu.starts_with("netburst") {
+        let cccr = codes.get(1).copied().unwrap_or_default();
+        ((row.encoding >> 32 & ESCR, row.encoding & CCCR), (codes[0] & ESCR, cccr & CCCR))
+    } else {
+        ((row.encoding & SELECT, row.extra), (codes[0] & SELECT, codes.get(1).copied().unwrap_or_default()))
+    };
+    if ours == their { Answer::Same } else { Answer::Different(format!("{ours:x?} here, {their:x?} there")) }
+}
