@@ -61,6 +61,9 @@ pub fn assign(generation: &Generation, events: &mut [Event], active: u32) -> Res
         if register != own {
             if let Some(rule) = with_register(generation, register) {
                 event.encoding = renamed(event.encoding, rule.encoding);
+                if let Some(how) = &mut event.sampling {
+                    how.encoding = renamed(how.encoding, rule.encoding);
+                }
                 event.extra = Some((register, value));
             }
         }

@@ -9,12 +9,13 @@ use std::rc::Rc;
 use hpm_abi::{CoreType, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
 use hpm_core::hybrid::check_types;
 use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
+use hpm_core::port::Port;
 use hpm_core::{detect, Pmu, Program};
 use proptest::prelude::*;
 use rig::core::Core;
 use rig::core::Instruction::{Branch, Load, Plain, Store};
 use rig::port::CorePort;
-use rig::scene::{config, counted, exercise, precise, INSTRUCTIONS};
+use rig::scene::{config, counted, exercise, interrupting, precise, INSTRUCTIONS};
 use rig::Rig;
 use vpmu::profile::{self, PmuKind, Profile};
 use vpmu::Options;
@@ -360,4 +361,21 @@ proptest! {
     fn a_request_is_refused_or_runs_without_a_fault((profile, request) in any_request()) {
         exercise(rig(profile), &request);
     }
+}
+
+/// The counter that interrupts was left with the encoding of the other register, whose value it then counted.
+#[test]
+fn a_sampled_event_moves_to_the_sibling_register_with_its_counter() {
+    const INT: u64 = 1 << 20;
+    let mut rig = rig(&vpmu::profile::SKYLAKE);
+    rig.acquire();
+    let first = EventSpec { extra: 1, ..counted(0x01B7) };
+    let second = EventSpec { extra: 2, ..interrupting(0x01B7, 100) };
+    let session = rig.add_session(&config(&[first, second]));
+    rig::scene::start_thread(&mut rig, session);
+    let mut port = rig.port(0);
+    let selects = (0..4).map(|counter| port.rdmsr(0x186 + counter)).collect::<Vec<_>>();
+    let interrupting = selects.iter().filter(|select| *select & INT != 0).map(|select| select & 0xFFFF);
+    assert_eq!(interrupting.collect::<Vec<_>>(), [0x01BB]);
+    assert_eq!((port.rdmsr(0x1A6), port.rdmsr(0x1A7)), (1, 2));
 }
