@@ -36,8 +36,8 @@ pub struct Replay {
     markers: Peekable<Rows<MarkerRow>>,
     stacks: Rows<StackRow>,
     kernel_symbols: Rows<KernelSymbolRow>,
-    /// The sink's numbers of the stacks that were handed over.
-    stack_numbers: HashMap<u32, u32>,
+    /// Stacks that were read, by their numbers in the trace.
+    known_stacks: HashMap<u32, StackRow>,
     totals: Totals,
     over: bool,
 }
@@ -72,7 +72,7 @@ impl Replay {
             markers: reader.rows().peekable(),
             stacks: reader.rows(),
             kernel_symbols: reader.rows(),
-            stack_numbers: HashMap::new(),
+            known_stacks: HashMap::new(),
             totals: Totals::default(),
             over: false,
         }
@@ -90,14 +90,15 @@ impl Replay {
         next.into_iter().flatten().min()
     }
 
-    /// The sink's number of a stack, which stands before the first sample that names it.
+    /// The sink's number of a stack, which stands before the first sample that names it. A sink that has begun another trace
+    /// has other numbers, so it is asked for each sample.
     fn stack(&mut self, sink: &mut dyn Sink, id: u32) -> Result<Option<u32>> {
-        while !self.stack_numbers.contains_key(&id) {
+        while !self.known_stacks.contains_key(&id) {
             let Some(row) = self.stacks.next() else { return Ok(None) };
-            let number = sink.stack(&row.frames, row.truncated)?;
-            self.stack_numbers.insert(row.id, number);
+            self.known_stacks.insert(row.id, row);
         }
-        Ok(self.stack_numbers.get(&id).copied())
+        let row = &self.known_stacks[&id];
+        Ok(Some(sink.stack(&row.frames, row.truncated)?))
     }
 
     fn sample(&mut self, sink: &mut dyn Sink, mut row: SampleRow) -> Result<()> {
@@ -185,5 +186,59 @@ impl Source for Replay {
 
     fn is_over(&self) -> bool {
         self.over
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{Limits, RotatingWriter, TraceWriter};
+
+    /// Samples of two stacks in turn, 100 ms apart by a clock of 1 MHz.
+    fn recorded(folder: &std::path::Path) -> TraceReader {
+        let mut meta = Meta::default();
+        meta.clock.tsc_khz = 1000;
+        let mut writer = TraceWriter::create(folder, meta).unwrap();
+        for tsc in 0..6 {
+            let stack = writer.stack(&[tsc % 2, 7], tsc % 2 == 0).unwrap();
+            writer
+                .sample(&SampleRow { tsc: tsc * 100_000, stack: Some(stack), ..SampleRow::default() })
+                .unwrap();
+        }
+        writer.finish(Totals::default()).unwrap();
+        TraceReader::open(folder).unwrap()
+    }
+
+    #[test]
+    fn stacks_are_right_in_each_trace_of_a_rotating_recording() {
+        let temp = tempfile::tempdir().unwrap();
+        let reader = recorded(&temp.path().join("a.hpm"));
+        let limits = Limits { on_request: true, ..Limits::default() };
+        let mut writer = RotatingWriter::create(temp.path().join("b.hpm"), Meta::default(), limits).unwrap();
+        let mut replay = Replay::new(&reader, Speed::Times(1.0));
+        replay.start(&mut writer).unwrap();
+        while !replay.is_over() {
+            replay.wait(&[], Duration::from_millis(10)).unwrap();
+            replay.take(&mut writer).unwrap();
+            writer.dump().unwrap();
+        }
+        let written = writer.finish(replay.totals().unwrap()).unwrap();
+        let mut seen = Vec::new();
+        let mut traces = 0;
+        for folder in &written.folders {
+            let reader = TraceReader::open(folder).unwrap();
+            let stacks: HashMap<u32, StackRow> =
+                reader.rows::<StackRow>().map(|stack| (stack.id, stack)).collect();
+            let samples: Vec<SampleRow> = reader.rows().collect();
+            traces += usize::from(!samples.is_empty());
+            for sample in samples {
+                let stack = &stacks[&sample.stack.unwrap()];
+                let turn = sample.tsc / 100_000 % 2;
+                assert_eq!((&stack.frames[..], stack.truncated), (&[turn, 7][..], turn == 0));
+                seen.push(sample.tsc);
+            }
+        }
+        assert_eq!(seen, [0, 100_000, 200_000, 300_000, 400_000, 500_000]);
+        assert!(traces > 1, "all samples came at once, so that nothing was shown");
     }
 }
