@@ -57,9 +57,9 @@ pub(crate) struct ReportArgs {
     /// recorded address
     #[arg(long, value_name = "SYMBOL[+BYTES]|0xADDRESS")]
     around: Option<String>,
-    /// Also draw a flame graph into this file; with --by offset and --distribution, the histograms
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    /// Also draw a flame graph into this file, NAME.svg or NAME.png; with --by offset and --distribution, the histograms
+    #[arg(long, value_name = "FILE", alias = "svg", value_parser = crate::picture::file)]
+    picture: Option<PathBuf>,
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
