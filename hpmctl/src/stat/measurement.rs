@@ -146,7 +146,7 @@ impl Measured<'_> {
                 End::Stopped => None,
             },
             topdown: whole.topdown,
-            topdown_remark: self.topdown.map_or("", Plan::remark).to_owned(),
+            topdown_remark: self.topdown.map_or_else(String::new, Plan::remark),
             parts,
         })
     }

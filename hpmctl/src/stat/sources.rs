@@ -43,7 +43,7 @@ pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
         Chosen::Driver { line } => {
             let topdown = topdown::plan(args)?;
             let events = match &topdown {
-                Some(plan) => parse_events(&plan.events.iter().map(ToString::to_string).collect::<Vec<_>>())?,
+                Some(plan) => parse_events(&plan.events)?,
                 None if args.events.is_empty() => events_at_hand(&DEFAULT_EVENTS)?,
                 None => parse_events(&args.events)?,
             };
