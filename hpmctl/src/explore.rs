@@ -73,7 +73,7 @@ pub(crate) struct ExploreArgs {
     #[arg(long)]
     json: bool,
     /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
     symfs: Option<PathBuf>,
 }
 

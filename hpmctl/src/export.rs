@@ -26,16 +26,16 @@ pub(crate) struct ExportArgs {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// The one event whose samples are shown as stacks [default: all that were sampled; of folded, svg and png the first]
-    #[arg(long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
     /// The table of csv and parquet
     #[arg(long, value_enum, default_value_t)]
     table: Table,
     /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
     symfs: Option<PathBuf>,
     /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR")]
+    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
     debug_dirs: Vec<PathBuf>,
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]

@@ -33,7 +33,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
     /// Report only this event
-    #[arg(long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
     /// Show who calls this function, and who those [default: of every function with samples]
     #[arg(long, value_name = "FUNCTION", num_args = 0..=1, require_equals = true)]
@@ -64,10 +64,10 @@ pub(crate) struct ReportArgs {
     #[arg(long)]
     json: bool,
     /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
     symfs: Option<PathBuf>,
     /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR")]
+    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
     debug_dirs: Vec<PathBuf>,
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]

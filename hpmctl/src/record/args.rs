@@ -17,23 +17,23 @@ use crate::measure::SourceArg;
 pub(crate) struct RecordArgs {
     /// Events to sample, separated by commas (see `hpmctl list`) [default: cycles, instructions or loads, the first of them that is
     /// sampled precisely here, 4000 times a second; by perf_event cycles, or without a PMU cpu-clock and page-faults]
-    #[arg(short, long = "event", value_name = "EVENTS")]
+    #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "trace")]
     pub(super) events: Vec<String>,
     /// Where the data comes from
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "trace")]
     pub(super) source: SourceArg,
     /// Take a sample each PERIOD events [default: 10007; by perf_event as each event suggests]
-    #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "trace")]
     pub(super) period: Option<u64>,
     /// Adapt the period, beginning with PERIOD, to HZ samples per second of time on a CPU
-    #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000), conflicts_with = "trace")]
     pub(super) frequency: Option<u64>,
     /// Keep the period's low bits. Without this they are drawn anew for each quantum, so that a loop is not sampled always
     /// at the same place; the mean stays PERIOD
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trace")]
     pub(super) no_randomise: bool,
     /// Sample by interrupts: any event, without data addresses, and some instructions too late (skid)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trace")]
     pub(super) imprecise: bool,
     /// Folder to write; it must not exist yet [default: the program's name, or `trace`, with .hpm]
     #[arg(short, long, value_name = "NAME.hpm")]
@@ -47,14 +47,13 @@ pub(crate) struct RecordArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "dwarf",
-        overrides_with = "no_stacks"
-    )]
+        overrides_with = "no_stacks", conflicts_with = "trace")]
     pub(super) stacks: Option<StackMethod>,
     /// Record no call stacks (the default)
-    #[arg(long, overrides_with = "stacks")]
+    #[arg(long, overrides_with = "stacks", conflicts_with = "trace")]
     pub(super) no_stacks: bool,
     /// Bytes of stack to unwind for each sample by tables: a multiple of 1024 up to 64512
-    #[arg(long, value_name = "N", default_value_t = 16 * 1024, value_parser = stack_bytes)]
+    #[arg(long, value_name = "N", default_value_t = 16 * 1024, value_parser = stack_bytes, conflicts_with = "trace")]
     pub(super) stack_bytes: u32,
     /// Record the last N branches before each sample [default: as many as the processor keeps]; each sample then costs an
     /// interrupt, but from Ice Lake on
@@ -64,8 +63,7 @@ pub(crate) struct RecordArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "0",
-        value_parser = clap::value_parser!(u32).range(0..=32)
-    )]
+        value_parser = clap::value_parser!(u32).range(0..=32), conflicts_with = "trace")]
     pub(super) branches: Option<u32>,
     /// Types of branches to record, separated by commas [default: all]
     #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',', requires = "branches")]

@@ -77,7 +77,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let mut resolver = Resolver::new(&reader, args.finder());
     let filter = args.filters.of(&reader)?;
     let collected = Collected::read(&reader, &mut resolver, args, event, &filter);
-    if collected.nothing() {
+    if collected.nothing(filter.chooses_code_or_data()) {
         bail!(
             "{} holds no quantum and no sample {}{}",
             args.trace.display(),
@@ -178,8 +178,10 @@ impl Collected {
         Ok(Some(Taken { all: self.branches.all(), groups, entries }))
     }
 
-    fn nothing(&self) -> bool {
-        self.summary.quanta == 0 && self.summary.events.iter().all(|event| event.sampled.samples == 0)
+    /// Quanta have neither code nor data.
+    fn nothing(&self, only_samples: bool) -> bool {
+        let no_sample = self.summary.events.iter().all(|event| event.sampled.samples == 0);
+        no_sample && (only_samples || self.summary.quanta == 0)
     }
 
     fn tables(&self, limit: usize, order: Order) -> Vec<Grouped> {

@@ -56,6 +56,11 @@ pub trait Source {
     /// Whether nothing will be measured any more.
     fn is_over(&self) -> bool;
 
+    /// How much of a recording's time was handed over; `None` for a source that measures, whose time is everybody's.
+    fn elapsed(&self) -> Option<Duration> {
+        None
+    }
+
     /// This moment on the clock of the rows, for a row of somebody else's; `None` where the rows are of another time.
     fn now(&self) -> Option<u64> {
         None
