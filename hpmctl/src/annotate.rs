@@ -19,7 +19,7 @@ use crate::report::{event_index, table, text};
 #[derive(Args, Debug)]
 pub(crate) struct AnnotateArgs {
     /// Choose functions by this event, and show only its samples [default: by the trace's first, and all events]
-    #[arg(long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
     /// Without a function named, show so many: those with most events
     #[arg(long, default_value_t = 1, value_name = "N")]
@@ -34,10 +34,10 @@ pub(crate) struct AnnotateArgs {
     #[arg(long)]
     json: bool,
     /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
     symfs: Option<PathBuf>,
     /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR")]
+    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
     debug_dirs: Vec<PathBuf>,
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]

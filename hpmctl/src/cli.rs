@@ -86,6 +86,12 @@ pub(crate) struct TargetArgs {
     pub(crate) command: Vec<OsString>,
 }
 
+/// A folder that is there.
+pub(crate) fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_dir() { Ok(path) } else { Err("there is no such folder".into()) }
+}
+
 fn times(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(times) if times > 0.0 && f64::is_finite(times) => Ok(times),

@@ -34,16 +34,16 @@ pub(crate) struct DiffArgs {
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
     /// Compare only this event [default: all that both traces sampled]
-    #[arg(long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
     /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
     symfs: Option<PathBuf>,
     /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR")]
+    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
     debug_dirs: Vec<PathBuf>,
     /// The trace before
     #[arg(value_name = "BEFORE.hpm")]

@@ -12,6 +12,7 @@ mod timeline;
 mod tests;
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -22,6 +23,7 @@ use libhpm::symbol::FileFinder;
 use libhpm::trace::{Meta, TraceReader};
 
 use crate::output::print;
+use crate::picture;
 
 /// Explore the records of a trace: what each thread did on each CPU from when to when.
 ///
@@ -61,9 +63,9 @@ pub(crate) struct ExploreArgs {
     /// Lines of a graph's height
     #[arg(long, default_value_t = 18, value_name = "N", value_parser = clap::value_parser!(u16).range(3..=1000))]
     height: u16,
-    /// Also draw the graph or timeline into this file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    /// Also draw the graph or timeline into this file, NAME.svg or NAME.png
+    #[arg(long, value_name = "FILE", alias = "svg", value_parser = crate::picture::file)]
+    picture: Option<PathBuf>,
     /// Also write a page for the browser with the graphs, timelines, statistics and the table of these records, which zooms
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -71,7 +73,7 @@ pub(crate) struct ExploreArgs {
     #[arg(long)]
     json: bool,
     /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
     symfs: Option<PathBuf>,
 }
 
@@ -204,8 +206,9 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records) -> Result<String> 
     }
     let view = View { meta, records, chosen: &chosen, metrics: &metrics };
     let mut text = text::render(args, &view)?;
-    if let Some(path) = &args.svg {
-        write(path, &svg::draw(args.show, &view)?)?;
+    if let Some(path) = &args.picture {
+        let drawing = svg::draw(args.show, &view)?;
+        picture::write(path, |file| file.write_all(drawing.as_bytes()))?;
         text += &format!("\npicture: {}\n", path.display());
     }
     if let Some(path) = &args.html {

@@ -14,6 +14,8 @@ use libhpm::trace::{
     TraceReader,
 };
 
+use crate::picture;
+
 /// Write a trace as a file of another program.
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
@@ -23,17 +25,17 @@ pub(crate) struct ExportArgs {
     /// The file; `-` for standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
-    /// The one event whose samples are shown as stacks [default: all that were sampled; of folded and svg the first]
-    #[arg(long, value_name = "NAME")]
+    /// The one event whose samples are shown as stacks [default: all that were sampled; of folded, svg and png the first]
+    #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
     /// The table of csv and parquet
     #[arg(long, value_enum, default_value_t)]
     table: Table,
     /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
     symfs: Option<PathBuf>,
     /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR")]
+    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
     debug_dirs: Vec<PathBuf>,
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]
@@ -51,6 +53,8 @@ enum Format {
     Folded,
     /// A flame graph
     Svg,
+    /// A flame graph as pixels
+    Png,
     /// speedscope's own format: a profile for each thread
     Speedscope,
     /// Chrome's trace events, for Perfetto and chrome://tracing: the quanta of each thread and CPU, and markers
@@ -128,7 +132,7 @@ fn events(args: &ExportArgs, reader: &TraceReader) -> Result<Vec<usize>> {
     if sampled.is_empty() {
         bail!("no event of the trace was sampled, only counted: {}", names());
     }
-    if matches!(args.format, Format::Folded | Format::Svg) && sampled.len() > 1 {
+    if matches!(args.format, Format::Folded | Format::Svg | Format::Png) && sampled.len() > 1 {
         let (first, others) = (&events[sampled[0]].name, sampled.len() - 1);
         eprintln!("hpmctl: note: this format shows one event, {first}; --event chooses from {others} more");
         sampled.truncate(1);
@@ -148,6 +152,11 @@ fn write(
         (Format::Pprof, Some(stacks)) => export::write_pprof(stacks, &mut output),
         (Format::Folded, Some(stacks)) => export::write_folded(stacks, &mut output),
         (Format::Svg, Some(stacks)) => export::write_svg(stacks, &mut output),
+        (Format::Png, Some(stacks)) => {
+            let mut svg = Vec::new();
+            export::write_svg(stacks, &mut svg)?;
+            output.write_all(&picture::png(&svg).map_err(io::Error::other)?)
+        }
         (Format::Speedscope, Some(stacks)) => export::write_speedscope(stacks, &mut output),
         (Format::Chrome, _) => export::write_chrome(reader, &mut output),
         (format, _) => match args.table {

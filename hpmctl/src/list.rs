@@ -13,9 +13,11 @@ use libhpm::event::{
     CoreType, Counter, Equivalent, GENERICS, Row, Sampling, core_pmus, equivalent, pmus, vendor_names,
 };
 use libhpm::machine::pmu_name;
+use libhpm::source::perf;
 use libhpm::sys::device::Driver;
 use serde::{Serialize, Serializer};
 
+use crate::measure::{Chosen, SourceArg, choose};
 use crate::output::print;
 
 /// List the events that -e understands.
@@ -32,7 +34,7 @@ pub(crate) struct ListArgs {
     /// Only this PMU
     #[arg(long, value_name = "NAME", conflicts_with = "this")]
     pmu: Option<String>,
-    /// Only this machine's PMU, as the driver knows it: the default for a plain list
+    /// Only this machine's PMU, as the driver knows it: the default for a plain list, which without the driver shows perf_event's events
     #[arg(long)]
     this: bool,
     /// Print JSON for other programs
@@ -47,10 +49,11 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode> {
     let here = args.this || args.pmu.is_none() && !args.equivalents && args.fits.is_none();
     let (names, general_counters) = match &args.pmu {
         Some(pmu) => (vec![pmu.clone()], u32::MAX),
-        None if here => {
-            let (_, info) = Driver::open_checked()?;
-            (vec![pmu_name(&info)], info.general_counters)
-        }
+        None if here => match Driver::open_checked() {
+            Ok((_, info)) => (vec![pmu_name(&info)], info.general_counters),
+            Err(_) if !args.this => return by_perf(args),
+            Err(error) => return Err(error.into()),
+        },
         None => (pmus().map(str::to_owned).collect(), u32::MAX),
     };
     for (_, pmu) in names.iter().flat_map(|name| core_pmus(name)) {
@@ -77,6 +80,42 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode> {
         bail!("no event of {} has these words in its name or description", names.join(", "));
     }
     print(text.trim_end())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Without the module: the events of the kernel's perf_event, as far as it has them here.
+fn by_perf(args: &ListArgs) -> Result<ExitCode> {
+    #[derive(Serialize)]
+    struct PerfEvent {
+        name: &'static str,
+        what: &'static str,
+    }
+    let Chosen::Perf(facts) = choose(SourceArg::default())? else {
+        bail!("the hpm module was loaded just now")
+    };
+    let wanted = Words::new(&args.words);
+    let here = perf::NAMES.iter().filter(|name| facts.hardware || !name.id.is_hardware());
+    let events: Vec<PerfEvent> = here
+        .map(|name| PerfEvent { name: name.name, what: name.description })
+        .filter(|event| wanted.are_in(&[event.name, event.what]))
+        .collect();
+    if events.is_empty() {
+        bail!("no event of {} has these words in its name or description", facts.line);
+    }
+    if args.json {
+        print(&serde_json::to_string_pretty(&events).context("cannot write JSON")?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    events.iter().for_each(|event| {
+        table.add_row([event.name, event.what]);
+    });
+    print(&format!(
+        "{}\n\nThese are {}. `hpmctl list --pmu NAME` lists a PMU's events.",
+        table.trim_fmt(),
+        facts.line
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

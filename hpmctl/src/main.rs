@@ -14,6 +14,7 @@ mod measure;
 mod module;
 mod output;
 mod phases;
+mod picture;
 mod record;
 mod report;
 mod shell;

@@ -8,8 +8,8 @@ use libhpm::mark::Marks;
 
 /// Set a marker in the trace that is being recorded of the calling script.
 ///
-/// It stands in the `markers` table of the trace, with its time. Programs set theirs by `libhpm::mark`, which needs no
-/// system call.
+/// It stands in the `markers` table of the trace, with its time and thread. This needs the hpm module; `hpmctl record --marks`
+/// takes markers from a pipe on any machine. Programs set theirs by `hpm_mark.h` or `libhpm::mark`, without a system call.
 #[derive(Args, Debug)]
 pub(crate) struct MarkArgs {
     /// What happens now, in at most 24 bytes
@@ -28,7 +28,11 @@ pub(crate) fn run(args: &MarkArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn name(text: &str) -> Result<String, String> {
+/// A marker's name.
+///
+/// # Errors
+/// It has no byte, or more than a marker has room for.
+pub(crate) fn name(text: &str) -> Result<String, String> {
     match text.len() {
         1..=24 => Ok(text.to_owned()),
         length => Err(format!("{length} bytes where 1 to 24 fit")),

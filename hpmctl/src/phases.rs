@@ -4,7 +4,7 @@ mod svg;
 mod text;
 
 use std::collections::HashMap;
-use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -19,6 +19,7 @@ use libhpm::trace::{Meta, QuantumRow, ThreadRow, TraceReader};
 use serde::Serialize;
 
 use crate::output::print;
+use crate::picture;
 
 /// Show how a program's behaviour repeats: patterns in how often events happen, and when each comes back.
 #[derive(Args, Debug)]
@@ -38,9 +39,9 @@ pub(crate) struct PhasesArgs {
     /// Show at most this many threads or processes, and patterns of each
     #[arg(long, default_value_t = 10, value_name = "N")]
     limit: usize,
-    /// Also draw phases over time into this file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    /// Also draw phases over time into this file, NAME.svg or NAME.png
+    #[arg(long, value_name = "FILE", alias = "svg", value_parser = crate::picture::file)]
+    picture: Option<PathBuf>,
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
@@ -70,7 +71,7 @@ struct Report<'a> {
     left_out: usize,
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    svg: Option<&'a Path>,
+    picture: Option<&'a Path>,
 }
 
 /// What was found of a thread or process.
@@ -188,10 +189,10 @@ fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
         subjects: shown.map(|subject| found(subject, signal, ticks_per_ms, &names, args.limit)).collect(),
         left_out: all.len().saturating_sub(args.limit),
         warnings,
-        svg: args.svg.as_deref(),
+        picture: args.picture.as_deref(),
     };
-    if let Some(path) = &args.svg {
-        fs::write(path, svg::draw(&report)).with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(path) = &args.picture {
+        picture::write(path, |file| file.write_all(svg::draw(&report).as_bytes()))?;
     }
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };

@@ -33,7 +33,7 @@ pub(crate) struct ReportArgs {
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
     /// Report only this event
-    #[arg(long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
     /// Show who calls this function, and who those [default: of every function with samples]
     #[arg(long, value_name = "FUNCTION", num_args = 0..=1, require_equals = true)]
@@ -57,17 +57,17 @@ pub(crate) struct ReportArgs {
     /// recorded address
     #[arg(long, value_name = "SYMBOL[+BYTES]|0xADDRESS")]
     around: Option<String>,
-    /// Also draw a flame graph into this file; with --by offset and --distribution, the histograms
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    /// Also draw a flame graph into this file, NAME.svg or NAME.png; with --by offset and --distribution, the histograms
+    #[arg(long, value_name = "FILE", alias = "svg", value_parser = crate::picture::file)]
+    picture: Option<PathBuf>,
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
     /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
     symfs: Option<PathBuf>,
     /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR")]
+    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
     debug_dirs: Vec<PathBuf>,
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]

@@ -35,14 +35,14 @@ pub(crate) struct StatArgs {
     /// Events to count, separated by commas (see `hpmctl list`) [default: cycles, instructions, branches,
     /// branch-misses and l1d-load-miss, as far as there are counters; by perf_event those it has, and task-clock,
     /// context-switches, cpu-migrations and page-faults]
-    #[arg(short, long = "event", value_name = "EVENTS")]
+    #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "trace")]
     events: Vec<String>,
     /// Where the data comes from
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, default_value_t, conflicts_with = "trace")]
     source: SourceArg,
     /// Measure events that do not fit the counters together in turns, and scale their counts by the share of the time in
     /// which they were on
-    #[arg(long)]
+    #[arg(long, conflicts_with = "trace")]
     multiplex: bool,
     /// Also show what was counted in each interval of MS milliseconds, as soon as it has passed
     #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(10..))]
@@ -60,7 +60,7 @@ pub(crate) struct StatArgs {
     /// Show where issue slots went, by the top-down method: LEVEL 1, or 2, whose events take turns; on a PMU without them, in how
     /// many cycles what stalled
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-        value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with = "events")]
+        value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with_all = ["events", "trace"])]
     topdown: Option<u8>,
     /// Print JSON for other programs; with --interval one line for each interval, and one for the whole
     #[arg(long)]

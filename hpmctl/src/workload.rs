@@ -1,9 +1,10 @@
 //! What is being measured, and when it ends: a program of our own, a running process, or the system until a signal.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use libhpm::session::Target;
 use libhpm::sys::child::Child;
 use libhpm::sys::pidfd::{pidfd, pidfd_of_thread};
@@ -61,6 +62,7 @@ impl Workload {
     /// # Errors
     /// When the program cannot be forked or no process has the PID.
     pub(crate) fn new(args: &TargetArgs) -> Result<Self> {
+        check(args.target().as_ref())?;
         let subject = match args.target() {
             Some(Target::Process(pid)) => Subject::Other(Target::Process(pid), pidfd(pid)?),
             Some(Target::Thread(tid)) => Subject::Other(Target::Thread(tid), pidfd_of_thread(tid)?),
@@ -186,6 +188,21 @@ fn readable(fd: BorrowedFd<'_>, timeout: PollTimeout) -> Result<bool> {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     poll(&mut fds, timeout).context("cannot poll the process")?;
     Ok(fds[0].any().unwrap_or(false))
+}
+
+/// What is to be measured must be there.
+fn check(target: Option<&Target>) -> Result<()> {
+    match target {
+        Some(Target::Cpu(cpu)) if !Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).exists() => {
+            let online = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+            bail!("there is no CPU {cpu}; this machine has {}", online.trim())
+        }
+        Some(Target::Cgroup(path)) if !path.is_dir() => bail!(
+            "there is no control group {}: name its directory, which is somewhere below /sys/fs/cgroup",
+            path.display()
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// The process of a thread.

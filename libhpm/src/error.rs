@@ -112,7 +112,7 @@ pub enum Error {
         reason: io::Error,
     },
     /// A trace could not be written or read.
-    #[error("{0}")]
+    #[error(transparent)]
     Trace(#[from] crate::trace::TraceError),
     /// A system call failed.
     #[error("cannot {doing}: {reason}")]

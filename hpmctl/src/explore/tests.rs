@@ -115,7 +115,7 @@ fn what_cannot_be_shown_is_told() {
     assert!(sentence(&["ipcs"]).contains("did you mean `ipc`"));
     assert!(sentence(&["-d", "slow"]).contains("no NAME=EXPRESSION"));
     assert!(sentence(&["-d", "cycles=1"]).contains("already means something"));
-    assert!(sentence(&["--svg", "/dev/null"]).contains("--show scatter, time, threads or cpus"));
+    assert!(sentence(&["--picture", "graph.svg"]).contains("--show scatter, time, threads or cpus"));
     assert_eq!(
         sentence(&["--where", "cpu = 1"]),
         "the expression has `=`, which means nothing here; to compare, write ==\n  cpu = 1\n      ^"
@@ -138,7 +138,7 @@ fn pictures_have_a_shape_for_each_record() {
     let folder = trace(&temp);
     let path = temp.path().join("picture.svg");
     let draw = |options: &[&str]| {
-        let svg = ["--svg", path.to_str().unwrap()];
+        let svg = ["--picture", path.to_str().unwrap()];
         explore(&folder, &[options, &svg].concat()).unwrap();
         fs::read_to_string(&path).unwrap()
     };

@@ -1,5 +1,7 @@
 //! Phases of small traces that were made up.
 
+use std::fs;
+
 use clap::Parser;
 use libhpm::analysis::phase::synthetic::{Recipe, TICKS, labelled_set};
 use libhpm::trace::{Clock, Event, ThreadChange, Totals, TraceWriter};
@@ -109,7 +111,7 @@ fn json_has_the_same_numbers() {
 fn the_picture_has_a_ribbon() {
     let temp = TempDir::new().unwrap();
     let svg = temp.path().join("phases.svg");
-    let (text, _) = phases(&trace(&temp, &two_threads()), &["--svg", svg.to_str().unwrap()]).unwrap();
+    let (text, _) = phases(&trace(&temp, &two_threads()), &["--picture", svg.to_str().unwrap()]).unwrap();
     assert!(text.contains("picture: "), "{text}");
     let svg = fs::read_to_string(&svg).unwrap();
     assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));

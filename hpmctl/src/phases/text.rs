@@ -20,7 +20,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
     if report.left_out > 0 {
         line(&mut text, format_args!("\n{} more are not shown (--limit)", report.left_out));
     }
-    if let Some(path) = report.svg {
+    if let Some(path) = report.picture {
         line(&mut text, format_args!("\npicture: {}", path.display()));
     }
     text

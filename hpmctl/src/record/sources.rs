@@ -9,7 +9,7 @@ use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, 
 use libhpm::source::replay::Replay;
 use libhpm::trace::TraceReader;
 
-use super::{RecordArgs, StackMethod};
+use super::args::{RecordArgs, StackMethod};
 use crate::measure::{
     Chosen, PerfFacts, choose, companion, events_at_hand, open, open_perf, parse_events, sideband,
 };

@@ -1,11 +1,9 @@
 //! `hpmctl report --distribution`: whether few instructions have most of an event, for several traces side by side
 //! (Schneider's thesis, Table 4.1, Figures 4.1 and 4.2).
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use libhpm::histogram::{self, Bar, Panel};
 use libhpm::report::{By, Distribution, Entry, Order, QUANTILES, Resolver, Sum, TOP, Table};
 use libhpm::trace::{Event, EventUse, SampleRow, TraceReader};
@@ -14,6 +12,7 @@ use serde::Serialize;
 use super::samples::{sampled_events, unfinished};
 use super::{ReportArgs, event_index, table, text};
 use crate::output::grouped;
+use crate::picture;
 
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
@@ -22,7 +21,7 @@ struct Distributions<'a> {
     filter: Option<String>,
     events: Vec<OfEvent>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    svg: Option<&'a Path>,
+    picture: Option<&'a Path>,
 }
 
 /// One event of one trace.
@@ -47,9 +46,10 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     if events.is_empty() {
         bail!("no trace has samples that were asked for");
     }
-    let distributions = Distributions { filter: args.filters.words(), events, svg: args.svg.as_deref() };
-    if let Some(path) = &args.svg {
-        draw(&distributions, path).with_context(|| format!("cannot write {}", path.display()))?;
+    let distributions =
+        Distributions { filter: args.filters.words(), events, picture: args.picture.as_deref() };
+    if let Some(path) = &args.picture {
+        picture::write(path, |file| draw(&distributions, file))?;
     }
     let output = if args.json {
         serde_json::to_string_pretty(&distributions)? + "\n"
@@ -108,7 +108,7 @@ fn render(distributions: &Distributions<'_>, limit: usize) -> String {
     for of in &distributions.events {
         top(&mut text, of, limit);
     }
-    if let Some(path) = distributions.svg {
+    if let Some(path) = distributions.picture {
         text::line(&mut text, format_args!("histogram: {}", path.display()));
     }
     text
@@ -176,7 +176,7 @@ fn top(text: &mut String, of: &OfEvent, limit: usize) {
     table::finish(text, table, 3);
 }
 
-fn draw(distributions: &Distributions<'_>, path: &Path) -> std::io::Result<()> {
+fn draw(distributions: &Distributions<'_>, file: &mut Vec<u8>) -> std::io::Result<()> {
     let bar = |(rank, entry): (i64, &Entry)| Bar {
         at: rank,
         share: entry.own_share.share,
@@ -196,7 +196,5 @@ fn draw(distributions: &Distributions<'_>, path: &Path) -> std::io::Result<()> {
     };
     let panels: Vec<Panel> = distributions.events.iter().map(panel).collect();
     let title = format!("The {TOP} instructions with most samples");
-    let mut file = BufWriter::new(File::create(path)?);
-    histogram::write_svg(&title, "instructions by rank", &panels, &mut file)?;
-    file.flush()
+    histogram::write_svg(&title, "instructions by rank", &panels, file)
 }

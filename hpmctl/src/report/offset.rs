@@ -2,8 +2,6 @@
 
 mod text;
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +13,7 @@ use libhpm::trace::{Event, EventUse, SampleRow, TraceReader};
 use serde::Serialize;
 
 use super::{ReportArgs, event_index};
+use crate::picture;
 
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
@@ -25,7 +24,7 @@ struct Histograms<'a> {
     around: &'a Instruction,
     traces: Vec<Histogram>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    svg: Option<&'a Path>,
+    picture: Option<&'a Path>,
 }
 
 /// One trace's event.
@@ -64,10 +63,10 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         function: &code.function,
         around: &code.instructions[code.reference],
         traces: traces.iter().map(|trace| trace.histogram(Around { module: &module, code: &code })).collect(),
-        svg: args.svg.as_deref(),
+        picture: args.picture.as_deref(),
     };
-    if let Some(path) = &args.svg {
-        draw(&histograms, &code, path).with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(path) = &args.picture {
+        picture::write(path, |file| draw(&histograms, &code, file))?;
     }
     let output = if args.json {
         serde_json::to_string_pretty(&histograms)? + "\n"
@@ -173,7 +172,7 @@ fn how(event: &Event) -> String {
     }
 }
 
-fn draw(histograms: &Histograms<'_>, code: &Code, path: &Path) -> std::io::Result<()> {
+fn draw(histograms: &Histograms<'_>, code: &Code, file: &mut Vec<u8>) -> std::io::Result<()> {
     let panel = |histogram: &Histogram| {
         let bar = |entry: &OffsetEntry| Bar {
             at: entry.distance,
@@ -201,7 +200,5 @@ fn draw(histograms: &Histograms<'_>, code: &Code, path: &Path) -> std::io::Resul
     let panels: Vec<Panel> = histograms.traces.iter().map(panel).collect();
     let title = format!("Reported instructions in {}", histograms.function);
     let axis = format!("instructions from {:#x} ({})", histograms.around.address, histograms.around.mnemonic);
-    let mut file = BufWriter::new(File::create(path)?);
-    histogram::write_svg(&title, &axis, &panels, &mut file)?;
-    file.flush()
+    histogram::write_svg(&title, &axis, &panels, file)
 }

@@ -1,10 +1,8 @@
 //! Tables, trees, branches and flame graphs of a trace's samples.
 
-use std::fs::File;
-use std::io::{BufWriter, Write as _};
 use std::path::Path;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use libhpm::flame::FoldedStacks;
 use libhpm::report::{
     BranchEntry, BranchTable, By, CallNode, CallTree, Direction, Entry, Filter, Order, Resolver, Sum,
@@ -14,6 +12,7 @@ use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
 use super::{GroupBy, ReportArgs, event_index, text};
+use crate::picture;
 
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
@@ -34,7 +33,7 @@ pub(super) struct Report<'a> {
     pub(super) warnings: Vec<String>,
     pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) svg: Option<&'a Path>,
+    pub(super) picture: Option<&'a Path>,
 }
 
 /// The branches of the samples' branch records, cut to the number of rows asked for.
@@ -78,7 +77,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let mut resolver = Resolver::new(&reader, args.finder());
     let filter = args.filters.of(&reader)?;
     let collected = Collected::read(&reader, &mut resolver, args, event, &filter);
-    if collected.nothing() {
+    if collected.nothing(filter.chooses_code_or_data()) {
         bail!(
             "{} holds no quantum and no sample {}{}",
             args.trace.display(),
@@ -86,8 +85,8 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
             collected.warnings.first().map_or_else(String::new, |warning| format!(": {warning}"))
         );
     }
-    if let Some(path) = &args.svg {
-        write_svg(path, &collected, reader.meta())?;
+    if let Some(path) = &args.picture {
+        flame_graph(path, &collected, reader.meta())?;
     }
     let tables = collected.tables(args.limit, args.sort.into());
     let trees = collected.calls(args)?;
@@ -102,7 +101,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         branches,
         summary: collected.summary,
         warnings: collected.warnings,
-        svg: args.svg.as_deref(),
+        picture: args.picture.as_deref(),
     };
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
@@ -179,8 +178,10 @@ impl Collected {
         Ok(Some(Taken { all: self.branches.all(), groups, entries }))
     }
 
-    fn nothing(&self) -> bool {
-        self.summary.quanta == 0 && self.summary.events.iter().all(|event| event.sampled.samples == 0)
+    /// Quanta have neither code nor data.
+    fn nothing(&self, only_samples: bool) -> bool {
+        let no_sample = self.summary.events.iter().all(|event| event.sampled.samples == 0);
+        no_sample && (only_samples || self.summary.quanta == 0)
     }
 
     fn tables(&self, limit: usize, order: Order) -> Vec<Grouped> {
@@ -250,7 +251,7 @@ pub(crate) fn unfinished(meta: &Meta) -> Option<String> {
     })
 }
 
-fn write_svg(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
+fn flame_graph(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
     let Some(event) = collected.drawn.filter(|_| !collected.stacks.is_empty()) else {
         bail!("no samples to draw a flame graph from; record with a precise event");
     };
@@ -265,12 +266,7 @@ pub(super) fn draw(path: &Path, stacks: &FoldedStacks, meta: &Meta, what: &str, 
         Some(program) => format!("{}: {what}", program.rsplit('/').next().unwrap_or(program)),
         None => what.to_owned(),
     };
-    let write = || {
-        let mut file = BufWriter::new(File::create(path)?);
-        stacks.write_svg(&title, unit, &mut file)?;
-        file.flush()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    picture::write(path, |file| stacks.write_svg(&title, unit, file))
 }
 
 /// What stands in the way of full symbols for the modules in the tables.

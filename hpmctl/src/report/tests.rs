@@ -210,7 +210,7 @@ fn the_flame_graph_is_written_and_named() {
     let temp = TempDir::new().unwrap();
     let svg = temp.path().join("graph.svg");
     let path = svg.to_str().unwrap();
-    let (text, _) = report(&trace(&temp, true), &["--svg", path]).unwrap();
+    let (text, _) = report(&trace(&temp, true), &["--picture", path]).unwrap();
     assert!(text.ends_with(&format!("flame graph: {path}\n")), "{text}");
     let svg = fs::read_to_string(&svg).unwrap();
     assert!(["sort: l1d-load-miss", "entry", "copy", "[truncated]"].iter().all(|word| svg.contains(word)));
@@ -311,7 +311,7 @@ fn offsets_of_several_traces_stand_side_by_side() {
     let svg = temp.path().join("offsets.svg");
     let report = |options: &[&str]| {
         let traces = [&late, &exact, &next].map(|path| path.to_str().unwrap());
-        let words = ["report", "--by", "offset", "--around", "main", "--svg", svg.to_str().unwrap()];
+        let words = ["report", "--by", "offset", "--around", "main", "--picture", svg.to_str().unwrap()];
         let all = words.iter().chain(options).copied().chain(traces);
         output(&Cli::try_parse_from(all).unwrap().report).unwrap().0
     };

@@ -43,7 +43,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
     for note in &report.notes {
         line(&mut text, format_args!("note: {note}"));
     }
-    if let Some(path) = report.svg {
+    if let Some(path) = report.picture {
         line(&mut text, format_args!("flame graph: {}", path.display()));
     }
     text

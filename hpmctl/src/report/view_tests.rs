@@ -130,7 +130,8 @@ fn distributions_of_two_traces_stand_side_by_side() {
     let hot = spread(&temp, "hot.hpm", &[60, 20, 10, 5, 2, 1, 1, 1]);
     let flat = spread(&temp, "flat.hpm", &[2; 50]);
     let svg = temp.path().join("top.svg");
-    let options = ["--distribution", "--limit", "2", "--svg", svg.to_str().unwrap(), hot.to_str().unwrap()];
+    let options =
+        ["--distribution", "--limit", "2", "--picture", svg.to_str().unwrap(), hot.to_str().unwrap()];
     let (text, warnings) = report(&flat, &options).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
     insta::assert_snapshot!(text.replace(&format!("{}/", temp.path().display()), ""));
@@ -222,7 +223,8 @@ fn waits_have_their_places() {
 fn wall_clock_time_is_on_a_cpu_or_off_it() {
     let temp = TempDir::new().unwrap();
     let svg = temp.path().join("time.svg");
-    let (text, _) = report(&waiting(&temp, true), &["--wall-clock", "--svg", svg.to_str().unwrap()]).unwrap();
+    let (text, _) =
+        report(&waiting(&temp, true), &["--wall-clock", "--picture", svg.to_str().unwrap()]).unwrap();
     insta::assert_snapshot!(text.replace(&format!("{}/", temp.path().display()), ""));
     let svg = std::fs::read_to_string(svg).unwrap();
     assert!(

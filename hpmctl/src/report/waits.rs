@@ -38,7 +38,7 @@ struct TimeReport<'a> {
     tables: Vec<Places>,
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    svg: Option<&'a Path>,
+    picture: Option<&'a Path>,
 }
 
 /// One thread; times in ns.
@@ -79,7 +79,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     collected.read(&reader, &mut resolver, &waits);
     let warnings = resolver.cuts().iter().cloned().chain(quanta.cut()).map(|cut| cut.to_string());
     let warnings: Vec<String> = warnings.chain(unfinished(reader.meta())).collect();
-    if let Some(path) = &args.svg {
+    if let Some(path) = &args.picture {
         let what = if args.wall_clock { "wall-clock time" } else { "off-CPU time" };
         draw(path, &collected.stacks, reader.meta(), what, "ns")?;
     }
@@ -246,7 +246,7 @@ impl<'a> Collected<'a> {
             unplaced_ns: self.unplaced_ns,
             tables: self.tables.iter().map(place).collect(),
             warnings,
-            svg: args.svg.as_deref(),
+            picture: args.picture.as_deref(),
         }
     }
 }
@@ -294,7 +294,7 @@ fn render(report: &TimeReport<'_>) -> String {
     if report.all_ns[3] > 0 {
         text.push_str("Not told: quanta were lost meanwhile, or the thread ran on unseen.\n");
     }
-    if let Some(path) = report.svg {
+    if let Some(path) = report.picture {
         text::line(&mut text, format_args!("flame graph: {}", path.display()));
     }
     text

@@ -38,7 +38,7 @@ pub(super) fn slice(slice: &Slice) -> String {
     let shares = slice.topdown.iter().map(|share| {
         let percent = format!("{:.3}", share.share * 100.0);
         let empty = || [String::new(), String::new(), String::new(), String::new()];
-        line(begin().chain([share.name.to_owned()]).chain(empty()).chain([percent, "%".to_owned()]))
+        line(begin().chain([share.label()]).chain(empty()).chain([percent, "%".to_owned()]))
     });
     counts.chain(shares).collect()
 }

@@ -33,9 +33,10 @@ pub(super) fn once(args: &StatArgs, out: &mut Out) -> Result<(Counted, End)> {
     source.start(&mut measured.breakdown)?;
     workload.begin()?;
     let end = measured.wait(&mut workload, source.as_mut(), out)?;
-    let elapsed = measured.begun.elapsed();
+    let ended = measured.begun.elapsed();
     source.stop()?;
     source.take(&mut measured.breakdown)?;
+    let elapsed = source.elapsed().unwrap_or(ended);
     if args.interval.is_some() {
         measured.interval(source.as_ref(), elapsed, out)?;
     }
@@ -62,7 +63,7 @@ impl Measured<'_> {
         let mut next = interval;
         loop {
             let gone = !workload.is_program() && source.is_over();
-            let now = self.begun.elapsed();
+            let now = source.elapsed().unwrap_or_else(|| self.begun.elapsed());
             let until = next.map_or(LOOK, |next| next.saturating_sub(now).min(LOOK));
             let look = if workload.is_replay() { Duration::from_millis(1) } else { until };
             match workload.wait(Some(look))? {
@@ -70,7 +71,7 @@ impl Measured<'_> {
                 None if gone => return Ok(End::Stopped),
                 None => source.take(&mut self.breakdown)?,
             }
-            let now = self.begun.elapsed();
+            let now = source.elapsed().unwrap_or_else(|| self.begun.elapsed());
             if let (Some(length), Some(due)) = (interval, next)
                 && now >= due
             {
@@ -146,7 +147,7 @@ impl Measured<'_> {
                 End::Stopped => None,
             },
             topdown: whole.topdown,
-            topdown_remark: self.topdown.map_or("", Plan::remark).to_owned(),
+            topdown_remark: self.topdown.map_or_else(String::new, Plan::remark),
             parts,
         })
     }

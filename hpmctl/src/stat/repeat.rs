@@ -78,9 +78,11 @@ fn rows(runs: &[Counted]) -> Vec<Row> {
         }
     }
     for share in &runs[0].topdown {
-        let same = |other: &&Share| (other.name, other.part_of) == (share.name, share.part_of);
+        let same = |other: &&Share| {
+            (other.cores, other.name, other.part_of) == (share.cores, share.name, share.part_of)
+        };
         let value = |run: &Counted| run.topdown.iter().find(same).map(|share| share.share * 100.0);
-        rows.extend(row(share.name, "%", false, &value));
+        rows.extend(row(&share.label(), "%", false, &value));
     }
     rows.extend(row("on a CPU", "s", false, &|run| Some(run.on_cpu_ns as f64 / 1e9)));
     rows.extend(row("elapsed", "s", false, &|run| Some(run.elapsed_ns as f64 / 1e9)));

@@ -1,5 +1,7 @@
 //! The source that a measurement was asked for.
 
+use std::time::Duration;
+
 use anyhow::{Result, bail};
 use libhpm::analysis::topdown::Plan;
 use libhpm::event::Event;
@@ -8,7 +10,7 @@ use libhpm::session::{Options, Session};
 use libhpm::source::Source;
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
-use libhpm::source::replay::Replay;
+use libhpm::source::replay::{Replay, Speed};
 use libhpm::trace::TraceReader;
 
 use super::{StatArgs, topdown};
@@ -43,7 +45,7 @@ pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
         Chosen::Driver { line } => {
             let topdown = topdown::plan(args)?;
             let events = match &topdown {
-                Some(plan) => parse_events(&plan.events.iter().map(ToString::to_string).collect::<Vec<_>>())?,
+                Some(plan) => parse_events(&plan.events)?,
                 None if args.events.is_empty() => events_at_hand(&DEFAULT_EVENTS)?,
                 None => parse_events(&args.events)?,
             };
@@ -101,7 +103,14 @@ impl Prepared {
                 Ok(Box::new(DriverSource::new(session, &events, reports, present, Stacks::AsFound, &[])))
             }
             Self::Perf(facts, events) => Ok(Box::new(by_perf(args, workload, facts, events)?)),
-            Self::Trace(reader) => Ok(Box::new(Replay::new(reader, args.target.speed()))),
+            Self::Trace(reader) => {
+                let speed = match (args.target.speed(), args.interval) {
+                    // Each interval is one look.
+                    (Speed::Unlimited, Some(ms)) => Speed::Steps(Duration::from_millis(ms)),
+                    (speed, _) => speed,
+                };
+                Ok(Box::new(Replay::new(reader, speed)))
+            }
         }
     }
 }

@@ -82,7 +82,7 @@ fn topdown(counted: &Counted) -> String {
     }
     let row = |share: &Share| {
         let indent = if share.part_of.is_some() { "      " } else { "" };
-        format!("\n{indent}{:>6.1} %  {}", share.share * 100.0, share.name)
+        format!("\n{indent}{:>6.1} %  {}", share.share * 100.0, share.label())
     };
     let rows: String = counted.topdown.iter().map(row).collect();
     let rows = if rows.is_empty() {
@@ -112,7 +112,7 @@ pub(super) fn interval(slice: &Slice) -> String {
     }
     for share in &slice.topdown {
         let indent = if share.part_of.is_some() { "  " } else { "" };
-        text += &format!("{at:>10.3} s  {who}{:>16.1} %  {indent}{}\n", share.share * 100.0, share.name);
+        text += &format!("{at:>10.3} s  {who}{:>16.1} %  {indent}{}\n", share.share * 100.0, share.label());
     }
     text
 }
@@ -232,11 +232,11 @@ pub(in crate::stat) mod tests {
     #[test]
     fn slots_stand_below_the_counts() {
         let plan = topdown::plan("gracemont", 2, false).unwrap();
-        let counts = [50, 10, 20, 20, 7];
+        let counts = [20, 20, 20, 50, 15, 3, 8, 1];
         let mut all =
             counted(plan.events.iter().zip(counts).map(|(name, count)| event(name, count, true)).collect());
         all.topdown = plan.shares(&counts.map(Some));
-        all.topdown_remark = plan.remark().to_owned();
+        all.topdown_remark = plan.remark();
         insta::assert_snapshot!(text(&all));
         let slice = Slice {
             who: None,

@@ -38,43 +38,47 @@ enum Variable {
     Level,
 }
 
-/// Every name with what it stands for.
-pub const SAMPLE_NAMES: [(&str, &str); 16] = [
-    ("time_ns", "time since the trace began"),
-    ("cpu", "logical CPU"),
-    ("pid", "process"),
-    ("tid", "thread"),
-    ("period", "events that the sample stands for"),
-    ("address", "address that the linker gave to the instruction"),
-    ("line", "source line"),
-    ("data_address", "data address"),
-    ("latency_cycles", "latency of the memory access"),
-    ("event", "the event's name"),
-    ("thread", "the thread's name"),
-    ("function", "the function, which may be inlined"),
-    ("module", "the file that has the code"),
-    ("file", "the source file"),
-    ("region", "what is mapped where the data is"),
-    ("level", "cache or memory where the data was found"),
+/// A name, its kind, and what it stands for.
+pub type SampleName = (&'static str, Kind, &'static str);
+
+/// Every name that a condition on samples can use.
+pub const SAMPLE_NAMES: [SampleName; 16] = [
+    ("time_ns", Kind::Number, "time since the trace began"),
+    ("cpu", Kind::Number, "logical CPU"),
+    ("pid", Kind::Number, "process ID"),
+    ("tid", Kind::Number, "thread ID"),
+    ("period", Kind::Number, "events that the sample stands for"),
+    ("address", Kind::Number, "address that the linker gave to the instruction"),
+    ("line", Kind::Number, "line of the source file"),
+    ("data_address", Kind::Number, "address of the data"),
+    ("latency_cycles", Kind::Number, "core cycles of the memory access"),
+    ("event", Kind::Text, "the event's name"),
+    ("thread", Kind::Text, "the thread's name"),
+    ("function", Kind::Text, "the function, which may be inlined"),
+    ("module", Kind::Text, "the file that has the code"),
+    ("file", Kind::Text, "the source file"),
+    ("region", Kind::Text, "what is mapped where the data is"),
+    ("level", Kind::Text, "cache or memory where the data was found"),
 ];
 
-const VARIABLES: [(Variable, Kind); 16] = [
-    (Variable::Time, Kind::Number),
-    (Variable::Cpu, Kind::Number),
-    (Variable::Pid, Kind::Number),
-    (Variable::Tid, Kind::Number),
-    (Variable::Period, Kind::Number),
-    (Variable::Address, Kind::Number),
-    (Variable::Line, Kind::Number),
-    (Variable::DataAddress, Kind::Number),
-    (Variable::Latency, Kind::Number),
-    (Variable::Event, Kind::Text),
-    (Variable::Thread, Kind::Text),
-    (Variable::Function, Kind::Text),
-    (Variable::Module, Kind::Text),
-    (Variable::File, Kind::Text),
-    (Variable::Region, Kind::Text),
-    (Variable::Level, Kind::Text),
+/// What they are, in this order.
+const VARIABLES: [Variable; 16] = [
+    Variable::Time,
+    Variable::Cpu,
+    Variable::Pid,
+    Variable::Tid,
+    Variable::Period,
+    Variable::Address,
+    Variable::Line,
+    Variable::DataAddress,
+    Variable::Latency,
+    Variable::Event,
+    Variable::Thread,
+    Variable::Function,
+    Variable::Module,
+    Variable::File,
+    Variable::Region,
+    Variable::Level,
 ];
 
 /// The names of samples.
@@ -84,8 +88,8 @@ impl Scope for Names {
     type Variable = Variable;
 
     fn variable(&self, name: &str) -> Option<(Variable, Kind)> {
-        let place = SAMPLE_NAMES.iter().position(|(known, _)| *known == name)?;
-        Some(VARIABLES[place])
+        let place = SAMPLE_NAMES.iter().position(|(known, ..)| *known == name)?;
+        Some((VARIABLES[place], SAMPLE_NAMES[place].1))
     }
 
     fn definition(&self, _name: &str) -> Option<Expression> {
@@ -93,7 +97,7 @@ impl Scope for Names {
     }
 
     fn names(&self) -> Vec<String> {
-        SAMPLE_NAMES.iter().map(|(name, _)| (*name).to_owned()).collect()
+        SAMPLE_NAMES.iter().map(|(name, ..)| (*name).to_owned()).collect()
     }
 }
 

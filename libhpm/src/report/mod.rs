@@ -26,7 +26,7 @@ mod wall_clock;
 pub use self::annotate::{Annotated, AnnotatedInstruction, AnnotatedLine, Hotspots, Sources};
 pub use self::branches::{BranchEntry, BranchTable, Place};
 pub use self::calls::{CallNode, CallTree, Direction};
-pub use self::condition::{Condition, SAMPLE_NAMES};
+pub use self::condition::{Condition, SAMPLE_NAMES, SampleName};
 pub use self::difference::{Basis, Change, changes};
 pub use self::distribution::{Distribution, QUANTILES, Quantile, TOP};
 pub use self::estimate::Estimate;

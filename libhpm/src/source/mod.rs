@@ -56,6 +56,16 @@ pub trait Source {
     /// Whether nothing will be measured any more.
     fn is_over(&self) -> bool;
 
+    /// How much of a recording's time was handed over; `None` for a source that measures, whose time is everybody's.
+    fn elapsed(&self) -> Option<Duration> {
+        None
+    }
+
+    /// This moment on the clock of the rows, for a row of somebody else's; `None` where the rows are of another time.
+    fn now(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether the source stands by what it measured.
     ///
     /// # Errors
@@ -109,7 +119,8 @@ pub trait Sink {
     fn marker(&mut self, _row: &MarkerRow) -> Result<(), TraceError> {
         Ok(())
     }
-    /// A call stack, innermost address first; its number for [`SampleRow::stack`].
+    /// A call stack, innermost address first; its number for the [`SampleRow::stack`] of samples that are handed over next, before the
+    /// source has let the sink's owner act: a sink that begins another trace numbers anew.
     ///
     /// # Errors
     /// As [`Sink::quantum`].

@@ -22,6 +22,8 @@ pub enum Speed {
     Unlimited,
     /// So many times as fast as it was recorded; more than 0.
     Times(f64),
+    /// As fast as it can be read, but at each [`Source::take`] only what happened in the next so long of the recording.
+    Steps(Duration),
 }
 
 /// A trace being replayed.
@@ -36,9 +38,15 @@ pub struct Replay {
     markers: Peekable<Rows<MarkerRow>>,
     stacks: Rows<StackRow>,
     kernel_symbols: Rows<KernelSymbolRow>,
-    /// The sink's numbers of the stacks that were handed over.
-    stack_numbers: HashMap<u32, u32>,
+    /// Stacks that were read, by their numbers in the trace.
+    known_stacks: HashMap<u32, StackRow>,
     totals: Totals,
+    /// When the recording began: TSC.
+    first_tsc: u64,
+    /// Until when it was replayed: TSC.
+    last_tsc: u64,
+    /// Latest end of a quantum.
+    reached_tsc: u64,
     over: bool,
 }
 
@@ -72,8 +80,11 @@ impl Replay {
             markers: reader.rows().peekable(),
             stacks: reader.rows(),
             kernel_symbols: reader.rows(),
-            stack_numbers: HashMap::new(),
+            known_stacks: HashMap::new(),
             totals: Totals::default(),
+            first_tsc: 0,
+            last_tsc: 0,
+            reached_tsc: 0,
             over: false,
         }
     }
@@ -90,14 +101,20 @@ impl Replay {
         next.into_iter().flatten().min()
     }
 
-    /// The sink's number of a stack, which stands before the first sample that names it.
+    /// At least one, so that a step leads on.
+    fn ticks(&self, time: Duration) -> u64 {
+        ((time.as_secs_f64() * self.meta.clock.tsc_khz as f64 * 1e3) as u64).max(1)
+    }
+
+    /// The sink's number of a stack, which stands before the first sample that names it. A sink that has begun another trace
+    /// has other numbers, so it is asked for each sample.
     fn stack(&mut self, sink: &mut dyn Sink, id: u32) -> Result<Option<u32>> {
-        while !self.stack_numbers.contains_key(&id) {
+        while !self.known_stacks.contains_key(&id) {
             let Some(row) = self.stacks.next() else { return Ok(None) };
-            let number = sink.stack(&row.frames, row.truncated)?;
-            self.stack_numbers.insert(row.id, number);
+            self.known_stacks.insert(row.id, row);
         }
-        Ok(self.stack_numbers.get(&id).copied())
+        let row = &self.known_stacks[&id];
+        Ok(Some(sink.stack(&row.frames, row.truncated)?))
     }
 
     fn sample(&mut self, sink: &mut dyn Sink, mut row: SampleRow) -> Result<()> {
@@ -110,6 +127,7 @@ impl Replay {
 
     fn quantum(&mut self, sink: &mut dyn Sink, row: &QuantumRow) -> Result<()> {
         self.totals.add_quantum(row);
+        self.reached_tsc = self.reached_tsc.max(row.end_tsc);
         Ok(sink.quantum(row)?)
     }
 }
@@ -128,7 +146,11 @@ impl Source for Replay {
         for symbol in self.kernel_symbols.by_ref() {
             sink.kernel_symbol(&symbol)?;
         }
-        if let (Speed::Times(times), Some(first_tsc)) = (self.speed, self.next_tsc()) {
+        // The first quantum began before it ended.
+        let begun = self.quanta.peek().map(|row| row.start_tsc);
+        let first = self.next_tsc().into_iter().chain(begun).min();
+        (self.first_tsc, self.last_tsc) = (first.unwrap_or(0), first.unwrap_or(0));
+        if let (Speed::Times(times), Some(first_tsc)) = (self.speed, first) {
             let ticks_per_second = self.meta.clock.tsc_khz as f64 * 1e3 * times;
             self.clock = Some(ReplayClock { began: Instant::now(), first_tsc, ticks_per_second });
         }
@@ -149,6 +171,7 @@ impl Source for Replay {
     fn take(&mut self, sink: &mut dyn Sink) -> Result<()> {
         let now = match (&self.clock, self.speed) {
             (Some(clock), _) => clock.now_tsc(),
+            (None, Speed::Steps(step)) => self.last_tsc.saturating_add(self.ticks(step)),
             (None, _) => u64::MAX,
         };
         for row in until(&mut self.maps, now, |row| row.tsc) {
@@ -168,6 +191,7 @@ impl Source for Replay {
             sink.marker(&row)?;
         }
         self.over = self.next_tsc().is_none();
+        self.last_tsc = if self.over { self.reached_tsc.min(now) } else { now };
         Ok(())
     }
 
@@ -185,5 +209,94 @@ impl Source for Replay {
 
     fn is_over(&self) -> bool {
         self.over
+    }
+
+    fn elapsed(&self) -> Option<Duration> {
+        let ticks = self.last_tsc.saturating_sub(self.first_tsc) as f64;
+        let seconds = ticks / (self.meta.clock.tsc_khz as f64 * 1e3);
+        // Without a rate of the clock it is not known.
+        Some(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::Nowhere;
+    use crate::trace::{Limits, RotatingWriter, TraceWriter};
+
+    /// Samples of two stacks in turn, 100 ms apart by a clock of 1 MHz.
+    fn recorded(folder: &std::path::Path) -> TraceReader {
+        let mut meta = Meta::default();
+        meta.clock.tsc_khz = 1000;
+        let mut writer = TraceWriter::create(folder, meta).unwrap();
+        for tsc in 0..6 {
+            let stack = writer.stack(&[tsc % 2, 7], tsc % 2 == 0).unwrap();
+            writer
+                .sample(&SampleRow { tsc: tsc * 100_000, stack: Some(stack), ..SampleRow::default() })
+                .unwrap();
+        }
+        writer.finish(Totals::default()).unwrap();
+        TraceReader::open(folder).unwrap()
+    }
+
+    #[test]
+    fn stacks_are_right_in_each_trace_of_a_rotating_recording() {
+        let temp = tempfile::tempdir().unwrap();
+        let reader = recorded(&temp.path().join("a.hpm"));
+        let limits = Limits { on_request: true, ..Limits::default() };
+        let mut writer = RotatingWriter::create(temp.path().join("b.hpm"), Meta::default(), limits).unwrap();
+        let mut replay = Replay::new(&reader, Speed::Times(1.0));
+        replay.start(&mut writer).unwrap();
+        while !replay.is_over() {
+            replay.wait(&[], Duration::from_millis(10)).unwrap();
+            replay.take(&mut writer).unwrap();
+            writer.dump().unwrap();
+        }
+        let written = writer.finish(replay.totals().unwrap()).unwrap();
+        let mut seen = Vec::new();
+        let mut traces = 0;
+        for folder in &written.folders {
+            let reader = TraceReader::open(folder).unwrap();
+            let stacks: HashMap<u32, StackRow> =
+                reader.rows::<StackRow>().map(|stack| (stack.id, stack)).collect();
+            let samples: Vec<SampleRow> = reader.rows().collect();
+            traces += usize::from(!samples.is_empty());
+            for sample in samples {
+                let stack = &stacks[&sample.stack.unwrap()];
+                let turn = sample.tsc / 100_000 % 2;
+                assert_eq!((&stack.frames[..], stack.truncated), (&[turn, 7][..], turn == 0));
+                seen.push(sample.tsc);
+            }
+        }
+        assert_eq!(seen, [0, 100_000, 200_000, 300_000, 400_000, 500_000]);
+        assert!(traces > 1, "all samples came at once, so that nothing was shown");
+    }
+
+    #[test]
+    fn steps_and_elapsed_time_are_those_of_the_recording() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut meta = Meta::default();
+        meta.clock.tsc_khz = 1000;
+        let mut writer = TraceWriter::create(temp.path().join("a.hpm"), meta).unwrap();
+        for start_tsc in [5_000, 15_000, 42_000] {
+            writer
+                .quantum(&QuantumRow { start_tsc, end_tsc: start_tsc + 2000, ..QuantumRow::default() })
+                .unwrap();
+        }
+        writer.finish(Totals::default()).unwrap();
+        let reader = TraceReader::open(temp.path().join("a.hpm")).unwrap();
+        let mut replay = Replay::new(&reader, Speed::Steps(Duration::from_millis(10)));
+        replay.start(&mut Nowhere).unwrap();
+        let mut seen = Vec::new();
+        while !replay.is_over() {
+            replay.take(&mut Nowhere).unwrap();
+            seen.push((replay.elapsed().unwrap().as_millis(), replay.totals.quanta));
+        }
+        assert_eq!(seen, [(10, 1), (20, 2), (30, 2), (39, 3)]);
+        let mut at_once = Replay::new(&reader, Speed::Unlimited);
+        at_once.start(&mut Nowhere).unwrap();
+        at_once.take(&mut Nowhere).unwrap();
+        assert!(at_once.is_over() && at_once.elapsed() == Some(Duration::from_millis(39)));
     }
 }

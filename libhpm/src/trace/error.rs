@@ -44,6 +44,14 @@ pub enum TraceError {
         /// The refusal.
         reason: io::Error,
     },
+    /// The operating system refused to make the folder.
+    #[error("cannot make the trace {}: {reason}", path.display())]
+    Create {
+        /// The folder.
+        path: PathBuf,
+        /// The refusal.
+        reason: io::Error,
+    },
     /// The operating system refused to write.
     #[error("cannot write {}: {reason}; what was written before can be read", path.display())]
     Write {

@@ -43,12 +43,13 @@ impl TraceWriter {
     /// Creates the folder, its tables and `meta.json`. `format`, `complete`, `totals` and `rows` of `meta` are set here.
     ///
     /// # Errors
-    /// [`TraceError::Exists`] when there is such a file or folder, [`TraceError::Write`] when the system refuses.
+    /// [`TraceError::Exists`] when there is such a file or folder, [`TraceError::Create`] or [`TraceError::Write`] when the system
+    /// refuses.
     pub fn create(folder: impl Into<PathBuf>, meta: Meta) -> Result<Self, TraceError> {
         let folder = folder.into();
         fs::create_dir(&folder).map_err(|reason| match reason.kind() {
             io::ErrorKind::AlreadyExists => TraceError::Exists(folder.clone()),
-            _ => TraceError::Write { path: folder.clone(), reason },
+            _ => TraceError::Create { path: folder.clone(), reason },
         })?;
         let meta = Meta { format: FORMAT_VERSION, complete: false, totals: None, rows: [].into(), ..meta };
         write_meta(&folder, &meta)?;

@@ -46,7 +46,7 @@ pub(super) fn render(histograms: &Histograms<'_>, code: &Code, limit: usize) -> 
         let _ = writeln!(text, " … and {left_out} more (--limit)");
     }
     text.push_str("\ndistance is in instructions by address; ± is the 95 % interval that the number of samples alone allows.\n");
-    if let Some(path) = histograms.svg {
+    if let Some(path) = histograms.picture {
         let _ = writeln!(text, "histogram: {}", path.display());
     }
     text

@@ -24,6 +24,7 @@ use std::fmt;
 
 pub use self::bind::{Bound, Kind, Scope, Value};
 use self::parse::Node;
+pub use self::parse::{FunctionName, functions};
 
 /// An expression that has been read, but not yet given a meaning.
 #[derive(Clone, Debug, PartialEq)]

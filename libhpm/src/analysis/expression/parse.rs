@@ -45,18 +45,28 @@ pub(super) enum Function {
     If,
 }
 
+/// A function's name, its arguments and what it comes to.
+pub type FunctionName = (&'static str, &'static str, &'static str);
+
+const FUNCTIONS: [(Function, FunctionName); 6] = [
+    (Function::Min, ("min", "a, b", "the smaller one; the other one where one is not a number")),
+    (Function::Max, ("max", "a, b", "the greater one; the other one where one is not a number")),
+    (Function::Abs, ("abs", "a", "without its sign")),
+    (Function::Sqrt, ("sqrt", "a", "the square root")),
+    (Function::Log, ("log", "a", "the natural logarithm")),
+    (Function::If, ("if", "condition, a, b", "`a` where the condition is true, else `b`")),
+];
+
+/// Every function.
+pub fn functions() -> impl Iterator<Item = FunctionName> {
+    FUNCTIONS.iter().map(|(_, name)| *name)
+}
+
 impl Function {
     /// By its name, with the number of its arguments.
     fn named(name: &str) -> Option<(Self, usize)> {
-        Some(match name {
-            "min" => (Self::Min, 2),
-            "max" => (Self::Max, 2),
-            "abs" => (Self::Abs, 1),
-            "sqrt" => (Self::Sqrt, 1),
-            "log" => (Self::Log, 1),
-            "if" => (Self::If, 3),
-            _ => return None,
-        })
+        let (function, (_, arguments, _)) = FUNCTIONS.iter().find(|(_, (known, ..))| *known == name)?;
+        Some((*function, arguments.split(',').count()))
     }
 }
 

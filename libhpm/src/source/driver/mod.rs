@@ -16,7 +16,7 @@ use crate::machine::pmu_name;
 use crate::session::{Marker, Quantum, Sample, Session};
 use crate::sideband::{self, Entry, Sideband};
 use crate::symbol::kernel_symbols;
-use crate::sys::clock::ClockPair;
+use crate::sys::clock::{ClockPair, tsc};
 use crate::trace::{MarkerRow, Meta, QuantumRow, SampleRow, Totals};
 use crate::unwind::{Snapshot, StackUnwinder};
 
@@ -162,6 +162,10 @@ impl Source for DriverSource {
 
     fn check(&self) -> Result<()> {
         self.session.check()
+    }
+
+    fn now(&self) -> Option<u64> {
+        Some(tsc())
     }
 }
 

@@ -34,7 +34,7 @@ use crate::symbol::kernel_symbols;
 use crate::sys::clock::ClockPair;
 use crate::sys::perf::Reading;
 use crate::trace::{self, Clock, EventUse, Machine, Meta, QuantumRow, SampleRow, Totals};
-use crate::unwind::{Snapshot, StackUnwinder};
+use crate::unwind::{CallStack, Snapshot, StackUnwinder};
 use crate::{Error, Result};
 
 /// A TSC of 1 GHz: its ticks are nanoseconds.
@@ -74,8 +74,9 @@ struct Stream {
     young: Vec<Timed>,
     /// The program that is yet to be executed, and whose first instruction begins a quantum.
     awaited: Option<u32>,
-    /// Samples of quanta that have not ended yet, by CPU and number.
-    held: HashMap<(u32, u64), Vec<SampleRow>>,
+    /// Samples of quanta that have not ended yet, by CPU and number, with their stacks: the sink's number of one may be another
+    /// when the sample is handed over.
+    held: HashMap<(u32, u64), Vec<(SampleRow, Option<CallStack>)>>,
     samples: u64,
 }
 
@@ -224,6 +225,10 @@ impl Source for PerfSource {
     fn is_over(&self) -> bool {
         false
     }
+
+    fn now(&self) -> Option<u64> {
+        Some(now_ns())
+    }
 }
 
 impl Stream {
@@ -279,14 +284,14 @@ impl Stream {
                 period: taken.period,
                 ip: taken.ip,
                 data_address: (taken.address != 0).then_some(taken.address),
-                stack: self.stack(sink, ns, taken)?,
                 registers: taken.registers,
                 ..SampleRow::default()
             };
+            let stack = self.stack(ns, taken);
             if open {
-                self.held.entry((row.cpu, quantum)).or_default().push(row);
+                self.held.entry((row.cpu, quantum)).or_default().push((row, stack));
             } else {
-                sink.sample(&row)?;
+                hand_over(sink, row, stack)?;
             }
         }
         self.end(sink, ended)
@@ -297,17 +302,17 @@ impl Stream {
         let Some(quantum) = ended else { return Ok(()) };
         sink.quantum(&quantum)?;
         let samples = self.held.remove(&(quantum.cpu, quantum.sequence)).unwrap_or_default();
-        samples.iter().try_for_each(|row| Ok(sink.sample(row)?))
+        samples.into_iter().try_for_each(|(row, stack)| hand_over(sink, row, stack))
     }
 
-    fn stack(&mut self, sink: &mut dyn Sink, ns: u64, taken: &Taken) -> Result<Option<u32>> {
+    fn stack(&mut self, ns: u64, taken: &Taken) -> Option<CallStack> {
         if !taken.chain.is_empty() {
-            return Ok(Some(sink.stack(&taken.chain, false)?));
+            return Some(CallStack { frames: taken.chain.clone(), truncated: false });
         }
         let (Some(unwinder), Some(registers), [_, ..]) =
             (&mut self.unwinder, &taken.registers, &taken.stack[..])
         else {
-            return Ok(None);
+            return None;
         };
         // A sample of the kernel has the registers with which the thread entered it.
         let ip = registers.at(trace::Registers::RIP);
@@ -318,8 +323,13 @@ impl Stream {
             // The caller of the kernel is no call instruction's return address, but one is looked for before it.
             stack.frames[1] = ip.wrapping_add(1);
         }
-        Ok(Some(sink.stack(&stack.frames, stack.truncated)?))
+        Some(stack)
     }
+}
+
+fn hand_over(sink: &mut dyn Sink, mut row: SampleRow, stack: Option<CallStack>) -> Result<()> {
+    row.stack = stack.map(|stack| sink.stack(&stack.frames, stack.truncated)).transpose()?;
+    Ok(sink.sample(&row)?)
 }
 
 /// `whole` times `part` of `all`.

@@ -180,7 +180,8 @@ impl Opened {
                 return Ok(());
             }
             Err(reason) if is(&reason, libc::ESRCH) => return Err(gone(attach)),
-            result => result.map_err(refused("dummy"))?,
+            // What it stands for is what was asked for.
+            result => result.map_err(refused(options.events.first().map_or("dummy", |event| &event.name)))?,
         };
         let ring = match cpu.filter(|_| reports.switches) {
             Some(cpu) => Some(self.ring_of(cpu, dummy, options.ring_bytes())?),

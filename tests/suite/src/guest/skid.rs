@@ -23,7 +23,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         let around = ["report", "--by", "offset", "--around", "missing_load"];
         Ok(succeed(hpmctl(&around)?.args(options).args([IMPRECISE, PRECISE]))?.stdout)
     };
-    std::fs::write(TEXT, histograms(&["--svg", PICTURE])?)?;
+    std::fs::write(TEXT, histograms(&["--picture", PICTURE])?)?;
     report.fact(HISTOGRAMS, serde_json::from_slice(&histograms(&["--json"])?)?);
     Ok(())
 }

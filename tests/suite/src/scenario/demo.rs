@@ -34,7 +34,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let script = format!(
         "'{hpmctl}' record -e l1d-load-miss:u -c 997 --stacks -o jaq.hpm -- '{jaq}' '{QUESTION}' dependencies.json \
          > answer.json && '{hpmctl}' report --by function --limit 15 jaq.hpm && \
-         '{hpmctl}' report --by line --limit 15 --svg flame.svg jaq.hpm",
+         '{hpmctl}' report --by line --limit 15 --picture flame.svg jaq.hpm",
         hpmctl = hpmctl.display(),
         jaq = jaq.display(),
     );

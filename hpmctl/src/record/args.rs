@@ -1,0 +1,216 @@
+//! What `hpmctl record` is told.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use libhpm::session::BranchFilter;
+
+use crate::cli::TargetArgs;
+use crate::measure::SourceArg;
+
+/// Sample events precisely (PEBS, IBS) and write a trace for `hpmctl report`.
+///
+/// Each sample is a record that hardware wrote: the instruction, the registers and the data address. With --imprecise it is
+/// what an interrupt met some instructions later. The exit status is the program's.
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    /// Events to sample, separated by commas (see `hpmctl list`) [default: cycles, instructions or loads, the first of them that is
+    /// sampled precisely here, 4000 times a second; by perf_event cycles, or without a PMU cpu-clock and page-faults]
+    #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "trace")]
+    pub(super) events: Vec<String>,
+    /// Where the data comes from
+    #[arg(long, value_enum, default_value_t, conflicts_with = "trace")]
+    pub(super) source: SourceArg,
+    /// Take a sample each PERIOD events [default: 10007; by perf_event as each event suggests]
+    #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "trace")]
+    pub(super) period: Option<u64>,
+    /// Adapt the period, beginning with PERIOD, to HZ samples per second of time on a CPU
+    #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000), conflicts_with = "trace")]
+    pub(super) frequency: Option<u64>,
+    /// Keep the period's low bits. Without this they are drawn anew for each quantum, so that a loop is not sampled always
+    /// at the same place; the mean stays PERIOD
+    #[arg(long, conflicts_with = "trace")]
+    pub(super) no_randomise: bool,
+    /// Sample by interrupts: any event, without data addresses, and some instructions too late (skid)
+    #[arg(long, conflicts_with = "trace")]
+    pub(super) imprecise: bool,
+    /// Folder to write; it must not exist yet [default: the program's name, or `trace`, with .hpm]
+    #[arg(short, long, value_name = "NAME.hpm")]
+    pub(super) output: Option<PathBuf>,
+    /// Record call stacks, by unwind tables (dwarf), frame pointers (fp) or last branch records (lbr); each sample then costs
+    /// an interrupt, but for lbr from Ice Lake on
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "dwarf",
+        overrides_with = "no_stacks", conflicts_with = "trace")]
+    pub(super) stacks: Option<StackMethod>,
+    /// Record no call stacks (the default)
+    #[arg(long, overrides_with = "stacks", conflicts_with = "trace")]
+    pub(super) no_stacks: bool,
+    /// Bytes of stack to unwind for each sample by tables: a multiple of 1024 up to 64512
+    #[arg(long, value_name = "N", default_value_t = 16 * 1024, value_parser = stack_bytes, conflicts_with = "trace")]
+    pub(super) stack_bytes: u32,
+    /// Record the last N branches before each sample [default: as many as the processor keeps]; each sample then costs an
+    /// interrupt, but from Ice Lake on
+    #[arg(
+        long,
+        value_name = "N",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        value_parser = clap::value_parser!(u32).range(0..=32), conflicts_with = "trace")]
+    pub(super) branches: Option<u32>,
+    /// Types of branches to record, separated by commas [default: all]
+    #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',', requires = "branches")]
+    pub(super) branch_types: Vec<BranchType>,
+    /// End the trace at this size, and go on in another beside it (NAME-2.hpm, …)
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) max_size: Option<u64>,
+    /// Of the traces of --max-size keep the N newest
+    #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) keep: Option<u32>,
+    /// End after so many seconds; a program is then no longer measured, and waited for
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) duration: Option<Duration>,
+    /// Let `hpmctl control` start, stop and dump the recording
+    #[arg(long)]
+    pub(super) control: bool,
+    /// Write nothing until `hpmctl control start`
+    #[arg(long, requires = "control")]
+    pub(super) paused: bool,
+    /// Take markers from this named pipe, or from the pipe that is open as the descriptor with this number: each line `NAME [VALUE]`
+    /// is a marker of the moment at which it is read
+    #[arg(long, value_name = "PIPE", conflicts_with = "trace")]
+    pub(super) marks: Option<String>,
+    #[command(flatten)]
+    pub(super) target: TargetArgs,
+}
+
+impl RecordArgs {
+    /// The folder that was asked for, or one named after the program.
+    pub(super) fn folder(&self) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| {
+            let program = self.target.command.first();
+            let program = program.and_then(|program| PathBuf::from(program).file_name().map(PathBuf::from));
+            let mut name = program.unwrap_or_else(|| "trace".into()).into_os_string();
+            name.push(".hpm");
+            name.into()
+        })
+    }
+}
+
+/// How call stacks are found.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StackMethod {
+    /// Copy the stack and unwind it by the programs' unwind tables: works with any compiler's output
+    Dwarf,
+    /// Let the driver follow frame pointers: cheap, but programs must be built to keep them
+    Fp,
+    /// Let hardware follow calls in its last branch records (Haswell and later): any code, 16 or 32 calls deep
+    Lbr,
+}
+
+/// Types of branches.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BranchType {
+    /// Conditional jumps
+    Conditional,
+    /// Direct jumps
+    Jump,
+    /// Indirect jumps
+    IndirectJump,
+    /// Direct calls
+    Call,
+    /// Indirect calls
+    IndirectCall,
+    /// Returns
+    Return,
+    /// System calls, interrupts and the ways back, where kernel mode is measured
+    Far,
+}
+
+impl BranchType {
+    /// Its bit in [`BranchFilter`].
+    pub(super) fn bit(self) -> u32 {
+        match self {
+            Self::Conditional => BranchFilter::CONDITIONAL,
+            Self::Jump => BranchFilter::JUMP,
+            Self::IndirectJump => BranchFilter::INDIRECT_JUMP,
+            Self::Call => BranchFilter::CALL,
+            Self::IndirectCall => BranchFilter::INDIRECT_CALL,
+            Self::Return => BranchFilter::RETURN,
+            Self::Far => BranchFilter::FAR,
+        }
+    }
+}
+
+/// A time above 0 in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "not a number of seconds above 0".into())
+}
+
+fn stack_bytes(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(bytes @ 1024..=64512) if bytes % 1024 == 0 => Ok(bytes),
+        _ => Err("not a multiple of 1024 from 1024 to 64512".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn parsed(words: &str) -> RecordArgs {
+        let words = ["hpmctl", "record", "-e", "load"].into_iter().chain(words.split(' '));
+        match Cli::try_parse_from(words).map(|cli| cli.command) {
+            Ok(Command::Record(args)) => args,
+            _ => panic!("not understood"),
+        }
+    }
+
+    #[test]
+    fn the_folder_is_named_after_the_program() {
+        assert_eq!(parsed("-- /usr/bin/ls -l").folder(), PathBuf::from("ls.hpm"));
+        assert_eq!(parsed("-p 1").folder(), PathBuf::from("trace.hpm"));
+        assert_eq!(parsed("-o x -- ls").folder(), PathBuf::from("x"));
+    }
+
+    #[test]
+    fn the_last_word_on_stacks_counts() {
+        assert_eq!(parsed("-a").stacks, None);
+        assert_eq!(parsed("--no-stacks --stacks -a").stacks, Some(StackMethod::Dwarf));
+        assert_eq!(parsed("--stacks=fp -a").stacks, Some(StackMethod::Fp));
+        assert_eq!(parsed("--stacks --no-stacks -a").stacks, None);
+        assert_eq!(parsed("--stacks=lbr -a").stacks, Some(StackMethod::Lbr));
+    }
+
+    #[test]
+    fn branches_are_as_many_as_there_are_and_of_all_types_unless_said() {
+        assert_eq!(parsed("-a").branches, None);
+        assert_eq!(parsed("--branches -a").branches, Some(0));
+        let args = parsed("--branches=8 --branch-types call,return -a");
+        assert_eq!((args.branches, args.branch_types), (Some(8), vec![BranchType::Call, BranchType::Return]));
+    }
+
+    #[test]
+    fn stacks_come_in_whole_kibibytes() {
+        assert_eq!(stack_bytes("64512"), Ok(64512));
+        assert!(["0", "1000", "65536", "x"].into_iter().all(|text| stack_bytes(text).is_err()));
+    }
+
+    #[test]
+    fn durations_are_above_0() {
+        assert_eq!(parsed("--duration 0.25 -a").duration, Some(Duration::from_millis(250)));
+        assert!(["0", "-1", "nan", "inf", "x"].into_iter().all(|text| seconds(text).is_err()));
+    }
+}

@@ -1,0 +1,63 @@
+//! What a recording has become, in one line.
+
+use libhpm::trace::{Event, EventUse, Totals, Written};
+
+/// Samples and losses, and where the trace is.
+pub(super) fn summary(totals: &Totals, written: &Written, events: &[Event]) -> String {
+    let sampled = || events.iter().filter(|event| event.mode != EventUse::Count);
+    let names: Vec<&str> = sampled().map(|event| event.name.as_str()).collect();
+    let kind = match sampled().map(|event| event.mode).next() {
+        Some(EventUse::Interrupt) => "imprecise samples (with skid)",
+        Some(EventUse::Software) => "samples by software",
+        _ => "samples",
+    };
+    let mut text = format!("hpmctl: {} {kind} of {}", written.samples, names.join(", "));
+    let lost = [
+        (totals.records_lost, "samples lost"),
+        (totals.quanta_lost, "quanta lost with theirs"),
+        (totals.records_withheld, "samples withheld that show the kernel"),
+        (totals.processes_left_out, "processes left out"),
+        (totals.records_unattributed, "records that name no sampled counter left out"),
+        (totals.markers_lost, "markers lost"),
+        (totals.sideband_lost, "reports of mappings and threads lost"),
+    ];
+    for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
+        text += &format!(", {count} {what}");
+    }
+    if totals.records_lost + totals.quanta_lost == 0 {
+        text += ", none lost";
+    }
+    if totals.throttled > 0 {
+        text += &format!(
+            " (samples came faster than the driver allows, and were held back in {} quanta)",
+            totals.throttled
+        );
+    }
+    if written.folders.len() + written.removed > 1 {
+        let (all, removed) = (written.folders.len() + written.removed, written.removed);
+        text += &format!(", in {all} traces of which the oldest {removed} were removed");
+    }
+    let newest = written.folders.last().map_or_else(String::new, |folder| folder.display().to_string());
+    format!("{text}; see `hpmctl report {newest}`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_told() {
+        let event = |name: &str, mode| Event { name: name.into(), mode, ..Event::default() };
+        let events = [event("l1d-load-miss", EventUse::Precise), event("instructions", EventUse::Count)];
+        let line = |records_lost, quanta_lost| {
+            let totals = Totals { records_lost, quanta_lost, ..Totals::default() };
+            let written = Written { folders: vec!["a.hpm".into()], removed: 0, samples: 5 };
+            summary(&totals, &written, &events)
+        };
+        assert_eq!(line(0, 0), "hpmctl: 5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`");
+        assert_eq!(
+            line(7, 2),
+            "hpmctl: 5 samples of l1d-load-miss, 7 samples lost, 2 quanta lost with theirs; see `hpmctl report a.hpm`"
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! E cores. Gracemont has five slots a cycle and bad speculation is the rest, as in Intel's metrics: its own event sees only some of
+//! the machine clears. Darkmont counts all parts, and slots are their sum.
+
+use super::{BACK_END_PARTS, Counts, Method, Parts, Share, four};
+
+pub(super) const GRACEMONT: Method = Method {
+    of_slots: true,
+    first: &["cycles", "TOPDOWN_FE_BOUND.ALL", "TOPDOWN_BE_BOUND.ALL", "TOPDOWN_RETIRING.ALL"],
+    second: &[&[
+        "TOPDOWN_FE_BOUND.FRONTEND_LATENCY",
+        "TOPDOWN_BE_BOUND.ALLOC_RESTRICTIONS",
+        "TOPDOWN_BAD_SPECULATION.MISPREDICT",
+        "UOPS_RETIRED.MS",
+    ]],
+    shares: gracemont,
+    remarks: [
+        "",
+        "The back end is split by what blocks allocation: resources that are full, memory's among them, or rules of the core.",
+    ],
+};
+pub(super) const DARKMONT: Method = Method {
+    of_slots: true,
+    first: DARKMONT_1,
+    second: &[&["TOPDOWN_BAD_SPECULATION.MISPREDICT", "UOPS_RETIRED.MS"]],
+    shares: darkmont,
+    remarks: ["", "Front and back end are not split on this PMU."],
+};
+
+const DARKMONT_1: &[&str] = &[
+    "TOPDOWN_RETIRING.ALL_P",
+    "TOPDOWN_BAD_SPECULATION.ALL_P",
+    "TOPDOWN_FE_BOUND.ALL_P",
+    "TOPDOWN_BE_BOUND.ALL_P",
+];
+/// Slots that allocation restrictions cost, and those that a full resource did.
+const BACK_END: Parts = ["core bound", "resource bound"];
+
+fn gracemont(counts: &Counts<'_>) -> Option<Vec<Share>> {
+    const WIDTH: f64 = 5.0;
+    let slots = WIDTH * counts.of("cycles")?;
+    let of_slots = |event: &str| Some(counts.of(event)? / slots);
+    let (front_end, back_end) = (of_slots("TOPDOWN_FE_BOUND.ALL")?, of_slots("TOPDOWN_BE_BOUND.ALL")?);
+    let retiring = of_slots("TOPDOWN_RETIRING.ALL")?;
+    let bad = (1.0 - front_end - back_end - retiring).max(0.0);
+    let firsts = [
+        of_slots("UOPS_RETIRED.MS"),
+        of_slots("TOPDOWN_BAD_SPECULATION.MISPREDICT"),
+        of_slots("TOPDOWN_FE_BOUND.FRONTEND_LATENCY"),
+        of_slots("TOPDOWN_BE_BOUND.ALLOC_RESTRICTIONS"),
+    ];
+    Some(four([retiring, bad, front_end, back_end], firsts, BACK_END))
+}
+
+fn darkmont(counts: &Counts<'_>) -> Option<Vec<Share>> {
+    let part = |place: usize| counts.of(DARKMONT_1[place]);
+    let parts = [part(0)?, part(1)?, part(2)?, part(3)?];
+    let slots: f64 = parts.iter().sum();
+    let of_slots = |event: &str| Some(counts.of(event)? / slots);
+    let firsts = [of_slots("UOPS_RETIRED.MS"), of_slots("TOPDOWN_BAD_SPECULATION.MISPREDICT"), None, None];
+    Some(four(parts.map(|part| part / slots), firsts, BACK_END_PARTS))
+}
