@@ -150,8 +150,7 @@ impl Asks {
 
 fn compare(asks: &Asks, pmu: &str, theirs: &str) -> Result<String> {
     let rows = vendor_names(pmu);
-    let names: Vec<String> =
-        rows.iter().map(|row| format!("{theirs}::{}", row.name.replace('.', ":"))).collect();
+    let names: Vec<String> = rows.iter().map(|row| name_there(theirs, row.name)).collect();
     let answers = asks.ask(&names)?;
     let mut different = BTreeMap::new();
     let (mut same, mut unknown) = (0, 0);
