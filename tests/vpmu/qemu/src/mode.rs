@@ -87,13 +87,13 @@ impl Mode {
     }
 
     fn wanted(&self) -> u8 {
-        let demands = self.demands.iter().map(|demand| demand.load(Ordering::Relaxed));
+        let demands = self.demands.iter().map(|demand| demand.load(Ordering::SeqCst));
         demands.max().unwrap_or(0).max(self.floor.load(Ordering::Relaxed))
     }
 
     /// Sets what the vCPU demands; `true` if the level went up: the callback must leave its block.
     pub(crate) fn demand(&self, here: &Here, demand: Demand) -> bool {
-        self.demands[here.vcpu.index as usize].store(Level::from(demand) as u8, Ordering::Relaxed);
+        self.demands[here.vcpu.index as usize].store(Level::from(demand) as u8, Ordering::SeqCst);
         self.raise(here)
     }
 
@@ -105,7 +105,7 @@ impl Mode {
 
     fn raise(&self, here: &Here) -> bool {
         let wanted = self.wanted();
-        if self.level.fetch_max(wanted, Ordering::Relaxed) >= wanted {
+        if self.level.fetch_max(wanted, Ordering::SeqCst) >= wanted {
             return false;
         }
         self.changed.store(true, Ordering::Relaxed);
@@ -126,8 +126,11 @@ impl Mode {
             return;
         }
         *idle_since = None;
-        self.level.store(wanted, Ordering::Relaxed);
+        // Another vCPU's demand may have gone up since `wanted` was read, and its `raise` have found the level high enough. The swap
+        // comes before the second look at the demands, so that one of the two sees the other.
+        self.level.swap(wanted, Ordering::SeqCst);
         self.changed.store(true, Ordering::Relaxed);
         here.flush_translations();
+        self.raise(here);
     }
 }
