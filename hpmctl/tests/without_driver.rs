@@ -249,7 +249,7 @@ fn scripts_set_markers_through_a_pipe_with_any_source() {
         hpmctl_in(folder.path(), &["record", "--marks", "marks", "-o", "t.hpm", "--", "sh", "-c", script]);
     let text = said(&output);
     assert!(output.status.success(), "{text}");
-    assert!(text.contains("2 markers from the pipe marks, 1 line was not understood"), "{text}");
+    assert!(text.contains("2 markers read from the pipe marks, 1 line was not understood"), "{text}");
     assert_eq!(text.matches("`three words here` has more than two words").count(), 1, "{text}");
     let export = ["export", "--format", "csv", "--table", "markers", "-o", "-", "t.hpm"];
     let csv = String::from_utf8(hpmctl_in(folder.path(), &export).stdout).unwrap();
