@@ -6,13 +6,14 @@ use anyhow::{Context, Result};
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use libhpm::machine::{Facts, Finding, Status, assess};
+use libhpm::source::perf;
 use serde::Serialize;
 
 use crate::output::print;
 
 /// Tell what this machine can do, what stands in the way, and what to do about it.
 ///
-/// Exits with 0 when hpm can be used here, else with 1.
+/// Exits with 0 when the hpm module can be used here, else with 1.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorArgs {
     /// Print JSON for other programs
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         let report = Report { usable, findings: &findings, facts: &facts };
         print(&serde_json::to_string_pretty(&report).context("cannot write JSON")?)?;
     } else {
-        print(&text(&findings))?;
+        print(&text(&findings, instead()))?;
     }
     Ok(if usable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -45,8 +46,17 @@ fn usable(findings: &[Finding]) -> bool {
     findings.iter().all(|finding| finding.status != Status::Obstacle)
 }
 
-/// A table of the findings, and the verdict.
-fn text(findings: &[Finding]) -> String {
+/// What measures where the module cannot.
+fn instead() -> Option<&'static str> {
+    match (perf::software(), perf::hardware()) {
+        (Err(_), _) => None,
+        (Ok(()), Ok(())) => Some("with the PMU's counters"),
+        (Ok(()), Err(_)) => Some("with software events only"),
+    }
+}
+
+/// A table of the findings, and the verdict; with obstacles, how perf_event measures `instead`.
+fn text(findings: &[Finding], instead: Option<&str>) -> String {
     let mut table = Table::new();
     // Wrapped to the terminal's width; as it is when there is none.
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -64,11 +74,14 @@ fn text(findings: &[Finding]) -> String {
     }
     let obstacles = findings.iter().filter(|finding| finding.status == Status::Obstacle).count();
     let verdict = match obstacles {
-        0 => "hpm can be used on this machine.".to_owned(),
-        1 => "hpm cannot be used on this machine: one obstacle.".to_owned(),
-        n => format!("hpm cannot be used on this machine: {n} obstacles."),
+        0 => "The hpm module can be used on this machine.".to_owned(),
+        1 => "The hpm module cannot be used on this machine: one obstacle.".to_owned(),
+        n => format!("The hpm module cannot be used on this machine: {n} obstacles."),
     };
-    format!("{}\n\n{verdict}", table.trim_fmt())
+    let instead = instead.filter(|_| obstacles > 0).map_or_else(String::new, |how| {
+        format!("\nUntil then `hpmctl stat` and `hpmctl record` go on by the kernel's perf_event, {how}.")
+    });
+    format!("{}\n\n{verdict}{instead}", table.trim_fmt())
 }
 
 #[cfg(test)]
@@ -86,7 +99,7 @@ mod tests {
             finding(Status::Note, "look at it"),
             finding(Status::Obstacle, "load it as root with `insmod hpm.ko`"),
         ];
-        insta::assert_snapshot!(text(&findings));
+        insta::assert_snapshot!(text(&findings, Some("with software events only")));
         assert!(!usable(&findings));
         assert!(usable(&findings[..2]));
     }

@@ -100,7 +100,10 @@ fn by_perf(args: &ListArgs) -> Result<ExitCode> {
         .filter(|event| wanted.are_in(&[event.name, event.what]))
         .collect();
     if events.is_empty() {
-        bail!("no event of {} has these words in its name or description", facts.line);
+        bail!(
+            "no event that perf_event has here has these words in its name or description; `hpmctl list --pmu NAME` searches \
+             those of a PMU"
+        );
     }
     if args.json {
         print(&serde_json::to_string_pretty(&events).context("cannot write JSON")?)?;

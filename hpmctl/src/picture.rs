@@ -22,6 +22,9 @@ const SANS_SERIF: [&str; 6] =
 const MONOSPACE: [&str; 6] =
     ["DejaVu Sans Mono", "Noto Sans Mono", "Liberation Mono", "Courier New", "Courier", "FreeMono"];
 
+/// What can be clicked in a flame graph is of no use in a PNG.
+const STILL: &str = "#search { display: none }";
+
 /// What is said where a PNG would have no text.
 const NO_FONT: &str = "no font is installed with which a PNG's text could be drawn: install one (Debian: fonts-dejavu-core), or name the file .svg";
 
@@ -53,7 +56,7 @@ pub(crate) fn file(text: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Draws into a file, of which nothing is left when that fails.
+/// Draws into a file, which is not begun when there is nothing to put into it.
 ///
 /// # Errors
 /// What `draw` says, or the file cannot be written, or the drawing cannot become a PNG.
@@ -77,7 +80,11 @@ pub(crate) fn png(svg: &[u8]) -> Result<Vec<u8>> {
 }
 
 fn render(svg: &[u8], fonts: Database) -> Result<Vec<u8>> {
-    let options = Options { fontdb: Arc::new(with_families(fonts)?), ..Options::default() };
+    let options = Options {
+        fontdb: Arc::new(with_families(fonts)?),
+        style_sheet: Some(STILL.to_owned()),
+        ..Options::default()
+    };
     let tree = Tree::from_data(svg, &options)?;
     let size = tree.size();
     let scale = SCALE.min((PIXELS_MAX / (size.width() * size.height())).sqrt());

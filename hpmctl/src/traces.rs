@@ -132,11 +132,11 @@ fn info_text(meta: &Meta, verdict: &Verdict, bytes: u64) -> String {
     field(
         "time",
         format!(
-            "{} from the first quantum to the last, {} on {} CPUs by {} threads",
+            "{} from the first quantum to the last, {} on {} by {}",
             time(span),
             time(on_cpu),
-            verdict.cpus,
-            verdict.threads
+            counted(verdict.cpus, "CPU"),
+            counted(verdict.threads, "thread")
         ),
     );
     let tables: Vec<String> =
@@ -187,6 +187,11 @@ fn verify_text(meta: &Meta, verdict: &Verdict) -> String {
         (found, _) => writeln!(text, "{found} things are wrong"),
     };
     text
+}
+
+/// A number of things.
+fn counted(number: usize, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

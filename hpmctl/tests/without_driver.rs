@@ -224,3 +224,112 @@ fn events_of_an_unknown_pmu_are_refused() {
             .starts_with("hpmctl: hpm has no table of events for the PMU `nonesuch`")
     );
 }
+
+/// Runs it in a folder that stays.
+fn hpmctl_in(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hpmctl")).args(arguments).current_dir(folder).output().unwrap()
+}
+
+/// The named column of a CSV with a head, without empty lines.
+fn column<'a>(csv: &'a str, name: &str) -> Vec<&'a str> {
+    let mut lines = csv.lines();
+    let place = lines.next().unwrap().split(',').position(|head| head == name).unwrap();
+    lines.map(|line| line.split(',').nth(place).unwrap()).collect()
+}
+
+#[test]
+fn scripts_set_markers_through_a_pipe_with_any_source() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    nix::unistd::mkfifo(&folder.path().join("marks"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let script = "echo begin > marks; sleep 0.1; printf 'three words here\\nend 7' > marks";
+    let output =
+        hpmctl_in(folder.path(), &["record", "--marks", "marks", "-o", "t.hpm", "--", "sh", "-c", script]);
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("2 markers read from the pipe marks, 1 line was not understood"), "{text}");
+    assert_eq!(text.matches("`three words here` has more than two words").count(), 1, "{text}");
+    let export = ["export", "--format", "csv", "--table", "markers", "-o", "-", "t.hpm"];
+    let csv = String::from_utf8(hpmctl_in(folder.path(), &export).stdout).unwrap();
+    assert_eq!((column(&csv, "text"), column(&csv, "value")), (vec!["begin", "end"], vec!["0", "7"]));
+    let times: Vec<u64> = column(&csv, "tsc").iter().map(|time| time.parse().unwrap()).collect();
+    // Of a clock in ns; the second is read some time after it was written.
+    assert!((80_000_000..60_000_000_000).contains(&(times[1] - times[0])), "{times:?}");
+}
+
+#[test]
+fn intervals_of_a_trace_add_up_to_its_counts() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let work = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
+    let recorded = hpmctl_in(folder.path(), &["record", "-o", "t.hpm", "--", "sh", "-c", work]);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    let counts = |options: &[&str]| {
+        let arguments = [&["stat", "--trace", "t.hpm", "--csv"][..], options].concat();
+        let text = said(&hpmctl_in(folder.path(), &arguments));
+        let csv: String = text
+            .lines()
+            .filter(|line| !line.starts_with("hpmctl"))
+            .map(|line| line.to_owned() + "\n")
+            .collect();
+        let number = |text: &&str| text.parse::<u64>().unwrap();
+        let (ends, events) = (column(&csv, "interval_end_s"), column(&csv, "event"));
+        let (counts, scaled) = (column(&csv, "count"), column(&csv, "scaled"));
+        assert_eq!(counts, scaled, "nothing took turns: {csv}");
+        let mut sums = [0, 0];
+        for ((end, event), count) in ends.iter().zip(events).zip(&counts) {
+            if event == "cpu-clock" {
+                sums[usize::from(!end.is_empty())] += number(count);
+            }
+        }
+        sums
+    };
+    let [whole, none] = counts(&[]);
+    assert!(whole > 0 && none == 0);
+    let [again, intervals] = counts(&["-I", "10"]);
+    assert_eq!((again, intervals), (whole, whole));
+}
+
+#[test]
+fn what_users_get_wrong_is_one_sentence() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let recorded = hpmctl_in(folder.path(), &["record", "-o", "t.hpm", "--", "true"]);
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    std::fs::create_dir(folder.path().join("empty.hpm")).unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&["report", "none.hpm"], "cannot read none.hpm"),
+        (&["report", "empty.hpm"], "name a folder that `hpmctl record` wrote"),
+        (&["verify", "empty.hpm"], "name a folder that `hpmctl record` wrote"),
+        (&["stat", "-C", "9999", "--", "true"], "cannot be used with"),
+        (&["stat", "-C", "9999"], "there is no CPU 9999"),
+        (&["stat", "--cgroup", "none"], "there is no control group none"),
+        (&["stat", "--trace", "t.hpm", "-e", "cycles"], "cannot be used with"),
+        (&["record", "--trace", "t.hpm", "-F", "9", "-o", "u.hpm"], "cannot be used with"),
+        (&["record", "--marks", "none", "--", "true"], "there is no such pipe"),
+        (&["record", "-o", "none/t.hpm", "--", "true"], "cannot make the trace none/t.hpm"),
+        (&["report", "--code", "nobody", "t.hpm"], "holds no sample that was asked for"),
+        (&["report", "-e", "nobody", "t.hpm"], "the trace has no event `nobody`"),
+        (&["report", "--symfs", "none", "t.hpm"], "there is no such folder"),
+        (&["report", "--picture", "x.jpg", "t.hpm"], "ends in .svg or .png"),
+        (&["annotate", "t.hpm", "nobody"], "no sample lies in a function `nobody`"),
+        (&["export", "--format", "chrome", "-o", "none/x", "t.hpm"], "cannot write none/x"),
+        (&["list", "nobody"], "no event that perf_event has here"),
+    ];
+    for (arguments, sentence) in cases {
+        let output = hpmctl_in(folder.path(), arguments);
+        let text = said(&output);
+        assert!(!output.status.success(), "{arguments:?}");
+        assert!(text.contains(sentence), "{arguments:?}: {text}");
+        let lines = text.lines().filter(|line| line.starts_with("hpmctl: ") && !line.contains(": note: "));
+        assert!(lines.count() == usize::from(!text.starts_with("error: ")), "{arguments:?}: {text}");
+    }
+    let left: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+}

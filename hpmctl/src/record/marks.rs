@@ -131,7 +131,7 @@ impl MarkPipe {
             1 => ", 1 line was not understood".into(),
             bad => format!(", {bad} lines were not understood"),
         };
-        Ok(format!("{} markers from the pipe {}{bad}", self.markers, self.name))
+        Ok(format!("{} markers read from the pipe {}{bad}", self.markers, self.name))
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
         let said = pipe.finish(|| 4, &mut kept).unwrap();
         let expected = [(2, "begin", 0), (2, "round", 7), (3, "round", 8), (4, "end", 0)];
         assert_eq!(kept.0, expected.map(|(tsc, name, value)| (tsc, name.to_owned(), Some(value))));
-        assert!(said.starts_with("4 markers from the pipe /") && said.ends_with("/marks"), "{said}");
+        assert!(said.starts_with("4 markers read from the pipe /") && said.ends_with("/marks"), "{said}");
     }
 
     #[test]

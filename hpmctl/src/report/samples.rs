@@ -79,8 +79,9 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let collected = Collected::read(&reader, &mut resolver, args, event, &filter);
     if collected.nothing(filter.chooses_code_or_data()) {
         bail!(
-            "{} holds no quantum and no sample {}{}",
+            "{} holds {} {}{}",
             args.trace.display(),
+            if filter.chooses_code_or_data() { "no sample" } else { "no quantum and no sample" },
             if filter.is_empty() { "that can be read" } else { "that was asked for" },
             collected.warnings.first().map_or_else(String::new, |warning| format!(": {warning}"))
         );

@@ -165,13 +165,14 @@ fn same(one: &Who, other: &Who) -> bool {
 
 /// What was counted between two sums.
 fn since(now: &Totals, before: &Totals) -> Totals {
-    let differences = |now: &[u64], before: &[u64]| {
-        let before = before.iter().copied().chain(std::iter::repeat(0));
+    let differences = |now: &[u64], before: &[u64], missing: u64| {
+        let before = before.iter().copied().chain(std::iter::repeat(missing));
         now.iter().zip(before).map(|(now, before)| now.saturating_sub(before)).collect()
     };
     Totals {
-        counts: differences(&now.counts, &before.counts),
-        running_tsc: differences(&now.running_tsc, &before.running_tsc),
+        counts: differences(&now.counts, &before.counts, 0),
+        // Sums that do not tell, as those of a trace's quanta, are of events that were on all the time.
+        running_tsc: differences(&now.running_tsc, &before.running_tsc, before.on_cpu_tsc),
         on_cpu_tsc: now.on_cpu_tsc.saturating_sub(before.on_cpu_tsc),
         ..Totals::default()
     }
@@ -190,6 +191,8 @@ mod tests {
             ..Totals::default()
         };
         assert_eq!(since(&totals(100, 40), &totals(30, 10)), totals(70, 30));
+        let untold = Totals { running_tsc: vec![], ..totals(30, 10) };
+        assert_eq!(since(&totals(100, 40), &untold).running_tsc, [30, 10]);
         assert_eq!(since(&totals(100, 40), &Totals::default()), totals(100, 40), "the first one");
     }
 }

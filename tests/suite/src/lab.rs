@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::guest::GuestReport;
@@ -99,4 +99,21 @@ pub(crate) fn boot_prepared(
 /// A scenario's name may say more than the guest part's, after a dot: `torture.million`.
 fn guest_part(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
+}
+
+/// Compiles a C program of tests/guest into the guest's working folder.
+///
+/// # Errors
+/// There is no compiler, or it fails.
+pub(crate) fn compile(root: &Path, folder: &Path, name: &str) -> Result<()> {
+    let compiled = Command::new("cc")
+        .args(["-O2", "-pthread", "-I"])
+        .arg(root.join("libhpm/include"))
+        .arg("-o")
+        .arg(folder.join(name))
+        .arg(root.join(format!("tests/guest/{name}.c")))
+        .status()
+        .context("cc cannot be started: install a C compiler")?;
+    ensure!(compiled.success(), "cc ended with {compiled}");
+    Ok(())
 }

@@ -64,6 +64,9 @@ pub struct PerfSource {
     stream: Option<Stream>,
 }
 
+/// A sample without its stack's number, and the stack.
+type Held = (SampleRow, Option<CallStack>);
+
 /// What turns records into rows.
 struct Stream {
     quanta: Quanta,
@@ -76,7 +79,7 @@ struct Stream {
     awaited: Option<u32>,
     /// Samples of quanta that have not ended yet, by CPU and number, with their stacks: the sink's number of one may be another
     /// when the sample is handed over.
-    held: HashMap<(u32, u64), Vec<(SampleRow, Option<CallStack>)>>,
+    held: HashMap<(u32, u64), Vec<Held>>,
     samples: u64,
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::GuestReport;
-use super::programs::{PERIOD, built, hpmctl, succeed};
+use super::programs::{PERIOD, built, c_program, hpmctl, succeed};
 use super::truth::Sums;
 
 /// The comparison's C programs, which `suite bench` has compiled.
@@ -104,10 +104,6 @@ fn reads() -> Result<Vec<Tool<'static>>> {
         })
     };
     Ok(tools.into_iter().map(tool).collect())
-}
-
-fn c_program(name: &str) -> Result<PathBuf> {
-    fs::canonicalize(name).with_context(|| format!("{name}: suite bench compiles it"))
 }
 
 /// Lets each tool do little and much work, in turns so that whatever drifts meets all alike, and keeps the differences: what

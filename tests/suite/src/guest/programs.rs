@@ -1,5 +1,6 @@
 //! Running programs in the guest.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +15,11 @@ pub(super) fn built(name: &str) -> Result<PathBuf> {
     let here = std::env::current_exe().context("asking where this program is")?;
     let folder = here.parent().context("this program is in no folder")?;
     Ok(folder.join(name))
+}
+
+/// A C program that was compiled into the working folder ([`crate::lab::compile`]).
+pub(super) fn c_program(name: &str) -> Result<PathBuf> {
+    fs::canonicalize(name).with_context(|| format!("{name}: nobody has compiled it"))
 }
 
 /// `hpmctl` with arguments.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::document;
@@ -36,23 +36,12 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
     let machine = Machine { cpus: 1, ..Machine::plain() };
     let options = ["--deterministic", "--plugin-arg", "truth-level=basic"];
     let boot = lab::boot_prepared(root, "bench", &machine, &options, |folder| {
-        C_PROGRAMS.iter().try_for_each(|name| compile(root, folder, name))
+        C_PROGRAMS.iter().try_for_each(|name| lab::compile(root, folder, name))
     })?;
     let text = tables(&boot)?;
     print!("{text}");
     document::replace(root, HEADING, &text)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn compile(root: &Path, folder: &Path, name: &str) -> Result<()> {
-    let compiled = Command::new("cc")
-        .args(["-O2", "-pthread", "-o"])
-        .arg(folder.join(name))
-        .arg(root.join(format!("tests/guest/{name}.c")))
-        .status()
-        .context("cc cannot be started: install a C compiler")?;
-    ensure!(compiled.success(), "cc ended with {compiled}");
-    Ok(())
 }
 
 fn tables(boot: &Boot) -> Result<String> {

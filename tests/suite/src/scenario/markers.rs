@@ -6,12 +6,13 @@ use anyhow::{Context, Result, ensure};
 use libhpm::trace::{MarkerRow, QuantumRow, TraceReader};
 
 use crate::check::Tally;
-use crate::guest::markers::TRACES;
+use crate::guest::markers::{C_TRACE, TRACES};
 use crate::lab::Boot;
 
 /// Every marker is there, in order, at a time when its thread ran.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
-    for (trace, rounds, _) in TRACES {
+    let traces = TRACES.iter().map(|(trace, rounds, _)| (*trace, *rounds));
+    for (trace, rounds) in traces.chain([C_TRACE]) {
         tally.run(&format!("markers: {trace} has every marker of both threads"), || all(boot, trace, rounds));
         tally.run(&format!("markers: those of {trace} lie in quanta of their threads"), || {
             timely(boot, trace)

@@ -34,6 +34,7 @@ use anyhow::{Result, bail};
 
 use self::matrix::Job;
 use crate::check::Tally;
+use crate::guest::markers::C_PROGRAM;
 use crate::lab::{self, Boot};
 use crate::machine::Machine;
 use crate::results::Results;
@@ -175,7 +176,9 @@ fn boot_all(root: &Path, jobs: Vec<Job>, results: &mut Results) {
 fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
     let mut boot = None;
     tally.run(&format!("{}: the lab runs it", scenario.name), || {
-        boot = Some(lab::boot(root, scenario.name, machine, scenario.options)?);
+        boot = Some(lab::boot_prepared(root, scenario.name, machine, scenario.options, |folder| {
+            if scenario.name == "markers" { lab::compile(root, folder, C_PROGRAM) } else { Ok(()) }
+        })?);
         Ok(String::new())
     });
     let Some(boot) = boot else { return };

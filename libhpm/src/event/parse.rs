@@ -1,0 +1,141 @@
+//! From an event's name, as it is typed, to its encoding.
+
+use super::raw::{Filters, Request, is_netburst, syntax};
+use super::table::Row;
+use super::{CoreType, Event, Sampling, core_pmus, generic_names, sampling, table, vendor_names};
+use crate::{Error, Result};
+
+/// Splits a comma-separated list of events; commas between slashes belong to a raw event.
+#[must_use]
+pub fn split_list(list: &str) -> Vec<&str> {
+    let mut in_slashes = false;
+    list.split(|c: char| {
+        in_slashes ^= c == '/';
+        c == ',' && !in_slashes
+    })
+    .collect()
+}
+
+/// Encodes an event for a PMU, or for the two PMUs of a hybrid processor: see [`core_pmus`].
+///
+/// # Errors
+/// [`Error::UnknownEvent`] with the nearest names, [`Error::EventAbsent`], or [`Error::EventSyntax`].
+pub fn parse(text: &str, pmu: &str) -> Result<Event> {
+    let (body, modifiers) = split_modifiers(text);
+    let request = Request::new(body)?;
+    let mut event = match request.core_type {
+        CoreType::Any => on_every_core(text, &request, pmu)?,
+        wanted => {
+            let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| *core_type == wanted).ok_or_else(|| {
+                syntax(text, "this processor has cores of one type only: write `cpu/…/` instead")
+            })?;
+            encode(text, &request, pmu)?
+        }
+    };
+    if modifiers.contains(['u', 'k']) {
+        (event.user, event.kernel) = (modifiers.contains('u'), modifiers.contains('k'));
+    }
+    if modifiers.contains('p') {
+        event.encoding = event.precise_encoding;
+        event.must_be_precise = true;
+    }
+    Ok(event)
+}
+
+/// The event on cores of all types, which must have it in one encoding.
+fn on_every_core(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
+    let mut events = core_pmus(pmu).map(|(_, pmu)| encode(text, request, pmu));
+    let first = events.next().expect("a name has at least one part")?;
+    match events.next().transpose()? {
+        Some(other) if other != first => Err(syntax(
+            text,
+            "the core types of this processor encode it differently: name one, as in `cpu_core/…/` or `cpu_atom/…/`",
+        )),
+        _ => Ok(first),
+    }
+}
+
+/// The event on one PMU, in both privilege levels.
+fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
+    let table = table(pmu);
+    let mut event = Event {
+        name: text.to_owned(),
+        encoding: request.encoding,
+        precise_encoding: request.encoding,
+        extra: request.extra.unwrap_or(0),
+        core_type: request.core_type,
+        sampling: sampling(request.encoding, pmu),
+        must_be_precise: false,
+        user: true,
+        kernel: true,
+        description: "",
+    };
+    let Some(name) = request.name else { return Ok(event) };
+    let same = |row: Row| (row, row);
+    let vendor = || table.and_then(|table| table.vendor(name)).copied().map(same);
+    let masks = || table.and_then(|table| table.masks(name)).map(same);
+    let generic = table.and_then(|table| table.generic(name)).map(|(counted, sampled)| (*counted, *sampled));
+    let Some((counted, sampled)) = generic.or_else(vendor).or_else(masks) else {
+        return Err(match table.and_then(|table| table.absent(name)) {
+            Some(reason) => Error::EventAbsent { name: name.into(), pmu: pmu.into(), reason },
+            None => Error::UnknownEvent { name: name.into(), pmu: pmu.into(), near: nearest(name, pmu) },
+        });
+    };
+    let whose = if is_netburst(counted.encoding) { Filters::Netburst } else { Filters::Select };
+    if request.filters.is_some_and(|filters| filters != whose) {
+        let terms = if whose == Filters::Select { "edge, inv and cmask" } else { "e, cmpl and thr" };
+        return Err(syntax(text, &format!("on this PMU the terms that restrict an event are {terms}")));
+    }
+    event.encoding |= counted.encoding;
+    event.precise_encoding |= sampled.encoding;
+    event.extra = request.extra.unwrap_or(counted.extra);
+    event.sampling = sampled.sampling;
+    event.description = counted.description;
+    Ok(event)
+}
+
+/// The event that has to be counted beside this one, or this one never occurs: Golden Cove tags loads for their latency only
+/// while LD_BLOCKS.STORE_FORWARD is counted too (Linux: `mem-loads-aux`, `PMU_FL_MEM_LOADS_AUX`).
+#[must_use]
+pub fn companion(event: &Event, pmu: &str) -> Option<Event> {
+    let (_, pmu) = core_pmus(pmu).next()?;
+    let tags_loads = event.sampling == Sampling::LoadLatency && event.core_type != CoreType::Atom;
+    let row = table(pmu).filter(|_| tags_loads && pmu == "goldencove")?.vendor("LD_BLOCKS.STORE_FORWARD")?;
+    Some(Event {
+        name: row.name.to_owned(),
+        encoding: row.encoding,
+        precise_encoding: row.encoding,
+        extra: 0,
+        sampling: row.sampling,
+        must_be_precise: false,
+        description: row.description,
+        ..event.clone()
+    })
+}
+
+/// Separates the modifiers at the end: after the last colon, or after the closing slash of a raw event.
+fn split_modifiers(text: &str) -> (&str, &str) {
+    let only_modifiers = |tail: &str| tail.chars().all(|c| matches!(c, 'u' | 'k' | 'p'));
+    match text.rsplit_once(':') {
+        Some((name, tail)) if !tail.is_empty() && only_modifiers(tail) => (name, tail),
+        _ => match text.rfind('/') {
+            Some(slash) if only_modifiers(&text[slash + 1..]) => text.split_at(slash + 1),
+            _ => (text, ""),
+        },
+    }
+}
+
+/// Up to three names that look like `name`, best first.
+fn nearest(name: &str, pmu: &str) -> Vec<String> {
+    /// Below this, names have too little in common to be what was meant.
+    const SIMILAR: f64 = 0.75;
+    let wanted = name.to_ascii_lowercase().replace(':', ".");
+    let names =
+        generic_names(pmu).iter().map(|alias| alias.name).chain(vendor_names(pmu).iter().map(|row| row.name));
+    let mut scored: Vec<(f64, &str)> = names
+        .map(|name| (strsim::jaro_winkler(&wanted, &name.to_ascii_lowercase()), name))
+        .filter(|(score, _)| *score >= SIMILAR)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    scored.into_iter().take(3).map(|(_, name)| name.to_owned()).collect()
+}

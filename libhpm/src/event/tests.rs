@@ -1,0 +1,156 @@
+//! Names on several PMUs, and the tables that they are looked up in.
+
+use super::*;
+
+fn encoding(text: &str) -> u64 {
+    parse(text, "skylake").unwrap_or_else(|e| panic!("{e}")).encoding
+}
+
+proptest::proptest! {
+    /// Whatever is typed: an event or an error in a sentence, and no panic.
+    #[test]
+    fn any_text_is_an_event_or_an_error(
+        text in "[a-z0-9_.:/=,~-]{0,24}|(cpu|cpu_core|cpu_atom)/[a-z]{0,8}=0?x?[0-9a-f]{0,20}[,/]?[a-z]{0,4}/?[ukp:]{0,4}|r[0-9a-f]{0,20}(:[ukp]{0,4})?|\\PC{0,12}",
+        pmu in proptest::sample::select(vec!["skylake", "nehalem", "goldencove", "goldencove+gracemont", "nothing"]),
+    ) {
+        if let Err(error) = parse(&text, pmu) {
+            proptest::prop_assert!(!error.to_string().is_empty());
+        }
+        proptest::prop_assert_eq!(split_list(&text).join(","), text);
+    }
+}
+
+#[test]
+fn every_way_to_name_a_load_that_missed_l1() {
+    for text in [
+        "l1d-load-miss",
+        "MEM_LOAD_RETIRED.L1_MISS",
+        "mem_load_retired:l1_miss",
+        "r8d1",
+        "cpu/event=0xd1,umask=8/",
+    ] {
+        assert_eq!(encoding(text), 0x08d1, "{text}");
+    }
+}
+
+#[test]
+fn modifiers_restrict_the_privilege() {
+    let levels = |text: &str| parse(text, "skylake").map(|e| (e.user, e.kernel)).unwrap();
+    assert_eq!(levels("cycles"), (true, true));
+    assert_eq!(levels("cycles:u"), (true, false));
+    assert_eq!(levels("MEM_LOAD_RETIRED:L1_MISS:kp"), (false, true));
+    assert_eq!(levels("cpu/event=0x3c/u"), (true, false));
+    assert_eq!(levels("cycles:uk"), (true, true));
+}
+
+#[test]
+fn a_generic_name_is_sampled_by_its_precise_encoding() {
+    let branch = parse("branch", "skylake").unwrap();
+    assert_eq!((branch.encoding, branch.precise_encoding), (0x00c4, 0x04c4));
+    assert_eq!(encoding("branch:p"), 0x04c4);
+}
+
+#[test]
+fn restricting_to_user_mode_shows_in_the_name() {
+    assert_eq!(parse("cycles", "skylake").unwrap().user_only().name, "cycles:u");
+    let raw = parse("cpu/event=0x3c/", "skylake").unwrap().user_only().name;
+    assert_eq!(raw, "cpu/event=0x3c/u");
+    assert!(!parse(&raw, "skylake").unwrap().kernel);
+}
+
+#[test]
+fn unknown_names_suggest_near_ones() {
+    let say = |name| parse(name, "skylake").unwrap_err().to_string();
+    insta::assert_snapshot!(
+        [
+            say("l1d-lod-miss"),
+            say("MEM_LOAD_RETIRED:L1_MIS"),
+            say("xyzzy"),
+            say("r200d1"),
+            say("cpu/frob=1/")
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn commas_inside_slashes_do_not_split() {
+    assert_eq!(
+        split_list("cycles,cpu/event=0xd1,umask=8/u,r1c4"),
+        ["cycles", "cpu/event=0xd1,umask=8/u", "r1c4"]
+    );
+}
+
+#[test]
+fn a_name_without_an_event_says_why() {
+    let error = parse("l1d-load-miss", "sandybridge").unwrap_err().to_string();
+    assert!(error.contains("those that missed"), "{error}");
+}
+
+#[test]
+fn thresholds_are_part_of_the_name_or_a_term() {
+    let event = |text: &str| parse(text, "skylake").unwrap();
+    let latency = event("MEM_TRANS_RETIRED.LOAD_LATENCY_GT_64");
+    assert_eq!((latency.encoding, latency.extra), (0x01cd, 64));
+    assert_eq!((latency.sampling, latency.sampled_precisely()), (Sampling::LoadLatency, true));
+    let term = event("cpu/mem-loads,ldlat=30/up");
+    assert_eq!((term.encoding, term.extra, term.kernel), (0x01cd, 30, false));
+    let raw = event("cpu/event=0xcd,umask=1,ldlat=30/");
+    assert_eq!((raw.sampling, raw.extra), (Sampling::LoadLatency, 30));
+}
+
+#[test]
+fn what_pebs_cannot_sample_is_sampled_by_interrupts_unless_asked() {
+    let precisely = |text: &str| parse(text, "skylake").unwrap().sampled_precisely();
+    assert!(!precisely("cycles") && precisely("cycles:p"));
+    assert!(precisely("branch") && precisely("r08d1") && !precisely("r01a2"));
+}
+
+#[test]
+fn golden_cove_tags_loads_only_beside_another_event() {
+    let companion = |text: &str, pmu: &str| companion(&parse(text, pmu).unwrap(), pmu);
+    let beside = companion("cpu/mem-loads,ldlat=30/u", "goldencove").unwrap();
+    assert_eq!((beside.encoding, beside.extra, beside.kernel), (0x8203, 0, false));
+    assert!(companion("load", "goldencove").is_none() && companion("mem-loads", "icelake").is_none());
+    assert!(companion("cpu_core/mem-loads/", "goldencove+gracemont").is_some());
+    assert!(companion("cpu_atom/mem-loads/", "goldencove+gracemont").is_none());
+}
+
+#[test]
+fn a_hybrid_processor_has_two_tables() {
+    let hybrid = |text: &str| parse(text, "goldencove+gracemont");
+    assert_eq!(hybrid("cycles").unwrap().core_type, CoreType::Any);
+    let (core, atom) = (hybrid("cpu_core/load/").unwrap(), hybrid("cpu_atom/load/u").unwrap());
+    assert_eq!((core.core_type, core.encoding), (CoreType::Core, 0x81d0));
+    assert_eq!((atom.core_type, atom.encoding, atom.kernel), (CoreType::Atom, 0x81d0, false));
+    assert_eq!(hybrid("cpu_atom/mem-loads/").unwrap().encoding, 0x05d0);
+    let error = hybrid("mem-loads").unwrap_err().to_string();
+    assert!(error.contains("cpu_core/…/"), "{error}");
+    assert!(parse("cpu_atom/load/", "skylake").is_err());
+}
+
+/// Every PMU has or explains every generic name, every alias names rows that exist, the sampled one precise where the
+/// alias says it differs, and no name stands twice.
+#[test]
+fn the_tables_are_consistent() {
+    let mut generics: Vec<&str> = GENERICS.iter().map(|generic| generic.name).collect();
+    generics.sort_unstable();
+    for (pmu, table) in &pmu::TABLES {
+        let aliases = table.aliases.iter().map(|alias| alias.name);
+        let mut names: Vec<&str> = aliases.chain(table.absent.iter().map(|absent| absent.name)).collect();
+        names.sort_unstable();
+        assert_eq!(names, generics, "{pmu}");
+        assert!(table.absent.iter().all(|absent| !absent.reason.is_empty()), "{pmu}");
+        for alias in table.aliases {
+            let found = table.generic(alias.name);
+            let (_, sampled) = found.unwrap_or_else(|| panic!("{pmu}: {} names no row", alias.name));
+            let precise = alias.counted == alias.sampled || sampled.sampling.is_precise();
+            assert!(precise, "{pmu}: {} samples an imprecise event", alias.name);
+        }
+        for row in table.rows {
+            assert_eq!(raw::check(row.encoding, row.name).ok(), Some(row.encoding), "{}", row.name);
+            assert_eq!(table.vendor(row.name), Some(row), "{pmu}: {} twice", row.name);
+            assert_eq!(table.sampling(row.encoding), row.sampling, "{pmu}: {}", row.name);
+        }
+    }
+}
