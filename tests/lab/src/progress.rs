@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use nix::sys::statvfs::{Statvfs, statvfs};
 use std::fs::{self, File};
 use std::io::{IsTerminal, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -47,9 +48,26 @@ fn watch(title: &str, log: &Path, command: &mut Command, shown: &mut Shown<'_>) 
         let tail = tail(log, 8000);
         let lines: Vec<&str> = tail.lines().rev().take(40).collect();
         let last: Vec<&str> = lines.into_iter().rev().collect();
-        bail!("{title} failed ({status}). The log is {}; it ends with:\n{}", log.display(), last.join("\n"));
+        let room = shortage(log);
+        bail!(
+            "{title} failed ({status}).{room} The log is {}; it ends with:\n{}",
+            log.display(),
+            last.join("\n")
+        );
     }
     Ok(())
+}
+
+/// A sentence about a full disk, on which a log has no room for the reason either; else nothing.
+fn shortage(log: &Path) -> String {
+    const LITTLE: u64 = 512 << 20;
+    let free = |disk: Statvfs| disk.blocks_available().saturating_mul(disk.fragment_size());
+    match log.parent().and_then(|folder| statvfs(folder).ok()).map(free) {
+        Some(bytes) if bytes < LITTLE => {
+            format!(" The disk has {} MiB left: free some gigabytes and try again.", bytes >> 20)
+        }
+        _ => String::new(),
+    }
 }
 
 /// The last `length` bytes of a file, as far as they can be read: only ever shown to people.
