@@ -7,8 +7,9 @@ use hpm_core::pmu::architectural::Perfmon;
 use hpm_core::pmu::netburst::{self, NETBURST, PRESCOTT, Share, Unit};
 use hpm_core::pmu::{GENERATIONS, Generation, Interface};
 use hpm_core::{Pmu, Program, Refusal};
+use libhpm::analysis::topdown;
 use libhpm::event::{
-    Counter, Equivalent, Event, GENERICS, Misfit, Row, equivalent, fit, parse, pmus, vendor_names,
+    Counter, Equivalent, Event, GENERICS, Misfit, Row, core_pmus, equivalent, fit, parse, pmus, vendor_names,
 };
 use proptest::prelude::*;
 
@@ -149,10 +150,25 @@ fn configured(driver: &Pmu, events: &[Event]) -> Result<(), Reason> {
             extra: event.extra,
             mode: EventMode::Count as u8,
             privilege: EventSpec::USER,
+            core_type: event.core_type as u8,
             ..EventSpec::default()
         };
     }
     Program::new(driver, &config).map(|_| ()).map_err(|refusal| refusal.reason)
+}
+
+/// On a hybrid processor each type of cores takes the events of its own and leaves the others alone.
+#[test]
+fn the_driver_takes_every_top_down_plan_of_level_1() {
+    let plans = pmus().filter_map(|pmu| Some((pmu, topdown::plan(pmu, 1, false).ok()?)));
+    let hybrid = "goldencove+gracemont";
+    for (name, plan) in plans.chain([(hybrid, topdown::plan(hybrid, 1, true).unwrap())]) {
+        let events: Vec<Event> = plan.events.iter().map(|event| parse(event, name).unwrap()).collect();
+        for (core_type, pmu) in core_pmus(name) {
+            let driver = Pmu { core_type, ..named(pmu) };
+            assert_eq!(configured(&driver, &events), Ok(()), "{name}: {pmu}");
+        }
+    }
 }
 
 #[test]

@@ -16,6 +16,17 @@ struct Rows {
     samples: Vec<SampleRow>,
     threads: Vec<ThreadRow>,
     stacks: Vec<Vec<u64>>,
+    /// Stacks when rows were last asked for: a sink that has begun another trace since has none of them.
+    old_stacks: usize,
+    /// Samples that name one of them.
+    stale: usize,
+}
+
+impl Rows {
+    fn take(&mut self, source: &mut PerfSource) {
+        self.old_stacks = self.stacks.len();
+        source.take(self).unwrap();
+    }
 }
 
 impl Sink for Rows {
@@ -24,6 +35,7 @@ impl Sink for Rows {
         Ok(())
     }
     fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
+        self.stale += usize::from(row.stack.is_some_and(|stack| (stack as usize) < self.old_stacks));
         self.samples.push(row.clone());
         Ok(())
     }
@@ -62,10 +74,10 @@ fn measure(script: &str, events: &str, stream: PerfStream, stacks: PerfStacks) -
     child.execute().unwrap();
     while child.try_wait().unwrap().is_none() {
         source.wait(&[], Duration::from_millis(20)).unwrap();
-        source.take(&mut rows).unwrap();
+        rows.take(&mut source);
     }
     source.stop().unwrap();
-    source.take(&mut rows).unwrap();
+    rows.take(&mut source);
     let totals = source.totals().unwrap();
     Some((rows, totals))
 }
@@ -123,6 +135,7 @@ fn samples_belong_to_quanta_and_faults_have_addresses() {
     assert!(rows.samples.iter().any(|sample| sample.event == 0));
     let deep = rows.samples.iter().filter_map(|sample| rows.stacks.get(sample.stack? as usize));
     assert!(deep.filter(|frames| frames.len() >= 3).count() > 0, "stacks are unwound");
+    assert_eq!(rows.stale, 0, "a sample is handed over with its stack");
     assert!(rows.threads.iter().any(|row| row.name == "sh"));
 }
 
