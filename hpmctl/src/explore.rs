@@ -19,8 +19,9 @@ use clap::{Args, ValueEnum};
 use libhpm::analysis::explore::{BUILT_IN, Definitions, Metric, Record, RecordScope, Records, VARIABLES};
 use libhpm::analysis::expression::Scope as _;
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{Meta, TraceReader};
+use libhpm::trace::Meta;
 
+use crate::opened::open_trace;
 use crate::output::print;
 
 /// Explore the records of a trace: what each thread did on each CPU from when to when.
@@ -172,7 +173,7 @@ impl View<'_> {
 }
 
 pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: vec![] };
     let (records, warnings) = load::records(&reader, finder);
     for warning in warnings {

@@ -14,6 +14,7 @@ use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
 use super::{GroupBy, ReportArgs, event_index, text};
+use crate::opened::open_trace;
 
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
@@ -73,7 +74,7 @@ pub(super) struct Calls {
 
 /// What is to be printed, and what is to be warned of; the flame graph is written on the way.
 pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     let event = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
     let mut resolver = Resolver::new(&reader, args.finder());
     let filter = args.filters.of(&reader)?;
