@@ -31,8 +31,9 @@ const FILES: [(&str, &[(&str, u64, u64)]); 6] = [
     ("packed", &[("cpu-clock:u", 26, 52_000_000)]),
     // -F 200 -g -o -
     ("stream", &[("cpu-clock:u", 18, 90_000_000)]),
-    // -e '{cpu-clock:u,page-faults:u}:S' -F 200 -g: what is read with the first one's samples is not taken over
-    ("group", &[("cpu-clock:u", 17, 85_134_232), ("page-faults:u", 0, 0)]),
+    // -e '{cpu-clock:u,page-faults:u}:S' -F 200 -g: perf script shows what was read of both with the first one's samples, which
+    // is not taken over
+    ("group", &[("cpu-clock:u", 17, 17 * 5_000_000), ("page-faults:u", 0, 0)]),
 ];
 
 fn path(name: &str) -> PathBuf {

@@ -135,7 +135,7 @@ impl Collected {
         let events = sampled_events(reader.meta(), only);
         let (mut tables, mut trees) = (empty_tables(args, &events), empty_trees(args, &events));
         // Events of different kinds cannot be added up, so one picture shows one event.
-        let drawn = events.first().copied();
+        let drawn = events.first().copied().filter(|_| args.svg.is_some());
         let mut stacks = FoldedStacks::default();
         let mut rows = reader.rows::<SampleRow>();
         let mut tally = Tally::default();

@@ -3,7 +3,7 @@
 //! A real program is recorded on the host by perf_event's software events. pprof, speedscope in a headless browser, pyarrow and
 //! DuckDB then have to find in the exported files what hpm wrote. What is missing of them is fetched into `target/consumers`.
 
-mod tools;
+pub(crate) mod tools;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -205,7 +205,7 @@ impl Run {
 }
 
 /// Keeps a file that was fetched or made only when making it succeeded.
-fn stamp(path: &Path, make: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn stamp(path: &Path, make: impl FnOnce() -> Result<()>) -> Result<()> {
     if !path.exists() {
         make()?;
         File::create(path)?;

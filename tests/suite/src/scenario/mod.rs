@@ -156,6 +156,7 @@ pub(crate) fn full(root: &Path, resume: bool) -> Result<ExitCode> {
         crate::host::run_long_tests(root, tally);
         crate::host::run_booting_tests(root, tally);
         crate::consumers::run(root, tally);
+        crate::symbols::run(root, tally);
     });
     results.publish(root)?;
     Ok(results.total().close())
