@@ -7,10 +7,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use libhpm::report::{Annotated, AnnotatedInstruction, Estimate, Hotspots, Resolver, Sources, Sum};
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{Event, Machine, SampleRow, TraceReader};
+use libhpm::trace::{Event, Machine, SampleRow};
 use serde::Serialize;
 
 use crate::filters::FilterArgs;
+use crate::opened::open_trace;
 use crate::output::{grouped, print};
 use crate::report::samples::{sampled_events, unfinished};
 use crate::report::{event_index, table, text};
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &AnnotateArgs) -> Result<()> {
 }
 
 fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     let meta = reader.meta();
     let only = args.event.as_deref().map(|name| event_index(meta, name)).transpose()?;
     let shown = sampled_events(meta, only);

@@ -16,6 +16,7 @@ use crate::export::ExportArgs;
 use crate::list::ListArgs;
 use crate::mark::MarkArgs;
 use crate::module::ModuleArgs;
+use crate::opened::ImportArgs;
 use crate::phases::PhasesArgs;
 use crate::record::RecordArgs;
 use crate::report::ReportArgs;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Diff(DiffArgs),
     Explore(ExploreArgs),
     Export(ExportArgs),
+    Import(ImportArgs),
     List(ListArgs),
     Phases(PhasesArgs),
     Mark(MarkArgs),

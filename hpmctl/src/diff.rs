@@ -6,10 +6,11 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::report::{Basis, By, Change, Order, Resolver, Summary, Table, Tally, changes};
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{Event, Machine, SampleRow, TraceReader};
+use libhpm::trace::{Event, Machine, SampleRow};
 use serde::Serialize;
 
 use crate::filters::FilterArgs;
+use crate::opened::open_trace;
 use crate::output::{grouped, print};
 use crate::report::samples::{sampled_events, unfinished};
 use crate::report::{event_index, table, text};
@@ -171,7 +172,7 @@ fn output(args: &DiffArgs) -> Result<(String, Vec<String>)> {
 
 impl Read {
     fn new(path: &Path, args: &DiffArgs) -> Result<Self> {
-        let reader = TraceReader::open(path)?;
+        let reader = open_trace(path)?;
         let meta = reader.meta();
         let only = args.event.as_deref().map(|name| event_index(meta, name)).transpose()?;
         let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };

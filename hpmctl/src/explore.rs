@@ -20,8 +20,9 @@ use clap::{Args, ValueEnum};
 use libhpm::analysis::explore::{BUILT_IN, Definitions, Metric, Record, RecordScope, Records, VARIABLES};
 use libhpm::analysis::expression::Scope as _;
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{Meta, TraceReader};
+use libhpm::trace::Meta;
 
+use crate::opened::open_trace;
 use crate::output::print;
 use crate::picture;
 
@@ -174,7 +175,7 @@ impl View<'_> {
 }
 
 pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: vec![] };
     let (records, warnings) = load::records(&reader, finder);
     for warning in warnings {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
+use crate::opened::open_trace;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::export::{self, Stacks};
@@ -79,7 +80,7 @@ enum Table {
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     // Everything is read before the file is made, so that a refusal leaves none behind.
     let stacks = stacks(args, &reader)?;
     let result = if args.output.as_os_str() == "-" {

@@ -12,6 +12,7 @@ mod list;
 mod mark;
 mod measure;
 mod module;
+mod opened;
 mod output;
 mod phases;
 mod picture;
@@ -57,6 +58,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Man(args) => shell::man(args).map(|()| ExitCode::SUCCESS),
         Command::Explore(args) => explore::run(args).map(|()| ExitCode::SUCCESS),
         Command::Export(args) => export::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Import(args) => opened::import(args).map(|()| ExitCode::SUCCESS),
         Command::List(args) => list::run(args),
         Command::Phases(args) => phases::run(args).map(|()| ExitCode::SUCCESS),
         Command::Mark(args) => mark::run(args),

@@ -18,6 +18,7 @@ use libhpm::analysis::phase::{
 use libhpm::trace::{Meta, QuantumRow, ThreadRow, TraceReader};
 use serde::Serialize;
 
+use crate::opened::open_trace;
 use crate::output::print;
 use crate::picture;
 
@@ -157,7 +158,7 @@ pub(crate) fn run(args: &PhasesArgs) -> Result<()> {
 
 /// What is to be printed, and what is to be warned of; the picture is written on the way.
 fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     let meta = reader.meta();
     let ticks_per_ms = meta.clock.tsc_khz as f64;
     if ticks_per_ms == 0.0 {

@@ -6,9 +6,10 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, TraceReader, Verdict};
+use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, Verdict};
 
 use crate::measure::tsc_to_ns;
+use crate::opened::open_trace;
 use crate::output::{grouped, print, time};
 
 /// Tell what a trace holds.
@@ -47,7 +48,7 @@ pub(crate) struct MergeArgs {
 }
 
 pub(crate) fn info(args: &InfoArgs) -> Result<()> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     if args.json {
         return print(&serde_json::to_string_pretty(reader.meta())?);
     }
@@ -56,7 +57,7 @@ pub(crate) fn info(args: &InfoArgs) -> Result<()> {
 }
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     let verdict = trace::verify(&reader);
     print(verify_text(reader.meta(), &verdict).trim_end())?;
     Ok(if verdict.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -66,8 +67,8 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<()> {
     if args.traces.len() > HOSTS_MAX {
         bail!("more than {HOSTS_MAX} traces cannot be merged at once: merge some first");
     }
-    let readers = args.traces.iter().map(TraceReader::open).collect::<Result<Vec<_>, _>>()?;
-    let outcome = trace::merge(&readers, &args.output)?;
+    let readers = args.traces.iter().map(|trace| open_trace(trace)).collect::<Result<Vec<_>>>()?;
+    let outcome = trace::merge(&readers.iter().map(|opened| &**opened).collect::<Vec<_>>(), &args.output)?;
     for note in &outcome.notes {
         eprintln!("hpmctl: warning: {note}");
     }
@@ -132,8 +133,9 @@ fn info_text(meta: &Meta, verdict: &Verdict, bytes: u64) -> String {
     field(
         "time",
         format!(
-            "{} from the first quantum to the last, {} on {} by {}",
+            "{} from the first {} to the last, {} on {} by {}",
             time(span),
+            if verdict.sums.quanta > 0 { "quantum" } else { "sample" },
             time(on_cpu),
             counted(verdict.cpus, "CPU"),
             counted(verdict.threads, "thread")
@@ -196,7 +198,7 @@ fn counted(number: usize, thing: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use libhpm::trace::{ClockPair, Event, Machine, QuantumRow, SampleRow, Totals, TraceWriter};
+    use libhpm::trace::{ClockPair, Event, Machine, QuantumRow, SampleRow, Totals, TraceReader, TraceWriter};
     use tempfile::TempDir;
 
     use super::*;
@@ -284,7 +286,7 @@ mod tests {
         let b = write(&temp, "b.hpm", "lab", 10_500, |_| {});
         let readers = [&a, &b].map(|folder| TraceReader::open(folder).unwrap());
         let merged = temp.path().join("m.hpm");
-        let outcome = trace::merge(&readers, &merged).unwrap();
+        let outcome = trace::merge(&readers.each_ref(), &merged).unwrap();
         assert_eq!((outcome.rows, outcome.notes.len()), ((8, 8), 0));
         assert!(outcome.merged.iter().all(|merged| (merged.uncertainty_ns, merged.pid_offset) == (0, 0)));
         let reader = TraceReader::open(&merged).unwrap();
@@ -309,7 +311,7 @@ mod tests {
         let b = write(&temp, "b.hpm", "two", 10_000, |_| {});
         let readers = [&a, &b].map(|folder| TraceReader::open(folder).unwrap());
         let merged = temp.path().join("m.hpm");
-        let outcome = trace::merge(&readers, &merged).unwrap();
+        let outcome = trace::merge(&readers.each_ref(), &merged).unwrap();
         let other = &outcome.merged[1];
         assert_eq!((other.cpu_offset, other.pid_offset), (2, 1 << 22));
         assert!(verified(&merged).1, "{}", verified(&merged).0);

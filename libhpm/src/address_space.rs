@@ -1,6 +1,7 @@
 //! Which file was mapped where in which process, and when: built from the `maps` and `threads` rows, live or from a trace.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::trace::{MapRow, ThreadChange, ThreadRow};
@@ -59,6 +60,10 @@ impl Mapping {
 struct History {
     /// In order of `tsc`.
     mappings: Vec<Mapping>,
+    /// Where each of them is: what look-ups go through, apart because it is much smaller.
+    extents: Vec<(u64, u64)>,
+    /// When mappings were made that changed where code is, in order.
+    code_changes: Vec<u64>,
     /// When the address space began anew (exec; or the PID was given to a new process), in order.
     beginnings: Vec<u64>,
 }
@@ -71,14 +76,24 @@ impl History {
         (from, self.beginnings.get(next).copied().unwrap_or(u64::MAX))
     }
 
-    fn during(&self, (from, until): (u64, u64)) -> &[Mapping] {
+    fn during(&self, span: (u64, u64)) -> &[Mapping] {
+        &self.mappings[self.places(span)]
+    }
+
+    fn places(&self, (from, until): (u64, u64)) -> Range<usize> {
         let first = self.mappings.partition_point(|mapping| mapping.tsc < from);
-        let after = self.mappings.partition_point(|mapping| mapping.tsc < until);
-        &self.mappings[first..after]
+        first..self.mappings.partition_point(|mapping| mapping.tsc < until).max(first)
     }
 
     fn insert(&mut self, mapping: Mapping) {
         let place = self.mappings.partition_point(|other| other.tsc <= mapping.tsc);
+        self.extents.insert(place, (mapping.start, mapping.end));
+        let covers =
+            |other: &Mapping| other.executable && other.start < mapping.end && mapping.start < other.end;
+        if mapping.executable || self.mappings.iter().any(covers) {
+            let place = self.code_changes.partition_point(|&other| other <= mapping.tsc);
+            self.code_changes.insert(place, mapping.tsc);
+        }
         self.mappings.insert(place, mapping);
     }
 
@@ -129,9 +144,14 @@ impl AddressSpaces {
     #[must_use]
     pub fn find(&self, pid: u32, tsc: u64, address: u64) -> Option<&Mapping> {
         let history = self.processes.get(&pid)?;
-        let mappings = history.during(history.lifetime(tsc));
-        let (before, after) = mappings.split_at(mappings.partition_point(|mapping| mapping.tsc <= tsc));
-        before.iter().rev().chain(after).find(|mapping| mapping.contains(address))
+        let places = history.places(history.lifetime(tsc));
+        let mappings = &history.mappings[places.clone()];
+        let extents = &history.extents[places];
+        let later = mappings.partition_point(|mapping| mapping.tsc <= tsc);
+        let contains = |&(start, end): &(u64, u64)| (start..end).contains(&address);
+        let before = extents[..later].iter().rposition(contains);
+        let place = before.or_else(|| extents[later..].iter().position(contains).map(|place| later + place));
+        place.map(|place| &mappings[place])
     }
 
     /// What was ever mapped into a process, in the order of time.
@@ -156,12 +176,12 @@ impl AddressSpaces {
         current
     }
 
-    /// A value that is the same for two times of a process only if it had the same mappings.
+    /// A value that is the same for two times of a process only if it had the same code at the same places.
     #[must_use]
     pub fn epoch(&self, pid: u32, tsc: u64) -> (u64, usize) {
         let Some(history) = self.processes.get(&pid) else { return (0, 0) };
         let (from, _) = history.lifetime(tsc);
-        (from, history.mappings.partition_point(|mapping| mapping.tsc <= tsc))
+        (from, history.code_changes.partition_point(|&change| change <= tsc))
     }
 }
 

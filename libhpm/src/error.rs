@@ -111,6 +111,14 @@ pub enum Error {
         /// The failure of perf_event_open.
         reason: io::Error,
     },
+    /// A file of `perf record` cannot be read.
+    #[error("{} cannot be read as a file of `perf record`: {problem}", path.display())]
+    PerfData {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// A trace could not be written or read.
     #[error(transparent)]
     Trace(#[from] crate::trace::TraceError),

@@ -1,7 +1,9 @@
 //! The command on a small trace of known numbers.
 
 use clap::Parser;
-use libhpm::trace::{Event, MarkerRow, Meta, QuantumRow, ThreadChange, ThreadRow, Totals, TraceWriter};
+use libhpm::trace::{
+    Event, MarkerRow, Meta, QuantumRow, ThreadChange, ThreadRow, Totals, TraceReader, TraceWriter,
+};
 use tempfile::TempDir;
 
 use super::*;

@@ -7,12 +7,12 @@ use libhpm::source::Source;
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::Replay;
-use libhpm::trace::TraceReader;
 
 use super::args::{RecordArgs, StackMethod};
 use crate::measure::{
     Chosen, PerfFacts, choose, companion, events_at_hand, open, open_perf, parse_events, sideband,
 };
+use crate::opened::{Opened, open_trace};
 use crate::workload::Workload;
 
 /// Most frames followed; perf's default.
@@ -35,7 +35,7 @@ pub(super) enum Prepared {
         sampled: usize,
     },
     Perf(PerfFacts, Vec<PerfName>),
-    Trace(Box<TraceReader>),
+    Trace(Box<Opened>),
 }
 
 /// Chooses the source and understands the events.
@@ -44,7 +44,7 @@ pub(super) enum Prepared {
 /// When there is no source, or it has not these events.
 pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
     if let Some(trace) = &args.target.trace {
-        return Ok(Prepared::Trace(Box::new(TraceReader::open(trace)?)));
+        return Ok(Prepared::Trace(Box::new(open_trace(trace)?)));
     }
     match choose(args.source)? {
         Chosen::Driver { line } => {

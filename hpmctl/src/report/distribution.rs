@@ -6,11 +6,12 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use libhpm::histogram::{self, Bar, Panel};
 use libhpm::report::{By, Distribution, Entry, Order, QUANTILES, Resolver, Sum, TOP, Table};
-use libhpm::trace::{Event, EventUse, SampleRow, TraceReader};
+use libhpm::trace::{Event, EventUse, SampleRow};
 use serde::Serialize;
 
 use super::samples::{sampled_events, unfinished};
 use super::{ReportArgs, event_index, table, text};
+use crate::opened::open_trace;
 use crate::output::grouped;
 use crate::picture;
 
@@ -60,7 +61,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
 }
 
 fn of_trace(path: &Path, args: &ReportArgs, warnings: &mut Vec<String>) -> Result<Vec<OfEvent>> {
-    let reader = TraceReader::open(path)?;
+    let reader = open_trace(path)?;
     let only = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
     let mut resolver = Resolver::new(&reader, args.finder());
     let filter = args.filters.of(&reader)?;

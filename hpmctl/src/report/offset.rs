@@ -9,10 +9,11 @@ use anyhow::{Context as _, Result, bail};
 use libhpm::histogram::{self, Bar, Panel};
 use libhpm::report::{Around, OffsetEntry, Offsets, Resolver, Sum};
 use libhpm::symbol::{Code, FileFinder, Instruction, Place};
-use libhpm::trace::{Event, EventUse, SampleRow, TraceReader};
+use libhpm::trace::{Event, EventUse, SampleRow};
 use serde::Serialize;
 
 use super::{ReportArgs, event_index};
+use crate::opened::open_trace;
 use crate::picture;
 
 /// Everything that the text and the JSON show.
@@ -78,7 +79,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
 
 impl Trace {
     fn open(path: &Path, args: &ReportArgs, finder: &FileFinder, warnings: &mut Vec<String>) -> Result<Self> {
-        let reader = TraceReader::open(path)?;
+        let reader = open_trace(path)?;
         let events = &reader.meta().events;
         let index = match &args.event {
             Some(name) => event_index(reader.meta(), name)?,

@@ -12,6 +12,7 @@ use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
 use super::{GroupBy, ReportArgs, event_index, text};
+use crate::opened::open_trace;
 use crate::picture;
 
 /// Everything that the text and the JSON show.
@@ -72,7 +73,7 @@ pub(super) struct Calls {
 
 /// What is to be printed, and what is to be warned of; the flame graph is written on the way.
 pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     let event = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
     let mut resolver = Resolver::new(&reader, args.finder());
     let filter = args.filters.of(&reader)?;
@@ -134,7 +135,7 @@ impl Collected {
         let events = sampled_events(reader.meta(), only);
         let (mut tables, mut trees) = (empty_tables(args, &events), empty_trees(args, &events));
         // Events of different kinds cannot be added up, so one picture shows one event.
-        let drawn = events.first().copied();
+        let drawn = events.first().copied().filter(|_| args.picture.is_some());
         let mut stacks = FoldedStacks::default();
         let mut rows = reader.rows::<SampleRow>();
         let mut tally = Tally::default();

@@ -117,7 +117,12 @@ fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, coun
         format!(" in {:.1} % of the time, not scaled: the event took turns", share * 100.0)
     });
     let whole = if counts_exceed { "; counts are of all code and data" } else { "" };
-    line(text, format_args!("counted   {}{turns}{whole}", grouped_digits(summary.counted)));
+    if summary.counted == 0 && summary.sampled.events > 0 {
+        // A file of `perf record` has samples only.
+        line(text, format_args!("counted   not known{whole}"));
+    } else {
+        line(text, format_args!("counted   {}{turns}{whole}", grouped_digits(summary.counted)));
+    }
     if event.mode == EventUse::Count {
         return;
     }

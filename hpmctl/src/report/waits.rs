@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::samples::{draw, unfinished};
 use super::{ReportArgs, table, text};
 use crate::measure::tsc_to_ns;
+use crate::opened::open_trace;
 use crate::output::{grouped, time};
 
 /// Everything that the text and the JSON show; times in TSC ticks become ns.
@@ -66,7 +67,7 @@ struct Places {
 
 /// What is to be printed, and what is to be warned of.
 pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
-    let reader = TraceReader::open(&args.trace)?;
+    let reader = open_trace(&args.trace)?;
     let mut resolver = Resolver::new(&reader, args.finder());
     let filter = args.filters.of(&reader)?;
     let mut collected = Collected::new(args, reader.meta(), &filter)?;

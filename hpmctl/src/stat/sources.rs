@@ -11,12 +11,12 @@ use libhpm::source::Source;
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::{Replay, Speed};
-use libhpm::trace::TraceReader;
 
 use super::{StatArgs, topdown};
 use crate::measure::{
     Chosen, PerfFacts, choose, events_at_hand, open, open_perf, parse_events, refused_for, sideband,
 };
+use crate::opened::{Opened, open_trace};
 use crate::workload::Workload;
 
 /// What is counted by the module when nothing is asked for; the last ones go first when there are too few counters.
@@ -30,7 +30,7 @@ const PERF_SOFTWARE: [&str; 4] = ["task-clock", "context-switches", "cpu-migrati
 pub(super) enum Prepared {
     Driver { line: String, events: Vec<Event>, topdown: Option<Plan> },
     Perf(PerfFacts, Vec<PerfName>),
-    Trace(Box<TraceReader>),
+    Trace(Box<Opened>),
 }
 
 /// Chooses the source and understands the events.
@@ -39,7 +39,7 @@ pub(super) enum Prepared {
 /// When there is no source, or it has not these events.
 pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
     if let Some(trace) = &args.target.trace {
-        return Ok(Prepared::Trace(Box::new(TraceReader::open(trace)?)));
+        return Ok(Prepared::Trace(Box::new(open_trace(trace)?)));
     }
     match choose(args.source)? {
         Chosen::Driver { line } => {

@@ -1,10 +1,11 @@
-//! Where quanta and samples come from: the driver, the kernel's perf_event, or a recorded trace.
+//! Where quanta and samples come from: the driver, the kernel's perf_event, a file of `perf record`, or a recorded trace.
 //!
 //! A [`Source`] hands rows of a trace ([`crate::trace`]) to a [`Sink`], whoever wrote them: so recording, counting and
 //! looking on are the same code on a machine with the module, without it, and without the machine.
 
 pub mod driver;
 pub mod perf;
+pub mod perf_data;
 pub mod replay;
 mod rows;
 

@@ -57,11 +57,25 @@ pub(super) struct SidebandRows {
     names: HashMap<u32, String>,
     /// Build ID of each file, so that it is read once.
     build_ids: HashMap<String, Option<Vec<u8>>>,
+    /// The processes are there, so that the files they have mapped can be read.
+    living: bool,
     /// Entries that the kernel had no room for.
     pub(super) lost: u64,
 }
 
 impl SidebandRows {
+    /// For processes of this machine: the build IDs of what they map are read.
+    pub(super) fn of_living_processes() -> Self {
+        Self { living: true, ..Self::default() }
+    }
+
+    /// Tells the build ID of a file, for mappings that follow.
+    pub(super) fn set_build_id(&mut self, path: &str, build_id: &[u8]) {
+        if self.build_ids.get(path).and_then(Option::as_deref) != Some(build_id) {
+            self.build_ids.insert(path.to_owned(), Some(build_id.to_vec()));
+        }
+    }
+
     /// The row for an entry, if it is one; `now` and `tsc_khz` convert its time.
     pub(super) fn row(&mut self, entry: Entry, now: ClockPair, tsc_khz: u32) -> Option<SidebandRow> {
         let tsc = tsc_at(entry.monotonic_raw_ns, now, tsc_khz);
@@ -99,7 +113,8 @@ impl SidebandRows {
         let Mapping { start, end, file_offset, path, executable } = mapping;
         // Only code is symbolised, and only a file has a build ID.
         let build_id = if executable && path.starts_with('/') && !path.starts_with("//") {
-            let read = || build_id(&Path::new("/proc").join(pid.to_string()).join("root").join(&path[1..]));
+            let file = || Path::new("/proc").join(pid.to_string()).join("root").join(&path[1..]);
+            let read = || if self.living { build_id(&file()) } else { None };
             self.build_ids.entry(path.clone()).or_insert_with(read).clone()
         } else {
             None
@@ -178,7 +193,7 @@ mod tests {
     fn only_files_have_build_ids() {
         let mapping =
             |path: &str| Mapping { start: 0, end: 1, file_offset: 0, path: path.into(), executable: true };
-        let mut rows = SidebandRows::default();
+        let mut rows = SidebandRows::of_living_processes();
         let own = std::env::current_exe().unwrap();
         let mut id = |path: &str| rows.map(0, std::process::id(), mapping(path)).build_id;
         assert_eq!(id(own.to_str().unwrap()), build_id(&own));

@@ -4,6 +4,7 @@
 //! look-ups are as fast for many small functions in one page as for one big one.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A function.
@@ -57,6 +58,11 @@ impl CodeMap {
         let lines = code.lines.iter().map(|(address, file, line)| (moved(*address), Arc::clone(file), *line));
         let lines = lines.collect();
         self.insert(to, MadeCode { end: moved(code.end), lines, name: code.name });
+    }
+
+    /// All of it, in the order of addresses.
+    pub(super) fn functions(&self) -> impl Iterator<Item = (Range<u64>, Arc<str>)> {
+        self.0.iter().map(|(&start, code)| (start..code.end, Arc::clone(&code.name)))
     }
 
     /// The function that has an address.

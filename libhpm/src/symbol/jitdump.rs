@@ -27,7 +27,7 @@ pub(super) fn read(path: &Path) -> CodeMap {
 }
 
 /// Everything up to what is cut off or damaged: a process can be killed while it writes.
-fn parse(bytes: &[u8]) -> CodeMap {
+pub(super) fn parse(bytes: &[u8]) -> CodeMap {
     let mut map = CodeMap::default();
     let mut header = Bytes(bytes);
     let (Some(MAGIC), Some(_version), Some(size)) = (header.u32(), header.u32(), header.u32()) else {

@@ -21,6 +21,8 @@ pub use self::kernel::kernel_symbols;
 pub use self::symbolizer::Symbolizer;
 pub use crate::elf::build_id;
 
+use std::ops::Range;
+
 use std::sync::Arc;
 
 /// A function that was being executed: the function of an address itself, or one that was inlined there.
@@ -36,6 +38,18 @@ pub struct Frame {
     pub line: Option<u32>,
     /// The compiler put this function into the next one.
     pub inlined: bool,
+}
+
+/// The functions that a jitdump describes, by the addresses that they have in the end; what is cut off or damaged is left out.
+#[must_use]
+pub fn jitdump_functions(bytes: &[u8]) -> Vec<(Range<u64>, Arc<str>)> {
+    jitdump::parse(bytes).functions().collect()
+}
+
+/// The functions that a perf map describes; lines that are none are left out.
+#[must_use]
+pub fn perf_map_functions(bytes: &[u8]) -> Vec<(Range<u64>, Arc<str>)> {
+    perf_map::parse(&String::from_utf8_lossy(bytes)).functions().collect()
 }
 
 /// The functions at one address, innermost first: inlined ones, then the one that has the code. Never empty.

@@ -78,10 +78,11 @@ impl Module {
     pub(super) fn frames(&self, file_offset: u64) -> Frames {
         let Some(address) = self.segments.address_of(file_offset) else { return self.unknown() };
         let symbol = self.symbols.name_at(address);
+        let mut linked = false;
         let mut frames = self.lines.as_ref().map_or_else(Vec::new, |lines| {
             // Split debug information (.dwo) is not followed: distributions do not ship it.
             let found = lines.find_frames(address).skip_all_loads();
-            found.map_or_else(|_| Vec::new(), |found| self.debug_frames(found))
+            found.map_or_else(|_| Vec::new(), |found| self.debug_frames(found, &mut linked))
         });
         if frames.is_empty() {
             frames.push(Frame { module: Arc::clone(&self.name), ..Frame::default() });
@@ -89,14 +90,21 @@ impl Module {
         if let Some(outermost) = frames.last_mut() {
             outermost.inlined = false;
             let name = || symbol.map(|name| addr2line::demangle_auto((&**name).into(), None).into());
-            outermost.function = outermost.function.take().or_else(name);
+            // A function that only its file can see, such as one made for a lambda, has a short name in the debug information,
+            // and its whole name in the symbol table.
+            if outermost.function.is_none() || (!linked && symbol.is_some_and(|name| is_mangled(name))) {
+                outermost.function = name().or(outermost.function.take());
+            }
         }
         frames.into()
     }
 
-    fn debug_frames(&self, mut found: FrameIter<'_, Reader>) -> Vec<Frame> {
+    /// `linked`: the outermost one's name is that of the linker.
+    fn debug_frames(&self, mut found: FrameIter<'_, Reader>, linked: &mut bool) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Ok(Some(frame)) = found.next() {
+            let name = frame.function.as_ref().and_then(|name| name.raw_name().ok());
+            *linked = name.is_some_and(|name| is_mangled(&name));
             let location = frame.location.as_ref();
             frames.push(Frame {
                 function: frame.function.and_then(|name| Some(name.demangle().ok()?.as_ref().into())),
@@ -112,6 +120,11 @@ impl Module {
     fn unknown(&self) -> Frames {
         [Frame { module: Arc::clone(&self.name), ..Frame::default() }].into()
     }
+}
+
+/// Whether a name is one of C++ or Rust as the linker knows it.
+fn is_mangled(name: &str) -> bool {
+    name.starts_with("_Z") || name.starts_with("_R")
 }
 
 /// The debug information of an open file; `None` when it has none that can be read.

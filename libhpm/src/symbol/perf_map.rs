@@ -11,7 +11,7 @@ pub(super) fn read(pid: u32, here: impl Fn(&Path) -> std::path::PathBuf) -> Code
 }
 
 /// Lines `START SIZE NAME`, numbers in hexadecimal (Linux, `tools/perf/Documentation/jit-interface.txt`).
-fn parse(text: &str) -> CodeMap {
+pub(super) fn parse(text: &str) -> CodeMap {
     let mut map = CodeMap::default();
     let entry = |line: &str| {
         let mut words = line.splitn(3, ' ');

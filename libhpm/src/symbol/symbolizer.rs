@@ -19,7 +19,9 @@ type FileKey = (Arc<str>, Option<Arc<[u8]>>);
 pub struct Symbolizer {
     finder: FileFinder,
     modules: HashMap<FileKey, Option<Module>>,
-    known: HashMap<(FileKey, u64), Frames>,
+    /// By file and byte of it. A file is known by its path's place in memory, which is quick to compare, and which the path that
+    /// is kept beside the functions keeps from being used again.
+    known: HashMap<(usize, u64), (Arc<str>, Frames)>,
     kernel: KernelTable,
     /// Code that processes made at run time.
     made: HashMap<u32, [CodeMap; 2]>,
@@ -125,17 +127,16 @@ impl Symbolizer {
     }
 
     fn file_frames(&mut self, mapping: &Mapping, address: u64) -> Frames {
-        let file = (Arc::clone(&mapping.path), mapping.build_id.clone());
         let offset = mapping.file_offset_of(address);
-        let place = (file.clone(), offset);
-        if let Some(frames) = self.known.get(&place) {
+        let place = (mapping.path.as_ptr() as usize, offset);
+        if let Some((_, frames)) = self.known.get(&place) {
             return Arc::clone(frames);
         }
         let frames = match self.module(mapping) {
             Some(module) => module.frames(offset),
             None => [Frame { module: Arc::clone(&mapping.path), ..Frame::default() }].into(),
         };
-        self.known.insert(place, Arc::clone(&frames));
+        self.known.insert(place, (Arc::clone(&mapping.path), Arc::clone(&frames)));
         frames
     }
 

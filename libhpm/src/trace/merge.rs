@@ -66,7 +66,7 @@ impl Conversion {
 ///
 /// # Errors
 /// [`TraceError`] when the new trace cannot be written.
-pub fn merge(readers: &[TraceReader], folder: impl Into<PathBuf>) -> Result<Outcome, TraceError> {
+pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Outcome, TraceError> {
     let mut notes = Vec::new();
     let (meta, mut inputs) = plan(readers, &mut notes);
     let mut writer = TraceWriter::create(folder, meta)?;
@@ -105,13 +105,13 @@ pub fn merge(readers: &[TraceReader], folder: impl Into<PathBuf>) -> Result<Outc
 }
 
 /// What `meta.json` says, and how each trace's rows change.
-fn plan<'a>(readers: &'a [TraceReader], notes: &mut Vec<String>) -> (Meta, Vec<Input<'a>>) {
+fn plan<'a>(readers: &[&'a TraceReader], notes: &mut Vec<String>) -> (Meta, Vec<Input<'a>>) {
     let first = readers[0].meta();
     let mut meta = Meta { merged: vec![], rows: [].into(), totals: None, ..first.clone() };
     // Hosts by name and clock, with the offsets of their numbers.
     let mut hosts: Vec<(&Meta, u32, u32)> = Vec::new();
     let mut inputs: Vec<Input<'a>> = Vec::new();
-    for reader in readers {
+    for &reader in readers {
         let own = reader.meta();
         let known = hosts.iter().find(|(host, ..)| same_clock(host, own)).copied();
         let (_, cpu_offset, pid_offset) = known.unwrap_or_else(|| {
@@ -209,12 +209,12 @@ fn scatter_ns(meta: &Meta) -> u64 {
 
 /// Kernel functions are of one kernel: those of several hosts would name each other's addresses wrongly.
 fn kernel_symbols(
-    readers: &[TraceReader],
+    readers: &[&TraceReader],
     writer: &mut TraceWriter,
     notes: &mut Vec<String>,
 ) -> Result<(), TraceError> {
     let mut first: Option<Vec<KernelSymbolRow>> = None;
-    for reader in readers {
+    for &reader in readers {
         let rows: Vec<KernelSymbolRow> = reader.rows().collect();
         match &first {
             _ if rows.is_empty() => {}

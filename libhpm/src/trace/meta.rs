@@ -15,7 +15,7 @@ pub struct Meta {
     pub format: u32,
     /// Version of hpm that recorded the trace.
     pub hpm_version: String,
-    /// Where the data comes from: "driver" or "perf_event".
+    /// Where the data comes from: "driver", "perf_event" or "perf.data".
     pub source: String,
     /// Why that source, and what it cannot tell; empty when there is nothing to be said.
     #[serde(default, skip_serializing_if = "String::is_empty")]

@@ -55,7 +55,9 @@ impl Verdict {
 /// Reads all of a trace.
 #[must_use]
 pub fn verify(reader: &TraceReader) -> Verdict {
-    let mut check = Check { events: reader.meta().events.len(), ..Check::default() };
+    let meta = reader.meta();
+    let cpus_known = meta.source != "perf.data";
+    let mut check = Check { events: meta.events.len(), cpus_known, ..Check::default() };
     let mut verdict = Verdict::default();
     let stacks = &mut HashSet::new();
     each::<StackRow>(reader, &mut verdict, |row| {
@@ -72,7 +74,7 @@ pub fn verify(reader: &TraceReader) -> Verdict {
     each::<KernelSymbolRow>(reader, &mut verdict, |_| {});
     each::<MarkerRow>(reader, &mut verdict, |_| {});
     check.totals(reader.meta());
-    verdict.cpus = check.last_of_cpu.len();
+    verdict.cpus = check.cpus.len();
     verdict.threads = check.threads.len();
     verdict.span = check.span;
     verdict.sums = check.sums;
@@ -95,11 +97,14 @@ fn each<R: Row>(reader: &TraceReader, verdict: &mut Verdict, mut look: impl FnMu
 #[derive(Default)]
 struct Check {
     events: usize,
+    /// Quanta have the CPUs on which they were; a perf.data file need not tell.
+    cpus_known: bool,
     /// By kind.
     problems: Vec<(&'static str, Problem)>,
     /// Number and end of the last quantum of each CPU.
     last_of_cpu: HashMap<u32, (u64, u64)>,
     threads: HashSet<u32>,
+    cpus: HashSet<u32>,
     /// Each quantum's thread, by CPU and number.
     quanta: HashMap<(u32, u64), u32>,
     span: Option<(u64, u64)>,
@@ -129,13 +134,14 @@ impl Check {
             if sequence <= last {
                 self.note("order", || format!("quantum {sequence} of CPU {cpu} comes after quantum {last}"));
             }
-            if start_tsc < last_end {
+            if start_tsc < last_end && self.cpus_known {
                 self.note("overlap", || {
                     format!("quantum {sequence} of CPU {cpu} starts before quantum {last} has ended")
                 });
             }
         }
         self.last_of_cpu.insert(cpu, (sequence, end_tsc));
+        self.cpus.insert(cpu);
         self.threads.insert(row.tid);
         self.quanta.insert((cpu, sequence), row.tid);
         let (first, end) = self.span.unwrap_or((start_tsc, end_tsc));
@@ -147,7 +153,12 @@ impl Check {
         let SampleRow { cpu, quantum, tid, .. } = *row;
         match self.quanta.get(&(cpu, quantum)) {
             // Without any quanta their table is missing, which is told.
-            None if self.quanta.is_empty() => {}
+            None if self.quanta.is_empty() => {
+                self.threads.insert(tid);
+                self.cpus.insert(cpu);
+                let (first, end) = self.span.unwrap_or((row.tsc, row.tsc));
+                self.span = Some((first.min(row.tsc), end.max(row.tsc)));
+            }
             None => self.note("no quantum", || {
                 format!("a sample of thread {tid} names quantum {quantum} of CPU {cpu}, which is not there")
             }),

@@ -168,6 +168,15 @@ impl TraceWriter {
         write_meta(&self.folder, &self.meta)
     }
 
+    /// Adds what has to be known of the source to `meta.json`, where [`TraceWriter::finish`] writes it.
+    pub fn remark(&mut self, remarks: &[String]) {
+        for remark in remarks {
+            let note = &mut self.meta.source_note;
+            note.push_str(if note.is_empty() { "" } else { "; " });
+            note.push_str(remark);
+        }
+    }
+
     /// Writes what waits for longer than [`BATCH_TIME`]. To be called at least that often.
     ///
     /// # Errors

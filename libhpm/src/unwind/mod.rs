@@ -9,7 +9,7 @@ use framehop::Unwinder as _;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 
 use self::module::{Bytes, Code, Modules};
-use crate::address_space::AddressSpaces;
+use crate::address_space::{AddressSpaces, Mapping};
 use crate::record::Branch;
 use crate::trace::Registers;
 
@@ -79,7 +79,16 @@ pub struct StackUnwinder {
 /// The modules of one process for the time between two changes of its mappings.
 struct Process {
     epoch: (u64, usize),
+    /// Its code, in the order of addresses.
+    code: Vec<Mapping>,
     unwinder: UnwinderX86_64<Bytes>,
+}
+
+impl Process {
+    fn code_at(&self, address: u64) -> Option<&Mapping> {
+        let after = self.code.partition_point(|mapping| mapping.start <= address);
+        self.code.get(after.checked_sub(1)?).filter(|mapping| mapping.contains(address))
+    }
 }
 
 impl StackUnwinder {
@@ -88,30 +97,45 @@ impl StackUnwinder {
         let epoch = spaces.epoch(snapshot.pid, snapshot.tsc);
         let process = match self.processes.remove(&snapshot.pid) {
             Some(process) if process.epoch == epoch => process,
-            _ => Process {
-                epoch,
-                unwinder: self.modules.unwinder(snapshot.pid, &spaces.at(snapshot.pid, snapshot.tsc)),
-            },
+            _ => self.process(epoch, spaces, snapshot),
         };
         if self.processes.len() >= PROCESSES_MAX {
             self.processes.clear();
         }
         let walked = self.walk(&process, snapshot);
+        let stack = self.judge(walked, &process, spaces, snapshot);
         self.processes.insert(snapshot.pid, process);
-        let stack = self.judge(walked, spaces, snapshot);
-        let mapping = spaces.find(snapshot.pid, snapshot.tsc, snapshot.ip);
+        let process = self.processes.get(&snapshot.pid);
+        let mapping = process.and_then(|process| process.code_at(snapshot.ip));
+        let mapping = mapping.or_else(|| spaces.find(snapshot.pid, snapshot.tsc, snapshot.ip));
         let transfer = mapping.and_then(|mapping| self.modules.transfer(snapshot.pid, mapping, snapshot.ip));
         cause::with_cause(stack, snapshot.ip, transfer)
     }
 
+    fn process(&mut self, epoch: (u64, usize), spaces: &AddressSpaces, snapshot: &Snapshot<'_>) -> Process {
+        let mut mappings = spaces.at(snapshot.pid, snapshot.tsc);
+        let unwinder = self.modules.unwinder(snapshot.pid, &mappings);
+        mappings.retain(|mapping| mapping.executable);
+        mappings.sort_by_key(|mapping| mapping.start);
+        Process { epoch, code: mappings, unwinder }
+    }
+
     /// Cuts off frames that are no code, and finds out whether the outermost one is an end: where code has no table the
     /// walk guesses by frame pointers, and can follow what is none, or stop where nothing ends.
-    fn judge(&mut self, mut stack: CallStack, spaces: &AddressSpaces, snapshot: &Snapshot<'_>) -> CallStack {
+    fn judge(
+        &mut self,
+        mut stack: CallStack,
+        process: &Process,
+        spaces: &AddressSpaces,
+        snapshot: &Snapshot<'_>,
+    ) -> CallStack {
         // A return address can lie behind its function when the call was its last instruction, so look just before it.
         let mapping_of = |(depth, address): (usize, u64)| {
             let address = address.wrapping_sub(u64::from(depth > 0));
-            let mapping = spaces.find(snapshot.pid, snapshot.tsc, address);
-            mapping.filter(|mapping| mapping.executable).map(|mapping| (mapping, address))
+            // A mapping may be reported a little after it was made, when it is not among those of the time.
+            let late =
+                || spaces.find(snapshot.pid, snapshot.tsc, address).filter(|mapping| mapping.executable);
+            process.code_at(address).or_else(late).map(|mapping| (mapping, address))
         };
         let code =
             stack.frames.iter().copied().enumerate().take_while(|&frame| mapping_of(frame).is_some()).count();

@@ -4,7 +4,7 @@
 //! DuckDB then have to find in the exported files what hpm wrote. What is missing of them is fetched into `target/consumers`.
 
 pub(crate) mod libpfm4;
-mod tools;
+pub(crate) mod tools;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -206,7 +206,7 @@ impl Run {
 }
 
 /// Keeps a file that was fetched or made only when making it succeeded.
-fn stamp(path: &Path, make: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn stamp(path: &Path, make: impl FnOnce() -> Result<()>) -> Result<()> {
     if !path.exists() {
         make()?;
         File::create(path)?;

@@ -13,6 +13,7 @@ mod machine;
 mod results;
 mod scenario;
 mod stack;
+mod symbols;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -59,6 +60,10 @@ enum Action {
     Consumers,
     /// The tables of events against those of libpfm4; fetches it.
     Libpfm4,
+    /// Symbols of samples of a C++ program, a Rust program and a just-in-time compiler against addr2line and perf.
+    Symbols,
+    /// Files of perf record read by hpm and by perf, in samples per second, on the host.
+    BenchSymbols,
     /// Compare what hpm costs with what the kernel's perf costs, in the lab; writes docs/measurements.md.
     Bench,
     /// The part of a scenario that runs inside the lab machine.
@@ -136,6 +141,12 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             consumers::run(&root, &mut tally);
             Ok(tally.close())
         }
+        Action::Symbols => {
+            let mut tally = Tally::default();
+            symbols::run(&root, &mut tally);
+            Ok(tally.close())
+        }
+        Action::BenchSymbols => symbols::bench::run(&root),
         Action::Bench => scenario::bench::run(&root),
         Action::Guest { name } => guest::run(&name),
     }

@@ -74,7 +74,7 @@ impl DriverSource {
         let meta = meta::meta(&session, events, command);
         let rows = Rows {
             samples_of: SampleRows::new(events, &pmu_name(session.info())),
-            sideband: SidebandRows::default(),
+            sideband: SidebandRows::of_living_processes(),
             spaces: AddressSpaces::default(),
             unwinder: (stacks == Stacks::Unwind).then(StackUnwinder::default),
             calls: (stacks == Stacks::Calls).then_some(session.config().branches),

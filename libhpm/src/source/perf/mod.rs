@@ -7,10 +7,10 @@
 
 mod event;
 mod open;
-mod quanta;
-mod record;
+pub(super) mod quanta;
+pub(super) mod record;
+pub(super) mod stream;
 
-use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -22,23 +22,19 @@ pub use self::event::{NAMES, Name, PerfName, hardware, parse, software};
 pub use self::open::{PerfOptions, PerfStream};
 
 use self::open::Opened;
-use self::quanta::{Counted, Placed, Quanta};
-use self::record::{Taken, Timed, What};
+use self::quanta::Counted;
+use self::record::{Timed, What};
+use self::stream::{Stream, TSC_KHZ};
 use super::rows::{SidebandRows, host_name, kernel_release};
 use super::{Sink, Source};
-use crate::address_space::AddressSpaces;
 use crate::machine::Facts;
 use crate::record::Attribution;
-use crate::sideband::{self, Change, Entry, now_ns};
+use crate::sideband::{self, now_ns};
 use crate::symbol::kernel_symbols;
 use crate::sys::clock::ClockPair;
 use crate::sys::perf::Reading;
-use crate::trace::{self, Clock, EventUse, Machine, Meta, QuantumRow, SampleRow, Totals};
-use crate::unwind::{CallStack, Snapshot, StackUnwinder};
+use crate::trace::{self, Clock, EventUse, Machine, Meta, Totals};
 use crate::{Error, Result};
-
-/// A TSC of 1 GHz: its ticks are nanoseconds.
-const TSC_KHZ: u32 = 1_000_000;
 
 /// A record becomes visible up to this long after its time, so that younger ones wait for those of other CPUs.
 const SETTLED_NS: u64 = 1_000_000;
@@ -62,25 +58,8 @@ pub struct PerfSource {
     meta: Meta,
     /// Absent when only counts are wanted.
     stream: Option<Stream>,
-}
-
-/// A sample without its stack's number, and the stack.
-type Held = (SampleRow, Option<CallStack>);
-
-/// What turns records into rows.
-struct Stream {
-    quanta: Quanta,
-    rows: SidebandRows,
-    spaces: AddressSpaces,
-    unwinder: Option<StackUnwinder>,
     /// Records that are too young to be sure that none before them is missing.
     young: Vec<Timed>,
-    /// The program that is yet to be executed, and whose first instruction begins a quantum.
-    awaited: Option<u32>,
-    /// Samples of quanta that have not ended yet, by CPU and number, with their stacks: the sink's number of one may be another
-    /// when the sample is handed over.
-    held: HashMap<(u32, u64), Vec<Held>>,
-    samples: u64,
 }
 
 impl PerfSource {
@@ -91,17 +70,14 @@ impl PerfSource {
     pub fn open(options: PerfOptions) -> Result<Self> {
         let opened = Opened::new(&options)?;
         let meta = meta(&options);
-        Ok(Self { opened, options, meta, stream: None })
+        Ok(Self { opened, options, meta, stream: None, young: Vec::new() })
     }
 
     fn process(sink: &mut dyn Sink, stream: &mut Stream, opened: &Opened, record: Timed) -> Result<()> {
         let ns = record.ns;
         match record.what {
             What::Report(entry) => stream.report(sink, ns, entry),
-            What::Switch(switch) => {
-                let ended = stream.quanta.switch(ns, &switch);
-                stream.end(sink, ended)
-            }
+            What::Switch(switch) => stream.switch(sink, ns, &switch),
             // The idle thread is nobody's.
             What::Sample(taken) if taken.tid == 0 => Ok(()),
             What::Sample(taken) => match opened.index_of(taken.id) {
@@ -124,16 +100,12 @@ impl Source for PerfSource {
             let clocks = self.options.events.iter().map(|event| event.id.is_clock());
             let events =
                 self.meta.events.iter().zip(clocks).map(|(event, clock)| counted(event, clock)).collect();
-            let mut stream = Stream {
-                quanta: Quanta::new(events, now.monotonic_raw_ns),
-                rows: SidebandRows::default(),
-                spaces: AddressSpaces::default(),
-                unwinder: matches!(self.options.stacks, PerfStacks::Copied(_)).then(StackUnwinder::default),
-                young: Vec::new(),
-                awaited: self.options.awaited(),
-                held: HashMap::new(),
-                samples: 0,
-            };
+            let rows = SidebandRows::of_living_processes();
+            let mut stream =
+                Stream::with_quanta(events, now.monotonic_raw_ns, rows).awaiting(self.options.awaited());
+            if matches!(self.options.stacks, PerfStacks::Copied(_)) {
+                stream = stream.unwinding();
+            }
             for entry in self.options.present().into_iter().flat_map(sideband::snapshot) {
                 stream.note(sink, entry)?;
             }
@@ -175,19 +147,15 @@ impl Source for PerfSource {
     fn take(&mut self, sink: &mut dyn Sink) -> Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let settled = if self.opened.stopped { u64::MAX } else { now_ns().saturating_sub(SETTLED_NS) };
-        let mut records = std::mem::take(&mut stream.young);
+        let mut records = std::mem::take(&mut self.young);
         self.opened.drain(|record| records.push(record));
         records.sort_by_key(|record| record.ns);
         let young = records.partition_point(|record| record.ns <= settled);
-        stream.young = records.split_off(young);
+        self.young = records.split_off(young);
         for record in records {
             Self::process(sink, stream, &self.opened, record)?;
         }
-        let cut = match self.opened.stopped {
-            true => stream.quanta.stop(now_ns()),
-            false => stream.quanta.flush(settled),
-        };
-        cut.into_iter().try_for_each(|row| stream.end(sink, Some(row)))
+        if self.opened.stopped { stream.stop(sink, now_ns()) } else { stream.flush(sink, settled) }
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -211,13 +179,14 @@ impl Source for PerfSource {
             ..Totals::default()
         };
         if let Some(stream) = &self.stream {
-            totals.quanta = stream.quanta.ended;
+            let (ended, on_cpu_ns) = stream.ended();
+            totals.quanta = ended;
             totals.records = stream.samples;
             // The kernel does not say whether a lost record was a sample.
             totals.records_lost = stream.rows.lost;
             if self.options.everything() {
                 // The events are on all the time, idle or not.
-                totals.on_cpu_tsc = stream.quanta.on_cpu_ns;
+                totals.on_cpu_tsc = on_cpu_ns;
                 totals.running_tsc.clear();
             }
         }
@@ -232,107 +201,6 @@ impl Source for PerfSource {
     fn now(&self) -> Option<u64> {
         Some(now_ns())
     }
-}
-
-impl Stream {
-    fn report(&mut self, sink: &mut dyn Sink, ns: u64, entry: Entry) -> Result<()> {
-        match &entry.change {
-            Change::Exit => {
-                let ended = self.quanta.exit(ns, entry.tid);
-                self.end(sink, ended)?;
-            }
-            Change::Fork { .. } => self.quanta.forked(entry.tid),
-            // No switch brought the program to its CPU; the next record of it says which that is.
-            Change::Name { exec: true, .. } if self.awaited == Some(entry.tid) => {
-                self.awaited = None;
-                self.quanta.started_at(ns);
-            }
-            _ => {}
-        }
-        self.note(sink, entry)
-    }
-
-    fn note(&mut self, sink: &mut dyn Sink, entry: Entry) -> Result<()> {
-        // Both clocks are the same.
-        let now = ClockPair {
-            tsc: entry.monotonic_raw_ns,
-            monotonic_raw_ns: entry.monotonic_raw_ns,
-            realtime_ns: 0,
-        };
-        if let Some(row) = self.rows.row(entry, now, TSC_KHZ) {
-            row.note_in(&mut self.spaces);
-            row.hand_to(sink)?;
-        }
-        Ok(())
-    }
-
-    fn sample(
-        &mut self,
-        sink: &mut dyn Sink,
-        ns: u64,
-        event: usize,
-        taken: &Taken,
-        sampled: bool,
-    ) -> Result<()> {
-        let Placed { sequence: quantum, open, ended } = self.quanta.sample(ns, event, taken);
-        if sampled {
-            self.samples += 1;
-            let row = SampleRow {
-                tsc: ns,
-                cpu: taken.cpu,
-                pid: taken.pid,
-                tid: taken.tid,
-                quantum,
-                event: event as u8,
-                period: taken.period,
-                ip: taken.ip,
-                data_address: (taken.address != 0).then_some(taken.address),
-                registers: taken.registers,
-                ..SampleRow::default()
-            };
-            let stack = self.stack(ns, taken);
-            if open {
-                self.held.entry((row.cpu, quantum)).or_default().push((row, stack));
-            } else {
-                hand_over(sink, row, stack)?;
-            }
-        }
-        self.end(sink, ended)
-    }
-
-    /// Hands over a quantum that has ended, and then its samples: no trace has one whose quantum is missing.
-    fn end(&mut self, sink: &mut dyn Sink, ended: Option<QuantumRow>) -> Result<()> {
-        let Some(quantum) = ended else { return Ok(()) };
-        sink.quantum(&quantum)?;
-        let samples = self.held.remove(&(quantum.cpu, quantum.sequence)).unwrap_or_default();
-        samples.into_iter().try_for_each(|(row, stack)| hand_over(sink, row, stack))
-    }
-
-    fn stack(&mut self, ns: u64, taken: &Taken) -> Option<CallStack> {
-        if !taken.chain.is_empty() {
-            return Some(CallStack { frames: taken.chain.clone(), truncated: false });
-        }
-        let (Some(unwinder), Some(registers), [_, ..]) =
-            (&mut self.unwinder, &taken.registers, &taken.stack[..])
-        else {
-            return None;
-        };
-        // A sample of the kernel has the registers with which the thread entered it.
-        let ip = registers.at(trace::Registers::RIP);
-        let snapshot = Snapshot { pid: taken.pid, tsc: ns, ip, registers, stack: &taken.stack };
-        let mut stack = unwinder.unwind(&self.spaces, &snapshot);
-        if taken.ip != ip {
-            stack.frames.insert(0, taken.ip);
-            // The caller of the kernel is no call instruction's return address, but one is looked for before it.
-            stack.frames[1] = ip.wrapping_add(1);
-        }
-        Some(stack)
-    }
-}
-
-fn hand_over(sink: &mut dyn Sink, mut row: SampleRow, stack: Option<CallStack>) -> Result<()> {
-    row.stack = stack.map(|stack| sink.stack(&stack.frames, stack.truncated)).transpose()?;
-    Ok(sink.sample(&row)?)
 }
 
 /// `whole` times `part` of `all`.

@@ -12,27 +12,27 @@ const MAX_QUANTUM_NS: u64 = 10_000_000;
 
 /// What each event of the recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(in crate::source) struct Counted {
     /// It counts nanoseconds, which every quantum has as its length. Others are counted by their samples.
-    pub(super) clock: bool,
+    pub(in crate::source) clock: bool,
     /// Period that was asked for.
-    pub(super) period: u64,
+    pub(in crate::source) period: u64,
 }
 
 /// The quantum of a sample.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Placed {
+pub(in crate::source) struct Placed {
     /// Its number on its CPU.
-    pub(super) sequence: u64,
+    pub(in crate::source) sequence: u64,
     /// It had not ended before the sample.
-    pub(super) open: bool,
+    pub(in crate::source) open: bool,
     /// It ends with the sample.
-    pub(super) ended: Option<QuantumRow>,
+    pub(in crate::source) ended: Option<QuantumRow>,
 }
 
 /// Builds quanta. Records must come in the order of time.
 #[derive(Debug)]
-pub(super) struct Quanta {
+pub(in crate::source) struct Quanta {
     events: Vec<Counted>,
     /// When measuring began: a thread that is seen first in the middle of its stay has been there since then.
     started_ns: u64,
@@ -43,13 +43,13 @@ pub(super) struct Quanta {
     /// Next number on each CPU.
     sequences: HashMap<u32, u64>,
     /// Sum of the quanta that have ended.
-    pub(super) on_cpu_ns: u64,
+    pub(in crate::source) on_cpu_ns: u64,
     /// How many have ended.
-    pub(super) ended: u64,
+    pub(in crate::source) ended: u64,
 }
 
 impl Quanta {
-    pub(super) fn new(events: Vec<Counted>, started_ns: u64) -> Self {
+    pub(in crate::source) fn new(events: Vec<Counted>, started_ns: u64) -> Self {
         Self {
             events,
             started_ns,
@@ -62,7 +62,7 @@ impl Quanta {
     }
 
     /// A thread began to run: it was switched to, or its program's first instruction comes now.
-    pub(super) fn begin(&mut self, ns: u64, (cpu, pid, tid): (u32, u32, u32)) {
+    pub(in crate::source) fn begin(&mut self, ns: u64, (cpu, pid, tid): (u32, u32, u32)) {
         if !self.open.contains_key(&tid) && tid != 0 {
             let row = self.opened(ns, cpu, pid, tid);
             self.open.insert(tid, row);
@@ -71,7 +71,7 @@ impl Quanta {
     }
 
     /// A switch; the quantum that it ends.
-    pub(super) fn switch(&mut self, ns: u64, switch: &Switch) -> Option<QuantumRow> {
+    pub(in crate::source) fn switch(&mut self, ns: u64, switch: &Switch) -> Option<QuantumRow> {
         let Switch { cpu, pid, tid, kind } = *switch;
         let end = match kind {
             SwitchKind::In => {
@@ -89,24 +89,24 @@ impl Quanta {
     }
 
     /// The thread's last quantum, when it ends with it.
-    pub(super) fn exit(&mut self, ns: u64, tid: u32) -> Option<QuantumRow> {
+    pub(in crate::source) fn exit(&mut self, ns: u64, tid: u32) -> Option<QuantumRow> {
         // Seen system-wide, it is switched away from once more, which ends nothing.
         self.seen.insert(tid, false);
         self.end(ns, tid, QuantumEnd::Exit)
     }
 
     /// Measuring began only now: the program was executed.
-    pub(super) fn started_at(&mut self, ns: u64) {
+    pub(in crate::source) fn started_at(&mut self, ns: u64) {
         self.started_ns = ns;
     }
 
     /// A new thread has not run since measuring began.
-    pub(super) fn forked(&mut self, tid: u32) {
+    pub(in crate::source) fn forked(&mut self, tid: u32) {
         self.seen.insert(tid, false);
     }
 
     /// Counts a sample of the event with this index.
-    pub(super) fn sample(&mut self, ns: u64, event: usize, sample: &Taken) -> Placed {
+    pub(in crate::source) fn sample(&mut self, ns: u64, event: usize, sample: &Taken) -> Placed {
         let place = (sample.cpu, sample.pid, sample.tid);
         self.begin_unseen(place);
         // A sample of a thread that is off was taken on its way out, such as one of the switch itself.
@@ -123,13 +123,13 @@ impl Quanta {
     }
 
     /// Ends and goes on with every quantum that has lasted for long, for a reader.
-    pub(super) fn flush(&mut self, ns: u64) -> Vec<QuantumRow> {
+    pub(in crate::source) fn flush(&mut self, ns: u64) -> Vec<QuantumRow> {
         let tids: Vec<u32> = self.open.keys().copied().collect();
         tids.into_iter().filter_map(|tid| self.cut_at(ns, tid, QuantumEnd::Flush)).collect()
     }
 
     /// Ends every quantum, when measuring has.
-    pub(super) fn stop(&mut self, ns: u64) -> Vec<QuantumRow> {
+    pub(in crate::source) fn stop(&mut self, ns: u64) -> Vec<QuantumRow> {
         let tids: Vec<u32> = self.open.keys().copied().collect();
         tids.into_iter().filter_map(|tid| self.end(ns, tid, QuantumEnd::Flush)).collect()
     }

@@ -8,14 +8,14 @@ use crate::trace::Registers;
 
 /// One record with its time, CLOCK_MONOTONIC_RAW in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Timed {
-    pub(super) ns: u64,
-    pub(super) what: What,
+pub(in crate::source) struct Timed {
+    pub(in crate::source) ns: u64,
+    pub(in crate::source) what: What,
 }
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(in crate::source) enum What {
     /// A mapping, name, fork, exit or loss.
     Report(Entry),
     /// A thread was switched to or away from.
@@ -26,15 +26,15 @@ pub(super) enum What {
 
 /// A switch to a thread, or away from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Switch {
-    pub(super) cpu: u32,
-    pub(super) pid: u32,
-    pub(super) tid: u32,
-    pub(super) kind: SwitchKind,
+pub(in crate::source) struct Switch {
+    pub(in crate::source) cpu: u32,
+    pub(in crate::source) pid: u32,
+    pub(in crate::source) tid: u32,
+    pub(in crate::source) kind: SwitchKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SwitchKind {
+pub(in crate::source) enum SwitchKind {
     In,
     Yielded,
     Preempted,
@@ -42,25 +42,25 @@ pub(super) enum SwitchKind {
 
 /// A sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(in crate::source) struct Taken {
     /// Number that the kernel gave the event.
-    pub(super) id: u64,
-    pub(super) cpu: u32,
-    pub(super) pid: u32,
-    pub(super) tid: u32,
-    pub(super) ip: u64,
+    pub(in crate::source) id: u64,
+    pub(in crate::source) cpu: u32,
+    pub(in crate::source) pid: u32,
+    pub(in crate::source) tid: u32,
+    pub(in crate::source) ip: u64,
     /// The data address; 0 where the event has none.
-    pub(super) address: u64,
-    pub(super) period: u64,
+    pub(in crate::source) address: u64,
+    pub(in crate::source) period: u64,
     /// Addresses by frame pointers, innermost first.
-    pub(super) chain: Vec<u64>,
-    pub(super) registers: Option<Registers>,
+    pub(in crate::source) chain: Vec<u64>,
+    pub(in crate::source) registers: Option<Registers>,
     /// User stack from RSP upwards.
-    pub(super) stack: Vec<u8>,
+    pub(in crate::source) stack: Vec<u8>,
 }
 
 /// What the record with this type, `misc` and body says; `None` when it is of no interest, or no such record.
-pub(super) fn parse(parser: &Parser, kind: u32, misc: u16, body: &[u8]) -> Option<Timed> {
+pub(in crate::source) fn parse(parser: &Parser, kind: u32, misc: u16, body: &[u8]) -> Option<Timed> {
     if !parser.is_sound(kind, misc, body) {
         return None;
     }
@@ -105,15 +105,20 @@ fn taken(sample: &SampleRecord<'_>) -> Option<Taken> {
         period: sample.period.unwrap_or(0),
         chain,
         registers: registers(sample),
-        stack: sample.user_stack.map_or_else(Vec::new, |(bytes, used)| {
-            let bytes = bytes.as_slice();
-            bytes[..bytes.len().min(usize::try_from(used).unwrap_or(usize::MAX))].to_vec()
-        }),
+        stack: stack(sample),
+    })
+}
+
+/// The copied user stack, as far as there was any.
+pub(in crate::source) fn stack(sample: &SampleRecord<'_>) -> Vec<u8> {
+    sample.user_stack.map_or_else(Vec::new, |(bytes, used)| {
+        let bytes = bytes.as_slice();
+        bytes[..bytes.len().min(usize::try_from(used).unwrap_or(usize::MAX))].to_vec()
     })
 }
 
 /// `PERF_CONTEXT_MAX`, -4095.
-const CONTEXT_MAX: u64 = (-4095_i64) as u64;
+pub(in crate::source) const CONTEXT_MAX: u64 = (-4095_i64) as u64;
 
 /// perf_event's number of each of [`Registers`], in their order.
 const ORDER: [u64; Registers::COUNT] = [9, 8, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
@@ -126,7 +131,7 @@ const _: () = {
     assert!(mask == USER_REGISTERS, "each register that is asked for has its place");
 };
 
-fn registers(sample: &SampleRecord<'_>) -> Option<Registers> {
+pub(in crate::source) fn registers(sample: &SampleRecord<'_>) -> Option<Registers> {
     let found = sample.user_regs.as_ref()?;
     let mut words = [0; Registers::COUNT];
     for (word, number) in words.iter_mut().zip(ORDER) {

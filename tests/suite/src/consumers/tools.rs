@@ -85,7 +85,7 @@ impl Tools {
 
 /// A program in one of these folders of the machine, or of a Debian package that is unpacked with all that it needs and this
 /// machine has not.
-fn debian(unpacked: &Path, package: &str, folders: &[&str], program: &str) -> Result<PathBuf> {
+pub(crate) fn debian(unpacked: &Path, package: &str, folders: &[&str], program: &str) -> Result<PathBuf> {
     let find = |root: &Path| {
         // The folder of libraries has the program itself, the other a script that starts it from /usr/lib.
         let own = folders.iter().rev().map(|folder| root.join(folder).join(program));
@@ -123,7 +123,7 @@ fn unpack(unpacked: &Path, package: &str) -> Result<()> {
 }
 
 /// What a command prints; its messages when it fails.
-pub(super) fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?} cannot be started"))?;
     if !output.status.success() {
         bail!("{command:?} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());

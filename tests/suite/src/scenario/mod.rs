@@ -158,6 +158,7 @@ pub(crate) fn full(root: &Path, resume: bool) -> Result<ExitCode> {
         crate::host::run_booting_tests(root, tally);
         crate::consumers::run(root, tally);
         crate::consumers::libpfm4::run(root, tally);
+        crate::symbols::run(root, tally);
     });
     results.publish(root)?;
     Ok(results.total().close())

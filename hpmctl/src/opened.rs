@@ -1,0 +1,75 @@
+//! Opening what the commands read: a trace folder, or a file of `perf record`, which becomes one.
+
+use std::ops::Deref;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use libhpm::source::perf_data;
+use libhpm::trace::{SampleRow, TraceReader};
+use tempfile::TempDir;
+
+use crate::output::{grouped, print};
+
+/// Make a trace of a file that `perf record` wrote.
+///
+/// Commands that read traces read such files, too: each time they make a trace of it in the folder for temporary files
+/// (TMPDIR), and remove it at their end. `import` keeps it.
+#[derive(Args, Debug)]
+pub(crate) struct ImportArgs {
+    /// Folder to write; it must not exist yet
+    #[arg(short, long, value_name = "NAME.hpm")]
+    output: std::path::PathBuf,
+    /// The file
+    #[arg(value_name = "perf.data")]
+    file: std::path::PathBuf,
+}
+
+/// A trace that can be read, and the folder that it is in, if that is only for now.
+pub(crate) struct Opened {
+    reader: TraceReader,
+    _folder: Option<TempDir>,
+}
+
+impl Deref for Opened {
+    type Target = TraceReader;
+
+    fn deref(&self) -> &TraceReader {
+        &self.reader
+    }
+}
+
+/// Opens a trace folder, or a file of `perf record`.
+///
+/// # Errors
+/// It is neither, or cannot be read.
+pub(crate) fn open_trace(path: &Path) -> Result<Opened> {
+    if !perf_data::is_perf_data(path) {
+        return Ok(Opened { reader: TraceReader::open(path)?, _folder: None });
+    }
+    let folder = tempfile::Builder::new()
+        .prefix("hpmctl-")
+        .tempdir()
+        .with_context(|| format!("cannot make a folder for what {} holds", path.display()))?;
+    let trace = folder.path().join("perf-data.hpm");
+    tell(path, &perf_data::import(path, &trace)?);
+    Ok(Opened { reader: TraceReader::open(trace)?, _folder: Some(folder) })
+}
+
+/// Runs `hpmctl import`.
+///
+/// # Errors
+/// The file cannot be read, or the trace not be written.
+pub(crate) fn import(args: &ImportArgs) -> Result<()> {
+    ensure!(args.file.exists(), "there is no file {}", args.file.display());
+    tell(&args.file, &perf_data::import(&args.file, &args.output)?);
+    let reader = TraceReader::open(&args.output)?;
+    let samples = reader.rows::<SampleRow>().count() as u64;
+    print(&format!("{}: {} samples", args.output.display(), grouped(samples)))
+}
+
+fn tell(path: &Path, remarks: &[String]) {
+    for remark in remarks {
+        eprintln!("hpmctl: note: {}: {remark}", path.display());
+    }
+}

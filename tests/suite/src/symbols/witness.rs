@@ -1,0 +1,283 @@
+//! What the other tools find, and how it is compared.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use libhpm::symbol::Frame;
+
+use crate::consumers::tools::output;
+
+/// Why a name that differs is none the less right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Difference {
+    /// The other tool has no linkage name for an inlined function, and names the function around it (binutils): elfutils names
+    /// it as hpm does.
+    Unlinked,
+    /// Both names are of the same address in the file's symbol table.
+    Alias,
+    /// The other name is that of the compiler's special copy of the function, as `f.constprop.0`.
+    Clone,
+    /// c++filt leaves the other name as it is.
+    Mangled,
+    /// Two demanglers write a template's arguments differently; without arguments the names are the same.
+    Arguments,
+    /// A function of V8 that is in Node's file, which has its name, and also in the jitdump, which perf inject prefers.
+    Builtin,
+}
+
+impl Difference {
+    fn words(self) -> &'static str {
+        match self {
+            Self::Unlinked => "of inlined functions without a linkage name, as elfutils names them",
+            Self::Alias => "by another name of the same address",
+            Self::Clone => "by the name without the mark of the compiler's copy",
+            Self::Mangled => "whose names c++filt cannot demangle",
+            Self::Arguments => "whose template arguments c++filt writes in another way",
+            Self::Builtin => "of V8's built-in functions by their names in the file and not in the jitdump",
+        }
+    }
+}
+
+/// Functions and lines at addresses, innermost first.
+pub(super) struct Lines(HashMap<u64, Vec<(String, String)>>);
+
+impl Lines {
+    /// By `addr2line` of binutils.
+    pub(super) fn of_binutils(program: &Path, addresses: &[u64]) -> Result<Self> {
+        Self::ask(Command::new("addr2line").args(["-a", "-f", "-i", "-C", "-e"]).arg(program), addresses)
+    }
+
+    /// By that of elfutils.
+    pub(super) fn of_elfutils(tool: &Path, program: &Path, addresses: &[u64]) -> Result<Self> {
+        Self::ask(Command::new(tool).args(["-a", "-f", "-i", "-C", "-e"]).arg(program), addresses)
+    }
+
+    fn ask(command: &mut Command, addresses: &[u64]) -> Result<Self> {
+        let text = asked(command, addresses.iter().map(|address| format!("{address:#x}")))?;
+        let mut found: HashMap<u64, Vec<(String, String)>> = HashMap::new();
+        let mut lines = text.lines();
+        let mut at = 0;
+        while let Some(line) = lines.next() {
+            let address = line.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            if let Some(address) = address {
+                at = address;
+                continue;
+            }
+            // elfutils adds where a function was inlined, and the column.
+            let name = line.split(" inlined at ").next().unwrap_or(line).to_owned();
+            let place = lines.next().context("a function has no line")?;
+            let place = place.split(" (discriminator").next().unwrap_or(place);
+            let mut words = place.rsplitn(3, ':').collect::<Vec<_>>();
+            words.reverse();
+            let place = match words[..] {
+                [file, line, column] if column.parse::<u32>().is_ok() && line.parse::<u32>().is_ok() => {
+                    format!("{file}:{line}")
+                }
+                _ => place.to_owned(),
+            };
+            found.entry(at).or_default().push((name, place));
+        }
+        Ok(Self(found))
+    }
+}
+
+/// What a tool answers to lines on its standard input.
+fn asked(command: &mut Command, questions: impl Iterator<Item = String>) -> Result<String> {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut input = child.stdin.take().context("it has no standard input")?;
+    let questions: Vec<String> = questions.collect();
+    let writer = std::thread::spawn(move || questions.iter().try_for_each(|line| writeln!(input, "{line}")));
+    let output = child.wait_with_output()?;
+    writer.join().map_err(|_| anyhow::anyhow!("nobody asked"))??;
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Functions of samples as `perf script` shows them, in the order of time.
+pub(super) struct Perf {
+    pub(super) functions: Vec<String>,
+}
+
+impl Perf {
+    /// Reads a recording. Names are demangled by binutils, because perf leaves out the types of arguments.
+    pub(super) fn script(perf: &Path, data: &Path) -> Result<Self> {
+        let mut script = Command::new(perf);
+        script.args(["script", "--no-demangle", "--fields", "ip,sym", "--input"]).arg(data);
+        let text = output(&mut script)?;
+        let names =
+            text.lines().map(|line| line.trim().split_once(' ').map_or("[unknown]", |(_, name)| name));
+        let names = names.map(|name| name.split('@').next().unwrap_or(name).to_owned());
+        let text = asked(&mut Command::new("c++filt"), names)?;
+        Ok(Self { functions: text.lines().map(str::to_owned).collect() })
+    }
+}
+
+/// The addresses that each name has in the symbol tables of a file and of its debug file.
+pub(super) struct Names(HashMap<String, HashSet<String>>);
+
+impl Names {
+    pub(super) fn of(module: &str) -> Self {
+        let mut files = vec![module.to_owned()];
+        if let Some(id) = libhpm::build_id(Path::new(module)) {
+            let hex = id.iter().fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            });
+            files.push(format!("/usr/lib/debug/.build-id/{}/{}.debug", &hex[..2], &hex[2..]));
+        }
+        let mut names: HashMap<String, HashSet<String>> = HashMap::new();
+        for (file, table) in files.iter().flat_map(|file| [(file, "-a"), (file, "-D")]) {
+            let Ok(text) = output(Command::new("nm").args(["-C", table]).arg(file)) else { continue };
+            for line in text.lines() {
+                let mut words = line.splitn(3, ' ');
+                if let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next()) {
+                    let name = name.split('@').next().unwrap_or(name);
+                    names.entry(squeezed(name)).or_default().insert(address.to_owned());
+                }
+            }
+        }
+        Self(names)
+    }
+
+    /// Whether two names have an address in common.
+    pub(super) fn are_aliases(&self, a: &str, b: &str) -> bool {
+        match (self.0.get(&squeezed(a)), self.0.get(&squeezed(b))) {
+            (Some(a), Some(b)) => !a.is_disjoint(b),
+            _ => false,
+        }
+    }
+}
+
+/// What came of comparing samples.
+#[derive(Default)]
+pub(super) struct Seen {
+    same: usize,
+    explained: BTreeMap<Difference, usize>,
+    unexplained: BTreeMap<String, usize>,
+}
+
+impl Seen {
+    /// Compares all functions and lines at an address.
+    pub(super) fn chain(&mut self, address: u64, frames: &[Frame], binutils: &Lines, elfutils: &Lines) {
+        let none = Vec::new();
+        let [theirs, others] = [binutils, elfutils].map(|of| of.0.get(&address).unwrap_or(&none));
+        let line = |frame: &Frame| match (&frame.file, frame.line) {
+            (Some(file), line) => format!("{file}:{}", line.map_or("?".into(), |line| line.to_string())),
+            (None, _) => "??:?".into(),
+        };
+        let lines = frames.len() == theirs.len()
+            && frames
+                .iter()
+                .zip(theirs)
+                .all(|(own, (_, place))| line(own) == place.replace(":0", ":?") || line(own) == *place);
+        let names = |of: &[(String, String)]| {
+            frames.len() == of.len() && frames.iter().zip(of).all(|(own, (name, _))| is_name(own, name))
+        };
+        // elfutils leaves the outermost function with its short name, too.
+        let inlined = frames.len() - 1;
+        let inlined_names = others.len() == frames.len()
+            && frames[..inlined].iter().zip(others).all(|(own, (name, _))| is_name(own, name));
+        if lines && names(theirs) {
+            self.same += 1;
+        } else if lines && inlined_names && binutils_names_the_function_around(frames, theirs) {
+            *self.explained.entry(Difference::Unlinked).or_default() += 1;
+        } else {
+            let own: Vec<String> = frames
+                .iter()
+                .map(|own| format!("{} {}", own.function.as_deref().unwrap_or("??"), line(own)))
+                .collect();
+            self.note(format!("{address:#x}: hpm {own:?}, binutils {theirs:?}, elfutils {others:?}"));
+        }
+    }
+
+    /// Compares a function; `why` says why another name is right.
+    pub(super) fn function(&mut self, own: &str, other: &str, why: impl FnOnce() -> Option<Difference>) {
+        if squeezed(own) == squeezed(other) {
+            self.same += 1;
+            return;
+        }
+        let same = |a: Option<&str>, b: Option<&str>| a.is_some() && a == b;
+        let found = if squeezed(without_clone(other)) == squeezed(own) {
+            Some(Difference::Clone)
+        } else if other.starts_with("_Z") {
+            Some(Difference::Mangled)
+        } else if same(own.strip_prefix("Builtins_"), other.strip_prefix("Builtin:")) {
+            Some(Difference::Builtin)
+        } else {
+            let arguments = same(without_arguments(own).as_deref(), without_arguments(other).as_deref());
+            why().or_else(|| arguments.then_some(Difference::Arguments))
+        };
+        match found {
+            Some(difference) => *self.explained.entry(difference).or_default() += 1,
+            None => self.note(format!("hpm {own}, the other {other}")),
+        }
+    }
+
+    fn note(&mut self, what: String) {
+        *self.unexplained.entry(what).or_default() += 1;
+    }
+
+    /// What is to be said; an error when a difference is not explained.
+    pub(super) fn verdict(&self, other: &str) -> Result<String> {
+        let explained: usize = self.explained.values().sum();
+        let unexplained: usize = self.unexplained.values().sum();
+        let all = self.same + explained + unexplained;
+        let mut text = format!("{} of {all} samples as {other} says", self.same);
+        for (difference, samples) in &self.explained {
+            let _ = write!(text, ", {samples} {}", difference.words());
+        }
+        if unexplained == 0 {
+            return Ok(text);
+        }
+        let mut worst: Vec<_> = self.unexplained.iter().collect();
+        worst.sort_by_key(|(_, samples)| std::cmp::Reverse(**samples));
+        let worst: Vec<String> =
+            worst.iter().take(12).map(|(what, samples)| format!("{samples} samples: {what}")).collect();
+        bail!("{text}; {unexplained} differ: {}", worst.join("\n    "))
+    }
+}
+
+/// binutils takes the name of the innermost function from the symbol table when that function has no linkage name.
+fn binutils_names_the_function_around(frames: &[Frame], theirs: &[(String, String)]) -> bool {
+    let around = frames.last().and_then(|frame| frame.function.as_deref());
+    let rest = frames.iter().zip(theirs).skip(1).all(|(own, (name, _))| is_name(own, name));
+    rest && around.is_some_and(|around| squeezed(around) == squeezed(&theirs[0].0))
+}
+
+fn is_name(frame: &Frame, name: &str) -> bool {
+    squeezed(frame.function.as_deref().unwrap_or("??")) == squeezed(name)
+}
+
+/// A name without the mark of a special copy: `.constprop.0`, `.isra.0`, `.part.0`, `.cold`, and ` [clone …]` of demangled names.
+fn without_clone(name: &str) -> &str {
+    let name = name.split(" [clone").next().unwrap_or(name);
+    [".constprop", ".isra", ".part", ".cold"]
+        .iter()
+        .fold(name, |name, mark| name.split(mark).next().unwrap_or(name))
+}
+
+/// The qualified name alone: without what stands in brackets, and without the type before it.
+fn without_arguments(name: &str) -> Option<String> {
+    if !name.contains('<') || name.contains("operator") {
+        return None;
+    }
+    let mut depth = 0_u32;
+    let mut bare = String::new();
+    for letter in without_clone(name).replace("(anonymous namespace)", "{anonymous}").chars() {
+        match letter {
+            '<' | '(' => depth += 1,
+            '>' | ')' => depth = depth.saturating_sub(1),
+            _ if depth == 0 => bare.push(letter),
+            _ => {}
+        }
+    }
+    bare.trim_end_matches(" const").rsplit(' ').next().map(str::to_owned)
+}
+
+/// Demanglers disagree on spaces.
+fn squeezed(name: &str) -> String {
+    name.split(" [clone").next().unwrap_or(name).chars().filter(|letter| !letter.is_whitespace()).collect()
+}
