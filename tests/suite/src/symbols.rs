@@ -1,7 +1,7 @@
 //! Symbols against those that other tools find: addr2line of binutils and of elfutils, and perf.
 //!
 //! Programs of `tests/suite/symbols` are recorded on the host by `perf record`. For every sample hpm's functions, source lines and
-//! inlined calls have to be the others'; a difference has to be one of those named in [`Difference`], which the others
+//! inlined calls have to be the others'; a difference has to be one of those named in [`witness::Difference`], which the others
 //! themselves show to be none.
 
 pub(crate) mod bench;
@@ -18,7 +18,7 @@ use libhpm::symbol::{FileFinder, Frames};
 use libhpm::trace::{SampleRow, TraceReader};
 
 use self::programs::Programs;
-use self::witness::{Difference, Lines, Perf, Seen};
+use self::witness::{Lines, Perf, Seen};
 use crate::check::Tally;
 
 /// Samples that each program has to give.
@@ -113,7 +113,7 @@ fn by_perf(samples: &[Resolved], perf: &Perf) -> Result<String> {
         seen.function(own, other, || {
             let names =
                 aliases.entry(sample.module.clone()).or_insert_with(|| witness::Names::of(&sample.module));
-            names.are_aliases(own, other).then_some(Difference::Alias)
+            names.relation(own, other)
         });
     }
     seen.verdict("perf")

@@ -25,6 +25,14 @@ pub(super) enum Difference {
     Mangled,
     /// Two demanglers write a template's arguments differently; without arguments the names are the same.
     Arguments,
+    /// hpm has the linker's whole name of a function that only its file can see, the other tool its short one.
+    Outermost,
+    /// hpm's demangler (cpp_demangle) leaves the name as the linker has it.
+    Undemangled,
+    /// hpm names the linker's table of jumps as a whole.
+    Plt,
+    /// hpm names a label without a size, the other tool the function around it.
+    Label,
     /// A function of V8 that is in Node's file, which has its name, and also in the jitdump, which perf inject prefers.
     Builtin,
 }
@@ -37,6 +45,10 @@ impl Difference {
             Self::Clone => "by the name without the mark of the compiler's copy",
             Self::Mangled => "whose names c++filt cannot demangle",
             Self::Arguments => "whose template arguments c++filt writes in another way",
+            Self::Outermost => "with the linker's whole name of a function that only its file sees",
+            Self::Undemangled => "whose names cpp_demangle cannot demangle",
+            Self::Plt => "of the linker's table of jumps, which hpm names as a whole",
+            Self::Label => "by a label in the function",
             Self::Builtin => "of V8's built-in functions by their names in the file and not in the jitdump",
         }
     }
@@ -111,12 +123,12 @@ impl Perf {
             text.lines().map(|line| line.trim().split_once(' ').map_or("[unknown]", |(_, name)| name));
         let names = names.map(|name| name.split('@').next().unwrap_or(name).to_owned());
         let text = asked(&mut Command::new("c++filt"), names)?;
-        Ok(Self { functions: text.lines().map(str::to_owned).collect() })
+        Ok(Self { functions: text.lines().map(without_hash).collect() })
     }
 }
 
 /// The addresses that each name has in the symbol tables of a file and of its debug file.
-pub(super) struct Names(HashMap<String, HashSet<String>>);
+pub(super) struct Names(HashMap<String, HashSet<(u64, u64)>>);
 
 impl Names {
     pub(super) fn of(module: &str) -> Self {
@@ -128,26 +140,38 @@ impl Names {
             });
             files.push(format!("/usr/lib/debug/.build-id/{}/{}.debug", &hex[..2], &hex[2..]));
         }
-        let mut names: HashMap<String, HashSet<String>> = HashMap::new();
+        let mut names: HashMap<String, HashSet<(u64, u64)>> = HashMap::new();
         for (file, table) in files.iter().flat_map(|file| [(file, "-a"), (file, "-D")]) {
-            let Ok(text) = output(Command::new("nm").args(["-C", table]).arg(file)) else { continue };
+            // ADDRESS [SIZE] TYPE NAME
+            let Ok(text) = output(Command::new("nm").args(["-C", "-S", table]).arg(file)) else { continue };
             for line in text.lines() {
-                let mut words = line.splitn(3, ' ');
-                if let (Some(address), Some(_), Some(name)) = (words.next(), words.next(), words.next()) {
+                let number = |word: &str| u64::from_str_radix(word, 16).ok().filter(|_| word.len() == 16);
+                let Some((address, rest)) = line.split_once(' ') else { continue };
+                let Some((second, after)) = rest.split_once(' ') else { continue };
+                let (size, name) = match number(second) {
+                    Some(size) => (size, after.split_once(' ').map_or("", |(_, name)| name)),
+                    None => (0, after),
+                };
+                if let Some(address) = number(address) {
                     let name = name.split('@').next().unwrap_or(name);
-                    names.entry(squeezed(name)).or_default().insert(address.to_owned());
+                    names.entry(squeezed(name)).or_default().insert((address, size));
                 }
             }
         }
         Self(names)
     }
 
-    /// Whether two names have an address in common.
-    pub(super) fn are_aliases(&self, a: &str, b: &str) -> bool {
-        match (self.0.get(&squeezed(a)), self.0.get(&squeezed(b))) {
-            (Some(a), Some(b)) => !a.is_disjoint(b),
-            _ => false,
+    /// Why another name than hpm's is of the same code, if the symbol table says so.
+    pub(super) fn relation(&self, own: &str, other: &str) -> Option<Difference> {
+        let (own, other) = (self.0.get(&squeezed(own))?, self.0.get(&squeezed(other))?);
+        let starts = |of: &HashSet<(u64, u64)>| of.iter().map(|(start, _)| *start).collect::<HashSet<_>>();
+        if !starts(own).is_disjoint(&starts(other)) {
+            return Some(Difference::Alias);
         }
+        let around = |label: &(u64, u64)| {
+            label.1 == 0 && other.iter().any(|(start, size)| (*start..start + size).contains(&label.0))
+        };
+        own.iter().any(around).then_some(Difference::Label)
     }
 }
 
@@ -173,17 +197,31 @@ impl Seen {
                 .iter()
                 .zip(theirs)
                 .all(|(own, (_, place))| line(own) == place.replace(":0", ":?") || line(own) == *place);
-        let names = |of: &[(String, String)]| {
-            frames.len() == of.len() && frames.iter().zip(of).all(|(own, (name, _))| is_name(own, name))
+        // Each but the outermost: that of a function which only its file can see has a short name by both, but where binutils
+        // takes it from the symbol table, as hpm does.
+        let inner = frames.len() - 1;
+        let inlined = |of: &[(String, String)]| {
+            (of.len() == frames.len())
+                .then(|| names(frames[..inner].iter().zip(&of[..inner])))
+                .filter(|_| is_short_for(&frames[inner], &of[inner].0))
+                .flatten()
+                .map(|found| found.max(outermost(&frames[inner], &of[inner].0)))
         };
-        // elfutils leaves the outermost function with its short name, too.
-        let inlined = frames.len() - 1;
-        let inlined_names = others.len() == frames.len()
-            && frames[..inlined].iter().zip(others).all(|(own, (name, _))| is_name(own, name));
-        if lines && names(theirs) {
-            self.same += 1;
-        } else if lines && inlined_names && binutils_names_the_function_around(frames, theirs) {
-            *self.explained.entry(Difference::Unlinked).or_default() += 1;
+        let found = match (lines, inlined(theirs), inlined(others)) {
+            (true, Some(found), _) => Some(found),
+            (true, _, Some(_)) if binutils_names_the_function_around(frames, theirs) => {
+                Some(Some(Difference::Unlinked))
+            }
+            _ if frames[0].function.as_deref().is_some_and(|name| name.starts_with("[.plt")) => {
+                Some(Some(Difference::Plt))
+            }
+            _ => None,
+        };
+        if let Some(found) = found {
+            match found {
+                None => self.same += 1,
+                Some(difference) => *self.explained.entry(difference).or_default() += 1,
+            }
         } else {
             let own: Vec<String> = frames
                 .iter()
@@ -204,8 +242,12 @@ impl Seen {
             Some(Difference::Clone)
         } else if other.starts_with("_Z") {
             Some(Difference::Mangled)
-        } else if same(own.strip_prefix("Builtins_"), other.strip_prefix("Builtin:")) {
+        } else if is_builtin(own, other) {
             Some(Difference::Builtin)
+        } else if own.starts_with("[.plt") {
+            Some(Difference::Plt)
+        } else if other.split_once("thunk to ").is_some_and(|(_, to)| squeezed(own).contains(&squeezed(to))) {
+            Some(Difference::Arguments)
         } else {
             let arguments = same(without_arguments(own).as_deref(), without_arguments(other).as_deref());
             why().or_else(|| arguments.then_some(Difference::Arguments))
@@ -240,6 +282,52 @@ impl Seen {
     }
 }
 
+/// V8's built-in functions have one name in Node's symbol table and another in the jitdump.
+fn is_builtin(own: &str, other: &str) -> bool {
+    let Some(own) = own.strip_prefix("Builtins_") else { return false };
+    match (other.strip_prefix("Builtin:"), other.strip_prefix("BytecodeHandler:")) {
+        (Some(name), _) => own == name,
+        (_, Some(name)) => own.strip_suffix("Handler") == Some(&name.replace('.', "")),
+        _ => false,
+    }
+}
+
+/// How the names of inlined functions differ, if at all: `None` when they are others.
+fn names<'a>(pairs: impl Iterator<Item = (&'a Frame, &'a (String, String))>) -> Option<Option<Difference>> {
+    let mut found = None;
+    for (own, (name, _)) in pairs {
+        found = found.max(name_of(own, name)?);
+    }
+    Some(found)
+}
+
+/// The same of one function.
+fn name_of(frame: &Frame, name: &str) -> Option<Option<Difference>> {
+    let own = frame.function.as_deref().unwrap_or("??");
+    let arguments = without_arguments(own);
+    if is_name(frame, name) {
+        Some(None)
+    } else if arguments.is_some() && arguments == without_arguments(name) {
+        Some(Some(Difference::Arguments))
+    } else if own.starts_with("_Z") {
+        let demangled = asked(&mut Command::new("c++filt"), std::iter::once(own.to_owned())).ok()?;
+        (squeezed(&demangled) == squeezed(name)).then_some(Some(Difference::Undemangled))
+    } else {
+        None
+    }
+}
+
+/// The same of the outermost function, which may be named shortly: a difference, or none.
+fn outermost(frame: &Frame, name: &str) -> Option<Difference> {
+    name_of(frame, name).unwrap_or(Some(Difference::Outermost))
+}
+
+/// Whether a short name is the end of the whole one.
+fn is_short_for(frame: &Frame, name: &str) -> bool {
+    let bare = |name: &str| without_arguments(name).unwrap_or_else(|| squeezed(name));
+    name_of(frame, name).is_some() || bare(frame.function.as_deref().unwrap_or("??")).ends_with(&bare(name))
+}
+
 /// binutils takes the name of the innermost function from the symbol table when that function has no linkage name.
 fn binutils_names_the_function_around(frames: &[Frame], theirs: &[(String, String)]) -> bool {
     let around = frames.last().and_then(|frame| frame.function.as_deref());
@@ -257,6 +345,27 @@ fn without_clone(name: &str) -> &str {
     [".constprop", ".isra", ".part", ".cold"]
         .iter()
         .fold(name, |name, mark| name.split(mark).next().unwrap_or(name))
+}
+
+/// A name of Rust without what tells versions of a crate and instances of a function apart: `::h0123456789abcdef` at its end,
+/// `[0123456789abcdef]` behind a crate.
+fn without_hash(name: &str) -> String {
+    let is_hash = |text: &str| {
+        text.len() >= 14 && text.len() <= 16 && text.chars().all(|letter| letter.is_ascii_hexdigit())
+    };
+    let name = name.rsplit_once("::h").filter(|(_, hash)| is_hash(hash)).map_or(name, |(name, _)| name);
+    let mut bare = String::new();
+    for (number, part) in name.split('[').enumerate() {
+        match part.split_once(']') {
+            Some((hash, rest)) if number > 0 && is_hash(hash) => bare.push_str(rest),
+            _ if number > 0 => {
+                bare.push('[');
+                bare.push_str(part);
+            }
+            _ => bare.push_str(part),
+        }
+    }
+    bare
 }
 
 /// The qualified name alone: without what stands in brackets, and without the type before it.
@@ -279,5 +388,8 @@ fn without_arguments(name: &str) -> Option<String> {
 
 /// Demanglers disagree on spaces.
 fn squeezed(name: &str) -> String {
-    name.split(" [clone").next().unwrap_or(name).chars().filter(|letter| !letter.is_whitespace()).collect()
+    let name = name.split(" [clone").next().unwrap_or(name);
+    // One demangler writes the standard's abbreviation, the other what it stands for.
+    let name = name.replace("std::ostream", "std::basic_ostream<char, std::char_traits<char> >");
+    name.chars().filter(|letter| !letter.is_whitespace()).collect()
 }
