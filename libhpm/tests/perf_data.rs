@@ -19,8 +19,11 @@ use libhpm::trace::{
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// Each file with the samples of each event that `perf script` shows, and the sum of their periods.
-const FILES: [(&str, &[(&str, u64, u64)]); 6] = [
+/// An event's name, its samples and the sum of their periods.
+type Sum = (&'static str, u64, u64);
+
+/// Each file with what `perf script` shows of its events.
+const FILES: [(&str, &[Sum]); 6] = [
     // -F 250 --sample-cpu --switch-events
     ("plain", &[("cpu-clock:u", 18, 72_000_000)]),
     // -F 200 -e page-faults -g --sample-cpu
