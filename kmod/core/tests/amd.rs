@@ -19,9 +19,11 @@ const OPS: u64 = 0xC1;
 const BRANCHES: u64 = 0xC2;
 /// IC_TAG_HIT_MISS.ALL_IC_ACCESS of Zen 3 and Zen 4.
 const FETCHES: u64 = 0x1_0000_1F8E;
+/// INSTRUCTION_CACHE_FETCHES of the families before.
+const OLD_FETCHES: u64 = 0x80;
 const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
 
-const NAMES: [&str; 4] = ["k8", "family10h", "zen3", "zen4"];
+const NAMES: [&str; 6] = ["k8", "family10h", "zen1", "zen2", "zen3", "zen4"];
 
 fn rig(profile: &'static Profile, cpus: usize) -> Rig {
     Rig::of(profile, cpus, Options::default())
@@ -50,7 +52,7 @@ fn every_profile_is_found_by_its_name() {
     let names: Vec<_> = amd::ALL.iter().map(|profile| rig(profile, 1).pmu.generation.name).collect();
     assert_eq!(names, NAMES);
     let counters: Vec<_> = amd::ALL.iter().map(|profile| rig(profile, 1).pmu.perfmon.general).collect();
-    assert_eq!(counters, [0xF, 0xF, 0x3F, 0x3F]);
+    assert_eq!(counters, [0xF, 0xF, 0x3F, 0x3F, 0x3F, 0x3F]);
 }
 
 #[test]
@@ -193,8 +195,14 @@ fn ibs_keeps_the_position_of_each_thread() {
 
 #[test]
 fn ops_and_fetches_are_sampled_side_by_side() {
-    let profile = &amd::ZEN_4;
-    let (mut rig, session, tid) = one_thread(profile, &config(&[precise(OPS, 1600), precise(FETCHES, 960)]));
+    for (profile, fetches) in [(&amd::ZEN_1, OLD_FETCHES), (&amd::ZEN_2, OLD_FETCHES), (&amd::ZEN_4, FETCHES)]
+    {
+        side_by_side(profile, fetches);
+    }
+}
+
+fn side_by_side(profile: &'static Profile, fetches: u64) {
+    let (mut rig, session, tid) = one_thread(profile, &config(&[precise(OPS, 1600), precise(fetches, 960)]));
     rig.cores[0].borrow_mut().machine.nmi_latency = 5;
     for _ in 0..20 {
         rig.run(0, 9_973, &MIX);

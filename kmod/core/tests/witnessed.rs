@@ -175,12 +175,18 @@ fn try_out(profile: &'static Profile, scenario: &Scenario) {
 
 #[test]
 fn a_generation_belongs_to_its_family() {
-    for (family, model, name) in
-        [(0xF, 0x41, "k8"), (0x10, 4, "family10h"), (0x19, 0x21, "zen3"), (0x19, 0x61, "zen4")]
-    {
+    for (family, model, name) in [
+        (0xF, 0x41, "k8"),
+        (0x10, 4, "family10h"),
+        (0x17, 1, "zen1"),
+        (0x17, 0x31, "zen2"),
+        (0x17, 0x47, "zen2"),
+        (0x19, 0x21, "zen3"),
+        (0x19, 0x61, "zen4"),
+    ] {
         assert_eq!(generation_of(family, model).map(|generation| generation.name), Some(name));
     }
-    assert!(generation_of(0x17, 1).is_none() && generation_of(0x1A, 2).is_none());
+    assert!(generation_of(0x17, 0x50).is_none() && generation_of(0x1A, 2).is_none());
 }
 
 proptest! {
@@ -194,6 +200,16 @@ proptest! {
     #[test]
     fn family_10h_counts_exactly_what_was_asked(scenario in scenario(&amd::FAMILY_10H)) {
         try_out(&amd::FAMILY_10H, &scenario);
+    }
+
+    #[test]
+    fn zen_1_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_1)) {
+        try_out(&amd::ZEN_1, &scenario);
+    }
+
+    #[test]
+    fn zen_2_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_2)) {
+        try_out(&amd::ZEN_2, &scenario);
     }
 
     #[test]

@@ -130,6 +130,21 @@ pub(super) const fn row(
     Row { name, encoding, extra: 0, sampling, counters, fixed: None, only_sampled, description }
 }
 
+/// Two lists of rows as one.
+pub(super) const fn joined<const A: usize, const B: usize, const BOTH: usize>(
+    one: &[Row; A],
+    other: &[Row; B],
+) -> [Row; BOTH] {
+    assert!(A + B == BOTH);
+    let mut all = [row("", 0, NO, 0, ""); BOTH];
+    let mut place = 0;
+    while place < BOTH {
+        all[place] = if place < A { one[place] } else { other[place - A] };
+        place += 1;
+    }
+    all
+}
+
 impl Row {
     /// The row with a value for its register.
     pub(super) const fn with_extra(mut self, extra: u64) -> Self {

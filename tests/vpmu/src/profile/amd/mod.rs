@@ -2,10 +2,13 @@
 //!
 //! *APM* is AMD's Architecture Programmer's Manual, Vol. 2 (24593), chapter 13 "Debug and Performance Resources";
 //! *BKDG* the BIOS and Kernel Developer's Guide of a family (0Fh: 32559, 10h: 31116), *PPR* the Processor
-//! Programming Reference of later ones (family 19h model 21h: 56214, model 61h: 56713).
+//! Programming Reference of later ones (family 17h model 1: 54945, model 31h: 55803; family 19h model 21h: 56214, model 61h:
+//! 56713).
 
 mod family10h;
 mod family10h_events;
+mod family17h;
+mod family17h_events;
 mod k8;
 mod k8_events;
 mod zen;
@@ -15,11 +18,12 @@ use super::Profile;
 use crate::event::{Event, EventSet};
 
 pub use family10h::FAMILY_10H;
+pub use family17h::{ZEN_1, ZEN_2};
 pub use k8::K8;
 pub use zen::{ZEN_3, ZEN_4};
 
 /// Every profile of AMD's processors.
-pub static ALL: &[&Profile] = &[&K8, &FAMILY_10H, &ZEN_3, &ZEN_4];
+pub static ALL: &[&Profile] = &[&K8, &FAMILY_10H, &ZEN_1, &ZEN_2, &ZEN_3, &ZEN_4];
 
 /// AMD's core performance counters (APM 13.2), and instruction-based sampling (13.3).
 #[derive(Debug)]
@@ -34,8 +38,8 @@ pub struct Amd {
     pub version_2: bool,
     /// Instruction-based sampling: `CPUID.8000_001BH:EAX`, 0 if the part has none.
     pub ibs: u32,
-    /// Events that the counters count.
-    pub events: &'static [AmdEvent],
+    /// Events that the counters count, in lists that parts share.
+    pub events: &'static [&'static [AmdEvent]],
 }
 
 /// Bits of `CPUID.8000_001BH:EAX` ("IBS Feature Identification").
@@ -113,9 +117,14 @@ pub(super) const fn bit(bit: u8, counts: &[Event]) -> (u8, EventSet) {
 }
 
 impl Amd {
+    /// Every event.
+    pub fn events(&self) -> impl Iterator<Item = &'static AmdEvent> + use<> {
+        self.events.iter().copied().flatten()
+    }
+
     /// The event of this EventSelect.
     #[must_use]
     pub fn event(&self, select: u16) -> Option<&'static AmdEvent> {
-        self.events.iter().find(|event| event.select == select)
+        self.events().find(|event| event.select == select)
     }
 }

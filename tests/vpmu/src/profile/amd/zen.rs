@@ -12,7 +12,7 @@ const ZEN_3_PMU: Amd = Amd {
     control_mask: CONTROL_12_BIT,
     version_2: false,
     ibs: 0x3FF,
-    events: EVENTS,
+    events: &[EVENTS],
 };
 
 /// Shapes: Software Optimization Guide for AMD EPYC 7003 Processors (56665), 2.6 to 2.8; the last-level cache is that of
