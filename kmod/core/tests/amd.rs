@@ -23,7 +23,7 @@ const FETCHES: u64 = 0x1_0000_1F8E;
 const OLD_FETCHES: u64 = 0x80;
 const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
 
-const NAMES: [&str; 6] = ["k8", "family10h", "zen1", "zen2", "zen3", "zen4"];
+const NAMES: [&str; 7] = ["k8", "family10h", "zen1", "zen2", "zen3", "zen4", "zen5"];
 
 fn rig(profile: &'static Profile, cpus: usize) -> Rig {
     Rig::of(profile, cpus, Options::default())
@@ -52,7 +52,7 @@ fn every_profile_is_found_by_its_name() {
     let names: Vec<_> = amd::ALL.iter().map(|profile| rig(profile, 1).pmu.generation.name).collect();
     assert_eq!(names, NAMES);
     let counters: Vec<_> = amd::ALL.iter().map(|profile| rig(profile, 1).pmu.perfmon.general).collect();
-    assert_eq!(counters, [0xF, 0xF, 0x3F, 0x3F, 0x3F, 0x3F]);
+    assert_eq!(counters, [0xF, 0xF, 0x3F, 0x3F, 0x3F, 0x3F, 0x3F]);
 }
 
 #[test]
@@ -195,8 +195,12 @@ fn ibs_keeps_the_position_of_each_thread() {
 
 #[test]
 fn ops_and_fetches_are_sampled_side_by_side() {
-    for (profile, fetches) in [(&amd::ZEN_1, OLD_FETCHES), (&amd::ZEN_2, OLD_FETCHES), (&amd::ZEN_4, FETCHES)]
-    {
+    for (profile, fetches) in [
+        (&amd::ZEN_1, OLD_FETCHES),
+        (&amd::ZEN_2, OLD_FETCHES),
+        (&amd::ZEN_4, FETCHES),
+        (&amd::ZEN_5, FETCHES),
+    ] {
         side_by_side(profile, fetches);
     }
 }

@@ -183,10 +183,12 @@ fn a_generation_belongs_to_its_family() {
         (0x17, 0x47, "zen2"),
         (0x19, 0x21, "zen3"),
         (0x19, 0x61, "zen4"),
+        (0x1A, 2, "zen5"),
+        (0x1A, 0x44, "zen5"),
     ] {
         assert_eq!(generation_of(family, model).map(|generation| generation.name), Some(name));
     }
-    assert!(generation_of(0x17, 0x50).is_none() && generation_of(0x1A, 2).is_none());
+    assert!(generation_of(0x17, 0x50).is_none() && generation_of(0x1A, 0x50).is_none());
 }
 
 proptest! {
@@ -220,6 +222,11 @@ proptest! {
     #[test]
     fn zen_4_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_4)) {
         try_out(&amd::ZEN_4, &scenario);
+    }
+
+    #[test]
+    fn zen_5_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_5)) {
+        try_out(&amd::ZEN_5, &scenario);
     }
 
     #[test]

@@ -76,7 +76,7 @@ pub(super) enum Kind {
     Zen2,
     /// Zen 3: three bits of data source, and no state of a cache's line.
     Zen3,
-    /// Zen 4: five bits of data source.
+    /// Zen 4 and Zen 5: five bits of data source.
     Zen4,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn kind(pmu: &str) -> Option<Kind> {
         "family10h" => Some(Kind::Family10h),
         "zen1" | "zen2" => Some(Kind::Zen2),
         "zen3" => Some(Kind::Zen3),
-        "zen4" => Some(Kind::Zen4),
+        "zen4" | "zen5" => Some(Kind::Zen4),
         _ => None,
     }
 }

@@ -24,7 +24,7 @@ const fn profile(name: &'static str, cpu: &'static str) -> Profile {
 /// Of AMD's processors too the guest sees the oldest that has what it needs: TCG lacks features of the later ones.
 const ZEN: &str = "EPYC-v1,-x2apic,-topoext,-osvw,-xsavec,-xsaves,-svm,-monitor,xlevel=0x80000022";
 
-const PROFILES: [Profile; 21] = [
+const PROFILES: [Profile; 22] = [
     // QEMU has no 64-bit Pentium 4 of its own: its generic 64-bit processor, with that family and model.
     Profile { threads: 2, ..profile("prescott", "kvm64-v1,family=15,model=4,stepping=1") },
     profile("perfmon1", "Conroe-v1,level=10"),
@@ -51,6 +51,7 @@ const PROFILES: [Profile; 21] = [
     profile("zen2", ZEN),
     profile("zen3", ZEN),
     profile("zen4", ZEN),
+    profile("zen5", ZEN),
 ];
 
 /// The processor of a profile: QEMU's `-cpu`, and how many logical processors a core has when there are `cpus` of them.

@@ -33,7 +33,7 @@ use super::lbr::Lbr;
 use super::Refusal;
 
 /// Every generation that hpm knows, each vendor's in the order in which they appeared.
-pub const GENERATIONS: [&Generation; 20] = [
+pub const GENERATIONS: [&Generation; 21] = [
     &core2::MEROM,
     &core2::CORE2,
     &nehalem::NEHALEM,
@@ -54,6 +54,7 @@ pub const GENERATIONS: [&Generation; 20] = [
     &amd_family17h::ZEN_2,
     &amd_zen3::ZEN_3,
     &amd_zen4::ZEN_4,
+    &amd_zen4::ZEN_5,
 ];
 
 /// Alder Lake and Raptor Lake: P-cores and E-cores in one processor.

@@ -5,6 +5,7 @@ mod amd_family17h;
 mod amd_k8;
 mod amd_zen3;
 mod amd_zen4;
+mod amd_zen5;
 mod broadwell;
 mod core2;
 mod darkmont;
@@ -23,7 +24,7 @@ mod westmere;
 use super::table::Table;
 
 /// Every PMU's table, by the name that the driver gives the PMU, each vendor's oldest first.
-pub(super) static TABLES: [(&str, Table); 22] = [
+pub(super) static TABLES: [(&str, Table); 23] = [
     ("netburst", netburst::NETBURST),
     ("netburst_p", netburst::NETBURST_P),
     ("merom", core2::CORE2),
@@ -46,4 +47,5 @@ pub(super) static TABLES: [(&str, Table); 22] = [
     ("zen2", amd_family17h::ZEN_2),
     ("zen3", amd_zen3::ZEN_3),
     ("zen4", amd_zen4::ZEN_4),
+    ("zen5", amd_zen5::ZEN_5),
 ];

@@ -4,7 +4,7 @@ use crate::machine::*;
 use std::collections::HashSet;
 use vpmu::pmu::msr;
 use vpmu::profile::PmuKind;
-use vpmu::profile::amd::{self, Amd, FAMILY_10H, K8, Units, ZEN_1, ZEN_2, ZEN_3, ZEN_4};
+use vpmu::profile::amd::{self, Amd, FAMILY_10H, K8, Units, ZEN_1, ZEN_2, ZEN_3, ZEN_4, ZEN_5};
 use vpmu::{
     Core, CpuidRegs, DataSource, Demand, Event, EventSet, MicroEvents, Options, Pmu, Privilege, Profile,
     SharedCache,
@@ -42,6 +42,7 @@ fn each_part_has_its_counters_at_its_addresses() {
         (&ZEN_2, 6, true),
         (&ZEN_3, 6, true),
         (&ZEN_4, 6, true),
+        (&ZEN_5, 6, true),
     ] {
         let mut machine = machine(profile);
         for index in 0..4 {
@@ -75,6 +76,7 @@ fn reserved_bits_of_the_control_register_read_as_zero() {
         (&ZEN_2, 0x30F_FFD7_FFFF),
         (&ZEN_3, 0x30F_FFD7_FFFF),
         (&ZEN_4, 0x30F_FFD7_FFFF),
+        (&ZEN_5, 0x30F_FFD7_FFFF),
     ] {
         let mut machine = machine(profile);
         machine.wr(msr::PERF_CTL0_LEGACY, u64::MAX);
@@ -139,7 +141,11 @@ fn an_overflow_wraps_and_interrupts() {
 /// PerfCntrGlobalStatus until PerfCntrGlobalStatusClr takes them away.
 #[test]
 fn version_2_has_global_control_and_status() {
-    let mut machine = machine(&ZEN_4);
+    [&ZEN_4, &ZEN_5].into_iter().for_each(has_global_control_and_status);
+}
+
+fn has_global_control_and_status(profile: &'static Profile) {
+    let mut machine = machine(profile);
     assert_eq!(machine.rd(msr::PERF_CNTR_GLOBAL_CTL), 0x3F);
     for index in [0, 5] {
         machine.wr(msr::PERF_CTL0 + 2 * index, INSTRUCTIONS | USR | EN);
@@ -298,6 +304,7 @@ fn cpuid_is_consistent_with_the_registers() {
         (&ZEN_2, 0x8000_001B, 1 << 10 | 1 << 23, 0x3FF, (0, 0)),
         (&ZEN_3, 0x8000_001B, 1 << 10 | 1 << 23, 0x3FF, (0, 0)),
         (&ZEN_4, 0x8000_0022, 1 << 10 | 1 << 23, 0xBFF, (0b101, 6)),
+        (&ZEN_5, 0x8000_0022, 1 << 10 | 1 << 23, 0xBFF, (0b101, 6)),
     ];
     for (profile, highest, features, ibs, (perfmon, counters)) in rows {
         assert_eq!(cpuid(profile, 0x8000_0000, machine).eax, highest, "{}", profile.name);

@@ -20,10 +20,10 @@ use crate::event::{Event, EventSet};
 pub use family10h::FAMILY_10H;
 pub use family17h::{ZEN_1, ZEN_2};
 pub use k8::K8;
-pub use zen::{ZEN_3, ZEN_4};
+pub use zen::{ZEN_3, ZEN_4, ZEN_5};
 
 /// Every profile of AMD's processors.
-pub static ALL: &[&Profile] = &[&K8, &FAMILY_10H, &ZEN_1, &ZEN_2, &ZEN_3, &ZEN_4];
+pub static ALL: &[&Profile] = &[&K8, &FAMILY_10H, &ZEN_1, &ZEN_2, &ZEN_3, &ZEN_4, &ZEN_5];
 
 /// AMD's core performance counters (APM 13.2), and instruction-based sampling (13.3).
 #[derive(Debug)]
