@@ -298,6 +298,10 @@ fn amd_has_as_many_counters_as_it_says() {
         let zen = amd(signature, EXTENDED, none, 0x3FF);
         assert_eq!(found(&zen), (name, 1, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
     }
+    let bulldozer = amd(0x0060_0F12, EXTENDED, none, 0xFF);
+    assert_eq!(found(&bulldozer), ("family15h", 1, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
+    let jaguar = amd(0x0070_0F01, 1 << 10, none, 0xFF);
+    assert_eq!(found(&jaguar), ("family16h", 1, 4, 0xC001_0005, InfoFlags::USABLE | ibs));
     let zen_3 = amd(0x00A2_0F12, EXTENDED, none, 0x3FF);
     assert_eq!(found(&zen_3), ("zen3", 1, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
     let zen_4 = amd(0x00A6_0F12, EXTENDED, leaf(5, 6, 0, 0), 0x3FF);

@@ -178,6 +178,8 @@ fn a_generation_belongs_to_its_family() {
     for (family, model, name) in [
         (0xF, 0x41, "k8"),
         (0x10, 4, "family10h"),
+        (0x15, 2, "family15h"),
+        (0x16, 0, "family16h"),
         (0x17, 1, "zen1"),
         (0x17, 0x31, "zen2"),
         (0x17, 0x47, "zen2"),
@@ -202,6 +204,16 @@ proptest! {
     #[test]
     fn family_10h_counts_exactly_what_was_asked(scenario in scenario(&amd::FAMILY_10H)) {
         try_out(&amd::FAMILY_10H, &scenario);
+    }
+
+    #[test]
+    fn family_15h_counts_exactly_what_was_asked(scenario in scenario(&amd::FAMILY_15H)) {
+        try_out(&amd::FAMILY_15H, &scenario);
+    }
+
+    #[test]
+    fn family_16h_counts_exactly_what_was_asked(scenario in scenario(&amd::FAMILY_16H)) {
+        try_out(&amd::FAMILY_16H, &scenario);
     }
 
     #[test]

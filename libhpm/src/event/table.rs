@@ -65,6 +65,8 @@ pub(super) const C2: u32 = 1 << 2;
 pub(super) const C3: u32 = 1 << 3;
 /// Counters 0 and 1.
 pub(super) const C0_1: u32 = 0x03;
+/// Counters 0 to 2.
+pub(super) const C0_2: u32 = 0x07;
 /// Counters 0 to 3.
 pub(super) const C0_3: u32 = 0x0f;
 /// Counters 0 to 5.

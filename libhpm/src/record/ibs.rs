@@ -70,7 +70,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Record<'_>> {
 /// How a processor tells where data was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Family 10H, which has no bit for a miss of L2.
+    /// Family 10H, which has no bit for a miss of L2, and families 15H and 16H, of which not all have one: where there is a source,
+    /// it is beyond L2.
     Family10h,
     /// Zen 1 and Zen 2: three bits of data source.
     Zen2,
@@ -83,7 +84,7 @@ pub(super) enum Kind {
 /// The kind of a PMU by the driver's name for it.
 pub(super) fn kind(pmu: &str) -> Option<Kind> {
     match pmu {
-        "family10h" => Some(Kind::Family10h),
+        "family10h" | "family15h" | "family16h" => Some(Kind::Family10h),
         "zen1" | "zen2" => Some(Kind::Zen2),
         "zen3" => Some(Kind::Zen3),
         "zen4" | "zen5" => Some(Kind::Zen4),

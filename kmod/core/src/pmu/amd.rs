@@ -12,7 +12,7 @@ use super::super::detect::{Cpuid, CpuidRegisters};
 use super::super::ibs::{Ibs, COUNT_OPS};
 use super::super::Refusal;
 use super::architectural::Perfmon;
-use super::{amd_family10h, amd_family17h, amd_k8, amd_zen3, amd_zen4};
+use super::{amd_family10h, amd_family15h, amd_family16h, amd_family17h, amd_k8, amd_zen3, amd_zen4};
 use super::{counted_as, rule, EventRule, Generation, Interface, Pmu, PreciseRule};
 
 /// PerfEvtSel0 of K7 and K8, one register after the other (APM 13.2.2).
@@ -135,6 +135,8 @@ pub const fn generation_of(family: u32, model: u32) -> Option<&'static Generatio
     Some(match (family, model) {
         (0x0F, _) => &amd_k8::K8,
         (0x10, _) => &amd_family10h::FAMILY_10H,
+        (0x15, _) => &amd_family15h::FAMILY_15H,
+        (0x16, _) => &amd_family16h::FAMILY_16H,
         (0x17, 0x00..=0x2F) => &amd_family17h::ZEN_1,
         (0x17, 0x30..=0x3F | 0x47 | 0x60..=0x7F | 0x84..=0x87 | 0x90..=0xAF) => &amd_family17h::ZEN_2,
         (0x19, 0x00..=0x0F | 0x20..=0x5F) => &amd_zen3::ZEN_3,

@@ -4,7 +4,9 @@ use crate::machine::*;
 use std::collections::HashSet;
 use vpmu::pmu::msr;
 use vpmu::profile::PmuKind;
-use vpmu::profile::amd::{self, Amd, FAMILY_10H, K8, Units, ZEN_1, ZEN_2, ZEN_3, ZEN_4, ZEN_5};
+use vpmu::profile::amd::{
+    self, Amd, FAMILY_10H, FAMILY_15H, FAMILY_16H, K8, Units, ZEN_1, ZEN_2, ZEN_3, ZEN_4, ZEN_5,
+};
 use vpmu::{
     Core, CpuidRegs, DataSource, Demand, Event, EventSet, MicroEvents, Options, Pmu, Privilege, Profile,
     SharedCache,
@@ -38,6 +40,8 @@ fn each_part_has_its_counters_at_its_addresses() {
     for (profile, counters, extended) in [
         (&K8, 4, false),
         (&FAMILY_10H, 4, false),
+        (&FAMILY_15H, 6, true),
+        (&FAMILY_16H, 4, false),
         (&ZEN_1, 6, true),
         (&ZEN_2, 6, true),
         (&ZEN_3, 6, true),
@@ -72,6 +76,8 @@ fn reserved_bits_of_the_control_register_read_as_zero() {
     for (profile, defined) in [
         (&K8, 0xFFDF_FFFF),
         (&FAMILY_10H, 0x30F_FFD7_FFFF),
+        (&FAMILY_15H, 0x30F_FFD7_FFFF),
+        (&FAMILY_16H, 0x30F_FFD7_FFFF),
         (&ZEN_1, 0x30F_FFD7_FFFF),
         (&ZEN_2, 0x30F_FFD7_FFFF),
         (&ZEN_3, 0x30F_FFD7_FFFF),
@@ -220,6 +226,22 @@ fn event_selects_have_twelve_bits() {
     }
 }
 
+/// On family 15h what the cores of a module share is counted by counters 0 to 2 only (BKDG 42301: PMCx076 and others,
+/// PERF_CTL[2:0]); retired instructions by all six.
+#[test]
+fn family_15h_binds_events_to_counters() {
+    let micro = MicroEvents { once: EventSet::of(&[Event::L2ReadMiss]), cycles: 1, ..MicroEvents::default() };
+    for (select, counters) in [(0xC0, 6), (0x76, 3), (0x43, 3), (0x027E, 3), (0x0142, 6)] {
+        let mut machine = machine(&FAMILY_15H);
+        (0..6).for_each(|index| machine.wr(msr::PERF_CTL0 + 2 * index, select | USR | EN));
+        machine.steps(Instruction { micro, ..nop() }, 3);
+        for index in 0..6 {
+            let counted = machine.rd(msr::PERF_CTR0 + 2 * index);
+            assert_eq!(counted, if index < counters { 3 } else { 0 }, "{select:#x} on {index}");
+        }
+    }
+}
+
 /// What Zen 1 and Zen 2 do not have in common: Zen 2 counts the sources of fills, and mispredicted conditional branches elsewhere
 /// (PPR 54945: PMCx0D2, PPR 55803: PMCx043, PMCx1C7).
 #[test]
@@ -286,7 +308,8 @@ fn tables_are_unambiguous() {
             }
             let mut machine = machine(profile);
             let select = u64::from(event.select);
-            machine.wr(msr::PERF_CTL0_LEGACY, select & 0xFF | (select & 0xF00) << 24 | 0xFF00 | USR | EN);
+            let control = msr::PERF_CTL0_LEGACY + event.counters.trailing_zeros();
+            machine.wr(control, select & 0xFF | (select & 0xF00) << 24 | 0xFF00 | USR | EN);
             assert!(machine.pmu.demand() >= Demand::Basic, "{}", event.name);
         }
     }
@@ -300,6 +323,8 @@ fn cpuid_is_consistent_with_the_registers() {
     let rows = [
         (&K8, 0x8000_0008, 0, 0, (0, 0)),
         (&FAMILY_10H, 0x8000_001B, 1 << 10, 0x1F, (0, 0)),
+        (&FAMILY_15H, 0x8000_001B, 1 << 10 | 1 << 23, 0xFF, (0, 0)),
+        (&FAMILY_16H, 0x8000_001B, 1 << 10, 0xFF, (0, 0)),
         (&ZEN_1, 0x8000_001B, 1 << 10 | 1 << 23, 0x3FF, (0, 0)),
         (&ZEN_2, 0x8000_001B, 1 << 10 | 1 << 23, 0x3FF, (0, 0)),
         (&ZEN_3, 0x8000_001B, 1 << 10 | 1 << 23, 0x3FF, (0, 0)),

@@ -3,7 +3,7 @@
 use crate::machine::*;
 use proptest::prelude::*;
 use vpmu::pmu::msr;
-use vpmu::profile::amd::{FAMILY_10H, K8, ZEN_1, ZEN_2, ZEN_3, ZEN_4, ZEN_5};
+use vpmu::profile::amd::{FAMILY_10H, FAMILY_15H, FAMILY_16H, K8, ZEN_1, ZEN_2, ZEN_3, ZEN_4, ZEN_5};
 use vpmu::{
     DataAccess, DataOutcome, DataSource, Demand, Event, EventSet, MicroEvents, Options, Privilege, Profile,
 };
@@ -45,7 +45,7 @@ fn sample_next_op(machine: &mut Machine) {
 /// requested, and the low seven bits of the count are random for the next period.
 #[test]
 fn the_op_at_the_maximum_is_sampled() {
-    for profile in [&FAMILY_10H, &ZEN_1, &ZEN_2, &ZEN_3, &ZEN_4, &ZEN_5] {
+    for profile in [&FAMILY_10H, &FAMILY_15H, &FAMILY_16H, &ZEN_1, &ZEN_2, &ZEN_3, &ZEN_4, &ZEN_5] {
         let mut machine = machine(profile);
         assert_eq!(machine.pmu.demand(), Demand::Nothing);
         machine.wr(msr::IBS_OP_CTL, 0x10 | OP_EN | COUNT_OPS);
@@ -93,6 +93,8 @@ fn the_control_registers_have_the_bits_of_their_part() {
     let fetch = 0xFFFF_FFFF | FETCH_EN | FETCH_VAL | RAND_EN;
     for (profile, op, fetch) in [
         (&FAMILY_10H, op | 0xF_FFFF << 32, fetch),
+        (&FAMILY_15H, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
+        (&FAMILY_16H, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
         (&ZEN_1, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
         (&ZEN_2, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
         (&ZEN_3, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
@@ -116,6 +118,8 @@ fn the_control_registers_have_the_bits_of_their_part() {
 fn registers_exist_as_enumerated() {
     for (profile, absent) in [
         (&FAMILY_10H, &[msr::BP_IBSTGT_RIP, msr::IC_IBS_EXTD_CTL, msr::IBS_OP_DATA4][..]),
+        (&FAMILY_15H, &[msr::IC_IBS_EXTD_CTL, msr::IBS_OP_DATA4]),
+        (&FAMILY_16H, &[msr::IC_IBS_EXTD_CTL, msr::IBS_OP_DATA4]),
         (&ZEN_1, &[msr::IBS_OP_DATA4]),
         (&ZEN_2, &[msr::IBS_OP_DATA4]),
         (&ZEN_3, &[msr::IBS_OP_DATA4]),
