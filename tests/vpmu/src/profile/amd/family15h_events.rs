@@ -1,5 +1,6 @@
 //! Events of family 15h (BKDG 42301, "Core Performance Counter Events") that mean something in the model, and the counters that
-//! count them: PERF_CTL[5:0] where nothing is said, PERF_CTL[2:0] for what the module's cores share and for the decoder.
+//! count them, as Linux's driver quotes the BKDG (`arch/x86/events/amd/core.c`): PERF_CTL[5:0] where
+//! nothing is said, PERF_CTL[2:0] for what the module's cores share and for the decoder.
 
 use super::{AmdEvent, bit, plain, units};
 use crate::event::Event as E;

@@ -1,5 +1,5 @@
-//! Events of family 17h (PPR 54945 and 55803, "Core Performance Monitor Counters", names as there) that mean something in the
-//! model, which has neither prefetchers nor other cores' lines, nor pages larger than 4 KiB.
+//! Events of family 17h (PPR 54945 and 55803, "Core Performance Monitor Counters", as AMD's lists for perf have
+//! them, `pmu-events/arch/x86/amdzen1` and `amdzen2`) that mean something in the model, which has neither prefetchers nor other cores' lines, nor pages larger than 4 KiB.
 
 use super::{AmdEvent, bit, plain, units};
 use crate::event::Event as E;
