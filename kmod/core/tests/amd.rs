@@ -19,9 +19,12 @@ const OPS: u64 = 0xC1;
 const BRANCHES: u64 = 0xC2;
 /// IC_TAG_HIT_MISS.ALL_IC_ACCESS of Zen 3 and Zen 4.
 const FETCHES: u64 = 0x1_0000_1F8E;
+/// INSTRUCTION_CACHE_FETCHES of the families before.
+const OLD_FETCHES: u64 = 0x80;
 const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
 
-const NAMES: [&str; 4] = ["k8", "family10h", "zen3", "zen4"];
+const NAMES: [&str; 9] =
+    ["k8", "family10h", "family15h", "family16h", "zen1", "zen2", "zen3", "zen4", "zen5"];
 
 fn rig(profile: &'static Profile, cpus: usize) -> Rig {
     Rig::of(profile, cpus, Options::default())
@@ -50,7 +53,7 @@ fn every_profile_is_found_by_its_name() {
     let names: Vec<_> = amd::ALL.iter().map(|profile| rig(profile, 1).pmu.generation.name).collect();
     assert_eq!(names, NAMES);
     let counters: Vec<_> = amd::ALL.iter().map(|profile| rig(profile, 1).pmu.perfmon.general).collect();
-    assert_eq!(counters, [0xF, 0xF, 0x3F, 0x3F]);
+    assert_eq!(counters, [0xF, 0xF, 0x3F, 0xF, 0x3F, 0x3F, 0x3F, 0x3F, 0x3F]);
 }
 
 #[test]
@@ -193,8 +196,20 @@ fn ibs_keeps_the_position_of_each_thread() {
 
 #[test]
 fn ops_and_fetches_are_sampled_side_by_side() {
-    let profile = &amd::ZEN_4;
-    let (mut rig, session, tid) = one_thread(profile, &config(&[precise(OPS, 1600), precise(FETCHES, 960)]));
+    for (profile, fetches) in [
+        (&amd::FAMILY_15H, OLD_FETCHES),
+        (&amd::FAMILY_16H, OLD_FETCHES),
+        (&amd::ZEN_1, OLD_FETCHES),
+        (&amd::ZEN_2, OLD_FETCHES),
+        (&amd::ZEN_4, FETCHES),
+        (&amd::ZEN_5, FETCHES),
+    ] {
+        side_by_side(profile, fetches);
+    }
+}
+
+fn side_by_side(profile: &'static Profile, fetches: u64) {
+    let (mut rig, session, tid) = one_thread(profile, &config(&[precise(OPS, 1600), precise(fetches, 960)]));
     rig.cores[0].borrow_mut().machine.nmi_latency = 5;
     for _ in 0..20 {
         rig.run(0, 9_973, &MIX);
@@ -267,6 +282,23 @@ fn with_stacks_each_sample_has_its_own_quantum_and_stack() {
     rig.read_all();
     let seen = &rig.sessions[session].reader.threads[&tid];
     assert_eq!((seen.records[0], seen.stacks), (20, 20));
+}
+
+#[test]
+fn family_15h_counts_each_event_on_counters_that_count_it() {
+    // Cycles, fetches and refills on counters 0 to 2, instructions on those that are left.
+    let events =
+        [counted(0xC0), counted(0xC0), counted(0xC0), counted(CYCLES), counted(OLD_FETCHES), counted(0x43)];
+    let pmu = rig(&amd::FAMILY_15H, 1).pmu;
+    let program = Program::new(&pmu, &config(&events)).expect("six counters");
+    let place = |event| program.counting_counter(event).expect("counted").place();
+    assert!((0..3).all(|event| place(event) >= 3) && (3..6).all(|event| place(event) < 3));
+    let four = [counted(CYCLES), counted(CYCLES), counted(CYCLES), counted(CYCLES)];
+    assert_eq!(Program::new(&pmu, &config(&four)).expect_err("three counters").reason, Reason::NoCounter);
+    // Floating-point operations retired: counter 3 alone.
+    assert!(Program::new(&pmu, &config(&[counted(0xFF03)])).is_ok());
+    let two = Program::new(&pmu, &config(&[counted(0xFF03), counted(0xFF03)])).expect_err("one counter");
+    assert_eq!(two.reason, Reason::NoCounter);
 }
 
 #[test]

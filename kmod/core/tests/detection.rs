@@ -226,10 +226,10 @@ fn processors_that_are_not_known_are_named_and_left_alone() {
     let none = HashMap::new();
     let mut zen = Processor { registers: none.clone(), ..skylake() };
     zen.leaves.insert(0, AMD);
-    zen.leaves.insert(1, leaf(0x0080_0F12, 0, 0, 0));
+    zen.leaves.insert(1, leaf(0x00B5_0F00, 0, 0, 0));
     let mut newer = Processor { registers: none, ..skylake() };
     newer.leaves.insert(1, leaf(0x000C_0662, 0, ECX, EDX));
-    for (processor, named) in [(zen, [0x17, 0x01]), (newer, [6, 0xC6])] {
+    for (processor, named) in [(zen, [0x1A, 0x50]), (newer, [6, 0xC6])] {
         let refusal = machine(&processor).pmu.expect_err("not known");
         assert_eq!(refusal, Refusal::new(Reason::UnknownPmu, named));
     }
@@ -292,10 +292,22 @@ fn amd_has_as_many_counters_as_it_says() {
     let ibs = InfoFlags::IBS_FETCH | InfoFlags::IBS_OP;
     let k8 = amd(0x0004_0F12, 0, none, 0);
     assert_eq!(found(&k8), ("k8", 1, 4, 0xC001_0005, InfoFlags::USABLE));
+    for (signature, name) in
+        [(0x0080_0F11, "zen1"), (0x0081_0F10, "zen1"), (0x0083_0F10, "zen2"), (0x008A_0F00, "zen2")]
+    {
+        let zen = amd(signature, EXTENDED, none, 0x3FF);
+        assert_eq!(found(&zen), (name, 1, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
+    }
+    let bulldozer = amd(0x0060_0F12, EXTENDED, none, 0xFF);
+    assert_eq!(found(&bulldozer), ("family15h", 1, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
+    let jaguar = amd(0x0070_0F01, 1 << 10, none, 0xFF);
+    assert_eq!(found(&jaguar), ("family16h", 1, 4, 0xC001_0005, InfoFlags::USABLE | ibs));
     let zen_3 = amd(0x00A2_0F12, EXTENDED, none, 0x3FF);
     assert_eq!(found(&zen_3), ("zen3", 1, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
     let zen_4 = amd(0x00A6_0F12, EXTENDED, leaf(5, 6, 0, 0), 0x3FF);
     assert_eq!(found(&zen_4), ("zen4", 2, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
+    let zen_5 = amd(0x00B4_0F40, EXTENDED, leaf(5, 6, 0, 0), 0x1BFF);
+    assert_eq!(found(&zen_5), ("zen5", 2, 6, 0xC001_0203, InfoFlags::USABLE | ibs));
     // A hypervisor may hide some of it.
     assert_eq!(found(&amd(0x00A6_0F12, 0, none, 0)), ("zen4", 1, 4, 0xC001_0005, InfoFlags::USABLE));
     let hidden = machine(&amd(0x00A6_0F12, EXTENDED, leaf(5, 0, 0, 0), 0)).pmu.expect_err("no counters");

@@ -175,12 +175,22 @@ fn try_out(profile: &'static Profile, scenario: &Scenario) {
 
 #[test]
 fn a_generation_belongs_to_its_family() {
-    for (family, model, name) in
-        [(0xF, 0x41, "k8"), (0x10, 4, "family10h"), (0x19, 0x21, "zen3"), (0x19, 0x61, "zen4")]
-    {
+    for (family, model, name) in [
+        (0xF, 0x41, "k8"),
+        (0x10, 4, "family10h"),
+        (0x15, 2, "family15h"),
+        (0x16, 0, "family16h"),
+        (0x17, 1, "zen1"),
+        (0x17, 0x31, "zen2"),
+        (0x17, 0x47, "zen2"),
+        (0x19, 0x21, "zen3"),
+        (0x19, 0x61, "zen4"),
+        (0x1A, 2, "zen5"),
+        (0x1A, 0x44, "zen5"),
+    ] {
         assert_eq!(generation_of(family, model).map(|generation| generation.name), Some(name));
     }
-    assert!(generation_of(0x17, 1).is_none() && generation_of(0x1A, 2).is_none());
+    assert!(generation_of(0x17, 0x50).is_none() && generation_of(0x1A, 0x50).is_none());
 }
 
 proptest! {
@@ -197,6 +207,26 @@ proptest! {
     }
 
     #[test]
+    fn family_15h_counts_exactly_what_was_asked(scenario in scenario(&amd::FAMILY_15H)) {
+        try_out(&amd::FAMILY_15H, &scenario);
+    }
+
+    #[test]
+    fn family_16h_counts_exactly_what_was_asked(scenario in scenario(&amd::FAMILY_16H)) {
+        try_out(&amd::FAMILY_16H, &scenario);
+    }
+
+    #[test]
+    fn zen_1_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_1)) {
+        try_out(&amd::ZEN_1, &scenario);
+    }
+
+    #[test]
+    fn zen_2_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_2)) {
+        try_out(&amd::ZEN_2, &scenario);
+    }
+
+    #[test]
     fn zen_3_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_3)) {
         try_out(&amd::ZEN_3, &scenario);
     }
@@ -204,6 +234,11 @@ proptest! {
     #[test]
     fn zen_4_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_4)) {
         try_out(&amd::ZEN_4, &scenario);
+    }
+
+    #[test]
+    fn zen_5_counts_exactly_what_was_asked(scenario in scenario(&amd::ZEN_5)) {
+        try_out(&amd::ZEN_5, &scenario);
     }
 
     #[test]

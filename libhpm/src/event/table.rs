@@ -65,6 +65,8 @@ pub(super) const C2: u32 = 1 << 2;
 pub(super) const C3: u32 = 1 << 3;
 /// Counters 0 and 1.
 pub(super) const C0_1: u32 = 0x03;
+/// Counters 0 to 2.
+pub(super) const C0_2: u32 = 0x07;
 /// Counters 0 to 3.
 pub(super) const C0_3: u32 = 0x0f;
 /// Counters 0 to 5.
@@ -128,6 +130,21 @@ pub(super) const fn row(
     // Latencies are measured only of loads that hardware tags to sample them.
     let only_sampled = matches!(sampling, Sampling::LoadLatency);
     Row { name, encoding, extra: 0, sampling, counters, fixed: None, only_sampled, description }
+}
+
+/// Two lists of rows as one.
+pub(super) const fn joined<const A: usize, const B: usize, const BOTH: usize>(
+    one: &[Row; A],
+    other: &[Row; B],
+) -> [Row; BOTH] {
+    assert!(A + B == BOTH);
+    let mut all = [row("", 0, NO, 0, ""); BOTH];
+    let mut place = 0;
+    while place < BOTH {
+        all[place] = if place < A { one[place] } else { other[place - A] };
+        place += 1;
+    }
+    all
 }
 
 impl Row {

@@ -70,20 +70,24 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Record<'_>> {
 /// How a processor tells where data was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Family 10H, which has no bit for a miss of L2.
+    /// Family 10H, which has no bit for a miss of L2, and families 15H and 16H, of which not all have one: where there is a source,
+    /// it is beyond L2.
     Family10h,
+    /// Zen 1 and Zen 2: three bits of data source.
+    Zen2,
     /// Zen 3: three bits of data source, and no state of a cache's line.
     Zen3,
-    /// Zen 4: five bits of data source.
+    /// Zen 4 and Zen 5: five bits of data source.
     Zen4,
 }
 
 /// The kind of a PMU by the driver's name for it.
 pub(super) fn kind(pmu: &str) -> Option<Kind> {
     match pmu {
-        "family10h" => Some(Kind::Family10h),
+        "family10h" | "family15h" | "family16h" => Some(Kind::Family10h),
+        "zen1" | "zen2" => Some(Kind::Zen2),
         "zen3" => Some(Kind::Zen3),
-        "zen4" => Some(Kind::Zen4),
+        "zen4" | "zen5" => Some(Kind::Zen4),
         _ => None,
     }
 }
@@ -126,7 +130,12 @@ impl Kind {
         let found = if operation == Operation::Load { self.beyond_l2(code, has(RMT_NODE)) } else { None };
         match found {
             Some(level) => {
-                let told = self != Self::Zen3 && matches!(level, Level::L3 | Level::RemoteCache);
+                // As Linux, which believes it of the node's own caches only where the source has three bits on Zen.
+                let told = match self {
+                    Self::Zen2 => code == 2,
+                    Self::Zen3 => false,
+                    _ => matches!(level, Level::L3 | Level::RemoteCache),
+                };
                 (level, (told && !has(CACHE_HIT_ST)).then_some(Snoop::Modified))
             }
             None if has(NO_MAB_ALLOC) => (Level::FillBuffer, None),
@@ -148,7 +157,7 @@ impl Kind {
             (Self::Zen4, 1 | 2) | (_, 1 | 2) => Level::L3,
             (_, 3) if remote => Level::RemoteDram,
             (_, 3) => Level::LocalDram,
-            (Self::Zen4, 5) | (Self::Family10h | Self::Zen3, 4) => Level::RemoteCache,
+            (Self::Zen4, 5) | (Self::Family10h | Self::Zen2 | Self::Zen3, 4) => Level::RemoteCache,
             (Self::Zen4, 6 | 8) if remote => Level::RemoteFarMemory,
             (Self::Zen4, 6 | 8) => Level::FarMemory,
             (_, 7) => Level::Io,
@@ -199,6 +208,11 @@ mod tests {
             [Some(Snoop::Modified), None]
         );
         assert_eq!(modified(Kind::Zen3, 2), None);
+        assert_eq!(level(Kind::Zen2, &miss, 2), Some(Level::L3));
+        assert_eq!(level(Kind::Zen2, &miss, 4), Some(Level::RemoteCache));
+        assert_eq!(level(Kind::Zen2, &[LD_OP, DC_MISS], 3), Some(Level::L2));
+        let modified = [2, 2 | 1 << 5, 4].map(|data2| modified(Kind::Zen2, data2));
+        assert_eq!(modified, [Some(Snoop::Modified), None, None]);
     }
 
     #[test]

@@ -24,7 +24,10 @@ const fn profile(name: &'static str, cpu: &'static str) -> Profile {
 /// Of AMD's processors too the guest sees the oldest that has what it needs: TCG lacks features of the later ones.
 const ZEN: &str = "EPYC-v1,-x2apic,-topoext,-osvw,-xsavec,-xsaves,-svm,-monitor,xlevel=0x80000022";
 
-const PROFILES: [Profile; 19] = [
+/// Of the families before Zen the guest sees family 10H's, which TCG can do.
+const OPTERON: &str = "Opteron_G3-v1,xlevel=0x8000001b";
+
+const PROFILES: [Profile; 24] = [
     // QEMU has no 64-bit Pentium 4 of its own: its generic 64-bit processor, with that family and model.
     Profile { threads: 2, ..profile("prescott", "kvm64-v1,family=15,model=4,stepping=1") },
     profile("perfmon1", "Conroe-v1,level=10"),
@@ -46,9 +49,14 @@ const PROFILES: [Profile; 19] = [
     profile("alderlake", LATER),
     profile("clearwaterforest", LATER),
     profile("k8", "Opteron_G1-v1"),
-    profile("family10h", "Opteron_G3-v1,xlevel=0x8000001b"),
+    profile("family10h", OPTERON),
+    profile("family15h", OPTERON),
+    profile("family16h", OPTERON),
+    profile("zen1", ZEN),
+    profile("zen2", ZEN),
     profile("zen3", ZEN),
     profile("zen4", ZEN),
+    profile("zen5", ZEN),
 ];
 
 /// The processor of a profile: QEMU's `-cpu`, and how many logical processors a core has when there are `cpus` of them.

@@ -12,7 +12,7 @@ use super::super::detect::{Cpuid, CpuidRegisters};
 use super::super::ibs::{Ibs, COUNT_OPS};
 use super::super::Refusal;
 use super::architectural::Perfmon;
-use super::{amd_family10h, amd_k8, amd_zen3, amd_zen4};
+use super::{amd_family10h, amd_family15h, amd_family16h, amd_family17h, amd_k8, amd_zen3, amd_zen4};
 use super::{counted_as, rule, EventRule, Generation, Interface, Pmu, PreciseRule};
 
 /// PerfEvtSel0 of K7 and K8, one register after the other (APM 13.2.2).
@@ -53,6 +53,27 @@ pub(super) const fn any_of_four(select: u16, unit_mask_bits: u8) -> EventRule {
 /// An event that each of six counters counts.
 pub(super) const fn any_of_six(select: u16, unit_mask_bits: u8) -> EventRule {
     rule(select, unit_mask_bits, 0x3F)
+}
+
+/// Two tables as one, in the order of their event selects, which must all differ.
+pub(super) const fn merged<const A: usize, const B: usize, const BOTH: usize>(
+    one: &[EventRule; A],
+    other: &[EventRule; B],
+) -> [EventRule; BOTH] {
+    assert!(A + B == BOTH);
+    let mut all = [const { rule(0, 0, 0) }; BOTH];
+    let (mut a, mut b) = (0, 0);
+    while a + b < BOTH {
+        let next = if b == B || a < A && one[a].select < other[b].select { &one[a] } else { &other[b] };
+        assert!(a + b == 0 || all[a + b - 1].select < next.select);
+        all[a + b] = rule(next.select, next.unit_mask_bits, next.counters);
+        if a < A && next.select == one[a].select {
+            a += 1;
+        } else {
+            b += 1;
+        }
+    }
+    all
 }
 
 /// What instruction-based sampling samples, by the event that counts what it counts (as perf: `core_pmu_ibs_config`; it counts
@@ -107,14 +128,20 @@ impl Amd {
     }
 }
 
-/// The generation of AMD's processor of this family and model, if hpm knows it (models as in Linux's `init_amd`).
+/// The generation of AMD's processor of this family and model, if hpm knows it (models as in Linux's `bsp_init_amd`, of Zen 2
+/// also some that perf's list of processors gives to it, `mapfile.csv`).
 #[must_use]
 pub const fn generation_of(family: u32, model: u32) -> Option<&'static Generation> {
     Some(match (family, model) {
         (0x0F, _) => &amd_k8::K8,
         (0x10, _) => &amd_family10h::FAMILY_10H,
+        (0x15, _) => &amd_family15h::FAMILY_15H,
+        (0x16, _) => &amd_family16h::FAMILY_16H,
+        (0x17, 0x00..=0x2F) => &amd_family17h::ZEN_1,
+        (0x17, 0x30..=0x3F | 0x47 | 0x60..=0x7F | 0x84..=0x87 | 0x90..=0xAF) => &amd_family17h::ZEN_2,
         (0x19, 0x00..=0x0F | 0x20..=0x5F) => &amd_zen3::ZEN_3,
         (0x19, 0x10..=0x1F | 0x60..=0xAF) => &amd_zen4::ZEN_4,
+        (0x1A, 0x00..=0x2F | 0x40..=0x4F | 0x60..=0x7F) => &amd_zen4::ZEN_5,
         _ => return None,
     })
 }

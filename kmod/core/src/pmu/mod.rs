@@ -2,6 +2,9 @@
 
 pub mod amd;
 pub mod amd_family10h;
+pub mod amd_family15h;
+pub mod amd_family16h;
+pub mod amd_family17h;
 pub mod amd_k8;
 pub mod amd_zen3;
 pub mod amd_zen4;
@@ -32,7 +35,7 @@ use super::lbr::Lbr;
 use super::Refusal;
 
 /// Every generation that hpm knows, each vendor's in the order in which they appeared.
-pub const GENERATIONS: [&Generation; 18] = [
+pub const GENERATIONS: [&Generation; 23] = [
     &core2::MEROM,
     &core2::CORE2,
     &nehalem::NEHALEM,
@@ -49,8 +52,13 @@ pub const GENERATIONS: [&Generation; 18] = [
     &darkmont::DARKMONT,
     &amd_k8::K8,
     &amd_family10h::FAMILY_10H,
+    &amd_family15h::FAMILY_15H,
+    &amd_family16h::FAMILY_16H,
+    &amd_family17h::ZEN_1,
+    &amd_family17h::ZEN_2,
     &amd_zen3::ZEN_3,
     &amd_zen4::ZEN_4,
+    &amd_zen4::ZEN_5,
 ];
 
 /// Alder Lake and Raptor Lake: P-cores and E-cores in one processor.

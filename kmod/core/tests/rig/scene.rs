@@ -49,7 +49,7 @@ pub fn is_event(event: &EventSpec, instruction: Instruction) -> bool {
         netburst::FRONT_END if event.extra == netburst::TAG_LOADS => instruction == Instruction::Load,
         netburst::FRONT_END if event.extra == netburst::TAG_STORES => instruction == Instruction::Store,
         // AMD's cycles, ops and fetches, of which the model's instructions are one each, and its branches.
-        0x0076 | 0x00C1 | 0x1_0000_1F8E => true,
+        0x0076 | 0x00C1 | 0x0080 | 0x1_0000_1F8E => true,
         0x00C2 => instruction == Instruction::Branch,
         LOADS | 0x010B => instruction == Instruction::Load,
         STORES | 0x020B => instruction == Instruction::Store,

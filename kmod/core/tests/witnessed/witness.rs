@@ -75,12 +75,15 @@ fn write(pmu: &mut Pmu, register: u32, value: u64) {
 
 fn amd(pmu: &mut Pmu, profile: &Profile, event: &EventSpec) -> u32 {
     let facts = profile.amd().expect("a profile of AMD's");
-    let register = if facts.extended { 0xC001_0200 } else { 0xC001_0000 };
-    write(pmu, register, event.encoding | u64::from(event.privilege) << 16 | EN);
+    let (first, step) = if facts.extended { (0xC001_0200, 2) } else { (0xC001_0000, 1) };
+    // The first counter that counts the event: of one that means nothing in the model any.
+    let select = (event.encoding & 0xFF | event.encoding >> 24 & 0xF00) as u16;
+    let index = facts.event(select).map_or(0, |event| event.counters.trailing_zeros());
+    write(pmu, first + step * index, event.encoding | u64::from(event.privilege) << 16 | EN);
     if facts.version_2 {
-        write(pmu, AMD_GLOBAL_CTL, 1);
+        write(pmu, AMD_GLOBAL_CTL, 1 << index);
     }
-    0
+    index
 }
 
 fn architectural(pmu: &mut Pmu, driver: &Driver, event: &EventSpec) -> u32 {

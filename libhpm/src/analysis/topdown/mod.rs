@@ -112,7 +112,7 @@ fn method(pmu: &str, smt: bool) -> Result<&'static Method, String> {
         "darkmont" => &mont::DARKMONT,
         "merom" | "core2" | "nehalem" | "westmere" => &stalls::NEHALEM,
         "netburst" | "netburst_p" => &stalls::NETBURST,
-        "k8" | "family10h" | "zen3" | "zen4" => {
+        "k8" | "family10h" | "family15h" | "family16h" | "zen1" | "zen2" | "zen3" | "zen4" | "zen5" => {
             return Err(format!(
                 "of the {pmu} PMU hpm knows no top-down method: count its stalls with -e resource-stall"
             ));

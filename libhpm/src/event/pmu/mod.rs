@@ -1,9 +1,13 @@
 //! The tables of events: one file for each PMU.
 
 mod amd_family10h;
+mod amd_family15h;
+mod amd_family16h;
+mod amd_family17h;
 mod amd_k8;
 mod amd_zen3;
 mod amd_zen4;
+mod amd_zen5;
 mod broadwell;
 mod core2;
 mod darkmont;
@@ -22,7 +26,7 @@ mod westmere;
 use super::table::Table;
 
 /// Every PMU's table, by the name that the driver gives the PMU, each vendor's oldest first.
-pub(super) static TABLES: [(&str, Table); 20] = [
+pub(super) static TABLES: [(&str, Table); 25] = [
     ("netburst", netburst::NETBURST),
     ("netburst_p", netburst::NETBURST_P),
     ("merom", core2::CORE2),
@@ -41,6 +45,11 @@ pub(super) static TABLES: [(&str, Table); 20] = [
     ("darkmont", darkmont::DARKMONT),
     ("k8", amd_k8::K8),
     ("family10h", amd_family10h::FAMILY_10H),
+    ("family15h", amd_family15h::FAMILY_15H),
+    ("family16h", amd_family16h::FAMILY_16H),
+    ("zen1", amd_family17h::ZEN_1),
+    ("zen2", amd_family17h::ZEN_2),
     ("zen3", amd_zen3::ZEN_3),
     ("zen4", amd_zen4::ZEN_4),
+    ("zen5", amd_zen5::ZEN_5),
 ];

@@ -12,7 +12,7 @@ use super::tools::{Tools, output};
 use crate::check::Tally;
 
 /// PMUs that libpfm4 has, by its names. Not here: those that came after it.
-const PMUS: [(&str, &str); 16] = [
+const PMUS: [(&str, &str); 20] = [
     ("core2", "core"),
     ("nehalem", "nhm"),
     ("westmere", "wsm"),
@@ -25,6 +25,10 @@ const PMUS: [(&str, &str); 16] = [
     ("goldencove", "spr"),
     ("k8", "amd64_k8_revg"),
     ("family10h", "amd64_fam10h_istanbul"),
+    ("family15h", "amd64_fam15h_interlagos"),
+    ("family16h", "amd64_fam16h"),
+    ("zen1", "amd64_fam17h_zen1"),
+    ("zen2", "amd64_fam17h_zen2"),
     ("zen3", "amd64_fam19h_zen3"),
     ("zen4", "amd64_fam19h_zen4"),
     ("netburst", "netburst"),

@@ -4,7 +4,9 @@ use crate::machine::*;
 use std::collections::HashSet;
 use vpmu::pmu::msr;
 use vpmu::profile::PmuKind;
-use vpmu::profile::amd::{self, Amd, FAMILY_10H, K8, Units, ZEN_3, ZEN_4};
+use vpmu::profile::amd::{
+    self, Amd, FAMILY_10H, FAMILY_15H, FAMILY_16H, K8, Units, ZEN_1, ZEN_2, ZEN_3, ZEN_4, ZEN_5,
+};
 use vpmu::{
     Core, CpuidRegs, DataSource, Demand, Event, EventSet, MicroEvents, Options, Pmu, Privilege, Profile,
     SharedCache,
@@ -35,9 +37,17 @@ fn cpuid(profile: &'static Profile, leaf: u32, machine: CpuidRegs) -> CpuidRegs 
 /// the legacy ones (APM 13.2.1).
 #[test]
 fn each_part_has_its_counters_at_its_addresses() {
-    for (profile, counters, extended) in
-        [(&K8, 4, false), (&FAMILY_10H, 4, false), (&ZEN_3, 6, true), (&ZEN_4, 6, true)]
-    {
+    for (profile, counters, extended) in [
+        (&K8, 4, false),
+        (&FAMILY_10H, 4, false),
+        (&FAMILY_15H, 6, true),
+        (&FAMILY_16H, 4, false),
+        (&ZEN_1, 6, true),
+        (&ZEN_2, 6, true),
+        (&ZEN_3, 6, true),
+        (&ZEN_4, 6, true),
+        (&ZEN_5, 6, true),
+    ] {
         let mut machine = machine(profile);
         for index in 0..4 {
             machine.wr(msr::PERF_CTL0_LEGACY + index, INSTRUCTIONS | USR);
@@ -66,8 +76,13 @@ fn reserved_bits_of_the_control_register_read_as_zero() {
     for (profile, defined) in [
         (&K8, 0xFFDF_FFFF),
         (&FAMILY_10H, 0x30F_FFD7_FFFF),
+        (&FAMILY_15H, 0x30F_FFD7_FFFF),
+        (&FAMILY_16H, 0x30F_FFD7_FFFF),
+        (&ZEN_1, 0x30F_FFD7_FFFF),
+        (&ZEN_2, 0x30F_FFD7_FFFF),
         (&ZEN_3, 0x30F_FFD7_FFFF),
         (&ZEN_4, 0x30F_FFD7_FFFF),
+        (&ZEN_5, 0x30F_FFD7_FFFF),
     ] {
         let mut machine = machine(profile);
         machine.wr(msr::PERF_CTL0_LEGACY, u64::MAX);
@@ -132,7 +147,11 @@ fn an_overflow_wraps_and_interrupts() {
 /// PerfCntrGlobalStatus until PerfCntrGlobalStatusClr takes them away.
 #[test]
 fn version_2_has_global_control_and_status() {
-    let mut machine = machine(&ZEN_4);
+    [&ZEN_4, &ZEN_5].into_iter().for_each(has_global_control_and_status);
+}
+
+fn has_global_control_and_status(profile: &'static Profile) {
+    let mut machine = machine(profile);
     assert_eq!(machine.rd(msr::PERF_CNTR_GLOBAL_CTL), 0x3F);
     for index in [0, 5] {
         machine.wr(msr::PERF_CTL0 + 2 * index, INSTRUCTIONS | USR | EN);
@@ -207,6 +226,38 @@ fn event_selects_have_twelve_bits() {
     }
 }
 
+/// On family 15h what the cores of a module share is counted by counters 0 to 2 only (BKDG 42301: PMCx076 and others,
+/// PERF_CTL[2:0]); retired instructions by all six.
+#[test]
+fn family_15h_binds_events_to_counters() {
+    let micro = MicroEvents { once: EventSet::of(&[Event::L2ReadMiss]), cycles: 1, ..MicroEvents::default() };
+    for (select, counters) in [(0xC0, 6), (0x76, 3), (0x43, 3), (0x027E, 3), (0x0142, 6)] {
+        let mut machine = machine(&FAMILY_15H);
+        (0..6).for_each(|index| machine.wr(msr::PERF_CTL0 + 2 * index, select | USR | EN));
+        machine.steps(Instruction { micro, ..nop() }, 3);
+        for index in 0..6 {
+            let counted = machine.rd(msr::PERF_CTR0 + 2 * index);
+            assert_eq!(counted, if index < counters { 3 } else { 0 }, "{select:#x} on {index}");
+        }
+    }
+}
+
+/// What Zen 1 and Zen 2 do not have in common: Zen 2 counts the sources of fills, and mispredicted conditional branches elsewhere
+/// (PPR 54945: PMCx0D2, PPR 55803: PMCx043, PMCx1C7).
+#[test]
+fn zen_1_and_zen_2_differ_in_their_events() {
+    let events = &[Event::BranchConditionalMispredicted, Event::L2ReadHit];
+    let micro = MicroEvents { once: EventSet::of(events), ..MicroEvents::default() };
+    for (select, zen_1, zen_2) in [(0xD2, 3, 0), (0x1_0000_00C7, 0, 3), (0x0143, 0, 3)] {
+        for (profile, expected) in [(&ZEN_1, zen_1), (&ZEN_2, zen_2)] {
+            let mut machine = machine(profile);
+            machine.wr(msr::PERF_CTL0, select | USR | EN);
+            machine.steps(Instruction { micro, ..nop() }, 3);
+            assert_eq!(machine.rd(msr::PERF_CTR0), expected, "{} {select:#x}", profile.name);
+        }
+    }
+}
+
 /// CntMask, Inv and Edge look at each cycle: three cycles with two instructions, then five without.
 #[test]
 fn counts_per_cycle_are_compared_with_the_counter_mask() {
@@ -247,7 +298,7 @@ fn demand_follows_the_event() {
 fn tables_are_unambiguous() {
     for profile in amd::ALL {
         let (mut names, mut selects) = (HashSet::new(), HashSet::new());
-        for event in facts(profile).events {
+        for event in facts(profile).events() {
             assert!(names.insert(event.name) && selects.insert(event.select), "{} twice", event.name);
             assert!(!event.counts(0xFF).is_empty(), "{}", event.name);
             if let Units::Bits(bits) = event.units {
@@ -257,7 +308,8 @@ fn tables_are_unambiguous() {
             }
             let mut machine = machine(profile);
             let select = u64::from(event.select);
-            machine.wr(msr::PERF_CTL0_LEGACY, select & 0xFF | (select & 0xF00) << 24 | 0xFF00 | USR | EN);
+            let control = msr::PERF_CTL0_LEGACY + event.counters.trailing_zeros();
+            machine.wr(control, select & 0xFF | (select & 0xF00) << 24 | 0xFF00 | USR | EN);
             assert!(machine.pmu.demand() >= Demand::Basic, "{}", event.name);
         }
     }
@@ -271,8 +323,13 @@ fn cpuid_is_consistent_with_the_registers() {
     let rows = [
         (&K8, 0x8000_0008, 0, 0, (0, 0)),
         (&FAMILY_10H, 0x8000_001B, 1 << 10, 0x1F, (0, 0)),
+        (&FAMILY_15H, 0x8000_001B, 1 << 10 | 1 << 23, 0xFF, (0, 0)),
+        (&FAMILY_16H, 0x8000_001B, 1 << 10, 0xFF, (0, 0)),
+        (&ZEN_1, 0x8000_001B, 1 << 10 | 1 << 23, 0x3FF, (0, 0)),
+        (&ZEN_2, 0x8000_001B, 1 << 10 | 1 << 23, 0x3FF, (0, 0)),
         (&ZEN_3, 0x8000_001B, 1 << 10 | 1 << 23, 0x3FF, (0, 0)),
         (&ZEN_4, 0x8000_0022, 1 << 10 | 1 << 23, 0xBFF, (0b101, 6)),
+        (&ZEN_5, 0x8000_0022, 1 << 10 | 1 << 23, 0xBFF, (0b101, 6)),
     ];
     for (profile, highest, features, ibs, (perfmon, counters)) in rows {
         assert_eq!(cpuid(profile, 0x8000_0000, machine).eax, highest, "{}", profile.name);

@@ -3,7 +3,7 @@
 use crate::machine::*;
 use proptest::prelude::*;
 use vpmu::pmu::msr;
-use vpmu::profile::amd::{FAMILY_10H, K8, ZEN_3, ZEN_4};
+use vpmu::profile::amd::{FAMILY_10H, FAMILY_15H, FAMILY_16H, K8, ZEN_1, ZEN_2, ZEN_3, ZEN_4, ZEN_5};
 use vpmu::{
     DataAccess, DataOutcome, DataSource, Demand, Event, EventSet, MicroEvents, Options, Privilege, Profile,
 };
@@ -45,7 +45,7 @@ fn sample_next_op(machine: &mut Machine) {
 /// requested, and the low seven bits of the count are random for the next period.
 #[test]
 fn the_op_at_the_maximum_is_sampled() {
-    for profile in [&FAMILY_10H, &ZEN_3, &ZEN_4] {
+    for profile in [&FAMILY_10H, &FAMILY_15H, &FAMILY_16H, &ZEN_1, &ZEN_2, &ZEN_3, &ZEN_4, &ZEN_5] {
         let mut machine = machine(profile);
         assert_eq!(machine.pmu.demand(), Demand::Nothing);
         machine.wr(msr::IBS_OP_CTL, 0x10 | OP_EN | COUNT_OPS);
@@ -93,8 +93,13 @@ fn the_control_registers_have_the_bits_of_their_part() {
     let fetch = 0xFFFF_FFFF | FETCH_EN | FETCH_VAL | RAND_EN;
     for (profile, op, fetch) in [
         (&FAMILY_10H, op | 0xF_FFFF << 32, fetch),
+        (&FAMILY_15H, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
+        (&FAMILY_16H, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
+        (&ZEN_1, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
+        (&ZEN_2, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
         (&ZEN_3, op | 0x7F << 20 | 0x7FF_FFFF << 32, fetch),
         (&ZEN_4, op | 0x7F << 20 | 0x7FF_FFFF << 32 | OP_L3_MISS_ONLY, fetch | FETCH_L3_MISS_ONLY),
+        (&ZEN_5, op | 0x7F << 20 | 0x7FF_FFFF << 32 | OP_L3_MISS_ONLY, fetch | FETCH_L3_MISS_ONLY),
     ] {
         let mut machine = machine(profile);
         machine.wr(msr::IBS_OP_CTL, u64::MAX);
@@ -113,8 +118,13 @@ fn the_control_registers_have_the_bits_of_their_part() {
 fn registers_exist_as_enumerated() {
     for (profile, absent) in [
         (&FAMILY_10H, &[msr::BP_IBSTGT_RIP, msr::IC_IBS_EXTD_CTL, msr::IBS_OP_DATA4][..]),
+        (&FAMILY_15H, &[msr::IC_IBS_EXTD_CTL, msr::IBS_OP_DATA4]),
+        (&FAMILY_16H, &[msr::IC_IBS_EXTD_CTL, msr::IBS_OP_DATA4]),
+        (&ZEN_1, &[msr::IBS_OP_DATA4]),
+        (&ZEN_2, &[msr::IBS_OP_DATA4]),
         (&ZEN_3, &[msr::IBS_OP_DATA4]),
         (&ZEN_4, &[msr::IBS_OP_DATA4]),
+        (&ZEN_5, &[msr::IBS_OP_DATA4]),
     ] {
         let mut machine = machine(profile);
         for register in msr::IBS_FETCH_CTL..=msr::IBS_OP_DATA4 {
@@ -177,10 +187,12 @@ fn levels_are_told_apart() {
     }
 }
 
-/// L3 is 1 on family 10h (NbIbsReqSrc) and in Zen 4's extended encoding; on Zen 3 it is among the local node's caches, 2.
+/// L3 is 1 on family 10h (NbIbsReqSrc) and in the extended encoding of Zen 4 and Zen 5; on Zen 3 and before it is among the local node's caches, 2.
 #[test]
 fn parts_encode_the_last_level_differently() {
-    for (profile, source) in [(&FAMILY_10H, 1), (&ZEN_3, 2), (&ZEN_4, 1)] {
+    for (profile, source) in
+        [(&FAMILY_10H, 1), (&ZEN_1, 2), (&ZEN_2, 2), (&ZEN_3, 2), (&ZEN_4, 1), (&ZEN_5, 1)]
+    {
         let mut machine = machine(profile);
         sample_next_op(&mut machine);
         let load = Some(access(0x1000, DataSource::L3, 50, false));

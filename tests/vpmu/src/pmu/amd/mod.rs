@@ -92,7 +92,8 @@ impl Amd {
         let (invert, edge) = (value & control::INV != 0, value & control::E != 0);
         // Bits 35:32 are EventSelect[11:8] where they are not reserved: then they read as 0.
         let select = (value & 0xFF | value >> 24 & 0xF00) as u16;
-        let Some(event) = self.facts.event(select) else { return Rule::default() };
+        let event = self.facts.event(select).filter(|event| event.is_counted_by(index));
+        let Some(event) = event else { return Rule::default() };
         Rule {
             privileges: [on && value & control::USR != 0, on && value & control::OS != 0],
             counts: event.counts((value >> 8 & 0xFF) as u8),

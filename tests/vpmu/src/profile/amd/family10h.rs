@@ -19,7 +19,7 @@ pub static FAMILY_10H: Profile = Profile {
         control_mask: CONTROL_12_BIT,
         version_2: false,
         ibs: ibs::IBSFFV | ibs::FETCH_SAM | ibs::OP_SAM | ibs::RD_WR_OP_CNT | ibs::OP_CNT,
-        events: EVENTS,
+        events: &[EVENTS],
     }),
     events: &[],
     fixed_events: &[],

@@ -24,7 +24,7 @@ pub static K8: Profile = Profile {
         control_mask: CONTROL_8_BIT,
         version_2: false,
         ibs: 0,
-        events: EVENTS,
+        events: &[EVENTS],
     }),
     events: &[],
     fixed_events: &[],

@@ -1,11 +1,18 @@
 //! AMD's processors.
 //!
 //! *APM* is AMD's Architecture Programmer's Manual, Vol. 2 (24593), chapter 13 "Debug and Performance Resources";
-//! *BKDG* the BIOS and Kernel Developer's Guide of a family (0Fh: 32559, 10h: 31116), *PPR* the Processor
-//! Programming Reference of later ones (family 19h model 21h: 56214, model 61h: 56713).
+//! *BKDG* the BIOS and Kernel Developer's Guide of a family (0Fh: 32559, 10h: 31116, 15h: 42301, 16h: 48751), *PPR* the Processor
+//! Programming Reference of later ones (family 17h model 1: 54945, model 31h: 55803; family 19h model 21h: 56214, model 61h:
+//! 56713).
 
 mod family10h;
 mod family10h_events;
+mod family15h;
+mod family15h_events;
+mod family16h;
+mod family16h_events;
+mod family17h;
+mod family17h_events;
 mod k8;
 mod k8_events;
 mod zen;
@@ -15,11 +22,15 @@ use super::Profile;
 use crate::event::{Event, EventSet};
 
 pub use family10h::FAMILY_10H;
+pub use family15h::FAMILY_15H;
+pub use family16h::FAMILY_16H;
+pub use family17h::{ZEN_1, ZEN_2};
 pub use k8::K8;
-pub use zen::{ZEN_3, ZEN_4};
+pub use zen::{ZEN_3, ZEN_4, ZEN_5};
 
 /// Every profile of AMD's processors.
-pub static ALL: &[&Profile] = &[&K8, &FAMILY_10H, &ZEN_3, &ZEN_4];
+pub static ALL: &[&Profile] =
+    &[&K8, &FAMILY_10H, &FAMILY_15H, &FAMILY_16H, &ZEN_1, &ZEN_2, &ZEN_3, &ZEN_4, &ZEN_5];
 
 /// AMD's core performance counters (APM 13.2), and instruction-based sampling (13.3).
 #[derive(Debug)]
@@ -34,8 +45,8 @@ pub struct Amd {
     pub version_2: bool,
     /// Instruction-based sampling: `CPUID.8000_001BH:EAX`, 0 if the part has none.
     pub ibs: u32,
-    /// Events that the counters count.
-    pub events: &'static [AmdEvent],
+    /// Events that the counters count, in lists that parts share.
+    pub events: &'static [&'static [AmdEvent]],
 }
 
 /// Bits of `CPUID.8000_001BH:EAX` ("IBS Feature Identification").
@@ -72,6 +83,8 @@ pub struct AmdEvent {
     pub select: u16,
     /// What the unit mask chooses.
     pub units: Units,
+    /// The counters that count it, one bit each; on others it counts nothing.
+    pub counters: u8,
 }
 
 /// What the unit mask of an event chooses.
@@ -84,6 +97,17 @@ pub enum Units {
 }
 
 impl AmdEvent {
+    /// The event, if only these counters count it.
+    pub(super) const fn on(self, counters: u8) -> Self {
+        Self { counters, ..self }
+    }
+
+    /// Whether counter `index` counts it.
+    #[must_use]
+    pub fn is_counted_by(&self, index: usize) -> bool {
+        self.counters >> index & 1 != 0
+    }
+
     /// What it counts with this unit mask.
     #[must_use]
     pub fn counts(&self, unit_mask: u8) -> EventSet {
@@ -99,12 +123,12 @@ impl AmdEvent {
 
 /// An event without units.
 pub(super) const fn plain(name: &'static str, select: u16, counts: &[Event]) -> AmdEvent {
-    AmdEvent { name, select, units: Units::None(EventSet::of(counts)) }
+    AmdEvent { name, select, units: Units::None(EventSet::of(counts)), counters: u8::MAX }
 }
 
 /// An event with units.
 pub(super) const fn units(name: &'static str, select: u16, bits: &'static [(u8, EventSet)]) -> AmdEvent {
-    AmdEvent { name, select, units: Units::Bits(bits) }
+    AmdEvent { name, select, units: Units::Bits(bits), counters: u8::MAX }
 }
 
 /// One bit of a unit mask.
@@ -113,9 +137,14 @@ pub(super) const fn bit(bit: u8, counts: &[Event]) -> (u8, EventSet) {
 }
 
 impl Amd {
+    /// Every event.
+    pub fn events(&self) -> impl Iterator<Item = &'static AmdEvent> + use<> {
+        self.events.iter().copied().flatten()
+    }
+
     /// The event of this EventSelect.
     #[must_use]
     pub fn event(&self, select: u16) -> Option<&'static AmdEvent> {
-        self.events.iter().find(|event| event.select == select)
+        self.events().find(|event| event.select == select)
     }
 }

@@ -1,5 +1,5 @@
-//! Events of Zen 3 and Zen 4 (PPR 56214 and 56713, "Core Performance Monitor Counters") that mean something in the
-//! model, which has neither prefetchers nor other cores' lines, nor pages larger than 4 KiB.
+//! Events of Zen 3 and Zen 4 (PPR 56214 and 56713, "Core Performance Monitor Counters"), and what AMD's list for perf has of them
+//! on Zen 5 (`pmu-events/arch/x86/amdzen5`), that mean something in the model, which has neither prefetchers nor other cores' lines, nor pages larger than 4 KiB.
 
 use super::{AmdEvent, bit, plain, units};
 use crate::event::{Event as E, EventSet};
@@ -11,10 +11,13 @@ const FILLS: &[(u8, EventSet)] = &[
     bit(0x08, &[E::LlcReadMiss, E::LlcWriteMiss]),
 ];
 
+/// Not on Zen 5.
+pub(super) static ZEN_3_AND_4: &[AmdEvent] = &[plain("LsDcAccesses", 0x40, &[E::L1dRead, E::L1dWrite])];
+
+/// Of all three.
 pub(super) static EVENTS: &[AmdEvent] = &[
     // LdDispatch, StoreDispatch. An instruction that does both is one of each here, and no LdStDispatch.
     units("LsDispatch", 0x29, &[bit(0x01, &[E::Load]), bit(0x02, &[E::Store])]),
-    plain("LsDcAccesses", 0x40, &[E::L1dRead, E::L1dWrite]),
     units("LsMabAlloc", 0x41, &[bit(0x01, &[E::L1dReadMiss]), bit(0x02, &[E::L1dWriteMiss])]),
     units("LsDmndFillsFromSys", 0x43, FILLS),
     units("LsAnyFillsFromSys", 0x44, FILLS),

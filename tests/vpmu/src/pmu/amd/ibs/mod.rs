@@ -56,7 +56,7 @@ impl Register {
             msr::IBS_CTL => (Self::Ctl, feature::IBSFFV),
             msr::BP_IBSTGT_RIP => (Self::BrTarget, feature::BRN_TRGT),
             msr::IC_IBS_EXTD_CTL => (Self::FetchExtdCtl, feature::FETCH_CTL_EXTD),
-            // IBS_OP_DATA4 exists on family 15h alone, which is not modelled.
+            // IBS_OP_DATA4 exists on later models of family 15h alone, which are not modelled.
             _ => return None,
         };
         (features & needs != 0).then_some(register)
