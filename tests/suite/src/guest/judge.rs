@@ -54,7 +54,7 @@ fn amd_events(profile: &Profile, facts: &Amd) -> Result<String> {
             Units::None(all) => (all == counts).then_some(0),
             Units::Bits(bits) => bits.iter().find(|(_, each)| *each == counts).map(|(bit, _)| *bit),
         };
-        let found = facts.events.iter().find_map(|event| Some((event.select, unit(event)?)));
+        let found = facts.events().find_map(|event| Some((event.select, unit(event)?)));
         let (select, umask) =
             found.with_context(|| format!("no event of {} counts {counts:?}", profile.name))?;
         names.push(format!("cpu/event={select:#x},umask={umask:#x}/u"));
