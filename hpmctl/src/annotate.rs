@@ -6,13 +6,13 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use libhpm::report::{Annotated, AnnotatedInstruction, Estimate, Hotspots, Resolver, Sources, Sum};
-use libhpm::symbol::FileFinder;
 use libhpm::trace::{Event, Machine, SampleRow};
 use serde::Serialize;
 
+use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::opened::open_trace;
-use crate::output::{grouped, print};
+use crate::output::{grouped, print, warn};
 use crate::report::samples::{sampled_events, unfinished};
 use crate::report::{event_index, table, text};
 
@@ -34,12 +34,8 @@ pub(crate) struct AnnotateArgs {
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
-    /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
-    symfs: Option<PathBuf>,
-    /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
-    debug_dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    files: FilesArgs,
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]
     trace: PathBuf,
@@ -73,9 +69,7 @@ struct Listing {
 /// The folder is no trace, or nothing in it can be annotated.
 pub(crate) fn run(args: &AnnotateArgs) -> Result<()> {
     let (output, warnings) = output(args)?;
-    for warning in warnings {
-        eprintln!("hpmctl: warning: {warning}");
-    }
+    warn(&warnings);
     print(output.trim_end())
 }
 
@@ -85,7 +79,7 @@ fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
     let only = args.event.as_deref().map(|name| event_index(meta, name)).transpose()?;
     let shown = sampled_events(meta, only);
     let Some(&first) = shown.first() else { bail!("{} has no sampled event", args.trace.display()) };
-    let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
+    let finder = args.files.finder();
     let mut resolver = Resolver::new(&reader, finder.clone());
     let filter = args.filters.of(&reader)?;
     let (mut hotspots, mut all) = (Hotspots::default(), vec![Sum::default(); meta.events.len()]);

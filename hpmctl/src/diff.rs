@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::report::{Basis, By, Change, Order, Resolver, Summary, Table, Tally, changes};
-use libhpm::symbol::FileFinder;
 use libhpm::trace::{Event, Machine, SampleRow};
 use serde::Serialize;
 
+use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::opened::open_trace;
-use crate::output::{grouped, print};
+use crate::output::{grouped, print, warn};
 use crate::report::samples::{sampled_events, unfinished};
 use crate::report::{event_index, table, text};
 
@@ -40,12 +40,8 @@ pub(crate) struct DiffArgs {
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
-    /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
-    symfs: Option<PathBuf>,
-    /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
-    debug_dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    files: FilesArgs,
     /// The trace before
     #[arg(value_name = "BEFORE.hpm")]
     before: PathBuf,
@@ -131,9 +127,7 @@ struct Read {
 /// A folder is no trace, or the traces have nothing in common.
 pub(crate) fn run(args: &DiffArgs) -> Result<()> {
     let (output, warnings) = output(args)?;
-    for warning in warnings {
-        eprintln!("hpmctl: warning: {warning}");
-    }
+    warn(&warnings);
     print(output.trim_end())
 }
 
@@ -175,7 +169,7 @@ impl Read {
         let reader = open_trace(path)?;
         let meta = reader.meta();
         let only = args.event.as_deref().map(|name| event_index(meta, name)).transpose()?;
-        let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
+        let finder = args.files.finder();
         let mut resolver = Resolver::new(&reader, finder);
         let filter = args.filters.of(&reader)?;
         let (mut summary, cut) = Summary::new(&reader, &filter, &resolver);

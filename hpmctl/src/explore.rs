@@ -19,11 +19,11 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::analysis::explore::{BUILT_IN, Definitions, Metric, Record, RecordScope, Records, VARIABLES};
 use libhpm::analysis::expression::Scope as _;
-use libhpm::symbol::FileFinder;
 use libhpm::trace::Meta;
 
+use crate::files::FilesArgs;
 use crate::opened::open_trace;
-use crate::output::print;
+use crate::output::{print, warn};
 use crate::picture;
 
 /// Explore the records of a trace: what each thread did on each CPU from when to when.
@@ -73,9 +73,8 @@ pub(crate) struct ExploreArgs {
     /// Print JSON for other programs (of statistics, records and correlations)
     #[arg(long)]
     json: bool,
-    /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
-    symfs: Option<PathBuf>,
+    #[command(flatten)]
+    files: FilesArgs,
 }
 
 /// Values of `--show`.
@@ -176,11 +175,9 @@ impl View<'_> {
 
 pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
     let reader = open_trace(&args.trace)?;
-    let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: vec![] };
+    let finder = args.files.finder();
     let (records, warnings) = load::records(&reader, finder);
-    for warning in warnings {
-        eprintln!("hpmctl: warning: {warning}");
-    }
+    warn(&warnings);
     if records.all().is_empty() {
         bail!("{} holds no quantum that can be read; record again", args.trace.display());
     }

@@ -4,12 +4,12 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
+use crate::files::FilesArgs;
 use crate::opened::open_trace;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::export::{self, Stacks};
 use libhpm::report::Resolver;
-use libhpm::symbol::FileFinder;
 use libhpm::trace::{
     Cut, EventUse, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
     TraceReader,
@@ -32,12 +32,8 @@ pub(crate) struct ExportArgs {
     /// The table of csv and parquet
     #[arg(long, value_enum, default_value_t)]
     table: Table,
-    /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
-    symfs: Option<PathBuf>,
-    /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
-    debug_dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    files: FilesArgs,
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]
     trace: PathBuf,
@@ -106,7 +102,7 @@ fn stacks<'a>(args: &ExportArgs, reader: &'a TraceReader) -> Result<Option<Stack
         return Ok(None);
     }
     let events = events(args, reader)?;
-    let finder = FileFinder { symfs: args.symfs.clone(), debug_dirs: args.debug_dirs.clone() };
+    let finder = args.files.finder();
     let mut resolver = Resolver::new(reader, finder);
     let (stacks, cut) = Stacks::read(reader, &mut resolver, &events);
     warn(resolver.cuts().iter().cloned().chain(cut));

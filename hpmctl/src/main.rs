@@ -7,6 +7,7 @@ mod diff;
 mod doctor;
 mod explore;
 mod export;
+mod files;
 mod filters;
 mod list;
 mod mark;

@@ -17,6 +17,13 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
+/// Says what has to be known of a result beside it.
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings {
+        eprintln!("hpmctl: warning: {warning}");
+    }
+}
+
 /// Digits in groups of three.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

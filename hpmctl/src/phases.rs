@@ -19,7 +19,7 @@ use libhpm::trace::{Meta, QuantumRow, ThreadRow, TraceReader};
 use serde::Serialize;
 
 use crate::opened::open_trace;
-use crate::output::print;
+use crate::output::{print, warn};
 use crate::picture;
 
 /// Show how a program's behaviour repeats: patterns in how often events happen, and when each comes back.
@@ -150,9 +150,7 @@ struct Changes {
 /// The folder is no trace, has no such event or no quanta, or the output cannot be written.
 pub(crate) fn run(args: &PhasesArgs) -> Result<()> {
     let (output, warnings) = output(args)?;
-    for warning in warnings {
-        eprintln!("hpmctl: warning: {warning}");
-    }
+    warn(&warnings);
     print(output.trim_end())
 }
 

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use libhpm::report::{By, Order};
-use libhpm::symbol::FileFinder;
 use libhpm::trace::Meta;
 
+use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
-use crate::output::print;
+use crate::output::{print, warn};
 
 /// Show which functions and source lines the samples of a trace name, who called them, or where threads waited.
 #[derive(Args, Debug)]
@@ -63,12 +63,8 @@ pub(crate) struct ReportArgs {
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
-    /// Folder with the recorded machine's files, when it is another machine
-    #[arg(long, value_name = "DIR", value_parser = crate::cli::folder)]
-    symfs: Option<PathBuf>,
-    /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
-    #[arg(long = "debug-dir", value_name = "DIR", value_parser = crate::cli::folder)]
-    debug_dirs: Vec<PathBuf>,
+    #[command(flatten)]
+    files: FilesArgs,
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]
     trace: PathBuf,
@@ -142,10 +138,6 @@ impl ReportArgs {
         self.by.map_or_else(|| vec![By::Function, By::Line], |by| by.table().into_iter().collect())
     }
 
-    fn finder(&self) -> FileFinder {
-        FileFinder { symfs: self.symfs.clone(), debug_dirs: self.debug_dirs.clone() }
-    }
-
     /// Options that do not go together; clap knows the others.
     fn check(&self) -> Result<()> {
         let by_offset = self.by == Some(GroupBy::Offset);
@@ -179,9 +171,7 @@ impl ReportArgs {
 /// The folder is no trace, nothing in it can be read, or the output cannot be written.
 pub(crate) fn run(args: &ReportArgs) -> Result<()> {
     let (output, warnings) = output(args)?;
-    for warning in warnings {
-        eprintln!("hpmctl: warning: {warning}");
-    }
+    warn(&warnings);
     print(output.trim_end())
 }
 

@@ -56,7 +56,7 @@ fn explore(folder: &std::path::Path, options: &[&str]) -> Result<String> {
     let words = ["explore", folder.to_str().unwrap()].into_iter().chain(options.iter().copied());
     let args = Cli::try_parse_from(words).unwrap().explore;
     let reader = TraceReader::open(&args.trace)?;
-    let (records, warnings) = load::records(&reader, FileFinder { symfs: None, debug_dirs: vec![] });
+    let (records, warnings) = load::records(&reader, libhpm::symbol::FileFinder::default());
     assert!(warnings.is_empty(), "{warnings:?}");
     output(&args, reader.meta(), &records)
 }

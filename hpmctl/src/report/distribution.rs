@@ -63,7 +63,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
 fn of_trace(path: &Path, args: &ReportArgs, warnings: &mut Vec<String>) -> Result<Vec<OfEvent>> {
     let reader = open_trace(path)?;
     let only = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
-    let mut resolver = Resolver::new(&reader, args.finder());
+    let mut resolver = Resolver::new(&reader, args.files.finder());
     let filter = args.filters.of(&reader)?;
     let mut tables: Vec<(usize, Table)> = sampled_events(reader.meta(), only)
         .into_iter()

@@ -53,7 +53,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let Some(around) = &args.around else {
         bail!("--by offset needs a place to measure from: --around SYMBOL, SYMBOL+BYTES or 0xADDRESS");
     };
-    let finder = args.finder();
+    let finder = args.files.finder();
     let paths = std::iter::once(&args.trace).chain(&args.beside);
     let mut warnings = Vec::new();
     let traces: Vec<Trace> =

@@ -75,7 +75,7 @@ pub(super) struct Calls {
 pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let reader = open_trace(&args.trace)?;
     let event = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
-    let mut resolver = Resolver::new(&reader, args.finder());
+    let mut resolver = Resolver::new(&reader, args.files.finder());
     let filter = args.filters.of(&reader)?;
     let collected = Collected::read(&reader, &mut resolver, args, event, &filter);
     if collected.nothing(filter.chooses_code_or_data()) {

@@ -68,7 +68,7 @@ struct Places {
 /// What is to be printed, and what is to be warned of.
 pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let reader = open_trace(&args.trace)?;
-    let mut resolver = Resolver::new(&reader, args.finder());
+    let mut resolver = Resolver::new(&reader, args.files.finder());
     let filter = args.filters.of(&reader)?;
     let mut collected = Collected::new(args, reader.meta(), &filter)?;
     let mut quanta = reader.rows::<QuantumRow>();
