@@ -5,6 +5,7 @@
 
 mod check;
 mod consumers;
+mod fuzz;
 mod guest;
 mod host;
 mod install;
@@ -64,6 +65,12 @@ enum Action {
     Symbols,
     /// Files of perf record read by hpm and by perf, in samples per second, on the host.
     BenchSymbols,
+    /// The library's parsers under a coverage-guided fuzzer.
+    Fuzz {
+        /// Seconds for each.
+        #[arg(long, default_value_t = fuzz::SECONDS, value_name = "N")]
+        seconds: u32,
+    },
     /// Compare what hpm costs with what the kernel's perf costs, in the lab; writes docs/measurements.md.
     Bench,
     /// The part of a scenario that runs inside the lab machine.
@@ -134,6 +141,11 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
         Action::Libpfm4 => {
             let mut tally = Tally::default();
             consumers::libpfm4::run(&root, &mut tally);
+            Ok(tally.close())
+        }
+        Action::Fuzz { seconds } => {
+            let mut tally = Tally::default();
+            fuzz::run(&root, seconds, &mut tally);
             Ok(tally.close())
         }
         Action::Consumers => {

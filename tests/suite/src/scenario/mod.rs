@@ -159,6 +159,7 @@ pub(crate) fn full(root: &Path, resume: bool) -> Result<ExitCode> {
         crate::consumers::run(root, tally);
         crate::consumers::libpfm4::run(root, tally);
         crate::symbols::run(root, tally);
+        crate::fuzz::run(root, crate::fuzz::SECONDS, tally);
     });
     results.publish(root)?;
     Ok(results.total().close())
