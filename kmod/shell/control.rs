@@ -118,14 +118,19 @@ impl Descriptor {
         self.open_session(&mut owner, programs?)
     }
 
-    /// Not inlined, because its memory on the kernel's stack would add to that of [`Programs::new`].
-    #[inline(never)]
     fn open_session(&self, owner: &mut Owner, programs: Programs) -> Result<(), Failure> {
-        let session = Session::new(programs, self.readers.clone())?;
-        let session = KBox::new(session, GFP_KERNEL).map_err(Error::from)?;
+        let session = self.boxed(programs)?;
         owner.add_session(session.records_branches(), session.uses_ibs())?;
         self.session.populate(session);
         Ok(())
+    }
+
+    /// Not inlined, because a session's memory on the kernel's stack must be gone before a CPU's PMU is acquired, which takes as
+    /// much again.
+    #[inline(never)]
+    fn boxed(&self, programs: Programs) -> Result<KBox<Session>, Failure> {
+        let session = Session::new(programs, self.readers.clone())?;
+        Ok(KBox::new(session, GFP_KERNEL).map_err(Error::from)?)
     }
 
     fn start(&self) -> Result<(), Failure> {

@@ -88,7 +88,8 @@ fn add(
 ) -> Result<(), Refusal> {
     let no_memory = Refusal::new(Reason::NoMemory, [size_of::<Program>() as u64, 0]);
     programs.reserve(1, GFP_KERNEL_ACCOUNT).map_err(|_| no_memory)?;
-    programs.spare_capacity_mut().first_mut().ok_or(no_memory)?.write(turns.program(turn, pmu, config)?);
+    let place = programs.spare_capacity_mut().first_mut().ok_or(no_memory)?.write(Program::EMPTY);
+    turns.program(turn, pmu, config, place)?;
     // SAFETY: There is room for one more, which has just been written.
     unsafe { programs.inc_len(1) };
     Ok(())

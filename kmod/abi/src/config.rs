@@ -157,31 +157,36 @@ pub struct SessionConfig {
 }
 const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 40 * EVENTS_MAX + 64);
 
+impl SessionConfig {
+    /// Nothing asked for.
+    pub const EMPTY: Self = Self {
+        envelope: Envelope::new::<Self>(),
+        scope: 0,
+        pid: 0,
+        flags: 0,
+        event_count: 0,
+        events: [EventSpec::UNUSED; EVENTS_MAX],
+        segments: 0,
+        quanta: 0,
+        stack_bytes: 0,
+        stack_ring_bytes: 0,
+        max_quantum_ns: 0,
+        max_threads: 0,
+        cpu: 0,
+        cgroup_fd: 0,
+        proof_fd: 0,
+        record_groups: 0,
+        frames: 0,
+        branches: 0,
+        markers: 0,
+        branch_filter: 0,
+        reserved: 0,
+    };
+}
+
 impl Default for SessionConfig {
     fn default() -> Self {
-        Self {
-            envelope: Envelope::new::<Self>(),
-            scope: 0,
-            pid: 0,
-            flags: 0,
-            event_count: 0,
-            events: [EventSpec::UNUSED; EVENTS_MAX],
-            segments: 0,
-            quanta: 0,
-            stack_bytes: 0,
-            stack_ring_bytes: 0,
-            max_quantum_ns: 0,
-            max_threads: 0,
-            cpu: 0,
-            cgroup_fd: 0,
-            proof_fd: 0,
-            record_groups: 0,
-            frames: 0,
-            branches: 0,
-            markers: 0,
-            branch_filter: 0,
-            reserved: 0,
-        }
+        Self::EMPTY
     }
 }
 

@@ -92,79 +92,90 @@ pub struct Program {
 }
 
 impl Program {
+    /// No event: what [`super::turns::Turns::program`] writes over.
+    pub const EMPTY: Self = Self {
+        config: SessionConfig::EMPTY,
+        active: 0,
+        assignments: [Assignment { counting: None, sampling: None }; EVENTS_MAX],
+        sampling: [None; SAMPLING_COUNTERS_MAX],
+        sight: None,
+        way: None,
+        ibs: [0; ibs::SAMPLERS.len()],
+        pebs: None,
+        branches: None,
+        records: None,
+        selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
+        fixed_ctr_ctrl: 0,
+        pebs_enable: 0,
+        events_here: 0,
+        global_ctrl: 0,
+        netburst: Settings::NONE,
+        extras: [None; ExtraRegister::ALL.len()],
+        cfg_c: [0; COUNTERS_MAX],
+    };
+
     /// Checks every field of the request against this PMU and assigns the counters.
     ///
     /// # Errors
     /// The reason, with its detail, why the request is not valid, or cannot be met by this PMU.
     pub fn new(pmu: &Pmu, request: &SessionConfig) -> Result<Self, Refusal> {
-        Self::of_events(pmu, request, u32::MAX, &[None; EVENTS_MAX])
+        let mut program = Self::EMPTY;
+        program.write(pmu, request, u32::MAX, &[None; EVENTS_MAX])?;
+        Ok(program)
     }
 
-    /// As [`Program::new`] with counters only for the events whose bit is set in `active`; a sampled one with a
-    /// counter in `pins` has that one.
+    /// Becomes what [`Program::new`] makes, with counters only for the events whose bit is set in `active`; a sampled one with
+    /// a counter in `pins` has that one. Written in place, because a kernel stack has no room for a second one on the way.
     ///
     /// # Errors
     /// As [`Program::new`].
-    pub(super) fn of_events(
+    pub(super) fn write(
+        &mut self,
         pmu: &Pmu,
         request: &SessionConfig,
         active: u32,
         pins: &Pins,
-    ) -> Result<Self, Refusal> {
-        let config = config::check(request)?;
+    ) -> Result<(), Refusal> {
+        *self = Self::EMPTY;
+        self.config = config::check(request)?;
         let mut checked = [Event::NONE; EVENTS_MAX];
-        let count = config.event_count as usize;
+        let count = self.config.event_count as usize;
         for (index, event) in checked.iter_mut().enumerate().take(count) {
-            *event = events::check(pmu, index, &config.events[index])?;
+            *event = events::check(pmu, index, &self.config.events[index])?;
             if let (Some(counter), Some(how)) = (pins[index], &mut event.sampling) {
                 how.counters = CounterSet::one(counter);
             }
         }
-        let extras = extra::assign(pmu.generation, &mut checked[..count], active)?;
-        let way = check_sampling(&checked)?;
-        check_places(&config, &checked)?;
-        let pebs = pmu.pebs.ok().filter(|_| way == Some(Way::Pebs));
-        let branches = Branches::wanted(pmu, &config, pebs.as_ref())?;
-        let layout = match &pebs {
-            Some(pebs) => {
-                check_told_apart(pebs, &checked)?;
-                Some(checked_layout(pebs, &config, branches.as_ref())?)
-            }
-            None => None,
-        };
-        let written = layout.map(|layout| Records { size: layout.record_size, format: layout.format });
-        let active = active & ((1 << count) - 1);
-        let specs = config.events.get(..count).unwrap_or_default();
-        let (assignments, netburst) = counters_for(pmu, &checked[..count], specs, active)?;
-        let mut program = Self {
-            config,
-            active,
-            assignments,
-            sampling: [None; SAMPLING_COUNTERS_MAX],
-            sight: None,
-            way,
-            ibs: [0; ibs::SAMPLERS.len()],
-            pebs: layout,
-            branches,
-            records: written.or(match way {
-                Some(Way::Ibs) => Some(ibs::RECORDS),
-                way => way.map(|_| interrupt::RECORDS),
-            }),
-            selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
-            fixed_ctr_ctrl: 0,
-            pebs_enable: 0,
-            global_ctrl: 0,
-            netburst,
-            extras,
-            events_here: 0,
-            cfg_c: [0; COUNTERS_MAX],
-        };
+        self.extras = extra::assign(pmu.generation, &mut checked[..count], active)?;
+        self.choose_records(pmu, &checked)?;
+        self.active = active & ((1 << count) - 1);
+        let specs = self.config.events.get(..count).unwrap_or_default();
+        (self.assignments, self.netburst) = counters_for(pmu, &checked[..count], specs, self.active)?;
         for (index, event) in checked.iter().enumerate().take(count) {
-            program.events_here |= u32::from(!event.is_none()) << index;
-            program.assign(pmu, index, event);
+            self.events_here |= u32::from(!event.is_none()) << index;
+            self.assign(pmu, index, event);
         }
-        program.active &= program.events_here;
-        Ok(program)
+        self.active &= self.events_here;
+        Ok(())
+    }
+
+    /// How the events are sampled, and how the records look.
+    #[inline(never)]
+    fn choose_records(&mut self, pmu: &Pmu, checked: &[Event; EVENTS_MAX]) -> Result<(), Refusal> {
+        self.way = check_sampling(checked)?;
+        check_places(&self.config, checked)?;
+        let pebs = pmu.pebs.ok().filter(|_| self.way == Some(Way::Pebs));
+        self.branches = Branches::wanted(pmu, &self.config, pebs.as_ref())?;
+        if let Some(pebs) = &pebs {
+            check_told_apart(pebs, checked)?;
+            self.pebs = Some(checked_layout(pebs, &self.config, self.branches.as_ref())?);
+        }
+        let written = self.pebs.map(|layout| Records { size: layout.record_size, format: layout.format });
+        self.records = written.or(match self.way {
+            Some(Way::Ibs) => Some(ibs::RECORDS),
+            way => way.map(|_| interrupt::RECORDS),
+        });
+        Ok(())
     }
 
     fn assign(&mut self, pmu: &Pmu, index: usize, event: &Event) {

@@ -66,12 +66,18 @@ impl Turns {
         self.count
     }
 
-    /// The program of one turn, for the PMU and the request that the turns were made for.
+    /// Writes the program of one turn, for the PMU and the request that the turns were made for.
     ///
     /// # Errors
     /// As [`Program::new`].
-    pub fn program(&self, turn: usize, pmu: &Pmu, request: &SessionConfig) -> Result<Program, Refusal> {
-        Program::of_events(pmu, request, self.events.get(turn).copied().unwrap_or(0), &self.pins)
+    pub fn program(
+        &self,
+        turn: usize,
+        pmu: &Pmu,
+        request: &SessionConfig,
+        into: &mut Program,
+    ) -> Result<(), Refusal> {
+        into.write(pmu, request, self.events.get(turn).copied().unwrap_or(0), &self.pins)
     }
 }
 
@@ -86,7 +92,8 @@ impl Outline {
     /// Not inlined, because a program is large for a kernel stack, and is gone on return.
     #[inline(never)]
     fn new(pmu: &Pmu, request: &SessionConfig, active: u32, pins: &Pins) -> Result<Self, Refusal> {
-        let program = Program::of_events(pmu, request, active, pins)?;
+        let mut program = Program::EMPTY;
+        program.write(pmu, request, active, pins)?;
         Ok(Self { active: program.active(), events_here: program.events_here(), pins: program.pins() })
     }
 }

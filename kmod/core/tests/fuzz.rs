@@ -90,7 +90,9 @@ fn any_request() -> impl Strategy<Value = SessionConfig> {
 fn check(profile: &'static Profile, request: &SessionConfig) -> Result<(), TestCaseError> {
     let pmu = Rig::of(profile, 1, Options::default()).pmu;
     let programs = Turns::new(&pmu, request).and_then(|turns| {
-        (0..turns.count()).map(|turn| turns.program(turn, &pmu, request)).collect::<Result<Vec<_>, _>>()
+        (0..turns.count())
+            .map(|turn| rig::program(&turns, turn, &pmu, request))
+            .collect::<Result<Vec<_>, _>>()
     });
     match programs {
         Err(refusal) if refusal.reason == Reason::Field => {

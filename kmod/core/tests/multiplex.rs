@@ -26,7 +26,7 @@ fn seven_events() -> [EventSpec; 7] {
 
 fn programs(rig: &Rig, config: &SessionConfig) -> Result<Vec<Program>, Refusal> {
     let turns = Turns::new(&rig.pmu, config)?;
-    (0..turns.count()).map(|turn| turns.program(turn, &rig.pmu, config)).collect()
+    (0..turns.count()).map(|turn| rig::program(&turns, turn, &rig.pmu, config)).collect()
 }
 
 #[test]

@@ -492,10 +492,22 @@ impl Rig {
     }
 }
 
+/// The program of one turn.
+pub fn program(
+    turns: &Turns,
+    turn: usize,
+    pmu: &Pmu,
+    request: &SessionConfig,
+) -> Result<Program, hpm_core::Refusal> {
+    let mut program = Program::EMPTY;
+    turns.program(turn, pmu, request, &mut program)?;
+    Ok(program)
+}
+
 /// The request as the programs of its turns.
 pub fn turns_of(pmu: &Pmu, config: &SessionConfig) -> Vec<Program> {
     let turns = Turns::new(pmu, config).expect("a valid request");
-    (0..turns.count()).map(|turn| turns.program(turn, pmu, config).expect("a valid request")).collect()
+    (0..turns.count()).map(|turn| program(&turns, turn, pmu, config).expect("a valid request")).collect()
 }
 
 fn with_session<T>(
