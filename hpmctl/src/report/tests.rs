@@ -264,7 +264,9 @@ fn an_event_that_the_trace_has_not_is_an_error() {
 fn trace_of_main(temp: &TempDir, name: &str, event: Event, samples: &[(usize, u64)]) -> PathBuf {
     const BASE: u64 = 0x1000_0000;
     let file = std::env::current_exe().unwrap();
-    let code = Code::around(&Place::of_symbol("main"), &file, &FileFinder::default()).unwrap().unwrap();
+    let code = Code::around(&Place::of_symbol("main"), &file, &libhpm::symbol::FileFinder::default())
+        .unwrap()
+        .unwrap();
     let offset = |place: usize| {
         let address = code.instructions[place].address;
         let pages = (0..4096).map(|page| address.wrapping_sub(page * 4096));
