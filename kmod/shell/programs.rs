@@ -77,8 +77,7 @@ fn turns_of(pmu: &Pmu, config: &SessionConfig) -> Result<KVVec<Program>, Refusal
     Ok(programs)
 }
 
-/// Not inlined, because a program is large for a kernel stack.
-#[inline(never)]
+/// Makes the next program where it stays.
 fn add(
     programs: &mut KVVec<Program>,
     turns: &Turns,
