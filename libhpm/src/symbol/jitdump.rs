@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 use super::code_map::{CodeMap, MadeCode};
 
+mod lines;
+
 /// "JiTD" as the writer's byte order has it; files of the other byte order come from other processors.
 const MAGIC: u32 = 0x4A69_5444;
 /// Bytes of the part of a record's header that all have.
@@ -18,8 +20,8 @@ const CODE_LOAD: u32 = 0;
 const CODE_MOVE: u32 = 1;
 const CODE_DEBUG_INFO: u32 = 2;
 
-/// Lines that were told of the function that is loaded next.
-type Lines = Vec<(u64, Arc<str>, u32)>;
+/// The address of the function that is loaded next, how many lines are told of it, and these.
+type Told<'a> = (u64, u64, &'a [u8]);
 
 /// Reads a file; empty where there is none that can be read.
 pub(super) fn read(path: &Path) -> CodeMap {
@@ -34,17 +36,17 @@ pub(super) fn parse(bytes: &[u8]) -> CodeMap {
         return map;
     };
     let mut rest = bytes.get(size as usize..).unwrap_or_default();
-    let mut lines: Option<(u64, Lines)> = None;
+    let mut told: Option<Told<'_>> = None;
     while let Some((kind, body, after)) = record(rest) {
         // What a record lacks of what it should have is its own loss.
         match kind {
             CODE_LOAD => {
-                load(&mut map, Bytes(body), &mut lines);
+                load(&mut map, Bytes(body), told.take());
             }
             CODE_MOVE => {
                 relocate(&mut map, Bytes(body));
             }
-            CODE_DEBUG_INFO => lines = debug_info(Bytes(body)),
+            CODE_DEBUG_INFO => told = debug_info(Bytes(body)),
             _ => {}
         }
         rest = after;
@@ -63,12 +65,15 @@ fn record(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     Some((kind, &whole[RECORD..], after))
 }
 
-fn load(map: &mut CodeMap, mut body: Bytes<'_>, lines: &mut Option<(u64, Lines)>) -> Option<()> {
+fn load(map: &mut CodeMap, mut body: Bytes<'_>, told: Option<Told<'_>>) -> Option<()> {
     let (_pid, _tid, _vma) = (body.u32()?, body.u32()?, body.u64()?);
     let (start, size, _index) = (body.u64()?, body.u64()?, body.u64()?);
     let name = body.text()?;
-    let lines = lines.take().filter(|(of, _)| *of == start).map_or_else(Vec::new, |(_, lines)| lines);
-    map.insert(start, MadeCode { end: start.checked_add(size)?, name, lines: lines.into() });
+    let end = start.checked_add(size)?;
+    let lines = told
+        .filter(|(of, ..)| *of == start)
+        .map_or_else(Vec::new, |(_, count, entries)| lines::of(count, entries, &(start..end), &name));
+    map.insert(start, MadeCode { end, name, lines: lines.into() });
     Some(())
 }
 
@@ -79,22 +84,8 @@ fn relocate(map: &mut CodeMap, mut body: Bytes<'_>) -> Option<()> {
     Some(())
 }
 
-fn debug_info(mut body: Bytes<'_>) -> Option<(u64, Lines)> {
-    let (start, count) = (body.u64()?, body.u64()?);
-    let mut lines: Lines = Vec::new();
-    // The count is not believed: entries end where the record does.
-    for _ in 0..count {
-        let (Some(address), Some(line), Some(_discriminator)) = (body.u64(), body.u32(), body.u32()) else {
-            break;
-        };
-        let same = body.0.first() == Some(&0xff);
-        let Some(name) = body.text() else { break };
-        let file =
-            if same { lines.last().map_or_else(|| "".into(), |(_, file, _)| Arc::clone(file)) } else { name };
-        lines.push((address, file, line));
-    }
-    lines.sort_by_key(|(address, ..)| *address);
-    Some((start, lines))
+fn debug_info(mut body: Bytes<'_>) -> Option<Told<'_>> {
+    Some((body.u64()?, body.u64()?, body.0))
 }
 
 /// Bytes that are read from their beginning, in the order of x86.

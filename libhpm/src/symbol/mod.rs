@@ -11,6 +11,7 @@ mod jitdump;
 mod kernel;
 mod module;
 mod perf_map;
+mod plt;
 mod symbolizer;
 mod table;
 mod vdso;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use object::{Object as _, ObjectSection, ObjectSymbol as _, SectionFlags, SymbolKind};
 
+use super::plt;
 use crate::elf::Elf;
 
 /// Functions by address.
@@ -21,7 +22,8 @@ struct Symbol {
 }
 
 impl SymbolTable {
-    /// Takes in the functions of a file's `.symtab` and `.dynsym`, and its `.plt` sections under their own names.
+    /// Takes in the functions of a file's `.symtab` and `.dynsym`, and the entries of its `.plt` sections; what of these names no
+    /// function has the section's name.
     pub(super) fn add(&mut self, elf: &Elf<'_>) {
         for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
             let section = symbol.section_index().and_then(|index| elf.section_by_index(index).ok());
@@ -41,14 +43,8 @@ impl SymbolTable {
                 self.0.push(Symbol { address: symbol.address(), end, rank, name: name.into() });
             }
         }
-        for section in elf.sections().filter(holds_code) {
-            if let Ok(name) = section.name()
-                && name.starts_with(".plt")
-            {
-                let end = section.address().saturating_add(section.size());
-                let name = format!("[{name}]").into();
-                self.0.push(Symbol { address: section.address(), end: Some(end), rank: 4, name });
-            }
+        for (addresses, name) in plt::entries(elf) {
+            self.0.push(Symbol { address: addresses.start, end: Some(addresses.end), rank: 4, name });
         }
     }
 

@@ -6,6 +6,7 @@
 
 pub(crate) mod bench;
 mod programs;
+mod v8;
 mod witness;
 
 use std::collections::HashMap;
@@ -38,14 +39,16 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
             compiled(&programs, name)
         });
     }
-    tally.run("symbols: JavaScript that V8 compiled: functions as perf inject and perf script", || {
-        made(&programs)
-    });
+    tally.run(
+        "symbols: JavaScript that V8 compiled: functions as perf inject and perf script, lines as V8",
+        || made(&programs),
+    );
 }
 
 /// A sample as hpm sees it.
 struct Resolved {
     module: String,
+    address: u64,
     linked_address: u64,
     frames: Frames,
 }
@@ -59,7 +62,12 @@ fn resolved(programs: &Programs, data: &Path) -> Result<Vec<Resolved>> {
     let resolve = |row: SampleRow| {
         let chain = resolver.resolve(&row).chain;
         let frames = chain.calls[0].clone();
-        Resolved { module: frames[0].module.to_string(), linked_address: chain.linked_address, frames }
+        Resolved {
+            module: frames[0].module.to_string(),
+            address: row.ip,
+            linked_address: chain.linked_address,
+            frames,
+        }
     };
     Ok(reader.rows().map(resolve).collect())
 }
@@ -86,7 +94,7 @@ fn compiled(programs: &Programs, name: &str) -> Result<String> {
 
 /// Code that was made at run time.
 fn made(programs: &Programs) -> Result<String> {
-    let data = programs.record_script(SAMPLES)?;
+    let (script, data, printed) = programs.record_script(SAMPLES)?;
     let samples = resolved(programs, &data)?;
     let made = samples
         .iter()
@@ -95,7 +103,9 @@ fn made(programs: &Programs) -> Result<String> {
     ensure!(made >= SAMPLES / 4, "only {made} samples are of code that was made at run time");
     let injected = programs.inject(&data)?;
     let text = by_perf(&samples, &Perf::script(&programs.perf, &injected)?)?;
-    Ok(format!("{text}; {made} of code made at run time"))
+    let lines = v8::Listing::parse(&printed, &std::fs::read_to_string(&script)?);
+    let lines = lines.compare(&samples, script.to_str().unwrap_or_default())?;
+    Ok(format!("{text}; {made} of code made at run time; {lines}"))
 }
 
 /// The functions of samples against those of perf, one by one.
@@ -108,9 +118,9 @@ fn by_perf(samples: &[Resolved], perf: &Perf) -> Result<String> {
     );
     let mut seen = Seen::default();
     let mut aliases = HashMap::new();
-    for (sample, other) in samples.iter().zip(&perf.functions) {
+    for (sample, (linked, other)) in samples.iter().zip(&perf.functions) {
         let own = sample.frames.last().and_then(|frame| frame.function.as_deref()).unwrap_or("[unknown]");
-        seen.function(own, other, || {
+        seen.function(own, linked, other, || {
             let names =
                 aliases.entry(sample.module.clone()).or_insert_with(|| witness::Names::of(&sample.module));
             names.relation(own, other)

@@ -66,12 +66,12 @@ impl Programs {
     /// Records a program that is on disk; its path, and the file.
     pub(super) fn record(&self, name: &str, samples: usize) -> Result<(PathBuf, PathBuf)> {
         let program = self.folder.join(name);
-        let data = self.recorded(name, &[], program.clone().into(), &[], samples)?;
+        let (data, _) = self.recorded(name, &[], program.clone().into(), &[], samples)?;
         Ok((program, data))
     }
 
-    /// Records the script, whose code V8 describes in a jitdump.
-    pub(super) fn record_script(&self, samples: usize) -> Result<PathBuf> {
+    /// Records the script, whose code V8 describes in a jitdump: the script's path, the file, and what V8 prints of that code.
+    pub(super) fn record_script(&self, samples: usize) -> Result<(PathBuf, PathBuf, String)> {
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -79,13 +79,15 @@ impl Programs {
                 fs::remove_file(path)?;
             }
         }
-        let script = self.source("parse.js");
-        let script = script.to_str().context("the path is not UTF-8")?;
+        let path = self.source("parse.js");
+        let script = path.to_str().context("the path is not UTF-8")?;
         // perf inject orders code and samples by the clock of the jitdump.
-        let arguments = ["--perf-prof", "--interpreted-frames-native-stack", script];
-        self.recorded("parse", &["-k", "mono"], "node".into(), &arguments, samples)
+        let arguments = ["--perf-prof", "--interpreted-frames-native-stack", "--print-opt-code", script];
+        let (data, printed) = self.recorded("parse", &["-k", "mono"], "node".into(), &arguments, samples)?;
+        Ok((path, data, printed))
     }
 
+    /// The file, and what the program printed.
     fn recorded(
         &self,
         name: &str,
@@ -93,7 +95,7 @@ impl Programs {
         program: std::ffi::OsString,
         arguments: &[&str],
         samples: usize,
-    ) -> Result<PathBuf> {
+    ) -> Result<(PathBuf, String)> {
         let data = self.fresh(&format!("{name}.data"))?;
         let mut rounds = ROUNDS.iter().find(|(of, _)| *of == name).map_or(1, |(_, rounds)| *rounds);
         // How fast this machine is, is not known: once more with more rounds when they were too few.
@@ -102,10 +104,10 @@ impl Programs {
             perf.args(["record", "--quiet", "--event", "cpu-clock:u", "--count", &PERIOD_NS.to_string()]);
             perf.args(options).arg("--output").arg(&data).arg("--").arg(&program).args(arguments);
             perf.arg(rounds.to_string()).current_dir(&self.folder).stdin(Stdio::null());
-            output(&mut perf)?;
+            let printed = output(&mut perf)?;
             let found = self.samples(&data)?;
             if found >= samples {
-                return Ok(data);
+                return Ok((data, printed));
             }
             rounds = rounds * samples * 3 / (found.max(1) * 2) + 1;
         }

@@ -21,7 +21,7 @@ pub(super) enum Difference {
     Alias,
     /// The other name is that of the compiler's special copy of the function, as `f.constprop.0`.
     Clone,
-    /// c++filt leaves the other name as it is.
+    /// c++filt leaves the other name as it is, or writes it in another way than hpm's demangler, cpp_demangle.
     Mangled,
     /// Two demanglers write a template's arguments differently; without arguments the names are the same.
     Arguments,
@@ -29,7 +29,7 @@ pub(super) enum Difference {
     Outermost,
     /// hpm's demangler (cpp_demangle) leaves the name as the linker has it.
     Undemangled,
-    /// hpm names the linker's table of jumps as a whole.
+    /// hpm names the entry of the linker's table of jumps, the other tool knows none or takes the nearest symbol.
     Plt,
     /// hpm names a label without a size, the other tool the function around it.
     Label,
@@ -43,11 +43,13 @@ impl Difference {
             Self::Unlinked => "of inlined functions without a linkage name, as elfutils names them",
             Self::Alias => "by another name of the same address",
             Self::Clone => "by the name without the mark of the compiler's copy",
-            Self::Mangled => "whose names c++filt cannot demangle",
+            Self::Mangled => "whose names c++filt demangles in another way or not at all",
             Self::Arguments => "whose template arguments c++filt writes in another way",
             Self::Outermost => "with the linker's whole name of a function that only its file sees",
             Self::Undemangled => "whose names cpp_demangle cannot demangle",
-            Self::Plt => "of the linker's table of jumps, which hpm names as a whole",
+            Self::Plt => {
+                "of the linker's table of jumps, where the other has no name or the nearest symbol's"
+            }
             Self::Label => "by a label in the function",
             Self::Builtin => "of V8's built-in functions by their names in the file and not in the jitdump",
         }
@@ -108,9 +110,9 @@ fn asked(command: &mut Command, questions: impl Iterator<Item = String>) -> Resu
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Functions of samples as `perf script` shows them, in the order of time.
+/// Functions of samples as `perf script` shows them, in the order of time: as the linker knows them, and as c++filt writes them.
 pub(super) struct Perf {
-    pub(super) functions: Vec<String>,
+    pub(super) functions: Vec<(String, String)>,
 }
 
 impl Perf {
@@ -121,9 +123,14 @@ impl Perf {
         let text = output(&mut script)?;
         let names =
             text.lines().map(|line| line.trim().split_once(' ').map_or("[unknown]", |(_, name)| name));
-        let names = names.map(|name| name.split('@').next().unwrap_or(name).to_owned());
-        let text = asked(&mut Command::new("c++filt"), names)?;
-        Ok(Self { functions: text.lines().map(without_hash).collect() })
+        let names: Vec<String> = names
+            .map(|name| {
+                let (bare, version) = name.split_once('@').unwrap_or((name, ""));
+                if version == "plt" { name.to_owned() } else { bare.to_owned() }
+            })
+            .collect();
+        let text = asked(&mut Command::new("c++filt"), names.iter().cloned())?;
+        Ok(Self { functions: names.into_iter().zip(text.lines().map(without_hash)).collect() })
     }
 }
 
@@ -212,9 +219,7 @@ impl Seen {
             (true, _, Some(_)) if binutils_names_the_function_around(frames, theirs) => {
                 Some(Some(Difference::Unlinked))
             }
-            _ if frames[0].function.as_deref().is_some_and(|name| name.starts_with("[.plt")) => {
-                Some(Some(Difference::Plt))
-            }
+            _ if frames[0].function.as_deref().is_some_and(is_of_plt) => Some(Some(Difference::Plt)),
             _ => None,
         };
         if let Some(found) = found {
@@ -231,8 +236,14 @@ impl Seen {
         }
     }
 
-    /// Compares a function; `why` says why another name is right.
-    pub(super) fn function(&mut self, own: &str, other: &str, why: impl FnOnce() -> Option<Difference>) {
+    /// Compares a function with the other tool's, which the linker knows as `linked`; `why` says why another name is right.
+    pub(super) fn function(
+        &mut self,
+        own: &str,
+        linked: &str,
+        other: &str,
+        why: impl FnOnce() -> Option<Difference>,
+    ) {
         if squeezed(own) == squeezed(other) {
             self.same += 1;
             return;
@@ -240,12 +251,13 @@ impl Seen {
         let same = |a: Option<&str>, b: Option<&str>| a.is_some() && a == b;
         let found = if squeezed(without_clone(other)) == squeezed(own) {
             Some(Difference::Clone)
-        } else if other.starts_with("_Z") {
+        } else if is_of(own, linked) {
             Some(Difference::Mangled)
+        } else if own.starts_with("[.plt") && other == "@plt" {
+            // The table's first entry calls the dynamic linker and belongs to no function.
+            Some(Difference::Plt)
         } else if is_builtin(own, other) {
             Some(Difference::Builtin)
-        } else if own.starts_with("[.plt") {
-            Some(Difference::Plt)
         } else if other.split_once("thunk to ").is_some_and(|(_, to)| squeezed(own).contains(&squeezed(to))) {
             Some(Difference::Arguments)
         } else {
@@ -280,6 +292,17 @@ impl Seen {
             worst.iter().take(12).map(|(what, samples)| format!("{samples} samples: {what}")).collect();
         bail!("{text}; {unexplained} differ: {}", worst.join("\n    "))
     }
+}
+
+/// Whether a name is of the linker's table of jumps, which has neither lines nor symbols.
+fn is_of_plt(name: &str) -> bool {
+    name.ends_with("@plt") || name.starts_with("[.plt")
+}
+
+/// Whether a name that c++filt cannot demangle is, by another demangler, the same: that of LLVM's rules, which hpm uses as well.
+fn is_of(own: &str, mangled: &str) -> bool {
+    let demangled = cpp_demangle::Symbol::new(mangled).ok().and_then(|symbol| symbol.demangle().ok());
+    demangled.is_some_and(|name| squeezed(&name) == squeezed(own))
 }
 
 /// V8's built-in functions have one name in Node's symbol table and another in the jitdump.
@@ -331,7 +354,10 @@ fn is_short_for(frame: &Frame, name: &str) -> bool {
 /// binutils takes the name of the innermost function from the symbol table when that function has no linkage name.
 fn binutils_names_the_function_around(frames: &[Frame], theirs: &[(String, String)]) -> bool {
     let around = frames.last().and_then(|frame| frame.function.as_deref());
-    let rest = frames.iter().zip(theirs).skip(1).all(|(own, (name, _))| is_name(own, name));
+    let inner = frames.len() - 1;
+    let rest = frames.iter().zip(theirs).enumerate().skip(1).all(|(number, (own, (name, _)))| {
+        if number < inner { is_name(own, name) } else { is_short_for(own, name) }
+    });
     rest && around.is_some_and(|around| squeezed(around) == squeezed(&theirs[0].0))
 }
 
