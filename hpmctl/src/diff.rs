@@ -231,17 +231,19 @@ fn render(diff: &Diff, limit: usize, all: bool) -> String {
     text
 }
 
+/// A file of `perf record` has samples only.
+fn counted(side: &Side) -> String {
+    if side.counted == 0 && side.events > 0 { "not known".to_owned() } else { grouped(side.counted) }
+}
+
 fn head(text: &mut String, compared: &Compared) {
     let [before, after] = &compared.sides;
     text::line(text, format_args!("\nevent     {}", compared.name));
     let ratio = match (before.counted, after.counted) {
-        (0, _) => String::new(),
+        (0, _) | (_, 0) => String::new(),
         (one, other) => format!(" ({:+.1} %)", (other as f64 / one as f64 - 1.0) * 100.0),
     };
-    text::line(
-        text,
-        format_args!("counted   {} before, {} after{ratio}", grouped(before.counted), grouped(after.counted)),
-    );
+    text::line(text, format_args!("counted   {} before, {} after{ratio}", counted(before), counted(after)));
     for (side, name) in [(before, "before"), (after, "after")] {
         let throttled = match side.throttled {
             0 => String::new(),

@@ -179,7 +179,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
     let (records, warnings) = load::records(&reader, finder);
     warn(&warnings);
     if records.all().is_empty() {
-        bail!("{} holds no quantum that can be read; record again", args.trace.display());
+        bail!(reader.lacks_quanta(&args.trace, "that can be read"));
     }
     libhpm::export::remarks(reader.meta()).iter().for_each(|remark| eprintln!("hpmctl: note: {remark}"));
     print(output(args, reader.meta(), &records)?.trim_end())

@@ -28,7 +28,18 @@ pub(crate) struct ImportArgs {
 /// A trace that can be read, and the folder that it is in, if that is only for now.
 pub(crate) struct Opened {
     reader: TraceReader,
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
+}
+
+impl Opened {
+    /// What to say to who wants to see quanta, of a trace at a path that has none (`which`).
+    pub(crate) fn lacks_quanta(&self, path: &Path, which: &str) -> String {
+        let cure = match self.folder {
+            Some(_) => "`perf record --switch-events` writes down what they are made of",
+            None => "record again",
+        };
+        format!("{} holds no quantum {which}; {cure}", path.display())
+    }
 }
 
 impl Deref for Opened {
@@ -45,15 +56,16 @@ impl Deref for Opened {
 /// It is neither, or cannot be read.
 pub(crate) fn open_trace(path: &Path) -> Result<Opened> {
     if !perf_data::is_perf_data(path) {
-        return Ok(Opened { reader: TraceReader::open(path)?, _folder: None });
+        return Ok(Opened { reader: TraceReader::open(path)?, folder: None });
     }
     let folder = tempfile::Builder::new()
         .prefix("hpmctl-")
         .tempdir()
         .with_context(|| format!("cannot make a folder for what {} holds", path.display()))?;
-    let trace = folder.path().join("perf-data.hpm");
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let trace = folder.path().join(format!("{name}.hpm"));
     tell(path, &perf_data::import(path, &trace)?);
-    Ok(Opened { reader: TraceReader::open(trace)?, _folder: Some(folder) })
+    Ok(Opened { reader: TraceReader::open(trace)?, folder: Some(folder) })
 }
 
 /// Runs `hpmctl import`.

@@ -75,7 +75,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<()> {
     let (quanta, samples) = outcome.rows;
     let mut text =
         format!("{}: {} quanta, {} samples\n", args.output.display(), grouped(quanta), grouped(samples));
-    for merged in &outcome.merged {
+    for (merged, trace) in outcome.merged.iter().zip(&args.traces) {
         let clock = match merged.uncertainty_ns {
             0 if merged.pid_offset == 0 => "same clock".to_owned(),
             ns => format!(
@@ -86,14 +86,17 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<()> {
                 merged.pid_offset
             ),
         };
-        let _ = writeln!(text, "  {} of {}: {clock}", merged.folder, merged.host_name);
+        let _ = writeln!(text, "  {} of {}: {clock}", trace.display(), merged.host_name);
     }
     print(text.trim_end())
 }
 
-/// Bytes of a folder's files.
-fn bytes(folder: &Path) -> u64 {
-    let files = folder.read_dir().into_iter().flatten().flatten();
+/// Bytes of a folder's files, or of a file of `perf record`.
+fn bytes(trace: &Path) -> u64 {
+    if trace.is_file() {
+        return trace.metadata().map_or(0, |file| file.len());
+    }
+    let files = trace.read_dir().into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 

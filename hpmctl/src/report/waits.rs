@@ -75,7 +75,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let waits = Waits::new(quanta.by_ref(), filter.times());
     if waits.threads.is_empty() {
         let which = if filter.is_empty() { "that can be read" } else { "at these times" };
-        bail!("{} holds no quantum {which}", args.trace.display());
+        bail!(reader.lacks_quanta(&args.trace, which));
     }
     collected.read(&reader, &mut resolver, &waits);
     let warnings = resolver.cuts().iter().cloned().chain(quanta.cut()).map(|cut| cut.to_string());

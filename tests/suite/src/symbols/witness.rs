@@ -200,10 +200,7 @@ impl Seen {
             (None, _) => "??:?".into(),
         };
         let lines = frames.len() == theirs.len()
-            && frames
-                .iter()
-                .zip(theirs)
-                .all(|(own, (_, place))| line(own) == place.replace(":0", ":?") || line(own) == *place);
+            && frames.iter().zip(theirs).all(|(own, (_, place))| is_place(&line(own), place));
         // Each but the outermost: that of a function which only its file can see has a short name by both, but where binutils
         // takes it from the symbol table, as hpm does.
         let inner = frames.len() - 1;
@@ -294,6 +291,11 @@ impl Seen {
     }
 }
 
+/// Whether a place is the other tool's. Without a line there is no place: binutils then takes a file from the symbol table.
+fn is_place(own: &str, other: &str) -> bool {
+    own == other || own == other.replace(":0", ":?") || (own == "??:?" && other.ends_with(":?"))
+}
+
 /// Whether a name is of the linker's table of jumps, which has neither lines nor symbols.
 fn is_of_plt(name: &str) -> bool {
     name.ends_with("@plt") || name.starts_with("[.plt")
@@ -310,6 +312,10 @@ fn is_builtin(own: &str, other: &str) -> bool {
     let Some(own) = own.strip_prefix("Builtins_") else { return false };
     match (other.strip_prefix("Builtin:"), other.strip_prefix("BytecodeHandler:")) {
         (Some(name), _) => own == name,
+        // One handler serves all short forms of a bytecode: Star0, Star1, …
+        (_, Some(name)) if own == "ShortStarHandler" => {
+            name.strip_prefix("Star").is_some_and(|number| number.parse::<u8>().is_ok())
+        }
         (_, Some(name)) => own.strip_suffix("Handler") == Some(&name.replace('.', "")),
         _ => false,
     }
