@@ -3,6 +3,7 @@
 //! A real program is recorded on the host by perf_event's software events. pprof, speedscope in a headless browser, pyarrow and
 //! DuckDB then have to find in the exported files what hpm wrote. What is missing of them is fetched into `target/consumers`.
 
+mod firefox;
 pub(crate) mod libpfm4;
 pub(crate) mod tools;
 
@@ -45,6 +46,9 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
         Ok(format!("{events:?}"))
     });
     tally.run("consumers: pprof finds the same samples and events", || run.pprof(&events));
+    tally.run("consumers: the Firefox Profiler's own code finds the same functions and events", || {
+        firefox::check(&run.tools.modules, &run.folder, &events)
+    });
     tally.run("consumers: speedscope opens pprof, folded, Chrome and its own format", || run.speedscope());
     tally.run("consumers: the explorer's page zooms, selects and links graph and table", || run.page());
 }
@@ -69,6 +73,7 @@ impl Run {
         for (format, suffix) in OPENED {
             run.hpmctl(&["export", "--format", format, "-o", &format!("export.{suffix}"), "trace.hpm"])?;
         }
+        run.hpmctl(&["export", "--format", "firefox", "-o", "export.firefox.json", "trace.hpm"])?;
         for table in TABLES {
             for format in ["parquet", "csv"] {
                 let file = format!("tables/{}.{format}", table.replace('-', "_"));

@@ -12,7 +12,7 @@ use super::stamp;
 pub(super) struct Tools {
     /// Python with pyarrow and DuckDB.
     pub(super) python: PathBuf,
-    /// Node's modules, with speedscope and puppeteer-core.
+    /// Node's modules, with speedscope, puppeteer-core and the Firefox Profiler's command line.
     pub(super) modules: PathBuf,
     pub(super) chromium: PathBuf,
     pub(super) pprof: PathBuf,
@@ -31,7 +31,7 @@ impl Tools {
             output(Command::new(venv.join("bin/pip")).args(["install", "--quiet", "pyarrow", "duckdb"]))
                 .map(drop)
         })?;
-        stamp(&folder.join("node.stamp"), || {
+        stamp(&folder.join("node-2.stamp"), || {
             let install = [
                 "install",
                 "--silent",
@@ -39,6 +39,7 @@ impl Tools {
                 "--no-fund",
                 "speedscope",
                 "puppeteer-core",
+                "@firefox-devtools/profiler-cli",
                 "--prefix",
             ];
             output(Command::new("npm").args(install).arg(&folder)).map(drop)
@@ -79,7 +80,10 @@ impl Tools {
 
     /// Lets a program find the libraries that were unpacked with it.
     pub(super) fn libraries(&self, command: &mut Command) {
-        command.env("LD_LIBRARY_PATH", self.unpacked.join("usr/lib/x86_64-linux-gnu"));
+        let libraries = self.unpacked.join("usr/lib/x86_64-linux-gnu");
+        // PulseAudio's libraries find each other by a path of the whole machine.
+        let folders = [libraries.join("pulseaudio"), libraries];
+        command.env("LD_LIBRARY_PATH", folders.map(|folder| folder.display().to_string()).join(":"));
     }
 }
 
