@@ -30,6 +30,16 @@ pub(in crate::source) struct Placed {
     pub(in crate::source) ended: Option<QuantumRow>,
 }
 
+/// What is known of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    OnCpu,
+    OffCpu,
+    /// Its exit was reported. Being pre-empted, it may be switched to after that; and it is switched away from at last, by which
+    /// time it may have lost its number.
+    Gone,
+}
+
 /// Builds quanta. Records must come in the order of time.
 #[derive(Debug)]
 pub(in crate::source) struct Quanta {
@@ -38,8 +48,8 @@ pub(in crate::source) struct Quanta {
     started_ns: u64,
     /// By thread.
     open: HashMap<u32, QuantumRow>,
-    /// Threads of which a record was seen, and whether they are on a CPU.
-    seen: HashMap<u32, bool>,
+    /// Threads of which a record was seen.
+    seen: HashMap<u32, Seen>,
     /// Next number on each CPU.
     sequences: HashMap<u32, u64>,
     /// Sum of the quanta that have ended.
@@ -67,12 +77,15 @@ impl Quanta {
             let row = self.opened(ns, cpu, pid, tid);
             self.open.insert(tid, row);
         }
-        self.seen.insert(tid, true);
+        self.seen.insert(tid, Seen::OnCpu);
     }
 
     /// A switch; the quantum that it ends.
     pub(in crate::source) fn switch(&mut self, ns: u64, switch: &Switch) -> Option<QuantumRow> {
         let Switch { cpu, pid, tid, kind } = *switch;
+        if self.seen.get(&tid) == Some(&Seen::Gone) {
+            return None;
+        }
         let end = match kind {
             SwitchKind::In => {
                 // A quantum that is open still is one whose end the kernel had no room for: it ends here at the latest.
@@ -84,14 +97,13 @@ impl Quanta {
             SwitchKind::Preempted => QuantumEnd::Preempted,
         };
         self.begin_unseen((cpu, pid, tid));
-        self.seen.insert(tid, false);
+        self.seen.insert(tid, Seen::OffCpu);
         self.end(ns, tid, end)
     }
 
     /// The thread's last quantum, when it ends with it.
     pub(in crate::source) fn exit(&mut self, ns: u64, tid: u32) -> Option<QuantumRow> {
-        // Seen system-wide, it is switched away from once more, which ends nothing.
-        self.seen.insert(tid, false);
+        self.seen.insert(tid, Seen::Gone);
         self.end(ns, tid, QuantumEnd::Exit)
     }
 
@@ -100,9 +112,16 @@ impl Quanta {
         self.started_ns = ns;
     }
 
-    /// A new thread has not run since measuring began.
+    /// A new thread has not run since measuring began, whoever had its number before.
     pub(in crate::source) fn forked(&mut self, tid: u32) {
-        self.seen.insert(tid, false);
+        self.seen.insert(tid, Seen::OffCpu);
+    }
+
+    /// A thread that executes takes its process's number, whose first thread has exited for that.
+    pub(in crate::source) fn executed(&mut self, tid: u32) {
+        if let Some(seen @ Seen::Gone) = self.seen.get_mut(&tid) {
+            *seen = Seen::OffCpu;
+        }
     }
 
     /// Counts a sample of the event with this index.
@@ -257,6 +276,19 @@ mod tests {
         quanta.switch(200, &switch(6, SwitchKind::In));
         let ended = quanta.switch(500, &switch(6, SwitchKind::In)).unwrap();
         assert_eq!((ended.start_tsc, ended.end_tsc), (200, 500));
+    }
+
+    #[test]
+    fn a_thread_that_has_exited_runs_no_more_until_its_number_is_given_again() {
+        let mut quanta = quanta();
+        quanta.switch(200, &switch(6, SwitchKind::In));
+        assert_eq!(quanta.exit(300, 6).unwrap().end, QuantumEnd::Exit as u8);
+        assert_eq!(quanta.switch(310, &switch(6, SwitchKind::Preempted)), None);
+        assert_eq!(quanta.switch(320, &switch(6, SwitchKind::In)), None);
+        assert!(!quanta.sample(330, 1, &fault(6)).open && quanta.flush(90 * MS).is_empty());
+        quanta.forked(6);
+        quanta.switch(100 * MS, &switch(6, SwitchKind::In));
+        assert_eq!(quanta.switch(101 * MS, &switch(6, SwitchKind::Yielded)).unwrap().counts[0], MS);
     }
 
     #[test]

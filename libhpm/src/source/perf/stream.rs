@@ -91,6 +91,7 @@ impl Stream {
                     self.awaited = None;
                     quanta.started_at(ns);
                 }
+                Change::Name { exec: true, .. } => quanta.executed(entry.tid),
                 _ => {}
             }
         }
