@@ -55,13 +55,15 @@ pub struct Profile {
     pub total: u64,
     /// Its functions.
     pub functions: Vec<FunctionTimes>,
+    /// Invocations of functions that were left out, of which nothing else is known.
+    pub other_calls: u64,
 }
 
 impl Profile {
     /// Invocations of all functions.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.functions.iter().map(|function| function.calls).sum()
+        self.functions.iter().map(|function| function.calls).sum::<u64>() + self.other_calls
     }
 }
 
@@ -99,7 +101,7 @@ impl CallGraph {
     #[must_use]
     pub fn profile(&self) -> Profile {
         let total = self.roots().map(|place| self.nodes[place].total).sum();
-        Profile { total, functions: self.functions.values().copied().collect() }
+        Profile { total, functions: self.functions.values().copied().collect(), other_calls: 0 }
     }
 }
 

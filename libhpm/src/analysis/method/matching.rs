@@ -58,6 +58,8 @@ pub struct Invocation {
     pub total: u64,
     /// The part of `total` that is not of functions that it called.
     pub own: u64,
+    /// What the thread had counted when it was entered.
+    pub before: Counts,
     /// What was counted until it was left.
     pub counts: Counts,
     /// No other invocation of the same function surrounds it.
@@ -232,8 +234,9 @@ impl CallMatcher {
                 *count = after.saturating_sub(*before);
             }
             let own = total.saturating_sub(open.callees);
-            let Open { function, entered, .. } = open;
-            calls.leave(open.number, &Invocation { function, entered, total, own, counts, outermost, end });
+            let Open { function, entered, counts: before, number, .. } = open;
+            let invocation = Invocation { function, entered, total, own, before, counts, outermost, end };
+            calls.leave(number, &invocation);
         }
     }
 }
