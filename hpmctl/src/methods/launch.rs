@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use libhpm::call_log::{CONFIG, Config, FOLDER_VARIABLE};
@@ -60,6 +60,9 @@ pub(super) fn program(command: &[OsString]) -> Result<PathBuf> {
     Ok(fs::canonicalize(found.ok_or_else(missing)?)?)
 }
 
+/// The end is told by a signal; in a process with several threads another one may take it.
+const LOOK_AFTER: Duration = Duration::from_millis(50);
+
 /// How a run went.
 pub(super) struct Ran {
     pub(super) status: i32,
@@ -104,7 +107,7 @@ pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -
     let begin = Instant::now();
     workload.begin()?;
     loop {
-        match workload.wait(None)? {
+        match workload.wait(Some(LOOK_AFTER))? {
             Some(End::Exit(status)) => {
                 return Ok(Ran { status, wall_ms: begin.elapsed().as_secs_f64() * 1e3 });
             }
