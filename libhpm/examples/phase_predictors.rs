@@ -7,7 +7,8 @@
 use libhpm::analysis::phase::metrics::{Profile, Quality, evaluate, groups, profiling_rate};
 use libhpm::analysis::phase::synthetic::{Stream, labelled_set};
 use libhpm::analysis::phase::{
-    Action, Base, BehaviourControl, Control, Detector, Interval, Rules, Signal, Step, replay, replay_by_behaviour,
+    Action, Base, BehaviourControl, Control, Detector, Interval, Rules, Signal, Step, replay,
+    replay_by_behaviour,
 };
 
 /// Intervals of a stream.
@@ -74,8 +75,13 @@ fn oracle(rate: f64, stream: &Stream, canonical: &Profile) -> f64 {
     let labels = stream.labels.iter().copied().max().map_or(0, |last| last + 1);
     let mut estimate = Profile::default();
     for label in 0..labels {
-        let own: Vec<&Vec<(u32, u64)>> =
-            stream.labels.iter().zip(&stream.profiles).filter(|(of, _)| **of == label).map(|(_, own)| own).collect();
+        let own: Vec<&Vec<(u32, u64)>> = stream
+            .labels
+            .iter()
+            .zip(&stream.profiles)
+            .filter(|(of, _)| **of == label)
+            .map(|(_, own)| own)
+            .collect();
         let mut taken = Profile::default();
         let mut number = 0.0;
         for (samples, action) in own.iter().zip(skipping(rate, own.len())) {

@@ -108,7 +108,10 @@ mod tests {
         assert_eq!(segments.address_of(0x1033), Some(0x1033));
         assert_eq!(segments.address_of(0x1048), Some(0x2048));
         assert_eq!(segments.address_of(0x1038), None);
-        assert_eq!([0x1033, 0x2048, 0x2000].map(|address| segments.offset_of(address)), [Some(0x1033), Some(0x1048), None]);
+        assert_eq!(
+            [0x1033, 0x2048, 0x2000].map(|address| segments.offset_of(address)),
+            [Some(0x1033), Some(0x1048), None]
+        );
         assert_eq!(segments.address_of_code(&(0x1000..0x3000)), Some(0x2000));
         assert_eq!(segments.address_of_code(&(0x2000..0x3000)), Some(0x3000));
         assert_eq!(segments.address_of_code(&(0..0x1000)), None);

@@ -80,7 +80,9 @@ pub(super) fn option(excluded: &[String], kept: &[String]) -> (String, usize) {
     names.dedup();
     let before = names.len();
     // The name in the source may have more than this around it, but never less.
-    names.retain(|name| !name.is_empty() && !name.contains(['<', '>', ' ']) && !kept.iter().any(|kept| kept.contains(name)));
+    names.retain(|name| {
+        !name.is_empty() && !name.contains(['<', '>', ' ']) && !kept.iter().any(|kept| kept.contains(name))
+    });
     let left = before - names.len();
     // A name that contains another one is excluded with it.
     let all = names.clone();

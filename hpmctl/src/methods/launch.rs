@@ -44,8 +44,9 @@ pub(super) fn shim(asked: Option<&Path>) -> Result<PathBuf> {
 /// There is none that can be executed.
 pub(super) fn program(command: &[OsString]) -> Result<PathBuf> {
     let name = command.first().context("no command is given")?;
-    let executable =
-        |path: &PathBuf| fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+    let executable = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
     let named = Path::new(name);
     let found = if named.components().count() > 1 {
         Some(named.to_owned()).filter(executable)

@@ -14,9 +14,7 @@ use libhpm::analysis::method::{
 use libhpm::call_log::{CallLog, Functions, logs};
 use serde::Serialize;
 
-use super::folder::{
-    FunctionRow, ProfileFile, RunFile, SelectionFile, read_profile, read_selection, runs,
-};
+use super::folder::{FunctionRow, ProfileFile, RunFile, SelectionFile, read_profile, read_selection, runs};
 use super::{svg, text};
 use crate::output::{print, warn};
 use crate::picture;
@@ -137,7 +135,8 @@ pub(super) fn report(args: &ReportArgs) -> Result<Report> {
     } else {
         None
     };
-    let module = |row: &FunctionRow| profile.modules.get(row.module).map_or("", |module| module.path.as_str());
+    let module =
+        |row: &FunctionRow| profile.modules.get(row.module).map_or("", |module| module.path.as_str());
     let of_module = profile.functions.iter().map(|row| (module(row), row.own, row.calls));
     let of_thread = profile.threads.iter().map(|row| (row.name.as_str(), row.total, row.calls));
     Ok(Report {
@@ -219,7 +218,11 @@ fn metrics(merged: &Merged, metric: Metric) -> Vec<(&str, String, f64)> {
         (Metric::Cpi, _) => Some((format!("{name} per 1,000 instructions"), 1000.0)),
         (Metric::Time, _) => Some((format!("{name} per ms"), 1.0)),
     };
-    merged.events.iter().filter_map(|name| of(name).map(|(label, factor)| (name.as_str(), label, factor))).collect()
+    merged
+        .events
+        .iter()
+        .filter_map(|name| of(name).map(|(label, factor)| (name.as_str(), label, factor)))
+        .collect()
 }
 
 fn phases(profile: &ProfileFile, merged: &Merged, metric: Metric) -> Vec<Phase> {
@@ -249,11 +252,8 @@ fn phases(profile: &ProfileFile, merged: &Merged, metric: Metric) -> Vec<Phase> 
 fn variability(merged: &Merged, metric: Metric) -> Vec<Variability> {
     let of = |(name, label, _): (&str, String, f64)| {
         let rates = |phase: &'_ libhpm::analysis::method::PhaseData| phase.rates.get(name).cloned();
-        let values: Vec<(f64, Vec<f64>)> = merged
-            .phases
-            .iter()
-            .filter_map(|phase| Some((phase.time_ns, rates(phase)?)))
-            .collect();
+        let values: Vec<(f64, Vec<f64>)> =
+            merged.phases.iter().filter_map(|phase| Some((phase.time_ns, rates(phase)?))).collect();
         let groups: Vec<&[f64]> = values.iter().map(|(_, values)| values.as_slice()).collect();
         let analysed = anova(&groups);
         Variability {
@@ -287,7 +287,8 @@ fn read_run(folder: &Path, profile: &ProfileFile) -> Result<Read> {
         read.lost += log.lost;
         read.counting.clone_from(&log.header.counting);
         let Some((first, last)) = first.zip(last) else { continue };
-        read.run.whole_ns += thread.ns(last.time - first.time, last.counts[0].saturating_sub(first.counts[0]));
+        read.run.whole_ns +=
+            thread.ns(last.time - first.time, last.counts[0].saturating_sub(first.counts[0]));
         let counted = last.counts.iter().zip(&first.counts).skip(1);
         for (sum, (last, first)) in read.run.whole.iter_mut().zip(counted) {
             *sum += last.saturating_sub(*first);

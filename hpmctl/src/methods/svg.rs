@@ -29,7 +29,10 @@ pub(super) fn draw(command: &[String], measured: &Measured) -> String {
                 Some((place, phase, metric))
             })
             .collect();
-        put(&mut svg, format_args!("<text x=\"10\" y=\"{}\">{}</text>", top + 12.0, escaped(&variability.metric)));
+        put(
+            &mut svg,
+            format_args!("<text x=\"10\" y=\"{}\">{}</text>", top + 12.0, escaped(&variability.metric)),
+        );
         top = boxes(&mut svg, &phases, top + 24.0);
         top = over_time(&mut svg, &phases, top + 8.0) + 24.0;
     }
@@ -53,7 +56,12 @@ fn boxes(svg: &mut String, phases: &[(usize, &Phase, &PhaseMetric)], top: f64) -
         let short: String = phase.name.chars().take(32).collect();
         put(
             svg,
-            format_args!("<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", LEFT - 8.0, y + BOX, escaped(&short)),
+            format_args!(
+                "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                LEFT - 8.0,
+                y + BOX,
+                escaped(&short)
+            ),
         );
         one_box(svg, metric, (y, colour(*place)), x);
         y += ROW;
@@ -77,13 +85,11 @@ fn one_box(svg: &mut String, metric: &PhaseMetric, (top, colour): (f64, &str), x
     let reach = WHISKER * (upper_quartile - lower_quartile);
     let within = |value: &f64| (lower_quartile - reach..=upper_quartile + reach).contains(value);
     let values = || metric.over_time.iter().map(|(_, value)| *value);
-    let (least, most) =
-        values().filter(within).fold((median, median), |(least, most), value| (least.min(value), most.max(value)));
+    let (least, most) = values()
+        .filter(within)
+        .fold((median, median), |(least, most), value| (least.min(value), most.max(value)));
     let middle = top + BOX / 2.0;
-    put(
-        svg,
-        format_args!("<path d=\"M{:.1} {middle:.1}H{:.1}\" stroke=\"black\"/>", x(least), x(most)),
-    );
+    put(svg, format_args!("<path d=\"M{:.1} {middle:.1}H{:.1}\" stroke=\"black\"/>", x(least), x(most)));
     put(
         svg,
         format_args!(
@@ -103,13 +109,18 @@ fn one_box(svg: &mut String, metric: &PhaseMetric, (top, colour): (f64, &str), x
 
 /// When the bottleneck occurs (§5.3.2): each invocation as a point at its begin.
 fn over_time(svg: &mut String, phases: &[(usize, &Phase, &PhaseMetric)], top: f64) -> f64 {
-    let points = || phases.iter().flat_map(|(place, _, metric)| metric.over_time.iter().map(move |point| (*place, point)));
+    let points = || {
+        phases.iter().flat_map(|(place, _, metric)| metric.over_time.iter().map(move |point| (*place, point)))
+    };
     let end = points().map(|(_, (ms, _))| *ms).fold(0.0, f64::max).max(1e-9);
     let highest = highest(phases);
     let bottom = top + CURVE;
     put(
         svg,
-        format_args!("<path d=\"M{LEFT} {top:.1}V{bottom:.1}H{:.1}\" fill=\"none\" stroke=\"black\"/>", LEFT + WIDTH),
+        format_args!(
+            "<path d=\"M{LEFT} {top:.1}V{bottom:.1}H{:.1}\" fill=\"none\" stroke=\"black\"/>",
+            LEFT + WIDTH
+        ),
     );
     for (place, (ms, value)) in points() {
         put(

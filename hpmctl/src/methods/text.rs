@@ -96,9 +96,18 @@ pub(super) fn profile(profile: &ProfileFile, show: usize) -> String {
         ),
     );
     if profile.unwound > 0 {
-        line(&mut text, format_args!("unwound   {} calls ended by an exception or longjmp", grouped(profile.unwound)));
+        line(
+            &mut text,
+            format_args!("unwound   {} calls ended by an exception or longjmp", grouped(profile.unwound)),
+        );
     }
     text.push('\n');
+    text + &functions(profile, show)
+}
+
+/// The table of Figure 3, the most time first.
+fn functions(profile: &ProfileFile, show: usize) -> String {
+    let mut text = String::new();
     let mut rows: Vec<&FunctionRow> = profile.functions.iter().filter(|row| row.calls > 0).collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.total), row.name.clone()));
     let all = profile.total() as f64;
@@ -112,7 +121,11 @@ pub(super) fn profile(profile: &ProfileFile, show: usize) -> String {
             grouped(row.calls),
         ]
     };
-    text += &table(&["function", "total", "of all", "own", "per call", "calls"], 1, rows.iter().take(show).map(cells));
+    text += &table(
+        &["function", "total", "of all", "own", "per call", "calls"],
+        1,
+        rows.iter().take(show).map(cells),
+    );
     if rows.len() > show {
         line(&mut text, format_args!("   and {} more functions (--show)", rows.len() - show));
     }
@@ -250,7 +263,10 @@ fn measured(report: &Report, measured: &Measured) -> String {
         ),
         None => line(
             &mut text,
-            format_args!("overhead  estimated {}; `measure --baseline` measures the real one", percent(estimated)),
+            format_args!(
+                "overhead  estimated {}; `measure --baseline` measures the real one",
+                percent(estimated)
+            ),
         ),
     }
     text += &bottlenecks(measured);
@@ -324,8 +340,9 @@ fn boxes(measured: &Measured) -> String {
         let rows = measured.phases.iter().filter_map(|phase| {
             let metric = phase.metrics.iter().find(|metric| metric.metric == variability.metric)?;
             let numbers = metric.numbers;
-            let cells = [numbers.min, numbers.lower_quartile, numbers.median, numbers.upper_quartile, numbers.max]
-                .map(number);
+            let cells =
+                [numbers.min, numbers.lower_quartile, numbers.median, numbers.upper_quartile, numbers.max]
+                    .map(number);
             Some([vec![phase.name.clone(), metric.over_time.len().to_string()], cells.to_vec()].concat())
         });
         let head = ["phase", "calls", "min", "quarter", "median", "3 quarters", "max"];

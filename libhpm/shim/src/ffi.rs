@@ -88,5 +88,7 @@ extern "C" fn after_fork_in_child() {
 pub(crate) fn watch_forks() {
     // SAFETY: the three functions have the type that is asked for, live as long as the library, and call only what is safe
     // after a fork: atomics, and sched_yield before it.
-    let _ = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child)) };
+    let _ = unsafe {
+        libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child))
+    };
 }

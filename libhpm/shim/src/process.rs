@@ -155,7 +155,8 @@ impl Process {
 
     fn place_of(&self, address: u64) -> Option<(String, u64)> {
         let code = self.code.lock().ok()?;
-        let (start, _, offset, path) = code.iter().find(|(start, end, ..)| (*start..*end).contains(&address))?;
+        let (start, _, offset, path) =
+            code.iter().find(|(start, end, ..)| (*start..*end).contains(&address))?;
         Some((path.clone(), address - start + offset))
     }
 
@@ -181,7 +182,8 @@ impl Process {
     /// Measures what the shim costs, by the calling thread, which has just begun its log; once for each process.
     pub(crate) fn calibrate() {
         let process = with_thread(|thread| thread.process.clone()).flatten();
-        let Some(process) = process.filter(|process| !process.calibrating.swap(true, Ordering::Relaxed)) else {
+        let Some(process) = process.filter(|process| !process.calibrating.swap(true, Ordering::Relaxed))
+        else {
             return;
         };
         table::decide(address_of(&LOGGED), true);
@@ -192,7 +194,8 @@ impl Process {
             let Some(logged) = cost_of(&LOGGED) else { return };
             let Some(skipped) = cost_of(&NOT_LOGGED) else { return };
             let logged: Vec<f64> = logged.iter().map(|cost| cost / (CALLS + 1) as f64).collect();
-            let skipped = skipped.iter().zip(&logged).map(|(cost, logged)| (cost - logged).max(0.0) / CALLS as f64);
+            let skipped =
+                skipped.iter().zip(&logged).map(|(cost, logged)| (cost - logged).max(0.0) / CALLS as f64);
             costs = costs.least(Costs { skipped: skipped.collect(), logged });
             with_thread(Thread::rewind);
         }

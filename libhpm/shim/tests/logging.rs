@@ -143,7 +143,8 @@ fn functions_that_longjmp_leaves_are_closed() {
     let ran = run(&calls_c(&temp), &["jumps"], &config());
     let calls = ran.calls(0);
     assert_eq!(calls["main/jumps"], 1, "{calls:?}");
-    let thrower: u64 = calls.iter().filter(|(path, _)| path.ends_with("thrower")).map(|(_, calls)| calls).sum();
+    let thrower: u64 =
+        calls.iter().filter(|(path, _)| path.ends_with("thrower")).map(|(_, calls)| calls).sum();
     assert_eq!(thrower, 15, "{calls:?}");
     assert_eq!(calls["main/jumps/thrower"], 5, "{calls:?}");
     assert_eq!(ran.threads[0].mismatches, Mismatches { unwound: 15, ..Mismatches::default() });
@@ -281,9 +282,11 @@ fn events_are_counted_for_each_call() {
         events.push(event);
     }
     let finder = FileFinder::default();
-    let touches = functions_of(&program, &finder).unwrap().into_iter().find(|one| &*one.name == "touches").unwrap();
+    let touches =
+        functions_of(&program, &finder).unwrap().into_iter().find(|one| &*one.name == "touches").unwrap();
     let number = functions.keys().iter().position(|key| key.offset == touches.offset).unwrap() as u32;
-    let of = |kind: CallKind| events.iter().filter(move |event| event.kind == kind && event.function == number);
+    let of =
+        |kind: CallKind| events.iter().filter(move |event| event.kind == kind && event.function == number);
     let faults: Vec<u64> = of(CallKind::Enter)
         .zip(events.iter().filter(|event| event.function == number && event.kind != CallKind::Enter))
         .map(|(enter, exit)| exit.counts[1] - enter.counts[1])

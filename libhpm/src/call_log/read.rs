@@ -74,13 +74,16 @@ impl Code {
     }
 }
 
+/// A thread's file, with when its image began and which of its threads it is.
+type Found = (u64, u64, PathBuf);
+
 /// Finds a folder's logs.
 ///
 /// # Errors
 /// [`Error::Io`] when the folder cannot be read.
 pub fn logs(folder: &Path) -> Result<Logs> {
     let doing = || format!("read {}", folder.display());
-    let mut images: HashMap<String, Vec<(u64, u64, PathBuf)>> = HashMap::new();
+    let mut images: HashMap<String, Vec<Found>> = HashMap::new();
     for entry in fs::read_dir(folder).map_err(Error::io(doing()))? {
         let path = entry.map_err(Error::io(doing()))?.path();
         let name = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default().to_owned();
@@ -92,12 +95,12 @@ pub fn logs(folder: &Path) -> Result<Logs> {
         let (began, ordinal) = (began.unwrap_or(0), ordinal.parse().unwrap_or(u64::MAX));
         images.entry(image.to_owned()).or_default().push((began, ordinal, path));
     }
-    let mut images: Vec<(String, Vec<(u64, u64, PathBuf)>)> = images.into_iter().collect();
+    let mut images: Vec<(String, Vec<Found>)> = images.into_iter().collect();
     for (_, threads) in &mut images {
         threads.sort();
     }
     images.sort_by_key(|(name, threads)| (threads.first().map(|first| first.0), name.clone()));
-    let image = |(name, threads): (String, Vec<(u64, u64, PathBuf)>)| {
+    let image = |(name, threads): (String, Vec<Found>)| {
         let code = Code::read(&folder.join(format!("{name}.maps")));
         (code, threads.into_iter().map(|(_, _, path)| path).collect())
     };
@@ -157,15 +160,16 @@ impl<'a> CallLog<'a> {
         let mut bytes = vec![0; HEADER_BYTES];
         file.read_exact(&mut bytes).map_err(|_| damaged("a log without its header"))?;
         let text = bytes[..NAME_AT].split(|byte| *byte == 0).next().unwrap_or_default();
-        let header: Header =
-            serde_json::from_slice(text).map_err(|error| damaged(&format!("its header is damaged ({error})")))?;
+        let header: Header = serde_json::from_slice(text)
+            .map_err(|error| damaged(&format!("its header is damaged ({error})")))?;
         if header.version != VERSION {
             return Err(damaged(&format!(
                 "a log of version {}, and this hpmctl reads version {VERSION}",
                 header.version
             )));
         }
-        let costs = |costs: &[f64]| costs.len() == 1 + header.events.len() && costs.iter().all(|cost| *cost >= 0.0);
+        let costs =
+            |costs: &[f64]| costs.len() == 1 + header.events.len() && costs.iter().all(|cost| *cost >= 0.0);
         if header.events.len() > MAX_COUNTS || !costs(&header.costs) || !costs(&header.skip_costs) {
             return Err(damaged("its header contradicts itself"));
         }
@@ -189,32 +193,32 @@ impl<'a> CallLog<'a> {
     /// The next event, from which what the shim had cost is subtracted; `None` at the end. A record that is cut off is the end.
     pub fn next(&mut self, functions: &mut Functions) -> Option<CallEvent> {
         self.file.read_exact(&mut self.words).ok()?;
-        let word = |place: usize| {
-            u64::from_le_bytes(std::array::from_fn(|byte| self.words[8 * place + byte]))
-        };
+        let word =
+            |place: usize| u64::from_le_bytes(std::array::from_fn(|byte| self.words[8 * place + byte]));
         if word(0) == 0 {
             return None;
         }
         let record = Record::unpack([word(0), word(1)]);
         self.skipped += record.skipped;
         let time = word(2);
-        let raw = Raw { time, counts: std::array::from_fn(|place| if place < self.header.events.len() { word(WORDS + place) } else { 0 }) };
+        let raw = Raw {
+            time,
+            counts: std::array::from_fn(|place| {
+                if place < self.header.events.len() { word(WORDS + place) } else { 0 }
+            }),
+        };
         let (time, counts) = self.less_cost(&raw, record.skipped as f64);
         let function = match record.kind {
             CallKind::Mark => 0,
             _ => {
                 let code = self.code;
-                *self.numbers.entry(record.function).or_insert_with_key(|&address| functions.number(code.key(address)))
+                *self
+                    .numbers
+                    .entry(record.function)
+                    .or_insert_with_key(|&address| functions.number(code.key(address)))
             }
         };
-        Some(CallEvent {
-            kind: record.kind,
-            function,
-            site: record.site,
-            frame: record.frame,
-            time,
-            counts,
-        })
+        Some(CallEvent { kind: record.kind, function, site: record.site, frame: record.frame, time, counts })
     }
 
     /// Time and counts without what the shim did since the event before: one reading, and what was skipped. What it costs is an

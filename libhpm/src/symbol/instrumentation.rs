@@ -40,7 +40,9 @@ pub fn functions_of(path: &Path, finder: &FileFinder) -> io::Result<Vec<Function
         for (symbol, name) in code_symbols(elf) {
             use object::ObjectSymbol as _;
             let extent = symbol.address()..symbol.address().saturating_add(symbol.size());
-            let Some(offset) = segments.offset_of(extent.start).filter(|_| symbol.size() > 0) else { continue };
+            let Some(offset) = segments.offset_of(extent.start).filter(|_| symbol.size() > 0) else {
+                continue;
+            };
             let code = decode(&bytes(elf, &extent)?, extent.start);
             // A call of itself is recursion, not a loop.
             let backward = code.iter().any(|one| {

@@ -52,9 +52,7 @@ const STANDS_OUT: f64 = 1.1;
 pub fn bottlenecks(merged: &Merged, least_share: f64) -> Bottlenecks {
     let has = |name: &str| merged.events.iter().any(|event| event == name);
     let metric = if has("instructions") { Metric::Cpi } else { Metric::Time };
-    let shown = |name: &&String| {
-        !(metric == Metric::Cpi && (*name == "instructions" || *name == "cycles"))
-    };
+    let shown = |name: &&String| !(metric == Metric::Cpi && (*name == "instructions" || *name == "cycles"));
     let events: Vec<String> = merged.events.iter().filter(shown).cloned().collect();
     let row = |counts: &std::collections::BTreeMap<String, f64>, time_ns: f64| {
         let count = |name: &str| counts.get(name).copied().filter(|count| !count.is_nan());

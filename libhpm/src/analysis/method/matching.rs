@@ -170,7 +170,8 @@ impl CallMatcher {
             open.frame == event.frame && open.function == event.function && open.site == event.site
         };
         let gone = self.first_gone(event.frame);
-        let same_frame = self.open[..gone].iter().rposition(|open| open.frame != event.frame).map_or(0, |at| at + 1);
+        let same_frame =
+            self.open[..gone].iter().rposition(|open| open.frame != event.frame).map_or(0, |at| at + 1);
         let gone = self.open[same_frame..gone].iter().position(again).map_or(gone, |at| same_frame + at);
         self.close_down_to(gone, (event.time, &event.counts), End::Unwound, calls);
         let number = calls.enter(self.open.last().map(|open| open.number), event.function);

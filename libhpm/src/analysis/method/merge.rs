@@ -99,7 +99,8 @@ pub fn merge(runs: &[Run], base: Option<&str>) -> Merged {
         runs.iter().flat_map(|run| run.observations.iter().map(|seen| seen.function)).collect();
     functions.sort_unstable();
     functions.dedup();
-    merged.phases = functions.into_iter().map(|function| phase(runs, &merged.events, base, function)).collect();
+    merged.phases =
+        functions.into_iter().map(|function| phase(runs, &merged.events, base, function)).collect();
     merged.phases.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
     merged
 }
@@ -126,11 +127,8 @@ fn phase(runs: &[Run], events: &[String], base: Option<&str>, function: u32) -> 
         ..PhaseData::default()
     };
     for name in events {
-        let counted: Vec<(&Run, usize, &Vec<Observation>)> = runs
-            .iter()
-            .zip(&own)
-            .filter_map(|(run, seen)| Some((run, place_of(run, name)?, seen)))
-            .collect();
+        let counted: Vec<(&Run, usize, &Vec<Observation>)> =
+            runs.iter().zip(&own).filter_map(|(run, seen)| Some((run, place_of(run, name)?, seen))).collect();
         let sum = |(_, place, seen): &(&Run, usize, &Vec<Observation>)| {
             seen.iter().filter(outer).map(|seen| seen.counts[*place] as f64).sum::<f64>()
         };

@@ -19,9 +19,7 @@ pub use self::component::{Component, components};
 pub use self::graph::{CallGraph, FunctionTimes, Node, Profile};
 pub use self::matching::{CallEvent, CallKind, CallMatcher, Calls, End, Invocation, Mismatches};
 pub use self::merge::{Merged, Observation, PhaseData, Run, merge};
-pub use self::select::{
-    GRAINS, GridPoint, Selection, Thresholds, WEIGHTS, grid, propose, select,
-};
+pub use self::select::{GRAINS, GridPoint, Selection, Thresholds, WEIGHTS, grid, propose, select};
 
 /// Counts that an event can carry beside its time.
 pub const MAX_COUNTS: usize = 8;

@@ -8,8 +8,8 @@ use super::graph::Profile;
 /// Values of θ_weight that a grid has, as parts of the program's time: those that Figure 4 and Table 3 span, in steps of 1, 2
 /// and 5.
 pub const WEIGHTS: [f64; 20] = [
-    0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4, 5e-5, 2e-5, 1e-5, 5e-6, 2e-6, 1e-6, 1e-7,
-    1e-8,
+    0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 5e-3, 2e-3, 1e-3, 5e-4, 2e-4, 1e-4, 5e-5, 2e-5, 1e-5, 5e-6, 2e-6, 1e-6,
+    1e-7, 1e-8,
 ];
 /// Values of θ_grain that a grid has.
 pub const GRAINS: [f64; 20] = WEIGHTS;
@@ -64,11 +64,9 @@ pub fn select(profile: &Profile, thresholds: Thresholds) -> Selection {
 }
 
 fn chosen(profile: &Profile, thresholds: Thresholds) -> impl Iterator<Item = &super::FunctionTimes> {
-    let (weight, grain) =
-        (thresholds.weight * profile.total as f64, thresholds.grain * profile.total as f64);
-    let exceeds = move |function: &&super::FunctionTimes| {
-        function.total as f64 > weight && function.per_call() > grain
-    };
+    let (weight, grain) = (thresholds.weight * profile.total as f64, thresholds.grain * profile.total as f64);
+    let exceeds =
+        move |function: &&super::FunctionTimes| function.total as f64 > weight && function.per_call() > grain;
     profile.functions.iter().filter(exceeds)
 }
 
@@ -80,7 +78,8 @@ fn share(part: u64, all: u64) -> f64 {
 #[must_use]
 pub fn grid(profile: &Profile, weights: &[f64], grains: &[f64]) -> Vec<GridPoint> {
     let calls = profile.calls();
-    let pairs = weights.iter().flat_map(|&weight| grains.iter().map(move |&grain| Thresholds { weight, grain }));
+    let pairs =
+        weights.iter().flat_map(|&weight| grains.iter().map(move |&grain| Thresholds { weight, grain }));
     let point = |thresholds| {
         let count = |(functions, invocations), function: &super::FunctionTimes| {
             (functions + 1, invocations + function.calls)

@@ -63,7 +63,8 @@ pub fn anova(groups: &[&[f64]]) -> Result<Anova, NoAnova> {
         between_squares / between as f64 / (within_squares / within as f64)
     };
     let distribution = FisherSnedecor::new(between as f64, within as f64);
-    let p = if f.is_finite() { distribution.map_or(f64::NAN, |distribution| distribution.sf(f)) } else { 0.0 };
+    let p =
+        if f.is_finite() { distribution.map_or(f64::NAN, |distribution| distribution.sf(f)) } else { 0.0 };
     Ok(Anova { f, between: between as u64, within: within as u64, p })
 }
 
@@ -143,11 +144,8 @@ mod tests {
     /// NIST/SEMATECH e-Handbook, 7.4.3.3 (resistance of three levels): F = 9.59 with 2 and 12 degrees of freedom.
     #[test]
     fn variances_are_analysed_as_in_the_handbook() {
-        let groups: [&[f64]; 3] = [
-            &[6.9, 5.4, 5.8, 4.6, 4.0],
-            &[8.3, 6.8, 7.8, 9.2, 6.5],
-            &[8.0, 10.5, 8.1, 6.9, 9.3],
-        ];
+        let groups: [&[f64]; 3] =
+            [&[6.9, 5.4, 5.8, 4.6, 4.0], &[8.3, 6.8, 7.8, 9.2, 6.5], &[8.0, 10.5, 8.1, 6.9, 9.3]];
         let found = anova(&groups).unwrap();
         assert_eq!((found.between, found.within), (2, 12));
         assert!((found.f - 9.59).abs() < 0.005, "{found:?}");

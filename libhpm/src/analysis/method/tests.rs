@@ -63,7 +63,15 @@ impl Script {
 }
 
 const NAMES: [&str; 10] = [
-    "main", "init", "readData", "readElement", "print", "sortData", "compare", "swap", "printData",
+    "main",
+    "init",
+    "readData",
+    "readElement",
+    "print",
+    "sortData",
+    "compare",
+    "swap",
+    "printData",
     "printElement",
 ];
 
@@ -191,9 +199,8 @@ fn a_call_again_after_longjmp_is_no_recursion() {
 /// A function that the compiler put into another one shares its stack pointer, also into itself.
 #[test]
 fn inlined_functions_share_a_frame() {
-    let mut script = Script::default();
     let at = |kind, function, site, time| CallEvent { site, ..event(kind, function, 0x1000, time) };
-    script.events = vec![
+    let events = vec![
         at(CallKind::Enter, 1, 1, 0),
         at(CallKind::Enter, 2, 2, 10),
         at(CallKind::Enter, 2, 3, 20),
@@ -201,6 +208,7 @@ fn inlined_functions_share_a_frame() {
         at(CallKind::Exit, 2, 5, 40),
         at(CallKind::Exit, 1, 6, 50),
     ];
+    let script = Script { events, ..Script::default() };
     let (graph, mismatches) = script.graph();
     assert_eq!(mismatches, Mismatches::default());
     let two = graph.profile().functions[1];
@@ -210,8 +218,7 @@ fn inlined_functions_share_a_frame() {
 /// A tail call of the hook comes with the caller's stack pointer.
 #[test]
 fn a_tail_exit_ends_what_is_further_in() {
-    let mut script = Script::default();
-    script.events = vec![
+    let events = vec![
         event(CallKind::Enter, 1, 0x1000, 0),
         event(CallKind::Enter, 2, 0xf00, 10),
         event(CallKind::Enter, 2, 0xe00, 15),
@@ -220,6 +227,7 @@ fn a_tail_exit_ends_what_is_further_in() {
         event(CallKind::TailExit, 9, 0x1000, 26),
         event(CallKind::Exit, 1, 0x1000, 30),
     ];
+    let script = Script { events, ..Script::default() };
     let (graph, mismatches) = script.graph();
     assert_eq!(mismatches, Mismatches { orphans: 1, ..Mismatches::default() });
     assert_eq!(graph.profile().functions[1].total, 15);
@@ -228,12 +236,12 @@ fn a_tail_exit_ends_what_is_further_in() {
 
 #[test]
 fn what_does_not_match_is_counted() {
-    let mut script = Script::default();
-    script.events = vec![
+    let events = vec![
         event(CallKind::Exit, 7, 0x2000, 5),
         event(CallKind::Enter, 1, 0x1000, 10),
         event(CallKind::Mark, 0, 0, 4),
     ];
+    let script = Script { events, ..Script::default() };
     let (graph, mismatches) = script.graph();
     let expected = Mismatches { orphans: 1, unfinished: 1, backwards: 1, unwound: 0 };
     assert_eq!(mismatches, expected);
@@ -289,8 +297,7 @@ fn repeated_runs_are_averaged_call_by_call() {
 #[test]
 fn runs_that_differ_are_not_averaged_call_by_call() {
     let events = &["instructions", "cycles"];
-    let runs =
-        [run(events, 1, &[(1, [100, 100])]), run(events, 1, &[(1, [100, 100]), (1, [100, 900])])];
+    let runs = [run(events, 1, &[(1, [100, 100])]), run(events, 1, &[(1, [100, 100]), (1, [100, 900])])];
     let merged = merge(&runs, Some("instructions"));
     assert!(merged.phases[0].differs);
     assert_eq!(merged.phases[0].rates["cycles"], [1.0], "those of the first run");

@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn what_is_paused_is_stood_for_by_its_own_behaviour() {
-        for (name, noise) in [("steps", 0.01), ("irregular", 0.2), ("short", 0.05), ("drift and steps", 0.2)] {
+        for (name, noise) in [("steps", 0.01), ("irregular", 0.2), ("short", 0.05), ("drift and steps", 0.2)]
+        {
             let stream = stream(name, noise);
             let (recorded, behaviours, _) = control(&stream);
             let mut canonical = Profile::default();
@@ -210,7 +211,8 @@ mod tests {
     #[test]
     fn a_first_interval_that_was_paused_is_made_up_for() {
         let profiles = [vec![(1, 10)], vec![(2, 4)], vec![(2, 4)], vec![(7, 9)]];
-        let profile = replay_by_behaviour(&[true, false, true, false], &[Some(0), Some(1), Some(1), None], &profiles);
+        let profile =
+            replay_by_behaviour(&[true, false, true, false], &[Some(0), Some(1), Some(1), None], &profiles);
         let mut expected = Profile::default();
         expected.add(1, 10.0);
         expected.add(2, 8.0);
@@ -222,7 +224,8 @@ mod tests {
         let mut control = BehaviourControl::new(Signal::new(&[0], Base::Time));
         for count in 0..2 * BEHAVIOURS as u64 {
             control.decide();
-            let counts = std::array::from_fn(|event| if event == 0 { 10 * 2_u64.pow(count as u32 % 60) } else { 0 });
+            let counts =
+                std::array::from_fn(|event| if event == 0 { 10 * 2_u64.pow(count as u32 % 60) } else { 0 });
             let place = control.learn(&Interval { on_cpu: 1000, counts, ..Interval::default() });
             assert!(place.is_some_and(|place| place < BEHAVIOURS));
         }
