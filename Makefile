@@ -13,6 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 MODULE_SOURCE = $(DESTDIR)/usr/src/hpm-$(VERSION)
 UDEV_RULE = $(DESTDIR)/usr/lib/udev/rules.d/70-hpm.rules
 HEADER = $(DESTDIR)$(PREFIX)/include/hpm_mark.h
+SHIM = $(DESTDIR)$(PREFIX)/lib/hpm/libhpm_methods.so
 BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hpmctl
 ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hpmctl
 FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hpmctl.fish
@@ -24,13 +25,13 @@ help:
 	@echo "make test-full  the long checks as well; writes docs/test-report.md"
 	@echo "make kmod       build hpm.ko for the lab's kernel"
 	@echo "make bench      what hpm costs against the kernel's perf, in the lab; and how fast its parts are"
-	@echo "make install    after make tools: hpmctl with its manual, hpm_mark.h, the module's source for dkms, who may use it (PREFIX, DESTDIR)"
+	@echo "make install    after make tools: hpmctl with its manual, hpm_mark.h, the shim of methods, the module's source for dkms, who may use it (PREFIX, DESTDIR)"
 	@echo "make uninstall  removes what make install installed"
 
 # The tools that people use, and what the lab needs to run them.
 .PHONY: tools
 tools:
-	$(CARGO) build --release -p hpmctl -p lab -p suite -p guest
+	$(CARGO) build --release -p hpmctl -p hpm-methods -p lab -p suite -p guest
 
 kmod: tools
 	$(LAB) build
@@ -60,6 +61,7 @@ install:
 	@test -x target/release/hpmctl || { echo "run make tools first" >&2; exit 1; }
 	install -D -m 755 target/release/hpmctl $(DESTDIR)$(PREFIX)/bin/hpmctl
 	install -D -m 644 libhpm/include/hpm_mark.h $(HEADER)
+	install -D -m 755 target/release/libhpm_methods.so $(SHIM)
 	target/release/hpmctl man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(dir $(BASH)) $(dir $(ZSH)) $(dir $(FISH))
 	target/release/hpmctl completions bash > $(BASH)
@@ -76,7 +78,7 @@ install:
 uninstall:
 	rm -rf $(MODULE_SOURCE)
 	rm -f $(DESTDIR)$(PREFIX)/bin/hpmctl $(DESTDIR)$(PREFIX)/share/man/man1/hpmctl*.1 $(BASH) $(ZSH) $(FISH)
-	rm -f $(HEADER) $(UDEV_RULE) $(SYSUSERS)
+	rm -f $(HEADER) $(SHIM) $(UDEV_RULE) $(SYSUSERS)
 
 clean:
 	$(CARGO) clean

@@ -15,6 +15,7 @@ use crate::explore::ExploreArgs;
 use crate::export::ExportArgs;
 use crate::list::ListArgs;
 use crate::mark::MarkArgs;
+use crate::methods::MethodsArgs;
 use crate::module::ModuleArgs;
 use crate::opened::ImportArgs;
 use crate::phases::PhasesArgs;
@@ -45,6 +46,7 @@ pub(crate) enum Command {
     Import(ImportArgs),
     List(ListArgs),
     Phases(PhasesArgs),
+    Methods(MethodsArgs),
     Mark(MarkArgs),
     Doctor(DoctorArgs),
     Module(ModuleArgs),

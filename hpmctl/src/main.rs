@@ -12,6 +12,7 @@ mod filters;
 mod list;
 mod mark;
 mod measure;
+mod methods;
 mod module;
 mod opened;
 mod output;
@@ -62,6 +63,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Import(args) => opened::import(args).map(|()| ExitCode::SUCCESS),
         Command::List(args) => list::run(args),
         Command::Phases(args) => phases::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Methods(args) => methods::run(args),
         Command::Mark(args) => mark::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Module(args) => module::run(args),

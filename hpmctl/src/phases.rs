@@ -240,7 +240,7 @@ fn found(
     let name = names.get(&(subject.pid, subject.tid.unwrap_or(subject.pid))).cloned().unwrap_or_default();
     let intervals = subject.intervals.as_deref().unwrap_or_default();
     let phases = match &subject.intervals {
-        Ok(intervals) => find_phases(Rules::Improved, signal, intervals),
+        Ok(intervals) => find_phases(Rules::NoiseGated, signal, intervals),
         Err(disorder) => Err(NoPhases::Disorder { message: *disorder }),
     };
     let densities: Vec<f64> =

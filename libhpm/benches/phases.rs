@@ -21,7 +21,7 @@ fn detector(criterion: &mut Criterion) {
         [("one event", Signal::new(&[0], Base::Time)), ("two events", Signal::new(&[0, 1], Base::Time))]
     {
         let stream = stream("irregular");
-        let mut detector = Detector::new(Rules::Improved, signal);
+        let mut detector = Detector::new(Rules::NoiseGated, signal);
         println!("{name}: {} bytes for a thread or process, none for an interval", detector.bytes());
         group.bench_function(name, |bencher| {
             bencher.iter(|| {

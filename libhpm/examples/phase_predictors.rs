@@ -1,11 +1,15 @@
-//! How well phases are found, and how much profiling they save: the published algorithm, the improved one, and skipping every
-//! second interval, on streams whose phases are known. The table in `docs/phases.md`.
+//! How well phases are found, and how much profiling they save: by the published rules and by those with a noise gate, each with one
+//! buffer (§3.3); with a profile for each behaviour; and by skipping intervals evenly; on streams whose phases are known. What an
+//! oracle that knows them would reach at the same rate is given too. The table in `docs/phases.md`.
 //!
 //! `cargo run --release -p libhpm --example phase_predictors`
 
 use libhpm::analysis::phase::metrics::{Profile, Quality, evaluate, groups, profiling_rate};
 use libhpm::analysis::phase::synthetic::{Stream, labelled_set};
-use libhpm::analysis::phase::{Action, Base, Control, Detector, Interval, Rules, Signal, Step, replay};
+use libhpm::analysis::phase::{
+    Action, Base, BehaviourControl, Control, Detector, Interval, Rules, Signal, Step, replay,
+    replay_by_behaviour,
+};
 
 /// Intervals of a stream.
 const INTERVALS: usize = 4000;
@@ -32,12 +36,13 @@ impl Mean {
     }
 
     fn percent(&self) -> String {
-        if self.count > 0.0 { format!("{:.1}", 100.0 * self.sum / self.count) } else { "–".to_owned() }
+        if self.count > 0.0 { format!("{:.2}", 100.0 * self.sum / self.count) } else { "–".to_owned() }
     }
 }
 
-/// A row: confidence, PMR, PMR of the major levels, profiling rate, coverage, coverage of skipping at the same rate.
-type Row = [Mean; 6];
+/// A row: confidence, PMR, PMR of the major levels, profiling rate, coverage, coverage of skipping at the same rate, and of the
+/// oracle.
+type Row = [Mean; 7];
 
 fn canonical(stream: &Stream) -> Profile {
     let mut profile = Profile::default();
@@ -64,6 +69,47 @@ fn skipping(rate: f64, intervals: usize) -> Vec<Action> {
     (0..intervals).map(|index| if records(index) { Action::Record } else { Action::Skip }).collect()
 }
 
+/// The coverage of who knows every interval's behaviour beforehand, records as many of each evenly, and lets their mean stand for the
+/// others. What is left is that the samples which were not taken are not known.
+fn oracle(rate: f64, stream: &Stream, canonical: &Profile) -> f64 {
+    let labels = stream.labels.iter().copied().max().map_or(0, |last| last + 1);
+    let mut estimate = Profile::default();
+    for label in 0..labels {
+        let own: Vec<&Vec<(u32, u64)>> = stream
+            .labels
+            .iter()
+            .zip(&stream.profiles)
+            .filter(|(of, _)| **of == label)
+            .map(|(_, own)| own)
+            .collect();
+        let mut taken = Profile::default();
+        let mut number = 0.0;
+        for (samples, action) in own.iter().zip(skipping(rate, own.len())) {
+            if action.records() {
+                samples.iter().for_each(|&(function, weight)| taken.add(function.into(), weight as f64));
+                number += 1.0;
+            }
+        }
+        if number > 0.0 {
+            estimate.add_scaled(&taken, own.len() as f64 / number);
+        }
+    }
+    estimate.coverage(canonical)
+}
+
+/// Rate and coverage with a profile for each behaviour.
+fn by_behaviour(stream: &Stream, row: &mut Row) {
+    let mut control = BehaviourControl::new(Signal::new(&[0], Base::Time));
+    let step = |interval: &Interval| (control.decide(), control.learn(interval));
+    let (recorded, behaviours): (Vec<bool>, Vec<Option<usize>>) = stream.intervals.iter().map(step).unzip();
+    let rate = profiling_rate(recorded.iter().copied());
+    let canonical = canonical(stream);
+    let skipped = replay(&skipping(rate, recorded.len()), &stream.profiles).coverage(&canonical);
+    let coverage = replay_by_behaviour(&recorded, &behaviours, &stream.profiles).coverage(&canonical);
+    let values = [f64::NAN, f64::NAN, f64::NAN, rate, coverage, skipped, oracle(rate, stream, &canonical)];
+    row.iter_mut().zip(values).for_each(|(mean, value)| mean.add(value));
+}
+
 fn quality(stream: &Stream, steps: &[Step]) -> Quality {
     let density = |step: &Step| step.density.unwrap_or(f64::NAN);
     let densities: Vec<f64> = steps.iter().map(density).collect();
@@ -87,6 +133,7 @@ fn judge(rules: Rules, stream: &Stream, row: &mut Row) {
         rate,
         coverage(&actions),
         coverage(&skipping(rate, stream.intervals.len())),
+        oracle(rate, stream, &canonical),
     ];
     row.iter_mut().zip(values).for_each(|(mean, value)| mean.add(value));
 }
@@ -98,32 +145,40 @@ fn print(name: &str, rules: &str, row: &Row) {
 
 fn main() {
     println!(
-        "| stream | algorithm | confidence % | PMR % | PMR major % | profiling rate % | coverage % | skipping at that rate % |"
+        "| stream | algorithm | confidence % | PMR % | PMR major % | profiling rate % | coverage % | skipping at that rate % | oracle at that rate % |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     let names: Vec<&str> = labelled_set(0.0).iter().map(|recipe| recipe.name).collect();
-    let mut judged = [Row::default(), Row::default()];
+    let mut judged = [Row::default(), Row::default(), Row::default()];
     let mut simple = Mean::default();
     for (which, name) in names.iter().enumerate() {
-        for (rules, total) in [Rules::Published, Rules::Improved].into_iter().zip(&mut judged) {
+        let tuned = if TUNED_ON.contains(name) { " (tuned on)" } else { "" };
+        for ((how, judge), total) in HOW.iter().zip(&mut judged) {
             let mut row = Row::default();
             for (noise, seed) in NOISE.iter().flat_map(|noise| (0..SEEDS).map(move |seed| (noise, seed))) {
                 let stream = labelled_set(*noise)[which].stream(INTERVALS, seed);
-                judge(rules, &stream, &mut row);
-                if !TUNED_ON.contains(name) {
-                    judge(rules, &stream, total);
+                judge(&stream, &mut row);
+                if tuned.is_empty() {
+                    judge(&stream, total);
                     let half = replay(&skipping(0.5, INTERVALS), &stream.profiles);
                     simple.add(half.coverage(&canonical(&stream)));
                 }
             }
-            let tuned = if TUNED_ON.contains(name) { " (tuned on)" } else { "" };
-            print(&format!("{name}{tuned}"), &format!("{rules:?}").to_lowercase(), &row);
+            print(&format!("{name}{tuned}"), how, &row);
         }
     }
-    print("**mean of those not tuned on**", "published", &judged[0]);
-    print("**mean of those not tuned on**", "improved", &judged[1]);
+    for ((how, _), row) in HOW.iter().zip(&judged) {
+        print("**mean of those not tuned on**", how, row);
+    }
     println!(
-        "| **mean of those not tuned on** | simple 50 % | – | – | – | 50.0 | {} | – |",
+        "| **mean of those not tuned on** | simple 50 % | – | – | – | 50.0 | {} | – | – |",
         simple.percent()
     );
 }
+
+/// What is compared.
+const HOW: [(&str, fn(&Stream, &mut Row)); 3] = [
+    ("published, one buffer", |stream, row| judge(Rules::Published, stream, row)),
+    ("noise gate, one buffer", |stream, row| judge(Rules::NoiseGated, stream, row)),
+    ("a profile for each behaviour", by_behaviour),
+];

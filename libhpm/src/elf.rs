@@ -77,6 +77,16 @@ impl Segments {
         Some((file_offset - segment.in_file.start).wrapping_add(segment.address))
     }
 
+    /// The byte of the file that the linker gave this address.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+        let in_memory = |segment: &&Segment| {
+            let length = segment.in_file.end - segment.in_file.start;
+            (segment.address..segment.address.saturating_add(length)).contains(&address)
+        };
+        let segment = self.0.iter().find(in_memory)?;
+        Some(address - segment.address + segment.in_file.start)
+    }
+
     /// The address that the linker would have given to the start of an executable mapping of these bytes. It begins at a
     /// page and so can begin before the segment does, in the same page as the end of another one.
     pub(crate) fn address_of_code(&self, mapped: &Range<u64>) -> Option<u64> {
@@ -98,6 +108,10 @@ mod tests {
         assert_eq!(segments.address_of(0x1033), Some(0x1033));
         assert_eq!(segments.address_of(0x1048), Some(0x2048));
         assert_eq!(segments.address_of(0x1038), None);
+        assert_eq!(
+            [0x1033, 0x2048, 0x2000].map(|address| segments.offset_of(address)),
+            [Some(0x1033), Some(0x1048), None]
+        );
         assert_eq!(segments.address_of_code(&(0x1000..0x3000)), Some(0x2000));
         assert_eq!(segments.address_of_code(&(0x2000..0x3000)), Some(0x3000));
         assert_eq!(segments.address_of_code(&(0..0x1000)), None);

@@ -3,6 +3,7 @@
 
 pub mod explore;
 pub mod expression;
+pub mod method;
 pub mod phase;
 pub mod statistics;
 pub mod topdown;

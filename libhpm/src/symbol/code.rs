@@ -113,7 +113,7 @@ fn instruction_at(instructions: &[Instruction], address: u64) -> Option<usize> {
 }
 
 /// Symbols that can stand for code, with their names; those of code written by hand have no kind.
-fn code_symbols<'a>(
+pub(super) fn code_symbols<'a>(
     elf: &'a Elf<'a>,
 ) -> impl Iterator<Item = (object::Symbol<'a, 'a, &'a object::ReadCache<std::fs::File>>, &'a str)> {
     let kinds = [SymbolKind::Text, SymbolKind::Unknown, SymbolKind::Label];
@@ -151,7 +151,7 @@ fn function_at(elf: &Elf<'_>, address: u64) -> Option<(Arc<str>, Range<u64>)> {
 }
 
 /// The bytes of these addresses.
-fn bytes(elf: &Elf<'_>, extent: &Range<u64>) -> object::Result<Vec<u8>> {
+pub(super) fn bytes(elf: &Elf<'_>, extent: &Range<u64>) -> object::Result<Vec<u8>> {
     for section in elf.sections() {
         if let Some(bytes) = section.data_range(extent.start, extent.end - extent.start)? {
             return Ok(bytes.to_vec());
@@ -160,7 +160,7 @@ fn bytes(elf: &Elf<'_>, extent: &Range<u64>) -> object::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-fn decode(bytes: &[u8], start: u64) -> Vec<Instruction> {
+pub(super) fn decode(bytes: &[u8], start: u64) -> Vec<Instruction> {
     let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
     let mut formatter = FastFormatter::new();
     formatter.options_mut().set_space_after_operand_separator(true);

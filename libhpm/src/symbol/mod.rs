@@ -7,6 +7,7 @@
 mod code;
 mod code_map;
 mod files;
+mod instrumentation;
 mod jitdump;
 mod kernel;
 mod module;
@@ -18,6 +19,7 @@ mod vdso;
 
 pub use self::code::{Code, Instruction, Place};
 pub use self::files::FileFinder;
+pub use self::instrumentation::{FunctionCode, functions_of};
 pub use self::kernel::kernel_symbols;
 pub use self::symbolizer::Symbolizer;
 pub use crate::elf::build_id;

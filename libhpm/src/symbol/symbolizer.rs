@@ -109,6 +109,20 @@ impl Symbolizer {
         module.and_then(|module| module.linked_address(mapping.file_offset_of(address))).unwrap_or(address)
     }
 
+    /// The functions at a byte of a file, which was mapped when it had this build ID (if one is known).
+    pub fn frames_of_file(&mut self, path: &Arc<str>, build_id: Option<&[u8]>, file_offset: u64) -> Frames {
+        let whole = Mapping {
+            tsc: 0,
+            start: 0,
+            end: u64::MAX,
+            file_offset: 0,
+            path: Arc::clone(path),
+            build_id: build_id.map(Into::into),
+            executable: true,
+        };
+        self.file_frames(&whole, file_offset)
+    }
+
     /// What stood in the way of full symbols for a file, as a sentence that says what to do; `module` as in
     /// [`Frame::module`]. Only files that were asked about are known.
     #[must_use]

@@ -48,6 +48,7 @@ fn installs(root: &Path, folder: &Path) -> Result<String> {
     );
     for file in [
         "usr/bin/hpmctl",
+        "usr/lib/hpm/libhpm_methods.so",
         "usr/share/man/man1/hpmctl-report.1",
         "usr/share/bash-completion/completions/hpmctl",
         "usr/lib/udev/rules.d/70-hpm.rules",

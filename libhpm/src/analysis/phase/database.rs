@@ -25,7 +25,7 @@ impl History {
     fn new(rules: Rules, at: u64) -> Self {
         match rules {
             Rules::Published => Self::Distances(Distances::new(at)),
-            Rules::Improved => Self::Lags(Lags::new(at)),
+            Rules::NoiseGated => Self::Lags(Lags::new(at)),
         }
     }
 

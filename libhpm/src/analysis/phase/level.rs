@@ -103,7 +103,7 @@ impl Meter {
     /// A meter that has seen nothing.
     #[must_use]
     pub fn new(rules: Rules, signal: Signal) -> Self {
-        let usual = (rules == Rules::Improved).then_some([0.0; MAX_EVENTS]);
+        let usual = (rules == Rules::NoiseGated).then_some([0.0; MAX_EVENTS]);
         Self { signal, last: None, events: [0.0; MAX_EVENTS], base: 0.0, usual }
     }
 
@@ -206,7 +206,7 @@ mod tests {
     /// Variations of a third of the mean are of level 2, until they turn out to be usual.
     #[test]
     fn usual_variations_lose_their_level() {
-        let mut meter = Meter::new(Rules::Improved, Signal::new(&[0], Base::Time));
+        let mut meter = Meter::new(Rules::NoiseGated, Signal::new(&[0], Base::Time));
         let mut levels =
             (0..400).filter_map(|index| meter.push(&interval(&[if index % 2 == 0 { 84 } else { 116 }])));
         assert_eq!(levels.next().map(|variation| variation.level), Some(2));

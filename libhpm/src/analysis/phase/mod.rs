@@ -6,6 +6,7 @@
 //! Sable Technical Report 2007-2; sections (§) named here are of that paper. What it leaves open is settled in
 //! `docs/phases.md`.
 
+mod behaviour;
 pub mod change;
 mod channel;
 mod control;
@@ -21,6 +22,7 @@ mod shape;
 mod subject;
 pub mod synthetic;
 
+pub use self::behaviour::{BEHAVIOURS, BehaviourControl, replay_by_behaviour};
 pub use self::channel::{Channels, Prediction};
 pub use self::control::{Action, Control, replay};
 pub use self::database::{PATTERNS_DEFAULT, PatternDatabase};
@@ -41,7 +43,7 @@ pub enum Rules {
     /// Beyond the paper: no shape begins with a variation of level 0, usual variations are of level 0
     /// ([`Meter`]), and repetitions may span other occurrences of the same pattern ([`Lags`]).
     #[default]
-    Improved,
+    NoiseGated,
 }
 
 #[cfg(test)]

@@ -88,7 +88,7 @@ impl ShapeBuilder {
     pub fn new(rules: Rules) -> Self {
         let lowest = match rules {
             Rules::Published => 0,
-            Rules::Improved => 1,
+            Rules::NoiseGated => 1,
         };
         Self { building: None, lowest }
     }
@@ -204,9 +204,9 @@ mod tests {
 
     /// Level 0 is no variation worth a shape.
     #[test]
-    fn improved_rules_begin_no_shape_at_level_0() {
+    fn behind_a_noise_gate_no_shape_begins_at_level_0() {
         let variations = [(0, UP), (0, DOWN), (1, UP), (0, UP), (0, UP), (0, UP)];
-        assert_eq!(shapes(&mut ShapeBuilder::new(Rules::Improved), &variations), ["1:01 2-2"]);
+        assert_eq!(shapes(&mut ShapeBuilder::new(Rules::NoiseGated), &variations), ["1:01 2-2"]);
     }
 
     #[test]

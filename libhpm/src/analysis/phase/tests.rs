@@ -14,7 +14,7 @@ fn signal() -> Signal {
 #[test]
 fn a_regular_program_repeats_as_predicted() {
     let stream = recipe("steps", 0.01).stream(3600, 1);
-    let phases = find_phases(Rules::Improved, signal(), &stream.intervals).unwrap();
+    let phases = find_phases(Rules::NoiseGated, signal(), &stream.intervals).unwrap();
     // One round is 180 intervals; the largest step (from 1 to 4) comes once in it.
     let name = |pattern: &PatternSummary| pattern.key.to_string();
     let rise = phases.patterns.iter().find(|pattern| name(pattern) == "3:01").unwrap();
@@ -39,12 +39,12 @@ fn a_change_of_the_intervals_length_does_not_matter() {
     };
     let other: Vec<Interval> = stream.intervals.iter().enumerate().map(stretched).collect();
     let variations = |intervals: &[Interval]| {
-        let mut detector = Detector::new(Rules::Improved, signal());
+        let mut detector = Detector::new(Rules::NoiseGated, signal());
         let steps: Vec<Step> = intervals.iter().map(|interval| detector.push(interval)).collect();
         steps.iter().map(|step| step.density).collect::<Vec<_>>()
     };
     assert_eq!(variations(&stream.intervals), variations(&other));
-    assert!(find_phases(Rules::Improved, signal(), &other).is_ok());
+    assert!(find_phases(Rules::NoiseGated, signal(), &other).is_ok());
 }
 
 #[test]
@@ -58,16 +58,16 @@ fn memory_does_not_grow() {
     assert!(detector.database().replaced() > 0, "the database was full");
     assert_eq!((detector.bytes(), detector.database().len()), (bytes, 16));
     assert!(
-        Detector::new(Rules::Improved, signal()).bytes() < 20_000,
+        Detector::new(Rules::NoiseGated, signal()).bytes() < 20_000,
         "{}",
-        Detector::new(Rules::Improved, signal()).bytes()
+        Detector::new(Rules::NoiseGated, signal()).bytes()
     );
 }
 
 #[test]
 fn without_phases_there_is_a_reason() {
     let stream = |name, noise, length| recipe(name, noise).stream(length, 1).intervals;
-    let reason = |intervals: &[Interval]| find_phases(Rules::Improved, signal(), intervals).unwrap_err();
+    let reason = |intervals: &[Interval]| find_phases(Rules::NoiseGated, signal(), intervals).unwrap_err();
     assert_eq!(reason(&stream("steps", 0.1, 23)), NoPhases::TooFew { intervals: 23, needed: 24 });
     assert_eq!(reason(&stream("no change", 0.0, 500)), NoPhases::Constant);
     assert_eq!(reason(&stream("no change", 0.01, 500)), NoPhases::Constant);
@@ -89,7 +89,7 @@ fn without_phases_there_is_a_reason() {
 fn noise_has_no_phases() {
     let none = recipe("no change", 0.3);
     let found: Vec<_> = (0..5)
-        .map(|seed| find_phases(Rules::Improved, signal(), &none.stream(600, seed).intervals))
+        .map(|seed| find_phases(Rules::NoiseGated, signal(), &none.stream(600, seed).intervals))
         .collect();
     let phases = found.iter().filter(|found| found.is_ok()).count();
     assert_eq!(phases, 0, "{:?}", found.iter().map(|found| found.as_ref().err()).collect::<Vec<_>>());
@@ -99,9 +99,9 @@ fn noise_has_no_phases() {
 fn an_event_that_never_happens_is_constant() {
     let mut intervals = recipe("steps", 0.1).stream(200, 1).intervals;
     intervals.iter_mut().for_each(|interval| interval.counts = [0; MAX_EVENTS]);
-    assert_eq!(find_phases(Rules::Improved, signal(), &intervals).unwrap_err(), NoPhases::Constant);
+    assert_eq!(find_phases(Rules::NoiseGated, signal(), &intervals).unwrap_err(), NoPhases::Constant);
     assert_eq!(
-        find_phases(Rules::Improved, Signal::new(&[], Base::Time), &intervals).unwrap_err(),
+        find_phases(Rules::NoiseGated, Signal::new(&[], Base::Time), &intervals).unwrap_err(),
         NoPhases::Constant
     );
 }

@@ -1,0 +1,119 @@
+//! Running the program, with the shim or without.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use libhpm::call_log::{CONFIG, Config, FOLDER_VARIABLE};
+
+use crate::cli::TargetArgs;
+use crate::workload::{End, Workload};
+
+/// The shim's file.
+const SHIM: &str = "libhpm_methods.so";
+/// Where `make install` puts it, seen from hpmctl.
+const INSTALLED: &str = "../lib/hpm";
+
+/// The shim: the file that was asked for, or the one beside hpmctl or where it is installed.
+///
+/// # Errors
+/// There is none.
+pub(super) fn shim(asked: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = asked {
+        return fs::canonicalize(path).with_context(|| format!("there is no {}", path.display()));
+    }
+    let here = env::current_exe().context("cannot tell where hpmctl is")?;
+    let folder = here.parent().unwrap_or(Path::new("/"));
+    let places = [folder.join(SHIM), folder.join(INSTALLED).join(SHIM), folder.join("deps").join(SHIM)];
+    match places.iter().find_map(|path| fs::canonicalize(path).ok()) {
+        Some(path) => Ok(path),
+        None => bail!(
+            "{SHIM} is neither beside hpmctl nor in {}: run `make tools`, or name it with --shim",
+            folder.join(INSTALLED).display()
+        ),
+    }
+}
+
+/// The file of a program, by its name or path.
+///
+/// # Errors
+/// There is none that can be executed.
+pub(super) fn program(command: &[OsString]) -> Result<PathBuf> {
+    let name = command.first().context("no command is given")?;
+    let executable = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let named = Path::new(name);
+    let found = if named.components().count() > 1 {
+        Some(named.to_owned()).filter(executable)
+    } else {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).map(|folder| folder.join(named)).find(executable)
+    };
+    let missing = || libhpm::Error::Exec {
+        program: name.to_string_lossy().into_owned(),
+        reason: std::io::ErrorKind::NotFound.into(),
+    };
+    Ok(fs::canonicalize(found.ok_or_else(missing)?)?)
+}
+
+/// The end is told by a signal; in a process with several threads another one may take it.
+const LOOK_AFTER: Duration = Duration::from_millis(50);
+
+/// How a run went.
+pub(super) struct Ran {
+    pub(super) status: i32,
+    pub(super) wall_ms: f64,
+}
+
+/// Runs a command to its end; with a shim and a folder, its functions are logged there.
+///
+/// # Errors
+/// It cannot be run.
+pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -> Result<Ran> {
+    program(command)?;
+    let mut words: Vec<OsString> = Vec::new();
+    if let Some((shim, folder, config)) = shim {
+        fs::write(folder.join(CONFIG), serde_json::to_vec(config)?)
+            .with_context(|| format!("cannot write into {}", folder.display()))?;
+        let folder = fs::canonicalize(folder)?;
+        let mut preload = OsString::from("LD_PRELOAD=");
+        preload.push(shim);
+        if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        let mut variable = OsString::from(format!("{FOLDER_VARIABLE}="));
+        variable.push(folder);
+        // Of the program alone: hpmctl's own environment stays as it is.
+        words.extend(["env".into(), preload, variable]);
+    }
+    words.extend(command.iter().cloned());
+    let target = TargetArgs {
+        pid: None,
+        tid: None,
+        cgroup: None,
+        cpu: None,
+        all: false,
+        trace: None,
+        speed: None,
+        no_inherit: false,
+        command: words,
+    };
+    let mut workload = Workload::new(&target)?;
+    let begin = Instant::now();
+    workload.begin()?;
+    loop {
+        match workload.wait(Some(LOOK_AFTER))? {
+            Some(End::Exit(status)) => {
+                return Ok(Ran { status, wall_ms: begin.elapsed().as_secs_f64() * 1e3 });
+            }
+            Some(End::Stopped) => bail!("the program was stopped"),
+            None => {}
+        }
+    }
+}

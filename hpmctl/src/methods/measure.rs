@@ -1,0 +1,160 @@
+//! Step 3: events in the selected functions alone, by repeated runs.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use libhpm::call_log::{Config, Counting, Filter, logs};
+use libhpm::event;
+
+use super::folder::{RunFile, begin_run, clear_runs, read_profile, read_selection, write_run};
+use super::{ClockArg, CountingArg, launch};
+use crate::measure::{Chosen, SourceArg, choose, events_at_hand};
+use crate::output::print;
+
+/// What is counted by the module when nothing is asked for, as far as the PMU has it.
+const BY_DRIVER: [&str; 7] =
+    ["instructions", "cycles", "l1d-load-miss", "l1i-miss", "l2-miss", "branch-misses", "dtlb-load-miss"];
+/// What is counted by perf_event then, with hardware counters and without.
+const BY_PERF: [&str; 5] = ["instructions", "cycles", "cache-misses", "branch-misses", "page-faults"];
+const BY_SOFTWARE: [&str; 2] = ["page-faults", "context-switches"];
+
+/// Count events in the selected functions, in repeated runs of the program (step 3).
+#[derive(Args, Debug)]
+pub(super) struct MeasureArgs {
+    /// Events, as of `hpmctl stat` [default: cycles, instructions, cache, branch and TLB misses, as far as there are counters]
+    #[arg(short, long = "event", value_name = "NAME")]
+    events: Vec<String>,
+    /// Who counts
+    #[arg(long, value_enum, default_value_t)]
+    source: CountingArg,
+    /// Events of one run; further ones get runs of their own
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=7))]
+    counters: u8,
+    /// Runs for each group of events, which are averaged
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    repeat: u8,
+    /// Also run the program as often without the shim, and compare how long it takes
+    #[arg(long)]
+    baseline: bool,
+    /// What times are of
+    #[arg(long, value_enum, default_value_t)]
+    clock: ClockArg,
+    /// The shared library that logs entries and exits [default: the one that came with hpmctl]
+    #[arg(long, value_name = "FILE")]
+    shim: Option<PathBuf>,
+    /// The folder with a profile and a selection
+    #[arg(value_name = "NAME.methods")]
+    folder: PathBuf,
+    /// The program, and its arguments [default: as profiled]
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Runs the step.
+///
+/// # Errors
+/// Nothing was selected, or the program cannot be run.
+pub(super) fn run(args: &MeasureArgs) -> Result<ExitCode> {
+    let profile = read_profile(&args.folder)?;
+    profile.check_modules()?;
+    let selection = read_selection(&args.folder)?.with_context(|| {
+        format!("nothing is selected: run `hpmctl methods select {} --overhead 1%`", args.folder.display())
+    })?;
+    let shim = launch::shim(args.shim.as_deref())?;
+    let command = if args.command.is_empty() {
+        profile.command.iter().map(OsString::from).collect()
+    } else {
+        args.command.clone()
+    };
+    let (events, source) = events(args);
+    let groups = groups(&events, usize::from(args.counters));
+    clear_runs(&args.folder)?;
+    let (mut number, mut status) = (0, 0);
+    // Rounds, so that what changes slowly meets every group alike.
+    for _ in 0..args.repeat {
+        for group in &groups {
+            let folder = begin_run(&args.folder, number)?;
+            let config = Config {
+                filter: Filter::Only(profile.places(&selection.functions)),
+                clock: args.clock.into(),
+                events: group.clone(),
+                counting: args.source.into(),
+                limit: 4 << 30,
+            };
+            let ran = launch::run(&command, Some((&shim, &folder, &config)))?;
+            if number == 0 {
+                check_logged(&folder)?;
+            }
+            let (wall_ms, events) = (ran.wall_ms, group.clone());
+            write_run(&folder, &RunFile { baseline: false, wall_ms, status: ran.status, events })?;
+            (number, status) = (number + 1, ran.status);
+        }
+        if args.baseline {
+            let folder = begin_run(&args.folder, number)?;
+            let ran = launch::run(&command, None)?;
+            let (wall_ms, status) = (ran.wall_ms, ran.status);
+            write_run(&folder, &RunFile { baseline: true, wall_ms, status, events: vec![] })?;
+            number += 1;
+        }
+    }
+    print(&format!(
+        "{} functions measured in {} runs ({} groups of events, {} times each), {source}\n`hpmctl methods report {}` shows \
+         what came of it",
+        selection.functions.len(),
+        groups.len() * usize::from(args.repeat),
+        groups.len(),
+        args.repeat,
+        args.folder.display()
+    ))?;
+    Ok(ExitCode::from(status as u8))
+}
+
+fn check_logged(folder: &std::path::Path) -> Result<()> {
+    if logs(folder)?.is_empty() {
+        bail!("none of the program's functions were called: is it the program that was profiled?");
+    }
+    Ok(())
+}
+
+/// What is counted, and by whom in words. Where nothing can count, only time is measured.
+fn events(args: &MeasureArgs) -> (Vec<String>, String) {
+    if !args.events.is_empty() {
+        let names = args.events.iter().flat_map(|list| event::split_list(list));
+        return (names.map(str::to_owned).collect(), "events as asked for".to_owned());
+    }
+    let source = match Counting::from(args.source) {
+        Counting::Auto => SourceArg::Auto,
+        Counting::Driver => SourceArg::Driver,
+        Counting::Perf => SourceArg::Perf,
+    };
+    let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    match choose(source) {
+        Ok(Chosen::Driver { line }) => {
+            let events = events_at_hand(&BY_DRIVER).unwrap_or_default();
+            (events.into_iter().map(|event| event.name).collect(), format!("by {line}"))
+        }
+        Ok(Chosen::Perf(facts)) if facts.hardware => (named(&BY_PERF), format!("by {}", facts.line)),
+        Ok(Chosen::Perf(facts)) => (named(&BY_SOFTWARE), format!("by {}", facts.line)),
+        Err(error) => (vec![], format!("in time only: {error:#}")),
+    }
+}
+
+/// Events in groups of so many. Instructions are in each, because everything is related to them, and cycles beside them.
+pub(super) fn groups(events: &[String], counters: usize) -> Vec<Vec<String>> {
+    let is_base = |name: &&String| is_instructions(name);
+    let base: Vec<String> = events.iter().find(is_base).cloned().into_iter().collect();
+    let others: Vec<String> = events.iter().filter(|name| !is_base(name)).cloned().collect();
+    let room = counters.saturating_sub(base.len()).max(1);
+    if others.is_empty() {
+        return vec![base];
+    }
+    others.chunks(room).map(|chunk| [base.as_slice(), chunk].concat()).collect()
+}
+
+/// Whether an event is that of retired instructions, with any privilege.
+pub(super) fn is_instructions(name: &str) -> bool {
+    name.split(':').next() == Some("instructions")
+}

@@ -1,0 +1,270 @@
+//! The three steps on a profile that is written down here, and on a program that is compiled here.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::Parser;
+use tempfile::TempDir;
+
+use super::exclude::option;
+use super::folder::{FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, begin, write_profile};
+use super::*;
+
+#[derive(Parser)]
+struct Cli {
+    #[command(flatten)]
+    methods: MethodsArgs,
+}
+
+fn step(words: &[&str]) -> Step {
+    Cli::try_parse_from([&["methods"], words].concat()).unwrap().methods.step
+}
+
+fn select(folder: &Path, options: &[&str]) -> Result<String> {
+    let words = [&["select", folder.to_str().unwrap()], options].concat();
+    let Step::Select(args) = step(&words) else { unreachable!() };
+    select::output(&args)
+}
+
+fn report(folder: &Path, options: &[&str]) -> Result<report::Report> {
+    let words = [&["report", folder.to_str().unwrap()], options].concat();
+    let Step::Report(args) = step(&words) else { unreachable!() };
+    report::report(&args)
+}
+
+/// The table of Figure 3, in µs.
+fn figure_3(temp: &TempDir) -> PathBuf {
+    let folder = temp.path().join("sort.methods");
+    let rows = [
+        ("main", 1800, 0, 1),
+        ("init", 30, 30, 1),
+        ("readData", 300, 70, 1),
+        ("readElement", 200, 200, 50),
+        ("print", 30, 30, 1),
+        ("sortData", 1300, 200, 1),
+        ("compare", 600, 600, 300),
+        ("swap", 500, 500, 250),
+        ("printData", 170, 20, 1),
+        ("printElement", 150, 150, 50),
+    ];
+    let function = |(name, total, own, calls): (&str, u64, u64, u64)| FunctionRow {
+        name: name.into(),
+        module: usize::from(name.contains("Element")),
+        offset: calls * 16,
+        file: None,
+        line: None,
+        calls,
+        total: total * 1000,
+        own: own * 1000,
+        worth_it: name != "print",
+    };
+    let module = |path: &str| ModuleRow { path: path.into(), build_id: None };
+    let profile = ProfileFile {
+        command: vec!["sort".into(), "data".into()],
+        clock: "time on a CPU".into(),
+        ticks_per_ms: Some(1e6),
+        modules: vec![module("/usr/bin/sort"), module("/usr/lib/libelement.so")],
+        functions: rows.map(function).into(),
+        nodes: vec![NodeRow { function: 0, caller: None, calls: 1, total: 1_800_000, own: 0 }],
+        threads: vec![ThreadRow { pid: 7, tid: 7, name: "sort".into(), calls: 656, total: 1_800_000 }],
+        cost: 25.0,
+        skip_cost: 4.0,
+        left_out: 3,
+        least_bytes: Some(100),
+        skipped: 2000,
+        unwound: 2,
+        ..ProfileFile::default()
+    };
+    begin(&folder).unwrap();
+    write_profile(&folder, &profile).unwrap();
+    folder
+}
+
+#[test]
+fn profiles_are_tables() {
+    let temp = tempfile::tempdir().unwrap();
+    let profile = folder::read_profile(&figure_3(&temp)).unwrap();
+    insta::assert_snapshot!(text::profile(&profile, 8));
+}
+
+#[test]
+fn selections_are_made_by_thresholds_or_by_overhead() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = figure_3(&temp);
+    insta::assert_snapshot!(select(&folder, &["--weight", "10%", "--grain", "5%", "--grid"]).unwrap());
+    let proposed = select(&folder, &["--overhead", "0.5 %", "--json"]).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&proposed).unwrap();
+    assert_eq!(json["names"].as_array().unwrap().len(), 5, "all that are called once, but print: {proposed}");
+    assert!(json["selection"]["estimated_overhead"].as_f64().unwrap() <= 0.005);
+    let refused = |options: &[&str]| select(&folder, options).unwrap_err().to_string();
+    assert!(refused(&["--overhead", "0.0001%"]).starts_with("no phase can be measured"));
+    assert!(refused(&["--weight", "100%", "--grain", "0"]).starts_with("no function exceeds"));
+    let missing = select(temp.path(), &["--grid"]).unwrap_err().to_string();
+    assert!(missing.contains("has no profile of methods: make one with"), "{missing}");
+}
+
+#[test]
+fn reports_without_measurements_say_what_to_do() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = figure_3(&temp);
+    insta::assert_snapshot!(text::report(&report(&folder, &[]).unwrap()));
+    select(&folder, &["--overhead", "1%"]).unwrap();
+    assert!(text::report(&report(&folder, &[]).unwrap()).contains("nothing has been measured yet"));
+}
+
+#[test]
+fn parts_are_percentages_or_numbers() {
+    assert_eq!(["1%", "0.5 %", "0.01", "1"].map(|text| part(text).unwrap()), [0.01, 0.005, 0.01, 1.0]);
+    assert!(["", "%", "101%", "-1%", "2", "x"].iter().all(|text| part(text).is_err()));
+}
+
+#[test]
+fn events_go_into_groups_with_the_instructions() {
+    let names = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    let groups = |text: &str| {
+        let groups = measure::groups(&names(text), 4);
+        groups.iter().map(|group| group.join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        groups("cycles a instructions b c d"),
+        ["instructions cycles a b", "instructions c d"].map(str::to_owned)
+    );
+    assert_eq!(groups("a b c d e"), ["a b c d", "e"].map(str::to_owned));
+    assert_eq!(groups("instructions:u a"), ["instructions:u a".to_owned()]);
+    assert_eq!(measure::groups(&[], 4), [Vec::<String>::new()]);
+}
+
+#[test]
+fn exclusions_name_nothing_that_is_kept() {
+    let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let excluded = names(&[
+        "at",
+        "A::get(int, char)",
+        "pick<int>(int)",
+        "v<int>::size() const",
+        "B::getter()",
+        "get_all",
+    ]);
+    let (option, left) = option(&excluded, &names(&["concat", "main"]));
+    assert_eq!(option, "-finstrument-functions-exclude-function-list=A::get,B::getter,get_all,pick");
+    assert_eq!(left, 2, "`at` is in `concat`, and what gcc calls the class template is not known");
+}
+
+/// A program in three phases, of which one touches much memory.
+const PROGRAM: &str = r"
+#include <stdlib.h>
+static volatile unsigned long sink;
+static __attribute__((noinline)) void step(unsigned long rounds) { for (unsigned long i = 0; i < rounds; i++) sink += i; }
+__attribute__((noinline)) void touch(void) {
+    char *memory = malloc(400 * 4096);
+    for (int page = 0; page < 400; page++) memory[page * 4096] = 1;
+    free(memory);
+    step(2000);
+}
+__attribute__((noinline)) void compute(void) { for (int i = 0; i < 200; i++) step(2000); }
+int main(void) {
+    for (int round = 0; round < 5; round++) { touch(); compute(); }
+    return 3;
+}
+";
+
+fn compiled(temp: &TempDir) -> String {
+    let (source, program) = (temp.path().join("phases.c"), temp.path().join("phases"));
+    fs::write(&source, PROGRAM).unwrap();
+    let done = Command::new("gcc")
+        .args(["-O2", "-g", "-finstrument-functions"])
+        .args([&source, Path::new("-o"), &program])
+        .output()
+        .unwrap_or_else(|reason| panic!("gcc, which this test needs, does not start: {reason}"));
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    program.to_str().unwrap().to_owned()
+}
+
+/// The shim that cargo has built for this test.
+fn shim() -> String {
+    let here = std::env::current_exe().unwrap();
+    let mut folders = here.ancestors().skip(1).take(2);
+    let found =
+        folders.find_map(|folder| Some(folder.join("libhpm_methods.so")).filter(|path| path.exists()));
+    found.expect("cargo builds the shim before this test").to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_program_goes_through_all_steps() {
+    let temp = tempfile::tempdir().unwrap();
+    let (program, shim) = (compiled(&temp), shim());
+    let folder = temp.path().join("phases.methods");
+    let name = folder.to_str().unwrap();
+    let Step::Profile(args) =
+        step(&["profile", "--clock", "cpu", "--shim", &shim, "-o", name, "--", &program])
+    else {
+        unreachable!()
+    };
+    assert_eq!(profile::run(&args).unwrap(), ExitCode::from(3));
+    let found = folder::read_profile(&folder).unwrap();
+    let calls = |name: &str| found.functions.iter().find(|row| row.name == name).map(|row| row.calls);
+    assert_eq!(
+        [calls("main"), calls("touch"), calls("compute"), calls("step")],
+        [Some(1), Some(5), Some(5), Some(1005)]
+    );
+    assert_eq!(found.functions.iter().filter_map(|row| row.line).count(), 4);
+    let selected = select(&folder, &["--weight", "0.1%", "--grain", "0.1%"]).unwrap();
+    assert!(selected.contains("compute") && !selected.contains("  step"), "{selected}");
+
+    let words = [
+        "measure",
+        name,
+        "--shim",
+        &shim,
+        "--source",
+        "perf",
+        "-e",
+        "page-faults",
+        "--repeat",
+        "2",
+        "--baseline",
+    ];
+    let Step::Measure(args) = step(&words) else { unreachable!() };
+    assert_eq!(measure::run(&args).unwrap(), ExitCode::from(3));
+    let drawn = temp.path().join("phases.svg");
+    let found = report(&folder, &["--picture", drawn.to_str().unwrap()]).unwrap();
+    let measured = found.measured.as_ref().unwrap();
+    assert_eq!(measured.runs, 2);
+    assert!(measured.real_overhead.is_some());
+    let shown = text::report(&found);
+    if measured.runs_by_event.is_empty() {
+        assert!(shown.contains("nothing is counted: "), "{shown}");
+        return;
+    }
+    let touch = measured.phases.iter().find(|phase| phase.name == "touch").unwrap();
+    assert_eq!((touch.calls, touch.metrics[0].over_time.len()), (5.0, 5));
+    let faults = |name: &str| {
+        let phase = measured.phases.iter().find(|phase| phase.name == name).unwrap();
+        phase.metrics[0].numbers.median
+    };
+    assert!(faults("touch") > 10.0 * faults("compute"), "{} {}", faults("touch"), faults("compute"));
+    let anova = measured.variability[0].anova.unwrap();
+    assert_eq!((anova.between, anova.within), (2, 8), "main, touch and compute, with 1, 5 and 5 calls");
+    assert!(anova.p < 0.01, "{anova:?}");
+    let svg = svg::draw(&found.command, measured);
+    assert!(svg.matches("<rect").count() >= 4 && svg.contains("page-faults per ms"), "{svg}");
+    assert!(shown.contains("real") && shown.contains("touch"), "{shown}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    let shim = shim();
+    let name = temp.path().join("x.methods");
+    let profile = |command: &str| {
+        let words = ["profile", "--shim", &shim, "-o", name.to_str().unwrap(), "--", command];
+        let Step::Profile(args) = step(&words) else { unreachable!() };
+        format!("{:#}", profile::run(&args).unwrap_err())
+    };
+    assert!(profile("/bin/true").contains("compile it with -finstrument-functions"));
+    assert!(profile("no-such-program").starts_with("cannot run `no-such-program`"));
+    fs::create_dir_all(&name).unwrap();
+    fs::write(name.join("mine"), "").unwrap();
+    assert!(profile("/bin/true").contains("is there and is no profile of methods"));
+}

@@ -1,0 +1,130 @@
+//! Events that are read at each entry and exit.
+
+use libhpm::call_log::Counting;
+use libhpm::event;
+use libhpm::machine::pmu_name;
+use libhpm::session::{Options, OwnCounters, Session, Target};
+use libhpm::source::perf::{self, PerfName};
+use libhpm::sys::device::Driver;
+use libhpm::sys::perf::{Attach, Attributes, Inherit, PerfEvent, Sampling};
+use libhpm::{Error, Result};
+
+/// Where a process's counts come from.
+pub(crate) enum Source {
+    /// Nothing is counted.
+    None,
+    /// The hpm module: a session that is never closed, because threads read by it up to their end.
+    Driver(&'static Session, usize),
+    /// perf_event.
+    Perf(Vec<PerfName>),
+}
+
+/// What a thread reads.
+pub(crate) enum ThreadCounts {
+    None,
+    Driver(OwnCounters<'static, Driver>, usize),
+    Perf(Vec<PerfEvent>),
+}
+
+impl Source {
+    /// A source for these events, and in words what it is.
+    ///
+    /// # Errors
+    /// Why none has these events.
+    pub(crate) fn open(events: &[String], counting: Counting) -> Result<(Self, String)> {
+        let driver = || {
+            let session = driver(events)?;
+            Ok((Self::Driver(session, events.len()), "the hpm module's self-read counters".to_owned()))
+        };
+        let perf = |why: &str| {
+            let names = perf::parse(events)?;
+            let names = match open(&names) {
+                Err(_) => names.into_iter().map(PerfName::user_only).collect(),
+                Ok(_) => names,
+            };
+            open(&names)?;
+            Ok((Self::Perf(names), format!("perf_event, by a system call for each event{why}")))
+        };
+        match counting {
+            _ if events.is_empty() => Ok((Self::None, "nothing is counted".to_owned())),
+            Counting::Driver => driver(),
+            Counting::Perf => perf(""),
+            Counting::Auto => driver().or_else(|error| perf(&format!(", because {error}"))),
+        }
+    }
+
+    /// Names of what is counted.
+    pub(crate) fn names(&self, asked: &[String]) -> Vec<String> {
+        match self {
+            Self::None => vec![],
+            Self::Driver(..) => asked.to_vec(),
+            Self::Perf(names) => names.iter().map(|name| name.name.clone()).collect(),
+        }
+    }
+
+    /// What the calling thread reads.
+    ///
+    /// # Errors
+    /// When the source refuses.
+    pub(crate) fn of_thread(&self) -> Result<ThreadCounts> {
+        Ok(match self {
+            Self::None => ThreadCounts::None,
+            Self::Driver(session, events) => ThreadCounts::Driver(session.own_counters()?, *events),
+            Self::Perf(names) => ThreadCounts::Perf(open(names)?),
+        })
+    }
+}
+
+/// A session that counts these events in the calling process.
+pub(crate) fn driver(events: &[String]) -> Result<&'static Session> {
+    let (_, info) = Driver::open_checked()?;
+    let pmu = pmu_name(&info);
+    let mut options =
+        Options::new(Target::Process(std::process::id() as i32)).counter_pages(true).inherit(false);
+    for name in events {
+        options = options.count(event::parse(name, &pmu)?);
+    }
+    let session = Session::open(&options)?;
+    session.start()?;
+    Ok(Box::leak(Box::new(session)))
+}
+
+fn open(names: &[PerfName]) -> Result<Vec<PerfEvent>> {
+    let one = |name: &PerfName| {
+        let attributes = Attributes {
+            event: name.id,
+            sampling: Sampling::Never,
+            sample_type: 0,
+            stack_bytes: 0,
+            user: name.user,
+            kernel: name.kernel,
+            inherit: Inherit::Nothing,
+            disabled: false,
+            sideband: false,
+            switches: false,
+        };
+        let refused = |reason| Error::PerfEvent { event: name.name.clone(), reason };
+        PerfEvent::open(&attributes, Attach::Thread(0), None, None).map_err(refused)
+    };
+    names.iter().map(one).collect()
+}
+
+impl ThreadCounts {
+    /// Reads every event. What cannot be read (because the program closed a descriptor that it did not open) reads as before.
+    #[inline]
+    pub(crate) fn read(&self, counts: &mut [u64]) {
+        match self {
+            Self::None => {}
+            Self::Driver(counters, events) => {
+                for (event, count) in counts.iter_mut().enumerate().take(*events) {
+                    *count = counters.count(event).unwrap_or(*count);
+                }
+            }
+            Self::Perf(events) => {
+                for (event, count) in events.iter().zip(counts) {
+                    *count = event.read().map_or(*count, |reading| reading.count);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What all threads of a process share.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use libhpm::call_log::{CONFIG, Clock, Config, FOLDER_VARIABLE, FileFunctions, Filter, code_mapping};
+use libhpm::sys::clock::tsc;
+
+use crate::clock::{CpuClock, tsc_per_ms};
+use crate::counting::{Source, driver};
+use crate::thread::{Thread, ThreadClock};
+use crate::{SKIPPED, THREAD, ffi, table};
+
+/// Entries and exits that one measurement of the shim's own cost consists of, and how many there are; the least counts.
+const CALLS: usize = 200;
+const MEASUREMENTS: usize = 7;
+
+/// What an entry or exit costs: time, TSC ticks, and each event. Empty while it is not known.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Costs {
+    pub(crate) logged: Vec<f64>,
+    pub(crate) skipped: Vec<f64>,
+}
+
+/// A process image since its start, or since it was forked.
+pub(crate) struct Process {
+    forks: u32,
+    pub(crate) config: Config,
+    /// Files begin with this.
+    prefix: PathBuf,
+    threads: AtomicU32,
+    clock: Clock,
+    pub(crate) clock_words: String,
+    pub(crate) ticks_per_ms: Option<f64>,
+    pub(crate) tsc_per_ms: f64,
+    cycles: Source,
+    pub(crate) source: Source,
+    pub(crate) source_words: String,
+    /// Names of a record's counts, the TSC first.
+    pub(crate) events: Vec<String>,
+    code: Mutex<Vec<(u64, u64, u64, String)>>,
+    calibrating: AtomicBool,
+    costs: OnceLock<Costs>,
+}
+
+/// The process, or that there is nothing to log. Changed only by who holds [`ffi::acquire`].
+static PROCESS: Mutex<Option<Option<Arc<Process>>>> = Mutex::new(None);
+
+impl Process {
+    /// The calling process; `None` when it is not to be logged. Only for who holds [`ffi::acquire`].
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        let mut process = PROCESS.lock().ok()?;
+        match &*process {
+            Some(Some(known)) if known.forks != ffi::forks() => {
+                let known = Arc::clone(known);
+                // The parent's: its session and descriptors are not to be closed here.
+                std::mem::forget(Arc::clone(&known));
+                *process = Some(Self::new(known.config.clone(), known.tsc_per_ms).map(Arc::new));
+            }
+            Some(_) => {}
+            None => {
+                ffi::watch_forks();
+                let begun = read_config().and_then(|config| Self::new(config, tsc_per_ms()));
+                *process = Some(begun.map(Arc::new));
+            }
+        }
+        process.clone().flatten()
+    }
+
+    fn new(config: Config, tsc_per_ms: f64) -> Option<Self> {
+        let folder = PathBuf::from(std::env::var_os(FOLDER_VARIABLE)?);
+        let prefix = folder.join(format!("{}-{:x}", std::process::id(), tsc()));
+        let (clock, cycles, clock_words) = clock(config.clock);
+        let (source, source_words) = match Source::open(&config.events, config.counting) {
+            Ok(opened) => opened,
+            Err(error) => (Source::None, format!("nothing is counted: {error}")),
+        };
+        let mut events = source.names(&config.events);
+        if !events.is_empty() {
+            events.insert(0, "tsc".to_owned());
+        }
+        let ticks_per_ms = match clock {
+            Clock::Cycles => None,
+            Clock::Tsc => Some(tsc_per_ms),
+            Clock::Cpu | Clock::Auto => Some(1e6),
+        };
+        let process = Self {
+            forks: ffi::forks(),
+            config,
+            prefix,
+            threads: AtomicU32::new(0),
+            clock,
+            clock_words,
+            ticks_per_ms,
+            tsc_per_ms,
+            cycles,
+            source,
+            source_words,
+            events,
+            code: Mutex::default(),
+            calibrating: AtomicBool::new(false),
+            costs: OnceLock::new(),
+        };
+        process.read_maps();
+        Some(process)
+    }
+
+    /// The file for the next thread.
+    pub(crate) fn next_log(&self) -> PathBuf {
+        self.with_suffix(&format!("-{}.calls", self.threads.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn with_suffix(&self, suffix: &str) -> PathBuf {
+        let mut path = self.prefix.clone().into_os_string();
+        path.push(suffix);
+        path.into()
+    }
+
+    pub(crate) fn clock_of_thread(&self) -> Option<ThreadClock> {
+        Some(match self.clock {
+            Clock::Cycles => ThreadClock::Cycles(self.cycles.of_thread().ok()?),
+            Clock::Tsc => ThreadClock::Tsc,
+            Clock::Cpu | Clock::Auto => ThreadClock::Cpu(CpuClock::new(self.tsc_per_ms)),
+        })
+    }
+
+    /// What the shim costs; empty while that is being measured.
+    pub(crate) fn costs(&self) -> Costs {
+        self.costs.get().cloned().unwrap_or_default()
+    }
+
+    /// Decides whether a function is logged.
+    pub(crate) fn decide(&self, function: u64) -> bool {
+        let place = self.place_of(function).or_else(|| {
+            // Something has been loaded since.
+            self.read_maps();
+            self.place_of(function)
+        });
+        let among = |files: &[FileFunctions]| {
+            place.as_ref().is_some_and(|(path, offset)| {
+                let file = files.iter().find(|file| file.path == *path);
+                file.is_some_and(|file| file.offsets.binary_search(offset).is_ok())
+            })
+        };
+        let logged = match &self.config.filter {
+            Filter::LeaveOut(files) => !among(files),
+            Filter::Only(files) => among(files),
+        };
+        table::decide(function, logged);
+        logged
+    }
+
+    fn place_of(&self, address: u64) -> Option<(String, u64)> {
+        let code = self.code.lock().ok()?;
+        let (start, _, offset, path) =
+            code.iter().find(|(start, end, ..)| (*start..*end).contains(&address))?;
+        Some((path.clone(), address - start + offset))
+    }
+
+    /// Looks at what is mapped, and writes what is new to the log's folder.
+    fn read_maps(&self) {
+        let Ok(maps) = fs::read("/proc/self/maps") else { return };
+        let maps = String::from_utf8_lossy(&maps);
+        let Ok(mut code) = self.code.lock() else { return };
+        let file = OpenOptions::new().create(true).append(true).open(self.with_suffix(".maps"));
+        for line in maps.lines() {
+            let Some((start, end, offset, path)) = code_mapping(line) else { continue };
+            let known = (start, end, offset, path.to_owned());
+            if !code.contains(&known) {
+                code.insert(0, known);
+                if let Ok(mut file) = file.as_ref() {
+                    // Without it the functions stay nameless.
+                    let _ = writeln!(file, "{line}");
+                }
+            }
+        }
+    }
+
+    /// Measures what the shim costs, by the calling thread, which has just begun its log; once for each process.
+    pub(crate) fn calibrate() {
+        let process = with_thread(|thread| thread.process.clone()).flatten();
+        let Some(process) = process.filter(|process| !process.calibrating.swap(true, Ordering::Relaxed))
+        else {
+            return;
+        };
+        table::decide(address_of(&LOGGED), true);
+        table::decide(address_of(&NOT_LOGGED), false);
+        let mut costs = Costs::default();
+        for _ in 0..MEASUREMENTS {
+            // One more is logged by whoever looks at the clock.
+            let Some(logged) = cost_of(&LOGGED) else { return };
+            let Some(skipped) = cost_of(&NOT_LOGGED) else { return };
+            let logged: Vec<f64> = logged.iter().map(|cost| cost / (CALLS + 1) as f64).collect();
+            let skipped =
+                skipped.iter().zip(&logged).map(|(cost, logged)| (cost - logged).max(0.0) / CALLS as f64);
+            costs = costs.least(Costs { skipped: skipped.collect(), logged });
+            with_thread(Thread::rewind);
+        }
+        let _ = process.costs.set(costs.clone());
+        SKIPPED.set(0);
+        with_thread(|thread| {
+            thread.put_costs(&costs);
+            thread.rewind();
+        });
+    }
+}
+
+/// Stand for functions: their addresses are those of nothing else.
+static LOGGED: AtomicU32 = AtomicU32::new(0);
+static NOT_LOGGED: AtomicU32 = AtomicU32::new(1);
+
+fn address_of(function: &AtomicU32) -> u64 {
+    std::ptr::from_ref(function).addr() as u64
+}
+
+/// Time and events that go by while a function is entered and left so often.
+fn cost_of(function: &AtomicU32) -> Option<Vec<f64>> {
+    let before = with_thread(Thread::columns)?;
+    let function = address_of(function) as usize;
+    for _ in 0..CALLS / 2 {
+        ffi::__cyg_profile_func_enter(function, 0);
+        ffi::__cyg_profile_func_exit(function, 0);
+    }
+    let after = with_thread(Thread::columns)?;
+    Some(after.iter().zip(before).map(|(after, before)| after - before).collect())
+}
+
+/// Does something with the calling thread's log.
+fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
+    THREAD.try_with(|thread| thread.try_borrow_mut().ok()?.as_mut().map(work)).ok()?
+}
+
+impl Costs {
+    /// The least of two measurements of each: what disturbs them only adds.
+    fn least(self, other: Self) -> Self {
+        let least = |a: Vec<f64>, b: &[f64]| {
+            if a.is_empty() { b.to_vec() } else { a.iter().zip(b).map(|(a, b)| a.min(*b)).collect() }
+        };
+        Self { logged: least(self.logged, &other.logged), skipped: least(self.skipped, &other.skipped) }
+    }
+}
+
+/// The shim's configuration; `None` when nothing is to be logged.
+fn read_config() -> Option<Config> {
+    let folder = PathBuf::from(std::env::var_os(FOLDER_VARIABLE)?);
+    let text = fs::read(folder.join(CONFIG)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// The clock that is used for the one that was asked for.
+fn clock(asked: Clock) -> (Clock, Source, String) {
+    let why = match asked {
+        Clock::Auto | Clock::Cycles => match driver(&["cycles:u".to_owned()]) {
+            Ok(session) => {
+                let words = "cycles of the thread in user mode, by the hpm module's self-read counters";
+                return (Clock::Cycles, Source::Driver(session, 1), words.to_owned());
+            }
+            Err(error) => format!(", because {error}"),
+        },
+        Clock::Tsc => {
+            let words = "real time by the TSC, waiting and other threads' turns included";
+            return (Clock::Tsc, Source::None, words.to_owned());
+        }
+        Clock::Cpu => String::new(),
+    };
+    let words = format!(
+        "time on a CPU, by the TSC set right by CLOCK_THREAD_CPUTIME_ID after gaps of 20 µs and each ms{why}"
+    );
+    (Clock::Cpu, Source::None, words)
+}
