@@ -5,6 +5,7 @@ pub mod address;
 pub mod coallocation;
 pub mod explore;
 pub mod expression;
+pub mod locality;
 pub mod phase;
 pub mod statistics;
 pub mod topdown;

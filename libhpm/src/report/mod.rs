@@ -15,6 +15,7 @@ mod estimate;
 mod filter;
 #[cfg(test)]
 mod fixture;
+mod locator;
 mod offsets;
 mod resolver;
 mod summary;
@@ -31,6 +32,7 @@ pub use self::difference::{Basis, Change, changes};
 pub use self::distribution::{Distribution, QUANTILES, Quantile, TOP};
 pub use self::estimate::Estimate;
 pub use self::filter::{Clause, CodePlace, DataPlace, Filter, Span, TimeRange};
+pub use self::locator::{Agreement, Located, Locator};
 pub use self::offsets::{Around, OffsetEntry, Offsets};
 pub use self::resolver::Resolver;
 pub use self::summary::{EventSummary, Summary};

@@ -7,6 +7,7 @@
 mod code;
 mod code_map;
 mod files;
+mod image;
 mod jitdump;
 mod kernel;
 mod module;
@@ -17,6 +18,7 @@ mod vdso;
 
 pub use self::code::{Code, Instruction, Place};
 pub use self::files::FileFinder;
+pub use self::image::{Image, Images, Loaded};
 pub use self::kernel::kernel_symbols;
 pub use self::symbolizer::Symbolizer;
 pub use crate::elf::build_id;
