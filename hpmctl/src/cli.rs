@@ -14,6 +14,7 @@ use crate::doctor::DoctorArgs;
 use crate::explore::ExploreArgs;
 use crate::export::ExportArgs;
 use crate::list::ListArgs;
+use crate::locality::LocalityArgs;
 use crate::mark::MarkArgs;
 use crate::module::ModuleArgs;
 use crate::opened::ImportArgs;
@@ -44,6 +45,7 @@ pub(crate) enum Command {
     Export(ExportArgs),
     Import(ImportArgs),
     List(ListArgs),
+    Locality(LocalityArgs),
     Phases(PhasesArgs),
     Mark(MarkArgs),
     Doctor(DoctorArgs),

@@ -10,6 +10,7 @@ mod export;
 mod files;
 mod filters;
 mod list;
+mod locality;
 mod mark;
 mod measure;
 mod module;
@@ -61,6 +62,7 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Export(args) => export::run(args).map(|()| ExitCode::SUCCESS),
         Command::Import(args) => opened::import(args).map(|()| ExitCode::SUCCESS),
         Command::List(args) => list::run(args),
+        Command::Locality(args) => locality::run(args).map(|()| ExitCode::SUCCESS),
         Command::Phases(args) => phases::run(args).map(|()| ExitCode::SUCCESS),
         Command::Mark(args) => mark::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -6,7 +6,9 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
 
-use iced_x86::{Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register,
+};
 use libhpm::analysis::address::{Access, Executed, Unknown};
 use libhpm::trace::Registers;
 use nix::sys::ptrace;
@@ -21,8 +23,24 @@ type Stopped = nix::libc::user_regs_struct;
 
 fn registers(from: &Stopped) -> Registers {
     Registers([
-        from.eflags, from.rip, from.rax, from.rbx, from.rcx, from.rdx, from.rsi, from.rdi, from.rbp, from.rsp, from.r8,
-        from.r9, from.r10, from.r11, from.r12, from.r13, from.r14, from.r15,
+        from.eflags,
+        from.rip,
+        from.rax,
+        from.rbx,
+        from.rcx,
+        from.rdx,
+        from.rsi,
+        from.rdi,
+        from.rbp,
+        from.rsp,
+        from.r8,
+        from.r9,
+        from.r10,
+        from.r11,
+        from.r12,
+        from.r13,
+        from.r14,
+        from.r15,
     ])
 }
 
@@ -80,7 +98,9 @@ fn truth(instruction: &Instruction, before: &Stopped, wanted: Access) -> Vec<u64
         }
     };
     let accesses = info.used_memory().iter().filter(|memory| takes(memory.access()));
-    accesses.filter_map(|memory| memory.virtual_address(0, |register, ..| value(before, register))).collect()
+    accesses
+        .filter_map(|memory| memory.virtual_address(0, |register, _, _| value(before, register)))
+        .collect()
 }
 
 /// Counts of what was computed.

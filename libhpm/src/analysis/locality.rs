@@ -267,7 +267,8 @@ impl Profile {
         let plain = Key { space: access.space, pid: None, address: None, bytes: None, name: None };
         let at = |unit: u64| {
             let address = access.address.ok()? / unit * unit;
-            let name = access.object.as_ref().map(|object| Arc::clone(&object.site)).or_else(|| access.name.clone());
+            let name =
+                access.object.as_ref().map(|object| Arc::clone(&object.site)).or_else(|| access.name.clone());
             Some(Key { pid: Some(access.pid), address: Some(address), name, ..plain.clone() })
         };
         match self.by {
@@ -302,7 +303,8 @@ impl Profile {
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = self.groups.iter().map(|(key, group)| group.entry(key)).collect();
-        let events = |entry: &Entry| entry.sums.iter().map(|sum| std::cmp::Reverse(sum.events)).collect::<Vec<_>>();
+        let events =
+            |entry: &Entry| entry.sums.iter().map(|sum| std::cmp::Reverse(sum.events)).collect::<Vec<_>>();
         entries.sort_by_cached_key(|entry| (events(entry), entry.key.clone()));
         entries
     }
@@ -310,7 +312,12 @@ impl Profile {
 
 impl Group {
     fn entry(&self, key: &Key) -> Entry {
-        let touch = |(&(tid, offset), &(samples, writes)): (&(u32, u64), &(u64, u64))| Touch { tid, offset, samples, writes };
+        let touch = |(&(tid, offset), &(samples, writes)): (&(u32, u64), &(u64, u64))| Touch {
+            tid,
+            offset,
+            samples,
+            writes,
+        };
         let touches: Vec<Touch> = self.touches.iter().map(touch).collect();
         Entry {
             key: key.clone(),

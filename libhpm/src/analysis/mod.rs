@@ -6,6 +6,7 @@ pub mod coallocation;
 pub mod explore;
 pub mod expression;
 pub mod locality;
+pub mod objects;
 pub mod phase;
 pub mod statistics;
 pub mod topdown;

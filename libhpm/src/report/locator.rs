@@ -139,8 +139,19 @@ impl Locator {
             _ => code.ok().and_then(|(bits, code)| writes(&code, bits)),
         };
         let (event, period) = (usize::from(row.event), row.period);
-        let access =
-            Access { event, period, pid: row.pid, tid: row.tid, address, writes, space, name, start, object, young };
+        let access = Access {
+            event,
+            period,
+            pid: row.pid,
+            tid: row.tid,
+            address,
+            writes,
+            space,
+            name,
+            start,
+            object,
+            young,
+        };
         Located { access, by_hardware: row.data_address.is_some(), cause: cause.ok() }
     }
 
@@ -164,12 +175,16 @@ impl Locator {
         let (extent, _) = loaded.image.function_at(linked).ok_or(Unknown::CauseNotTold)?;
         let decoded = self.decode(&loaded, &extent);
         let wanted = self.wanted.get(usize::from(row.event)).copied().unwrap_or(Wanted::Any);
-        decoded.before(linked, wanted).map(|before| before.wrapping_add(loaded.bias)).ok_or(Unknown::CauseNotTold)
+        decoded
+            .before(linked, wanted)
+            .map(|before| before.wrapping_add(loaded.bias))
+            .ok_or(Unknown::CauseNotTold)
     }
 
     fn decode(&mut self, loaded: &Loaded, extent: &Range<u64>) -> Arc<Decoded> {
         let key = (Arc::as_ptr(&loaded.image) as usize, extent.start);
-        let decoded = self.decoded.entry(key).or_insert_with(|| Arc::new(Decoded::new(&loaded.image, extent)));
+        let decoded =
+            self.decoded.entry(key).or_insert_with(|| Arc::new(Decoded::new(&loaded.image, extent)));
         Arc::clone(decoded)
     }
 
@@ -184,7 +199,12 @@ impl Locator {
     }
 
     /// What lies at an address that no recorded object has.
-    fn place(&mut self, spaces: &AddressSpaces, row: &SampleRow, address: u64) -> (Space, Option<Arc<str>>, u64) {
+    fn place(
+        &mut self,
+        spaces: &AddressSpaces,
+        row: &SampleRow,
+        address: u64,
+    ) -> (Space, Option<Arc<str>>, u64) {
         if address >= KERNEL_START {
             return (Space::Kernel, None, 0);
         }
@@ -200,7 +220,9 @@ impl Locator {
             return (space, Some(name), start);
         }
         match mapping {
-            Some(mapping) if mapping.is_file() => (Space::File, Some(Arc::clone(&mapping.path)), mapping.start),
+            Some(mapping) if mapping.is_file() => {
+                (Space::File, Some(Arc::clone(&mapping.path)), mapping.start)
+            }
             _ if self.is_stack(spaces, row, address, mapping) => (Space::Stack, None, 0),
             Some(mapping) => (Space::Anonymous, Some(Arc::clone(&mapping.path)), mapping.start),
             None => (Space::Unmapped, None, 0),
@@ -209,7 +231,13 @@ impl Locator {
 
     /// Whether an address lies where a thread's stack pointer was seen, or above in the same mapping. A program's first stack need not
     /// be in the mappings: the kernel does not report it.
-    fn is_stack(&self, spaces: &AddressSpaces, row: &SampleRow, address: u64, mapping: Option<&Mapping>) -> bool {
+    fn is_stack(
+        &self,
+        spaces: &AddressSpaces,
+        row: &SampleRow,
+        address: u64,
+        mapping: Option<&Mapping>,
+    ) -> bool {
         let known = self.stacks.get(&row.pid).map_or(&[][..], Vec::as_slice);
         known.iter().any(|(_, pointers)| {
             let here = || match mapping {
@@ -266,7 +294,8 @@ impl Decoded {
         let code = image.function_code(extent);
         let instructions: Vec<Instruction> =
             Decoder::with_ip(image.bits, code, extent.start, DecoderOptions::NONE).into_iter().collect();
-        let direct = [FlowControl::ConditionalBranch, FlowControl::UnconditionalBranch, FlowControl::XbeginXabortXend];
+        let direct =
+            [FlowControl::ConditionalBranch, FlowControl::UnconditionalBranch, FlowControl::XbeginXabortXend];
         let targets = instructions.iter().filter(|one| direct.contains(&one.flow_control()));
         let targets = targets.map(Instruction::near_branch_target).collect();
         let indirect = || instructions.iter().filter(|one| one.flow_control() == FlowControl::IndirectBranch);

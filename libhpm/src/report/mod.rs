@@ -4,6 +4,7 @@
 //! All but [`Resolver`] and [`Summary::new`] are pure: samples in, numbers out. A [`Filter`] says which samples. [`Resolver`] turns the rows of a trace into samples,
 //! and reads binaries for it.
 
+mod allocations;
 mod annotate;
 mod branches;
 mod calls;
@@ -24,6 +25,7 @@ mod tally;
 mod waits;
 mod wall_clock;
 
+pub use self::allocations::objects;
 pub use self::annotate::{Annotated, AnnotatedInstruction, AnnotatedLine, Hotspots, Sources};
 pub use self::branches::{BranchEntry, BranchTable, Place};
 pub use self::calls::{CallNode, CallTree, Direction};

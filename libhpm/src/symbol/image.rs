@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use object::{Architecture, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
+use object::{
+    Architecture, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind,
+};
 
 use super::FileFinder;
 use crate::address_space::{AddressSpaces, Mapping};
@@ -135,7 +137,11 @@ fn code(elf: &Elf<'_>) -> object::Result<Vec<(Range<u64>, Vec<u8>)>> {
 }
 
 /// Adds the functions and variables of a file.
-fn symbols(elf: &Elf<'_>, functions: &mut Vec<(u64, u64, u64, String)>, variables: &mut Vec<(u64, u64, u64, String)>) {
+fn symbols(
+    elf: &Elf<'_>,
+    functions: &mut Vec<(u64, u64, u64, String)>,
+    variables: &mut Vec<(u64, u64, u64, String)>,
+) {
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
         let Ok(name) = symbol.name() else { continue };
         let section = symbol.section_index().and_then(|index| elf.section_by_index(index).ok());
@@ -191,7 +197,8 @@ impl Images {
     pub fn at(&mut self, spaces: &AddressSpaces, pid: u32, tsc: u64, address: u64) -> Option<Loaded> {
         let key = (pid, spaces.epoch(pid, tsc));
         if !self.processes.contains_key(&key) {
-            let code = spaces.at(pid, tsc).into_iter().filter(|mapping| mapping.executable && mapping.is_file());
+            let code =
+                spaces.at(pid, tsc).into_iter().filter(|mapping| mapping.executable && mapping.is_file());
             let loaded: Vec<Loaded> = code.filter_map(|mapping| self.loaded(&mapping)).collect();
             self.processes.insert(key, loaded.into());
         }

@@ -14,7 +14,8 @@ const CODE: [u8; 26] = [
 ];
 
 fn decoded(code: &[u8]) -> Decoded {
-    let instructions: Vec<Instruction> = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter().collect();
+    let instructions: Vec<Instruction> =
+        Decoder::with_ip(64, code, 0, DecoderOptions::NONE).into_iter().collect();
     let branches = instructions.iter().filter(|one| one.flow_control() == FlowControl::ConditionalBranch);
     let targets = branches.map(Instruction::near_branch_target).collect();
     Decoded { targets, jumps_indirectly: false, jumps_through_memory: false, instructions }
