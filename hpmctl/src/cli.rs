@@ -8,6 +8,7 @@ use libhpm::session::Target;
 use libhpm::source::replay::Speed;
 
 use crate::annotate::AnnotateArgs;
+use crate::coalloc::CoallocArgs;
 use crate::control::ControlArgs;
 use crate::diff::DiffArgs;
 use crate::doctor::DoctorArgs;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Import(ImportArgs),
     List(ListArgs),
     Locality(LocalityArgs),
+    Coalloc(CoallocArgs),
     Phases(PhasesArgs),
     Mark(MarkArgs),
     Doctor(DoctorArgs),

@@ -21,7 +21,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
                 (*event).to_owned(),
                 sum.samples.to_string(),
                 sum.events.to_string(),
-                entry.young.to_string(),
+                sum.young.to_string(),
                 entry.sharing.map_or("", super::text::sharing).to_owned(),
             ]);
         }

@@ -69,7 +69,7 @@ fn addresses(text: &mut String, addresses: &Addresses) {
 
 fn table(text: &mut String, report: &Report<'_>) {
     let mut table = plain();
-    let has_young = report.entries.iter().any(|entry| entry.young > 0);
+    let has_young = report.entries.iter().flat_map(|entry| &entry.sums).any(|sum| sum.young > 0);
     let has_objects = report.entries.iter().any(|entry| entry.objects > 0);
     let mut header: Vec<String> =
         report.events.iter().flat_map(|event| [(*event).to_owned(), "share".to_owned()]).collect();
@@ -133,8 +133,8 @@ fn share(sum: Sum, all: Sum) -> String {
 }
 
 fn young(entry: &Entry) -> String {
-    let samples: u64 = entry.sums.iter().map(|sum| sum.samples).sum();
-    format!("{:.1} %", 100.0 * entry.young as f64 / samples.max(1) as f64)
+    let of = |count: fn(&Sum) -> u64| entry.sums.iter().map(count).sum::<u64>() as f64;
+    format!("{:.1} %", 100.0 * of(|sum| sum.young) / of(|sum| sum.samples).max(1.0))
 }
 
 /// In a word.

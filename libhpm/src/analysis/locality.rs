@@ -110,12 +110,16 @@ pub struct Sum {
     pub samples: u64,
     /// The sum of their periods.
     pub events: u64,
+    /// How many of the samples are of young objects.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub young: u64,
 }
 
 impl Sum {
-    fn add(&mut self, period: u64) {
+    fn add(&mut self, access: &Access) {
         self.samples += 1;
-        self.events = self.events.saturating_add(period);
+        self.events = self.events.saturating_add(access.period);
+        self.young += u64::from(access.young);
     }
 }
 
@@ -191,9 +195,6 @@ pub struct Entry {
     pub key: Key,
     /// One for each event.
     pub sums: Vec<Sum>,
-    /// Samples of young objects.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub young: u64,
     /// How many objects, of a place of allocation.
     #[serde(skip_serializing_if = "is_zero")]
     pub objects: u64,
@@ -213,7 +214,6 @@ fn is_zero(number: &u64) -> bool {
 #[derive(Debug, Default)]
 struct Group {
     sums: Vec<Sum>,
-    young: u64,
     objects: BTreeSet<u64>,
     /// By thread and word: samples and writes.
     touches: BTreeMap<(u32, u64), (u64, u64)>,
@@ -245,13 +245,12 @@ impl Profile {
     /// nothing of an event that does not exist.
     pub fn add(&mut self, access: &Access) {
         let Some(all) = self.all.get_mut(access.event) else { return };
-        all.add(access.period);
+        all.add(access);
         let Some(key) = self.key(access) else { return };
         let events = self.events;
         let group = self.groups.entry(key).or_default();
         group.sums.resize(events, Sum::default());
-        group.sums[access.event].add(access.period);
-        group.young += u64::from(access.young);
+        group.sums[access.event].add(access);
         if let (By::Site, Some(object)) = (self.by, &access.object) {
             group.objects.insert(object.number);
         }
@@ -322,7 +321,6 @@ impl Group {
         Entry {
             key: key.clone(),
             sums: self.sums.clone(),
-            young: self.young,
             objects: self.objects.len() as u64,
             sharing: sharing(&touches),
             touches,

@@ -8,5 +8,6 @@ pub mod expression;
 pub mod locality;
 pub mod objects;
 pub mod phase;
+pub mod reference;
 pub mod statistics;
 pub mod topdown;

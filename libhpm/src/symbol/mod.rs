@@ -14,6 +14,7 @@ mod module;
 mod perf_map;
 mod symbolizer;
 mod table;
+mod types;
 mod vdso;
 
 pub use self::code::{Code, Instruction, Place};
@@ -21,6 +22,7 @@ pub use self::files::FileFinder;
 pub use self::image::{Image, Images, Loaded};
 pub use self::kernel::kernel_symbols;
 pub use self::symbolizer::Symbolizer;
+pub use self::types::{Member, TypeId, Types};
 pub use crate::elf::build_id;
 
 use std::ops::Range;

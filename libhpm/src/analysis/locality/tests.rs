@@ -69,7 +69,7 @@ fn objects_and_their_sites() {
     let sites = profile(By::Site, accesses.clone());
     let entries = sites.entries();
     assert_eq!(
-        (entries.len(), entries[0].objects, entries[0].young, entries[0].sums[0].samples),
+        (entries.len(), entries[0].objects, entries[0].sums[0].young, entries[0].sums[0].samples),
         (1, 2, 1, 3)
     );
     assert_eq!(sites.all()[0].samples, 4, "what is no object counts in the whole");

@@ -1,0 +1,560 @@
+//! Misses by the reference through which the missed object was reached, and what is known of the objects at both ends.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use iced_x86::Register;
+use serde::Serialize;
+
+use super::{Located, Locator, Resolver};
+use crate::analysis::address::PLACES;
+use crate::analysis::coallocation::layout::FieldHeat;
+use crate::analysis::coallocation::{Candidate, Field, Pair, Shape, Weight, Weights};
+use crate::analysis::locality::LINE_BYTES;
+use crate::analysis::objects::Objects;
+use crate::analysis::reference::{EdgeCounts, Function, Location, Origin, Source};
+use crate::symbol::{FileFinder, Loaded, TypeId, Types};
+use crate::trace::SampleRow;
+
+/// References within references whose types are looked for.
+const DEPTH_MAX: usize = 8;
+/// Two objects die together when their lives overlap by this part of the time that either lives.
+const OVERLAP_MIN: f64 = 0.9;
+
+/// Why samples came through no known field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unattributed {
+    /// The instruction is not known, or its code is not here.
+    NoCode,
+    /// The instruction does not load through a register.
+    NoReference,
+    /// The function was given the reference.
+    Parameter,
+    /// The reference is a variable's.
+    Global,
+    /// A function returned it.
+    Returned,
+    /// The address was computed, or lies in the function's frame.
+    Other,
+}
+
+impl Unattributed {
+    /// Why, in a few words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NoCode => "the instruction or its code is not known",
+            Self::NoReference => "it does not load through a register",
+            Self::Parameter => "the function was given the reference",
+            Self::Global => "the reference is a variable's",
+            Self::Returned => "a function returned the reference",
+            Self::Other => "the address was computed, or is the function's own frame",
+        }
+    }
+}
+
+/// Gives samples to fields.
+pub struct References {
+    finder: FileFinder,
+    types: HashMap<Arc<str>, Option<Types>>,
+    functions: HashMap<(usize, u64), Arc<Code>>,
+    /// Branches that were taken, and runs of code without a taken branch, by binary.
+    taken: HashMap<usize, EdgeCounts>,
+    runs: HashMap<usize, HashMap<(u64, u64), u64>>,
+    origins: HashMap<(usize, u64), Arc<[Origin]>>,
+    named: HashMap<(usize, u64, Register, i64), Option<Named>>,
+    weights: Weights,
+    unattributed: BTreeMap<Unattributed, f64>,
+    pairs: BTreeMap<Pair, Known>,
+    heat: BTreeMap<Arc<str>, Heat>,
+    /// Last time of a sample or an allocation.
+    end: u64,
+}
+
+/// A function, and how often control took which way in it.
+struct Code {
+    function: Function,
+    edges: EdgeCounts,
+    name: Arc<str>,
+    start: u64,
+}
+
+/// A field that has a name.
+#[derive(Clone, Debug)]
+struct Named {
+    field: Field,
+    /// Where it is in its structure.
+    offset: u64,
+    parent_bytes: u64,
+    child: Arc<str>,
+    child_is_structure: bool,
+}
+
+/// What is known of the objects of a pair.
+#[derive(Debug, Default)]
+struct Known {
+    weight: Weight,
+    parent_bytes: Vec<u64>,
+    child_bytes: Vec<u64>,
+    field_offset: u64,
+    parent_array: bool,
+    child_array: bool,
+    offsets: BTreeMap<u64, f64>,
+    compared: f64,
+    together: f64,
+    lives: f64,
+    lives_match: f64,
+}
+
+/// How often the fields of a structure were missed.
+#[derive(Debug)]
+struct Heat {
+    bytes: u64,
+    fields: Vec<FieldHeat>,
+}
+
+/// A structure whose fields were missed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TypeHeat {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its bytes.
+    pub bytes: u64,
+    /// All its fields with their samples.
+    pub fields: Vec<FieldHeat>,
+}
+
+impl References {
+    /// With binaries and their debug information where the finder finds them.
+    #[must_use]
+    pub fn new(finder: FileFinder) -> Self {
+        Self {
+            finder,
+            types: HashMap::new(),
+            functions: HashMap::new(),
+            taken: HashMap::new(),
+            runs: HashMap::new(),
+            origins: HashMap::new(),
+            named: HashMap::new(),
+            weights: Weights::default(),
+            unattributed: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            heat: BTreeMap::new(),
+            end: 0,
+        }
+    }
+
+    /// Takes note of a sample's branch records. To be told of all samples before the first is added.
+    pub fn note(&mut self, resolver: &Resolver, locator: &mut Locator, row: &SampleRow) {
+        self.end = self.end.max(row.tsc);
+        let (branches, _) = row.branches.as_deref().unwrap_or_default().as_chunks::<3>();
+        let mut newer: Option<u64> = None;
+        for &[from, to, _] in branches {
+            let Some(loaded) = locator.images().at(resolver.spaces(), row.pid, row.tsc, to) else {
+                newer = Some(from);
+                continue;
+            };
+            let image = Arc::as_ptr(&loaded.image) as usize;
+            let edge = (loaded.linked(from), loaded.linked(to));
+            *self.taken.entry(image).or_default().entry(edge).or_default() += 1;
+            // From where this branch went no branch was taken until the next newer one.
+            if let Some(until) = newer.map(|until| loaded.linked(until)).filter(|until| *until >= edge.1) {
+                *self.runs.entry(image).or_default().entry((edge.1, until)).or_default() += 1;
+            }
+            newer = Some(from);
+        }
+    }
+
+    /// Gives a sample to the fields that its reference came from. Returns the parts that each has.
+    pub fn add(
+        &mut self,
+        resolver: &Resolver,
+        locator: &mut Locator,
+        row: &SampleRow,
+        located: &Located,
+        objects: &Objects,
+    ) {
+        let loaded = located.cause.and_then(|cause| {
+            let loaded = locator.images().at(resolver.spaces(), row.pid, row.tsc, cause)?;
+            Some((loaded.linked(cause), loaded))
+        });
+        let Some((ip, loaded)) = loaded else { return self.leave(Unattributed::NoCode, 1.0, row) };
+        let Some(code) = self.code(&loaded, ip) else { return self.leave(Unattributed::NoCode, 1.0, row) };
+        self.add_heat(&loaded, &code, ip);
+        let origins = self.origins(&loaded, &code, ip);
+        if origins.is_empty() {
+            return self.leave(Unattributed::NoReference, 1.0, row);
+        }
+        for origin in origins.iter() {
+            let why = match origin.source {
+                Source::Field { ip: load, base, displacement } => {
+                    let sample = Sampled { row, located, objects, ip, loaded: &loaded, code: &code };
+                    self.add_reference(&sample, origin, (load, base, displacement), false);
+                    continue;
+                }
+                Source::Element { ip: load, base, displacement } => {
+                    let sample = Sampled { row, located, objects, ip, loaded: &loaded, code: &code };
+                    self.add_reference(&sample, origin, (load, base, displacement), true);
+                    continue;
+                }
+                Source::Parameter => Unattributed::Parameter,
+                Source::Global(_) => Unattributed::Global,
+                Source::Returned { .. } => Unattributed::Returned,
+                Source::Known { .. } | Source::Other => Unattributed::Other,
+            };
+            self.leave(why, origin.share, row);
+        }
+    }
+
+    /// The weights (Table 5.1).
+    #[must_use]
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// Samples that came through no known field, by reason, the most frequent first.
+    #[must_use]
+    pub fn unattributed(&self) -> Vec<(Unattributed, f64)> {
+        let mut all: Vec<_> = self.unattributed.iter().map(|(why, samples)| (*why, *samples)).collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        all
+    }
+
+    /// The pairs of objects with what is known of them.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<Candidate> {
+        self.pairs.iter().map(|(pair, known)| known.candidate(pair)).collect()
+    }
+
+    /// Structures with the samples of their fields, the one with most samples first.
+    #[must_use]
+    pub fn heat(&self) -> Vec<TypeHeat> {
+        let mut all: Vec<TypeHeat> = self
+            .heat
+            .iter()
+            .map(|(name, heat)| TypeHeat {
+                name: Arc::clone(name),
+                bytes: heat.bytes,
+                fields: heat.fields.clone(),
+            })
+            .collect();
+        let samples = |one: &TypeHeat| one.fields.iter().map(|field| field.samples).sum::<u64>();
+        all.sort_by(|a, b| samples(b).cmp(&samples(a)).then_with(|| a.name.cmp(&b.name)));
+        all
+    }
+
+    fn leave(&mut self, why: Unattributed, share: f64, row: &SampleRow) {
+        self.weights.leave(share, row.period);
+        *self.unattributed.entry(why).or_default() += share;
+    }
+
+    fn code(&mut self, loaded: &Loaded, ip: u64) -> Option<Arc<Code>> {
+        let (extent, name) = loaded.image.function_at(ip)?;
+        let image = Arc::as_ptr(&loaded.image) as usize;
+        let key = (image, extent.start);
+        if !self.functions.contains_key(&key) {
+            let function =
+                Function::new(loaded.image.function_code(&extent), extent.start, loaded.image.bits);
+            let edges = self.edges(image, &extent, &function);
+            self.functions.insert(key, Arc::new(Code { function, edges, name, start: extent.start }));
+        }
+        self.functions.get(&key).cloned()
+    }
+
+    /// How often control took each way in a function.
+    fn edges(&self, image: usize, extent: &Range<u64>, function: &Function) -> EdgeCounts {
+        let taken = self.taken.get(&image).into_iter().flatten();
+        let within = taken.filter(|((from, to), _)| extent.contains(from) && extent.contains(to));
+        let mut edges: EdgeCounts = within.map(|(edge, count)| (*edge, *count)).collect();
+        let Some(runs) = self.runs.get(&image) else { return edges };
+        let runs: Vec<_> = runs.iter().filter(|((start, _), _)| extent.contains(start)).collect();
+        for (from, to) in function.joins() {
+            let through = |((start, end), _): &&(&(u64, u64), &u64)| *start <= from && to <= *end;
+            let count: u64 = runs.iter().filter(|run| through(run)).map(|(_, count)| **count).sum();
+            edges.insert((from, to), count);
+        }
+        edges
+    }
+
+    fn origins(&mut self, loaded: &Loaded, code: &Code, ip: u64) -> Arc<[Origin]> {
+        let key = (Arc::as_ptr(&loaded.image) as usize, ip);
+        let found = self
+            .origins
+            .entry(key)
+            .or_insert_with(|| code.function.origins(ip, &code.edges, &mut |_, _| false).into());
+        Arc::clone(found)
+    }
+
+    fn add_reference(
+        &mut self,
+        sample: &Sampled<'_>,
+        origin: &Origin,
+        load: (u64, Register, i64),
+        element: bool,
+    ) {
+        let Sampled { row, located, objects, .. } = *sample;
+        let parent_address = sample.parent_address(load);
+        let parent = parent_address.and_then(|address| objects.number_at(row.pid, row.tsc, address));
+        let child = located.access.object.as_ref();
+        let named = self.named(sample.loaded, sample.code, load, element);
+        let at_site = parent.map(|number| &objects.lives()[number]);
+        let named = named.unwrap_or_else(|| {
+            let (parent, offset) = match (at_site, parent_address) {
+                (Some(life), Some(address)) => (Arc::clone(&life.site), address.wrapping_sub(life.address)),
+                // The load itself is all that is known.
+                _ => (sample.code.place(load.0), load.2.unsigned_abs()),
+            };
+            Named {
+                field: Field {
+                    parent,
+                    name: if element { "[]".into() } else { format!("+{offset}").into() },
+                },
+                offset: if at_site.is_some() { offset } else { 0 },
+                parent_bytes: 0,
+                child: child.map_or_else(|| "?".into(), |object| Arc::clone(&object.site)),
+                child_is_structure: true,
+            }
+        });
+        self.weights.add(&named.field, origin.share, row.period, located.access.young);
+        let known = self.pairs.entry(Pair { field: named.field, child: named.child }).or_default();
+        let young = if located.access.young { origin.share } else { 0.0 };
+        known.weight.add(Weight { samples: origin.share, events: origin.share * row.period as f64, young });
+        known.parent_array |= element;
+        known.child_array |= !named.child_is_structure || origin.offset.is_none();
+        known.field_offset = named.offset;
+        let parent_bytes = at_site.map_or(named.parent_bytes, |life| life.bytes);
+        known.parent_bytes.extend((parent_bytes > 0).then_some(parent_bytes));
+        known.child_bytes.extend(child.map(|object| object.bytes));
+        let inside = match (child, located.access.address) {
+            (Some(object), Ok(address)) => Some(address.wrapping_sub(object.address)),
+            _ => origin.offset.and_then(|offset| u64::try_from(offset).ok()),
+        };
+        if let Some(offset) = inside {
+            *known.offsets.entry(offset).or_default() += origin.share;
+        }
+        if let (Some(parent), Ok(address)) = (parent_address, located.access.address) {
+            known.compared += origin.share;
+            known.together += if parent / LINE_BYTES == address / LINE_BYTES { origin.share } else { 0.0 };
+        }
+        if let (Some(parent), Some(object)) = (at_site, child) {
+            let child = &objects.lives()[object.number as usize];
+            let lives = |one: &crate::analysis::objects::Life| (one.allocated, one.freed.unwrap_or(self.end));
+            known.lives += origin.share;
+            known.lives_match +=
+                if overlap(lives(parent), lives(child)) >= OVERLAP_MIN { origin.share } else { 0.0 };
+        }
+    }
+
+    /// The name of the field that a load reads.
+    fn named(
+        &mut self,
+        loaded: &Loaded,
+        code: &Code,
+        load: (u64, Register, i64),
+        element: bool,
+    ) -> Option<Named> {
+        let (ip, base, displacement) = load;
+        let key = (Arc::as_ptr(&loaded.image) as usize, ip, base, displacement);
+        if let Some(known) = self.named.get(&key) {
+            return known.clone();
+        }
+        let path = Arc::clone(&loaded.image.path);
+        let types = self.types.entry(path).or_insert_with_key(|path| Types::load(path, &self.finder));
+        let named = types.as_mut().and_then(|types| {
+            let mut namer = Namer { types, loaded, code };
+            if element { namer.element(ip, base) } else { namer.field(ip, base, displacement) }
+        });
+        self.named.insert(key, named.clone());
+        named
+    }
+
+    /// Counts a sample for the field that its own instruction accesses.
+    fn add_heat(&mut self, loaded: &Loaded, code: &Code, ip: u64) {
+        let Some((base, displacement)) = code.function.operand(ip) else { return };
+        let path = Arc::clone(&loaded.image.path);
+        let types = self.types.entry(path).or_insert_with_key(|path| Types::load(path, &self.finder));
+        let Some(types) = types else { return };
+        let mut namer = Namer { types, loaded, code };
+        let Some((structure, offset)) = namer.referent(ip, Location::Register(base), DEPTH_MAX) else {
+            return;
+        };
+        let Some(member) = u64::try_from(offset.wrapping_add(displacement))
+            .ok()
+            .and_then(|offset| types.member_at(structure, offset))
+        else {
+            return;
+        };
+        let Some(name) = types.name(structure) else { return };
+        let heat = self.heat.entry(name).or_insert_with(|| Heat {
+            bytes: types.bytes(structure).unwrap_or(0),
+            fields: types
+                .fields(structure)
+                .into_iter()
+                .map(|(member, bytes)| FieldHeat {
+                    name: member.path.into(),
+                    offset: member.offset,
+                    bytes,
+                    samples: 0,
+                })
+                .collect(),
+        });
+        if let Some(field) = heat.fields.iter_mut().find(|field| field.offset == member.offset) {
+            field.samples += 1;
+        }
+    }
+}
+
+/// A sample being given to fields.
+#[derive(Clone, Copy)]
+struct Sampled<'a> {
+    row: &'a SampleRow,
+    located: &'a Located,
+    objects: &'a Objects,
+    /// Its instruction, by the linker's address.
+    ip: u64,
+    loaded: &'a Loaded,
+    code: &'a Code,
+}
+
+impl Sampled<'_> {
+    /// Where the field was that the reference was loaded from, if the register that pointed there still does.
+    fn parent_address(&self, (load, base, displacement): (u64, Register, i64)) -> Option<u64> {
+        let registers = self.row.registers.filter(|_| self.row.next_ip.is_some())?;
+        if !self.code.function.is_kept(base, load, self.ip) {
+            return None;
+        }
+        let place = PLACES.iter().position(|place| *place == base)?;
+        Some(registers.at(place + 2).wrapping_add(displacement as u64))
+    }
+}
+
+impl Code {
+    /// An instruction of it, as `name+12`.
+    fn place(&self, ip: u64) -> Arc<str> {
+        format!("[{}+{:#x}]", self.name, ip.wrapping_sub(self.start)).into()
+    }
+}
+
+/// Which part of the time that either lives both live.
+fn overlap(one: (u64, u64), other: (u64, u64)) -> f64 {
+    let both = one.1.min(other.1).saturating_sub(one.0.max(other.0));
+    let either = one.1.max(other.1).saturating_sub(one.0.min(other.0));
+    if either == 0 { 1.0 } else { both as f64 / either as f64 }
+}
+
+/// Names what code of one binary does with typed values.
+struct Namer<'a> {
+    types: &'a mut Types,
+    loaded: &'a Loaded,
+    code: &'a Code,
+}
+
+impl Namer<'_> {
+    fn field(&mut self, ip: u64, base: Register, displacement: i64) -> Option<Named> {
+        let (structure, offset) = self.referent(ip, Location::Register(base), DEPTH_MAX)?;
+        let offset = u64::try_from(offset.wrapping_add(displacement)).ok()?;
+        let member = self.types.member_at(structure, offset)?;
+        let child = self.types.referent(member.type_id)?;
+        Some(Named {
+            field: Field { parent: self.types.name(structure)?, name: member.path.as_str().into() },
+            offset: member.offset,
+            parent_bytes: self.types.bytes(structure)?,
+            child_is_structure: self.types.is_structure(child),
+            child: self.types.name(child).unwrap_or_else(|| "?".into()),
+        })
+    }
+
+    /// An array's element: the array is named after what it consists of.
+    fn element(&mut self, ip: u64, base: Register) -> Option<Named> {
+        let (element, _) = self.referent(ip, Location::Register(base), DEPTH_MAX)?;
+        let child = self.types.referent(element)?;
+        let name = self.types.name(child)?;
+        Some(Named {
+            field: Field { parent: format!("{name}*[]").into(), name: "[]".into() },
+            offset: 0,
+            parent_bytes: 0,
+            child_is_structure: self.types.is_structure(child),
+            child: name,
+        })
+    }
+
+    /// What the value of a place before an instruction refers to, and the bytes between its beginning and where the value points.
+    fn referent(&mut self, ip: u64, location: Location, depth: usize) -> Option<(TypeId, i64)> {
+        if let Some(found) = self.types.variable_in(ip, location) {
+            return Some((self.types.referent(found)?, 0));
+        }
+        let depth = depth.checked_sub(1)?;
+        let types = &mut *self.types;
+        let mut known = |ip: u64, location: Location| types.variable_in(ip, location).is_some();
+        let origins = self.code.function.origins_of(ip, location, &self.code.edges, &mut known);
+        origins.into_iter().find_map(|origin| {
+            let offset = origin.offset?;
+            let (id, at) = match origin.source {
+                Source::Known { ip, location } => {
+                    let found = self.types.variable_in(ip, location)?;
+                    (self.types.referent(found)?, 0)
+                }
+                Source::Field { ip, base, displacement } => {
+                    let (structure, at) = self.referent(ip, Location::Register(base), depth)?;
+                    let at = u64::try_from(at.wrapping_add(displacement)).ok()?;
+                    let found = match self.types.member_at(structure, at) {
+                        Some(member) => member.type_id,
+                        None => structure,
+                    };
+                    (self.types.referent(found)?, 0)
+                }
+                Source::Element { ip, base, .. } => {
+                    let (element, _) = self.referent(ip, Location::Register(base), depth)?;
+                    (self.types.referent(element)?, 0)
+                }
+                Source::Global(address) => self.global(address)?,
+                Source::Returned { target: Some(target), .. } => {
+                    let found = self.types.returned_by(target)?;
+                    (self.types.referent(found)?, 0)
+                }
+                Source::Returned { .. } | Source::Parameter | Source::Other => return None,
+            };
+            Some((id, at + offset))
+        })
+    }
+
+    /// What a variable refers to, if it is a reference; else the variable itself is referred to.
+    fn global(&mut self, address: u64) -> Option<(TypeId, i64)> {
+        let (extent, _) = self.loaded.image.variable_at(address)?;
+        let variable = self.types.global_at(extent.start)?;
+        if self.types.is_structure(variable) {
+            let inside = (address - extent.start) as i64;
+            let member = self
+                .types
+                .member_at(variable, inside as u64)
+                .and_then(|member| self.types.referent(member.type_id));
+            return Some(member.map_or((variable, inside), |referent| (referent, 0)));
+        }
+        Some((self.types.referent(variable)?, 0))
+    }
+}
+
+impl Known {
+    fn candidate(&self, pair: &Pair) -> Candidate {
+        let all: f64 = self.offsets.values().sum();
+        let part = |one: f64, of: f64| (of > 0.0).then(|| one / of);
+        Candidate {
+            pair: pair.clone(),
+            weight: self.weight,
+            parent: Shape { bytes: median(&self.parent_bytes), array: self.parent_array },
+            child: Shape { bytes: median(&self.child_bytes), array: self.child_array },
+            field_offset: self.field_offset,
+            missed_offsets: self.offsets.iter().map(|(offset, share)| (*offset, share / all)).collect(),
+            lifetimes_match: part(self.lives_match, self.lives),
+            together: part(self.together, self.compared),
+        }
+    }
+}
+
+fn median(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
+}
