@@ -90,6 +90,10 @@ struct Named {
     parent_bytes: u64,
     child: Arc<str>,
     child_is_structure: bool,
+    /// Of a structure; else 0.
+    child_bytes: u64,
+    /// The parent is an array.
+    array: bool,
 }
 
 /// What is known of the objects of a pair.
@@ -315,18 +319,21 @@ impl References {
                 parent_bytes: 0,
                 child: child.map_or_else(|| "?".into(), |object| Arc::clone(&object.site)),
                 child_is_structure: true,
+                child_bytes: 0,
+                array: element,
             }
         });
         self.weights.add(&named.field, origin.share, row.period, located.access.young);
         let known = self.pairs.entry(Pair { field: named.field, child: named.child }).or_default();
         let young = if located.access.young { origin.share } else { 0.0 };
         known.weight.add(Weight { samples: origin.share, events: origin.share * row.period as f64, young });
-        known.parent_array |= element;
+        known.parent_array |= named.array;
         known.child_array |= !named.child_is_structure || origin.offset.is_none();
         known.field_offset = named.offset;
         let parent_bytes = at_site.map_or(named.parent_bytes, |life| life.bytes);
         known.parent_bytes.extend((parent_bytes > 0).then_some(parent_bytes));
-        known.child_bytes.extend(child.map(|object| object.bytes));
+        let child_bytes = child.map_or(named.child_bytes, |object| object.bytes);
+        known.child_bytes.extend((child_bytes > 0).then_some(child_bytes));
         let inside = match (child, located.access.address) {
             (Some(object), Ok(address)) => Some(address.wrapping_sub(object.address)),
             _ => origin.offset.and_then(|offset| u64::try_from(offset).ok()),
@@ -364,7 +371,7 @@ impl References {
         let types = self.types.entry(path).or_insert_with_key(|path| Types::load(path, &self.finder));
         let named = types.as_mut().and_then(|types| {
             let mut namer = Namer { types, loaded, code };
-            if element { namer.element(ip, base) } else { namer.field(ip, base, displacement) }
+            if element { namer.element(ip, base, displacement) } else { namer.field(ip, base, displacement) }
         });
         self.named.insert(key, named.clone());
         named
@@ -454,30 +461,51 @@ struct Namer<'a> {
 impl Namer<'_> {
     fn field(&mut self, ip: u64, base: Register, displacement: i64) -> Option<Named> {
         let (structure, offset) = self.referent(ip, Location::Register(base), DEPTH_MAX)?;
+        if !self.types.is_structure(structure) {
+            // A certain element of an array of references.
+            return self.element(ip, base, displacement);
+        }
         let offset = u64::try_from(offset.wrapping_add(displacement)).ok()?;
         let member = self.types.member_at(structure, offset)?;
         let child = self.types.referent(member.type_id)?;
+        let field = Field { parent: self.types.name(structure)?, name: member.path.as_str().into() };
         Some(Named {
-            field: Field { parent: self.types.name(structure)?, name: member.path.as_str().into() },
-            offset: member.offset,
             parent_bytes: self.types.bytes(structure)?,
-            child_is_structure: self.types.is_structure(child),
-            child: self.types.name(child).unwrap_or_else(|| "?".into()),
+            ..self.child(field, member.offset, child, false)
         })
     }
 
-    /// An array's element: the array is named after what it consists of.
-    fn element(&mut self, ip: u64, base: Register) -> Option<Named> {
-        let (element, _) = self.referent(ip, Location::Register(base), DEPTH_MAX)?;
-        let child = self.types.referent(element)?;
-        let name = self.types.name(child)?;
-        Some(Named {
-            field: Field { parent: format!("{name}*[]").into(), name: "[]".into() },
-            offset: 0,
+    /// What is known of a field by what it refers to.
+    fn child(&self, field: Field, offset: u64, child: TypeId, array: bool) -> Named {
+        let child_is_structure = self.types.is_structure(child);
+        let bytes = self.types.bytes(child).filter(|_| child_is_structure);
+        Named {
+            field,
+            offset,
             parent_bytes: 0,
-            child_is_structure: self.types.is_structure(child),
-            child: name,
-        })
+            child_is_structure,
+            child_bytes: bytes.unwrap_or(0),
+            child: self.types.name(child).unwrap_or_else(|| "?".into()),
+            array,
+        }
+    }
+
+    /// An array's element. An array that is no field is named after what it consists of.
+    fn element(&mut self, ip: u64, base: Register, displacement: i64) -> Option<Named> {
+        let (whole, offset) = self.referent(ip, Location::Register(base), DEPTH_MAX)?;
+        let (parent, name, element, parent_bytes, offset) = if self.types.is_structure(whole) {
+            let offset = u64::try_from(offset.wrapping_add(displacement)).ok()?;
+            let member = self.types.member_at(whole, offset)?;
+            let element = self.types.element(member.type_id)?;
+            let name = format!("{}[]", member.path);
+            (self.types.name(whole)?, name, element, self.types.bytes(whole)?, member.offset)
+        } else {
+            let child = self.types.name(self.types.referent(whole)?)?;
+            (format!("{child}*[]").into(), "[]".to_owned(), whole, 0, 0)
+        };
+        let child = self.types.referent(element)?;
+        let field = Field { parent, name: name.into() };
+        Some(Named { parent_bytes, ..self.child(field, offset, child, true) })
     }
 
     /// What the value of a place before an instruction refers to, and the bytes between its beginning and where the value points.
@@ -505,9 +533,12 @@ impl Namer<'_> {
                     };
                     (self.types.referent(found)?, 0)
                 }
-                Source::Element { ip, base, .. } => {
-                    let (element, _) = self.referent(ip, Location::Register(base), depth)?;
-                    (self.types.referent(element)?, 0)
+                Source::Element { ip, base, displacement } => {
+                    let (whole, at) = self.referent(ip, Location::Register(base), depth)?;
+                    let at = u64::try_from(at.wrapping_add(displacement)).ok();
+                    let member = at.and_then(|at| self.types.member_at(whole, at));
+                    let element = member.and_then(|member| self.types.element(member.type_id));
+                    (self.types.referent(element.unwrap_or(whole))?, 0)
                 }
                 Source::Global(address) => self.global(address)?,
                 Source::Returned { target: Some(target), .. } => {

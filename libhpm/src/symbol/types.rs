@@ -149,6 +149,13 @@ impl Types {
         }
     }
 
+    /// What an array consists of; `None` for what is no array.
+    #[must_use]
+    pub fn element(&self, id: TypeId) -> Option<TypeId> {
+        let (id, entry) = self.plain(id)?;
+        (entry.tag() == gimli::DW_TAG_array_type).then(|| self.type_of(id.0, &entry))?
+    }
+
     /// The name of a type, without qualifiers; of an array that of its element and `[]`.
     #[must_use]
     pub fn name(&self, id: TypeId) -> Option<Arc<str>> {
