@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use libhpm::analysis::address::Unknown;
 use libhpm::analysis::locality::{self, Entry, Profile, Sharing, Space, Sum};
 use libhpm::report::{Agreement, Locator, Resolver, objects};
-use libhpm::trace::{Allocations, Meta, SampleRow};
+use libhpm::trace::{Allocations, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
 use crate::files::FilesArgs;
@@ -154,9 +154,42 @@ fn output(args: &LocalityArgs) -> Result<(String, Vec<String>)> {
     }
     let only = args.event.as_deref().map(|name| event_index(meta, name)).transpose()?;
     let events = sampled_events(meta, only);
-    let mut resolver = Resolver::new(&reader, args.files.finder());
-    let filter = args.filters.of(&reader)?;
-    let (objects, objects_cut) = objects(&reader, &mut resolver);
+    let Collected { profile, addresses, warnings } = collect(args, &reader, &events)?;
+    let mut entries = chosen(args, &profile);
+    let groups = entries.len();
+    entries.truncate(args.limit);
+    let report = Report {
+        meta,
+        filter: args.filters.words(),
+        by: profile.by(),
+        events: events.iter().map(|&event| meta.events[event].name.as_str()).collect(),
+        all: profile.all().to_vec(),
+        addresses,
+        groups,
+        entries,
+        warnings,
+    };
+    let output = match (args.json, args.csv) {
+        (true, _) => serde_json::to_string_pretty(&report)? + "\n",
+        (_, true) => csv::render(&report),
+        _ => text::render(&report),
+    };
+    Ok((output, report.warnings))
+}
+
+/// What one pass over the samples gathers.
+struct Collected {
+    profile: Profile,
+    addresses: Addresses,
+    warnings: Vec<String>,
+}
+
+/// Locates the samples of these events that the filters choose.
+fn collect(args: &LocalityArgs, reader: &TraceReader, events: &[usize]) -> Result<Collected> {
+    let meta = reader.meta();
+    let mut resolver = Resolver::new(reader, args.files.finder());
+    let filter = args.filters.of(reader)?;
+    let (objects, objects_cut) = objects(reader, &mut resolver);
     let mut locator = Locator::new(&meta.events, args.files.finder());
     reader.rows::<SampleRow>().for_each(|row| locator.note(&row));
     let mut profile = Profile::new(args.by.into(), events.len());
@@ -188,26 +221,7 @@ fn output(args: &LocalityArgs) -> Result<(String, Vec<String>)> {
     }
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
     let warnings: Vec<String> = cuts.map(|cut| cut.to_string()).chain(unfinished(meta)).collect();
-    let mut entries = chosen(args, &profile);
-    let groups = entries.len();
-    entries.truncate(args.limit);
-    let report = Report {
-        meta,
-        filter: args.filters.words(),
-        by: profile.by(),
-        events: events.iter().map(|&event| meta.events[event].name.as_str()).collect(),
-        all: profile.all().to_vec(),
-        addresses,
-        groups,
-        entries,
-        warnings,
-    };
-    let output = match (args.json, args.csv) {
-        (true, _) => serde_json::to_string_pretty(&report)? + "\n",
-        (_, true) => csv::render(&report),
-        _ => text::render(&report),
-    };
-    Ok((output, report.warnings))
+    Ok(Collected { profile, addresses, warnings })
 }
 
 /// The groups that are asked for, in the order in which they are shown.

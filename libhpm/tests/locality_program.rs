@@ -381,7 +381,7 @@ fn dbs_references_have_the_weights_of_its_own_log() {
     for wanted in ["entry::items", "vector::elements", "string::value"] {
         assert!(together.iter().any(|one| one == wanted), "{wanted} is not in {together:?}");
     }
-    assert!(!together.iter().any(|one| one.contains("[]")), "{together:?}");
+    assert!(!together.iter().any(|one| one.contains("[]") || one == "database::index"), "{together:?}");
 }
 
 /// As the formats of PEBS do that name the next instruction: what is given is right as well.
@@ -404,7 +404,8 @@ fn lists_and_trees_are_attributed() {
         println!("{:?} {:?}", found.references.weights().table(), found.references.unattributed());
         assert!(found.wrong.is_empty(), "{mode}: {:x?}", found.wrong);
         assert_eq!(found.misplaced, 0, "{mode}");
-        assert!(share(&found, field) > 0.2, "{mode}: {field} has {}", share(&found, field));
+        // Half of each sample came from what the function was given, as long as no branch records tell better.
+        assert!(share(&found, field) > 0.4, "{mode}: {field} has {}", share(&found, field));
         assert!(true_misses(&run)[kind] > 0.2 * run.truth.len() as f64, "{mode}");
     }
 }

@@ -129,11 +129,8 @@ fn words(reason: &Reason) -> String {
         Reason::TooLarge { bytes, largest } => {
             format!("together they have {} bytes, more than {}", grouped(*bytes), grouped(*largest))
         }
-        Reason::BeyondLine { distance } => {
-            format!(
-                "the missed bytes would lie {} bytes behind the field, in another line",
-                grouped(*distance)
-            )
+        Reason::BeyondLine { share } => {
+            format!("{:.1} % of the missed bytes would lie a line or more behind the field", 100.0 * share)
         }
         Reason::Young { share } => format!("{:.1} % of the misses are on young objects", 100.0 * share),
         Reason::LifetimesDiffer { matching } => {

@@ -6,7 +6,7 @@
 //! pointers lead; the first one needs none. With `HPM_ALLOCATIONS_BYTES` only one allocation in so many bytes is recorded, drawn as
 //! tcmalloc draws (exponentially distributed distances), and of the frees only those of recorded objects.
 //!
-//! Unsafe code stands in `ffi.rs` alone.
+//! Unsafe code stands in `ffi` alone.
 
 mod ffi;
 pub mod format;

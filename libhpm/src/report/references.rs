@@ -1,5 +1,8 @@
 //! Misses by the reference through which the missed object was reached, and what is known of the objects at both ends.
 
+mod known;
+mod namer;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,20 +10,19 @@ use std::sync::Arc;
 use iced_x86::Register;
 use serde::Serialize;
 
+use self::known::{Known, Seen};
+use self::namer::{Named, Namer};
 use super::{Located, Locator, Resolver};
 use crate::analysis::address::PLACES;
 use crate::analysis::coallocation::layout::FieldHeat;
-use crate::analysis::coallocation::{Candidate, Field, Pair, Shape, Weight, Weights};
-use crate::analysis::locality::LINE_BYTES;
-use crate::analysis::objects::Objects;
+use crate::analysis::coallocation::{Candidate, Field, Pair, Weights};
+use crate::analysis::objects::{Life, Objects};
 use crate::analysis::reference::{EdgeCounts, Function, Location, Origin, Source};
-use crate::symbol::{FileFinder, Loaded, TypeId, Types};
+use crate::symbol::{FileFinder, Loaded, Types};
 use crate::trace::SampleRow;
 
 /// References within references whose types are looked for.
 const DEPTH_MAX: usize = 8;
-/// Two objects die together when their lives overlap by this part of the time that either lives.
-const OVERLAP_MIN: f64 = 0.9;
 
 /// Why samples came through no known field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -79,37 +81,6 @@ struct Code {
     edges: EdgeCounts,
     name: Arc<str>,
     start: u64,
-}
-
-/// A field that has a name.
-#[derive(Clone, Debug)]
-struct Named {
-    field: Field,
-    /// Where it is in its structure.
-    offset: u64,
-    parent_bytes: u64,
-    child: Arc<str>,
-    child_is_structure: bool,
-    /// Of a structure; else 0.
-    child_bytes: u64,
-    /// The parent is an array.
-    array: bool,
-}
-
-/// What is known of the objects of a pair.
-#[derive(Debug, Default)]
-struct Known {
-    weight: Weight,
-    parent_bytes: Vec<u64>,
-    child_bytes: Vec<u64>,
-    field_offset: u64,
-    parent_array: bool,
-    child_array: bool,
-    offsets: BTreeMap<u64, f64>,
-    compared: f64,
-    together: f64,
-    lives: f64,
-    lives_match: f64,
 }
 
 /// How often the fields of a structure were missed.
@@ -301,57 +272,23 @@ impl References {
         let Sampled { row, located, objects, .. } = *sample;
         let parent_address = sample.parent_address(load);
         let parent = parent_address.and_then(|address| objects.number_at(row.pid, row.tsc, address));
-        let child = located.access.object.as_ref();
+        let parent = parent.map(|number| &objects.lives()[number]);
         let named = self.named(sample.loaded, sample.code, load, element);
-        let at_site = parent.map(|number| &objects.lives()[number]);
-        let named = named.unwrap_or_else(|| {
-            let (parent, offset) = match (at_site, parent_address) {
-                (Some(life), Some(address)) => (Arc::clone(&life.site), address.wrapping_sub(life.address)),
-                // The load itself is all that is known.
-                _ => (sample.code.place(load.0), load.2.unsigned_abs()),
-            };
-            Named {
-                field: Field {
-                    parent,
-                    name: if element { "[]".into() } else { format!("+{offset}").into() },
-                },
-                offset: if at_site.is_some() { offset } else { 0 },
-                parent_bytes: 0,
-                child: child.map_or_else(|| "?".into(), |object| Arc::clone(&object.site)),
-                child_is_structure: true,
-                child_bytes: 0,
-                array: element,
-            }
-        });
+        let named = named.unwrap_or_else(|| unnamed(sample, load, element, parent, parent_address));
         self.weights.add(&named.field, origin.share, row.period, located.access.young);
-        let known = self.pairs.entry(Pair { field: named.field, child: named.child }).or_default();
-        let young = if located.access.young { origin.share } else { 0.0 };
-        known.weight.add(Weight { samples: origin.share, events: origin.share * row.period as f64, young });
-        known.parent_array |= named.array;
-        known.child_array |= !named.child_is_structure || origin.offset.is_none();
-        known.field_offset = named.offset;
-        let parent_bytes = at_site.map_or(named.parent_bytes, |life| life.bytes);
-        known.parent_bytes.extend((parent_bytes > 0).then_some(parent_bytes));
-        let child_bytes = child.map_or(named.child_bytes, |object| object.bytes);
-        known.child_bytes.extend((child_bytes > 0).then_some(child_bytes));
-        let inside = match (child, located.access.address) {
-            (Some(object), Ok(address)) => Some(address.wrapping_sub(object.address)),
-            _ => origin.offset.and_then(|offset| u64::try_from(offset).ok()),
+        let pair = Pair { field: named.field.clone(), child: Arc::clone(&named.child) };
+        let child = located.access.object.as_ref();
+        let seen = Seen {
+            origin,
+            period: row.period,
+            access: &located.access,
+            named: &named,
+            parent,
+            parent_address,
+            child: child.and_then(|object| objects.lives().get(object.number as usize)),
+            end: self.end,
         };
-        if let Some(offset) = inside {
-            *known.offsets.entry(offset).or_default() += origin.share;
-        }
-        if let (Some(parent), Ok(address)) = (parent_address, located.access.address) {
-            known.compared += origin.share;
-            known.together += if parent / LINE_BYTES == address / LINE_BYTES { origin.share } else { 0.0 };
-        }
-        if let (Some(parent), Some(object)) = (at_site, child) {
-            let child = &objects.lives()[object.number as usize];
-            let lives = |one: &crate::analysis::objects::Life| (one.allocated, one.freed.unwrap_or(self.end));
-            known.lives += origin.share;
-            known.lives_match +=
-                if overlap(lives(parent), lives(child)) >= OVERLAP_MIN { origin.share } else { 0.0 };
-        }
+        self.pairs.entry(pair).or_default().add(&seen);
     }
 
     /// The name of the field that a load reads.
@@ -444,148 +381,27 @@ impl Code {
     }
 }
 
-/// Which part of the time that either lives both live.
-fn overlap(one: (u64, u64), other: (u64, u64)) -> f64 {
-    let both = one.1.min(other.1).saturating_sub(one.0.max(other.0));
-    let either = one.1.max(other.1).saturating_sub(one.0.min(other.0));
-    if either == 0 { 1.0 } else { both as f64 / either as f64 }
-}
-
-/// Names what code of one binary does with typed values.
-struct Namer<'a> {
-    types: &'a mut Types,
-    loaded: &'a Loaded,
-    code: &'a Code,
-}
-
-impl Namer<'_> {
-    fn field(&mut self, ip: u64, base: Register, displacement: i64) -> Option<Named> {
-        let (structure, offset) = self.referent(ip, Location::Register(base), DEPTH_MAX)?;
-        if !self.types.is_structure(structure) {
-            // A certain element of an array of references.
-            return self.element(ip, base, displacement);
-        }
-        let offset = u64::try_from(offset.wrapping_add(displacement)).ok()?;
-        let member = self.types.member_at(structure, offset)?;
-        let child = self.types.referent(member.type_id)?;
-        let field = Field { parent: self.types.name(structure)?, name: member.path.as_str().into() };
-        Some(Named {
-            parent_bytes: self.types.bytes(structure)?,
-            ..self.child(field, member.offset, child, false)
-        })
+/// A field without a name: what allocated its object stands for its type; where that is not known either, the load is all there is.
+fn unnamed(
+    sample: &Sampled<'_>,
+    load: (u64, Register, i64),
+    element: bool,
+    parent: Option<&Life>,
+    parent_address: Option<u64>,
+) -> Named {
+    let (type_name, offset) = match (parent, parent_address) {
+        (Some(life), Some(address)) => (Arc::clone(&life.site), address.wrapping_sub(life.address)),
+        _ => (sample.code.place(load.0), load.2.unsigned_abs()),
+    };
+    let name = if element { "[]".into() } else { format!("+{offset}").into() };
+    let child = sample.located.access.object.as_ref();
+    Named {
+        field: Field { parent: type_name, name },
+        offset: if parent.is_some() { offset } else { 0 },
+        parent_bytes: 0,
+        child: child.map_or_else(|| "?".into(), |object| Arc::clone(&object.site)),
+        child_is_structure: true,
+        child_bytes: 0,
+        array: element,
     }
-
-    /// What is known of a field by what it refers to.
-    fn child(&self, field: Field, offset: u64, child: TypeId, array: bool) -> Named {
-        let child_is_structure = self.types.is_structure(child);
-        let bytes = self.types.bytes(child).filter(|_| child_is_structure);
-        Named {
-            field,
-            offset,
-            parent_bytes: 0,
-            child_is_structure,
-            child_bytes: bytes.unwrap_or(0),
-            child: self.types.name(child).unwrap_or_else(|| "?".into()),
-            array,
-        }
-    }
-
-    /// An array's element. An array that is no field is named after what it consists of.
-    fn element(&mut self, ip: u64, base: Register, displacement: i64) -> Option<Named> {
-        let (whole, offset) = self.referent(ip, Location::Register(base), DEPTH_MAX)?;
-        let (parent, name, element, parent_bytes, offset) = if self.types.is_structure(whole) {
-            let offset = u64::try_from(offset.wrapping_add(displacement)).ok()?;
-            let member = self.types.member_at(whole, offset)?;
-            let element = self.types.element(member.type_id)?;
-            let name = format!("{}[]", member.path);
-            (self.types.name(whole)?, name, element, self.types.bytes(whole)?, member.offset)
-        } else {
-            let child = self.types.name(self.types.referent(whole)?)?;
-            (format!("{child}*[]").into(), "[]".to_owned(), whole, 0, 0)
-        };
-        let child = self.types.referent(element)?;
-        let field = Field { parent, name: name.into() };
-        Some(Named { parent_bytes, ..self.child(field, offset, child, true) })
-    }
-
-    /// What the value of a place before an instruction refers to, and the bytes between its beginning and where the value points.
-    fn referent(&mut self, ip: u64, location: Location, depth: usize) -> Option<(TypeId, i64)> {
-        if let Some(found) = self.types.variable_in(ip, location) {
-            return Some((self.types.referent(found)?, 0));
-        }
-        let depth = depth.checked_sub(1)?;
-        let types = &mut *self.types;
-        let mut known = |ip: u64, location: Location| types.variable_in(ip, location).is_some();
-        let origins = self.code.function.origins_of(ip, location, &self.code.edges, &mut known);
-        origins.into_iter().find_map(|origin| {
-            let offset = origin.offset?;
-            let (id, at) = match origin.source {
-                Source::Known { ip, location } => {
-                    let found = self.types.variable_in(ip, location)?;
-                    (self.types.referent(found)?, 0)
-                }
-                Source::Field { ip, base, displacement } => {
-                    let (structure, at) = self.referent(ip, Location::Register(base), depth)?;
-                    let at = u64::try_from(at.wrapping_add(displacement)).ok()?;
-                    let found = match self.types.member_at(structure, at) {
-                        Some(member) => member.type_id,
-                        None => structure,
-                    };
-                    (self.types.referent(found)?, 0)
-                }
-                Source::Element { ip, base, displacement } => {
-                    let (whole, at) = self.referent(ip, Location::Register(base), depth)?;
-                    let at = u64::try_from(at.wrapping_add(displacement)).ok();
-                    let member = at.and_then(|at| self.types.member_at(whole, at));
-                    let element = member.and_then(|member| self.types.element(member.type_id));
-                    (self.types.referent(element.unwrap_or(whole))?, 0)
-                }
-                Source::Global(address) => self.global(address)?,
-                Source::Returned { target: Some(target), .. } => {
-                    let found = self.types.returned_by(target)?;
-                    (self.types.referent(found)?, 0)
-                }
-                Source::Returned { .. } | Source::Parameter | Source::Other => return None,
-            };
-            Some((id, at + offset))
-        })
-    }
-
-    /// What a variable refers to, if it is a reference; else the variable itself is referred to.
-    fn global(&mut self, address: u64) -> Option<(TypeId, i64)> {
-        let (extent, _) = self.loaded.image.variable_at(address)?;
-        let variable = self.types.global_at(extent.start)?;
-        if self.types.is_structure(variable) {
-            let inside = (address - extent.start) as i64;
-            let member = self
-                .types
-                .member_at(variable, inside as u64)
-                .and_then(|member| self.types.referent(member.type_id));
-            return Some(member.map_or((variable, inside), |referent| (referent, 0)));
-        }
-        Some((self.types.referent(variable)?, 0))
-    }
-}
-
-impl Known {
-    fn candidate(&self, pair: &Pair) -> Candidate {
-        let all: f64 = self.offsets.values().sum();
-        let part = |one: f64, of: f64| (of > 0.0).then(|| one / of);
-        Candidate {
-            pair: pair.clone(),
-            weight: self.weight,
-            parent: Shape { bytes: median(&self.parent_bytes), array: self.parent_array },
-            child: Shape { bytes: median(&self.child_bytes), array: self.child_array },
-            field_offset: self.field_offset,
-            missed_offsets: self.offsets.iter().map(|(offset, share)| (*offset, share / all)).collect(),
-            lifetimes_match: part(self.lives_match, self.lives),
-            together: part(self.together, self.compared),
-        }
-    }
-}
-
-fn median(values: &[u64]) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0)
 }

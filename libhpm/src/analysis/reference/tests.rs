@@ -92,6 +92,14 @@ fn loops_end() {
     assert_eq!(only(&code, 3), (field(0, Register::RDI, 0), Some(0)));
 }
 
+/// Padding before a loop's head is a way that nobody goes.
+#[test]
+fn padding_is_no_way() {
+    // 0: mov rdi, [rsi+8]; 4: jmp 8; 6: nop; 7: nop; 8: mov eax, [rdi]; 10: dec ecx; 12: jne 8
+    let code = [0x48, 0x8b, 0x7e, 0x08, 0xeb, 0x02, 0x90, 0x90, 0x8b, 0x07, 0xff, 0xc9, 0x75, 0xfa];
+    assert_eq!(only(&code, 8), (field(0, Register::RSI, 8), Some(0)));
+}
+
 #[test]
 fn calls_keep_what_the_abi_says() {
     // 0: mov rbx, [rdi+8]; 4: call 9; 9: mov ecx, [rbx]; 11: mov edx, [rax]; 13: mov edx, [rsi]

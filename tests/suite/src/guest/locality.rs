@@ -36,18 +36,13 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         let log = folder.join(log(mode));
         let events = if mode == "sharing" { "instructions:u" } else { "l1d-load-miss:u" };
         let period = PERIOD.to_string();
-        let record = [
-            "record",
-            "-e",
-            events,
-            "-c",
-            &period,
-            "--no-randomise",
-            "--allocations",
-            "-o",
-            trace(mode),
-            "--",
-        ];
+        let mut record =
+            vec!["record", "-e", events, "-c", &period, "--no-randomise", "--allocations", "-o", trace(mode)];
+        if matches!(mode, "table" | "tree") {
+            // Their loops join what the function was given with what it loaded itself.
+            record.push("--branches");
+        }
+        record.push("--");
         let mut command = hpmctl(&record)?;
         succeed(command.arg(c_program(C_PROGRAM)?).args([mode, objects, steps]).arg(log))?;
         let json = |arguments: &[&str]| -> Result<serde_json::Value> {
