@@ -42,29 +42,8 @@ fn instruction(program: &Path, function: &str, text: &str) -> (u64, u64) {
     (BASE + found.address, found.bytes.into())
 }
 
-/// 150 misses of `string->value->hash`, and 20 of `entry->items[item]->length`.
-fn trace(temp: &TempDir, debug: &str) -> PathBuf {
-    let (source, program) = (temp.path().join("db.c"), temp.path().join("db"));
-    std::fs::write(&source, SOURCE).unwrap();
-    let words = ["-O2", debug, "-fno-pie", "-no-pie", "-Wl,-Ttext-segment=0x1000000", "-o"];
-    let status = Command::new("cc").args(words).arg(&program).arg(&source).status().unwrap();
-    assert!(status.success());
-    let folder = temp.path().join("db.hpm");
-    let mut meta = meta();
-    meta.events[0].attribution = Attribution::Cause;
-    let mut writer = TraceWriter::create(&folder, meta).unwrap();
-    // All of the file at its own distance from BASE, as far as code is concerned.
-    let text = std::fs::metadata(&program).unwrap().len();
-    writer
-        .map(&MapRow {
-            pid: 7,
-            start: BASE + 0x100_0000,
-            end: BASE + 0x100_0000 + text.next_multiple_of(4096),
-            path: program.to_str().unwrap().into(),
-            executable: true,
-            ..MapRow::default()
-        })
-        .unwrap();
+/// Strings and their characters, each in a line of its own.
+fn allocate(writer: &mut TraceWriter) {
     let stack = writer.stack(&[0x1000], true).unwrap();
     for number in 0..150 {
         let object = AllocationRow {
@@ -89,6 +68,32 @@ fn trace(temp: &TempDir, debug: &str) -> PathBuf {
     };
     writer.allocation(&later).unwrap();
     writer.allocations_recorded(Allocations { processes: 1, ..Allocations::default() }).unwrap();
+}
+
+/// 150 misses of `string->value->hash`, and 20 of `entry->items[item]->length`.
+fn trace(temp: &TempDir, debug: &str) -> PathBuf {
+    let (source, program) = (temp.path().join("db.c"), temp.path().join("db"));
+    std::fs::write(&source, SOURCE).unwrap();
+    let words = ["-O2", debug, "-fno-pie", "-no-pie", "-Wl,-Ttext-segment=0x1000000", "-o"];
+    let status = Command::new("cc").args(words).arg(&program).arg(&source).status().unwrap();
+    assert!(status.success());
+    let folder = temp.path().join("db.hpm");
+    let mut meta = meta();
+    meta.events[0].attribution = Attribution::Cause;
+    let mut writer = TraceWriter::create(&folder, meta).unwrap();
+    // All of the file at its own distance from BASE, as far as code is concerned.
+    let text = std::fs::metadata(&program).unwrap().len();
+    writer
+        .map(&MapRow {
+            pid: 7,
+            start: BASE + 0x100_0000,
+            end: BASE + 0x100_0000 + text.next_multiple_of(4096),
+            path: program.to_str().unwrap().into(),
+            executable: true,
+            ..MapRow::default()
+        })
+        .unwrap();
+    allocate(&mut writer);
     let (walk, walk_bytes) = instruction(&program, "walk", "mov rax, [rax]");
     let (third, third_bytes) = instruction(&program, "third", "mov rax, [rax]");
     let sample = |ip: u64, bytes: u64, address| SampleRow {

@@ -196,10 +196,9 @@ impl Function {
         let memory = *factory.info(&self.instructions[index]).used_memory().first()?;
         let frame = [Register::RSP, Register::RIP, Register::None];
         let base = memory.base().full_register();
-        let plain = memory.index() == Register::None
-            && !frame.contains(&base)
-            && !(base == Register::RBP && self.has_frame)
-            && !matches!(memory.segment(), Register::FS | Register::GS);
+        let in_frame = self.has_frame && base == Register::RBP;
+        let segment = matches!(memory.segment(), Register::FS | Register::GS);
+        let plain = memory.index() == Register::None && !frame.contains(&base) && !in_frame && !segment;
         plain.then_some((base, memory.displacement() as i64))
     }
 

@@ -27,13 +27,16 @@ const ALLOCATORS: [&str; 15] = [
     "g_slice_alloc",
 ];
 
+/// A stack has one meaning as long as its process has the same mappings: the process, what changes with them, and the stack's number.
+type Caller = (u32, (u64, usize), Option<u32>);
+
 /// Reads the table of allocations; empty when the trace has none. Stacks are named as of each allocation's process and time.
 #[must_use]
 pub fn objects(reader: &TraceReader, resolver: &mut Resolver) -> (Objects, Option<Cut>) {
     if !reader.has::<AllocationRow>() {
         return (Objects::default(), None);
     }
-    let mut sites: HashMap<(u32, (u64, usize), Option<u32>), Arc<str>> = HashMap::new();
+    let mut sites: HashMap<Caller, Arc<str>> = HashMap::new();
     let mut rows = reader.rows::<AllocationRow>();
     let lives: Vec<Life> = rows
         .by_ref()

@@ -176,13 +176,18 @@ impl Loaded {
     }
 }
 
+/// Path and build ID of a file.
+type FileKey = (Arc<str>, Option<Arc<[u8]>>);
+/// A process, and the epoch of its code ([`AddressSpaces::epoch`]).
+type ProcessKey = (u32, (u64, usize));
+
 /// The binaries of each process; reads each file once.
 #[derive(Debug, Default)]
 pub struct Images {
     finder: FileFinder,
-    files: HashMap<(Arc<str>, Option<Arc<[u8]>>), Option<Arc<Image>>>,
+    files: HashMap<FileKey, Option<Arc<Image>>>,
     /// By process and epoch of its code.
-    processes: HashMap<(u32, (u64, usize)), Arc<[Loaded]>>,
+    processes: HashMap<ProcessKey, Arc<[Loaded]>>,
 }
 
 impl Images {
@@ -209,7 +214,7 @@ impl Images {
     fn loaded(&mut self, mapping: &Mapping) -> Option<Loaded> {
         let finder = &self.finder;
         let file = (Arc::clone(&mapping.path), mapping.build_id.clone());
-        let load = |(path, build_id): &(Arc<str>, Option<Arc<[u8]>>)| {
+        let load = |(path, build_id): &FileKey| {
             Image::load(path, build_id.as_deref(), finder).ok().flatten().map(Arc::new)
         };
         let image = self.files.entry(file).or_insert_with_key(load).clone()?;

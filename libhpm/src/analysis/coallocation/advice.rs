@@ -252,10 +252,10 @@ fn against(candidate: &Candidate, rules: &Rules) -> Vec<Reason> {
 /// How far behind the field each missed byte would be, with its share of the misses.
 fn distances(candidate: &Candidate) -> impl Iterator<Item = (u64, f64)> {
     let rest = candidate.parent.bytes.saturating_sub(candidate.field_offset);
-    let first = [(0, 1.0)];
-    let offsets: &[(u64, f64)] =
-        if candidate.missed_offsets.is_empty() { &first } else { &candidate.missed_offsets };
-    offsets.to_vec().into_iter().map(move |(offset, share)| (rest.saturating_add(offset), share))
+    let offsets = &candidate.missed_offsets;
+    let first = offsets.is_empty().then_some((0, 1.0));
+    let all = first.into_iter().chain(offsets.iter().copied());
+    all.map(move |(offset, share)| (rest.saturating_add(offset), share))
 }
 
 fn benefit(candidate: &Candidate, all: Weight, rules: &Rules) -> Benefit {
