@@ -14,6 +14,7 @@ MODULE_SOURCE = $(DESTDIR)/usr/src/hpm-$(VERSION)
 UDEV_RULE = $(DESTDIR)/usr/lib/udev/rules.d/70-hpm.rules
 HEADER = $(DESTDIR)$(PREFIX)/include/hpm_mark.h
 SHIM = $(DESTDIR)$(PREFIX)/lib/hpm/libhpm_methods.so
+TRACKER = $(DESTDIR)$(PREFIX)/lib/hpm/libhpm_allocations.so
 BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hpmctl
 ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hpmctl
 FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hpmctl.fish
@@ -31,7 +32,7 @@ help:
 # The tools that people use, and what the lab needs to run them.
 .PHONY: tools
 tools:
-	$(CARGO) build --release -p hpmctl -p hpm-methods -p lab -p suite -p guest
+	$(CARGO) build --release -p hpmctl -p hpm-methods -p hpm-allocations -p lab -p suite -p guest
 
 kmod: tools
 	$(LAB) build
@@ -62,6 +63,7 @@ install:
 	install -D -m 755 target/release/hpmctl $(DESTDIR)$(PREFIX)/bin/hpmctl
 	install -D -m 644 libhpm/include/hpm_mark.h $(HEADER)
 	install -D -m 755 target/release/libhpm_methods.so $(SHIM)
+	install -D -m 755 target/release/libhpm_allocations.so $(TRACKER)
 	target/release/hpmctl man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(dir $(BASH)) $(dir $(ZSH)) $(dir $(FISH))
 	target/release/hpmctl completions bash > $(BASH)
@@ -78,7 +80,7 @@ install:
 uninstall:
 	rm -rf $(MODULE_SOURCE)
 	rm -f $(DESTDIR)$(PREFIX)/bin/hpmctl $(DESTDIR)$(PREFIX)/share/man/man1/hpmctl*.1 $(BASH) $(ZSH) $(FISH)
-	rm -f $(HEADER) $(SHIM) $(UDEV_RULE) $(SYSUSERS)
+	rm -f $(HEADER) $(SHIM) $(TRACKER) $(UDEV_RULE) $(SYSUSERS)
 
 clean:
 	$(CARGO) clean

@@ -6,6 +6,7 @@
 //! conclusions, [`export`] writes files of other programs, [`call_log`] reads what the shim for function entries and exits wrote. [`event`] turns names into encodings, [`machine`] tells what this machine can do.
 
 pub mod address_space;
+pub mod allocation_log;
 pub mod analysis;
 pub mod call_log;
 mod elf;

@@ -8,6 +8,7 @@ mod code;
 mod code_map;
 mod files;
 mod instrumentation;
+mod image;
 mod jitdump;
 mod kernel;
 mod module;
@@ -15,13 +16,16 @@ mod perf_map;
 mod plt;
 mod symbolizer;
 mod table;
+mod types;
 mod vdso;
 
 pub use self::code::{Code, Instruction, Place};
 pub use self::files::FileFinder;
 pub use self::instrumentation::{FunctionCode, functions_of};
+pub use self::image::{Image, Images, Loaded};
 pub use self::kernel::kernel_symbols;
 pub use self::symbolizer::Symbolizer;
+pub use self::types::{Member, TypeId, Types};
 pub use crate::elf::build_id;
 
 use std::ops::Range;

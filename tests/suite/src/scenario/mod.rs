@@ -12,6 +12,7 @@ mod interrupt;
 mod judge;
 mod kernel;
 mod lbr;
+mod locality;
 mod markers;
 mod matrix;
 mod multiplex;
@@ -74,6 +75,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },
     Scenario { name: "lbr", options: &["--plugin-arg", "pebs-log=branches"], compare: lbr::compare },
+    Scenario { name: "locality", options: locality::OPTIONS, compare: locality::compare },
     Scenario {
         name: "judge",
         options: &["--no-module", "--plugin-arg", "truth-level=basic", "--plugin-arg", "pebs-log=on"],
@@ -178,9 +180,17 @@ fn boot_all(root: &Path, jobs: Vec<Job>, results: &mut Results) {
 fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
     let mut boot = None;
     tally.run(&format!("{}: the lab runs it", scenario.name), || {
-        boot = Some(lab::boot_prepared(root, scenario.name, machine, scenario.options, |folder| {
-            if scenario.name == "markers" { lab::compile(root, folder, C_PROGRAM) } else { Ok(()) }
-        })?);
+        boot = Some(lab::boot_prepared(
+            root,
+            scenario.name,
+            machine,
+            scenario.options,
+            |folder| match scenario.name {
+                "markers" => lab::compile(root, folder, C_PROGRAM),
+                "locality" => lab::compile(root, folder, crate::guest::locality::C_PROGRAM),
+                _ => Ok(()),
+            },
+        )?);
         Ok(String::new())
     });
     let Some(boot) = boot else { return };
