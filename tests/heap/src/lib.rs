@@ -45,6 +45,7 @@ pub mod observe;
 pub mod raw;
 mod roots;
 pub mod space;
+pub mod workload;
 
 pub use access::Ref;
 pub use advice::{Advice, Pairing};

@@ -31,7 +31,7 @@ pub(crate) struct MarkSweep {
     /// Numbers of blocks that are no more.
     vacant: Vec<u32>,
     /// Of each size class the blocks that may have a free cell; cells are taken from the last one.
-    open: [Vec<u32>; CLASSES],
+    open: Vec<Vec<u32>>,
 }
 
 impl Block {
@@ -73,7 +73,7 @@ impl MarkSweep {
             pages: Pages::new(range),
             blocks: Vec::new(),
             vacant: Vec::new(),
-            open: [const { Vec::new() }; CLASSES],
+            open: vec![Vec::new(); CLASSES],
         }
     }
 
@@ -84,8 +84,7 @@ impl MarkSweep {
     /// A cell for so many bytes.
     pub(crate) fn allocate(&mut self, bytes: u32) -> Option<u32> {
         let class = class_of(bytes);
-        loop {
-            let Some(&number) = self.open[class].last() else { break };
+        while let Some(&number) = self.open[class].last() {
             if let Some(address) = self.blocks[number as usize].as_mut().and_then(Block::take) {
                 return Some(address);
             }
