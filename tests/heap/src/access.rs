@@ -17,7 +17,7 @@ pub struct Ref<'heap, T> {
     address: u32,
     /// The field that it was loaded from.
     origin: Origin,
-    _heap: PhantomData<(&'heap (), fn() -> T)>,
+    _heap: PhantomData<&'heap T>,
 }
 
 impl<T> Clone for Ref<'_, T> {

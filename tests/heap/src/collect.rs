@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::header::{FILLER, Header, reference_slots};
 use crate::heap::Heap;
-use crate::layout::HEADER_BYTES;
+use crate::layout::{HEADER_BYTES, WORD_BYTES};
 use crate::observe::{By, Observer};
 use crate::space::{MAX_CELL_BYTES, Mature, Space};
 
@@ -14,16 +14,24 @@ type Queue = VecDeque<u32>;
 impl<O: Observer> Heap<O> {
     /// Promotes what is reachable of the nursery, and empties it.
     pub fn collect_nursery(&mut self) {
-        self.safe_point();
+        self.with_hook(|hook, heap| hook.before_collection(heap));
         self.statistics.nursery_collections += 1;
         let mut queue = Queue::new();
         let roots = std::rc::Rc::clone(&self.roots);
         roots.update(|object| self.trace(object, &mut queue));
         for slot in std::mem::take(self.remembered.get_mut()) {
-            self.trace_slot(slot, &mut queue);
+            if self.trace_slot(slot, &mut queue) {
+                self.count_remembered(slot);
+            }
         }
         while let Some(object) = queue.pop_front() {
-            self.slots(object).for_each(|slot| self.trace_slot(slot, &mut queue));
+            let class = self.memory.header(object, By::Collector).class();
+            let is_array = self.types[usize::from(class)].fields().is_empty();
+            for (field, slot) in self.slots(object).enumerate() {
+                if self.trace_slot(slot, &mut queue) {
+                    self.references.count(class, if is_array { 0 } else { field });
+                }
+            }
         }
         self.nursery.top = self.nursery.start;
         self.size_nursery();
@@ -47,8 +55,8 @@ impl<O: Observer> Heap<O> {
         self.size_nursery();
     }
 
-    /// Corrects the reference at `slot`, if it leads into the nursery.
-    fn trace_slot(&mut self, slot: u32, queue: &mut Queue) {
+    /// Corrects the reference at `slot`, if it leads into the nursery. Whether there is a reference.
+    fn trace_slot(&mut self, slot: u32, queue: &mut Queue) -> bool {
         let object: u32 = self.memory.load(slot, By::Collector);
         if object != 0 {
             let moved = self.trace(object, queue);
@@ -56,6 +64,15 @@ impl<O: Observer> Heap<O> {
                 self.memory.store(slot, moved, By::Collector);
             }
         }
+        object != 0
+    }
+
+    /// Counts a remembered reference for the field that it is in.
+    fn count_remembered(&mut self, slot: u32) {
+        let Some(place) = self.place(slot) else { return };
+        let is_array = self.types[usize::from(place.class)].fields().is_empty();
+        let field = (slot - place.start - HEADER_BYTES) / WORD_BYTES;
+        self.references.count(place.class, if is_array { 0 } else { field as usize });
     }
 
     /// Promotes an object of the nursery unless that was done, together with the one that its advised field refers to

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use thiserror::Error;
 
-use crate::advice::Advice;
+use crate::advice::{Advice, References};
 use crate::header::Header;
 use crate::layout::{Class, DataArray, Object, ReferenceArray, Shape};
 use crate::memory::Memory;
@@ -74,8 +74,11 @@ pub struct Statistics {
 
 /// Looks on at safe points, and may change the advice: what an [`crate::advice::Advisor`] is to the heap.
 pub trait Hook<O: Observer> {
-    /// The program is at a safe point, or a collection is about to begin: after it addresses mean other objects.
+    /// The program is at a safe point.
     fn at_safe_point(&mut self, heap: &mut Heap<O>);
+
+    /// A collection is about to begin; after it addresses mean other objects.
+    fn before_collection(&mut self, heap: &mut Heap<O>);
 }
 
 /// Objects that bump a pointer when they are made.
@@ -99,6 +102,7 @@ pub struct Heap<O: Observer = ()> {
     /// Addresses outside the nursery where a reference into it was stored.
     pub(crate) remembered: RefCell<Vec<u32>>,
     pub(crate) advice: Advice,
+    pub(crate) references: References,
     /// Flips with each full collection; an object whose header has it was reached.
     pub(crate) epoch: bool,
     pub(crate) statistics: Statistics,
@@ -129,6 +133,7 @@ impl<O: Observer> Heap<O> {
             roots: Rc::default(),
             remembered: RefCell::default(),
             advice: Advice::none(),
+            references: References::default(),
             epoch: false,
             statistics: Statistics::default(),
             limit_bytes,
@@ -180,9 +185,13 @@ impl<O: Observer> Heap<O> {
 
     /// A safe point: the program holds no [`crate::Ref`]. It calls this now and then, as a compiler's code does in loops.
     pub fn safe_point(&mut self) {
-        // Absent while it runs, so that it may use the heap.
+        self.with_hook(|hook, heap| hook.at_safe_point(heap));
+    }
+
+    /// Asks the hook. It is absent meanwhile, so that it may use the heap.
+    pub(crate) fn with_hook(&mut self, ask: impl FnOnce(&mut dyn Hook<O>, &mut Self)) {
         if let Some(mut hook) = self.hook.take() {
-            hook.at_safe_point(self);
+            ask(&mut *hook, self);
             self.hook.get_or_insert(hook);
         }
     }

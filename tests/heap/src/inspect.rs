@@ -60,7 +60,7 @@ impl<O: Observer> Heap<O> {
     }
 
     /// Size of what starts at an address; `None` if nothing does.
-    fn peek_bytes(&self, start: u32) -> Option<u32> {
+    pub(crate) fn peek_bytes(&self, start: u32) -> Option<u32> {
         let header = self.memory.peek_header(start);
         let second: u32 = self.memory.peek(start + 4);
         if header.class() == FILLER {

@@ -44,6 +44,7 @@ mod memory;
 pub mod observe;
 pub mod raw;
 mod roots;
+pub mod simulate;
 pub mod space;
 pub mod workload;
 

@@ -175,7 +175,8 @@ impl Observer for Model {
         let state = &mut *self.0.borrow_mut();
         let address = u64::from(access.address);
         let (_, outcome) = state.core.data(address, address, access.bytes as u8, access.store);
-        let counts = match (access.by, state.ranges.as_ref().and_then(|ranges| ranges.space(access.address))) {
+        let counts = match (access.by, state.ranges.as_ref().and_then(|ranges| ranges.space(access.address)))
+        {
             (By::Collector | By::Allocator, _) => &mut state.measured.collector,
             (By::Program(_), Some(Space::Mature)) => &mut state.measured.mature,
             (By::Program(_), Some(Space::Large)) => &mut state.measured.large,
@@ -200,9 +201,9 @@ impl Observer for Model {
 
 /// Sampling as the model simulates it; its clock is that of the program's accesses.
 impl Samples for Model {
-    fn take(&mut self) -> Vec<Sample> {
+    fn take(&mut self) -> Result<Vec<Sample>, String> {
         let mut state = self.0.borrow_mut();
-        state.sampler.as_mut().map(|sampler| std::mem::take(&mut sampler.taken)).unwrap_or_default()
+        Ok(state.sampler.as_mut().map(|sampler| std::mem::take(&mut sampler.taken)).unwrap_or_default())
     }
 
     fn now(&self) -> u64 {

@@ -1,6 +1,39 @@
 //! Which objects to allocate together, and how that is found out while the program runs.
 
+mod advisor;
+mod attribute;
+mod live;
+
+pub use advisor::{Action, Advisor, Decision, Intervention, Log, Rules};
+pub use attribute::Attribution;
+pub(crate) use attribute::References;
+pub use live::Live;
+
 use crate::layout::FieldId;
+
+/// A load of the program that missed the first-level data cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// Offset from the start of the heap's memory.
+    pub address: u32,
+    /// The field whose reference led there, where whoever took the sample knows it.
+    pub field: Option<FieldId>,
+}
+
+/// Where samples come from.
+pub trait Samples {
+    /// Those since the last time.
+    ///
+    /// # Errors
+    /// In one sentence: why there are none any more.
+    fn take(&mut self) -> Result<Vec<Sample>, String>;
+
+    /// What time it is, on a clock that stands still while the program does.
+    fn now(&self) -> u64;
+
+    /// How many misses a sample stands for.
+    fn interval(&self) -> u64;
+}
 
 /// How an object and the one that its advised field refers to are laid out together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use super::classes::{Database, Entries, Entry, Texts, Vector};
+use super::classes::{Database, Entries, Entry, Text, Texts, Vector};
 use super::{SEED, mix, text};
 use crate::access::Ref;
 use crate::heap::{Heap, OutOfMemory};
@@ -64,18 +64,13 @@ fn entry<O: Observer>(heap: &mut Heap<O>, random: &mut fastrand::Rng) -> Result<
 
 /// `index[at].items.elementAt(field)`.
 #[inline]
-fn item<'h, O: Observer>(
-    heap: &'h Heap<O>,
-    index: Ref<'h, Entries>,
-    at: u32,
-    field: u32,
-) -> Ref<'h, super::Text> {
+fn item<'h, O: Observer>(heap: &'h Heap<O>, index: Ref<'h, Entries>, at: u32, field: u32) -> Ref<'h, Text> {
     let entry = heap.element(index, at).expect("the index is full");
     item_of(heap, entry, field)
 }
 
 #[inline]
-fn item_of<'h, O: Observer>(heap: &'h Heap<O>, entry: Ref<'h, Entry>, field: u32) -> Ref<'h, super::Text> {
+fn item_of<'h, O: Observer>(heap: &'h Heap<O>, entry: Ref<'h, Entry>, field: u32) -> Ref<'h, Text> {
     let vector = heap.get(entry, Entry::items()).expect("an entry has items");
     assert!(field < heap.word(vector, Vector::count()), "elementAt checks its index");
     let data = heap.get(vector, Vector::element_data()).expect("a vector has elements");
@@ -115,7 +110,7 @@ fn find<O: Observer>(
     heap: &mut Heap<O>,
     index: &Handle<Entries>,
     entries: u32,
-    wanted: &Handle<super::Text>,
+    wanted: &Handle<Text>,
     field: u32,
 ) -> u32 {
     let (mut low, mut high) = (0, entries);

@@ -2,7 +2,7 @@
 //! advice may change.
 
 mod btree;
-mod classes;
+pub mod classes;
 mod db;
 mod graph;
 mod hash;
@@ -12,7 +12,7 @@ mod strings;
 mod text;
 mod trees;
 
-pub use classes::{Chars, Entry, TYPES, Text, Vector};
+pub use classes::TYPES;
 
 use crate::heap::{Heap, OutOfMemory};
 use crate::observe::Observer;

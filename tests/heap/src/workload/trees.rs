@@ -48,13 +48,12 @@ fn side<'h, O: Observer>(
 fn insert<O: Observer>(heap: &mut Heap<O>, root: &Handle<Tree>, value: u32) -> Result<(), OutOfMemory> {
     let new = node(heap, value)?;
     let mut tree = heap.at(root);
-    loop {
-        match side(heap, tree, value) {
-            (_, Some(child)) => tree = child,
-            (true, None) => return Ok(heap.set(tree, Tree::left(), Some(heap.at(&new)))),
-            (false, None) => return Ok(heap.set(tree, Tree::right(), Some(heap.at(&new)))),
-        }
+    while let (_, Some(child)) = side(heap, tree, value) {
+        tree = child;
     }
+    let (is_left, _) = side(heap, tree, value);
+    heap.set(tree, if is_left { Tree::left() } else { Tree::right() }, Some(heap.at(&new)));
+    Ok(())
 }
 
 /// How many nodes are on the way to where a value is or would be.
