@@ -61,13 +61,13 @@ impl<O: Observer> Heap<O> {
     #[must_use]
     pub fn at<T: Object>(&self, handle: &Handle<T>) -> Ref<'_, T> {
         assert!(handle.is_of(&self.roots), "a handle of another heap");
-        Ref { address: handle.address(), origin: Origin::OTHER, _heap: PhantomData }
+        Ref { address: handle.address(), origin: handle.origin(), _heap: PhantomData }
     }
 
     /// Holds an object across allocations.
     #[must_use]
     pub fn hold<T: Object>(&self, object: Ref<'_, T>) -> Handle<T> {
-        self.roots.hold(object.address)
+        self.roots.hold(object.address, object.origin)
     }
 
     /// What a reference field refers to.

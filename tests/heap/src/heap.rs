@@ -9,7 +9,7 @@ use crate::advice::{Advice, References};
 use crate::header::Header;
 use crate::layout::{Class, DataArray, Object, ReferenceArray, Shape};
 use crate::memory::Memory;
-use crate::observe::{By, Observer};
+use crate::observe::{By, Observer, Origin};
 use crate::raw::Area;
 use crate::roots::{Handle, Roots};
 use crate::space::{Collector, LargeObjects, MAX_CELL_BYTES, Mature, PAGE_BYTES, Ranges};
@@ -237,7 +237,7 @@ impl<O: Observer> Heap<O> {
         self.memory.set_header(address, Header::new(T::ID).with_epoch(self.epoch), By::Allocator);
         self.memory.set_second(address, length, By::Allocator);
         self.statistics.allocated_bytes += u64::from(bytes);
-        Ok(self.roots.hold(address))
+        Ok(self.roots.hold(address, Origin::OTHER))
     }
 
     /// Room for a new object.
@@ -272,7 +272,9 @@ impl<O: Observer> Heap<O> {
     /// Whether so many pages fit beside everything else, and what it would take to copy all that into.
     fn has_pages(&self, pages: u32) -> bool {
         let nursery = (self.nursery.top - self.nursery.start).div_ceil(PAGE_BYTES);
-        self.free_pages().is_some_and(|free| free >= pages + 2 * nursery + MIN_NURSERY_BYTES / PAGE_BYTES)
+        let promoted = nursery.saturating_sub(self.mature.spare_bytes() / PAGE_BYTES);
+        let wanted = pages + nursery + promoted + MIN_NURSERY_BYTES / PAGE_BYTES;
+        self.free_pages().is_some_and(|free| free >= wanted)
     }
 
     /// Pages that neither the mature nor the large objects need; `None` if these exceed the limit.
@@ -286,9 +288,13 @@ impl<O: Observer> Heap<O> {
         self.free_pages().is_some()
     }
 
-    /// Lets the nursery have half of what is free: the other half is what its survivors may need (an Appel-style nursery).
+    /// Lets the nursery have so much that its survivors find room even if all are (an Appel-style nursery): half of what is free,
+    /// and more where the mature space can take some of them into the blocks that it has.
     pub(crate) fn size_nursery(&mut self) {
-        let pages = self.free_pages().unwrap_or(0) / 2;
-        self.nursery.end = (self.nursery.start + pages * PAGE_BYTES).max(self.nursery.top);
+        let free = self.free_pages().unwrap_or(0) * PAGE_BYTES;
+        let spare = self.mature.spare_bytes();
+        let bytes = if free <= spare { free } else { free.midpoint(spare) };
+        let end = self.nursery.start + bytes / PAGE_BYTES * PAGE_BYTES;
+        self.nursery.end = end.min(self.ranges.nursery.end).max(self.nursery.top);
     }
 }

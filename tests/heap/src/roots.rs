@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+use crate::observe::Origin;
+
 /// Every reference that the program holds across allocations. A collection finds them here and nowhere else, and corrects
 /// them when it moves objects.
 #[derive(Debug, Default)]
@@ -21,19 +23,21 @@ struct Slots {
 pub struct Handle<T> {
     slot: u32,
     roots: Rc<Roots>,
+    /// The field that the reference was loaded from, as a compiler knows it of a local variable.
+    origin: Origin,
     _object: PhantomData<fn() -> T>,
 }
 
 impl Roots {
     /// A handle for the object at `address`.
-    pub(crate) fn hold<T>(self: &Rc<Self>, address: u32) -> Handle<T> {
+    pub(crate) fn hold<T>(self: &Rc<Self>, address: u32, origin: Origin) -> Handle<T> {
         let slots = &mut *self.0.borrow_mut();
         let slot = slots.vacant.pop().unwrap_or_else(|| {
             slots.addresses.push(0);
             slots.addresses.len() as u32 - 1
         });
         slots.addresses[slot as usize] = address;
-        Handle { slot, roots: Rc::clone(self), _object: PhantomData }
+        Handle { slot, roots: Rc::clone(self), origin, _object: PhantomData }
     }
 
     /// Puts each address through `moved`.
@@ -56,6 +60,12 @@ impl<T> Handle<T> {
         self.roots.0.borrow().addresses[self.slot as usize]
     }
 
+    /// The field that the reference was loaded from.
+    #[inline]
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
+    }
+
     /// Whether the handle is one of these roots.
     #[inline]
     pub(crate) fn is_of(&self, roots: &Rc<Roots>) -> bool {
@@ -65,7 +75,7 @@ impl<T> Handle<T> {
 
 impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
-        self.roots.hold(self.address())
+        self.roots.hold(self.address(), self.origin)
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct MarkSweep {
     vacant: Vec<u32>,
     /// Of each size class the blocks that may have a free cell; cells are taken from the last one.
     open: Vec<Vec<u32>>,
+    /// Bytes of the cells that are not taken, in all blocks.
+    free_bytes: u32,
 }
 
 impl Block {
@@ -74,6 +76,7 @@ impl MarkSweep {
             blocks: Vec::new(),
             vacant: Vec::new(),
             open: vec![Vec::new(); CLASSES],
+            free_bytes: 0,
         }
     }
 
@@ -81,11 +84,17 @@ impl MarkSweep {
         self.pages.used()
     }
 
+    /// Bytes of the cells that are not taken.
+    pub(crate) fn free_bytes(&self) -> u32 {
+        self.free_bytes
+    }
+
     /// A cell for so many bytes.
     pub(crate) fn allocate(&mut self, bytes: u32) -> Option<u32> {
         let class = class_of(bytes);
         while let Some(&number) = self.open[class].last() {
             if let Some(address) = self.blocks[number as usize].as_mut().and_then(Block::take) {
+                self.free_bytes -= cell_bytes(class);
                 return Some(address);
             }
             self.open[class].pop();
@@ -94,6 +103,7 @@ impl MarkSweep {
         let start = self.pages.take(block_pages(class), number)?;
         let mut block = Block::new(start, class);
         let address = block.take();
+        self.free_bytes += (block.cells - 1) * cell_bytes(class);
         if number as usize == self.blocks.len() {
             self.blocks.push(None);
         }
@@ -123,6 +133,7 @@ impl MarkSweep {
     pub(crate) fn sweep(&mut self) -> Vec<Range<u32>> {
         let mut freed = Vec::new();
         self.open.iter_mut().for_each(Vec::clear);
+        self.free_bytes = 0;
         for (number, place) in self.blocks.iter_mut().enumerate() {
             let Some(block) = place else { continue };
             let (class, start) = (block.class, block.start);
@@ -136,6 +147,8 @@ impl MarkSweep {
             std::mem::swap(&mut block.taken, &mut block.marked);
             block.marked.fill(0);
             block.next = 0;
+            let taken: u32 = block.taken.iter().map(|bits| bits.count_ones()).sum();
+            self.free_bytes += (block.cells - taken) * cell_bytes(class);
             self.open[class].push(number as u32);
         }
         // The lowest block is used first, so that the highest ones become empty.
@@ -177,12 +190,13 @@ mod tests {
         let cells: Vec<u32> = (0..200).map(|_| space.allocate(64).unwrap()).collect();
         space.mark(cells[3] + 63);
         assert_eq!(space.sweep().len(), 3, "three of four blocks are empty");
-        assert_eq!(space.used_pages(), 1);
+        assert_eq!((space.used_pages(), space.free_bytes()), (1, 4096 - 64));
         assert_eq!(space.allocate(64), Some(cells[0]));
+        assert_eq!(space.free_bytes(), 4096 - 128);
         assert_eq!((1..3).map(|_| space.allocate(64).unwrap()).collect::<Vec<_>>(), cells[1..3]);
         assert_eq!(space.allocate(64), Some(cells[4]));
         space.sweep();
-        assert_eq!(space.used_pages(), 0);
+        assert_eq!((space.used_pages(), space.free_bytes()), (0, 0));
     }
 
     #[test]

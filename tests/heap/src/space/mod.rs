@@ -109,6 +109,15 @@ impl Mature {
         }
     }
 
+    /// Bytes that may be promoted without further pages: half of what is free in blocks, since nobody knows which size classes
+    /// will be asked for.
+    pub(crate) fn spare_bytes(&self) -> u32 {
+        match self {
+            Self::MarkSweep(space) => space.free_bytes() / 2,
+            Self::Copying(_) => 0,
+        }
+    }
+
     /// Room for so many bytes, at most [`MAX_CELL_BYTES`]; `None` if the addresses are used up.
     pub(crate) fn allocate(&mut self, bytes: u32) -> Option<u32> {
         match self {

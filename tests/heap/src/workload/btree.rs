@@ -1,6 +1,6 @@
 //! A B-tree of numbers: nodes with an array of keys and one of children each.
 
-use super::classes::{Branch, Branches, Keys};
+use super::classes::{Boxed, Branch, Branches, Keys};
 use super::{SEED, mix};
 use crate::access::Ref;
 use crate::heap::{Heap, OutOfMemory};
@@ -22,8 +22,12 @@ pub(super) fn run<O: Observer>(heap: &mut Heap<O>, keys: u32) -> Result<u64, Out
             root = insert(heap, root, random.u32(..keys * 4), &mut inserted)?;
             heap.safe_point();
         }
-        for _ in 0..keys * 4 {
-            sum = mix(sum, find(heap, heap.at(&root), random.u32(..keys * 4)).into());
+        for _ in 0..keys * 8 {
+            // The answer is an object, as numbers in collections are in Java.
+            let answer = heap.allocate::<Boxed>()?;
+            let depth = find(heap, heap.at(&root), random.u32(..keys * 4));
+            heap.set_word(heap.at(&answer), Boxed::number(), depth);
+            sum = mix(sum, heap.word(heap.at(&answer), Boxed::number()).into());
             heap.safe_point();
         }
         sum = mix(sum, inserted);

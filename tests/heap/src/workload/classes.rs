@@ -38,6 +38,8 @@ crate::classes! {
 
     /// Of graph: a vertex.
     class Vertex { edges: Vertices; id, seen, distance }
+    /// What is still to be visited: a queue of links.
+    class Link { vertex: Vertex, next: Link; }
     /// References to vertices.
     array Vertices [Vertex]
 

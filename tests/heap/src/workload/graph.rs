@@ -1,6 +1,6 @@
 //! Breadth-first searches through a random graph whose edges change between them.
 
-use super::classes::{Vertex, Vertices};
+use super::classes::{Link, Vertex, Vertices};
 use super::{SEED, mix};
 use crate::heap::{Heap, OutOfMemory};
 use crate::observe::Observer;
@@ -21,10 +21,9 @@ pub(super) fn run<O: Observer>(heap: &mut Heap<O>, vertices: u32) -> Result<u64,
         connect(heap, random, &all, at)?;
         heap.safe_point();
     }
-    let queue = heap.allocate_references::<Vertices>(vertices)?;
     let mut sum = SEED;
     for search in 1..=SEARCHES {
-        sum = mix(sum, u64::from(reach(heap, &all, &queue, random.u32(0..vertices), search)));
+        sum = mix(sum, u64::from(reach(heap, &all, random.u32(0..vertices), search)?));
         for _ in 0..vertices / 20 {
             let at = random.u32(0..vertices);
             connect(heap, random, &all, at)?;
@@ -57,33 +56,41 @@ fn connect<O: Observer>(
 fn reach<O: Observer>(
     heap: &mut Heap<O>,
     all: &Handle<Vertices>,
-    queue: &Handle<Vertices>,
     from: u32,
     search: u32,
-) -> u32 {
+) -> Result<u32, OutOfMemory> {
     let first = heap.element(heap.at(all), from).expect("every vertex is there");
     heap.set_word(first, Vertex::seen(), search);
     heap.set_word(first, Vertex::distance(), 0);
-    heap.set_element(heap.at(queue), 0, Some(first));
-    let (mut taken, mut found) = (0, 1);
-    while taken < found {
-        let line = heap.at(queue);
-        let vertex = heap.element(line, taken).expect("the queue has it");
-        taken += 1;
+    let first = heap.hold(first);
+    let mut head = link(heap, &first)?;
+    let mut last = head.clone();
+    let mut found = 1;
+    loop {
+        let vertex = heap.get(heap.at(&head), Link::vertex()).expect("a link has a vertex");
         let distance = heap.word(vertex, Vertex::distance()) + 1;
-        let edges = heap.get(vertex, Vertex::edges()).expect("a vertex has edges");
-        for edge in 0..heap.length(edges) {
-            let next = heap.element(edges, edge).expect("an edge leads somewhere");
+        let edges = heap.hold(heap.get(vertex, Vertex::edges()).expect("a vertex has edges"));
+        for edge in 0..heap.length(heap.at(&edges)) {
+            let next = heap.element(heap.at(&edges), edge).expect("an edge leads somewhere");
             if heap.word(next, Vertex::seen()) != search {
                 heap.set_word(next, Vertex::seen(), search);
                 heap.set_word(next, Vertex::distance(), distance);
-                heap.set_element(line, found, Some(next));
+                let next = heap.hold(next);
+                let new = link(heap, &next)?;
+                heap.set(heap.at(&last), Link::next(), Some(heap.at(&new)));
+                last = new;
                 found += 1;
             }
         }
-        if taken % 32 == 0 {
-            heap.safe_point();
-        }
+        let Some(next) = heap.get(heap.at(&head), Link::next()) else { return Ok(found) };
+        head = heap.hold(next);
+        heap.safe_point();
     }
-    found
+}
+
+/// A link of the queue, the last one.
+fn link<O: Observer>(heap: &mut Heap<O>, vertex: &Handle<Vertex>) -> Result<Handle<Link>, OutOfMemory> {
+    let link = heap.allocate::<Link>()?;
+    heap.set(heap.at(&link), Link::vertex(), Some(heap.at(vertex)));
+    Ok(link)
 }

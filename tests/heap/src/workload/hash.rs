@@ -19,7 +19,7 @@ pub(super) fn run<O: Observer>(heap: &mut Heap<O>, keys: u32) -> Result<u64, Out
         put(heap, &table, name, number)?;
     }
     let mut sum = SEED;
-    for _ in 0..keys * 4 {
+    for _ in 0..keys * 10 {
         let name = &names[random.usize(0..names.len())];
         let key = text::new(heap, name)?;
         match random.u32(0..10) {

@@ -16,7 +16,7 @@ pub(super) fn run<O: Observer>(heap: &mut Heap<O>, capacity: u32) -> Result<u64,
     heap.set(heap.at(&cache), Cache::table(), Some(heap.at(&table)));
     let names: Vec<Vec<u16>> = (0..capacity * 2).map(|_| text::random(random, 8..20)).collect();
     let mut sum = SEED;
-    for _ in 0..capacity * 12 {
+    for _ in 0..capacity * 24 {
         // The smaller of two numbers: some keys are asked for more often than others.
         let name = random.usize(0..names.len()).min(random.usize(0..names.len()));
         let key = text::new(heap, &names[name])?;
@@ -116,12 +116,16 @@ fn forget_oldest<O: Observer>(heap: &Heap<O>, cache: Ref<'_, Cache>) {
     let mut before = heap.element(table, bucket).expect("the item is in its chain");
     if before == oldest {
         heap.set_element(table, bucket, after);
-        return;
+    } else {
+        while let Some(next) = heap.get(before, Item::chain())
+            && next != oldest
+        {
+            before = next;
+        }
+        heap.set(before, Item::chain(), after);
     }
-    while let Some(next) = heap.get(before, Item::chain())
-        && next != oldest
-    {
-        before = next;
+    // Else what is forgotten, once it is mature, would keep all that was newer alive through collections of the nursery.
+    for field in [Item::newer, Item::older, Item::chain] {
+        heap.set(oldest, field(), None);
     }
-    heap.set(before, Item::chain(), after);
 }

@@ -21,6 +21,34 @@ pub(super) fn new<O: Observer>(heap: &mut Heap<O>, units: &[u16]) -> Result<Hand
     Ok(text)
 }
 
+/// A string of some code units of another one.
+pub(super) fn part<O: Observer>(
+    heap: &mut Heap<O>,
+    of: &Handle<Text>,
+    range: std::ops::Range<u32>,
+) -> Result<Handle<Text>, OutOfMemory> {
+    let text = heap.allocate::<Text>()?;
+    let chars = heap.allocate_data::<Chars>(range.len() as u32)?;
+    let (object, value) = (heap.at(&text), heap.at(&chars));
+    let from = heap.get(heap.at(of), Text::value()).expect("a string has characters");
+    for (to, at) in range.clone().enumerate() {
+        heap.set_datum(value, to as u32, heap.datum(from, at));
+    }
+    heap.set(object, Text::value(), Some(value));
+    heap.set_word(object, Text::count(), range.len() as u32);
+    Ok(text)
+}
+
+/// A copy of the string that `which` says.
+pub(super) fn copy<O: Observer>(
+    heap: &mut Heap<O>,
+    which: impl FnOnce(&Heap<O>) -> Ref<'_, Text>,
+) -> Result<Handle<Text>, OutOfMemory> {
+    let original = heap.hold(which(heap));
+    let count = heap.word(heap.at(&original), Text::count());
+    part(heap, &original, 0..count)
+}
+
 /// Letters and digits, of a random length between the two.
 pub(super) fn random(random: &mut fastrand::Rng, lengths: std::ops::Range<usize>) -> Vec<u16> {
     (0..random.usize(lengths)).map(|_| random.alphanumeric() as u16).collect()

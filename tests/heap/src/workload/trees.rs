@@ -18,7 +18,7 @@ pub(super) fn run<O: Observer>(heap: &mut Heap<O>, nodes: u32) -> Result<u64, Ou
         heap.safe_point();
     }
     let mut sum = SEED;
-    for _ in 0..nodes / 200 {
+    for _ in 0..nodes / 30 {
         let small = complete(heap, DEPTH)?;
         sum = mix(sum, u64::from(count(heap, heap.at(&small))));
         for _ in 0..100 {

@@ -64,16 +64,7 @@ fn field(name: &str) -> Result<FieldId, String> {
 /// # Errors
 /// The heap is too small, or there is no driver although samples are asked for.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let limit_bytes = match options.limit {
-        Some(kib) => kib.checked_mul(1024).context("so large a heap cannot be; give --limit in KiB")?,
-        None => {
-            if !(options.times > 0.0 && options.times <= 100.0) {
-                bail!("--times is between 0 and 100");
-            }
-            (f64::from(minimum(options.workload, options.scale, Collector::MarkSweep)?) * options.times)
-                as u32
-        }
-    };
+    let limit_bytes = limit(options)?;
     let window = options.window.as_deref().map(tag).transpose()?;
     let mut heap: Heap = Heap::new(Config { collector: options.collector, limit_bytes }, TYPES, ())?;
     heap.advise(options.advice.iter().fold(Advice::none(), |advice, field| advice.with(*field, 0)));
@@ -128,6 +119,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tell(log);
     }
     Ok(())
+}
+
+/// The heap's size as the options say.
+fn limit(options: &Options) -> Result<u32> {
+    if let Some(kib) = options.limit {
+        return kib.checked_mul(1024).context("so large a heap cannot be; give fewer KiB with --limit");
+    }
+    if !(options.times > 0.0 && options.times <= 100.0) {
+        bail!("--times is more than 0 and at most 100");
+    }
+    let minimum = minimum(options.workload, options.scale, Collector::MarkSweep)?;
+    Ok((f64::from(minimum) * options.times) as u32)
 }
 
 /// Bytes of a cache line, of every processor that the driver takes.
