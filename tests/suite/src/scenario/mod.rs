@@ -7,6 +7,7 @@ mod counting;
 pub(crate) mod demo;
 mod document;
 pub(crate) mod equivalents;
+mod heap;
 mod ibs;
 mod interrupt;
 mod judge;
@@ -104,6 +105,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
+    Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
 ];
 
 /// The row of the results that says whether there is a debug kernel.
@@ -178,9 +180,17 @@ fn boot_all(root: &Path, jobs: Vec<Job>, results: &mut Results) {
 fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
     let mut boot = None;
     tally.run(&format!("{}: the lab runs it", scenario.name), || {
-        boot = Some(lab::boot_prepared(root, scenario.name, machine, scenario.options, |folder| {
-            if scenario.name == "markers" { lab::compile(root, folder, C_PROGRAM) } else { Ok(()) }
-        })?);
+        boot = Some(lab::boot_prepared(
+            root,
+            scenario.name,
+            machine,
+            scenario.options,
+            |folder| match scenario.name {
+                "markers" => lab::compile(root, folder, C_PROGRAM),
+                heap::NAME => heap::prepare(root, folder),
+                _ => Ok(()),
+            },
+        )?);
         Ok(String::new())
     });
     let Some(boot) = boot else { return };
