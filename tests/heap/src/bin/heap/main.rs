@@ -1,6 +1,7 @@
 //! Runs the workloads on the heap: as they are, on a model of caches, or advised by hpm's samples of the run itself.
 
 mod measure;
+mod periods;
 mod run;
 mod tables;
 
@@ -63,13 +64,28 @@ enum Action {
         #[command(flatten)]
         model: ModelArgs,
     },
+    /// Misses of each advised field through time, with advice and without (Figure 5.13), at four times the smallest heap, in a
+    /// cache model.
+    Follow {
+        /// The workload.
+        #[arg(value_parser = workload)]
+        workload: Workload,
+        #[command(flatten)]
+        model: ModelArgs,
+        /// Iterations of it.
+        #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        iterations: u32,
+        /// Number of objects, in percent of the usual.
+        #[arg(long, default_value_t = 100, value_name = "PERCENT")]
+        scale: u32,
+    },
     /// The bad layout of Figure 5.14: db runs with its strings co-allocated, then 128 empty bytes are put between; how soon is
     /// that noticed and taken back? In a cache model.
     Reversal {
         #[command(flatten)]
         model: ModelArgs,
         /// Iterations of db.
-        #[arg(long, default_value_t = 12, value_name = "N")]
+        #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
         iterations: u32,
         /// Number of objects, in percent of the usual.
         #[arg(long, default_value_t = 100, value_name = "PERCENT")]
@@ -138,7 +154,10 @@ fn main() -> ExitCode {
         }
         Action::Weights { what, model } => tables::weights(&what.workloads(), what.scale, &model),
         Action::Spaces { what, model } => tables::spaces(&what.workloads(), what.scale, &model),
-        Action::Reversal { model, iterations, scale } => tables::reversal(&model, iterations, scale),
+        Action::Follow { workload, model, iterations, scale } => {
+            periods::follow(workload, scale, &model, iterations)
+        }
+        Action::Reversal { model, iterations, scale } => periods::reversal(&model, iterations, scale),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

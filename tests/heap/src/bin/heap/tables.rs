@@ -5,25 +5,23 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
-use heap::advice::{Action, Intervention};
 use heap::simulate::Counts;
-use heap::workload::classes::Text;
 use heap::workload::{TYPES, Workload};
-use heap::{Advice, Collector, Space};
+use heap::{Collector, Space};
 
 use crate::ModelArgs;
-use crate::measure::{Done, Plan, minimum as smallest, rules};
-use crate::run::said;
+use crate::measure::{Done, Plan, minimum as smallest};
 
 /// Says what a table rests on.
-fn label(model: &ModelArgs) {
+pub(crate) fn label(model: &ModelArgs) {
     println!(
         "Accesses through the heap's accessors, cache model ({}); one of {} misses sampled.",
         model.profile.name, model.interval
     );
 }
 
-fn table(header: &[&str]) -> Table {
+/// An empty table; numbers stand right.
+pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(NOTHING).set_header(header);
     for column in table.column_iter_mut().skip(1) {
@@ -33,7 +31,7 @@ fn table(header: &[&str]) -> Table {
 }
 
 /// Prints a table without what alignment leaves at the ends of lines.
-fn print(table: &Table) {
+pub(crate) fn print(table: &Table) {
     table.lines().for_each(|line| println!("{}", line.trim_end()));
 }
 
@@ -54,7 +52,8 @@ fn percent(new: u64, old: u64) -> String {
     format!("{:+.1} %", (new as f64 / old as f64 - 1.0) * 100.0)
 }
 
-fn heap_bytes(minimum: u32, times: f64) -> u32 {
+/// So many times the smallest heap.
+pub(crate) fn heap_bytes(minimum: u32, times: f64) -> u32 {
     (f64::from(minimum) * times) as u32
 }
 
@@ -216,45 +215,5 @@ pub(crate) fn spaces(workloads: &[Workload], scale: u32, model: &ModelArgs) -> R
         }
     }
     print(&table);
-    Ok(())
-}
-
-/// Periods before the bad layout is given.
-const GOOD_PERIODS: usize = 8;
-/// The empty bytes of the bad layout: a cache line of the thesis's processor.
-const GAP_BYTES: u32 = 128;
-
-/// `heap reversal`.
-pub(crate) fn reversal(model: &ModelArgs, iterations: u32, scale: u32) -> Result<()> {
-    label(model);
-    let limit = heap_bytes(smallest(Workload::Db, scale, Collector::MarkSweep)?, 4.0);
-    let field = Text::value().id();
-    let mut rules = rules(model);
-    rules.intervention = Some(Intervention { after_periods: GOOD_PERIODS, field, gap: GAP_BYTES });
-    let plan = Plan {
-        iterations,
-        advice: Advice::none().with(field, 0),
-        rules: Some(rules),
-        ..Plan::new(Workload::Db, scale, Collector::MarkSweep, limit)
-    };
-    let done = plan.run(model)?.context("db runs in four times its smallest heap")?;
-    let log = done.log.context("there was an advisor")?;
-    let log = log.borrow();
-    let series =
-        log.series.get(&field).context("the field had no misses; take more of them by --interval")?;
-    println!("Sampled misses of {} in each period of {} accesses:", field.name(TYPES), model.period);
-    for (period, (misses, average)) in series.misses.iter().zip(series.moving_average()).enumerate() {
-        println!("{period:>4} {misses:>7.0}  average of three {average:>7.0}");
-    }
-    log.decisions.iter().for_each(|decision| println!("{}", said(decision)));
-    let period = |wanted: fn(&Action) -> bool| {
-        log.decisions.iter().find(|one| one.field == field && wanted(&one.action)).map(|one| one.period)
-    };
-    let bad = period(|action| matches!(action, Action::Intervened(_)));
-    let back = period(|action| matches!(action, Action::Reverted(_)));
-    match (bad, back) {
-        (Some(bad), Some(back)) => println!("The bad layout was taken back after {} periods.", back - bad),
-        _ => println!("The bad layout was not taken back."),
-    }
     Ok(())
 }
