@@ -107,11 +107,10 @@ impl Plan {
         Ok(Heap::new(Config { collector: self.collector, limit_bytes: self.limit_bytes }, TYPES, observer)?)
     }
 
-    /// Whether the heap suffices, for one iteration after another.
+    /// Whether the heap suffices, for all iterations.
     fn fits(&self) -> Result<bool> {
         let mut heap = self.heap(())?;
-        Ok(self.workload.run(&mut heap, self.scale).is_ok()
-            && self.workload.run(&mut heap, self.scale).is_ok())
+        Ok((0..self.iterations).all(|_| self.workload.run(&mut heap, self.scale).is_ok()))
     }
 }
 
