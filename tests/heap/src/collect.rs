@@ -97,9 +97,6 @@ impl<O: Observer> Heap<O> {
     /// Promotes the object with its advised child, if there is advice for its type, the child is in the nursery and was not
     /// moved before, and both fit one cell.
     fn trace_pair(&mut self, object: u32, class: u16, bytes: u32, queue: &mut Queue) -> Option<u32> {
-        if matches!(self.mature, Mature::Copying(_)) {
-            return None;
-        }
         let pairing = self.advice.of(class)?;
         let shape = self.types[usize::from(class)];
         let slot = reference_slots(object, shape, 0).nth(usize::from(pairing.field))?;
@@ -110,13 +107,9 @@ impl<O: Observer> Heap<O> {
         }
         let gap =
             if pairing.gap == 0 { 0 } else { pairing.gap.checked_next_multiple_of(4)?.max(HEADER_BYTES) };
-        if gap > 0 && !self.is_within_limit() {
-            // Gaps, unlike what size classes waste, have no bound that the addresses would suffice for.
-            return None;
-        }
         let child_bytes = self.bytes(child);
         let sum = bytes.checked_add(gap)?.checked_add(child_bytes)?;
-        if sum > MAX_CELL_BYTES {
+        if sum > MAX_CELL_BYTES || !self.may_pair(sum) {
             return None;
         }
         let to = self.promoted_room(sum);
@@ -130,6 +123,17 @@ impl<O: Observer> Heap<O> {
         }
         self.promote(child, to + bytes + gap, child_bytes, queue);
         Some(to)
+    }
+
+    /// Whether two objects may have a cell of so many bytes: only in the mark-sweep space, and no pair takes pages that the
+    /// nursery will need. Where memory is short, objects rather go one by one to cells that are free already. (What pairs of any
+    /// gap can take is so bounded, too.)
+    fn may_pair(&mut self, bytes: u32) -> bool {
+        let has_pages = self.has_pages_for_pairs();
+        match &mut self.mature {
+            Mature::MarkSweep(space) => has_pages || space.has_cell(bytes),
+            Mature::Copying(_) => false,
+        }
     }
 
     fn promote(&mut self, object: u32, to: u32, bytes: u32, queue: &mut Queue) {

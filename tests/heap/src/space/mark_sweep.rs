@@ -43,23 +43,25 @@ impl Block {
         Self { start, class, cells, taken: vec![0; words], marked: vec![0; words], next: 0 }
     }
 
-    /// Takes the free cell with the lowest address.
-    fn take(&mut self) -> Option<u32> {
+    /// The free cell with the lowest address.
+    fn free(&mut self) -> Option<u32> {
         let mut word = self.next as usize / 64;
         while let Some(&bits) = self.taken.get(word) {
-            let cell = word as u32 * 64 + bits.trailing_ones();
             if bits != u64::MAX {
-                if cell >= self.cells {
-                    break;
-                }
-                self.taken[word] |= 1 << (cell % 64);
-                self.next = cell + 1;
-                return Some(self.start + cell * cell_bytes(self.class));
+                self.next = (word as u32 * 64 + bits.trailing_ones()).min(self.cells);
+                return (self.next < self.cells).then_some(self.next);
             }
             word += 1;
         }
         self.next = self.cells;
         None
+    }
+
+    /// Takes that cell.
+    fn take(&mut self) -> Option<u32> {
+        let cell = self.free()?;
+        self.taken[cell as usize / 64] |= 1 << (cell % 64);
+        Some(self.start + cell * cell_bytes(self.class))
     }
 
     /// The cell that this address of the block is in, if it is in one.
@@ -89,15 +91,28 @@ impl MarkSweep {
         self.free_bytes
     }
 
+    /// Whether a cell for so many bytes is free in the blocks that there are.
+    pub(crate) fn has_cell(&mut self, bytes: u32) -> bool {
+        self.open_block(class_of(bytes)).is_some()
+    }
+
+    /// The block from which the next cell of a class is taken.
+    fn open_block(&mut self, class: usize) -> Option<&mut Block> {
+        while let Some(&number) = self.open[class].last() {
+            if self.blocks[number as usize].as_mut().is_some_and(|block| block.free().is_some()) {
+                return self.blocks[number as usize].as_mut();
+            }
+            self.open[class].pop();
+        }
+        None
+    }
+
     /// A cell for so many bytes.
     pub(crate) fn allocate(&mut self, bytes: u32) -> Option<u32> {
         let class = class_of(bytes);
-        while let Some(&number) = self.open[class].last() {
-            if let Some(address) = self.blocks[number as usize].as_mut().and_then(Block::take) {
-                self.free_bytes -= cell_bytes(class);
-                return Some(address);
-            }
-            self.open[class].pop();
+        if let Some(address) = self.open_block(class).and_then(Block::take) {
+            self.free_bytes -= cell_bytes(class);
+            return Some(address);
         }
         let number = self.vacant.pop().unwrap_or(self.blocks.len() as u32);
         let start = self.pages.take(block_pages(class), number)?;
