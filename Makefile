@@ -13,6 +13,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 MODULE_SOURCE = $(DESTDIR)/usr/src/hpm-$(VERSION)
 UDEV_RULE = $(DESTDIR)/usr/lib/udev/rules.d/70-hpm.rules
 HEADER = $(DESTDIR)$(PREFIX)/include/hpm_mark.h
+TRACKER = $(DESTDIR)$(PREFIX)/lib/hpm/libhpm_allocations.so
 BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hpmctl
 ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hpmctl
 FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hpmctl.fish
@@ -30,7 +31,7 @@ help:
 # The tools that people use, and what the lab needs to run them.
 .PHONY: tools
 tools:
-	$(CARGO) build --release -p hpmctl -p lab -p suite -p guest -p heap
+	$(CARGO) build --release -p hpmctl -p hpm-allocations -p lab -p suite -p guest -p heap
 
 kmod: tools
 	$(LAB) build
@@ -60,6 +61,7 @@ install:
 	@test -x target/release/hpmctl || { echo "run make tools first" >&2; exit 1; }
 	install -D -m 755 target/release/hpmctl $(DESTDIR)$(PREFIX)/bin/hpmctl
 	install -D -m 644 libhpm/include/hpm_mark.h $(HEADER)
+	install -D -m 755 target/release/libhpm_allocations.so $(TRACKER)
 	target/release/hpmctl man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(dir $(BASH)) $(dir $(ZSH)) $(dir $(FISH))
 	target/release/hpmctl completions bash > $(BASH)
@@ -76,7 +78,7 @@ install:
 uninstall:
 	rm -rf $(MODULE_SOURCE)
 	rm -f $(DESTDIR)$(PREFIX)/bin/hpmctl $(DESTDIR)$(PREFIX)/share/man/man1/hpmctl*.1 $(BASH) $(ZSH) $(FISH)
-	rm -f $(HEADER) $(UDEV_RULE) $(SYSUSERS)
+	rm -f $(HEADER) $(TRACKER) $(UDEV_RULE) $(SYSUSERS)
 
 clean:
 	$(CARGO) clean

@@ -8,12 +8,14 @@ use libhpm::session::Target;
 use libhpm::source::replay::Speed;
 
 use crate::annotate::AnnotateArgs;
+use crate::coalloc::CoallocArgs;
 use crate::control::ControlArgs;
 use crate::diff::DiffArgs;
 use crate::doctor::DoctorArgs;
 use crate::explore::ExploreArgs;
 use crate::export::ExportArgs;
 use crate::list::ListArgs;
+use crate::locality::LocalityArgs;
 use crate::mark::MarkArgs;
 use crate::module::ModuleArgs;
 use crate::opened::ImportArgs;
@@ -44,6 +46,8 @@ pub(crate) enum Command {
     Export(ExportArgs),
     Import(ImportArgs),
     List(ListArgs),
+    Locality(LocalityArgs),
+    Coalloc(CoallocArgs),
     Phases(PhasesArgs),
     Mark(MarkArgs),
     Doctor(DoctorArgs),

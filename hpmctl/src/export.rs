@@ -11,8 +11,8 @@ use clap::{Args, ValueEnum};
 use libhpm::export::{self, Stacks};
 use libhpm::report::Resolver;
 use libhpm::trace::{
-    Cut, EventUse, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
-    TraceReader,
+    AllocationRow, Cut, EventUse, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow,
+    ThreadRow, TraceReader,
 };
 
 use crate::picture;
@@ -73,6 +73,8 @@ enum Table {
     Threads,
     KernelSymbols,
     Markers,
+    /// Only of a trace recorded with --allocations
+    Allocations,
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
@@ -164,6 +166,7 @@ fn write(
             Table::Threads => table::<ThreadRow>(format, reader, &mut output),
             Table::KernelSymbols => table::<KernelSymbolRow>(format, reader, &mut output),
             Table::Markers => table::<MarkerRow>(format, reader, &mut output),
+            Table::Allocations => table::<AllocationRow>(format, reader, &mut output),
         },
     }?;
     output.flush()

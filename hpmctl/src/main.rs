@@ -2,6 +2,7 @@
 
 mod annotate;
 mod cli;
+mod coalloc;
 mod control;
 mod diff;
 mod doctor;
@@ -10,6 +11,7 @@ mod export;
 mod files;
 mod filters;
 mod list;
+mod locality;
 mod mark;
 mod measure;
 mod module;
@@ -61,6 +63,8 @@ fn run(command: &Command) -> Result<ExitCode> {
         Command::Export(args) => export::run(args).map(|()| ExitCode::SUCCESS),
         Command::Import(args) => opened::import(args).map(|()| ExitCode::SUCCESS),
         Command::List(args) => list::run(args),
+        Command::Locality(args) => locality::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Coalloc(args) => coalloc::run(args).map(|()| ExitCode::SUCCESS),
         Command::Phases(args) => phases::run(args).map(|()| ExitCode::SUCCESS),
         Command::Mark(args) => mark::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -1,5 +1,6 @@
 //! `hpmctl record`: sample events, and write what was recorded to a trace folder.
 
+mod allocations;
 mod args;
 mod marks;
 mod sources;
@@ -13,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use libhpm::source::Source;
 use libhpm::trace::{Limits, RotatingWriter};
 
+use self::allocations::Tracker;
 pub(crate) use self::args::RecordArgs;
 use self::args::StackMethod;
 use self::marks::MarkPipe;
@@ -36,7 +38,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let marks = args.marks.as_deref().map(MarkPipe::open).transpose()?;
     let prepared = sources::prepare(args)?;
     let line = prepared.line();
-    let mut workload = Workload::new(&args.target)?;
+    let tracker = args.allocations.map(Tracker::new).transpose()?;
+    let mut workload =
+        Workload::with(&args.target, &tracker.as_ref().map_or_else(Vec::new, Tracker::variables))?;
     let mut source = prepared.open(args, &workload)?;
     let limits = Limits {
         bytes: args.max_size.map(|mib| mib.saturating_mul(1 << 20)),
@@ -62,9 +66,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     };
     let whole = source.check();
     let marked = recording.end(source.as_mut())?;
+    let tracked = tracker.map(|tracker| tracker.write(&mut writer, &source.meta().source)).transpose()?;
     let totals = source.totals()?;
     let written = writer.finish(totals.clone())?;
     marked.iter().for_each(|marked| eprintln!("hpmctl: {marked}"));
+    tracked.iter().for_each(|tracked| eprintln!("hpmctl: {tracked}"));
     eprintln!("{}", summary(&totals, &written, &source.meta().events));
     whole?;
     drop(source);

@@ -199,6 +199,6 @@ pub(crate) fn event_index(meta: &Meta, name: &str) -> Result<usize> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 #[cfg(test)]
 mod view_tests;

@@ -1,5 +1,6 @@
 //! What is being measured, and when it ends: a program of our own, a running process, or the system until a signal.
 
+use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -62,6 +63,14 @@ impl Workload {
     /// # Errors
     /// When the program cannot be forked or no process has the PID.
     pub(crate) fn new(args: &TargetArgs) -> Result<Self> {
+        Self::with(args, &[])
+    }
+
+    /// The same, with variables added to the program's environment.
+    ///
+    /// # Errors
+    /// As [`Workload::new`].
+    pub(crate) fn with(args: &TargetArgs, variables: &[(&str, OsString)]) -> Result<Self> {
         check(args.target().as_ref())?;
         let subject = match args.target() {
             Some(Target::Process(pid)) => Subject::Other(Target::Process(pid), pidfd(pid)?),
@@ -69,7 +78,7 @@ impl Workload {
             Some(endless) => Subject::Endless(endless),
             None if args.trace.is_some() => Subject::Replay,
             // The child inherits the signal mask, so it is forked before signals are blocked.
-            None => Subject::Program(Child::prepare(&args.command)?),
+            None => Subject::Program(Child::prepare_with(&args.command, variables)?),
         };
         let mut mask = SigSet::from_iter(ENDING);
         mask.add(Signal::SIGCHLD);

@@ -6,6 +6,7 @@
 //! conclusions, [`export`] writes files of other programs. [`event`] turns names into encodings, [`machine`] tells what this machine can do.
 
 pub mod address_space;
+pub mod allocation_log;
 pub mod analysis;
 mod elf;
 pub mod error;

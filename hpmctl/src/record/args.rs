@@ -87,6 +87,17 @@ pub(crate) struct RecordArgs {
     /// is a marker of the moment at which it is read
     #[arg(long, value_name = "PIPE", conflicts_with = "trace")]
     pub(super) marks: Option<String>,
+    /// Also record what the program allocates, so that `hpmctl locality` and `hpmctl coalloc` know its objects: every allocation, or
+    /// one in so many BYTES. A library is preloaded for that, which a program that is linked statically does not see
+    #[arg(
+        long,
+        value_name = "BYTES",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "0",
+        requires = "command",
+        conflicts_with_all = ["trace", "max_size", "control"])]
+    pub(super) allocations: Option<u64>,
     #[command(flatten)]
     pub(super) target: TargetArgs,
 }

@@ -22,7 +22,7 @@ struct Cli {
     report: ReportArgs,
 }
 
-pub(super) fn meta() -> Meta {
+pub(crate) fn meta() -> Meta {
     let event = |name: &str, mode, period| Event {
         name: name.into(),
         mode,

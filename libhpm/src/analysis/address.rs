@@ -259,7 +259,7 @@ impl Executed<'_> {
 }
 
 /// The general registers at their places in [`Registers`], behind RFLAGS and RIP.
-pub(super) const PLACES: [Register; 16] = [
+pub(crate) const PLACES: [Register; 16] = [
     Register::RAX,
     Register::RBX,
     Register::RCX,

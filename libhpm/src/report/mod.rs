@@ -4,6 +4,7 @@
 //! All but [`Resolver`] and [`Summary::new`] are pure: samples in, numbers out. A [`Filter`] says which samples. [`Resolver`] turns the rows of a trace into samples,
 //! and reads binaries for it.
 
+mod allocations;
 mod annotate;
 mod branches;
 mod calls;
@@ -15,7 +16,9 @@ mod estimate;
 mod filter;
 #[cfg(test)]
 mod fixture;
+mod locator;
 mod offsets;
+mod references;
 mod resolver;
 mod summary;
 mod table;
@@ -23,6 +26,7 @@ mod tally;
 mod waits;
 mod wall_clock;
 
+pub use self::allocations::objects;
 pub use self::annotate::{Annotated, AnnotatedInstruction, AnnotatedLine, Hotspots, Sources};
 pub use self::branches::{BranchEntry, BranchTable, Place};
 pub use self::calls::{CallNode, CallTree, Direction};
@@ -31,7 +35,9 @@ pub use self::difference::{Basis, Change, changes};
 pub use self::distribution::{Distribution, QUANTILES, Quantile, TOP};
 pub use self::estimate::Estimate;
 pub use self::filter::{Clause, CodePlace, DataPlace, Filter, Span, TimeRange};
+pub use self::locator::{Agreement, Located, Locator};
 pub use self::offsets::{Around, OffsetEntry, Offsets};
+pub use self::references::{References, TypeHeat, Unattributed};
 pub use self::resolver::Resolver;
 pub use self::summary::{EventSummary, Summary};
 pub use self::table::{By, Entry, Key, Order, Table};

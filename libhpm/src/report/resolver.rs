@@ -120,6 +120,17 @@ impl Resolver {
         self.symbolizer.frames(&self.spaces, pid, tsc, address)[0].function.clone()
     }
 
+    /// What was mapped where.
+    pub(crate) fn spaces(&self) -> &AddressSpaces {
+        &self.spaces
+    }
+
+    /// The frames of a stack of the trace, innermost first; none for a number that it does not have.
+    #[must_use]
+    pub fn stack(&self, id: u32) -> &[u64] {
+        self.stacks.get(&id).map_or(&[], |stack| &stack.frames)
+    }
+
     /// The functions at an address of the row's process, at the row's time.
     pub(super) fn functions(&mut self, row: &SampleRow, address: u64) -> Frames {
         self.symbolizer.frames(&self.spaces, row.pid, row.tsc, address)

@@ -7,18 +7,22 @@
 mod code;
 mod code_map;
 mod files;
+mod image;
 mod jitdump;
 mod kernel;
 mod module;
 mod perf_map;
 mod symbolizer;
 mod table;
+mod types;
 mod vdso;
 
 pub use self::code::{Code, Instruction, Place};
 pub use self::files::FileFinder;
+pub use self::image::{Image, Images, Loaded};
 pub use self::kernel::kernel_symbols;
 pub use self::symbolizer::Symbolizer;
+pub use self::types::{Member, TypeId, Types};
 pub use crate::elf::build_id;
 
 use std::ops::Range;

@@ -129,6 +129,11 @@ fn is_mangled(name: &str) -> bool {
 
 /// The debug information of an open file; `None` when it has none that can be read.
 fn lines(path: &Path, elf: &Elf<'_>, finder: &FileFinder) -> Option<Context<Reader>> {
+    Context::from_dwarf(read_dwarf(path, elf, finder)?).ok()
+}
+
+/// The sections of an open file's debug information; `None` when it has none that can be read.
+pub(super) fn read_dwarf(path: &Path, elf: &Elf<'_>, finder: &FileFinder) -> Option<Dwarf<Reader>> {
     if !elf.has_debug_symbols() {
         return None;
     }
@@ -136,7 +141,7 @@ fn lines(path: &Path, elf: &Elf<'_>, finder: &FileFinder) -> Option<Context<Read
     if let Some(path) = finder.supplementary_file(path, elf) {
         elf::read(&path, |supplementary| dwarf.load_sup(|id| section(supplementary, id))).ok()?;
     }
-    Context::from_dwarf(dwarf).ok()
+    Some(dwarf)
 }
 
 fn section(elf: &Elf<'_>, id: SectionId) -> object::Result<Reader> {

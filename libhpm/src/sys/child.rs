@@ -1,6 +1,6 @@
 //! A program that is forked but not executed before it is told to, so that it can be measured from its first instruction.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, NulError, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -42,11 +42,24 @@ impl Child {
     /// # Panics
     /// When `command` is empty.
     pub fn prepare<S: AsRef<OsStr>>(command: &[S]) -> Result<Self> {
+        Self::prepare_with(command, &[])
+    }
+
+    /// The same with variables that are added to this process's environment, or replace its own.
+    ///
+    /// # Errors
+    /// As [`Child::prepare`].
+    ///
+    /// # Panics
+    /// As [`Child::prepare`].
+    pub fn prepare_with<S: AsRef<OsStr>>(command: &[S], variables: &[(&str, OsString)]) -> Result<Self> {
         let program = command[0].as_ref().to_string_lossy().into_owned();
         let arguments: Vec<CString> = command
             .iter()
             .map(|argument| CString::new(argument.as_ref().as_bytes()))
             .collect::<Result<_, _>>()
+            .map_err(|nul| Error::Exec { program: program.clone(), reason: nul.into() })?;
+        let environment = environment(variables)
             .map_err(|nul| Error::Exec { program: program.clone(), reason: nul.into() })?;
         let fail = |errno: Errno| Error::io("start a process")(io::Error::from(errno));
         let (wait_gate, gate) = pipe2(OFlag::O_CLOEXEC).map_err(fail)?;
@@ -54,10 +67,12 @@ impl Child {
         let mut pointers: Vec<*const libc::c_char> =
             arguments.iter().map(|argument| argument.as_ptr()).collect();
         pointers.push(std::ptr::null());
+        let mut variables: Vec<*const libc::c_char> = environment.iter().map(|one| one.as_ptr()).collect();
+        variables.push(std::ptr::null());
         // SAFETY: in the child only `execute` runs, which calls nothing but async-signal-safe functions and never returns,
         // so that locks held by other threads at the fork do not matter.
         match unsafe { fork() }.map_err(fail)? {
-            ForkResult::Child => execute(&pointers, &wait_gate, &gate, &report),
+            ForkResult::Child => execute(&pointers, &variables, &wait_gate, &gate, &report),
             ForkResult::Parent { child } => Ok(Self {
                 pid: child,
                 program,
@@ -150,10 +165,28 @@ impl Drop for Child {
     }
 }
 
+/// This process's environment with some variables added or replaced, as `NAME=VALUE`.
+fn environment(variables: &[(&str, OsString)]) -> std::result::Result<Vec<CString>, NulError> {
+    let own = std::env::vars_os().filter(|(name, _)| !variables.iter().any(|(other, _)| name == other));
+    let added = variables.iter().map(|(name, value)| ((*name).into(), value.clone()));
+    let joined = own.chain(added).map(|(mut name, value): (OsString, OsString)| {
+        name.push("=");
+        name.push(value);
+        CString::new(name.as_bytes())
+    });
+    joined.collect()
+}
+
 /// The child's side: waits at the gate, then executes. Runs between fork and exec.
-fn execute(arguments: &[*const libc::c_char], gate: &OwnedFd, gate_writer: &OwnedFd, report: &OwnedFd) -> ! {
-    // SAFETY: close, read, write, signal, execvp and _exit are async-signal-safe (glibc's execvp uses only its stack since
-    // 2.24). The buffers are local, `arguments` ends in a null pointer and points to strings of the parent's copy.
+fn execute(
+    arguments: &[*const libc::c_char],
+    variables: &[*const libc::c_char],
+    gate: &OwnedFd,
+    gate_writer: &OwnedFd,
+    report: &OwnedFd,
+) -> ! {
+    // SAFETY: close, read, write, signal, execvpe and _exit are async-signal-safe (glibc's execvpe uses only its stack since
+    // 2.24). The buffers are local, `arguments` and `variables` end in a null pointer and point to strings of the parent's copy.
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "one sequence under one argument")]
     unsafe {
         // Or the end of the parent would not close the gate.
@@ -162,7 +195,7 @@ fn execute(arguments: &[*const libc::c_char], gate: &OwnedFd, gate_writer: &Owne
         if libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 {
             // Rust's runtime ignores SIGPIPE; the program shall find the default.
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::execvp(arguments[0], arguments.as_ptr());
+            libc::execvpe(arguments[0], arguments.as_ptr(), variables.as_ptr());
             let errno = *libc::__errno_location();
             libc::write(report.as_raw_fd(), (&raw const errno).cast(), size_of_val(&errno));
         }
@@ -184,6 +217,15 @@ mod tests {
     fn the_exit_status_is_a_shells() {
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
         assert_eq!(run(&["sh", "-c", "kill -9 $$"]).unwrap(), 137);
+    }
+
+    #[test]
+    fn variables_are_added_and_replaced() {
+        let variables = [("HOME", "/elsewhere".into()), ("HPM_NEW", "a b".into())];
+        let script = "test \"$HOME\" = /elsewhere && test \"$HPM_NEW\" = 'a b' && test -n \"$PATH\"";
+        let mut child = Child::prepare_with(&["sh", "-c", script], &variables).unwrap();
+        child.execute().unwrap();
+        assert_eq!(child.wait().unwrap(), 0);
     }
 
     #[test]

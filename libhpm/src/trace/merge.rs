@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::error::TraceError;
-use super::meta::{Clock, ClockPair, Merged, Meta, Totals};
+use super::meta::{Allocations, Clock, ClockPair, Merged, Meta, Totals};
 use super::reader::TraceReader;
-use super::row::{KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow};
+use super::row::{
+    AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
+};
 use super::writer::TraceWriter;
 
 /// Process and thread numbers of each further host begin here: Linux gives none above (PID_MAX_LIMIT).
@@ -87,6 +89,11 @@ pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Out
             let number = writer.stack(&row.frames, row.truncated)?;
             input.stacks.insert(row.id, number);
         }
+        if input.reader.has::<AllocationRow>() {
+            for row in all::<AllocationRow>(input.reader, &mut cuts) {
+                writer.allocation(&input.allocation(row))?;
+            }
+        }
         quanta.extend(all(input.reader, &mut cuts).map(|row| input.quantum(row)));
         samples.extend(all(input.reader, &mut cuts).map(|row| input.sample(row)));
         notes.extend(cuts.into_iter().map(|cut| format!("{}: {cut}", input.merged.folder)));
@@ -146,6 +153,13 @@ fn plan<'a>(readers: &[&'a TraceReader], notes: &mut Vec<String>) -> (Meta, Vec<
     number_quanta(&mut inputs);
     inputs.iter_mut().for_each(|input| input.event_count = meta.events.len());
     meta.machine.cpus = hosts.iter().map(|(host, ..)| host.machine.cpus.max(1)).sum();
+    let allocations = readers.iter().filter_map(|reader| reader.meta().allocations);
+    meta.allocations = allocations.reduce(|all, own| Allocations {
+        sampled_bytes: all.sampled_bytes.max(own.sampled_bytes),
+        processes: all.processes + own.processes,
+        lost: all.lost + own.lost,
+        damaged: all.damaged + own.damaged,
+    });
     meta.merged = inputs.iter().map(|input| input.merged.clone()).collect();
     meta.clock = Clock { tsc_khz: first.clock.tsc_khz, pairs: first.clock.pairs.clone() };
     (meta, inputs)
@@ -311,6 +325,17 @@ impl Input<'_> {
             pid: self.pid(row.pid),
             tid: self.pid(row.tid),
             parent_pid: row.parent_pid.map(|pid| self.pid(pid)),
+            ..row
+        }
+    }
+
+    fn allocation(&self, row: AllocationRow) -> AllocationRow {
+        AllocationRow {
+            tsc: self.tsc(row.tsc),
+            freed_tsc: row.freed_tsc.map(|tsc| self.tsc(tsc)),
+            pid: self.pid(row.pid),
+            tid: self.pid(row.tid),
+            stack: row.stack.and_then(|stack| self.stacks.get(&stack).copied()),
             ..row
         }
     }

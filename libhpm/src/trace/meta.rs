@@ -37,6 +37,22 @@ pub struct Meta {
     /// The traces that this one was merged from; empty for a recording.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<Merged>,
+    /// How allocations were recorded; absent when they were not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocations: Option<Allocations>,
+}
+
+/// How allocations were recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocations {
+    /// Mean number of allocated bytes between two objects that were recorded; 0 when all were.
+    pub sampled_bytes: u64,
+    /// Processes that wrote a log.
+    pub processes: u64,
+    /// Objects that should have been recorded and found no room.
+    pub lost: u64,
+    /// Logs that ended in the middle of an entry.
+    pub damaged: u64,
 }
 
 /// A trace that went into another one.

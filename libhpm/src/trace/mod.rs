@@ -21,12 +21,12 @@ use std::time::Duration;
 pub use self::column::Column;
 pub use self::error::TraceError;
 pub use self::merge::{HOSTS_MAX, Outcome, merge};
-pub use self::meta::{Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, Totals};
+pub use self::meta::{Allocations, Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, Totals};
 pub use self::reader::{Batches, Cut, Rows, TraceReader};
 pub use self::rotate::{Limits, RotatingWriter, Written};
 pub use self::row::{
-    KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Registers, Row, SampleRow, StackRow, ThreadChange,
-    ThreadRow,
+    AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Registers, Row, SampleRow, StackRow,
+    ThreadChange, ThreadRow,
 };
 pub use self::verify::{Problem, Verdict, verify};
 pub use self::writer::TraceWriter;

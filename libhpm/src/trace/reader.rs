@@ -77,6 +77,12 @@ impl TraceReader {
         Rows { batches: self.batches(), batch: None, index: 0 }
     }
 
+    /// Whether the trace has a table at all: of allocations it need not have one.
+    #[must_use]
+    pub fn has<R: Row>(&self) -> bool {
+        self.folder.join(super::table_file(R::TABLE)).exists()
+    }
+
     /// The same rows as they are stored, in Arrow's record batches.
     #[must_use]
     pub fn batches<R: Row>(&self) -> Batches<R> {

@@ -100,6 +100,11 @@ impl RotatingWriter {
         Ok(folder)
     }
 
+    /// The trace that is being written.
+    pub fn current(&mut self) -> &mut TraceWriter {
+        &mut self.current
+    }
+
     /// Whether what later traces refer to has to be kept.
     fn rotates(&self) -> bool {
         self.limits.bytes.is_some() || self.limits.on_request

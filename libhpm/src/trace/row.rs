@@ -311,3 +311,23 @@ table! {
         value: Option<u64>,
     }
 }
+
+table! {
+    /// An object that a program allocated. The table is there only when allocations were recorded.
+    AllocationRow in "allocations", AllocationBuilders, AllocationArrays {
+        /// TSC of its allocation.
+        tsc: u64,
+        /// TSC at which it was freed; null for one that was not.
+        freed_tsc: Option<u64>,
+        /// Thread-group ID.
+        pid: u32,
+        /// Thread that allocated it.
+        tid: u32,
+        /// First byte.
+        address: u64,
+        /// Bytes asked for.
+        bytes: u64,
+        /// `id` of the call stack of the allocation, which begins with the return address into the function that asked.
+        stack: Option<u32>,
+    }
+}

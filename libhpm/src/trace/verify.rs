@@ -4,7 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use super::reader::TraceReader;
-use super::row::{KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow};
+use super::row::{
+    AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
+};
 use super::{Cut, Meta, Totals};
 
 /// What was found in a trace.
@@ -73,6 +75,9 @@ pub fn verify(reader: &TraceReader) -> Verdict {
     each::<ThreadRow>(reader, &mut verdict, |_| {});
     each::<KernelSymbolRow>(reader, &mut verdict, |_| {});
     each::<MarkerRow>(reader, &mut verdict, |_| {});
+    if reader.has::<AllocationRow>() {
+        each::<AllocationRow>(reader, &mut verdict, |row| check.allocation(&row, stacks));
+    }
     check.totals(reader.meta());
     verdict.cpus = check.cpus.len();
     verdict.threads = check.threads.len();
@@ -112,6 +117,19 @@ struct Check {
 }
 
 impl Check {
+    fn allocation(&mut self, row: &AllocationRow, stacks: &HashSet<u32>) {
+        if row.freed_tsc.is_some_and(|freed| freed < row.tsc) {
+            self.note("freed", || {
+                format!("the object at {:#x} was freed before it was allocated", row.address)
+            });
+        }
+        if row.stack.is_some_and(|stack| !stacks.contains(&stack)) {
+            self.note("allocation's stack", || {
+                format!("the object at {:#x} names a stack that is not there", row.address)
+            });
+        }
+    }
+
     fn note(&mut self, kind: &'static str, what: impl FnOnce() -> String) {
         match self.problems.iter_mut().find(|(of, _)| *of == kind) {
             Some((_, problem)) => problem.times += 1,

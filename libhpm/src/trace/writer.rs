@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::error::TraceError;
-use super::meta::{ClockPair, Meta, Totals};
-use super::row::{KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow};
+use super::meta::{Allocations, ClockPair, Meta, Totals};
+use super::row::{
+    AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
+};
 use super::table::Table;
 use super::{BATCH_BYTES, BATCH_TIME, FORMAT_VERSION, META_FILE};
 
@@ -30,6 +32,8 @@ pub struct TraceWriter {
     threads: Table<ThreadRow>,
     kernel_symbols: Table<KernelSymbolRow>,
     markers: Table<MarkerRow>,
+    /// Made for the first row: most traces have none.
+    allocations: Option<Table<AllocationRow>>,
     known_stacks: HashMap<(Vec<u64>, bool), u32>,
     known_frames: usize,
     next_stack: u32,
@@ -61,6 +65,7 @@ impl TraceWriter {
             threads: Table::create(&folder)?,
             kernel_symbols: Table::create(&folder)?,
             markers: Table::create(&folder)?,
+            allocations: None,
             known_stacks: HashMap::new(),
             known_frames: 0,
             next_stack: 0,
@@ -136,6 +141,34 @@ impl TraceWriter {
         self.add(row, |writer| &mut writer.markers)
     }
 
+    /// Adds an allocated object; its stack must have been added before.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn allocation(&mut self, row: &AllocationRow) -> Result<(), TraceError> {
+        let table = match &mut self.allocations {
+            Some(table) => table,
+            None => self.allocations.insert(Table::create(&self.folder)?),
+        };
+        table.append(row);
+        let full = table.pending_bytes() >= BATCH_BYTES;
+        self.waiting_since.get_or_insert_with(Instant::now);
+        if full { self.flush() } else { Ok(()) }
+    }
+
+    /// How the allocations were recorded, for `meta.json`, where [`TraceWriter::finish`] writes it. Makes their table also when it
+    /// has no row.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn allocations_recorded(&mut self, how: Allocations) -> Result<(), TraceError> {
+        self.meta.allocations = Some(how);
+        if self.allocations.is_none() {
+            self.allocations = Some(Table::create(&self.folder)?);
+        }
+        Ok(())
+    }
+
     /// The number of a stack for [`SampleRow::stack`]. `frames` are addresses, innermost first; `truncated` says that
     /// outer ones are missing. Equal stacks get equal numbers as long as the writer remembers them.
     ///
@@ -200,6 +233,9 @@ impl TraceWriter {
         self.threads.write_batch()?;
         self.kernel_symbols.write_batch()?;
         self.markers.write_batch()?;
+        if let Some(allocations) = &mut self.allocations {
+            allocations.write_batch()?;
+        }
         self.quanta.write_batch()?;
         self.samples.write_batch()?;
         self.failed = false;
@@ -222,6 +258,9 @@ impl TraceWriter {
             (SampleRow::TABLE, self.samples.finish()?),
         ];
         self.meta.rows = rows.into_iter().map(|(table, rows)| (table.to_owned(), rows)).collect();
+        if let Some(allocations) = &mut self.allocations {
+            self.meta.rows.insert(AllocationRow::TABLE.to_owned(), allocations.finish()?);
+        }
         self.meta.totals = Some(totals);
         self.meta.complete = true;
         write_meta(&self.folder, &self.meta)

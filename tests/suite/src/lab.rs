@@ -107,7 +107,7 @@ fn guest_part(name: &str) -> &str {
 /// There is no compiler, or it fails.
 pub(crate) fn compile(root: &Path, folder: &Path, name: &str) -> Result<()> {
     let compiled = Command::new("cc")
-        .args(["-O2", "-pthread", "-I"])
+        .args(["-O2", "-g", "-pthread", "-I"])
         .arg(root.join("libhpm/include"))
         .arg("-o")
         .arg(folder.join(name))

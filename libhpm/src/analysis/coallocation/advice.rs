@@ -8,6 +8,9 @@ use serde::Serialize;
 use super::weights::{Field, Weight};
 use crate::report::Estimate;
 
+/// Share of missed bytes beyond the reach of a line above which two objects gain nothing from lying next to each other.
+const BEYOND_MAX: f64 = 0.5;
+
 /// Two kinds of objects: one has a field that refers to the other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct Pair {
@@ -97,10 +100,10 @@ pub enum Reason {
         /// What they may have.
         largest: u64,
     },
-    /// The missed bytes would lie a line or more behind the field, so that they never share one.
+    /// Most missed bytes would lie a line or more behind the field, and never share one with it.
     BeyondLine {
-        /// Least distance in bytes.
-        distance: u64,
+        /// Their share.
+        share: f64,
     },
     /// Most misses are on young objects.
     Young {
@@ -227,10 +230,12 @@ fn against(candidate: &Candidate, rules: &Rules) -> Vec<Reason> {
         reasons.push(Reason::SizeUnknown);
     } else if bytes > rules.largest_bytes {
         reasons.push(Reason::TooLarge { bytes, largest: rules.largest_bytes });
-    } else if let Some(distance) = distances(candidate).map(|(distance, _)| distance).min()
-        && distance >= rules.line_bytes
-    {
-        reasons.push(Reason::BeyondLine { distance });
+    } else {
+        let beyond = distances(candidate).filter(|(distance, _)| *distance >= rules.line_bytes);
+        let share: f64 = beyond.map(|(_, share)| share).sum();
+        if share > BEYOND_MAX {
+            reasons.push(Reason::BeyondLine { share });
+        }
     }
     if weight.young_share() > rules.young_max {
         reasons.push(Reason::Young { share: weight.young_share() });
@@ -247,10 +252,10 @@ fn against(candidate: &Candidate, rules: &Rules) -> Vec<Reason> {
 /// How far behind the field each missed byte would be, with its share of the misses.
 fn distances(candidate: &Candidate) -> impl Iterator<Item = (u64, f64)> {
     let rest = candidate.parent.bytes.saturating_sub(candidate.field_offset);
-    let first = [(0, 1.0)];
-    let offsets: &[(u64, f64)] =
-        if candidate.missed_offsets.is_empty() { &first } else { &candidate.missed_offsets };
-    offsets.to_vec().into_iter().map(move |(offset, share)| (rest.saturating_add(offset), share))
+    let offsets = &candidate.missed_offsets;
+    let first = offsets.is_empty().then_some((0, 1.0));
+    let all = first.into_iter().chain(offsets.iter().copied());
+    all.map(move |(offset, share)| (rest.saturating_add(offset), share))
 }
 
 fn benefit(candidate: &Candidate, all: Weight, rules: &Rules) -> Benefit {
@@ -270,7 +275,7 @@ fn benefit(candidate: &Candidate, all: Weight, rules: &Rules) -> Benefit {
     let (events, samples) = (candidate.weight.events.round() as u64, all.samples.round() as u64);
     let estimate = Estimate::new(events, all.events.round() as u64, samples);
     Benefit {
-        low: (estimate.share - estimate.error).max(0.0) * anywhere.min(aligned.max(anywhere)),
+        low: (estimate.share - estimate.error).max(0.0) * anywhere,
         expected: estimate.share * anywhere,
         high: (estimate.share + estimate.error).min(1.0) * anywhere.max(aligned),
     }

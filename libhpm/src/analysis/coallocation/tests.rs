@@ -72,10 +72,7 @@ fn each_reason_against_is_told() {
     assert_eq!(one(&|c| c.weight.samples = 99.0), [Reason::TooFewSamples { samples: 99.0, needed: 100.0 }]);
     assert_eq!(one(&|c| c.parent.array = true), [Reason::ParentIsArray]);
     assert_eq!(one(&|c| c.child.bytes = 9000), [Reason::TooLarge { bytes: 9024, largest: 8192 }]);
-    assert_eq!(
-        one(&|c| c.missed_offsets = vec![(48, 0.5), (100, 0.5)]),
-        [Reason::BeyondLine { distance: 64 }]
-    );
+    assert_eq!(one(&|c| c.missed_offsets = vec![(48, 0.5), (100, 0.5)]), [Reason::BeyondLine { share: 1.0 }]);
     assert_eq!(one(&|c| c.weight.young = 300.0), [Reason::Young { share: 0.75 }]);
     assert_eq!(one(&|c| c.lifetimes_match = Some(0.1)), [Reason::LifetimesDiffer { matching: 0.1 }]);
     assert_eq!(one(&|c| c.together = Some(0.95)), [Reason::Together { share: 0.95 }]);

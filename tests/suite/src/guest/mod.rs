@@ -11,6 +11,7 @@ pub(crate) mod interrupt;
 pub(crate) mod judge;
 pub(crate) mod lbr;
 mod lifecycle;
+pub(crate) mod locality;
 pub(crate) mod markers;
 mod module;
 mod multiplex;
@@ -91,6 +92,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "adaptive" => adaptive::run(&mut report)?,
         "stacks" => stacks::run()?,
         "lbr" => lbr::run(&mut report)?,
+        "locality" => locality::run(&mut report)?,
         "markers" => markers::run()?,
         "judge" => judge::run(&mut report)?,
         "ownership" => ownership::run(&mut report),

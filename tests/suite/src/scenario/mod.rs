@@ -13,6 +13,7 @@ mod interrupt;
 mod judge;
 mod kernel;
 mod lbr;
+mod locality;
 mod markers;
 mod matrix;
 mod multiplex;
@@ -75,6 +76,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },
     Scenario { name: "lbr", options: &["--plugin-arg", "pebs-log=branches"], compare: lbr::compare },
+    Scenario { name: "locality", options: locality::OPTIONS, compare: locality::compare },
     Scenario {
         name: "judge",
         options: &["--no-module", "--plugin-arg", "truth-level=basic", "--plugin-arg", "pebs-log=on"],
@@ -188,6 +190,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
             |folder| match scenario.name {
                 "markers" => lab::compile(root, folder, C_PROGRAM),
                 heap::NAME => heap::prepare(root, folder),
+                "locality" => lab::compile(root, folder, crate::guest::locality::C_PROGRAM),
                 _ => Ok(()),
             },
         )?);

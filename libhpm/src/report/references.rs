@@ -1,0 +1,407 @@
+//! Misses by the reference through which the missed object was reached, and what is known of the objects at both ends.
+
+mod known;
+mod namer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use std::sync::Arc;
+
+use iced_x86::Register;
+use serde::Serialize;
+
+use self::known::{Known, Seen};
+use self::namer::{Named, Namer};
+use super::{Located, Locator, Resolver};
+use crate::analysis::address::PLACES;
+use crate::analysis::coallocation::layout::FieldHeat;
+use crate::analysis::coallocation::{Candidate, Field, Pair, Weights};
+use crate::analysis::objects::{Life, Objects};
+use crate::analysis::reference::{EdgeCounts, Function, Location, Origin, Source};
+use crate::symbol::{FileFinder, Loaded, Types};
+use crate::trace::SampleRow;
+
+/// References within references whose types are looked for.
+const DEPTH_MAX: usize = 8;
+
+/// Why samples came through no known field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unattributed {
+    /// The instruction is not known, or its code is not here.
+    NoCode,
+    /// The instruction does not load through a register.
+    NoReference,
+    /// The function was given the reference.
+    Parameter,
+    /// The reference is a variable's.
+    Global,
+    /// A function returned it.
+    Returned,
+    /// The address was computed, or lies in the function's frame.
+    Other,
+}
+
+impl Unattributed {
+    /// Why, in a few words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::NoCode => "the instruction or its code is not known",
+            Self::NoReference => "it does not load through a register",
+            Self::Parameter => "the function was given the reference",
+            Self::Global => "the reference is a variable's",
+            Self::Returned => "a function returned the reference",
+            Self::Other => "the address was computed, or is the function's own frame",
+        }
+    }
+}
+
+/// Gives samples to fields.
+pub struct References {
+    finder: FileFinder,
+    types: HashMap<Arc<str>, Option<Types>>,
+    functions: HashMap<(usize, u64), Arc<Code>>,
+    /// Branches that were taken, and runs of code without a taken branch, by binary.
+    taken: HashMap<usize, EdgeCounts>,
+    runs: HashMap<usize, HashMap<(u64, u64), u64>>,
+    origins: HashMap<(usize, u64), Arc<[Origin]>>,
+    named: HashMap<(usize, u64, Register, i64), Option<Named>>,
+    weights: Weights,
+    unattributed: BTreeMap<Unattributed, f64>,
+    pairs: BTreeMap<Pair, Known>,
+    heat: BTreeMap<Arc<str>, Heat>,
+    /// Last time of a sample or an allocation.
+    end: u64,
+}
+
+/// A function, and how often control took which way in it.
+struct Code {
+    function: Function,
+    edges: EdgeCounts,
+    name: Arc<str>,
+    start: u64,
+}
+
+/// How often the fields of a structure were missed.
+#[derive(Debug)]
+struct Heat {
+    bytes: u64,
+    fields: Vec<FieldHeat>,
+}
+
+/// A structure whose fields were missed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TypeHeat {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its bytes.
+    pub bytes: u64,
+    /// All its fields with their samples.
+    pub fields: Vec<FieldHeat>,
+}
+
+impl References {
+    /// With binaries and their debug information where the finder finds them.
+    #[must_use]
+    pub fn new(finder: FileFinder) -> Self {
+        Self {
+            finder,
+            types: HashMap::new(),
+            functions: HashMap::new(),
+            taken: HashMap::new(),
+            runs: HashMap::new(),
+            origins: HashMap::new(),
+            named: HashMap::new(),
+            weights: Weights::default(),
+            unattributed: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            heat: BTreeMap::new(),
+            end: 0,
+        }
+    }
+
+    /// Takes note of a sample's branch records. To be told of all samples before the first is added.
+    pub fn note(&mut self, resolver: &Resolver, locator: &mut Locator, row: &SampleRow) {
+        self.end = self.end.max(row.tsc);
+        let (branches, _) = row.branches.as_deref().unwrap_or_default().as_chunks::<3>();
+        let mut newer: Option<u64> = None;
+        for &[from, to, _] in branches {
+            let Some(loaded) = locator.images().at(resolver.spaces(), row.pid, row.tsc, to) else {
+                newer = Some(from);
+                continue;
+            };
+            let image = Arc::as_ptr(&loaded.image) as usize;
+            let edge = (loaded.linked(from), loaded.linked(to));
+            *self.taken.entry(image).or_default().entry(edge).or_default() += 1;
+            // From where this branch went no branch was taken until the next newer one.
+            if let Some(until) = newer.map(|until| loaded.linked(until)).filter(|until| *until >= edge.1) {
+                *self.runs.entry(image).or_default().entry((edge.1, until)).or_default() += 1;
+            }
+            newer = Some(from);
+        }
+    }
+
+    /// Gives a sample to the fields that its reference came from. Returns the parts that each has.
+    pub fn add(
+        &mut self,
+        resolver: &Resolver,
+        locator: &mut Locator,
+        row: &SampleRow,
+        located: &Located,
+        objects: &Objects,
+    ) {
+        let loaded = located.cause.and_then(|cause| {
+            let loaded = locator.images().at(resolver.spaces(), row.pid, row.tsc, cause)?;
+            Some((loaded.linked(cause), loaded))
+        });
+        let Some((ip, loaded)) = loaded else { return self.leave(Unattributed::NoCode, 1.0, row) };
+        let Some(code) = self.code(&loaded, ip) else { return self.leave(Unattributed::NoCode, 1.0, row) };
+        self.add_heat(&loaded, &code, ip);
+        let origins = self.origins(&loaded, &code, ip);
+        if origins.is_empty() {
+            return self.leave(Unattributed::NoReference, 1.0, row);
+        }
+        for origin in origins.iter() {
+            let why = match origin.source {
+                Source::Field { ip: load, base, displacement } => {
+                    let sample = Sampled { row, located, objects, ip, loaded: &loaded, code: &code };
+                    self.add_reference(&sample, origin, (load, base, displacement), false);
+                    continue;
+                }
+                Source::Element { ip: load, base, displacement } => {
+                    let sample = Sampled { row, located, objects, ip, loaded: &loaded, code: &code };
+                    self.add_reference(&sample, origin, (load, base, displacement), true);
+                    continue;
+                }
+                Source::Parameter => Unattributed::Parameter,
+                Source::Global(_) => Unattributed::Global,
+                Source::Returned { .. } => Unattributed::Returned,
+                Source::Known { .. } | Source::Other => Unattributed::Other,
+            };
+            self.leave(why, origin.share, row);
+        }
+    }
+
+    /// The weights (Table 5.1).
+    #[must_use]
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// Samples that came through no known field, by reason, the most frequent first.
+    #[must_use]
+    pub fn unattributed(&self) -> Vec<(Unattributed, f64)> {
+        let mut all: Vec<_> = self.unattributed.iter().map(|(why, samples)| (*why, *samples)).collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        all
+    }
+
+    /// The pairs of objects with what is known of them.
+    #[must_use]
+    pub fn candidates(&self) -> Vec<Candidate> {
+        self.pairs.iter().map(|(pair, known)| known.candidate(pair)).collect()
+    }
+
+    /// Structures with the samples of their fields, the one with most samples first.
+    #[must_use]
+    pub fn heat(&self) -> Vec<TypeHeat> {
+        let mut all: Vec<TypeHeat> = self
+            .heat
+            .iter()
+            .map(|(name, heat)| TypeHeat {
+                name: Arc::clone(name),
+                bytes: heat.bytes,
+                fields: heat.fields.clone(),
+            })
+            .collect();
+        let samples = |one: &TypeHeat| one.fields.iter().map(|field| field.samples).sum::<u64>();
+        all.sort_by(|a, b| samples(b).cmp(&samples(a)).then_with(|| a.name.cmp(&b.name)));
+        all
+    }
+
+    fn leave(&mut self, why: Unattributed, share: f64, row: &SampleRow) {
+        self.weights.leave(share, row.period);
+        *self.unattributed.entry(why).or_default() += share;
+    }
+
+    fn code(&mut self, loaded: &Loaded, ip: u64) -> Option<Arc<Code>> {
+        let (extent, name) = loaded.image.function_at(ip)?;
+        let image = Arc::as_ptr(&loaded.image) as usize;
+        let key = (image, extent.start);
+        if !self.functions.contains_key(&key) {
+            let function =
+                Function::new(loaded.image.function_code(&extent), extent.start, loaded.image.bits);
+            let edges = self.edges(image, &extent, &function);
+            self.functions.insert(key, Arc::new(Code { function, edges, name, start: extent.start }));
+        }
+        self.functions.get(&key).cloned()
+    }
+
+    /// How often control took each way in a function.
+    fn edges(&self, image: usize, extent: &Range<u64>, function: &Function) -> EdgeCounts {
+        let taken = self.taken.get(&image).into_iter().flatten();
+        let within = taken.filter(|((from, to), _)| extent.contains(from) && extent.contains(to));
+        let mut edges: EdgeCounts = within.map(|(edge, count)| (*edge, *count)).collect();
+        let Some(runs) = self.runs.get(&image) else { return edges };
+        let runs: Vec<_> = runs.iter().filter(|((start, _), _)| extent.contains(start)).collect();
+        for (from, to) in function.joins() {
+            let through = |((start, end), _): &&(&(u64, u64), &u64)| *start <= from && to <= *end;
+            let count: u64 = runs.iter().filter(|run| through(run)).map(|(_, count)| **count).sum();
+            edges.insert((from, to), count);
+        }
+        edges
+    }
+
+    fn origins(&mut self, loaded: &Loaded, code: &Code, ip: u64) -> Arc<[Origin]> {
+        let key = (Arc::as_ptr(&loaded.image) as usize, ip);
+        let found = self
+            .origins
+            .entry(key)
+            .or_insert_with(|| code.function.origins(ip, &code.edges, &mut |_, _| false).into());
+        Arc::clone(found)
+    }
+
+    fn add_reference(
+        &mut self,
+        sample: &Sampled<'_>,
+        origin: &Origin,
+        load: (u64, Register, i64),
+        element: bool,
+    ) {
+        let Sampled { row, located, objects, .. } = *sample;
+        let parent_address = sample.parent_address(load);
+        let parent = parent_address.and_then(|address| objects.number_at(row.pid, row.tsc, address));
+        let parent = parent.map(|number| &objects.lives()[number]);
+        let named = self.named(sample.loaded, sample.code, load, element);
+        let named = named.unwrap_or_else(|| unnamed(sample, load, element, parent, parent_address));
+        self.weights.add(&named.field, origin.share, row.period, located.access.young);
+        let pair = Pair { field: named.field.clone(), child: Arc::clone(&named.child) };
+        let child = located.access.object.as_ref();
+        let seen = Seen {
+            origin,
+            period: row.period,
+            access: &located.access,
+            named: &named,
+            parent,
+            parent_address,
+            child: child.and_then(|object| objects.lives().get(object.number as usize)),
+            end: self.end,
+        };
+        self.pairs.entry(pair).or_default().add(&seen);
+    }
+
+    /// The name of the field that a load reads.
+    fn named(
+        &mut self,
+        loaded: &Loaded,
+        code: &Code,
+        load: (u64, Register, i64),
+        element: bool,
+    ) -> Option<Named> {
+        let (ip, base, displacement) = load;
+        let key = (Arc::as_ptr(&loaded.image) as usize, ip, base, displacement);
+        if let Some(known) = self.named.get(&key) {
+            return known.clone();
+        }
+        let path = Arc::clone(&loaded.image.path);
+        let types = self.types.entry(path).or_insert_with_key(|path| Types::load(path, &self.finder));
+        let named = types.as_mut().and_then(|types| {
+            let mut namer = Namer { types, loaded, code };
+            if element { namer.element(ip, base, displacement) } else { namer.field(ip, base, displacement) }
+        });
+        self.named.insert(key, named.clone());
+        named
+    }
+
+    /// Counts a sample for the field that its own instruction accesses.
+    fn add_heat(&mut self, loaded: &Loaded, code: &Code, ip: u64) {
+        let Some((base, displacement)) = code.function.operand(ip) else { return };
+        let path = Arc::clone(&loaded.image.path);
+        let types = self.types.entry(path).or_insert_with_key(|path| Types::load(path, &self.finder));
+        let Some(types) = types else { return };
+        let mut namer = Namer { types, loaded, code };
+        let Some((structure, offset)) = namer.referent(ip, Location::Register(base), DEPTH_MAX) else {
+            return;
+        };
+        let Some(member) = u64::try_from(offset.wrapping_add(displacement))
+            .ok()
+            .and_then(|offset| types.member_at(structure, offset))
+        else {
+            return;
+        };
+        let Some(name) = types.name(structure) else { return };
+        let heat = self.heat.entry(name).or_insert_with(|| Heat {
+            bytes: types.bytes(structure).unwrap_or(0),
+            fields: types
+                .fields(structure)
+                .into_iter()
+                .map(|(member, bytes)| FieldHeat {
+                    name: member.path.into(),
+                    offset: member.offset,
+                    bytes,
+                    samples: 0,
+                })
+                .collect(),
+        });
+        if let Some(field) = heat.fields.iter_mut().find(|field| field.offset == member.offset) {
+            field.samples += 1;
+        }
+    }
+}
+
+/// A sample being given to fields.
+#[derive(Clone, Copy)]
+struct Sampled<'a> {
+    row: &'a SampleRow,
+    located: &'a Located,
+    objects: &'a Objects,
+    /// Its instruction, by the linker's address.
+    ip: u64,
+    loaded: &'a Loaded,
+    code: &'a Code,
+}
+
+impl Sampled<'_> {
+    /// Where the field was that the reference was loaded from, if the register that pointed there still does.
+    fn parent_address(&self, (load, base, displacement): (u64, Register, i64)) -> Option<u64> {
+        let registers = self.row.registers.filter(|_| self.row.next_ip.is_some())?;
+        if !self.code.function.is_kept(base, load, self.ip) {
+            return None;
+        }
+        let place = PLACES.iter().position(|place| *place == base)?;
+        Some(registers.at(place + 2).wrapping_add(displacement as u64))
+    }
+}
+
+impl Code {
+    /// An instruction of it, as `name+12`.
+    fn place(&self, ip: u64) -> Arc<str> {
+        format!("[{}+{:#x}]", self.name, ip.wrapping_sub(self.start)).into()
+    }
+}
+
+/// A field without a name: what allocated its object stands for its type; where that is not known either, the load is all there is.
+fn unnamed(
+    sample: &Sampled<'_>,
+    load: (u64, Register, i64),
+    element: bool,
+    parent: Option<&Life>,
+    parent_address: Option<u64>,
+) -> Named {
+    let (type_name, offset) = match (parent, parent_address) {
+        (Some(life), Some(address)) => (Arc::clone(&life.site), address.wrapping_sub(life.address)),
+        _ => (sample.code.place(load.0), load.2.unsigned_abs()),
+    };
+    let name = if element { "[]".into() } else { format!("+{offset}").into() };
+    let child = sample.located.access.object.as_ref();
+    Named {
+        field: Field { parent: type_name, name },
+        offset: if parent.is_some() { offset } else { 0 },
+        parent_bytes: 0,
+        child: child.map_or_else(|| "?".into(), |object| Arc::clone(&object.site)),
+        child_is_structure: true,
+        child_bytes: 0,
+        array: element,
+    }
+}

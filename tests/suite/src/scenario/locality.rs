@@ -1,0 +1,186 @@
+//! Data addresses, references and advice against the truth's addresses and the programs' own logs of their objects.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use libhpm::report::{Locator, Resolver};
+use libhpm::symbol::FileFinder;
+use libhpm::trace::{MapRow, SampleRow, TraceReader};
+use serde_json::Value;
+use vpmu::truth::Report;
+
+use super::records::{open, pairs};
+use crate::check::Tally;
+use crate::guest::locality::{C_PROGRAM, MODES, log, trace};
+use crate::lab::Boot;
+
+/// Options of `lab run`.
+pub(super) const OPTIONS: &[&str] = &["--plugin-arg", "pebs-log=on"];
+
+/// Least share of samples whose address must be known.
+const KNOWN_MIN: f64 = 0.9;
+/// How far a field's weight may be from the truth's share of misses.
+const WEIGHT_OFF_MAX: f64 = 0.05;
+
+/// The fields of each mode, with the kind of objects that they refer to in the program's log.
+const FIELDS: [(&str, &[(&str, &str)]); 3] = [
+    (
+        "db",
+        &[
+            ("entry*[]::[]", "entry"),
+            ("entry::items", "vector"),
+            ("vector::elements", "elements"),
+            ("string*[]::[]", "string"),
+            ("string::value", "characters"),
+        ],
+    ),
+    ("table", &[("node::next", "node")]),
+    ("tree", &[("page::children[]", "page")]),
+];
+
+/// Compares every mode.
+pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
+    let truth = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
+    tally.run("locality: computed addresses are the true ones", || addresses(boot, &truth));
+    for (mode, fields) in FIELDS {
+        tally.run(&format!("locality: weights of {mode} agree with its own log"), || {
+            weights(boot, &truth, mode, fields)
+        });
+    }
+    tally.run("locality: db's chain is advised, its array is not", || advice(boot));
+    tally.run("locality: two threads' counters in one line are found", || sharing(boot));
+}
+
+/// Every address that is given is the truth's, also those that are computed as if hardware had said nothing; with what it says, most are.
+fn addresses(boot: &Boot, truth: &Report) -> Result<String> {
+    let traces: Vec<&'static str> = MODES.iter().map(|(mode, ..)| trace(mode)).collect();
+    let paired = pairs(boot, &traces, truth)?;
+    let mut summary = Vec::new();
+    for name in traces.iter().filter(|name| **name != "sharing.hpm") {
+        let reader = open(boot, name)?;
+        let finder = FileFinder { symfs: Some(files(boot, &reader)?), ..FileFinder::default() };
+        let resolver = Resolver::new(&reader, finder.clone());
+        let mut locator = Locator::new(&reader.meta().events, finder);
+        reader.rows::<SampleRow>().for_each(|row| locator.note(&row));
+        let (mut known, mut computed, mut all) = (0, 0, 0);
+        for pair in paired.iter().filter(|pair| pair.trace == *name) {
+            let without = SampleRow { data_address: None, ..pair.sample.clone() };
+            let [given, own] =
+                [&pair.sample, &without].map(|row| locator.locate(&resolver, row, |_| None).access.address);
+            all += 1;
+            known += i32::from(given.is_ok());
+            computed += i32::from(own.is_ok());
+            for address in [given, own].into_iter().flatten() {
+                ensure!(
+                    Some(address) == pair.truth.load,
+                    "{name}: {address:#x} at {:#x}, in truth {:x?}",
+                    pair.sample.ip,
+                    pair.truth.load
+                );
+            }
+        }
+        ensure!(f64::from(known) >= KNOWN_MIN * f64::from(all), "{name}: {known} of {all} samples have one");
+        summary.push(format!("{name} {known} of {all}, {computed} computed"));
+    }
+    Ok(summary.join(", "))
+}
+
+/// A folder with the program where it was in the lab. What else was executed there is not here, and is left unknown.
+fn files(boot: &Boot, reader: &TraceReader) -> Result<PathBuf> {
+    let name = format!("/{C_PROGRAM}");
+    let recorded = reader.rows::<MapRow>().map(|row| row.path).find(|path| path.ends_with(&name));
+    let recorded = recorded.context("the program was mapped nowhere")?;
+    let root = boot.folder.join("files");
+    let place = root.join(recorded.trim_start_matches('/'));
+    std::fs::create_dir_all(place.parent().unwrap_or(&root))?;
+    std::fs::copy(boot.folder.join(C_PROGRAM), &place).context("copying the program")?;
+    Ok(root)
+}
+
+/// Objects by the program's own log: kind, first byte, bytes.
+fn logged(boot: &Boot, mode: &str) -> Result<Vec<(String, u64, u64)>> {
+    let text = std::fs::read_to_string(boot.folder.join(log(mode)))
+        .with_context(|| format!("{mode} left no log"))?;
+    let object = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let address = u64::from_str_radix(words.get(1)?.strip_prefix("0x")?, 16).ok()?;
+        Some((words[0].to_owned(), address, words.get(2)?.parse().ok()?))
+    };
+    let mut objects: Vec<_> = text.lines().filter_map(object).collect();
+    objects.sort_by_key(|(_, address, _)| *address);
+    Ok(objects)
+}
+
+/// Each field's share of the samples is that of true misses on what it refers to.
+fn weights(boot: &Boot, truth: &Report, mode: &str, fields: &[(&str, &str)]) -> Result<String> {
+    let traces: Vec<&'static str> = MODES.iter().map(|(mode, ..)| trace(mode)).collect();
+    let objects = logged(boot, mode)?;
+    let mut misses: BTreeMap<&str, f64> = BTreeMap::new();
+    let mut all = 0.0;
+    for pair in pairs(boot, &traces, truth)?.iter().filter(|pair| pair.trace == trace(mode)) {
+        all += 1.0;
+        let Some(address) = pair.truth.load else { continue };
+        let after = objects.partition_point(|(_, start, _)| *start <= address);
+        if let Some((kind, start, bytes)) = after.checked_sub(1).map(|place| &objects[place])
+            && address - start < *bytes
+        {
+            *misses.entry(kind).or_default() += 1.0;
+        }
+    }
+    ensure!(all > 0.0, "{mode} has no samples");
+    let found = reference(boot, mode)?;
+    let samples = found["all"]["samples"].as_f64().context("no sum")?;
+    let rows = found["fields"].as_array().context("no fields")?;
+    let mut summary = Vec::new();
+    for (field, kind) in fields {
+        let named = |row: &&Value| format!("{}::{}", text(&row["parent"]), text(&row["name"])) == *field;
+        let weight = rows.iter().find(named).and_then(|row| row["samples"].as_f64()).unwrap_or(0.0) / samples;
+        let share = misses.get(kind).copied().unwrap_or(0.0) / all;
+        ensure!((weight - share).abs() <= WEIGHT_OFF_MAX, "{field} has {weight:.3}, {kind} truly {share:.3}");
+        summary.push(format!("{field} {:.1} % (truly {:.1} %)", weight * 100.0, share * 100.0));
+    }
+    Ok(summary.join(", "))
+}
+
+fn reference<'a>(boot: &'a Boot, mode: &str) -> Result<&'a Value> {
+    boot.report
+        .facts
+        .get(&format!("{mode} references"))
+        .with_context(|| format!("the guest said nothing of {mode}"))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn advice(boot: &Boot) -> Result<String> {
+    let advice = reference(boot, "db")?["advice"].as_array().context("no advice")?;
+    let field = |one: &Value| {
+        let field = &one["candidate"]["pair"]["field"];
+        format!("{}::{}", text(&field["parent"]), text(&field["name"]))
+    };
+    let together: Vec<String> =
+        advice.iter().filter(|one| one["verdict"] == "co-allocate").map(field).collect();
+    for wanted in ["entry::items", "vector::elements", "string::value"] {
+        ensure!(together.iter().any(|one| one == wanted), "{wanted} is not among {together:?}");
+    }
+    ensure!(!together.iter().any(|one| one.contains("[]")), "an array's elements are: {together:?}");
+    Ok(together.join(", "))
+}
+
+/// The line of both counters is a candidate for false sharing.
+fn sharing(boot: &Boot) -> Result<String> {
+    let text = std::fs::read_to_string(boot.folder.join(log("sharing"))).context("sharing left no log")?;
+    let Some(line) = text.lines().find_map(|line| {
+        let address = line.strip_prefix("thread 0 0x")?;
+        u64::from_str_radix(address, 16).ok().map(|address| address / 64 * 64)
+    }) else {
+        bail!("no thread in {text:?}")
+    };
+    let lines = boot.report.facts.get("sharing lines").context("the guest left no lines")?;
+    let entries = lines["entries"].as_array().context("no lines")?;
+    let found = entries.iter().find(|entry| entry["address"] == line).context("the line is not there")?;
+    ensure!(found["sharing"] == "false", "it is {}", found["sharing"]);
+    Ok(format!("{line:#x}"))
+}
