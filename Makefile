@@ -32,7 +32,7 @@ help:
 # The tools that people use, and what the lab needs to run them.
 .PHONY: tools
 tools:
-	$(CARGO) build --release -p hpmctl -p hpm-methods -p hpm-allocations -p lab -p suite -p guest
+	$(CARGO) build --release -p hpmctl -p hpm-methods -p hpm-allocations -p lab -p suite -p guest -p heap
 
 kmod: tools
 	$(LAB) build

@@ -6,6 +6,7 @@ pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 pub(crate) mod equivalents;
+pub(crate) mod heap;
 pub(crate) mod interrupt;
 pub(crate) mod judge;
 pub(crate) mod lbr;
@@ -112,6 +113,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "multiplex" => multiplex::run(&mut report)?,
         "bench" => bench::run(&mut report)?,
         "overhead" => overhead::run(&mut report)?,
+        "heap" => heap::run(&mut report)?,
         "overhead_one" => overhead::one()?,
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),

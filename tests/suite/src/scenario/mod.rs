@@ -7,6 +7,7 @@ mod counting;
 pub(crate) mod demo;
 mod document;
 pub(crate) mod equivalents;
+mod heap;
 mod ibs;
 mod interrupt;
 mod judge;
@@ -106,6 +107,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
+    Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
 ];
 
 /// The row of the results that says whether there is a debug kernel.
@@ -187,6 +189,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
             scenario.options,
             |folder| match scenario.name {
                 "markers" => lab::compile(root, folder, C_PROGRAM),
+                heap::NAME => heap::prepare(root, folder),
                 "locality" => lab::compile(root, folder, crate::guest::locality::C_PROGRAM),
                 _ => Ok(()),
             },

@@ -1,0 +1,304 @@
+//! The advisor: samples of missing loads in, advice out, and an eye on what came of it.
+//!
+//! What to advise, and whether it helped, is decided by `libhpm::analysis::coallocation`; here is what only the runtime knows:
+//! its objects, and how to change their layout.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use libhpm::analysis::coallocation::{
+    Candidate, Effect, Field, Monitor, MonitorRules, Pair, Rules as AdviceRules, Series, Shape, Verdict,
+    Weight, advise,
+};
+
+use super::{Advice, Attribution, Pairing, Sample, Samples};
+use crate::heap::{Heap, Hook};
+use crate::layout::{self, Body, FieldId, HEADER_BYTES, WORD_BYTES};
+use crate::observe::Observer;
+use crate::space::MAX_CELL_BYTES;
+
+/// Safe points between two looks at the samples.
+const LOOK_EACH: u32 = 16;
+
+/// How an advisor decides.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules {
+    /// When a pair is worth it. The least number of samples is the thesis's hot-reference threshold.
+    pub advice: AdviceRules,
+    /// When a change has helped or hurt, and how long a period is on the clock of the samples.
+    pub monitor: MonitorRules,
+    /// A change to be made whatever the samples say, to see whether its effect is noticed (Figure 5.14).
+    pub intervention: Option<Intervention>,
+}
+
+/// A layout that is given at the end of a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Intervention {
+    /// The number of periods that have then ended.
+    pub after_periods: usize,
+    /// The field.
+    pub field: FieldId,
+    /// The empty bytes to be put between the field's object and the one it refers to.
+    pub gap: u32,
+}
+
+impl Rules {
+    /// The thesis's: 100 samples make a field hot, pairs are at most as large as the largest cell. Periods are `period` ticks
+    /// long, lines `line_bytes`.
+    #[must_use]
+    pub fn new(period: u64, line_bytes: u32) -> Self {
+        let advice = AdviceRules {
+            line_bytes: line_bytes.into(),
+            largest_bytes: MAX_CELL_BYTES.into(),
+            ..AdviceRules::default()
+        };
+        Self { advice, monitor: MonitorRules { period, ..MonitorRules::default() }, intervention: None }
+    }
+}
+
+/// What an advisor did.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// It advised a field.
+    Advised,
+    /// It took the advice back, because misses had risen: by how much, with the 95 % interval (low, mean, high).
+    Reverted((f64, f64, f64)),
+    /// It made the change that it was told to make.
+    Intervened(u32),
+}
+
+/// One thing that an advisor did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Periods that had ended.
+    pub period: usize,
+    /// On the clock of the samples.
+    pub time: u64,
+    /// About which field.
+    pub field: FieldId,
+    /// What it was.
+    pub action: Action,
+}
+
+/// What an advisor has seen and done, for whoever wants to know.
+#[derive(Debug, Default)]
+pub struct Log {
+    /// What it did, in order.
+    pub decisions: Vec<Decision>,
+    /// Samples by field, as the heap attributes them.
+    pub weights: BTreeMap<FieldId, Weight>,
+    /// Samples by field, as they were told with the samples, where they were.
+    pub told: BTreeMap<FieldId, f64>,
+    /// All samples.
+    pub samples: u64,
+    /// Samples that hit no mature object: the nursery, or objects that were freed since.
+    pub young: u64,
+    /// Misses of each field through the periods.
+    pub series: BTreeMap<FieldId, Series>,
+    /// Why there were no more samples.
+    pub failed: Option<String>,
+}
+
+/// What was seen of the objects that a field refers to.
+#[derive(Debug, Default)]
+struct Seen {
+    child: u16,
+    /// How many objects were of each size.
+    sizes: BTreeMap<u32, u64>,
+    /// Which bytes of them were missed, and how often.
+    offsets: BTreeMap<u32, f64>,
+}
+
+/// Reads samples at safe points and changes the heap's advice.
+pub struct Advisor<S> {
+    samples: S,
+    rules: Rules,
+    monitor: Monitor<FieldId>,
+    seen: BTreeMap<FieldId, Seen>,
+    /// Fields whose advice has hurt.
+    withdrawn: BTreeSet<FieldId>,
+    /// What was advised for a type before the last change.
+    before: BTreeMap<u16, Option<Pairing>>,
+    safe_points: u32,
+    log: Rc<RefCell<Log>>,
+}
+
+impl<S: Samples> Advisor<S> {
+    /// An advisor that has seen nothing, and what it will write down.
+    #[must_use]
+    pub fn new(samples: S, rules: Rules) -> (Self, Rc<RefCell<Log>>) {
+        let log = Rc::new(RefCell::new(Log::default()));
+        let advisor = Self {
+            monitor: Monitor::new(rules.monitor, samples.now()),
+            samples,
+            rules,
+            seen: BTreeMap::new(),
+            withdrawn: BTreeSet::new(),
+            before: BTreeMap::new(),
+            safe_points: 0,
+            log: Rc::clone(&log),
+        };
+        (advisor, log)
+    }
+
+    fn look<O: Observer>(&mut self, heap: &mut Heap<O>) {
+        let samples = match self.samples.take() {
+            Ok(samples) => samples,
+            Err(error) => {
+                self.log.borrow_mut().failed.get_or_insert(error);
+                return;
+            }
+        };
+        let now = self.samples.now();
+        for sample in samples {
+            self.add(heap, sample, now);
+        }
+        if self.monitor.advance(now) > 0 {
+            self.end_period(heap, now);
+        }
+    }
+
+    fn add<O: Observer>(&mut self, heap: &Heap<O>, sample: Sample, now: u64) {
+        let mut log = self.log.borrow_mut();
+        log.samples += 1;
+        let Some(found) = heap.attribute(sample.address) else {
+            log.young += 1;
+            return;
+        };
+        if let Some(field) = sample.field {
+            *log.told.entry(field).or_default() += 1.0;
+        }
+        let Attribution { fields, bytes, offset, class } = found;
+        let interval = self.samples.interval() as f64;
+        for (field, share) in fields {
+            let weight = Weight { samples: share, events: share * interval, young: 0.0 };
+            log.weights.entry(field).or_default().add(weight);
+            self.monitor.add(now, &field, share);
+            let seen = self.seen.entry(field).or_default();
+            seen.child = class;
+            *seen.sizes.entry(bytes).or_default() += 1;
+            *seen.offsets.entry(offset).or_default() += share;
+        }
+    }
+
+    fn end_period<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
+        self.revert(heap, now);
+        if let Some(Intervention { field, gap, .. }) =
+            self.rules.intervention.take_if(|planned| self.monitor.periods() >= planned.after_periods)
+        {
+            self.change(heap, now, field, Some(Pairing { field: field.field, gap }), Action::Intervened(gap));
+        }
+        // A change can be judged only by what was before.
+        if self.monitor.periods() >= self.rules.monitor.periods_min {
+            self.advise(heap, now);
+        }
+        let series = self.monitor.fields().map(|(field, series)| (*field, series.clone())).collect();
+        self.log.borrow_mut().series = series;
+    }
+
+    /// Takes back what has hurt.
+    fn revert<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
+        let hurt: Vec<FieldId> = self.monitor.hurt().copied().collect();
+        for field in hurt {
+            let Some(Effect::Hurt { change }) = self.monitor.of(&field).map(|series| series.effect) else {
+                continue;
+            };
+            let Some(earlier) = self.before.remove(&field.class) else { continue };
+            if heap.advice().of(field.class).is_some_and(|pairing| pairing.gap == 0) {
+                self.withdrawn.insert(field);
+            }
+            self.change(heap, now, field, earlier, Action::Reverted(change));
+            self.before.remove(&field.class);
+        }
+    }
+
+    /// Advises the hottest field of each type for which nothing is advised, if it is worth it.
+    fn advise<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
+        for field in self.worth_it(heap) {
+            if heap.advice().of(field.class).is_none() && !self.withdrawn.contains(&field) {
+                self.change(heap, now, field, Some(Pairing { field: field.field, gap: 0 }), Action::Advised);
+            }
+        }
+    }
+
+    /// The fields that libhpm's rules speak for.
+    fn worth_it<O: Observer>(&self, heap: &Heap<O>) -> Vec<FieldId> {
+        let log = self.log.borrow();
+        let types = heap.types();
+        let named = |id: FieldId| Field::new(types[usize::from(id.class)].name, name_of(types, id));
+        let fields: BTreeMap<Field, FieldId> = log.weights.keys().map(|id| (named(*id), *id)).collect();
+        let candidates = log.weights.iter().filter(|(id, _)| !self.withdrawn.contains(id));
+        let candidates =
+            candidates.map(|(id, weight)| candidate(types, *id, named(*id), *weight, &self.seen[id]));
+        let all = Weight { samples: log.samples as f64, events: log.samples as f64, young: 0.0 };
+        let interval = self.samples.interval() as f64;
+        let all = Weight { events: all.samples * interval, ..all };
+        advise(candidates, all, &self.rules.advice)
+            .into_iter()
+            .filter(|advice| advice.verdict == Verdict::CoAllocate)
+            .filter_map(|advice| fields.get(&advice.candidate.pair.field).copied())
+            .collect()
+    }
+
+    fn change<O: Observer>(
+        &mut self,
+        heap: &mut Heap<O>,
+        now: u64,
+        field: FieldId,
+        pairing: Option<Pairing>,
+        action: Action,
+    ) {
+        let mut advice: Advice = heap.advice().clone();
+        self.before.insert(field.class, advice.of(field.class));
+        advice.set(field.class, pairing);
+        heap.advise(advice);
+        self.monitor.changed(now, &field);
+        let decision = Decision { period: self.monitor.periods(), time: now, field, action };
+        self.log.borrow_mut().decisions.push(decision);
+    }
+}
+
+fn name_of<'a>(types: &[&'a layout::Shape], id: FieldId) -> &'a str {
+    types[usize::from(id.class)].fields()[usize::from(id.field)].name
+}
+
+fn candidate(types: &[&layout::Shape], id: FieldId, field: Field, weight: Weight, seen: &Seen) -> Candidate {
+    let (parent, child) = (types[usize::from(id.class)], types[usize::from(seen.child)]);
+    let missed: f64 = seen.offsets.values().sum();
+    Candidate {
+        pair: Pair { field, child: Arc::from(child.name) },
+        weight,
+        parent: Shape { bytes: parent.bytes(0).unwrap_or(0).into(), array: false },
+        child: Shape { bytes: median(&seen.sizes).into(), array: !matches!(child.body, Body::Fields { .. }) },
+        field_offset: (HEADER_BYTES + WORD_BYTES * u32::from(id.field)).into(),
+        missed_offsets: seen.offsets.iter().map(|(at, share)| (u64::from(*at), share / missed)).collect(),
+        lifetimes_match: None,
+        together: None,
+    }
+}
+
+/// The size in the middle.
+fn median(sizes: &BTreeMap<u32, u64>) -> u32 {
+    let all: u64 = sizes.values().sum();
+    let mut seen = 0;
+    let middle = sizes.iter().find(|(_, count)| {
+        seen += **count;
+        seen * 2 >= all
+    });
+    middle.map_or(0, |(bytes, _)| *bytes)
+}
+
+impl<O: Observer, S: Samples> Hook<O> for Advisor<S> {
+    fn at_safe_point(&mut self, heap: &mut Heap<O>) {
+        self.safe_points += 1;
+        if self.safe_points.is_multiple_of(LOOK_EACH) {
+            self.look(heap);
+        }
+    }
+
+    fn before_collection(&mut self, heap: &mut Heap<O>) {
+        self.look(heap);
+    }
+}

@@ -1,0 +1,169 @@
+//! Runs the workloads on the heap: as they are, on a model of caches, or advised by hpm's samples of the run itself.
+
+mod measure;
+mod periods;
+mod run;
+mod tables;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use heap::Collector;
+use heap::workload::Workload;
+use vpmu::Profile;
+
+/// A generational heap that takes co-allocation advice while its program runs.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Cli {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Run a workload.
+    Run(run::Options),
+    /// Find the smallest heap, in steps of 256 KiB, in which a workload runs.
+    Minimum {
+        #[command(flatten)]
+        what: What,
+    },
+    /// First-level misses and cycles with co-allocation and with the copying collector, by heap size (the thesis's
+    /// Figures 5.9, 5.10 and 5.12), of accesses through the heap's accessors in a cache model.
+    Simulate {
+        #[command(flatten)]
+        what: What,
+        #[command(flatten)]
+        model: ModelArgs,
+        /// Heap sizes, as multiples of the smallest heap.
+        #[arg(long, default_value = "1,1.4,2,4", value_delimiter = ',', value_name = "LIST")]
+        times: Vec<f64>,
+    },
+    /// Number of co-allocated objects by sampling interval, at four times the smallest heap (Figure 5.8), in a cache model.
+    Intervals {
+        #[command(flatten)]
+        what: What,
+        #[command(flatten)]
+        model: ModelArgs,
+        /// Sampling intervals, in misses.
+        #[arg(long, default_value = "100,1000,10000,100000", value_delimiter = ',', value_name = "LIST")]
+        intervals: Vec<u64>,
+    },
+    /// Samples by field, at four times the smallest heap without advice (Table 5.1), in a cache model.
+    Weights {
+        #[command(flatten)]
+        what: What,
+        #[command(flatten)]
+        model: ModelArgs,
+    },
+    /// Misses by space of both collectors, at four times the smallest heap (§4.4), in a cache model.
+    Spaces {
+        #[command(flatten)]
+        what: What,
+        #[command(flatten)]
+        model: ModelArgs,
+    },
+    /// Misses of each advised field through time, with advice and without (Figure 5.13), at four times the smallest heap, in a
+    /// cache model.
+    Follow {
+        /// The workload.
+        #[arg(value_parser = workload)]
+        workload: Workload,
+        #[command(flatten)]
+        model: ModelArgs,
+        /// Iterations of it.
+        #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        iterations: u32,
+        /// Number of objects, in percent of the usual.
+        #[arg(long, default_value_t = 100, value_name = "PERCENT")]
+        scale: u32,
+    },
+    /// The bad layout of Figure 5.14: db runs with its strings co-allocated, then 128 empty bytes are put between; how soon is
+    /// that noticed and taken back? In a cache model.
+    Reversal {
+        #[command(flatten)]
+        model: ModelArgs,
+        /// Iterations of db.
+        #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        iterations: u32,
+        /// Number of objects, in percent of the usual.
+        #[arg(long, default_value_t = 100, value_name = "PERCENT")]
+        scale: u32,
+    },
+}
+
+/// Which workloads, and how large.
+#[derive(Debug, Args)]
+struct What {
+    /// Workloads; all unless given.
+    #[arg(value_parser = workload)]
+    workloads: Vec<Workload>,
+    /// Number of objects, in percent of the usual.
+    #[arg(long, default_value_t = 100, value_name = "PERCENT")]
+    scale: u32,
+}
+
+impl What {
+    fn workloads(&self) -> Vec<Workload> {
+        if self.workloads.is_empty() { Workload::ALL.to_vec() } else { self.workloads.clone() }
+    }
+}
+
+/// The modelled processor.
+#[derive(Debug, Args)]
+struct ModelArgs {
+    /// Profile of the PMU model: its caches and latencies. The thesis measured on a Prescott.
+    #[arg(long, default_value = "prescott", value_name = "NAME", value_parser = profile)]
+    profile: &'static Profile,
+    /// One of so many misses is sampled.
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    interval: u64,
+    /// Length of a period of the advisor's, in accesses of the program.
+    #[arg(long, default_value_t = 5_000_000, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    period: u64,
+}
+
+fn workload(name: &str) -> Result<Workload, String> {
+    let names: Vec<&str> = Workload::ALL.iter().map(|workload| workload.name()).collect();
+    Workload::named(name).ok_or_else(|| format!("the workloads are {}", names.join(", ")))
+}
+
+fn profile(name: &str) -> Result<&'static Profile, String> {
+    let names = || vpmu::profile::every().map(|profile| profile.name).collect::<Vec<_>>().join(", ");
+    vpmu::profile::by_name(name).ok_or_else(|| format!("the profiles are {}", names()))
+}
+
+fn collector(name: &str) -> Result<Collector, String> {
+    match name {
+        "mark-sweep" => Ok(Collector::MarkSweep),
+        "copying" => Ok(Collector::Copying),
+        _ => Err("the collectors are mark-sweep and copying".to_owned()),
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().action {
+        Action::Run(options) => run::run(&options),
+        Action::Minimum { what } => tables::minimum(&what.workloads(), what.scale),
+        Action::Simulate { what, model, times } => {
+            tables::simulate(&what.workloads(), what.scale, &model, &times)
+        }
+        Action::Intervals { what, model, intervals } => {
+            tables::intervals(&what.workloads(), what.scale, &model, &intervals)
+        }
+        Action::Weights { what, model } => tables::weights(&what.workloads(), what.scale, &model),
+        Action::Spaces { what, model } => tables::spaces(&what.workloads(), what.scale, &model),
+        Action::Follow { workload, model, iterations, scale } => {
+            periods::follow(workload, scale, &model, iterations)
+        }
+        Action::Reversal { model, iterations, scale } => periods::reversal(&model, iterations, scale),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("heap: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Collections: of the nursery with co-allocation, and of the whole heap by marking or by copying.
+
+use std::collections::VecDeque;
+
+use crate::header::{FILLER, Header, reference_slots};
+use crate::heap::Heap;
+use crate::layout::{HEADER_BYTES, WORD_BYTES};
+use crate::observe::{By, Observer};
+use crate::space::{MAX_CELL_BYTES, Mature, Space};
+
+/// Objects that were reached and whose references were not yet looked at, in the order in which they were reached.
+type Queue = VecDeque<u32>;
+
+impl<O: Observer> Heap<O> {
+    /// Promotes what is reachable of the nursery, and empties it.
+    pub fn collect_nursery(&mut self) {
+        self.with_hook(|hook, heap| hook.before_collection(heap));
+        self.statistics.nursery_collections += 1;
+        let mut queue = Queue::new();
+        let roots = std::rc::Rc::clone(&self.roots);
+        roots.update(|object| self.trace(object, &mut queue));
+        for slot in std::mem::take(self.remembered.get_mut()) {
+            if self.trace_slot(slot, &mut queue) {
+                self.count_remembered(slot);
+            }
+        }
+        while let Some(object) = queue.pop_front() {
+            let class = self.memory.header(object, By::Collector).class();
+            let is_array = self.types[usize::from(class)].fields().is_empty();
+            for (field, slot) in self.slots(object).enumerate() {
+                if self.trace_slot(slot, &mut queue) {
+                    self.references.count(class, if is_array { 0 } else { field });
+                }
+            }
+        }
+        self.nursery.top = self.nursery.start;
+        self.size_nursery();
+    }
+
+    /// Frees everything that cannot be reached.
+    pub fn collect_all(&mut self) {
+        self.collect_nursery();
+        self.statistics.full_collections += 1;
+        self.epoch = !self.epoch;
+        match self.mature {
+            Mature::MarkSweep(_) => self.mark(),
+            Mature::Copying(_) => self.copy_all(),
+        }
+        let (memory, epoch) = (&self.memory, self.epoch);
+        let freed = self.large.sweep(|object| memory.header(object, By::Collector).epoch() == epoch);
+        freed.into_iter().for_each(|pages| memory.release(pages));
+        if let Mature::MarkSweep(space) = &mut self.mature {
+            space.sweep().into_iter().for_each(|pages| memory.release(pages));
+        }
+        self.size_nursery();
+    }
+
+    /// Corrects the reference at `slot`, if it leads into the nursery. Whether there is a reference.
+    fn trace_slot(&mut self, slot: u32, queue: &mut Queue) -> bool {
+        let object: u32 = self.memory.load(slot, By::Collector);
+        if object != 0 {
+            let moved = self.trace(object, queue);
+            if moved != object {
+                self.memory.store(slot, moved, By::Collector);
+            }
+        }
+        object != 0
+    }
+
+    /// Counts a remembered reference for the field that it is in.
+    fn count_remembered(&mut self, slot: u32) {
+        let Some(place) = self.place(slot) else { return };
+        let is_array = self.types[usize::from(place.class)].fields().is_empty();
+        let field = (slot - place.start - HEADER_BYTES) / WORD_BYTES;
+        self.references.count(place.class, if is_array { 0 } else { field as usize });
+    }
+
+    /// Promotes an object of the nursery unless that was done, together with the one that its advised field refers to
+    /// (Schneider's thesis, Figure 5.7); says where it is.
+    fn trace(&mut self, object: u32, queue: &mut Queue) -> u32 {
+        if object >= self.ranges.nursery.end {
+            return object;
+        }
+        let header = self.memory.header(object, By::Collector);
+        if header.is_forwarded() {
+            return self.memory.second(object, By::Collector);
+        }
+        let bytes = self.bytes(object);
+        if let Some(moved) = self.trace_pair(object, header.class(), bytes, queue) {
+            return moved;
+        }
+        let to = self.promoted_room(bytes);
+        self.promote(object, to, bytes, queue);
+        to
+    }
+
+    /// Promotes the object with its advised child, if there is advice for its type, the child is in the nursery and was not
+    /// moved before, and both fit one cell.
+    fn trace_pair(&mut self, object: u32, class: u16, bytes: u32, queue: &mut Queue) -> Option<u32> {
+        let pairing = self.advice.of(class)?;
+        let shape = self.types[usize::from(class)];
+        let slot = reference_slots(object, shape, 0).nth(usize::from(pairing.field))?;
+        let child: u32 = self.memory.load(slot, By::Collector);
+        let is_young = self.ranges.nursery.contains(&child) && child != object;
+        if !is_young || self.memory.header(child, By::Collector).is_forwarded() {
+            return None;
+        }
+        let gap =
+            if pairing.gap == 0 { 0 } else { pairing.gap.checked_next_multiple_of(4)?.max(HEADER_BYTES) };
+        let child_bytes = self.bytes(child);
+        let sum = bytes.checked_add(gap)?.checked_add(child_bytes)?;
+        if sum > MAX_CELL_BYTES || !self.may_pair(sum) {
+            return None;
+        }
+        let to = self.promoted_room(sum);
+        self.promote(object, to, bytes, queue);
+        if gap > 0 {
+            self.memory.set_header(to + bytes, Header::new(FILLER), By::Collector);
+            self.memory.set_second(to + bytes, gap, By::Collector);
+            self.statistics.separated_pairs += 1;
+        } else {
+            self.statistics.co_allocated_pairs += 1;
+        }
+        self.promote(child, to + bytes + gap, child_bytes, queue);
+        Some(to)
+    }
+
+    /// Whether two objects may have a cell of so many bytes: only in the mark-sweep space, and no pair takes pages that the
+    /// nursery will need. Where memory is short, objects rather go one by one to cells that are free already. (What pairs of any
+    /// gap can take is so bounded, too.)
+    fn may_pair(&mut self, bytes: u32) -> bool {
+        let has_pages = self.has_pages_for_pairs();
+        match &mut self.mature {
+            Mature::MarkSweep(space) => has_pages || space.has_cell(bytes),
+            Mature::Copying(_) => false,
+        }
+    }
+
+    fn promote(&mut self, object: u32, to: u32, bytes: u32, queue: &mut Queue) {
+        self.memory.copy(object, to, bytes);
+        self.memory.forward(object, to);
+        self.statistics.promoted_objects += 1;
+        queue.push_back(to);
+    }
+
+    /// Room in the mature space. The addresses of that space exceed the heap's limit by more than what blocks can waste, so
+    /// that a collection never stops half-way; the limit is enforced when it is over.
+    fn promoted_room(&mut self, bytes: u32) -> u32 {
+        self.mature
+            .allocate(bytes)
+            .expect("the mature space has addresses for all that a collection may promote")
+    }
+
+    /// Marks from the roots.
+    fn mark(&mut self) {
+        let mut queue = Queue::new();
+        for object in self.roots.addresses() {
+            self.reach(object, &mut queue);
+        }
+        while let Some(object) = queue.pop_front() {
+            for slot in self.slots(object) {
+                let child: u32 = self.memory.load(slot, By::Collector);
+                if child != 0 {
+                    self.reach(child, &mut queue);
+                }
+            }
+        }
+    }
+
+    /// Marks one object where it is.
+    fn reach(&mut self, object: u32, queue: &mut Queue) {
+        let header = self.memory.header(object, By::Collector);
+        if header.epoch() == self.epoch {
+            return;
+        }
+        self.memory.set_header(object, header.with_epoch(self.epoch), By::Collector);
+        if let Mature::MarkSweep(space) = &mut self.mature {
+            // Of a large object there is no cell.
+            space.mark(object);
+        }
+        queue.push_back(object);
+    }
+
+    /// Copies what is reachable into the other semispace.
+    fn copy_all(&mut self) {
+        let Mature::Copying(space) = &mut self.mature else { return };
+        let old = space.flip();
+        let mut queue = Queue::new();
+        let roots = std::rc::Rc::clone(&self.roots);
+        roots.update(|object| self.evacuate(object, &old, &mut queue));
+        while let Some(object) = queue.pop_front() {
+            for slot in self.slots(object) {
+                let child: u32 = self.memory.load(slot, By::Collector);
+                if child != 0 {
+                    let moved = self.evacuate(child, &old, &mut queue);
+                    self.memory.store(slot, moved, By::Collector);
+                }
+            }
+        }
+        let pages = old.start..old.end.next_multiple_of(crate::space::PAGE_BYTES);
+        self.memory.release(pages);
+    }
+
+    /// Moves an object of the old semispace unless that was done; marks a large one. Says where it is.
+    fn evacuate(&mut self, object: u32, old: &std::ops::Range<u32>, queue: &mut Queue) -> u32 {
+        if self.ranges.space(object) == Some(Space::Large) {
+            self.reach(object, queue);
+            return object;
+        }
+        debug_assert!(old.contains(&object), "{object:#x} is in no semispace that was used");
+        let header = self.memory.header(object, By::Collector);
+        if header.is_forwarded() {
+            return self.memory.second(object, By::Collector);
+        }
+        let bytes = self.bytes(object);
+        let to = self.promoted_room(bytes);
+        self.memory.copy(object, to, bytes);
+        self.memory.set_header(to, header.with_epoch(self.epoch), By::Collector);
+        self.memory.forward(object, to);
+        queue.push_back(to);
+        to
+    }
+
+    fn bytes(&self, object: u32) -> u32 {
+        self.memory.object_bytes(object, self.types, By::Collector)
+    }
+
+    /// The addresses of an object's references.
+    fn slots(&self, object: u32) -> impl Iterator<Item = u32> + use<O> {
+        let shape = self.types[usize::from(self.memory.header(object, By::Collector).class())];
+        reference_slots(object, shape, self.memory.second(object, By::Collector))
+    }
+}

@@ -1,0 +1,104 @@
+//! Co-allocation by the truth: misses and cycles of the last iteration of the example heap's database.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use vpmu::event::Event;
+use vpmu::truth::Report;
+
+use crate::check::Tally;
+use crate::guest::heap::{MINIMUM, SCALE, TENTHS, WAYS, is_possible, tag};
+use crate::lab::Boot;
+
+pub(super) const NAME: &str = "heap";
+
+/// Options of `lab run`. The model is as slow in every run, whatever is sampled.
+pub(super) const OPTIONS: &[&str] = &["--plugin-arg", "truth-level=micro"];
+
+/// Part of the misses that advice must save at every heap size; the thesis's db saves 28 %.
+const SAVED_MISSES: f64 = 0.15;
+/// What the thesis's db saves of the time in a heap of four times the smallest, and in the smallest: 14 % and 9.3 %.
+const SAVED_CYCLES: f64 = 0.05;
+
+/// Leaves the smallest heap for the guest, which would take long to find it.
+///
+/// # Errors
+/// The heap's program is not built, or fails.
+pub(super) fn prepare(root: &Path, folder: &Path) -> Result<()> {
+    let output = Command::new(root.join("target/release/heap"))
+        .args(["minimum", "db", "--scale", SCALE])
+        .output()
+        .context("target/release/heap cannot be started; `make tools` builds it")?;
+    ensure!(output.status.success(), "heap minimum: {}", String::from_utf8_lossy(&output.stderr).trim());
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().find(|line| line.trim_start().starts_with("db"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)).context("heap minimum names no db")?;
+    fs::write(folder.join(MINIMUM), kib).context("writing the smallest heap")
+}
+
+/// Every run computes the same; advice comes during the run, and saves misses and cycles at each heap size.
+pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
+    tally.run("heap: every collector and all advice compute the same", || checksums(boot));
+    for tenths in TENTHS {
+        let size = f64::from(tenths) / 10.0;
+        tally.run(
+            &format!("heap: the run takes advice from its samples at {size} times the smallest heap"),
+            || advised(boot, tenths),
+        );
+        tally.run(&format!("heap: advice saves misses and cycles at {size} times the smallest heap"), || {
+            saved(boot, tenths)
+        });
+    }
+}
+
+fn fact<'a>(boot: &'a Boot, way: &str, tenths: u32) -> Result<&'a Value> {
+    let tag = tag(way, tenths);
+    boot.report.facts.get(&tag).with_context(|| format!("the guest left no {tag}"))
+}
+
+fn checksums(boot: &Boot) -> Result<String> {
+    let first = fact(boot, "base", TENTHS[0])?["checksum"].as_u64().context("no checksum")?;
+    for tenths in TENTHS {
+        for (way, _) in WAYS.iter().filter(|(way, _)| is_possible(way, tenths)) {
+            let sum = fact(boot, way, tenths)?["checksum"].as_u64();
+            ensure!(sum == Some(first), "{way} at {tenths} tenths has {sum:?}, the first run {first}");
+        }
+    }
+    Ok(format!("{first:016x}"))
+}
+
+fn advised(boot: &Boot, tenths: u32) -> Result<String> {
+    let said = fact(boot, "live", tenths)?;
+    ensure!(said["failed"].is_null(), "samples ended: {}", said["failed"]);
+    let pairs = said["co_allocated_pairs"].as_u64().unwrap_or(0);
+    ensure!(pairs > 0, "nothing was co-allocated: {said}");
+    Ok(format!("{pairs} pairs, {} samples, {}", said["samples"], said["decisions"]))
+}
+
+/// First-level misses and cycles of a run's last iteration, in user mode.
+fn truth(report: &Report, way: &str, tenths: u32) -> Result<[f64; 2]> {
+    let tag = tag(way, tenths);
+    let window = report.windows.iter().find(|window| window.tag == tag);
+    let counts = &window.with_context(|| format!("the truth has no window {tag}"))?.counts;
+    Ok([Event::LoadL1Miss, Event::Cycle].map(|event| counts.of(event).user as f64))
+}
+
+fn saved(boot: &Boot, tenths: u32) -> Result<String> {
+    let report: Report = serde_json::from_value(boot.truth.clone()).context("the truth")?;
+    let [misses, cycles] = truth(&report, "base", tenths)?;
+    let change = |way: &str| -> Result<[f64; 2]> {
+        let [other_misses, other_cycles] = truth(&report, way, tenths)?;
+        Ok([other_misses / misses - 1.0, other_cycles / cycles - 1.0])
+    };
+    let live = change("live")?;
+    let mut text = format!("misses {:+.1} %, cycles {:+.1} %", live[0] * 100.0, live[1] * 100.0);
+    if is_possible("copy", tenths) {
+        let copy = change("copy")?;
+        text += &format!("; copying: {:+.1} %, {:+.1} %", copy[0] * 100.0, copy[1] * 100.0);
+    }
+    ensure!(live[0] <= -SAVED_MISSES && live[1] <= -SAVED_CYCLES, "{text}");
+    Ok(text)
+}
