@@ -18,8 +18,9 @@ use crate::cli::Cli;
 use crate::collect::{Collector, Command, Origins, PhaseOptions, Setup, Subject, Wanted};
 use crate::config::Config;
 use crate::event::Event;
-use crate::keys::Key;
+use crate::keys::{Context, Key, KeyMap};
 use crate::output;
+use crate::screens::bindings;
 use crate::state::{Effect, State};
 use crate::terminal::{Taken, give_back};
 use crate::theme::ThemeName;
@@ -49,6 +50,12 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
             .with_context(|| format!("cannot write to {}", folder.display()))?;
         return Ok(());
     }
+    if cli.list_keys {
+        let path = cli.config.clone().or_else(Config::path);
+        let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        let text = list_keys(&KeyMap::new(&bindings(), &config.keys)?);
+        return io::stdout().lock().write_all(text.as_bytes()).context("cannot write the keys");
+    }
     let prints = cli.once || cli.batch.is_some() || cli.screenshot.is_some();
     if !prints && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
         bail!(
@@ -56,12 +63,28 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         );
     }
     let mut output = tempfile::tempfile().context("cannot make a file for the program's output")?;
-    let (mut session, events) = Session::start(&cli, &output)?;
-    let done = if prints { session.print(&cli, &events) } else { session.interact(&cli, events) };
-    // The collector ends the program, whose last words come then.
-    drop(session);
+    let mut headless = Headless::with_output(&cli, &output)?;
+    let done = if prints { headless.print(&cli) } else { headless.interact(&cli) };
+    // The collector ends the program, whose last words come then. Nobody may wait for room to send by now.
+    let Headless { collector, events, .. } = headless;
+    drop(events);
+    drop(collector);
     pass_on(&mut output)?;
     done
+}
+
+/// A line for each binding.
+fn list_keys(keys: &KeyMap) -> String {
+    let line = |entry: &crate::keys::Entry| {
+        let place = match entry.context {
+            Context::Everywhere => "everywhere",
+            Context::Replay => "replay",
+            Context::Screen(name) => name,
+        };
+        let keys: Vec<String> = entry.keys.iter().map(ToString::to_string).collect();
+        format!("{place}\t{}\t{}\t{}\n", entry.binding.name, keys.join(" "), entry.binding.help)
+    };
+    keys.entries().iter().map(line).collect()
 }
 
 /// Prints what the measured program printed, now that there is room for it.
@@ -80,18 +103,29 @@ fn pass_on(output: &mut File) -> Result<()> {
     pass(output).context("cannot pass on what the program printed")
 }
 
-/// A state with what feeds it.
-struct Session {
+/// A state with what feeds it, but without a terminal.
+pub(crate) struct Headless {
     state: State,
-    collector: Option<Collector>,
+    /// What the collector and others tell; given up before the collector is, which may wait for room in it.
+    events: Receiver<Event>,
+    collector: Collector,
     sender: SyncSender<Event>,
     config: Option<PathBuf>,
     size: (u16, u16),
     synced: u64,
 }
 
-impl Session {
-    fn start(cli: &Cli, output: &File) -> Result<(Self, Receiver<Event>)> {
+impl Headless {
+    /// One for a replay.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or the command line is wrong.
+    #[cfg(test)]
+    pub(crate) fn start(cli: &Cli) -> Result<Self> {
+        Self::with_output(cli, &tempfile::tempfile()?)
+    }
+
+    fn with_output(cli: &Cli, output: &File) -> Result<Self> {
         let path = cli.config.clone().or_else(Config::path);
         if let Some(path) = cli.config.as_ref().filter(|path| !path.exists()) {
             bail!("there is no configuration {}", path.display());
@@ -108,39 +142,63 @@ impl Session {
         let mut state = State::new(facts, config, cli.theme.unwrap_or(usual))?;
         let size = if cli.screenshot.is_some() { cli.size } else { (200, 60) };
         state.set_area(Rect::new(0, 0, size.0, size.1));
-        let mut session = Self { state, collector: Some(collector), sender, config: path, size, synced: 0 };
+        let mut session = Self { state, events, collector, sender, config: path, size, synced: 0 };
         if let Some(name) = &cli.screen {
             let place = crate::screens::ALL.iter().position(|(other, ..)| other == name).unwrap_or(0);
-            session.press(Key::parse(&(place + 1).to_string()).context("there are fewer than ten screens")?);
+            session
+                .press_key(Key::parse(&(place + 1).to_string()).context("there are fewer than ten screens")?);
         }
         if let Some(at) = &cli.at {
-            session.seek(at, &events)?;
+            session.seek(at)?;
         }
-        Ok((session, events))
+        Ok(session)
     }
 
-    fn ask(&self, command: Command) {
-        if let Some(collector) = &self.collector {
-            collector.ask(command);
-        }
+    /// What it comes to.
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Lets something happen, and carries out what follows.
+    #[cfg(test)]
+    pub(crate) fn send(&mut self, event: Event) {
+        self.update(event);
+    }
+
+    /// Lets something happen, and carries out nothing.
+    #[cfg(test)]
+    pub(crate) fn only_update(&mut self, event: Event) {
+        self.state.update(event);
+    }
+
+    /// Gives the terminal that is not there another size.
+    #[cfg(test)]
+    pub(crate) fn resize(&mut self, (width, height): (u16, u16)) {
+        self.state.set_area(Rect::new(0, 0, width, height));
+    }
+
+    /// Asks the collector for something.
+    pub(crate) fn ask(&self, command: Command) {
+        self.collector.ask(command);
     }
 
     /// To a time of the replay. Its length is known with the first batch.
-    fn seek(&mut self, at: &str, events: &Receiver<Event>) -> Result<()> {
-        self.settle(events)?;
+    fn seek(&mut self, at: &str) -> Result<()> {
+        self.settle()?;
         let whole = self.state.model().playback.and_then(|playback| playback.duration_ns);
         let ns = parse_moment(at, whole)
             .with_context(|| format!("`{at}` is no time: write 1.5s, 250ms or 40%"))?;
         self.ask(Command::Seek(ns));
-        self.settle(events)
+        self.settle()
     }
 
     /// Takes everything that has come, until it is told that nothing is on its way any more.
-    fn settle(&mut self, events: &Receiver<Event>) -> Result<()> {
+    fn settle(&mut self) -> Result<()> {
         self.synced += 1;
         self.ask(Command::Sync(self.synced));
         loop {
-            match events.recv_timeout(Duration::from_secs(60)) {
+            match self.events.recv_timeout(Duration::from_secs(60)) {
                 Ok(Event::Synced(number)) if number == self.synced => return Ok(()),
                 Ok(Event::Lost(why)) => bail!("{why}"),
                 Ok(event) => drop(self.update(event)),
@@ -179,16 +237,25 @@ impl Session {
         None
     }
 
-    fn press(&mut self, key: Key) -> Vec<Effect> {
+    /// Presses a key; what only a terminal can do is handed back.
+    #[cfg(test)]
+    pub(crate) fn press(&mut self, key: &str) -> Vec<Effect> {
+        Key::parse(key).map_or_else(Vec::new, |key| self.press_key(key))
+    }
+
+    fn press_key(&mut self, key: Key) -> Vec<Effect> {
         let (code, modifiers) = key.pressed();
         self.update(Event::Key(KeyEvent::new(code, modifiers)))
     }
 
-    /// Presses the keys of `--keys`; a word that names no key is typed.
-    fn press_all(&mut self, keys: &str, events: &Receiver<Event>) -> Result<bool> {
+    /// Presses the keys of `--keys`; a word that names no key is typed. Whether to go on.
+    ///
+    /// # Errors
+    /// The source is lost.
+    pub(crate) fn press_all(&mut self, keys: &str) -> Result<bool> {
         for word in keys.split_whitespace() {
             if let Some(ms) = word.strip_prefix("wait=").and_then(|ms| ms.parse().ok()) {
-                self.wait(Duration::from_millis(ms), events)?;
+                self.wait(Duration::from_millis(ms))?;
                 continue;
             }
             let typed = match Key::parse(word) {
@@ -196,20 +263,20 @@ impl Session {
                 None => word.chars().filter_map(|one| Key::parse(&one.to_string())).collect(),
             };
             for key in typed {
-                if self.press(key).contains(&Effect::Quit) {
+                if self.press_key(key).contains(&Effect::Quit) {
                     return Ok(false);
                 }
-                self.settle(events)?;
+                self.settle()?;
             }
         }
         Ok(true)
     }
 
     /// Takes events for so long.
-    fn wait(&mut self, time: Duration, events: &Receiver<Event>) -> Result<()> {
+    fn wait(&mut self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         loop {
-            match events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(Event::Lost(why)) => bail!("{why}"),
                 Ok(event) => drop(self.update(event)),
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
@@ -219,30 +286,30 @@ impl Session {
     }
 
     /// Prints, or writes a picture, without a terminal.
-    fn print(&mut self, cli: &Cli, events: &Receiver<Event>) -> Result<()> {
+    fn print(&mut self, cli: &Cli) -> Result<()> {
         let interval = Duration::from_nanos(self.state.model().source.slot_ns);
         let replay = self.state.model().source.replay;
         let mut left = if cli.batch.is_some() { cli.batch.filter(|count| *count > 0) } else { Some(1) };
         let mut next = Duration::ZERO;
         if replay && cli.batch.is_none() && cli.at.is_none() {
-            self.seek("100%", events)?;
+            self.seek("100%")?;
         }
         loop {
             next += interval;
             match (replay, cli.batch) {
                 (true, Some(_)) => {
                     self.ask(Command::Seek(next.as_nanos() as u64));
-                    self.settle(events)?;
+                    self.settle()?;
                 }
                 (true, None) => {}
                 // A little longer, so that what ended with the interval has come.
                 (false, _) => {
                     let slack = if next == interval { Duration::from_millis(150) } else { Duration::ZERO };
-                    self.wait(interval + slack, events)?;
+                    self.wait(interval + slack)?;
                 }
             }
-            self.settle(events)?;
-            if !self.press_all(&cli.keys, events)? {
+            self.settle()?;
+            if !self.press_all(&cli.keys)? {
                 return Ok(());
             }
             if let Some(path) = &cli.screenshot {
@@ -261,18 +328,13 @@ impl Session {
     }
 
     /// Draws and reacts until somebody wants the end.
-    fn interact(&mut self, cli: &Cli, events: Receiver<Event>) -> Result<()> {
+    fn interact(&mut self, cli: &Cli) -> Result<()> {
         let mut terminal = Taken::take(!cli.no_mouse)?;
         listen(&self.sender)?;
-        let done = self.draw_and_react(&mut terminal, &events);
-        // First, so that nobody waits for room to send.
-        drop(events);
-        self.collector = None;
-        drop(terminal);
-        done
+        self.draw_and_react(&mut terminal)
     }
 
-    fn draw_and_react(&mut self, terminal: &mut Taken, events: &Receiver<Event>) -> Result<()> {
+    fn draw_and_react(&mut self, terminal: &mut Taken) -> Result<()> {
         let mut drawn: Option<Instant> = None;
         loop {
             let due = drawn.map_or(Duration::ZERO, |drawn| FRAME.saturating_sub(drawn.elapsed()));
@@ -280,7 +342,7 @@ impl Session {
             thread::sleep(due);
             self.frame(terminal)?;
             drawn = Some(Instant::now());
-            let mut event = events.recv().map_err(|_| anyhow!("the source has ended"))?;
+            let mut event = self.events.recv().map_err(|_| anyhow!("the source has ended"))?;
             loop {
                 for effect in self.update(event) {
                     match effect {
@@ -289,7 +351,7 @@ impl Session {
                         _ => terminal.screen.clear().context("the terminal cannot be cleared")?,
                     }
                 }
-                match events.try_recv() {
+                match self.events.try_recv() {
                     Ok(next) => event = next,
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => bail!("the source has ended"),

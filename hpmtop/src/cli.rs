@@ -15,7 +15,7 @@ use crate::theme::ThemeName;
 /// Measures the whole system by the hpm module where it can be used, else by the kernel's perf_event, and says which and why.
 /// ? shows all keys. What is measured stops with this program; nothing is written unless it is asked for.
 #[derive(Parser, Debug)]
-#[command(name = "hpmtop", version, group(ArgGroup::new("target").args(["pid", "cgroup", "replay", "command", "completions", "man"])))]
+#[command(name = "hpmtop", version, group(ArgGroup::new("target").args(["pid", "cgroup", "replay", "command", "completions", "man", "list_keys"])))]
 pub(crate) struct Cli {
     /// Measure this running process and all its threads
     #[arg(short, long, value_name = "PID")]
@@ -83,6 +83,9 @@ pub(crate) struct Cli {
     /// Keys that are pressed before --screenshot, --once or --batch, separated by spaces: `2 + + Left`, `: zoom-in Enter`
     #[arg(long, value_name = "KEYS", default_value = "")]
     pub(crate) keys: String,
+    /// Print every key: the screen, the action, its keys, and what it does, separated by tabs
+    #[arg(long)]
+    pub(crate) list_keys: bool,
     /// Print the completions of a shell
     #[arg(long, value_enum, value_name = "SHELL")]
     pub(crate) completions: Option<clap_complete::Shell>,

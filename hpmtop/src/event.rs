@@ -7,7 +7,7 @@ use crate::model::Batch;
 use crate::symbols::Profile;
 
 /// Something happened.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A key was pressed.
     Key(KeyEvent),

@@ -60,7 +60,7 @@ enum Work {
     Map(MapRow),
     Thread(ThreadRow),
     Kernel(Vec<KernelSymbolRow>),
-    Sample(SampleRow),
+    Sample(Box<SampleRow>),
     Look(Option<Look>),
     /// Count from zero.
     Zero,
@@ -70,7 +70,11 @@ enum Work {
 
 /// The thread's other end.
 pub(crate) struct Naming {
-    work: Sender<Work>,
+    work: Sender<Vec<Work>>,
+    /// What waits for the next flush: a message for each sample would wake the thread thousands of times a second.
+    pending: Vec<Work>,
+    /// The process that is looked at; of others only the first event's samples are kept.
+    pid: Option<u32>,
     waiting: Arc<AtomicU64>,
     left_out: Arc<AtomicU64>,
     kernel: Vec<KernelSymbolRow>,
@@ -101,44 +105,42 @@ impl Naming {
             }
         };
         thread::Builder::new().name("hpmtop-symbols".into()).spawn(run).context("cannot start a thread")?;
-        Ok(Self { work, waiting, left_out, kernel: Vec::new(), replay })
+        Ok(Self { work, pending: Vec::new(), pid: None, waiting, left_out, kernel: Vec::new(), replay })
     }
 
-    /// One that drops everything, for tests.
-    #[cfg(test)]
-    pub(crate) fn none() -> Self {
-        let (work, _) = channel();
-        let zero = || Arc::new(AtomicU64::new(0));
-        Self { work, waiting: zero(), left_out: zero(), kernel: Vec::new(), replay: true }
-    }
-
-    fn send(&self, work: Work) {
-        // It ends only with this program.
-        let _ = self.work.send(work);
+    /// Hands on what has come.
+    pub(crate) fn flush(&mut self) {
+        if !self.pending.is_empty() {
+            // It ends only with this program.
+            let _ = self.work.send(std::mem::take(&mut self.pending));
+        }
     }
 
     pub(crate) fn sample(&mut self, row: &SampleRow) {
+        if row.event != 0 && self.pid != Some(row.pid) {
+            return;
+        }
         if !self.kernel.is_empty() {
             let kernel = std::mem::take(&mut self.kernel);
-            self.send(Work::Kernel(kernel));
+            self.pending.push(Work::Kernel(kernel));
         }
         if self.waiting.load(Ordering::Relaxed) >= WAITING {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.send(Work::Sample(SampleRow { stack: None, ..row.clone() }));
+        self.pending.push(Work::Sample(Box::new(SampleRow { stack: None, ..row.clone() })));
     }
 
-    pub(crate) fn map(&self, row: &MapRow) {
+    pub(crate) fn map(&mut self, row: &MapRow) {
         if !self.replay {
-            self.send(Work::Map(row.clone()));
+            self.pending.push(Work::Map(row.clone()));
         }
     }
 
-    pub(crate) fn thread(&self, row: &ThreadRow) {
+    pub(crate) fn thread(&mut self, row: &ThreadRow) {
         if !self.replay {
-            self.send(Work::Thread(row.clone()));
+            self.pending.push(Work::Thread(row.clone()));
         }
     }
 
@@ -149,18 +151,22 @@ impl Naming {
     }
 
     /// Looks at a process, or at none.
-    pub(crate) fn look(&self, look: Option<Look>) {
-        self.send(Work::Look(look));
+    pub(crate) fn look(&mut self, look: Option<Look>) {
+        self.pid = look.as_ref().map(|look| look.pid);
+        self.pending.push(Work::Look(look));
+        self.flush();
     }
 
     /// Has it told that everything until now has been told.
-    pub(crate) fn sync(&self, number: u64) {
-        self.send(Work::Sync(number));
+    pub(crate) fn sync(&mut self, number: u64) {
+        self.pending.push(Work::Sync(number));
+        self.flush();
     }
 
     /// Forgets the samples so far.
-    pub(crate) fn zero(&self) {
-        self.send(Work::Zero);
+    pub(crate) fn zero(&mut self) {
+        self.pending.push(Work::Zero);
+        self.flush();
     }
 }
 
@@ -203,19 +209,24 @@ impl Namer {
         })
     }
 
-    fn run(mut self, works: &Receiver<Work>, events: &SyncSender<Event>) {
+    fn run(mut self, works: &Receiver<Vec<Work>>, events: &SyncSender<Event>) {
         let mut published = Instant::now();
         loop {
             match works.recv_timeout(PUBLISH_EACH) {
-                Ok(Work::Sync(number)) => {
-                    let profile = self.profile().map(|profile| Event::Profile(Box::new(profile)));
-                    for event in profile.into_iter().chain([Event::Synced(number)]) {
-                        if events.send(event).is_err() {
-                            return;
+                Ok(works) => {
+                    for work in works {
+                        let Work::Sync(number) = work else {
+                            self.take(work);
+                            continue;
+                        };
+                        let profile = self.profile().map(|profile| Event::Profile(Box::new(profile)));
+                        for event in profile.into_iter().chain([Event::Synced(number)]) {
+                            if events.send(event).is_err() {
+                                return;
+                            }
                         }
                     }
                 }
-                Ok(work) => self.take(work),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -243,7 +254,7 @@ impl Namer {
                 if self.recent.len() >= RECENT {
                     self.recent.pop_front();
                 }
-                self.recent.push_back(row);
+                self.recent.push_back(*row);
             }
             Work::Look(look) => self.look_at(look),
             // It is the loop's.
@@ -331,14 +342,14 @@ mod tests {
         let meta = Meta { events: vec![libhpm::trace::Event::default(); 2], ..Meta::default() };
         let mut namer = Namer::new(&Origin::Live(Box::new(meta)), (zero(), zero())).unwrap();
         for row in [sample(1, 100, 0), sample(1, 150, 1), sample(2, 160, 0), sample(1, 300, 0)] {
-            namer.take(Work::Sample(row));
+            namer.take(Work::Sample(Box::new(row)));
         }
         assert!(namer.profile().is_none(), "nothing is looked at");
         namer.take(Work::Look(Some(Look { pid: 1, ..Look::default() })));
         let profile = namer.profile().unwrap();
         assert_eq!((profile.all.samples, profile.all.events, profile.ticks), (2, 20, 200));
         assert_eq!(profile.entries.len(), 1);
-        namer.take(Work::Sample(sample(1, 400, 0)));
+        namer.take(Work::Sample(Box::new(sample(1, 400, 0))));
         assert_eq!(namer.profile().unwrap().all.samples, 3);
         namer.take(Work::Zero);
         assert_eq!(namer.profile().unwrap().all.samples, 0);

@@ -56,14 +56,32 @@ pub(crate) fn holders() -> Vec<String> {
     watchdog.into_iter().chain(named).collect()
 }
 
-/// What this program has cost so far.
-pub(crate) fn cost(began: Instant) -> Option<Cost> {
+/// A moment from which on costs are counted.
+pub(crate) struct Since {
+    wall: Instant,
+    cpu_ns: u64,
+}
+
+impl Since {
+    /// From now on.
+    pub(crate) fn now() -> Self {
+        Self { wall: Instant::now(), cpu_ns: cpu_ns().unwrap_or(0) }
+    }
+}
+
+/// CPU time of this process.
+fn cpu_ns() -> Option<u64> {
     let clock = nix::time::clock_gettime(nix::time::ClockId::CLOCK_PROCESS_CPUTIME_ID).ok()?;
+    Some(clock.tv_sec() as u64 * 1_000_000_000 + clock.tv_nsec() as u64)
+}
+
+/// What this program has cost since then.
+pub(crate) fn cost(since: &Since) -> Option<Cost> {
     let pages: u64 = fs::read_to_string("/proc/self/statm").ok()?.split(' ').nth(1)?.parse().ok()?;
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten()?;
     Some(Cost {
-        cpu_ns: clock.tv_sec() as u64 * 1_000_000_000 + clock.tv_nsec() as u64,
-        wall_ns: began.elapsed().as_nanos() as u64,
+        cpu_ns: cpu_ns()?.saturating_sub(since.cpu_ns),
+        wall_ns: since.wall.elapsed().as_nanos() as u64,
         memory: pages * page as u64,
     })
 }
@@ -90,7 +108,7 @@ mod tests {
     fn this_process_is_known() {
         let facts = process(std::process::id()).unwrap();
         assert!(!facts.command.is_empty() && !facts.kernel);
-        assert!(cost(Instant::now()).unwrap().memory > 1 << 20);
+        assert!(cost(&Since::now()).unwrap().memory > 1 << 20);
         assert_eq!(process(u32::MAX), None);
     }
 }

@@ -145,7 +145,7 @@ fn collect(
             };
             let naming = Naming::start(Origin::Live(Box::new(meta.clone())), events.clone())?;
             let digest = digest(&meta, &phases, naming)?;
-            let began = Instant::now();
+            let began = facts::Since::now();
             let live = Live { source: open.source, subject, digest, events: events.clone(), began };
             opened(facts);
             live.run(orders)
@@ -155,7 +155,7 @@ fn collect(
             let meta = reader.meta().clone();
             let facts = SourceFacts {
                 line: replay_line(&meta),
-                target: format!("the trace {}", folder.display()),
+                target: format!("the trace {}", folder.file_name().unwrap_or(folder.as_os_str()).display()),
                 replay: true,
                 slot_ns: slot_ns.unwrap_or(player::slot_ns(&reader)),
                 ..facts(&meta, &phases)?
@@ -237,7 +237,7 @@ struct Live {
     subject: Subject,
     digest: Digest,
     events: SyncSender<Event>,
-    began: Instant,
+    began: facts::Since,
 }
 
 impl Live {
@@ -274,7 +274,7 @@ impl Live {
             }
             if summed.is_none_or(|summed| summed.elapsed() >= SUMS_EACH) {
                 summed = Some(Instant::now());
-                self.digest.batch.cost = facts::cost(self.began);
+                self.digest.batch.cost = facts::cost(&self.began);
                 self.digest.batch.totals = self.source.totals().ok();
             }
             if let Some(said) = self.digest.recorder.tick() {
@@ -313,6 +313,7 @@ impl Live {
     /// Sends the batch, if the screen has room for it; whether there still is a screen.
     fn hand_on(&mut self, over: bool) -> bool {
         let digest = &mut self.digest;
+        digest.naming.flush();
         for pid in std::mem::take(&mut digest.unknown) {
             digest.batch.processes.extend(facts::process(pid));
         }

@@ -86,8 +86,8 @@ impl Player {
         let markers = self.reader.rows::<MarkerRow>();
         self.markers = markers.map(|row| self.digest.ns(row.tsc)).collect();
         self.markers.sort_unstable();
-        let began = Instant::now();
-        let (mut last, mut summed) = (began, None::<Instant>);
+        let began = facts::Since::now();
+        let (mut last, mut summed) = (Instant::now(), None::<Instant>);
         loop {
             let now = Instant::now();
             if !self.paused {
@@ -97,7 +97,7 @@ impl Player {
             last = now;
             if summed.is_none_or(|summed| summed.elapsed() >= SUMS_EACH) {
                 summed = Some(now);
-                self.digest.batch.cost = facts::cost(began);
+                self.digest.batch.cost = facts::cost(&began);
             }
             if !self.hand_on()? {
                 return Ok(());
@@ -218,6 +218,7 @@ impl Player {
     /// Sends the batch and waits until the screen has room for it; whether there still is a screen.
     fn hand_on(&mut self) -> Result<bool> {
         let digest = &mut self.digest;
+        digest.naming.flush();
         digest.unknown.clear();
         digest.batch.now_ns = self.position_ns;
         digest.batch.totals = self.replay.totals().ok();

@@ -164,10 +164,10 @@ impl Model {
         if tid == pid {
             process.name.clone_from(&name);
         }
-        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(pid, tid, ns));
+        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(pid, tid));
         // The number of a thread that has ended may be given to another.
         if thread.pid != pid || (thread.ended_ns.is_some() && !ended) {
-            *thread = Thread::new(pid, tid, ns);
+            *thread = Thread::new(pid, tid);
         }
         if !name.is_empty() {
             thread.name = name;
@@ -180,7 +180,7 @@ impl Model {
     fn quantum(&mut self, quantum: &Quantum) {
         let slot_ns = self.source.slot_ns.max(1);
         let Quantum { pid, tid, .. } = *quantum;
-        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(pid, tid, quantum.start_ns));
+        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(pid, tid));
         let migrated = thread.quantum(quantum, slot_ns);
         let process = self.processes.entry(pid).or_default();
         process.pid = pid;

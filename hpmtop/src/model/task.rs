@@ -11,7 +11,6 @@ pub(crate) struct Thread {
     pub(crate) pid: u32,
     pub(crate) tid: u32,
     pub(crate) name: String,
-    pub(crate) started_ns: u64,
     pub(crate) ended_ns: Option<u64>,
     /// Where it was last.
     pub(crate) cpu: Option<u32>,
@@ -19,8 +18,8 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    pub(crate) fn new(pid: u32, tid: u32, started_ns: u64) -> Self {
-        Self { pid, tid, started_ns, ..Self::default() }
+    pub(crate) fn new(pid: u32, tid: u32) -> Self {
+        Self { pid, tid, ..Self::default() }
     }
 
     /// Takes a quantum; whether it was on another CPU than the one before.

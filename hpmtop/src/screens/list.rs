@@ -13,6 +13,11 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
+    /// The same, but with this selected.
+    pub(crate) fn of(self, id: Option<u64>) -> Self {
+        Self { id, ..self }
+    }
+
     /// The place of what is selected among these, or if it has gone, of what is where it was.
     pub(crate) fn place(&self, ids: &[u64]) -> usize {
         let found = self.id.and_then(|id| ids.iter().position(|other| *other == id));

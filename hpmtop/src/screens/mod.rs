@@ -103,8 +103,6 @@ pub(crate) enum Reply {
     Ignored,
     /// Something is to be told.
     Say(String),
-    /// Another screen, by its name.
-    Go(&'static str),
     /// Look at this everywhere.
     Focus(Focus, Option<&'static str>),
     /// Let the namer look at this.

@@ -51,7 +51,7 @@ impl Screen for PhaseScreen {
         let list_height = (area.height / 3).clamp(2, 16).min(ids.len() as u16);
         let ids64: Vec<u64> = ids.iter().map(|pid| u64::from(*pid)).collect();
         let selected = chosen(view);
-        let selection = Selection { id: selected.map(u64::from), ..self.offset };
+        let selection = self.offset.of(selected.map(u64::from));
         let offset = selection.offset(&ids64, list_height.into());
         for (row, pid) in ids.iter().skip(offset).take(list_height.into()).enumerate() {
             let at = Rect { y: area.y + 1 + row as u16, height: 1, ..area };
@@ -71,7 +71,7 @@ impl Screen for PhaseScreen {
     fn act(&mut self, action: Action, view: &View<'_>) -> Reply {
         let ids: Vec<u64> = ids(view.model).into_iter().map(u64::from).collect();
         let height = usize::from((view.area.height / 3).clamp(2, 16));
-        let mut selection = Selection { id: chosen(view).map(u64::from), ..self.offset };
+        let mut selection = self.offset.of(chosen(view).map(u64::from));
         if selection.act(action, &ids, height) {
             self.offset = selection;
             let pid = selection.id.map(|id| id as u32);
@@ -95,7 +95,7 @@ impl Screen for PhaseScreen {
         let ids = ids(view.model);
         let ids64: Vec<u64> = ids.iter().map(|pid| u64::from(*pid)).collect();
         let height = usize::from((view.area.height / 3).clamp(2, 16)).min(ids.len());
-        let selection = Selection { id: chosen(view).map(u64::from), ..self.offset };
+        let selection = self.offset.of(chosen(view).map(u64::from));
         let place = usize::from(row).checked_sub(1).filter(|line| *line < height);
         match place.and_then(|line| ids.get(selection.offset(&ids64, height) + line)) {
             Some(pid) => Reply::Focus(Focus { pid: Some(*pid), tid: None }, None),
@@ -106,7 +106,7 @@ impl Screen for PhaseScreen {
     fn search(&mut self, text: &str, forward: bool, view: &View<'_>) -> Reply {
         let pids = ids(view.model);
         let ids: Vec<u64> = pids.iter().map(|pid| u64::from(*pid)).collect();
-        let mut selection = Selection { id: chosen(view).map(u64::from), ..self.offset };
+        let mut selection = self.offset.of(chosen(view).map(u64::from));
         let holds = |place: usize| view.model.process_name(pids[place]).to_lowercase().contains(text);
         if !selection.search(&ids, usize::from(view.area.height / 3), forward, holds) {
             return Reply::Ignored;

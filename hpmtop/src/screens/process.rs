@@ -211,7 +211,7 @@ impl OneProcess {
                     .instructions
                     .iter()
                     .max_by_key(|one| one.sums.get(event).map_or(0, |sum| sum.events));
-                Selection { id: hottest.map(|one| one.address), ..Selection::default() }
+                Selection::default().of(hottest.map(|one| one.address))
             }
             None => code.selection,
         }

@@ -28,6 +28,8 @@ pub(crate) const BINDINGS: &[Binding] = &[
 
 /// Width of a number's column.
 const NUMBER: u16 = 6;
+/// Least width of names beside small pictures.
+const NAME: u16 = 16;
 
 /// The screen.
 #[derive(Default)]
@@ -207,15 +209,11 @@ impl Processes {
         let ids = if settings.rows == Rows::Threads { "tid" } else { "pid" };
         let mut heads = vec![Head::number(ids, 7), Head::number("cpu", 3)];
         let spark_width = if width >= 160 { 12 } else { 8 };
-        let first_spark = if width >= 70 { spark_width } else { 0 };
-        // From a certain width on, each metric has its own small picture.
-        let all_sparks = width >= 120;
-        let mut sparks = Vec::new();
+        let sparks = Self::sparks(view, width, spark_width);
         for (place, column) in view.columns.iter().enumerate() {
             heads.push(Head::number(&column.title, NUMBER));
-            if (place == 0 && first_spark > 0) || (all_sparks && place < 6) {
+            if sparks.contains(&place) {
                 heads.push(Head::picture(spark_width));
-                sparks.push(place);
             }
         }
         heads.push(Head::text("name", 0));
@@ -225,6 +223,18 @@ impl Processes {
         }
         let rows = lines.iter().map(|line| Self::row(line, view, &sparks, spark_width.into())).collect();
         Sheet { heads, rows, total: lines.len(), ..Sheet::default() }
+    }
+
+    /// Columns with a small picture of the last slots beside them: as many as leave room for names, the first column first, then
+    /// those of events.
+    fn sparks(view: &View<'_>, width: u16, spark_width: u16) -> Vec<usize> {
+        let fixed = 12 + (NUMBER + 1) * view.columns.len() as u16;
+        let room = width.saturating_sub(fixed + NAME) / (spark_width + 1);
+        let first = (0..view.columns.len()).take(1);
+        let of_events = (1..view.columns.len()).filter(|&place| view.columns[place].of_counts);
+        let others = (1..view.columns.len())
+            .filter(|&place| !view.columns[place].of_counts && view.columns[place].format != Format::Percent);
+        first.chain(of_events).chain(others).take(room.into()).collect()
     }
 
     fn row(line: &Line<'_>, view: &View<'_>, sparks: &[usize], spark_width: usize) -> Vec<Cell> {

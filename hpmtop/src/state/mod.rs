@@ -281,16 +281,14 @@ impl State {
 
     fn carry_out(&mut self, reply: Reply) -> Vec<Effect> {
         match reply {
-            Reply::Done | Reply::Ignored => {}
+            Reply::Done | Reply::Ignored | Reply::Look(_) => {}
             Reply::Say(text) => self.message = Some(text),
-            Reply::Go(name) => self.go_to(name),
             Reply::Focus(focus, screen) => {
                 self.focus = focus;
                 if let Some(name) = screen {
                     self.go_to(name);
                 }
             }
-            Reply::Look(_) => {}
             Reply::Ask(command) => return vec![Effect::Ask(command)],
             Reply::AskFilter => {
                 let text =
@@ -338,8 +336,14 @@ impl State {
             }
             Change::Sort(title) => settings.sort = title,
             Change::Reverse => settings.ascending = !settings.ascending,
-            Change::HideIdle => settings.hide_idle = !settings.hide_idle,
-            Change::HideKernel => settings.hide_kernel = !settings.hide_kernel,
+            Change::HideIdle => {
+                settings.hide_idle = !settings.hide_idle;
+                self.message = Some(format!("what did not run is {}", shown(!settings.hide_idle)));
+            }
+            Change::HideKernel => {
+                settings.hide_kernel = !settings.hide_kernel;
+                self.message = Some(format!("threads of the kernel are {}", shown(!settings.hide_kernel)));
+            }
             Change::Toggle(place) => {
                 if let Some(spec) = self.specs.get_mut(place) {
                     spec.shown = !spec.shown;
@@ -364,4 +368,8 @@ impl State {
         let columns = shown.filter_map(|spec| Column::new(spec, &events, &self.definitions).ok());
         self.columns = columns.collect();
     }
+}
+
+fn shown(shown: bool) -> &'static str {
+    if shown { "shown" } else { "left out" }
 }

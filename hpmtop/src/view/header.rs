@@ -127,7 +127,7 @@ fn summary(state: &State, area: Rect, buffer: &mut Buffer) {
     add(&format!("{cpus} CPUs "), theme.faint());
     add(&bar(share, 10), theme.load(share));
     add(&format!(" {:>5.1} % ", share * 100.0), Style::new());
-    let wide = usize::from(area.width.saturating_sub(78)).min(40);
+    let wide = usize::from(area.width.saturating_sub(100)).min(40);
     if wide > 0 {
         let first = (slot + 1).saturating_sub(wide as u64);
         let past: Vec<f64> = (first..=slot)
@@ -143,11 +143,16 @@ fn summary(state: &State, area: Rect, buffer: &mut Buffer) {
         (rate(now.preemptions.into()), "preempt/s"),
         (rate(now.samples.into()), "samples/s"),
     ];
+    add(&format!("each {} ", time(interval_ns)), theme.faint());
     for (number, what) in parts {
-        add(&format!(" {number:>5}"), theme.strong());
-        add(&format!(" {what}"), theme.faint());
+        // What does not fit is left out as a whole.
+        if usize::from(area.right().saturating_sub(x)) < what.len() + 7 {
+            break;
+        }
+        put(buffer, (x, area.y), &format!(" {number:>5}"), 6, false, theme.strong());
+        put(buffer, (x + 7, area.y), what, area.right().saturating_sub(x + 7), false, theme.faint());
+        x += 7 + what.len() as u16;
     }
-    add(&format!("  each {}", time(interval_ns)), theme.faint());
 }
 
 /// The screens' names, with the number that leads to each.

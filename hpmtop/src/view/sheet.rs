@@ -179,32 +179,28 @@ impl Sheet {
         text
     }
 
-    /// As text for people, without pictures.
+    /// As text for people, without pictures; long texts are cut.
     pub(crate) fn plain(&self) -> String {
+        const LONGEST: usize = 80;
         let heads: Vec<usize> = (0..self.heads.len()).filter(|&place| !self.heads[place].picture).collect();
+        let shown = |row: &Vec<Cell>, place: usize| {
+            row.get(place).map_or_else(String::new, |cell| cut(&cell.text, LONGEST))
+        };
         let wide = |place: usize| {
-            let cells =
-                self.rows.iter().filter_map(|row| row.get(place)).map(|cell| cell.text.chars().count());
+            let cells = self.rows.iter().map(|row| shown(row, place).chars().count());
             cells.max().unwrap_or(0).max(self.heads[place].title.chars().count())
         };
         let widths: Vec<usize> = heads.iter().map(|&place| wide(place)).collect();
-        let pad = |place: usize, width: usize, text: &str| match self.heads[place].right {
+        let pad = |(place, width): (usize, usize), text: &str| match self.heads[place].right {
             true => format!("{text:>width$}"),
             false => format!("{text:<width$}"),
         };
-        let mut lines = vec![
-            heads
-                .iter()
-                .zip(&widths)
-                .map(|(&place, &width)| pad(place, width, &self.heads[place].title))
-                .collect::<Vec<_>>()
-                .join("  "),
-        ];
+        let places = || heads.iter().copied().zip(widths.iter().copied());
+        let title: Vec<String> = places().map(|at| pad(at, &self.heads[at.0].title)).collect();
+        let mut lines = vec![title.join("  ")];
         for row in &self.rows {
-            let cell = |(&place, &width): (&usize, &usize)| {
-                pad(place, width, row.get(place).map_or("", |cell| &cell.text))
-            };
-            lines.push(heads.iter().zip(&widths).map(cell).collect::<Vec<_>>().join("  "));
+            let cells: Vec<String> = places().map(|at| pad(at, &shown(row, at.0))).collect();
+            lines.push(cells.join("  "));
         }
         let mut text = String::new();
         for line in lines {

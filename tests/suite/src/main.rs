@@ -13,6 +13,7 @@ mod lab;
 mod machine;
 mod results;
 mod scenario;
+mod screen;
 mod stack;
 mod symbols;
 
@@ -156,6 +157,11 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
         Action::Symbols => {
             let mut tally = Tally::default();
             symbols::run(&root, &mut tally);
+            Ok(tally.close())
+        }
+        Action::Screen => {
+            let mut tally = Tally::default();
+            screen::check(&root, &mut tally);
             Ok(tally.close())
         }
         Action::BenchSymbols => symbols::bench::run(&root),
