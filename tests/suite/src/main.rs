@@ -64,6 +64,8 @@ enum Action {
     Libpfm4,
     /// Symbols of samples of a C++ program, a Rust program and a just-in-time compiler against addr2line and perf.
     Symbols,
+    /// hpmtop in a real terminal: every documented key on a replay; fetches tmux where it is missing.
+    Screen,
     /// Files of perf record read by hpm and by perf, in samples per second, on the host.
     BenchSymbols,
     /// The library's parsers under a coverage-guided fuzzer.
