@@ -15,6 +15,7 @@ use libhpm::source::Sink as _;
 use libhpm::symbol::FileFinder;
 use libhpm::trace::{KernelSymbolRow, MapRow, Meta, SampleRow, ThreadRow, TraceReader};
 
+use crate::collect::Present;
 use crate::event::Event;
 
 /// Samples of all processes that are kept, for a process that is looked at later.
@@ -173,6 +174,9 @@ impl Naming {
 /// The thread.
 struct Namer {
     resolver: Resolver,
+    /// Of a source that measures: what a resolver is made of when another process is looked at. What ended processes had mapped
+    /// is forgotten, so that memory does not grow with them.
+    live: Option<Living>,
     events: usize,
     recent: VecDeque<SampleRow>,
     look: Option<Look>,
@@ -185,18 +189,40 @@ struct Namer {
     stale: bool,
 }
 
+/// The recorded system as it is now.
+struct Living {
+    meta: Box<Meta>,
+    present: Present,
+    kernel: Vec<KernelSymbolRow>,
+}
+
+impl Living {
+    /// A resolver for a process.
+    fn resolver(&self, pid: u32) -> Resolver {
+        let mut resolver = Resolver::of_source(&self.meta, FileFinder::default());
+        resolver.know_kernel(self.kernel.iter().cloned());
+        // It writes nothing, so that it cannot fail.
+        self.present.maps_of(pid).for_each(|row| resolver.map(row).unwrap_or_default());
+        resolver
+    }
+}
+
 impl Namer {
     fn new(origin: &Origin, (waiting, left_out): (Arc<AtomicU64>, Arc<AtomicU64>)) -> libhpm::Result<Self> {
         let finder = FileFinder::default();
-        let (resolver, events) = match origin {
-            Origin::Live(meta) => (Resolver::of_source(meta, finder), meta.events.len()),
+        let (resolver, events, live) = match origin {
+            Origin::Live(meta) => {
+                let living = Living { meta: meta.clone(), present: Present::default(), kernel: Vec::new() };
+                (Resolver::of_source(meta, finder), meta.events.len(), Some(living))
+            }
             Origin::Trace(folder) => {
                 let reader = TraceReader::open(folder)?;
-                (Resolver::new(&reader, finder), reader.meta().events.len())
+                (Resolver::new(&reader, finder), reader.meta().events.len(), None)
             }
         };
         Ok(Self {
             resolver,
+            live,
             events,
             recent: VecDeque::new(),
             look: None,
@@ -244,10 +270,28 @@ impl Namer {
 
     fn take(&mut self, work: Work) {
         match work {
-            // Neither can fail: a resolver writes nothing.
-            Work::Map(row) => self.resolver.map(&row).unwrap_or_default(),
-            Work::Thread(row) => self.resolver.thread(&row).unwrap_or_default(),
-            Work::Kernel(rows) => self.resolver.know_kernel(rows),
+            Work::Map(row) => {
+                if let Some(live) = &mut self.live {
+                    live.present.map(&row);
+                }
+                if self.looks_at(row.pid) {
+                    self.resolver.map(&row).unwrap_or_default();
+                }
+            }
+            Work::Thread(row) => {
+                if let Some(live) = &mut self.live {
+                    live.present.thread(&row);
+                }
+                if self.looks_at(row.pid) {
+                    self.resolver.thread(&row).unwrap_or_default();
+                }
+            }
+            Work::Kernel(rows) => {
+                self.resolver.know_kernel(rows.iter().cloned());
+                if let Some(live) = &mut self.live {
+                    live.kernel = rows;
+                }
+            }
             Work::Sample(row) => {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 self.add(&row);
@@ -266,7 +310,17 @@ impl Namer {
         }
     }
 
+    fn looks_at(&self, pid: u32) -> bool {
+        self.look.as_ref().is_some_and(|look| look.pid == pid)
+    }
+
     fn look_at(&mut self, look: Option<Look>) {
+        let pid = look.as_ref().map(|look| look.pid);
+        if let (Some(live), Some(pid)) = (&self.live, pid)
+            && !self.looks_at(pid)
+        {
+            self.resolver = live.resolver(pid);
+        }
         let same = |a: &Look, b: &Look| (a.pid, a.event, a.lines) == (b.pid, b.event, b.lines);
         let kept = matches!((&self.look, &look), (Some(old), Some(new)) if same(old, new));
         self.look = look;

@@ -5,6 +5,7 @@ mod facts;
 mod live;
 mod phases;
 mod player;
+mod present;
 mod recorder;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ use self::digest::{Digest, FULL};
 pub(crate) use self::live::{Subject, Wanted};
 use self::phases::{Tracker, Watch};
 use self::player::Player;
+pub(crate) use self::present::Present;
 use self::recorder::Recorder;
 use crate::event::Event;
 use crate::model::{Batch, SourceFacts};

@@ -1,23 +1,20 @@
 //! A recording that is begun from the screen: the rows from then on, and what they refer to from before.
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use libhpm::source::Sink;
 use libhpm::symbol::kernel_symbols;
 use libhpm::trace::{
-    MapRow, MarkerRow, Meta, QuantumRow, SampleRow, ThreadChange, ThreadRow, Totals, TraceError, TraceWriter,
+    MapRow, MarkerRow, Meta, QuantumRow, SampleRow, ThreadRow, Totals, TraceError, TraceWriter,
 };
 
-/// Mappings of one process that are kept; of more, the oldest go, whose code then has no names.
-const MAPS_MAX: usize = 4096;
+use super::present::Present;
 
 /// Writes a trace while it is asked to, and keeps what a recording that begins later refers to.
 pub(crate) struct Recorder {
     meta: Meta,
-    maps: HashMap<u32, Vec<MapRow>>,
-    threads: HashMap<u32, ThreadRow>,
+    present: Present,
     writer: Option<(TraceWriter, Arc<PathBuf>)>,
     totals: Totals,
     /// Why a recording ended that nobody has ended.
@@ -26,14 +23,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(meta: Meta) -> Self {
-        Self {
-            meta,
-            maps: HashMap::new(),
-            threads: HashMap::new(),
-            writer: None,
-            totals: Totals::default(),
-            failure: None,
-        }
+        Self { meta, present: Present::default(), writer: None, totals: Totals::default(), failure: None }
     }
 
     /// The folder being written.
@@ -52,8 +42,8 @@ impl Recorder {
                 writer.kernel_symbol(&symbol)?;
             }
         }
-        self.maps.values().flatten().try_for_each(|row| writer.map(row))?;
-        self.threads.values().try_for_each(|row| writer.thread(row))?;
+        self.present.maps().try_for_each(|row| writer.map(row))?;
+        self.present.threads().try_for_each(|row| writer.thread(row))?;
         self.totals = Totals::default();
         let said = format!("recording to {}", folder.display());
         self.writer = Some((writer, Arc::new(folder)));
@@ -104,41 +94,13 @@ impl Sink for Recorder {
     }
 
     fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
-        let maps = self.maps.entry(row.pid).or_default();
-        if maps.len() >= MAPS_MAX {
-            maps.remove(0);
-        }
-        maps.push(row.clone());
+        self.present.map(row);
         self.write(|writer| writer.map(row));
         Ok(())
     }
 
     fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
-        match ThreadChange::from_number(row.what) {
-            Some(ThreadChange::Exit) => {
-                self.threads.remove(&row.tid);
-                if row.tid == row.pid {
-                    self.maps.remove(&row.pid);
-                }
-            }
-            Some(ThreadChange::Fork) => {
-                let inherited = row.parent_pid.and_then(|parent| self.maps.get(&parent)).cloned();
-                let own = |map: MapRow| MapRow { pid: row.pid, ..map };
-                self.maps.insert(row.pid, inherited.unwrap_or_default().into_iter().map(own).collect());
-                // In a later recording it is simply there.
-                let there = ThreadRow { what: ThreadChange::Start as u8, parent_pid: None, ..row.clone() };
-                self.threads.insert(row.tid, there);
-            }
-            Some(ThreadChange::Exec) => {
-                self.maps.remove(&row.pid);
-                let there = ThreadRow { what: ThreadChange::Start as u8, ..row.clone() };
-                self.threads.insert(row.tid, there);
-            }
-            Some(ThreadChange::Start | ThreadChange::Rename) | None => {
-                let there = ThreadRow { what: ThreadChange::Start as u8, ..row.clone() };
-                self.threads.insert(row.tid, there);
-            }
-        }
+        self.present.thread(row);
         self.write(|writer| writer.thread(row));
         Ok(())
     }
@@ -157,7 +119,7 @@ impl Sink for Recorder {
 
 #[cfg(test)]
 mod tests {
-    use libhpm::trace::TraceReader;
+    use libhpm::trace::{ThreadChange, TraceReader};
 
     use super::*;
 

@@ -22,6 +22,8 @@ pub(crate) struct Stretch {
     pub(crate) pattern: Option<PatternKey>,
     /// That pattern came when it was predicted.
     pub(crate) predicted: bool,
+    /// A segment begins with it.
+    pub(crate) begins: bool,
 }
 
 /// What is known of a pattern's segments.
@@ -72,6 +74,7 @@ impl Ribbon {
             density: news.step.density,
             pattern: self.current,
             predicted: self.current_predicted,
+            begins: false,
         });
         if let Some(occurrence) = &news.step.occurrence {
             self.occur(occurrence, news.step.index);
@@ -109,6 +112,11 @@ impl Ribbon {
         for stretch in self.stretches.iter_mut().rev().take(back) {
             stretch.pattern = Some(key);
             stretch.predicted = self.current_predicted;
+            stretch.begins = false;
+        }
+        let first = self.stretches.len().saturating_sub(back);
+        if let Some(stretch) = self.stretches.get_mut(first) {
+            stretch.begins = true;
         }
     }
 
@@ -159,7 +167,8 @@ mod tests {
         assert!(ribbon.prediction.is_some());
         let later = ribbon.stretches.iter().skip(600);
         assert!(later.clone().all(|stretch| stretch.pattern.is_some()), "something began every segment");
-        assert!(later.filter(|stretch| stretch.predicted).count() > 200);
+        assert!(later.clone().filter(|stretch| stretch.predicted).count() > 200);
+        assert!(later.filter(|stretch| stretch.begins).count() > 5, "segments are told from each other");
         let covered: u64 = ribbon.patterns.values().map(|sums| sums.on_cpu).sum();
         assert!(covered <= ribbon.clock);
     }

@@ -157,6 +157,17 @@ fn at(ribbon: &Ribbon, ns: u64) -> Option<&Stretch> {
     ribbon.stretches.get(place).filter(|stretch| stretch.start_ns <= ns)
 }
 
+/// Whether a segment begins in this time.
+fn begins(ribbon: &Ribbon, from: u64, until: u64) -> bool {
+    let first = ribbon.stretches.partition_point(|stretch| stretch.start_ns < from);
+    ribbon
+        .stretches
+        .iter()
+        .skip(first)
+        .take_while(|stretch| stretch.start_ns < until)
+        .any(|stretch| stretch.begins)
+}
+
 /// A process's name and ribbon.
 fn line(view: &View<'_>, buffer: &mut Buffer, area: Rect, pid: u32, window: (u64, u64), selected: bool) {
     let theme = view.theme;
@@ -170,11 +181,13 @@ fn line(view: &View<'_>, buffer: &mut Buffer, area: Rect, pid: u32, window: (u64
 }
 
 /// A ribbon: the colour is the pattern that began the segment; solid when it came as predicted. Without colours, a letter:
-/// a capital when it came as predicted.
+/// a capital when it came as predicted. A bar stands where a segment begins.
 fn draw_ribbon(view: &View<'_>, buffer: &mut Buffer, area: Rect, ribbon: &Ribbon, (from, until): (u64, u64)) {
     let width = u64::from(area.width.max(1));
     for column in 0..area.width {
+        let edge = |column: u64| from + (until - from) * column / width;
         let ns = from + (until - from) * (2 * u64::from(column) + 1) / (2 * width);
+        let begins = begins(ribbon, edge(column.into()), edge(u64::from(column) + 1));
         let (sign, style) = match at(ribbon, ns) {
             None => (' ', Style::new()),
             Some(Stretch { pattern: None, .. }) => ('·', view.theme.faint()),
@@ -182,6 +195,8 @@ fn draw_ribbon(view: &View<'_>, buffer: &mut Buffer, area: Rect, ribbon: &Ribbon
                 let style = view.theme.series(ribbon.colour(*key));
                 let letter = letter(ribbon, *key);
                 match (view.theme.coloured, predicted) {
+                    (true, _) if begins => ('▌', style),
+                    (false, _) if begins => ('|', Style::new()),
                     (true, true) => ('█', style),
                     (true, false) => ('▒', style),
                     (false, true) => (letter, Style::new().add_modifier(Modifier::BOLD)),
@@ -199,8 +214,8 @@ impl PhaseScreen {
     /// The time that is seen.
     fn window(&self, model: &Model, width: u16) -> (u64, u64) {
         let until = model.now_ns.max(1);
-        // As usual, a column is an interval that a process which runs all the time needs.
-        let usual = model.source.phase_interval_ms * 1e6 * f64::from(width.max(1));
+        // As usual, a column is four intervals of a process that runs all the time.
+        let usual = 4.0 * model.source.phase_interval_ms * 1e6 * f64::from(width.max(1));
         let length = (usual * 2_f64.powi(-self.zoom)).max(1e6) as u64;
         (until.saturating_sub(length), until)
     }

@@ -71,7 +71,7 @@ const VIEWS: [(&str, &str); 14] = [
     ("phases zoomed", "4 + + j"),
     ("machine", "5"),
     ("help", "?"),
-    ("palette", ": z o"),
+    ("palette", ": s o"),
 ];
 
 #[test]
@@ -130,7 +130,7 @@ fn a_replay_goes_where_it_is_sent() {
         [after("."), after(", ,"), after("m"), after("m"), after("M M")],
         [1020, 980, 1100, 1500, 700]
     );
-    assert_eq!([after("J 50% Enter"), after("J 0.25s Enter")], [1200, 250]);
+    assert_eq!([after("J 50% Enter"), after("J 0.25s Enter")], [1199, 250]);
     let before = after("");
     let changed = after("p");
     assert!(changed > before && changed < before + 200, "a phase lasts 40 ms: {changed}");

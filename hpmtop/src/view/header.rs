@@ -59,7 +59,7 @@ pub(crate) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     let theme = &state.theme;
     let model = state.model();
     buffer.set_style(Rect { height: 1, ..area }, theme.bar());
-    let right = clock(state);
+    let right = clock(state, area.width >= 100);
     let room = area.width.saturating_sub(right.chars().count() as u16 + 2);
     put(
         buffer,
@@ -77,11 +77,6 @@ pub(crate) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     };
     add("hpmtop ", theme.strong());
     add(&model.source.target, Style::new());
-    let source = match model.source.meta.source.as_str() {
-        "driver" => format!(" · hpm module, {}", model.source.meta.machine.pmu),
-        other => format!(" · {other}"),
-    };
-    add(&source, theme.faint());
     for (word, _) in remarks(model) {
         add("  ", Style::new());
         add(&word, theme.warning());
@@ -95,17 +90,23 @@ pub(crate) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     if let (Some(why), false) = (&model.over, model.source.replay) {
         add(&format!("  {why}"), theme.warning());
     }
+    let source = match model.source.meta.source.as_str() {
+        "driver" => format!(" · hpm module, {}", model.source.meta.machine.pmu),
+        other => format!(" · {other}"),
+    };
+    add(&source, theme.faint());
     summary(state, Rect { y: area.y + 1, height: 1, ..area }, buffer);
 }
 
 /// Where in time it stands.
-fn clock(state: &State) -> String {
+fn clock(state: &State, wide: bool) -> String {
     let model = state.model();
     match &model.playback {
         None => time(model.now_ns),
         Some(playback) => {
             let sign = if playback.paused { "paused" } else { "▶" };
-            let whole = playback.duration_ns.map_or(String::new(), |ns| format!(" / {}", moment(ns)));
+            let known = playback.duration_ns.filter(|_| wide);
+            let whole = known.map_or(String::new(), |ns| format!(" / {}", moment(ns)));
             format!("{sign} ×{} {}{whole}", playback.speed, moment(model.now_ns))
         }
     }

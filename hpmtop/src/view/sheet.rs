@@ -94,7 +94,8 @@ impl Sheet {
         let mut found = Vec::new();
         for (place, head) in self.heads.iter().enumerate() {
             let wide = if head.width == 0 { room.max(8) } else { head.width };
-            if x >= width || (head.picture && x + wide > width) {
+            // A number that is cut would be another number.
+            if x >= width || (head.width > 0 && x > 0 && x + wide > width) {
                 break;
             }
             found.push((place, x, wide.min(width - x)));
