@@ -18,7 +18,7 @@ use crate::cli::Cli;
 use crate::collect::{Collector, Command, Origins, PhaseOptions, Setup, Subject, Wanted};
 use crate::config::Config;
 use crate::event::Event;
-use crate::keys::{Context, Key, KeyMap};
+use crate::keys::{Key, KeyMap};
 use crate::output;
 use crate::screens::bindings;
 use crate::state::{Effect, State};
@@ -76,11 +76,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
 /// A line for each binding.
 fn list_keys(keys: &KeyMap) -> String {
     let line = |entry: &crate::keys::Entry| {
-        let place = match entry.context {
-            Context::Everywhere => "everywhere",
-            Context::Replay => "replay",
-            Context::Screen(name) => name,
-        };
+        let place = entry.context.place();
         let keys: Vec<String> = entry.keys.iter().map(ToString::to_string).collect();
         format!("{place}\t{}\t{}\t{}\n", entry.binding.name, keys.join(" "), entry.binding.help)
     };

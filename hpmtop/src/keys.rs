@@ -74,6 +74,15 @@ pub(crate) enum Context {
 }
 
 impl Context {
+    /// In a word, for other programs.
+    pub(crate) fn place(self) -> &'static str {
+        match self {
+            Self::Everywhere => "everywhere",
+            Self::Replay => "replay",
+            Self::Screen(name) => name,
+        }
+    }
+
     /// As the help has it.
     pub(crate) fn title(self) -> String {
         match self {
@@ -360,6 +369,18 @@ mod tests {
                     assert_eq!(other, None, "{key} on {name}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_page_has_every_key() {
+        let page = include_str!("../../docs/hpmtop.md");
+        let map = KeyMap::new(&crate::screens::bindings(), &BTreeMap::new()).unwrap();
+        for Entry { context, keys, binding } in map.entries() {
+            let keys: Vec<String> = keys.iter().map(|key| format!("`{key}`")).collect();
+            let row =
+                format!("| {} | {} | {} | {} |", context.place(), binding.name, keys.join(" "), binding.help);
+            assert!(page.contains(&row), "{row}");
         }
     }
 

@@ -80,7 +80,8 @@ fn how(event: &Event) -> &'static str {
         EventUse::Count => "counted",
         EventUse::Precise => "precise samples",
         EventUse::Interrupt => "samples by interrupt: imprecise",
-        EventUse::Software => "each one, by software",
+        EventUse::Software if event.name.contains("clock") => "samples by the kernel's timer",
+        EventUse::Software => "each one, by the kernel",
     }
 }
 

@@ -10,7 +10,7 @@ use self::rows::{Kind, Line};
 use super::list::Selection;
 use super::{Change, Focus, Reply, Rows, Screen, View};
 use crate::keys::{Action, Binding, bind};
-use crate::model::{Format, Series};
+use crate::model::{Format, Series, Slot};
 use crate::view::{Cell, Head, Sheet, spark};
 
 /// Keys of this screen.
@@ -245,6 +245,10 @@ impl Processes {
             Kind::Thread(_, tid) => Cell::whole(tid.into()),
             Kind::Cgroup => Cell { value: Value::Null, ..Cell::text(line.members.to_string()) },
         };
+        // Once for all columns: slots are large.
+        let first = (slot + 1).saturating_sub(if sparks.is_empty() { 0 } else { spark_width as u64 });
+        let at = |number| line.series.map_or_else(|| line.slot_at(view, number), |series| series.at(number));
+        let past: Vec<Slot> = (first..=slot).map(at).collect();
         let faint = |cell: Cell| if line.subject.ended { cell.styled(theme.faint()) } else { cell };
         let cpu = line.subject.cpu.map_or_else(Cell::default, |cpu| Cell::whole(cpu.into()));
         let mut cells = vec![faint(id), cpu.styled(theme.faint())];
@@ -259,15 +263,8 @@ impl Processes {
             };
             cells.push(Cell::number(number, text).styled(style));
             if sparks.contains(&place) {
-                let first = (slot + 1).saturating_sub(spark_width as u64);
-                let values: Vec<f64> = (first..=slot)
-                    .map(|number| {
-                        let slot = line
-                            .series
-                            .map_or_else(|| line.slot_at(view, number), |series| series.at(number));
-                        column.value(&line.subject, &slot, interval_ns)
-                    })
-                    .collect();
+                let values: Vec<f64> =
+                    past.iter().map(|slot| column.value(&line.subject, slot, interval_ns)).collect();
                 let full = (column.format == Format::Percent)
                     .then(|| values.iter().fold(100.0, |a: f64, b| a.max(*b)));
                 let text = format!("{:>spark_width$}", spark(&values, full));

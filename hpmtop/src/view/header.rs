@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::sheet::put;
-use super::text::{bar, moment, si, spark, time};
+use super::text::{bar, cut, moment, si, spark, time};
 use crate::model::Model;
 use crate::screens::ALL;
 use crate::state::State;
@@ -76,7 +76,8 @@ pub(crate) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
         x += (text.chars().count() as u16).min(left);
     };
     add("hpmtop ", theme.strong());
-    add(&model.source.target, Style::new());
+    // A long command line leaves room for what has to be known.
+    add(&cut(&model.source.target, usize::from(room / 3).max(20)), Style::new());
     for (word, _) in remarks(model) {
         add("  ", Style::new());
         add(&word, theme.warning());
