@@ -57,7 +57,8 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         return io::stdout().lock().write_all(text.as_bytes()).context("cannot write the keys");
     }
     let prints = cli.once || cli.batch.is_some() || cli.screenshot.is_some();
-    if !prints && !(io::stdout().is_terminal() && io::stdin().is_terminal()) {
+    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !prints && !is_terminal {
         bail!(
             "this is not a terminal: --once and --batch print for files and pipes, --screenshot writes a picture"
         );
@@ -344,7 +345,7 @@ impl Headless {
                     match effect {
                         Effect::Quit => return Ok(()),
                         Effect::Suspend => suspend(terminal)?,
-                        _ => terminal.screen.clear().context("the terminal cannot be cleared")?,
+                        _ => terminal.redraw()?,
                     }
                 }
                 match self.events.try_recv() {

@@ -11,6 +11,7 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+use ratatui::layout::{Position, Rect};
 
 /// Whether it is taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -47,7 +48,17 @@ impl Taken {
     /// It does not let itself be taken.
     pub(crate) fn again(&mut self) -> Result<()> {
         enter(self.mouse).context("the terminal cannot be taken again")?;
-        self.screen.clear().context("the terminal cannot be cleared")
+        self.redraw()
+    }
+
+    /// Lets everything be drawn anew. (`Terminal::clear` would ask the terminal where its cursor is, and the answer would go to
+    /// the thread that waits for keys.)
+    ///
+    /// # Errors
+    /// The terminal cannot be drawn to.
+    pub(crate) fn redraw(&mut self) -> Result<()> {
+        let size = self.screen.size().context("the terminal does not tell its size")?;
+        self.screen.resize(Rect::from((Position::ORIGIN, size))).context("the terminal cannot be cleared")
     }
 }
 

@@ -131,8 +131,8 @@ impl Player {
             }
             Command::Speed(speed) => self.speed = speed,
             Command::Seek(ns) => self.seek(ns)?,
-            Command::Marker(forward) => self.to_marker(forward)?,
-            Command::NextPhase(pid) => self.to_phase(pid)?,
+            Command::Marker(forward) => self.seek_marker(forward)?,
+            Command::NextPhase(pid) => self.run_to_phase(pid)?,
             Command::Sync(number) => {
                 self.hand_on()?;
                 self.digest.naming.sync(number);
@@ -146,7 +146,7 @@ impl Player {
         let _ = self.events.send(Event::Said(text.to_owned()));
     }
 
-    fn to_marker(&mut self, forward: bool) -> Result<()> {
+    fn seek_marker(&mut self, forward: bool) -> Result<()> {
         let here = self.position_ns;
         let after = self.markers.partition_point(|&ns| ns <= here);
         let before = self.markers.partition_point(|&ns| ns < here);
@@ -169,7 +169,7 @@ impl Player {
     }
 
     /// Goes on in slots of the trace until a pattern is complete.
-    fn to_phase(&mut self, pid: Option<u32>) -> Result<()> {
+    fn run_to_phase(&mut self, pid: Option<u32>) -> Result<()> {
         self.digest.phases.change_of(None);
         self.paused = true;
         // Small steps, so that the replay stands near the change.

@@ -308,8 +308,8 @@ fn density(view: &View<'_>, buffer: &mut Buffer, area: Rect, ribbon: &Ribbon, (f
         .collect();
     let greatest = values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);
     // Densities are per TSC tick, or per event.
-    let per_time =
-        !view.model.source.phase_signal.as_deref().is_some_and(|signal| !signal.ends_with("on a CPU"));
+    let signal = view.model.source.phase_signal.as_deref();
+    let per_time = signal.is_none_or(|signal| signal.ends_with("on a CPU"));
     let ticks_per_second = view.model.source.meta.clock.tsc_khz as f64 * 1e3;
     let label =
         if per_time { format!("{}/s", si(greatest * ticks_per_second)) } else { format!("{greatest:.2}") };

@@ -153,14 +153,17 @@ impl Pane {
         output(&mut command)
     }
 
-    /// An interactive shell in a new terminal.
+    /// An interactive shell in a new terminal, or anew in the same one.
     fn begin(&self) -> Result<()> {
-        // There may be no server yet.
-        let _ = self.tmux(&["kill-server"]);
         let folder = self.folder.to_string_lossy().into_owned();
         let shell = "env PS1='$ ' HOME=. XDG_CONFIG_HOME=. NO_COLOR= bash --norc --noprofile -i";
-        self.tmux(&["new-session", "-d", "-x", "100", "-y", "30", "-c", &folder, shell])?;
-        self.sees("$ ").map(drop)
+        if self.tmux(&["has-session"]).is_ok() {
+            self.tmux(&["resize-window", "-x", "100", "-y", "30"])?;
+            self.tmux(&["respawn-pane", "-k", "-c", &folder, shell])?;
+        } else {
+            self.tmux(&["new-session", "-d", "-x", "100", "-y", "30", "-c", &folder, shell])?;
+        }
+        self.waits("an empty screen with a prompt", |seen| seen.trim() == "$").map(drop)
     }
 
     fn press(&self, keys: &[&str]) -> Result<()> {
