@@ -110,3 +110,18 @@ impl Synthetic {
         buffer.content().iter().filter(|cell| cell.symbol() != " ").count()
     }
 }
+
+/// Takes the terminal as `hpmtop` does, and panics in another thread: for the test that it is given back.
+///
+/// # Errors
+/// There is no terminal.
+///
+/// # Panics
+/// In another thread, which ends the program.
+pub fn panic_on_screen() -> std::io::Result<()> {
+    let taken = crate::terminal::Taken::take(true).map_err(std::io::Error::other)?;
+    let panicking = std::thread::spawn(|| panic!("this was asked for"));
+    let ended = panicking.join();
+    drop(taken);
+    ended.map_err(|_| std::io::Error::other("the panic has not ended the program"))
+}

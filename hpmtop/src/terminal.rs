@@ -16,6 +16,9 @@ use ratatui::layout::{Position, Rect};
 /// Whether it is taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
+/// Exit status after a panic, as Rust's own.
+const PANICKED: i32 = 101;
+
 /// What is drawn to: through a buffer, so that a frame is one write.
 pub(crate) type Screen = Terminal<CrosstermBackend<BufWriter<Stdout>>>;
 
@@ -33,8 +36,12 @@ impl Taken {
     pub(crate) fn take(mouse: bool) -> Result<Self> {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            give_back();
+            let taken = give_back();
             before(panic);
+            if taken {
+                // Whichever thread it was: the others would go on drawing, or wait for it.
+                std::process::exit(PANICKED);
+            }
         }));
         enter(mouse).context("the terminal cannot be taken")?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, io::stdout()));
@@ -79,12 +86,14 @@ fn enter(mouse: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the terminal back, once. What fails then cannot be helped: there is nobody left to be told.
-pub(crate) fn give_back() {
-    if TAKEN.swap(false, Ordering::SeqCst) {
+/// Gives the terminal back, once; whether it was taken. What fails then cannot be helped: there is nobody left to be told.
+pub(crate) fn give_back() -> bool {
+    let taken = TAKEN.swap(false, Ordering::SeqCst);
+    if taken {
         let mut out = io::stdout();
         let _ = execute!(out, DisableMouseCapture, LeaveAlternateScreen, ratatui::crossterm::cursor::Show);
         let _ = out.flush();
         let _ = disable_raw_mode();
     }
+    taken
 }

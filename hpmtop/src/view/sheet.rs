@@ -221,6 +221,11 @@ fn quoted(text: &str) -> String {
     }
 }
 
+/// Whether each character of a text takes one column: ASCII, lines and blocks do, and most texts have nothing else.
+fn is_plain(text: &str) -> bool {
+    text.chars().all(|one| matches!(one, ' '..='~' | '\u{2500}'..='\u{259f}'))
+}
+
 /// Writes a text into so many columns.
 pub(crate) fn put(
     buffer: &mut Buffer,
@@ -235,6 +240,14 @@ pub(crate) fn put(
         return;
     }
     let width = width.min(buffer.area.right() - x);
+    if is_plain(text) && text.chars().count() <= usize::from(width) {
+        // Finding the boundaries of what people take for characters is most of the time of a frame.
+        let shift = if right { width - text.chars().count() as u16 } else { 0 };
+        for (column, one) in (x + shift..).zip(text.chars()) {
+            buffer[(column, y)].set_char(one).set_style(style);
+        }
+        return;
+    }
     let text = cut(text, usize::from(width));
     let shift = if right { width.saturating_sub(text.width() as u16) } else { 0 };
     buffer.set_stringn(x + shift, y, &text, usize::from(width - shift), style);

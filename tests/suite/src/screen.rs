@@ -109,6 +109,7 @@ pub(crate) fn check(root: &Path, tally: &mut Tally) {
     let Some(pane) = pane else { return };
     tally.run("hpmtop: every documented key does what it says", || every_key(&pane));
     tally.run("hpmtop: the terminal is as it was after a signal", || restored(&pane));
+    tally.run("hpmtop: the terminal is as it was after a panic", || panics(&pane, root));
     tally.run("hpmtop: it goes on after it was stopped", || goes_on(&pane));
     tally.run("hpmtop: a terminal that changes its size", || resizes(&pane));
     tally.run("hpmtop: what cannot be shown is told in a sentence", || bad_input(&pane));
@@ -294,6 +295,25 @@ fn restored(pane: &Pane) -> Result<String> {
         ensure!(before? == after?, "after {signal} the terminal is set otherwise");
     }
     Ok("TERM, INT, HUP".to_owned())
+}
+
+fn panics(pane: &Pane, root: &Path) -> Result<String> {
+    let build = ["build", "--quiet", "--release", "--package", "hpmtop", "--example", "panics"];
+    output(Command::new("cargo").args(build).current_dir(root))?;
+    let program = root.join("target/release/examples/panics");
+    pane.begin()?;
+    pane.types(&format!(
+        "stty -a > before; {}; echo ended=$?; stty -a > after; echo over$((1))",
+        program.display()
+    ))?;
+    let seen = pane.sees("over1")?;
+    ensure!(
+        seen.contains("ended=101") && seen.contains("this was asked for"),
+        "the panic is not told:\n{seen}"
+    );
+    let [before, after] = ["before", "after"].map(|name| fs::read_to_string(pane.folder.join(name)));
+    ensure!(before? == after?, "the terminal is set otherwise");
+    Ok(String::new())
 }
 
 fn goes_on(pane: &Pane) -> Result<String> {
