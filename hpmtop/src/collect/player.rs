@@ -21,20 +21,20 @@ const LOOKED_AT: usize = 2_000_000;
 /// Lengths of slots that people can read.
 const LENGTHS_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
-/// How long a recording is in ns: from the start of its first quantum to the end of its last one, as far as it is read.
-fn duration_ns(reader: &TraceReader) -> u64 {
+/// When the first quantum of a recording begins and the last one ends (TSC), as far as it is read.
+fn span(reader: &TraceReader) -> (u64, u64) {
     let mut span: Option<(u64, u64)> = None;
     for row in reader.rows::<QuantumRow>().take(LOOKED_AT) {
         let (first, last) = span.unwrap_or((row.start_tsc, row.end_tsc));
         span = Some((first.min(row.start_tsc), last.max(row.end_tsc)));
     }
-    let (first, last) = span.unwrap_or_default();
-    (u128::from(last - first) * 1_000_000 / u128::from(reader.meta().clock.tsc_khz.max(1))) as u64
+    span.unwrap_or_default()
 }
 
 /// A length of slots that suits a trace: 1 s for long ones, less for short ones.
 pub(super) fn slot_ns(reader: &TraceReader) -> u64 {
-    let wished = duration_ns(reader) / SLOTS / 1_000_000;
+    let (first, last) = span(reader);
+    let wished = (last - first) / reader.meta().clock.tsc_khz.max(1) / SLOTS;
     let length = LENGTHS_MS.iter().rev().find(|&&length| length <= wished);
     length.copied().unwrap_or(LENGTHS_MS[0]) * 1_000_000
 }
@@ -64,7 +64,6 @@ impl Player {
         (speed, paused): (f64, bool),
     ) -> Self {
         let replay = Replay::new(&reader, Speed::Unlimited);
-        let duration_ns = duration_ns(&reader);
         Self {
             reader,
             replay,
@@ -73,7 +72,7 @@ impl Player {
             markers: Vec::new(),
             slot_ns,
             position_ns: 0,
-            duration_ns,
+            duration_ns: 0,
             speed,
             paused,
             over: false,
@@ -83,6 +82,7 @@ impl Player {
     pub(super) fn run(mut self, orders: &Receiver<Command>) -> Result<()> {
         self.replay.start(&mut self.digest)?;
         self.digest.begin(self.replay.first_tsc());
+        self.duration_ns = self.digest.ns(span(&self.reader).1);
         let markers = self.reader.rows::<MarkerRow>();
         self.markers = markers.map(|row| self.digest.ns(row.tsc)).collect();
         self.markers.sort_unstable();

@@ -17,6 +17,8 @@ pub(crate) struct Recorder {
     present: Present,
     writer: Option<(TraceWriter, Arc<PathBuf>)>,
     totals: Totals,
+    /// TSC of the last quantum's end.
+    last_tsc: u64,
     /// Why a recording ended that nobody has ended.
     failure: Option<String>,
 }
@@ -42,8 +44,10 @@ impl Recorder {
                 writer.kernel_symbol(&symbol)?;
             }
         }
-        self.present.maps().try_for_each(|row| writer.map(row))?;
-        self.present.threads().try_for_each(|row| writer.thread(row))?;
+        // What was there before is there when the recording begins: its time begins now.
+        let tsc = self.last_tsc;
+        self.present.maps().try_for_each(|row| writer.map(&MapRow { tsc, ..row.clone() }))?;
+        self.present.threads().try_for_each(|row| writer.thread(&ThreadRow { tsc, ..row.clone() }))?;
         self.totals = Totals::default();
         let said = format!("recording to {}", folder.display());
         self.writer = Some((writer, Arc::new(folder)));
@@ -81,6 +85,7 @@ impl Recorder {
 
 impl Sink for Recorder {
     fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        self.last_tsc = self.last_tsc.max(row.end_tsc);
         if self.writer.is_some() {
             self.totals.add_quantum(row);
             self.write(|writer| writer.quantum(row));
@@ -141,7 +146,7 @@ mod tests {
         recorder.thread(&thread(2, ThreadChange::Fork, Some(1))).unwrap();
         recorder.map(&map(3, "/bin/gone")).unwrap();
         recorder.thread(&thread(3, ThreadChange::Exit, None)).unwrap();
-        recorder.quantum(&QuantumRow::default()).unwrap();
+        recorder.quantum(&QuantumRow { end_tsc: 4, ..QuantumRow::default() }).unwrap();
         let folder = temp.path().join("a.hpm");
         recorder.begin(folder.clone()).unwrap();
         assert!(recorder.begin(folder.clone()).is_err(), "it exists");
@@ -151,6 +156,7 @@ mod tests {
         let mut maps: Vec<(u32, String)> = reader.rows::<MapRow>().map(|row| (row.pid, row.path)).collect();
         maps.sort();
         assert_eq!(maps, [(1, "/bin/a".to_owned()), (2, "/bin/a".to_owned())]);
+        assert!(reader.rows::<MapRow>().all(|row| row.tsc == 4), "they are there when it begins");
         assert_eq!(reader.rows::<ThreadRow>().count(), 2);
         assert_eq!(reader.rows::<QuantumRow>().count(), 1);
         assert!(reader.meta().complete && recorder.end().unwrap().is_none());
