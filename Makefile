@@ -15,9 +15,9 @@ UDEV_RULE = $(DESTDIR)/usr/lib/udev/rules.d/70-hpm.rules
 HEADER = $(DESTDIR)$(PREFIX)/include/hpm_mark.h
 SHIM = $(DESTDIR)$(PREFIX)/lib/hpm/libhpm_methods.so
 TRACKER = $(DESTDIR)$(PREFIX)/lib/hpm/libhpm_allocations.so
-BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hpmctl
-ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hpmctl
-FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hpmctl.fish
+BASH = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 SYSUSERS = $(DESTDIR)/usr/lib/sysusers.d/hpm.conf
 
 help:
@@ -26,13 +26,13 @@ help:
 	@echo "make test-full  the long checks as well; writes docs/test-report.md"
 	@echo "make kmod       build hpm.ko for the lab's kernel"
 	@echo "make bench      what hpm costs against the kernel's perf, in the lab; and how fast its parts are"
-	@echo "make install    after make tools: hpmctl with its manual, hpm_mark.h, the shim of methods, the module's source for dkms, who may use it (PREFIX, DESTDIR)"
+	@echo "make install    after make tools: hpmctl and hpmtop with manuals, hpm_mark.h, the libraries that programs load, the module's source for dkms, who may use it (PREFIX, DESTDIR)"
 	@echo "make uninstall  removes what make install installed"
 
 # The tools that people use, and what the lab needs to run them.
 .PHONY: tools
 tools:
-	$(CARGO) build --release -p hpmctl -p hpm-methods -p hpm-allocations -p lab -p suite -p guest -p heap
+	$(CARGO) build --release -p hpmctl -p hpmtop -p hpm-methods -p hpm-allocations -p lab -p suite -p guest -p heap
 
 kmod: tools
 	$(LAB) build
@@ -59,16 +59,21 @@ bench: tools
 # Nothing is compiled as root: hpmctl itself writes its manual pages and completions. Loading the module at boot stays the
 # administrator's decision.
 install:
-	@test -x target/release/hpmctl || { echo "run make tools first" >&2; exit 1; }
+	@test -x target/release/hpmctl -a -x target/release/hpmtop || { echo "run make tools first" >&2; exit 1; }
 	install -D -m 755 target/release/hpmctl $(DESTDIR)$(PREFIX)/bin/hpmctl
+	install -D -m 755 target/release/hpmtop $(DESTDIR)$(PREFIX)/bin/hpmtop
 	install -D -m 644 libhpm/include/hpm_mark.h $(HEADER)
 	install -D -m 755 target/release/libhpm_methods.so $(SHIM)
 	install -D -m 755 target/release/libhpm_allocations.so $(TRACKER)
 	target/release/hpmctl man $(DESTDIR)$(PREFIX)/share/man/man1
-	install -d $(dir $(BASH)) $(dir $(ZSH)) $(dir $(FISH))
-	target/release/hpmctl completions bash > $(BASH)
-	target/release/hpmctl completions zsh > $(ZSH)
-	target/release/hpmctl completions fish > $(FISH)
+	target/release/hpmtop --man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(BASH) $(ZSH) $(FISH)
+	target/release/hpmctl completions bash > $(BASH)/hpmctl
+	target/release/hpmctl completions zsh > $(ZSH)/_hpmctl
+	target/release/hpmctl completions fish > $(FISH)/hpmctl.fish
+	target/release/hpmtop --completions bash > $(BASH)/hpmtop
+	target/release/hpmtop --completions zsh > $(ZSH)/_hpmtop
+	target/release/hpmtop --completions fish > $(FISH)/hpmtop.fish
 	rm -rf $(MODULE_SOURCE)
 	install -d $(MODULE_SOURCE)
 	cp -r kmod/Kbuild kmod/README.md kmod/hpm.rs kmod/shell LICENSE-GPL-2.0 $(MODULE_SOURCE)/
@@ -79,7 +84,9 @@ install:
 
 uninstall:
 	rm -rf $(MODULE_SOURCE)
-	rm -f $(DESTDIR)$(PREFIX)/bin/hpmctl $(DESTDIR)$(PREFIX)/share/man/man1/hpmctl*.1 $(BASH) $(ZSH) $(FISH)
+	rm -f $(DESTDIR)$(PREFIX)/bin/hpmctl $(DESTDIR)$(PREFIX)/share/man/man1/hpmctl*.1
+	rm -f $(DESTDIR)$(PREFIX)/bin/hpmtop $(DESTDIR)$(PREFIX)/share/man/man1/hpmtop.1
+	rm -f $(BASH)/hpmctl $(ZSH)/_hpmctl $(FISH)/hpmctl.fish $(BASH)/hpmtop $(ZSH)/_hpmtop $(FISH)/hpmtop.fish
 	rm -f $(HEADER) $(SHIM) $(TRACKER) $(UDEV_RULE) $(SYSUSERS)
 
 clean:

@@ -13,11 +13,11 @@ use libhpm::event::{
     CoreType, Counter, Equivalent, GENERICS, Row, Sampling, core_pmus, equivalent, pmus, vendor_names,
 };
 use libhpm::machine::pmu_name;
+use libhpm::source::choice::{Chosen, Wish, choose};
 use libhpm::source::perf;
 use libhpm::sys::device::Driver;
 use serde::{Serialize, Serializer};
 
-use crate::measure::{Chosen, SourceArg, choose};
 use crate::output::print;
 
 /// List the events that -e understands.
@@ -90,9 +90,7 @@ fn by_perf(args: &ListArgs) -> Result<ExitCode> {
         name: &'static str,
         what: &'static str,
     }
-    let Chosen::Perf(facts) = choose(SourceArg::default())? else {
-        bail!("the hpm module was loaded just now")
-    };
+    let Chosen::Perf(facts) = choose(Wish::Best)? else { bail!("the hpm module was loaded just now") };
     let wanted = Words::new(&args.words);
     let here = perf::NAMES.iter().filter(|name| facts.hardware || !name.id.is_hardware());
     let events: Vec<PerfEvent> = here

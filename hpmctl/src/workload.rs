@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use libhpm::session::Target;
+use libhpm::source::choice::process_of;
 use libhpm::sys::child::Child;
 use libhpm::sys::pidfd::{pidfd, pidfd_of_thread};
 use nix::errno::Errno;
@@ -102,11 +103,7 @@ impl Workload {
     /// # Errors
     /// When the thread has ended.
     pub(crate) fn process(&self) -> Result<Option<i32>> {
-        match self.target() {
-            Target::Process(pid) => Ok(Some(pid)),
-            Target::Thread(tid) => Ok(Some(process_of(tid)?)),
-            Target::Cgroup(_) | Target::System | Target::Cpu(_) => Ok(None),
-        }
+        Ok(process_of(&self.target())?)
     }
 
     /// Whether it is a program that has yet to be executed.
@@ -212,15 +209,6 @@ fn check(target: Option<&Target>) -> Result<()> {
         ),
         _ => Ok(()),
     }
-}
-
-/// The process of a thread.
-fn process_of(tid: i32) -> Result<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status"))
-        .with_context(|| format!("cannot ask for the process of thread {tid}"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-    line.and_then(|number| number.trim().parse().ok())
-        .with_context(|| format!("/proc/{tid}/status does not name the process of thread {tid}"))
 }
 
 /// What is measured, as a heading says it.

@@ -111,6 +111,22 @@ pub enum Error {
         /// The failure of perf_event_open.
         reason: io::Error,
     },
+    /// Neither the driver nor perf_event can be used.
+    #[error("nothing can measure here: {driver}; and {perf}")]
+    NothingMeasures {
+        /// Why not the driver.
+        driver: String,
+        /// Why not perf_event.
+        perf: String,
+    },
+    /// What was asked for needs the driver, which is not used.
+    #[error("{problem}: {why}")]
+    WithoutModule {
+        /// What cannot be had without it.
+        problem: String,
+        /// Why it is not used.
+        why: String,
+    },
     /// A file of `perf record` cannot be read.
     #[error("{} cannot be read as a file of `perf record`: {problem}", path.display())]
     PerfData {

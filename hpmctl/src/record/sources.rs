@@ -4,14 +4,14 @@ use anyhow::{Result, bail};
 use libhpm::event::{Event, Sampling};
 use libhpm::session::{Branches, Options, Stack};
 use libhpm::source::Source;
+use libhpm::source::choice::{
+    Chosen, PerfFacts, choose, companion, events_at_hand, open_session, parse_events, sideband,
+};
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::Replay;
 
 use super::args::{RecordArgs, StackMethod};
-use crate::measure::{
-    Chosen, PerfFacts, choose, companion, events_at_hand, open, open_perf, parse_events, sideband,
-};
 use crate::opened::{Opened, open_trace};
 use crate::workload::Workload;
 
@@ -46,7 +46,7 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
     if let Some(trace) = &args.target.trace {
         return Ok(Prepared::Trace(Box::new(open_trace(trace)?)));
     }
-    match choose(args.source)? {
+    match choose(args.source.into())? {
         Chosen::Driver { line } => {
             let mut events =
                 if args.events.is_empty() { usual_event(args)? } else { parse_events(&args.events)? };
@@ -105,8 +105,8 @@ fn driver(
     events: Vec<Event>,
     sampled: usize,
 ) -> Result<Box<dyn Source>> {
-    let (session, events) = open(events, |events| options(args, workload, events.split_at(sampled)))?;
-    let (reports, present) = sideband(workload)?;
+    let (session, events) = open_session(events, |events| options(args, workload, events.split_at(sampled)))?;
+    let (reports, present) = sideband(workload.process()?, workload.is_program())?;
     let stacks = match args.stacks {
         Some(StackMethod::Dwarf) => Stacks::Unwind,
         Some(StackMethod::Lbr) => Stacks::Calls,
@@ -137,7 +137,7 @@ fn by_perf(
         note: facts.line.clone(),
         command: args.target.words(),
     };
-    open_perf(facts, events, options)
+    Ok(facts.open(events, options)?)
 }
 
 /// For events to sample, and others to count beside them.

@@ -8,14 +8,14 @@ use libhpm::event::Event;
 use libhpm::refusal::Reason;
 use libhpm::session::{Options, Session};
 use libhpm::source::Source;
+use libhpm::source::choice::{
+    Chosen, PerfFacts, choose, events_at_hand, open_session, parse_events, refused_for, sideband,
+};
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::{Replay, Speed};
 
 use super::{StatArgs, topdown};
-use crate::measure::{
-    Chosen, PerfFacts, choose, events_at_hand, open, open_perf, parse_events, refused_for, sideband,
-};
 use crate::opened::{Opened, open_trace};
 use crate::workload::Workload;
 
@@ -41,7 +41,7 @@ pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
     if let Some(trace) = &args.target.trace {
         return Ok(Prepared::Trace(Box::new(open_trace(trace)?)));
     }
-    match choose(args.source)? {
+    match choose(args.source.into())? {
         Chosen::Driver { line } => {
             let topdown = topdown::plan(args)?;
             let events = match &topdown {
@@ -97,7 +97,8 @@ impl Prepared {
                 let (session, events) = open_fitting(args, workload, events.clone())?;
                 // Threads have names only in the side band.
                 let (reports, present) = match args.per() {
-                    Some(_) => sideband(workload).map(|(reports, present)| (Some(reports), present))?,
+                    Some(_) => sideband(workload.process()?, workload.is_program())
+                        .map(|(reports, present)| (Some(reports), present))?,
                     None => (None, vec![]),
                 };
                 Ok(Box::new(DriverSource::new(session, &events, reports, present, Stacks::AsFound, &[])))
@@ -130,7 +131,7 @@ fn open_fitting(
         events.iter().cloned().fold(options, Options::count)
     };
     loop {
-        match open(events.clone(), options) {
+        match open_session(events.clone(), options) {
             Err(error)
                 if args.events.is_empty()
                     && args.topdown.is_none()
@@ -161,5 +162,5 @@ fn by_perf(
         note: facts.line.clone(),
         command: args.target.words(),
     };
-    open_perf(facts, events, options)
+    Ok(facts.open(events, options)?)
 }

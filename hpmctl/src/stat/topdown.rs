@@ -2,9 +2,9 @@
 
 use anyhow::{Error, Result};
 use libhpm::analysis::topdown::{self, Plan, Share};
+use libhpm::source::choice::usable_pmu;
 
 use super::{EventCount, StatArgs};
-use crate::measure::usable_pmu;
 
 /// The plan for the driver's PMU, if slots are asked for.
 ///

@@ -7,8 +7,12 @@ use super::cause::Causes;
 use super::{CallChain, Extent, MemorySource, Sample, SharedChain};
 use crate::address_space::AddressSpaces;
 use crate::record::{Level, Snoop};
+use crate::source::Sink;
 use crate::symbol::{FileFinder, Frames, KERNEL_START, Symbolizer};
-use crate::trace::{Cut, KernelSymbolRow, Registers, Row, SampleRow, StackRow, ThreadRow, TraceReader};
+use crate::trace::{
+    Cut, KernelSymbolRow, MapRow, Meta, Registers, Row, SampleRow, StackRow, ThreadRow, TraceError,
+    TraceReader,
+};
 
 /// Below the stack pointer a function without calls may use so many bytes (System V AMD64 ABI, 3.2.2), and a stack usually
 /// grows to this size at most (`ulimit -s`).
@@ -60,6 +64,27 @@ impl Resolver {
             regions: HashMap::new(),
             cuts,
         }
+    }
+
+    /// One that knows nothing yet, for a source that measures: as a [`Sink`] it takes mappings and threads as they
+    /// come, and no stacks. Kernel functions come first, by [`Resolver::know_kernel`].
+    #[must_use]
+    pub fn of_source(meta: &Meta, finder: FileFinder) -> Self {
+        Self {
+            spaces: AddressSpaces::default(),
+            symbolizer: Symbolizer::new(finder.clone(), []).of_kernel(&meta.machine.kernel_release),
+            stacks: HashMap::new(),
+            names: ThreadNames::new(&[]),
+            chains: HashMap::new(),
+            causes: Causes::new(&meta.events, finder),
+            regions: HashMap::new(),
+            cuts: Vec::new(),
+        }
+    }
+
+    /// Knows these kernel functions instead of those that it knew.
+    pub fn know_kernel(&mut self, functions: impl IntoIterator<Item = KernelSymbolRow>) {
+        self.symbolizer.know_kernel(functions);
     }
 
     /// The tables that could be read only in part.
@@ -181,6 +206,19 @@ impl Resolver {
     }
 }
 
+impl Sink for Resolver {
+    fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
+        self.spaces.map(row);
+        Ok(())
+    }
+
+    fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
+        self.spaces.thread(row);
+        self.names.add(row);
+        Ok(())
+    }
+}
+
 fn is_stack(address: u64, stack_pointer: u64) -> bool {
     (stack_pointer.saturating_sub(STACK.0)..stack_pointer.saturating_add(STACK.1)).contains(&address)
 }
@@ -207,11 +245,14 @@ struct ThreadNames {
 impl ThreadNames {
     /// From rows in order of time.
     fn new(rows: &[ThreadRow]) -> Self {
-        let mut of_thread: HashMap<u32, Vec<(u64, Arc<str>)>> = HashMap::new();
-        for row in rows {
-            of_thread.entry(row.tid).or_default().push((row.tsc, row.name.as_str().into()));
-        }
-        Self { of_thread }
+        let mut names = Self { of_thread: HashMap::new() };
+        rows.iter().for_each(|row| names.add(row));
+        names
+    }
+
+    /// The next row of a thread.
+    fn add(&mut self, row: &ThreadRow) {
+        self.of_thread.entry(row.tid).or_default().push((row.tsc, row.name.as_str().into()));
     }
 
     /// The last name given until then, else the first one given later, else nothing.

@@ -3,6 +3,7 @@
 //! A [`Source`] hands rows of a trace ([`crate::trace`]) to a [`Sink`], whoever wrote them: so recording, counting and
 //! looking on are the same code on a machine with the module, without it, and without the machine.
 
+pub mod choice;
 pub mod driver;
 pub mod perf;
 pub mod perf_data;

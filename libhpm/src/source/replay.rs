@@ -101,6 +101,45 @@ impl Replay {
         next.into_iter().flatten().min()
     }
 
+    /// Hands over everything that happened until so long after the recording began, whatever the speed; what was handed over
+    /// already does not come again. For who has a clock of his own, such as one that can be stopped. [`Source::start`] comes
+    /// first.
+    ///
+    /// # Errors
+    /// As [`Source::take`].
+    pub fn take_until(&mut self, elapsed: Duration, sink: &mut dyn Sink) -> Result<()> {
+        let ticks = (elapsed.as_secs_f64() * self.meta.clock.tsc_khz as f64 * 1e3) as u64;
+        self.take_until_tsc(self.first_tsc.saturating_add(ticks), sink)
+    }
+
+    /// The time of the recording's first row: a TSC value, 0 before [`Source::start`].
+    #[must_use]
+    pub fn first_tsc(&self) -> u64 {
+        self.first_tsc
+    }
+
+    fn take_until_tsc(&mut self, now: u64, sink: &mut dyn Sink) -> Result<()> {
+        for row in until(&mut self.maps, now, |row| row.tsc) {
+            sink.map(&row)?;
+        }
+        for row in until(&mut self.threads, now, |row| row.tsc) {
+            sink.thread(&row)?;
+        }
+        while let Some(row) = self.quanta.next_if(|row| row.end_tsc <= now) {
+            self.quantum(sink, &row)?;
+        }
+        // A sample may come before its quantum has ended.
+        while let Some(row) = self.samples.next_if(|row| row.tsc <= now) {
+            self.sample(sink, row)?;
+        }
+        for row in until(&mut self.markers, now, |row| row.tsc) {
+            sink.marker(&row)?;
+        }
+        self.over = self.next_tsc().is_none();
+        self.last_tsc = if self.over { self.reached_tsc.min(now) } else { now.max(self.last_tsc) };
+        Ok(())
+    }
+
     /// At least one, so that a step leads on.
     fn ticks(&self, time: Duration) -> u64 {
         ((time.as_secs_f64() * self.meta.clock.tsc_khz as f64 * 1e3) as u64).max(1)
@@ -174,25 +213,7 @@ impl Source for Replay {
             (None, Speed::Steps(step)) => self.last_tsc.saturating_add(self.ticks(step)),
             (None, _) => u64::MAX,
         };
-        for row in until(&mut self.maps, now, |row| row.tsc) {
-            sink.map(&row)?;
-        }
-        for row in until(&mut self.threads, now, |row| row.tsc) {
-            sink.thread(&row)?;
-        }
-        while let Some(row) = self.quanta.next_if(|row| row.end_tsc <= now) {
-            self.quantum(sink, &row)?;
-        }
-        // A sample may come before its quantum has ended.
-        while let Some(row) = self.samples.next_if(|row| row.tsc <= now) {
-            self.sample(sink, row)?;
-        }
-        for row in until(&mut self.markers, now, |row| row.tsc) {
-            sink.marker(&row)?;
-        }
-        self.over = self.next_tsc().is_none();
-        self.last_tsc = if self.over { self.reached_tsc.min(now) } else { now };
-        Ok(())
+        self.take_until_tsc(now, sink)
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -294,6 +315,16 @@ mod tests {
             seen.push((replay.elapsed().unwrap().as_millis(), replay.totals.quanta));
         }
         assert_eq!(seen, [(10, 1), (20, 2), (30, 2), (39, 3)]);
+        let mut stopped = Replay::new(&reader, Speed::Unlimited);
+        stopped.start(&mut Nowhere).unwrap();
+        let mut at = |ms| {
+            stopped.take_until(Duration::from_millis(ms), &mut Nowhere).unwrap();
+            (stopped.elapsed().unwrap().as_millis(), stopped.totals.quanta, stopped.is_over())
+        };
+        assert_eq!(
+            [at(10), at(5), at(20), at(50)],
+            [(10, 1, false), (10, 1, false), (20, 2, false), (39, 3, true)]
+        );
         let mut at_once = Replay::new(&reader, Speed::Unlimited);
         at_once.start(&mut Nowhere).unwrap();
         at_once.take(&mut Nowhere).unwrap();

@@ -54,6 +54,11 @@ impl Symbolizer {
         self
     }
 
+    /// Knows these kernel functions instead of those that it knew.
+    pub fn know_kernel(&mut self, functions: impl IntoIterator<Item = KernelSymbolRow>) {
+        self.kernel = KernelTable::new(functions);
+    }
+
     /// The functions at an address of a process at a time (TSC). For a return address ask one byte before it: it can lie
     /// behind its function.
     pub fn frames(&mut self, spaces: &AddressSpaces, pid: u32, tsc: u64, address: u64) -> Frames {

@@ -18,6 +18,8 @@ mod writer;
 
 use std::time::Duration;
 
+pub use hpm_abi::QuantumFlags;
+
 pub use self::column::Column;
 pub use self::error::TraceError;
 pub use self::merge::{HOSTS_MAX, Outcome, merge};

@@ -20,6 +20,7 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
     tally.run("documentation", || cargo(root, &["doc", "--workspace", "--no-deps", "--release"]));
     libtest(root, &["--workspace"], &[], tally);
     crate::install::check(root, tally);
+    crate::screen::check(root, tally);
 }
 
 /// Every property and every parser of the driver's logic, the library and the model with many more random cases than each

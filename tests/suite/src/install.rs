@@ -49,6 +49,9 @@ fn installs(root: &Path, folder: &Path) -> Result<String> {
     for file in [
         "usr/bin/hpmctl",
         "usr/lib/hpm/libhpm_methods.so",
+        "usr/bin/hpmtop",
+        "usr/share/man/man1/hpmtop.1",
+        "usr/share/zsh/site-functions/_hpmtop",
         "usr/share/man/man1/hpmctl-report.1",
         "usr/share/bash-completion/completions/hpmctl",
         "usr/lib/udev/rules.d/70-hpm.rules",

@@ -13,6 +13,7 @@ mod lab;
 mod machine;
 mod results;
 mod scenario;
+mod screen;
 mod stack;
 mod symbols;
 
@@ -63,6 +64,8 @@ enum Action {
     Libpfm4,
     /// Symbols of samples of a C++ program, a Rust program and a just-in-time compiler against addr2line and perf.
     Symbols,
+    /// hpmtop in a real terminal: every documented key on a replay; fetches tmux where it is missing.
+    Screen,
     /// Files of perf record read by hpm and by perf, in samples per second, on the host.
     BenchSymbols,
     /// The library's parsers under a coverage-guided fuzzer.
@@ -156,6 +159,11 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
         Action::Symbols => {
             let mut tally = Tally::default();
             symbols::run(&root, &mut tally);
+            Ok(tally.close())
+        }
+        Action::Screen => {
+            let mut tally = Tally::default();
+            screen::check(&root, &mut tally);
             Ok(tally.close())
         }
         Action::BenchSymbols => symbols::bench::run(&root),

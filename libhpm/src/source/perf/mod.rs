@@ -39,6 +39,10 @@ use crate::{Error, Result};
 /// A record becomes visible up to this long after its time, so that younger ones wait for those of other CPUs.
 const SETTLED_NS: u64 = 1_000_000;
 
+/// The kernel's name for a thread that is on its way out and has no number any more (`perf_event_pid_type`, Linux,
+/// kernel/events/core.c). It is no thread: taken for one, it would have been on a CPU since the beginning.
+const REAPED: u32 = u32::MAX;
+
 /// How call stacks are found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PerfStacks {
@@ -77,9 +81,11 @@ impl PerfSource {
         let ns = record.ns;
         match record.what {
             What::Report(entry) => stream.report(sink, ns, entry),
+            // Its exit was reported, and has ended its last quantum.
+            What::Switch(switch) if switch.tid == REAPED => Ok(()),
             What::Switch(switch) => stream.switch(sink, ns, &switch),
             // The idle thread is nobody's.
-            What::Sample(taken) if taken.tid == 0 => Ok(()),
+            What::Sample(taken) if taken.tid == 0 || taken.tid == REAPED => Ok(()),
             What::Sample(taken) => match opened.index_of(taken.id) {
                 Some(event) => stream.sample(sink, ns, event, &taken, opened.samples),
                 None => Ok(()),

@@ -1,0 +1,453 @@
+//! The loops: one that draws, and one that only prints.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Seek as _, Write as _};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::CommandFactory as _;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use ratatui::crossterm::event::{self as terminal_event, KeyCode, KeyEvent, KeyModifiers};
+use ratatui::layout::Rect;
+
+use crate::cli::Cli;
+use crate::collect::{Collector, Command, Origins, PhaseOptions, Setup, Subject, Wanted};
+use crate::config::Config;
+use crate::event::Event;
+use crate::keys::{Key, KeyMap};
+use crate::output;
+use crate::screens::bindings;
+use crate::state::{Effect, State};
+use crate::terminal::{Taken, give_back};
+use crate::theme::ThemeName;
+use crate::view::{draw, parse_moment};
+
+/// Events that may wait; a source that is faster waits, or puts its batches together.
+const WAITING: usize = 256;
+/// Shortest time between two frames.
+const FRAME: Duration = Duration::from_millis(25);
+/// Signals that the screen answers.
+const SIGNALS: [Signal; 5] =
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGTSTP, Signal::SIGCONT];
+
+/// Does what the command line asks for.
+///
+/// # Errors
+/// One sentence that says what is wrong.
+pub(crate) fn run(cli: Cli) -> Result<()> {
+    if let Some(shell) = cli.completions {
+        let mut text = Vec::new();
+        clap_complete::generate(shell, &mut Cli::command(), "hpmtop", &mut text);
+        return io::stdout().lock().write_all(&text).context("cannot write the completions");
+    }
+    if let Some(folder) = &cli.man {
+        std::fs::create_dir_all(folder)
+            .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
+        return Ok(());
+    }
+    if cli.list_keys {
+        let path = cli.config.clone().or_else(Config::path);
+        let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        let text = list_keys(&KeyMap::new(&bindings(), &config.keys)?);
+        return io::stdout().lock().write_all(text.as_bytes()).context("cannot write the keys");
+    }
+    let prints = cli.once || cli.batch.is_some() || cli.screenshot.is_some();
+    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    if !prints && !is_terminal {
+        bail!(
+            "this is not a terminal: --once and --batch print for files and pipes, --screenshot writes a picture"
+        );
+    }
+    let mut output = tempfile::tempfile().context("cannot make a file for the program's output")?;
+    let mut headless = Headless::with_output(&cli, &output)?;
+    let done = if prints { headless.print(&cli) } else { headless.interact(&cli) };
+    // The collector ends the program, whose last words come then. Nobody may wait for room to send by now.
+    let Headless { collector, events, .. } = headless;
+    drop(events);
+    drop(collector);
+    pass_on(&mut output)?;
+    done
+}
+
+/// A line for each binding.
+fn list_keys(keys: &KeyMap) -> String {
+    let line = |entry: &crate::keys::Entry| {
+        let place = entry.context.place();
+        let keys: Vec<String> = entry.keys.iter().map(ToString::to_string).collect();
+        format!("{place}\t{}\t{}\t{}\n", entry.binding.name, keys.join(" "), entry.binding.help)
+    };
+    keys.entries().iter().map(line).collect()
+}
+
+/// Prints what the measured program printed, now that there is room for it.
+fn pass_on(output: &mut File) -> Result<()> {
+    let pass = |output: &mut File| {
+        output.rewind()?;
+        let mut out = io::stderr().lock();
+        let mut part = [0; 1 << 16];
+        loop {
+            match output.read(&mut part)? {
+                0 => return io::Result::Ok(()),
+                read => out.write_all(&part[..read])?,
+            }
+        }
+    };
+    pass(output).context("cannot pass on what the program printed")
+}
+
+/// A state with what feeds it, but without a terminal.
+pub(crate) struct Headless {
+    state: State,
+    /// What the collector and others tell; given up before the collector is, which may wait for room in it.
+    events: Receiver<Event>,
+    collector: Collector,
+    sender: SyncSender<Event>,
+    config: Option<PathBuf>,
+    size: (u16, u16),
+    synced: u64,
+}
+
+impl Headless {
+    /// One for a replay.
+    ///
+    /// # Errors
+    /// The trace cannot be read, or the command line is wrong.
+    #[cfg(test)]
+    pub(crate) fn start(cli: &Cli) -> Result<Self> {
+        Self::with_output(cli, &tempfile::tempfile()?)
+    }
+
+    fn with_output(cli: &Cli, output: &File) -> Result<Self> {
+        let path = cli.config.clone().or_else(Config::path);
+        if let Some(path) = cli.config.as_ref().filter(|path| !path.exists()) {
+            bail!("there is no configuration {}", path.display());
+        }
+        let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        let setup = setup(cli, &config, output)?;
+        // Threads inherit the mask; the measured program, which was forked before, does not.
+        let blocked = SigSet::from_iter(SIGNALS).thread_block();
+        blocked.context("cannot block signals")?;
+        let (sender, events) = sync_channel(WAITING);
+        let (collector, facts) = Collector::start(setup, sender.clone())?;
+        let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let usual = if no_colour { ThemeName::None } else { config.theme.unwrap_or_default() };
+        let mut state = State::new(facts, config, cli.theme.unwrap_or(usual))?;
+        let size = if cli.screenshot.is_some() { cli.size } else { (200, 60) };
+        state.set_area(Rect::new(0, 0, size.0, size.1));
+        let mut session = Self { state, events, collector, sender, config: path, size, synced: 0 };
+        if let Some(name) = &cli.screen {
+            let place = crate::screens::ALL.iter().position(|(other, ..)| other == name).unwrap_or(0);
+            session
+                .press_key(Key::parse(&(place + 1).to_string()).context("there are fewer than ten screens")?);
+        }
+        if let Some(at) = &cli.at {
+            session.seek(at)?;
+        }
+        Ok(session)
+    }
+
+    /// What it comes to.
+    #[cfg(test)]
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Lets something happen, and carries out what follows.
+    #[cfg(test)]
+    pub(crate) fn send(&mut self, event: Event) {
+        self.update(event);
+    }
+
+    /// Lets something happen, and carries out nothing.
+    #[cfg(test)]
+    pub(crate) fn only_update(&mut self, event: Event) {
+        self.state.update(event);
+    }
+
+    /// Gives the terminal that is not there another size.
+    #[cfg(test)]
+    pub(crate) fn resize(&mut self, (width, height): (u16, u16)) {
+        self.state.set_area(Rect::new(0, 0, width, height));
+    }
+
+    /// Asks the collector for something.
+    pub(crate) fn ask(&self, command: Command) {
+        self.collector.ask(command);
+    }
+
+    /// To a time of the replay. Its length is known with the first batch.
+    fn seek(&mut self, at: &str) -> Result<()> {
+        self.settle()?;
+        let whole = self.state.model().playback.and_then(|playback| playback.duration_ns);
+        let ns = parse_moment(at, whole)
+            .with_context(|| format!("`{at}` is no time: write 1.5s, 250ms or 40%"))?;
+        self.ask(Command::Seek(ns));
+        self.settle()
+    }
+
+    /// Takes everything that has come, until it is told that nothing is on its way any more.
+    fn settle(&mut self) -> Result<()> {
+        self.synced += 1;
+        self.ask(Command::Sync(self.synced));
+        loop {
+            match self.events.recv_timeout(Duration::from_secs(60)) {
+                Ok(Event::Synced(number)) if number == self.synced => return Ok(()),
+                Ok(Event::Lost(why)) => bail!("{why}"),
+                Ok(event) => drop(self.update(event)),
+                Err(_) => bail!("the source has told nothing for a minute"),
+            }
+        }
+    }
+
+    /// Takes an event; whether to go on, and how.
+    fn update(&mut self, event: Event) -> Vec<Effect> {
+        let effects = self.state.update(event);
+        effects.into_iter().filter_map(|effect| self.carry_out(effect)).collect()
+    }
+
+    /// Does what has to be done outside; hands back what only the loop can do.
+    fn carry_out(&mut self, effect: Effect) -> Option<Effect> {
+        let said = match effect {
+            Effect::Ask(command) => {
+                self.ask(command);
+                return None;
+            }
+            Effect::Screenshot(path) => output::screenshot(&self.state, &path, self.size)
+                .map(|()| format!("written to {}", path.display())),
+            Effect::Dump(path) => {
+                output::dump(&self.state, &path).map(|()| format!("written to {}", path.display()))
+            }
+            Effect::Save => match &self.config {
+                Some(path) => self.state.config.write(path).map(|()| format!("saved to {}", path.display())),
+                None => {
+                    Err(anyhow!("there is no place for a configuration: set HOME, or name one with --config"))
+                }
+            },
+            other => return Some(other),
+        };
+        self.state.message = Some(said.unwrap_or_else(|error| format!("{error:#}")));
+        None
+    }
+
+    /// Presses a key; what only a terminal can do is handed back.
+    #[cfg(test)]
+    pub(crate) fn press(&mut self, key: &str) -> Vec<Effect> {
+        Key::parse(key).map_or_else(Vec::new, |key| self.press_key(key))
+    }
+
+    fn press_key(&mut self, key: Key) -> Vec<Effect> {
+        let (code, modifiers) = key.pressed();
+        self.update(Event::Key(KeyEvent::new(code, modifiers)))
+    }
+
+    /// Presses the keys of `--keys`; a word that names no key is typed. Whether to go on.
+    ///
+    /// # Errors
+    /// The source is lost.
+    pub(crate) fn press_all(&mut self, keys: &str) -> Result<bool> {
+        for word in keys.split_whitespace() {
+            if let Some(ms) = word.strip_prefix("wait=").and_then(|ms| ms.parse().ok()) {
+                self.wait(Duration::from_millis(ms))?;
+                continue;
+            }
+            let typed = match Key::parse(word) {
+                Some(key) => vec![key],
+                None => word.chars().filter_map(|one| Key::parse(&one.to_string())).collect(),
+            };
+            for key in typed {
+                if self.press_key(key).contains(&Effect::Quit) {
+                    return Ok(false);
+                }
+                self.settle()?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes events for so long.
+    fn wait(&mut self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        loop {
+            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(Event::Lost(why)) => bail!("{why}"),
+                Ok(event) => drop(self.update(event)),
+                Err(RecvTimeoutError::Timeout) => return Ok(()),
+                Err(RecvTimeoutError::Disconnected) => bail!("the source has ended"),
+            }
+        }
+    }
+
+    /// Prints, or writes a picture, without a terminal.
+    fn print(&mut self, cli: &Cli) -> Result<()> {
+        let interval = Duration::from_nanos(self.state.model().source.slot_ns);
+        let replay = self.state.model().source.replay;
+        let mut left = if cli.batch.is_some() { cli.batch.filter(|count| *count > 0) } else { Some(1) };
+        let mut next = Duration::ZERO;
+        if replay && cli.batch.is_none() && cli.at.is_none() {
+            self.seek("100%")?;
+        }
+        loop {
+            next += interval;
+            match (replay, cli.batch) {
+                (true, Some(_)) => {
+                    self.ask(Command::Seek(next.as_nanos() as u64));
+                    self.settle()?;
+                }
+                (true, None) => {}
+                // A little longer, so that what ended with the interval has come.
+                (false, _) => {
+                    let slack = if next == interval { Duration::from_millis(150) } else { Duration::ZERO };
+                    self.wait(interval + slack)?;
+                }
+            }
+            self.settle()?;
+            if !self.press_all(&cli.keys)? {
+                return Ok(());
+            }
+            if let Some(path) = &cli.screenshot {
+                return output::screenshot(&self.state, path, cli.size);
+            }
+            let text = output::document(&self.state, cli.format);
+            match io::stdout().lock().write_all(text.as_bytes()) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                written => written.context("cannot print")?,
+            }
+            left = left.map(|left| left - 1);
+            if left == Some(0) || self.state.model().over.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Draws and reacts until somebody wants the end.
+    fn interact(&mut self, cli: &Cli) -> Result<()> {
+        let mut terminal = Taken::take(!cli.no_mouse)?;
+        listen(&self.sender)?;
+        self.draw_and_react(&mut terminal)
+    }
+
+    fn draw_and_react(&mut self, terminal: &mut Taken) -> Result<()> {
+        let mut drawn: Option<Instant> = None;
+        loop {
+            let due = drawn.map_or(Duration::ZERO, |drawn| FRAME.saturating_sub(drawn.elapsed()));
+            // Everything that has come goes into one frame.
+            thread::sleep(due);
+            self.frame(terminal)?;
+            drawn = Some(Instant::now());
+            let mut event = self.events.recv().map_err(|_| anyhow!("the source has ended"))?;
+            loop {
+                for effect in self.update(event) {
+                    match effect {
+                        Effect::Quit => return Ok(()),
+                        Effect::Suspend => suspend(terminal)?,
+                        _ => terminal.redraw()?,
+                    }
+                }
+                match self.events.try_recv() {
+                    Ok(next) => event = next,
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => bail!("the source has ended"),
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, terminal: &mut Taken) -> Result<()> {
+        let state = &mut self.state;
+        let mut seen = Rect::default();
+        terminal
+            .screen
+            .draw(|frame| {
+                seen = frame.area();
+                state.set_area(seen);
+                draw(state, seen, frame.buffer_mut());
+            })
+            .context("the terminal cannot be drawn to")?;
+        self.size = (seen.width, seen.height);
+        Ok(())
+    }
+}
+
+/// What to collect from, as the command line and the configuration want it.
+fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> {
+    let origin = match &cli.replay {
+        Some(folder) => {
+            let prints = cli.once || cli.batch.is_some() || cli.screenshot.is_some();
+            Origins::Replay { folder: folder.clone(), speed: cli.speed, paused: prints || cli.at.is_some() }
+        }
+        None => {
+            let wanted = Wanted {
+                wish: cli.source.into(),
+                pid: cli.pid,
+                cgroup: cli.cgroup.clone(),
+                command: cli.command.clone(),
+                events: cli.events.clone(),
+                frequency: cli.frequency,
+            };
+            let subject = Subject::prepare(&wanted, output)?;
+            Origins::Live(Box::new(wanted), subject)
+        }
+    };
+    let phases = PhaseOptions {
+        event: cli.phase_event.clone().or_else(|| config.phase_event.clone()),
+        per: cli.phase_per.clone().or_else(|| config.phase_per.clone()),
+        interval_ms: cli.phase_interval.or(config.phase_interval_ms),
+    };
+    if phases.interval_ms.is_some_and(|ms| !(0.01..=1e6).contains(&ms)) {
+        bail!("an interval of phases is between 0.01 and 1000000 ms");
+    }
+    let slot_ns = cli.interval.or(config.interval_ms).map(|ms| ms.clamp(1, 60_000) * 1_000_000);
+    Ok(Setup { origin, slot_ns, phases })
+}
+
+/// Starts the threads that hear of keys, the mouse and signals.
+fn listen(sender: &SyncSender<Event>) -> Result<()> {
+    let keys = sender.clone();
+    let hear = move || {
+        while let Ok(event) = terminal_event::read() {
+            let event = match event {
+                terminal_event::Event::Key(key) => Event::Key(key),
+                terminal_event::Event::Mouse(mouse) => Event::Mouse(mouse),
+                terminal_event::Event::Resize(..) => Event::Resize,
+                _ => continue,
+            };
+            if keys.send(event).is_err() {
+                return;
+            }
+        }
+        // Nobody types any more.
+        let _ = keys.send(Event::Signal(Signal::SIGHUP));
+    };
+    thread::Builder::new().name("hpmtop-keys".into()).spawn(hear).context("cannot start a thread")?;
+    let signals = sender.clone();
+    let hear = move || {
+        while let Ok(signal) = SigSet::from_iter(SIGNALS).wait() {
+            if signals.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("hpmtop-signals".into()).spawn(hear).context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Gives the terminal back and stops this process until somebody continues it.
+fn suspend(terminal: &mut Taken) -> Result<()> {
+    give_back();
+    kill(Pid::this(), Signal::SIGSTOP).context("cannot stop")?;
+    terminal.again()
+}
+
+impl Key {
+    /// What a terminal reports when it is pressed.
+    fn pressed(self) -> (KeyCode, KeyModifiers) {
+        let ctrl = self.plain().is_none();
+        let modifiers = if ctrl { KeyModifiers::CONTROL } else { KeyModifiers::NONE };
+        (self.code(), modifiers)
+    }
+}

@@ -1,0 +1,168 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Parser, ValueEnum};
+use libhpm::source::choice::Wish;
+
+use crate::output::Format;
+use crate::screens::ALL;
+use crate::theme::ThemeName;
+
+/// Watch what the hardware does while programs run: counters of each thread, functions, quanta through time, and phases.
+///
+/// Measures the whole system by the hpm module where it can be used, else by the kernel's perf_event, and says which and why.
+/// ? shows all keys. What is measured stops with this program; nothing is written unless it is asked for.
+#[derive(Parser, Debug)]
+#[command(name = "hpmtop", version, group(ArgGroup::new("target").args(["pid", "cgroup", "replay", "command", "completions", "man", "list_keys"])))]
+pub(crate) struct Cli {
+    /// Measure this running process and all its threads
+    #[arg(short, long, value_name = "PID")]
+    pub(crate) pid: Option<i32>,
+    /// Measure the control group with this directory, and those below it
+    #[arg(long, value_name = "PATH")]
+    pub(crate) cgroup: Option<PathBuf>,
+    /// Instead of measuring, replay this trace
+    #[arg(long, value_name = "NAME.hpm")]
+    pub(crate) replay: Option<PathBuf>,
+    /// Replay so many times as fast as it was recorded
+    #[arg(long, value_name = "TIMES", requires = "replay", default_value_t = 1.0, value_parser = times)]
+    pub(crate) speed: f64,
+    /// Begin the replay at this time (1.5s, 250ms, 40%), and paused
+    #[arg(long, value_name = "TIME", requires = "replay")]
+    pub(crate) at: Option<String>,
+    /// Where the data comes from
+    #[arg(long, value_enum, default_value_t, conflicts_with = "replay")]
+    pub(crate) source: SourceArg,
+    /// Events to measure, separated by commas (see `hpmctl list`)
+    #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "replay")]
+    pub(crate) events: Vec<String>,
+    /// Samples per second of time on a CPU
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 499, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) frequency: u64,
+    /// Length of the interval that numbers are of [default: 1000; of a short trace less]
+    #[arg(short, long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    pub(crate) interval: Option<u64>,
+    /// Watch this event for phases [default: instructions per cycle, or the first event that is no clock]
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) phase_event: Option<String>,
+    /// Relate it to this event, instead of to time on a CPU
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) phase_per: Option<String>,
+    /// Time on a CPU that makes an interval of phases [default: 1; by perf_event 10]
+    #[arg(long, value_name = "MS")]
+    pub(crate) phase_interval: Option<f64>,
+    /// Show this screen first
+    #[arg(long, value_name = "NAME", value_parser = screens())]
+    pub(crate) screen: Option<String>,
+    /// Colours
+    #[arg(long, value_enum)]
+    pub(crate) theme: Option<ThemeName>,
+    /// Leave the mouse to the terminal
+    #[arg(long)]
+    pub(crate) no_mouse: bool,
+    /// Read this configuration [default: ~/.config/hpmtop/config.toml]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print what is seen after one interval, or at a replay's end, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Print what is seen after each interval, N times, or until what is measured ends
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "0", conflicts_with = "once")]
+    pub(crate) batch: Option<u64>,
+    /// How --once and --batch print
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: Format,
+    /// Write the screen to a file, .svg or text, and end
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "batch"])]
+    pub(crate) screenshot: Option<PathBuf>,
+    /// Size of the terminal for --screenshot
+    #[arg(long, value_name = "COLUMNSxROWS", default_value = "120x40", value_parser = size)]
+    pub(crate) size: (u16, u16),
+    /// Keys that are pressed before --screenshot, --once or --batch, separated by spaces: `2 + + Left`, `: zoom-in Enter`
+    #[arg(long, value_name = "KEYS", default_value = "")]
+    pub(crate) keys: String,
+    /// Print every key: the screen, the action, its keys, and what it does, separated by tabs
+    #[arg(long)]
+    pub(crate) list_keys: bool,
+    /// Print the completions of a shell
+    #[arg(long, value_enum, value_name = "SHELL")]
+    pub(crate) completions: Option<clap_complete::Shell>,
+    /// Write the manual page to this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) man: Option<PathBuf>,
+    /// Run this program and measure it; what it prints is shown when the screen is closed
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Values of `--source`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SourceArg {
+    /// The hpm module where it can be used, else perf_event
+    #[default]
+    Auto,
+    /// The hpm module
+    Driver,
+    /// The kernel's perf_event: the PMU's counters if it has a driver for them, else what software counts
+    Perf,
+}
+
+impl From<SourceArg> for Wish {
+    fn from(source: SourceArg) -> Self {
+        match source {
+            SourceArg::Auto => Self::Best,
+            SourceArg::Driver => Self::Driver,
+            SourceArg::Perf => Self::Perf,
+        }
+    }
+}
+
+fn screens() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(ALL.map(|(name, ..)| name))
+}
+
+fn times(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(times) if times > 0.0 && f64::is_finite(times) => Ok(times),
+        _ => Err("not a number above 0".into()),
+    }
+}
+
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let parsed =
+        text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
+    match parsed {
+        Some((width @ 1..=500, height @ 1..=300)) => Ok((width, height)),
+        _ => Err("write columns and rows as 80x24, at most 500x300".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_are_columns_and_rows() {
+        assert_eq!(size("80x24"), Ok((80, 24)));
+        assert!(["80", "0x5", "9999x1", "axb"].into_iter().all(|text| size(text).is_err()));
+    }
+
+    #[test]
+    fn one_target_at_most() {
+        let parse = |words: &[&str]| Cli::try_parse_from([&["hpmtop"], words].concat()).is_ok();
+        assert!(
+            parse(&[]) && parse(&["-p", "1"]) && parse(&["--", "ls", "-l"]) && parse(&["--replay", "a.hpm"])
+        );
+        assert!(!parse(&["-p", "1", "--", "ls"]) && !parse(&["--replay", "a", "-e", "x"]));
+        assert!(parse(&["--screen", "time"]) && !parse(&["--screen", "tyme"]));
+    }
+}

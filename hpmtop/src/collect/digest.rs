@@ -1,0 +1,148 @@
+//! From rows of a source to batches for the model.
+
+use std::collections::HashSet;
+
+use libhpm::analysis::explore::QuantumEnd;
+use libhpm::source::Sink;
+use libhpm::trace::{
+    KernelSymbolRow, MapRow, MarkerRow, QuantumRow, SampleRow, ThreadChange, ThreadRow, TraceError,
+};
+
+use super::phases::Tracker;
+use super::recorder::Recorder;
+use crate::model::{Batch, EVENTS, Marker, Quantum, ThreadNews};
+use crate::symbols::Naming;
+
+/// A batch this long is handed on before it grows further.
+pub(crate) const FULL: usize = 20_000;
+
+/// Takes rows of a source, and gives each to whoever wants it: the next batch, the thread that names functions, the phase
+/// detectors, a recording.
+pub(crate) struct Digest {
+    pub(crate) batch: Batch,
+    /// TSC of time 0, once something was seen.
+    first_tsc: Option<u64>,
+    tsc_khz: u64,
+    /// Processes that `/proc` has yet to be asked about.
+    pub(crate) unknown: Vec<u32>,
+    seen: HashSet<u32>,
+    pub(crate) phases: Tracker,
+    pub(crate) naming: Naming,
+    pub(crate) recorder: Recorder,
+}
+
+impl Digest {
+    pub(crate) fn new(tsc_khz: u64, phases: Tracker, naming: Naming, recorder: Recorder) -> Self {
+        Self {
+            batch: Batch::default(),
+            first_tsc: None,
+            tsc_khz: tsc_khz.max(1),
+            unknown: Vec::new(),
+            seen: HashSet::new(),
+            phases,
+            naming,
+            recorder,
+        }
+    }
+
+    /// Lets time 0 be this.
+    pub(crate) fn begin(&mut self, tsc: u64) {
+        self.first_tsc = Some(tsc);
+    }
+
+    /// Begins anew, for a replay that goes back.
+    pub(crate) fn reset(&mut self) {
+        self.batch = Batch { reset: true, ..Batch::default() };
+        self.phases.reset();
+    }
+
+    /// A time in ns since the beginning; what happened before that was at its beginning.
+    pub(crate) fn ns(&self, tsc: u64) -> u64 {
+        let ticks = tsc.saturating_sub(self.first_tsc.unwrap_or(tsc));
+        (u128::from(ticks) * 1_000_000 / u128::from(self.tsc_khz)) as u64
+    }
+
+    /// Whether it should be handed on.
+    pub(crate) fn is_full(&self) -> bool {
+        self.batch.quanta.len() + self.batch.threads.len() >= FULL
+    }
+
+    fn process(&mut self, pid: u32) {
+        if self.seen.insert(pid) {
+            self.unknown.push(pid);
+        }
+    }
+}
+
+impl Sink for Digest {
+    fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        self.process(row.pid);
+        let mut counts = [0; EVENTS];
+        for (kept, count) in counts.iter_mut().zip(&row.counts) {
+            *kept = *count;
+        }
+        let (start_ns, end_ns) = (self.ns(row.start_tsc), self.ns(row.end_tsc));
+        self.batch.now_ns = self.batch.now_ns.max(end_ns);
+        self.batch.quanta.push(Quantum {
+            start_ns: start_ns.min(end_ns),
+            end_ns,
+            cpu: row.cpu,
+            pid: row.pid,
+            tid: row.tid,
+            end: QuantumEnd::from_number(row.end.into()),
+            samples: row.records,
+            lost: row.records_lost,
+            counts,
+        });
+        if let Some(mut news) = self.phases.push(row) {
+            (news.start_ns, news.end_ns) = (self.ns(news.interval.start), self.ns(news.interval.end));
+            self.batch.phases.push(news);
+        }
+        self.recorder.quantum(row)
+    }
+
+    fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
+        if let Some(sum) = self.batch.samples.get_mut(usize::from(row.event)) {
+            *sum += 1;
+        }
+        self.naming.sample(row);
+        self.recorder.sample(row)
+    }
+
+    fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
+        self.naming.map(row);
+        self.recorder.map(row)
+    }
+
+    fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
+        let what = ThreadChange::from_number(row.what);
+        match what {
+            // Another program: its command line is another one.
+            Some(ThreadChange::Exec) => self.unknown.push(row.pid),
+            _ => self.process(row.pid),
+        }
+        let ended = what == Some(ThreadChange::Exit);
+        if ended && row.pid == row.tid {
+            self.seen.remove(&row.pid);
+        }
+        let (ns, parent, name) = (self.ns(row.tsc), row.parent_pid, row.name.clone());
+        self.batch.threads.push(ThreadNews { ns, pid: row.pid, tid: row.tid, parent, name, ended });
+        self.naming.thread(row);
+        self.recorder.thread(row)
+    }
+
+    fn kernel_symbol(&mut self, row: &KernelSymbolRow) -> Result<(), TraceError> {
+        self.naming.kernel_symbol(row);
+        Ok(())
+    }
+
+    fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {
+        let (ns, tid, text, value) = (self.ns(row.tsc), row.tid, row.text.clone(), row.value);
+        self.batch.markers.push(Marker { ns, tid, text, value });
+        self.recorder.marker(row)
+    }
+
+    fn stack(&mut self, frames: &[u64], truncated: bool) -> Result<u32, TraceError> {
+        self.recorder.stack(frames, truncated)
+    }
+}

@@ -1,0 +1,5 @@
+//! The program `hpmtop`.
+
+fn main() -> std::process::ExitCode {
+    hpmtop::main()
+}

@@ -1,0 +1,74 @@
+//! What is seen, for other programs.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use ratatui::layout::Rect;
+use serde_json::{Value, json};
+
+use crate::state::State;
+use crate::view::{Parts, remarks};
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people
+    #[default]
+    Text,
+    /// One object for each time
+    Json,
+    /// A table, headings first
+    Csv,
+}
+
+/// What is seen on the shown screen.
+pub(crate) fn document(state: &State, format: Format) -> String {
+    // Wide enough for every column.
+    let area = Parts::of(Rect::new(0, 0, 500, 200)).body;
+    let sheet = state.screen().sheet(&state.view(area));
+    match format {
+        Format::Csv => sheet.csv(),
+        Format::Json => format!("{}\n", object(state, sheet.json())),
+        Format::Text => {
+            let model = state.model();
+            let words: Vec<String> = remarks(model).into_iter().map(|(word, _)| word).collect();
+            let known = if words.is_empty() { String::new() } else { format!(" [{}]", words.join(", ")) };
+            let at = crate::view::moment(model.now_ns);
+            format!("{}, {}{known}, at {at}\n{}", model.source.target, model.source.line, sheet.plain())
+        }
+    }
+}
+
+/// The rows with what has to be known of them.
+fn object(state: &State, rows: Value) -> Value {
+    let model = state.model();
+    let (_, interval_ns) = model.shown_slot();
+    let known: Vec<Value> = remarks(model)
+        .into_iter()
+        .map(|(word, sentence)| json!({"remark": word, "meaning": sentence}))
+        .collect();
+    json!({
+        "screen": state.screen_name(),
+        "source": model.source.line,
+        "target": model.source.target,
+        "time_ns": model.now_ns,
+        "interval_ns": interval_ns,
+        "remarks": known,
+        "over": model.over,
+        "rows": rows,
+    })
+}
+
+/// Writes it to a file, as CSV if that is its ending, as text if that is `.txt`, else as JSON.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write(state: &State, path: &Path) -> Result<()> {
+    let format = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("csv") => Format::Csv,
+        Some("txt") => Format::Text,
+        _ => Format::Json,
+    };
+    fs::write(path, document(state, format)).with_context(|| format!("cannot write {}", path.display()))
+}

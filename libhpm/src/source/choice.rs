@@ -1,0 +1,214 @@
+//! Choosing the source of a measurement: the module where it can be used, else perf_event; which it is, and why.
+//!
+//! Everything that measures asks here, so that `hpmctl` and `hpmtop` make the same choice and say the same of it.
+
+use super::perf::{self, PerfName, PerfOptions, PerfSource};
+use crate::event::{self, Event};
+use crate::machine::pmu_name;
+use crate::refusal::{Reason, Refusal};
+use crate::session::{Options, Session, Target};
+use crate::sideband::{self, Sideband};
+use crate::sys::device::Driver;
+use crate::{Error, Result};
+
+/// Which source is wished for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// The module where it can be used, else perf_event.
+    #[default]
+    Best,
+    /// The module, or nothing.
+    Driver,
+    /// The kernel's perf_event.
+    Perf,
+}
+
+/// The source that was chosen.
+#[derive(Clone, Debug)]
+pub enum Chosen {
+    /// The module.
+    Driver {
+        /// One line that says so.
+        line: String,
+    },
+    /// The kernel's perf_event.
+    Perf(PerfFacts),
+}
+
+/// What perf_event can do here.
+#[derive(Clone, Debug)]
+pub struct PerfFacts {
+    /// Which source this is, and why, in one line.
+    pub line: String,
+    /// Why the module is not used.
+    pub why: String,
+    /// Hardware counters can be used.
+    pub hardware: bool,
+}
+
+/// Chooses the source: the module if it can be used.
+///
+/// # Errors
+/// When what was wished for cannot be used, or [`Error::NothingMeasures`].
+pub fn choose(wish: Wish) -> Result<Chosen> {
+    let driver = match wish {
+        Wish::Perf => Err("--source perf was asked for".to_owned()),
+        Wish::Driver => Ok(usable_pmu()?),
+        Wish::Best => usable_pmu().map_err(|error| error.to_string()),
+    };
+    let why = match driver {
+        Ok(pmu) => return Ok(Chosen::Driver { line: format!("the hpm module, on the {pmu} PMU") }),
+        Err(why) => why,
+    };
+    if let Err(refusal) = perf::software() {
+        return Err(Error::NothingMeasures { driver: why, perf: refusal.to_string() });
+    }
+    let (line, hardware) = match perf::hardware() {
+        Ok(()) => (format!("the kernel's perf_event with the PMU's counters, because {why}"), true),
+        Err(refusal) => (
+            format!("the kernel's perf_event with software events only, because {why}; and {refusal}"),
+            false,
+        ),
+    };
+    Ok(Chosen::Perf(PerfFacts { line, why, hardware }))
+}
+
+impl PerfFacts {
+    /// Understands event names.
+    ///
+    /// # Errors
+    /// [`Error::WithoutModule`] when perf_event has no such events; the module may have.
+    pub fn parse(&self, lists: &[String]) -> Result<Vec<PerfName>> {
+        perf::parse(lists).map_err(|error| {
+            self.without_module(format!("{error}; other events need the hpm module, which is not used here"))
+        })
+    }
+
+    /// Opens events on perf_event. What may not be measured in kernel mode is measured in user mode alone, as the events'
+    /// names then say.
+    ///
+    /// # Errors
+    /// Those of [`PerfSource::open`]; [`Error::WithoutModule`] for one of perf_event's.
+    pub fn open(
+        &self,
+        events: &[PerfName],
+        options: impl Fn(Vec<PerfName>) -> PerfOptions,
+    ) -> Result<PerfSource> {
+        let opened = match PerfSource::open(options(events.to_vec())) {
+            Err(Error::PerfEvent { reason, .. })
+                if reason.kind() == std::io::ErrorKind::PermissionDenied
+                    && events.iter().any(|event| event.kernel) =>
+            {
+                PerfSource::open(options(events.iter().cloned().map(PerfName::user_only).collect()))
+            }
+            result => result,
+        };
+        opened.map_err(|error| match error {
+            Error::PerfEvent { .. } => {
+                self.without_module(format!("{error}; the hpm module is not used here"))
+            }
+            other => other,
+        })
+    }
+
+    fn without_module(&self, problem: String) -> Error {
+        Error::WithoutModule { problem, why: self.why.clone() }
+    }
+}
+
+/// Events encoded for the PMU of the loaded driver.
+///
+/// # Errors
+/// When the driver cannot be used, or an event is unknown to its PMU.
+pub fn parse_events(lists: &[String]) -> Result<Vec<Event>> {
+    let pmu = usable_pmu()?;
+    let names = lists.iter().flat_map(|list| event::split_list(list));
+    names.map(|name| event::parse(name, &pmu)).collect()
+}
+
+/// The event that has to be counted beside these, or some of these never occur.
+///
+/// # Errors
+/// When the driver cannot be used.
+pub fn companion(events: &[Event]) -> Result<Option<Event>> {
+    let pmu = usable_pmu()?;
+    Ok(events.iter().find_map(|event| event::companion(event, &pmu)))
+}
+
+/// Those of these events that the PMU of the loaded driver has, for events that nobody asked for.
+///
+/// # Errors
+/// When the driver cannot be used.
+pub fn events_at_hand(names: &[&str]) -> Result<Vec<Event>> {
+    let pmu = usable_pmu()?;
+    Ok(names.iter().filter_map(|name| event::parse(name, &pmu).ok()).collect())
+}
+
+/// What reports the mappings and threads of whom a session measures, and the processes that were there before. `process` is the
+/// process that is measured, whole or in one of its threads, if it is one; `is_program` says that it has yet to be executed.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn sideband(process: Option<i32>, is_program: bool) -> Result<(Sideband, Vec<u32>)> {
+    Ok(match process {
+        None => (Sideband::of_system()?, sideband::processes()),
+        Some(pid) if is_program => (Sideband::of_child(pid)?, vec![]),
+        Some(pid) => (Sideband::of_process(pid)?, vec![pid as u32]),
+    })
+}
+
+/// The process of a target: itself, or that of the thread; `None` for a target that is not one process.
+///
+/// # Errors
+/// [`Error::NoProcess`] when the thread has ended.
+pub fn process_of(target: &Target) -> Result<Option<i32>> {
+    match target {
+        Target::Process(pid) => Ok(Some(*pid)),
+        Target::Thread(tid) => {
+            let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+            let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+            let pid = line.and_then(|number| number.trim().parse().ok());
+            pid.map(Some).ok_or(Error::NoProcess { pid: *tid })
+        }
+        Target::Cgroup(_) | Target::System | Target::Cpu(_) => Ok(None),
+    }
+}
+
+/// The name of the PMU that the loaded driver can use.
+///
+/// # Errors
+/// When there is no driver, or it can use none.
+pub fn usable_pmu() -> Result<String> {
+    let (_, info) = Driver::open_checked()?;
+    match Refusal::of_machine(&info) {
+        Some(refusal) => Err(Error::Refused(Box::new(refusal))),
+        None => Ok(pmu_name(&info)),
+    }
+}
+
+/// A session for these events, as `options` wants them. What may not be measured in kernel mode is measured in user mode
+/// alone, as the events' names then say.
+///
+/// # Errors
+/// Those of [`Session::open`].
+pub fn open_session(
+    mut events: Vec<Event>,
+    options: impl Fn(&[Event]) -> Options,
+) -> Result<(Session, Vec<Event>)> {
+    match Session::open(&options(&events)) {
+        Err(error)
+            if refused_for(&error, Reason::NeedKernelRight) && events.iter().any(Event::any_privilege) =>
+        {
+            let user_only = |event: Event| if event.any_privilege() { event.user_only() } else { event };
+            events = events.into_iter().map(user_only).collect();
+            Ok((Session::open(&options(&events))?, events))
+        }
+        result => Ok((result?, events)),
+    }
+}
+
+/// Whether the driver refused for this reason.
+#[must_use]
+pub fn refused_for(error: &Error, reason: Reason) -> bool {
+    matches!(error, Error::Refused(refusal) if refusal.reason() == Some(reason))
+}
