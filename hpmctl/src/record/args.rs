@@ -35,6 +35,12 @@ pub(crate) struct RecordArgs {
     /// Sample by interrupts: any event, without data addresses, and some instructions too late (skid)
     #[arg(long, conflicts_with = "trace")]
     pub(super) imprecise: bool,
+    /// Count these events beside the sampled ones, separated by commas: exactly, for each quantum
+    #[arg(long = "count", value_name = "EVENTS", conflicts_with = "trace")]
+    pub(super) counted: Vec<String>,
+    /// Publish what a thread counted after so many ms on a CPU at the latest, 0.1 to 1000 [default: 10]; 1 shows phases
+    #[arg(long, value_name = "MS", value_parser = quantum, conflicts_with = "trace")]
+    pub(super) quantum: Option<Duration>,
     /// Folder to write; it must not exist yet [default: the program's name, or `trace`, with .hpm]
     #[arg(short, long, value_name = "NAME.hpm")]
     pub(super) output: Option<PathBuf>,
@@ -167,6 +173,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| "not a number of seconds above 0".into())
 }
 
+/// What the driver takes.
+fn quantum(text: &str) -> Result<Duration, String> {
+    let ms: Option<f64> = text.parse().ok().filter(|ms| (0.1..=1000.0).contains(ms));
+    ms.map(|ms| Duration::from_secs_f64(ms / 1000.0)).ok_or_else(|| "not from 0.1 to 1000 ms".into())
+}
+
 fn stack_bytes(text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(bytes @ 1024..=64512) if bytes % 1024 == 0 => Ok(bytes),
@@ -203,6 +215,14 @@ mod tests {
         assert_eq!(parsed("--stacks=fp -a").stacks, Some(StackMethod::Fp));
         assert_eq!(parsed("--stacks --no-stacks -a").stacks, None);
         assert_eq!(parsed("--stacks=lbr -a").stacks, Some(StackMethod::Lbr));
+    }
+
+    #[test]
+    fn a_quantum_is_a_time_that_the_driver_takes() {
+        assert_eq!(parsed("--quantum 0.5 -a").quantum, Some(Duration::from_micros(500)));
+        for bad in ["0", "0.05", "1001", "-1", "NaN", "x"] {
+            assert!(quantum(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -55,6 +55,9 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
                 tell_stand_ins(&events);
             }
             let sampled = events.len();
+            if !args.counted.is_empty() {
+                events.extend(parse_events(&args.counted)?);
+            }
             events.extend(companion(&events)?);
             Ok(Prepared::Driver { line, events, sampled })
         }
@@ -64,6 +67,9 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
                     "branch records are not read through perf_event; they need the hpm module: {}",
                     facts.why
                 );
+            }
+            if args.quantum.is_some() || !args.counted.is_empty() {
+                bail!("--quantum and --count need the hpm module, which reads the counters of each quantum: {}", facts.why);
             }
             let default = if facts.hardware { &["cycles"][..] } else { &["cpu-clock", "page-faults"] };
             let events = if args.events.is_empty() {
@@ -148,6 +154,7 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
         .imprecise(args.imprecise)
         .randomise(!args.no_randomise)
         .rate(rate(args))
+        .longest_quantum(args.quantum)
         .stack(match args.stacks {
             None => Stack::None,
             Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),

@@ -1,6 +1,7 @@
 //! What to measure, on whom, and with how much memory.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hpm_abi::{
     BranchFilter, Envelope, EventMode, EventSpec, Info, InfoFlags, Scope, SessionConfig, SessionFlags,
@@ -38,6 +39,7 @@ pub struct Options {
     imprecise: bool,
     randomise: bool,
     rate: u64,
+    longest_quantum: Option<Duration>,
 }
 
 /// Last branch records to keep with each sample.
@@ -104,6 +106,7 @@ impl Options {
             imprecise: false,
             randomise: false,
             rate: 0,
+            longest_quantum: None,
         }
     }
 
@@ -156,6 +159,13 @@ impl Options {
     #[must_use]
     pub fn rate(mut self, rate: u64) -> Self {
         self.rate = rate;
+        self
+    }
+
+    /// Cuts quanta by a timer after this time on a CPU, 100 µs to 1 s; `None` is the driver's default of 10 ms.
+    #[must_use]
+    pub fn longest_quantum(mut self, time: Option<Duration>) -> Self {
+        self.longest_quantum = time;
         self
     }
 
@@ -230,6 +240,7 @@ impl Options {
             pid,
             cpu,
             event_count: self.events.len() as u32,
+            max_quantum_ns: self.longest_quantum.map_or(0, |time| time.as_nanos() as u64),
             ..SessionConfig::default()
         };
         // Only a process executes and forks as a whole.

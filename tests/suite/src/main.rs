@@ -11,6 +11,7 @@ mod host;
 mod install;
 mod lab;
 mod machine;
+mod phases;
 mod results;
 mod scenario;
 mod screen;
@@ -57,6 +58,11 @@ enum Action {
     Equivalents {
         /// Profiles of the PMU model; all that are compared unless given.
         profiles: Vec<String>,
+    },
+    /// Record real programs in the lab, and keep their intervals as the streams on which phases are judged.
+    RecordPhases {
+        /// Names of programs; all unless given.
+        programs: Vec<String>,
     },
     /// Exports opened by the programs that they are for, and the explorer's page in a browser; fetches these.
     Consumers,
@@ -139,6 +145,11 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             let mut tally = Tally::default();
             let profiles = scenario::equivalents::chosen(&profiles)?;
             scenario::equivalents::run(&root, &mut tally, &profiles);
+            Ok(tally.close())
+        }
+        Action::RecordPhases { programs } => {
+            let mut tally = Tally::default();
+            phases::run(&root, &programs, &mut tally);
             Ok(tally.close())
         }
         Action::Libpfm4 => {

@@ -18,6 +18,7 @@ mod lag;
 mod level;
 pub mod metrics;
 mod outcome;
+mod recorded;
 mod shape;
 mod subject;
 pub mod synthetic;
@@ -32,6 +33,7 @@ pub use self::interval::{Disorder, Interval, MAX_EVENTS, Slicer, Stay};
 pub use self::lag::Lags;
 pub use self::level::{Base, LEVELS, MAJOR_LEVEL, Meter, Signal, THRESHOLDS, Variation};
 pub use self::outcome::{NoPhases, PatternSummary, Phases, Repeating, Span, find_phases};
+pub use self::recorded::Recorded;
 pub use self::shape::{DIES_AFTER, MAX_CODES, PatternKey, Shape, ShapeBuilder};
 pub use self::subject::{Subject, SubjectKind, subjects};
 
