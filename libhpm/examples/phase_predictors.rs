@@ -176,8 +176,11 @@ fn main() {
     );
 }
 
+/// Adds what a control reaches on a stream to a row.
+type Judge = fn(&Stream, &mut Row);
+
 /// What is compared.
-const HOW: [(&str, fn(&Stream, &mut Row)); 3] = [
+const HOW: [(&str, Judge); 3] = [
     ("published, one buffer", |stream, row| judge(Rules::Published, stream, row)),
     ("noise gate, one buffer", |stream, row| judge(Rules::NoiseGated, stream, row)),
     ("a profile for each behaviour", by_behaviour),

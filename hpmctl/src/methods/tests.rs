@@ -153,13 +153,15 @@ fn exclusions_name_nothing_that_is_kept() {
 
 /// A program in three phases, of which one touches much memory.
 const PROGRAM: &str = r"
-#include <stdlib.h>
+#define _GNU_SOURCE
+#include <sys/mman.h>
 static volatile unsigned long sink;
 static __attribute__((noinline)) void step(unsigned long rounds) { for (unsigned long i = 0; i < rounds; i++) sink += i; }
 __attribute__((noinline)) void touch(void) {
-    char *memory = malloc(400 * 4096);
+    /* Not by malloc, which keeps pages for the next call. */
+    char *memory = mmap(0, 400 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     for (int page = 0; page < 400; page++) memory[page * 4096] = 1;
-    free(memory);
+    munmap(memory, 400 * 4096);
     step(2000);
 }
 __attribute__((noinline)) void compute(void) { for (int i = 0; i < 200; i++) step(2000); }

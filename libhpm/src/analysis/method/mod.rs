@@ -1,7 +1,7 @@
 //! Method-level phases: functions, with all that they call, in which a program spends much of its time.
 //!
 //! Entry and exit events become matched invocations ([`CallMatcher`]) and an annotated dynamic call graph ([`CallGraph`], step
-//! 1); of this functions are selected as phases ([`select`], [`propose`], step 2); what was measured of each of their
+//! 1); of this functions are selected as phases ([`select()`], [`propose`], step 2); what was measured of each of their
 //! invocations (step 3) is averaged over runs ([`Merged`]) and described ([`statistics`], [`Bottlenecks`], [`components`]). After Georges,
 //! Buytaert, Eeckhout & De Bosschere, *Method-Level Phase Behavior in Java Workloads*, OOPSLA 2004; sections (§) named here
 //! are of that paper. What it leaves open is settled in `docs/methods.md`.
