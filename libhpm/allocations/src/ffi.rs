@@ -2,9 +2,9 @@
 //!
 //! What has to hold, because a program's every allocation comes through here:
 //! - nothing here allocates: `std` is used for thread-local cells without destructors, and for atomics;
-//! - a call that the C library makes for us (to look up a symbol, to set a thread's key) may allocate again: [`Thread::busy`] then
-//!   keeps it from being recorded, and until the real functions are known it is served from [`ARENA`];
-//! - a thread that was interrupted by a signal whose handler allocates finds [`Thread::busy`] set: that allocation is not recorded.
+//! - a call that the C library makes for us (to look up a symbol, to set a thread's key) may allocate again: `Thread::busy` then
+//!   keeps it from being recorded, and until the real functions are known it is served from an arena;
+//! - a thread that was interrupted by a signal whose handler allocates finds `Thread::busy` set: that allocation is not recorded.
 //!
 //! `thread` has what each thread does, `log` the log that they share.
 #![allow(unsafe_code, reason = "the boundary to the C library and to memory that is shared with a file")]
@@ -244,7 +244,7 @@ extern "C" fn reallocate(pointer: *mut c_void, size: usize, caller: usize, frame
     // SAFETY: `real` is the next library's realloc; the pointer is the caller's to give.
     let new = unsafe { transmute::<usize, PointerSize>(real)(pointer, size) };
     if !pointer.is_null() && (!new.is_null() || size == 0) {
-        freed(pointer as usize, began);
+        freed(pointer as usize, || began);
     }
     allocated(new, size, caller, frame);
     new
@@ -256,7 +256,7 @@ pub extern "C" fn free(pointer: *mut c_void) {
         return;
     }
     // Before the memory can be another thread's.
-    freed(pointer as usize, tsc());
+    freed(pointer as usize, tsc);
     let real = FREE.get();
     if real != 0 {
         // SAFETY: `real` is the next library's free; the pointer is the caller's to give.
@@ -358,9 +358,9 @@ fn allocated(pointer: *mut c_void, size: usize, caller: usize, frame: usize) {
     });
 }
 
-fn freed(pointer: usize, when: u64) {
+fn freed(pointer: usize, when: impl FnOnce() -> u64) {
     if !ON.load(Relaxed) || SAMPLED_BYTES.load(Relaxed) != 0 && !forget(pointer) {
         return;
     }
-    at_work(|thread| thread.write(&[entry::FREE, when, pointer as u64], &[]));
+    at_work(|thread| thread.write(&[entry::FREE, when(), pointer as u64], &[]));
 }
