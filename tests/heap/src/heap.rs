@@ -283,11 +283,9 @@ impl<O: Observer> Heap<O> {
         (self.limit_bytes / PAGE_BYTES).checked_sub(used)
     }
 
-    /// Whether mature and large objects leave an eighth of the heap free, and more than the smallest nursery needs for itself and
-    /// for its survivors.
+    /// Whether mature and large objects leave more free than the smallest nursery needs, for itself and for its survivors.
     pub(crate) fn has_pages_for_pairs(&self) -> bool {
-        let reserve = (self.limit_bytes / 8).max(2 * MIN_NURSERY_BYTES);
-        self.free_pages().is_some_and(|free| free * PAGE_BYTES > reserve)
+        self.free_pages().is_some_and(|free| free * PAGE_BYTES > 2 * MIN_NURSERY_BYTES)
     }
 
     /// Lets the nursery have so much that its survivors find room even if all are (an Appel-style nursery): half of what is free,
