@@ -1,9 +1,9 @@
 //! The live terminal screen of hpm: who runs where, what the counters of each thread say, where the samples are, and which
 //! phases repeat.
 //!
-//! A collector thread ([`collect`]) takes rows from a source and digests them into batches; the [`model`] is what is known,
-//! bounded; the [`state`] is what is shown and changes by events only; [`view`] and [`screens`] draw it and change nothing.
-//! Names for samples come from a thread of their own ([`symbols`]), so that neither drawing nor measuring waits for files.
+//! A collector thread (`collect`) takes rows from a source and digests them into batches; the `model` is what is known,
+//! bounded; the `state` is what is shown and changes by events only; `view` and `screens` draw it and change nothing.
+//! Names for samples come from a thread of their own (`symbols`), so that neither drawing nor measuring waits for files.
 
 mod app;
 mod cli;

@@ -25,7 +25,14 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(meta: Meta) -> Self {
-        Self { meta, present: Present::default(), writer: None, totals: Totals::default(), failure: None }
+        Self {
+            meta,
+            present: Present::default(),
+            writer: None,
+            totals: Totals::default(),
+            last_tsc: 0,
+            failure: None,
+        }
     }
 
     /// The folder being written.
