@@ -106,7 +106,7 @@ impl Tracker {
         }
         let watched = self.processes.entry(row.pid).or_insert_with(|| Watched {
             slicer: Slicer::for_process(watch.interval),
-            detector: Detector::with_capacity(Rules::Improved, watch.signal, PATTERNS),
+            detector: Detector::with_capacity(Rules::NoiseGated, watch.signal, PATTERNS),
             last: 0,
         });
         watched.last = row.end_tsc;
