@@ -8,10 +8,11 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use libhpm::call_log::{Config, Counting, Filter, logs};
 use libhpm::event;
+use libhpm::source::choice::{Chosen, choose, events_at_hand};
 
 use super::folder::{RunFile, begin_run, clear_runs, read_profile, read_selection, write_run};
 use super::{ClockArg, CountingArg, launch};
-use crate::measure::{Chosen, SourceArg, choose, events_at_hand};
+use crate::measure::SourceArg;
 use crate::output::print;
 
 /// What is counted by the module when nothing is asked for, as far as the PMU has it.
@@ -131,7 +132,7 @@ fn events(args: &MeasureArgs) -> (Vec<String>, String) {
         Counting::Perf => SourceArg::Perf,
     };
     let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    match choose(source) {
+    match choose(source.into()) {
         Ok(Chosen::Driver { line }) => {
             let events = events_at_hand(&BY_DRIVER).unwrap_or_default();
             (events.into_iter().map(|event| event.name).collect(), format!("by {line}"))

@@ -148,7 +148,7 @@ mod tests {
     /// A ribbon of a stream of which it is known where it changes.
     fn ribbon() -> Ribbon {
         let steps = labelled_set(0.0).into_iter().find(|recipe| recipe.name == "steps").unwrap();
-        let mut detector = Detector::new(Rules::Improved, Signal::new(&[0], Base::Time));
+        let mut detector = Detector::new(Rules::NoiseGated, Signal::new(&[0], Base::Time));
         let mut ribbon = Ribbon::default();
         for interval in steps.stream(1200, 1).intervals {
             let step = detector.push(&interval);
