@@ -69,7 +69,10 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
                 );
             }
             if args.quantum.is_some() || !args.counted.is_empty() {
-                bail!("--quantum and --count need the hpm module, which reads the counters of each quantum: {}", facts.why);
+                bail!(
+                    "--quantum and --count need the hpm module, which reads the counters of each quantum: {}",
+                    facts.why
+                );
             }
             let default = if facts.hardware { &["cycles"][..] } else { &["cpu-clock", "page-faults"] };
             let events = if args.events.is_empty() {

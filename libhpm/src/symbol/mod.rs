@@ -7,8 +7,8 @@
 mod code;
 mod code_map;
 mod files;
-mod instrumentation;
 mod image;
+mod instrumentation;
 mod jitdump;
 mod kernel;
 mod module;
@@ -21,8 +21,8 @@ mod vdso;
 
 pub use self::code::{Code, Instruction, Place};
 pub use self::files::FileFinder;
-pub use self::instrumentation::{FunctionCode, functions_of};
 pub use self::image::{Image, Images, Loaded};
+pub use self::instrumentation::{FunctionCode, functions_of};
 pub use self::kernel::kernel_symbols;
 pub use self::symbolizer::Symbolizer;
 pub use self::types::{Member, TypeId, Types};
