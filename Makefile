@@ -55,13 +55,14 @@ bench: tools
 	target/release/suite bench
 	$(CARGO) bench --workspace
 
-# Nothing is compiled as root: hpmctl itself writes its manual pages and completions. Loading the module at boot stays the
+# Nothing is compiled as root: hpmctl itself writes its manual pages and completions. The shim is stripped, because every profiled program
+# maps it. Loading the module at boot stays the
 # administrator's decision.
 install:
 	@test -x target/release/hpmctl || { echo "run make tools first" >&2; exit 1; }
 	install -D -m 755 target/release/hpmctl $(DESTDIR)$(PREFIX)/bin/hpmctl
 	install -D -m 644 libhpm/include/hpm_mark.h $(HEADER)
-	install -D -m 755 target/release/libhpm_methods.so $(SHIM)
+	install -D -m 755 -s target/release/libhpm_methods.so $(SHIM)
 	target/release/hpmctl man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(dir $(BASH)) $(dir $(ZSH)) $(dir $(FISH))
 	target/release/hpmctl completions bash > $(BASH)
