@@ -56,15 +56,15 @@ bench: tools
 	target/release/suite bench
 	$(CARGO) bench --workspace
 
-# Nothing is compiled as root: hpmctl itself writes its manual pages and completions. Loading the module at boot stays the
-# administrator's decision.
+# Nothing is compiled as root: hpmctl itself writes its manual pages and completions. The libraries are stripped, because every
+# measured program maps them. Loading the module at boot stays the administrator's decision.
 install:
 	@test -x target/release/hpmctl -a -x target/release/hpmtop || { echo "run make tools first" >&2; exit 1; }
 	install -D -m 755 target/release/hpmctl $(DESTDIR)$(PREFIX)/bin/hpmctl
 	install -D -m 755 target/release/hpmtop $(DESTDIR)$(PREFIX)/bin/hpmtop
 	install -D -m 644 libhpm/include/hpm_mark.h $(HEADER)
-	install -D -m 755 target/release/libhpm_methods.so $(SHIM)
-	install -D -m 755 target/release/libhpm_allocations.so $(TRACKER)
+	install -D -m 755 -s target/release/libhpm_methods.so $(SHIM)
+	install -D -m 755 -s target/release/libhpm_allocations.so $(TRACKER)
 	target/release/hpmctl man $(DESTDIR)$(PREFIX)/share/man/man1
 	target/release/hpmtop --man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(BASH) $(ZSH) $(FISH)
