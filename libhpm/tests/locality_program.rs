@@ -405,7 +405,7 @@ fn lists_and_trees_are_attributed() {
         assert!(found.wrong.is_empty(), "{mode}: {:x?}", found.wrong);
         assert_eq!(found.misplaced, 0, "{mode}");
         // Half of each sample came from what the function was given, as long as no branch records tell better.
-        assert!(share(&found, field) > 0.4, "{mode}: {field} has {}", share(&found, field));
+        assert!(share(&found, field) > 0.35, "{mode}: {field} has {}", share(&found, field));
         assert!(true_misses(&run)[kind] > 0.2 * run.truth.len() as f64, "{mode}");
     }
 }

@@ -83,7 +83,7 @@ impl Thread {
         let end = self.stack_end(here);
         let most = FRAMES_KEPT.load(Relaxed).clamp(1, FRAMES_MAX);
         let mut below = here;
-        for count in 1..most {
+        for (count, slot) in frames.iter_mut().enumerate().take(most).skip(1) {
             if frame <= below || !frame.is_multiple_of(8) || frame.saturating_add(16) > end {
                 return count;
             }
@@ -92,7 +92,7 @@ impl Thread {
             if caller < 4096 || caller >> 47 != 0 {
                 return count;
             }
-            frames[count] = caller;
+            *slot = caller;
             (below, frame) = (frame, next);
         }
         most
