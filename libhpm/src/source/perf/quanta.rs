@@ -1,6 +1,6 @@
 //! Quanta from switches and samples: pure, so that it can be tested without a kernel.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hpm_abi::QuantumEnd;
 
@@ -40,6 +40,9 @@ pub(in crate::source) struct Quanta {
     open: HashMap<u32, QuantumRow>,
     /// Threads of which a record was seen, and whether they are on a CPU.
     seen: HashMap<u32, bool>,
+    /// Threads whose exit was reported. They may still be switched to on their way out, but not away with their number, so that
+    /// nothing would end what began then.
+    exited: HashSet<u32>,
     /// Next number on each CPU.
     sequences: HashMap<u32, u64>,
     /// Sum of the quanta that have ended.
@@ -55,6 +58,7 @@ impl Quanta {
             started_ns,
             open: HashMap::new(),
             seen: HashMap::new(),
+            exited: HashSet::new(),
             sequences: HashMap::new(),
             on_cpu_ns: 0,
             ended: 0,
@@ -74,6 +78,7 @@ impl Quanta {
     pub(in crate::source) fn switch(&mut self, ns: u64, switch: &Switch) -> Option<QuantumRow> {
         let Switch { cpu, pid, tid, kind } = *switch;
         let end = match kind {
+            SwitchKind::In if self.exited.contains(&tid) => return None,
             SwitchKind::In => {
                 // A quantum that is open still is one whose end the kernel had no room for: it ends here at the latest.
                 let lost = self.end(ns, tid, QuantumEnd::Yielded);
@@ -92,6 +97,7 @@ impl Quanta {
     pub(in crate::source) fn exit(&mut self, ns: u64, tid: u32) -> Option<QuantumRow> {
         // Seen system-wide, it is switched away from once more, which ends nothing.
         self.seen.insert(tid, false);
+        self.exited.insert(tid);
         self.end(ns, tid, QuantumEnd::Exit)
     }
 
@@ -102,6 +108,8 @@ impl Quanta {
 
     /// A new thread has not run since measuring began.
     pub(in crate::source) fn forked(&mut self, tid: u32) {
+        // The number of one that has exited is given again.
+        self.exited.remove(&tid);
         self.seen.insert(tid, false);
     }
 
@@ -224,6 +232,18 @@ mod tests {
         quanta.switch(900, &switch(6, SwitchKind::In));
         assert_eq!(quanta.exit(950, 6).unwrap().sequence, 1);
         assert_eq!((quanta.on_cpu_ns, quanta.ended), (550, 2));
+    }
+
+    #[test]
+    fn a_thread_on_its_way_out_begins_nothing_and_its_number_may_be_given_again() {
+        let mut quanta = quanta();
+        quanta.switch(200, &switch(6, SwitchKind::In));
+        assert!(quanta.exit(300, 6).is_some());
+        quanta.switch(310, &switch(6, SwitchKind::In));
+        assert!(quanta.flush(100 * MS).is_empty() && quanta.stop(100 * MS).is_empty());
+        quanta.forked(6);
+        quanta.switch(200 * MS, &switch(6, SwitchKind::In));
+        assert_eq!(quanta.stop(201 * MS).len(), 1);
     }
 
     #[test]
