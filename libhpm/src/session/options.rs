@@ -266,29 +266,34 @@ impl Options {
         let sampled = self.events.iter().any(|(_, period)| period.is_some());
         config.quanta = if sampled || self.quanta { QUANTA } else { QUANTA_UNREAD };
         if sampled {
-            config.segments = SEGMENTS;
-            config.markers = MARKERS;
-            match self.stack {
-                Stack::None | Stack::BranchCalls => {}
-                Stack::Copied(bytes) => config.stack_bytes = bytes,
-                Stack::FramePointers(frames) => config.frames = frames,
-            }
-            if let Some(branches) = self.wanted_branches() {
-                (config.branches, config.branch_filter) = (branches.count, branches.filter);
-            }
-            config.stack_ring_bytes = match self.stack {
-                Stack::Copied(_) | Stack::FramePointers(_) => STACK_RING_BYTES,
-                _ if self.wanted_branches().is_some() => BRANCH_RING_BYTES,
-                _ => 0,
-            };
-            if config.stack_ring_bytes == BRANCH_RING_BYTES {
-                config.quanta = BRANCH_QUANTA;
-            }
-            if self.stack == Stack::BranchCalls {
-                config.max_threads = THREADS_FOLLOWED;
-            }
+            self.ask_for_samples(&mut config);
         }
         config
+    }
+
+    /// Memory for samples, and what is taken with each.
+    fn ask_for_samples(&self, config: &mut SessionConfig) {
+        config.segments = SEGMENTS;
+        config.markers = MARKERS;
+        match self.stack {
+            Stack::None | Stack::BranchCalls => {}
+            Stack::Copied(bytes) => config.stack_bytes = bytes,
+            Stack::FramePointers(frames) => config.frames = frames,
+        }
+        if let Some(branches) = self.wanted_branches() {
+            (config.branches, config.branch_filter) = (branches.count, branches.filter);
+        }
+        config.stack_ring_bytes = match self.stack {
+            Stack::Copied(_) | Stack::FramePointers(_) => STACK_RING_BYTES,
+            _ if self.wanted_branches().is_some() => BRANCH_RING_BYTES,
+            _ => 0,
+        };
+        if config.stack_ring_bytes == BRANCH_RING_BYTES {
+            config.quanta = BRANCH_QUANTA;
+        }
+        if self.stack == Stack::BranchCalls {
+            config.max_threads = THREADS_FOLLOWED;
+        }
     }
 
     fn wanted_branches(&self) -> Option<Branches> {
