@@ -333,14 +333,20 @@ impl Headless {
 
     fn draw_and_react(&mut self, terminal: &mut Taken) -> Result<()> {
         let mut drawn: Option<Instant> = None;
+        let (mut is_stale, mut slot) = (true, (0, 0));
         loop {
-            let due = drawn.map_or(Duration::ZERO, |drawn| FRAME.saturating_sub(drawn.elapsed()));
-            // Everything that has come goes into one frame.
-            thread::sleep(due);
-            self.frame(terminal)?;
-            drawn = Some(Instant::now());
+            if is_stale {
+                let due = drawn.map_or(Duration::ZERO, |drawn| FRAME.saturating_sub(drawn.elapsed()));
+                // Everything that has come goes into one frame.
+                thread::sleep(due);
+                self.frame(terminal)?;
+                drawn = Some(Instant::now());
+                slot = self.state.model().shown_slot();
+            }
+            is_stale = false;
             let mut event = self.events.recv().map_err(|_| anyhow!("the source has ended"))?;
             loop {
+                is_stale |= !matches!(event, Event::Batch(_));
                 for effect in self.update(event) {
                     match effect {
                         Effect::Quit => return Ok(()),
@@ -354,7 +360,16 @@ impl Headless {
                     Err(TryRecvError::Disconnected) => bail!("the source has ended"),
                 }
             }
+            is_stale |= self.shows_batches() || self.state.model().shown_slot() != slot;
         }
+    }
+
+    /// Whether what is shown changes with everything that is measured, and not only when an interval is over: drawing what has not
+    /// changed would be most of what the screen costs.
+    fn shows_batches(&self) -> bool {
+        let model = self.state.model();
+        let is_first = model.now_ns < model.source.slot_ns;
+        is_first || model.playback.is_some() || self.state.screen().shows_quanta()
     }
 
     fn frame(&mut self, terminal: &mut Taken) -> Result<()> {

@@ -139,6 +139,11 @@ pub(crate) trait Screen {
     /// Draws it, and says nothing: what is drawn depends on the view and the screen's own state only.
     fn draw(&self, view: &View<'_>, buffer: &mut Buffer);
 
+    /// Whether it shows single quanta or what came of them, so that it is drawn anew whenever some have come.
+    fn shows_quanta(&self) -> bool {
+        false
+    }
+
     /// Does what a key asks for.
     fn act(&mut self, action: Action, view: &View<'_>) -> Reply;
 

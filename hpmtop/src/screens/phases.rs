@@ -31,6 +31,10 @@ pub(crate) struct PhaseScreen {
 }
 
 impl Screen for PhaseScreen {
+    fn shows_quanta(&self) -> bool {
+        true
+    }
+
     fn draw(&self, view: &View<'_>, buffer: &mut Buffer) {
         let area = view.area;
         let theme = view.theme;

@@ -57,6 +57,10 @@ impl Default for Time {
 }
 
 impl Screen for Time {
+    fn shows_quanta(&self) -> bool {
+        true
+    }
+
     fn draw(&self, view: &View<'_>, buffer: &mut Buffer) {
         draw::draw(self, &self.window(view), view, buffer);
     }

@@ -26,8 +26,6 @@ const RECORD: &str =
     "record -e load:u -c 1511 --count instructions:u,cycles:u,l1d-load-miss:u,branch-miss:u --quantum 0.2";
 /// A clock that passes with instructions, 500 of them in a microsecond, so that the host's load does not show.
 const LAB: [&str; 4] = ["run", "--deterministic", "--profile", "skylake"];
-/// Seconds of that clock after which a program is ended: 300 million instructions, those for recording it among them.
-const LIMIT_S: &str = "0.6";
 /// Time on a CPU that makes an interval: 100,000 instructions.
 const INTERVAL_US: u64 = 200;
 /// Fewer tell nothing of repetitions.
@@ -57,9 +55,10 @@ fn record(root: &Path, program: &Program) -> Result<String> {
     let hpmctl = root.join("target/release/hpmctl");
     let line = format!(
         "{environment}SCRIPT='{}'; export SCRIPT; \
-         exec '{}' {RECORD} -o trace.hpm -- sh -c 'timeout {LIMIT_S} sh -c \"$SCRIPT\"; true'",
+         exec '{}' {RECORD} -o trace.hpm -- sh -c 'timeout {} sh -c \"$SCRIPT\"; true'",
         program.script,
         hpmctl.display(),
+        program.limit_s,
     );
     let log = File::create(folder.join("log"))?;
     let status = Command::new(root.join("target/release/lab"))
@@ -108,8 +107,9 @@ fn shortened(folder: &Path, program: &Program) -> Result<Recorded> {
     recorded.command = program.script.to_owned();
     recorded.kind = program.kind.to_owned();
     recorded.recorded = format!(
-        "lab {} -- hpmctl {RECORD}, ended after {LIMIT_S} s; {}, {}",
+        "lab {} -- hpmctl {RECORD}, ended after {} s; {}, {}",
         LAB.join(" "),
+        program.limit_s,
         program.process,
         meta.machine.pmu
     );

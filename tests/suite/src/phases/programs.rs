@@ -13,80 +13,133 @@ pub(super) struct Program {
     pub(super) kind: &'static str,
     /// The process that is looked at, by its short name.
     pub(super) process: &'static str,
-    /// The Debian package that has it, and the folders of its programs.
+    /// The Debian package that may have to be fetched for it, and the folders of its programs.
     package: Option<(&'static str, &'static [&'static str])>,
+    /// Seconds of the guest's clock after which it is ended: 500 million instructions each, those for recording it and waiting for the
+    /// disk among them.
+    pub(super) limit_s: &'static str,
     /// What the shell runs, in a folder with what [`super::inputs`] makes. Without single quotes.
     pub(super) script: &'static str,
 }
 
+/// Enough for programs that compute from the first moment on.
+const SHORT: &str = "0.6";
+/// Enough for those that are large, or wait for others.
+const LONG: &str = "2.5";
+
 /// All of them.
 pub(super) const PROGRAMS: [Program; 14] = [
-    debians("gzip", "compressor", "gzip", "gzip -9c mixed > out.gz"),
-    debians("bzip2", "compressor, by blocks", "bzip2", "bzip2 -1c mixed > out.bz2"),
-    debians("xz", "compressor", "xz", "xz -T1 -1 -c mixed > out.xz"),
-    of_package(
-        "sqlite3",
-        "database",
-        "sqlite3",
-        ("sqlite3", &["usr/bin"]),
-        "sqlite3 :memory: < queries.sql > answers",
-    ),
-    debians("perl", "interpreter", "perl", "perl words.pl words > counts"),
-    of_package(
-        "python3",
-        "interpreter",
-        "python3",
-        ("python3-minimal", &["usr/bin"]),
-        "/usr/bin/python3 rounds.py words > counts",
-    ),
-    debians("mawk", "interpreter", "mawk", "mawk -f columns.awk words words words > counts"),
-    debians("gcc", "compiler", "cc1", "gcc -O2 -S -o program.s program.c"),
-    of_package(
-        "povray",
-        "ray tracer",
-        "povray",
-        ("povray", &["usr/bin"]),
-        "povray +Iscene.pov +Oscene.png +W96 +H72 -D +WT1 -GA",
-    ),
-    Program { script: "$JAQ -f query.jq data.json > answer", ..debians("jaq", "parser", "jaq", "") },
-    debians("sort", "sorter", "sort", "LC_ALL=C sort --parallel=1 words > sorted"),
-    of_package("bc", "calculator", "bc", ("bc", &["usr/bin"]), "bc -l pi.bc > digits"),
-    of_package(
-        "git",
-        "mixed, many short steps",
-        "git",
-        ("git", &["usr/bin"]),
-        "git -C repository log -p --stat > log.txt",
-    ),
-    of_package(
-        "nginx",
-        "server under mixed requests",
-        "nginx",
-        ("nginx-light", &["usr/sbin"]),
-        "sh serve.sh",
-    ),
+    Program {
+        name: "gzip",
+        kind: "compressor",
+        process: "gzip",
+        script: "gzip -9c mixed > out.gz",
+        ..DEBIANS
+    },
+    Program {
+        name: "bzip2",
+        kind: "compressor, by blocks",
+        process: "bzip2",
+        script: "bzip2 -1c mixed > out.bz2",
+        ..DEBIANS
+    },
+    Program {
+        name: "xz",
+        kind: "compressor",
+        process: "xz",
+        script: "xz -T1 -1 -c mixed > out.xz",
+        ..DEBIANS
+    },
+    Program {
+        name: "sqlite3",
+        kind: "database",
+        process: "sqlite3",
+        package: Some(("sqlite3", &["usr/bin"])),
+        script: "sqlite3 :memory: < queries.sql > answers",
+        ..DEBIANS
+    },
+    Program {
+        name: "perl",
+        kind: "interpreter",
+        process: "perl",
+        script: "perl words.pl words > counts",
+        ..DEBIANS
+    },
+    Program {
+        name: "python3",
+        kind: "interpreter",
+        process: "python3",
+        package: Some(("python3-minimal", &["usr/bin"])),
+        script: "/usr/bin/python3 rounds.py words > counts",
+        ..DEBIANS
+    },
+    Program {
+        name: "mawk",
+        kind: "interpreter",
+        process: "mawk",
+        script: "mawk -f columns.awk words words words > counts",
+        ..DEBIANS
+    },
+    Program {
+        name: "gcc",
+        kind: "compiler",
+        process: "cc1",
+        limit_s: LONG,
+        script: "gcc -O2 -S -o program.s program.c",
+        ..DEBIANS
+    },
+    Program {
+        name: "povray",
+        kind: "ray tracer",
+        process: "povray",
+        package: Some(("povray", &["usr/bin"])),
+        limit_s: LONG,
+        script: "povray +Iscene.pov +Oscene.png +W96 +H72 -D +WT1 -GA",
+    },
+    Program {
+        name: "jaq",
+        kind: "parser",
+        process: "jaq",
+        script: "$JAQ -f query.jq data.json > answer",
+        ..DEBIANS
+    },
+    Program {
+        name: "sort",
+        kind: "sorter",
+        process: "sort",
+        limit_s: LONG,
+        script: "LC_ALL=C sort --parallel=1 words > sorted",
+        ..DEBIANS
+    },
+    Program {
+        name: "bc",
+        kind: "calculator",
+        process: "bc",
+        package: Some(("bc", &["usr/bin"])),
+        script: "bc -l pi.bc > digits",
+        ..DEBIANS
+    },
+    Program {
+        name: "git",
+        kind: "history of files, many short steps",
+        process: "git",
+        package: Some(("git", &["usr/bin"])),
+        limit_s: LONG,
+        script: "git -C repository log -p --stat > log.txt",
+    },
+    Program {
+        name: "nginx",
+        kind: "server under mixed requests",
+        process: "nginx",
+        package: Some(("nginx-light", &["usr/sbin"])),
+        limit_s: LONG,
+        script: "sh serve.sh",
+    },
 ];
 
 /// One that every Debian has.
-const fn debians(
-    name: &'static str,
-    kind: &'static str,
-    process: &'static str,
-    script: &'static str,
-) -> Program {
-    Program { name, kind, process, package: None, script }
-}
-
-/// One whose package may have to be fetched.
-const fn of_package(
-    name: &'static str,
-    kind: &'static str,
-    process: &'static str,
-    package: (&'static str, &'static [&'static str]),
-    script: &'static str,
-) -> Program {
-    Program { name, kind, process, package: Some(package), script }
-}
+const DEBIANS: Program =
+    Program { name: "", kind: "", process: "", package: None, limit_s: SHORT, script: "" };
 
 impl Program {
     /// What the shell has to be told so that it finds the program.
