@@ -231,14 +231,10 @@ fn render(diff: &Diff, limit: usize, all: bool) -> String {
     text
 }
 
-/// A file of `perf record` has samples only.
-fn counted(side: &Side) -> String {
-    if side.counted == 0 && side.events > 0 { "not known".to_owned() } else { grouped(side.counted) }
-}
-
 fn head(text: &mut String, compared: &Compared) {
     let [before, after] = &compared.sides;
     text::line(text, format_args!("\nevent     {}", compared.name));
+    let counted = |side: &Side| text::counted(side.counted, side.events);
     let ratio = match (before.counted, after.counted) {
         (0, _) | (_, 0) => String::new(),
         (one, other) => format!(" ({:+.1} %)", (other as f64 / one as f64 - 1.0) * 100.0),

@@ -108,6 +108,16 @@ fn losses(text: &mut String, summary: &Summary, chosen: bool) {
     }
 }
 
+/// Whether an event was counted. Of a file of `perf record` there are samples only.
+fn is_counted(counted: u64, sampled: u64) -> bool {
+    counted > 0 || sampled == 0
+}
+
+/// A count, of which `sampled` events are known by samples.
+pub(crate) fn counted(counted: u64, sampled: u64) -> String {
+    if is_counted(counted, sampled) { grouped_digits(counted) } else { "not known".to_owned() }
+}
+
 fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, counts_exceed: bool) {
     let event = &summary.event;
     let by_ibs = event.mode == EventUse::Precise && machine.samples_by_ibs();
@@ -117,12 +127,9 @@ fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, coun
         format!(" in {:.1} % of the time, not scaled: the event took turns", share * 100.0)
     });
     let whole = if counts_exceed { "; counts are of all code and data" } else { "" };
-    if summary.counted == 0 && summary.sampled.events > 0 {
-        // A file of `perf record` has samples only.
-        line(text, format_args!("counted   not known{whole}"));
-    } else {
-        line(text, format_args!("counted   {}{turns}{whole}", grouped_digits(summary.counted)));
-    }
+    let turns = if is_counted(summary.counted, summary.sampled.events) { turns } else { String::new() };
+    let counted = counted(summary.counted, summary.sampled.events);
+    line(text, format_args!("counted   {counted}{turns}{whole}"));
     if event.mode == EventUse::Count {
         return;
     }

@@ -152,8 +152,9 @@ impl Program {
             if found.starts_with(&unpacked) {
                 let folder = found.parent().context("a program is in no folder")?;
                 let libraries = unpacked.join("usr/lib/x86_64-linux-gnu");
+                // povray draws by SDL, which has libraries of its own in a folder of its own.
                 text += &format!(
-                    "PATH={}:$PATH; LD_LIBRARY_PATH={}; export PATH LD_LIBRARY_PATH; ",
+                    "PATH={}:$PATH; LD_LIBRARY_PATH={1}:{1}/pulseaudio; export PATH LD_LIBRARY_PATH; ",
                     folder.display(),
                     libraries.display()
                 );

@@ -107,9 +107,11 @@ fn is_store(machine: &Machine, info: u32) -> bool {
 }
 
 /// A data access, at level `DataAddresses`.
-pub(crate) unsafe extern "C" fn at_address(index: c_uint, info: u32, linear: u64, _data: *mut c_void) {
+pub(crate) unsafe extern "C" fn at_address(index: c_uint, info: u32, linear: u64, data: *mut c_void) {
     let Some(machine) = Machine::get() else { return };
-    machine.slots(index).set_address(is_store(machine, info), linear);
+    // SAFETY: registered with an instruction.
+    let insn = unsafe { insn(data) };
+    machine.slots(index).set_address(insn, is_store(machine, info), linear);
 }
 
 /// A data access, at level `Microarchitecture`.

@@ -2,12 +2,16 @@
 
 use iced_x86::{
     Code, Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
-    OpAccess,
+    OpAccess, Register,
 };
 use vpmu::{BranchKind, Privilege};
 
 /// Longest x86 instruction in bytes (SDM Vol. 2A 2.3.11).
 pub(crate) const MAX_LENGTH: usize = 15;
+/// What QEMU accesses at once on any host, in bytes.
+const PART_MAX: usize = 8;
+/// A 512-bit vector, in bytes. What is larger (FXSAVE, XSAVE) are many accesses.
+const ACCESS_MAX: usize = 64;
 
 /// Instructions that the plugin itself executes, wholly or for some operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +43,9 @@ pub(crate) struct Insn {
     pub(crate) loads: bool,
     /// Whether it stores at least once when it retires.
     pub(crate) stores: bool,
+    /// Bytes of its access if it has one place in memory that it accesses wholly, and QEMU may do that in parts: a vector, an
+    /// 80-bit number. Else 0.
+    pub(crate) wide: u8,
     /// What kind of branch it is, if it is one.
     pub(crate) branch: Option<BranchKind>,
     /// A repeated string instruction: one instruction, as many accesses as iterations.
@@ -55,6 +62,11 @@ impl Insn {
     /// Linear address of the next instruction in memory.
     pub(crate) fn fallthrough(&self) -> u64 {
         self.pc.wrapping_add(u64::from(self.size))
+    }
+
+    /// Whether an access to `linear` is a part of the one that began at `start`.
+    pub(crate) fn is_part_of_access(&self, start: u64, linear: u64) -> bool {
+        linear.wrapping_sub(start) < u64::from(self.wide)
     }
 
     /// Whether the privilege level may be another one after it.
@@ -92,6 +104,7 @@ impl Classifier {
             privilege,
             loads,
             stores,
+            wide: self.wide(&instruction),
             branch: branch_kind(&instruction),
             repeats: instruction.is_string_instruction()
                 && (instruction.has_rep_prefix() || instruction.has_repne_prefix()),
@@ -115,6 +128,25 @@ impl Classifier {
             );
         }
         (loads, stores)
+    }
+
+    fn wide(&mut self, instruction: &Instruction) -> u8 {
+        let [memory] = self.factory.info(instruction).used_memory() else { return 0 };
+        let whole = matches!(memory.access(), OpAccess::Read | OpAccess::Write | OpAccess::ReadWrite);
+        let bytes = memory.memory_size().size();
+        // A gather has one place in iced's tables, but for each element its own; of others a mask chooses elements.
+        let masked = instruction.op_mask() != Register::None
+            || matches!(
+                instruction.mnemonic(),
+                Mnemonic::Maskmovdqu
+                    | Mnemonic::Vmaskmovdqu
+                    | Mnemonic::Vmaskmovps
+                    | Mnemonic::Vmaskmovpd
+                    | Mnemonic::Vpmaskmovd
+                    | Mnemonic::Vpmaskmovq
+            );
+        let one = !masked && !instruction.is_vsib() && !instruction.is_string_instruction();
+        if whole && one && (PART_MAX + 1..=ACCESS_MAX).contains(&bytes) { bytes as u8 } else { 0 }
     }
 }
 
@@ -142,7 +174,7 @@ fn special(instruction: &Instruction) -> Option<Special> {
         Code::Rdmsr => Some(Special::Rdmsr),
         Code::Rdpmc => Some(Special::Rdpmc),
         Code::Cpuid => Some(Special::Cpuid),
-        Code::Mov_cr_r64 | Code::Mov_cr_r32 if instruction.op0_register() == iced_x86::Register::CR3 => {
+        Code::Mov_cr_r64 | Code::Mov_cr_r32 if instruction.op0_register() == Register::CR3 => {
             // A general register's number is below 16.
             Some(Special::LoadCr3(instruction.op1_register().number() as u8))
         }
@@ -216,6 +248,23 @@ mod tests {
         assert!(insn(&[0x58]).loads, "pop");
         assert!(insn(&[0xe8, 0, 0, 0, 0]).stores, "call");
         assert!(insn(&[0xc3]).loads, "ret");
+    }
+
+    #[test]
+    fn an_access_that_may_come_in_parts_has_its_size() {
+        for (bytes, wide) in [
+            (&[0xc5, 0xfe, 0x6f, 0x0e][..], 32),         // vmovdqu ymm1, [rsi]
+            (&[0x0f, 0x11, 0x07], 16),                   // movups [rdi], xmm0
+            (&[0xdb, 0x2f], 10),                         // fld tbyte [rdi]
+            (&[0x62, 0xf1, 0x7c, 0x48, 0x10, 0x07], 64), // vmovups zmm0, [rdi]
+            (&[0x48, 0x8b, 0x07], 0),                    // mov rax, [rdi]
+            (&[0xc4, 0xe2, 0x7d, 0x2c, 0x07], 0),        // vmaskmovps ymm0, ymm0, [rdi]
+            (&[0xc4, 0xe2, 0x75, 0x92, 0x04, 0x07], 0),  // vgatherdps ymm0, [rdi+ymm0], ymm1
+            (&[0x0f, 0xae, 0x07], 0),                    // fxsave [rdi]
+            (&[0xf3, 0x48, 0xa5], 0),                    // rep movsq
+        ] {
+            assert_eq!(insn(bytes).wide, wide, "{bytes:x?}");
+        }
     }
 
     #[test]

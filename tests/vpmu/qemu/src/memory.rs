@@ -29,9 +29,15 @@ fn is_modelled(here: &Here, insn: &Insn) -> bool {
     insn.privilege == Privilege::User || !here.machine.args.user_caches_only
 }
 
-/// Level `Microarchitecture`: `insn` accesses memory.
+/// Level `Microarchitecture`: `insn` accesses memory. QEMU does some accesses in parts, from the lowest address on; for a processor
+/// they are one, which is made with the first part.
 pub(crate) fn access(here: &Here, insn: &Insn, access: Access) {
     let mut state = here.vcpu.state();
+    let before = if access.store { state.store } else { state.load };
+    if before.is_some_and(|before| insn.is_part_of_access(before.linear, access.linear)) {
+        return;
+    }
+    let access = Access { size: access.size.max(insn.wide), ..access };
     let outcome = access.physical.filter(|_| is_modelled(here, insn)).map(|physical| {
         let (events, outcome) = state.core.data(physical, access.linear, access.size, access.store);
         count(&mut state, &events, insn.privilege);

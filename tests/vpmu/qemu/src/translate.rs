@@ -139,6 +139,10 @@ impl Site<'_> {
             // Counters of both privileges must divide what may pass anew.
             self.inline(op::STORE_U64, offset::ATTENTION, 1);
         }
+        if self.level >= Level::DataAddresses && (insn.repeats || insn.wide > 0) {
+            self.inline(op::STORE_U64, offset::LOAD_ADDRESS, NO_ADDRESS);
+            self.inline(op::STORE_U64, offset::STORE_ADDRESS, NO_ADDRESS);
+        }
         if insn.repeats {
             self.tally_iterations();
             return;
@@ -156,10 +160,6 @@ impl Site<'_> {
     fn tally_iterations(&self) {
         let privilege = self.insn.privilege;
         self.inline(op::STORE_U64, offset::ATTENTION, 1);
-        if self.level >= Level::DataAddresses {
-            self.inline(op::STORE_U64, offset::LOAD_ADDRESS, NO_ADDRESS);
-            self.inline(op::STORE_U64, offset::STORE_ADDRESS, NO_ADDRESS);
-        }
         self.inline_access(mem::R, offset::loads(privilege));
         self.inline_access(mem::W, offset::stores(privilege));
     }

@@ -109,9 +109,12 @@ impl Slots {
         self.attention.load(Ordering::Relaxed) != 0
     }
 
-    pub(crate) fn set_address(&self, store: bool, linear: u64) {
+    /// `insn` accesses memory; of an access in parts the first counts.
+    pub(crate) fn set_address(&self, insn: &Insn, store: bool, linear: u64) {
         let cell = if store { &self.store_address } else { &self.load_address };
-        cell.store(linear, Ordering::Relaxed);
+        if self.address(store).is_none_or(|start| !insn.is_part_of_access(start, linear)) {
+            cell.store(linear, Ordering::Relaxed);
+        }
     }
 
     fn address(&self, store: bool) -> Option<u64> {
@@ -271,6 +274,7 @@ mod tests {
             privilege,
             loads: false,
             stores: true,
+            wide: 0,
             branch: Some(BranchKind::DirectCall),
             repeats: false,
             locked: false,
@@ -287,6 +291,18 @@ mod tests {
         slots.tally(&call(Privilege::Kernel), 1);
         slots.tally(&call(Privilege::User), -1);
         assert_eq!(slots.read(), [[0, 1], [0, 0], [0, 1], [0, 1]]);
+    }
+
+    #[test]
+    fn an_access_in_parts_has_the_address_of_the_first() {
+        let slots = slots();
+        let insn = Insn { wide: 32, ..call(Privilege::User) };
+        slots.load_address.store(NO_ADDRESS, Ordering::Relaxed);
+        slots.set_address(&insn, false, 0x7ff0);
+        slots.set_address(&insn, false, 0x8000);
+        assert_eq!(slots.address(false), Some(0x7ff0));
+        slots.set_address(&insn, false, 0x8010);
+        assert_eq!(slots.address(false), Some(0x8010), "beyond its 32 bytes");
     }
 
     #[test]
