@@ -108,7 +108,8 @@ pub(super) const PROGRAMS: [Program; 14] = [
         kind: "sorter",
         process: "sort",
         limit_s: LONG,
-        script: "LC_ALL=C sort --parallel=1 words > sorted",
+        // Pieces that fit into the buffer are sorted, then merged.
+        script: "LC_ALL=C sort --parallel=1 -S 256K words words words words > sorted",
         ..DEBIANS
     },
     Program {
