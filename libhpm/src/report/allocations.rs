@@ -9,7 +9,7 @@ use crate::symbol::Frame;
 use crate::trace::{AllocationRow, Cut, SampleRow, TraceReader};
 
 /// Beginnings of names of functions that allocate for others: the one that called them is the place of allocation.
-const ALLOCATORS: [&str; 15] = [
+const ALLOCATORS: [&str; 13] = [
     "operator new",
     "std::",
     "__gnu_cxx::",
@@ -22,10 +22,10 @@ const ALLOCATORS: [&str; 15] = [
     "__rust",
     "__rdl_alloc",
     "_RNv",
-    "xmalloc",
-    "g_malloc",
     "g_slice_alloc",
 ];
+/// What the name of a wrapper around malloc has in it: xmalloc, g_malloc0, Perl_safesysrealloc, PyObject_Calloc, …
+const WRAPPERS: [&str; 3] = ["malloc", "calloc", "realloc"];
 
 /// A stack has one meaning as long as its process has the same mappings: the process, what changes with them, and the stack's number.
 type Caller = (u32, (u64, usize), Option<u32>);
@@ -64,13 +64,10 @@ fn site(resolver: &mut Resolver, at: &SampleRow, stack: Option<u32>) -> Arc<str>
     for address in addresses {
         // A return address: the call is just before it.
         let address = address.wrapping_sub(1);
+        let linked = resolver.linked_address(at, address);
         for frame in resolver.functions(at, address).iter() {
-            let name = named(frame, address);
-            let allocates = frame
-                .function
-                .as_deref()
-                .is_some_and(|function| ALLOCATORS.iter().any(|allocator| function.starts_with(allocator)));
-            if !allocates {
+            let name = named(frame, linked);
+            if !frame.function.as_deref().is_some_and(allocates) {
                 return name.into();
             }
             outermost = Some(name);
@@ -79,13 +76,19 @@ fn site(resolver: &mut Resolver, at: &SampleRow, stack: Option<u32>) -> Arc<str>
     outermost.map_or_else(|| "[unknown place]".into(), Into::into)
 }
 
-fn named(frame: &Frame, address: u64) -> String {
+fn allocates(function: &str) -> bool {
+    let name = function.to_ascii_lowercase();
+    ALLOCATORS.iter().any(|allocator| function.starts_with(allocator))
+        || WRAPPERS.iter().any(|wrapper| name.contains(wrapper))
+}
+
+fn named(frame: &Frame, linked: u64) -> String {
     let module = frame.module.rsplit('/').next().unwrap_or_default();
     match (&frame.function, &frame.file, frame.line) {
         (Some(function), Some(file), Some(line)) => {
             format!("{function} ({}:{line})", file.rsplit('/').next().unwrap_or_default())
         }
         (Some(function), ..) => format!("{function} ({module})"),
-        _ => format!("{module}+{address:#x}"),
+        _ => format!("{module}+{linked:#x}"),
     }
 }

@@ -161,6 +161,11 @@ impl Resolver {
         self.symbolizer.frames(&self.spaces, row.pid, row.tsc, address)
     }
 
+    /// The address that the linker gave to an instruction of the row's process; the address itself for code without a file.
+    pub(super) fn linked_address(&mut self, row: &SampleRow, address: u64) -> u64 {
+        self.symbolizer.linked_address(&self.spaces, row.pid, row.tsc, address)
+    }
+
     /// What changes when the process's mappings do.
     pub(super) fn epoch(&self, row: &SampleRow) -> (u64, usize) {
         self.spaces.epoch(row.pid, row.tsc)
