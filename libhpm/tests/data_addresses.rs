@@ -1,6 +1,8 @@
 //! Computed data addresses against a processor: a program is executed step by step, and what each instruction accessed is known from
 //! the registers *before* it.
 
+mod traced;
+
 use std::fs::File;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
@@ -10,73 +12,14 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register,
 };
 use libhpm::analysis::address::{Access, Executed, Unknown};
-use libhpm::trace::Registers;
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use traced::{Stopped, registers, value};
+
 /// Instructions that are executed.
 const STEPS: usize = 150_000;
-
-/// What the kernel says of a stopped thread.
-type Stopped = nix::libc::user_regs_struct;
-
-fn registers(from: &Stopped) -> Registers {
-    Registers([
-        from.eflags,
-        from.rip,
-        from.rax,
-        from.rbx,
-        from.rcx,
-        from.rdx,
-        from.rsi,
-        from.rdi,
-        from.rbp,
-        from.rsp,
-        from.r8,
-        from.r9,
-        from.r10,
-        from.r11,
-        from.r12,
-        from.r13,
-        from.r14,
-        from.r15,
-    ])
-}
-
-fn value(from: &Stopped, register: Register) -> Option<u64> {
-    let all = [
-        (Register::RAX, from.rax),
-        (Register::RBX, from.rbx),
-        (Register::RCX, from.rcx),
-        (Register::RDX, from.rdx),
-        (Register::RSI, from.rsi),
-        (Register::RDI, from.rdi),
-        (Register::RBP, from.rbp),
-        (Register::RSP, from.rsp),
-        (Register::R8, from.r8),
-        (Register::R9, from.r9),
-        (Register::R10, from.r10),
-        (Register::R11, from.r11),
-        (Register::R12, from.r12),
-        (Register::R13, from.r13),
-        (Register::R14, from.r14),
-        (Register::R15, from.r15),
-    ];
-    match register {
-        Register::FS => return Some(from.fs_base),
-        Register::GS => return Some(from.gs_base),
-        segment if segment.is_segment_register() => return Some(0),
-        _ => {}
-    }
-    let whole = all.into_iter().find(|(one, _)| *one == register.full_register())?.1;
-    Some(match register.size() {
-        4 => whole & 0xffff_ffff,
-        2 => whole & 0xffff,
-        1 => whole & 0xff,
-        _ => whole,
-    })
-}
 
 /// Every address that the instruction will access in the wanted way, by the registers before it.
 fn truth(instruction: &Instruction, before: &Stopped, wanted: Access) -> Vec<u64> {

@@ -3,18 +3,19 @@
 //! A register at an instruction has a type where a variable's location list says that the variable is in it; a field has the type of the
 //! member at its offset, however deep it is nested. Whatever DWARF does not say plainly is `None`.
 
+mod variables;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 use gimli::{
-    AttributeValue, DW_AT_abstract_origin, DW_AT_byte_size, DW_AT_data_member_location, DW_AT_frame_base,
-    DW_AT_location, DW_AT_name, DW_AT_specification, DW_AT_type, DebuggingInformationEntry, Dwarf,
-    EndianArcSlice, LittleEndian, Operation, Unit, UnitOffset, UnitRef,
+    AttributeValue, DW_AT_byte_size, DW_AT_data_member_location, DW_AT_location, DW_AT_name, DW_AT_type,
+    DebuggingInformationEntry, Dwarf, EndianArcSlice, LittleEndian, Operation, Unit, UnitOffset, UnitRef,
 };
-use iced_x86::Register;
 
+use self::variables::Variable;
 use super::FileFinder;
 use super::module::read_dwarf;
 use crate::analysis::reference::Location;
@@ -52,13 +53,6 @@ pub struct Types {
     functions: HashMap<u64, Arc<Vec<Variable>>>,
     /// Variables of the whole program, by address.
     globals: Option<HashMap<u64, TypeId>>,
-}
-
-/// A variable of a function, and where it is when.
-#[derive(Debug)]
-struct Variable {
-    type_id: TypeId,
-    places: Vec<(Range<u64>, Location)>,
 }
 
 impl Types {
@@ -282,7 +276,12 @@ impl Types {
 
     /// The type that an entry names.
     fn type_of(&self, unit: usize, entry: &Entry) -> Option<TypeId> {
-        match entry.attr_value(DW_AT_type)? {
+        self.referred(unit, &entry.attr_value(DW_AT_type)?)
+    }
+
+    /// The entry that an attribute refers to, in this unit or, after optimisation of the whole program, in another.
+    fn referred(&self, unit: usize, value: &AttributeValue<Reader>) -> Option<TypeId> {
+        match *value {
             AttributeValue::UnitRef(offset) => Some(TypeId(unit, offset.0)),
             AttributeValue::DebugInfoRef(offset) => {
                 let holds = |one: &Unit<Reader>| offset.to_unit_offset(&one.header);
@@ -308,119 +307,6 @@ impl Types {
             }
         }
         None
-    }
-
-    /// The subprogram that has an address: where it begins, and its entry.
-    fn function(&mut self, unit: usize, address: u64) -> Option<(u64, UnitOffset)> {
-        if !self.subprograms.contains_key(&unit) {
-            let found = self.find_subprograms(unit);
-            self.subprograms.insert(unit, found);
-        }
-        let found = self.subprograms.get(&unit)?.iter().find(|(range, _)| range.contains(&address))?;
-        Some((found.0.start, found.1))
-    }
-
-    fn find_subprograms(&self, number: usize) -> Vec<(Range<u64>, UnitOffset)> {
-        let unit = self.unit(number);
-        let mut found = Vec::new();
-        let mut entries = unit.entries();
-        while let Ok(Some(entry)) = entries.next_dfs() {
-            if entry.tag() != gimli::DW_TAG_subprogram {
-                continue;
-            }
-            let Ok(mut ranges) = unit.die_ranges(entry) else { continue };
-            while let Ok(Some(range)) = ranges.next() {
-                found.push((range.begin..range.end, entry.offset()));
-            }
-        }
-        found
-    }
-
-    /// The variables of a subprogram, those of functions that were inlined into it included.
-    fn variables(&self, number: usize, function: UnitOffset) -> Vec<Variable> {
-        let unit = self.unit(number);
-        let mut variables = Vec::new();
-        let Ok(mut entries) = unit.entries_at_offset(function) else { return variables };
-        let mut frame = None;
-        let mut first = true;
-        while let Ok(Some(entry)) = entries.next_dfs() {
-            if std::mem::take(&mut first) {
-                frame = self.frame_base(number, entry);
-                continue;
-            }
-            if entry.depth() <= 0 {
-                break;
-            }
-            if !matches!(entry.tag(), gimli::DW_TAG_variable | gimli::DW_TAG_formal_parameter) {
-                continue;
-            }
-            let Some(type_id) = self.declared_type(number, entry) else { continue };
-            let places = self.places(number, entry, frame);
-            if !places.is_empty() {
-                variables.push(Variable { type_id, places });
-            }
-        }
-        variables
-    }
-
-    /// The type of an entry, or of what it is an instance of.
-    fn declared_type(&self, unit: usize, entry: &Entry) -> Option<TypeId> {
-        if let Some(found) = self.type_of(unit, entry) {
-            return Some(found);
-        }
-        let origin =
-            entry.attr_value(DW_AT_abstract_origin).or_else(|| entry.attr_value(DW_AT_specification))?;
-        let AttributeValue::UnitRef(offset) = origin else { return None };
-        self.type_of(unit, &self.units[unit].entry(offset).ok()?)
-    }
-
-    /// Where `DW_OP_fbreg` counts from: RBP and so many bytes.
-    fn frame_base(&self, unit: usize, function: &Entry) -> Option<(Register, i64)> {
-        let AttributeValue::Exprloc(expression) = function.attr_value(DW_AT_frame_base)? else { return None };
-        match expression.operations(self.units[unit].encoding()).next() {
-            // With a frame pointer the canonical frame address is 16 bytes above what RBP points at (System V AMD64 ABI, 3.2.2); without one
-            // it is found nowhere, and no slot is taken for it.
-            Ok(Some(Operation::CallFrameCFA)) => Some((Register::RBP, 16)),
-            Ok(Some(Operation::Register { register })) => Some((general(register)?, 0)),
-            _ => None,
-        }
-    }
-
-    fn places(
-        &self,
-        unit: usize,
-        entry: &Entry,
-        frame: Option<(Register, i64)>,
-    ) -> Vec<(Range<u64>, Location)> {
-        let mut places = Vec::new();
-        let Some(value) = entry.attr_value(DW_AT_location) else { return places };
-        let encoding = self.units[unit].encoding();
-        let place = |expression: gimli::Expression<Reader>| {
-            let mut operations = expression.operations(encoding);
-            let first = operations.next().ok().flatten()?;
-            if operations.next().ok().flatten().is_some() {
-                return None;
-            }
-            match first {
-                Operation::Register { register } => Some(Location::Register(general(register)?)),
-                Operation::FrameOffset { offset } => {
-                    let (base, behind) = frame?;
-                    Some(Location::Slot(base, offset.wrapping_add(behind)))
-                }
-                Operation::RegisterOffset { register, offset, .. } => {
-                    Some(Location::Slot(general(register)?, offset))
-                }
-                _ => None,
-            }
-        };
-        if let AttributeValue::Exprloc(expression) = value {
-            places.extend(place(expression).map(|place| (0..u64::MAX, place)));
-        } else if let Ok(Some(mut list)) = self.unit(unit).attr_locations(value) {
-            while let Ok(Some(one)) = list.next() {
-                places.extend(place(one.data).map(|place| (one.range.begin..one.range.end, place)));
-            }
-        }
-        places
     }
 
     fn globals_of(&self, number: usize) -> Vec<(u64, TypeId)> {
@@ -449,27 +335,4 @@ impl Types {
 
 fn is_structure(entry: &Entry) -> bool {
     matches!(entry.tag(), gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type)
-}
-
-/// A register by its number in DWARF (System V AMD64 ABI, figure 3.36).
-fn general(register: gimli::Register) -> Option<Register> {
-    const ORDER: [Register; 16] = [
-        Register::RAX,
-        Register::RDX,
-        Register::RCX,
-        Register::RBX,
-        Register::RSI,
-        Register::RDI,
-        Register::RBP,
-        Register::RSP,
-        Register::R8,
-        Register::R9,
-        Register::R10,
-        Register::R11,
-        Register::R12,
-        Register::R13,
-        Register::R14,
-        Register::R15,
-    ];
-    ORDER.get(usize::from(register.0)).copied()
 }

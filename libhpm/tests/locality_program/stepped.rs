@@ -1,0 +1,233 @@
+//! A program is executed step by step on this machine's processor, and each load that misses in a model of a small cache becomes a sample.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess};
+use libhpm::record::Attribution;
+use libhpm::symbol::FileFinder;
+use libhpm::trace::{Event, EventUse, MapRow, Meta, SampleRow, Totals, TraceReader, TraceWriter};
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use crate::traced::{Stopped, registers, value};
+
+/// Lines of the cache that is modelled: direct-mapped, far smaller than the program's objects.
+const LINES: usize = 64;
+
+/// An object by the program's own log.
+#[derive(Clone, Debug)]
+pub(crate) struct Logged {
+    pub(crate) kind: String,
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Record {
+    /// The next instruction, and registers (PEBS formats 0 and 1).
+    Old,
+    /// The instruction, and registers.
+    Plain,
+    /// The data address as well (of events of loads since Haswell).
+    WithAddress,
+}
+
+/// What came of a run.
+pub(crate) struct Run {
+    pub(crate) reader: TraceReader,
+    /// The true data address of each sample.
+    pub(crate) truth: Vec<u64>,
+    pub(crate) logged: Vec<Logged>,
+    _folder: tempfile::TempDir,
+}
+
+/// What is executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program {
+    /// Its source, in `tests/guest`.
+    pub(crate) source: &'static str,
+    /// Its first argument.
+    pub(crate) mode: &'static str,
+    /// Its function whose loads are sampled.
+    pub(crate) function: &'static str,
+}
+
+impl Program {
+    fn build(self, folder: &Path) -> PathBuf {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/guest").join(self.source);
+        let (compiler, arguments) = match source.extension().and_then(|extension| extension.to_str()) {
+            Some("cpp") => ("c++", &["-O2", "-g", "-o"][..]),
+            Some("rs") => ("rustc", &["--edition=2024", "-O", "-g", "-o"][..]),
+            _ => ("cc", &["-O2", "-g", "-pthread", "-o"][..]),
+        };
+        let program = folder.join(source.file_stem().unwrap());
+        let status = Command::new(compiler).args(arguments).arg(&program).arg(source).status().unwrap();
+        assert!(status.success());
+        program
+    }
+}
+
+/// The address that an instruction loads from first, by the registers before it.
+fn load(code: &[u8], before: &Stopped) -> Option<u64> {
+    let instruction = Decoder::with_ip(64, code, before.rip, DecoderOptions::NONE).decode();
+    let mut factory = InstructionInfoFactory::new();
+    let loads = |access| matches!(access, OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead);
+    let info = factory.info(&instruction);
+    let memory = info.used_memory().iter().find(|memory| loads(memory.access()))?;
+    memory.virtual_address(0, |register, _, _| value(before, register))
+}
+
+/// The mappings of a stopped process, as rows.
+fn mappings(pid: u32, writer: &mut TraceWriter) {
+    for line in fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let hex = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let (start, end) = words[0].split_once('-').unwrap();
+        let path = words.get(5).map_or("//anon", |path| path);
+        writer
+            .map(&MapRow {
+                tsc: 1,
+                pid,
+                start: hex(start),
+                end: hex(end),
+                file_offset: hex(words[2]),
+                path: path.to_owned(),
+                build_id: None,
+                executable: words[1].contains('x'),
+            })
+            .unwrap();
+    }
+}
+
+/// Executes the program and samples each of its missing loads from `first_step` of its own functions on; `None` where the kernel does
+/// not let us.
+pub(crate) fn run(program: Program, objects: u32, steps: u32, record: Record) -> Option<Run> {
+    let folder = tempfile::tempdir().unwrap();
+    let Program { mode, function, .. } = program;
+    let program = program.build(folder.path());
+    let log = folder.path().join("objects.log");
+    let place = libhpm::symbol::Place::of_symbol(function);
+    let code = libhpm::symbol::Code::around(&place, &program, &FileFinder::default()).unwrap().unwrap();
+    let linked = code.instructions[0].address..code.instructions.last().unwrap().address + 1;
+    let script = "read line; exec \"$@\"";
+    let mut child = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&program)
+        .args([mode, &objects.to_string(), &steps.to_string()])
+        .arg(&log)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_raw(child.id() as i32);
+    if ptrace::attach(pid).is_err() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        return None;
+    }
+    waitpid(pid, None).unwrap();
+    drop(child.stdin.take());
+    let attribution = if record == Record::Old { Attribution::Next } else { Attribution::Cause };
+    let event = Event {
+        name: "l1d-load-miss".into(),
+        mode: EventUse::Precise,
+        attribution,
+        period: 1,
+        user: true,
+        ..Event::default()
+    };
+    let meta = Meta { source: "driver".into(), events: vec![event], ..Meta::default() };
+    let trace = folder.path().join("run.hpm");
+    let mut writer = TraceWriter::create(&trace, meta).unwrap();
+    let truth = step_through(pid, &program, &linked, record, &mut writer);
+    let _ = child.kill();
+    let _ = child.wait();
+    writer.finish(Totals::default()).unwrap();
+    let mut text = String::new();
+    File::open(&log).unwrap().read_to_string(&mut text).unwrap();
+    let logged = text.lines().filter_map(|line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let address = u64::from_str_radix(words.get(1)?.strip_prefix("0x")?, 16).ok()?;
+        Some(Logged { kind: words[0].to_owned(), address, bytes: words.get(2)?.parse().ok()? })
+    });
+    let logged = logged.collect();
+    Some(Run { reader: TraceReader::open(trace).unwrap(), truth, logged, _folder: folder })
+}
+
+/// Lets the program run to the function, then goes through it step by step, and runs again between its calls.
+fn step_through(
+    pid: Pid,
+    program: &Path,
+    linked: &std::ops::Range<u64>,
+    record: Record,
+    writer: &mut TraceWriter,
+) -> Vec<u64> {
+    let number = pid.as_raw() as u32;
+    // The exec stops the program.
+    ptrace::setoptions(pid, ptrace::Options::PTRACE_O_TRACEEXEC).unwrap();
+    ptrace::cont(pid, None).unwrap();
+    while !matches!(waitpid(pid, None).unwrap(), WaitStatus::PtraceEvent(..)) {
+        ptrace::cont(pid, None).unwrap();
+    }
+    let path = program.to_str().unwrap();
+    let base = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let base = base.lines().find(|line| line.ends_with(path)).unwrap();
+    let base = u64::from_str_radix(base.split('-').next().unwrap(), 16).unwrap();
+    let function = base + linked.start..base + linked.end;
+    // A trap where the function begins.
+    let memory = fs::OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
+    let mut first = [0];
+    memory.read_exact_at(&mut first, function.start).unwrap();
+    let mut cache = [u64::MAX; LINES];
+    let (mut truth, mut mapped) = (Vec::new(), false);
+    loop {
+        memory.write_all_at(&[0xcc], function.start).unwrap();
+        ptrace::cont(pid, None).unwrap();
+        if !matches!(waitpid(pid, None).unwrap(), WaitStatus::Stopped(..)) {
+            return truth;
+        }
+        memory.write_all_at(&first, function.start).unwrap();
+        let mut before = ptrace::getregs(pid).unwrap();
+        before.rip -= 1;
+        ptrace::setregs(pid, before).unwrap();
+        if !std::mem::replace(&mut mapped, true) {
+            mappings(number, writer);
+        }
+        while function.contains(&before.rip) {
+            let mut code = [0; 16];
+            memory.read_exact_at(&mut code, before.rip).unwrap();
+            let load = load(&code, &before);
+            ptrace::step(pid, None).unwrap();
+            waitpid(pid, None).unwrap();
+            let after = ptrace::getregs(pid).unwrap();
+            if let Some(address) = load {
+                let line = address / 64;
+                let slot = &mut cache[line as usize % LINES];
+                if std::mem::replace(slot, line) != line {
+                    let ip = if record == Record::Old { after.rip } else { before.rip };
+                    writer
+                        .sample(&SampleRow {
+                            tsc: 100,
+                            pid: number,
+                            tid: number,
+                            period: 1,
+                            ip,
+                            next_ip: Some(after.rip),
+                            registers: Some(registers(&after)),
+                            data_address: (record == Record::WithAddress).then_some(address),
+                            ..SampleRow::default()
+                        })
+                        .unwrap();
+                    truth.push(address);
+                }
+            }
+            before = after;
+        }
+    }
+}
