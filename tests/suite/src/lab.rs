@@ -101,19 +101,21 @@ fn guest_part(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-/// Compiles a C program of tests/guest into the guest's working folder.
+/// Compiles a program in C or C++ of tests/guest into the guest's working folder.
 ///
 /// # Errors
 /// There is no compiler, or it fails.
 pub(crate) fn compile(root: &Path, folder: &Path, name: &str) -> Result<()> {
-    let compiled = Command::new("cc")
+    let c = root.join(format!("tests/guest/{name}.c"));
+    let (compiler, source) = if c.exists() { ("cc", c) } else { ("c++", c.with_extension("cpp")) };
+    let compiled = Command::new(compiler)
         .args(["-O2", "-g", "-pthread", "-I"])
         .arg(root.join("libhpm/include"))
         .arg("-o")
         .arg(folder.join(name))
-        .arg(root.join(format!("tests/guest/{name}.c")))
+        .arg(source)
         .status()
-        .context("cc cannot be started: install a C compiler")?;
-    ensure!(compiled.success(), "cc ended with {compiled}");
+        .with_context(|| format!("{compiler} cannot be started: install compilers of C and C++"))?;
+    ensure!(compiled.success(), "{compiler} ended with {compiled}");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Data addresses, references and advice against the truth's addresses and the programs' own logs of their objects.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use libhpm::report::{Locator, Resolver};
@@ -12,8 +12,8 @@ use vpmu::truth::Report;
 
 use super::records::{open, pairs};
 use crate::check::Tally;
-use crate::guest::locality::{C_PROGRAM, MODES, log, trace};
-use crate::lab::Boot;
+use crate::guest::locality::{MODES, Mode, RUST_PROGRAM, SHARING};
+use crate::lab::{self, Boot};
 
 /// Options of `lab run`.
 pub(super) const OPTIONS: &[&str] = &["--plugin-arg", "pebs-log=on"];
@@ -23,8 +23,11 @@ const KNOWN_MIN: f64 = 0.9;
 /// How far a field's weight may be from the truth's share of misses.
 const WEIGHT_OFF_MAX: f64 = 0.05;
 
-/// The fields of each mode, with the kind of objects that they refer to in the program's log.
-const FIELDS: [(&str, &[(&str, &str)]); 3] = [
+/// Fields with the kind of objects that they refer to in the program's log. What a library calls its own, stands for `*`.
+type Fields = &'static [(&'static str, &'static str)];
+
+/// Of each mode.
+const FIELDS: [(&str, Fields); 5] = [
     (
         "db",
         &[
@@ -35,9 +38,31 @@ const FIELDS: [(&str, &[(&str, &str)]); 3] = [
             ("string::value", "characters"),
         ],
     ),
+    (
+        "C++",
+        &[
+            ("entry::items*", "vector"),
+            ("vector<std::__cxx11::basic_string*::_M_impl._M_start", "elements"),
+            ("basic_string<*::_M_dataplus._M_p", "characters"),
+        ],
+    ),
+    ("Rust", &[("Vec<alloc::string::String*pointer", "elements"), ("String::vec.buf*pointer", "characters")]),
     ("table", &[("node::next", "node")]),
     ("tree", &[("page::children[]", "page")]),
 ];
+
+/// The programs of all modes, in the lab's working folder.
+///
+/// # Errors
+/// There is no compiler, or it fails; or cargo has not built the program in Rust.
+pub(super) fn prepare(root: &Path, folder: &Path) -> Result<()> {
+    lab::compile(root, folder, "locality")?;
+    lab::compile(root, folder, "locality_db")?;
+    let built = root.join("target/release/locality_db");
+    std::fs::copy(&built, folder.join(RUST_PROGRAM))
+        .with_context(|| format!("copying {}", built.display()))?;
+    Ok(())
+}
 
 /// Compares every mode.
 pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
@@ -54,12 +79,11 @@ pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
 
 /// Every address that is given is the truth's, also those that are computed as if hardware had said nothing; with what it says, most are.
 fn addresses(boot: &Boot, truth: &Report) -> Result<String> {
-    let traces: Vec<&'static str> = MODES.iter().map(|(mode, ..)| trace(mode)).collect();
-    let paired = pairs(boot, &traces, truth)?;
+    let paired = pairs(boot, &MODES.map(|mode| mode.trace), truth)?;
     let mut summary = Vec::new();
-    for name in traces.iter().filter(|name| **name != "sharing.hpm") {
+    for Mode { trace: name, program, .. } in MODES.iter().filter(|mode| mode.name != SHARING) {
         let reader = open(boot, name)?;
-        let finder = FileFinder { symfs: Some(files(boot, &reader)?), ..FileFinder::default() };
+        let finder = FileFinder { symfs: Some(files(boot, &reader, program)?), ..FileFinder::default() };
         let resolver = Resolver::new(&reader, finder.clone());
         let mut locator = Locator::new(&reader.meta().events, finder);
         reader.rows::<SampleRow>().for_each(|row| locator.note(&row));
@@ -87,21 +111,21 @@ fn addresses(boot: &Boot, truth: &Report) -> Result<String> {
 }
 
 /// A folder with the program where it was in the lab. What else was executed there is not here, and is left unknown.
-fn files(boot: &Boot, reader: &TraceReader) -> Result<PathBuf> {
-    let name = format!("/{C_PROGRAM}");
+fn files(boot: &Boot, reader: &TraceReader, program: &str) -> Result<PathBuf> {
+    let name = format!("/{program}");
     let recorded = reader.rows::<MapRow>().map(|row| row.path).find(|path| path.ends_with(&name));
     let recorded = recorded.context("the program was mapped nowhere")?;
     let root = boot.folder.join("files");
     let place = root.join(recorded.trim_start_matches('/'));
     std::fs::create_dir_all(place.parent().unwrap_or(&root))?;
-    std::fs::copy(boot.folder.join(C_PROGRAM), &place).context("copying the program")?;
+    std::fs::copy(boot.folder.join(program), &place).context("copying the program")?;
     Ok(root)
 }
 
 /// Objects by the program's own log: kind, first byte, bytes.
-fn logged(boot: &Boot, mode: &str) -> Result<Vec<(String, u64, u64)>> {
-    let text = std::fs::read_to_string(boot.folder.join(log(mode)))
-        .with_context(|| format!("{mode} left no log"))?;
+fn logged(boot: &Boot, mode: &Mode) -> Result<Vec<(String, u64, u64)>> {
+    let text = std::fs::read_to_string(boot.folder.join(mode.log()))
+        .with_context(|| format!("{} left no log", mode.name))?;
     let object = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         let address = u64::from_str_radix(words.get(1)?.strip_prefix("0x")?, 16).ok()?;
@@ -113,12 +137,14 @@ fn logged(boot: &Boot, mode: &str) -> Result<Vec<(String, u64, u64)>> {
 }
 
 /// Each field's share of the samples is that of true misses on what it refers to.
-fn weights(boot: &Boot, truth: &Report, mode: &str, fields: &[(&str, &str)]) -> Result<String> {
-    let traces: Vec<&'static str> = MODES.iter().map(|(mode, ..)| trace(mode)).collect();
+fn weights(boot: &Boot, truth: &Report, name: &str, fields: Fields) -> Result<String> {
+    let mode = the(name)?;
     let objects = logged(boot, mode)?;
     let mut misses: BTreeMap<&str, f64> = BTreeMap::new();
     let mut all = 0.0;
-    for pair in pairs(boot, &traces, truth)?.iter().filter(|pair| pair.trace == trace(mode)) {
+    for pair in
+        pairs(boot, &MODES.map(|mode| mode.trace), truth)?.iter().filter(|pair| pair.trace == mode.trace)
+    {
         all += 1.0;
         let Some(address) = pair.truth.load else { continue };
         let after = objects.partition_point(|(_, start, _)| *start <= address);
@@ -128,19 +154,32 @@ fn weights(boot: &Boot, truth: &Report, mode: &str, fields: &[(&str, &str)]) -> 
             *misses.entry(kind).or_default() += 1.0;
         }
     }
-    ensure!(all > 0.0, "{mode} has no samples");
-    let found = reference(boot, mode)?;
+    ensure!(all > 0.0, "{name} has no samples");
+    let found = reference(boot, name)?;
     let samples = found["all"]["samples"].as_f64().context("no sum")?;
     let rows = found["fields"].as_array().context("no fields")?;
     let mut summary = Vec::new();
     for (field, kind) in fields {
-        let named = |row: &&Value| format!("{}::{}", text(&row["parent"]), text(&row["name"])) == *field;
+        let named =
+            |row: &&Value| is_like(&format!("{}::{}", text(&row["parent"]), text(&row["name"])), field);
         let weight = rows.iter().find(named).and_then(|row| row["samples"].as_f64()).unwrap_or(0.0) / samples;
         let share = misses.get(kind).copied().unwrap_or(0.0) / all;
         ensure!((weight - share).abs() <= WEIGHT_OFF_MAX, "{field} has {weight:.3}, {kind} truly {share:.3}");
         summary.push(format!("{field} {:.1} % (truly {:.1} %)", weight * 100.0, share * 100.0));
     }
     Ok(summary.join(", "))
+}
+
+fn the(name: &str) -> Result<&'static Mode> {
+    const { &MODES }.iter().find(|mode| mode.name == name).with_context(|| format!("there is no mode {name}"))
+}
+
+fn is_like(field: &str, wanted: &str) -> bool {
+    match wanted.split_once('*') {
+        // An array's name has the sign itself.
+        Some((first, last)) if !last.starts_with("[]") => field.starts_with(first) && field.ends_with(last),
+        _ => field == wanted,
+    }
 }
 
 fn reference<'a>(boot: &'a Boot, mode: &str) -> Result<&'a Value> {
@@ -171,7 +210,8 @@ fn advice(boot: &Boot) -> Result<String> {
 
 /// The line of both counters is a candidate for false sharing.
 fn sharing(boot: &Boot) -> Result<String> {
-    let text = std::fs::read_to_string(boot.folder.join(log("sharing"))).context("sharing left no log")?;
+    let text =
+        std::fs::read_to_string(boot.folder.join(the(SHARING)?.log())).context("sharing left no log")?;
     let Some(line) = text.lines().find_map(|line| {
         let address = line.strip_prefix("thread 0 0x")?;
         u64::from_str_radix(address, 16).ok().map(|address| address / 64 * 64)

@@ -190,7 +190,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
             |folder| match scenario.name {
                 "markers" => lab::compile(root, folder, C_PROGRAM),
                 heap::NAME => heap::prepare(root, folder),
-                "locality" => lab::compile(root, folder, crate::guest::locality::C_PROGRAM),
+                "locality" => locality::prepare(root, folder),
                 _ => Ok(()),
             },
         )?);
