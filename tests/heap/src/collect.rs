@@ -9,7 +9,7 @@ use crate::observe::{By, Observer};
 use crate::space::{MAX_CELL_BYTES, Mature, Space};
 
 /// Objects that were reached and whose references were not yet looked at, in the order in which they were reached.
-type Queue = VecDeque<u32>;
+pub(crate) type Queue = VecDeque<u32>;
 
 impl<O: Observer> Heap<O> {
     /// Promotes what is reachable of the nursery, and empties it.
@@ -40,6 +40,11 @@ impl<O: Observer> Heap<O> {
     /// Frees everything that cannot be reached.
     pub fn collect_all(&mut self) {
         self.collect_nursery();
+        self.collect_mature();
+    }
+
+    /// Frees what cannot be reached of mature and large objects; the nursery is empty.
+    pub(crate) fn collect_mature(&mut self) {
         self.statistics.full_collections += 1;
         self.epoch = !self.epoch;
         match self.mature {
@@ -145,7 +150,7 @@ impl<O: Observer> Heap<O> {
 
     /// Room in the mature space. The addresses of that space exceed the heap's limit by more than what blocks can waste, so
     /// that a collection never stops half-way; the limit is enforced when it is over.
-    fn promoted_room(&mut self, bytes: u32) -> u32 {
+    pub(crate) fn promoted_room(&mut self, bytes: u32) -> u32 {
         self.mature
             .allocate(bytes)
             .expect("the mature space has addresses for all that a collection may promote")
@@ -154,24 +159,32 @@ impl<O: Observer> Heap<O> {
     /// Marks from the roots.
     fn mark(&mut self) {
         let mut queue = Queue::new();
-        for object in self.roots.addresses() {
-            self.reach(object, &mut queue);
-        }
+        let roots = std::rc::Rc::clone(&self.roots);
+        roots.update(|object| self.reach(object, &mut queue));
         while let Some(object) = queue.pop_front() {
             for slot in self.slots(object) {
                 let child: u32 = self.memory.load(slot, By::Collector);
                 if child != 0 {
-                    self.reach(child, &mut queue);
+                    let moved = self.reach(child, &mut queue);
+                    if moved != child {
+                        self.memory.store(slot, moved, By::Collector);
+                    }
                 }
             }
         }
     }
 
-    /// Marks one object where it is.
-    fn reach(&mut self, object: u32, queue: &mut Queue) {
+    /// Marks one object where it is, or where it has to move to; says where that is.
+    fn reach(&mut self, object: u32, queue: &mut Queue) -> u32 {
         let header = self.memory.header(object, By::Collector);
+        if header.is_forwarded() {
+            return self.memory.second(object, By::Collector);
+        }
         if header.epoch() == self.epoch {
-            return;
+            return object;
+        }
+        if self.leaves(object) {
+            return self.vacate(object, header, queue);
         }
         self.memory.set_header(object, header.with_epoch(self.epoch), By::Collector);
         if let Mature::MarkSweep(space) = &mut self.mature {
@@ -179,6 +192,7 @@ impl<O: Observer> Heap<O> {
             space.mark(object);
         }
         queue.push_back(object);
+        object
     }
 
     /// Copies what is reachable into the other semispace.
@@ -221,12 +235,12 @@ impl<O: Observer> Heap<O> {
         to
     }
 
-    fn bytes(&self, object: u32) -> u32 {
+    pub(crate) fn bytes(&self, object: u32) -> u32 {
         self.memory.object_bytes(object, self.types, By::Collector)
     }
 
     /// The addresses of an object's references.
-    fn slots(&self, object: u32) -> impl Iterator<Item = u32> + use<O> {
+    pub(crate) fn slots(&self, object: u32) -> impl Iterator<Item = u32> + use<O> {
         let shape = self.types[usize::from(self.memory.header(object, By::Collector).class())];
         reference_slots(object, shape, self.memory.second(object, By::Collector))
     }

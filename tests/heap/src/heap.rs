@@ -62,6 +62,8 @@ pub struct Statistics {
     pub nursery_collections: u64,
     /// Collections of the whole heap.
     pub full_collections: u64,
+    /// Those of them that also moved objects out of sparse blocks.
+    pub defragmentations: u64,
     /// Bytes that were allocated.
     pub allocated_bytes: u64,
     /// Objects that left the nursery, co-allocated ones included.
@@ -249,7 +251,12 @@ impl<O: Observer> Heap<O> {
             self.collect_nursery();
             if self.nursery.end - self.nursery.start < MIN_NURSERY_BYTES {
                 self.collect_all();
-                if self.nursery.end - self.nursery.start < MIN_NURSERY_BYTES {
+                let nursery_bytes = |heap: &Self| heap.nursery.end - heap.nursery.start;
+                if nursery_bytes(self) < MIN_NURSERY_BYTES {
+                    // More than is needed just now, or it would have to be done again soon.
+                    while nursery_bytes(self) < 2 * MIN_NURSERY_BYTES && self.defragment() {}
+                }
+                if nursery_bytes(self) < MIN_NURSERY_BYTES {
                     return None;
                 }
             }
@@ -263,6 +270,7 @@ impl<O: Observer> Heap<O> {
         let pages = bytes.div_ceil(PAGE_BYTES);
         if !self.has_pages(pages) {
             self.collect_all();
+            while !self.has_pages(pages) && self.defragment() {}
         }
         let address = if self.has_pages(pages) { self.large.allocate(bytes) } else { None };
         self.size_nursery();
@@ -278,7 +286,7 @@ impl<O: Observer> Heap<O> {
     }
 
     /// Pages that neither the mature nor the large objects need; `None` if these exceed the limit.
-    fn free_pages(&self) -> Option<u32> {
+    pub(crate) fn free_pages(&self) -> Option<u32> {
         let used = self.mature.used_pages() + self.mature.reserve_pages() + self.large.used_pages();
         (self.limit_bytes / PAGE_BYTES).checked_sub(used)
     }

@@ -36,6 +36,7 @@
 pub mod access;
 pub mod advice;
 mod collect;
+mod defragment;
 mod header;
 mod heap;
 mod inspect;

@@ -21,7 +21,12 @@ struct Block {
     marked: Vec<u64>,
     /// No cell before this one is free.
     next: u32,
+    /// Its objects leave it with the next collection.
+    emptied: bool,
 }
+
+/// A block of which more than three quarters are taken, is not worth emptying.
+const SPARSE: (u32, u32) = (3, 4);
 
 /// The space.
 #[derive(Debug)]
@@ -40,7 +45,7 @@ impl Block {
     fn new(start: u32, class: usize) -> Self {
         let cells = block_pages(class) * PAGE_BYTES / cell_bytes(class);
         let words = cells.div_ceil(64) as usize;
-        Self { start, class, cells, taken: vec![0; words], marked: vec![0; words], next: 0 }
+        Self { start, class, cells, taken: vec![0; words], marked: vec![0; words], next: 0, emptied: false }
     }
 
     /// The free cell with the lowest address.
@@ -62,6 +67,10 @@ impl Block {
         let cell = self.free()?;
         self.taken[cell as usize / 64] |= 1 << (cell % 64);
         Some(self.start + cell * cell_bytes(self.class))
+    }
+
+    fn taken_cells(&self) -> u32 {
+        self.taken.iter().map(|bits| bits.count_ones()).sum()
     }
 
     /// The cell that this address of the block is in, if it is in one.
@@ -127,6 +136,37 @@ impl MarkSweep {
         address
     }
 
+    /// Chooses the sparsest blocks, with at most so many bytes in them, to be emptied by the next collection. Whether there are any.
+    pub(crate) fn choose_sparse_blocks(&mut self, bytes_max: u32) -> bool {
+        let mut sparse: Vec<(u32, &mut Block)> = self
+            .blocks
+            .iter_mut()
+            .flatten()
+            .map(|block| (block.taken_cells(), block))
+            .filter(|(taken, block)| taken * SPARSE.1 <= block.cells * SPARSE.0)
+            .collect();
+        sparse.sort_by_key(|(taken, block)| (u64::from(*taken) * 1000 / u64::from(block.cells), block.start));
+        let (mut bytes, mut any) = (0, false);
+        for (taken, block) in sparse {
+            bytes += taken * cell_bytes(block.class);
+            if bytes > bytes_max {
+                break;
+            }
+            (block.emptied, any) = (true, true);
+            self.free_bytes -= (block.cells - taken) * cell_bytes(block.class);
+        }
+        let blocks = &self.blocks;
+        let stays = |number: &u32| blocks[*number as usize].as_ref().is_some_and(|block| !block.emptied);
+        self.open.iter_mut().for_each(|open| open.retain(stays));
+        any
+    }
+
+    /// Whether `address` is in a block that is being emptied.
+    pub(crate) fn is_emptied(&self, address: u32) -> bool {
+        let block = self.pages.owner(address).and_then(|number| self.blocks[number as usize].as_ref());
+        block.is_some_and(|block| block.emptied)
+    }
+
     /// Keeps the cell that `address` is in from the next sweep.
     pub(crate) fn mark(&mut self, address: u32) {
         let Some(block) = self.block_mut(address) else { return };
@@ -162,8 +202,7 @@ impl MarkSweep {
             std::mem::swap(&mut block.taken, &mut block.marked);
             block.marked.fill(0);
             block.next = 0;
-            let taken: u32 = block.taken.iter().map(|bits| bits.count_ones()).sum();
-            self.free_bytes += (block.cells - taken) * cell_bytes(class);
+            self.free_bytes += (block.cells - block.taken_cells()) * cell_bytes(class);
             self.open[class].push(number as u32);
         }
         // The lowest block is used first, so that the highest ones become empty.
@@ -212,6 +251,19 @@ mod tests {
         assert_eq!(space.allocate(64), Some(cells[4]));
         space.sweep();
         assert_eq!((space.used_pages(), space.free_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn the_sparsest_blocks_are_emptied() {
+        let mut space = space();
+        let cells: Vec<u32> = (0..192).map(|_| space.allocate(64).unwrap()).collect();
+        // Of three blocks one is full, one has two cells, one has one.
+        cells[..64].iter().chain([&cells[64], &cells[65], &cells[128]]).for_each(|&cell| space.mark(cell));
+        space.sweep();
+        assert!(!space.choose_sparse_blocks(63));
+        assert!(space.choose_sparse_blocks(64 + 127), "the second one's cells are too many");
+        assert_eq!([0, 64, 128].map(|number: usize| space.is_emptied(cells[number])), [false, false, true]);
+        assert_eq!(space.allocate(64), Some(cells[66]), "nothing is put into a block that is being emptied");
     }
 
     #[test]
