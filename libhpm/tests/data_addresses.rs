@@ -8,9 +8,7 @@ use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
 
-use iced_x86::{
-    Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register,
-};
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, OpKind};
 use libhpm::analysis::address::{Access, Executed, Unknown};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};

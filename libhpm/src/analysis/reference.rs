@@ -2,11 +2,13 @@
 //! thesis, 5.1.3 and 5.1.4, with machine code in place of a compiler's intermediate representation).
 //!
 //! From the base register of the access each definition that can reach it is followed: through moves, address arithmetic and spills to the
-//! stack, and at joins to all predecessors, among which the share is divided as taken branches were recorded, else equally
-//! (`AssignWeightsRecursive`, Figure 5.5). A path that comes back to where it was brings nothing new and is left out. What was loaded from
+//! stack. Where the sample has branch records, only the way that control took is gone. At other joins all predecessors are followed, among
+//! which the share is divided as taken branches were recorded, else equally (`AssignWeightsRecursive`, Figure 5.5). A path that comes back to where it was brings nothing new and is left out. What was loaded from
 //! memory ends the search: that is the field. It ends as well at the function's beginning, because what is known ends there.
 
 mod effect;
+mod search;
+mod trail;
 
 use std::collections::HashMap;
 
@@ -15,7 +17,10 @@ use iced_x86::{
     Register,
 };
 
-use self::effect::{Effect, is_callee_saved, writes};
+pub use self::trail::Trail;
+
+use self::effect::{is_callee_saved, writes};
+use self::search::Search;
 
 /// Instructions that one search looks at, at most.
 const STEPS_MAX: usize = 20_000;
@@ -147,12 +152,14 @@ impl Function {
         }
     }
 
-    /// Where the address of a load at `ip` came from; empty when there is no such load. `known` is asked for places whose value the
+    /// Where the address of a load at `ip` came from; empty when there is no such load. `trail` tells how control came there just
+    /// then, as far as it goes back; before that `edges` tell how it usually does. `known` is asked for places whose value the
     /// caller knows.
     pub fn origins(
         &self,
         ip: u64,
         edges: &EdgeCounts,
+        trail: Trail<'_>,
         known: &mut dyn FnMut(u64, Location) -> bool,
     ) -> Vec<Origin> {
         let Ok(index) = self.instructions.binary_search_by_key(&ip, Instruction::ip) else {
@@ -179,11 +186,11 @@ impl Function {
             (Register::RSP, _) => one(Source::Other),
             (Register::RBP, _) if self.has_frame => one(Source::Other),
             (Register::None, only) => {
-                self.origins_before(index, Location::Register(only), None, edges, known)
+                self.origins_before(index, Location::Register(only), None, edges, trail, known)
             }
             (base, index_register) => {
                 let offset = (index_register == Register::None).then_some(displacement);
-                self.origins_before(index, Location::Register(base), offset, edges, known)
+                self.origins_before(index, Location::Register(base), offset, edges, trail, known)
             }
         }
     }
@@ -221,7 +228,7 @@ impl Function {
         known: &mut dyn FnMut(u64, Location) -> bool,
     ) -> Vec<Origin> {
         match self.instructions.binary_search_by_key(&ip, Instruction::ip) {
-            Ok(index) => self.origins_before(index, location, Some(0), edges, known),
+            Ok(index) => self.origins_before(index, location, Some(0), edges, Trail::NONE, known),
             Err(_) => Vec::new(),
         }
     }
@@ -232,11 +239,12 @@ impl Function {
         location: Location,
         offset: Option<i64>,
         edges: &EdgeCounts,
+        trail: Trail<'_>,
         known: &mut dyn FnMut(u64, Location) -> bool,
     ) -> Vec<Origin> {
         let mut search =
             Search { function: self, edges, known, found: Vec::new(), path: Vec::new(), steps: 0 };
-        search.walk(index, location, offset, 1.0);
+        search.walk(index, location, offset, 1.0, trail);
         let mut merged: Vec<Origin> = Vec::new();
         for origin in search.found {
             match merged
@@ -294,125 +302,6 @@ fn leave_out_padding(instructions: &[Instruction], before: &mut [Vec<usize>]) {
         }
     }
     before.iter_mut().for_each(|ways| ways.retain(|&way| executed[way]));
-}
-
-/// One search.
-struct Search<'a> {
-    function: &'a Function,
-    edges: &'a EdgeCounts,
-    known: &'a mut dyn FnMut(u64, Location) -> bool,
-    found: Vec<Origin>,
-    /// Joins that lead here, each with what was looked for.
-    path: Vec<(usize, Location)>,
-    steps: usize,
-}
-
-impl Search<'_> {
-    fn end(&mut self, source: Source, offset: Option<i64>, share: f64) {
-        self.found.push(Origin { share, source, offset });
-    }
-
-    /// Looks for what a place holds before an instruction.
-    fn walk(&mut self, mut index: usize, mut location: Location, mut offset: Option<i64>, share: f64) {
-        loop {
-            self.steps += 1;
-            if self.steps > STEPS_MAX {
-                return self.end(Source::Other, offset, share);
-            }
-            let ip = self.function.instructions[index].ip();
-            if (self.known)(ip, location) {
-                return self.end(Source::Known { ip, location }, offset, share);
-            }
-            let before = &self.function.before[index];
-            let previous = match before.as_slice() {
-                [] if index == 0 && !matches!(location, Location::Slot(Register::RBP, _)) => {
-                    return self.end(Source::Parameter, offset, share);
-                }
-                [] => return self.end(Source::Other, offset, share),
-                &[one] if index > 0 && !self.may_be_entered(index) => one,
-                _ => return self.join(index, location, offset, share),
-            };
-            match self.step(previous, location, offset, share) {
-                Some((next, moved)) => (index, location, offset) = (previous, next, moved),
-                None => return,
-            }
-        }
-    }
-
-    /// Whether control can come here by a jump to a computed address.
-    fn may_be_entered(&self, index: usize) -> bool {
-        self.function.jumps_indirectly && self.function.before[index].is_empty()
-    }
-
-    /// Takes an instruction into account: where to look on before it, and for what with which offset; `None` where the search has ended.
-    fn step(
-        &mut self,
-        index: usize,
-        location: Location,
-        offset: Option<i64>,
-        share: f64,
-    ) -> Option<(Location, Option<i64>)> {
-        let moved = |by: Option<i64>| offset.zip(by).map(|(offset, by)| offset.wrapping_add(by));
-        match self.function.effect(&self.function.instructions[index], location) {
-            Effect::None => Some((location, offset)),
-            Effect::Moved(location, by) => Some((location, moved(by))),
-            Effect::Is(source) => {
-                self.end(source, offset, share);
-                None
-            }
-            Effect::Either(other) => {
-                if self.path.len() >= JOINS_MAX {
-                    self.end(Source::Other, offset, share);
-                    return None;
-                }
-                self.path.push((index, other));
-                self.walk(index, other, offset, share / 2.0);
-                self.walk(index, location, offset, share / 2.0);
-                self.path.pop();
-                None
-            }
-            Effect::EitherSource(source) => {
-                self.end(source, offset, share / 2.0);
-                self.walk(index, location, offset, share / 2.0);
-                None
-            }
-        }
-    }
-
-    /// Several ways lead here: each has its share.
-    fn join(&mut self, index: usize, location: Location, offset: Option<i64>, share: f64) {
-        if self.path.contains(&(index, location)) {
-            // Around a loop: what comes from there came from here.
-            return;
-        }
-        if self.path.len() >= JOINS_MAX {
-            return self.end(Source::Other, offset, share);
-        }
-        self.path.push((index, location));
-        let function = self.function;
-        let to = function.instructions[index].ip();
-        let ways = &function.before[index];
-        let counts: Vec<u64> = ways
-            .iter()
-            .map(|&way| self.edges.get(&(function.instructions[way].ip(), to)).copied().unwrap_or(0))
-            .collect();
-        let all: u64 = counts.iter().sum();
-        let mut entered = ways.len();
-        if index == 0 {
-            // The function's own entry is a way, too.
-            entered += 1;
-            self.end(Source::Parameter, offset, share / entered as f64);
-        }
-        for (&way, count) in ways.iter().zip(counts) {
-            let part = if all > 0 && index > 0 { count as f64 / all as f64 } else { 1.0 / entered as f64 };
-            if part > 0.0
-                && let Some((location, offset)) = self.step(way, location, offset, share * part)
-            {
-                self.walk(way, location, offset, share * part);
-            }
-        }
-        self.path.pop();
-    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::analysis::address::PLACES;
 use crate::analysis::coallocation::layout::FieldHeat;
 use crate::analysis::coallocation::{Candidate, Field, Pair, Weights};
 use crate::analysis::objects::{Life, Objects};
-use crate::analysis::reference::{EdgeCounts, Function, Location, Origin, Source};
+use crate::analysis::reference::{EdgeCounts, Function, Location, Origin, Source, Trail};
 use crate::symbol::{FileFinder, Loaded, Types};
 use crate::trace::SampleRow;
 
@@ -158,7 +158,7 @@ impl References {
         let Some((ip, loaded)) = loaded else { return self.leave(Unattributed::NoCode, 1.0, row) };
         let Some(code) = self.code(&loaded, ip) else { return self.leave(Unattributed::NoCode, 1.0, row) };
         self.add_heat(&loaded, &code, ip);
-        let origins = self.origins(&loaded, &code, ip);
+        let origins = self.origins(row, &loaded, &code, ip);
         if origins.is_empty() {
             return self.leave(Unattributed::NoReference, 1.0, row);
         }
@@ -253,13 +253,17 @@ impl References {
         edges
     }
 
-    fn origins(&mut self, loaded: &Loaded, code: &Code, ip: u64) -> Arc<[Origin]> {
+    /// Where a sample's reference came from: by its own branch records if it has some; else by what others say of the ways to it.
+    fn origins(&mut self, row: &SampleRow, loaded: &Loaded, code: &Code, ip: u64) -> Arc<[Origin]> {
+        let (branches, _) = row.branches.as_deref().unwrap_or_default().as_chunks::<3>();
+        let own: Vec<(u64, u64)> =
+            branches.iter().map(|&[from, to, _]| (loaded.linked(from), loaded.linked(to))).collect();
+        let origins = |trail| code.function.origins(ip, &code.edges, trail, &mut |_, _| false).into();
+        if !own.is_empty() {
+            return origins(Trail::new(&own, ip));
+        }
         let key = (Arc::as_ptr(&loaded.image) as usize, ip);
-        let found = self
-            .origins
-            .entry(key)
-            .or_insert_with(|| code.function.origins(ip, &code.edges, &mut |_, _| false).into());
-        Arc::clone(found)
+        Arc::clone(self.origins.entry(key).or_insert_with(|| origins(Trail::NONE)))
     }
 
     fn add_reference(

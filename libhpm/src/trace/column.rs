@@ -2,31 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{
-    ArrayBuilder, BinaryBuilder, BooleanBuilder, FixedSizeListBuilder, ListBuilder, PrimitiveBuilder,
-    StringBuilder,
-};
+use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
 use arrow_array::types::{ArrowPrimitiveType, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
     Array, BinaryArray, BooleanArray, FixedSizeListArray, ListArray, PrimitiveArray, StringArray,
 };
+use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field};
 
 use super::row::Registers;
 
 /// A value that a cell can hold, and how it is stored.
 pub trait Cell: Sized {
-    /// Collects cells.
-    type Builder: ArrayBuilder;
     /// Holds cells.
     type Array: Array + Clone + 'static;
 
     /// The Arrow type.
     fn data_type() -> DataType;
-    /// An empty builder.
-    fn builder() -> Self::Builder;
-    /// Adds one cell; `None` is null.
-    fn append(value: Option<&Self>, builder: &mut Self::Builder);
+    /// A column of these cells; `None` is null.
+    fn array<'a>(cells: impl Cells<'a, Self>) -> Self::Array
+    where
+        Self: 'a;
     /// The value of a cell that is not null.
     fn value(array: &Self::Array, row: usize) -> Self;
     /// About how many bytes the value takes besides its place in the column.
@@ -35,6 +31,11 @@ pub trait Cell: Sized {
     }
 }
 
+/// The cells of a column, which can be gone through several times.
+pub trait Cells<'a, T: 'a>: ExactSizeIterator<Item = Option<&'a T>> + Clone {}
+
+impl<'a, T: 'a, I: ExactSizeIterator<Item = Option<&'a T>> + Clone> Cells<'a, T> for I {}
+
 /// A type that a table's field can have: a value, or an optional one for a column that can be null.
 pub trait Column: Sized {
     /// What the cells hold.
@@ -42,8 +43,10 @@ pub trait Column: Sized {
     /// Whether a cell can be null.
     const NULLABLE: bool;
 
-    /// Adds one cell.
-    fn append(&self, builder: &mut <Self::Cell as Cell>::Builder);
+    /// A column of these fields. A column at once takes a fraction of the instructions that a row at a time would.
+    fn array<'a>(fields: impl ExactSizeIterator<Item = &'a Self> + Clone) -> <Self::Cell as Cell>::Array
+    where
+        Self: 'a;
     /// The cell of this row, which must exist.
     fn cell(array: &<Self::Cell as Cell>::Array, row: usize) -> Self;
     /// About how many bytes the cell takes.
@@ -54,8 +57,11 @@ impl<T: Cell> Column for Option<T> {
     type Cell = T;
     const NULLABLE: bool = true;
 
-    fn append(&self, builder: &mut T::Builder) {
-        T::append(self.as_ref(), builder);
+    fn array<'a>(fields: impl ExactSizeIterator<Item = &'a Self> + Clone) -> T::Array
+    where
+        Self: 'a,
+    {
+        T::array(fields.map(Self::as_ref))
     }
     fn cell(array: &T::Array, row: usize) -> Self {
         array.is_valid(row).then(|| T::value(array, row))
@@ -72,8 +78,10 @@ macro_rules! columns {
             type Cell = Self;
             const NULLABLE: bool = false;
 
-            fn append(&self, builder: &mut <Self as Cell>::Builder) {
-                Cell::append(Some(self), builder);
+            fn array<'a>(
+                fields: impl ExactSizeIterator<Item = &'a Self> + Clone,
+            ) -> <Self as Cell>::Array {
+                <Self as Cell>::array(fields.map(Some))
             }
             fn cell(array: &<Self as Cell>::Array, row: usize) -> Self {
                 Self::value(array, row)
@@ -86,20 +94,31 @@ macro_rules! columns {
 }
 columns!(u8, u16, u32, u64, bool, String, Vec<u64>);
 
+/// Which cells are not null; `None` when all are. Most columns are wholly the one or the other.
+fn validity<'a, T: 'a>(cells: impl Cells<'a, T>) -> Option<NullBuffer> {
+    let all = cells.len();
+    match cells.clone().filter(Option::is_none).count() {
+        0 => None,
+        nulls if nulls == all => Some(NullBuffer::new_null(all)),
+        _ => Some(cells.map(|cell| cell.is_some()).collect::<Vec<bool>>().into()),
+    }
+}
+
 macro_rules! unsigned_cells {
     ($($rust:ty: $arrow:ty),*) => {$(
         impl Cell for $rust {
-            type Builder = PrimitiveBuilder<$arrow>;
             type Array = PrimitiveArray<$arrow>;
 
             fn data_type() -> DataType {
                 <$arrow>::DATA_TYPE
             }
-            fn builder() -> Self::Builder {
-                Self::Builder::new()
-            }
-            fn append(value: Option<&Self>, builder: &mut Self::Builder) {
-                builder.append_option(value.copied());
+            fn array<'a>(cells: impl Cells<'a, Self>) -> Self::Array {
+                let nulls = validity(cells.clone());
+                let numbers: Vec<Self> = match &nulls {
+                    Some(nulls) if nulls.null_count() == nulls.len() => vec![0; nulls.len()],
+                    _ => cells.map(|cell| cell.copied().unwrap_or(0)).collect(),
+                };
+                PrimitiveArray::new(numbers.into(), nulls)
             }
             fn value(array: &Self::Array, row: usize) -> Self {
                 array.value(row)
@@ -110,17 +129,18 @@ macro_rules! unsigned_cells {
 unsigned_cells!(u8: UInt8Type, u16: UInt16Type, u32: UInt32Type, u64: UInt64Type);
 
 impl Cell for bool {
-    type Builder = BooleanBuilder;
     type Array = BooleanArray;
 
     fn data_type() -> DataType {
         DataType::Boolean
     }
-    fn builder() -> Self::Builder {
-        Self::Builder::new()
-    }
-    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
-        builder.append_option(value.copied());
+    fn array<'a>(cells: impl Cells<'a, Self>) -> Self::Array {
+        let nulls = validity(cells.clone());
+        let bits = match &nulls {
+            Some(nulls) if nulls.null_count() == nulls.len() => BooleanBuffer::new_unset(nulls.len()),
+            _ => cells.map(|cell| cell.copied().unwrap_or(false)).collect::<Vec<bool>>().into(),
+        };
+        BooleanArray::new(bits, nulls)
     }
     fn value(array: &Self::Array, row: usize) -> Self {
         array.value(row)
@@ -128,17 +148,13 @@ impl Cell for bool {
 }
 
 impl Cell for String {
-    type Builder = StringBuilder;
     type Array = StringArray;
 
     fn data_type() -> DataType {
         DataType::Utf8
     }
-    fn builder() -> Self::Builder {
-        Self::Builder::new()
-    }
-    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
-        builder.append_option(value);
+    fn array<'a>(cells: impl Cells<'a, Self>) -> Self::Array {
+        cells.collect()
     }
     fn value(array: &Self::Array, row: usize) -> Self {
         array.value(row).to_owned()
@@ -149,17 +165,13 @@ impl Cell for String {
 }
 
 impl Cell for Vec<u8> {
-    type Builder = BinaryBuilder;
     type Array = BinaryArray;
 
     fn data_type() -> DataType {
         DataType::Binary
     }
-    fn builder() -> Self::Builder {
-        Self::Builder::new()
-    }
-    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
-        builder.append_option(value);
+    fn array<'a>(cells: impl Cells<'a, Self>) -> Self::Array {
+        cells.collect()
     }
     fn value(array: &Self::Array, row: usize) -> Self {
         array.value(row).to_vec()
@@ -175,18 +187,21 @@ fn element() -> Arc<Field> {
 }
 
 impl Cell for Vec<u64> {
-    type Builder = ListBuilder<PrimitiveBuilder<UInt64Type>>;
     type Array = ListArray;
 
     fn data_type() -> DataType {
         DataType::List(element())
     }
-    fn builder() -> Self::Builder {
-        ListBuilder::new(PrimitiveBuilder::new()).with_field(element())
-    }
-    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
-        builder.values().append_slice(value.map_or(&[], Vec::as_slice));
-        builder.append(value.is_some());
+    fn array<'a>(cells: impl Cells<'a, Self>) -> Self::Array {
+        if cells.clone().all(|cell| cell.is_none()) {
+            return ListArray::new_null(element(), cells.len());
+        }
+        let mut builder = ListBuilder::new(PrimitiveBuilder::<UInt64Type>::new()).with_field(element());
+        for cell in cells {
+            builder.values().append_slice(cell.map_or(&[], Vec::as_slice));
+            builder.append(cell.is_some());
+        }
+        builder.finish()
     }
     fn value(array: &Self::Array, row: usize) -> Self {
         numbers(array.value(row).as_ref())
@@ -197,20 +212,20 @@ impl Cell for Vec<u64> {
 }
 
 impl Cell for Registers {
-    type Builder = FixedSizeListBuilder<PrimitiveBuilder<UInt64Type>>;
     type Array = FixedSizeListArray;
 
     fn data_type() -> DataType {
         DataType::FixedSizeList(element(), Registers::COUNT as i32)
     }
-    fn builder() -> Self::Builder {
-        FixedSizeListBuilder::new(PrimitiveBuilder::new(), Registers::COUNT as i32).with_field(element())
-    }
-    fn append(value: Option<&Self>, builder: &mut Self::Builder) {
+    fn array<'a>(cells: impl Cells<'a, Self>) -> Self::Array {
+        let nulls = validity(cells.clone());
+        let mut words = Vec::with_capacity(cells.len() * Self::COUNT);
         // A fixed-size list has room for its elements even where it is null.
-        let words = value.map_or([0; Registers::COUNT], |registers| registers.0);
-        builder.values().append_slice(&words);
-        builder.append(value.is_some());
+        cells.for_each(|cell| {
+            words.extend_from_slice(&cell.map_or([0; Self::COUNT], |registers| registers.0))
+        });
+        let words = Arc::new(PrimitiveArray::<UInt64Type>::from(words));
+        FixedSizeListArray::new(element(), Self::COUNT as i32, words, nulls)
     }
     fn value(array: &Self::Array, row: usize) -> Self {
         // The length is part of the column's type, which was checked.

@@ -2,29 +2,22 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::ArrayBuilder;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema, SchemaRef};
 
 use super::column::{Cell, Column};
 
 /// A row of one table.
-pub trait Row: Sized {
+pub trait Row: Clone {
     /// Name of the table; its file is `NAME.arrows`.
     const TABLE: &'static str;
-    /// One builder for each column.
-    type Builders;
     /// One array for each column.
     type Arrays;
 
     /// Columns in order.
     fn schema() -> SchemaRef;
-    /// Empty builders.
-    fn builders() -> Self::Builders;
-    /// Adds this row.
-    fn append(&self, builders: &mut Self::Builders);
-    /// Takes what was added out of the builders.
-    fn finish(builders: &mut Self::Builders) -> Vec<ArrayRef>;
+    /// The columns of these rows, in order.
+    fn columns(rows: &[Self]) -> Vec<ArrayRef>;
     /// The batch's columns, found by name; `None` when one is missing or has another type.
     fn arrays(batch: &RecordBatch) -> Option<Self::Arrays>;
     /// The row with this index, which must be below the batch's number of rows.
@@ -35,18 +28,13 @@ pub trait Row: Sized {
 
 /// Declares the struct of a row and how it maps to Arrow. A column has its field's name and type.
 macro_rules! table {
-    ($(#[$meta:meta])* $name:ident in $table:literal, $builders:ident, $arrays:ident {
+    ($(#[$meta:meta])* $name:ident in $table:literal, $arrays:ident {
         $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
     }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct $name {
             $($(#[$field_meta])* pub $field: $type,)*
-        }
-
-        #[doc = concat!("Collects rows of `", $table, "`.")]
-        pub struct $builders {
-            $($field: <<$type as Column>::Cell as Cell>::Builder,)*
         }
 
         #[doc = concat!("Columns of one batch of `", $table, "`.")]
@@ -56,7 +44,6 @@ macro_rules! table {
 
         impl Row for $name {
             const TABLE: &'static str = $table;
-            type Builders = $builders;
             type Arrays = $arrays;
 
             fn schema() -> SchemaRef {
@@ -64,14 +51,8 @@ macro_rules! table {
                     $(Field::new(stringify!($field), <$type as Column>::Cell::data_type(), <$type>::NULLABLE),)*
                 ]))
             }
-            fn builders() -> $builders {
-                $builders { $($field: <$type as Column>::Cell::builder(),)* }
-            }
-            fn append(&self, builders: &mut $builders) {
-                $(Column::append(&self.$field, &mut builders.$field);)*
-            }
-            fn finish(builders: &mut $builders) -> Vec<ArrayRef> {
-                vec![$(ArrayBuilder::finish(&mut builders.$field),)*]
+            fn columns(rows: &[Self]) -> Vec<ArrayRef> {
+                vec![$(Arc::new(<$type as Column>::array(rows.iter().map(|row| &row.$field))),)*]
             }
             fn arrays(batch: &RecordBatch) -> Option<$arrays> {
                 Some($arrays { $($field: column::<$type>(batch, stringify!($field))?,)* })
@@ -121,7 +102,7 @@ impl Registers {
 
 table! {
     /// One uninterrupted stay of one thread on one CPU.
-    QuantumRow in "quanta", QuantumBuilders, QuantumArrays {
+    QuantumRow in "quanta", QuantumArrays {
         /// Number of this quantum on its CPU, from 0; lost ones are numbered too. (`cpu`, `sequence`) is unique.
         sequence: u64,
         /// Logical CPU.
@@ -153,7 +134,7 @@ table! {
 
 table! {
     /// One record.
-    SampleRow in "samples", SampleBuilders, SampleArrays {
+    SampleRow in "samples", SampleArrays {
         /// TSC of the record; of the end of its quantum where the record format has no time.
         tsc: u64,
         /// Logical CPU.
@@ -203,7 +184,7 @@ table! {
 
 table! {
     /// A call stack. Every distinct one is stored at least once, and before the first sample that names it.
-    StackRow in "stacks", StackBuilders, StackArrays {
+    StackRow in "stacks", StackArrays {
         /// Number by which samples name it.
         id: u32,
         /// Addresses, innermost first: the instruction that caused the event, then return addresses.
@@ -215,7 +196,7 @@ table! {
 
 table! {
     /// A file mapped into a process. A later mapping replaces what it overlaps; an `exec` of the process removes all.
-    MapRow in "maps", MapBuilders, MapArrays {
+    MapRow in "maps", MapArrays {
         /// TSC when it was made, or first seen.
         tsc: u64,
         /// Thread-group ID.
@@ -268,7 +249,7 @@ impl ThreadChange {
 
 table! {
     /// A change in the life of a thread.
-    ThreadRow in "threads", ThreadBuilders, ThreadArrays {
+    ThreadRow in "threads", ThreadArrays {
         /// TSC of the change.
         tsc: u64,
         /// Thread-group ID.
@@ -286,7 +267,7 @@ table! {
 
 table! {
     /// A kernel function, as `/proc/kallsyms` showed it while recording. Addresses change at each boot.
-    KernelSymbolRow in "kernel_symbols", KernelSymbolBuilders, KernelSymbolArrays {
+    KernelSymbolRow in "kernel_symbols", KernelSymbolArrays {
         /// First address; the function reaches to the next symbol.
         address: u64,
         /// Name.
@@ -298,7 +279,7 @@ table! {
 
 table! {
     /// A point in time that somebody named.
-    MarkerRow in "markers", MarkerBuilders, MarkerArrays {
+    MarkerRow in "markers", MarkerArrays {
         /// TSC.
         tsc: u64,
         /// Thread-group ID that it concerns; null for all.
@@ -314,7 +295,7 @@ table! {
 
 table! {
     /// An object that a program allocated. The table is there only when allocations were recorded.
-    AllocationRow in "allocations", AllocationBuilders, AllocationArrays {
+    AllocationRow in "allocations", AllocationArrays {
         /// TSC of its allocation.
         tsc: u64,
         /// TSC at which it was freed; null for one that was not.

@@ -15,8 +15,7 @@ use super::row::Row;
 pub(super) struct Table<R: Row> {
     path: PathBuf,
     stream: StreamWriter<BufWriter<File>>,
-    builders: R::Builders,
-    pending_rows: usize,
+    pending: Vec<R>,
     pending_bytes: usize,
     rows: u64,
 }
@@ -31,14 +30,13 @@ impl<R: Row> Table<R> {
             Ok(stream)
         };
         let stream = create().map_err(|error| refused(&path, error))?;
-        Ok(Self { path, stream, builders: R::builders(), pending_rows: 0, pending_bytes: 0, rows: 0 })
+        Ok(Self { path, stream, pending: Vec::new(), pending_bytes: 0, rows: 0 })
     }
 
     /// Keeps a row for the next batch.
     pub(super) fn append(&mut self, row: &R) {
-        row.append(&mut self.builders);
-        self.pending_rows += 1;
         self.pending_bytes += row.bytes();
+        self.pending.push(row.clone());
     }
 
     /// About how many bytes wait for the next batch.
@@ -48,12 +46,13 @@ impl<R: Row> Table<R> {
 
     /// Writes what waits as one batch, and hands it to the operating system.
     pub(super) fn write_batch(&mut self) -> Result<(), TraceError> {
-        if self.pending_rows == 0 {
+        if self.pending.is_empty() {
             return Ok(());
         }
-        self.rows += std::mem::take(&mut self.pending_rows) as u64;
+        let columns = R::columns(&self.pending);
+        self.rows += self.pending.len() as u64;
+        self.pending.clear();
         self.pending_bytes = 0;
-        let columns = R::finish(&mut self.builders);
         RecordBatch::try_new(R::schema(), columns)
             .and_then(|batch| self.stream.write(&batch))
             .and_then(|()| self.stream.flush())

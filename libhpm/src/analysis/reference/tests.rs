@@ -4,7 +4,7 @@ const IP: u64 = 0x1000;
 
 fn origins(code: &[u8], at: u64, edges: &[((u64, u64), u64)]) -> Vec<Origin> {
     let edges = edges.iter().map(|&((from, to), count)| ((IP + from, IP + to), count)).collect();
-    Function::new(code, IP, 64).origins(IP + at, &edges, &mut |_, _| false)
+    Function::new(code, IP, 64).origins(IP + at, &edges, Trail::NONE, &mut |_, _| false)
 }
 
 fn field(at: u64, base: Register, displacement: i64) -> Source {
@@ -124,7 +124,7 @@ fn what_the_caller_knows_ends_the_search() {
     let code = [0x48, 0x8b, 0x47, 0x08, 0x8b, 0x40, 0x10, 0xc3];
     let function = Function::new(&code, IP, 64);
     let known = &mut |ip, location| (ip, location) == (IP + 4, Location::Register(Register::RAX));
-    let found = function.origins(IP + 4, &EdgeCounts::new(), known);
+    let found = function.origins(IP + 4, &EdgeCounts::new(), Trail::NONE, known);
     assert_eq!(found[0].source, Source::Known { ip: IP + 4, location: Location::Register(Register::RAX) });
 }
 

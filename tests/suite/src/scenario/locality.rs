@@ -23,7 +23,8 @@ const KNOWN_MIN: f64 = 0.9;
 /// How far a field's weight may be from the truth's share of misses.
 const WEIGHT_OFF_MAX: f64 = 0.05;
 
-/// Fields with the kind of objects that they refer to in the program's log. What a library calls its own, stands for `*`.
+/// Fields with the kind of objects that they refer to, one or two of them, in the program's log. `*` stands for what a library calls
+/// its own.
 type Fields = &'static [(&'static str, &'static str)];
 
 /// Of each mode.
@@ -47,7 +48,7 @@ const FIELDS: [(&str, Fields); 5] = [
         ],
     ),
     ("Rust", &[("Vec<alloc::string::String*pointer", "elements"), ("String::vec.buf*pointer", "characters")]),
-    ("table", &[("node::next", "node")]),
+    ("table", &[("node::next|node*[]::[]", "node")]),
     ("tree", &[("page::children[]", "page")]),
 ];
 
@@ -162,7 +163,8 @@ fn weights(boot: &Boot, truth: &Report, name: &str, fields: Fields) -> Result<St
     for (field, kind) in fields {
         let named =
             |row: &&Value| is_like(&format!("{}::{}", text(&row["parent"]), text(&row["name"])), field);
-        let weight = rows.iter().find(named).and_then(|row| row["samples"].as_f64()).unwrap_or(0.0) / samples;
+        let weight =
+            rows.iter().filter(named).filter_map(|row| row["samples"].as_f64()).sum::<f64>() / samples;
         let share = misses.get(kind).copied().unwrap_or(0.0) / all;
         ensure!((weight - share).abs() <= WEIGHT_OFF_MAX, "{field} has {weight:.3}, {kind} truly {share:.3}");
         summary.push(format!("{field} {:.1} % (truly {:.1} %)", weight * 100.0, share * 100.0));

@@ -114,7 +114,7 @@ pub(super) fn long_jobs() -> Vec<Job> {
     }
     // Branch records that hardware writes into its records, of model-specific and of architectural registers.
     for profile in [ADAPTIVE, &SAPPHIRE_RAPIDS] {
-        all.extend(jobs(["lbr"], &Machine::of(profile)));
+        all.extend(jobs(["lbr", "locality"], &Machine::of(profile)));
     }
     let flat = Machine { isolated: false, ..Machine::plain() };
     all.extend(jobs(EVERYWHERE.into_iter().chain(BEYOND), &flat));
