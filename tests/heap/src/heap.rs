@@ -251,13 +251,10 @@ impl<O: Observer> Heap<O> {
             self.collect_nursery();
             if self.nursery.end - self.nursery.start < MIN_NURSERY_BYTES {
                 self.collect_all();
-                let nursery_bytes = |heap: &Self| heap.nursery.end - heap.nursery.start;
-                if nursery_bytes(self) < MIN_NURSERY_BYTES {
-                    // More than is needed just now, or it would have to be done again soon.
-                    while nursery_bytes(self) < 2 * MIN_NURSERY_BYTES && self.defragment() {}
-                }
-                if nursery_bytes(self) < MIN_NURSERY_BYTES {
-                    return None;
+                while self.nursery.end - self.nursery.start < MIN_NURSERY_BYTES {
+                    if !self.defragment() {
+                        return None;
+                    }
                 }
             }
         }
