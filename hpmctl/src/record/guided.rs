@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use libhpm::analysis::phase::{Base, BehaviourControl, Interval, MAX_EVENTS, Shares, Signal};
 use libhpm::source::{Sink, Source};
 use libhpm::trace::{
-    ClockPair, Event, KernelSymbolRow, MapRow, MarkerRow, Meta, PhaseGuided, QuantumFlags, QuantumRow, RotatingWriter,
-    SampleRow, ThreadRow, TraceError,
+    ClockPair, Event, KernelSymbolRow, MapRow, MarkerRow, Meta, PhaseGuided, QuantumFlags, QuantumRow,
+    RotatingWriter, SampleRow, ThreadRow, TraceError,
 };
 
 /// Longest time between two looks at the source.
@@ -50,11 +50,8 @@ impl Guide {
     /// For a recording as described, by the density of the event of this name; of the first suitable one if it is empty.
     pub(super) fn new(meta: &Meta, event: &str) -> Result<Self> {
         let (index, event) = chosen(&meta.events, event)?;
-        let how = PhaseGuided {
-            event: event.name.clone(),
-            interval_ms: INTERVAL_MS,
-            ..PhaseGuided::default()
-        };
+        let how =
+            PhaseGuided { event: event.name.clone(), interval_ms: INTERVAL_MS, ..PhaseGuided::default() };
         let mut control = BehaviourControl::new(Signal::new(&[index], Base::Time));
         // Of the first interval nothing is known: it is sampled in any case.
         control.decide();
@@ -109,7 +106,9 @@ impl Guide {
         // Too short to say what it was: its samples stand for themselves.
         self.over.push_back((u64::MAX, 1.0));
         self.release(writer)?;
-        writer.current().phase_guided(self.so_far());
+        let how = self.so_far();
+        eprintln!("hpmctl: {}", how.sentence());
+        writer.current().phase_guided(how);
         Ok(())
     }
 
@@ -281,7 +280,11 @@ mod tests {
         }
         fn totals(&self) -> libhpm::Result<libhpm::trace::Totals> {
             let on_cpu_tsc = self.interval * 10 * MS;
-            Ok(libhpm::trace::Totals { counts: vec![self.counts], on_cpu_tsc, ..libhpm::trace::Totals::default() })
+            Ok(libhpm::trace::Totals {
+                counts: vec![self.counts],
+                on_cpu_tsc,
+                ..libhpm::trace::Totals::default()
+            })
         }
         fn pause_samples(&mut self, paused: bool) -> libhpm::Result<bool> {
             self.paused = paused;

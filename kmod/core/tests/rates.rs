@@ -125,7 +125,12 @@ fn a_reader_that_wants_no_samples_gets_counts_alone() {
         assert_eq!(seen.counts[..2], [30_000, 30_000], "{spec:?}");
         // PEBS lets an event be recorded at each overflow; the last one before a pause never comes.
         assert!((198..=201).contains(&seen.records[0]), "{} records, {spec:?}", seen.records[0]);
-        assert!(seen.records_lost <= 1 && (10..=11).contains(&seen.paused), "{} lost, {} paused, {spec:?}", seen.records_lost, seen.paused);
+        assert!(
+            seen.records_lost <= 1 && (10..=11).contains(&seen.paused),
+            "{} lost, {} paused, {spec:?}",
+            seen.records_lost,
+            seen.paused
+        );
     }
 }
 

@@ -125,7 +125,8 @@ fn phase_guided(all: PhaseGuided, own: PhaseGuided) -> PhaseGuided {
 fn plan<'a>(readers: &[&'a TraceReader], notes: &mut Vec<String>) -> (Meta, Vec<Input<'a>>) {
     let first = readers[0].meta();
     let mut meta = Meta { merged: vec![], rows: [].into(), totals: None, ..first.clone() };
-    meta.phase_guided = readers.iter().filter_map(|reader| reader.meta().phase_guided.clone()).reduce(phase_guided);
+    meta.phase_guided =
+        readers.iter().filter_map(|reader| reader.meta().phase_guided.clone()).reduce(phase_guided);
     // Hosts by name and clock, with the offsets of their numbers.
     let mut hosts: Vec<(&Meta, u32, u32)> = Vec::new();
     let mut inputs: Vec<Input<'a>> = Vec::new();

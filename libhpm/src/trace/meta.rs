@@ -45,8 +45,8 @@ pub struct Meta {
     pub phase_guided: Option<PhaseGuided>,
 }
 
-/// How samples were paused where the program did what was known, and what stands for the rest: a sample's period is multiplied by how
-/// many intervals of its behaviour there had been for each that was recorded (`docs/phases.md`).
+/// How samples were paused where the program did what was known, and what stands for the rest: a sample's period is multiplied by
+/// the number of intervals for which its own stands ([`crate::analysis::phase::Shares`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseGuided {
     /// The event by whose density behaviours were told apart.
@@ -67,7 +67,9 @@ impl PhaseGuided {
     pub fn sentence(&self) -> String {
         let Self { event, interval_ms, intervals, recorded, behaviours } = self;
         if *intervals == 0 {
-            return format!("samples were paused by phases of {event}; how often is not known: their events are approximated by replay");
+            return format!(
+                "samples were paused by phases of {event}; how often is not known: their events are approximated by replay"
+            );
         }
         let share = *recorded as f64 * 100.0 / *intervals as f64;
         format!(

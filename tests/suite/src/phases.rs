@@ -50,7 +50,7 @@ fn record(root: &Path, program: &Program) -> Result<String> {
     let folder = root.join("target/phases").join(program.name);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
-    inputs::make(&folder)?;
+    inputs::make(&folder, program.inputs)?;
     let environment = program.environment(root)?;
     let hpmctl = root.join("target/release/hpmctl");
     let line = format!(

@@ -12,6 +12,8 @@ pub const BEHAVIOURS: usize = 32;
 
 /// The part of all intervals that is recorded, as a part of 2^64: 36 %.
 const SHARE: u64 = (u64::MAX / 100) * 36;
+/// For how many times as many intervals as each on average a recorded one may stand.
+const AT_ONCE: f64 = 1.5;
 /// The golden ratio's fraction of 2^64. Its multiples are spread evenly, and beat with no period (Weyl; Knuth, The Art of Computer
 /// Programming, 6.4), so that of each behaviour as large a part is recorded, however it alternates with others.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -112,8 +114,8 @@ impl Behaviour {
     }
 }
 
-/// The profile of a stream of which only some intervals' profiles were taken: a recorded interval stands for as many of its behaviour
-/// as there have been for each recorded one ([`Share`]), itself among them. `recorded` and `behaviours` are what a
+/// The profile of a stream of which only some intervals' profiles were taken: a recorded interval stands for itself and for paused ones of
+/// its behaviour ([`Shares`]). `recorded` and `behaviours` are what a
 /// [`BehaviourControl`] said of each interval; `profiles` has each interval's samples by function, as they would all have been taken.
 #[must_use]
 pub fn replay_by_behaviour(
@@ -137,20 +139,30 @@ pub fn replay_by_behaviour(
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shares([Share; BEHAVIOURS]);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Share {
     intervals: u64,
     recorded: u64,
+    /// Intervals for which recorded ones stand already.
+    stood_for: f64,
 }
 
 impl Shares {
-    /// Takes note of an interval; returns for how many intervals stands what was recorded in it (stratification after sampling; Cochran,
-    /// Sampling Techniques, 5A.9, with the strata's sizes so far). 1 where the behaviour is not known.
+    /// Takes note of an interval; returns for how many intervals stands what was recorded in it. Together those recorded stand for all of
+    /// their behaviour but the last paused ones; a single one for at most [`AT_ONCE`] times as many as there have been for each, because
+    /// one that stood for many would bring its own chance into all of them. 1 where the behaviour is not known.
     pub fn take(&mut self, behaviour: Option<usize>, recorded: bool) -> f64 {
         let Some(share) = behaviour.and_then(|behaviour| self.0.get_mut(behaviour)) else { return 1.0 };
         share.intervals += 1;
-        share.recorded += u64::from(recorded);
-        share.intervals as f64 / share.recorded.max(1) as f64
+        if !recorded {
+            return 1.0;
+        }
+        share.recorded += 1;
+        let intervals = share.intervals as f64;
+        let most = AT_ONCE * intervals / share.recorded as f64;
+        let weight = (intervals - share.stood_for).min(most).max(1.0);
+        share.stood_for += weight;
+        weight
     }
 }
 
@@ -211,7 +223,9 @@ mod tests {
         let behaviours = [Some(0), Some(1), Some(1), None, None];
         let profile = replay_by_behaviour(&[true, false, true, false, true], &behaviours, &profiles);
         let mut expected = Profile::default();
-        [(1, 10.0), (2, 8.0), (3, 2.0)].into_iter().for_each(|(function, weight)| expected.add(function, weight));
+        [(1, 10.0), (2, 8.0), (3, 2.0)]
+            .into_iter()
+            .for_each(|(function, weight)| expected.add(function, weight));
         assert_eq!(profile, expected);
         assert_eq!(Shares::default().take(Some(BEHAVIOURS), false), 1.0);
     }

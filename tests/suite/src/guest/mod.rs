@@ -13,6 +13,7 @@ pub(crate) mod lbr;
 mod lifecycle;
 pub(crate) mod locality;
 pub(crate) mod markers;
+pub(crate) mod methods;
 mod module;
 mod multiplex;
 mod mutation;
@@ -115,6 +116,8 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "overhead" => overhead::run(&mut report)?,
         "heap" => heap::run(&mut report)?,
         "overhead_one" => overhead::one()?,
+        "methods" => methods::run(&mut report)?,
+        "methods_one" => methods::one()?,
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),
     }

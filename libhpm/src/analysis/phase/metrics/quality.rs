@@ -218,7 +218,9 @@ impl<'a> Judge<'a> {
 
     /// Whether E grows with the window as a further instance.
     fn improves(&mut self, window: usize, before: usize) -> bool {
-        let Some(unit) = Unit::new(&self.stream.densities[window..window + self.length]) else { return false };
+        let Some(unit) = Unit::new(&self.stream.densities[window..window + self.length]) else {
+            return false;
+        };
         let similarity = self.segments.with(&unit);
         // D is at least 1, so that many windows need no clustering.
         if similarity <= self.own {
@@ -251,11 +253,8 @@ mod tests {
 
     /// The rise of a burst is of level 3.
     fn levels_of(densities: &[f64]) -> Vec<Option<u8>> {
-        let level = |index: usize| match index.checked_sub(1) {
-            Some(before) => Some(if (densities[index] - densities[before]).abs() > 20.0 { 3 } else { 1 }),
-            None => None,
-        };
-        (0..densities.len()).map(level).collect()
+        let level = |pair: &[f64]| Some(if (pair[1] - pair[0]).abs() > 20.0 { 3 } else { 1 });
+        std::iter::once(None).chain(densities.windows(2).map(level)).collect()
     }
 
     /// What resembles the pattern and is of another size is no missed instance of it.
