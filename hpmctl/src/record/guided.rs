@@ -85,7 +85,6 @@ impl Guide {
         let now = source.now().context("this source has no clock to pause by")?;
         let behaviour = self.end_interval(on_cpu, &totals.counts, now);
         self.before = (totals.on_cpu_tsc, totals.counts);
-        self.release(writer)?;
         let pause = !self.control.decide();
         if pause != self.paused {
             if !source.pause_samples(pause)? {
@@ -97,7 +96,8 @@ impl Guide {
             let value = behaviour.map(|behaviour| behaviour as u64);
             writer.marker(&MarkerRow { tsc: now, pid: None, tid: None, text, value })?;
         }
-        Ok(())
+        // Only now: writing takes time, in which the next interval would be neither sampled nor paused as a whole.
+        self.release(writer)
     }
 
     /// Writes the rest, once the source has stopped.

@@ -33,9 +33,10 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 9] = [
+const LONG_ONLY: [&str; 10] = [
     "adaptive",
     "cachegrind",
+    "guided",
     heap::NAME,
     "lifecycle",
     "locality",

@@ -109,6 +109,8 @@ const ALL: &[Scenario] = &[
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
     Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
+    // Time passes with instructions, so that an interval is as many of them, whatever the host does.
+    Scenario { name: "guided", options: &["--deterministic"], compare: |_, _| {} },
     Scenario { name: methods::NAME, options: methods::OPTIONS, compare: methods::compare },
 ];
 
