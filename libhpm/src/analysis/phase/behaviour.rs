@@ -76,15 +76,16 @@ impl BehaviourControl {
 
     /// The behaviour with the nearest mean, if it is near enough; else a new one.
     fn place_of(&mut self, density: f64) -> usize {
-        let distance = |behaviour: &Behaviour| {
-            let difference = (density - behaviour.mean).abs();
-            if difference == 0.0 { 0.0 } else { difference / behaviour.mean.abs().max(f64::MIN_POSITIVE) }
-        };
-        let nearest = (0..self.known.len())
-            .min_by(|&a, &b| distance(&self.known[a]).total_cmp(&distance(&self.known[b])));
+        let mut nearest: Option<(usize, f64)> = None;
+        for (place, behaviour) in self.known.iter().enumerate() {
+            let distance = (density - behaviour.mean).abs() / behaviour.mean.abs().max(f64::MIN_POSITIVE);
+            if nearest.is_none_or(|(_, least)| distance < least) {
+                nearest = Some((place, distance));
+            }
+        }
         match nearest {
-            Some(place) if distance(&self.known[place]) <= self.known[place].reach() => place,
-            Some(nearest) if self.known.len() == BEHAVIOURS => nearest,
+            Some((place, distance)) if distance <= self.known[place].reach() => place,
+            Some((place, _)) if self.known.len() == BEHAVIOURS => place,
             _ => {
                 self.known.push(Behaviour { mean: density, ..Behaviour::default() });
                 self.known.len() - 1
@@ -149,7 +150,7 @@ struct Share {
 
 impl Shares {
     /// Takes note of an interval; returns for how many intervals stands what was recorded in it. Together those recorded stand for all of
-    /// their behaviour but the last paused ones; a single one for at most [`AT_ONCE`] times as many as there have been for each, because
+    /// their behaviour but the last paused ones; a single one for at most 1.5 times as many as there have been for each, because
     /// one that stood for many would bring its own chance into all of them. 1 where the behaviour is not known.
     pub fn take(&mut self, behaviour: Option<usize>, recorded: bool) -> f64 {
         let Some(share) = behaviour.and_then(|behaviour| self.0.get_mut(behaviour)) else { return 1.0 };
