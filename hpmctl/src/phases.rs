@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::analysis::phase::change::{Cusum, pelt};
-use libhpm::analysis::phase::metrics::{Quality, evaluate, groups, weighted_cov};
+use libhpm::analysis::phase::metrics::{Quality, evaluate, groups, levels, weighted_cov};
 use libhpm::analysis::phase::{
     Base, Interval, MAX_EVENTS, NoPhases, Phases, Repeating, Rules, Signal, Subject, SubjectKind,
     find_phases, subjects,
@@ -301,7 +301,7 @@ fn repetitive(
         found: phases.repeating,
         by_chance: phases.by_chance,
         predicted_ms: phases.prediction.map(|prediction| ms(prediction.length)),
-        quality: evaluate(densities, &clock(intervals), &groups(&phases.steps)),
+        quality: evaluate(densities, &levels(&phases.steps), &clock(intervals), &groups(&phases.steps)),
         cov: weighted_cov(known().map(|(_, &density)| ((), density))),
         cov_within: weighted_cov(known().map(|(&label, &density)| (label, density))),
         changes: changes(densities),

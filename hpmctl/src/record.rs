@@ -2,6 +2,7 @@
 
 mod allocations;
 mod args;
+mod guided;
 mod marks;
 mod sources;
 mod summary;
@@ -17,6 +18,7 @@ use libhpm::trace::{Limits, RotatingWriter};
 use self::allocations::Tracker;
 pub(crate) use self::args::RecordArgs;
 use self::args::StackMethod;
+use self::guided::Guide;
 use self::marks::MarkPipe;
 use self::summary::summary;
 use crate::control::{Controlled, Request};
@@ -48,10 +50,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         on_request: args.control,
     };
     let controlled = args.control.then(Controlled::new).transpose()?;
+    let guide = args.phase_guided.as_deref().map(|event| Guide::new(source.meta(), event)).transpose()?;
     let mut writer = RotatingWriter::create(&folder, source.meta().clone(), limits)?;
+    if let Some(guide) = &guide {
+        writer.current().phase_guided(guide.so_far());
+    }
     writer.pause(args.paused);
     let mut recording =
-        Recording { writer: &mut writer, controlled, marks, duration: args.duration, ended: false };
+        Recording { writer: &mut writer, guide, controlled, marks, duration: args.duration, ended: false };
     let end = match recording.run(&mut workload, source.as_mut(), &line) {
         Ok(end) => end,
         Err(error) => {
@@ -91,6 +97,8 @@ fn outlived(workload: &mut Workload) -> Result<End> {
 /// A recording while it runs.
 struct Recording<'a> {
     writer: &'a mut RotatingWriter,
+    /// Pauses samples.
+    guide: Option<Guide>,
     controlled: Option<Controlled>,
     marks: Option<MarkPipe>,
     /// When it ends, if it does not end by itself.
@@ -123,7 +131,8 @@ impl Recording<'_> {
             if self.ended || left == Some(Duration::ZERO) || gone && !workload.is_program() {
                 return Ok(End::Stopped);
             }
-            let look = left.map_or(LOOK, |left| left.min(LOOK).max(Duration::from_millis(1)));
+            let look = if self.guide.is_some() { guided::LOOK } else { LOOK };
+            let look = left.map_or(look, |left| left.min(look).max(Duration::from_millis(1)));
             if gone {
                 if let Some(end) = workload.wait(Some(look))? {
                     return Ok(end);
@@ -135,9 +144,17 @@ impl Recording<'_> {
                 // Before the source is taken, which may last: a marker's time is that of its reading.
                 marks.take(|| source.now().unwrap_or_default(), self.writer)?;
             }
-            source.take(self.writer)?;
+            self.take(source)?;
             self.serve()?;
             self.writer.tick()?;
+        }
+    }
+
+    /// Writes what the source has.
+    fn take(&mut self, source: &mut dyn Source) -> Result<()> {
+        match &mut self.guide {
+            Some(guide) => guide.take(source, self.writer),
+            None => Ok(source.take(self.writer)?),
         }
     }
 
@@ -150,7 +167,10 @@ impl Recording<'_> {
     /// Stops the source and writes what is left; what came through the pipe of markers.
     fn end(&mut self, source: &mut dyn Source) -> Result<Option<String>> {
         source.stop()?;
-        source.take(self.writer)?;
+        match &mut self.guide {
+            Some(guide) => guide.finish(source, self.writer)?,
+            None => source.take(self.writer)?,
+        }
         let now = || source.now().unwrap_or_default();
         self.marks.take().map(|marks| marks.finish(now, self.writer)).transpose()
     }

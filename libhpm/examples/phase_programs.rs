@@ -11,12 +11,16 @@ use std::path::Path;
 
 use flate2::read::GzDecoder;
 use libhpm::analysis::phase::synthetic::Stream;
-use libhpm::analysis::phase::{Interval, MAX_EVENTS, Recorded, replay};
+use libhpm::analysis::phase::{
+    Base, Interval, MAX_EVENTS, Phases, Recorded, Rules, Signal, find_phases, replay,
+};
 
 use self::phase_judge::{HEADER, HOW, Mean, Row, canonical, print, skipping};
 
 /// What densities are of.
 const EVENT: &str = "l1d-load-miss:u";
+/// The programs on which parameters were chosen; the others judge.
+const TUNED_ON: [&str; 4] = ["gzip", "sqlite3", "python3", "gcc"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/phases");
@@ -26,27 +30,49 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("| program {HEADER}");
     let mut means = HOW.map(|_| Row::default());
     let mut simple = Mean::default();
+    let mut answers = String::from("\n| program | phases |\n|---|---|\n");
     for file in files {
         let recorded: Recorded = serde_json::from_reader(GzDecoder::new(File::open(&file)?))?;
         let stream = stream(&recorded)?;
         let name =
             file.file_name().and_then(|name| name.to_str()?.split('.').next()).unwrap_or("?").to_owned();
-        let name = format!("{name} ({}, {} intervals)", recorded.kind, stream.intervals.len());
+        answers += &format!("| {name} | {} |\n", answer(&stream));
+        let judges = !TUNED_ON.contains(&name.as_str());
+        let tuned_on = if judges { "" } else { ", tuned on" };
+        let name = format!("{name} ({}, {} intervals{tuned_on})", recorded.kind, stream.intervals.len());
         for ((how, judge), mean) in HOW.iter().zip(&mut means) {
             let mut row = Row::default();
             judge(&stream, &mut row);
-            judge(&stream, mean);
             print(&name, how, &row);
+            if judges {
+                judge(&stream, mean);
+            }
         }
-        simple.add(
-            replay(&skipping(0.5, stream.intervals.len()), &stream.profiles).coverage(&canonical(&stream)),
-        );
+        if judges {
+            let skipped = replay(&skipping(0.5, stream.intervals.len()), &stream.profiles);
+            simple.add(skipped.coverage(&canonical(&stream)));
+        }
     }
     for ((how, _), mean) in HOW.iter().zip(&means) {
-        print("**mean**", how, mean);
+        print("**mean of those not tuned on**", how, mean);
     }
-    println!("| **mean** | simple 50 % | – | – | – | 50.0 | {} | – | – |", simple.percent());
+    println!(
+        "| **mean of those not tuned on** | simple 50 % | – | – | – | 50.0 | {} | – | – |",
+        simple.percent()
+    );
+    print!("{answers}");
     Ok(())
+}
+
+/// What `hpmctl phases` would say.
+fn answer(stream: &Stream) -> String {
+    match find_phases(Rules::NoiseGated, Signal::new(&[0], Base::Time), &stream.intervals) {
+        Ok(Phases { repeating, by_chance, .. }) => format!(
+            "{} repetitions as predicted make up {} intervals; in random order up to {} make up to {}",
+            repeating.repetitions, repeating.intervals, by_chance.repetitions, by_chance.intervals
+        ),
+        Err(none) => format!("none: {none}"),
+    }
 }
 
 /// The intervals with one event, which comes first; nobody knows their behaviours.

@@ -61,6 +61,7 @@ fn measure(script: &str, events: &str, stream: PerfStream, stacks: PerfStacks) -
         stream,
         stacks,
         multiplex: false,
+        pausable: false,
         note: String::new(),
         command: vec![],
     };

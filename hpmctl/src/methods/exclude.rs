@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use libhpm::symbol::{FileFinder, functions_of};
 
-use super::folder::{read_profile, read_selection};
+use super::folder::{FunctionRow, read_profile, read_selection};
 use crate::output::{print, warn};
 
 /// Print the option of gcc that keeps functions from being instrumented.
@@ -55,10 +55,19 @@ fn of_folder(folder: &Path) -> Result<Names> {
     let selection = read_selection(folder)?.with_context(|| {
         format!("nothing is selected: run `hpmctl methods select {} --overhead 1%`", folder.display())
     })?;
-    let (mut excluded, mut kept) = (Vec::new(), Vec::new());
-    for (number, row) in (0..).zip(&profile.functions) {
-        let names = if selection.functions.contains(&number) { &mut kept } else { &mut excluded };
-        names.push(row.name.clone());
+    let rows = (0..).zip(&profile.functions);
+    let (phases, others): (Vec<_>, Vec<_>) =
+        rows.partition(|(number, _)| selection.functions.contains(number));
+    let named = |rows: Vec<(u32, &FunctionRow)>| -> Vec<(String, u64)> {
+        rows.iter().map(|(_, row)| (row.name.clone(), row.calls)).collect()
+    };
+    let (kept, mut excluded, given_up) = without_costly(named(phases), named(others));
+    if !given_up.is_empty() {
+        warn(&[format!(
+            "phases given up: {}. gcc excludes every function whose name contains a given one, and one with more calls has a name \
+             that theirs contains",
+            given_up.join(", ")
+        )]);
     }
     // What the filter left out before the run calls the shim all the same.
     for module in &profile.modules {
@@ -70,6 +79,23 @@ fn of_folder(folder: &Path) -> Result<Names> {
         }
     }
     Ok((excluded, kept))
+}
+
+/// The phases that are kept, what is excluded, and the phases that are given up: with each, a function would stay instrumented that has
+/// more calls. Functions come with their calls.
+fn without_costly(
+    phases: Vec<(String, u64)>,
+    others: Vec<(String, u64)>,
+) -> (Vec<String>, Vec<String>, Vec<String>) {
+    let costly = |(phase, calls): &(String, u64)| {
+        let contained = |name: &str| !name.is_empty() && visible(phase).contains(visible(name));
+        others.iter().any(|(other, more)| more > calls && contained(other))
+    };
+    let (given_up, kept): (Vec<_>, Vec<_>) = phases.into_iter().partition(costly);
+    let names = |rows: Vec<(String, u64)>| rows.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let (kept, given_up) = (names(kept), names(given_up));
+    let excluded = [names(others), given_up.clone()].concat();
+    (kept, excluded, given_up)
 }
 
 /// gcc's option, and how many functions it cannot name.
@@ -98,5 +124,28 @@ fn visible(name: &str) -> &str {
     match name.strip_suffix('>') {
         Some(_) => name.find('<').map_or(name, |place| &name[..place]),
         None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// lua's `match` calls itself all the time, and cannot be excluded without `gmatch_aux`.
+    #[test]
+    fn a_phase_is_given_up_for_a_function_with_more_calls() {
+        let rows = |rows: &[(&str, u64)]| -> Vec<(String, u64)> {
+            rows.iter().map(|(name, calls)| ((*name).to_owned(), *calls)).collect()
+        };
+        let (kept, excluded, given_up) = without_costly(
+            rows(&[("gmatch_aux", 1290), ("tablerehash", 10), ("main", 1)]),
+            rows(&[("match", 206_805), ("rehash", 9), ("gmatch", 6)]),
+        );
+        assert_eq!(
+            (kept, given_up),
+            (vec!["tablerehash".into(), "main".into()], vec!["gmatch_aux".to_owned()])
+        );
+        let (option, left) = option(&excluded, &["tablerehash".into(), "main".into()]);
+        assert_eq!((option.as_str(), left), ("-finstrument-functions-exclude-function-list=match", 1));
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Measured {
     /// How much longer runs took than those without the shim, if there were such.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) real_overhead: Option<f64>,
-    #[serde(skip)]
+    /// Of the functions that the bottlenecks name by their numbers.
     pub(super) names: BTreeMap<u32, String>,
     pub(super) phases: Vec<Phase>,
     pub(super) bottlenecks: Bottlenecks,

@@ -93,6 +93,16 @@ pub(crate) struct RecordArgs {
     /// is a marker of the moment at which it is read
     #[arg(long, value_name = "PIPE", conflicts_with = "trace")]
     pub(super) marks: Option<String>,
+    /// Pause samples where the program does what it has done before, which is told by the density of EVENT [default: the first event that
+    /// is not a clock]: about a third of the time is sampled, and stands for what its behaviour did meanwhile. Counting goes on
+    #[arg(
+        long,
+        value_name = "EVENT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "",
+        conflicts_with_all = ["trace", "max_size", "control"])]
+    pub(super) phase_guided: Option<String>,
     /// Also record what the program allocates, so that `hpmctl locality` and `hpmctl coalloc` know its objects: every allocation, or
     /// one in so many BYTES. A library is preloaded for that, which a program that is linked statically does not see
     #[arg(

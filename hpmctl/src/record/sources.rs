@@ -143,6 +143,7 @@ fn by_perf(
             Some(StackMethod::Lbr) | None => PerfStacks::None,
         },
         multiplex: true,
+        pausable: args.phase_guided.is_some(),
         note: facts.line.clone(),
         command: args.target.words(),
     };

@@ -159,6 +159,7 @@ fn by_perf(
         stream: if args.per().is_some() { PerfStream::Quanta } else { PerfStream::Totals },
         stacks: PerfStacks::None,
         multiplex: args.multiplex,
+        pausable: false,
         note: facts.line.clone(),
         command: args.target.words(),
     };

@@ -227,6 +227,7 @@ fn by_perf(wanted: &Wanted, subject: &Subject, facts: &PerfFacts) -> Result<Box<
         stream: PerfStream::Samples { period: 0, rate: 0 },
         stacks: PerfStacks::None,
         multiplex: true,
+        pausable: false,
         note: facts.line.clone(),
         command: wanted.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
     };

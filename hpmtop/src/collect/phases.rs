@@ -154,6 +154,40 @@ mod tests {
         assert!(words(&["x"], Some("z"), None).unwrap_err().contains("measured are x"));
     }
 
+    /// What cannot be compared, or does not vary, has no pattern; what ends before it starts is no interval.
+    #[test]
+    fn bad_quanta_make_no_patterns() {
+        use crate::model::Ribbon;
+        let after = |row: &dyn Fn(u64) -> QuantumRow, number: u64| {
+            let mut tracker = Tracker::new(Watch::new(&meta(&["x"]), None, None, 1.0).unwrap());
+            let mut ribbon = Ribbon::default();
+            for index in 0..number {
+                if let Some(news) = tracker.push(&row(index)) {
+                    assert_eq!(news.step.occurrence, None);
+                    ribbon.push(&news);
+                }
+            }
+            (ribbon.intervals, ribbon.no_phases().unwrap_or_default().to_owned())
+        };
+        let row = |index: u64, count: u64| {
+            let start_tsc = index * 2_000_000;
+            let end_tsc = start_tsc + 1_500_000;
+            QuantumRow { pid: 7, start_tsc, end_tsc, counts: vec![count], ..QuantumRow::default() }
+        };
+        let (intervals, why) = after(&|index| row(index, 500), 10);
+        assert!(intervals == 10 && why.contains("too few"), "{why}");
+        let (_, why) = after(&|index| row(index, 500), 100);
+        assert!(why.contains("not varied"), "{why}");
+        let flags = QuantumFlags::QUANTA_LOST_BEFORE;
+        let (_, why) = after(&|index| QuantumRow { flags, ..row(index, 500 << (index % 3)) }, 100);
+        assert!(why.contains("quanta were lost"), "{why}");
+        let backwards = |index: u64| {
+            let forwards = row(index, 500 << (index % 3));
+            QuantumRow { start_tsc: forwards.end_tsc, end_tsc: forwards.start_tsc, ..forwards }
+        };
+        assert_eq!(after(&backwards, 100).0, 0);
+    }
+
     #[test]
     fn memory_is_bounded_by_processes() {
         let watch = Watch::new(&meta(&["x"]), None, None, 1.0).unwrap();

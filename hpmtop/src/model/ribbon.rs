@@ -8,6 +8,8 @@ use super::batch::{EVENTS, PhaseNews};
 
 /// Intervals that are kept of each process.
 const INTERVALS_MAX: usize = 4096;
+/// Intervals before which nothing is said of phases that are not there.
+const INTERVALS_MIN: u64 = 24;
 /// Patterns whose sums are kept.
 const PATTERNS_MAX: usize = 64;
 
@@ -58,6 +60,8 @@ pub(crate) struct Ribbon {
     pub(crate) clock: u64,
     /// Intervals so far.
     pub(crate) intervals: u64,
+    /// Of these, those that cannot be compared with the one before, because quanta were lost.
+    pub(crate) torn: u64,
     /// Patterns that came, in all.
     pub(crate) changes: u64,
 }
@@ -65,6 +69,7 @@ pub(crate) struct Ribbon {
 impl Ribbon {
     /// Takes the next interval.
     pub(crate) fn push(&mut self, news: &PhaseNews) {
+        self.torn += u64::from(self.intervals > 0 && news.step.variation.is_none());
         self.intervals += 1;
         self.clock += news.interval.on_cpu;
         self.prediction = news.prediction;
@@ -117,6 +122,20 @@ impl Ribbon {
         let first = self.stretches.len().saturating_sub(back);
         if let Some(stretch) = self.stretches.get_mut(first) {
             stretch.begins = true;
+        }
+    }
+
+    /// Why there is no pattern; `None` when there is one.
+    pub(crate) fn no_phases(&self) -> Option<&'static str> {
+        match self.current {
+            Some(_) => None,
+            None if self.torn * 2 > self.intervals => Some(
+                "no phases: most intervals cannot be compared with the one before, because quanta were lost",
+            ),
+            None if self.intervals < INTERVALS_MIN => Some("no phases yet: there are too few intervals"),
+            None => Some(
+                "no phases: what is watched has not varied by a tenth of its mean, or not more than usually",
+            ),
         }
     }
 

@@ -265,13 +265,13 @@ fn words(view: &View<'_>, ribbon: &Ribbon, pid: u32) -> Vec<(String, Style)> {
         ribbon.patterns.len(),
         ribbon.changes
     );
-    let current = match ribbon.current {
-        None => "no pattern so far: what is watched has not varied by a tenth of its mean".to_owned(),
-        Some(key) => {
+    let current = ribbon.current.map_or_else(
+        || ribbon.no_phases().unwrap_or_default().to_owned(),
+        |key| {
             let sums = ribbon.patterns.get(&key).copied().unwrap_or_default();
             format!("now in {}, for {} on a CPU", name(key), ms(ribbon.clock.saturating_sub(sums.last)))
-        }
-    };
+        },
+    );
     let whole = ribbon.prediction.map_or_else(
         || "nothing is predicted of the whole".to_owned(),
         |prediction| {

@@ -61,6 +61,9 @@ impl QuantumFlags {
     /// Values in this quantum's records that looked like kernel addresses read 0, because the session may not see the
     /// kernel. They may have been a program's own large negative numbers.
     pub const RECORDS_SCRUBBED: u16 = 1 << 9;
+    /// The reader wanted no samples in this quantum ([`super::CpuControl::pause`]): what would have been sampled is neither
+    /// recorded nor lost.
+    pub const PAUSED: u16 = 1 << 10;
 }
 
 /// [`Quantum::counter_event`] of a place that serves no sampled event.

@@ -30,6 +30,8 @@ pub(super) struct Stay {
     pub(super) armed: bool,
     /// It is not armed because a ceiling was passed.
     pub(super) throttled: bool,
+    /// It is not armed because the reader wants no samples.
+    pub(super) paused: bool,
     pub(super) turn: Turn,
     /// Number of the thread's counter page.
     pub(super) page: Option<usize>,
@@ -232,7 +234,8 @@ fn count<P: Port, R: Rings>(
         counted.counts[usize::from(sampler.event)] = events.max(0) as u64;
         let missed = session.state.handled.lost[place];
         let due = records + missed;
-        counted.records_lost += missed + advance(&mut stay.left[place], period, due, events, stay.armed);
+        let overdue = advance(&mut stay.left[place], period, due, events, stay.armed);
+        counted.records_lost += missed + if stay.paused { 0 } else { overdue };
         if stay.armed && session.program.way == Some(Way::Interrupt) && stay.left[place] <= 0 {
             // The counter is set anew before its interrupt has come.
             hardware.note_served_overflow(port);
@@ -275,6 +278,7 @@ fn describe<R: Rings>(
         (span.moved.is_some_and(|moved| moved.scrubbed), QuantumFlags::RECORDS_SCRUBBED),
         (program.samples() && stay.place.is_none(), QuantumFlags::THREAD_OVERFLOW),
         (stay.throttled, QuantumFlags::THROTTLED),
+        (stay.paused, QuantumFlags::PAUSED),
     ] {
         flags |= if set { flag } else { 0 };
     }

@@ -214,6 +214,11 @@ impl<R: Rings> Session<'_, R> {
         self.state.markers.ring.give_back(control.markers_consumed);
     }
 
+    /// Whether the reader wants no samples now.
+    pub(super) fn is_paused(&mut self) -> bool {
+        self.rings.control().pause != 0
+    }
+
     /// Tells user space what there is.
     pub(super) fn publish(&mut self) {
         let status = self.state.status();

@@ -104,6 +104,36 @@ fn a_ceiling_on_interrupts_or_records_holds_samples_back_and_the_loss_is_exact()
     }
 }
 
+/// Counters count on, what was not sampled is not lost, and sampling goes on where it was wanted again.
+#[test]
+fn a_reader_that_wants_no_samples_gets_counts_alone() {
+    for spec in [interrupting(LOADS, 100), precise(LOADS, 100)] {
+        let mut config = config(&[spec, counted(INSTRUCTIONS)]);
+        config.segments = 256;
+        let (mut rig, session, tid) = one_thread(&config);
+        for pause in [0, 1, 0] {
+            rig.cores[0].borrow_mut().machine.shared[session].control.pause = pause;
+            rig.cut(0, QuantumEnd::Timer);
+            for _ in 0..10 {
+                rig.run(0, 1000, &[Load]);
+                rig.cut(0, QuantumEnd::Timer);
+            }
+        }
+        rig.stop(session);
+        rig.read_all();
+        let seen = &rig.sessions[session].reader.threads[&tid];
+        assert_eq!(seen.counts[..2], [30_000, 30_000], "{spec:?}");
+        // PEBS lets an event be recorded at each overflow; the last one before a pause never comes.
+        assert!((198..=201).contains(&seen.records[0]), "{} records, {spec:?}", seen.records[0]);
+        assert!(
+            seen.records_lost <= 1 && (10..=11).contains(&seen.paused),
+            "{} lost, {} paused, {spec:?}",
+            seen.records_lost,
+            seen.paused
+        );
+    }
+}
+
 #[test]
 fn below_the_ceilings_nothing_is_held_back() {
     let limits = Limits { tsc_khz: 1000, pmi_rate: 1 << 30, record_rate: 1 << 30, handler_percent: 99 };

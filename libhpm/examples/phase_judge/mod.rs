@@ -1,6 +1,6 @@
 //! What the examples on phases share: what is compared, and by which metrics.
 
-use libhpm::analysis::phase::metrics::{Profile, Quality, evaluate, groups, profiling_rate};
+use libhpm::analysis::phase::metrics::{Profile, Quality, evaluate, groups, levels, profiling_rate};
 use libhpm::analysis::phase::synthetic::Stream;
 use libhpm::analysis::phase::{
     Action, Base, BehaviourControl, Control, Detector, Interval, Rules, Signal, Step, replay,
@@ -107,7 +107,7 @@ fn quality(stream: &Stream, steps: &[Step]) -> Quality {
     let density = |step: &Step| step.density.unwrap_or(f64::NAN);
     let densities: Vec<f64> = steps.iter().map(density).collect();
     let clock: Vec<f64> = (0..stream.intervals.len()).map(|index| index as f64).collect();
-    evaluate(&densities, &clock, &groups(steps))
+    evaluate(&densities, &levels(steps), &clock, &groups(steps))
 }
 
 fn judge(rules: Rules, stream: &Stream, row: &mut Row) {

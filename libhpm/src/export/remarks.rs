@@ -1,6 +1,6 @@
 //! What has to be known of a trace before its numbers are believed, in sentences that an export carries with it.
 
-use crate::trace::Meta;
+use crate::trace::{Meta, PhaseGuided};
 
 /// One sentence for each thing that is lost, scaled or uncertain; none for a trace of which all is well.
 #[must_use]
@@ -12,6 +12,7 @@ pub fn remarks(meta: &Meta) -> Vec<String> {
     if !meta.source_note.is_empty() {
         remarks.push(meta.source_note.clone());
     }
+    remarks.extend(meta.phase_guided.as_ref().map(PhaseGuided::sentence));
     let Some(totals) = &meta.totals else { return remarks };
     let counted = [
         (totals.records_lost, "samples could not be written or were held back"),

@@ -131,6 +131,12 @@ impl<D: Device> Session<D> {
         self.command(Command::Flush, "flush the session")
     }
 
+    /// Takes no samples, or takes them again, from each CPU's next quantum on; counters count on. Quanta without samples for that
+    /// reason have [`QuantumFlags::PAUSED`].
+    pub fn pause_samples(&self, paused: bool) {
+        self.rings.pause_samples(paused);
+    }
+
     /// Sums since the start; exact once stopped.
     ///
     /// # Errors

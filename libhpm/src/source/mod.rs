@@ -55,6 +55,14 @@ pub trait Source {
     /// When the source refuses.
     fn totals(&self) -> Result<Totals>;
 
+    /// Takes no samples, or takes them again, while counting goes on. Whether the source can do that.
+    ///
+    /// # Errors
+    /// When the source refuses.
+    fn pause_samples(&mut self, _paused: bool) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Whether nothing will be measured any more.
     fn is_over(&self) -> bool;
 

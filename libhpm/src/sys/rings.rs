@@ -204,6 +204,14 @@ impl Rings {
         self.cpus[cpu].quantum(number)
     }
 
+    /// Asks the driver to take samples on no CPU, or again on all, from each one's next cut on.
+    pub fn pause_samples(&self, paused: bool) {
+        for cpu in 0..self.cpus.len() {
+            let field = cpu * size_of::<CpuControl>() + std::mem::offset_of!(CpuControl, pause);
+            word(&self.control, field).store(paused.into(), Ordering::Release);
+        }
+    }
+
     /// Gives back everything of a CPU below `to`, for the driver to use again. Numbers never move backwards or past what
     /// was observed.
     pub fn give_back(&mut self, cpu: usize, to: Positions) {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use super::error::TraceError;
-use super::meta::{Allocations, Clock, ClockPair, Merged, Meta, Totals};
+use super::meta::{Allocations, Clock, ClockPair, Merged, Meta, PhaseGuided, Totals};
 use super::reader::TraceReader;
 use super::row::{
     AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
@@ -111,10 +111,22 @@ pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Out
     Ok(Outcome { merged, notes, rows: (quanta.len() as u64, samples.len() as u64) })
 }
 
+/// Of two traces together. Their events are the same, or the trace would not be merged.
+fn phase_guided(all: PhaseGuided, own: PhaseGuided) -> PhaseGuided {
+    PhaseGuided {
+        intervals: all.intervals + own.intervals,
+        recorded: all.recorded + own.recorded,
+        behaviours: all.behaviours + own.behaviours,
+        ..all
+    }
+}
+
 /// What `meta.json` says, and how each trace's rows change.
 fn plan<'a>(readers: &[&'a TraceReader], notes: &mut Vec<String>) -> (Meta, Vec<Input<'a>>) {
     let first = readers[0].meta();
     let mut meta = Meta { merged: vec![], rows: [].into(), totals: None, ..first.clone() };
+    meta.phase_guided =
+        readers.iter().filter_map(|reader| reader.meta().phase_guided.clone()).reduce(phase_guided);
     // Hosts by name and clock, with the offsets of their numbers.
     let mut hosts: Vec<(&Meta, u32, u32)> = Vec::new();
     let mut inputs: Vec<Input<'a>> = Vec::new();

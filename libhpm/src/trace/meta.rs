@@ -40,6 +40,43 @@ pub struct Meta {
     /// How allocations were recorded; absent when they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocations: Option<Allocations>,
+    /// How samples were paused; absent when they were not, and each stands for its period alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase_guided: Option<PhaseGuided>,
+}
+
+/// How samples were paused where the program did what was known, and what stands for the rest: a sample's period is multiplied by
+/// the number of intervals for which its own stands ([`crate::analysis::phase::Shares`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseGuided {
+    /// The event by whose density behaviours were told apart.
+    pub event: String,
+    /// Least time on a CPU of an interval, in ms.
+    pub interval_ms: u64,
+    /// Intervals there were; 0 where the recording did not come to its proper end.
+    pub intervals: u64,
+    /// Intervals in which samples were taken.
+    pub recorded: u64,
+    /// Behaviours that were told apart.
+    pub behaviours: u64,
+}
+
+impl PhaseGuided {
+    /// What has to be known of the samples, in one sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Self { event, interval_ms, intervals, recorded, behaviours } = self;
+        if *intervals == 0 {
+            return format!(
+                "samples were paused by phases of {event}; how often is not known: their events are approximated by replay"
+            );
+        }
+        let share = *recorded as f64 * 100.0 / *intervals as f64;
+        format!(
+            "samples were taken in {recorded} of {intervals} intervals of {interval_ms} ms ({share:.1} %) and paused in the others, by {behaviours} \
+             behaviours of {event}: the events that they stand for are approximated by replay"
+        )
+    }
 }
 
 /// How allocations were recorded.

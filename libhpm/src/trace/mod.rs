@@ -23,7 +23,9 @@ pub use hpm_abi::QuantumFlags;
 pub use self::column::Column;
 pub use self::error::TraceError;
 pub use self::merge::{HOSTS_MAX, Outcome, merge};
-pub use self::meta::{Allocations, Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, Totals};
+pub use self::meta::{
+    Allocations, Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, PhaseGuided, Totals,
+};
 pub use self::reader::{Batches, Cut, Rows, TraceReader};
 pub use self::rotate::{Limits, RotatingWriter, Written};
 pub use self::row::{

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::error::TraceError;
-use super::meta::{Allocations, ClockPair, Meta, Totals};
+use super::meta::{Allocations, ClockPair, Meta, PhaseGuided, Totals};
 use super::row::{
     AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
 };
@@ -167,6 +167,11 @@ impl TraceWriter {
             self.allocations = Some(Table::create(&self.folder)?);
         }
         Ok(())
+    }
+
+    /// How samples were paused, for `meta.json`, where [`TraceWriter::finish`] writes it.
+    pub fn phase_guided(&mut self, how: PhaseGuided) {
+        self.meta.phase_guided = Some(how);
     }
 
     /// The number of a stack for [`SampleRow::stack`]. `frames` are addresses, innermost first; `truncated` says that

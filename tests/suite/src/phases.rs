@@ -50,7 +50,7 @@ fn record(root: &Path, program: &Program) -> Result<String> {
     let folder = root.join("target/phases").join(program.name);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder)?;
-    inputs::make(&folder)?;
+    inputs::make(&folder, program.inputs)?;
     let environment = program.environment(root)?;
     let hpmctl = root.join("target/release/hpmctl");
     let line = format!(
@@ -100,7 +100,7 @@ fn shortened(folder: &Path, program: &Program) -> Result<Recorded> {
         let Some(index) = after.checked_sub(1).filter(|index| row.tsc <= intervals[*index].end) else {
             continue;
         };
-        let function = functions.index(name(&mut resolver, &row));
+        let function = functions.index(self::function(&mut resolver, &row));
         *profiles[index].entry(function).or_default() += 1;
     }
     let mut recorded = Recorded::default();
@@ -134,7 +134,7 @@ fn chosen(trace: &TraceReader, process: &str) -> Result<Subject> {
 }
 
 /// The function of a sample; where there is no symbol, the page of the file.
-fn name(resolver: &mut Resolver, row: &SampleRow) -> String {
+pub(crate) fn function(resolver: &mut Resolver, row: &SampleRow) -> String {
     let chain = resolver.resolve(row).chain;
     let frame = chain.calls.first().and_then(|frames| frames.last());
     match frame.and_then(|frame| frame.function.as_deref()) {

@@ -33,7 +33,8 @@ impl Engine {
         }
         self.guard.look(stay.start_tsc, &session.limits);
         stay.throttled = self.guard.is_throttled();
-        stay.armed = session.state.segments.current().is_some() && !stay.throttled;
+        stay.paused = session.is_paused();
+        stay.armed = session.state.segments.current().is_some() && !stay.throttled && !stay.paused;
         self.set_counters(port, session, stay);
         self.fill_window(port, session);
     }

@@ -44,6 +44,7 @@ impl Engine {
             left,
             armed: false,
             throttled: false,
+            paused: false,
             turn,
             page,
         };
@@ -127,7 +128,8 @@ impl Engine {
             self.guard.look(stay.start_tsc, &session.limits);
             // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
             // writes its record.
-            let goes_on = stay.armed && !self.guard.is_throttled() && !session.state.periods.is_stale();
+            let held = self.guard.is_throttled() || session.is_paused();
+            let goes_on = stay.armed && !held && !session.state.periods.is_stale();
             let forgotten = hardware.forgets_overflows() && is_overdue(program, &stay);
             if goes_on && !forgotten && session.state.segments.current().is_some() {
                 self.set_threshold(port, session);

@@ -55,6 +55,8 @@ pub struct Seen {
     pub stack_bytes: u64,
     /// Quanta in which samples were held back.
     pub throttled: u64,
+    /// Quanta without samples by the reader's wish.
+    pub paused: u64,
     /// The last quantum's first period.
     pub period: u64,
     /// RIP and counters of each record.
@@ -137,6 +139,7 @@ impl Reader {
         assert_eq!(quantum.records_lost > 0, quantum.flags & QuantumFlags::RECORDS_LOST != 0);
         seen.overflowed |= quantum.flags & QuantumFlags::THREAD_OVERFLOW != 0;
         seen.throttled += u64::from(quantum.flags & QuantumFlags::THROTTLED != 0);
+        seen.paused += u64::from(quantum.flags & QuantumFlags::PAUSED != 0);
         [seen.period, ..] = quantum.periods;
         seen.stacks += u64::from(quantum.stack_bytes > 0);
         seen.stack_bytes += u64::from(quantum.stack_bytes);

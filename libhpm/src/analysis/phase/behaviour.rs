@@ -1,7 +1,7 @@
 //! Profile control with a profile for each behaviour, beyond the paper's one buffer for everything (§3.3).
 //!
 //! Counters go on while profiling pauses, so that what a paused interval did is known once it is over: its densities say which
-//! behaviour it was, and that behaviour's own profile stands for it. Only whether to record has to be decided beforehand.
+//! behaviour it was, and what was recorded of that behaviour stands for it. Only whether to record has to be decided beforehand.
 
 use super::interval::Interval;
 use super::level::Signal;
@@ -10,8 +10,10 @@ use super::metrics::Profile;
 /// Behaviours that are told apart; further ones are counted to the nearest.
 pub const BEHAVIOURS: usize = 32;
 
-/// One interval in so many is recorded.
-const ONE_IN: u64 = 3;
+/// The part of all intervals that is recorded, as a part of 2^64: 36 %.
+const SHARE: u64 = (u64::MAX / 100) * 36;
+/// For how many times as many intervals as each on average a recorded one may stand.
+const AT_ONCE: f64 = 1.5;
 /// The golden ratio's fraction of 2^64. Its multiples are spread evenly, and beat with no period (Weyl; Knuth, The Art of Computer
 /// Programming, 6.4), so that of each behaviour as large a part is recorded, however it alternates with others.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -22,8 +24,6 @@ const NEAR: f64 = 0.1;
 const USUAL: f64 = 3.0;
 /// With how much of a density a behaviour's mean follows it, once it has seen as many.
 const FOLLOW: f64 = 0.05;
-/// With how much of a recorded profile a behaviour's own follows it.
-const PROFILE_FOLLOW: f64 = 0.1;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Behaviour {
@@ -58,7 +58,7 @@ impl BehaviourControl {
     pub fn decide(&mut self) -> bool {
         self.turn = self.turn.wrapping_add(GOLDEN);
         let is_new = self.current.is_none_or(|current| self.known[current].recorded < FIRST);
-        self.records = is_new || self.turn < u64::MAX / ONE_IN;
+        self.records = is_new || self.turn < SHARE;
         self.records
     }
 
@@ -76,15 +76,16 @@ impl BehaviourControl {
 
     /// The behaviour with the nearest mean, if it is near enough; else a new one.
     fn place_of(&mut self, density: f64) -> usize {
-        let distance = |behaviour: &Behaviour| {
-            let difference = (density - behaviour.mean).abs();
-            if difference == 0.0 { 0.0 } else { difference / behaviour.mean.abs().max(f64::MIN_POSITIVE) }
-        };
-        let nearest = (0..self.known.len())
-            .min_by(|&a, &b| distance(&self.known[a]).total_cmp(&distance(&self.known[b])));
+        let mut nearest: Option<(usize, f64)> = None;
+        for (place, behaviour) in self.known.iter().enumerate() {
+            let distance = (density - behaviour.mean).abs() / behaviour.mean.abs().max(f64::MIN_POSITIVE);
+            if nearest.is_none_or(|(_, least)| distance < least) {
+                nearest = Some((place, distance));
+            }
+        }
         match nearest {
-            Some(place) if distance(&self.known[place]) <= self.known[place].reach() => place,
-            Some(nearest) if self.known.len() == BEHAVIOURS => nearest,
+            Some((place, distance)) if distance <= self.known[place].reach() => place,
+            Some((place, _)) if self.known.len() == BEHAVIOURS => place,
             _ => {
                 self.known.push(Behaviour { mean: density, ..Behaviour::default() });
                 self.known.len() - 1
@@ -114,9 +115,9 @@ impl Behaviour {
     }
 }
 
-/// The profile of a stream of which only some intervals' profiles were taken: for each other one stands what its behaviour did lately.
-/// `recorded` and `behaviours` are what a [`BehaviourControl`] said of each interval; `profiles` has each interval's samples by function,
-/// as they would all have been taken.
+/// The profile of a stream of which only some intervals' profiles were taken: a recorded interval stands for itself and for paused ones of
+/// its behaviour ([`Shares`]). `recorded` and `behaviours` are what a
+/// [`BehaviourControl`] said of each interval; `profiles` has each interval's samples by function, as they would all have been taken.
 #[must_use]
 pub fn replay_by_behaviour(
     recorded: &[bool],
@@ -124,37 +125,46 @@ pub fn replay_by_behaviour(
     profiles: &[Vec<(u32, u64)>],
 ) -> Profile {
     let mut result = Profile::default();
-    let mut known: Vec<Option<Profile>> = vec![None; BEHAVIOURS];
-    // Intervals of a behaviour of which nothing has been recorded yet are made up for when something is.
-    let mut owed = [0_u32; BEHAVIOURS];
+    let mut shares = Shares::default();
     for ((&recorded, &behaviour), samples) in recorded.iter().zip(behaviours).zip(profiles) {
-        let behaviour = behaviour.filter(|&behaviour| behaviour < BEHAVIOURS);
-        if !recorded {
-            let Some(behaviour) = behaviour else { continue };
-            match &known[behaviour] {
-                Some(profile) => result.add_scaled(profile, 1.0),
-                None => owed[behaviour] += 1,
-            }
-            continue;
+        let weight = shares.take(behaviour, recorded);
+        if recorded {
+            let times = |&(function, samples): &(u32, u64)| (u64::from(function), samples as f64 * weight);
+            samples.iter().map(times).for_each(|(function, weight)| result.add(function, weight));
         }
-        let mut taken = Profile::default();
-        samples.iter().for_each(|&(function, weight)| taken.add(function.into(), weight as f64));
-        let Some(behaviour) = behaviour else {
-            result.add_scaled(&taken, 1.0);
-            continue;
-        };
-        result.add_scaled(&taken, 1.0 + f64::from(std::mem::take(&mut owed[behaviour])));
-        let mut mean = Profile::default();
-        match &known[behaviour] {
-            Some(before) => {
-                mean.add_scaled(before, 1.0 - PROFILE_FOLLOW);
-                mean.add_scaled(&taken, PROFILE_FOLLOW);
-            }
-            None => mean = taken,
-        }
-        known[behaviour] = Some(mean);
     }
     result
+}
+
+/// How much of each behaviour was recorded so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shares([Share; BEHAVIOURS]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    intervals: u64,
+    recorded: u64,
+    /// Intervals for which recorded ones stand already.
+    stood_for: f64,
+}
+
+impl Shares {
+    /// Takes note of an interval; returns for how many intervals stands what was recorded in it. Together those recorded stand for all of
+    /// their behaviour but the last paused ones; a single one for at most 1.5 times as many as there have been for each, because
+    /// one that stood for many would bring its own chance into all of them. 1 where the behaviour is not known.
+    pub fn take(&mut self, behaviour: Option<usize>, recorded: bool) -> f64 {
+        let Some(share) = behaviour.and_then(|behaviour| self.0.get_mut(behaviour)) else { return 1.0 };
+        share.intervals += 1;
+        if !recorded {
+            return 1.0;
+        }
+        share.recorded += 1;
+        let intervals = share.intervals as f64;
+        let most = AT_ONCE * intervals / share.recorded as f64;
+        let weight = (intervals - share.stood_for).min(most).max(1.0);
+        share.stood_for += weight;
+        weight
+    }
 }
 
 #[cfg(test)]
@@ -190,7 +200,7 @@ mod tests {
         };
         assert_eq!([of(0), of(1), of(2)], [vec![Some(0)], vec![Some(1)], vec![Some(2)]]);
         let rate = profiling_rate(recorded);
-        assert!((0.3..0.4).contains(&rate), "{rate}");
+        assert!((0.34..0.4).contains(&rate), "{rate}");
     }
 
     #[test]
@@ -209,14 +219,16 @@ mod tests {
     }
 
     #[test]
-    fn a_first_interval_that_was_paused_is_made_up_for() {
-        let profiles = [vec![(1, 10)], vec![(2, 4)], vec![(2, 4)], vec![(7, 9)]];
-        let profile =
-            replay_by_behaviour(&[true, false, true, false], &[Some(0), Some(1), Some(1), None], &profiles);
+    fn what_is_recorded_of_a_behaviour_stands_for_all_of_it() {
+        let profiles = [vec![(1, 10)], vec![(2, 4)], vec![(2, 4)], vec![(7, 9)], vec![(3, 2)]];
+        let behaviours = [Some(0), Some(1), Some(1), None, None];
+        let profile = replay_by_behaviour(&[true, false, true, false, true], &behaviours, &profiles);
         let mut expected = Profile::default();
-        expected.add(1, 10.0);
-        expected.add(2, 8.0);
+        [(1, 10.0), (2, 8.0), (3, 2.0)]
+            .into_iter()
+            .for_each(|(function, weight)| expected.add(function, weight));
         assert_eq!(profile, expected);
+        assert_eq!(Shares::default().take(Some(BEHAVIOURS), false), 1.0);
     }
 
     #[test]

@@ -106,6 +106,8 @@ impl Detector {
             self.began = start;
         }
         let shape = shape?;
+        // One of a single variation begins where it is completed.
+        let began = if shape.first == index { start } else { began };
         let before = self.channels.best();
         let found = self.database.occur(shape.key, began);
         if let Some(next) = found.next {

@@ -23,7 +23,7 @@ mod shape;
 mod subject;
 pub mod synthetic;
 
-pub use self::behaviour::{BEHAVIOURS, BehaviourControl, replay_by_behaviour};
+pub use self::behaviour::{BEHAVIOURS, BehaviourControl, Shares, replay_by_behaviour};
 pub use self::channel::{Channels, Prediction};
 pub use self::control::{Action, Control, replay};
 pub use self::database::{PATTERNS_DEFAULT, PatternDatabase};
@@ -42,8 +42,8 @@ pub use self::subject::{Subject, SubjectKind, subjects};
 pub enum Rules {
     /// As published.
     Published,
-    /// Beyond the paper: no shape begins with a variation of level 0, usual variations are of level 0
-    /// ([`Meter`]), and repetitions may span other occurrences of the same pattern ([`Lags`]).
+    /// Beyond the paper: usual variations are of level 0 ([`Meter`]), each other variation is a pattern by itself, told apart by level and
+    /// direction, and repetitions may span other occurrences of the same pattern ([`Lags`]).
     #[default]
     NoiseGated,
 }

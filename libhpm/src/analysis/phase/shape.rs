@@ -80,17 +80,20 @@ pub struct ShapeBuilder {
     building: Option<Building>,
     /// Level below which no shape begins.
     lowest: u8,
+    /// Codes in the longest shape.
+    most: u8,
 }
 
 impl ShapeBuilder {
     /// A builder with no shape under construction.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
-        let lowest = match rules {
-            Rules::Published => 0,
-            Rules::NoiseGated => 1,
+        let (lowest, most) = match rules {
+            Rules::Published => (0, MAX_CODES),
+            // One variation is a pattern: what follows it in a real program is noise more often than a mark of the same phase.
+            Rules::NoiseGated => (1, 1),
         };
-        Self { building: None, lowest }
+        Self { building: None, lowest, most }
     }
 
     /// Takes the variation at the interval `index`; returns the shape that it completes.
@@ -98,8 +101,13 @@ impl ShapeBuilder {
         // Figure 3 gives every variation a code, the one that begins the shape included.
         let codes = if variation.rising { RISE } else { FALL };
         let begin = Building { level: variation.level, codes, count: 1, low: 0, first: index };
+        let most = self.most;
         let Some(building) = &mut self.building else {
-            self.building = (variation.level >= self.lowest).then_some(begin);
+            let begins = variation.level >= self.lowest;
+            if begins && most == 1 {
+                return Some(begin.complete(0));
+            }
+            self.building = begins.then_some(begin);
             return None;
         };
         // Rule 1: a larger variation ends the shape and begins the next one.
@@ -116,7 +124,7 @@ impl ShapeBuilder {
         building.count += 1;
         building.low = if low { building.low + 1 } else { 0 };
         // Rule 2 (died out: the trailing zeros are omitted, Figure 3) and rule 3 (full).
-        let omitted = match (building.low == DIES_AFTER, building.count == MAX_CODES) {
+        let omitted = match (building.low == DIES_AFTER, building.count == most) {
             (true, _) => DIES_AFTER,
             (false, true) => 0,
             (false, false) => return None,
@@ -202,11 +210,12 @@ mod tests {
         assert_eq!(all(&[(1, UP), (1, UP), (1, DOWN), (0, UP), (0, UP)]), ["1:010110 0-2"]);
     }
 
-    /// Level 0 is no variation worth a shape.
+    /// Level 0 is no variation worth a shape, and any other is one at once.
     #[test]
-    fn behind_a_noise_gate_no_shape_begins_at_level_0() {
-        let variations = [(0, UP), (0, DOWN), (1, UP), (0, UP), (0, UP), (0, UP)];
-        assert_eq!(shapes(&mut ShapeBuilder::new(Rules::NoiseGated), &variations), ["1:01 2-2"]);
+    fn behind_a_noise_gate_each_variation_is_a_shape() {
+        let variations = [(0, UP), (0, DOWN), (1, UP), (0, UP), (3, DOWN), (1, UP)];
+        let shapes = shapes(&mut ShapeBuilder::new(Rules::NoiseGated), &variations);
+        assert_eq!(shapes, ["1:01 2-2", "3:10 4-4", "1:01 5-5"]);
     }
 
     #[test]

@@ -156,6 +156,11 @@ impl Source for DriverSource {
         })
     }
 
+    fn pause_samples(&mut self, paused: bool) -> Result<bool> {
+        self.session.pause_samples(paused);
+        Ok(true)
+    }
+
     fn is_over(&self) -> bool {
         self.session.is_over()
     }

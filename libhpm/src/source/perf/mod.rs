@@ -199,6 +199,13 @@ impl Source for PerfSource {
         Ok(totals)
     }
 
+    fn pause_samples(&mut self, paused: bool) -> Result<bool> {
+        if self.options.pausable {
+            self.opened.pause_samples(paused)?;
+        }
+        Ok(self.options.pausable)
+    }
+
     /// Perf_event does not tell when the last of a process's threads has gone; who started or chose it knows.
     fn is_over(&self) -> bool {
         false

@@ -32,6 +32,8 @@ pub struct PerfOptions {
     pub stacks: PerfStacks,
     /// Events that do not fit the counters together take turns.
     pub multiplex: bool,
+    /// Samples can be paused while counting goes on: each sampled event is opened a second time, to be counted only.
+    pub pausable: bool,
     /// Why this source, for `meta.json`.
     pub note: String,
     /// The command line, for `meta.json`.
@@ -95,6 +97,8 @@ impl PerfOptions {
 pub(super) struct Opened {
     /// Events with their place in the options; those without one report switches and mappings, and tell the time on CPUs.
     events: Vec<(Option<usize>, PerfEvent)>,
+    /// The same events again, which go on counting while samples are paused.
+    counting: Vec<(Option<usize>, PerfEvent)>,
     /// The ring of each CPU.
     rings: Vec<(u32, Ring)>,
     /// Rings that wake nobody any more.
@@ -118,6 +122,7 @@ impl Opened {
         let (sample_type, registers) = options.format();
         let mut opened = Self {
             events: Vec::new(),
+            counting: Vec::new(),
             rings: Vec::new(),
             asleep: HashSet::new(),
             by_id: HashMap::new(),
@@ -201,6 +206,12 @@ impl Opened {
                 self.by_id.insert(opened.id().map_err(refused(&event.name))?, index);
             }
             self.events.push((Some(index), opened));
+            if options.pausable {
+                let attributes = Attributes { sampling: Sampling::Never, disabled: true, ..attributes };
+                let counting =
+                    PerfEvent::open(&attributes, attach, cpu, None).map_err(refused(&event.name))?;
+                self.counting.push((Some(index), counting));
+            }
             // Counters are then on at the same times, or the events do not fit and are refused.
             if event.id.is_hardware() && !options.multiplex && leader.is_none() {
                 leader = Some(self.events.len() - 1);
@@ -223,7 +234,21 @@ impl Opened {
     /// Every event, and of those of the options their place.
     fn all(&self) -> impl Iterator<Item = (Option<usize>, &PerfEvent)> {
         let of_rings = self.rings.iter().map(|(_, ring)| (None, ring.event()));
-        of_rings.chain(self.events.iter().map(|(index, event)| (*index, event)))
+        let others = self.events.iter().chain(&self.counting).map(|(index, event)| (*index, event));
+        of_rings.chain(others)
+    }
+
+    /// Switches what samples off or on; what only counts goes on.
+    pub(super) fn pause_samples(&self, paused: bool) -> Result<()> {
+        let sampling = self.events.iter().filter(|(index, _)| index.is_some()).map(|(_, event)| event);
+        let switch = |event: &PerfEvent| if paused { event.disable() } else { event.enable() };
+        sampling.map(switch).try_for_each(|done| done.map_err(Error::io("pause perf_event's samples")))
+    }
+
+    /// The events whose counts are the measurement's.
+    fn counted(&self) -> impl Iterator<Item = (Option<usize>, &PerfEvent)> {
+        let twice = self.counting.iter().map(|(index, event)| (*index, event));
+        self.all().filter(|(index, _)| index.is_none() || self.counting.is_empty()).chain(twice)
     }
 
     /// Starts counting, unless an execve does that.
@@ -243,7 +268,7 @@ impl Opened {
     /// Sums over threads and CPUs.
     pub(super) fn read(&self, events: usize) -> Result<Readings> {
         let mut readings = Readings { events: vec![Reading::default(); events], on_cpu_ns: 0 };
-        for (index, event) in self.all() {
+        for (index, event) in self.counted() {
             let reading = event.read().map_err(Error::io("read perf_event"))?;
             match index {
                 // What counts nothing is always on, as long as the thread is.

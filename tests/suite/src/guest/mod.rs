@@ -6,6 +6,7 @@ pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 pub(crate) mod equivalents;
+mod guided;
 pub(crate) mod heap;
 pub(crate) mod interrupt;
 pub(crate) mod judge;
@@ -13,6 +14,7 @@ pub(crate) mod lbr;
 mod lifecycle;
 pub(crate) mod locality;
 pub(crate) mod markers;
+pub(crate) mod methods;
 mod module;
 mod multiplex;
 mod mutation;
@@ -115,6 +117,9 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "overhead" => overhead::run(&mut report)?,
         "heap" => heap::run(&mut report)?,
         "overhead_one" => overhead::one()?,
+        "methods" => methods::run(&mut report)?,
+        "guided" => guided::run(&mut report)?,
+        "methods_one" => methods::one()?,
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),
     }

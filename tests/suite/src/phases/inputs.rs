@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::consumers::tools::output;
 
@@ -28,18 +28,38 @@ const KEPT: [(&str, &str); 8] = [
     ("client.pl", include_str!("../../phases/client.pl")),
 ];
 
-/// Writes everything into a folder.
-pub(super) fn make(folder: &Path) -> Result<()> {
+/// A file's contents.
+type Make = fn(&mut fastrand::Rng) -> Vec<u8>;
+/// What is made, in the order in which it draws from one stream of numbers, so that each recording sees what earlier ones saw.
+const MADE: [(&str, Make); 5] = [
+    ("mixed", mixed),
+    ("words", |random| words(random).into_bytes()),
+    ("queries.sql", |random| queries(random).into_bytes()),
+    ("data.json", |random| data(random).into_bytes()),
+    ("program.c", |random| program(random).into_bytes()),
+];
+/// The last of that stream: a folder, whose history takes long to make.
+const REPOSITORY: &str = "repository";
+
+/// Writes into a folder what a program needs, by name.
+pub(super) fn make(folder: &Path, names: &[&str]) -> Result<()> {
     let mut random = fastrand::Rng::with_seed(SEED);
-    for (name, text) in KEPT {
+    for (name, make) in MADE {
+        let contents = make(&mut random);
+        if names.contains(&name) {
+            fs::write(folder.join(name), contents)?;
+        }
+    }
+    for (name, text) in KEPT.iter().filter(|(name, _)| names.contains(name)) {
         fs::write(folder.join(name), text)?;
     }
-    fs::write(folder.join("mixed"), mixed(&mut random))?;
-    fs::write(folder.join("words"), words(&mut random))?;
-    fs::write(folder.join("queries.sql"), queries(&mut random))?;
-    fs::write(folder.join("data.json"), data(&mut random))?;
-    fs::write(folder.join("program.c"), program(&mut random))?;
-    repository(&folder.join("repository"), &mut random)
+    if names.contains(&REPOSITORY) {
+        repository(&folder.join(REPOSITORY), &mut random)?;
+    }
+    match names.iter().find(|name| !folder.join(name).exists()) {
+        Some(name) => bail!("nobody knows how {name} is made"),
+        None => Ok(()),
+    }
 }
 
 /// A word; short ones are frequent.

@@ -18,7 +18,9 @@ pub(super) struct Program {
     /// Seconds of the guest's clock after which it is ended: 500 million instructions each, those for recording it and waiting for the
     /// disk among them.
     pub(super) limit_s: &'static str,
-    /// What the shell runs, in a folder with what [`super::inputs`] makes. Without single quotes.
+    /// What it works on, of what [`super::inputs`] makes.
+    pub(super) inputs: &'static [&'static str],
+    /// What the shell runs, in a folder with its inputs. Without single quotes.
     pub(super) script: &'static str,
 }
 
@@ -33,6 +35,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         name: "gzip",
         kind: "compressor",
         process: "gzip",
+        inputs: &["mixed"],
         script: "gzip -9c mixed > out.gz",
         ..DEBIANS
     },
@@ -40,6 +43,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         name: "bzip2",
         kind: "compressor, by blocks",
         process: "bzip2",
+        inputs: &["mixed"],
         script: "bzip2 -1c mixed > out.bz2",
         ..DEBIANS
     },
@@ -47,6 +51,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         name: "xz",
         kind: "compressor",
         process: "xz",
+        inputs: &["mixed"],
         script: "xz -T1 -1 -c mixed > out.xz",
         ..DEBIANS
     },
@@ -55,6 +60,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         kind: "database",
         process: "sqlite3",
         package: Some(("sqlite3", &["usr/bin"])),
+        inputs: &["queries.sql"],
         script: "sqlite3 :memory: < queries.sql > answers",
         ..DEBIANS
     },
@@ -62,6 +68,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         name: "perl",
         kind: "interpreter",
         process: "perl",
+        inputs: &["words.pl", "words"],
         script: "perl words.pl words > counts",
         ..DEBIANS
     },
@@ -70,6 +77,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         kind: "interpreter",
         process: "python3",
         package: Some(("python3-minimal", &["usr/bin"])),
+        inputs: &["rounds.py", "words"],
         script: "/usr/bin/python3 rounds.py words > counts",
         ..DEBIANS
     },
@@ -77,6 +85,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         name: "mawk",
         kind: "interpreter",
         process: "mawk",
+        inputs: &["columns.awk", "words"],
         script: "mawk -f columns.awk words words words > counts",
         ..DEBIANS
     },
@@ -85,6 +94,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         kind: "compiler",
         process: "cc1",
         limit_s: LONG,
+        inputs: &["program.c"],
         script: "gcc -O2 -S -o program.s program.c",
         ..DEBIANS
     },
@@ -94,12 +104,14 @@ pub(super) const PROGRAMS: [Program; 14] = [
         process: "povray",
         package: Some(("povray", &["usr/bin"])),
         limit_s: LONG,
+        inputs: &["scene.pov"],
         script: "povray +Iscene.pov +Oscene.png +W96 +H72 -D +WT1 -GA",
     },
     Program {
         name: "jaq",
         kind: "parser",
         process: "jaq",
+        inputs: &["query.jq", "data.json"],
         script: "$JAQ -f query.jq data.json > answer",
         ..DEBIANS
     },
@@ -108,6 +120,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         kind: "sorter",
         process: "sort",
         limit_s: LONG,
+        inputs: &["words"],
         // Pieces that fit into the buffer are sorted, then merged.
         script: "LC_ALL=C sort --parallel=1 -S 256K words words words words > sorted",
         ..DEBIANS
@@ -117,6 +130,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         kind: "calculator",
         process: "bc",
         package: Some(("bc", &["usr/bin"])),
+        inputs: &["pi.bc"],
         script: "bc -l pi.bc > digits",
         ..DEBIANS
     },
@@ -126,6 +140,7 @@ pub(super) const PROGRAMS: [Program; 14] = [
         process: "git",
         package: Some(("git", &["usr/bin"])),
         limit_s: LONG,
+        inputs: &["repository"],
         script: "git -C repository log -p --stat > log.txt",
     },
     Program {
@@ -134,13 +149,14 @@ pub(super) const PROGRAMS: [Program; 14] = [
         process: "nginx",
         package: Some(("nginx-light", &["usr/sbin"])),
         limit_s: LONG,
+        inputs: &["serve.sh", "client.pl", "words", "program.c"],
         script: "sh serve.sh",
     },
 ];
 
 /// One that every Debian has.
 const DEBIANS: Program =
-    Program { name: "", kind: "", process: "", package: None, limit_s: SHORT, script: "" };
+    Program { name: "", kind: "", process: "", package: None, limit_s: SHORT, inputs: &[], script: "" };
 
 impl Program {
     /// What the shell has to be told so that it finds the program.

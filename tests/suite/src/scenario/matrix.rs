@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd};
 
-use super::{Scenario, heap, siblings, unknown};
+use super::{Scenario, heap, methods, siblings, unknown};
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -33,8 +33,18 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 8] =
-    ["adaptive", "cachegrind", heap::NAME, "lifecycle", "locality", "overhead", "torture.million", "lbr"];
+const LONG_ONLY: [&str; 10] = [
+    "adaptive",
+    "cachegrind",
+    "guided",
+    heap::NAME,
+    "lifecycle",
+    "locality",
+    methods::NAME,
+    "overhead",
+    "torture.million",
+    "lbr",
+];
 
 /// What is run on one machine only each, which is not the plain one.
 const ELSEWHERE: [&str; 2] = [unknown::NAME, siblings::NAME];

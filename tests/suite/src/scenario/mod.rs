@@ -16,6 +16,7 @@ mod lbr;
 mod locality;
 mod markers;
 mod matrix;
+mod methods;
 mod multiplex;
 mod overhead;
 mod privacy;
@@ -108,6 +109,9 @@ const ALL: &[Scenario] = &[
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
     Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
+    // Time passes with instructions, so that an interval is as many of them, whatever the host does.
+    Scenario { name: "guided", options: &["--deterministic"], compare: |_, _| {} },
+    Scenario { name: methods::NAME, options: methods::OPTIONS, compare: methods::compare },
 ];
 
 /// The row of the results that says whether there is a debug kernel.
@@ -191,6 +195,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
                 "markers" => lab::compile(root, folder, C_PROGRAM),
                 heap::NAME => heap::prepare(root, folder),
                 "locality" => locality::prepare(root, folder),
+                methods::NAME => methods::prepare(root, folder),
                 _ => Ok(()),
             },
         )?);

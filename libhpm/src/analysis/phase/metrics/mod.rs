@@ -9,6 +9,6 @@ mod similarity;
 
 pub use self::cov::weighted_cov;
 pub use self::profile::{Profile, profiling_rate};
-pub use self::quality::{Group, Quality, evaluate, groups};
+pub use self::quality::{Group, Quality, evaluate, groups, levels};
 pub use self::regularity::{Regularity, clusters};
 pub use self::similarity::Segments;

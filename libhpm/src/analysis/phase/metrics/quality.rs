@@ -24,6 +24,8 @@ pub struct Group {
     pub level: u8,
     /// Densities by which instances are compared.
     pub length: usize,
+    /// Variations that the pattern's codes describe, fewer than `length`.
+    pub codes: usize,
     /// Index of each instance's first density, rising.
     pub starts: Vec<usize>,
 }
@@ -50,8 +52,9 @@ pub struct Quality {
 pub fn groups(steps: &[Step]) -> Vec<Group> {
     let mut groups: BTreeMap<PatternKey, Group> = BTreeMap::new();
     for &Occurrence { key, first, .. } in steps.iter().filter_map(|step| step.occurrence.as_ref()) {
-        let length = LENGTH_MIN.max(key.codes() + 1);
-        let group = || Group { level: key.level(), length, starts: Vec::new() };
+        let codes = key.codes();
+        let length = LENGTH_MIN.max(codes + 1);
+        let group = || Group { level: key.level(), length, codes, starts: Vec::new() };
         // The density before the first variation belongs to it; a variation always has one before it.
         let start = first as usize - 1;
         if start + length <= steps.len() {
@@ -61,15 +64,22 @@ pub fn groups(steps: &[Step]) -> Vec<Group> {
     groups.into_values().collect()
 }
 
-/// Evaluates groups on the stream they were found in: the densities (NaN where unknown), and the time at which each interval
-/// began, in units of the mean interval.
+/// The level of each interval's variation; `None` where it is not known.
 #[must_use]
-pub fn evaluate(densities: &[f64], clock: &[f64], groups: &[Group]) -> Quality {
+pub fn levels(steps: &[Step]) -> Vec<Option<u8>> {
+    steps.iter().map(|step| step.variation.map(|variation| variation.level)).collect()
+}
+
+/// Evaluates groups on the stream they were found in: the densities (NaN where unknown), the levels of their variations, and the time at
+/// which each interval began, in units of the mean interval. All have one value for each interval.
+#[must_use]
+pub fn evaluate(densities: &[f64], levels: &[Option<u8>], clock: &[f64], groups: &[Group]) -> Quality {
+    let stream = Stream { densities, levels, clock };
     let occurrences = groups.iter().map(|group| group.starts.len()).sum();
     let mut total = Sums::default();
     let mut major = Sums::default();
     for group in groups {
-        let Some(sums) = Judge::new(densities, clock, group).map(|mut judge| judge.sums()) else { continue };
+        let Some(sums) = Judge::new(stream, group).map(|mut judge| judge.sums()) else { continue };
         total.add(sums);
         if group.level >= MAJOR_LEVEL {
             major.add(sums);
@@ -105,12 +115,21 @@ impl Sums {
     }
 }
 
+/// What groups were found in.
+#[derive(Clone, Copy)]
+struct Stream<'a> {
+    densities: &'a [f64],
+    levels: &'a [Option<u8>],
+    clock: &'a [f64],
+}
+
 /// Evaluates one group.
 struct Judge<'a> {
-    densities: &'a [f64],
-    clock: &'a [f64],
+    stream: Stream<'a>,
     starts: &'a [usize],
     length: usize,
+    level: u8,
+    codes: usize,
     segments: Segments,
     regularity: Regularity,
     k: usize,
@@ -120,27 +139,27 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// `None` for a group that is too small.
-    fn new(densities: &'a [f64], clock: &'a [f64], group: &'a Group) -> Option<Self> {
+    fn new(mut stream: Stream<'a>, group: &'a Group) -> Option<Self> {
         let starts = &group.starts[..group.starts.len().min(INSTANCES_MAX)];
         if starts.len() < INSTANCES_MIN {
             return None;
         }
-        let segments = Segments::new(densities, starts, group.length)?;
+        let segments = Segments::new(stream.densities, starts, group.length)?;
         let k = clusters(starts.len() - 1);
         // A group that was cut is looked at no further than it reaches.
         let cut = group.starts.len() > INSTANCES_MAX;
-        let end = if cut { starts[INSTANCES_MAX - 1] + group.length } else { densities.len() };
-        let densities = &densities[..end];
+        let end = if cut { starts[INSTANCES_MAX - 1] + group.length } else { stream.densities.len() };
+        stream.densities = &stream.densities[..end];
+        let &Group { level, codes, length, .. } = group;
         let regularity = Regularity::default();
-        let mut judge =
-            Self { densities, clock, starts, length: group.length, segments, regularity, k, own: 0.0 };
+        let mut judge = Self { stream, starts, length, level, codes, segments, regularity, k, own: 0.0 };
         judge.own = judge.segments.similarity() / judge.deviation(starts.iter().copied());
         Some(judge)
     }
 
     /// D of instances at these places.
     fn deviation(&mut self, starts: impl Iterator<Item = usize> + Clone) -> f64 {
-        let clock = self.clock;
+        let clock = self.stream.clock;
         let pairs = starts.clone().zip(starts.skip(1));
         self.regularity.deviation(pairs.map(|(from, to)| clock[to] - clock[from]), self.k)
     }
@@ -163,13 +182,14 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Windows that no instance touches and that make the group better: possible missed pattern instances.
+    /// Windows that no instance touches, that vary as a pattern of this level does and that make the group better: possible missed
+    /// pattern instances.
     fn missed(&mut self) -> usize {
         let mut missed = 0;
         let mut window = 0;
         // Instances before the window.
         let mut before = 0;
-        while window + self.length <= self.densities.len() {
+        while window + self.length <= self.stream.densities.len() {
             while self.starts.get(before).is_some_and(|&start| start < window) {
                 before += 1;
             }
@@ -178,7 +198,7 @@ impl<'a> Judge<'a> {
             let last = last.filter(|&start| start + self.length > window);
             if let Some(start) = next.or(last) {
                 window = start + self.length;
-            } else if self.improves(window, before) {
+            } else if self.could_be(window) && self.improves(window, before) {
                 missed += 1;
                 window += self.length;
             } else {
@@ -188,9 +208,19 @@ impl<'a> Judge<'a> {
         missed
     }
 
+    /// Whether a shape of the pattern's level could begin here: its first variation is of that level, and none that its codes describe
+    /// is of a higher one. Correlation alone does not see size: for it the noise of a quiet part looks like any upheaval.
+    fn could_be(&self, window: usize) -> bool {
+        let described = &self.stream.levels[window + 1..=window + self.codes];
+        described.first() == Some(&Some(self.level))
+            && described.iter().all(|level| level.is_some_and(|level| level <= self.level))
+    }
+
     /// Whether E grows with the window as a further instance.
     fn improves(&mut self, window: usize, before: usize) -> bool {
-        let Some(unit) = Unit::new(&self.densities[window..window + self.length]) else { return false };
+        let Some(unit) = Unit::new(&self.stream.densities[window..window + self.length]) else {
+            return false;
+        };
         let similarity = self.segments.with(&unit);
         // D is at least 1, so that many windows need no clustering.
         if similarity <= self.own {
@@ -217,8 +247,24 @@ mod tests {
 
     fn quality(densities: &[f64], starts: &[usize]) -> Quality {
         let clock: Vec<f64> = (0..densities.len()).map(|index| index as f64).collect();
-        let group = Group { level: 3, length: 4, starts: starts.to_vec() };
-        evaluate(densities, &clock, &[group])
+        let group = Group { level: 3, length: 4, codes: 2, starts: starts.to_vec() };
+        evaluate(densities, &levels_of(densities), &clock, &[group])
+    }
+
+    /// The rise of a burst is of level 3.
+    fn levels_of(densities: &[f64]) -> Vec<Option<u8>> {
+        let level = |pair: &[f64]| Some(if (pair[1] - pair[0]).abs() > 20.0 { 3 } else { 1 });
+        std::iter::once(None).chain(densities.windows(2).map(level)).collect()
+    }
+
+    /// What resembles the pattern and is of another size is no missed instance of it.
+    #[test]
+    fn a_faint_copy_is_not_missed() {
+        let places = [5, 24, 46, 64, 86, 105, 124, 146, 165, 184];
+        let mut densities = stream(200, &places);
+        densities[105..109].copy_from_slice(&[10.0, 13.0, 11.5, 10.2]);
+        let starts: Vec<usize> = places.iter().copied().filter(|&place| place != 105).collect();
+        assert_eq!(quality(&densities, &starts).pmr, 0.0);
     }
 
     const PLACES: [usize; 10] = [5, 25, 45, 65, 85, 105, 125, 145, 165, 185];
@@ -237,10 +283,12 @@ mod tests {
         let starts: Vec<usize> = places.iter().copied().filter(|&place| place != 105).collect();
         let densities = stream(200, &places);
         let clock: Vec<f64> = (0..200).map(f64::from).collect();
-        let group = Group { level: 3, length: 4, starts };
-        let mut judge = Judge::new(&densities, &clock, &group).unwrap();
+        let group = Group { level: 3, length: 4, codes: 2, starts };
+        let levels = levels_of(&densities);
+        let mut judge =
+            Judge::new(Stream { densities: &densities, levels: &levels, clock: &clock }, &group).unwrap();
         assert!(judge.improves(105, 5) && !judge.improves(113, 5));
-        let quality = evaluate(&densities, &clock, &[group]);
+        let quality = evaluate(&densities, &levels, &clock, &[group]);
         assert!(quality.pmr >= 0.1 && quality.pmr == quality.pmr_major, "{quality:?}");
     }
 

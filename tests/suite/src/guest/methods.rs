@@ -1,0 +1,121 @@
+//! Method-level phases of three programs that nobody here wrote, with the module's counters, and what measuring them really adds.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::GuestReport;
+use super::programs::{hpmctl, succeed};
+use super::truth::Sums;
+
+/// The programs with their arguments, in the folder that the host has prepared.
+pub(crate) const PROGRAMS: [(&str, &[&str]); 3] =
+    [("bzip2", &["-kc", "input"]), ("minigzip", &["-9", "-c", "input"]), ("lua", &["rounds.lua"])];
+/// How each was compiled: as it is, with every function instrumented, and with only those that are phases.
+pub(crate) const BUILDS: [&str; 3] = ["plain", "all", "phases"];
+/// What may be added.
+pub(crate) const OVERHEAD: &str = "1%";
+
+/// The program that [`one`] is to run, and where it leaves what the machine did.
+const WHICH: &str = "HPM_METHODS_PROGRAM";
+const LEFT: &str = "one.json";
+
+/// What came of a program.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Found {
+    /// What `hpmctl methods select --json` chose of all functions.
+    pub(crate) selection: Value,
+    /// `hpmctl methods report --json` of these.
+    pub(crate) report: Value,
+    /// Without hpmctl, before and after everything else.
+    pub(crate) plain: [Sums; 2],
+    /// Every function instrumented, without the shim.
+    pub(crate) instrumented: Sums,
+    /// Every function instrumented, the chosen ones measured.
+    pub(crate) filtered: Sums,
+    /// The chosen functions alone instrumented, and measured.
+    pub(crate) phases: Sums,
+}
+
+/// Each program leaves a fact.
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    for (name, arguments) in PROGRAMS {
+        let found = found(name, arguments).with_context(|| format!("methods of {name}"))?;
+        report.fact(name, serde_json::to_value(found)?);
+    }
+    Ok(())
+}
+
+fn found(name: &str, arguments: &[&str]) -> Result<Found> {
+    // Once for the caches of the file system.
+    plain(name, "plain")?;
+    let first = plain(name, "plain")?;
+    let all = profile(name, "all", arguments)?;
+    let selected = methods(&["select", &all, "--overhead", OVERHEAD, "--json"])?;
+    methods(&["measure", &all, "--source", "driver"])?;
+    let report = methods(&["report", &all, "--json"])?;
+    let filtered = measured(name, "all", &all)?;
+    let phases = profile(name, "phases", arguments)?;
+    // Nothing else is instrumented, so that all of it is measured.
+    methods(&["select", &phases, "--weight", "0", "--grain", "0"])?;
+    Ok(Found {
+        selection: serde_json::from_str(&selected).context("what was selected")?,
+        report: serde_json::from_str(&report).context("the report")?,
+        filtered,
+        phases: measured(name, "phases", &phases)?,
+        instrumented: plain(name, "all")?,
+        plain: [first, plain(name, "plain")?],
+    })
+}
+
+fn path(name: &str, build: &str) -> String {
+    format!("./{name}.{build}")
+}
+
+/// Step 1; the folder with the profile.
+fn profile(name: &str, build: &str, arguments: &[&str]) -> Result<String> {
+    let folder = format!("{name}-{build}.methods");
+    let program = path(name, build);
+    methods(&[&["profile", "-o", &folder, "--", &program], arguments].concat())?;
+    Ok(folder)
+}
+
+fn methods(words: &[&str]) -> Result<String> {
+    let output = succeed(hpmctl(&["methods"])?.args(words))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What the machine does while the program runs, measured by the shim but without what hpmctl does before and after.
+fn measured(name: &str, build: &str, folder: &str) -> Result<Sums> {
+    let mut command = hpmctl(&["methods", "measure", folder, "--source", "driver", "--repeat", "1"])?;
+    command.args(["--event", "instructions,cycles", "--"]).arg(std::env::current_exe()?);
+    ran(command.args(["guest", "methods_one"]), name, build)
+}
+
+/// The same without hpmctl.
+fn plain(name: &str, build: &str) -> Result<Sums> {
+    ran(Command::new(std::env::current_exe()?).args(["guest", "methods_one"]), name, build)
+}
+
+fn ran(command: &mut Command, name: &str, build: &str) -> Result<Sums> {
+    succeed(command.env(WHICH, path(name, build)).stdin(Stdio::null()))?;
+    Ok(serde_json::from_slice(&fs::read(LEFT)?)?)
+}
+
+/// The child's part.
+pub(super) fn one() -> Result<()> {
+    let program = std::env::var(WHICH).with_context(|| format!("{WHICH} names the program"))?;
+    let known = |(name, _): &&(&str, &[&str])| BUILDS.iter().any(|build| path(name, build) == program);
+    let (_, arguments) = PROGRAMS.iter().find(known).context("no such program")?;
+    let mut command = Command::new(&program);
+    command.args(*arguments).stdin(Stdio::null()).stdout(Stdio::null());
+    let before = Sums::now()?;
+    let ended = command.status();
+    let sums = Sums::now()? - before;
+    let ended = ended.with_context(|| format!("starting {program}"))?;
+    anyhow::ensure!(ended.success(), "{program} ended with {ended}");
+    fs::write(LEFT, serde_json::to_vec(&sums)?).context("writing the sums")
+}
