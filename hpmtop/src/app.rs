@@ -192,6 +192,18 @@ impl Headless {
 
     /// Takes everything that has come, until it is told that nothing is on its way any more.
     fn settle(&mut self) -> Result<()> {
+        self.settle_once()?;
+        // What came can have led to further questions.
+        for _ in 0..3 {
+            if !self.state.awaits_names() {
+                break;
+            }
+            self.settle_once()?;
+        }
+        Ok(())
+    }
+
+    fn settle_once(&mut self) -> Result<()> {
         self.synced += 1;
         self.ask(Command::Sync(self.synced));
         loop {
@@ -397,7 +409,7 @@ fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> {
         }
         None => {
             let wanted = Wanted {
-                wish: cli.source.into(),
+                wish: cli.source,
                 pid: cli.pid,
                 cgroup: cli.cgroup.clone(),
                 command: cli.command.clone(),

@@ -62,6 +62,12 @@ impl Digest {
         (u128::from(ticks) * 1_000_000 / u128::from(self.tsc_khz)) as u64
     }
 
+    /// The TSC at so many ns since the beginning.
+    pub(crate) fn tsc(&self, ns: u64) -> u64 {
+        let ticks = u128::from(ns) * u128::from(self.tsc_khz) / 1_000_000;
+        self.first_tsc.unwrap_or(0).saturating_add(ticks as u64)
+    }
+
     /// Whether it should be handed on.
     pub(crate) fn is_full(&self) -> bool {
         self.batch.quanta.len() + self.batch.threads.len() >= FULL
@@ -91,6 +97,7 @@ impl Sink for Digest {
             tid: row.tid,
             end: QuantumEnd::from_number(row.end.into()),
             samples: row.records,
+            last_ip: row.last_ip,
             lost: row.records_lost,
             counts,
         });
@@ -139,6 +146,7 @@ impl Sink for Digest {
     fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {
         let (ns, tid, text, value) = (self.ns(row.tsc), row.tid, row.text.clone(), row.value);
         self.batch.markers.push(Marker { ns, tid, text, value });
+        self.naming.marker(row);
         self.recorder.marker(row)
     }
 

@@ -25,7 +25,7 @@ pub(crate) use self::present::Present;
 use self::recorder::Recorder;
 use crate::event::Event;
 use crate::model::{Batch, SourceFacts};
-use crate::symbols::{Look, Naming, Origin};
+use crate::symbols::{Look, Naming, Origin, Stop};
 
 /// Longest time between two batches.
 const BEAT: Duration = Duration::from_millis(100);
@@ -39,6 +39,10 @@ pub(crate) enum Command {
     Look(Option<Look>),
     /// Forgets the samples so far.
     Zero,
+    /// The layout of the objects behind a field of a process was changed just now.
+    Applied(u32, String),
+    /// Name the functions in which quanta ended.
+    Name(Vec<Stop>),
     /// Begins a recording.
     Record(PathBuf),
     /// Ends it.
@@ -145,7 +149,8 @@ fn collect(
                 slot_ns: slot_ns.unwrap_or(1_000_000_000),
                 ..facts(&meta, &phases)?
             };
-            let naming = Naming::start(Origin::Live(Box::new(meta.clone())), events.clone())?;
+            let slot_ticks = facts.slot_ticks();
+            let naming = Naming::start(Origin::Live(Box::new(meta.clone())), slot_ticks, events.clone())?;
             let digest = digest(&meta, &phases, naming)?;
             let began = facts::Since::now();
             let live = Live { source: open.source, subject, digest, events: events.clone(), began };
@@ -162,7 +167,7 @@ fn collect(
                 slot_ns: slot_ns.unwrap_or(player::slot_ns(&reader)),
                 ..facts(&meta, &phases)?
             };
-            let naming = Naming::start(Origin::Trace(folder), events.clone())?;
+            let naming = Naming::start(Origin::Trace(folder), facts.slot_ticks(), events.clone())?;
             let digest = digest(&meta, &phases, naming)?;
             let player = Player::new(reader, digest, events.clone(), facts.slot_ns, (speed, paused));
             opened(facts);
@@ -215,6 +220,16 @@ fn common(command: &Command, digest: &mut Digest) -> Result<Option<String>, Stri
         }
         Command::Zero => {
             digest.naming.zero();
+            None
+        }
+        Command::Applied(pid, field) => {
+            digest.naming.applied(*pid, field.clone());
+            None
+        }
+        Command::Name(ends) => {
+            let at = |&(pid, address, ns): &Stop| (pid, digest.tsc(ns), address);
+            let ends = ends.iter().map(at).collect();
+            digest.naming.name(ends);
             None
         }
         Command::Record(folder) => {

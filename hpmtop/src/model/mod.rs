@@ -56,6 +56,12 @@ impl SourceFacts {
         (u128::from(ticks) * 1_000_000 / u128::from(khz)) as u64
     }
 
+    /// Length of a slot in TSC ticks.
+    pub(crate) fn slot_ticks(&self) -> u64 {
+        let ticks = u128::from(self.slot_ns) * u128::from(self.meta.clock.tsc_khz.max(1)) / 1_000_000;
+        ticks as u64
+    }
+
     /// Only software counts.
     pub(crate) fn software_only(&self) -> bool {
         !self.meta.events.is_empty()

@@ -57,7 +57,7 @@ fn seen(state: &State, (width, height): (u16, u16)) -> String {
 const SIZES: [(u16, u16); 2] = [(80, 24), (200, 60)];
 
 /// Every screen, and what opens on it: a name, and the keys that lead there.
-const VIEWS: [(&str, &str); 14] = [
+const VIEWS: [(&str, &str); 18] = [
     ("processes", "1"),
     ("threads", "1 v"),
     ("tree", "1 v v"),
@@ -69,7 +69,11 @@ const VIEWS: [(&str, &str); 14] = [
     ("process lines", "1 Enter v"),
     ("phases", "4"),
     ("phases zoomed", "4 + + j"),
-    ("machine", "5"),
+    ("locality", "1 j Enter 5"),
+    ("locality lines", "1 j Enter 5 v v v"),
+    ("locality advice", "1 j Enter 5 v v v v v j"),
+    ("locality advice in words", "1 j Enter 5 v v v v v Enter"),
+    ("machine", "6"),
     ("help", "?"),
     ("palette", ": s o"),
 ];
