@@ -29,8 +29,10 @@ use crate::symbols::{Look, Naming, Origin, Stop};
 
 /// Longest time between two batches.
 const BEAT: Duration = Duration::from_millis(100);
-/// How often sums and costs are asked for.
+/// How often sums and costs are asked for, at most.
 const SUMS_EACH: Duration = Duration::from_secs(2);
+/// Of perf_event every event of every thread is read for the sums: that may take one part in so many of the time.
+const SUMS_SHARE: u32 = 4000;
 
 /// What the screen asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -268,6 +270,7 @@ impl Live {
             child.execute()?;
         }
         let mut summed: Option<Instant> = None;
+        let mut sums_each = SUMS_EACH;
         let mut over = None;
         self.digest.batch.holders = Some(facts::holders());
         loop {
@@ -289,10 +292,12 @@ impl Live {
                 }
                 self.digest.batch.over.clone_from(&over);
             }
-            if summed.is_none_or(|summed| summed.elapsed() >= SUMS_EACH) {
-                summed = Some(Instant::now());
+            if summed.is_none_or(|summed| summed.elapsed() >= sums_each) {
+                let now = Instant::now();
+                summed = Some(now);
                 self.digest.batch.cost = facts::cost(&self.began);
                 self.digest.batch.totals = self.source.totals().ok();
+                sums_each = SUMS_EACH.max(now.elapsed() * SUMS_SHARE);
             }
             if let Some(said) = self.digest.recorder.tick() {
                 tell(&self.events, Ok(Some(said)));
@@ -330,7 +335,7 @@ impl Live {
     /// Sends the batch, if the screen has room for it; whether there still is a screen.
     fn hand_on(&mut self, over: bool) -> bool {
         let digest = &mut self.digest;
-        digest.naming.flush();
+        digest.naming.flush_if_seen();
         for pid in std::mem::take(&mut digest.unknown) {
             digest.batch.processes.extend(facts::process(pid));
         }
@@ -338,7 +343,7 @@ impl Live {
             digest.batch.now_ns = digest.ns(now);
         }
         digest.batch.recording = digest.recorder.folder();
-        let batch = Event::Batch(Box::new(std::mem::take(&mut digest.batch)));
+        let batch = Event::Batch(Box::new(digest.take_batch()));
         match self.events.try_send(batch) {
             Ok(()) => true,
             Err(TrySendError::Full(Event::Batch(batch))) if batch.quanta.len() < 10 * FULL => {

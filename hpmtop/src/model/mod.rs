@@ -6,7 +6,7 @@ mod ribbon;
 mod series;
 mod task;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub(crate) use self::metric::{Column, ColumnSpec, Condition, Format, Subject, de
 pub(crate) use self::ribbon::{Ribbon, Stretch};
 pub(crate) use self::series::{Series, Slot};
 pub(crate) use self::task::{Process, Thread};
+
+use crate::numbers::NumberMap;
 
 /// Quanta that are kept for the screen of time.
 const QUANTA_MAX: usize = 1 << 17;
@@ -99,7 +101,7 @@ pub(crate) struct Model {
     pub(crate) source: Arc<SourceFacts>,
     pub(crate) now_ns: u64,
     pub(crate) processes: BTreeMap<u32, Process>,
-    pub(crate) threads: HashMap<u32, Thread>,
+    pub(crate) threads: NumberMap<Thread>,
     pub(crate) cpus: BTreeMap<u32, Series>,
     pub(crate) machine: Series,
     pub(crate) quanta: VecDeque<Quantum>,
@@ -186,11 +188,17 @@ impl Model {
     fn quantum(&mut self, quantum: &Quantum) {
         let slot_ns = self.source.slot_ns.max(1);
         let Quantum { pid, tid, .. } = *quantum;
-        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(pid, tid));
+        let mut is_new = false;
+        let thread = self.threads.entry(tid).or_insert_with(|| {
+            is_new = true;
+            Thread::new(pid, tid)
+        });
         let migrated = thread.quantum(quantum, slot_ns);
         let process = self.processes.entry(pid).or_default();
-        process.pid = pid;
-        process.tids.insert(tid);
+        if is_new || process.tids.is_empty() {
+            process.pid = pid;
+            process.tids.insert(tid);
+        }
         process.series.add(quantum, migrated, slot_ns);
         self.machine.add(quantum, migrated, slot_ns);
         self.cpus.entry(quantum.cpu).or_default().add(quantum, migrated, slot_ns);

@@ -5,6 +5,7 @@ mod words;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use serde_json::{Value, json};
 
 use super::list::Selection;
 use super::{Reply, Screen, View};
@@ -130,6 +131,21 @@ impl Screen for Locality {
 
     fn sheet(&self, view: &View<'_>) -> Sheet {
         self.memory(view).map_or_else(Sheet::default, |memory| tables::table(self.part, memory, view))
+    }
+
+    fn json(&self, view: &View<'_>) -> Value {
+        let remarks: Vec<String> = self.headings(view).into_iter().map(|(text, _)| text).collect();
+        let Some(memory) = self.memory(view) else { return json!({ "remarks": remarks }) };
+        let part = |part| tables::table(part, memory, view).json();
+        json!({
+            "remarks": remarks,
+            "spaces": part(Part::Spaces),
+            "objects": part(Part::Objects),
+            "places": part(Part::Places),
+            "lines": part(Part::Lines),
+            "fields": part(Part::Fields),
+            "advice": part(Part::Advice),
+        })
     }
 
     fn look(&self, view: &View<'_>) -> Option<Look> {

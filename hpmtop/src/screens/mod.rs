@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use serde_json::Value;
 
 use crate::collect::Command;
 use crate::keys::{Action, Binding};
@@ -174,6 +175,11 @@ pub(crate) trait Screen {
 
     /// What is seen, for other programs.
     fn sheet(&self, view: &View<'_>) -> Sheet;
+
+    /// The same as JSON; more of it where the screen has several tables.
+    fn json(&self, view: &View<'_>) -> Value {
+        self.sheet(view).json()
+    }
 
     /// What the namer should look at while this screen is shown.
     fn look(&self, _view: &View<'_>) -> Option<Look> {

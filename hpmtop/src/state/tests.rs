@@ -57,7 +57,7 @@ fn seen(state: &State, (width, height): (u16, u16)) -> String {
 const SIZES: [(u16, u16); 2] = [(80, 24), (200, 60)];
 
 /// Every screen, and what opens on it: a name, and the keys that lead there.
-const VIEWS: [(&str, &str); 18] = [
+const VIEWS: [(&str, &str); 19] = [
     ("processes", "1"),
     ("threads", "1 v"),
     ("tree", "1 v v"),
@@ -70,6 +70,7 @@ const VIEWS: [(&str, &str); 18] = [
     ("phases", "4"),
     ("phases zoomed", "4 + + j"),
     ("locality", "1 j Enter 5"),
+    ("locality without addresses", "1 Enter 5"),
     ("locality lines", "1 j Enter 5 v v v"),
     ("locality advice", "1 j Enter 5 v v v v v j"),
     ("locality advice in words", "1 j Enter 5 v v v v v Enter"),
@@ -117,6 +118,33 @@ fn pictures_have_what_is_seen() {
     crate::output::dump(headless.state(), &path).unwrap();
     let csv = std::fs::read_to_string(&path).unwrap();
     assert!(csv.lines().next().unwrap().contains("ipc") && csv.contains("batch"), "{csv}");
+}
+
+#[test]
+fn advice_that_was_followed_is_watched() {
+    let (_temp, folder) = trace();
+    let mut headless = replay(&folder, (120, 40), "1s", "1 j Enter 5 v v v v v");
+    let first = |headless: &Headless| {
+        let text = seen(headless.state(), (120, 40));
+        text.lines().find(|line| line.contains("make_page")).unwrap_or_default().to_owned()
+    };
+    assert!(first(&headless).starts_with("\"advised "), "{}", first(&headless));
+    headless.press_all("a").unwrap();
+    assert!(first(&headless).starts_with("\"applied "), "{}", first(&headless));
+    headless.press_all("v a").unwrap();
+    assert!(seen(headless.state(), (120, 40)).contains("choose the advice"));
+    // What is dumped is the part that is chosen.
+    headless.press_all("v v v v").unwrap();
+    let sheet = crate::output::document(headless.state(), crate::output::Format::Csv);
+    assert!(sheet.contains("make_node (made.elf)::+16"), "{sheet}");
+}
+
+#[test]
+fn quanta_tell_the_functions_in_which_they_ended() {
+    let (_temp, folder) = trace();
+    let headless = replay(&folder, (200, 60), "1s", "2");
+    let text = seen(headless.state(), (200, 60));
+    assert!(text.contains("last function") && text.contains("walk") && text.contains("parse_line"), "{text}");
 }
 
 #[test]

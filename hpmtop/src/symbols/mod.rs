@@ -23,6 +23,9 @@ use crate::event::Event;
 /// Samples that may wait to be named; further ones are left out, and counted.
 const WAITING: u64 = 1 << 16;
 
+/// What may wait to be handed on while no process is looked at.
+const UNSEEN_MAX: usize = 1 << 11;
+
 /// What samples are looked at by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Sight {
@@ -124,6 +127,13 @@ impl Naming {
         };
         thread::Builder::new().name("hpmtop-symbols".into()).spawn(run).context("cannot start a thread")?;
         Ok(Self { work, pending: Vec::new(), pid: None, waiting, left_out, kernel: Vec::new(), replay })
+    }
+
+    /// Hands on what has come, if somebody looks or much waits: the thread need not be woken for what nobody sees.
+    pub(crate) fn flush_if_seen(&mut self) {
+        if self.pid.is_some() || self.pending.len() >= UNSEEN_MAX {
+            self.flush();
+        }
     }
 
     /// Hands on what has come.

@@ -40,7 +40,7 @@ const fn expect(
 }
 
 /// For every action. The replay stands at 1 s; rows are batch, server and cron, slots are 20 ms long.
-const EXPECTED: [Expected; 55] = [
+const EXPECTED: [Expected; 59] = [
     expect("everywhere", "quit", &[], &[], "ended=0"),
     expect("everywhere", "help", &[], &[], "help: j and k scroll"),
     expect("everywhere", "back", &["2"], &[], "off%"),
@@ -93,6 +93,10 @@ const EXPECTED: [Expected; 55] = [
     expect("process", "lines", &["1", "Enter"], &[], "line "),
     expect("process", "event", &["1", "Enter"], &[], "samples of l1d-load-miss"),
     expect("process", "zero", &["1", "Enter"], &[], " 0 samples of"),
+    expect("locality", "part", &["1", "j", "Enter", "5"], &["v", "v"], "threads and bytes"),
+    expect("locality", "event", &["1", "j", "Enter", "5"], &[], "samples in"),
+    expect("locality", "zero", &["1", "j", "Enter", "5"], &[], "): 0 samples in"),
+    expect("locality", "applied", &["1", "j", "Enter", "5", "v", "v", "v", "v", "v"], &[], "applied"),
     expect("phases", "zoom-in", &[], &[], ""),
     expect("phases", "zoom-out", &[], &[], ""),
     // It has no keys of its own; its place is kept so that every screen is named.
@@ -231,7 +235,7 @@ impl Drop for Pane {
 /// Presses every key that `hpmtop --list-keys` tells.
 fn every_key(pane: &Pane) -> Result<String> {
     let listed = output(Command::new(&pane.hpmtop).arg("--list-keys").env("XDG_CONFIG_HOME", &pane.folder))?;
-    let screens = ["processes", "time", "process", "phases", "machine"];
+    let screens = ["processes", "time", "process", "phases", "locality", "machine"];
     let mut known: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut pressed = 0;
     for line in listed.lines() {

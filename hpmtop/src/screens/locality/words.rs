@@ -45,13 +45,11 @@ pub(super) fn headings(
     let count = |number: u64| si(number as f64);
     let since = time(view.model.source.ticks_to_ns(profile.ticks));
     let again = if memory.partial { ", of the last samples" } else { "" };
-    let line = format!(
-        "{name} ({pid}): {} samples in {since}{again}; address given of {}, computed of {}, unknown of {}",
-        count(known + unknown),
-        count(memory.given),
-        count(memory.computed),
-        count(unknown)
-    );
+    let ways = [(memory.given, "given"), (memory.computed, "computed"), (unknown, "unknown")];
+    let ways: Vec<String> =
+        ways.iter().filter(|(number, _)| *number > 0).map(|(number, how)| format!("{} {how}", count(*number))).collect();
+    let line =
+        format!("{name} ({pid}): {} samples in {since}{again}; addresses {}", count(known + unknown), ways.join(", "));
     let mut lines = vec![(line, theme.strong())];
     if let Some((reason, samples)) = memory.unknown.first() {
         let text = format!("unknown of {}: {}", count(*samples), reason.words());
