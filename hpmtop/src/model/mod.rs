@@ -102,6 +102,8 @@ pub(crate) struct Model {
     pub(crate) now_ns: u64,
     pub(crate) processes: BTreeMap<u32, Process>,
     pub(crate) threads: NumberMap<Thread>,
+    /// How many of them have ended: looking through all at each batch would be felt.
+    ended: usize,
     pub(crate) cpus: BTreeMap<u32, Series>,
     pub(crate) machine: Series,
     pub(crate) quanta: VecDeque<Quantum>,
@@ -173,6 +175,7 @@ impl Model {
             process.name.clone_from(&name);
         }
         let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(pid, tid));
+        let had_ended = thread.ended_ns.is_some();
         // The number of a thread that has ended may be given to another.
         if thread.pid != pid || (thread.ended_ns.is_some() && !ended) {
             *thread = Thread::new(pid, tid);
@@ -183,6 +186,7 @@ impl Model {
         if ended {
             thread.ended_ns = Some(ns);
         }
+        self.ended = self.ended + usize::from(thread.ended_ns.is_some()) - usize::from(had_ended);
     }
 
     fn quantum(&mut self, quantum: &Quantum) {
@@ -213,6 +217,9 @@ impl Model {
     /// Lets go of threads that ended some time ago, and of processes without any.
     fn forget(&mut self) {
         let keep_ns = ENDED_SLOTS * self.source.slot_ns;
+        if self.ended == 0 {
+            return;
+        }
         let too_many = self.threads.len() > THREADS_MAX;
         let now_ns = self.now_ns;
         let gone = |thread: &Thread| {
@@ -223,6 +230,7 @@ impl Model {
             return;
         }
         self.threads.retain(|_, thread| !gone(thread));
+        self.ended = self.threads.values().filter(|thread| thread.ended_ns.is_some()).count();
         let threads = &self.threads;
         self.processes.retain(|pid, process| {
             process.tids.retain(|tid| threads.get(tid).is_some_and(|thread| thread.pid == *pid));
@@ -230,6 +238,11 @@ impl Model {
         });
         let processes = &self.processes;
         self.ribbons.retain(|pid, _| processes.contains_key(pid));
+    }
+
+    /// Threads that have not ended.
+    pub(crate) fn living_threads(&self) -> usize {
+        self.threads.len() - self.ended
     }
 
     /// The slot whose numbers are shown, and its length in ns: the last one that is over, or at the beginning the first one.

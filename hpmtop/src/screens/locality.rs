@@ -19,7 +19,12 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(Action::Mode, "part", &["v"], "the next part: spaces, objects, places, lines, fields, advice"),
     bind(Action::Metric, "event", &["e"], "fields and advice by the next event"),
     bind(Action::Zero, "zero", &["z"], "count samples from zero"),
-    bind(Action::Applied, "applied", &["a"], "the selected advice was followed just now: watch what comes of it"),
+    bind(
+        Action::Applied,
+        "applied",
+        &["a"],
+        "the selected advice was followed just now: watch what comes of it",
+    ),
 ];
 
 /// Height from which on several parts are seen at once.
@@ -103,7 +108,8 @@ impl Screen for Locality {
     fn click(&mut self, _column: u16, row: u16, view: &View<'_>) -> Reply {
         let y = view.area.y + row;
         let parts = self.parts(view, self.headings(view).len() as u16);
-        let Some((part, area)) = parts.into_iter().find(|(_, area)| (area.y..area.bottom()).contains(&y)) else {
+        let Some((part, area)) = parts.into_iter().find(|(_, area)| (area.y..area.bottom()).contains(&y))
+        else {
             return Reply::Ignored;
         };
         if part != self.part {
@@ -202,14 +208,16 @@ impl Locality {
     /// Rows that are seen of the chosen part.
     fn height(&self, view: &View<'_>) -> usize {
         let parts = self.parts(view, self.headings(view).len() as u16);
-        let area = parts.into_iter().find(|(part, _)| *part == self.part).map_or(Rect::default(), |(_, area)| area);
+        let area =
+            parts.into_iter().find(|(part, _)| *part == self.part).map_or(Rect::default(), |(_, area)| area);
         usize::from(area.height.saturating_sub(1))
     }
 
     /// Where each part is that is seen: kinds of memory above, and the chosen part below; in a tall terminal several.
     fn parts(&self, view: &View<'_>, above: u16) -> Vec<(Part, Rect)> {
         let Some(memory) = self.memory(view) else { return Vec::new() };
-        let body = Rect { y: view.area.y + above, height: view.area.height.saturating_sub(above), ..view.area };
+        let body =
+            Rect { y: view.area.y + above, height: view.area.height.saturating_sub(above), ..view.area };
         let all_spaces = memory.spaces.len() as u16 + 2;
         let (spaces, below) = if body.height >= TALL {
             let chosen = match self.part {
@@ -254,7 +262,14 @@ impl Locality {
             sheet.draw(buffer, Rect { height: area.height.min(1), ..area }, view.theme);
             let why = words::empty(part, memory, view);
             for (row, line) in (area.y + 1..area.bottom()).zip(words::wrapped(&why, area.width.into())) {
-                put(buffer, (area.x + 1, row), &line, area.width.saturating_sub(1), false, view.theme.faint());
+                put(
+                    buffer,
+                    (area.x + 1, row),
+                    &line,
+                    area.width.saturating_sub(1),
+                    false,
+                    view.theme.faint(),
+                );
             }
             return;
         }

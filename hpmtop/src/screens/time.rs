@@ -101,10 +101,8 @@ impl Screen for Time {
             Action::Mode => self.focused = !self.focused,
             Action::Enter => {
                 let quantum = window.chosen.get(self.table.place(&ids));
-                let focus = |quantum: &Quantum| super::Focus {
-                    pid: Some(quantum.pid),
-                    tid: Some(quantum.tid),
-                };
+                let focus =
+                    |quantum: &Quantum| super::Focus { pid: Some(quantum.pid), tid: Some(quantum.tid) };
                 return quantum
                     .map_or(Reply::Ignored, |quantum| Reply::Focus(focus(quantum), Some("process")));
             }

@@ -216,4 +216,3 @@ impl Naming {
         self.flush();
     }
 }
-

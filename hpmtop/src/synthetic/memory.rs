@@ -15,11 +15,11 @@ const MAKERS: [&str; 4] = ["make_node", "make_item", "make_page", "make_list"];
 const MAKER_BYTES: u64 = 16;
 /// `mov rax,[rdi+16]; mov rdx,[rax]; mov rcx,[rdi+24]; mov rsi,[rcx]; mov rax,[rsp]; ret`
 const WALK: [u8; 19] = [
-    0x48, 0x8b, 0x47, 0x10, 0x48, 0x8b, 0x10, 0x48, 0x8b, 0x4f, 0x18, 0x48, 0x8b, 0x31, 0x48, 0x8b, 0x04, 0x24, 0xc3,
+    0x48, 0x8b, 0x47, 0x10, 0x48, 0x8b, 0x10, 0x48, 0x8b, 0x4f, 0x18, 0x48, 0x8b, 0x31, 0x48, 0x8b, 0x04,
+    0x24, 0xc3,
 ];
 /// Addresses of the objects of each maker, their bytes, and how many there are.
-const OBJECTS: [(u64, u64); 4] =
-    [(0x1000_0000, 48), (0x1001_0000, 32), (0x1002_0000, 40), (0x1003_0000, 64)];
+const OBJECTS: [(u64, u64); 4] = [(0x1000_0000, 48), (0x1001_0000, 32), (0x1002_0000, 40), (0x1003_0000, 64)];
 const COUNT: u64 = 64;
 const STACK: u64 = 0x7ffc_0000_1000;
 /// When the layout of the nodes is changed, in ticks from the beginning.
@@ -35,7 +35,8 @@ pub(super) fn walk() -> u64 {
 /// Writes the program, its mappings and its objects.
 pub(super) fn write(writer: &mut TraceWriter, folder: &Path) -> Result<(), TraceError> {
     let program = std::path::absolute(folder.with_extension("elf")).unwrap_or_default();
-    fs::write(&program, elf()).map_err(|source| TraceError::Write { path: program.clone(), reason: source })?;
+    fs::write(&program, elf())
+        .map_err(|source| TraceError::Write { path: program.clone(), reason: source })?;
     let pid = SERVER[0].0;
     let map = |start, bytes, path: &str, executable| MapRow {
         tsc: BEGIN,
@@ -79,7 +80,14 @@ pub(super) fn sample(nth: u64, at: SampleRow) -> Option<SampleRow> {
         7 => {
             let registers = registers(&[(Registers::RSP, STACK)]);
             let (ip, next_ip) = (walk() + 14, Some(walk() + 18));
-            return Some(SampleRow { ip, next_ip, data_address: Some(STACK), registers, period: PERIOD, ..at });
+            return Some(SampleRow {
+                ip,
+                next_ip,
+                data_address: Some(STACK),
+                registers,
+                period: PERIOD,
+                ..at
+            });
         }
         5 | 6 => (object(2), object(1), true),
         turn if turn > 1 && at.tsc > BEGIN + CHANGED => return None,
@@ -135,7 +143,8 @@ fn elf() -> Vec<u8> {
         [23, 3, 0, 0, titles_at, titles.len() as u64, 0, 0, 0],
     ];
     let mut file = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    let halves = |file: &mut Vec<u8>, values: &[u16]| values.iter().for_each(|v| file.extend(v.to_le_bytes()));
+    let halves =
+        |file: &mut Vec<u8>, values: &[u16]| values.iter().for_each(|v| file.extend(v.to_le_bytes()));
     halves(&mut file, &[2, 62]);
     file.extend(1_u32.to_le_bytes());
     [PROGRAM + TEXT, 64, sections_at].iter().for_each(|value| file.extend(value.to_le_bytes()));
@@ -143,7 +152,9 @@ fn elf() -> Vec<u8> {
     halves(&mut file, &[64, 56, 1, 64, sections.len() as u16, 4]);
     // One segment with all of it, to be read and executed.
     file.extend([1, 0, 0, 0, 5, 0, 0, 0]);
-    [0, PROGRAM, PROGRAM, sections_at, sections_at, 0x1000].iter().for_each(|value: &u64| file.extend(value.to_le_bytes()));
+    [0, PROGRAM, PROGRAM, sections_at, sections_at, 0x1000]
+        .iter()
+        .for_each(|value: &u64| file.extend(value.to_le_bytes()));
     file.resize(TEXT as usize, 0);
     [&text[..], &symbols, &names, titles].iter().for_each(|part| file.extend_from_slice(part));
     for [name, kind, flags, address, place, bytes, link, info, entry] in sections {

@@ -72,6 +72,14 @@ enum Action {
     Symbols,
     /// hpmtop in a real terminal: every documented key on a replay; fetches tmux where it is missing.
     Screen,
+    /// Pictures of every screen of hpmtop while it measures, in the lab, for docs/images.
+    Pictures {
+        /// On this machine instead, into target/suite/pictures.
+        #[arg(long)]
+        host: bool,
+    },
+    /// What hpmtop and other live screens cost for the same program, on this machine; writes docs/measurements.md.
+    BenchScreen,
     /// Files of perf record read by hpm and by perf, in samples per second, on the host.
     BenchSymbols,
     /// The library's parsers under a coverage-guided fuzzer.
@@ -177,6 +185,12 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             screen::check(&root, &mut tally);
             Ok(tally.close())
         }
+        Action::Pictures { host } => {
+            let mut tally = Tally::default();
+            screen::pictures::run(&root, host, &mut tally);
+            Ok(tally.close())
+        }
+        Action::BenchScreen => screen::bench::run(&root),
         Action::BenchSymbols => symbols::bench::run(&root),
         Action::Bench => scenario::bench::run(&root),
         Action::Guest { name } => guest::run(&name),

@@ -3,6 +3,9 @@
 //!
 //! tmux is taken from this machine, or fetched into `target/consumers` without root.
 
+pub(crate) mod bench;
+pub(crate) mod pictures;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

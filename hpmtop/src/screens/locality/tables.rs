@@ -79,7 +79,11 @@ fn entries(memory: &Memory, entries: &[Entry], by: By, view: &View<'_>) -> Sheet
             heads.push(Head::text(if by == By::Object { "allocated by" } else { "page of" }, 0));
         }
         By::Line => {
-            heads.extend([Head::text("sharing", 9), Head::number("line", 14), Head::text("threads and bytes (w: writes)", 0)]);
+            heads.extend([
+                Head::text("sharing", 9),
+                Head::number("line", 14),
+                Head::text("threads and bytes (w: writes)", 0),
+            ]);
         }
         By::Site => heads.push(Head::text("place of allocation", 0)),
         By::Symbol => heads.push(Head::text("variable", 0)),
@@ -202,7 +206,14 @@ fn advice(memory: &Memory, view: &View<'_>) -> Sheet {
     };
     let silent = |(field, standing): &(String, Standing)| {
         let none = Cell::number(0.0, "0".to_owned());
-        vec![state(*standing, view), change(*standing), Cell::default(), none, Cell::text(field), Cell::default()]
+        vec![
+            state(*standing, view),
+            change(*standing),
+            Cell::default(),
+            none,
+            Cell::text(field),
+            Cell::default(),
+        ]
     };
     let rows: Vec<Vec<Cell>> =
         memory.advice.iter().map(row).chain(memory.silent.iter().map(silent)).collect();

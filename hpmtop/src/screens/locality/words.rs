@@ -46,10 +46,16 @@ pub(super) fn headings(
     let since = time(view.model.source.ticks_to_ns(profile.ticks));
     let again = if memory.partial { ", of the last samples" } else { "" };
     let ways = [(memory.given, "given"), (memory.computed, "computed"), (unknown, "unknown")];
-    let ways: Vec<String> =
-        ways.iter().filter(|(number, _)| *number > 0).map(|(number, how)| format!("{} {how}", count(*number))).collect();
-    let line =
-        format!("{name} ({pid}): {} samples in {since}{again}; addresses {}", count(known + unknown), ways.join(", "));
+    let ways: Vec<String> = ways
+        .iter()
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, how)| format!("{} {how}", count(*number)))
+        .collect();
+    let line = format!(
+        "{name} ({pid}): {} samples in {since}{again}; addresses {}",
+        count(known + unknown),
+        ways.join(", ")
+    );
     let mut lines = vec![(line, theme.strong())];
     if let Some((reason, samples)) = memory.unknown.first() {
         let text = format!("unknown of {}: {}", count(*samples), reason.words());
@@ -73,7 +79,9 @@ fn objects(memory: &Memory, view: &View<'_>) -> Option<String> {
         None if view.model.source.replay => {
             Some("objects are not known: hpmctl record --allocations records them".to_owned())
         }
-        None => Some("objects are known of a replay only (hpmctl record --allocations): here are pages".to_owned()),
+        None => Some(
+            "objects are known of a replay only (hpmctl record --allocations): here are pages".to_owned(),
+        ),
         Some(how) if how.sampled_bytes > 0 => Some(format!(
             "one allocation in {} bytes was recorded: most objects are not known",
             si(how.sampled_bytes as f64)
@@ -95,7 +103,9 @@ pub(super) fn empty(part: Part, memory: &Memory, view: &View<'_>) -> String {
             Some((why, _)) => format!("no miss came through a field: {}", why.words()),
             None => "no samples of this event".to_owned(),
         },
-        (Part::Advice, None) => "nothing is advised without fields through which objects are missed".to_owned(),
+        (Part::Advice, None) => {
+            "nothing is advised without fields through which objects are missed".to_owned()
+        }
         (Part::Places, _) if memory.allocations.is_none() => "no sample is in a variable".to_owned(),
         _ => "no sample has an address of this kind".to_owned(),
     }
@@ -204,10 +214,13 @@ fn of_advice(advice: &Advice, standing: Standing, view: &View<'_>) -> Vec<(Strin
     for (share, what) in known.into_iter().filter_map(|(share, what)| Some((share?, what))) {
         lines.push((format!("{:.1} % {what}", share * 100.0), PLAIN));
     }
-    lines.extend(advice.against.iter().map(|reason| (format!("not: {}", self::reason(reason)), theme.warning())));
+    lines.extend(
+        advice.against.iter().map(|reason| (format!("not: {}", self::reason(reason)), theme.warning())),
+    );
     lines.push((came(standing), theme.key()));
     if matches!(standing, Standing::Advised | Standing::Watching) {
-        let text = format!("When it is done, press a, or let the program set the marker `{LAYOUT}{}`.", pair.field);
+        let text =
+            format!("When it is done, press a, or let the program set the marker `{LAYOUT}{}`.", pair.field);
         lines.push((text, theme.faint()));
     }
     lines
@@ -264,7 +277,8 @@ pub(super) fn touches(touches: &[Touch]) -> String {
     }
     threads.sort_by_key(|(tid, samples, _)| (std::cmp::Reverse(*samples), *tid));
     let more = threads.len().saturating_sub(THREADS_SHOWN);
-    let shown = threads.iter().take(THREADS_SHOWN).map(|(tid, _, places)| format!("{tid}: {}", places.join(" ")));
+    let shown =
+        threads.iter().take(THREADS_SHOWN).map(|(tid, _, places)| format!("{tid}: {}", places.join(" ")));
     let text = shown.collect::<Vec<_>>().join("; ");
     if more > 0 { format!("{text}; and {more} more") } else { text }
 }

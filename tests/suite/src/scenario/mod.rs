@@ -5,7 +5,7 @@ pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 pub(crate) mod demo;
-mod document;
+pub(crate) mod document;
 pub(crate) mod equivalents;
 mod heap;
 mod ibs;
@@ -106,6 +106,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: siblings::NAME, options: siblings::OPTIONS, compare: siblings::compare },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
+    Scenario { name: "screens", options: &[], compare: |_, _| {} },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
     Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
 ];
@@ -190,6 +191,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
             |folder| match scenario.name {
                 "markers" => lab::compile(root, folder, C_PROGRAM),
                 heap::NAME => heap::prepare(root, folder),
+                "screens" => lab::compile(root, folder, crate::guest::screens::C_PROGRAM),
                 "locality" => lab::compile(root, folder, crate::guest::locality::C_PROGRAM),
                 _ => Ok(()),
             },
