@@ -1,6 +1,7 @@
 //! What is known of the measured system: bounded, fed by batches, and never asking anybody for anything.
 
 mod batch;
+mod container;
 mod metric;
 mod ribbon;
 mod series;
@@ -15,6 +16,7 @@ use libhpm::trace::{EventUse, Meta, Totals};
 pub(crate) use self::batch::{
     Batch, Cost, EVENTS, Marker, PhaseNews, Playback, ProcessFacts, Quantum, ThreadNews,
 };
+pub(crate) use self::container::container;
 pub(crate) use self::metric::{Column, ColumnSpec, Condition, Format, Subject, default_columns};
 pub(crate) use self::ribbon::{Ribbon, Stretch};
 pub(crate) use self::series::{Series, Slot};

@@ -5,6 +5,8 @@ mod commands;
 mod prompt;
 
 #[cfg(test)]
+mod long;
+#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;

@@ -15,6 +15,7 @@ use crate::app::Headless;
 use crate::cli::Cli;
 use crate::collect::Command;
 use crate::event::Event;
+use crate::model::{Batch, ProcessFacts};
 use crate::screens::ALL;
 
 /// The made-up trace.
@@ -170,6 +171,30 @@ fn a_replay_goes_where_it_is_sent() {
     let there = (ms(&headless), quanta(&headless));
     headless.press_all(", .").unwrap();
     assert_eq!((ms(&headless), quanta(&headless)), there, "back and forth is the same place");
+}
+
+#[test]
+fn containers_have_the_names_of_their_runtimes() {
+    let (_temp, folder) = trace();
+    let mut headless = replay(&folder, (200, 60), "1s", "1 v v v");
+    let number = "3f2a9c1b7d04e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e";
+    let facts = |pid, cgroup: String| ProcessFacts { pid, cgroup, ..ProcessFacts::default() };
+    let processes = vec![
+        facts(100, format!("/system.slice/docker-{number}.scope")),
+        facts(200, "/user.slice".to_owned()),
+        facts(300, format!("/system.slice/docker-{number}.scope")),
+    ];
+    let now_ns = 1_000_000_000;
+    let playback = headless.state().model().playback;
+    let batch = Batch { now_ns, processes, playback, ..Batch::default() };
+    headless.send(Event::Batch(Box::new(batch)));
+    let text = seen(headless.state(), (200, 60));
+    let of = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(of("container 3f2a9c1b7d04  /system.slice/docker-").contains("     2 "), "{text}");
+    assert!(of("/user.slice").contains("     1 "), "{text}");
+    headless.press_all("v & c o n t a i n e r ~ \" 3 f 2 \" Enter").unwrap();
+    let text = seen(headless.state(), (200, 60));
+    assert!(text.contains("server") && !text.contains("batch"), "{text}");
 }
 
 #[test]

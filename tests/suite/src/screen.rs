@@ -361,6 +361,7 @@ fn bad_input(pane: &Pane) -> Result<String> {
     refused(&[], "this is not a terminal")?;
     refused(&["-p", "4194000", "--once"], "4194000")?;
     refused(&["--replay", "/etc", "--once"], "/etc")?;
+    refused(&["--once", "--cgroup", "/no/such/group"], "there is no control group /no/such/group")?;
     refused(&["--once", "-e", "no-such-event"], "no-such-event")?;
     refused(&["--once", "--", "/no/such/program"], "/no/such/program")?;
     Ok(String::new())

@@ -33,8 +33,17 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 8] =
-    ["adaptive", "cachegrind", heap::NAME, "lifecycle", "locality", "overhead", "torture.million", "lbr"];
+const LONG_ONLY: [&str; 9] = [
+    "adaptive",
+    "cachegrind",
+    heap::NAME,
+    "lifecycle",
+    "locality",
+    "overhead",
+    "screens",
+    "torture.million",
+    "lbr",
+];
 
 /// What is run on one machine only each, which is not the plain one.
 const ELSEWHERE: [&str; 2] = [unknown::NAME, siblings::NAME];

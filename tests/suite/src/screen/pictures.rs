@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, bail};
 
 use crate::check::Tally;
 use crate::guest::screens::{C_PROGRAM, SHOWN, take};
