@@ -17,8 +17,8 @@ const HEADING: &str = "## hpmtop against other live screens";
 /// Threads of the program, and how long each sleeps: ten wakes a second.
 const LOAD: [&str; 2] = ["500", "100"];
 /// How long each tool runs before it is measured, and how long it is measured.
-const WARM: Duration = Duration::from_secs(30);
-const MEASURED: Duration = Duration::from_secs(20);
+const WARM: Duration = Duration::from_secs(15);
+const MEASURED: Duration = Duration::from_secs(15);
 /// Sizes of the terminal.
 const SIZES: [(&str, &str); 2] = [("80", "24"), ("200", "60")];
 /// Ticks of `/proc/PID/stat` in a second (`getconf CLK_TCK`, 100 on every Linux).
