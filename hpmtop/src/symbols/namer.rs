@@ -257,7 +257,7 @@ impl Namer {
     fn names(&mut self, ends: Vec<(u32, u64, u64)>) -> Vec<(u32, u64, Option<Arc<str>>)> {
         let name = |(pid, tsc, address): (u32, u64, u64)| {
             let resolver = match &self.live {
-                Some(live) if !self.look.as_ref().is_some_and(|look| look.pid == pid) => {
+                Some(live) if self.look.as_ref().is_none_or(|look| look.pid != pid) => {
                     if self.others.len() >= OTHERS_MAX && !self.others.contains_key(&pid) {
                         self.others.clear();
                     }

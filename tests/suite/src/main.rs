@@ -155,46 +155,25 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             scenario::equivalents::run(&root, &mut tally, &profiles);
             Ok(tally.close())
         }
-        Action::RecordPhases { programs } => {
-            let mut tally = Tally::default();
-            phases::run(&root, &programs, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Libpfm4 => {
-            let mut tally = Tally::default();
-            consumers::libpfm4::run(&root, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Fuzz { seconds } => {
-            let mut tally = Tally::default();
-            fuzz::run(&root, seconds, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Consumers => {
-            let mut tally = Tally::default();
-            consumers::run(&root, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Symbols => {
-            let mut tally = Tally::default();
-            symbols::run(&root, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Screen => {
-            let mut tally = Tally::default();
-            screen::check(&root, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Pictures { host } => {
-            let mut tally = Tally::default();
-            screen::pictures::run(&root, host, &mut tally);
-            Ok(tally.close())
-        }
+        Action::RecordPhases { programs } => tallied(|tally| phases::run(&root, &programs, tally)),
+        Action::Libpfm4 => tallied(|tally| consumers::libpfm4::run(&root, tally)),
+        Action::Fuzz { seconds } => tallied(|tally| fuzz::run(&root, seconds, tally)),
+        Action::Consumers => tallied(|tally| consumers::run(&root, tally)),
+        Action::Symbols => tallied(|tally| symbols::run(&root, tally)),
+        Action::Screen => tallied(|tally| screen::check(&root, tally)),
+        Action::Pictures { host } => tallied(|tally| screen::pictures::run(&root, host, tally)),
         Action::BenchScreen => screen::bench::run(&root),
         Action::BenchSymbols => symbols::bench::run(&root),
         Action::Bench => scenario::bench::run(&root),
         Action::Guest { name } => guest::run(&name),
     }
+}
+
+/// Runs checks, and says what came of them.
+fn tallied(checks: impl FnOnce(&mut Tally)) -> anyhow::Result<ExitCode> {
+    let mut tally = Tally::default();
+    checks(&mut tally);
+    Ok(tally.close())
 }
 
 /// The workspace is where the program was built; it is started by the Makefile, which stands there.
