@@ -285,8 +285,11 @@ impl Locality {
 
     /// What was advised was done.
     fn applied(&self, view: &View<'_>) -> Reply {
-        let Some(memory) = self.memory(view).filter(|_| self.part == Part::Advice) else {
+        if self.part != Part::Advice {
             return Reply::Say("choose the advice that was followed (v leads to the advice)".to_owned());
+        }
+        let Some(memory) = self.memory(view) else {
+            return Reply::Say("there is no advice yet".to_owned());
         };
         let selected = self.selection.place(&tables::ids(Part::Advice, memory));
         match (memory.advice.get(selected), view.focus.pid) {

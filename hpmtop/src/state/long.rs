@@ -36,70 +36,66 @@ fn meta() -> Meta {
     }
 }
 
-/// 300 quanta, 150 samples at addresses that never come again, and 10 new processes in each second.
+/// Quanta, samples, and new processes, an hour of them.
 fn write(folder: &Path) {
     let mut writer = TraceWriter::create(folder, meta()).unwrap();
     let mut totals = Totals::default();
-    let thread = |tsc, tid: u32, what: ThreadChange| ThreadRow {
-        tsc,
-        pid: tid,
-        tid,
-        name: format!("p{tid}"),
-        what: what as u8,
-        ..ThreadRow::default()
-    };
     writer.thread(&thread(0, STAYS, ThreadChange::Start)).unwrap();
     for second in 0..HOUR {
         let begin = second * SECOND;
         for nth in 0..10 {
             let (tid, tsc) = (COMES + (second * 10 + nth) as u32, begin + nth * 1000);
             writer.thread(&thread(tsc, tid, ThreadChange::Start)).unwrap();
-            let map = MapRow {
-                tsc,
-                pid: tid,
-                start: 0x1000,
-                end: 0x2000,
-                path: "/bin/x".into(),
-                ..MapRow::default()
-            };
+            let (start, end) = (0x1000, 0x2000);
+            let map = MapRow { tsc, pid: tid, start, end, path: "/bin/x".into(), ..MapRow::default() };
             writer.map(&map).unwrap();
             writer.thread(&thread(tsc + 900_000, tid, ThreadChange::Exit)).unwrap();
         }
-        for nth in 0..300_u64 {
-            let tid = if nth % 4 == 3 { COMES + (second * 10 + nth / 4 % 10) as u32 } else { STAYS };
-            let start_tsc = begin + nth * 3000;
-            let cycles = 10_000_000 + (start_tsc / 40_000 % 3) * 5_000_000;
-            let row = QuantumRow {
-                sequence: second * 300 + nth,
-                pid: tid,
-                tid,
-                start_tsc,
-                end_tsc: start_tsc + 2500,
-                end: 1,
-                counts: vec![1009, cycles, 12_000_000],
-                periods: vec![1009, 0, 0],
-                records: (nth % 2) as u32,
-                ..QuantumRow::default()
-            };
-            totals.add_quantum(&row);
-            writer.quantum(&row).unwrap();
-            if nth % 2 == 1 {
-                let sample = SampleRow {
-                    tsc: row.end_tsc,
-                    pid: tid,
-                    tid,
-                    period: 1009,
-                    ip: 0x1000 + nth,
-                    data_address: Some(0x10_0000 + row.sequence * 4096),
-                    ..SampleRow::default()
-                };
-                writer.sample(&sample).unwrap();
-            }
-        }
+        write_second(&mut writer, &mut totals, second);
         let text = "a second".to_owned();
         writer.marker(&MarkerRow { tsc: begin, text, ..MarkerRow::default() }).unwrap();
     }
     writer.finish(totals).unwrap();
+}
+
+fn thread(tsc: u64, tid: u32, what: ThreadChange) -> ThreadRow {
+    let name = format!("p{tid}");
+    ThreadRow { tsc, pid: tid, tid, name, what: what as u8, ..ThreadRow::default() }
+}
+
+/// 300 quanta, and 150 samples at addresses that never come again.
+fn write_second(writer: &mut TraceWriter, totals: &mut Totals, second: u64) {
+    for nth in 0..300_u64 {
+        let tid = if nth % 4 == 3 { COMES + (second * 10 + nth / 4 % 10) as u32 } else { STAYS };
+        let start_tsc = second * SECOND + nth * 3000;
+        let cycles = 10_000_000 + (start_tsc / 40_000 % 3) * 5_000_000;
+        let row = QuantumRow {
+            sequence: second * 300 + nth,
+            pid: tid,
+            tid,
+            start_tsc,
+            end_tsc: start_tsc + 2500,
+            end: 1,
+            counts: vec![1009, cycles, 12_000_000],
+            periods: vec![1009, 0, 0],
+            records: (nth % 2) as u32,
+            ..QuantumRow::default()
+        };
+        totals.add_quantum(&row);
+        writer.quantum(&row).unwrap();
+        if nth % 2 == 1 {
+            let sample = SampleRow {
+                tsc: row.end_tsc,
+                pid: tid,
+                tid,
+                period: 1009,
+                ip: 0x1000 + nth,
+                data_address: Some(0x10_0000 + row.sequence * 4096),
+                ..SampleRow::default()
+            };
+            writer.sample(&sample).unwrap();
+        }
+    }
 }
 
 /// Resident memory of this process.

@@ -99,7 +99,13 @@ const EXPECTED: [Expected; 59] = [
     expect("locality", "part", &["1", "j", "Enter", "5"], &["v", "v"], "threads and bytes"),
     expect("locality", "event", &["1", "j", "Enter", "5"], &[], "samples in"),
     expect("locality", "zero", &["1", "j", "Enter", "5"], &[], "): 0 samples in"),
-    expect("locality", "applied", &["1", "j", "Enter", "5", "v", "v", "v", "v", "v"], &[], "applied"),
+    expect(
+        "locality",
+        "applied",
+        &["1", "j", "Enter", "5", "sees=heap", "v", "v", "v", "v", "v"],
+        &[],
+        "applied ",
+    ),
     expect("phases", "zoom-in", &[], &[], ""),
     expect("phases", "zoom-out", &[], &[], ""),
     // It has no keys of its own; its place is kept so that every screen is named.
@@ -174,8 +180,13 @@ impl Pane {
         self.waits("an empty screen with a prompt", |seen| seen.trim() == "$").map(drop)
     }
 
+    /// Presses keys; `sees=TEXT` among them waits until that is seen.
     fn press(&self, keys: &[&str]) -> Result<()> {
         for key in keys {
+            if let Some(text) = key.strip_prefix("sees=") {
+                self.sees(text)?;
+                continue;
+            }
             let name = match *key {
                 "Shift-Tab" => "BTab",
                 "Esc" => "Escape",
