@@ -83,6 +83,7 @@ pub(crate) fn run(root: &Path) -> Result<ExitCode> {
         let words: Vec<&str> = command.split(' ').collect();
         let name = words[0].rsplit('/').next().unwrap_or_default();
         let shown = format!("{name} {}", words[1..].join(" ")).replace(&watched.to_string(), "PID");
+        let shown = shown.trim_end();
         println!("{shown}: {}", costs.join(", "));
         let _ = writeln!(text, "| `{shown}` | {rate} | {what} | {} |", costs.join(" | "));
     }
