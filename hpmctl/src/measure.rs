@@ -1,28 +1,12 @@
 //! Which source `stat`, `record` and `list` were asked for, and its clock.
 
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use libhpm::source::choice::Wish;
 
 /// Values of `--source`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SourceArg {
-    /// The hpm module where it can be used, else perf_event
-    #[default]
-    Auto,
-    /// The hpm module
-    Driver,
-    /// The kernel's perf_event: the PMU's counters if it has a driver for them, else what software counts
-    Perf,
-}
-
-impl From<SourceArg> for Wish {
-    fn from(source: SourceArg) -> Self {
-        match source {
-            SourceArg::Auto => Self::Best,
-            SourceArg::Driver => Self::Driver,
-            SourceArg::Perf => Self::Perf,
-        }
-    }
+pub(crate) fn sources() -> impl TypedValueParser<Value = Wish> {
+    let values = Wish::ALL.map(|wish| PossibleValue::new(wish.name()).help(wish.help()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Wish>())
 }
 
 /// TSC ticks as nanoseconds; 0 for a source that does not tell the frequency.

@@ -17,13 +17,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use libhpm::analysis::topdown::Share;
+use libhpm::source::choice::Wish;
 use libhpm::trace::{Event, Totals};
 use serde::Serialize;
 
 use self::breakdown::{Per, Who};
 use self::metric::Metric;
 use crate::cli::TargetArgs;
-use crate::measure::SourceArg;
+use crate::measure::sources;
 
 /// Count events of a program, a process or the system.
 ///
@@ -38,8 +39,8 @@ pub(crate) struct StatArgs {
     #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "trace")]
     events: Vec<String>,
     /// Where the data comes from
-    #[arg(long, value_enum, default_value_t, conflicts_with = "trace")]
-    source: SourceArg,
+    #[arg(long, default_value_t, value_parser = sources(), conflicts_with = "trace")]
+    source: Wish,
     /// Measure events that do not fit the counters together in turns, and scale their counts by the share of the time in
     /// which they were on
     #[arg(long, conflicts_with = "trace")]

@@ -1,7 +1,9 @@
 //! The loops: one that draws, and one that only prints.
 
+mod outside;
+
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Read as _, Seek as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread;
@@ -9,20 +11,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::CommandFactory as _;
-use nix::sys::signal::{SigSet, Signal, kill};
-use nix::unistd::Pid;
-use ratatui::crossterm::event::{self as terminal_event, KeyCode, KeyEvent, KeyModifiers};
+use nix::sys::signal::{SigSet, Signal};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 
+use self::outside::{list_keys, listen, pass_on, setup, suspend};
 use crate::cli::Cli;
-use crate::collect::{Collector, Command, Origins, PhaseOptions, Setup, Subject, Wanted};
+use crate::collect::{Collector, Command};
 use crate::config::Config;
 use crate::event::Event;
 use crate::keys::{Key, KeyMap};
 use crate::output;
 use crate::screens::bindings;
 use crate::state::{Effect, State};
-use crate::terminal::{Taken, give_back};
+use crate::terminal::Taken;
 use crate::theme::ThemeName;
 use crate::view::{draw, parse_moment};
 
@@ -72,32 +74,6 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
     drop(collector);
     pass_on(&mut output)?;
     done
-}
-
-/// A line for each binding.
-fn list_keys(keys: &KeyMap) -> String {
-    let line = |entry: &crate::keys::Entry| {
-        let place = entry.context.place();
-        let keys: Vec<String> = entry.keys.iter().map(ToString::to_string).collect();
-        format!("{place}\t{}\t{}\t{}\n", entry.binding.name, keys.join(" "), entry.binding.help)
-    };
-    keys.entries().iter().map(line).collect()
-}
-
-/// Prints what the measured program printed, now that there is room for it.
-fn pass_on(output: &mut File) -> Result<()> {
-    let pass = |output: &mut File| {
-        output.rewind()?;
-        let mut out = io::stderr().lock();
-        let mut part = [0; 1 << 16];
-        loop {
-            match output.read(&mut part)? {
-                0 => return io::Result::Ok(()),
-                read => out.write_all(&part[..read])?,
-            }
-        }
-    };
-    pass(output).context("cannot pass on what the program printed")
 }
 
 /// A state with what feeds it, but without a terminal.
@@ -192,6 +168,18 @@ impl Headless {
 
     /// Takes everything that has come, until it is told that nothing is on its way any more.
     fn settle(&mut self) -> Result<()> {
+        self.settle_once()?;
+        // What came can have led to further questions.
+        for _ in 0..3 {
+            if !self.state.awaits_names() {
+                break;
+            }
+            self.settle_once()?;
+        }
+        Ok(())
+    }
+
+    fn settle_once(&mut self) -> Result<()> {
         self.synced += 1;
         self.ask(Command::Sync(self.synced));
         loop {
@@ -386,76 +374,6 @@ impl Headless {
         self.size = (seen.width, seen.height);
         Ok(())
     }
-}
-
-/// What to collect from, as the command line and the configuration want it.
-fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> {
-    let origin = match &cli.replay {
-        Some(folder) => {
-            let prints = cli.once || cli.batch.is_some() || cli.screenshot.is_some();
-            Origins::Replay { folder: folder.clone(), speed: cli.speed, paused: prints || cli.at.is_some() }
-        }
-        None => {
-            let wanted = Wanted {
-                wish: cli.source.into(),
-                pid: cli.pid,
-                cgroup: cli.cgroup.clone(),
-                command: cli.command.clone(),
-                events: cli.events.clone(),
-                frequency: cli.frequency,
-            };
-            let subject = Subject::prepare(&wanted, output)?;
-            Origins::Live(Box::new(wanted), subject)
-        }
-    };
-    let phases = PhaseOptions {
-        event: cli.phase_event.clone().or_else(|| config.phase_event.clone()),
-        per: cli.phase_per.clone().or_else(|| config.phase_per.clone()),
-        interval_ms: cli.phase_interval.or(config.phase_interval_ms),
-    };
-    if phases.interval_ms.is_some_and(|ms| !(0.01..=1e6).contains(&ms)) {
-        bail!("an interval of phases is between 0.01 and 1000000 ms");
-    }
-    let slot_ns = cli.interval.or(config.interval_ms).map(|ms| ms.clamp(1, 60_000) * 1_000_000);
-    Ok(Setup { origin, slot_ns, phases })
-}
-
-/// Starts the threads that hear of keys, the mouse and signals.
-fn listen(sender: &SyncSender<Event>) -> Result<()> {
-    let keys = sender.clone();
-    let hear = move || {
-        while let Ok(event) = terminal_event::read() {
-            let event = match event {
-                terminal_event::Event::Key(key) => Event::Key(key),
-                terminal_event::Event::Mouse(mouse) => Event::Mouse(mouse),
-                terminal_event::Event::Resize(..) => Event::Resize,
-                _ => continue,
-            };
-            if keys.send(event).is_err() {
-                return;
-            }
-        }
-        // Nobody types any more.
-        let _ = keys.send(Event::Signal(Signal::SIGHUP));
-    };
-    thread::Builder::new().name("hpmtop-keys".into()).spawn(hear).context("cannot start a thread")?;
-    let signals = sender.clone();
-    let hear = move || {
-        while let Ok(signal) = SigSet::from_iter(SIGNALS).wait() {
-            if signals.send(Event::Signal(signal)).is_err() {
-                return;
-            }
-        }
-    };
-    thread::Builder::new().name("hpmtop-signals".into()).spawn(hear).context("cannot start a thread")?;
-    Ok(())
-}
-
-/// Gives the terminal back and stops this process until somebody continues it.
-fn suspend(terminal: &mut Taken) -> Result<()> {
-    give_back();
-    kill(Pid::this(), Signal::SIGSTOP).context("cannot stop")?;
-    terminal.again()
 }
 
 impl Key {

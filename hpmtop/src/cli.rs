@@ -3,7 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Parser, ValueEnum};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Parser};
 use libhpm::source::choice::Wish;
 
 use crate::output::Format;
@@ -33,8 +34,8 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "TIME", requires = "replay")]
     pub(crate) at: Option<String>,
     /// Where the data comes from
-    #[arg(long, value_enum, default_value_t, conflicts_with = "replay")]
-    pub(crate) source: SourceArg,
+    #[arg(long, default_value_t, value_parser = sources(), conflicts_with = "replay")]
+    pub(crate) source: Wish,
     /// Events to measure, separated by commas (see `hpmctl list`)
     #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "replay")]
     pub(crate) events: Vec<String>,
@@ -98,29 +99,13 @@ pub(crate) struct Cli {
 }
 
 /// Values of `--source`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum SourceArg {
-    /// The hpm module where it can be used, else perf_event
-    #[default]
-    Auto,
-    /// The hpm module
-    Driver,
-    /// The kernel's perf_event: the PMU's counters if it has a driver for them, else what software counts
-    Perf,
+fn sources() -> impl TypedValueParser<Value = Wish> {
+    let values = Wish::ALL.map(|wish| PossibleValue::new(wish.name()).help(wish.help()));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Wish>())
 }
 
-impl From<SourceArg> for Wish {
-    fn from(source: SourceArg) -> Self {
-        match source {
-            SourceArg::Auto => Self::Best,
-            SourceArg::Driver => Self::Driver,
-            SourceArg::Perf => Self::Perf,
-        }
-    }
-}
-
-fn screens() -> clap::builder::PossibleValuesParser {
-    clap::builder::PossibleValuesParser::new(ALL.map(|(name, ..)| name))
+fn screens() -> PossibleValuesParser {
+    PossibleValuesParser::new(ALL.map(|(name, ..)| name))
 }
 
 fn times(text: &str) -> Result<f64, String> {

@@ -1,5 +1,7 @@
 //! What the screen reacts to, whoever sends it.
 
+use std::sync::Arc;
+
 use nix::sys::signal::Signal;
 use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 
@@ -19,6 +21,8 @@ pub(crate) enum Event {
     Batch(Box<Batch>),
     /// Samples of the process that is looked at have names.
     Profile(Box<Profile>),
+    /// The functions in which quanta ended, by process and address; none where no symbol covers it.
+    Names(Vec<(u32, u64, Option<Arc<str>>)>),
     /// Everything that was asked for before this was asked for has come.
     Synced(u64),
     /// Something has to be told.

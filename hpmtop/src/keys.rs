@@ -60,6 +60,7 @@ pub(crate) enum Action {
     Lanes,
     Metric,
     Zero,
+    Applied,
 }
 
 /// Where a binding holds.

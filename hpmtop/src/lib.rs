@@ -12,6 +12,7 @@ mod config;
 mod event;
 mod keys;
 mod model;
+mod numbers;
 mod output;
 mod screens;
 mod state;

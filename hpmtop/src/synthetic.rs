@@ -1,6 +1,7 @@
 //! A made-up system with as many threads as one likes, for the bench of frame times and for tests of large ones; and a made-up
 //! trace, for tests of every screen and for their pictures.
 
+mod memory;
 mod trace;
 
 pub use self::trace::write_trace;

@@ -4,14 +4,14 @@ use std::io::{self, BufWriter, Stdout, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context as _, Result};
-use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
-use ratatui::layout::{Position, Rect};
+use ratatui::layout::Rect;
+use ratatui::{Terminal, TerminalOptions, Viewport};
 
 /// Whether it is taken.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -45,7 +45,11 @@ impl Taken {
         }));
         enter(mouse).context("the terminal cannot be taken")?;
         let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, io::stdout()));
-        let screen = Terminal::new(backend).context("the terminal cannot be drawn to")?;
+        let (width, height) = size().context("the terminal does not tell its size")?;
+        // A terminal that changes its size says so: asking before each frame would open the terminal's device each time.
+        let viewport = Viewport::Fixed(Rect::new(0, 0, width, height));
+        let screen = Terminal::with_options(backend, TerminalOptions { viewport })
+            .context("the terminal cannot be drawn to")?;
         Ok(Self { screen, mouse })
     }
 
@@ -64,8 +68,8 @@ impl Taken {
     /// # Errors
     /// The terminal cannot be drawn to.
     pub(crate) fn redraw(&mut self) -> Result<()> {
-        let size = self.screen.size().context("the terminal does not tell its size")?;
-        self.screen.resize(Rect::from((Position::ORIGIN, size))).context("the terminal cannot be cleared")
+        let (width, height) = size().context("the terminal does not tell its size")?;
+        self.screen.resize(Rect::new(0, 0, width, height)).context("the terminal cannot be cleared")
     }
 }
 

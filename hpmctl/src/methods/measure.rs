@@ -8,11 +8,10 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use libhpm::call_log::{Config, Counting, Filter, logs};
 use libhpm::event;
-use libhpm::source::choice::{Chosen, choose, events_at_hand};
+use libhpm::source::choice::{Chosen, Wish, choose, events_at_hand};
 
 use super::folder::{RunFile, begin_run, clear_runs, read_profile, read_selection, write_run};
 use super::{ClockArg, CountingArg, launch};
-use crate::measure::SourceArg;
 use crate::output::print;
 
 /// What is counted by the module when nothing is asked for, as far as the PMU has it.
@@ -127,12 +126,12 @@ fn events(args: &MeasureArgs) -> (Vec<String>, String) {
         return (names.map(str::to_owned).collect(), "events as asked for".to_owned());
     }
     let source = match Counting::from(args.source) {
-        Counting::Auto => SourceArg::Auto,
-        Counting::Driver => SourceArg::Driver,
-        Counting::Perf => SourceArg::Perf,
+        Counting::Auto => Wish::Best,
+        Counting::Driver => Wish::Driver,
+        Counting::Perf => Wish::Perf,
     };
     let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    match choose(source.into()) {
+    match choose(source) {
         Ok(Chosen::Driver { line }) => {
             let events = events_at_hand(&BY_DRIVER).unwrap_or_default();
             (events.into_iter().map(|event| event.name).collect(), format!("by {line}"))

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 use libhpm::session::BranchFilter;
+use libhpm::source::choice::Wish;
 
 use crate::cli::TargetArgs;
-use crate::measure::SourceArg;
+use crate::measure::sources;
 
 /// Sample events precisely (PEBS, IBS) and write a trace for `hpmctl report`.
 ///
@@ -20,8 +21,8 @@ pub(crate) struct RecordArgs {
     #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "trace")]
     pub(super) events: Vec<String>,
     /// Where the data comes from
-    #[arg(long, value_enum, default_value_t, conflicts_with = "trace")]
-    pub(super) source: SourceArg,
+    #[arg(long, default_value_t, value_parser = sources(), conflicts_with = "trace")]
+    pub(super) source: Wish,
     /// Take a sample each PERIOD events [default: 10007; by perf_event as each event suggests]
     #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "trace")]
     pub(super) period: Option<u64>,

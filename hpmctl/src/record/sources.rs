@@ -46,7 +46,7 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
     if let Some(trace) = &args.target.trace {
         return Ok(Prepared::Trace(Box::new(open_trace(trace)?)));
     }
-    match choose(args.source.into())? {
+    match choose(args.source)? {
         Chosen::Driver { line } => {
             let mut events =
                 if args.events.is_empty() { usual_event(args)? } else { parse_events(&args.events)? };

@@ -41,7 +41,7 @@ pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
     if let Some(trace) = &args.target.trace {
         return Ok(Prepared::Trace(Box::new(open_trace(trace)?)));
     }
-    match choose(args.source.into())? {
+    match choose(args.source)? {
         Chosen::Driver { line } => {
             let topdown = topdown::plan(args)?;
             let events = match &topdown {

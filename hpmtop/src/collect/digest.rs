@@ -1,7 +1,5 @@
 //! From rows of a source to batches for the model.
 
-use std::collections::HashSet;
-
 use libhpm::analysis::explore::QuantumEnd;
 use libhpm::source::Sink;
 use libhpm::trace::{
@@ -11,6 +9,7 @@ use libhpm::trace::{
 use super::phases::Tracker;
 use super::recorder::Recorder;
 use crate::model::{Batch, EVENTS, Marker, Quantum, ThreadNews};
+use crate::numbers::NumberSet;
 use crate::symbols::Naming;
 
 /// A batch this long is handed on before it grows further.
@@ -25,7 +24,7 @@ pub(crate) struct Digest {
     tsc_khz: u64,
     /// Processes that `/proc` has yet to be asked about.
     pub(crate) unknown: Vec<u32>,
-    seen: HashSet<u32>,
+    seen: NumberSet,
     pub(crate) phases: Tracker,
     pub(crate) naming: Naming,
     pub(crate) recorder: Recorder,
@@ -38,7 +37,7 @@ impl Digest {
             first_tsc: None,
             tsc_khz: tsc_khz.max(1),
             unknown: Vec::new(),
-            seen: HashSet::new(),
+            seen: NumberSet::default(),
             phases,
             naming,
             recorder,
@@ -60,6 +59,18 @@ impl Digest {
     pub(crate) fn ns(&self, tsc: u64) -> u64 {
         let ticks = tsc.saturating_sub(self.first_tsc.unwrap_or(tsc));
         (u128::from(ticks) * 1_000_000 / u128::from(self.tsc_khz)) as u64
+    }
+
+    /// The TSC at so many ns since the beginning.
+    pub(crate) fn tsc(&self, ns: u64) -> u64 {
+        let ticks = u128::from(ns) * u128::from(self.tsc_khz) / 1_000_000;
+        self.first_tsc.unwrap_or(0).saturating_add(ticks as u64)
+    }
+
+    /// What has come since the last time; the next batch has room for as much, so that it is not moved while it grows.
+    pub(crate) fn take_batch(&mut self) -> Batch {
+        let quanta = Vec::with_capacity(self.batch.quanta.len());
+        std::mem::replace(&mut self.batch, Batch { quanta, ..Batch::default() })
     }
 
     /// Whether it should be handed on.
@@ -91,6 +102,7 @@ impl Sink for Digest {
             tid: row.tid,
             end: QuantumEnd::from_number(row.end.into()),
             samples: row.records,
+            last_ip: row.last_ip,
             lost: row.records_lost,
             counts,
         });
@@ -139,6 +151,7 @@ impl Sink for Digest {
     fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {
         let (ns, tid, text, value) = (self.ns(row.tsc), row.tid, row.text.clone(), row.value);
         self.batch.markers.push(Marker { ns, tid, text, value });
+        self.naming.marker(row);
         self.recorder.marker(row)
     }
 

@@ -25,12 +25,14 @@ pub(crate) use self::present::Present;
 use self::recorder::Recorder;
 use crate::event::Event;
 use crate::model::{Batch, SourceFacts};
-use crate::symbols::{Look, Naming, Origin};
+use crate::symbols::{Look, Naming, Origin, Stop};
 
 /// Longest time between two batches.
 const BEAT: Duration = Duration::from_millis(100);
-/// How often sums and costs are asked for.
+/// How often sums and costs are asked for, at most.
 const SUMS_EACH: Duration = Duration::from_secs(2);
+/// Of perf_event every event of every thread is read for the sums: that may take one part in so many of the time.
+const SUMS_SHARE: u32 = 4000;
 
 /// What the screen asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +41,10 @@ pub(crate) enum Command {
     Look(Option<Look>),
     /// Forgets the samples so far.
     Zero,
+    /// The layout of the objects behind a field of a process was changed just now.
+    Applied(u32, String),
+    /// Name the functions in which quanta ended.
+    Name(Vec<Stop>),
     /// Begins a recording.
     Record(PathBuf),
     /// Ends it.
@@ -145,7 +151,8 @@ fn collect(
                 slot_ns: slot_ns.unwrap_or(1_000_000_000),
                 ..facts(&meta, &phases)?
             };
-            let naming = Naming::start(Origin::Live(Box::new(meta.clone())), events.clone())?;
+            let slot_ticks = facts.slot_ticks();
+            let naming = Naming::start(Origin::Live(Box::new(meta.clone())), slot_ticks, events.clone())?;
             let digest = digest(&meta, &phases, naming)?;
             let began = facts::Since::now();
             let live = Live { source: open.source, subject, digest, events: events.clone(), began };
@@ -162,7 +169,7 @@ fn collect(
                 slot_ns: slot_ns.unwrap_or(player::slot_ns(&reader)),
                 ..facts(&meta, &phases)?
             };
-            let naming = Naming::start(Origin::Trace(folder), events.clone())?;
+            let naming = Naming::start(Origin::Trace(folder), facts.slot_ticks(), events.clone())?;
             let digest = digest(&meta, &phases, naming)?;
             let player = Player::new(reader, digest, events.clone(), facts.slot_ns, (speed, paused));
             opened(facts);
@@ -217,6 +224,16 @@ fn common(command: &Command, digest: &mut Digest) -> Result<Option<String>, Stri
             digest.naming.zero();
             None
         }
+        Command::Applied(pid, field) => {
+            digest.naming.applied(*pid, field.clone());
+            None
+        }
+        Command::Name(ends) => {
+            let at = |&(pid, address, ns): &Stop| (pid, digest.tsc(ns), address);
+            let ends = ends.iter().map(at).collect();
+            digest.naming.name(ends);
+            None
+        }
         Command::Record(folder) => {
             Some(digest.recorder.begin(folder.clone()).map_err(|error| error.to_string())?)
         }
@@ -253,6 +270,7 @@ impl Live {
             child.execute()?;
         }
         let mut summed: Option<Instant> = None;
+        let mut sums_each = SUMS_EACH;
         let mut over = None;
         self.digest.batch.holders = Some(facts::holders());
         loop {
@@ -274,10 +292,12 @@ impl Live {
                 }
                 self.digest.batch.over.clone_from(&over);
             }
-            if summed.is_none_or(|summed| summed.elapsed() >= SUMS_EACH) {
-                summed = Some(Instant::now());
+            if summed.is_none_or(|summed| summed.elapsed() >= sums_each) {
+                let now = Instant::now();
+                summed = Some(now);
                 self.digest.batch.cost = facts::cost(&self.began);
                 self.digest.batch.totals = self.source.totals().ok();
+                sums_each = SUMS_EACH.max(now.elapsed() * SUMS_SHARE);
             }
             if let Some(said) = self.digest.recorder.tick() {
                 tell(&self.events, Ok(Some(said)));
@@ -315,7 +335,7 @@ impl Live {
     /// Sends the batch, if the screen has room for it; whether there still is a screen.
     fn hand_on(&mut self, over: bool) -> bool {
         let digest = &mut self.digest;
-        digest.naming.flush();
+        digest.naming.flush_if_seen();
         for pid in std::mem::take(&mut digest.unknown) {
             digest.batch.processes.extend(facts::process(pid));
         }
@@ -323,7 +343,7 @@ impl Live {
             digest.batch.now_ns = digest.ns(now);
         }
         digest.batch.recording = digest.recorder.folder();
-        let batch = Event::Batch(Box::new(std::mem::take(&mut digest.batch)));
+        let batch = Event::Batch(Box::new(digest.take_batch()));
         match self.events.try_send(batch) {
             Ok(()) => true,
             Err(TrySendError::Full(Event::Batch(batch))) if batch.quanta.len() < 10 * FULL => {

@@ -1,11 +1,10 @@
 //! A phase detector for each process, fed by its quanta.
 
-use std::collections::HashMap;
-
 use libhpm::analysis::phase::{Base, Detector, MAX_EVENTS, Rules, Signal, Slicer, Stay};
 use libhpm::trace::{Meta, QuantumFlags, QuantumRow};
 
 use crate::model::PhaseNews;
+use crate::numbers::NumberMap;
 
 /// Processes that have a detector; further ones have none.
 const PROCESSES_MAX: usize = 256;
@@ -75,14 +74,14 @@ struct Watched {
 /// The detectors.
 pub(crate) struct Tracker {
     watch: Option<Watch>,
-    processes: HashMap<u32, Watched>,
+    processes: NumberMap<Watched>,
     /// Processes of which a pattern was completed, and when (TSC), since somebody asked.
     changed: Vec<(u32, u64)>,
 }
 
 impl Tracker {
     pub(crate) fn new(watch: Option<Watch>) -> Self {
-        Self { watch, processes: HashMap::new(), changed: Vec::new() }
+        Self { watch, processes: NumberMap::default(), changed: Vec::new() }
     }
 
     pub(crate) fn reset(&mut self) {

@@ -218,7 +218,7 @@ impl Player {
     /// Sends the batch and waits until the screen has room for it; whether there still is a screen.
     fn hand_on(&mut self) -> Result<bool> {
         let digest = &mut self.digest;
-        digest.naming.flush();
+        digest.naming.flush_if_seen();
         digest.unknown.clear();
         digest.batch.now_ns = self.position_ns;
         digest.batch.totals = self.replay.totals().ok();
@@ -229,7 +229,7 @@ impl Player {
         if let Some(said) = digest.recorder.tick() {
             tell(&self.events, Ok(Some(said)));
         }
-        let batch = std::mem::take(&mut digest.batch);
+        let batch = digest.take_batch();
         Ok(self.events.send(Event::Batch(Box::new(batch))).is_ok())
     }
 }

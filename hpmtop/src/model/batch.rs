@@ -21,6 +21,8 @@ pub(crate) struct Quantum {
     pub(crate) end: Option<QuantumEnd>,
     pub(crate) samples: u32,
     pub(crate) lost: u64,
+    /// User instruction pointer at the end, where that is known.
+    pub(crate) last_ip: Option<u64>,
     pub(crate) counts: [u64; EVENTS],
 }
 

@@ -26,11 +26,12 @@ pub(crate) enum Variable {
     Process,
     Command,
     Cgroup,
+    Container,
     State,
 }
 
 /// Names of variables, and what they are: for the manual page and for who asks by a wrong name.
-pub(crate) const VARIABLES: [(&str, Variable, Kind, &str); 19] = [
+pub(crate) const VARIABLES: [(&str, Variable, Kind, &str); 20] = [
     ("on_cpu_ns", Variable::OnCpu, Kind::Number, "time on CPUs in the interval"),
     ("duration_ns", Variable::OnCpu, Kind::Number, "the same, by the explorer's name"),
     ("interval_ns", Variable::Interval, Kind::Number, "length of the interval"),
@@ -49,6 +50,12 @@ pub(crate) const VARIABLES: [(&str, Variable, Kind, &str); 19] = [
     ("process", Variable::Process, Kind::Text, "name of the process"),
     ("command", Variable::Command, Kind::Text, "command line of the process"),
     ("cgroup", Variable::Cgroup, Kind::Text, "control group of the process"),
+    (
+        "container",
+        Variable::Container,
+        Kind::Text,
+        "number of its container, the first 12 digits; empty without one",
+    ),
     ("state", Variable::State, Kind::Text, "ran, idle or ended"),
 ];
 
@@ -129,6 +136,7 @@ fn value<'a>(variable: Variable, subject: &Subject<'a>, slot: &Slot, interval_ns
         Variable::Process => return Value::Text(subject.process),
         Variable::Command => return Value::Text(subject.command),
         Variable::Cgroup => return Value::Text(subject.cgroup),
+        Variable::Container => return Value::Text(super::container(subject.cgroup)),
         Variable::State => {
             return Value::Text(match (subject.ended, slot.on_cpu_ns) {
                 (true, _) => "ended",

@@ -1,12 +1,13 @@
 //! What is known of the measured system: bounded, fed by batches, and never asking anybody for anything.
 
 mod batch;
+mod container;
 mod metric;
 mod ribbon;
 mod series;
 mod task;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -15,10 +16,13 @@ use libhpm::trace::{EventUse, Meta, Totals};
 pub(crate) use self::batch::{
     Batch, Cost, EVENTS, Marker, PhaseNews, Playback, ProcessFacts, Quantum, ThreadNews,
 };
+pub(crate) use self::container::container;
 pub(crate) use self::metric::{Column, ColumnSpec, Condition, Format, Subject, default_columns};
 pub(crate) use self::ribbon::{Ribbon, Stretch};
 pub(crate) use self::series::{Series, Slot};
 pub(crate) use self::task::{Process, Thread};
+
+use crate::numbers::NumberMap;
 
 /// Quanta that are kept for the screen of time.
 const QUANTA_MAX: usize = 1 << 17;
@@ -54,6 +58,12 @@ impl SourceFacts {
     pub(crate) fn ticks_to_ns(&self, ticks: u64) -> u64 {
         let khz = self.meta.clock.tsc_khz.max(1);
         (u128::from(ticks) * 1_000_000 / u128::from(khz)) as u64
+    }
+
+    /// Length of a slot in TSC ticks.
+    pub(crate) fn slot_ticks(&self) -> u64 {
+        let ticks = u128::from(self.slot_ns) * u128::from(self.meta.clock.tsc_khz.max(1)) / 1_000_000;
+        ticks as u64
     }
 
     /// Only software counts.
@@ -93,7 +103,9 @@ pub(crate) struct Model {
     pub(crate) source: Arc<SourceFacts>,
     pub(crate) now_ns: u64,
     pub(crate) processes: BTreeMap<u32, Process>,
-    pub(crate) threads: HashMap<u32, Thread>,
+    pub(crate) threads: NumberMap<Thread>,
+    /// How many of them have ended: looking through all at each batch would be felt.
+    ended: usize,
     pub(crate) cpus: BTreeMap<u32, Series>,
     pub(crate) machine: Series,
     pub(crate) quanta: VecDeque<Quantum>,
@@ -165,6 +177,7 @@ impl Model {
             process.name.clone_from(&name);
         }
         let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(pid, tid));
+        let had_ended = thread.ended_ns.is_some();
         // The number of a thread that has ended may be given to another.
         if thread.pid != pid || (thread.ended_ns.is_some() && !ended) {
             *thread = Thread::new(pid, tid);
@@ -175,16 +188,23 @@ impl Model {
         if ended {
             thread.ended_ns = Some(ns);
         }
+        self.ended = self.ended + usize::from(thread.ended_ns.is_some()) - usize::from(had_ended);
     }
 
     fn quantum(&mut self, quantum: &Quantum) {
         let slot_ns = self.source.slot_ns.max(1);
         let Quantum { pid, tid, .. } = *quantum;
-        let thread = self.threads.entry(tid).or_insert_with(|| Thread::new(pid, tid));
+        let mut is_new = false;
+        let thread = self.threads.entry(tid).or_insert_with(|| {
+            is_new = true;
+            Thread::new(pid, tid)
+        });
         let migrated = thread.quantum(quantum, slot_ns);
         let process = self.processes.entry(pid).or_default();
-        process.pid = pid;
-        process.tids.insert(tid);
+        if is_new || process.tids.is_empty() {
+            process.pid = pid;
+            process.tids.insert(tid);
+        }
         process.series.add(quantum, migrated, slot_ns);
         self.machine.add(quantum, migrated, slot_ns);
         self.cpus.entry(quantum.cpu).or_default().add(quantum, migrated, slot_ns);
@@ -199,6 +219,9 @@ impl Model {
     /// Lets go of threads that ended some time ago, and of processes without any.
     fn forget(&mut self) {
         let keep_ns = ENDED_SLOTS * self.source.slot_ns;
+        if self.ended == 0 {
+            return;
+        }
         let too_many = self.threads.len() > THREADS_MAX;
         let now_ns = self.now_ns;
         let gone = |thread: &Thread| {
@@ -209,6 +232,7 @@ impl Model {
             return;
         }
         self.threads.retain(|_, thread| !gone(thread));
+        self.ended = self.threads.values().filter(|thread| thread.ended_ns.is_some()).count();
         let threads = &self.threads;
         self.processes.retain(|pid, process| {
             process.tids.retain(|tid| threads.get(tid).is_some_and(|thread| thread.pid == *pid));
@@ -216,6 +240,11 @@ impl Model {
         });
         let processes = &self.processes;
         self.ribbons.retain(|pid, _| processes.contains_key(pid));
+    }
+
+    /// Threads that have not ended.
+    pub(crate) fn living_threads(&self) -> usize {
+        self.threads.len() - self.ended
     }
 
     /// The slot whose numbers are shown, and its length in ns: the last one that is over, or at the beginning the first one.

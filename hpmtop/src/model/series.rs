@@ -8,17 +8,19 @@ use libhpm::analysis::explore::QuantumEnd;
 /// Slots that are kept.
 pub(crate) const HISTORY: usize = 120;
 
-/// Sums over one slot of time.
+/// Sums over one slot of time. What every quantum changes stands together, before counts of which many are always 0: slots of many
+/// threads are in no cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub(crate) struct Slot {
     pub(crate) on_cpu_ns: u64,
-    pub(crate) counts: [u64; EVENTS],
     pub(crate) quanta: u32,
     pub(crate) yields: u32,
     pub(crate) preemptions: u32,
     pub(crate) migrations: u32,
     pub(crate) samples: u32,
     pub(crate) lost: u64,
+    pub(crate) counts: [u64; EVENTS],
 }
 
 impl Slot {
@@ -30,7 +32,7 @@ impl Slot {
         self.migrations += u32::from(migrated);
         self.yields += u32::from(quantum.end == Some(QuantumEnd::Yielded));
         self.preemptions += u32::from(quantum.end == Some(QuantumEnd::Preempted));
-        for (sum, count) in self.counts.iter_mut().zip(quantum.counts) {
+        for (sum, count) in self.counts.iter_mut().zip(quantum.counts).filter(|(_, count)| *count > 0) {
             *sum = sum.saturating_add(count);
         }
     }
@@ -70,10 +72,11 @@ impl Series {
             let until = quantum.end_ns.min((number + 1) * slot_ns);
             if let Some(slot) = self.slot(number) {
                 slot.on_cpu_ns += until.saturating_sub(from);
+                // Looked for once: most quanta are of one slot, and slots of many threads are in no cache.
+                if number == last {
+                    slot.end(quantum, migrated);
+                }
             }
-        }
-        if let Some(slot) = self.slot(last) {
-            slot.end(quantum, migrated);
         }
         self.total.on_cpu_ns += quantum.duration_ns();
         self.total.end(quantum, migrated);

@@ -26,10 +26,11 @@ pub(crate) enum Format {
 pub(crate) fn document(state: &State, format: Format) -> String {
     // Wide enough for every column.
     let area = Parts::of(Rect::new(0, 0, 500, 200)).body;
-    let sheet = state.screen().sheet(&state.view(area));
+    let view = state.view(area);
+    let sheet = state.screen().sheet(&view);
     match format {
         Format::Csv => sheet.csv(),
-        Format::Json => format!("{}\n", object(state, sheet.json())),
+        Format::Json => format!("{}\n", object(state, state.screen().json(&view))),
         Format::Text => {
             let model = state.model();
             let words: Vec<String> = remarks(model).into_iter().map(|(word, _)| word).collect();

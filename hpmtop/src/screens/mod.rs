@@ -1,19 +1,24 @@
 //! The screens. To add one: write a module with a type that is a [`Screen`], and add one line to [`ALL`].
 
 mod list;
+mod locality;
 mod machine;
 mod phases;
 mod process;
 mod processes;
 mod time;
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use serde_json::Value;
 
 use crate::collect::Command;
 use crate::keys::{Action, Binding};
 use crate::model::{Column, ColumnSpec, Condition, Model};
-use crate::symbols::{Look, Profile};
+use crate::symbols::{Look, Profile, Stop};
 use crate::theme::Theme;
 use crate::view::Sheet;
 
@@ -21,11 +26,12 @@ use crate::view::Sheet;
 type Entry = (&'static str, &'static [Binding], fn() -> Box<dyn Screen>);
 
 /// All screens, in the order of their numbers.
-pub(crate) const ALL: [Entry; 5] = [
+pub(crate) const ALL: [Entry; 6] = [
     ("processes", processes::BINDINGS, || Box::new(processes::Processes::default())),
     ("time", time::BINDINGS, || Box::new(time::Time::default())),
     ("process", process::BINDINGS, || Box::new(process::OneProcess::default())),
     ("phases", phases::BINDINGS, || Box::new(phases::PhaseScreen::default())),
+    ("locality", locality::BINDINGS, || Box::new(locality::Locality::default())),
     ("machine", machine::BINDINGS, || Box::new(machine::Machine::default())),
 ];
 
@@ -33,6 +39,9 @@ pub(crate) const ALL: [Entry; 5] = [
 pub(crate) fn bindings() -> Vec<(&'static str, &'static [Binding])> {
     ALL.iter().map(|(name, bindings, _)| (*name, *bindings)).collect()
 }
+
+/// Functions by process and address; none where no symbol covers it, or while nobody has said.
+pub(crate) type Names = HashMap<(u32, u64), Option<Arc<str>>>;
 
 /// What a screen may look at.
 pub(crate) struct View<'a> {
@@ -46,6 +55,8 @@ pub(crate) struct View<'a> {
     /// What is looked at on every screen.
     pub(crate) focus: Focus,
     pub(crate) profile: Option<&'a Profile>,
+    /// Functions in which quanta ended, by process and address; none where no symbol covers it.
+    pub(crate) names: &'a Names,
     /// Where the screen is drawn.
     pub(crate) area: Rect,
 }
@@ -165,9 +176,19 @@ pub(crate) trait Screen {
     /// What is seen, for other programs.
     fn sheet(&self, view: &View<'_>) -> Sheet;
 
+    /// The same as JSON; more of it where the screen has several tables.
+    fn json(&self, view: &View<'_>) -> Value {
+        self.sheet(view).json()
+    }
+
     /// What the namer should look at while this screen is shown.
     fn look(&self, _view: &View<'_>) -> Option<Look> {
         None
+    }
+
+    /// Ends of quanta whose functions it shows.
+    fn stops(&self, _view: &View<'_>) -> Vec<Stop> {
+        Vec::new()
     }
 
     /// Closes what is open on it; whether something was.

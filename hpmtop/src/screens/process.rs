@@ -12,7 +12,7 @@ use super::list::Selection;
 use super::{Reply, Screen, View};
 use crate::collect::Command;
 use crate::keys::{Action, Binding, bind};
-use crate::symbols::{Look, Profile};
+use crate::symbols::{Look, Profile, Sight};
 use crate::view::{Cell, Head, Sheet, bar, put, si, time};
 
 /// Keys of this screen.
@@ -143,7 +143,8 @@ impl Screen for OneProcess {
     fn look(&self, view: &View<'_>) -> Option<Look> {
         let pid = view.focus.pid?;
         let function = self.code.as_ref().map(|code| (Arc::clone(&code.module), Arc::clone(&code.function)));
-        Some(Look { pid, event: self.event_index(view)?, lines: self.lines, function })
+        let by = if self.lines { Sight::Lines } else { Sight::Functions };
+        Some(Look { pid, event: self.event_index(view)?, by, function })
     }
 
     fn back(&mut self) -> bool {
@@ -182,8 +183,8 @@ impl OneProcess {
     fn profile<'a>(&self, view: &View<'a>) -> Option<&'a Profile> {
         let look = self.look(view)?;
         let same = |profile: &&Profile| {
-            let Look { pid, event, lines, .. } = profile.look;
-            (pid, event, lines) == (look.pid, look.event, look.lines)
+            let Look { pid, event, by, .. } = profile.look;
+            (pid, event, by) == (look.pid, look.event, look.by)
         };
         view.profile.filter(same)
     }

@@ -10,6 +10,8 @@ use self::window::{Layout, Window};
 use super::list::Selection;
 use super::{Reply, Screen, View};
 use crate::keys::{Action, Binding, bind};
+use crate::model::Quantum;
+use crate::symbols::Stop;
 use crate::view::Sheet;
 
 /// Keys of this screen.
@@ -22,6 +24,8 @@ pub(crate) const BINDINGS: &[Binding] = &[
     bind(Action::Mode, "whose", &["v"], "of all, or only of the process that is looked at"),
 ];
 
+/// Quanta of the table of which the last functions are asked for.
+const STOPS_MAX: usize = 1000;
 /// Longest and shortest time that is seen at once, in ns.
 const WINDOW: (u64, u64) = (10_000, 600_000_000_000);
 
@@ -97,10 +101,8 @@ impl Screen for Time {
             Action::Mode => self.focused = !self.focused,
             Action::Enter => {
                 let quantum = window.chosen.get(self.table.place(&ids));
-                let focus = |quantum: &crate::model::Quantum| super::Focus {
-                    pid: Some(quantum.pid),
-                    tid: Some(quantum.tid),
-                };
+                let focus =
+                    |quantum: &Quantum| super::Focus { pid: Some(quantum.pid), tid: Some(quantum.tid) };
                 return quantum
                     .map_or(Reply::Ignored, |quantum| Reply::Focus(focus(quantum), Some("process")));
             }
@@ -150,6 +152,12 @@ impl Screen for Time {
 
     fn sheet(&self, view: &View<'_>) -> Sheet {
         draw::table(self, &self.window(view), view, 0, usize::MAX)
+    }
+
+    fn stops(&self, view: &View<'_>) -> Vec<Stop> {
+        let ends = self.window(view).chosen;
+        let stop = |quantum: &&Quantum| Some((quantum.pid, quantum.last_ip?, quantum.end_ns));
+        ends.iter().take(STOPS_MAX).filter_map(stop).collect()
     }
 
     fn back(&mut self) -> bool {

@@ -5,6 +5,8 @@ mod commands;
 mod prompt;
 
 #[cfg(test)]
+mod long;
+#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
@@ -20,10 +22,13 @@ use crate::config::Config;
 use crate::event::Event;
 use crate::keys::{Action, Key, KeyMap};
 use crate::model::{Column, ColumnSpec, Model, SourceFacts, default_columns};
-use crate::screens::{ALL, Change, Focus, Reply, Rows, Screen, Settings, View, bindings};
-use crate::symbols::{Look, Profile};
+use crate::screens::{ALL, Change, Focus, Names, Reply, Rows, Screen, Settings, View, bindings};
+use crate::symbols::{Look, Profile, Stop};
 use crate::theme::{Theme, ThemeName};
 use crate::view::{Parts, tab_places};
+
+/// Names of functions that are kept for ends of quanta; of more, all are asked for again.
+const NAMES_MAX: usize = 1 << 14;
 
 /// What has to be done outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +69,9 @@ pub(crate) struct State {
     focus: Focus,
     profile: Option<Box<Profile>>,
     looked: Option<Look>,
+    names: Names,
+    /// Names that were asked for and have not come.
+    awaited: usize,
     pub(crate) prompt: Option<Prompt>,
     /// First line of the help that is seen, while it is open.
     pub(crate) help: Option<usize>,
@@ -116,6 +124,8 @@ impl State {
             focus: Focus::default(),
             profile: None,
             looked: None,
+            names: Names::new(),
+            awaited: 0,
             prompt: None,
             help: None,
             message: None,
@@ -174,6 +184,7 @@ impl State {
             settings: &self.settings,
             focus: self.focus,
             profile: self.profile.as_deref(),
+            names: &self.names,
             area,
         }
     }
@@ -191,6 +202,11 @@ impl State {
             }
             Event::Profile(profile) => {
                 self.profile = Some(profile);
+                Vec::new()
+            }
+            Event::Names(names) => {
+                self.awaited = self.awaited.saturating_sub(1);
+                self.names.extend(names.into_iter().map(|(pid, address, name)| ((pid, address), name)));
                 Vec::new()
             }
             Event::Said(text) => {
@@ -273,6 +289,7 @@ impl State {
             settings: &self.settings,
             focus: self.focus,
             profile: self.profile.as_deref(),
+            names: &self.names,
             area,
         };
         let reply = act(self.screens[self.at].as_mut(), &view);
@@ -318,12 +335,33 @@ impl State {
     /// Lets the namer look at what the shown screen wants to know.
     fn look(&mut self) -> Vec<Effect> {
         let area = Parts::of(self.area).body;
-        let wanted = self.screen().look(&self.view(area));
-        if wanted == self.looked {
-            return Vec::new();
+        let view = self.view(area);
+        let (wanted, stops) = (self.screen().look(&view), self.screen().stops(&view));
+        let mut effects: Vec<Effect> = self.name(stops).map(Effect::Ask).into_iter().collect();
+        if wanted != self.looked {
+            self.looked.clone_from(&wanted);
+            effects.push(Effect::Ask(Command::Look(wanted)));
         }
-        self.looked.clone_from(&wanted);
-        vec![Effect::Ask(Command::Look(wanted))]
+        effects
+    }
+
+    /// Asks for the names of those of which they were not asked for yet.
+    fn name(&mut self, mut stops: Vec<Stop>) -> Option<Command> {
+        stops.retain(|(pid, address, _)| !self.names.contains_key(&(*pid, *address)));
+        if stops.is_empty() {
+            return None;
+        }
+        if self.names.len() > NAMES_MAX {
+            self.names.clear();
+        }
+        stops.retain(|(pid, address, _)| self.names.insert((*pid, *address), None).is_none());
+        self.awaited += 1;
+        Some(Command::Name(stops))
+    }
+
+    /// Whether names are on their way.
+    pub(crate) fn awaits_names(&self) -> bool {
+        self.awaited > 0
     }
 
     fn change(&mut self, change: Change) {

@@ -15,6 +15,7 @@ use crate::app::Headless;
 use crate::cli::Cli;
 use crate::collect::Command;
 use crate::event::Event;
+use crate::model::{Batch, ProcessFacts};
 use crate::screens::ALL;
 
 /// The made-up trace.
@@ -57,7 +58,7 @@ fn seen(state: &State, (width, height): (u16, u16)) -> String {
 const SIZES: [(u16, u16); 2] = [(80, 24), (200, 60)];
 
 /// Every screen, and what opens on it: a name, and the keys that lead there.
-const VIEWS: [(&str, &str); 14] = [
+const VIEWS: [(&str, &str); 19] = [
     ("processes", "1"),
     ("threads", "1 v"),
     ("tree", "1 v v"),
@@ -69,7 +70,12 @@ const VIEWS: [(&str, &str); 14] = [
     ("process lines", "1 Enter v"),
     ("phases", "4"),
     ("phases zoomed", "4 + + j"),
-    ("machine", "5"),
+    ("locality", "1 j Enter 5"),
+    ("locality without addresses", "1 Enter 5"),
+    ("locality lines", "1 j Enter 5 v v v"),
+    ("locality advice", "1 j Enter 5 v v v v v j"),
+    ("locality advice in words", "1 j Enter 5 v v v v v Enter"),
+    ("machine", "6"),
     ("help", "?"),
     ("palette", ": s o"),
 ];
@@ -116,6 +122,33 @@ fn pictures_have_what_is_seen() {
 }
 
 #[test]
+fn advice_that_was_followed_is_watched() {
+    let (_temp, folder) = trace();
+    let mut headless = replay(&folder, (120, 40), "1s", "1 j Enter 5 v v v v v");
+    let first = |headless: &Headless| {
+        let text = seen(headless.state(), (120, 40));
+        text.lines().find(|line| line.contains("make_page")).unwrap_or_default().to_owned()
+    };
+    assert!(first(&headless).starts_with("\"advised "), "{}", first(&headless));
+    headless.press_all("a").unwrap();
+    assert!(first(&headless).starts_with("\"applied "), "{}", first(&headless));
+    headless.press_all("v a").unwrap();
+    assert!(seen(headless.state(), (120, 40)).contains("choose the advice"));
+    // What is dumped is the part that is chosen.
+    headless.press_all("v v v v").unwrap();
+    let sheet = crate::output::document(headless.state(), crate::output::Format::Csv);
+    assert!(sheet.contains("make_node (made.elf)::+16"), "{sheet}");
+}
+
+#[test]
+fn quanta_tell_the_functions_in_which_they_ended() {
+    let (_temp, folder) = trace();
+    let headless = replay(&folder, (200, 60), "1s", "2");
+    let text = seen(headless.state(), (200, 60));
+    assert!(text.contains("last function") && text.contains("walk") && text.contains("parse_line"), "{text}");
+}
+
+#[test]
 fn a_replay_goes_where_it_is_sent() {
     let (_temp, folder) = trace();
     let ms = |headless: &Headless| headless.state().model().now_ns / 1_000_000;
@@ -138,6 +171,30 @@ fn a_replay_goes_where_it_is_sent() {
     let there = (ms(&headless), quanta(&headless));
     headless.press_all(", .").unwrap();
     assert_eq!((ms(&headless), quanta(&headless)), there, "back and forth is the same place");
+}
+
+#[test]
+fn containers_have_the_names_of_their_runtimes() {
+    let (_temp, folder) = trace();
+    let mut headless = replay(&folder, (200, 60), "1s", "1 v v v");
+    let number = "3f2a9c1b7d04e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b5c6d7e";
+    let facts = |pid, cgroup: String| ProcessFacts { pid, cgroup, ..ProcessFacts::default() };
+    let processes = vec![
+        facts(100, format!("/system.slice/docker-{number}.scope")),
+        facts(200, "/user.slice".to_owned()),
+        facts(300, format!("/system.slice/docker-{number}.scope")),
+    ];
+    let now_ns = 1_000_000_000;
+    let playback = headless.state().model().playback;
+    let batch = Batch { now_ns, processes, playback, ..Batch::default() };
+    headless.send(Event::Batch(Box::new(batch)));
+    let text = seen(headless.state(), (200, 60));
+    let of = |name: &str| text.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(of("container 3f2a9c1b7d04  /system.slice/docker-").contains("     2 "), "{text}");
+    assert!(of("/user.slice").contains("     1 "), "{text}");
+    headless.press_all("v & c o n t a i n e r ~ \" 3 f 2 \" Enter").unwrap();
+    let text = seen(headless.state(), (200, 60));
+    assert!(text.contains("server") && !text.contains("batch"), "{text}");
 }
 
 #[test]

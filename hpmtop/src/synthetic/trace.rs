@@ -8,19 +8,23 @@ use libhpm::trace::{
     ThreadRow, Totals, TraceError, TraceWriter,
 };
 
+use super::memory;
+
 /// A TSC of 1 MHz: its ticks are microseconds.
 const TSC_KHZ: u64 = 1000;
+/// Events between two samples.
+pub(super) const PERIOD: u64 = 2003;
 /// When it begins and how long it is, in ticks.
-const BEGIN: u64 = 1_000_000;
+pub(super) const BEGIN: u64 = 1_000_000;
 const LENGTH: u64 = 2_400_000;
 /// Functions, by the first bytes of their addresses, which are the kernel's: no file has to be there for their names.
 const FUNCTIONS: [&str; 4] = ["hash_lookup", "parse_line", "sort_pairs", "write_out"];
 const FIRST_FUNCTION: u64 = 0xffff_8000_0001_0000;
 
 /// A thread: process, number, name.
-type Thread = (u32, u32, &'static str);
+pub(super) type Thread = (u32, u32, &'static str);
 
-const SERVER: [Thread; 3] = [(100, 100, "server"), (100, 101, "worker-1"), (100, 102, "worker-2")];
+pub(super) const SERVER: [Thread; 3] = [(100, 100, "server"), (100, 101, "worker-1"), (100, 102, "worker-2")];
 const BATCH: Thread = (200, 200, "batch");
 const CRON: Thread = (300, 300, "cron");
 
@@ -39,12 +43,17 @@ pub fn write_trace(folder: &Path) -> Result<(), TraceError> {
         let address = FIRST_FUNCTION + 0x1000 * nth as u64;
         writer.kernel_symbol(&KernelSymbolRow { address, name: (*name).into(), module: None })?;
     }
-    let mut made = Made { writer, sequences: [0; 2], totals: Totals::default() };
+    memory::write(&mut writer, folder)?;
+    let mut made = Made { writer, sequences: [0; 2], totals: Totals::default(), loads: 0 };
     made.lives()?;
     // Replays take the rows of a table in the order in which they were written.
     let mut stays: Vec<Stay> = batch().chain(server()).collect();
     stays.sort_by_key(|stay| stay.start + stay.ticks);
     stays.iter().try_for_each(|stay| made.stay(stay))?;
+    let (pid, tid, _) = SERVER[0];
+    let text = memory::MARKER.to_owned();
+    let tsc = BEGIN + memory::CHANGED;
+    made.writer.marker(&MarkerRow { tsc, pid: Some(pid), tid: Some(tid), text, value: None })?;
     for nth in 0..5 {
         let (tsc, text) = (BEGIN + 300_000 + nth * 400_000, "request".to_owned());
         made.writer.marker(&MarkerRow { tsc, pid: Some(100), tid: Some(101), text, value: Some(nth + 1) })?;
@@ -76,7 +85,7 @@ fn meta() -> Meta {
             host_name: "made-up".into(),
         },
         events: vec![
-            event("l1d-load-miss", EventUse::Precise, 2003),
+            event("l1d-load-miss", EventUse::Precise, PERIOD),
             event("cycles", EventUse::Count, 0),
             event("instructions", EventUse::Count, 0),
         ],
@@ -90,6 +99,8 @@ struct Made {
     writer: TraceWriter,
     sequences: [u64; 2],
     totals: Totals,
+    /// Loads of the server that were sampled, or would have been.
+    loads: u64,
 }
 
 /// What a thread does in a stay.
@@ -144,7 +155,7 @@ impl Made {
         let cycles = stay.ticks * 3000;
         let instructions = cycles * stay.ipc_percent / 100;
         let misses = instructions * stay.misses_per_mille / 1000;
-        let records = misses / 2003 / 8;
+        let records = misses / PERIOD / 8;
         let sequence = self.sequences[stay.cpu as usize];
         self.sequences[stay.cpu as usize] += 1;
         let start_tsc = BEGIN + stay.start;
@@ -157,28 +168,42 @@ impl Made {
             end_tsc: start_tsc + stay.ticks,
             end: stay.end,
             counts: vec![misses, cycles, instructions],
-            periods: vec![2003, 0, 0],
+            periods: vec![PERIOD, 0, 0],
             records: records as u32,
+            last_ip: Some(if pid == SERVER[0].0 { memory::walk() } else { address(stay.function, 0) }),
             ..QuantumRow::default()
         };
         self.totals.add_quantum(&row);
         self.writer.quantum(&row)?;
         for nth in 0..records {
             let function = if nth % 4 == 3 { 3 } else { stay.function };
-            self.writer.sample(&SampleRow {
+            let sample = SampleRow {
                 tsc: row.end_tsc,
                 cpu: stay.cpu,
                 pid,
                 tid,
                 quantum: sequence,
                 event: 0,
-                period: 2003,
-                ip: FIRST_FUNCTION + 0x1000 * function as u64 + 0x10 * (nth % 16),
+                period: PERIOD,
+                ip: address(function, nth),
                 ..SampleRow::default()
-            })?;
+            };
+            let load = match (pid == SERVER[0].0, function) {
+                (true, 0) => {
+                    self.loads += 1;
+                    memory::sample(self.loads, sample.clone())
+                }
+                _ => None,
+            };
+            self.writer.sample(&load.unwrap_or(sample))?;
         }
         Ok(())
     }
+}
+
+/// An instruction of one of the kernel's functions.
+fn address(function: usize, nth: u64) -> u64 {
+    FIRST_FUNCTION + 0x1000 * function as u64 + 0x10 * (nth % 16)
 }
 
 /// One thread on CPU 1 that goes through three phases again and again, cut each millisecond.

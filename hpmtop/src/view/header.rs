@@ -137,10 +137,9 @@ fn summary(state: &State, area: Rect, buffer: &mut Buffer) {
             .collect();
         add(&format!("{:>wide$} ", spark(&past, Some(1.0))), theme.series(0));
     }
-    let alive = model.threads.values().filter(|thread| thread.ended_ns.is_none()).count();
     let rate = |count: f64| si(count * 1e9 / interval_ns as f64);
     let parts = [
-        (alive.to_string(), "threads"),
+        (model.living_threads().to_string(), "threads"),
         (rate(now.yields.into()), "yields/s"),
         (rate(now.preemptions.into()), "preempt/s"),
         (rate(now.samples.into()), "samples/s"),

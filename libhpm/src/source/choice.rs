@@ -2,6 +2,9 @@
 //!
 //! Everything that measures asks here, so that `hpmctl` and `hpmtop` make the same choice and say the same of it.
 
+use std::fmt;
+use std::str::FromStr;
+
 use super::perf::{self, PerfName, PerfOptions, PerfSource};
 use crate::event::{self, Event};
 use crate::machine::pmu_name;
@@ -21,6 +24,50 @@ pub enum Wish {
     Driver,
     /// The kernel's perf_event.
     Perf,
+}
+
+impl Wish {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Best, Self::Driver, Self::Perf];
+
+    /// Its name on a command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Best => "auto",
+            Self::Driver => "driver",
+            Self::Perf => "perf",
+        }
+    }
+
+    /// What it means, for the help of a command line.
+    #[must_use]
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Best => "The hpm module where it can be used, else perf_event",
+            Self::Driver => "The hpm module",
+            Self::Perf => {
+                "The kernel's perf_event: the PMU's counters if it has a driver for them, else what software counts"
+            }
+        }
+    }
+}
+
+/// By its name.
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(name: &str) -> std::result::Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|wish| wish.name() == name);
+        found.ok_or_else(|| format!("`{name}` is no source: name auto, driver or perf"))
+    }
+}
+
+/// Its name, so that it can be a default.
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// The source that was chosen.

@@ -38,9 +38,11 @@ pub(crate) fn run_booting_tests(root: &Path, tally: &mut Tally) {
     libtest(root, &["-p", "lab", "-p", "vpmu-qemu", "--", "--ignored", "--test-threads=1"], &[], tally);
 }
 
-/// The tests that take minutes and need no machine: the tables of docs/measurements.md on the bias of sampling.
+/// The tests that take minutes and need no machine: the tables of docs/measurements.md on the bias of sampling, and the memory
+/// of hpmtop in the replay of an hour.
 pub(crate) fn run_long_tests(root: &Path, tally: &mut Tally) {
     libtest(root, &["-p", "hpm-core", "--test", "bias", "--", "--ignored"], &[], tally);
+    libtest(root, &["-p", "hpmtop", "--lib", "--", "--ignored"], &[], tally);
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {

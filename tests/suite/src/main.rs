@@ -72,6 +72,14 @@ enum Action {
     Symbols,
     /// hpmtop in a real terminal: every documented key on a replay; fetches tmux where it is missing.
     Screen,
+    /// Pictures of every screen of hpmtop while it measures, in the lab, for docs/images.
+    Pictures {
+        /// On this machine instead, into target/suite/pictures.
+        #[arg(long)]
+        host: bool,
+    },
+    /// What hpmtop and other live screens cost for the same program, on this machine; writes docs/measurements.md.
+    BenchScreen,
     /// Files of perf record read by hpm and by perf, in samples per second, on the host.
     BenchSymbols,
     /// The library's parsers under a coverage-guided fuzzer.
@@ -147,40 +155,25 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             scenario::equivalents::run(&root, &mut tally, &profiles);
             Ok(tally.close())
         }
-        Action::RecordPhases { programs } => {
-            let mut tally = Tally::default();
-            phases::run(&root, &programs, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Libpfm4 => {
-            let mut tally = Tally::default();
-            consumers::libpfm4::run(&root, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Fuzz { seconds } => {
-            let mut tally = Tally::default();
-            fuzz::run(&root, seconds, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Consumers => {
-            let mut tally = Tally::default();
-            consumers::run(&root, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Symbols => {
-            let mut tally = Tally::default();
-            symbols::run(&root, &mut tally);
-            Ok(tally.close())
-        }
-        Action::Screen => {
-            let mut tally = Tally::default();
-            screen::check(&root, &mut tally);
-            Ok(tally.close())
-        }
+        Action::RecordPhases { programs } => tallied(|tally| phases::run(&root, &programs, tally)),
+        Action::Libpfm4 => tallied(|tally| consumers::libpfm4::run(&root, tally)),
+        Action::Fuzz { seconds } => tallied(|tally| fuzz::run(&root, seconds, tally)),
+        Action::Consumers => tallied(|tally| consumers::run(&root, tally)),
+        Action::Symbols => tallied(|tally| symbols::run(&root, tally)),
+        Action::Screen => tallied(|tally| screen::check(&root, tally)),
+        Action::Pictures { host } => tallied(|tally| screen::pictures::run(&root, host, tally)),
+        Action::BenchScreen => screen::bench::run(&root),
         Action::BenchSymbols => symbols::bench::run(&root),
         Action::Bench => scenario::bench::run(&root),
         Action::Guest { name } => guest::run(&name),
     }
+}
+
+/// Runs checks, and says what came of them.
+fn tallied(checks: impl FnOnce(&mut Tally)) -> anyhow::Result<ExitCode> {
+    let mut tally = Tally::default();
+    checks(&mut tally);
+    Ok(tally.close())
 }
 
 /// The workspace is where the program was built; it is started by the Makefile, which stands there.

@@ -3,6 +3,9 @@
 //!
 //! tmux is taken from this machine, or fetched into `target/consumers` without root.
 
+pub(crate) mod bench;
+pub(crate) mod pictures;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +43,7 @@ const fn expect(
 }
 
 /// For every action. The replay stands at 1 s; rows are batch, server and cron, slots are 20 ms long.
-const EXPECTED: [Expected; 55] = [
+const EXPECTED: [Expected; 59] = [
     expect("everywhere", "quit", &[], &[], "ended=0"),
     expect("everywhere", "help", &[], &[], "help: j and k scroll"),
     expect("everywhere", "back", &["2"], &[], "off%"),
@@ -93,6 +96,16 @@ const EXPECTED: [Expected; 55] = [
     expect("process", "lines", &["1", "Enter"], &[], "line "),
     expect("process", "event", &["1", "Enter"], &[], "samples of l1d-load-miss"),
     expect("process", "zero", &["1", "Enter"], &[], " 0 samples of"),
+    expect("locality", "part", &["1", "j", "Enter", "5"], &["v", "v"], "threads and bytes"),
+    expect("locality", "event", &["1", "j", "Enter", "5"], &[], "samples in"),
+    expect("locality", "zero", &["1", "j", "Enter", "5"], &[], "): 0 samples in"),
+    expect(
+        "locality",
+        "applied",
+        &["1", "j", "Enter", "5", "sees=heap", "v", "v", "v", "v", "v"],
+        &[],
+        "applied ",
+    ),
     expect("phases", "zoom-in", &[], &[], ""),
     expect("phases", "zoom-out", &[], &[], ""),
     // It has no keys of its own; its place is kept so that every screen is named.
@@ -167,8 +180,13 @@ impl Pane {
         self.waits("an empty screen with a prompt", |seen| seen.trim() == "$").map(drop)
     }
 
+    /// Presses keys; `sees=TEXT` among them waits until that is seen.
     fn press(&self, keys: &[&str]) -> Result<()> {
         for key in keys {
+            if let Some(text) = key.strip_prefix("sees=") {
+                self.sees(text)?;
+                continue;
+            }
             let name = match *key {
                 "Shift-Tab" => "BTab",
                 "Esc" => "Escape",
@@ -231,7 +249,7 @@ impl Drop for Pane {
 /// Presses every key that `hpmtop --list-keys` tells.
 fn every_key(pane: &Pane) -> Result<String> {
     let listed = output(Command::new(&pane.hpmtop).arg("--list-keys").env("XDG_CONFIG_HOME", &pane.folder))?;
-    let screens = ["processes", "time", "process", "phases", "machine"];
+    let screens = ["processes", "time", "process", "phases", "locality", "machine"];
     let mut known: BTreeSet<(&str, &str)> = BTreeSet::new();
     let mut pressed = 0;
     for line in listed.lines() {
@@ -354,6 +372,7 @@ fn bad_input(pane: &Pane) -> Result<String> {
     refused(&[], "this is not a terminal")?;
     refused(&["-p", "4194000", "--once"], "4194000")?;
     refused(&["--replay", "/etc", "--once"], "/etc")?;
+    refused(&["--once", "--cgroup", "/no/such/group"], "there is no control group /no/such/group")?;
     refused(&["--once", "-e", "no-such-event"], "no-such-event")?;
     refused(&["--once", "--", "/no/such/program"], "/no/such/program")?;
     Ok(String::new())

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::OwnSeries;
-use crate::model::{Process, Slot, Subject};
+use crate::model::{Process, Slot, Subject, container};
 use crate::screens::{Rows, View};
 
 /// What a row is of.
@@ -55,7 +55,10 @@ impl Line<'_> {
         let name = if name.is_empty() { "(no name)" } else { name };
         let end = if ended { " (ended)" } else { "" };
         match (self.kind, rows) {
-            (Kind::Cgroup, _) => name.to_owned(),
+            (Kind::Cgroup, _) => match container(name) {
+                "" => name.to_owned(),
+                number => format!("container {number}  {name}"),
+            },
             (Kind::Thread(..), Rows::Threads) if name != process && !process.is_empty() => {
                 format!("{name} of {process}{end}")
             }

@@ -239,6 +239,15 @@ fn value(column: &Column, quantum: &Quantum, view: &View<'_>) -> f64 {
     column.value(&subject, &slot_of(quantum), quantum.duration_ns().max(1))
 }
 
+/// The function in which a quantum ended: its address where no symbol covers that.
+fn last_function(quantum: &Quantum, view: &View<'_>) -> Cell {
+    let Some(address) = quantum.last_ip else { return Cell::default() };
+    match view.names.get(&(quantum.pid, address)) {
+        Some(Some(name)) => Cell::text(&**name),
+        _ => Cell::text(format!("{address:#x}")).styled(view.theme.faint()),
+    }
+}
+
 /// The table of quanta.
 pub(super) fn table(
     time: &Time,
@@ -259,6 +268,8 @@ pub(super) fn table(
     ];
     heads.extend(shown.map(|column| Head::number(&column.title, 7)));
     heads.extend(events.iter().map(|event| Head::number(event, event.chars().count().clamp(6, 16) as u16)));
+    let has_ends = window.chosen.iter().any(|quantum| quantum.last_ip.is_some());
+    heads.extend(has_ends.then(|| Head::text("last function", 0)));
     let row = |quantum: &&Quantum| {
         let end = match quantum.end {
             Some(QuantumEnd::Yielded) => "yielded",
@@ -286,6 +297,7 @@ pub(super) fn table(
                 .take(events.len())
                 .map(|&count| Cell { value: count.into(), ..Cell::text(si(count as f64)) }),
         );
+        cells.extend(has_ends.then(|| last_function(quantum, view)));
         cells
     };
     let rows = window.chosen.iter().skip(offset).take(height).map(row).collect();

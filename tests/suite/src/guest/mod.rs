@@ -28,6 +28,7 @@ mod proof;
 pub(crate) mod robust;
 pub(crate) mod sampling;
 mod scopes;
+pub(crate) mod screens;
 mod selfread;
 mod siblings;
 pub(crate) mod skid;
@@ -110,6 +111,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "torture_threads" => torture::be_a_thousand_threads()?,
         "siblings" => siblings::run(&mut report)?,
         "scopes" => scopes::run(&mut report)?,
+        "screens" => screens::run(&mut report)?,
         "stale_proof" => proof::goes_stale()?,
         "selfread" => selfread::run(&mut report),
         "multiplex" => multiplex::run(&mut report)?,

@@ -11,7 +11,7 @@ const DOCUMENT: &str = "docs/measurements.md";
 ///
 /// # Errors
 /// The file cannot be read or written.
-pub(super) fn replace(root: &Path, heading: &str, section: &str) -> Result<()> {
+pub(crate) fn replace(root: &Path, heading: &str, section: &str) -> Result<()> {
     replace_in(&root.join(DOCUMENT), heading, section)
 }
 

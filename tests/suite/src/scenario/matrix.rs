@@ -33,7 +33,7 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 10] = [
+const LONG_ONLY: [&str; 11] = [
     "adaptive",
     "cachegrind",
     "guided",
@@ -42,6 +42,7 @@ const LONG_ONLY: [&str; 10] = [
     "locality",
     methods::NAME,
     "overhead",
+    "screens",
     "torture.million",
     "lbr",
 ];

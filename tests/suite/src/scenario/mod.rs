@@ -5,7 +5,7 @@ pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 pub(crate) mod demo;
-mod document;
+pub(crate) mod document;
 pub(crate) mod equivalents;
 mod heap;
 mod ibs;
@@ -107,6 +107,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: siblings::NAME, options: siblings::OPTIONS, compare: siblings::compare },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
+    Scenario { name: "screens", options: &[], compare: |_, _| {} },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
     Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
     // Time passes with instructions, so that an interval is as many of them, whatever the host does.
@@ -196,6 +197,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
                 heap::NAME => heap::prepare(root, folder),
                 "locality" => locality::prepare(root, folder),
                 methods::NAME => methods::prepare(root, folder),
+                "screens" => lab::compile(root, folder, crate::guest::screens::C_PROGRAM),
                 _ => Ok(()),
             },
         )?);

@@ -1,185 +1,52 @@
-//! Names for samples: a thread of its own, because a binary's symbols can take seconds to read, and neither the screen nor the
-//! source may wait for that.
+//! The thread that names.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use libhpm::report::{Annotated, By, Entry, Hotspots, Order, Resolver, Sources, Sum, Table};
+use libhpm::analysis::objects::Objects;
+use libhpm::report::{By, Hotspots, Order, Resolver, Sources, Sum, Table, objects};
 use libhpm::source::Sink as _;
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{KernelSymbolRow, MapRow, Meta, SampleRow, ThreadRow, TraceReader};
+use libhpm::trace::{KernelSymbolRow, Meta, SampleRow, TraceReader};
 
+use super::memory::Gathered;
+use super::standing::Layouts;
+use super::{Look, Origin, Profile, Sight, Work};
 use crate::collect::Present;
 use crate::event::Event;
 
 /// Samples of all processes that are kept, for a process that is looked at later.
 const RECENT: usize = 1 << 14;
-/// Samples that may wait to be named; further ones are left out, and counted.
-const WAITING: u64 = 1 << 16;
 /// How often what is looked at is told anew.
 const PUBLISH_EACH: Duration = Duration::from_millis(500);
 /// Functions or lines that are told.
 const ENTRIES_MAX: usize = 500;
-
-/// Which process is looked at, and how.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Look {
-    pub(crate) pid: u32,
-    /// Index of the event.
-    pub(crate) event: usize,
-    /// By source lines, and not by functions.
-    pub(crate) lines: bool,
-    /// File and name of the function whose code is wanted.
-    pub(crate) function: Option<(Arc<str>, Arc<str>)>,
-}
-
-/// What the samples of a process say.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Profile {
-    pub(crate) look: Look,
-    /// All its samples of the event, also of what is not told.
-    pub(crate) all: Sum,
-    pub(crate) entries: Vec<Entry>,
-    /// The code that was asked for.
-    pub(crate) code: Option<Annotated>,
-    /// Why there is no code, or no names.
-    pub(crate) note: Option<String>,
-    /// TSC ticks from the first to the last of these samples.
-    pub(crate) ticks: u64,
-    /// Samples that could not be named in time, of all processes.
-    pub(crate) left_out: u64,
-}
-
-/// What the thread is told.
-enum Work {
-    Map(MapRow),
-    Thread(ThreadRow),
-    Kernel(Vec<KernelSymbolRow>),
-    Sample(Box<SampleRow>),
-    Look(Option<Look>),
-    /// Count from zero.
-    Zero,
-    /// Tell what is looked at now, and that it was told.
-    Sync(u64),
-}
-
-/// The thread's other end.
-pub(crate) struct Naming {
-    work: Sender<Vec<Work>>,
-    /// What waits for the next flush: a message for each sample would wake the thread thousands of times a second.
-    pending: Vec<Work>,
-    /// The process that is looked at; of others only the first event's samples are kept.
-    pid: Option<u32>,
-    waiting: Arc<AtomicU64>,
-    left_out: Arc<AtomicU64>,
-    kernel: Vec<KernelSymbolRow>,
-    /// Mappings are read from the trace.
-    replay: bool,
-}
-
-/// What the thread reads mappings and names from.
-pub(crate) enum Origin {
-    Live(Box<Meta>),
-    Trace(PathBuf),
-}
-
-impl Naming {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// The system has no room for it.
-    pub(crate) fn start(origin: Origin, events: SyncSender<Event>) -> Result<Self> {
-        let (work, works) = channel();
-        let waiting = Arc::new(AtomicU64::new(0));
-        let left_out = Arc::new(AtomicU64::new(0));
-        let replay = matches!(origin, Origin::Trace(_));
-        let shared = (Arc::clone(&waiting), Arc::clone(&left_out));
-        let run = move || {
-            if let Ok(namer) = Namer::new(&origin, shared) {
-                namer.run(&works, &events);
-            }
-        };
-        thread::Builder::new().name("hpmtop-symbols".into()).spawn(run).context("cannot start a thread")?;
-        Ok(Self { work, pending: Vec::new(), pid: None, waiting, left_out, kernel: Vec::new(), replay })
-    }
-
-    /// Hands on what has come.
-    pub(crate) fn flush(&mut self) {
-        if !self.pending.is_empty() {
-            // It ends only with this program.
-            let _ = self.work.send(std::mem::take(&mut self.pending));
-        }
-    }
-
-    pub(crate) fn sample(&mut self, row: &SampleRow) {
-        if row.event != 0 && self.pid != Some(row.pid) {
-            return;
-        }
-        if !self.kernel.is_empty() {
-            let kernel = std::mem::take(&mut self.kernel);
-            self.pending.push(Work::Kernel(kernel));
-        }
-        if self.waiting.load(Ordering::Relaxed) >= WAITING {
-            self.left_out.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.pending.push(Work::Sample(Box::new(SampleRow { stack: None, ..row.clone() })));
-    }
-
-    pub(crate) fn map(&mut self, row: &MapRow) {
-        if !self.replay {
-            self.pending.push(Work::Map(row.clone()));
-        }
-    }
-
-    pub(crate) fn thread(&mut self, row: &ThreadRow) {
-        if !self.replay {
-            self.pending.push(Work::Thread(row.clone()));
-        }
-    }
-
-    pub(crate) fn kernel_symbol(&mut self, row: &KernelSymbolRow) {
-        if !self.replay {
-            self.kernel.push(row.clone());
-        }
-    }
-
-    /// Looks at a process, or at none.
-    pub(crate) fn look(&mut self, look: Option<Look>) {
-        self.pid = look.as_ref().map(|look| look.pid);
-        self.pending.push(Work::Look(look));
-        self.flush();
-    }
-
-    /// Has it told that everything until now has been told.
-    pub(crate) fn sync(&mut self, number: u64) {
-        self.pending.push(Work::Sync(number));
-        self.flush();
-    }
-
-    /// Forgets the samples so far.
-    pub(crate) fn zero(&mut self) {
-        self.pending.push(Work::Zero);
-        self.flush();
-    }
-}
+/// Processes besides the one that is looked at whose functions can be named at once.
+const OTHERS_MAX: usize = 8;
 
 /// The thread.
-struct Namer {
+pub(super) struct Namer {
     resolver: Resolver,
+    /// Of a source that measures: resolvers of other processes, of which the ends of quanta are named.
+    others: HashMap<u32, Resolver>,
     /// Of a source that measures: what a resolver is made of when another process is looked at. What ended processes had mapped
     /// is forgotten, so that memory does not grow with them.
     live: Option<Living>,
-    events: usize,
+    meta: Meta,
+    /// The trace, if it is one, and its objects once they are asked for.
+    folder: Option<PathBuf>,
+    objects: Option<Rc<Objects>>,
+    slot_ticks: u64,
     recent: VecDeque<SampleRow>,
     look: Option<Look>,
+    /// What is known of where in memory samples are, while that is looked at.
+    memory: Option<Box<Gathered>>,
+    layouts: Layouts,
     table: Table,
     hotspots: Hotspots,
     /// TSC of the first and the last sample of the table.
@@ -208,24 +75,34 @@ impl Living {
 }
 
 impl Namer {
-    fn new(origin: &Origin, (waiting, left_out): (Arc<AtomicU64>, Arc<AtomicU64>)) -> libhpm::Result<Self> {
+    pub(super) fn new(
+        origin: &Origin,
+        slot_ticks: u64,
+        (waiting, left_out): (Arc<AtomicU64>, Arc<AtomicU64>),
+    ) -> libhpm::Result<Self> {
         let finder = FileFinder::default();
-        let (resolver, events, live) = match origin {
+        let (resolver, meta, live, folder) = match origin {
             Origin::Live(meta) => {
                 let living = Living { meta: meta.clone(), present: Present::default(), kernel: Vec::new() };
-                (Resolver::of_source(meta, finder), meta.events.len(), Some(living))
+                (Resolver::of_source(meta, finder), (**meta).clone(), Some(living), None)
             }
             Origin::Trace(folder) => {
                 let reader = TraceReader::open(folder)?;
-                (Resolver::new(&reader, finder), reader.meta().events.len(), None)
+                (Resolver::new(&reader, finder), reader.meta().clone(), None, Some(folder.clone()))
             }
         };
         Ok(Self {
             resolver,
+            others: HashMap::new(),
             live,
-            events,
+            meta,
+            folder,
+            objects: None,
+            slot_ticks,
             recent: VecDeque::new(),
             look: None,
+            memory: None,
+            layouts: Layouts::default(),
             table: Table::new(By::Function),
             hotspots: Hotspots::default(),
             span: None,
@@ -235,21 +112,25 @@ impl Namer {
         })
     }
 
-    fn run(mut self, works: &Receiver<Vec<Work>>, events: &SyncSender<Event>) {
+    pub(super) fn run(mut self, works: &Receiver<Vec<Work>>, events: &SyncSender<Event>) {
         let mut published = Instant::now();
         loop {
             match works.recv_timeout(PUBLISH_EACH) {
                 Ok(works) => {
                     for work in works {
-                        let Work::Sync(number) = work else {
-                            self.take(work);
-                            continue;
-                        };
-                        let profile = self.profile().map(|profile| Event::Profile(Box::new(profile)));
-                        for event in profile.into_iter().chain([Event::Synced(number)]) {
-                            if events.send(event).is_err() {
-                                return;
+                        let told = match work {
+                            Work::Sync(number) => {
+                                let profile = self.profile().map(|profile| Event::Profile(Box::new(profile)));
+                                profile.into_iter().chain([Event::Synced(number)]).collect()
                             }
+                            Work::Name(ends) => vec![Event::Names(self.names(ends))],
+                            other => {
+                                self.take(other);
+                                Vec::new()
+                            }
+                        };
+                        if told.into_iter().any(|event| events.send(event).is_err()) {
+                            return;
                         }
                     }
                 }
@@ -277,6 +158,9 @@ impl Namer {
                 if self.looks_at(row.pid) {
                     self.resolver.map(&row).unwrap_or_default();
                 }
+                if let Some(other) = self.others.get_mut(&row.pid) {
+                    other.map(&row).unwrap_or_default();
+                }
             }
             Work::Thread(row) => {
                 if let Some(live) = &mut self.live {
@@ -284,6 +168,9 @@ impl Namer {
                 }
                 if self.looks_at(row.pid) {
                     self.resolver.thread(&row).unwrap_or_default();
+                }
+                if let Some(other) = self.others.get_mut(&row.pid) {
+                    other.thread(&row).unwrap_or_default();
                 }
             }
             Work::Kernel(rows) => {
@@ -301,8 +188,13 @@ impl Namer {
                 self.recent.push_back(*row);
             }
             Work::Look(look) => self.look_at(look),
-            // It is the loop's.
-            Work::Sync(_) => {}
+            Work::Layout(pid, tsc, field) => {
+                let now = || self.recent.back().map_or(0, |row| row.tsc);
+                self.layouts.add(pid, tsc.unwrap_or_else(now), field);
+                self.stale = true;
+            }
+            // They are the loop's.
+            Work::Sync(_) | Work::Name(_) => {}
             Work::Zero => {
                 self.recent.clear();
                 self.look_at(self.look.clone());
@@ -321,35 +213,89 @@ impl Namer {
         {
             self.resolver = live.resolver(pid);
         }
-        let same = |a: &Look, b: &Look| (a.pid, a.event, a.lines) == (b.pid, b.event, b.lines);
+        let same = |a: &Look, b: &Look| (a.pid, a.event, a.by) == (b.pid, b.event, b.by);
         let kept = matches!((&self.look, &look), (Some(old), Some(new)) if same(old, new));
         self.look = look;
         self.stale = true;
         if kept && !self.recent.is_empty() {
             return;
         }
-        let lines = self.look.as_ref().is_some_and(|look| look.lines);
-        self.table = Table::new(if lines { By::Line } else { By::Function });
+        let by = self.look.as_ref().map(|look| look.by);
+        self.table = Table::new(if by == Some(Sight::Lines) { By::Line } else { By::Function });
         self.hotspots = Hotspots::default();
         self.span = None;
+        self.memory = None;
+        if let Some(look) = self.look.clone().filter(|look| look.by == Sight::Memory) {
+            let objects = self.objects();
+            self.memory = Some(Box::new(Gathered::new(&self.meta, &look, objects, self.slot_ticks)));
+        }
+        self.add_recent();
+    }
+
+    /// What is looked at is made of what is recent.
+    fn add_recent(&mut self) {
         let recent = std::mem::take(&mut self.recent);
+        if let (Some(memory), Some(look)) = (&mut self.memory, &self.look) {
+            // What one sample shows of stacks and of ways through code helps to understand the others.
+            recent.iter().filter(|row| row.pid == look.pid).for_each(|row| memory.note(&self.resolver, row));
+        }
         recent.iter().for_each(|row| self.add(row));
         self.recent = recent;
     }
 
+    /// The trace's objects, which are read when they are first asked for; none of a source that measures.
+    fn objects(&mut self) -> Rc<Objects> {
+        if let Some(objects) = &self.objects {
+            return Rc::clone(objects);
+        }
+        let reader = self.folder.as_ref().and_then(|folder| TraceReader::open(folder).ok());
+        let found = reader.map(|reader| objects(&reader, &mut self.resolver).0).unwrap_or_default();
+        Rc::clone(self.objects.insert(Rc::new(found)))
+    }
+
+    /// The functions at the ends of quanta, where they are known.
+    fn names(&mut self, ends: Vec<(u32, u64, u64)>) -> Vec<(u32, u64, Option<Arc<str>>)> {
+        let name = |(pid, tsc, address): (u32, u64, u64)| {
+            let resolver = match &self.live {
+                Some(live) if self.look.as_ref().is_none_or(|look| look.pid != pid) => {
+                    if self.others.len() >= OTHERS_MAX && !self.others.contains_key(&pid) {
+                        self.others.clear();
+                    }
+                    self.others.entry(pid).or_insert_with(|| live.resolver(pid))
+                }
+                _ => &mut self.resolver,
+            };
+            (pid, address, resolver.function(pid, tsc, address))
+        };
+        ends.into_iter().map(name).collect()
+    }
+
     fn add(&mut self, row: &SampleRow) {
         let Some(look) = self.look.as_ref().filter(|look| look.pid == row.pid) else { return };
+        if let Some(memory) = &mut self.memory {
+            self.stale = true;
+            memory.add(&self.resolver, row, self.layouts.of(row.pid));
+            if memory.is_full() {
+                memory.begin_anew();
+                let recent = self.recent.iter().filter(|row| row.pid == look.pid);
+                recent.clone().for_each(|row| memory.note(&self.resolver, row));
+                recent.for_each(|row| memory.add_again(&self.resolver, row));
+            }
+        }
         if usize::from(row.event) != look.event {
+            return;
+        }
+        let (first, last) = self.span.unwrap_or((row.tsc, row.tsc));
+        self.span = Some((first.min(row.tsc), last.max(row.tsc)));
+        self.stale = true;
+        if self.memory.is_some() {
             return;
         }
         let sample = self.resolver.resolve(row);
         let latency = row.latency_cycles;
         let (timed, latency_cycles) = (latency.is_some().into(), latency.unwrap_or(0).into());
         self.table.add(&sample, Sum { samples: 1, events: row.period, timed, latency_cycles });
-        self.hotspots.add(row, &sample, self.events);
-        let (first, last) = self.span.unwrap_or((row.tsc, row.tsc));
-        self.span = Some((first.min(row.tsc), last.max(row.tsc)));
-        self.stale = true;
+        self.hotspots.add(row, &sample, self.meta.events.len());
     }
 
     fn profile(&mut self) -> Option<Profile> {
@@ -370,6 +316,7 @@ impl Namer {
         let mut entries = self.table.entries(Order::Events);
         entries.truncate(ENTRIES_MAX);
         let (first, last) = self.span.unwrap_or_default();
+        let pid = look.pid;
         Some(Profile {
             look,
             all: self.table.all(),
@@ -378,6 +325,7 @@ impl Namer {
             note,
             ticks: last - first,
             left_out: self.left_out.load(Ordering::Relaxed),
+            memory: self.memory.as_mut().map(|memory| memory.told(self.layouts.of(pid))),
         })
     }
 }
@@ -394,7 +342,7 @@ mod tests {
     fn a_process_that_is_looked_at_later_has_its_recent_samples() {
         let zero = || Arc::new(AtomicU64::new(9));
         let meta = Meta { events: vec![libhpm::trace::Event::default(); 2], ..Meta::default() };
-        let mut namer = Namer::new(&Origin::Live(Box::new(meta)), (zero(), zero())).unwrap();
+        let mut namer = Namer::new(&Origin::Live(Box::new(meta)), 1000, (zero(), zero())).unwrap();
         for row in [sample(1, 100, 0), sample(1, 150, 1), sample(2, 160, 0), sample(1, 300, 0)] {
             namer.take(Work::Sample(Box::new(row)));
         }

@@ -1,0 +1,115 @@
+//! What the loops need from outside: what to collect from, who tells of keys and signals, and the terminal given back for a while.
+
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::sync::mpsc::SyncSender;
+use std::thread;
+
+use anyhow::{Context as _, Result, bail};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use ratatui::crossterm::event as terminal_event;
+
+use super::SIGNALS;
+use crate::cli::Cli;
+use crate::collect::{Origins, PhaseOptions, Setup, Subject, Wanted};
+use crate::config::Config;
+use crate::event::Event;
+use crate::keys::KeyMap;
+use crate::terminal::{Taken, give_back};
+
+/// A line for each binding.
+pub(super) fn list_keys(keys: &KeyMap) -> String {
+    let line = |entry: &crate::keys::Entry| {
+        let place = entry.context.place();
+        let keys: Vec<String> = entry.keys.iter().map(ToString::to_string).collect();
+        format!("{place}\t{}\t{}\t{}\n", entry.binding.name, keys.join(" "), entry.binding.help)
+    };
+    keys.entries().iter().map(line).collect()
+}
+
+/// Prints what the measured program printed, now that there is room for it.
+pub(super) fn pass_on(output: &mut File) -> Result<()> {
+    let pass = |output: &mut File| {
+        output.rewind()?;
+        let mut out = io::stderr().lock();
+        let mut part = [0; 1 << 16];
+        loop {
+            match output.read(&mut part)? {
+                0 => return io::Result::Ok(()),
+                read => out.write_all(&part[..read])?,
+            }
+        }
+    };
+    pass(output).context("cannot pass on what the program printed")
+}
+
+/// What to collect from, as the command line and the configuration want it.
+pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> {
+    let origin = match &cli.replay {
+        Some(folder) => {
+            let prints = cli.once || cli.batch.is_some() || cli.screenshot.is_some();
+            Origins::Replay { folder: folder.clone(), speed: cli.speed, paused: prints || cli.at.is_some() }
+        }
+        None => {
+            let wanted = Wanted {
+                wish: cli.source,
+                pid: cli.pid,
+                cgroup: cli.cgroup.clone(),
+                command: cli.command.clone(),
+                events: cli.events.clone(),
+                frequency: cli.frequency,
+            };
+            let subject = Subject::prepare(&wanted, output)?;
+            Origins::Live(Box::new(wanted), subject)
+        }
+    };
+    let phases = PhaseOptions {
+        event: cli.phase_event.clone().or_else(|| config.phase_event.clone()),
+        per: cli.phase_per.clone().or_else(|| config.phase_per.clone()),
+        interval_ms: cli.phase_interval.or(config.phase_interval_ms),
+    };
+    if phases.interval_ms.is_some_and(|ms| !(0.01..=1e6).contains(&ms)) {
+        bail!("an interval of phases is between 0.01 and 1000000 ms");
+    }
+    let slot_ns = cli.interval.or(config.interval_ms).map(|ms| ms.clamp(1, 60_000) * 1_000_000);
+    Ok(Setup { origin, slot_ns, phases })
+}
+
+/// Starts the threads that hear of keys, the mouse and signals.
+pub(super) fn listen(sender: &SyncSender<Event>) -> Result<()> {
+    let keys = sender.clone();
+    let hear = move || {
+        while let Ok(event) = terminal_event::read() {
+            let event = match event {
+                terminal_event::Event::Key(key) => Event::Key(key),
+                terminal_event::Event::Mouse(mouse) => Event::Mouse(mouse),
+                terminal_event::Event::Resize(..) => Event::Resize,
+                _ => continue,
+            };
+            if keys.send(event).is_err() {
+                return;
+            }
+        }
+        // Nobody types any more.
+        let _ = keys.send(Event::Signal(Signal::SIGHUP));
+    };
+    thread::Builder::new().name("hpmtop-keys".into()).spawn(hear).context("cannot start a thread")?;
+    let signals = sender.clone();
+    let hear = move || {
+        while let Ok(signal) = SigSet::from_iter(SIGNALS).wait() {
+            if signals.send(Event::Signal(signal)).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("hpmtop-signals".into()).spawn(hear).context("cannot start a thread")?;
+    Ok(())
+}
+
+/// Gives the terminal back and stops this process until somebody continues it.
+pub(super) fn suspend(terminal: &mut Taken) -> Result<()> {
+    give_back();
+    kill(Pid::this(), Signal::SIGSTOP).context("cannot stop")?;
+    terminal.again()
+}

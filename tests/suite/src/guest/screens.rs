@@ -1,0 +1,81 @@
+//! Pictures of every screen of hpmtop while it measures a program with phases.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::GuestReport;
+use super::programs::{built, c_program, succeed};
+
+/// The program, which is compiled into the working folder.
+pub(crate) const C_PROGRAM: &str = "screens";
+/// What the lab's processor counts for it.
+const EVENTS: &str = "l1d-load-miss,cycles,instructions";
+/// How long the program runs at most; hpmtop ends it before.
+const SECONDS: &str = "60";
+
+/// A screen, the keys that lead to it, and what has to be seen.
+pub(crate) struct Shown {
+    pub(crate) name: &'static str,
+    keys: &'static str,
+    words: &'static [&'static str],
+}
+
+const fn shown(name: &'static str, keys: &'static str, words: &'static [&'static str]) -> Shown {
+    Shown { name, keys, words }
+}
+
+/// Every screen. A screen that asks for names waits for them.
+pub(crate) const SHOWN: [Shown; 6] = [
+    shown("processes", "wait=2500 1 v", &["screens"]),
+    shown("time", "wait=2500 2 wait=600", &["screens", "seen"]),
+    shown("process", "wait=2500 1 Enter wait=1500", &["screens (", "walk"]),
+    shown("phases", "wait=4000 1 Enter 4 wait=600", &["screens"]),
+    shown("locality", "wait=2500 1 Enter 5 wait=1500", &["screens (", "space"]),
+    shown("machine", "wait=2500 6", &["What it costs"]),
+];
+
+/// Takes them in the lab, by the module.
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
+    let (hpmtop, program) = (built("hpmtop")?, c_program(C_PROGRAM)?);
+    for shown in &SHOWN {
+        report.check(&format!("hpmtop shows {}", shown.name), || {
+            let options = ["--source", "driver", "-e", EVENTS];
+            take(&hpmtop, &program, &options, Path::new("."), shown)
+        });
+    }
+    Ok(())
+}
+
+/// Takes pictures of a screen, as text and as SVG, and looks at the text.
+///
+/// # Errors
+/// hpmtop failed, or does not show what it should.
+pub(crate) fn take(
+    hpmtop: &Path,
+    program: &Path,
+    options: &[&str],
+    folder: &Path,
+    shown: &Shown,
+) -> Result<String> {
+    let config = folder.join("config.toml");
+    std::fs::write(&config, "").context("writing an empty configuration")?;
+    for ending in ["svg", "txt"] {
+        let picture = folder.join(format!("hpmtop-{}.{ending}", shown.name));
+        let mut command = Command::new(hpmtop);
+        command
+            .args(["--interval", "100", "--size", "110x32", "--theme", "default", "--keys", shown.keys])
+            .args(options)
+            .arg("--config")
+            .arg(&config)
+            .arg("--screenshot")
+            .arg(&picture);
+        succeed(command.arg("--").arg(program).arg(SECONDS).stdin(Stdio::null()))?;
+    }
+    let text = std::fs::read_to_string(folder.join(format!("hpmtop-{}.txt", shown.name)))?;
+    for word in shown.words {
+        ensure!(text.contains(word), "`{word}` is not seen, but\n{text}");
+    }
+    Ok(String::new())
+}
