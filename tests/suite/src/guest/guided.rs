@@ -12,7 +12,7 @@ use super::GuestReport;
 use super::programs::{hpmctl, succeed};
 
 /// Two behaviours in turn, each of some intervals of 10 ms: a table that misses the caches, and sums.
-const PROGRAM: &str = "for my $r (1 .. 40) { my %h; $h{$_ * 7919 % 99991} .= $_ for 1 .. 40000; \
+const PROGRAM: &str = "for my $r (1 .. 12) { my %h; $h{$_ * 7919 % 99991} .= $_ for 1 .. 40000; \
                        my $s = 0; for my $i (1 .. 200000) { $s += $i * $i % 7 } }";
 /// Part of the intervals that is sampled. 36 % are wished for, and the first two of each behaviour.
 const SAMPLED: std::ops::Range<f64> = 0.25..0.7;
