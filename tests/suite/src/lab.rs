@@ -26,10 +26,14 @@ pub(crate) struct Boot {
     pub(crate) kernel_log: String,
 }
 
+/// The model's argument by which it follows every access, whatever is measured.
+pub(crate) const TRUTH_OF_ALL: &str = "truth-level=micro";
+
 /// Seconds after which a machine is ended. The debug kernel is slower by a factor that grows with the load of this machine; where
-/// time is the number of executed instructions, long programs are run; a million requests take their time.
+/// time is the number of executed instructions, or every access is followed, long programs are run; a million requests take their time.
 fn timeout(machine: &Machine, options: &[&str]) -> &'static str {
-    let is_long = ["--deterministic", TORTURE_LONG].iter().any(|option| options.contains(option));
+    let is_long =
+        ["--deterministic", TRUTH_OF_ALL, TORTURE_LONG].iter().any(|option| options.contains(option));
     if machine.kernel == "debug" || is_long { "7200" } else { "1800" }
 }
 

@@ -13,7 +13,7 @@ pub(crate) const MINIMUM: &str = "minimum";
 /// Number of the database's entries, in percent of the usual: the model executes some hundred times slower than a processor.
 pub(crate) const SCALE: &str = "50";
 /// Heap sizes, in tenths of the smallest. The copying collector needs about twice of that.
-pub(crate) const TENTHS: [u32; 4] = [10, 14, 20, 40];
+pub(crate) const TENTHS: [u32; 5] = [10, 11, 14, 20, 40];
 /// Ways to run it, with their options. Periods and intervals are such that there are some of them in an iteration.
 pub(crate) const WAYS: [(&str, &[&str]); 3] = [
     ("base", &[]),

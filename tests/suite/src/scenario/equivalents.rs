@@ -18,7 +18,7 @@ use crate::machine::Machine;
 
 pub(super) const NAME: &str = "equivalents";
 /// Options of `lab run`: the truth counts misses also while no counter asks for them.
-const OPTIONS: &[&str] = &["--plugin-arg", "truth-level=micro"];
+const OPTIONS: &[&str] = &["--plugin-arg", crate::lab::TRUTH_OF_ALL];
 
 /// The processors that are compared.
 pub(super) const PROFILES: [&Profile; 5] = [&PRESCOTT, &CORE2, &SKYLAKE, &ICE_LAKE, &ZEN_4];

@@ -96,7 +96,7 @@ const ALL: &[Scenario] = &[
     Scenario {
         name: "multiplex",
         // The model is as slow in every turn, whatever is counted; else the time would not run alike in all of them.
-        options: &["--plugin-arg", "truth-level=micro"],
+        options: &["--plugin-arg", crate::lab::TRUTH_OF_ALL],
         compare: multiplex::compare,
     },
     Scenario { name: "torture.million", options: torture::OPTIONS_LONG, compare: torture::compare },
