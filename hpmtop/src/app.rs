@@ -58,7 +58,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         let text = list_keys(&KeyMap::new(&bindings(), &config.keys)?);
         return io::stdout().lock().write_all(text.as_bytes()).context("cannot write the keys");
     }
-    let prints = cli.once || cli.batch.is_some() || cli.screenshot.is_some();
+    let prints = cli.once || cli.batch.is_some() || !cli.screenshot.is_empty();
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     if !prints && !is_terminal {
         bail!(
@@ -113,7 +113,7 @@ impl Headless {
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let usual = if no_colour { ThemeName::None } else { config.theme.unwrap_or_default() };
         let mut state = State::new(facts, config, cli.theme.unwrap_or(usual))?;
-        let size = if cli.screenshot.is_some() { cli.size } else { (200, 60) };
+        let size = if !cli.screenshot.is_empty() { cli.size } else { (200, 60) };
         state.set_area(Rect::new(0, 0, size.0, size.1));
         let mut session = Self { state, events, collector, sender, config: path, size, synced: 0 };
         if let Some(name) = &cli.screen {
@@ -297,8 +297,9 @@ impl Headless {
             if !self.press_all(&cli.keys)? {
                 return Ok(());
             }
-            if let Some(path) = &cli.screenshot {
-                return output::screenshot(&self.state, path, cli.size);
+            if !cli.screenshot.is_empty() {
+                let mut paths = cli.screenshot.iter();
+                return paths.try_for_each(|path| output::screenshot(&self.state, path, cli.size));
             }
             let text = output::document(&self.state, cli.format);
             match io::stdout().lock().write_all(text.as_bytes()) {

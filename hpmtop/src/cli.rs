@@ -75,9 +75,9 @@ pub(crate) struct Cli {
     /// How --once and --batch print
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
-    /// Write the screen to a file, .svg or text, and end
+    /// Write the screen to a file, .svg or text, and end; can be given several times
     #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "batch"])]
-    pub(crate) screenshot: Option<PathBuf>,
+    pub(crate) screenshot: Vec<PathBuf>,
     /// Size of the terminal for --screenshot
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "120x40", value_parser = size)]
     pub(crate) size: (u16, u16),

@@ -48,7 +48,7 @@ pub(super) fn pass_on(output: &mut File) -> Result<()> {
 pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> {
     let origin = match &cli.replay {
         Some(folder) => {
-            let prints = cli.once || cli.batch.is_some() || cli.screenshot.is_some();
+            let prints = cli.once || cli.batch.is_some() || !cli.screenshot.is_empty();
             Origins::Replay { folder: folder.clone(), speed: cli.speed, paused: prints || cli.at.is_some() }
         }
         None => {

@@ -12,6 +12,8 @@ use super::programs::{built, c_program, succeed};
 pub(crate) const C_PROGRAM: &str = "screens";
 /// What the lab's processor counts for it.
 const EVENTS: &str = "l1d-load-miss,cycles,instructions";
+/// Options of `lab run`: time passes with instructions, or the screen would be minutes behind what it measures.
+pub(crate) const OPTIONS: &[&str] = &["--deterministic"];
 /// How long the program runs at most; hpmtop ends it before.
 const SECONDS: &str = "60";
 
@@ -28,12 +30,12 @@ const fn shown(name: &'static str, keys: &'static str, words: &'static [&'static
 
 /// Every screen. A screen that asks for names waits for them.
 pub(crate) const SHOWN: [Shown; 6] = [
-    shown("processes", "wait=2500 1 v", &["screens"]),
-    shown("time", "wait=2500 2 wait=600", &["screens", "seen"]),
-    shown("process", "wait=2500 1 Enter wait=1500", &["screens (", "walk"]),
-    shown("phases", "wait=4000 1 Enter 4 wait=600", &["screens"]),
-    shown("locality", "wait=2500 1 Enter 5 wait=1500", &["screens (", "space"]),
-    shown("machine", "wait=2500 6", &["What it costs"]),
+    shown("processes", "wait=800 1 v", &["screens"]),
+    shown("time", "wait=800 2 wait=300", &["screens", "seen"]),
+    shown("process", "wait=800 1 Enter wait=500", &["screens (", "walk"]),
+    shown("phases", "wait=1500 1 Enter 4 wait=300", &["screens"]),
+    shown("locality", "wait=800 1 Enter 5 wait=700", &["screens (", "space"]),
+    shown("machine", "wait=800 6", &["What it costs"]),
 ];
 
 /// Takes them in the lab, by the module.
@@ -61,18 +63,16 @@ pub(crate) fn take(
 ) -> Result<String> {
     let config = folder.join("config.toml");
     std::fs::write(&config, "").context("writing an empty configuration")?;
+    let mut command = Command::new(hpmtop);
+    command
+        .args(["--interval", "100", "--size", "110x32", "--theme", "default", "--keys", shown.keys])
+        .args(options)
+        .arg("--config")
+        .arg(&config);
     for ending in ["svg", "txt"] {
-        let picture = folder.join(format!("hpmtop-{}.{ending}", shown.name));
-        let mut command = Command::new(hpmtop);
-        command
-            .args(["--interval", "100", "--size", "110x32", "--theme", "default", "--keys", shown.keys])
-            .args(options)
-            .arg("--config")
-            .arg(&config)
-            .arg("--screenshot")
-            .arg(&picture);
-        succeed(command.arg("--").arg(program).arg(SECONDS).stdin(Stdio::null()))?;
+        command.arg("--screenshot").arg(folder.join(format!("hpmtop-{}.{ending}", shown.name)));
     }
+    succeed(command.arg("--").arg(program).arg(SECONDS).stdin(Stdio::null()))?;
     let text = std::fs::read_to_string(folder.join(format!("hpmtop-{}.txt", shown.name)))?;
     for word in shown.words {
         ensure!(text.contains(word), "`{word}` is not seen, but\n{text}");

@@ -107,7 +107,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: siblings::NAME, options: siblings::OPTIONS, compare: siblings::compare },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
-    Scenario { name: "screens", options: &[], compare: |_, _| {} },
+    Scenario { name: "screens", options: crate::guest::screens::OPTIONS, compare: |_, _| {} },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
     Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
     // Time passes with instructions, so that an interval is as many of them, whatever the host does.

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, bail};
 
 use crate::check::Tally;
-use crate::guest::screens::{C_PROGRAM, SHOWN, take};
+use crate::guest::screens::{C_PROGRAM, OPTIONS, SHOWN, take};
 use crate::lab;
 use crate::machine::Machine;
 
@@ -18,8 +18,9 @@ pub(crate) fn run(root: &Path, on_host: bool, tally: &mut Tally) {
         return;
     }
     tally.run("pictures: the lab takes them", || {
-        let machine = Machine::plain();
-        let boot = lab::boot_prepared(root, "screens", &machine, &[], |folder| {
+        // A clock that passes with instructions is for one CPU.
+        let machine = Machine { cpus: 1, ..Machine::plain() };
+        let boot = lab::boot_prepared(root, "screens", &machine, OPTIONS, |folder| {
             lab::compile(root, folder, C_PROGRAM)
         })?;
         for (name, verdict) in &boot.report.checks {
