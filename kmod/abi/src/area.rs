@@ -135,10 +135,16 @@ pub struct CpuControl {
     /// Samples per second wished for instead of [`super::EventSpec::rate`], of every event that has one; 0 for no other
     /// wish. The driver reads it at each cut, and clamps it.
     pub rate: u64,
-    /// Not 0: no samples are wanted; counters count on. The driver reads it at each cut, and says so in
+    /// [`CpuControl::PAUSE`]: no samples are wanted; counters count on. Anything else: they are, so that a reader that scribbles over its
+    /// memory loses none without their being counted. The driver reads it at each cut, and says so in
     /// [`super::QuantumFlags::PAUSED`].
     pub pause: u64,
     /// Padding.
     pub reserved: [u64; 2],
 }
 const _: () = assert!(core::mem::size_of::<CpuControl>() == 64);
+
+impl CpuControl {
+    /// "no sample", as a number that nobody writes by mistake.
+    pub const PAUSE: u64 = u64::from_le_bytes(*b"nosample");
+}

@@ -1,6 +1,6 @@
 //! A session as one CPU sees it.
 
-use super::abi::{CounterPage, CpuStatus, Totals, EVENTS_MAX};
+use super::abi::{CounterPage, CpuControl, CpuStatus, Totals, EVENTS_MAX};
 use super::counters::PageKeys;
 use super::guard::Limits;
 use super::interrupt::Handled;
@@ -216,7 +216,7 @@ impl<R: Rings> Session<'_, R> {
 
     /// Whether the reader wants no samples now.
     pub(super) fn is_paused(&mut self) -> bool {
-        self.rings.control().pause != 0
+        self.rings.control().pause == CpuControl::PAUSE
     }
 
     /// Tells user space what there is.

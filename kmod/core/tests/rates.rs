@@ -2,7 +2,7 @@
 
 mod rig;
 
-use hpm_abi::{EventSpec, QuantumEnd};
+use hpm_abi::{CpuControl, EventSpec, QuantumEnd};
 use hpm_core::Limits;
 use rig::core::Instruction::{Load, Store};
 use rig::scene::{acquired, config, counted, interrupting, one_thread, precise, INSTRUCTIONS, LOADS, STORES};
@@ -111,7 +111,7 @@ fn a_reader_that_wants_no_samples_gets_counts_alone() {
         let mut config = config(&[spec, counted(INSTRUCTIONS)]);
         config.segments = 256;
         let (mut rig, session, tid) = one_thread(&config);
-        for pause in [0, 1, 0] {
+        for pause in [0, CpuControl::PAUSE, u64::MAX] {
             rig.cores[0].borrow_mut().machine.shared[session].control.pause = pause;
             rig.cut(0, QuantumEnd::Timer);
             for _ in 0..10 {

@@ -208,7 +208,8 @@ impl Rings {
     pub fn pause_samples(&self, paused: bool) {
         for cpu in 0..self.cpus.len() {
             let field = cpu * size_of::<CpuControl>() + std::mem::offset_of!(CpuControl, pause);
-            word(&self.control, field).store(paused.into(), Ordering::Release);
+            let value = if paused { CpuControl::PAUSE } else { 0 };
+            word(&self.control, field).store(value, Ordering::Release);
         }
     }
 
