@@ -106,9 +106,13 @@ impl Sink for Digest {
             lost: row.records_lost,
             counts,
         });
-        if let Some(mut news) = self.phases.push(row) {
-            (news.start_ns, news.end_ns) = (self.ns(news.interval.start), self.ns(news.interval.end));
-            self.batch.phases.push(news);
+        match self.phases.push(row) {
+            Ok(Some(mut news)) => {
+                (news.start_ns, news.end_ns) = (self.ns(news.interval.start), self.ns(news.interval.end));
+                self.batch.phases.push(news);
+            }
+            Ok(None) => {}
+            Err(_) => self.batch.disordered.push(row.pid),
         }
         self.recorder.quantum(row)
     }

@@ -1,6 +1,6 @@
 //! A phase detector for each process, fed by its quanta.
 
-use libhpm::analysis::phase::{Base, Detector, MAX_EVENTS, Rules, Signal, Slicer, Stay};
+use libhpm::analysis::phase::{Base, Detector, Disorder, MAX_EVENTS, Rules, Signal, Slicer, Stay};
 use libhpm::trace::{Meta, QuantumFlags, QuantumRow};
 
 use crate::model::PhaseNews;
@@ -97,11 +97,14 @@ impl Tracker {
     }
 
     /// Takes a quantum; what its process's detector says if that completed an interval. Its times in ns are not set.
-    pub(crate) fn push(&mut self, row: &QuantumRow) -> Option<PhaseNews> {
-        let watch = self.watch.as_ref()?;
+    ///
+    /// # Errors
+    /// The quantum ends before it starts, so that it belongs to no interval.
+    pub(crate) fn push(&mut self, row: &QuantumRow) -> Result<Option<PhaseNews>, Disorder> {
+        let Some(watch) = &self.watch else { return Ok(None) };
         if self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&row.pid) {
-            let (&oldest, _) = self.processes.iter().min_by_key(|(_, watched)| watched.last)?;
-            self.processes.remove(&oldest);
+            let oldest = self.processes.iter().min_by_key(|(_, watched)| watched.last).map(|(pid, _)| *pid);
+            oldest.and_then(|pid| self.processes.remove(&pid));
         }
         let watched = self.processes.entry(row.pid).or_insert_with(|| Watched {
             slicer: Slicer::for_process(watch.interval),
@@ -115,14 +118,13 @@ impl Tracker {
             counts: &row.counts,
             lost_before: row.flags & QuantumFlags::QUANTA_LOST_BEFORE != 0,
         };
-        // A quantum that ends before it starts belongs to no interval.
-        let interval = watched.slicer.push(&stay).ok().flatten()?;
+        let Some(interval) = watched.slicer.push(&stay)? else { return Ok(None) };
         let step = watched.detector.push(&interval);
         if step.occurrence.is_some() && self.changed.len() < 1024 {
             self.changed.push((row.pid, interval.end));
         }
         let prediction = watched.detector.prediction();
-        Some(PhaseNews { pid: row.pid, start_ns: 0, end_ns: 0, interval, step, prediction })
+        Ok(Some(PhaseNews { pid: row.pid, start_ns: 0, end_ns: 0, interval, step, prediction }))
     }
 }
 
@@ -153,7 +155,7 @@ mod tests {
         assert!(words(&["x"], Some("z"), None).unwrap_err().contains("measured are x"));
     }
 
-    /// What cannot be compared, or does not vary, has no pattern; what ends before it starts is no interval.
+    /// What cannot be compared, or does not vary, has no pattern; what ends before it starts is no interval. The reason is told.
     #[test]
     fn bad_quanta_make_no_patterns() {
         use crate::model::Ribbon;
@@ -161,9 +163,13 @@ mod tests {
             let mut tracker = Tracker::new(Watch::new(&meta(&["x"]), None, None, 1.0).unwrap());
             let mut ribbon = Ribbon::default();
             for index in 0..number {
-                if let Some(news) = tracker.push(&row(index)) {
-                    assert_eq!(news.step.occurrence, None);
-                    ribbon.push(&news);
+                match tracker.push(&row(index)) {
+                    Ok(Some(news)) => {
+                        assert_eq!(news.step.occurrence, None);
+                        ribbon.push(&news);
+                    }
+                    Ok(None) => {}
+                    Err(_) => ribbon.disordered += 1,
                 }
             }
             (ribbon.intervals, ribbon.no_phases().unwrap_or_default().to_owned())
@@ -184,7 +190,8 @@ mod tests {
             let forwards = row(index, 500 << (index % 3));
             QuantumRow { start_tsc: forwards.end_tsc, end_tsc: forwards.start_tsc, ..forwards }
         };
-        assert_eq!(after(&backwards, 100).0, 0);
+        let (intervals, why) = after(&backwards, 100);
+        assert!(intervals == 0 && why.contains("time goes backwards"), "{why}");
     }
 
     #[test]
@@ -195,7 +202,7 @@ mod tests {
             let start_tsc = u64::from(pid) * 10_000;
             let end_tsc = start_tsc + 2000;
             let row = QuantumRow { pid, start_tsc, end_tsc, counts: vec![5], ..QuantumRow::default() };
-            assert!(tracker.push(&row).is_some());
+            assert!(tracker.push(&row).unwrap().is_some());
         }
         assert_eq!(tracker.processes.len(), PROCESSES_MAX);
     }

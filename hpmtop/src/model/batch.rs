@@ -108,6 +108,8 @@ pub(crate) struct Batch {
     pub(crate) processes: Vec<ProcessFacts>,
     pub(crate) markers: Vec<Marker>,
     pub(crate) phases: Vec<PhaseNews>,
+    /// The process of each quantum that ends before it starts, so that it belongs to no interval.
+    pub(crate) disordered: Vec<u32>,
     /// Samples of each event.
     pub(crate) samples: [u64; EVENTS],
     /// Sums since the start, when they were asked for.

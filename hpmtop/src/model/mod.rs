@@ -151,8 +151,13 @@ impl Model {
             self.markers.pop_front();
         }
         for news in &batch.phases {
-            if self.ribbons.len() < RIBBONS_MAX || self.ribbons.contains_key(&news.pid) {
-                self.ribbons.entry(news.pid).or_default().push(news);
+            if let Some(ribbon) = self.ribbon(news.pid) {
+                ribbon.push(news);
+            }
+        }
+        for pid in batch.disordered {
+            if let Some(ribbon) = self.ribbon(pid) {
+                ribbon.disordered += 1;
             }
         }
         for (sum, count) in self.samples.iter_mut().zip(batch.samples) {
@@ -165,6 +170,12 @@ impl Model {
         self.holders = batch.holders.unwrap_or_else(|| std::mem::take(&mut self.holders));
         self.over = batch.over.or_else(|| self.over.take());
         self.forget();
+    }
+
+    /// A process's phases; `None` where there are too many processes to keep those of one more.
+    fn ribbon(&mut self, pid: u32) -> Option<&mut Ribbon> {
+        let room = self.ribbons.len() < RIBBONS_MAX || self.ribbons.contains_key(&pid);
+        room.then(|| self.ribbons.entry(pid).or_default())
     }
 
     fn thread(&mut self, news: ThreadNews) {

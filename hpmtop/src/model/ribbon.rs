@@ -62,6 +62,8 @@ pub(crate) struct Ribbon {
     pub(crate) intervals: u64,
     /// Of these, those that cannot be compared with the one before, because quanta were lost.
     pub(crate) torn: u64,
+    /// Quanta that ended before they started and make no intervals.
+    pub(crate) disordered: u64,
     /// Patterns that came, in all.
     pub(crate) changes: u64,
 }
@@ -129,6 +131,9 @@ impl Ribbon {
     pub(crate) fn no_phases(&self) -> Option<&'static str> {
         match self.current {
             Some(_) => None,
+            None if self.disordered > self.intervals => {
+                Some("no phases: time goes backwards, most quanta end before they start")
+            }
             None if self.torn * 2 > self.intervals => Some(
                 "no phases: most intervals cannot be compared with the one before, because quanta were lost",
             ),
