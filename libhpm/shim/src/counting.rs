@@ -1,5 +1,7 @@
 //! Events that are read at each entry and exit.
 
+use std::ops::Range;
+
 use libhpm::call_log::Counting;
 use libhpm::event;
 use libhpm::machine::pmu_name;
@@ -13,8 +15,8 @@ use libhpm::{Error, Result};
 pub(crate) enum Source {
     /// Nothing is counted.
     None,
-    /// The hpm module: a session that is never closed, because threads read by it up to their end.
-    Driver(&'static Session, usize),
+    /// The hpm module: a session that is never closed, because threads read by it up to their end, and which of its events.
+    Driver(&'static Session, Range<usize>),
     /// perf_event.
     Perf(Vec<PerfName>),
 }
@@ -22,9 +24,12 @@ pub(crate) enum Source {
 /// What a thread reads.
 pub(crate) enum ThreadCounts {
     None,
-    Driver(OwnCounters<'static, Driver>, usize),
+    Driver(OwnCounters<'static, Driver>, Range<usize>),
     Perf(Vec<PerfEvent>),
 }
+
+/// The module in words.
+pub(crate) const DRIVER: &str = "the hpm module's self-read counters";
 
 impl Source {
     /// A source for these events, and in words what it is.
@@ -34,7 +39,7 @@ impl Source {
     pub(crate) fn open(events: &[String], counting: Counting) -> Result<(Self, String)> {
         let driver = || {
             let session = driver(events)?;
-            Ok((Self::Driver(session, events.len()), "the hpm module's self-read counters".to_owned()))
+            Ok((Self::Driver(session, 0..events.len()), DRIVER.to_owned()))
         };
         let perf = |why: &str| {
             let names = perf::parse(events)?;
@@ -69,7 +74,7 @@ impl Source {
     pub(crate) fn of_thread(&self) -> Result<ThreadCounts> {
         Ok(match self {
             Self::None => ThreadCounts::None,
-            Self::Driver(session, events) => ThreadCounts::Driver(session.own_counters()?, *events),
+            Self::Driver(session, events) => ThreadCounts::Driver(session.own_counters()?, events.clone()),
             Self::Perf(names) => ThreadCounts::Perf(open(names)?),
         })
     }
@@ -116,7 +121,7 @@ impl ThreadCounts {
         match self {
             Self::None => {}
             Self::Driver(counters, events) => {
-                for (event, count) in counts.iter_mut().enumerate().take(*events) {
+                for (event, count) in events.clone().zip(counts) {
                     *count = counters.count(event).unwrap_or(*count);
                 }
             }

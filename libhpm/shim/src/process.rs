@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use libhpm::call_log::{CONFIG, Clock, Config, FOLDER_VARIABLE, FileFunctions, Filter, code_mapping};
+use libhpm::call_log::{
+    CONFIG, Clock, Config, Counting, FOLDER_VARIABLE, FileFunctions, Filter, code_mapping,
+};
 use libhpm::sys::clock::tsc;
 
 use crate::clock::{CpuClock, tsc_per_ms};
-use crate::counting::{Source, driver};
+use crate::counting::{DRIVER, Source, driver};
 use crate::thread::{Thread, ThreadClock};
 use crate::{SKIPPED, THREAD, ffi, table};
 
@@ -73,11 +75,7 @@ impl Process {
     fn new(config: Config, tsc_per_ms: f64) -> Option<Self> {
         let folder = PathBuf::from(std::env::var_os(FOLDER_VARIABLE)?);
         let prefix = folder.join(format!("{}-{:x}", std::process::id(), tsc()));
-        let (clock, cycles, clock_words) = clock(config.clock);
-        let (source, source_words) = match Source::open(&config.events, config.counting) {
-            Ok(opened) => opened,
-            Err(error) => (Source::None, format!("nothing is counted: {error}")),
-        };
+        let Sources { clock, cycles, clock_words, source, source_words } = Sources::open(&config);
         let mut events = source.names(&config.events);
         if !events.is_empty() {
             events.insert(0, "tsc".to_owned());
@@ -250,22 +248,67 @@ fn read_config() -> Option<Config> {
     serde_json::from_slice(&text).ok()
 }
 
+/// What times and counts are read from.
+struct Sources {
+    clock: Clock,
+    /// The clock's counter.
+    cycles: Source,
+    clock_words: String,
+    source: Source,
+    source_words: String,
+}
+
+impl Sources {
+    /// A process's counters serve one session of the module, so that the clock and the counts are of the same.
+    fn open(config: &Config) -> Self {
+        let by_cycles = matches!(config.clock, Clock::Auto | Clock::Cycles);
+        let by_driver = !config.events.is_empty() && !matches!(config.counting, Counting::Perf);
+        let mut why = None;
+        if by_cycles && by_driver {
+            match driver(&[&[CYCLES.to_owned()], config.events.as_slice()].concat()) {
+                Ok(session) => {
+                    return Self {
+                        clock: Clock::Cycles,
+                        cycles: Source::Driver(session, 0..1),
+                        clock_words: CYCLES_WORDS.to_owned(),
+                        source: Source::Driver(session, 1..1 + config.events.len()),
+                        source_words: DRIVER.to_owned(),
+                    };
+                }
+                Err(error) => why = Some(error),
+            }
+        }
+        let (source, source_words) = match Source::open(&config.events, config.counting) {
+            Ok(opened) => opened,
+            Err(error) => (Source::None, format!("nothing is counted: {error}")),
+        };
+        let (clock, cycles, clock_words) = match (&source, why) {
+            (Source::Driver(..), Some(error)) => cpu_clock(&format!(", because {error}")),
+            _ => clock(config.clock),
+        };
+        Self { clock, cycles, clock_words, source, source_words }
+    }
+}
+
+const CYCLES: &str = "cycles:u";
+const CYCLES_WORDS: &str = "cycles of the thread in user mode, by the hpm module's self-read counters";
+
 /// The clock that is used for the one that was asked for.
 fn clock(asked: Clock) -> (Clock, Source, String) {
-    let why = match asked {
-        Clock::Auto | Clock::Cycles => match driver(&["cycles:u".to_owned()]) {
-            Ok(session) => {
-                let words = "cycles of the thread in user mode, by the hpm module's self-read counters";
-                return (Clock::Cycles, Source::Driver(session, 1), words.to_owned());
-            }
-            Err(error) => format!(", because {error}"),
+    match asked {
+        Clock::Auto | Clock::Cycles => match driver(&[CYCLES.to_owned()]) {
+            Ok(session) => (Clock::Cycles, Source::Driver(session, 0..1), CYCLES_WORDS.to_owned()),
+            Err(error) => cpu_clock(&format!(", because {error}")),
         },
         Clock::Tsc => {
             let words = "real time by the TSC, waiting and other threads' turns included";
-            return (Clock::Tsc, Source::None, words.to_owned());
+            (Clock::Tsc, Source::None, words.to_owned())
         }
-        Clock::Cpu => String::new(),
-    };
+        Clock::Cpu => cpu_clock(""),
+    }
+}
+
+fn cpu_clock(why: &str) -> (Clock, Source, String) {
     let words = format!(
         "time on a CPU, by the TSC set right by CLOCK_THREAD_CPUTIME_ID after gaps of 20 µs and each ms{why}"
     );
