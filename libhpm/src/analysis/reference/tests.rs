@@ -86,7 +86,10 @@ fn loops_end() {
     let found = origins(&code, 0, &[]);
     let sources: Vec<Source> = found.iter().map(|origin| origin.source).collect();
     assert_eq!(sources.len(), 2, "{found:?}");
-    assert!(sources.contains(&Source::Parameter(Location::Register(Register::RDI))) && sources.contains(&field(2, Register::RDI, 8)));
+    assert!(
+        sources.contains(&Source::Parameter(Location::Register(Register::RDI)))
+            && sources.contains(&field(2, Register::RDI, 8))
+    );
     // A pointer that a loop does not change came from before it: 0: mov rbx, [rdi]; 3: mov eax, [rbx]; 5: dec ecx; 7: jne 3
     let code = [0x48, 0x8b, 0x1f, 0x8b, 0x03, 0xff, 0xc9, 0x75, 0xfa];
     assert_eq!(only(&code, 3), (field(0, Register::RDI, 0), Some(0)));

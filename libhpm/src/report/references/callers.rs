@@ -44,8 +44,7 @@ impl References {
         let own = linked(&loaded, branches);
         let trail = Trail::new(&own, ip);
         let origins = code.function.origins_of(ip, location, &code.edges, trail, &mut |_, _| false);
-        let caller =
-            Sampled { branches, ip, loaded: &loaded, code: &code, callee: Some(sample), ..*sample };
+        let caller = Sampled { branches, ip, loaded: &loaded, code: &code, callee: Some(sample), ..*sample };
         for there in &origins {
             let offset = origin.offset.zip(there.offset).map(|(here, there)| here.wrapping_add(there));
             let origin = Origin { share: origin.share * there.share, source: there.source, offset };
@@ -64,7 +63,8 @@ impl References {
         from: u64,
         branches: &'a [[u64; 3]],
     ) -> Option<(u64, &'a [[u64; 3]], Loaded)> {
-        let mut at = |address| locator.images().at(resolver.spaces(), sample.row.pid, sample.row.tsc, address);
+        let mut at =
+            |address| locator.images().at(resolver.spaces(), sample.row.pid, sample.row.tsc, address);
         let loaded = at(from)?;
         if self.code(&loaded, loaded.linked(from)).is_some() {
             return Some((from, branches, loaded));
