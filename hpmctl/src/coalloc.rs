@@ -141,8 +141,12 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
     let mut advice = advise(references.candidates(), all, &rules);
     advice.truncate(args.limit);
     let table = weights.table();
+    let untyped = references.untyped().map(|path| {
+        format!("{path} has no debug information that can be read: places of allocation stand for types, or the loads themselves")
+    });
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
-    let warnings: Vec<String> = cuts.map(|cut| cut.to_string()).chain(unfinished(meta)).collect();
+    let warnings: Vec<String> =
+        cuts.map(|cut| cut.to_string()).chain(unfinished(meta)).chain(untyped).collect();
     let report = Report {
         meta,
         filter: args.filters.words(),

@@ -4,7 +4,7 @@ mod callers;
 mod known;
 mod namer;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -72,6 +72,8 @@ pub struct References {
     unattributed: BTreeMap<Unattributed, f64>,
     pairs: BTreeMap<Pair, Known>,
     heat: BTreeMap<Arc<str>, Heat>,
+    /// Binaries without types whose fields have no names by that.
+    untyped: BTreeSet<Arc<str>>,
     /// Last time of a sample or an allocation.
     end: u64,
 }
@@ -118,6 +120,7 @@ impl References {
             unattributed: BTreeMap::new(),
             pairs: BTreeMap::new(),
             heat: BTreeMap::new(),
+            untyped: BTreeSet::new(),
             end: 0,
         }
     }
@@ -205,6 +208,11 @@ impl References {
         let mut all: Vec<_> = self.unattributed.iter().map(|(why, samples)| (*why, *samples)).collect();
         all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         all
+    }
+
+    /// Binaries whose fields have no names because they have no debug information that can be read.
+    pub fn untyped(&self) -> impl Iterator<Item = &str> {
+        self.untyped.iter().map(|path| &**path)
     }
 
     /// The pairs of objects with what is known of them.
@@ -318,6 +326,9 @@ impl References {
         }
         let path = Arc::clone(&loaded.image.path);
         let types = self.types.entry(path).or_insert_with_key(|path| Types::load(path, &self.finder));
+        if types.is_none() {
+            self.untyped.insert(Arc::clone(&loaded.image.path));
+        }
         let named = types.as_mut().and_then(|types| {
             let mut namer = Namer { types, loaded, code };
             if element { namer.element(ip, base, displacement) } else { namer.field(ip, base, displacement) }
