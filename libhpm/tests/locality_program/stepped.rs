@@ -44,6 +44,30 @@ pub(crate) enum Record {
     WithBranches,
 }
 
+impl Record {
+    /// Of an instruction that loaded from an address.
+    fn sample(
+        self,
+        before: &Stopped,
+        after: &Stopped,
+        address: u64,
+        branches: &VecDeque<[u64; 3]>,
+    ) -> SampleRow {
+        let with_address = matches!(self, Self::WithAddress | Self::WithBranches);
+        let branches = || branches.iter().flatten().copied().collect();
+        SampleRow {
+            tsc: 100,
+            period: 1,
+            ip: if self == Self::Old { after.rip } else { before.rip },
+            next_ip: Some(after.rip),
+            registers: Some(registers(after)),
+            data_address: with_address.then_some(address),
+            branches: (self == Self::WithBranches).then(branches),
+            ..SampleRow::default()
+        }
+    }
+}
+
 /// What came of a run.
 pub(crate) struct Run {
     pub(crate) reader: TraceReader,
@@ -173,7 +197,6 @@ fn step_through(
     let memory = fs::OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
     let mut first = [0];
     memory.read_exact_at(&mut first, start).unwrap();
-    let with_address = matches!(record, Record::WithAddress | Record::WithBranches);
     let mut cache = [u64::MAX; LINES];
     let mut branches: VecDeque<[u64; 3]> = VecDeque::new();
     let (mut truth, mut mapped) = (Vec::new(), false);
@@ -204,22 +227,8 @@ fn step_through(
                 let line = address / 64;
                 let slot = &mut cache[line as usize % LINES];
                 if std::mem::replace(slot, line) != line {
-                    let ip = if record == Record::Old { after.rip } else { before.rip };
-                    writer
-                        .sample(&SampleRow {
-                            tsc: 100,
-                            pid: number,
-                            tid: number,
-                            period: 1,
-                            ip,
-                            next_ip: Some(after.rip),
-                            registers: Some(registers(&after)),
-                            data_address: with_address.then_some(address),
-                            branches: (record == Record::WithBranches)
-                                .then(|| branches.iter().flatten().copied().collect()),
-                            ..SampleRow::default()
-                        })
-                        .unwrap();
+                    let sample = record.sample(&before, &after, address, &branches);
+                    writer.sample(&SampleRow { pid: number, tid: number, ..sample }).unwrap();
                     truth.push(address);
                 }
             }

@@ -200,7 +200,7 @@ fn table(rows: &str) -> String {
         "{HEADING}\n\nCommand: `target/release/suite scenario {NAME}`. Two programs of Debian source packages, compiled by gcc -O2, recorded \
          with `--allocations --branches -e l1d-load-miss:u`; each patch in tests/suite/advice allocates the object that the field refers to \
          together with the one that has the field, as `hpmctl coalloc` says. Misses are the loads in user mode that missed the first-level \
-         data cache by the PMU model's own count, the mean of three runs without hpmctl, before and after; *saves* is what was foretold, with \
+         data cache by the PMU model's own count, the mean of two runs without hpmctl, before and after; *saves* is what was foretold, with \
          its interval.\n\n\
          | program | field | number of the advice | samples | saves | misses before | misses after | misses % | instructions % |\n\
          |---|---|---|---|---|---|---|---|---|\n{rows}"
