@@ -35,7 +35,7 @@ pub(crate) struct CoallocArgs {
     /// Bytes of a cache line
     #[arg(long, default_value_t = 64, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(8..=4096))]
     line: u64,
-    /// An object is young until its process has allocated so many bytes more
+    /// An object that is freed before its process has allocated so many bytes more dies young
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     nursery: u64,
     /// Show at most this many fields, pairs and types
@@ -119,8 +119,9 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
     let mut rows = reader.rows::<SampleRow>();
     for mut row in rows.by_ref().filter(|row| usize::from(row.event) == event) {
         let located = locator.locate(&resolver, &row, |address| {
-            let (object, age) = objects.at(row.pid, row.tsc, address)?;
-            Some((object, age < args.nursery))
+            let (object, _) = objects.at(row.pid, row.tsc, address)?;
+            let young = objects.dies_young(object.number as usize, args.nursery);
+            Some((object, young))
         });
         row.data_address = located.access.address.ok();
         if filter.is_empty() || filter.takes(&row, &resolver.resolve(&row)) {
@@ -137,12 +138,13 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
             if filter.is_empty() { "" } else { " that was asked for" }
         );
     }
-    let rules = Rules { hot_samples: args.threshold, line_bytes: args.line, ..Rules::default() };
+    let rules = args.rules();
     let mut advice = advise(references.candidates(), all, &rules);
     advice.truncate(args.limit);
     let table = weights.table();
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
-    let warnings: Vec<String> = cuts.map(|cut| cut.to_string()).chain(unfinished(meta)).collect();
+    let warnings: Vec<String> =
+        cuts.map(|cut| cut.to_string()).chain(unfinished(meta)).chain(untyped(&references)).collect();
     let report = Report {
         meta,
         filter: args.filters.words(),
@@ -160,6 +162,22 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
     Ok((output, report.warnings))
+}
+
+impl CoallocArgs {
+    /// A programmer follows the advice, not a collector that moves objects.
+    fn rules(&self) -> Rules {
+        Rules { hot_samples: self.threshold, line_bytes: self.line, elements_apart: true, ..Rules::default() }
+    }
+}
+
+/// Warnings of binaries whose types are not known.
+fn untyped(references: &References) -> impl Iterator<Item = String> {
+    references.untyped().map(|path| {
+        format!(
+            "{path} has no debug information that can be read: places of allocation stand for types, or the loads themselves"
+        )
+    })
 }
 
 /// The event that was asked for, or the first that can be attributed.

@@ -4,17 +4,14 @@
 mod traced;
 
 use std::fs::File;
-use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
-use std::process::{Command, Stdio};
 
 use iced_x86::{Code, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, OpKind};
 use libhpm::analysis::address::{Access, Executed, Unknown};
 use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
-use nix::unistd::Pid;
 
-use traced::{Stopped, registers, value};
+use traced::{Stopped, loads, registers, start, value};
 
 /// Instructions that are executed.
 const STEPS: usize = 150_000;
@@ -24,18 +21,14 @@ fn truth(instruction: &Instruction, before: &Stopped, wanted: Access) -> Vec<u64
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info(instruction);
     let takes = |access: OpAccess| {
-        let reads = matches!(
-            access,
-            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-        );
         let writes = matches!(
             access,
             OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
         );
         match wanted {
-            Access::Load => reads,
+            Access::Load => loads(access),
             Access::Store => writes,
-            Access::Any => reads || writes,
+            Access::Any => loads(access) || writes,
         }
     };
     let accesses = info.used_memory().iter().filter(|memory| takes(memory.access()));
@@ -66,21 +59,7 @@ fn check_memory(instruction: &Instruction, memory: &File, address: u64, after: &
 
 #[test]
 fn what_is_computed_is_what_the_processor_accessed() {
-    let mut child = Command::new("sh")
-        .args(["-c", "read line; exec ls -lR /usr/share/doc"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let pid = Pid::from_raw(child.id() as i32);
-    if ptrace::attach(pid).is_err() {
-        // A container can forbid it.
-        child.kill().unwrap();
-        child.wait().unwrap();
-        return;
-    }
-    waitpid(pid, None).unwrap();
-    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let Some((mut child, pid)) = start(["ls", "-lR", "/usr/share/doc"]) else { return };
     let mut memory = File::open(format!("/proc/{pid}/mem")).unwrap();
     let mut tally = Tally::default();
     for _ in 0..STEPS {

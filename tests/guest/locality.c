@@ -1,6 +1,6 @@
 /* Linked structures of known layout, walked at random, with a log of their own objects.
  *
- *     locality db|table|tree|sharing OBJECTS STEPS LOG
+ *     locality db|table|names|tree|sharing OBJECTS STEPS LOG
  *
  * db is the chain of SPECjvm98's db: an index of entries, each with a vector of strings that refer to their characters. Every
  * object is allocated at its own place, in random order, so that each reference leads to another line. LOG gets a line for each
@@ -19,6 +19,8 @@ struct database { long count; struct entry **index; };
 
 struct node { long key; struct node *next; long payload[6]; };
 struct table { long buckets; struct node **heads; };
+
+struct name { char *text; struct name *next; };
 
 struct page { long count; long keys[7]; struct page *children[8]; };
 
@@ -104,6 +106,43 @@ static long hash(long objects, long steps)
 	return sum;
 }
 
+/* As strcmp, which is not the same in every library. */
+__attribute__((noipa)) static int compare(const char *one, const char *other)
+{
+	while (*one && *one == *other)
+		one++, other++;
+	return *one - *other;
+}
+
+/* The names miss through the one before, their texts where they are compared. */
+__attribute__((noipa)) static struct name *find(struct name *name, const char *text)
+{
+	while (name && compare(text, name->text))
+		name = name->next;
+	return name;
+}
+
+static long names(long objects, long steps)
+{
+	long buckets = objects / 4 + 1, sum = 0;
+	struct name **heads = object("heads", buckets * sizeof *heads);
+	char text[32];
+	memset(heads, 0, buckets * sizeof *heads);
+	for (long number = 0; number < objects; number++) {
+		struct name *name = object("name", sizeof *name);
+		name->text = object("text", sizeof text);
+		snprintf(name->text, sizeof text, "%lx", number);
+		name->next = heads[number % buckets];
+		heads[number % buckets] = name;
+	}
+	for (long step = 0; step < steps; step++) {
+		long number = random_number() % objects;
+		snprintf(text, sizeof text, "%lx", number);
+		sum += find(heads[number % buckets], text) != NULL;
+	}
+	return sum;
+}
+
 __attribute__((noipa)) static long search(struct page *page, long key)
 {
 	long place = 0;
@@ -167,7 +206,7 @@ int main(int argc, char **argv)
 {
 	long objects, steps, sum;
 	if (argc != 5 || !(log_file = fopen(argv[4], "w"))) {
-		fprintf(stderr, "usage: locality db|table|tree|sharing OBJECTS STEPS LOG\n");
+		fprintf(stderr, "usage: locality db|table|names|tree|sharing OBJECTS STEPS LOG\n");
 		return 2;
 	}
 	objects = atol(argv[2]);
@@ -176,6 +215,8 @@ int main(int argc, char **argv)
 		sum = db(objects, steps);
 	else if (!strcmp(argv[1], "table"))
 		sum = hash(objects, steps);
+	else if (!strcmp(argv[1], "names"))
+		sum = names(objects, steps);
 	else if (!strcmp(argv[1], "tree"))
 		sum = tree(objects, steps);
 	else

@@ -42,10 +42,23 @@ fn instruction(program: &Path, function: &str, text: &str) -> (u64, u64) {
     (BASE + found.address, found.bytes.into())
 }
 
-/// Strings and their characters, each in a line of its own.
-fn allocate(writer: &mut TraceWriter) {
+/// Strings and their characters, each in a line of its own: by malloc, or by an allocator of the program's own that has one great
+/// object of malloc for each of both.
+fn allocate(writer: &mut TraceWriter, own_allocator: bool) {
     let stack = writer.stack(&[0x1000], true).unwrap();
-    for number in 0..150 {
+    let regions = [STRING, CHARACTERS].into_iter().filter(|_| own_allocator);
+    for address in regions {
+        let object = AllocationRow {
+            tsc: 1,
+            pid: 7,
+            tid: 7,
+            bytes: 64 * 150,
+            stack: Some(stack),
+            ..AllocationRow::default()
+        };
+        writer.allocation(&AllocationRow { address, ..object }).unwrap();
+    }
+    for number in (0..150).filter(|_| !own_allocator) {
         let object = AllocationRow {
             tsc: 1,
             pid: 7,
@@ -70,8 +83,12 @@ fn allocate(writer: &mut TraceWriter) {
     writer.allocations_recorded(Allocations { processes: 1, ..Allocations::default() }).unwrap();
 }
 
-/// 150 misses of `string->value->hash`, and 20 of `entry->items[item]->length`.
 fn trace(temp: &TempDir, debug: &str) -> PathBuf {
+    trace_of(temp, debug, |_| (), false)
+}
+
+/// 150 misses of `string->value->hash`, and 20 of `entry->items[item]->length`, of a program that is altered once it is compiled.
+fn trace_of(temp: &TempDir, debug: &str, alter: fn(&Path), own_allocator: bool) -> PathBuf {
     let (source, program) = (temp.path().join("db.c"), temp.path().join("db"));
     std::fs::write(&source, SOURCE).unwrap();
     let words = ["-O2", debug, "-fno-pie", "-no-pie", "-Wl,-Ttext-segment=0x1000000", "-o"];
@@ -93,9 +110,10 @@ fn trace(temp: &TempDir, debug: &str) -> PathBuf {
             ..MapRow::default()
         })
         .unwrap();
-    allocate(&mut writer);
+    allocate(&mut writer, own_allocator);
     let (walk, walk_bytes) = instruction(&program, "walk", "mov rax, [rax]");
     let (third, third_bytes) = instruction(&program, "third", "mov rax, [rax]");
+    alter(&program);
     let sample = |ip: u64, bytes: u64, address| SampleRow {
         tsc: 100,
         pid: 7,
@@ -123,6 +141,10 @@ fn run(folder: &Path, options: &[&str]) -> Result<String> {
     output(&Cli::try_parse_from(words).unwrap().coalloc).map(|(text, _)| text)
 }
 
+fn json(folder: &Path) -> serde_json::Value {
+    serde_json::from_str(&run(folder, &["--json"]).unwrap()).unwrap()
+}
+
 #[test]
 fn the_hot_reference_is_named_and_advised() {
     let temp = TempDir::new().unwrap();
@@ -139,11 +161,93 @@ fn the_hot_reference_is_named_and_advised() {
 #[test]
 fn without_types_places_of_allocation_are_named() {
     let temp = TempDir::new().unwrap();
-    let folder = trace(&temp, "-g0");
-    let json: serde_json::Value = serde_json::from_str(&run(&folder, &["--json"]).unwrap()).unwrap();
+    let json = json(&trace(&temp, "-g0"));
+    is_without_types(&json);
+}
+
+fn is_without_types(json: &serde_json::Value) {
     assert_eq!(json["fields"][0]["parent"], "[unknown]+0xfff");
     assert_eq!(json["fields"][0]["name"], "+8");
     assert_eq!(json["fields"][0]["samples"], 150.0);
+    let warnings = json["warnings"].to_string();
+    assert!(warnings.contains("/db has no debug information that can be read"), "{warnings}");
+}
+
+fn change(program: &Path, tool: &str, words: &[&str]) {
+    let status = Command::new(tool).args(words).arg(program).status().unwrap();
+    assert!(status.success(), "{tool}: {status}");
+}
+
+/// Where its functions are is told by its table for unwinding.
+#[test]
+fn a_stripped_program_has_the_same_references_without_names() {
+    let temp = TempDir::new().unwrap();
+    let json = json(&trace_of(&temp, "-g", |program| change(program, "strip", &[]), false));
+    is_without_types(&json);
+    assert_eq!(json["unattributed"], serde_json::json!([]));
+}
+
+/// Debug information that ends too early gives the right name or none.
+#[test]
+fn truncated_debug_information_gives_no_wrong_names() {
+    fn keep(program: &Path, quarters: usize) {
+        let section = program.with_extension("section");
+        let words = format!(".debug_info={}", section.display());
+        change(program, "objcopy", &["--dump-section", &words]);
+        let bytes = std::fs::read(&section).unwrap();
+        std::fs::write(&section, &bytes[..bytes.len() * quarters / 4]).unwrap();
+        change(program, "objcopy", &["--update-section", &words]);
+    }
+    let cuts: [fn(&Path); 4] = [
+        |program| keep(program, 0),
+        |program| keep(program, 1),
+        |program| keep(program, 2),
+        |program| keep(program, 3),
+    ];
+    for cut in cuts {
+        let temp = TempDir::new().unwrap();
+        let json = json(&trace_of(&temp, "-g", cut, false));
+        let field =
+            (json["fields"][0]["parent"].as_str().unwrap(), json["fields"][0]["name"].as_str().unwrap());
+        assert!([("string", "value"), ("[unknown]+0xfff", "+8")].contains(&field), "{field:?}");
+        assert_eq!(json["fields"][0]["samples"], 150.0);
+    }
+}
+
+/// One object of malloc holds all of them: what the program's own allocator made of it is not known, and nothing is advised for it.
+#[test]
+fn an_allocator_of_the_programs_own_is_one_object() {
+    let temp = TempDir::new().unwrap();
+    let json = json(&trace_of(&temp, "-g", |_| (), true));
+    assert_eq!(json["fields"][0]["parent"], "string");
+    let advice = json["advice"].as_array().unwrap();
+    assert!(advice.iter().all(|one| one["verdict"] == "leave"), "{advice:?}");
+    let string = advice.iter().find(|one| one["candidate"]["pair"]["field"]["parent"] == "string").unwrap();
+    assert_eq!(string["against"][0]["reason"], "too-large");
+}
+
+/// Code that was made at run time, of which there is no map.
+#[test]
+fn samples_in_unknown_code_belong_to_no_field() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("jit.hpm");
+    let mut meta = meta();
+    meta.events[0].attribution = Attribution::Cause;
+    let mut writer = TraceWriter::create(&folder, meta).unwrap();
+    let (start, end) = (BASE, BASE + 0x1000);
+    let map = MapRow { pid: 7, start, end, path: "//anon".into(), executable: true, ..MapRow::default() };
+    writer.map(&map).unwrap();
+    allocate(&mut writer, false);
+    for number in 0..150 {
+        let row = SampleRow { tsc: 100, pid: 7, tid: 7, period: 1000, ip: BASE + 8, ..SampleRow::default() };
+        let data_address = Some(CHARACTERS + 64 * number);
+        writer.sample(&SampleRow { data_address, next_ip: Some(BASE + 12), ..row }).unwrap();
+    }
+    writer.finish(Totals { counts: vec![150_000, 0], ..Totals::default() }).unwrap();
+    let json = json(&folder);
+    assert_eq!(json["fields"], serde_json::json!([]));
+    assert_eq!(json["advice"], serde_json::json!([]));
+    assert_eq!(json["unattributed"], serde_json::json!([["no-code", 150.0]]));
 }
 
 #[test]

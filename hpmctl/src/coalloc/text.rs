@@ -132,7 +132,9 @@ fn words(reason: &Reason) -> String {
         Reason::BeyondLine { share } => {
             format!("{:.1} % of the missed bytes would lie a line or more behind the field", 100.0 * share)
         }
-        Reason::Young { share } => format!("{:.1} % of the misses are on young objects", 100.0 * share),
+        Reason::Young { share } => {
+            format!("{:.1} % of the misses are on objects that die young", 100.0 * share)
+        }
         Reason::LifetimesDiffer { matching } => {
             format!("only {:.1} % of the pairs live and die together", 100.0 * matching)
         }

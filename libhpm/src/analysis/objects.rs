@@ -110,6 +110,15 @@ impl Objects {
         Some((object, age))
     }
 
+    /// Whether an object was freed before its process had allocated so many bytes more.
+    #[must_use]
+    pub fn dies_young(&self, number: usize, bytes: u64) -> bool {
+        self.lives.get(number).is_some_and(|life| {
+            let until = |tsc| self.allocated_until(life.pid, tsc);
+            life.freed.is_some_and(|freed| until(freed).saturating_sub(until(life.allocated)) < bytes)
+        })
+    }
+
     /// Bytes that a process had allocated until a time.
     fn allocated_until(&self, pid: u32, tsc: u64) -> u64 {
         let volume = self.volume.get(&pid).map_or(&[][..], Vec::as_slice);
@@ -147,6 +156,19 @@ mod tests {
         let age = |tsc| objects.at(1, tsc, 0x1000).unwrap().1;
         assert_eq!([age(10), age(25), age(30)], [0, 50, 50 + (1 << 20)]);
         assert_eq!(objects.at(1, 40, 0x100_0000 + 77_777).unwrap().0.number, 2, "a great one");
+    }
+
+    #[test]
+    fn what_is_not_freed_does_not_die_young() {
+        let objects = Objects::new([
+            life(10, Some(25), 0x1000, 100),
+            life(11, None, 0x2000, 50),
+            life(20, Some(40), 0x3000, 60),
+            life(30, None, 0x4000, 70),
+        ]);
+        let young = |bytes| [0, 1, 2, 3, 4].map(|number| objects.dies_young(number, bytes));
+        assert_eq!(young(80), [false, false, true, false, false]);
+        assert_eq!(young(111), [true, false, true, false, false]);
     }
 
     proptest! {

@@ -4,7 +4,8 @@
 //! From the base register of the access each definition that can reach it is followed: through moves, address arithmetic and spills to the
 //! stack. Where the sample has branch records, only the way that control took is gone. At other joins all predecessors are followed, among
 //! which the share is divided as taken branches were recorded, else equally (`AssignWeightsRecursive`, Figure 5.5). A path that comes back to where it was brings nothing new and is left out. What was loaded from
-//! memory ends the search: that is the field. It ends as well at the function's beginning, because what is known ends there.
+//! memory ends the search: that is the field. It ends as well at the function's beginning; from there branch records lead into the caller
+//! ([`Trail::entry`]).
 
 mod effect;
 mod search;
@@ -59,8 +60,8 @@ pub enum Source {
     },
     /// Loaded from a variable at an address, or the variable itself.
     Global(u64),
-    /// The function was given it.
-    Parameter,
+    /// The function was given it, in this place.
+    Parameter(Location),
     /// A call returned it.
     Returned {
         /// The call.
@@ -219,16 +220,17 @@ impl Function {
         (0..self.instructions.len()).filter_map(goes_on)
     }
 
-    /// Where the value of a place before the instruction at `ip` came from.
+    /// Where the value of a place before the instruction at `ip` came from; `edges`, `trail` and `known` as for [`Self::origins`].
     pub fn origins_of(
         &self,
         ip: u64,
         location: Location,
         edges: &EdgeCounts,
+        trail: Trail<'_>,
         known: &mut dyn FnMut(u64, Location) -> bool,
     ) -> Vec<Origin> {
         match self.instructions.binary_search_by_key(&ip, Instruction::ip) {
-            Ok(index) => self.origins_before(index, location, Some(0), edges, Trail::NONE, known),
+            Ok(index) => self.origins_before(index, location, Some(0), edges, trail, known),
             Err(_) => Vec::new(),
         }
     }
@@ -282,6 +284,16 @@ impl Function {
                 let lost = call && !is_callee_saved(register);
                 straight && !lost && !writes(&mut factory, &self.instructions[index], register)
             })
+    }
+
+    /// Whether a register has the same value everywhere in the function.
+    #[must_use]
+    pub fn never_writes(&self, register: Register) -> bool {
+        let mut factory = InstructionInfoFactory::new();
+        self.instructions.iter().all(|one| {
+            let calls = matches!(one.flow_control(), FlowControl::Call | FlowControl::IndirectCall);
+            (!calls || is_callee_saved(register)) && !writes(&mut factory, one, register)
+        })
     }
 }
 

@@ -1,9 +1,10 @@
 //! Misses by the reference through which the missed object was reached, and what is known of the objects at both ends.
 
+mod callers;
 mod known;
 mod namer;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -71,6 +72,8 @@ pub struct References {
     unattributed: BTreeMap<Unattributed, f64>,
     pairs: BTreeMap<Pair, Known>,
     heat: BTreeMap<Arc<str>, Heat>,
+    /// Binaries without types whose fields have no names by that.
+    untyped: BTreeSet<Arc<str>>,
     /// Last time of a sample or an allocation.
     end: u64,
 }
@@ -117,6 +120,7 @@ impl References {
             unattributed: BTreeMap::new(),
             pairs: BTreeMap::new(),
             heat: BTreeMap::new(),
+            untyped: BTreeSet::new(),
             end: 0,
         }
     }
@@ -162,25 +166,34 @@ impl References {
         if origins.is_empty() {
             return self.leave(Unattributed::NoReference, 1.0, row);
         }
+        let branches = row.branches.as_deref().unwrap_or_default().as_chunks().0;
+        let sample =
+            Sampled { row, located, objects, branches, ip, loaded: &loaded, code: &code, callee: None };
         for origin in origins.iter() {
-            let why = match origin.source {
-                Source::Field { ip: load, base, displacement } => {
-                    let sample = Sampled { row, located, objects, ip, loaded: &loaded, code: &code };
-                    self.add_reference(&sample, origin, (load, base, displacement), false);
-                    continue;
-                }
-                Source::Element { ip: load, base, displacement } => {
-                    let sample = Sampled { row, located, objects, ip, loaded: &loaded, code: &code };
-                    self.add_reference(&sample, origin, (load, base, displacement), true);
-                    continue;
-                }
-                Source::Parameter => Unattributed::Parameter,
-                Source::Global(_) => Unattributed::Global,
-                Source::Returned { .. } => Unattributed::Returned,
-                Source::Known { .. } | Source::Other => Unattributed::Other,
-            };
-            self.leave(why, origin.share, row);
+            self.give(resolver, locator, &sample, origin);
         }
+    }
+
+    /// Gives a part of a sample to the field that it came from.
+    fn give(&mut self, resolver: &Resolver, locator: &mut Locator, sample: &Sampled<'_>, origin: &Origin) {
+        let why = match origin.source {
+            Source::Field { ip, base, displacement } => {
+                return self.add_reference(sample, origin, (ip, base, displacement), false);
+            }
+            Source::Element { ip, base, displacement } => {
+                return self.add_reference(sample, origin, (ip, base, displacement), true);
+            }
+            Source::Parameter(location) => {
+                if self.give_in_caller(resolver, locator, sample, origin, location) {
+                    return;
+                }
+                Unattributed::Parameter
+            }
+            Source::Global(_) => Unattributed::Global,
+            Source::Returned { .. } => Unattributed::Returned,
+            Source::Known { .. } | Source::Other => Unattributed::Other,
+        };
+        self.leave(why, origin.share, sample.row);
     }
 
     /// The weights (Table 5.1).
@@ -195,6 +208,11 @@ impl References {
         let mut all: Vec<_> = self.unattributed.iter().map(|(why, samples)| (*why, *samples)).collect();
         all.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         all
+    }
+
+    /// Binaries whose fields have no names because they have no debug information that can be read.
+    pub fn untyped(&self) -> impl Iterator<Item = &str> {
+        self.untyped.iter().map(|path| &**path)
     }
 
     /// The pairs of objects with what is known of them.
@@ -255,9 +273,7 @@ impl References {
 
     /// Where a sample's reference came from: by its own branch records if it has some; else by what others say of the ways to it.
     fn origins(&mut self, row: &SampleRow, loaded: &Loaded, code: &Code, ip: u64) -> Arc<[Origin]> {
-        let (branches, _) = row.branches.as_deref().unwrap_or_default().as_chunks::<3>();
-        let own: Vec<(u64, u64)> =
-            branches.iter().map(|&[from, to, _]| (loaded.linked(from), loaded.linked(to))).collect();
+        let own = callers::linked(loaded, row.branches.as_deref().unwrap_or_default().as_chunks().0);
         let origins = |trail| code.function.origins(ip, &code.edges, trail, &mut |_, _| false).into();
         if !own.is_empty() {
             return origins(Trail::new(&own, ip));
@@ -310,6 +326,9 @@ impl References {
         }
         let path = Arc::clone(&loaded.image.path);
         let types = self.types.entry(path).or_insert_with_key(|path| Types::load(path, &self.finder));
+        if types.is_none() {
+            self.untyped.insert(Arc::clone(&loaded.image.path));
+        }
         let named = types.as_mut().and_then(|types| {
             let mut namer = Namer { types, loaded, code };
             if element { namer.element(ip, base, displacement) } else { namer.field(ip, base, displacement) }
@@ -360,17 +379,21 @@ struct Sampled<'a> {
     row: &'a SampleRow,
     located: &'a Located,
     objects: &'a Objects,
-    /// Its instruction, by the linker's address.
+    /// Branch records, the newest first; of a caller those that are older than its call.
+    branches: &'a [[u64; 3]],
+    /// Its instruction, by the linker's address; of a caller its call.
     ip: u64,
     loaded: &'a Loaded,
     code: &'a Code,
+    /// Of a caller: in which function the sample, or the next call on the way to it, is.
+    callee: Option<&'a Sampled<'a>>,
 }
 
 impl Sampled<'_> {
     /// Where the field was that the reference was loaded from, if the register that pointed there still does.
     fn parent_address(&self, (load, base, displacement): (u64, Register, i64)) -> Option<u64> {
         let registers = self.row.registers.filter(|_| self.row.next_ip.is_some())?;
-        if !self.code.function.is_kept(base, load, self.ip) {
+        if !self.code.function.is_kept(base, load, self.ip) || !self.is_kept_by_callees(base) {
             return None;
         }
         let place = PLACES.iter().position(|place| *place == base)?;

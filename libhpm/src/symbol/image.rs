@@ -10,7 +10,7 @@ use object::{
     Architecture, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind,
 };
 
-use super::FileFinder;
+use super::{FileFinder, frames};
 use crate::address_space::{AddressSpaces, Mapping};
 use crate::elf::{self, Elf, Segments};
 
@@ -48,6 +48,24 @@ impl Extents {
         Self(extents.collect())
     }
 
+    /// Adds functions without a symbol. Nobody knows their names: they are called after their addresses.
+    fn add_described(&mut self, elf: &Elf<'_>, path: &Path) {
+        let linkage = elf.sections().filter(|section| {
+            // An entry describes all of it, although it is many functions.
+            section.name().is_ok_and(|name| name.starts_with(".plt"))
+        });
+        let linkage: Vec<u64> = linkage.map(|section| section.address()).collect();
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        let described = frames::described(elf).into_iter();
+        let unknown = described.filter(|range| {
+            !range.is_empty() && self.at(range.start).is_none() && !linkage.contains(&range.start)
+        });
+        let added: Vec<_> =
+            unknown.map(|range| (range.clone(), format!("[{file}+{:#x}]", range.start).into())).collect();
+        self.0.extend(added);
+        self.0.sort_by_key(|(range, _)| range.start);
+    }
+
     fn at(&self, address: u64) -> Option<&(Range<u64>, Arc<str>)> {
         let after = self.0.partition_point(|(range, _)| range.start <= address);
         self.0[..after].last().filter(|(range, _)| range.contains(&address))
@@ -78,6 +96,8 @@ impl Image {
                     Ok(())
                 });
             }
+            let mut functions = Extents::new(functions);
+            functions.add_described(elf, recorded);
             Ok(Some(Self {
                 path: Arc::clone(path),
                 bits: if elf.architecture() == Architecture::I386 { 32 } else { 64 },
@@ -87,7 +107,7 @@ impl Image {
                     .segments()
                     .map(|segment| segment.address()..segment.address().saturating_add(segment.size()))
                     .collect(),
-                functions: Extents::new(functions),
+                functions,
                 variables: Extents::new(variables),
             }))
         })

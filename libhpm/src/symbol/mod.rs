@@ -7,6 +7,7 @@
 mod code;
 mod code_map;
 mod files;
+mod frames;
 mod image;
 mod instrumentation;
 mod jitdump;

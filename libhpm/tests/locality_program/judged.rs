@@ -61,8 +61,9 @@ pub(crate) fn analyse(run: &Run) -> Found {
     let objects = objects(run);
     let mut locator = Locator::new(&run.reader.meta().events, FileFinder::default());
     run.reader.rows::<SampleRow>().for_each(|row| locator.note(&row));
-    let mut found =
-        Found { known: 0, wrong: vec![], misplaced: 0, references: References::new(FileFinder::default()) };
+    let mut references = References::new(FileFinder::default());
+    run.reader.rows::<SampleRow>().for_each(|row| references.note(&resolver, &mut locator, &row));
+    let mut found = Found { known: 0, wrong: vec![], misplaced: 0, references };
     for (row, &truth) in run.reader.rows::<SampleRow>().zip(&run.truth) {
         let located = locator.locate(&resolver, &row, |address| {
             let (object, age) = objects.at(row.pid, row.tsc, address)?;

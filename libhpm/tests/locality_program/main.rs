@@ -57,6 +57,23 @@ fn dbs_references_have_the_weights_of_its_own_log() {
     judge(&run, &fields, &["entry::items", "vector::elements", "string::value"]);
 }
 
+/// What misses is in another function, which is given the reference: with branch records it is the caller's.
+#[test]
+fn a_strings_characters_belong_to_the_field_that_their_reader_was_given() {
+    let program = Program { mode: "names", function: "find", ..DB };
+    for (record, share_min) in [(Record::WithBranches, 0.3), (Record::WithAddress, 0.0)] {
+        let Some(run) = run(program, 600, 1200, record) else { return };
+        let found = analyse(&run);
+        println!("{:?} {:?}", found.references.weights().table(), found.references.unattributed());
+        if share_min > 0.0 {
+            judge(&run, &[("name::text", "text")], &["name::text"]);
+        }
+        let weight = share(&found, "name::text");
+        assert!(if share_min > 0.0 { weight > share_min } else { weight == 0.0 }, "{weight}");
+        assert!(found.wrong.is_empty(), "{:x?}", found.wrong);
+    }
+}
+
 /// `unique_ptr`, `vector` and `string` are structures of which one member, however deep, is the reference.
 #[test]
 fn fields_of_cpp_have_their_path() {

@@ -1,12 +1,13 @@
 //! A program is executed step by step on this machine's processor, and each load that misses in a model of a small cache becomes a sample.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory};
 use libhpm::record::Attribution;
 use libhpm::symbol::FileFinder;
 use libhpm::trace::{Event, EventUse, MapRow, Meta, SampleRow, Totals, TraceReader, TraceWriter};
@@ -14,10 +15,13 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use crate::traced::{Stopped, registers, value};
+use crate::traced::{Stopped, loads, registers, start, value};
 
 /// Lines of the cache that is modelled: direct-mapped, far smaller than the program's objects.
 const LINES: usize = 64;
+
+/// Last branch records of a processor since Skylake.
+const BRANCHES: usize = 32;
 
 /// An object by the program's own log.
 #[derive(Clone, Debug)]
@@ -36,6 +40,32 @@ pub(crate) enum Record {
     Plain,
     /// The data address as well (of events of loads since Haswell).
     WithAddress,
+    /// Both, and the last branches.
+    WithBranches,
+}
+
+impl Record {
+    /// Of an instruction that loaded from an address.
+    fn sample(
+        self,
+        before: &Stopped,
+        after: &Stopped,
+        address: u64,
+        branches: &VecDeque<[u64; 3]>,
+    ) -> SampleRow {
+        let with_address = matches!(self, Self::WithAddress | Self::WithBranches);
+        let branches = || branches.iter().flatten().copied().collect();
+        SampleRow {
+            tsc: 100,
+            period: 1,
+            ip: if self == Self::Old { after.rip } else { before.rip },
+            next_ip: Some(after.rip),
+            registers: Some(registers(after)),
+            data_address: with_address.then_some(address),
+            branches: (self == Self::WithBranches).then(branches),
+            ..SampleRow::default()
+        }
+    }
 }
 
 /// What came of a run.
@@ -74,11 +104,9 @@ impl Program {
 }
 
 /// The address that an instruction loads from first, by the registers before it.
-fn load(code: &[u8], before: &Stopped) -> Option<u64> {
-    let instruction = Decoder::with_ip(64, code, before.rip, DecoderOptions::NONE).decode();
+fn load(instruction: &Instruction, before: &Stopped) -> Option<u64> {
     let mut factory = InstructionInfoFactory::new();
-    let loads = |access| matches!(access, OpAccess::Read | OpAccess::ReadWrite | OpAccess::CondRead);
-    let info = factory.info(&instruction);
+    let info = factory.info(instruction);
     let memory = info.used_memory().iter().find(|memory| loads(memory.access()))?;
     memory.virtual_address(0, |register, _, _| value(before, register))
 }
@@ -115,24 +143,9 @@ pub(crate) fn run(program: Program, objects: u32, steps: u32, record: Record) ->
     let place = libhpm::symbol::Place::of_symbol(function);
     let code = libhpm::symbol::Code::around(&place, &program, &FileFinder::default()).unwrap().unwrap();
     let linked = code.instructions[0].address..code.instructions.last().unwrap().address + 1;
-    let script = "read line; exec \"$@\"";
-    let mut child = Command::new("sh")
-        .args(["-c", script, "sh"])
-        .arg(&program)
-        .args([mode, &objects.to_string(), &steps.to_string()])
-        .arg(&log)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let pid = Pid::from_raw(child.id() as i32);
-    if ptrace::attach(pid).is_err() {
-        child.kill().unwrap();
-        child.wait().unwrap();
-        return None;
-    }
-    waitpid(pid, None).unwrap();
-    drop(child.stdin.take());
+    let (objects, steps) = (objects.to_string(), steps.to_string());
+    let (mut child, pid) =
+        start([program.as_os_str(), mode.as_ref(), objects.as_ref(), steps.as_ref(), log.as_os_str()])?;
     let attribution = if record == Record::Old { Attribution::Next } else { Attribution::Cause };
     let event = Event {
         name: "l1d-load-miss".into(),
@@ -160,7 +173,7 @@ pub(crate) fn run(program: Program, objects: u32, steps: u32, record: Record) ->
     Some(Run { reader: TraceReader::open(trace).unwrap(), truth, logged, _folder: folder })
 }
 
-/// Lets the program run to the function, then goes through it step by step, and runs again between its calls.
+/// Lets the program run to the function, then goes through it and what it calls step by step, and runs again between its calls.
 fn step_through(
     pid: Pid,
     program: &Path,
@@ -179,30 +192,34 @@ fn step_through(
     let base = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let base = base.lines().find(|line| line.ends_with(path)).unwrap();
     let base = u64::from_str_radix(base.split('-').next().unwrap(), 16).unwrap();
-    let function = base + linked.start..base + linked.end;
+    let start = base + linked.start;
     // A trap where the function begins.
     let memory = fs::OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
     let mut first = [0];
-    memory.read_exact_at(&mut first, function.start).unwrap();
+    memory.read_exact_at(&mut first, start).unwrap();
     let mut cache = [u64::MAX; LINES];
+    let mut branches: VecDeque<[u64; 3]> = VecDeque::new();
     let (mut truth, mut mapped) = (Vec::new(), false);
     loop {
-        memory.write_all_at(&[0xcc], function.start).unwrap();
+        memory.write_all_at(&[0xcc], start).unwrap();
         ptrace::cont(pid, None).unwrap();
         if !matches!(waitpid(pid, None).unwrap(), WaitStatus::Stopped(..)) {
             return truth;
         }
-        memory.write_all_at(&first, function.start).unwrap();
+        memory.write_all_at(&first, start).unwrap();
         let mut before = ptrace::getregs(pid).unwrap();
         before.rip -= 1;
         ptrace::setregs(pid, before).unwrap();
         if !std::mem::replace(&mut mapped, true) {
             mappings(number, writer);
         }
-        while function.contains(&before.rip) {
+        let frame = before.rsp;
+        // Its return takes the address of its caller off the stack.
+        while before.rsp <= frame {
             let mut code = [0; 16];
             memory.read_exact_at(&mut code, before.rip).unwrap();
-            let load = load(&code, &before);
+            let instruction = Decoder::with_ip(64, &code, before.rip, DecoderOptions::NONE).decode();
+            let load = load(&instruction, &before);
             ptrace::step(pid, None).unwrap();
             waitpid(pid, None).unwrap();
             let after = ptrace::getregs(pid).unwrap();
@@ -210,22 +227,14 @@ fn step_through(
                 let line = address / 64;
                 let slot = &mut cache[line as usize % LINES];
                 if std::mem::replace(slot, line) != line {
-                    let ip = if record == Record::Old { after.rip } else { before.rip };
-                    writer
-                        .sample(&SampleRow {
-                            tsc: 100,
-                            pid: number,
-                            tid: number,
-                            period: 1,
-                            ip,
-                            next_ip: Some(after.rip),
-                            registers: Some(registers(&after)),
-                            data_address: (record == Record::WithAddress).then_some(address),
-                            ..SampleRow::default()
-                        })
-                        .unwrap();
+                    let sample = record.sample(&before, &after, address, &branches);
+                    writer.sample(&SampleRow { pid: number, tid: number, ..sample }).unwrap();
                     truth.push(address);
                 }
+            }
+            if instruction.flow_control() != FlowControl::Next && after.rip != instruction.next_ip() {
+                branches.truncate(BRANCHES - 1);
+                branches.push_front([before.rip, after.rip, 0]);
             }
             before = after;
         }

@@ -1,10 +1,42 @@
-//! The registers of a program that is executed step by step, for the tests that do so.
+//! A program that is executed step by step, and its registers, for the tests that do so.
 
-use iced_x86::Register;
+use std::ffi::OsStr;
+use std::process::{Child, Command, Stdio};
+
+use iced_x86::{OpAccess, Register};
 use libhpm::trace::Registers;
+use nix::sys::ptrace;
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 
 /// What the kernel says of a stopped thread.
 pub(crate) type Stopped = nix::libc::user_regs_struct;
+
+/// Starts a program that we trace from before its first instruction on: what waits to become it is stopped. `None` where a container
+/// forbids that.
+pub(crate) fn start<S: AsRef<OsStr>>(words: impl IntoIterator<Item = S>) -> Option<(Child, Pid)> {
+    let mut child = Command::new("sh")
+        .args(["-c", "read line; exec \"$@\"", "sh"])
+        .args(words)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = Pid::from_raw(child.id() as i32);
+    if ptrace::attach(pid).is_err() {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        return None;
+    }
+    waitpid(pid, None).unwrap();
+    drop(child.stdin.take());
+    Some((child, pid))
+}
+
+/// Whether an access loads.
+pub(crate) fn loads(access: OpAccess) -> bool {
+    matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+}
 
 /// As a record has them.
 pub(crate) fn registers(from: &Stopped) -> Registers {

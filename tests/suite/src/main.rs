@@ -15,6 +15,7 @@ mod phases;
 mod results;
 mod scenario;
 mod screen;
+mod sources;
 mod stack;
 mod symbols;
 

@@ -65,6 +65,9 @@ pub struct Rules {
     pub lifetimes_min: f64,
     /// Share of pairs in one line already from which on there is nothing to gain.
     pub together_max: f64,
+    /// A reference to an object of the same type, as to a list's next element, does not compete with the type's others. A programmer
+    /// can put the elements one after another, and into each of them what it refers to; what moves pairs of objects cannot.
+    pub elements_apart: bool,
 }
 
 impl Default for Rules {
@@ -76,6 +79,7 @@ impl Default for Rules {
             young_max: 0.5,
             lifetimes_min: 0.8,
             together_max: 0.9,
+            elements_apart: false,
         }
     }
 }
@@ -185,7 +189,7 @@ pub fn advise(candidates: impl IntoIterator<Item = Candidate>, all: Weight, rule
             .total_cmp(&a.benefit.expected)
             .then_with(|| a.candidate.pair.cmp(&b.candidate.pair))
     });
-    one_child_each(&mut advice);
+    one_child_each(&mut advice, rules);
     for one in &mut advice {
         one.verdict = if one.against.is_empty() { Verdict::CoAllocate } else { Verdict::Leave };
     }
@@ -195,20 +199,24 @@ pub fn advise(candidates: impl IntoIterator<Item = Candidate>, all: Weight, rule
 
 /// "If there are multiple reference fields in a class that are potential candidates for co-allocation, the system selects the one
 /// with the largest weight" (5.1.5), of those against which nothing else speaks.
-fn one_child_each(advice: &mut [Advice]) {
-    let mut chosen: BTreeMap<Arc<str>, (f64, Field)> = BTreeMap::new();
+fn one_child_each(advice: &mut [Advice], rules: &Rules) {
+    let group = |pair: &Pair| {
+        let element = rules.elements_apart && pair.child == pair.field.parent;
+        (Arc::clone(&pair.field.parent), element)
+    };
+    let mut chosen: BTreeMap<(Arc<str>, bool), (f64, Field)> = BTreeMap::new();
     for one in advice.iter().filter(|one| one.against.is_empty()) {
         let Candidate { pair, weight, .. } = &one.candidate;
-        let best =
-            chosen.entry(Arc::clone(&pair.field.parent)).or_insert((weight.events, pair.field.clone()));
+        let best = chosen.entry(group(pair)).or_insert((weight.events, pair.field.clone()));
         if weight.events > best.0 {
             *best = (weight.events, pair.field.clone());
         }
     }
     let mut taken: BTreeMap<Field, ()> = BTreeMap::new();
     for one in advice.iter_mut().filter(|one| one.against.is_empty()) {
-        let field = &one.candidate.pair.field;
-        let Some((_, best)) = chosen.get(&field.parent) else { continue };
+        let pair = &one.candidate.pair;
+        let field = &pair.field;
+        let Some((_, best)) = chosen.get(&group(pair)) else { continue };
         // Of a field that refers to several kinds of objects the one with the greatest benefit comes first.
         if best != field || taken.insert(field.clone(), ()).is_some() {
             one.against.push(Reason::AnotherFieldIsHotter { field: best.clone() });

@@ -92,6 +92,29 @@ fn only_the_hottest_field_of_a_type_is_advised() {
     );
 }
 
+/// Where a programmer decides, a list's elements and what each of them refers to can both be near.
+#[test]
+fn a_lists_next_element_is_another_matter_than_what_an_element_has() {
+    let mut next = candidate("Entry", "next", heavy(300.0), (24, 24));
+    next.pair.child = "Entry".into();
+    let mut previous = candidate("Entry", "previous", heavy(250.0), (24, 24));
+    previous.pair.child = "Entry".into();
+    let name = candidate("Entry", "name", heavy(200.0), (24, 24));
+    let verdicts = |rules: &Rules| -> Vec<(String, Verdict)> {
+        let found = advise([name.clone(), next.clone(), previous.clone()], heavy(1000.0), rules);
+        found.iter().map(|one| (one.candidate.pair.field.name.to_string(), one.verdict)).collect()
+    };
+    let expected = |name| {
+        let names = [("next", Verdict::CoAllocate), ("name", name), ("previous", Verdict::Leave)];
+        names.map(|(name, verdict)| (name.to_owned(), verdict))
+    };
+    let apart = Rules { elements_apart: true, ..Rules::default() };
+    assert_eq!(verdicts(&apart), expected(Verdict::CoAllocate));
+    let mut together = verdicts(&Rules::default());
+    together.sort_by_key(|(name, _)| ["next", "name", "previous"].iter().position(|one| one == name));
+    assert_eq!(together, expected(Verdict::Leave));
+}
+
 /// Feeds one field with this many misses in each period of 10 ticks.
 fn monitor(periods: &[(f64, bool)]) -> Monitor<&'static str> {
     let mut monitor = Monitor::new(MonitorRules { period: 10, ..MonitorRules::default() }, 100);

@@ -51,7 +51,7 @@ impl Search<'_> {
             let before = &self.function.before[index];
             let previous = match before.as_slice() {
                 [] if index == 0 && !matches!(location, Location::Slot(Register::RBP, _)) => {
-                    return self.end(Source::Parameter, offset, share);
+                    return self.end(Source::Parameter(location), offset, share);
                 }
                 [] => return self.end(Source::Other, offset, share),
                 &[one] if index > 0 && !self.may_be_entered(index) => one,
@@ -127,7 +127,7 @@ impl Search<'_> {
         if index == 0 {
             // The function's own entry is a way, too.
             entered += 1;
-            self.end(Source::Parameter, offset, share / entered as f64);
+            self.end(Source::Parameter(location), offset, share / entered as f64);
         }
         for (&way, count) in ways.iter().zip(counts) {
             let part = if all > 0 && index > 0 { count as f64 / all as f64 } else { 1.0 / entered as f64 };

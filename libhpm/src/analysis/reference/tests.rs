@@ -24,7 +24,7 @@ fn a_field_that_was_loaded_from_a_field() {
     // mov rax, [rdi+8]; mov eax, [rax+16]; ret
     let code = [0x48, 0x8b, 0x47, 0x08, 0x8b, 0x40, 0x10, 0xc3];
     assert_eq!(only(&code, 4), (field(0, Register::RDI, 8), Some(16)));
-    assert_eq!(only(&code, 0), (Source::Parameter, Some(8)));
+    assert_eq!(only(&code, 0), (Source::Parameter(Location::Register(Register::RDI)), Some(8)));
     assert!(origins(&code, 7 + 9, &[]).is_empty());
 }
 
@@ -53,7 +53,7 @@ fn spills_to_the_stack_are_followed() {
         0x89, 0x45, 0xf0, 0x48, 0x8b, 0x45, 0xf0, 0x8b, 0x00,
     ];
     assert_eq!(only(&code, 24), (field(12, Register::RAX, 8), Some(0)));
-    assert_eq!(only(&code, 12), (Source::Parameter, Some(8)));
+    assert_eq!(only(&code, 12), (Source::Parameter(Location::Register(Register::RDI)), Some(8)));
     // By the stack pointer, over a push: mov rax, [rdi+8]; sub rsp, 16; mov [rsp+8], rax; push rbx; mov rcx, [rsp+16]; mov eax, [rcx]
     let code = [
         0x48, 0x8b, 0x47, 0x08, 0x48, 0x83, 0xec, 0x10, 0x48, 0x89, 0x44, 0x24, 0x08, 0x53, 0x48, 0x8b, 0x4c,
@@ -86,7 +86,10 @@ fn loops_end() {
     let found = origins(&code, 0, &[]);
     let sources: Vec<Source> = found.iter().map(|origin| origin.source).collect();
     assert_eq!(sources.len(), 2, "{found:?}");
-    assert!(sources.contains(&Source::Parameter) && sources.contains(&field(2, Register::RDI, 8)));
+    assert!(
+        sources.contains(&Source::Parameter(Location::Register(Register::RDI)))
+            && sources.contains(&field(2, Register::RDI, 8))
+    );
     // A pointer that a loop does not change came from before it: 0: mov rbx, [rdi]; 3: mov eax, [rbx]; 5: dec ecx; 7: jne 3
     let code = [0x48, 0x8b, 0x1f, 0x8b, 0x03, 0xff, 0xc9, 0x75, 0xfa];
     assert_eq!(only(&code, 3), (field(0, Register::RDI, 0), Some(0)));

@@ -23,6 +23,38 @@ impl<'a> Trail<'a> {
         (0..branches.len()).find(|&at| follows(at)).map_or(Self::NONE, |at| Self(&branches[at..]))
     }
 
+    /// How control came to the function's first instruction: from which address, and how many records are older than that. `None`
+    /// where the records end before that, or do not fit the code.
+    #[must_use]
+    pub fn entry(self, function: &Function) -> Option<(u64, usize)> {
+        let (first, last) = (function.instructions.first()?.ip(), function.instructions.last()?.ip());
+        let flow = |ip: u64| {
+            let place = function.instructions.binary_search_by_key(&ip, Instruction::ip).ok()?;
+            Some(function.instructions[place].flow_control())
+        };
+        // Backwards, what was called begins with its return.
+        let mut returned: u32 = 0;
+        for (at, &(from, to)) in self.0.iter().enumerate() {
+            let into = (first..=last).contains(&to);
+            let older = self.0.len() - at - 1;
+            match flow(from) {
+                None if to == first && returned == 0 => return Some((from, older)),
+                None if into && to != first => returned += 1,
+                None => {}
+                Some(FlowControl::Call | FlowControl::IndirectCall) => match returned.checked_sub(1) {
+                    Some(others) => returned = others,
+                    // The function called itself.
+                    None => return (to == first).then_some((from, older)),
+                },
+                Some(FlowControl::Return) if into => returned += 1,
+                // Control left it, but what the trail leads to is in it.
+                Some(_) if !into && returned == 0 => return None,
+                Some(_) => {}
+            }
+        }
+        None
+    }
+
     /// The instruction that was executed before this one; a call of another function is one instruction. `None` where the
     /// records end, or do not fit the code.
     pub(super) fn previous(&mut self, function: &Function, index: usize) -> Option<usize> {
@@ -102,6 +134,31 @@ mod tests {
         // Read after the ret: the newest record leads elsewhere.
         let branches = [(0x100e, 0x3000), (0x2010, 0x1009), (0x1004, 0x2009), (0x100c, 0x1000)];
         assert_eq!(back(&branches, 0x100c), [2, 1, 0, 3]);
+    }
+
+    #[test]
+    fn the_way_into_a_function_is_found_before_what_it_called_itself() {
+        let entry = |branches: &[(u64, u64)]| Trail::new(branches, 0x100c).entry(&function());
+        // Two iterations, each with a call that returned, and what was executed before the function.
+        let branches = [
+            (0x2010, 0x1009),
+            (0x1004, 0x2009),
+            (0x100c, 0x1000),
+            (0x2010, 0x1009),
+            (0x2005, 0x200e),
+            (0x1004, 0x2009),
+            (0x3010, 0x1000),
+            (0x3020, 0x3000),
+        ];
+        assert_eq!(entry(&branches), Some((0x3010, 1)));
+        // The record of the entry was overwritten.
+        assert_eq!(entry(&branches[..6]), None);
+        // It called itself, and that has not returned.
+        assert_eq!(entry(&[(0x1004, 0x1000), (0x3010, 0x1000)]), Some((0x1004, 1)));
+        // It called itself, and that has returned.
+        assert_eq!(entry(&[(0x100e, 0x1009), (0x1004, 0x1000), (0x3010, 0x1000)]), Some((0x3010, 0)));
+        // It had returned before.
+        assert_eq!(Trail(&[(0x100e, 0x3015), (0x3010, 0x1000)]).entry(&function()), None);
     }
 
     #[test]

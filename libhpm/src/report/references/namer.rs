@@ -6,7 +6,7 @@ use iced_x86::Register;
 
 use super::{Code, DEPTH_MAX};
 use crate::analysis::coallocation::Field;
-use crate::analysis::reference::{Location, Source};
+use crate::analysis::reference::{Location, Source, Trail};
 use crate::symbol::{Loaded, TypeId, Types};
 
 /// A field that has a name.
@@ -89,7 +89,7 @@ impl Namer<'_> {
         let depth = depth.checked_sub(1)?;
         let types = &mut *self.types;
         let mut known = |ip: u64, location: Location| types.variable_in(ip, location).is_some();
-        let origins = self.code.function.origins_of(ip, location, &self.code.edges, &mut known);
+        let origins = self.code.function.origins_of(ip, location, &self.code.edges, Trail::NONE, &mut known);
         origins.into_iter().find_map(|origin| {
             let offset = origin.offset?;
             let (id, at) = match origin.source {
@@ -118,7 +118,7 @@ impl Namer<'_> {
                     let found = self.types.returned_by(target)?;
                     (self.types.referent(found)?, 0)
                 }
-                Source::Returned { .. } | Source::Parameter | Source::Other => return None,
+                Source::Returned { .. } | Source::Parameter(_) | Source::Other => return None,
             };
             Some((id, at + offset))
         })

@@ -1,6 +1,7 @@
 //! What runs inside the lab machine.
 
 pub(crate) mod adaptive;
+pub(crate) mod advice;
 mod bad_input;
 pub(crate) mod bench;
 mod cachegrind;
@@ -34,6 +35,7 @@ mod siblings;
 pub(crate) mod skid;
 pub(crate) mod stacks;
 pub(crate) mod torture;
+pub(crate) mod tracking;
 pub(crate) mod truth;
 mod unknown;
 
@@ -96,6 +98,8 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "stacks" => stacks::run()?,
         "lbr" => lbr::run(&mut report)?,
         "locality" => locality::run(&mut report)?,
+        "advice" => advice::run(&mut report)?,
+        "tracking" => tracking::run(&mut report)?,
         "markers" => markers::run()?,
         "judge" => judge::run(&mut report)?,
         "ownership" => ownership::run(&mut report),

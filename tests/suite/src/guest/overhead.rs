@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use libhpm::trace::TraceReader;
+use libhpm::trace::{AllocationRow, TraceReader};
 use serde::{Deserialize, Serialize};
 
-use super::GuestReport;
 use super::programs::{hpmctl, succeed};
 use super::truth::Sums;
+use super::{GuestReport, tracking};
 
 /// The programs, as a shell runs them in the folder of [`write_inputs`]. All but jaq are of every Debian machine with gcc.
 pub(crate) const PROGRAMS: [(&str, &str); 8] = [
@@ -30,7 +30,7 @@ pub(crate) const PROGRAMS: [(&str, &str); 8] = [
 ];
 
 /// The period that an adapted one begins with.
-const FIRST: &str = "100000";
+pub(super) const FIRST: &str = "100000";
 
 /// How the programs are recorded: a name, and hpmctl's words for it.
 pub(crate) const WAYS: [(&str, &[&str]); 11] = [
@@ -56,6 +56,8 @@ pub(crate) struct Run {
     /// Samples in the trace, and those that were lost.
     pub(crate) samples: u64,
     pub(crate) lost: u64,
+    /// Objects whose allocation was recorded, where that was asked for.
+    pub(crate) allocations: u64,
     /// Bytes of the trace.
     pub(crate) trace_bytes: u64,
     /// hpmctl's memory when the program had ended.
@@ -79,15 +81,14 @@ struct One {
     memory: Memory,
 }
 
-/// Name of the program that [`one`] is to run, and where it leaves [`One`].
+/// Name of the program that [`one`] is to run, what the shell does before, and where it leaves [`One`].
 const WHICH: &str = "HPM_OVERHEAD_PROGRAM";
+const BEFORE: &str = "HPM_OVERHEAD_BEFORE";
 const LEFT: &str = "one.json";
 
 /// Runs every program without hpmctl and in each of [`WAYS`].
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    let folder = std::env::temp_dir().join("overhead");
-    fs::create_dir_all(&folder)?;
-    write_inputs(&folder)?;
+    let folder = folder()?;
     for (name, _) in PROGRAMS {
         // Once for the caches of the file system.
         plain(&folder, name)?;
@@ -103,13 +104,23 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     Ok(())
 }
 
+/// Where the programs find their inputs.
+pub(super) fn folder() -> Result<PathBuf> {
+    let folder = std::env::temp_dir().join("overhead");
+    fs::create_dir_all(&folder)?;
+    write_inputs(&folder)?;
+    Ok(folder)
+}
+
 /// The child's part: runs one program and leaves what the machine did meanwhile, so that neither hpmctl's start nor the
 /// completion of its trace is in it.
 pub(super) fn one() -> Result<()> {
     let which = std::env::var(WHICH).with_context(|| format!("{WHICH} names the program"))?;
-    let (_, line) = PROGRAMS.iter().find(|(name, _)| *name == which).context("no such program")?;
+    let mut all = PROGRAMS.iter().chain([&tracking::BC]);
+    let (_, line) = all.find(|(name, _)| *name == which).context("no such program")?;
+    let before = std::env::var(BEFORE).unwrap_or_default();
     let mut command = Command::new("sh");
-    command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::null());
+    command.args(["-c", &format!("{before}{line}")]).stdin(Stdio::null()).stdout(Stdio::null());
     let before = Sums::now()?;
     let ended = command.status();
     let sums = Sums::now()? - before;
@@ -133,9 +144,14 @@ impl Memory {
     }
 }
 
-fn plain(folder: &Path, name: &str) -> Result<Sums> {
+pub(super) fn plain(folder: &Path, name: &str) -> Result<Sums> {
+    plain_after(folder, name, "")
+}
+
+/// As [`plain`], after the shell has executed something.
+pub(super) fn plain_after(folder: &Path, name: &str, before: &str) -> Result<Sums> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["guest", "overhead_one"]);
+    command.args(["guest", "overhead_one"]).env(BEFORE, before);
     measured(command, folder, name).map(|one| one.sums)
 }
 
@@ -145,17 +161,19 @@ fn measured(mut command: Command, folder: &Path, name: &str) -> Result<One> {
     Ok(serde_json::from_slice(&fs::read(folder.join(LEFT))?)?)
 }
 
-fn recorded(folder: &Path, name: &str, words: &[&str]) -> Result<Run> {
+pub(super) fn recorded(folder: &Path, name: &str, words: &[&str]) -> Result<Run> {
     let trace = folder.join("trace.hpm");
     let mut command = hpmctl(&["record", "-e", "load:u"])?;
     command.args(words).arg("-o").arg(&trace).arg("--").arg(std::env::current_exe()?);
     command.args(["guest", "overhead_one"]);
     let One { sums, memory } = measured(command, folder, name)?;
-    let totals = TraceReader::open(&trace)?.meta().totals.clone().context("a trace without totals")?;
+    let reader = TraceReader::open(&trace)?;
+    let totals = reader.meta().totals.clone().context("a trace without totals")?;
     let run = Run {
         sums,
         samples: totals.records,
         lost: totals.records_lost,
+        allocations: reader.rows::<AllocationRow>().count() as u64,
         trace_bytes: bytes_below(&trace)?,
         memory,
     };

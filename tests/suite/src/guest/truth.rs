@@ -24,6 +24,8 @@ pub(crate) struct Sums {
     pub(crate) pmis: i64,
     /// PEBS records.
     pub(crate) records: i64,
+    /// Loads in user mode that missed the first-level data cache; 0 where the model does not follow accesses.
+    pub(crate) misses: i64,
 }
 
 impl Sums {
@@ -32,8 +34,15 @@ impl Sums {
     /// # Errors
     /// The lab runs without the model.
     pub(super) fn now() -> Result<Self> {
-        let [user, kernel, accesses, pmis, records] = [0, 1, 2, 3, 4].map(sum);
-        Ok(Self { user: user?, kernel: kernel?, accesses: accesses?, pmis: pmis?, records: records? })
+        let [user, kernel, accesses, pmis, records, misses] = [0, 1, 2, 3, 4, 5].map(sum);
+        Ok(Self {
+            user: user?,
+            kernel: kernel?,
+            accesses: accesses?,
+            pmis: pmis?,
+            records: records?,
+            misses: misses?,
+        })
     }
 
     /// Instructions in both modes.
@@ -58,6 +67,7 @@ impl Sub for Sums {
             accesses: self.accesses - earlier.accesses,
             pmis: self.pmis - earlier.pmis,
             records: self.records - earlier.records,
+            misses: self.misses - earlier.misses,
         }
     }
 }

@@ -23,8 +23,8 @@ const KNOWN_MIN: f64 = 0.9;
 /// How far a field's weight may be from the truth's share of misses.
 const WEIGHT_OFF_MAX: f64 = 0.05;
 
-/// Fields with the kind of objects that they refer to, one or two of them, in the program's log. `*` stands for what a library calls
-/// its own.
+/// Fields, with `|` between several, and the kind of objects that they refer to in the program's log. `*` stands for what a library
+/// calls its own, or for itself.
 type Fields = &'static [(&'static str, &'static str)];
 
 /// Of each mode.
@@ -161,8 +161,10 @@ fn weights(boot: &Boot, truth: &Report, name: &str, fields: Fields) -> Result<St
     let rows = found["fields"].as_array().context("no fields")?;
     let mut summary = Vec::new();
     for (field, kind) in fields {
-        let named =
-            |row: &&Value| is_like(&format!("{}::{}", text(&row["parent"]), text(&row["name"])), field);
+        let named = |row: &&Value| {
+            let name = format!("{}::{}", text(&row["parent"]), text(&row["name"]));
+            field.split('|').any(|one| is_like(&name, one))
+        };
         let weight =
             rows.iter().filter(named).filter_map(|row| row["samples"].as_f64()).sum::<f64>() / samples;
         let share = misses.get(kind).copied().unwrap_or(0.0) / all;
@@ -178,9 +180,8 @@ fn the(name: &str) -> Result<&'static Mode> {
 
 fn is_like(field: &str, wanted: &str) -> bool {
     match wanted.split_once('*') {
-        // An array's name has the sign itself.
-        Some((first, last)) if !last.starts_with("[]") => field.starts_with(first) && field.ends_with(last),
-        _ => field == wanted,
+        Some((first, last)) => field.starts_with(first) && field.ends_with(last),
+        None => field == wanted,
     }
 }
 

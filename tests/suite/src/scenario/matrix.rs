@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd};
 
-use super::{Scenario, heap, methods, siblings, unknown};
+use super::{Scenario, advice, heap, methods, siblings, tracking, unknown};
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -33,8 +33,9 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 11] = [
+const LONG_ONLY: [&str; 13] = [
     "adaptive",
+    advice::NAME,
     "cachegrind",
     "guided",
     heap::NAME,
@@ -44,6 +45,7 @@ const LONG_ONLY: [&str; 11] = [
     "overhead",
     "screens",
     "torture.million",
+    tracking::NAME,
     "lbr",
 ];
 

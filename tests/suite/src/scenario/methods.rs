@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +15,7 @@ use crate::consumers::tools::output;
 use crate::guest::methods::{Found, OVERHEAD, PROGRAMS};
 use crate::guest::truth::Sums;
 use crate::lab::Boot;
+use crate::sources::{Source, unpacked};
 
 pub(super) const NAME: &str = "methods";
 /// The guest's clock is the number of executed instructions.
@@ -26,19 +27,6 @@ const MOST_PERCENT: f64 = 1.0;
 /// Means of phases differ by chance once in so many times at most.
 const CHANCE: f64 = 0.01;
 
-/// A program of a Debian source package.
-struct Source {
-    name: &'static str,
-    package: &'static str,
-    /// Folders of C files, below the package's own.
-    folders: &'static [&'static str],
-    /// Files there that are other programs.
-    without: &'static [&'static str],
-    /// Files elsewhere.
-    with: &'static [&'static str],
-    flags: &'static [&'static str],
-}
-
 const SOURCES: [Source; 3] = [
     Source {
         name: "bzip2",
@@ -46,6 +34,7 @@ const SOURCES: [Source; 3] = [
         folders: &["."],
         without: &["bzip2recover.c", "unzcrash.c", "spewG.c", "mk251.c", "dlltest.c"],
         with: &[],
+        includes: &[],
         flags: &["-D_FILE_OFFSET_BITS=64"],
     },
     Source {
@@ -54,6 +43,7 @@ const SOURCES: [Source; 3] = [
         folders: &["."],
         without: &[],
         with: &["test/minigzip.c"],
+        includes: &[],
         flags: &["-DHAVE_UNISTD_H", "-D_LARGEFILE64_SOURCE"],
     },
     Source {
@@ -62,6 +52,7 @@ const SOURCES: [Source; 3] = [
         folders: &["src"],
         without: &["luac.c"],
         with: &[],
+        includes: &[],
         flags: &["-DLUA_USE_POSIX"],
     },
 ];
@@ -86,9 +77,9 @@ pub(super) fn prepare(root: &Path, folder: &Path) -> Result<()> {
     for (source, (name, arguments)) in SOURCES.iter().zip(PROGRAMS) {
         ensure!(source.name == name, "the programs are in another order");
         let unpacked = unpacked(root, source.package)?;
-        compile(&unpacked, source, &folder.join(format!("{name}.plain")), &[])?;
+        source.compile(&unpacked, &folder.join(format!("{name}.plain")), &[])?;
         let all = folder.join(format!("{name}.all"));
-        compile(&unpacked, source, &all, &["-finstrument-functions"])?;
+        source.compile(&unpacked, &all, &["-finstrument-functions"])?;
         let chosen = root.join("target/methods").join(format!("{name}.methods"));
         let hpmctl = |words: &[&str]| {
             let mut command = Command::new(root.join("target/release/hpmctl"));
@@ -100,7 +91,7 @@ pub(super) fn prepare(root: &Path, folder: &Path) -> Result<()> {
         output(hpmctl(&["select", "--overhead", OVERHEAD]).arg(&chosen))?;
         let option = output(hpmctl(&["exclude"]).arg(&chosen))?;
         let flags = ["-finstrument-functions", option.trim_end()];
-        compile(&unpacked, source, &folder.join(format!("{name}.phases")), &flags)?;
+        source.compile(&unpacked, &folder.join(format!("{name}.phases")), &flags)?;
     }
     Ok(())
 }
@@ -118,73 +109,6 @@ fn input() -> Vec<u8> {
         }
     }
     text.into_bytes()
-}
-
-/// The folder of a source package, fetched once by apt's own client with a state of its own.
-fn unpacked(root: &Path, package: &str) -> Result<PathBuf> {
-    let folder = root.join("target/methods/sources").join(package);
-    let inner = || -> Result<PathBuf> {
-        let mut entries = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path()));
-        entries.find(|path| path.is_dir()).context("no folder came of it")
-    };
-    if let Ok(found) = inner() {
-        return Ok(found);
-    }
-    fs::create_dir_all(&folder)?;
-    let state = root.join("target/methods/apt");
-    for part in ["lists/partial", "archives/partial"] {
-        fs::create_dir_all(state.join(part))?;
-    }
-    let targets = ["indextargets", "--format", "$(SITE) $(RELEASE) $(COMPONENT)", "Created-By: Packages"];
-    let archives = output(Command::new("apt-get").args(targets))?;
-    let mut list = String::new();
-    archives.lines().for_each(|archive| {
-        let _ = writeln!(list, "deb-src {archive}");
-    });
-    let (sources, status) = (state.join("sources.list"), state.join("status"));
-    fs::write(&sources, list)?;
-    fs::write(&status, "")?;
-    let apt = |words: &[&str]| {
-        let mut command = Command::new("apt-get");
-        command.args(["--quiet", "--option=Debug::NoLocking=1", "--option=Dir::Etc::sourceparts=-"]);
-        for (option, path) in [
-            ("Dir::Etc::sourcelist", &sources),
-            ("Dir::State::status", &status),
-            ("Dir::State::lists", &state.join("lists")),
-            ("Dir::Cache", &state),
-        ] {
-            command.arg(format!("--option={option}={}", path.display()));
-        }
-        command.args(words).current_dir(&folder);
-        command
-    };
-    output(&mut apt(&["update"]))?;
-    output(&mut apt(&["source", "--download-only", package]))?;
-    // Debian's changes are of its packaging; the programs are as their authors wrote them.
-    let archive = fs::read_dir(&folder)?.filter_map(|entry| Some(entry.ok()?.path())).find(|path| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.contains(".orig.tar") && !name.ends_with(".asc")
-    });
-    let archive = archive.with_context(|| format!("{package} has no archive of its authors"))?;
-    output(Command::new("tar").arg("--extract").arg("--file").arg(archive).current_dir(&folder))?;
-    inner()
-}
-
-fn compile(unpacked: &Path, source: &Source, program: &Path, flags: &[&str]) -> Result<()> {
-    let mut files: Vec<PathBuf> = source.with.iter().map(|file| unpacked.join(file)).collect();
-    for folder in source.folders {
-        for entry in fs::read_dir(unpacked.join(folder))? {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name.ends_with(".c") && !source.without.contains(&name.as_str()) {
-                files.push(path);
-            }
-        }
-    }
-    files.sort();
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O2", "-g", "-w", "-I"]).arg(unpacked).args(source.flags).args(flags).arg("-o").arg(program);
-    output(gcc.args(files).arg("-lm")).map(drop)
 }
 
 /// Checks each program and writes the tables.

@@ -1,6 +1,7 @@
 //! The scenarios: each boots the lab, lets the guest part run, and compares what it saw with the truth.
 
 mod adaptive;
+mod advice;
 pub(crate) mod bench;
 mod cachegrind;
 mod counting;
@@ -28,6 +29,7 @@ mod siblings;
 mod skid;
 mod stacks;
 mod torture;
+mod tracking;
 mod unknown;
 
 use std::path::Path;
@@ -113,6 +115,8 @@ const ALL: &[Scenario] = &[
     // Time passes with instructions, so that an interval is as many of them, whatever the host does.
     Scenario { name: "guided", options: &["--deterministic"], compare: |_, _| {} },
     Scenario { name: methods::NAME, options: methods::OPTIONS, compare: methods::compare },
+    Scenario { name: advice::NAME, options: advice::OPTIONS, compare: advice::compare },
+    Scenario { name: tracking::NAME, options: tracking::OPTIONS, compare: tracking::compare },
 ];
 
 /// The row of the results that says whether there is a debug kernel.
@@ -197,6 +201,8 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
                 heap::NAME => heap::prepare(root, folder),
                 "locality" => locality::prepare(root, folder),
                 methods::NAME => methods::prepare(root, folder),
+                advice::NAME => advice::prepare(root, folder),
+                tracking::NAME => tracking::prepare(root, folder),
                 "screens" => lab::compile(root, folder, crate::guest::screens::C_PROGRAM),
                 _ => Ok(()),
             },

@@ -116,7 +116,7 @@ fn tables(programs: &[(&str, Program)]) -> Result<String> {
 }
 
 /// Executed instructions in a second of `lab run --deterministic`.
-const SECOND: &str = "500,000,000";
+pub(super) const SECOND: &str = "500,000,000";
 
 fn header(text: &mut String, first: &str, columns: &[&str]) {
     let _ = writeln!(text, "| {first} | {} |", columns.join(" | "));
