@@ -1,6 +1,7 @@
 //! From rows of a source to batches for the model.
 
 use libhpm::analysis::explore::QuantumEnd;
+use libhpm::numbers::NumberSet;
 use libhpm::source::Sink;
 use libhpm::trace::{
     KernelSymbolRow, MapRow, MarkerRow, QuantumRow, SampleRow, ThreadChange, ThreadRow, TraceError,
@@ -9,7 +10,6 @@ use libhpm::trace::{
 use super::phases::Tracker;
 use super::recorder::Recorder;
 use crate::model::{Batch, EVENTS, Marker, Quantum, ThreadNews};
-use crate::numbers::NumberSet;
 use crate::symbols::Naming;
 
 /// A batch this long is handed on before it grows further.
@@ -58,7 +58,11 @@ impl Digest {
     /// A time in ns since the beginning; what happened before that was at its beginning.
     pub(crate) fn ns(&self, tsc: u64) -> u64 {
         let ticks = tsc.saturating_sub(self.first_tsc.unwrap_or(tsc));
-        (u128::from(ticks) * 1_000_000 / u128::from(self.tsc_khz)) as u64
+        match ticks.checked_mul(1_000_000) {
+            // Of an hour and more at some GHz: a division of 128 bits is slow.
+            None => (u128::from(ticks) * 1_000_000 / u128::from(self.tsc_khz)) as u64,
+            Some(product) => product / self.tsc_khz,
+        }
     }
 
     /// The TSC at so many ns since the beginning.

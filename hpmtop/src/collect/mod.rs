@@ -273,9 +273,10 @@ impl Live {
         let mut sums_each = SUMS_EACH;
         let mut over = None;
         self.digest.batch.holders = Some(facts::holders());
+        let mut due = Instant::now() + BEAT;
         loop {
             if over.is_none() {
-                self.source.wait(&[], BEAT)?;
+                self.source.wait(&[], due.saturating_duration_since(Instant::now()))?;
                 self.source.take(&mut self.digest)?;
             } else {
                 thread::sleep(BEAT);
@@ -292,8 +293,13 @@ impl Live {
                 }
                 self.digest.batch.over.clone_from(&over);
             }
+            let now = Instant::now();
+            // A source that fills up before has to be emptied, but nobody has to be woken for it.
+            if now < due && over.is_none() && !self.digest.is_full() {
+                continue;
+            }
+            due = now.max(due + BEAT);
             if summed.is_none_or(|summed| summed.elapsed() >= sums_each) {
-                let now = Instant::now();
                 summed = Some(now);
                 self.digest.batch.cost = facts::cost(&self.began);
                 self.digest.batch.totals = self.source.totals().ok();

@@ -80,7 +80,7 @@ impl PerfSource {
     fn process(sink: &mut dyn Sink, stream: &mut Stream, opened: &Opened, record: Timed) -> Result<()> {
         let ns = record.ns;
         match record.what {
-            What::Report(entry) => stream.report(sink, ns, entry),
+            What::Report(entry) => stream.report(sink, ns, *entry),
             // Its exit was reported, and has ended its last quantum.
             What::Switch(switch) if switch.tid == REAPED => Ok(()),
             What::Switch(switch) => stream.switch(sink, ns, &switch),

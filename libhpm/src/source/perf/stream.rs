@@ -170,11 +170,16 @@ impl Stream {
     }
 
     /// Hands over a quantum that has ended, and then its samples: no trace has one whose quantum is missing.
-    fn end(&mut self, sink: &mut dyn Sink, ended: Option<QuantumRow>) -> Result<()> {
+    fn end(&mut self, sink: &mut dyn Sink, ended: Option<Box<QuantumRow>>) -> Result<()> {
         let Some(quantum) = ended else { return Ok(()) };
         sink.quantum(&quantum)?;
-        let samples = self.held.remove(&(quantum.cpu, quantum.sequence)).unwrap_or_default();
-        samples.into_iter().try_for_each(|(row, stack)| hand_over(sink, row, stack))
+        // Most have none.
+        let samples =
+            if quantum.records > 0 { self.held.remove(&(quantum.cpu, quantum.sequence)) } else { None };
+        if let Some(quanta) = &mut self.quanta {
+            quanta.give_back(quantum);
+        }
+        samples.into_iter().flatten().try_for_each(|(row, stack)| hand_over(sink, row, stack))
     }
 
     fn stack(&mut self, ns: u64, taken: &Taken) -> Option<CallStack> {
