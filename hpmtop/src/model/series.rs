@@ -253,7 +253,8 @@ mod tests {
                 // The others of the machine move on with time as well.
                 for (other, series) in alone.iter_mut().enumerate() {
                     let nothing = Quantum { end: None, counts: [0; EVENTS], ..Quantum::default() };
-                    let none = Quantum { start_ns: one.end_ns, end_ns: one.end_ns, ..nothing };
+                    let at = one.end_ns.saturating_sub(1).max(one.start_ns);
+                    let none = Quantum { start_ns: at, end_ns: at, ..nothing };
                     series.add(if other == thread { &one } else { &none }, false, 100);
                 }
             }

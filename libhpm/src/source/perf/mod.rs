@@ -115,7 +115,7 @@ impl Source for PerfSource {
             for entry in self.options.present().into_iter().flat_map(sideband::snapshot) {
                 stream.note(sink, entry)?;
             }
-            if self.meta.events.iter().any(|event| event.kernel) {
+            if sink.wants_kernel_symbols() && self.meta.events.iter().any(|event| event.kernel) {
                 // Without the right the addresses are hidden; samples of the kernel then have no names.
                 let symbols = kernel_symbols().unwrap_or_default();
                 symbols.iter().try_for_each(|symbol| sink.kernel_symbol(symbol))?;
