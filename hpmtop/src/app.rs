@@ -1,11 +1,12 @@
 //! The loops: one that draws, and one that only prints.
 
 mod outside;
+mod script;
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -93,7 +94,6 @@ impl Headless {
     ///
     /// # Errors
     /// The trace cannot be read, or the command line is wrong.
-    #[cfg(test)]
     pub(crate) fn start(cli: &Cli) -> Result<Self> {
         Self::with_output(cli, &tempfile::tempfile()?)
     }
@@ -128,7 +128,6 @@ impl Headless {
     }
 
     /// What it comes to.
-    #[cfg(test)]
     pub(crate) fn state(&self) -> &State {
         &self.state
     }
@@ -231,43 +230,6 @@ impl Headless {
     fn press_key(&mut self, key: Key) -> Vec<Effect> {
         let (code, modifiers) = key.pressed();
         self.update(Event::Key(KeyEvent::new(code, modifiers)))
-    }
-
-    /// Presses the keys of `--keys`; a word that names no key is typed. Whether to go on.
-    ///
-    /// # Errors
-    /// The source is lost.
-    pub(crate) fn press_all(&mut self, keys: &str) -> Result<bool> {
-        for word in keys.split_whitespace() {
-            if let Some(ms) = word.strip_prefix("wait=").and_then(|ms| ms.parse().ok()) {
-                self.wait(Duration::from_millis(ms))?;
-                continue;
-            }
-            let typed = match Key::parse(word) {
-                Some(key) => vec![key],
-                None => word.chars().filter_map(|one| Key::parse(&one.to_string())).collect(),
-            };
-            for key in typed {
-                if self.press_key(key).contains(&Effect::Quit) {
-                    return Ok(false);
-                }
-                self.settle()?;
-            }
-        }
-        Ok(true)
-    }
-
-    /// Takes events for so long.
-    fn wait(&mut self, time: Duration) -> Result<()> {
-        let until = Instant::now() + time;
-        loop {
-            match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                Ok(Event::Lost(why)) => bail!("{why}"),
-                Ok(event) => drop(self.update(event)),
-                Err(RecvTimeoutError::Timeout) => return Ok(()),
-                Err(RecvTimeoutError::Disconnected) => bail!("the source has ended"),
-            }
-        }
     }
 
     /// Prints, or writes a picture, without a terminal.

@@ -33,6 +33,9 @@ pub(crate) struct Cli {
     /// Begin the replay at this time (1.5s, 250ms, 40%), and paused
     #[arg(long, value_name = "TIME", requires = "replay")]
     pub(crate) at: Option<String>,
+    /// Record to this trace from the beginning, beside showing it
+    #[arg(long, value_name = "NAME.hpm", conflicts_with = "replay")]
+    pub(crate) record: Option<PathBuf>,
     /// Where the data comes from
     #[arg(long, default_value_t, value_parser = sources(), conflicts_with = "replay")]
     pub(crate) source: Wish,
@@ -51,7 +54,7 @@ pub(crate) struct Cli {
     /// Relate it to this event, instead of to time on a CPU
     #[arg(long, value_name = "EVENT")]
     pub(crate) phase_per: Option<String>,
-    /// Time on a CPU that makes an interval of phases [default: 1; by perf_event 10]
+    /// Time on a CPU that makes an interval of phases, where quanta are cut then, too [default: 1; by perf_event 10]
     #[arg(long, value_name = "MS")]
     pub(crate) phase_interval: Option<f64>,
     /// Show this screen first
@@ -81,7 +84,8 @@ pub(crate) struct Cli {
     /// Size of the terminal for --screenshot
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "120x40", value_parser = size)]
     pub(crate) size: (u16, u16),
-    /// Keys that are pressed before --screenshot, --once or --batch, separated by spaces: `2 + + Left`, `: zoom-in Enter`
+    /// Keys that are pressed before --screenshot, --once or --batch, separated by spaces: `2 + + Left`, `: zoom-in Enter`;
+    /// wait=MS waits, sees=TEXT until that is seen, a minute at most
     #[arg(long, value_name = "KEYS", default_value = "")]
     pub(crate) keys: String,
     /// Print every key: the screen, the action, its keys, and what it does, separated by tabs

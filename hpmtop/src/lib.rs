@@ -12,7 +12,6 @@ mod config;
 mod event;
 mod keys;
 mod model;
-mod numbers;
 mod output;
 mod screens;
 mod state;

@@ -2,8 +2,10 @@
 //! trace, for tests of every screen and for their pictures.
 
 mod memory;
+mod shown;
 mod trace;
 
+pub use self::shown::Shown;
 pub use self::trace::write_trace;
 
 use libhpm::analysis::explore::QuantumEnd;

@@ -62,6 +62,8 @@ struct History {
     mappings: Vec<Mapping>,
     /// Where each of them is: what look-ups go through, apart because it is much smaller.
     extents: Vec<(u64, u64)>,
+    /// Where code is or was: few, beside the mappings of data that some programs make all the time.
+    code: Vec<(u64, u64)>,
     /// When mappings were made that changed where code is, in order.
     code_changes: Vec<u64>,
     /// When the address space began anew (exec; or the PID was given to a new process), in order.
@@ -88,9 +90,12 @@ impl History {
     fn insert(&mut self, mapping: Mapping) {
         let place = self.mappings.partition_point(|other| other.tsc <= mapping.tsc);
         self.extents.insert(place, (mapping.start, mapping.end));
-        let covers =
-            |other: &Mapping| other.executable && other.start < mapping.end && mapping.start < other.end;
-        if mapping.executable || self.mappings.iter().any(covers) {
+        let covers = |&(start, end): &(u64, u64)| start < mapping.end && mapping.start < end;
+        let extent = (mapping.start, mapping.end);
+        if mapping.executable && !self.code.contains(&extent) {
+            self.code.push(extent);
+        }
+        if mapping.executable || self.code.iter().any(covers) {
             let place = self.code_changes.partition_point(|&other| other <= mapping.tsc);
             self.code_changes.insert(place, mapping.tsc);
         }

@@ -17,6 +17,7 @@ pub mod flame;
 pub mod histogram;
 pub mod machine;
 pub mod mark;
+pub mod numbers;
 pub mod record;
 pub mod refusal;
 pub mod report;

@@ -1,22 +1,24 @@
 /* A program with phases, for pictures of hpmtop: two threads that walk a list, calculate, and touch fresh memory in turns, 40 ms
- * of each, by the clock, so that the phases are as long on every machine.
+ * of each unless said otherwise, by the clock, so that the phases are as long on every machine. Where there is one CPU it should let others
+ * go first, or the screen that shows it is behind it.
  *
- *     screens SECONDS
+ *     screens SECONDS [MILLISECONDS [NICE]]
  */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { NODES = 20000, PHASE_MS = 40, FRESH_BYTES = 1 << 18 };
+enum { NODES = 20000, FRESH_BYTES = 1 << 18 };
 
 struct item { long value; long rest[3]; };
 struct node { struct node *next; struct item *item; long payload[4]; };
 
 static struct node *list;
 static volatile long result;
-static long until_ms;
+static long until_ms, phase_ms = 40;
 
 static long now_ms(void)
 {
@@ -60,7 +62,7 @@ __attribute__((noipa)) static long touch_fresh_memory(void)
 static void *work(void *unused)
 {
 	for (long now = now_ms(); now < until_ms; now = now_ms()) {
-		switch (now / PHASE_MS % 3) {
+		switch (now / phase_ms % 3) {
 		case 0: result += walk(list, 2000); break;
 		case 1: result += calculate(20000); break;
 		default: result += touch_fresh_memory(); break;
@@ -86,7 +88,11 @@ static void make_list(void)
 int main(int count, char **words)
 {
 	pthread_t other;
-	until_ms = now_ms() + 1000 * (count > 1 ? atol(words[1]) : 10);
+	until_ms = now_ms() + (long)(1000 * (count > 1 ? atof(words[1]) : 10));
+	if (count > 2 && atol(words[2]) > 0)
+		phase_ms = atol(words[2]);
+	if (count > 3 && nice(atoi(words[3])) < 0)
+		perror("nice");
 	make_list();
 	if (pthread_create(&other, NULL, work, NULL))
 		return 1;

@@ -1,6 +1,6 @@
 //! Data address profiles as text for people.
 
-use libhpm::analysis::locality::{By, Entry, Sharing, Sum, Touch};
+use libhpm::analysis::locality::{By, Entry, Sharing, Sum, Touch, by_thread};
 
 use super::{Addresses, Report, name};
 use crate::output::grouped;
@@ -148,21 +148,13 @@ pub(super) fn sharing(sharing: Sharing) -> &'static str {
 
 /// `12: 0w 8; 13: 16w`, the threads with most samples.
 fn touches(touches: &[Touch]) -> String {
-    let mut threads: Vec<(u32, u64, Vec<String>)> = Vec::new();
-    for touch in touches {
-        let place = format!("{}{}", touch.offset, if touch.writes > 0 { "w" } else { "" });
-        match threads.iter_mut().find(|(tid, ..)| *tid == touch.tid) {
-            Some((_, samples, places)) => {
-                *samples += touch.samples;
-                places.push(place);
-            }
-            None => threads.push((touch.tid, touch.samples, vec![place])),
-        }
-    }
-    threads.sort_by_key(|(tid, samples, _)| (std::cmp::Reverse(*samples), *tid));
+    let threads = by_thread(touches);
     let more = threads.len().saturating_sub(THREADS_SHOWN);
-    let shown =
-        threads.iter().take(THREADS_SHOWN).map(|(tid, _, places)| format!("{tid}: {}", places.join(" ")));
+    let place = |touch: &Touch| format!("{}{}", touch.offset, if touch.writes > 0 { "w" } else { "" });
+    let shown = threads.iter().take(THREADS_SHOWN).map(|thread| {
+        let places: Vec<String> = thread.touches.iter().map(place).collect();
+        format!("{}: {}", thread.tid, places.join(" "))
+    });
     let mut text = shown.collect::<Vec<_>>().join("; ");
     if more > 0 {
         text += &format!("; and {more} more");

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::sync::mpsc::SyncSender;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -44,8 +45,21 @@ pub(super) fn pass_on(output: &mut File) -> Result<()> {
     pass(output).context("cannot pass on what the program printed")
 }
 
+/// Where quanta are cut for intervals of phases of so many ms: as often as the driver's timer does it, at most.
+fn quantum(interval_ms: f64) -> Duration {
+    Duration::from_secs_f64((interval_ms / 1e3).clamp(0.000_1, 0.01))
+}
+
 /// What to collect from, as the command line and the configuration want it.
 pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> {
+    let phases = PhaseOptions {
+        event: cli.phase_event.clone().or_else(|| config.phase_event.clone()),
+        per: cli.phase_per.clone().or_else(|| config.phase_per.clone()),
+        interval_ms: cli.phase_interval.or(config.phase_interval_ms),
+    };
+    if phases.interval_ms.is_some_and(|ms| !(0.01..=1e6).contains(&ms)) {
+        bail!("an interval of phases is between 0.01 and 1000000 ms");
+    }
     let origin = match &cli.replay {
         Some(folder) => {
             let prints = cli.once || cli.batch.is_some() || !cli.screenshot.is_empty();
@@ -59,21 +73,15 @@ pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> 
                 command: cli.command.clone(),
                 events: cli.events.clone(),
                 frequency: cli.frequency,
+                // An interval of phases is made of whole quanta: it cannot be shorter than one.
+                longest_quantum: phases.interval_ms.map(quantum),
             };
             let subject = Subject::prepare(&wanted, output)?;
             Origins::Live(Box::new(wanted), subject)
         }
     };
-    let phases = PhaseOptions {
-        event: cli.phase_event.clone().or_else(|| config.phase_event.clone()),
-        per: cli.phase_per.clone().or_else(|| config.phase_per.clone()),
-        interval_ms: cli.phase_interval.or(config.phase_interval_ms),
-    };
-    if phases.interval_ms.is_some_and(|ms| !(0.01..=1e6).contains(&ms)) {
-        bail!("an interval of phases is between 0.01 and 1000000 ms");
-    }
     let slot_ns = cli.interval.or(config.interval_ms).map(|ms| ms.clamp(1, 60_000) * 1_000_000);
-    Ok(Setup { origin, slot_ns, phases })
+    Ok(Setup { origin, slot_ns, phases, record: cli.record.clone() })
 }
 
 /// Starts the threads that hear of keys, the mouse and signals.

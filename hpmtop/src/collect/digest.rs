@@ -1,15 +1,13 @@
 //! From rows of a source to batches for the model.
 
 use libhpm::analysis::explore::QuantumEnd;
+use libhpm::numbers::NumberSet;
 use libhpm::source::Sink;
-use libhpm::trace::{
-    KernelSymbolRow, MapRow, MarkerRow, QuantumRow, SampleRow, ThreadChange, ThreadRow, TraceError,
-};
+use libhpm::trace::{MapRow, MarkerRow, QuantumRow, SampleRow, ThreadChange, ThreadRow, TraceError};
 
 use super::phases::Tracker;
 use super::recorder::Recorder;
 use crate::model::{Batch, EVENTS, Marker, Quantum, ThreadNews};
-use crate::numbers::NumberSet;
 use crate::symbols::Naming;
 
 /// A batch this long is handed on before it grows further.
@@ -28,6 +26,8 @@ pub(crate) struct Digest {
     pub(crate) phases: Tracker,
     pub(crate) naming: Naming,
     pub(crate) recorder: Recorder,
+    /// Of a control group: the processes in it. Nothing is told of the others, though the kernel reports them.
+    members: Option<NumberSet>,
 }
 
 impl Digest {
@@ -41,7 +41,13 @@ impl Digest {
             phases,
             naming,
             recorder,
+            members: None,
         }
+    }
+
+    /// Tells of these processes only, of those that they fork, and of those that are measured.
+    pub(crate) fn only(self, members: NumberSet) -> Self {
+        Self { members: Some(members), ..self }
     }
 
     /// Lets time 0 be this.
@@ -58,7 +64,11 @@ impl Digest {
     /// A time in ns since the beginning; what happened before that was at its beginning.
     pub(crate) fn ns(&self, tsc: u64) -> u64 {
         let ticks = tsc.saturating_sub(self.first_tsc.unwrap_or(tsc));
-        (u128::from(ticks) * 1_000_000 / u128::from(self.tsc_khz)) as u64
+        match ticks.checked_mul(1_000_000) {
+            // Of an hour and more at some GHz: a division of 128 bits is slow.
+            None => (u128::from(ticks) * 1_000_000 / u128::from(self.tsc_khz)) as u64,
+            Some(product) => product / self.tsc_khz,
+        }
     }
 
     /// The TSC at so many ns since the beginning.
@@ -78,6 +88,46 @@ impl Digest {
         self.batch.quanta.len() + self.batch.threads.len() >= FULL
     }
 
+    /// Whether a change in a thread's life is to be told.
+    fn is_told(&mut self, row: &ThreadRow) -> bool {
+        let Some(members) = &mut self.members else { return true };
+        members.contains(&row.pid)
+            || row.parent_pid.is_some_and(|parent| members.contains(&parent) && members.insert(row.pid))
+    }
+
+    /// A process was measured; one that has joined the control group is told of with its threads.
+    fn measured(&mut self, pid: u32) {
+        self.process(pid);
+        if self.members.as_mut().is_some_and(|members| members.insert(pid)) {
+            let threads = self.recorder.present().threads().filter(|row| row.pid == pid);
+            let news = threads.map(|row| ThreadNews {
+                ns: 0,
+                pid,
+                tid: row.tid,
+                parent: None,
+                name: row.name.clone(),
+                ended: false,
+            });
+            self.batch.threads.extend(news);
+        }
+    }
+
+    /// Tells of a change in a thread's life.
+    fn tell(&mut self, row: &ThreadRow) {
+        let what = ThreadChange::from_number(row.what);
+        match what {
+            // Another program: its command line is another one.
+            Some(ThreadChange::Exec) => self.unknown.push(row.pid),
+            _ => self.process(row.pid),
+        }
+        let ended = what == Some(ThreadChange::Exit);
+        if ended && row.pid == row.tid {
+            self.seen.remove(&row.pid);
+        }
+        let (ns, parent, name) = (self.ns(row.tsc), row.parent_pid, row.name.clone());
+        self.batch.threads.push(ThreadNews { ns, pid: row.pid, tid: row.tid, parent, name, ended });
+    }
+
     fn process(&mut self, pid: u32) {
         if self.seen.insert(pid) {
             self.unknown.push(pid);
@@ -87,7 +137,7 @@ impl Digest {
 
 impl Sink for Digest {
     fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
-        self.process(row.pid);
+        self.measured(row.pid);
         let mut counts = [0; EVENTS];
         for (kept, count) in counts.iter_mut().zip(&row.counts) {
             *kept = *count;
@@ -131,25 +181,16 @@ impl Sink for Digest {
     }
 
     fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
-        let what = ThreadChange::from_number(row.what);
-        match what {
-            // Another program: its command line is another one.
-            Some(ThreadChange::Exec) => self.unknown.push(row.pid),
-            _ => self.process(row.pid),
+        if self.is_told(row) {
+            self.tell(row);
         }
-        let ended = what == Some(ThreadChange::Exit);
-        if ended && row.pid == row.tid {
-            self.seen.remove(&row.pid);
-        }
-        let (ns, parent, name) = (self.ns(row.tsc), row.parent_pid, row.name.clone());
-        self.batch.threads.push(ThreadNews { ns, pid: row.pid, tid: row.tid, parent, name, ended });
         self.naming.thread(row);
         self.recorder.thread(row)
     }
 
-    fn kernel_symbol(&mut self, row: &KernelSymbolRow) -> Result<(), TraceError> {
-        self.naming.kernel_symbol(row);
-        Ok(())
+    /// The thread that names reads them once it meets one.
+    fn wants_kernel_symbols(&self) -> bool {
+        false
     }
 
     fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use libhpm::machine::Holders;
+use libhpm::numbers::NumberSet;
 
 use crate::model::{Cost, ProcessFacts};
 
@@ -46,6 +47,20 @@ fn cgroup(text: &str) -> String {
     let path = |line: &str| line.splitn(3, ':').nth(2).map(str::to_owned);
     let second = text.lines().find(|line| line.starts_with("0::")).and_then(path);
     second.or_else(|| text.lines().last().and_then(path)).unwrap_or_default()
+}
+
+/// The processes of a control group and of those below it, by its directory (cgroups(7)).
+pub(crate) fn members(group: &Path) -> NumberSet {
+    let mut members = NumberSet::default();
+    let mut folders = vec![group.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let listed = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
+        members.extend(listed.lines().filter_map(|line| line.parse::<u32>().ok()));
+        let below = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        folders.extend(below.map(|entry| entry.path()));
+    }
+    members
 }
 
 /// Who else seems to use performance counters: the kernel keeps no record of it.

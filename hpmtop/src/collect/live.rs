@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use libhpm::event::Event;
@@ -41,6 +42,8 @@ pub(crate) struct Wanted {
     pub(crate) events: Vec<String>,
     /// Samples per second of each CPU.
     pub(crate) frequency: u64,
+    /// Quanta are cut at the latest after this long; after the driver's usual 10 ms without it.
+    pub(crate) longest_quantum: Option<Duration>,
 }
 
 impl Wanted {
@@ -184,7 +187,8 @@ fn driver(wanted: &Wanted, subject: &Subject) -> Result<Box<dyn Source>> {
                 .start_on_exec(subject.is_program())
                 .quanta(true)
                 .randomise(true)
-                .rate(wanted.frequency);
+                .rate(wanted.frequency)
+                .longest_quantum(wanted.longest_quantum);
             let (first, rest) = events.split_at(sampled.len());
             let options = first.iter().cloned().fold(options, |options, event| options.sample(event, PERIOD));
             rest.iter().cloned().fold(options, Options::count)

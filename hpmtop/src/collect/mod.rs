@@ -14,6 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
+use libhpm::session::Target;
 use libhpm::source::Source;
 use libhpm::trace::Meta;
 
@@ -21,7 +22,7 @@ use self::digest::{Digest, FULL};
 pub(crate) use self::live::{Subject, Wanted};
 use self::phases::{Tracker, Watch};
 use self::player::Player;
-pub(crate) use self::present::Present;
+pub(crate) use self::present::{MAPS_MAX, Present};
 use self::recorder::Recorder;
 use crate::event::Event;
 use crate::model::{Batch, SourceFacts};
@@ -87,6 +88,8 @@ pub(crate) struct Setup {
     /// Length of a slot; a replay chooses by its own length without one.
     pub(crate) slot_ns: Option<u64>,
     pub(crate) phases: PhaseOptions,
+    /// Of a source that measures: the trace to be recorded from the beginning.
+    pub(crate) record: Option<PathBuf>,
 }
 
 /// The collector's other end.
@@ -140,7 +143,7 @@ fn collect(
     events: &SyncSender<Event>,
     opened: impl FnOnce(SourceFacts),
 ) -> Result<()> {
-    let Setup { origin, slot_ns, phases } = setup;
+    let Setup { origin, slot_ns, phases, record } = setup;
     match origin {
         Origins::Live(wanted, subject) => {
             let open = live::open(&wanted, &subject)?;
@@ -153,7 +156,13 @@ fn collect(
             };
             let slot_ticks = facts.slot_ticks();
             let naming = Naming::start(Origin::Live(Box::new(meta.clone())), slot_ticks, events.clone())?;
-            let digest = digest(&meta, &phases, naming)?;
+            let mut digest = digest(&meta, &phases, naming)?;
+            if let Target::Cgroup(path) = subject.target() {
+                digest = digest.only(facts::members(&path));
+            }
+            if let Some(folder) = record {
+                digest.recorder.begin(folder)?;
+            }
             let began = facts::Since::now();
             let live = Live { source: open.source, subject, digest, events: events.clone(), began };
             opened(facts);
@@ -273,9 +282,10 @@ impl Live {
         let mut sums_each = SUMS_EACH;
         let mut over = None;
         self.digest.batch.holders = Some(facts::holders());
+        let mut due = Instant::now() + BEAT;
         loop {
             if over.is_none() {
-                self.source.wait(&[], BEAT)?;
+                self.source.wait(&[], due.saturating_duration_since(Instant::now()))?;
                 self.source.take(&mut self.digest)?;
             } else {
                 thread::sleep(BEAT);
@@ -292,8 +302,13 @@ impl Live {
                 }
                 self.digest.batch.over.clone_from(&over);
             }
+            let now = Instant::now();
+            // A source that fills up before has to be emptied, but nobody has to be woken for it.
+            if now < due && over.is_none() && !self.digest.is_full() {
+                continue;
+            }
+            due = now.max(due + BEAT);
             if summed.is_none_or(|summed| summed.elapsed() >= sums_each) {
-                let now = Instant::now();
                 summed = Some(now);
                 self.digest.batch.cost = facts::cost(&self.began);
                 self.digest.batch.totals = self.source.totals().ok();

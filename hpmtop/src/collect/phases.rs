@@ -1,10 +1,14 @@
 //! A phase detector for each process, fed by its quanta.
 
+<<<<<<< HEAD
 use libhpm::analysis::phase::{Base, Detector, Disorder, MAX_EVENTS, Rules, Signal, Slicer, Stay};
+=======
+use libhpm::analysis::phase::{Base, Detector, MAX_EVENTS, Rules, Signal, Slicer, Stay};
+use libhpm::numbers::NumberMap;
+>>>>>>> eight
 use libhpm::trace::{Meta, QuantumFlags, QuantumRow};
 
 use crate::model::PhaseNews;
-use crate::numbers::NumberMap;
 
 /// Processes that have a detector; further ones have none.
 const PROCESSES_MAX: usize = 256;

@@ -35,6 +35,11 @@ impl Recorder {
         }
     }
 
+    /// What there is now.
+    pub(crate) fn present(&self) -> &Present {
+        &self.present
+    }
+
     /// The folder being written.
     pub(crate) fn folder(&self) -> Option<Arc<PathBuf>> {
         self.writer.as_ref().map(|(_, folder)| Arc::clone(folder))

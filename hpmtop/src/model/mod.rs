@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use libhpm::numbers::NumberMap;
 use libhpm::trace::{EventUse, Meta, Totals};
 
 pub(crate) use self::batch::{
@@ -19,10 +20,9 @@ pub(crate) use self::batch::{
 pub(crate) use self::container::container;
 pub(crate) use self::metric::{Column, ColumnSpec, Condition, Format, Subject, default_columns};
 pub(crate) use self::ribbon::{Ribbon, Stretch};
+use self::series::ThreadSeries;
 pub(crate) use self::series::{Series, Slot};
 pub(crate) use self::task::{Process, Thread};
-
-use crate::numbers::NumberMap;
 
 /// Quanta that are kept for the screen of time.
 const QUANTA_MAX: usize = 1 << 17;
@@ -104,10 +104,13 @@ pub(crate) struct Model {
     pub(crate) now_ns: u64,
     pub(crate) processes: BTreeMap<u32, Process>,
     pub(crate) threads: NumberMap<Thread>,
+    thread_series: ThreadSeries,
     /// How many of them have ended: looking through all at each batch would be felt.
     ended: usize,
     pub(crate) cpus: BTreeMap<u32, Series>,
     pub(crate) machine: Series,
+    /// Everything since the beginning.
+    pub(crate) total: Slot,
     pub(crate) quanta: VecDeque<Quantum>,
     pub(crate) markers: VecDeque<Marker>,
     pub(crate) ribbons: BTreeMap<u32, Ribbon>,
@@ -191,7 +194,8 @@ impl Model {
         let had_ended = thread.ended_ns.is_some();
         // The number of a thread that has ended may be given to another.
         if thread.pid != pid || (thread.ended_ns.is_some() && !ended) {
-            *thread = Thread::new(pid, tid);
+            let before = std::mem::replace(thread, Thread::new(pid, tid));
+            before.place.into_iter().for_each(|place| self.thread_series.give_back(place));
         }
         if !name.is_empty() {
             thread.name = name;
@@ -210,7 +214,7 @@ impl Model {
             is_new = true;
             Thread::new(pid, tid)
         });
-        let migrated = thread.quantum(quantum, slot_ns);
+        let migrated = thread.quantum(quantum, &mut self.thread_series, slot_ns);
         let process = self.processes.entry(pid).or_default();
         if is_new || process.tids.is_empty() {
             process.pid = pid;
@@ -218,6 +222,7 @@ impl Model {
         }
         process.series.add(quantum, migrated, slot_ns);
         self.machine.add(quantum, migrated, slot_ns);
+        self.total.take(quantum, migrated);
         self.cpus.entry(quantum.cpu).or_default().add(quantum, migrated, slot_ns);
         // Quanta of different CPUs come a little out of order; the screen of time wants their ends in order.
         let place = self.quanta.iter().rev().take_while(|other| other.end_ns > quantum.end_ns).count();
@@ -242,7 +247,10 @@ impl Model {
         if self.source.replay && !too_many || !self.threads.values().any(gone) {
             return;
         }
-        self.threads.retain(|_, thread| !gone(thread));
+        let series = &mut self.thread_series;
+        for (_, thread) in self.threads.extract_if(|_, thread| gone(thread)) {
+            thread.place.into_iter().for_each(|place| series.give_back(place));
+        }
         self.ended = self.threads.values().filter(|thread| thread.ended_ns.is_some()).count();
         let threads = &self.threads;
         self.processes.retain(|pid, process| {
@@ -251,6 +259,11 @@ impl Model {
         });
         let processes = &self.processes;
         self.ribbons.retain(|pid, _| processes.contains_key(pid));
+    }
+
+    /// What a thread did in a slot.
+    pub(crate) fn thread_at(&self, thread: &Thread, slot: u64) -> Slot {
+        thread.place.map_or_else(Slot::default, |place| self.thread_series.at(place, slot))
     }
 
     /// Threads that have not ended.
@@ -310,7 +323,7 @@ mod tests {
             quanta: vec![quantum],
             ..Batch::default()
         });
-        assert_eq!((model.threads.len(), model.machine.total.on_cpu_ns), (2, 50));
+        assert_eq!((model.threads.len(), model.total.on_cpu_ns), (2, 50));
         model.apply(Batch { now_ns: 1000, ..Batch::default() });
         assert_eq!(model.threads.keys().copied().collect::<Vec<_>>(), [1]);
         model.apply(Batch { now_ns: 1001, threads: vec![news(1001, 1, true)], ..Batch::default() });

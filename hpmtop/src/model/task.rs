@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::batch::{ProcessFacts, Quantum};
-use super::series::Series;
+use super::series::{Series, ThreadSeries};
 
 /// A thread.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,8 @@ pub(crate) struct Thread {
     pub(crate) ended_ns: Option<u64>,
     /// Where it was last.
     pub(crate) cpu: Option<u32>,
-    pub(crate) series: Series,
+    /// Its place among the slots of all threads, once it has run.
+    pub(crate) place: Option<usize>,
 }
 
 impl Thread {
@@ -23,10 +24,11 @@ impl Thread {
     }
 
     /// Takes a quantum; whether it was on another CPU than the one before.
-    pub(crate) fn quantum(&mut self, quantum: &Quantum, slot_ns: u64) -> bool {
+    pub(crate) fn quantum(&mut self, quantum: &Quantum, slots: &mut ThreadSeries, slot_ns: u64) -> bool {
         let migrated = self.cpu.is_some_and(|cpu| cpu != quantum.cpu);
         self.cpu = Some(quantum.cpu);
-        self.series.add(quantum, migrated, slot_ns);
+        let place = *self.place.get_or_insert_with(|| slots.place());
+        slots.add(place, quantum, migrated, slot_ns);
         migrated
     }
 }

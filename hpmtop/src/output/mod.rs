@@ -4,6 +4,6 @@ mod dump;
 mod screenshot;
 
 pub(crate) use self::dump::{Format, document, write as dump};
-pub(crate) use self::screenshot::write as screenshot;
 #[cfg(test)]
-pub(crate) use self::screenshot::{svg, text};
+pub(crate) use self::screenshot::svg;
+pub(crate) use self::screenshot::{text, write as screenshot};

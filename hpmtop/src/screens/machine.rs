@@ -91,7 +91,7 @@ fn events(view: &View<'_>) -> Sheet {
     let seconds = (model.now_ns as f64 / 1e9).max(1e-9);
     let on_cpu = model.totals.on_cpu_tsc;
     let row = |(place, event): (usize, &Event)| {
-        let count = model.machine.total.counts.get(place).copied().unwrap_or(0);
+        let count = model.total.counts.get(place).copied().unwrap_or(0);
         let samples = model.samples.get(place).copied().unwrap_or(0);
         let running = model.totals.running_tsc.get(place).filter(|_| on_cpu > 0);
         let share = running.map_or(f64::NAN, |&running| running as f64 * 100.0 / on_cpu as f64);

@@ -1,9 +1,12 @@
 //! Phases: a ribbon for each process, the pattern that it is in, what is expected next, and what each pattern means in metrics.
 
+mod told;
+
 use libhpm::analysis::phase::PatternKey;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use serde_json::{Value, json};
 
 use super::list::Selection;
 use super::{Focus, Reply, Screen, View};
@@ -124,6 +127,15 @@ impl Screen for PhaseScreen {
             Some(ribbon) => patterns(view, ribbon),
             None => Sheet::default(),
         }
+    }
+
+    fn json(&self, view: &View<'_>) -> Value {
+        let chosen = chosen(view).and_then(|pid| Some((pid, view.model.ribbons.get(&pid)?)));
+        json!({
+            "signal": view.model.source.phase_signal,
+            "patterns": self.sheet(view).json(),
+            "ribbon": chosen.map(|(pid, ribbon)| told::ribbon(pid, ribbon)),
+        })
     }
 
     fn hints(&self) -> &'static [(Action, &'static str)] {

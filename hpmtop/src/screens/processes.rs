@@ -10,7 +10,7 @@ use self::rows::{Kind, Line};
 use super::list::Selection;
 use super::{Change, Focus, Reply, Rows, Screen, View};
 use crate::keys::{Action, Binding, bind};
-use crate::model::{Format, Series, Slot};
+use crate::model::{Format, Slot};
 use crate::view::{Cell, Head, Sheet, spark};
 
 /// Keys of this screen.
@@ -247,8 +247,7 @@ impl Processes {
         };
         // Once for all columns: slots are large.
         let first = (slot + 1).saturating_sub(if sparks.is_empty() { 0 } else { spark_width as u64 });
-        let at = |number| line.series.map_or_else(|| line.slot_at(view, number), |series| series.at(number));
-        let past: Vec<Slot> = (first..=slot).map(at).collect();
+        let past: Vec<Slot> = (first..=slot).map(|number| line.slot_at(view, number)).collect();
         let faint = |cell: Cell| if line.subject.ended { cell.styled(theme.faint()) } else { cell };
         let cpu = line.subject.cpu.map_or_else(Cell::default, |cpu| Cell::whole(cpu.into()));
         let mut cells = vec![faint(id), cpu.styled(theme.faint())];
@@ -278,6 +277,3 @@ impl Processes {
         cells
     }
 }
-
-/// A series to be drawn where a line has one of its own.
-pub(super) type OwnSeries<'a> = Option<&'a Series>;

@@ -167,7 +167,7 @@ fn a_replay_goes_where_it_is_sent() {
     let before = after("");
     let changed = after("p");
     assert!(changed > before && changed < before + 200, "a phase lasts 40 ms: {changed}");
-    let quanta = |headless: &Headless| headless.state().model().machine.total.quanta;
+    let quanta = |headless: &Headless| headless.state().model().total.quanta;
     let there = (ms(&headless), quanta(&headless));
     headless.press_all(", .").unwrap();
     assert_eq!((ms(&headless), quanta(&headless)), there, "back and forth is the same place");

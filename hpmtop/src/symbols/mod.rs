@@ -13,7 +13,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result};
 use libhpm::report::{Annotated, Entry, Sum};
-use libhpm::trace::{KernelSymbolRow, MapRow, MarkerRow, Meta, SampleRow, ThreadRow};
+use libhpm::trace::{MapRow, MarkerRow, Meta, SampleRow, ThreadRow};
 
 pub(crate) use self::memory::Memory;
 use self::namer::Namer;
@@ -75,7 +75,6 @@ pub(crate) struct Profile {
 enum Work {
     Map(MapRow),
     Thread(ThreadRow),
-    Kernel(Vec<KernelSymbolRow>),
     Sample(Box<SampleRow>),
     Look(Option<Look>),
     /// What a process's marker says of the layout of its objects: when, and which field's was changed.
@@ -97,7 +96,6 @@ pub(crate) struct Naming {
     pid: Option<u32>,
     waiting: Arc<AtomicU64>,
     left_out: Arc<AtomicU64>,
-    kernel: Vec<KernelSymbolRow>,
     /// Mappings are read from the trace.
     replay: bool,
 }
@@ -126,7 +124,7 @@ impl Naming {
             }
         };
         thread::Builder::new().name("hpmtop-symbols".into()).spawn(run).context("cannot start a thread")?;
-        Ok(Self { work, pending: Vec::new(), pid: None, waiting, left_out, kernel: Vec::new(), replay })
+        Ok(Self { work, pending: Vec::new(), pid: None, waiting, left_out, replay })
     }
 
     /// Hands on what has come, if somebody looks or much waits: the thread need not be woken for what nobody sees.
@@ -148,10 +146,6 @@ impl Naming {
         if row.event != 0 && self.pid != Some(row.pid) {
             return;
         }
-        if !self.kernel.is_empty() {
-            let kernel = std::mem::take(&mut self.kernel);
-            self.pending.push(Work::Kernel(kernel));
-        }
         if self.waiting.load(Ordering::Relaxed) >= WAITING {
             self.left_out.fetch_add(1, Ordering::Relaxed);
             return;
@@ -169,12 +163,6 @@ impl Naming {
     pub(crate) fn thread(&mut self, row: &ThreadRow) {
         if !self.replay {
             self.pending.push(Work::Thread(row.clone()));
-        }
-    }
-
-    pub(crate) fn kernel_symbol(&mut self, row: &KernelSymbolRow) {
-        if !self.replay {
-            self.kernel.push(row.clone());
         }
     }
 

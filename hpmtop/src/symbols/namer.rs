@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use libhpm::analysis::objects::Objects;
 use libhpm::report::{By, Hotspots, Order, Resolver, Sources, Sum, Table, objects};
 use libhpm::source::Sink as _;
-use libhpm::symbol::FileFinder;
-use libhpm::trace::{KernelSymbolRow, Meta, SampleRow, TraceReader};
+use libhpm::symbol::{FileFinder, KernelFunctions};
+use libhpm::trace::{Meta, SampleRow, TraceReader};
 
 use super::memory::Gathered;
 use super::standing::Layouts;
 use super::{Look, Origin, Profile, Sight, Work};
-use crate::collect::Present;
+use crate::collect::{MAPS_MAX, Present};
 use crate::event::Event;
 
 /// Samples of all processes that are kept, for a process that is looked at later.
@@ -42,6 +42,8 @@ pub(super) struct Namer {
     folder: Option<PathBuf>,
     objects: Option<Rc<Objects>>,
     slot_ticks: u64,
+    /// Mappings of the process that is looked at, since its resolver knows only what is mapped.
+    mapped: usize,
     recent: VecDeque<SampleRow>,
     look: Option<Look>,
     /// What is known of where in memory samples are, while that is looked at.
@@ -60,14 +62,14 @@ pub(super) struct Namer {
 struct Living {
     meta: Box<Meta>,
     present: Present,
-    kernel: Vec<KernelSymbolRow>,
+    kernel: KernelFunctions,
 }
 
 impl Living {
     /// A resolver for a process.
     fn resolver(&self, pid: u32) -> Resolver {
         let mut resolver = Resolver::of_source(&self.meta, FileFinder::default());
-        resolver.know_kernel(self.kernel.iter().cloned());
+        resolver.know_kernel(self.kernel.clone());
         // It writes nothing, so that it cannot fail.
         self.present.maps_of(pid).for_each(|row| resolver.map(row).unwrap_or_default());
         resolver
@@ -83,7 +85,9 @@ impl Namer {
         let finder = FileFinder::default();
         let (resolver, meta, live, folder) = match origin {
             Origin::Live(meta) => {
-                let living = Living { meta: meta.clone(), present: Present::default(), kernel: Vec::new() };
+                let kernel = KernelFunctions::of_this_kernel();
+                let living = Living { meta: meta.clone(), present: Present::default(), kernel };
+                // It is replaced when a process is looked at.
                 (Resolver::of_source(meta, finder), (**meta).clone(), Some(living), None)
             }
             Origin::Trace(folder) => {
@@ -99,6 +103,7 @@ impl Namer {
             folder,
             objects: None,
             slot_ticks,
+            mapped: 0,
             recent: VecDeque::new(),
             look: None,
             memory: None,
@@ -156,9 +161,12 @@ impl Namer {
                     live.present.map(&row);
                 }
                 if self.looks_at(row.pid) {
+                    self.mapped += 1;
                     self.resolver.map(&row).unwrap_or_default();
+                    self.forget_mappings(row.pid);
                 }
-                if let Some(other) = self.others.get_mut(&row.pid) {
+                // Of these only functions are named.
+                if let Some(other) = self.others.get_mut(&row.pid).filter(|_| row.executable) {
                     other.map(&row).unwrap_or_default();
                 }
             }
@@ -171,12 +179,6 @@ impl Namer {
                 }
                 if let Some(other) = self.others.get_mut(&row.pid) {
                     other.thread(&row).unwrap_or_default();
-                }
-            }
-            Work::Kernel(rows) => {
-                self.resolver.know_kernel(rows.iter().cloned());
-                if let Some(live) = &mut self.live {
-                    live.kernel = rows;
                 }
             }
             Work::Sample(row) => {
@@ -199,6 +201,15 @@ impl Namer {
                 self.recent.clear();
                 self.look_at(self.look.clone());
             }
+        }
+    }
+
+    /// Of a process that maps memory all the time, only what is mapped now is kept.
+    fn forget_mappings(&mut self, pid: u32) {
+        if let Some(live) = self.live.as_ref().filter(|_| self.mapped > 2 * MAPS_MAX) {
+            self.mapped = 0;
+            self.resolver.forget_mappings();
+            live.present.maps_of(pid).for_each(|row| self.resolver.map(row).unwrap_or_default());
         }
     }
 

@@ -187,6 +187,17 @@ pub struct Touch {
     pub writes: u64,
 }
 
+/// What one thread does in a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineThread {
+    /// Thread.
+    pub tid: u32,
+    /// Its samples in the line.
+    pub samples: u64,
+    /// Its places in the line, in the order in which they were given.
+    pub touches: Vec<Touch>,
+}
+
 /// A group with its samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
@@ -343,6 +354,21 @@ pub fn sharing(touches: &[Touch]) -> Option<Sharing> {
     let same_bytes =
         |writer: &Touch| touches.iter().any(|other| other.tid != writer.tid && other.offset == writer.offset);
     Some(if writers.any(same_bytes) { Sharing::True } else { Sharing::False })
+}
+
+/// What is touched in a line, by thread: the thread with most samples first, of equal ones the one with the smallest ID.
+#[must_use]
+pub fn by_thread(touches: &[Touch]) -> Vec<LineThread> {
+    let mut threads: BTreeMap<u32, LineThread> = BTreeMap::new();
+    for touch in touches {
+        let new = || LineThread { tid: touch.tid, samples: 0, touches: Vec::new() };
+        let thread = threads.entry(touch.tid).or_insert_with(new);
+        thread.samples += touch.samples;
+        thread.touches.push(*touch);
+    }
+    let mut threads: Vec<LineThread> = threads.into_values().collect();
+    threads.sort_by_key(|thread| std::cmp::Reverse(thread.samples));
+    threads
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{CallChain, Extent, MemorySource, Sample, SharedChain};
 use crate::address_space::AddressSpaces;
 use crate::record::{Level, Snoop};
 use crate::source::Sink;
-use crate::symbol::{FileFinder, Frames, KERNEL_START, Symbolizer};
+use crate::symbol::{FileFinder, Frames, KERNEL_START, KernelFunctions, Symbolizer};
 use crate::trace::{
     Cut, KernelSymbolRow, MapRow, Meta, Registers, Row, SampleRow, StackRow, ThreadRow, TraceError,
     TraceReader,
@@ -67,7 +67,7 @@ impl Resolver {
     }
 
     /// One that knows nothing yet, for a source that measures: as a [`Sink`] it takes mappings and threads as they
-    /// come, and no stacks. Kernel functions come first, by [`Resolver::know_kernel`].
+    /// come, and no stacks. Kernel functions are told by [`Resolver::know_kernel`].
     #[must_use]
     pub fn of_source(meta: &Meta, finder: FileFinder) -> Self {
         Self {
@@ -83,8 +83,14 @@ impl Resolver {
     }
 
     /// Knows these kernel functions instead of those that it knew.
-    pub fn know_kernel(&mut self, functions: impl IntoIterator<Item = KernelSymbolRow>) {
+    pub fn know_kernel(&mut self, functions: KernelFunctions) {
         self.symbolizer.know_kernel(functions);
+    }
+
+    /// Forgets what is mapped where, for mappings that follow: a source that measures for long reports more than have to be known.
+    pub fn forget_mappings(&mut self) {
+        self.spaces = AddressSpaces::default();
+        self.chains.clear();
     }
 
     /// The tables that could be read only in part.

@@ -115,6 +115,11 @@ pub trait Sink {
     fn thread(&mut self, _row: &ThreadRow) -> Result<(), TraceError> {
         Ok(())
     }
+    /// Whether a source that measures should begin with the kernel's functions; a sink that names them itself, once it has to, saves
+    /// the time that it takes to read them.
+    fn wants_kernel_symbols(&self) -> bool {
+        true
+    }
     /// A kernel function.
     ///
     /// # Errors

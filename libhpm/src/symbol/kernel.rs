@@ -1,8 +1,9 @@
 //! Kernel functions, from `/proc/kallsyms`.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::trace::KernelSymbolRow;
 
@@ -36,23 +37,61 @@ fn parse(lines: impl BufRead) -> io::Result<Vec<KernelSymbolRow>> {
     Ok(symbols)
 }
 
+/// Kernel functions, shared by all that name by them: there are hundreds of thousands.
+#[derive(Clone, Debug, Default)]
+pub struct KernelFunctions(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    table: OnceLock<KernelTable>,
+    /// They are read when the first is asked for.
+    of_this_kernel: bool,
+}
+
+impl KernelFunctions {
+    /// These.
+    #[must_use]
+    pub fn new(rows: impl IntoIterator<Item = KernelSymbolRow>) -> Self {
+        Self(Arc::new(Shared { table: KernelTable::new(rows).into(), of_this_kernel: false }))
+    }
+
+    /// Those of the running kernel. They are read when the first is asked for, which takes a tenth of a second; there are none where
+    /// this user may not see their addresses.
+    #[must_use]
+    pub fn of_this_kernel() -> Self {
+        Self(Arc::new(Shared { table: OnceLock::new(), of_this_kernel: true }))
+    }
+
+    /// Name and module of the function at the address.
+    pub(super) fn at(&self, address: u64) -> Option<(&Arc<str>, &Arc<str>)> {
+        let Shared { table, of_this_kernel } = &*self.0;
+        let read = || if *of_this_kernel { kernel_symbols().unwrap_or_default() } else { Vec::new() };
+        table.get_or_init(|| KernelTable::new(read())).at(address)
+    }
+}
+
 /// Kernel functions by address.
 #[derive(Debug, Default)]
-pub(super) struct KernelTable(Vec<(u64, Arc<str>, Arc<str>)>);
+struct KernelTable(Vec<(u64, Arc<str>, Arc<str>)>);
 
 impl KernelTable {
-    pub(super) fn new(rows: impl IntoIterator<Item = KernelSymbolRow>) -> Self {
-        let shown = |row: KernelSymbolRow| {
-            let module = row.module.map_or_else(|| "[kernel]".into(), |module| format!("[{module}]").into());
-            (row.address, row.name.into(), module)
+    fn new(rows: impl IntoIterator<Item = KernelSymbolRow>) -> Self {
+        let kernel: Arc<str> = "[kernel]".into();
+        let mut modules: HashMap<String, Arc<str>> = HashMap::new();
+        let mut shown = |row: KernelSymbolRow| {
+            let module = row.module.map(|module| {
+                let name = || format!("[{module}]").into();
+                Arc::clone(modules.entry(module.clone()).or_insert_with(name))
+            });
+            (row.address, row.name.into(), module.unwrap_or_else(|| Arc::clone(&kernel)))
         };
-        let mut symbols: Vec<_> = rows.into_iter().map(shown).collect();
+        let mut symbols: Vec<_> = rows.into_iter().map(&mut shown).collect();
         symbols.sort();
         Self(symbols)
     }
 
     /// Name and module of the function at the address.
-    pub(super) fn at(&self, address: u64) -> Option<(&Arc<str>, &Arc<str>)> {
+    fn at(&self, address: u64) -> Option<(&Arc<str>, &Arc<str>)> {
         let after = self.0.partition_point(|(start, ..)| *start <= address);
         let (_, name, module) = &self.0[after.checked_sub(1)?];
         Some((name, module))

@@ -24,7 +24,7 @@ pub use self::code::{Code, Instruction, Place};
 pub use self::files::FileFinder;
 pub use self::image::{Image, Images, Loaded};
 pub use self::instrumentation::{FunctionCode, functions_of};
-pub use self::kernel::kernel_symbols;
+pub use self::kernel::{KernelFunctions, kernel_symbols};
 pub use self::symbolizer::Symbolizer;
 pub use self::types::{Member, TypeId, Types};
 pub use crate::elf::build_id;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::code_map::CodeMap;
 use super::files::FileFinder;
-use super::kernel::KernelTable;
+use super::kernel::KernelFunctions;
 use super::module::{Changed, Module};
 use super::{Frame, Frames, KERNEL_START, jitdump, perf_map, vdso};
 use crate::address_space::{AddressSpaces, Mapping};
@@ -22,7 +22,7 @@ pub struct Symbolizer {
     /// By file and byte of it. A file is known by its path's place in memory, which is quick to compare, and which the path that
     /// is kept beside the functions keeps from being used again.
     known: HashMap<(usize, u64), (Arc<str>, Frames)>,
-    kernel: KernelTable,
+    kernel: KernelFunctions,
     /// Code that processes made at run time.
     made: HashMap<u32, [CodeMap; 2]>,
     /// `uname -r` of the recorded machine; empty when not known.
@@ -39,7 +39,7 @@ impl Symbolizer {
             finder,
             modules: HashMap::new(),
             known: HashMap::new(),
-            kernel: KernelTable::new(kernel),
+            kernel: KernelFunctions::new(kernel),
             made: HashMap::new(),
             kernel_release: String::new(),
             vdso: None,
@@ -55,8 +55,8 @@ impl Symbolizer {
     }
 
     /// Knows these kernel functions instead of those that it knew.
-    pub fn know_kernel(&mut self, functions: impl IntoIterator<Item = KernelSymbolRow>) {
-        self.kernel = KernelTable::new(functions);
+    pub fn know_kernel(&mut self, functions: KernelFunctions) {
+        self.kernel = functions;
     }
 
     /// The functions at an address of a process at a time (TSC). For a return address ask one byte before it: it can lie

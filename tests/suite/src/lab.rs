@@ -37,6 +37,11 @@ fn timeout(machine: &Machine, options: &[&str]) -> &'static str {
     if machine.kernel == "debug" || is_long { "7200" } else { "1800" }
 }
 
+/// The folder that is the guest's working folder.
+pub(crate) fn folder(root: &Path, name: &str, machine: &Machine) -> PathBuf {
+    root.join("target/suite").join(format!("{name}.{}", machine.label()))
+}
+
 /// Boots a lab with `options`, runs the guest part `name` in it, and reads what it left.
 ///
 /// # Errors
@@ -57,7 +62,7 @@ pub(crate) fn boot_prepared(
     options: &[&str],
     prepare: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Boot> {
-    let folder = root.join("target/suite").join(format!("{name}.{}", machine.label()));
+    let folder = folder(root, name, machine);
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     prepare(&folder)?;
@@ -110,10 +115,20 @@ fn guest_part(name: &str) -> &str {
 /// # Errors
 /// There is no compiler, or it fails.
 pub(crate) fn compile(root: &Path, folder: &Path, name: &str) -> Result<()> {
+    compile_with(root, folder, name, &[])
+}
+
+/// As [`compile`], with further options of the compiler.
+///
+/// # Errors
+/// As [`compile`].
+pub(crate) fn compile_with(root: &Path, folder: &Path, name: &str, options: &[&str]) -> Result<()> {
     let c = root.join(format!("tests/guest/{name}.c"));
     let (compiler, source) = if c.exists() { ("cc", c) } else { ("c++", c.with_extension("cpp")) };
     let compiled = Command::new(compiler)
-        .args(["-O2", "-g", "-pthread", "-I"])
+        .args(["-O2", "-g", "-pthread"])
+        .args(options)
+        .arg("-I")
         .arg(root.join("libhpm/include"))
         .arg("-o")
         .arg(folder.join(name))

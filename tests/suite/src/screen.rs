@@ -5,6 +5,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod pictures;
+pub(crate) mod ribbon;
 
 use std::collections::BTreeSet;
 use std::fs;

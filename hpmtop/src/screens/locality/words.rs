@@ -1,7 +1,7 @@
 //! What the screen of locality says in words.
 
 use libhpm::analysis::coallocation::{Advice, Reason, Verdict};
-use libhpm::analysis::locality::{LINE_BYTES, Sharing, Touch};
+use libhpm::analysis::locality::{LINE_BYTES, Sharing, Touch, by_thread};
 use libhpm::trace::EventUse;
 use ratatui::style::Style;
 
@@ -264,21 +264,13 @@ pub(super) fn reason(reason: &Reason) -> String {
 
 /// `12: 0w 8; 13: 16w`, the threads with most samples.
 pub(super) fn touches(touches: &[Touch]) -> String {
-    let mut threads: Vec<(u32, u64, Vec<String>)> = Vec::new();
-    for touch in touches {
-        let place = format!("{}{}", touch.offset, if touch.writes > 0 { "w" } else { "" });
-        match threads.iter_mut().find(|(tid, ..)| *tid == touch.tid) {
-            Some((_, samples, places)) => {
-                *samples += touch.samples;
-                places.push(place);
-            }
-            None => threads.push((touch.tid, touch.samples, vec![place])),
-        }
-    }
-    threads.sort_by_key(|(tid, samples, _)| (std::cmp::Reverse(*samples), *tid));
+    let threads = by_thread(touches);
     let more = threads.len().saturating_sub(THREADS_SHOWN);
-    let shown =
-        threads.iter().take(THREADS_SHOWN).map(|(tid, _, places)| format!("{tid}: {}", places.join(" ")));
+    let place = |touch: &Touch| format!("{}{}", touch.offset, if touch.writes > 0 { "w" } else { "" });
+    let shown = threads.iter().take(THREADS_SHOWN).map(|thread| {
+        let places: Vec<String> = thread.touches.iter().map(place).collect();
+        format!("{}: {}", thread.tid, places.join(" "))
+    });
     let text = shown.collect::<Vec<_>>().join("; ");
     if more > 0 { format!("{text}; and {more} more") } else { text }
 }

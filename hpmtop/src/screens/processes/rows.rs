@@ -3,8 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::OwnSeries;
-use crate::model::{Process, Slot, Subject, container};
+use crate::model::{Process, Series, Slot, Subject, Thread, container};
 use crate::screens::{Rows, View};
 
 /// What a row is of.
@@ -15,15 +14,22 @@ pub(super) enum Kind {
     Cgroup,
 }
 
+/// Where what a row did before is found.
+enum Past<'a> {
+    Process(&'a Series),
+    Thread(&'a Thread),
+    /// Several processes together.
+    Processes(Vec<u32>),
+}
+
 /// A row.
 pub(super) struct Line<'a> {
     pub(super) kind: Kind,
     pub(super) subject: Subject<'a>,
     pub(super) slot: Slot,
-    pub(super) series: OwnSeries<'a>,
+    past: Past<'a>,
     /// Processes of a control group.
     pub(super) members: usize,
-    pids: Vec<u32>,
     /// What stands before the name in a tree.
     branch: String,
 }
@@ -71,15 +77,19 @@ impl Line<'_> {
         }
     }
 
-    /// What happened in a slot of a row that is several processes together.
+    /// What it did in a slot.
     pub(super) fn slot_at(&self, view: &View<'_>, number: u64) -> Slot {
-        let mut sum = Slot::default();
-        for pid in &self.pids {
-            if let Some(process) = view.model.processes.get(pid) {
-                sum.add(&process.series.at(number));
+        match &self.past {
+            Past::Process(series) => series.at(number),
+            Past::Thread(thread) => view.model.thread_at(thread, number),
+            Past::Processes(pids) => {
+                let mut sum = Slot::default();
+                for process in pids.iter().filter_map(|pid| view.model.processes.get(pid)) {
+                    sum.add(&process.series.at(number));
+                }
+                sum
             }
         }
-        sum
     }
 }
 
@@ -132,9 +142,8 @@ fn of_process<'a>(view: &View<'a>, process: &'a Process, slot: u64) -> Line<'a> 
             ended: alive == 0 && !process.tids.is_empty(),
         },
         slot: process.series.at(slot),
-        series: Some(&process.series),
+        past: Past::Process(&process.series),
         members: 1,
-        pids: Vec::new(),
         branch: String::new(),
     }
 }
@@ -154,10 +163,9 @@ fn of_threads<'a>(view: &View<'a>, process: &'a Process, slot: u64) -> Vec<Line<
             cgroup: &process.cgroup,
             ended: thread.ended_ns.is_some(),
         },
-        slot: thread.series.at(slot),
-        series: Some(&thread.series),
+        slot: view.model.thread_at(thread, slot),
+        past: Past::Thread(thread),
         members: 1,
-        pids: Vec::new(),
         branch: String::new(),
     };
     threads.map(line).collect()
@@ -181,15 +189,16 @@ fn of_cgroups<'a>(processes: impl Iterator<Item = &'a Process>, slot: u64) -> Ve
                 ended: false,
             },
             slot: Slot::default(),
-            series: None,
+            past: Past::Processes(Vec::new()),
             members: 0,
-            pids: Vec::new(),
             branch: String::new(),
         });
         line.slot.add(&process.series.at(slot));
         line.subject.threads += process.tids.len();
         line.members += 1;
-        line.pids.push(process.pid);
+        if let Past::Processes(pids) = &mut line.past {
+            pids.push(process.pid);
+        }
     }
     groups.into_values().collect()
 }

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use std::collections::BTreeMap;
 
 use super::Time;
-use crate::model::{Quantum, Series, Slot};
+use crate::model::{Quantum, Slot};
 use crate::screens::View;
 
 /// Columns of what stands to the left of the pictures.
@@ -183,9 +183,9 @@ impl<'a> Window<'a> {
 
 /// A quantum as a slot of its own.
 pub(super) fn slot_of(quantum: &Quantum) -> Slot {
-    let mut series = Series::default();
-    series.add(quantum, false, u64::MAX);
-    series.total
+    let mut slot = Slot::default();
+    slot.take(quantum, false);
+    slot
 }
 
 /// A thread or processor through the time that is seen.

@@ -87,3 +87,15 @@ fn reasons_and_names() {
     assert_eq!((symbols.len(), symbols[0].key.name.as_deref()), (1, Some("table")));
     assert!(profile(By::Page, [unknown]).entries().is_empty());
 }
+
+#[test]
+fn threads_of_a_line_have_their_places_the_busiest_first() {
+    let touch = |tid, offset, samples| Touch { tid, offset, samples, writes: 0 };
+    let threads = by_thread(&[touch(3, 0, 2), touch(1, 8, 4), touch(3, 16, 5), touch(2, 0, 4)]);
+    let told: Vec<_> = threads
+        .iter()
+        .map(|thread| (thread.tid, thread.samples, thread.touches.iter().map(|touch| touch.offset).collect()))
+        .collect::<Vec<(u32, u64, Vec<u64>)>>();
+    assert_eq!(told, [(3, 7, vec![0, 16]), (1, 4, vec![8]), (2, 4, vec![0])]);
+    assert!(by_thread(&[]).is_empty());
+}

@@ -51,6 +51,7 @@ pub struct DriverSource {
 struct Rows {
     samples_of: SampleRows,
     sideband: SidebandRows,
+    /// For the unwinder.
     spaces: AddressSpaces,
     /// Absent when no stacks are to be unwound.
     unwinder: Option<StackUnwinder>,
@@ -93,7 +94,7 @@ impl Source for DriverSource {
         if self.sideband.is_some() {
             let entries = self.present.iter().copied().flat_map(sideband::snapshot).collect();
             self.rows.entries(sink, entries, ClockPair::now(), self.session.info().tsc_khz)?;
-            if self.meta.events.iter().any(|event| event.kernel) {
+            if sink.wants_kernel_symbols() && self.meta.events.iter().any(|event| event.kernel) {
                 let symbols = kernel_symbols().map_err(crate::Error::io("read the kernel's symbols"))?;
                 symbols.iter().try_for_each(|symbol| sink.kernel_symbol(symbol))?;
             }
@@ -184,7 +185,9 @@ impl Rows {
     ) -> Result<()> {
         for entry in entries {
             if let Some(row) = self.sideband.row(entry, now, tsc_khz) {
-                row.note_in(&mut self.spaces);
+                if self.unwinder.is_some() {
+                    row.note_in(&mut self.spaces);
+                }
                 row.hand_to(sink)?;
             }
         }

@@ -80,7 +80,7 @@ impl PerfSource {
     fn process(sink: &mut dyn Sink, stream: &mut Stream, opened: &Opened, record: Timed) -> Result<()> {
         let ns = record.ns;
         match record.what {
-            What::Report(entry) => stream.report(sink, ns, entry),
+            What::Report(entry) => stream.report(sink, ns, *entry),
             // Its exit was reported, and has ended its last quantum.
             What::Switch(switch) if switch.tid == REAPED => Ok(()),
             What::Switch(switch) => stream.switch(sink, ns, &switch),
@@ -115,7 +115,7 @@ impl Source for PerfSource {
             for entry in self.options.present().into_iter().flat_map(sideband::snapshot) {
                 stream.note(sink, entry)?;
             }
-            if self.meta.events.iter().any(|event| event.kernel) {
+            if sink.wants_kernel_symbols() && self.meta.events.iter().any(|event| event.kernel) {
                 // Without the right the addresses are hidden; samples of the kernel then have no names.
                 let symbols = kernel_symbols().unwrap_or_default();
                 symbols.iter().try_for_each(|symbol| sink.kernel_symbol(symbol))?;

@@ -1,14 +1,19 @@
 //! Quanta from switches and samples: pure, so that it can be tested without a kernel.
 
-use std::collections::HashMap;
-
 use hpm_abi::QuantumEnd;
 
 use super::record::{Switch, SwitchKind, Taken};
+use crate::numbers::NumberMap;
 use crate::trace::QuantumRow;
 
 /// A quantum that samples or a reader can cut is cut after this long (10 ms, the quantum of Sweeney et al., section 3).
 const MAX_QUANTUM_NS: u64 = 10_000_000;
+
+/// Rows that are kept for quanta to come: about as many as are open at a time on a large machine.
+const SPARE_MAX: usize = 256;
+
+/// A quantum, which is large and moved about: as a pointer.
+pub(in crate::source) type Row = Box<QuantumRow>;
 
 /// What each event of the recording is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +32,7 @@ pub(in crate::source) struct Placed {
     /// It had not ended before the sample.
     pub(in crate::source) open: bool,
     /// It ends with the sample.
-    pub(in crate::source) ended: Option<QuantumRow>,
+    pub(in crate::source) ended: Option<Row>,
 }
 
 /// What is known of a thread.
@@ -47,11 +52,13 @@ pub(in crate::source) struct Quanta {
     /// When measuring began: a thread that is seen first in the middle of its stay has been there since then.
     started_ns: u64,
     /// By thread.
-    open: HashMap<u32, QuantumRow>,
+    open: NumberMap<Row>,
     /// Threads of which a record was seen.
-    seen: HashMap<u32, Seen>,
+    seen: NumberMap<Seen>,
     /// Next number on each CPU.
-    sequences: HashMap<u32, u64>,
+    sequences: NumberMap<u64>,
+    /// Rows that were handed over, for quanta to come: thousands are made each second.
+    spare: Vec<Row>,
     /// Sum of the quanta that have ended.
     pub(in crate::source) on_cpu_ns: u64,
     /// How many have ended.
@@ -63,9 +70,10 @@ impl Quanta {
         Self {
             events,
             started_ns,
-            open: HashMap::new(),
-            seen: HashMap::new(),
-            sequences: HashMap::new(),
+            open: NumberMap::default(),
+            seen: NumberMap::default(),
+            sequences: NumberMap::default(),
+            spare: Vec::new(),
             on_cpu_ns: 0,
             ended: 0,
         }
@@ -81,7 +89,7 @@ impl Quanta {
     }
 
     /// A switch; the quantum that it ends.
-    pub(in crate::source) fn switch(&mut self, ns: u64, switch: &Switch) -> Option<QuantumRow> {
+    pub(in crate::source) fn switch(&mut self, ns: u64, switch: &Switch) -> Option<Row> {
         let Switch { cpu, pid, tid, kind } = *switch;
         if self.seen.get(&tid) == Some(&Seen::Gone) {
             return None;
@@ -102,7 +110,7 @@ impl Quanta {
     }
 
     /// The thread's last quantum, when it ends with it.
-    pub(in crate::source) fn exit(&mut self, ns: u64, tid: u32) -> Option<QuantumRow> {
+    pub(in crate::source) fn exit(&mut self, ns: u64, tid: u32) -> Option<Row> {
         self.seen.insert(tid, Seen::Gone);
         self.end(ns, tid, QuantumEnd::Exit)
     }
@@ -142,13 +150,13 @@ impl Quanta {
     }
 
     /// Ends and goes on with every quantum that has lasted for long, for a reader.
-    pub(in crate::source) fn flush(&mut self, ns: u64) -> Vec<QuantumRow> {
+    pub(in crate::source) fn flush(&mut self, ns: u64) -> Vec<Row> {
         let tids: Vec<u32> = self.open.keys().copied().collect();
         tids.into_iter().filter_map(|tid| self.cut_at(ns, tid, QuantumEnd::Flush)).collect()
     }
 
     /// Ends every quantum, when measuring has.
-    pub(in crate::source) fn stop(&mut self, ns: u64) -> Vec<QuantumRow> {
+    pub(in crate::source) fn stop(&mut self, ns: u64) -> Vec<Row> {
         let tids: Vec<u32> = self.open.keys().copied().collect();
         tids.into_iter().filter_map(|tid| self.end(ns, tid, QuantumEnd::Flush)).collect()
     }
@@ -160,19 +168,25 @@ impl Quanta {
         }
     }
 
-    fn opened(&mut self, ns: u64, cpu: u32, pid: u32, tid: u32) -> QuantumRow {
+    fn opened(&mut self, ns: u64, cpu: u32, pid: u32, tid: u32) -> Row {
         let next = self.sequences.entry(cpu).or_default();
         let sequence = *next;
         *next += 1;
-        QuantumRow {
-            sequence,
-            cpu,
-            pid,
-            tid,
-            start_tsc: ns,
-            counts: vec![0; self.events.len()],
-            periods: self.events.iter().map(|event| event.period).collect(),
-            ..QuantumRow::default()
+        let mut row = self.spare.pop().unwrap_or_default();
+        let (mut counts, mut periods) = (std::mem::take(&mut row.counts), std::mem::take(&mut row.periods));
+        counts.clear();
+        counts.resize(self.events.len(), 0);
+        periods.clear();
+        periods.extend(self.events.iter().map(|event| event.period));
+        *row =
+            QuantumRow { sequence, cpu, pid, tid, start_tsc: ns, counts, periods, ..QuantumRow::default() };
+        row
+    }
+
+    /// Takes a row back that was handed over.
+    pub(in crate::source) fn give_back(&mut self, row: Row) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(row);
         }
     }
 
@@ -181,7 +195,7 @@ impl Quanta {
     }
 
     /// Ends a quantum that has lasted for long; the thread runs on in a new one.
-    fn cut_at(&mut self, ns: u64, tid: u32, end: QuantumEnd) -> Option<QuantumRow> {
+    fn cut_at(&mut self, ns: u64, tid: u32, end: QuantumEnd) -> Option<Row> {
         let row = self.open.get(&tid)?;
         if ns.saturating_sub(row.start_tsc) < MAX_QUANTUM_NS {
             return None;
@@ -192,7 +206,7 @@ impl Quanta {
         ended
     }
 
-    fn end(&mut self, ns: u64, tid: u32, end: QuantumEnd) -> Option<QuantumRow> {
+    fn end(&mut self, ns: u64, tid: u32, end: QuantumEnd) -> Option<Row> {
         let mut row = self.open.remove(&tid)?;
         row.end_tsc = ns.max(row.start_tsc);
         row.end = end as u8;

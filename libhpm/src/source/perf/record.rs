@@ -1,6 +1,8 @@
 //! Records of perf_event's rings, as what they say.
 
-use linux_perf_event_reader::{ContextSwitchRecord, EventRecord, SampleRecord, TaskWasPreempted};
+use linux_perf_event_reader::{
+    ContextSwitchRecord, EventRecord, RawEventRecord, RecordType, SampleRecord, TaskWasPreempted,
+};
 
 use crate::sideband::{Entry, Parser};
 use crate::sys::perf::USER_REGISTERS;
@@ -16,8 +18,8 @@ pub(in crate::source) struct Timed {
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::source) enum What {
-    /// A mapping, name, fork, exit or loss.
-    Report(Entry),
+    /// A mapping, name, fork, exit or loss; apart, because it is large, and of a thousand records one.
+    Report(Box<Entry>),
     /// A thread was switched to or away from.
     Switch(Switch),
     /// An event's sample.
@@ -64,29 +66,33 @@ pub(in crate::source) fn parse(parser: &Parser, kind: u32, misc: u16, body: &[u8
     if !parser.is_sound(kind, misc, body) {
         return None;
     }
-    if let Some(entry) = parser.entry(kind, misc, body) {
-        return Some(Timed { ns: entry.monotonic_raw_ns, what: What::Report(entry) });
-    }
     let raw = parser.record(kind, misc, body);
-    match raw.parse().ok()? {
-        EventRecord::Sample(sample) => {
-            Some(Timed { ns: sample.timestamp?, what: What::Sample(Box::new(taken(&sample)?)) })
+    match RecordType(kind) {
+        // Nearly all records are switches.
+        RecordType::SWITCH | RecordType::SWITCH_CPU_WIDE => switch(&raw),
+        RecordType::SAMPLE => match raw.parse().ok()? {
+            EventRecord::Sample(sample) => {
+                Some(Timed { ns: sample.timestamp?, what: What::Sample(Box::new(taken(&sample)?)) })
+            }
+            _ => None,
+        },
+        _ => {
+            let entry = parser.entry(kind, misc, body)?;
+            Some(Timed { ns: entry.monotonic_raw_ns, what: What::Report(Box::new(entry)) })
         }
-        EventRecord::ContextSwitch(switch) => {
-            let common = raw.common_data().ok()?;
-            let kind = match switch {
-                ContextSwitchRecord::In { .. } => SwitchKind::In,
-                ContextSwitchRecord::Out { preempted: TaskWasPreempted::Yes, .. } => SwitchKind::Preempted,
-                ContextSwitchRecord::Out { .. } => SwitchKind::Yielded,
-            };
-            let (pid, tid) = (common.pid? as u32, common.tid? as u32);
-            Some(Timed {
-                ns: common.timestamp?,
-                what: What::Switch(Switch { cpu: common.cpu?, pid, tid, kind }),
-            })
-        }
-        _ => None,
     }
+}
+
+fn switch(raw: &RawEventRecord<'_>) -> Option<Timed> {
+    let EventRecord::ContextSwitch(switch) = raw.parse().ok()? else { return None };
+    let common = raw.common_data().ok()?;
+    let kind = match switch {
+        ContextSwitchRecord::In { .. } => SwitchKind::In,
+        ContextSwitchRecord::Out { preempted: TaskWasPreempted::Yes, .. } => SwitchKind::Preempted,
+        ContextSwitchRecord::Out { .. } => SwitchKind::Yielded,
+    };
+    let (pid, tid) = (common.pid? as u32, common.tid? as u32);
+    Some(Timed { ns: common.timestamp?, what: What::Switch(Switch { cpu: common.cpu?, pid, tid, kind }) })
 }
 
 fn taken(sample: &SampleRecord<'_>) -> Option<Taken> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::quanta::{Counted, Placed, Quanta};
+use super::quanta::{Counted, Placed, Quanta, Row};
 use super::record::{Switch, Taken};
 use crate::Result;
 use crate::address_space::AddressSpaces;
@@ -10,7 +10,7 @@ use crate::sideband::{Change, Entry};
 use crate::source::Sink;
 use crate::source::rows::SidebandRows;
 use crate::sys::clock::ClockPair;
-use crate::trace::{QuantumRow, Registers, SampleRow};
+use crate::trace::{Registers, SampleRow};
 use crate::unwind::{CallStack, Snapshot, StackUnwinder};
 
 /// A TSC of 1 GHz: its ticks are nanoseconds.
@@ -24,6 +24,7 @@ pub(in crate::source) struct Stream {
     /// Absent where nothing tells of switches.
     quanta: Option<Quanta>,
     pub(in crate::source) rows: SidebandRows,
+    /// For the unwinder.
     spaces: AddressSpaces,
     unwinder: Option<StackUnwinder>,
     /// The program that is yet to be executed, and whose first instruction begins a quantum.
@@ -107,7 +108,9 @@ impl Stream {
             realtime_ns: 0,
         };
         if let Some(row) = self.rows.row(entry, now, TSC_KHZ) {
-            row.note_in(&mut self.spaces);
+            if self.unwinder.is_some() {
+                row.note_in(&mut self.spaces);
+            }
             row.hand_to(sink)?;
         }
         Ok(())
@@ -170,11 +173,16 @@ impl Stream {
     }
 
     /// Hands over a quantum that has ended, and then its samples: no trace has one whose quantum is missing.
-    fn end(&mut self, sink: &mut dyn Sink, ended: Option<QuantumRow>) -> Result<()> {
+    fn end(&mut self, sink: &mut dyn Sink, ended: Option<Row>) -> Result<()> {
         let Some(quantum) = ended else { return Ok(()) };
         sink.quantum(&quantum)?;
-        let samples = self.held.remove(&(quantum.cpu, quantum.sequence)).unwrap_or_default();
-        samples.into_iter().try_for_each(|(row, stack)| hand_over(sink, row, stack))
+        // Most have none.
+        let samples =
+            if quantum.records > 0 { self.held.remove(&(quantum.cpu, quantum.sequence)) } else { None };
+        if let Some(quanta) = &mut self.quanta {
+            quanta.give_back(quantum);
+        }
+        samples.into_iter().flatten().try_for_each(|(row, stack)| hand_over(sink, row, stack))
     }
 
     fn stack(&mut self, ns: u64, taken: &Taken) -> Option<CallStack> {

@@ -25,6 +25,7 @@ mod records;
 mod robust;
 mod sampling;
 mod scopes;
+pub(crate) mod screens;
 mod siblings;
 mod skid;
 mod stacks;
@@ -109,7 +110,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: siblings::NAME, options: siblings::OPTIONS, compare: siblings::compare },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
-    Scenario { name: "screens", options: crate::guest::screens::OPTIONS, compare: |_, _| {} },
+    Scenario { name: "screens", options: crate::guest::screens::OPTIONS, compare: screens::compare },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
     Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
     // Time passes with instructions, so that an interval is as many of them, whatever the host does.
@@ -203,7 +204,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
                 methods::NAME => methods::prepare(root, folder),
                 advice::NAME => advice::prepare(root, folder),
                 tracking::NAME => tracking::prepare(root, folder),
-                "screens" => lab::compile(root, folder, crate::guest::screens::C_PROGRAM),
+                "screens" => screens::prepare(root, folder),
                 _ => Ok(()),
             },
         )?);

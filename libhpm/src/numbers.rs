@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Maps from such numbers.
-pub(crate) type NumberMap<V> = HashMap<u32, V, BuildHasherDefault<Spread>>;
+pub type NumberMap<V> = HashMap<u32, V, BuildHasherDefault<Spread>>;
 /// Sets of such numbers.
-pub(crate) type NumberSet = HashSet<u32, BuildHasherDefault<Spread>>;
+pub type NumberSet = HashSet<u32, BuildHasherDefault<Spread>>;
 
 /// Spreads one number over all bits. Every quantum is looked up several times by numbers that nobody chooses to collide, for which
 /// the standard library's hash is needlessly careful.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Spread(u64);
+pub struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {

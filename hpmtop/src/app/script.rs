@@ -1,0 +1,80 @@
+//! The keys of `--keys`, which nobody presses, and what is waited for between them.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use super::Headless;
+use crate::event::Event;
+use crate::keys::Key;
+use crate::output::text;
+use crate::state::Effect;
+
+/// Longest time until something is seen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Headless {
+    /// Presses the keys of `--keys`; a word that names no key is typed. Whether to go on.
+    ///
+    /// # Errors
+    /// The source is lost, or something is not seen that should be.
+    pub(crate) fn press_all(&mut self, keys: &str) -> Result<bool> {
+        for word in keys.split_whitespace() {
+            if let Some(ms) = word.strip_prefix("wait=").and_then(|ms| ms.parse().ok()) {
+                self.wait(Duration::from_millis(ms))?;
+                continue;
+            }
+            if let Some(wanted) = word.strip_prefix("sees=") {
+                self.wait_until_seen(wanted)?;
+                continue;
+            }
+            let typed = match Key::parse(word) {
+                Some(key) => vec![key],
+                None => word.chars().filter_map(|one| Key::parse(&one.to_string())).collect(),
+            };
+            for key in typed {
+                if self.press_key(key).contains(&Effect::Quit) {
+                    return Ok(false);
+                }
+                self.settle()?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes events for so long.
+    pub(super) fn wait(&mut self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        while self.take_one(until)? {}
+        Ok(())
+    }
+
+    /// Takes events until a text is on the screen.
+    fn wait_until_seen(&mut self, wanted: &str) -> Result<()> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let (width, height) = self.size;
+            let seen = text(&self.state, width, height);
+            if seen.contains(wanted) {
+                return Ok(());
+            }
+            if !self.take_one(until)? {
+                bail!("`{wanted}` was not seen within {} s, but\n{seen}", PATIENCE.as_secs());
+            }
+        }
+    }
+
+    /// Takes the next event, if one comes in time.
+    fn take_one(&mut self, until: Instant) -> Result<bool> {
+        match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Event::Lost(why)) => bail!("{why}"),
+            Ok(event) => {
+                self.update(event);
+                Ok(true)
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(false),
+            Err(RecvTimeoutError::Disconnected) => bail!("the source has ended"),
+        }
+    }
+}
