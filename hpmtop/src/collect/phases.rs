@@ -1,11 +1,7 @@
 //! A phase detector for each process, fed by its quanta.
 
-<<<<<<< HEAD
 use libhpm::analysis::phase::{Base, Detector, Disorder, MAX_EVENTS, Rules, Signal, Slicer, Stay};
-=======
-use libhpm::analysis::phase::{Base, Detector, MAX_EVENTS, Rules, Signal, Slicer, Stay};
 use libhpm::numbers::NumberMap;
->>>>>>> eight
 use libhpm::trace::{Meta, QuantumFlags, QuantumRow};
 
 use crate::model::PhaseNews;
