@@ -41,8 +41,20 @@ struct Seen {
 /// The ribbon is behind by more than an interval, says something else than the detector, or too little happened to prove it.
 pub(crate) fn judge(folder: &Path, way: &Way) -> Result<String> {
     let printed = fs::read_to_string(folder.join(RIBBON_SEEN)).context("reading what hpmtop told")?;
-    let seen = printed.lines().map(parse).collect::<Result<Vec<Seen>>>()?;
-    compare(&detected(folder, way)?, &seen)
+    let told = printed.lines().map(parse).collect::<Result<Vec<Option<Seen>>>>()?;
+    let detected = detected(folder, way)?;
+    compare(&detected, &while_it_ran(&told, detected.len())?)
+}
+
+/// Of what hpmtop told, what has a ribbon: before the program runs there is none, and hpmtop forgets that of a program that has ended.
+fn while_it_ran(told: &[Option<Seen>], intervals: usize) -> Result<Vec<Seen>> {
+    let seen: Vec<Seen> = told.iter().skip_while(|one| one.is_none()).map_while(Clone::clone).collect();
+    let last = seen.last().map_or(0, |one| one.intervals);
+    let shown = told.iter().flatten().count();
+    ensure!(shown == seen.len(), "of {shown} ribbons {} came before one was missing", seen.len());
+    let is_whole = shown == told.len() || last + 1 >= intervals;
+    ensure!(is_whole, "the ribbon was gone after {last} of {intervals} intervals");
+    Ok(seen)
 }
 
 /// The detector's word on the recording.
@@ -65,18 +77,18 @@ fn detected(folder: &Path, way: &Way) -> Result<Vec<Interval>> {
     Ok(told.collect())
 }
 
-/// A line of `hpmtop --batch --format json --screen phases`.
-fn parse(line: &str) -> Result<Seen> {
+/// A line of `hpmtop --batch --format json --screen phases`; `None` if it has no ribbon.
+fn parse(line: &str) -> Result<Option<Seen>> {
     let told: Value = serde_json::from_str(line).context("hpmtop printed no JSON")?;
     let ribbon = &told["rows"]["ribbon"];
     let number = |value: &Value| value.as_u64().unwrap_or(0) as usize;
-    Ok(Seen {
+    Ok(ribbon.is_object().then_some(Seen {
         now_ns: i128::from(told["time_ns"].as_u64().context("it does not say when")?),
         intervals: number(&ribbon["intervals"]),
         changes: number(&ribbon["changes"]),
         current: ribbon["current"].as_str().map(str::to_owned),
         end_ns: ribbon["end_ns"].as_u64().map(i128::from),
-    })
+    }))
 }
 
 /// Whenever hpmtop told its ribbon, all intervals but the last that had ended were in it, with all changes that the detector finds in
@@ -179,6 +191,20 @@ mod tests {
         assert!(change(&|seen| seen[20].current = Some("q".into())).contains("shows"));
         assert!(change(&|seen| seen[20].end_ns = Some(1)).contains("apart"));
         assert!(change(&|seen| seen[20].intervals = 99).contains("99 intervals"));
+    }
+
+    #[test]
+    fn a_ribbon_is_missing_only_before_and_after_the_program() {
+        let (detected, seen) = made(0);
+        let told: Vec<Option<Seen>> = seen.into_iter().map(Some).collect();
+        let around = [&[None], told.as_slice(), &[None]].concat();
+        let last = told.iter().flatten().last().map_or(0, |one| one.intervals);
+        let ran = |told: &[Option<Seen>]| while_it_ran(told, last + 1);
+        assert_eq!(ran(&around).unwrap().len(), told.len());
+        let hole = [&told[..5], &[None], &told[6..]].concat();
+        assert!(ran(&hole).unwrap_err().to_string().contains("missing"));
+        let gone = [&told[..5], &[None]].concat();
+        assert!(ran(&gone).unwrap_err().to_string().contains("gone after"));
     }
 
     #[test]
