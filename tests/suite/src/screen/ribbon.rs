@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_ribbon_is_missing_only_before_and_after_the_program() {
-        let (detected, seen) = made(0);
+        let (_, seen) = made(0);
         let told: Vec<Option<Seen>> = seen.into_iter().map(Some).collect();
         let around = [&[None], told.as_slice(), &[None]].concat();
         let last = told.iter().flatten().last().map_or(0, |one| one.intervals);
