@@ -41,20 +41,22 @@ struct Seen {
 /// The ribbon is behind by more than an interval, says something else than the detector, or too little happened to prove it.
 pub(crate) fn judge(folder: &Path, way: &Way) -> Result<String> {
     let printed = fs::read_to_string(folder.join(RIBBON_SEEN)).context("reading what hpmtop told")?;
-    let told = printed.lines().map(parse).collect::<Result<Vec<Option<Seen>>>>()?;
-    let detected = detected(folder, way)?;
-    compare(&detected, &while_it_ran(&told, detected.len())?)
+    let told = printed.lines().map(parse).collect::<Result<Vec<Told>>>()?;
+    let (seen, gone_ns) = while_it_ran(&told)?;
+    compare(&detected(folder, way)?, &seen, gone_ns)
 }
 
-/// Of what hpmtop told, what has a ribbon: before the program runs there is none, and hpmtop forgets that of a program that has ended.
-fn while_it_ran(told: &[Option<Seen>], intervals: usize) -> Result<Vec<Seen>> {
-    let seen: Vec<Seen> = told.iter().skip_while(|one| one.is_none()).map_while(Clone::clone).collect();
-    let last = seen.last().map_or(0, |one| one.intervals);
-    let shown = told.iter().flatten().count();
+/// A line of hpmtop's: when, and the ribbon if there was one.
+type Told = (i128, Option<Seen>);
+
+/// Of what hpmtop told, what has a ribbon, and when it was gone: before the program runs there is none, and hpmtop forgets that of
+/// a program that has ended.
+fn while_it_ran(told: &[Told]) -> Result<(Vec<Seen>, Option<i128>)> {
+    let began = || told.iter().skip_while(|(_, ribbon)| ribbon.is_none());
+    let seen: Vec<Seen> = began().map_while(|(_, ribbon)| ribbon.clone()).collect();
+    let shown = began().filter(|(_, ribbon)| ribbon.is_some()).count();
     ensure!(shown == seen.len(), "of {shown} ribbons {} came before one was missing", seen.len());
-    let is_whole = shown == told.len() || last + 1 >= intervals;
-    ensure!(is_whole, "the ribbon was gone after {last} of {intervals} intervals");
-    Ok(seen)
+    Ok((seen, began().find(|(_, ribbon)| ribbon.is_none()).map(|(when, _)| *when)))
 }
 
 /// The detector's word on the recording.
@@ -77,28 +79,37 @@ fn detected(folder: &Path, way: &Way) -> Result<Vec<Interval>> {
     Ok(told.collect())
 }
 
-/// A line of `hpmtop --batch --format json --screen phases`; `None` if it has no ribbon.
-fn parse(line: &str) -> Result<Option<Seen>> {
+/// A line of `hpmtop --batch --format json --screen phases`.
+fn parse(line: &str) -> Result<Told> {
     let told: Value = serde_json::from_str(line).context("hpmtop printed no JSON")?;
     let ribbon = &told["rows"]["ribbon"];
     let number = |value: &Value| value.as_u64().unwrap_or(0) as usize;
-    Ok(ribbon.is_object().then_some(Seen {
-        now_ns: i128::from(told["time_ns"].as_u64().context("it does not say when")?),
+    let now_ns = i128::from(told["time_ns"].as_u64().context("it does not say when")?);
+    let seen = ribbon.is_object().then_some(Seen {
+        now_ns,
         intervals: number(&ribbon["intervals"]),
         changes: number(&ribbon["changes"]),
         current: ribbon["current"].as_str().map(str::to_owned),
         end_ns: ribbon["end_ns"].as_u64().map(i128::from),
-    }))
+    });
+    Ok((now_ns, seen))
 }
 
 /// Whenever hpmtop told its ribbon, all intervals but the last that had ended were in it, with all changes that the detector finds in
-/// them.
-fn compare(detected: &[Interval], seen: &[Seen]) -> Result<String> {
+/// them; and it was gone only after the last of them had ended.
+fn compare(detected: &[Interval], seen: &[Seen], gone_ns: Option<i128>) -> Result<String> {
     let all = detected.iter().filter(|interval| interval.pattern.is_some()).count();
     ensure!(all >= CHANGES_MIN, "the detector finds {all} changes in {} intervals, too few", detected.len());
     // hpmtop's clock begins at another time than the recording's: both tell the end of the same interval.
     let origin = |seen: &Seen| Some(detected.get(seen.intervals.checked_sub(1)?)?.end_ns - seen.end_ns?);
     let zero = seen.iter().find_map(origin).context("hpmtop told of no interval")?;
+    if let Some((gone, last)) = gone_ns.zip(detected.last()) {
+        let ended = last.end_ns - zero;
+        ensure!(
+            ended <= gone,
+            "the ribbon was gone at {gone} ns, the program's last interval ended at {ended} ns"
+        );
+    }
     let (mut states, mut latest) = (Vec::new(), 0);
     for one in seen {
         ensure!(
@@ -173,10 +184,10 @@ mod tests {
     fn a_ribbon_may_be_an_interval_behind_and_no_more() {
         for behind in [0, 1] {
             let (detected, seen) = made(behind);
-            compare(&detected, &seen).unwrap();
+            compare(&detected, &seen, None).unwrap();
         }
         let (detected, seen) = made(2);
-        let why = compare(&detected, &seen).unwrap_err().to_string();
+        let why = compare(&detected, &seen, None).unwrap_err().to_string();
         assert!(why.contains("2 intervals behind"), "{why}");
     }
 
@@ -185,7 +196,7 @@ mod tests {
         let change = |change: &dyn Fn(&mut Vec<Seen>)| {
             let (detected, mut seen) = made(0);
             change(&mut seen);
-            compare(&detected, &seen).unwrap_err().to_string()
+            compare(&detected, &seen, None).unwrap_err().to_string()
         };
         assert!(change(&|seen| seen[20].changes -= 1).contains("has changed"));
         assert!(change(&|seen| seen[20].current = Some("q".into())).contains("shows"));
@@ -195,22 +206,23 @@ mod tests {
 
     #[test]
     fn a_ribbon_is_missing_only_before_and_after_the_program() {
-        let (_, seen) = made(0);
-        let told: Vec<Option<Seen>> = seen.into_iter().map(Some).collect();
-        let around = [&[None], told.as_slice(), &[None]].concat();
-        let last = told.iter().flatten().last().map_or(0, |one| one.intervals);
-        let ran = |told: &[Option<Seen>]| while_it_ran(told, last + 1);
-        assert_eq!(ran(&around).unwrap().len(), told.len());
-        let hole = [&told[..5], &[None], &told[6..]].concat();
-        assert!(ran(&hole).unwrap_err().to_string().contains("missing"));
-        let gone = [&told[..5], &[None]].concat();
-        assert!(ran(&gone).unwrap_err().to_string().contains("gone after"));
+        let (detected, seen) = made(0);
+        let told: Vec<Told> = seen.into_iter().map(|one| (one.now_ns, Some(one))).collect();
+        let around = [&[(1, None)], told.as_slice(), &[(400, None)]].concat();
+        let (ran, gone) = while_it_ran(&around).unwrap();
+        assert_eq!((ran.len(), gone), (told.len(), Some(400)));
+        assert!(compare(&detected, &ran, gone).is_ok());
+        let hole = [&told[..5], &[(90, None)], &told[6..]].concat();
+        assert!(while_it_ran(&hole).unwrap_err().to_string().contains("missing"));
+        let why = compare(&detected, &ran, Some(399)).unwrap_err().to_string();
+        assert!(why.contains("gone at 399 ns"), "{why}");
     }
 
     #[test]
     fn nothing_is_proven_where_nothing_happens() {
         let (detected, seen) = made(0);
-        let why = |detected: &[Interval], seen: &[Seen]| compare(detected, seen).unwrap_err().to_string();
+        let why =
+            |detected: &[Interval], seen: &[Seen]| compare(detected, seen, None).unwrap_err().to_string();
         assert!(why(&detected[..8], &seen).contains("too few"));
         assert!(why(&detected, &[]).contains("no interval"));
         assert!(why(&detected, &seen[20..22]).contains("states only"));
