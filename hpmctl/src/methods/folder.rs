@@ -15,7 +15,7 @@ const PROFILE: &str = "profile.json";
 const SELECTION: &str = "selection.json";
 const RUNS: &str = "runs";
 const RUN: &str = "run.json";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Step 1's result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -35,6 +35,8 @@ pub(super) struct ProfileFile {
     /// What an event that is logged, and one that is not, costs in units of time.
     pub(super) cost: f64,
     pub(super) skip_cost: f64,
+    /// What one costs that step 3 logs with its events.
+    pub(super) measured_cost: f64,
     /// Functions that the filter left out before the run, and its size threshold.
     pub(super) left_out: usize,
     pub(super) least_bytes: Option<u64>,
@@ -139,9 +141,9 @@ impl ProfileFile {
         self.nodes.iter().filter(|node| node.caller.is_none()).map(|node| node.total).sum()
     }
 
-    /// What logging these calls, and skipping all others, would take of the program's time: two events for each.
+    /// What measuring these calls would take of the program's time: an entry and an exit for each.
     pub(super) fn time_overhead(&self, invocations: u64) -> f64 {
-        self.part_of_time(2.0 * self.cost * invocations as f64)
+        self.part_of_time(2.0 * self.measured_cost * invocations as f64)
     }
 
     /// What the calls of the shim for the other functions take.

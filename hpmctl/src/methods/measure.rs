@@ -9,6 +9,7 @@ use clap::Args;
 use libhpm::call_log::{Config, Counting, Filter, logs};
 use libhpm::event;
 use libhpm::source::choice::{Chosen, Wish, choose, events_at_hand};
+use libhpm::sys::clock::tsc_per_ms;
 
 use super::folder::{RunFile, begin_run, clear_runs, read_profile, read_selection, write_run};
 use super::{ClockArg, CountingArg, launch};
@@ -21,6 +22,9 @@ const BY_DRIVER: [&str; 7] =
 const BY_PERF: [&str; 5] = ["instructions", "cycles", "cache-misses", "branch-misses", "page-faults"];
 const BY_SOFTWARE: [&str; 2] = ["page-faults", "context-switches"];
 
+/// Events of one run.
+const COUNTERS: u8 = 4;
+
 /// Count events in the selected functions, in repeated runs of the program (step 3).
 #[derive(Args, Debug)]
 pub(super) struct MeasureArgs {
@@ -31,7 +35,7 @@ pub(super) struct MeasureArgs {
     #[arg(long, value_enum, default_value_t)]
     source: CountingArg,
     /// Events of one run; further ones get runs of their own
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=7))]
+    #[arg(long, default_value_t = COUNTERS, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=7))]
     counters: u8,
     /// Runs for each group of events, which are averaged
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
@@ -72,7 +76,7 @@ pub(super) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     let (events, source) = events(args);
     let groups = groups(&events, usize::from(args.counters));
     clear_runs(&args.folder)?;
-    let (mut number, mut status) = (0, 0);
+    let (mut number, mut status, tsc_per_ms) = (0, 0, tsc_per_ms());
     // Rounds, so that what changes slowly meets every group alike.
     for _ in 0..args.repeat {
         for group in &groups {
@@ -81,8 +85,10 @@ pub(super) fn run(args: &MeasureArgs) -> Result<ExitCode> {
                 filter: Filter::Only(profile.places(&selection.functions)),
                 clock: args.clock.into(),
                 events: group.clone(),
+                priced: vec![],
                 counting: args.source.into(),
                 limit: 4 << 30,
+                tsc_per_ms,
             };
             let ran = launch::run(&command, Some((&shim, &folder, &config)))?;
             if number == 0 {
@@ -125,7 +131,12 @@ fn events(args: &MeasureArgs) -> (Vec<String>, String) {
         let names = args.events.iter().flat_map(|list| event::split_list(list));
         return (names.map(str::to_owned).collect(), "events as asked for".to_owned());
     }
-    let source = match Counting::from(args.source) {
+    by_default(args.source.into())
+}
+
+/// The same when no events were named.
+fn by_default(counting: Counting) -> (Vec<String>, String) {
+    let source = match counting {
         Counting::Auto => Wish::Best,
         Counting::Driver => Wish::Driver,
         Counting::Perf => Wish::Perf,
@@ -140,6 +151,12 @@ fn events(args: &MeasureArgs) -> (Vec<String>, String) {
         Ok(Chosen::Perf(facts)) => (named(&BY_SOFTWARE), format!("by {}", facts.line)),
         Err(error) => (vec![], format!("in time only: {error:#}")),
     }
+}
+
+/// What a run counts when nothing is asked for.
+pub(super) fn first_group() -> Vec<String> {
+    let (events, _) = by_default(Counting::Auto);
+    groups(&events, COUNTERS.into()).into_iter().next().unwrap_or_default()
 }
 
 /// Events in groups of so many. Instructions are in each, because everything is related to them, and cycles beside them.

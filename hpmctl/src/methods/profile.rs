@@ -11,11 +11,12 @@ use clap::Args;
 use libhpm::analysis::method::{CallGraph, CallMatcher, Mismatches};
 use libhpm::call_log::{Config, Counting, FileFunctions, Filter, Functions, logs};
 use libhpm::symbol::{FileFinder, Symbolizer, build_id, functions_of};
+use libhpm::sys::clock::tsc_per_ms;
 
 use super::folder::{
     FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, begin, hexadecimal, shared, write_profile,
 };
-use super::{ClockArg, launch, text};
+use super::{ClockArg, launch, measure, text};
 use crate::files::FilesArgs;
 use crate::output::{print, warn};
 
@@ -72,8 +73,10 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
         filter: Filter::LeaveOut(left_out(args, &program)?),
         clock: args.clock.into(),
         events: vec![],
+        priced: measure::first_group(),
         counting: Counting::Auto,
         limit: args.limit << 20,
+        tsc_per_ms: tsc_per_ms(),
     };
     let ran = launch::run(&args.command, Some((&shim, &log, &config)))?;
     let mut profile = collect(&log, &args.files.finder(), (!args.no_filter).then_some(args.least_bytes))?;
@@ -135,6 +138,7 @@ pub(super) fn collect(folder: &Path, finder: &FileFinder, least_bytes: Option<u6
         }
         (profile.cost, profile.skip_cost) =
             (profile.cost.max(log.header.costs[0]), profile.skip_cost.max(log.header.skip_costs[0]));
+        profile.measured_cost = profile.measured_cost.max(log.header.priced_cost.unwrap_or(profile.cost));
         let (before, mut matcher) = (graph.profile(), CallMatcher::new());
         while let Some(event) = log.next(&mut functions) {
             matcher.push(&event, &mut graph);

@@ -70,6 +70,7 @@ fn figure_3(temp: &TempDir) -> PathBuf {
         threads: vec![ThreadRow { pid: 7, tid: 7, name: "sort".into(), calls: 656, total: 1_800_000 }],
         cost: 25.0,
         skip_cost: 4.0,
+        measured_cost: 60.0,
         left_out: 3,
         least_bytes: Some(100),
         skipped: 2000,

@@ -89,10 +89,11 @@ pub(super) fn profile(profile: &ProfileFile, show: usize) -> String {
     line(
         &mut text,
         format_args!(
-            "shim      {:.1} {} for an entry or exit, {:.1} for one that is left out; subtracted",
+            "shim      {:.1} {} for an entry or exit, {:.1} for one that is left out; subtracted. {:.1} where `measure` counts",
             profile.cost * scale(profile),
             unit(profile),
-            profile.skip_cost * scale(profile)
+            profile.skip_cost * scale(profile),
+            profile.measured_cost * scale(profile)
         ),
     );
     if profile.unwound > 0 {

@@ -8,19 +8,6 @@ const TRUSTED_NS: f64 = 20_000.0;
 /// Time in ns after which the clock is set right in any case.
 const SET_AFTER_NS: f64 = 1e6;
 
-/// TSC ticks in a ms, against CLOCK_MONOTONIC_RAW.
-pub(crate) fn tsc_per_ms() -> f64 {
-    let pair = || (nanoseconds(ClockId::CLOCK_MONOTONIC_RAW), tsc());
-    let (from_ns, from) = pair();
-    loop {
-        let (now_ns, now) = pair();
-        // Two reads within 2 ms are off by less than a thousandth.
-        if now_ns - from_ns >= 2_000_000 {
-            return (now - from) as f64 * 1e6 / (now_ns - from_ns) as f64;
-        }
-    }
-}
-
 fn nanoseconds(clock: ClockId) -> u64 {
     // Every Linux has these clocks.
     clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
@@ -71,6 +58,8 @@ impl CpuClock {
 
 #[cfg(test)]
 mod tests {
+    use libhpm::sys::clock::tsc_per_ms;
+
     use super::*;
 
     #[test]

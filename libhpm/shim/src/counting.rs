@@ -1,7 +1,5 @@
 //! Events that are read at each entry and exit.
 
-use std::ops::Range;
-
 use libhpm::call_log::Counting;
 use libhpm::event;
 use libhpm::machine::pmu_name;
@@ -15,8 +13,8 @@ use libhpm::{Error, Result};
 pub(crate) enum Source {
     /// Nothing is counted.
     None,
-    /// The hpm module: a session that is never closed, because threads read by it up to their end, and which of its events.
-    Driver(&'static Session, Range<usize>),
+    /// The hpm module: a session that is never closed, because threads read by it up to their end.
+    Driver(&'static Session),
     /// perf_event.
     Perf(Vec<PerfName>),
 }
@@ -24,7 +22,7 @@ pub(crate) enum Source {
 /// What a thread reads.
 pub(crate) enum ThreadCounts {
     None,
-    Driver(OwnCounters<'static, Driver>, Range<usize>),
+    Driver(OwnCounters<'static, Driver>),
     Perf(Vec<PerfEvent>),
 }
 
@@ -39,7 +37,7 @@ impl Source {
     pub(crate) fn open(events: &[String], counting: Counting) -> Result<(Self, String)> {
         let driver = || {
             let session = driver(events)?;
-            Ok((Self::Driver(session, 0..events.len()), DRIVER.to_owned()))
+            Ok((Self::Driver(session), DRIVER.to_owned()))
         };
         let perf = |why: &str| {
             let names = perf::parse(events)?;
@@ -74,7 +72,7 @@ impl Source {
     pub(crate) fn of_thread(&self) -> Result<ThreadCounts> {
         Ok(match self {
             Self::None => ThreadCounts::None,
-            Self::Driver(session, events) => ThreadCounts::Driver(session.own_counters()?, events.clone()),
+            Self::Driver(session) => ThreadCounts::Driver(session.own_counters()?),
             Self::Perf(names) => ThreadCounts::Perf(open(names)?),
         })
     }
@@ -82,14 +80,14 @@ impl Source {
 
 /// A session that counts these events in the calling process.
 pub(crate) fn driver(events: &[String]) -> Result<&'static Session> {
-    let (_, info) = Driver::open_checked()?;
+    let (device, info) = Driver::open_checked()?;
     let pmu = pmu_name(&info);
     let mut options =
         Options::new(Target::Process(std::process::id() as i32)).counter_pages(true).inherit(false);
     for name in events {
         options = options.count(event::parse(name, &pmu)?);
     }
-    let session = Session::open(&options)?;
+    let session = Session::configure(device, &options)?;
     session.start()?;
     Ok(Box::leak(Box::new(session)))
 }
@@ -115,15 +113,13 @@ fn open(names: &[PerfName]) -> Result<Vec<PerfEvent>> {
 }
 
 impl ThreadCounts {
-    /// Reads every event. What cannot be read (because the program closed a descriptor that it did not open) reads as before.
+    /// Reads as many events as there are counts. What cannot be read (because the program closed a descriptor that it did not open) reads as before.
     #[inline]
     pub(crate) fn read(&self, counts: &mut [u64]) {
         match self {
             Self::None => {}
-            Self::Driver(counters, events) => {
-                for (event, count) in events.clone().zip(counts) {
-                    *count = counters.count(event).unwrap_or(*count);
-                }
+            Self::Driver(counters) => {
+                let _ = counters.counts(0, counts);
             }
             Self::Perf(events) => {
                 for (event, count) in events.iter().zip(counts) {

@@ -11,6 +11,7 @@ mod counting;
 mod ffi;
 mod log;
 mod process;
+mod readings;
 mod table;
 mod thread;
 

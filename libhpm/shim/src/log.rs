@@ -4,10 +4,15 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::PathBuf;
 
-use libhpm::call_log::{HEADER_BYTES, Header, LOST_AT, NAME_AT, WINDOW_RECORDS};
+use libhpm::call_log::{HEADER_BYTES, Header, LOST_AT, NAME_AT};
 use memmap2::MmapMut;
 
 use crate::ffi;
+
+/// Records that the first window holds, and the largest: each holds twice as many as the one before, so that few calls cost little.
+/// A window's bytes are a multiple of a page with either.
+const FIRST_RECORDS: usize = 512;
+const MOST_RECORDS: usize = 16_384;
 
 /// A file that grows by windows, of which one is mapped. It is opened for each anew: a program may close descriptors that are not
 /// its own, and use their numbers.
@@ -19,8 +24,8 @@ pub(crate) struct Log {
     base: u64,
     /// Byte of the window for the next record.
     at: usize,
-    /// Bytes of a record.
-    record: usize,
+    /// Bytes of the largest window.
+    largest: usize,
     limit: u64,
 }
 
@@ -30,13 +35,13 @@ impl Log {
     /// # Errors
     /// The system's.
     pub(crate) fn create(path: PathBuf, words: usize, limit: u64) -> io::Result<Self> {
-        let (record, base) = (8 * words, HEADER_BYTES as u64);
+        let base = HEADER_BYTES as u64;
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-        let bytes = WINDOW_RECORDS * record;
+        let bytes = FIRST_RECORDS * 8 * words;
         file.set_len(base + bytes as u64)?;
         let head = ffi::map(&file, 0, HEADER_BYTES)?;
         let window = ffi::map(&file, base, bytes)?;
-        Ok(Self { path, head, window, base, at: 0, record, limit })
+        Ok(Self { path, head, window, base, at: 0, largest: MOST_RECORDS * 8 * words, limit })
     }
 
     /// Writes the header, anew if need be.
@@ -61,33 +66,35 @@ impl Log {
         place.copy_from_slice(&(before + events).to_le_bytes());
     }
 
-    /// Writes a record, which has as many words as the file was made for. Says whether that took longer than usual, because
-    /// another window had to be mapped.
+    /// Writes a record, which has as many words as the file was made for: the first ones less the others. Says whether that took
+    /// longer than usual, because another window had to be mapped.
     #[inline]
-    pub(crate) fn push(&mut self, words: &[u64]) -> bool {
-        let full = self.at + self.record > self.window.len();
+    pub(crate) fn push(&mut self, words: &[u64], less: &[u64]) -> bool {
+        let bytes = 8 * words.len();
+        let full = self.at + bytes > self.window.len();
         if full && !self.next_window() {
             self.lose(1);
             return false;
         }
-        let place = &mut self.window[self.at..self.at + self.record];
-        for (bytes, word) in place.chunks_exact_mut(8).zip(words) {
-            bytes.copy_from_slice(&word.to_le_bytes());
+        let (places, _) = self.window[self.at..self.at + bytes].as_chunks_mut();
+        for ((place, word), less) in places.iter_mut().zip(words).zip(less) {
+            *place = word.wrapping_sub(*less).to_le_bytes();
         }
-        self.at += self.record;
+        self.at += bytes;
         full
     }
 
     #[cold]
     fn next_window(&mut self) -> bool {
         let base = self.base + self.window.len() as u64;
-        let end = base + self.window.len() as u64;
+        let bytes = self.largest.min(2 * self.window.len());
+        let end = base + bytes as u64;
         if end > self.limit {
             return false;
         }
         let mapped = OpenOptions::new().read(true).write(true).open(&self.path).and_then(|file: File| {
             file.set_len(end)?;
-            ffi::map(&file, base, self.window.len())
+            ffi::map(&file, base, bytes)
         });
         // Without room on the disk everything from here on is lost, and counted.
         let Ok(window) = mapped else {

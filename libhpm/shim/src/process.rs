@@ -9,22 +9,25 @@ use std::sync::{Arc, Mutex, OnceLock};
 use libhpm::call_log::{
     CONFIG, Clock, Config, Counting, FOLDER_VARIABLE, FileFunctions, Filter, code_mapping,
 };
+use libhpm::session::Session;
 use libhpm::sys::clock::tsc;
 
-use crate::clock::{CpuClock, tsc_per_ms};
 use crate::counting::{DRIVER, Source, driver};
-use crate::thread::{Thread, ThreadClock};
+use crate::readings::Sources;
+use crate::thread::Thread;
 use crate::{SKIPPED, THREAD, ffi, table};
 
 /// Entries and exits that one measurement of the shim's own cost consists of, and how many there are; the least counts.
-const CALLS: usize = 200;
-const MEASUREMENTS: usize = 7;
+const CALLS: usize = 40;
+const MEASUREMENTS: usize = 8;
 
 /// What an entry or exit costs: time, TSC ticks, and each event. Empty while it is not known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Costs {
     pub(crate) logged: Vec<f64>,
     pub(crate) skipped: Vec<f64>,
+    /// Time with the events that are priced; empty where there are none.
+    pub(crate) priced: Vec<f64>,
 }
 
 /// A process image since its start, or since it was forked.
@@ -34,15 +37,14 @@ pub(crate) struct Process {
     /// Files begin with this.
     prefix: PathBuf,
     threads: AtomicU32,
-    clock: Clock,
     pub(crate) clock_words: String,
     pub(crate) ticks_per_ms: Option<f64>,
-    pub(crate) tsc_per_ms: f64,
-    cycles: Source,
-    pub(crate) source: Source,
+    pub(crate) sources: Sources,
     pub(crate) source_words: String,
     /// Names of a record's counts, the TSC first.
     pub(crate) events: Vec<String>,
+    /// How many events could be read beside, which are only priced.
+    priced: usize,
     code: Mutex<Vec<(u64, u64, u64, String)>>,
     calibrating: AtomicBool,
     costs: OnceLock<Costs>,
@@ -60,29 +62,31 @@ impl Process {
                 let known = Arc::clone(known);
                 // The parent's: its session and descriptors are not to be closed here.
                 std::mem::forget(Arc::clone(&known));
-                *process = Some(Self::new(known.config.clone(), known.tsc_per_ms).map(Arc::new));
+                *process = Some(Self::new(known.config.clone()).map(Arc::new));
             }
             Some(_) => {}
             None => {
                 ffi::watch_forks();
-                let begun = read_config().and_then(|config| Self::new(config, tsc_per_ms()));
-                *process = Some(begun.map(Arc::new));
+                *process = Some(read_config().and_then(Self::new).map(Arc::new));
             }
         }
         process.clone().flatten()
     }
 
-    fn new(config: Config, tsc_per_ms: f64) -> Option<Self> {
+    fn new(config: Config) -> Option<Self> {
         let folder = PathBuf::from(std::env::var_os(FOLDER_VARIABLE)?);
         let prefix = folder.join(format!("{}-{:x}", std::process::id(), tsc()));
-        let Sources { clock, cycles, clock_words, source, source_words } = Sources::open(&config);
-        let mut events = source.names(&config.events);
+        let is_pricing = config.events.is_empty();
+        let asked = if is_pricing { &config.priced } else { &config.events };
+        let Opened { sources, clock_words, source_words } = Opened::new(&config, asked);
+        let mut events = sources.source.names(asked);
         if !events.is_empty() {
             events.insert(0, "tsc".to_owned());
         }
-        let ticks_per_ms = match clock {
+        let (events, priced) = if is_pricing { (vec![], events.len()) } else { (events, 0) };
+        let ticks_per_ms = match sources.clock {
             Clock::Cycles => None,
-            Clock::Tsc => Some(tsc_per_ms),
+            Clock::Tsc => Some(config.tsc_per_ms),
             Clock::Cpu | Clock::Auto => Some(1e6),
         };
         let process = Self {
@@ -90,14 +94,12 @@ impl Process {
             config,
             prefix,
             threads: AtomicU32::new(0),
-            clock,
             clock_words,
             ticks_per_ms,
-            tsc_per_ms,
-            cycles,
-            source,
-            source_words,
+            sources,
+            source_words: if is_pricing { "nothing is counted".to_owned() } else { source_words },
             events,
+            priced,
             code: Mutex::default(),
             calibrating: AtomicBool::new(false),
             costs: OnceLock::new(),
@@ -115,14 +117,6 @@ impl Process {
         let mut path = self.prefix.clone().into_os_string();
         path.push(suffix);
         path.into()
-    }
-
-    pub(crate) fn clock_of_thread(&self) -> Option<ThreadClock> {
-        Some(match self.clock {
-            Clock::Cycles => ThreadClock::Cycles(self.cycles.of_thread().ok()?),
-            Clock::Tsc => ThreadClock::Tsc,
-            Clock::Cpu | Clock::Auto => ThreadClock::Cpu(CpuClock::new(self.tsc_per_ms)),
-        })
     }
 
     /// What the shim costs; empty while that is being measured.
@@ -194,7 +188,8 @@ impl Process {
             let logged: Vec<f64> = logged.iter().map(|cost| cost / (CALLS + 1) as f64).collect();
             let skipped =
                 skipped.iter().zip(&logged).map(|(cost, logged)| (cost - logged).max(0.0) / CALLS as f64);
-            costs = costs.least(Costs { skipped: skipped.collect(), logged });
+            let priced = if process.priced == 0 { vec![] } else { priced(process.priced) };
+            costs = costs.least(Costs { skipped: skipped.collect(), logged, priced });
             with_thread(Thread::rewind);
         }
         let _ = process.costs.set(costs.clone());
@@ -226,6 +221,14 @@ fn cost_of(function: &AtomicU32) -> Option<Vec<f64>> {
     Some(after.iter().zip(before).map(|(after, before)| after - before).collect())
 }
 
+/// What an event costs in time that is logged with so many counts.
+fn priced(counts: usize) -> Vec<f64> {
+    let usual = with_thread(|thread| thread.count(counts));
+    let cost = cost_of(&LOGGED);
+    with_thread(|thread| usual.map(|usual| thread.count(usual)));
+    cost.map_or_else(Vec::new, |cost| vec![cost[0] / (CALLS + 1) as f64])
+}
+
 /// Does something with the calling thread's log.
 fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
     THREAD.try_with(|thread| thread.try_borrow_mut().ok()?.as_mut().map(work)).ok()?
@@ -237,7 +240,11 @@ impl Costs {
         let least = |a: Vec<f64>, b: &[f64]| {
             if a.is_empty() { b.to_vec() } else { a.iter().zip(b).map(|(a, b)| a.min(*b)).collect() }
         };
-        Self { logged: least(self.logged, &other.logged), skipped: least(self.skipped, &other.skipped) }
+        Self {
+            logged: least(self.logged, &other.logged),
+            skipped: least(self.skipped, &other.skipped),
+            priced: least(self.priced, &other.priced),
+        }
     }
 }
 
@@ -248,45 +255,42 @@ fn read_config() -> Option<Config> {
     serde_json::from_slice(&text).ok()
 }
 
-/// What times and counts are read from.
-struct Sources {
-    clock: Clock,
-    /// The clock's counter.
-    cycles: Source,
+/// The sources of these events and of the clock that was asked for, and in words what they are.
+struct Opened {
+    sources: Sources,
     clock_words: String,
-    source: Source,
     source_words: String,
 }
 
-impl Sources {
+impl Opened {
     /// A process's counters serve one session of the module, so that the clock and the counts are of the same.
-    fn open(config: &Config) -> Self {
+    fn new(config: &Config, events: &[String]) -> Self {
         let by_cycles = matches!(config.clock, Clock::Auto | Clock::Cycles);
-        let by_driver = !config.events.is_empty() && !matches!(config.counting, Counting::Perf);
+        let by_driver = !events.is_empty() && !matches!(config.counting, Counting::Perf);
+        let tsc_per_ms = config.tsc_per_ms;
         let mut why = None;
         if by_cycles && by_driver {
-            match driver(&[&[CYCLES.to_owned()], config.events.as_slice()].concat()) {
+            match driver(&[&[CYCLES.to_owned()], events].concat()) {
                 Ok(session) => {
+                    let source = Source::Driver(session);
                     return Self {
-                        clock: Clock::Cycles,
-                        cycles: Source::Driver(session, 0..1),
+                        sources: Sources { clock: Clock::Cycles, cycles: Some(session), source, tsc_per_ms },
                         clock_words: CYCLES_WORDS.to_owned(),
-                        source: Source::Driver(session, 1..1 + config.events.len()),
                         source_words: DRIVER.to_owned(),
                     };
                 }
                 Err(error) => why = Some(error),
             }
         }
-        let (source, source_words) = match Source::open(&config.events, config.counting) {
+        let (source, source_words) = match Source::open(events, config.counting) {
             Ok(opened) => opened,
             Err(error) => (Source::None, format!("nothing is counted: {error}")),
         };
         let (clock, cycles, clock_words) = match (&source, why) {
-            (Source::Driver(..), Some(error)) => cpu_clock(&format!(", because {error}")),
+            (Source::Driver(_), Some(error)) => cpu_clock(&format!(", because {error}")),
             _ => clock(config.clock),
         };
-        Self { clock, cycles, clock_words, source, source_words }
+        Self { sources: Sources { clock, cycles, source, tsc_per_ms }, clock_words, source_words }
     }
 }
 
@@ -294,23 +298,23 @@ const CYCLES: &str = "cycles:u";
 const CYCLES_WORDS: &str = "cycles of the thread in user mode, by the hpm module's self-read counters";
 
 /// The clock that is used for the one that was asked for.
-fn clock(asked: Clock) -> (Clock, Source, String) {
+fn clock(asked: Clock) -> (Clock, Option<&'static Session>, String) {
     match asked {
         Clock::Auto | Clock::Cycles => match driver(&[CYCLES.to_owned()]) {
-            Ok(session) => (Clock::Cycles, Source::Driver(session, 0..1), CYCLES_WORDS.to_owned()),
+            Ok(session) => (Clock::Cycles, Some(session), CYCLES_WORDS.to_owned()),
             Err(error) => cpu_clock(&format!(", because {error}")),
         },
         Clock::Tsc => {
             let words = "real time by the TSC, waiting and other threads' turns included";
-            (Clock::Tsc, Source::None, words.to_owned())
+            (Clock::Tsc, None, words.to_owned())
         }
         Clock::Cpu => cpu_clock(""),
     }
 }
 
-fn cpu_clock(why: &str) -> (Clock, Source, String) {
+fn cpu_clock(why: &str) -> (Clock, Option<&'static Session>, String) {
     let words = format!(
         "time on a CPU, by the TSC set right by CLOCK_THREAD_CPUTIME_ID after gaps of 20 µs and each ms{why}"
     );
-    (Clock::Cpu, Source::None, words)
+    (Clock::Cpu, None, words)
 }

@@ -4,36 +4,11 @@ use std::sync::Arc;
 
 use libhpm::analysis::method::{CallKind, MAX_COUNTS};
 use libhpm::call_log::{Header, Record, VERSION, WORDS};
-use libhpm::sys::clock::tsc;
 
-use crate::clock::CpuClock;
-use crate::counting::ThreadCounts;
 use crate::ffi;
 use crate::log::Log;
 use crate::process::{Costs, Process};
-
-/// Where a thread's times come from.
-pub(crate) enum ThreadClock {
-    Cpu(CpuClock),
-    Tsc,
-    /// The first event of a session of the hpm module.
-    Cycles(ThreadCounts),
-}
-
-impl ThreadClock {
-    #[inline]
-    fn now(&mut self) -> u64 {
-        match self {
-            Self::Cpu(clock) => clock.now(),
-            Self::Tsc => tsc(),
-            Self::Cycles(counts) => {
-                let mut cycles = [0];
-                counts.read(&mut cycles);
-                cycles[0]
-            }
-        }
-    }
-}
+use crate::readings::Readings;
 
 /// A thread with its log, or one that could not get any.
 pub(crate) struct Thread {
@@ -42,19 +17,19 @@ pub(crate) struct Thread {
     /// `None` for a thread without a log.
     pub(crate) process: Option<Arc<Process>>,
     log: Option<(Log, Header)>,
-    clock: ThreadClock,
-    counts: ThreadCounts,
+    readings: Readings,
+    /// The record before, as it was read.
     words: [u64; WORDS + MAX_COUNTS],
     /// How many of the words are used.
     used: usize,
-    /// What mapping windows has cost so far, in the words' units.
+    /// What mapping windows has cost so far, in the words' units: subtracted from what is written.
     stolen: [u64; WORDS + MAX_COUNTS],
 }
 
 impl Thread {
     /// Begins the calling thread's log; `None` when there can be none.
     pub(crate) fn begin(process: Arc<Process>) -> Option<Self> {
-        let counts = process.source.of_thread().ok()?;
+        let readings = Readings::begin(&process.sources)?;
         let events = process.events.len();
         let header = Header {
             version: VERSION,
@@ -65,20 +40,19 @@ impl Thread {
             ticks_per_ms: process.ticks_per_ms,
             counting: process.source_words.clone(),
             events: process.events.clone(),
-            tsc_per_ms: process.tsc_per_ms,
+            tsc_per_ms: process.config.tsc_per_ms,
             costs: vec![0.0; 1 + events],
             skip_costs: vec![0.0; 1 + events],
+            priced_cost: None,
         };
         let mut log = Log::create(process.next_log(), header.words(), process.config.limit).ok()?;
         log.put_name();
-        let clock = process.clock_of_thread()?;
         let used = header.words();
         let mut thread = Self {
             forks: ffi::forks(),
             process: Some(Arc::clone(&process)),
             log: Some((log, header)),
-            clock,
-            counts,
+            readings,
             words: [0; WORDS + MAX_COUNTS],
             used,
             stolen: [0; WORDS + MAX_COUNTS],
@@ -94,8 +68,7 @@ impl Thread {
             forks: ffi::forks(),
             process: None,
             log: None,
-            clock: ThreadClock::Tsc,
-            counts: ThreadCounts::None,
+            readings: Readings::None,
             words: [0; WORDS + MAX_COUNTS],
             used: WORDS,
             stolen: [0; WORDS + MAX_COUNTS],
@@ -113,6 +86,7 @@ impl Thread {
             if !costs.logged.is_empty() {
                 header.costs.clone_from(&costs.logged);
                 header.skip_costs.clone_from(&costs.skipped);
+                header.priced_cost = costs.priced.first().copied();
             }
             log.put_header(header);
         }
@@ -137,23 +111,15 @@ impl Thread {
         self.read();
         (self.words[0], self.words[1]) = (first, second);
         if let Some((log, _)) = &mut self.log
-            && log.push(&self.words[..self.used])
+            && log.push(&self.words[..self.used], &self.stolen)
         {
             self.steal();
         }
     }
 
-    /// Reads clock and counts, without what mapping windows has cost.
     #[inline]
     fn read(&mut self) {
-        if self.used > WORDS {
-            self.counts.read(&mut self.words[WORDS + 1..self.used]);
-            self.words[WORDS] = tsc();
-            for place in WORDS + 1..self.used {
-                self.words[place] = self.words[place].wrapping_sub(self.stolen[place]);
-            }
-        }
-        self.words[2] = self.clock.now().wrapping_sub(self.stolen[2]);
+        self.readings.read(&mut self.words[WORDS - 1..self.used]);
     }
 
     /// What went by since the last reading is nobody's.
@@ -161,7 +127,8 @@ impl Thread {
     fn steal(&mut self) {
         let before = self.words;
         self.read();
-        for place in (2..self.used).filter(|place| *place != WORDS) {
+        // The TSC, after the time, tells when it was.
+        for place in (WORDS - 1..self.used).filter(|place| *place != WORDS) {
             self.stolen[place] += self.words[place].wrapping_sub(before[place]);
         }
     }
@@ -174,7 +141,15 @@ impl Thread {
     /// Time and counts now, as far as there are any.
     pub(crate) fn columns(&mut self) -> Vec<f64> {
         self.mark();
-        self.words[2..self.used].iter().map(|word| *word as f64).collect()
+        let words =
+            self.words.iter().zip(&self.stolen).map(|(word, stolen)| word.wrapping_sub(*stolen) as f64);
+        words.take(self.used).skip(WORDS - 1).collect()
+    }
+
+    /// Reads so many counts from now on, and says how many it were before. Records of another size than the log's are to be
+    /// forgotten.
+    pub(crate) fn count(&mut self, counts: usize) -> usize {
+        std::mem::replace(&mut self.used, WORDS + counts) - WORDS
     }
 
     /// Forgets what has been logged so far.

@@ -5,11 +5,12 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use libhpm::analysis::method::{CallGraph, CallKind, CallMatcher, Mismatches, Node};
+use libhpm::analysis::method::{CallGraph, CallKind, CallMatcher, MAX_COUNTS, Mismatches, Node};
 use libhpm::call_log::{
     CONFIG, Clock, Config, Counting, FOLDER_VARIABLE, FileFunctions, Filter, Functions, logs,
 };
 use libhpm::symbol::{FileFinder, functions_of};
+use libhpm::sys::clock::tsc_per_ms;
 use tempfile::TempDir;
 
 /// The shim, which cargo has put beside this test or one folder up.
@@ -41,8 +42,10 @@ fn config() -> Config {
         filter: Filter::LeaveOut(vec![]),
         clock: Clock::Cpu,
         events: vec![],
+        priced: vec![],
         counting: Counting::Perf,
         limit: 1 << 30,
+        tsc_per_ms: tsc_per_ms(),
     }
 }
 
@@ -254,6 +257,38 @@ fn a_full_log_counts_what_it_loses() {
     let thread = &ran.threads[0];
     let logged: u64 = ran.calls(0).values().sum();
     assert!(thread.lost > 300_000 && logged > 10_000, "{} {logged}", thread.lost);
+}
+
+/// Reading an event by a system call is dearer than not reading it; nothing of it is in the records.
+#[test]
+fn events_are_priced_without_being_logged() {
+    let temp = tempfile::tempdir().unwrap();
+    let program = calls_c(&temp);
+    let folder = tempfile::tempdir().unwrap();
+    let config = Config { priced: vec!["page-faults".into(), "context-switches".into()], ..config() };
+    std::fs::write(folder.path().join(CONFIG), serde_json::to_vec(&config).unwrap()).unwrap();
+    let status = Command::new(&program)
+        .arg("many")
+        .env("LD_PRELOAD", shim())
+        .env(FOLDER_VARIABLE, folder.path())
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let (logs, mut functions) = (logs(folder.path()).unwrap(), Functions::default());
+    let mut log = logs.threads().next().unwrap().unwrap();
+    assert_eq!(log.header.events, Vec::<String>::new());
+    match log.header.priced_cost {
+        Some(cost) => assert!(cost > log.header.costs[0], "{:?}", log.header),
+        None => assert!(
+            Counting::Perf == config.counting && !Path::new("/proc/sys/kernel/perf_event_paranoid").exists()
+        ),
+    }
+    let mut events = 0;
+    while let Some(event) = log.next(&mut functions) {
+        assert_eq!(event.counts, [0; MAX_COUNTS]);
+        events += 1;
+    }
+    assert!(events > 10_000, "{events}");
 }
 
 /// Page faults are counted wherever perf_event is; where it is not, the log says why nothing is counted.

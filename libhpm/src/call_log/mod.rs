@@ -26,8 +26,6 @@ pub const HEADER_BYTES: usize = 4096;
 pub const LOST_AT: usize = HEADER_BYTES - 8;
 /// Where the header has the thread's name, NUL padded.
 pub const NAME_AT: usize = LOST_AT - 16;
-/// Records that a window of the file holds: a window's bytes are then a multiple of a page.
-pub const WINDOW_RECORDS: usize = 16_384;
 /// Words of a record that has no counts: what and where, frame, time.
 pub const WORDS: usize = 3;
 
@@ -80,7 +78,7 @@ pub enum Filter {
 }
 
 /// What the shim is told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Config {
     /// Functions to log.
     pub filter: Filter,
@@ -88,10 +86,15 @@ pub struct Config {
     pub clock: Clock,
     /// Events to read at each entry and exit; none in step 1.
     pub events: Vec<String>,
+    /// Events that are not read, but of which it is measured what reading them would add to an entry or exit: in step 1 those of step
+    /// 3. Not with `events`.
+    pub priced: Vec<String>,
     /// Who counts them.
     pub counting: Counting,
     /// Bytes that one thread's file may have; what comes then is lost.
     pub limit: u64,
+    /// TSC ticks in a millisecond: measured once by who starts the program, instead of by each of its processes.
+    pub tsc_per_ms: f64,
 }
 
 /// What a thread's file says of itself.
@@ -119,6 +122,9 @@ pub struct Header {
     pub costs: Vec<f64>,
     /// What an entry or exit costs that is not logged.
     pub skip_costs: Vec<f64>,
+    /// What logging one with all of [`Config::priced`] would cost in units of time; `None` where they cannot be counted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub priced_cost: Option<f64>,
 }
 
 impl Header {

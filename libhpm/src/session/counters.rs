@@ -84,6 +84,27 @@ impl<D: Device> OwnCounters<'_, D> {
         }
     }
 
+    /// The counts of consecutive events of the session, from this place on, at one look. What cannot be read stays as it is in
+    /// `counts`.
+    ///
+    /// # Errors
+    /// As [`OwnCounters::count`].
+    #[inline]
+    pub fn counts(&self, first: usize, counts: &mut [u64]) -> Result<()> {
+        match self.page.counts(first, counts) {
+            Some(()) => Ok(()),
+            None => self.ask_for_each(first, counts),
+        }
+    }
+
+    #[cold]
+    fn ask_for_each(&self, first: usize, counts: &mut [u64]) -> Result<()> {
+        counts.iter_mut().enumerate().try_for_each(|(place, count)| {
+            *count = self.count(first + place)?;
+            Ok(())
+        })
+    }
+
     /// As [`OwnCounters::count`], with the times by which a multiplexed count is scaled.
     ///
     /// # Errors

@@ -36,6 +36,20 @@ pub fn tsc() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// TSC ticks in a ms, against CLOCK_MONOTONIC_RAW. Takes 2 ms.
+#[must_use]
+pub fn tsc_per_ms() -> f64 {
+    let pair = || (clock_ns(ClockId::CLOCK_MONOTONIC_RAW), tsc());
+    let (from_ns, from) = pair();
+    loop {
+        let (now_ns, now) = pair();
+        // Two reads within 2 ms are off by less than a thousandth.
+        if now_ns - from_ns >= 2_000_000 {
+            return (now - from) as f64 * 1e6 / (now_ns - from_ns) as f64;
+        }
+    }
+}
+
 fn clock_ns(clock: ClockId) -> u64 {
     let time = clock_gettime(clock).expect("every Linux since 2.6.28 has this clock");
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64

@@ -4,7 +4,9 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 
-use hpm_abi::{COUNT_ASK, COUNT_HELD, CounterPage, CounterPageFlags, PAGE_BYTES, counters_offset};
+use hpm_abi::{
+    COUNT_ASK, COUNT_HELD, CounterEvent, CounterPage, CounterPageFlags, PAGE_BYTES, counters_offset,
+};
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::sys::{clock, fault};
@@ -44,6 +46,22 @@ pub struct OwnPage {
     _stays_with_its_thread: PhantomData<*const ()>,
 }
 
+/// An event's count by the page and its counter; the page's sequence number tells whether they go together.
+#[inline]
+fn now(event: &CounterEvent) -> Option<u64> {
+    let counter = event.counter.load(Ordering::Relaxed);
+    let base = event.base.load(Ordering::Relaxed);
+    match counter {
+        COUNT_HELD => Some(base),
+        // The driver's answer is right whatever has changed meanwhile.
+        COUNT_ASK => None,
+        _ => {
+            let counted = fault::rdpmc(counter)?.wrapping_sub(event.start.load(Ordering::Relaxed));
+            Some(base.wrapping_add(counted & event.mask.load(Ordering::Relaxed)))
+        }
+    }
+}
+
 /// What a thread counted of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
@@ -70,25 +88,27 @@ impl OwnPage {
     #[inline]
     #[must_use]
     pub fn count(&self, event: usize) -> Option<u64> {
+        let mut count = 0;
+        self.counts(event, std::slice::from_mut(&mut count))?;
+        Some(count)
+    }
+
+    /// The counts of consecutive events of the session, from this place on, all of the same time on a CPU. `None` as for
+    /// [`OwnPage::count`]; some may have been written then.
+    #[inline]
+    #[must_use]
+    pub fn counts(&self, first: usize, counts: &mut [u64]) -> Option<()> {
         let page = self.map.page();
-        let event = page.events.get(event)?;
+        let events = page.events.get(first..)?.get(..counts.len())?;
         loop {
             let sequence = page.sequence.load(Ordering::Acquire);
-            let counter = event.counter.load(Ordering::Relaxed);
-            let base = event.base.load(Ordering::Relaxed);
-            let count = match counter {
-                COUNT_HELD => base,
-                // The driver's answer is right whatever has changed meanwhile.
-                COUNT_ASK => return None,
-                _ => {
-                    let counted = fault::rdpmc(counter)?.wrapping_sub(event.start.load(Ordering::Relaxed));
-                    base.wrapping_add(counted & event.mask.load(Ordering::Relaxed))
-                }
-            };
+            for (event, count) in events.iter().zip(counts.iter_mut()) {
+                *count = now(event)?;
+            }
             fence(Ordering::Acquire);
             // The driver never writes while this thread executes, so the number is even.
             if page.sequence.load(Ordering::Relaxed) == sequence {
-                return Some(count);
+                return Some(());
             }
         }
     }
