@@ -80,15 +80,22 @@ static void hpm_probe_match(struct tracepoint *tracepoint, void *data)
 			hpm_probes[i].tracepoint = tracepoint;
 }
 
-int hpm_probes_find(void)
+static bool hpm_probes_found(void)
 {
 	unsigned int i;
 
-	for_each_kernel_tracepoint(hpm_probe_match, NULL);
 	for (i = 0; i < ARRAY_SIZE(hpm_probes); i++)
 		if (!hpm_probes[i].tracepoint)
-			return -ENOENT;
-	return 0;
+			return false;
+	return true;
+}
+
+int hpm_probes_find(void)
+{
+	/* The kernel's own tracepoints stay where they are: there are thousands of names, so they are looked for once. */
+	if (!hpm_probes_found())
+		for_each_kernel_tracepoint(hpm_probe_match, NULL);
+	return hpm_probes_found() ? 0 : -ENOENT;
 }
 
 static void hpm_probes_unregister_first(unsigned int count)

@@ -128,7 +128,7 @@ impl Session {
             let share = here.map(|cpu| CpuShare::new(programs.first_on(cpu.core()))).transpose()?;
             cpus.push(share, GFP_KERNEL)?;
         }
-        let places = Threads::slots_for(programs.any().config().max_threads);
+        let places = places_wanted(&programs);
         let mut threads = KVVec::with_capacity(places, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..places {
             threads.push(ThreadSlot::new(), GFP_KERNEL_ACCOUNT)?;
@@ -198,6 +198,17 @@ fn check_precise(programs: &Programs) -> Result<(), Refusal> {
     lacking.map_or(Ok(()), |number| Err(Refusal::new(Reason::NoEntryArea, [u64::from(number), 0])))
 }
 
+/// Places for threads' positions and turns: a session that only counts, every event at all times, needs none of these 2 MiB.
+fn places_wanted(programs: &Programs) -> usize {
+    let config = programs.any().config();
+    let takes_turns = config.flags & SessionFlags::MULTIPLEX != 0;
+    if takes_turns || programs.iter().any(Program::samples) {
+        Threads::slots_for(config.max_threads)
+    } else {
+        0
+    }
+}
+
 fn bytes_wanted(programs: &Programs) -> u64 {
     let config = programs.any().config();
     let ring = u64::from(config.quanta) * size_of::<Quantum>() as u64;
@@ -205,7 +216,7 @@ fn bytes_wanted(programs: &Programs) -> u64 {
     let segments = blocks * Block::BYTES as u64;
     let cpus = (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)).count() as u64;
     let calls = if programs.any().follows_calls() { size_of::<SavedCalls>() } else { 0 };
-    let threads = Threads::slots_for(config.max_threads) * (size_of::<ThreadSlot>() + calls);
+    let threads = places_wanted(programs) * (size_of::<ThreadSlot>() + calls);
     let markers = u64::from(config.markers) * size_of::<Marker>() as u64;
     cpus * (ring + segments + u64::from(config.stack_ring_bytes) + markers) + threads as u64
 }

@@ -127,7 +127,7 @@ pub struct SessionConfig {
     pub stack_ring_bytes: u32,
     /// A quantum is cut at the latest after this many ns; 0 for the driver's default of 10 ms.
     pub max_quantum_ns: u64,
-    /// Most threads with a sampling position of their own; 0 for the driver's default of 4096.
+    /// Most threads with a sampling position of their own, in a session that samples or multiplexes; 0 for the driver's default of 4096.
     pub max_threads: u32,
     /// The CPU to measure with [`SessionFlags::ONE_CPU`]; else 0.
     pub cpu: u32,

@@ -5,7 +5,7 @@ local function random(limit)
   return state % limit
 end
 local sum = 0
-for round = 1, 6 do
+for round = 1, 9 do
   local numbers = {}
   for i = 1, 3000 do numbers[i] = random(100000) end
   table.sort(numbers)

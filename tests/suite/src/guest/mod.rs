@@ -125,6 +125,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "overhead_one" => overhead::one()?,
         "methods" => methods::run(&mut report)?,
         "guided" => guided::run(&mut report)?,
+        methods::PROFILE => methods::profile_all()?,
         "methods_one" => methods::one()?,
         "bad_input" => bad_input::run(&mut report),
         _ => bail!("there is no guest part {name}"),

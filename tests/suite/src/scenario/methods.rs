@@ -12,9 +12,10 @@ use serde_json::Value;
 use super::document;
 use crate::check::Tally;
 use crate::consumers::tools::output;
-use crate::guest::methods::{Found, OVERHEAD, PROGRAMS};
+use crate::guest::methods::{Found, OVERHEAD, PROFILE, PROGRAMS, profile_folder};
 use crate::guest::truth::Sums;
-use crate::lab::Boot;
+use crate::lab::{Boot, boot_prepared};
+use crate::machine::Machine;
 use crate::sources::{Source, unpacked};
 
 pub(super) const NAME: &str = "methods";
@@ -24,6 +25,8 @@ pub(super) const OPTIONS: &[&str] = &["--deterministic", "--plugin-arg", "truth-
 const HEADING: &str = "## Methods of three programs";
 /// Of the program's instructions, when 1 % is asked for.
 const MOST_PERCENT: f64 = 1.0;
+/// What `hpmctl methods profile` leaves.
+const PROFILE_FILE: &str = "profile.json";
 /// Means of phases differ by chance once in so many times at most.
 const CHANCE: f64 = 0.01;
 
@@ -60,38 +63,56 @@ const SOURCES: [Source; 3] = [
 /// What lua runs: a round fills a table, sorts it, joins strings and looks for patterns in them.
 const ROUNDS: &str = include_str!("../../methods/rounds.lua");
 /// Bytes that are compressed: text, and stretches that repeat.
-const INPUT_BYTES: usize = 1_000_000;
+const INPUT_BYTES: usize = 2_000_000;
 /// Of these for bzip2, which takes ten times as many instructions for a byte.
-const SHORT_BYTES: usize = 100_000;
+const SHORT_BYTES: usize = 200_000;
 const SEED: u64 = 20_040_715;
 
-/// Compiles the programs in three ways into the guest's folder. Which functions are phases is found by a run on this machine.
+/// Compiles the programs in three ways into the guest's folder. Which functions are phases is found by a boot of its own.
 ///
 /// # Errors
-/// apt has no sources, or a command fails.
-pub(super) fn prepare(root: &Path, folder: &Path) -> Result<()> {
+/// apt has no sources, a command fails, or the lab cannot run.
+pub(super) fn prepare(root: &Path, machine: &Machine, folder: &Path) -> Result<()> {
+    let profiled =
+        boot_prepared(root, PROFILE, machine, OPTIONS, |folder| instrumented(root, folder))?.folder;
+    let (there, here) = (profiled.display().to_string(), folder.display().to_string());
+    for (source, (name, _)) in SOURCES.iter().zip(PROGRAMS) {
+        let unpacked = unpacked(root, source.package)?;
+        source.compile(&unpacked, &folder.join(format!("{name}.plain")), &[])?;
+        let profile = profile_folder(name);
+        let step = |words: &[&str]| {
+            let mut command = Command::new(root.join("target/release/hpmctl"));
+            output(command.arg("methods").args(words).arg(&profile).current_dir(&profiled))
+        };
+        step(&["select", "--overhead", OVERHEAD])?;
+        let option = step(&["exclude"])?;
+        let flags = ["-finstrument-functions", option.trim_end()];
+        source.compile(&unpacked, &folder.join(format!("{name}.phases")), &flags)?;
+        let all = format!("{name}.all");
+        fs::copy(profiled.join(&all), folder.join(&all))?;
+        fs::create_dir(folder.join(&profile))?;
+        // It names the program by its path.
+        let text = fs::read_to_string(profiled.join(&profile).join(PROFILE_FILE))?;
+        fs::write(folder.join(&profile).join(PROFILE_FILE), text.replace(&there, &here))?;
+    }
+    inputs(folder)
+}
+
+/// What the programs work on.
+fn inputs(folder: &Path) -> Result<()> {
     fs::write(folder.join("rounds.lua"), ROUNDS)?;
     let input = input();
     fs::write(folder.join("short"), &input[..SHORT_BYTES])?;
-    fs::write(folder.join("input"), input)?;
-    for (source, (name, arguments)) in SOURCES.iter().zip(PROGRAMS) {
+    fs::write(folder.join("input"), input).context("writing what is compressed")
+}
+
+/// The programs with every function instrumented, and what they work on.
+fn instrumented(root: &Path, folder: &Path) -> Result<()> {
+    inputs(folder)?;
+    for (source, (name, _)) in SOURCES.iter().zip(PROGRAMS) {
         ensure!(source.name == name, "the programs are in another order");
         let unpacked = unpacked(root, source.package)?;
-        source.compile(&unpacked, &folder.join(format!("{name}.plain")), &[])?;
-        let all = folder.join(format!("{name}.all"));
-        source.compile(&unpacked, &all, &["-finstrument-functions"])?;
-        let chosen = root.join("target/methods").join(format!("{name}.methods"));
-        let hpmctl = |words: &[&str]| {
-            let mut command = Command::new(root.join("target/release/hpmctl"));
-            command.arg("methods").args(words).current_dir(folder);
-            command
-        };
-        let profile = hpmctl(&["profile", "-o"]).arg(&chosen).arg("--").arg(&all).args(arguments).output()?;
-        ensure!(profile.status.success(), "{}", String::from_utf8_lossy(&profile.stderr));
-        output(hpmctl(&["select", "--overhead", OVERHEAD]).arg(&chosen))?;
-        let option = output(hpmctl(&["exclude"]).arg(&chosen))?;
-        let flags = ["-finstrument-functions", option.trim_end()];
-        source.compile(&unpacked, &folder.join(format!("{name}.phases")), &flags)?;
+        source.compile(&unpacked, &folder.join(format!("{name}.all")), &["-finstrument-functions"])?;
     }
     Ok(())
 }

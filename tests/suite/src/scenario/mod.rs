@@ -201,7 +201,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
                 "markers" => lab::compile(root, folder, C_PROGRAM),
                 heap::NAME => heap::prepare(root, folder),
                 "locality" => locality::prepare(root, folder),
-                methods::NAME => methods::prepare(root, folder),
+                methods::NAME => methods::prepare(root, machine, folder),
                 advice::NAME => advice::prepare(root, folder),
                 tracking::NAME => tracking::prepare(root, folder),
                 "screens" => screens::prepare(root, folder),
