@@ -62,6 +62,12 @@ pub struct DriverFacts {
     pub pebs_format: Option<u32>,
     /// Ops are sampled by IBS.
     pub ibs: bool,
+    /// Last branch records that a session may use; 0 without any.
+    pub branch_records: u32,
+    /// They can follow calls and returns.
+    pub branch_calls: bool,
+    /// Hardware writes them into its precise samples.
+    pub records_branches: bool,
     /// An hpm session holds the PMU now.
     pub held_by_hpm: bool,
     /// Somebody else holds counters.
@@ -194,15 +200,7 @@ fn hypervisor<R: CpuIdReader>(cpuid: &CpuId<R>) -> Option<Hypervisor> {
 fn driver() -> DriverFacts {
     match Driver::open_checked() {
         Ok((_, info)) => driver_facts(&info),
-        Err(error) => DriverFacts {
-            problem: Some(error.to_string()),
-            pmu_name: String::new(),
-            usable: false,
-            pebs_format: None,
-            ibs: false,
-            held_by_hpm: false,
-            held_by_others: false,
-        },
+        Err(error) => DriverFacts { problem: Some(error.to_string()), ..DriverFacts::default() },
     }
 }
 
@@ -214,6 +212,9 @@ fn driver_facts(info: &Info) -> DriverFacts {
         usable: has(InfoFlags::USABLE),
         pebs_format: (info.pebs_format != u32::MAX).then_some(info.pebs_format),
         ibs: has(InfoFlags::IBS_OP),
+        branch_records: info.branch_records,
+        branch_calls: has(InfoFlags::BRANCH_CALLS),
+        records_branches: has(InfoFlags::RECORDS_BRANCHES),
         held_by_hpm: has(InfoFlags::HELD_BY_HPM),
         held_by_others: has(InfoFlags::HELD_BY_OTHERS),
     }

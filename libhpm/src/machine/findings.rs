@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Facts, Holders};
+use super::{DriverFacts, Facts, Holders};
 use crate::event;
 
 /// How good a finding is.
@@ -178,7 +178,18 @@ fn driver(facts: &Facts) -> Option<Finding> {
         None if driver.ibs => "precise samples by IBS".to_owned(),
         None => "no PEBS".to_owned(),
     };
-    Some(Finding::ok("driver", format!("knows the PMU as {}, {precise}", driver.pmu_name)))
+    let branches = branch_records(driver);
+    Some(Finding::ok("driver", format!("knows the PMU as {}, {precise}, {branches}", driver.pmu_name)))
+}
+
+/// What `record --branches` and `--stacks lbr` can use.
+fn branch_records(driver: &DriverFacts) -> String {
+    let calls = if driver.branch_calls { ", which can follow calls" } else { "" };
+    let written = if driver.records_branches { " and are written into precise samples" } else { "" };
+    match driver.branch_records {
+        0 => "no last branch records".to_owned(),
+        records => format!("{records} last branch records{calls}{written}"),
+    }
 }
 
 /// Which processor it is, and what can be done with hpm all the same.

@@ -36,9 +36,9 @@ fn driver(problem: Option<&str>) -> DriverFacts {
         pmu_name: "skylake".into(),
         usable: true,
         pebs_format: Some(3),
-        ibs: false,
-        held_by_hpm: false,
-        held_by_others: false,
+        branch_records: 32,
+        branch_calls: true,
+        ..DriverFacts::default()
     }
 }
 
