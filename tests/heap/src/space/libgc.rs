@@ -55,7 +55,12 @@ impl LibgcSpace {
 
     /// Room for an object of this type.
     pub(crate) fn allocate(&self, shape: &Shape, bytes: u32) -> Option<u32> {
-        self.libgc.allocate(bytes, self.kind(shape))
+        let kind = self.kind(shape);
+        self.libgc.allocate(bytes, kind).or_else(|| {
+            // It does not collect when nothing was allocated since it did: what was let go meanwhile it does not know.
+            self.libgc.collect();
+            self.libgc.allocate(bytes, kind)
+        })
     }
 
     /// Whether new objects of this type are zeros.

@@ -17,11 +17,11 @@ heap::classes! {
 }
 
 /// A heap that holds all of it.
-pub const LIMIT: u32 = 8 << 20;
+pub(crate) const LIMIT: u32 = 8 << 20;
 
 /// What a test does to the heap, by numbers that are taken modulo how many handles there are.
 #[derive(Debug, Clone)]
-pub enum Step {
+pub(crate) enum Step {
     Node,
     Leaf,
     /// An array of so many references, which a node holds.
@@ -42,7 +42,7 @@ pub enum Step {
 
 /// What the model knows of a node.
 #[derive(Debug, Clone, Default)]
-pub struct ModelNode {
+pub(crate) struct ModelNode {
     next: Option<u32>,
     leaf: Option<u32>,
     list: Option<Vec<Option<u32>>>,
@@ -50,16 +50,16 @@ pub struct ModelNode {
 }
 
 /// A heap with its model.
-pub struct Test {
-    pub heap: Heap,
-    pub nodes: Vec<(u32, Handle<Node>)>,
-    pub leaves: Vec<(u32, Handle<Leaf>)>,
+pub(crate) struct Test {
+    pub(crate) heap: Heap,
+    pub(crate) nodes: Vec<(u32, Handle<Node>)>,
+    pub(crate) leaves: Vec<(u32, Handle<Leaf>)>,
     model: HashMap<u32, ModelNode>,
     ids: u32,
 }
 
 impl Test {
-    pub fn on(heap: Heap) -> Self {
+    pub(crate) fn on(heap: Heap) -> Self {
         Self { heap, nodes: vec![], leaves: vec![], model: HashMap::new(), ids: 0 }
     }
 
@@ -73,7 +73,7 @@ impl Test {
         self.nodes.get(number.checked_rem(self.nodes.len())?)
     }
 
-    pub fn step(&mut self, step: &Step) {
+    pub(crate) fn step(&mut self, step: &Step) {
         match *step {
             Step::Node => self.new_node(),
             Step::Leaf => self.new_leaf(),
@@ -104,7 +104,7 @@ impl Test {
     }
 
     /// Every step, with looks at everything in between; then all is let go. Returns the heap.
-    pub fn run(mut self, steps: &[Step]) -> Heap {
+    pub(crate) fn run(mut self, steps: &[Step]) -> Heap {
         for (number, step) in steps.iter().enumerate() {
             self.step(step);
             if number % 8 == 0 || matches!(step, Step::CollectNursery | Step::CollectAll) {
@@ -196,7 +196,7 @@ impl Test {
     }
 
     /// Everything that the model says is reachable is there, with the values that the model has.
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         self.heap.verify().unwrap();
         let mut seen = HashMap::new();
         let mut queue: Vec<(u32, Ref<'_, Node>)> =
@@ -252,7 +252,7 @@ impl Test {
 }
 
 /// Any step.
-pub fn step() -> impl Strategy<Value = Step> {
+pub(crate) fn step() -> impl Strategy<Value = Step> {
     let number = || 0_usize..64;
     let maybe = || proptest::option::of(0_usize..64);
     // Short, middling, of several size classes, and large objects.
