@@ -10,6 +10,7 @@ mod guest;
 mod host;
 mod install;
 mod lab;
+mod libgc;
 mod machine;
 mod phases;
 mod results;

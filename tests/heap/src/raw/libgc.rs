@@ -340,7 +340,7 @@ unsafe extern "C" fn mark(
     let words = object.cast::<u32>();
     let references = if environment == ARRAY {
         // SAFETY: a cell has at least 16 bytes; the length is the header's second word.
-        let length = unsafe { words.add(1).read() } as usize;
+        let length = unsafe { words.wrapping_add(1).read() } as usize;
         // A free cell may be marked, too, whose first word is libgc's.
         // SAFETY: `object` is a cell.
         let bytes = unsafe { (started.functions.object_size)(object.cast()) };
@@ -348,10 +348,11 @@ unsafe extern "C" fn mark(
     } else {
         environment
     };
+    const HEADER_WORDS: usize = (HEADER_BYTES / WORD_BYTES) as usize;
     for number in 0..references {
         // SAFETY: the cell is as large as its header and its references: it was asked for with this size, and for arrays
         // that was checked.
-        let child = unsafe { words.add((HEADER_BYTES / WORD_BYTES) as usize + number).read() };
+        let child = unsafe { words.wrapping_add(HEADER_WORDS + number).read() };
         if child != 0 {
             let child = (started.base + child as usize) as *mut c_void;
             // SAFETY: libgc takes any address, and has said where its mark stack is.
