@@ -122,7 +122,7 @@ impl<O: Observer> Heap<O> {
     /// An empty heap for a program of these types ([`classes!`](crate::classes) makes the list).
     ///
     /// # Errors
-    /// The limit is too large or too small, or the system refuses.
+    /// The limit is too large or too small, the system refuses, or there is no libgc.
     pub fn new(config: Config, types: &'static [&'static Shape], observer: O) -> Result<Self, NoHeap> {
         let limit_bytes = config.limit_bytes / PAGE_BYTES * PAGE_BYTES;
         let ranges = Ranges::new(limit_bytes).ok_or(NoHeap::TooLarge(limit_bytes))?;
@@ -130,22 +130,18 @@ impl<O: Observer> Heap<O> {
             return Err(NoHeap::TooSmall(limit_bytes));
         }
         let roots = Rc::default();
-        let of_our_own = |ranges: Ranges| -> Result<_, NoHeap> {
-            let bytes = ranges.large.end;
-            Ok((Area::reserve(bytes).map_err(|e| NoHeap::NoAddresses(bytes, e))?, ranges))
-        };
+        let bytes = ranges.large.end;
+        let reserve = || Area::reserve(bytes).map_err(|error| NoHeap::NoAddresses(bytes, error));
         let (mature, area, ranges) = match config.collector {
             Collector::Libgc(library) => {
                 let (space, area, ranges) = LibgcSpace::start(library, limit_bytes, types, &roots)?;
                 (Mature::Libgc(space), area, ranges)
             }
             Collector::MarkSweep => {
-                let (area, ranges) = of_our_own(ranges)?;
-                (Mature::MarkSweep(MarkSweep::new(ranges.mature.clone())), area, ranges)
+                (Mature::MarkSweep(MarkSweep::new(ranges.mature.clone())), reserve()?, ranges)
             }
             Collector::Copying => {
-                let (area, ranges) = of_our_own(ranges)?;
-                (Mature::Copying(Semispaces::new(ranges.mature.clone())), area, ranges)
+                (Mature::Copying(Semispaces::new(ranges.mature.clone())), reserve()?, ranges)
             }
         };
         let start = ranges.nursery.start;
