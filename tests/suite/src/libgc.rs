@@ -14,7 +14,7 @@ use crate::consumers::tools::{debian, output};
 /// The library.
 pub(crate) const NAME: &str = "libgc.so.1";
 /// A heap in KiB in which every workload runs, whatever collects.
-const LIMIT: &str = "16384";
+const LIMIT: &str = "8192";
 /// The workloads; each checksum is that of the heap's own collector.
 const WORKLOADS: [&str; 8] = ["db", "hash", "btree", "trees", "graph", "strings", "lru", "matrix"];
 /// What the heap's test of libgc says of each check, when it has a libgc.

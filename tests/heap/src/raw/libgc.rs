@@ -162,7 +162,8 @@ impl std::fmt::Debug for Libgc {
 
 impl Libgc {
     /// Loads libgc from what `dlopen` finds by this name, with a heap of so many bytes, which are whole pages. Offsets count
-    /// from one page before its memory, so that none is 0.
+    /// from one page before its memory, so that none is 0. libgc's free lists are in the same memory: write only within objects that
+    /// were allocated.
     ///
     /// # Errors
     /// libgc is not there, or this process cannot have it.
@@ -284,8 +285,8 @@ fn initialise(functions: &Functions, bytes: u32) -> Result<*mut u8, NoLibgc> {
         unsafe { std::env::set_var(name, value) }
     }
     let Functions { set_markers, set_no_dls, set_interior, set_no_precollect, .. } = *functions;
-    // SAFETY: these are to be called before GC_init: one marking thread; no roots in static data (also those of `mark`'s
-    // objects are known); references lead to the starts of objects; no collection at the start.
+    // SAFETY: what is to be set before GC_init comes before it, and nobody else uses libgc: one marking thread; no roots in static
+    // data; references lead to the starts of objects; no collection at the start. `push_roots` finds nothing to push as yet.
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one sequence, for one reason")]
     unsafe {
         set_markers(1);
