@@ -14,6 +14,10 @@ pub(crate) type Queue = VecDeque<u32>;
 impl<O: Observer> Heap<O> {
     /// Promotes what is reachable of the nursery, and empties it.
     pub fn collect_nursery(&mut self) {
+        if matches!(self.mature, Mature::Libgc(_)) {
+            // It has none.
+            return;
+        }
         self.with_hook(|hook, heap| hook.before_collection(heap));
         self.statistics.nursery_collections += 1;
         let mut queue = Queue::new();
@@ -39,6 +43,10 @@ impl<O: Observer> Heap<O> {
 
     /// Frees everything that cannot be reached.
     pub fn collect_all(&mut self) {
+        if let Mature::Libgc(space) = &self.mature {
+            space.collect();
+            return;
+        }
         self.collect_nursery();
         self.collect_mature();
     }
@@ -50,6 +58,7 @@ impl<O: Observer> Heap<O> {
         match self.mature {
             Mature::MarkSweep(_) => self.mark(),
             Mature::Copying(_) => self.copy_all(),
+            Mature::Libgc(_) => {}
         }
         let (memory, epoch) = (&self.memory, self.epoch);
         let freed = self.large.sweep(|object| memory.header(object, By::Collector).epoch() == epoch);
@@ -137,7 +146,7 @@ impl<O: Observer> Heap<O> {
         let has_pages = self.has_pages_for_pairs();
         match &mut self.mature {
             Mature::MarkSweep(space) => has_pages || space.has_cell(bytes),
-            Mature::Copying(_) => false,
+            Mature::Copying(_) | Mature::Libgc(_) => false,
         }
     }
 

@@ -11,8 +11,11 @@ use crate::layout::{Class, DataArray, Object, ReferenceArray, Shape};
 use crate::memory::Memory;
 use crate::observe::{By, Observer, Origin};
 use crate::raw::Area;
+use crate::raw::libgc::NoLibgc;
 use crate::roots::{Handle, Roots};
-use crate::space::{Collector, LargeObjects, MAX_CELL_BYTES, Mature, PAGE_BYTES, Ranges};
+use crate::space::{
+    Collector, LargeObjects, LibgcSpace, MAX_CELL_BYTES, MarkSweep, Mature, PAGE_BYTES, Ranges, Semispaces,
+};
 
 /// When less than this is left for the nursery after a collection of it, the whole heap is collected; when less is left after
 /// that, memory is out.
@@ -53,10 +56,13 @@ pub enum NoHeap {
     /// The system does not give the addresses.
     #[error("the system does not reserve {0} bytes of addresses for the heap: {1}")]
     NoAddresses(u32, std::io::Error),
+    /// There is no libgc.
+    #[error(transparent)]
+    Libgc(#[from] NoLibgc),
 }
 
 /// What has happened in a heap.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Statistics {
     /// Collections of the nursery.
     pub nursery_collections: u64,
@@ -116,23 +122,37 @@ impl<O: Observer> Heap<O> {
     /// An empty heap for a program of these types ([`classes!`](crate::classes) makes the list).
     ///
     /// # Errors
-    /// The limit is too large or too small, or the system refuses.
+    /// The limit is too large or too small, the system refuses, or there is no libgc.
     pub fn new(config: Config, types: &'static [&'static Shape], observer: O) -> Result<Self, NoHeap> {
         let limit_bytes = config.limit_bytes / PAGE_BYTES * PAGE_BYTES;
         let ranges = Ranges::new(limit_bytes).ok_or(NoHeap::TooLarge(limit_bytes))?;
         if limit_bytes < 2 * MIN_NURSERY_BYTES {
             return Err(NoHeap::TooSmall(limit_bytes));
         }
-        let area = Area::reserve(ranges.large.end).map_err(|e| NoHeap::NoAddresses(ranges.large.end, e))?;
+        let roots = Rc::default();
+        let bytes = ranges.large.end;
+        let reserve = || Area::reserve(bytes).map_err(|error| NoHeap::NoAddresses(bytes, error));
+        let (mature, area, ranges) = match config.collector {
+            Collector::Libgc(library) => {
+                let (space, area, ranges) = LibgcSpace::start(library, limit_bytes, types, &roots)?;
+                (Mature::Libgc(space), area, ranges)
+            }
+            Collector::MarkSweep => {
+                (Mature::MarkSweep(MarkSweep::new(ranges.mature.clone())), reserve()?, ranges)
+            }
+            Collector::Copying => {
+                (Mature::Copying(Semispaces::new(ranges.mature.clone())), reserve()?, ranges)
+            }
+        };
         let start = ranges.nursery.start;
         let mut heap = Self {
             memory: Memory::new(area, observer),
             types,
             nursery: Nursery { start, top: start, end: start },
-            mature: Mature::new(config.collector, ranges.mature.clone()),
+            mature,
             large: LargeObjects::new(ranges.large.clone()),
             ranges,
-            roots: Rc::default(),
+            roots,
             remembered: RefCell::default(),
             advice: Advice::none(),
             references: References::default(),
@@ -201,7 +221,10 @@ impl<O: Observer> Heap<O> {
     /// What has happened so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
-        self.statistics
+        match &self.mature {
+            Mature::Libgc(space) => Statistics { full_collections: space.collections(), ..self.statistics },
+            _ => self.statistics,
+        }
     }
 
     /// The program's types.
@@ -234,8 +257,10 @@ impl<O: Observer> Heap<O> {
         assert!(known, "{} is no type of this heap's program", T::SHAPE.name);
         let full = OutOfMemory { limit_bytes: self.limit_bytes, wanted_bytes: u32::MAX };
         let bytes = T::SHAPE.bytes(length).ok_or(full)?;
-        let address = self.room(bytes).ok_or(OutOfMemory { wanted_bytes: bytes, ..full })?;
-        self.memory.clear(address, bytes);
+        let address = self.room(T::SHAPE, bytes).ok_or(OutOfMemory { wanted_bytes: bytes, ..full })?;
+        if !matches!(&self.mature, Mature::Libgc(space) if space.clears(T::SHAPE)) {
+            self.memory.clear(address, bytes);
+        }
         self.memory.set_header(address, Header::new(T::ID).with_epoch(self.epoch), By::Allocator);
         self.memory.set_second(address, length, By::Allocator);
         self.statistics.allocated_bytes += u64::from(bytes);
@@ -243,7 +268,10 @@ impl<O: Observer> Heap<O> {
     }
 
     /// Room for a new object.
-    fn room(&mut self, bytes: u32) -> Option<u32> {
+    fn room(&mut self, shape: &Shape, bytes: u32) -> Option<u32> {
+        if let Mature::Libgc(space) = &self.mature {
+            return space.allocate(shape, bytes);
+        }
         if bytes > MAX_CELL_BYTES {
             return self.large_room(bytes);
         }

@@ -43,6 +43,10 @@ impl<O: Observer> Heap<O> {
                     let (start, bytes) = blocks.cell(address)?;
                     (start, start + bytes)
                 }
+                Mature::Libgc(space) => {
+                    let (start, bytes) = space.cell(address)?;
+                    (start, start + bytes)
+                }
                 Mature::Copying(halves) => (halves.walk_from(address)?, address + HEADER_BYTES),
             },
         };

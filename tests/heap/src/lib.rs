@@ -54,5 +54,6 @@ pub use advice::{Advice, Pairing};
 pub use heap::{Config, Heap, Hook, MIN_NURSERY_BYTES, NoHeap, OutOfMemory, Statistics};
 pub use inspect::{Broken, Place};
 pub use observe::Observer;
+pub use raw::libgc::NoLibgc;
 pub use roots::Handle;
 pub use space::{Collector, Space};

@@ -1,9 +1,11 @@
-//! The heap's memory: the only unsafe code of this package.
+//! The heap's memory: this file and the folder of its name have the only unsafe code of this package.
 //!
-//! What makes it safe for callers: an area is mapped once and for its whole life, every access is checked against its
-//! length, and the values read are plain numbers, for which every bit pattern is valid. No reference into the area ever
+//! What makes it safe for callers: an area is there for its whole life, every access is checked against its
+//! bounds, and the values read are plain numbers, for which every bit pattern is valid. No reference into the area ever
 //! exists, so that reads and writes through `&self` alias nothing; [`Area`] is not [`Sync`], so that they do not race.
 #![allow(unsafe_code, reason = "a heap is made of untyped memory; all of it is behind this file")]
+
+pub(crate) mod libgc;
 
 use std::io;
 use std::ptr;
@@ -26,28 +28,34 @@ macro_rules! plain {
 }
 plain!(u8, u16, u32, u64, f64);
 
-/// Anonymous memory, addressed by offsets from its start. It reads as zeros until written.
+/// Memory of one piece, addressed by offsets from its base.
 #[derive(Debug)]
 pub struct Area {
-    map: MmapRaw,
-    /// Makes the area neither [`Sync`] nor shareable by reference between threads.
-    _not_sync: std::marker::PhantomData<std::cell::Cell<u8>>,
+    /// Where offset 0 is. (A pointer makes the area neither [`Sync`] nor [`Send`].)
+    base: *mut u8,
+    /// The first offset that is memory.
+    first: u32,
+    /// Bytes from there.
+    bytes: usize,
+    /// Keeps the mapping; libgc keeps its memory itself, as long as the process lives.
+    map: Option<MmapRaw>,
 }
 
 impl Area {
-    /// Reserves `bytes`; pages are taken from the system when they are first written.
+    /// Reserves `bytes`, which read as zeros; pages are taken from the system when they are first written.
     ///
     /// # Errors
     /// The system has no such address space.
     pub fn reserve(bytes: u32) -> io::Result<Self> {
         let map = MmapOptions::new().len(bytes as usize).no_reserve_swap().map_anon()?;
-        Ok(Self { map: MmapRaw::from(map), _not_sync: std::marker::PhantomData })
+        let map = MmapRaw::from(map);
+        Ok(Self { base: map.as_mut_ptr(), first: 0, bytes: map.len(), map: Some(map) })
     }
 
     /// Where offset 0 is in the process's address space: hardware samples name linear addresses.
     #[must_use]
     pub fn base(&self) -> u64 {
-        self.map.as_ptr() as u64
+        self.base as u64
     }
 
     /// The start of `bytes` at `at`.
@@ -56,8 +64,9 @@ impl Area {
     /// If they are not all within the area.
     #[inline]
     fn place(&self, at: u32, bytes: u32) -> *mut u8 {
-        assert!(at as usize + bytes as usize <= self.map.len(), "an access outside the heap's memory");
-        self.map.as_mut_ptr().wrapping_add(at as usize)
+        let within = at.wrapping_sub(self.first) as usize + bytes as usize <= self.bytes;
+        assert!(within, "an access outside the heap's memory");
+        self.base.wrapping_add(at as usize)
     }
 
     /// The number at offset `at`.
@@ -68,7 +77,7 @@ impl Area {
     #[must_use]
     pub fn read<T: Plain>(&self, at: u32) -> T {
         let place = self.place(at, T::BYTES);
-        // SAFETY: `place` checked that the bytes are within the mapping, which lives as long as `self`. Anonymous memory is
+        // SAFETY: `place` checked that the bytes are within memory that lives as long as `self`. The system's memory is
         // always initialised, every bit pattern is a `T` (`Plain` is sealed), and no alignment is asked for.
         unsafe { place.cast::<T>().read_unaligned() }
     }
@@ -80,7 +89,7 @@ impl Area {
     #[inline]
     pub fn write<T: Plain>(&self, at: u32, value: T) {
         let place = self.place(at, T::BYTES);
-        // SAFETY: `place` checked that the bytes are within the mapping, which is writable and lives as long as `self`. No
+        // SAFETY: `place` checked that the bytes are within memory that is writable and lives as long as `self`. No
         // reference into it exists, and no other thread has access.
         unsafe { place.cast::<T>().write_unaligned(value) }
     }
@@ -91,7 +100,7 @@ impl Area {
     /// If one of them is not within the area.
     pub fn copy(&self, from: u32, to: u32, bytes: u32) {
         let (source, target) = (self.place(from, bytes), self.place(to, bytes));
-        // SAFETY: `place` checked both for `bytes` within the mapping; `copy` allows them to overlap.
+        // SAFETY: `place` checked that both are within the memory; `copy` allows them to overlap.
         unsafe { ptr::copy(source, target, bytes as usize) }
     }
 
@@ -101,11 +110,11 @@ impl Area {
     /// If they are not all within the area.
     pub fn clear(&self, at: u32, bytes: u32) {
         let place = self.place(at, bytes);
-        // SAFETY: `place` checked that the bytes are within the writable mapping; 0 is a valid byte.
+        // SAFETY: `place` checked that the bytes are within writable memory; 0 is a valid byte.
         unsafe { place.write_bytes(0, bytes as usize) }
     }
 
-    /// Gives whole pages back to the system; they read as zeros afterwards.
+    /// Gives whole pages back to the system; they read as zeros afterwards. Of libgc's memory nothing is given back.
     ///
     /// # Errors
     /// The system refuses.
@@ -114,9 +123,10 @@ impl Area {
     /// If they are not all within the area.
     pub fn release(&self, at: u32, bytes: u32) -> io::Result<()> {
         self.place(at, bytes);
+        let Some(map) = &self.map else { return Ok(()) };
         // SAFETY: MADV_DONTNEED changes the content of the pages, in which no reference points: to the readers of this area
         // it is the same as writing zeros. The range is within this mapping.
-        unsafe { self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, at as usize, bytes as usize) }
+        unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, at as usize, bytes as usize) }
     }
 }
 

@@ -7,6 +7,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use serde::{Deserialize, Serialize};
 use vpmu::{Core, DataSource, GeometryError, Profile, SharedCache};
 
 use crate::advice::{Sample, Samples};
@@ -15,7 +16,7 @@ use crate::observe::{Access, By, Observer};
 use crate::space::{Ranges, Space};
 
 /// What was counted of one kind of accesses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Loads and stores.
     pub accesses: u64,
@@ -48,7 +49,7 @@ impl Counts {
 }
 
 /// What was counted, by whom and where.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {
     /// The program's accesses to each space.
     nursery: Counts,

@@ -19,6 +19,7 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
     });
     tally.run("documentation", || cargo(root, &["doc", "--workspace", "--no-deps", "--release"]));
     libtest(root, &["--workspace"], &[], tally);
+    crate::libgc::check(root, tally);
     crate::install::check(root, tally);
     crate::screen::check(root, tally);
 }

@@ -10,6 +10,7 @@ mod guest;
 mod host;
 mod install;
 mod lab;
+mod libgc;
 mod machine;
 mod phases;
 mod results;
@@ -71,6 +72,8 @@ enum Action {
     Libpfm4,
     /// Symbols of samples of a C++ program, a Rust program and a just-in-time compiler against addr2line and perf.
     Symbols,
+    /// The example heap on libgc, which it is compared with; fetches it.
+    Libgc,
     /// hpmtop in a real terminal: every documented key on a replay; fetches tmux where it is missing.
     Screen,
     /// Pictures of every screen of hpmtop while it measures, in the lab, for docs/images.
@@ -161,6 +164,7 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
         Action::Fuzz { seconds } => tallied(|tally| fuzz::run(&root, seconds, tally)),
         Action::Consumers => tallied(|tally| consumers::run(&root, tally)),
         Action::Symbols => tallied(|tally| symbols::run(&root, tally)),
+        Action::Libgc => tallied(|tally| libgc::check(&root, tally)),
         Action::Screen => tallied(|tally| screen::check(&root, tally)),
         Action::Pictures { host } => tallied(|tally| screen::pictures::run(&root, host, tally)),
         Action::BenchScreen => screen::bench::run(&root),

@@ -1,6 +1,7 @@
 //! The spaces of the heap, each at a fixed range of addresses: which of them an address is in needs one comparison.
 
 mod large;
+mod libgc;
 mod mark_sweep;
 mod pages;
 mod semispace;
@@ -9,6 +10,7 @@ mod size_class;
 use std::ops::Range;
 
 pub(crate) use large::LargeObjects;
+pub(crate) use libgc::LibgcSpace;
 pub(crate) use mark_sweep::MarkSweep;
 pub use pages::PAGE_BYTES;
 pub(crate) use semispace::Semispaces;
@@ -21,6 +23,14 @@ pub enum Collector {
     MarkSweep,
     /// Two semispaces, objects in the order in which they are reached (the thesis's GenCopy).
     Copying,
+    /// The public collector libgc of Boehm, Demers and Weiser, of the library that `dlopen` finds by this name: everything is
+    /// allocated there, and no advice is taken.
+    Libgc(&'static str),
+}
+
+impl Collector {
+    /// libgc, where the system has it.
+    pub const LIBGC: &'static str = "libgc.so.1";
 }
 
 /// A space, as a data address profile tells them apart (Schneider's thesis, §4.2).
@@ -83,28 +93,23 @@ impl Ranges {
 pub(crate) enum Mature {
     MarkSweep(MarkSweep),
     Copying(Semispaces),
+    Libgc(LibgcSpace),
 }
 
 impl Mature {
-    pub(crate) fn new(collector: Collector, range: Range<u32>) -> Self {
-        match collector {
-            Collector::MarkSweep => Self::MarkSweep(MarkSweep::new(range)),
-            Collector::Copying => Self::Copying(Semispaces::new(range)),
-        }
-    }
-
     /// Pages in use.
     pub(crate) fn used_pages(&self) -> u32 {
         match self {
             Self::MarkSweep(space) => space.used_pages(),
             Self::Copying(space) => space.used_pages(),
+            Self::Libgc(space) => space.used_pages(),
         }
     }
 
     /// Pages that have to stay free so that it can be collected.
     pub(crate) fn reserve_pages(&self) -> u32 {
         match self {
-            Self::MarkSweep(_) => 0,
+            Self::MarkSweep(_) | Self::Libgc(_) => 0,
             Self::Copying(space) => space.used_pages(),
         }
     }
@@ -114,15 +119,16 @@ impl Mature {
     pub(crate) fn spare_bytes(&self) -> u32 {
         match self {
             Self::MarkSweep(space) => space.free_bytes() / 2,
-            Self::Copying(_) => 0,
+            Self::Copying(_) | Self::Libgc(_) => 0,
         }
     }
 
-    /// Room for so many bytes, at most [`MAX_CELL_BYTES`]; `None` if the addresses are used up.
+    /// Room for so many bytes, at most [`MAX_CELL_BYTES`]; `None` if the addresses are used up. Nothing is promoted to libgc.
     pub(crate) fn allocate(&mut self, bytes: u32) -> Option<u32> {
         match self {
             Self::MarkSweep(space) => space.allocate(bytes),
             Self::Copying(space) => space.allocate(bytes),
+            Self::Libgc(_) => None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The example heap's database (tests/heap), as it is, advised by its own samples, and copied, in heaps of several sizes.
+//! The example heap's database (tests/heap), as it is, advised by its own samples, copied, and on libgc, in heaps of several sizes.
 
 use std::fs;
 
@@ -12,13 +12,16 @@ use super::programs::{built, succeed};
 pub(crate) const MINIMUM: &str = "minimum";
 /// Number of the database's entries, in percent of the usual: the model executes some hundred times slower than a processor.
 pub(crate) const SCALE: &str = "50";
-/// Heap sizes, in tenths of the smallest. The copying collector needs about twice of that.
+/// Heap sizes, in tenths of the smallest of the mark-sweep collector. The copying collector needs about twice of that, libgc a
+/// sixth more.
 pub(crate) const TENTHS: [u32; 5] = [10, 11, 14, 20, 40];
 /// Ways to run it, with their options. Periods and intervals are such that there are some of them in an iteration.
-pub(crate) const WAYS: [(&str, &[&str]); 3] = [
+pub(crate) const WAYS: [(&str, &[&str]); 4] = [
     ("base", &[]),
     ("live", &["--live", "503", "--period", "20000000"]),
     ("copy", &["--collector", "copying"]),
+    // The host has left the library in the working folder.
+    ("libgc", &["--collector", "libgc", "--libgc", "./libgc.so.1"]),
 ];
 
 /// Name of a run's window in the truth, and of its fact.
@@ -28,7 +31,11 @@ pub(crate) fn tag(way: &str, tenths: u32) -> String {
 
 /// Whether the way is possible in a heap of this size.
 pub(crate) fn is_possible(way: &str, tenths: u32) -> bool {
-    way != "copy" || tenths >= 20
+    match way {
+        "copy" => tenths >= 20,
+        "libgc" => tenths >= 14,
+        _ => true,
+    }
 }
 
 /// Each run leaves a fact.

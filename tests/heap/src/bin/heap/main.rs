@@ -1,5 +1,7 @@
 //! Runs the workloads on the heap: as they are, on a model of caches, or advised by hpm's samples of the run itself.
 
+mod child;
+mod compare;
 mod measure;
 mod periods;
 mod run;
@@ -28,6 +30,8 @@ enum Action {
     Minimum {
         #[command(flatten)]
         what: What,
+        #[command(flatten)]
+        libgc: LibgcArgs,
     },
     /// First-level misses and cycles with co-allocation and with the copying collector, by heap size (the thesis's
     /// Figures 5.9, 5.10 and 5.12), of accesses through the heap's accessors in a cache model.
@@ -39,6 +43,8 @@ enum Action {
         /// Heap sizes, as multiples of the smallest heap.
         #[arg(long, default_value = "1,1.4,2,4", value_delimiter = ',', value_name = "LIST")]
         times: Vec<f64>,
+        #[command(flatten)]
+        libgc: LibgcArgs,
     },
     /// Number of co-allocated objects by sampling interval, at four times the smallest heap (Figure 5.8), in a cache model.
     Intervals {
@@ -91,6 +97,25 @@ enum Action {
         #[arg(long, default_value_t = 100, value_name = "PERCENT")]
         scale: u32,
     },
+    /// One run on libgc for another command, as JSON: a process has one libgc.
+    #[command(hide = true)]
+    OnLibgc(child::Options),
+}
+
+/// The public collector beside the heap's own.
+#[derive(Debug, Args)]
+struct LibgcArgs {
+    /// Also on libgc, the public collector of Boehm, Demers and Weiser: where the system has it (Debian's package libgc1), or this
+    /// library.
+    #[arg(long, value_name = "PATH", num_args = 0..=1, require_equals = true, default_missing_value = Collector::LIBGC)]
+    libgc: Option<String>,
+}
+
+impl LibgcArgs {
+    /// The library, as long as the program.
+    fn library(self) -> Option<&'static str> {
+        self.libgc.map(|library| &*library.leak())
+    }
 }
 
 /// Which workloads, and how large.
@@ -138,17 +163,20 @@ fn collector(name: &str) -> Result<Collector, String> {
     match name {
         "mark-sweep" => Ok(Collector::MarkSweep),
         "copying" => Ok(Collector::Copying),
-        _ => Err("the collectors are mark-sweep and copying".to_owned()),
+        "libgc" => Ok(Collector::Libgc(Collector::LIBGC)),
+        _ => Err("the collectors are mark-sweep, copying and libgc".to_owned()),
     }
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().action {
         Action::Run(options) => run::run(&options),
-        Action::Minimum { what } => tables::minimum(&what.workloads(), what.scale),
-        Action::Simulate { what, model, times } => {
-            tables::simulate(&what.workloads(), what.scale, &model, &times)
-        }
+        Action::Minimum { what, libgc } => tables::minimum(&what.workloads(), what.scale, libgc.library()),
+        Action::Simulate { what, model, times, libgc } => match libgc.library() {
+            None => tables::simulate(&what.workloads(), what.scale, &model, &times),
+            Some(library) => compare::simulate(&what.workloads(), what.scale, &model, &times, library),
+        },
+        Action::OnLibgc(options) => child::main(&options),
         Action::Intervals { what, model, intervals } => {
             tables::intervals(&what.workloads(), what.scale, &model, &intervals)
         }

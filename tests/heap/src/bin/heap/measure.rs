@@ -8,8 +8,9 @@ use heap::advice::{Advisor, Log, Rules};
 use heap::simulate::{Measured, Model};
 use heap::workload::{TYPES, Workload};
 use heap::{Advice, Collector, Config, Heap, OutOfMemory, Statistics};
+use serde::{Deserialize, Serialize};
 
-use crate::ModelArgs;
+use crate::{ModelArgs, child};
 
 /// Iterations of which the last one is measured: the first ones gather samples and bring advice into force (the thesis
 /// measures the third one, too, §5.2.2).
@@ -32,7 +33,7 @@ pub(crate) struct Plan {
 }
 
 /// What came of it.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) checksum: u64,
     /// The last iteration.
@@ -41,6 +42,7 @@ pub(crate) struct Done {
     pub(crate) statistics: Statistics,
     /// What happened in it in the last one.
     pub(crate) collections: (u64, u64),
+    #[serde(skip)]
     pub(crate) log: Option<Rc<RefCell<Log>>>,
 }
 
@@ -65,6 +67,14 @@ impl Plan {
 
     /// Runs it; `None` when the heap is too small.
     pub(crate) fn run(&self, args: &ModelArgs) -> Result<Option<Done>> {
+        match self.collector {
+            Collector::Libgc(library) => child::run(self, library, args),
+            _ => self.run_here(args),
+        }
+    }
+
+    /// Runs it in this process.
+    pub(crate) fn run_here(&self, args: &ModelArgs) -> Result<Option<Done>> {
         let model = Model::new(args.profile)?;
         model.sample(args.interval);
         let mut heap = self.heap(model.clone())?;
@@ -109,6 +119,14 @@ impl Plan {
 
     /// Whether the heap suffices, for all iterations.
     fn fits(&self) -> Result<bool> {
+        match self.collector {
+            Collector::Libgc(library) => child::fits(self, library),
+            _ => self.fits_here(),
+        }
+    }
+
+    /// Whether it does, found in this process.
+    pub(crate) fn fits_here(&self) -> Result<bool> {
         let mut heap = self.heap(())?;
         Ok((0..self.iterations).all(|_| self.workload.run(&mut heap, self.scale).is_ok()))
     }

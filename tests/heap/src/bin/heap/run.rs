@@ -18,9 +18,12 @@ pub(crate) struct Options {
     /// The workload.
     #[arg(value_parser = crate::workload)]
     workload: Workload,
-    /// mark-sweep or copying.
+    /// mark-sweep, copying or libgc, the public collector of Boehm, Demers and Weiser.
     #[arg(long, default_value = "mark-sweep", value_name = "NAME", value_parser = crate::collector)]
     collector: Collector,
+    /// The library for --collector libgc, instead of the system's libgc.so.1 (Debian's package libgc1).
+    #[arg(long, value_name = "PATH")]
+    libgc: Option<String>,
     /// Size of the heap, as a multiple of the smallest one in which the workload runs with the mark-sweep collector.
     #[arg(long, default_value_t = 4.0, value_name = "N")]
     times: f64,
@@ -64,9 +67,10 @@ fn field(name: &str) -> Result<FieldId, String> {
 /// # Errors
 /// The heap is too small, or there is no driver although samples are asked for.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    let collector = chosen(options)?;
     let limit_bytes = limit(options)?;
     let window = options.window.as_deref().map(tag).transpose()?;
-    let mut heap: Heap = Heap::new(Config { collector: options.collector, limit_bytes }, TYPES, ())?;
+    let mut heap: Heap = Heap::new(Config { collector, limit_bytes }, TYPES, ())?;
     heap.advise(options.advice.iter().fold(Advice::none(), |advice, field| advice.with(*field, 0)));
     let log = match options.live {
         None => None,
@@ -119,6 +123,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tell(log);
     }
     Ok(())
+}
+
+/// The collector, with its library.
+fn chosen(options: &Options) -> Result<Collector> {
+    match (options.collector, &options.libgc) {
+        (Collector::Libgc(_), _) if options.live.is_some() || !options.advice.is_empty() => {
+            bail!("libgc takes no advice; leave out --advice and --live, or choose --collector mark-sweep")
+        }
+        (Collector::Libgc(_), Some(library)) => Ok(Collector::Libgc(library.clone().leak())),
+        (_, Some(_)) => bail!("--libgc is the library of --collector libgc; give both"),
+        (collector, None) => Ok(collector),
+    }
 }
 
 /// The heap's size as the options say.

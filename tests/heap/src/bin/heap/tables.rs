@@ -36,19 +36,23 @@ pub(crate) fn print(table: &Table) {
 }
 
 /// `heap minimum`.
-pub(crate) fn minimum(workloads: &[Workload], scale: u32) -> Result<()> {
-    let mut table = table(&["workload", "mark-sweep KiB", "copying KiB"]);
+pub(crate) fn minimum(workloads: &[Workload], scale: u32, libgc: Option<&'static str>) -> Result<()> {
+    let mut header = vec!["workload", "mark-sweep KiB", "copying KiB"];
+    header.extend(libgc.map(|_| "libgc KiB"));
+    let mut table = table(&header);
     for &workload in workloads {
         let of =
             |collector| -> Result<String> { Ok((smallest(workload, scale, collector)? >> 10).to_string()) };
-        table.add_row([workload.name().to_owned(), of(Collector::MarkSweep)?, of(Collector::Copying)?]);
+        let mut row = vec![workload.name().to_owned(), of(Collector::MarkSweep)?, of(Collector::Copying)?];
+        row.extend(libgc.map(|library| of(Collector::Libgc(library))).transpose()?);
+        table.add_row(row);
     }
     print(&table);
     Ok(())
 }
 
 /// A difference in percent, as the thesis plots them.
-fn percent(new: u64, old: u64) -> String {
+pub(crate) fn percent(new: u64, old: u64) -> String {
     format!("{:+.1} %", (new as f64 / old as f64 - 1.0) * 100.0)
 }
 
