@@ -91,7 +91,7 @@ impl<O: Observer> Heap<O> {
             return self.memory.second(object, By::Collector);
         }
         let bytes = self.bytes(object);
-        if let Some(moved) = self.trace_pair(object, header.class(), bytes, queue) {
+        if let Some(moved) = self.trace_pair(object, header, bytes, queue) {
             return moved;
         }
         let to = self.promoted_room(bytes);
@@ -101,22 +101,23 @@ impl<O: Observer> Heap<O> {
 
     /// Promotes the object with its advised child, if there is advice for its type, the child is in the nursery and was not
     /// moved before, and both fit one cell.
-    fn trace_pair(&mut self, object: u32, class: u16, bytes: u32, queue: &mut Queue) -> Option<u32> {
-        let pairing = self.advice.of(class)?;
-        let shape = self.types[usize::from(class)];
+    fn trace_pair(&mut self, object: u32, header: Header, bytes: u32, queue: &mut Queue) -> Option<u32> {
+        let pairing = self.advice.of(header.class())?;
+        let shape = self.types[usize::from(header.class())];
         let slot = reference_slots(object, shape, 0).nth(usize::from(pairing.field))?;
         let child: u32 = self.memory.load(slot, By::Collector);
         let is_young = self.ranges.nursery.contains(&child) && child != object;
         if !is_young || self.memory.header(child, By::Collector).is_forwarded() {
             return None;
         }
-        let gap =
-            if pairing.gap == 0 { 0 } else { pairing.gap.checked_next_multiple_of(4)?.max(HEADER_BYTES) };
         let child_bytes = self.bytes(child);
-        let sum = bytes.checked_add(gap)?.checked_add(child_bytes)?;
-        if sum > MAX_CELL_BYTES || !self.may_pair(sum) {
+        let cell = |gap: u32| Some((gap, bytes.checked_add(gap)?.checked_add(child_bytes)?));
+        let (_, advised) = cell(whole_gap(pairing.gap)?)?;
+        if advised > MAX_CELL_BYTES || !self.may_pair(advised) {
             return None;
         }
+        let gap = self.gap_by_chance((object, header), child, pairing)?;
+        let (gap, sum) = cell(whole_gap(gap)?).filter(|(_, sum)| *sum <= MAX_CELL_BYTES)?;
         let to = self.promoted_room(sum);
         self.promote(object, to, bytes, queue);
         if gap > 0 {
@@ -161,13 +162,21 @@ impl<O: Observer> Heap<O> {
         let mut queue = Queue::new();
         let roots = std::rc::Rc::clone(&self.roots);
         roots.update(|object| self.reach(object, &mut queue));
-        while let Some(object) = queue.pop_front() {
-            for slot in self.slots(object) {
+        let mut near = None;
+        while let Some(object) = near.take().or_else(|| queue.pop_front()) {
+            let (end, slots) = self.end_and_slots(object);
+            for slot in slots {
                 let child: u32 = self.memory.load(slot, By::Collector);
                 if child != 0 {
+                    let queued = queue.len();
                     let moved = self.reach(child, &mut queue);
                     if moved != child {
                         self.memory.store(slot, moved, By::Collector);
+                    }
+                    // What lies right behind its parent is looked at next, while the line is there: in the order in which
+                    // they were reached each of a pair's lines would be needed twice.
+                    if moved == end && queue.len() > queued {
+                        near = queue.pop_back();
                     }
                 }
             }
@@ -241,7 +250,19 @@ impl<O: Observer> Heap<O> {
 
     /// The addresses of an object's references.
     pub(crate) fn slots(&self, object: u32) -> impl Iterator<Item = u32> + use<O> {
-        let shape = self.types[usize::from(self.memory.header(object, By::Collector).class())];
-        reference_slots(object, shape, self.memory.second(object, By::Collector))
+        self.end_and_slots(object).1
     }
+
+    /// What lies behind an object, and the addresses of its references.
+    fn end_and_slots(&self, object: u32) -> (u32, impl Iterator<Item = u32> + use<O>) {
+        let shape = self.types[usize::from(self.memory.header(object, By::Collector).class())];
+        let length = self.memory.second(object, By::Collector);
+        let bytes = shape.bytes(length).expect("an object of the heap has a size");
+        (object + bytes, reference_slots(object, shape, length))
+    }
+}
+
+/// Empty bytes that can be described: none, or whole words and at least a header.
+fn whole_gap(gap: u32) -> Option<u32> {
+    if gap == 0 { Some(0) } else { Some(gap.checked_next_multiple_of(WORD_BYTES)?.max(HEADER_BYTES)) }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use thiserror::Error;
 
-use crate::advice::{Advice, References};
+use crate::advice::{Advice, Groups, References};
 use crate::header::Header;
 use crate::layout::{Class, DataArray, Object, ReferenceArray, Shape};
 use crate::memory::Memory;
@@ -105,6 +105,7 @@ pub struct Heap<O: Observer = ()> {
     pub(crate) remembered: RefCell<Vec<u32>>,
     pub(crate) advice: Advice,
     pub(crate) references: References,
+    pub(crate) groups: Groups,
     /// Flips with each full collection; an object whose header has it was reached.
     pub(crate) epoch: bool,
     pub(crate) statistics: Statistics,
@@ -136,6 +137,7 @@ impl<O: Observer> Heap<O> {
             remembered: RefCell::default(),
             advice: Advice::none(),
             references: References::default(),
+            groups: Groups::default(),
             epoch: false,
             statistics: Statistics::default(),
             limit_bytes,

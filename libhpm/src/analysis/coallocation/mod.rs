@@ -8,10 +8,12 @@
 mod advice;
 pub mod layout;
 mod monitor;
+mod trial;
 mod weights;
 
 pub use self::advice::{Advice, Benefit, Candidate, Pair, Reason, Rules, Shape, Verdict, advise};
 pub use self::monitor::{Change, Effect, Monitor, MonitorRules, Series};
+pub use self::trial::{Exposure, Group, Trial, TrialRules};
 pub use self::weights::{Field, Weight, Weights};
 
 #[cfg(test)]

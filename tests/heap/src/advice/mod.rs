@@ -2,12 +2,17 @@
 
 mod advisor;
 mod attribute;
+mod groups;
 mod live;
+mod trials;
 
 pub use advisor::{Action, Advisor, Decision, Intervention, Log, Rules};
 pub use attribute::Attribution;
 pub(crate) use attribute::References;
+pub(crate) use groups::Groups;
+pub use groups::{Allotment, Mark};
 pub use live::Live;
+pub use trials::Shown;
 
 use crate::layout::FieldId;
 

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use heap::Collector;
+use heap::layout::FieldId;
 use heap::workload::Workload;
 use vpmu::Profile;
 
@@ -39,6 +40,10 @@ enum Action {
         /// Heap sizes, as multiples of the smallest heap.
         #[arg(long, default_value = "1,1.4,2,4", value_delimiter = ',', value_name = "LIST")]
         times: Vec<f64>,
+        /// Fields that are co-allocated from the beginning and stay so, instead of advice by samples: Type::field, with commas
+        /// between.
+        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = run::field)]
+        advice: Vec<FieldId>,
     },
     /// Number of co-allocated objects by sampling interval, at four times the smallest heap (Figure 5.8), in a cache model.
     Intervals {
@@ -146,8 +151,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().action {
         Action::Run(options) => run::run(&options),
         Action::Minimum { what } => tables::minimum(&what.workloads(), what.scale),
-        Action::Simulate { what, model, times } => {
-            tables::simulate(&what.workloads(), what.scale, &model, &times)
+        Action::Simulate { what, model, times, advice } => {
+            tables::simulate(&what.workloads(), what.scale, &model, &times, &advice)
         }
         Action::Intervals { what, model, intervals } => {
             tables::intervals(&what.workloads(), what.scale, &model, &intervals)

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use heap::layout::FieldId;
 use heap::simulate::Counts;
 use heap::workload::{TYPES, Workload};
 use heap::{Collector, Space};
 
 use crate::ModelArgs;
 use crate::measure::{Done, Plan, minimum as smallest};
+use crate::run::together;
 
 /// Says what a table rests on.
 pub(crate) fn label(model: &ModelArgs) {
@@ -58,7 +60,13 @@ pub(crate) fn heap_bytes(minimum: u32, times: f64) -> u32 {
 }
 
 /// `heap simulate`.
-pub(crate) fn simulate(workloads: &[Workload], scale: u32, model: &ModelArgs, times: &[f64]) -> Result<()> {
+pub(crate) fn simulate(
+    workloads: &[Workload],
+    scale: u32,
+    model: &ModelArgs,
+    times: &[f64],
+    advice: &[FieldId],
+) -> Result<()> {
     label(model);
     println!(
         "Differences to the mark-sweep collector without advice, in the last of three iterations. Cycles: one for each access, and \
@@ -87,7 +95,38 @@ pub(crate) fn simulate(workloads: &[Workload], scale: u32, model: &ModelArgs, ti
         for &times in times {
             let plan = |collector| Plan::new(workload, scale, collector, heap_bytes(minimum, times));
             let base = plan(Collector::MarkSweep).run(model)?;
-            let advised = plan(Collector::MarkSweep).advised(model).run(model)?;
+            let advised = if advice.is_empty() {
+                plan(Collector::MarkSweep).advised(model)
+            } else {
+                Plan { advice: together(advice), ..plan(Collector::MarkSweep) }
+            };
+            let advised = advised.run(model)?;
+            if std::env::var("DBG").is_ok() {
+                let f = |n: &str, d: &Done| {
+                    eprintln!(
+                        "{n} {:?} collector {} program {} stats {:?}",
+                        d.collections,
+                        d.last.collector.cycles(1),
+                        d.last.program().cycles(1),
+                        d.statistics
+                    )
+                };
+                base.iter().for_each(|d| f("base", d));
+                advised.iter().for_each(|d| {
+                    f("adv", d);
+                    if let Some(l) = &d.log {
+                        l.borrow().decisions.iter().for_each(|x| eprintln!("   {}", crate::run::said(x)));
+                    }
+                });
+            }
+            if std::env::var("DBG").is_ok() {
+                table.add_row(
+                    [workload.name().to_owned(), format!("{times}")]
+                        .into_iter()
+                        .chain(differences(base.as_ref().unwrap(), advised.as_ref())?),
+                );
+                continue;
+            }
             let copying = plan(Collector::Copying).run(model)?;
             let Some(base) = base else {
                 table.add_row([workload.name(), &format!("{times}×"), "no room"]);

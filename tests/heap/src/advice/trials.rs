@@ -1,0 +1,158 @@
+//! Layouts on trial: each change is made for some pairs only, until their misses show whether it is any good.
+//!
+//! `libhpm::analysis::coallocation::Trial` judges. A layout that helps is then given to nearly all pairs; the few that are left as they were
+//! show from then on whether it still does. One that hurts, or of which nothing is shown by as many samples as a trial may
+//! have, is taken back.
+
+use std::collections::BTreeMap;
+
+use libhpm::analysis::coallocation::{Effect, Exposure, Trial, TrialRules};
+
+use super::groups::Allotment;
+use super::{Advice, Mark, Pairing};
+use crate::heap::Heap;
+use crate::layout::FieldId;
+use crate::observe::Observer;
+
+/// One pair of so many is in the control group while nothing is known.
+const TRIED_ONE_OF: u32 = 2;
+
+/// What a trial has shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shown {
+    /// How the misses of a pair with the layout differ from those of one without, as a share of these: low end, likeliest, high
+    /// end of the 95 % interval.
+    pub change: (f64, f64, f64),
+    /// Samples of each group.
+    pub samples: Exposure,
+    /// Pairs of each group.
+    pub pairs: Exposure,
+}
+
+/// What a trial says now.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Verdict {
+    /// The layout helps: nearly all pairs get it.
+    Helps(Shown),
+    /// It does harm: it is taken back.
+    Hurts(Shown),
+    /// Nothing was shown, and the trial has lasted long enough: it is taken back.
+    NotShown(Shown),
+}
+
+/// A layout that is compared with what was before.
+#[derive(Debug)]
+struct Running {
+    trial: Trial,
+    number: u16,
+    /// It has helped, and most pairs have it.
+    kept: bool,
+    /// What was advised before.
+    before: Option<Pairing>,
+}
+
+/// All trials of a heap.
+#[derive(Debug)]
+pub(super) struct Trials {
+    rules: TrialRules,
+    /// One pair of so many stays in the control group of a layout that helps.
+    kept_one_of: u32,
+    last: u16,
+    running: BTreeMap<FieldId, Running>,
+}
+
+impl Trials {
+    pub(super) fn new(rules: TrialRules, kept_one_of: u32) -> Self {
+        Self { rules, kept_one_of, last: 0, running: BTreeMap::new() }
+    }
+
+    /// Whether headers have numbers left for another change.
+    pub(super) fn may_begin(&self) -> bool {
+        // Two for each change, and one for its reversal.
+        self.last < Mark::TRIALS_MAX - 3
+    }
+
+    /// Fields of which it is not known yet whether their layout helps.
+    pub(super) fn undecided(&self) -> impl Iterator<Item = FieldId> {
+        self.running.iter().filter(|(_, running)| !running.kept).map(|(field, _)| *field)
+    }
+
+    /// Changes what is advised for a field's type, for half of the pairs.
+    pub(super) fn begin<O: Observer>(&mut self, heap: &mut Heap<O>, field: FieldId, pairing: Pairing) {
+        let before = heap.advice().of(field.class);
+        self.advise(heap, field, Some(pairing));
+        self.run(heap, field, before, false);
+    }
+
+    /// A sample that hit a marked object.
+    pub(super) fn add<O: Observer>(&mut self, heap: &Heap<O>, mark: Mark, object: u32) {
+        if let Some(running) = self.running.values_mut().find(|running| running.number == mark.trial) {
+            running.trial.add(mark.group, object.into(), heap.exposure(mark.trial));
+        }
+    }
+
+    /// What has become clear, which is acted upon.
+    pub(super) fn judge<O: Observer>(&mut self, heap: &mut Heap<O>) -> Vec<(FieldId, Verdict)> {
+        let clear: Vec<(FieldId, Verdict)> = self
+            .running
+            .iter_mut()
+            .filter_map(|(field, running)| Some((*field, running.verdict()?)))
+            .collect();
+        for (field, verdict) in &clear {
+            let Some(running) = self.running.remove(field) else { continue };
+            match verdict {
+                Verdict::Helps(_) => self.run(heap, *field, running.before, true),
+                Verdict::Hurts(_) | Verdict::NotShown(_) => self.take_back(heap, *field, running.before),
+            }
+        }
+        clear
+    }
+
+    fn take_back<O: Observer>(&mut self, heap: &mut Heap<O>, field: FieldId, before: Option<Pairing>) {
+        self.advise(heap, field, before);
+        heap.put_on_trial(field.class, None);
+        // What was there before had its own control group.
+        if before.is_some_and(|before| before.field == field.field) {
+            self.run(heap, field, None, true);
+        }
+    }
+
+    fn advise<O: Observer>(&self, heap: &mut Heap<O>, field: FieldId, pairing: Option<Pairing>) {
+        let mut advice: Advice = heap.advice().clone();
+        advice.set(field.class, pairing);
+        heap.advise(advice);
+    }
+
+    /// Puts what is advised for a field on trial against what was before.
+    fn run<O: Observer>(&mut self, heap: &mut Heap<O>, field: FieldId, before: Option<Pairing>, kept: bool) {
+        self.last += 1;
+        let number = self.last;
+        let one_of = if kept { self.kept_one_of } else { TRIED_ONE_OF };
+        let control = before.filter(|before| before.field == field.field).map(|before| before.gap);
+        heap.put_on_trial(field.class, Some(Allotment { trial: number, one_of, control }));
+        let trial = Trial::new(self.rules);
+        self.running.insert(field, Running { trial, number, kept, before });
+    }
+}
+
+impl Running {
+    fn verdict(&mut self) -> Option<Verdict> {
+        let effect = self.trial.effect();
+        let (Effect::Helped { change } | Effect::Hurt { change } | Effect::Unclear { change }) = effect
+        else {
+            return None;
+        };
+        let shown = Shown { change, samples: self.trial.samples(), pairs: self.trial.exposure() };
+        match effect {
+            Effect::Hurt { .. } => Some(Verdict::Hurts(shown)),
+            Effect::Helped { .. } if !self.kept => Some(Verdict::Helps(shown)),
+            _ if self.trial.is_over() && self.kept => {
+                // What it was good for long ago does not excuse it now.
+                self.trial.restart();
+                None
+            }
+            Effect::Unclear { .. } if self.trial.is_over() => Some(Verdict::NotShown(shown)),
+            _ => None,
+        }
+    }
+}
