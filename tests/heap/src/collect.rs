@@ -1,6 +1,7 @@
 //! Collections: of the nursery with co-allocation, and of the whole heap by marking or by copying.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use crate::header::{FILLER, Header, reference_slots};
 use crate::heap::Heap;
@@ -15,6 +16,7 @@ impl<O: Observer> Heap<O> {
     /// Promotes what is reachable of the nursery, and empties it.
     pub fn collect_nursery(&mut self) {
         self.with_hook(|hook, heap| hook.before_collection(heap));
+        let start = Instant::now();
         self.statistics.nursery_collections += 1;
         let mut queue = Queue::new();
         let roots = std::rc::Rc::clone(&self.roots);
@@ -35,6 +37,7 @@ impl<O: Observer> Heap<O> {
         }
         self.nursery.top = self.nursery.start;
         self.size_nursery();
+        self.collecting += start.elapsed();
     }
 
     /// Frees everything that cannot be reached.
@@ -45,6 +48,7 @@ impl<O: Observer> Heap<O> {
 
     /// Frees what cannot be reached of mature and large objects; the nursery is empty.
     pub(crate) fn collect_mature(&mut self) {
+        let start = Instant::now();
         self.statistics.full_collections += 1;
         self.epoch = !self.epoch;
         match self.mature {
@@ -58,6 +62,7 @@ impl<O: Observer> Heap<O> {
             space.sweep().into_iter().for_each(|pages| memory.release(pages));
         }
         self.size_nursery();
+        self.collecting += start.elapsed();
     }
 
     /// Corrects the reference at `slot`, if it leads into the nursery. Whether there is a reference.

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -109,6 +110,7 @@ pub struct Heap<O: Observer = ()> {
     /// Flips with each full collection; an object whose header has it was reached.
     pub(crate) epoch: bool,
     pub(crate) statistics: Statistics,
+    pub(crate) collecting: Duration,
     limit_bytes: u32,
     hook: Option<Box<dyn Hook<O>>>,
 }
@@ -140,6 +142,7 @@ impl<O: Observer> Heap<O> {
             groups: Groups::default(),
             epoch: false,
             statistics: Statistics::default(),
+            collecting: Duration::ZERO,
             limit_bytes,
             hook: None,
         };
@@ -204,6 +207,12 @@ impl<O: Observer> Heap<O> {
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         self.statistics
+    }
+
+    /// How long collections took so far.
+    #[must_use]
+    pub fn collecting(&self) -> Duration {
+        self.collecting
     }
 
     /// The program's types.

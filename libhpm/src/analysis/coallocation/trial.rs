@@ -65,14 +65,19 @@ pub struct TrialRules {
     pub gain_min: f64,
     /// Relative rise that has to be shown for a layout to hurt.
     pub tolerance: f64,
+    /// Relative fall that a trial looks for. It is over when the samples speak so much for no difference against this one that
+    /// a layout which is that good would look so with a probability of `doubt` at most.
+    pub worth: f64,
+    /// That probability.
+    pub doubt: f64,
     /// Samples of both groups, less what repeated hits of the same objects add, after which a trial is over whatever it shows.
     pub samples_max: f64,
 }
 
 impl Default for TrialRules {
-    /// 600 samples show a fall by a quarter about nine times in ten.
+    /// Most trials of a layout that does nothing are over after 200 to 300 samples of equal groups.
     fn default() -> Self {
-        Self { gain_min: 0.0, tolerance: 0.0, samples_max: 600.0 }
+        Self { gain_min: 0.0, tolerance: 0.0, worth: 0.25, doubt: 0.1, samples_max: 600.0 }
     }
 }
 
@@ -165,10 +170,11 @@ impl Trial {
         }
     }
 
-    /// Whether there were as many samples as a trial may have.
+    /// Whether a trial has lasted long enough: it had as many samples as it may have, or is unlikely to show what it looks for.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.effective() >= self.rules.samples_max
+        let against = self.likelihoods[place(1.0)] - self.likelihoods[place(1.0 - self.rules.worth)];
+        self.effective() >= self.rules.samples_max || against / self.dispersion() > -self.rules.doubt.ln()
     }
 
     /// Begins anew with the same pairs: what was shown long ago speaks no longer for a layout, nor against it.
@@ -222,6 +228,13 @@ impl Trial {
 
 fn log_ratio(place: usize) -> f64 {
     (place as f64 - f64::from(STEPS)) * REACH / f64::from(STEPS)
+}
+
+/// The place of the ratio that is next to this one.
+fn place(ratio: f64) -> usize {
+    let steps = f64::from(STEPS);
+    let place = (ratio.max(f64::MIN_POSITIVE).ln() / REACH * steps).clamp(-steps, steps) + steps;
+    place.round() as usize
 }
 
 fn log_ratios() -> impl Iterator<Item = f64> {

@@ -30,8 +30,9 @@ pub struct Rules {
     pub advice: AdviceRules,
     /// When a change has helped or hurt.
     pub trial: TrialRules,
-    /// One pair of so many stays as it was where a change has helped, to see whether it still does.
-    pub kept_one_of: u32,
+    /// Least share of all cycles that a field's pairs have to promise: the misses that they are expected to save, less where the
+    /// collector has most of the cycles. Where memory is short, pairs cost more collections than they save misses.
+    pub gain_min: f64,
     /// Length of a period on the clock of the samples.
     pub period: u64,
     /// A change to be made whatever the samples say, to see whether its effect is noticed (Figure 5.14).
@@ -59,16 +60,16 @@ impl Rules {
             largest_bytes: MAX_CELL_BYTES.into(),
             ..AdviceRules::default()
         };
-        Self { advice, trial: TrialRules::default(), kept_one_of: 16, period, intervention: None }
+        Self { advice, trial: TrialRules::default(), gain_min: 0.02, period, intervention: None }
     }
 }
 
 /// What an advisor did.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// It advised a field, for half of the pairs.
+    /// It advised a field, for a quarter of the pairs.
     Advised,
-    /// It made the change that it was told to make, for half of the pairs.
+    /// It made the change that it was told to make, for a quarter of the pairs.
     Intervened(u32),
     /// Pairs with the change miss less than those without: nearly all pairs get it.
     Kept(Shown),
@@ -143,7 +144,7 @@ impl<S: Samples> Advisor<S> {
                 MonitorRules { period: rules.period, ..MonitorRules::default() },
                 samples.now(),
             ),
-            trials: Trials::new(rules.trial, rules.kept_one_of),
+            trials: Trials::new(rules.trial),
             samples,
             rules,
             seen: BTreeMap::new(),
@@ -269,9 +270,11 @@ impl<S: Samples> Advisor<S> {
         let all = Weight { samples: log.samples as f64, events: log.samples as f64, young: 0.0 };
         let interval = self.samples.interval() as f64;
         let all = Weight { events: all.samples * interval, ..all };
+        let program = 1.0 - self.samples.collector_share(heap.collecting());
         advise(candidates, all, &self.rules.advice)
             .into_iter()
             .filter(|advice| advice.verdict == Verdict::CoAllocate)
+            .filter(|advice| advice.benefit.expected * program >= self.rules.gain_min)
             .filter_map(|advice| fields.get(&advice.candidate.pair.field).copied())
             .collect()
     }

@@ -32,10 +32,15 @@ impl Mark {
 pub struct Allotment {
     /// Number of the trial.
     pub trial: u16,
-    /// One pair of so many goes to the control group, on average.
-    pub one_of: u32,
+    /// Of [`Allotment::PARTS`] pairs so many get what is advised, on average; the others are the control group.
+    pub treated: u32,
     /// The control group's layout: the empty bytes between the two objects; `None` for objects that are promoted one by one.
     pub control: Option<u32>,
+}
+
+impl Allotment {
+    /// Parts that the pairs are divided into.
+    pub const PARTS: u32 = 16;
 }
 
 /// Seed of the choices.
@@ -63,14 +68,14 @@ impl<O: Observer> Heap<O> {
     /// What is marked already stays so.
     ///
     /// # Panics
-    /// If the trial's number does not fit a header, or no pair would be in the control group.
+    /// If the trial's number does not fit a header, or more than all pairs would be treated.
     pub fn put_on_trial(&mut self, class: u16, allotment: Option<Allotment>) {
         let Some(allotment) = allotment else {
             self.groups.allotments.remove(&class);
             return;
         };
         assert!((1..=Mark::TRIALS_MAX).contains(&allotment.trial), "{} is no trial", allotment.trial);
-        assert!(allotment.one_of > 0, "one of no pairs");
+        assert!(allotment.treated <= Allotment::PARTS, "{} parts are too many", allotment.treated);
         self.groups.allotments.insert(class, allotment);
     }
 
@@ -89,12 +94,13 @@ impl<O: Observer> Heap<O> {
         advised: Pairing,
     ) -> Option<u32> {
         let (parent, header) = parent;
-        let Some(&Allotment { trial, one_of, control }) = self.groups.allotments.get(&header.class()) else {
+        let Some(&Allotment { trial, treated, control }) = self.groups.allotments.get(&header.class()) else {
             return Some(advised.gap);
         };
-        let (group, gap) = match self.groups.random.u32(0..one_of) {
-            0 => (Group::Control, control),
-            _ => (Group::Treated, Some(advised.gap)),
+        let (group, gap) = if self.groups.random.u32(0..Allotment::PARTS) < treated {
+            (Group::Treated, Some(advised.gap))
+        } else {
+            (Group::Control, control)
         };
         let child_header = self.memory.header(child, By::Collector);
         // What another trial counts is not counted here; that is so by no choice of this one's, hence in both groups alike.

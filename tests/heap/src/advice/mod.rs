@@ -14,6 +14,8 @@ pub use groups::{Allotment, Mark};
 pub use live::Live;
 pub use trials::Shown;
 
+use std::time::Duration;
+
 use crate::layout::FieldId;
 
 /// A load of the program that missed the first-level data cache.
@@ -38,6 +40,9 @@ pub trait Samples {
 
     /// How many misses a sample stands for.
     fn interval(&self) -> u64;
+
+    /// Share of the time that collections took, from 0 to 1. `collecting` is how long they took by the clock.
+    fn collector_share(&self, collecting: Duration) -> f64;
 }
 
 /// How an object and the one that its advised field refers to are laid out together.
