@@ -7,7 +7,7 @@ use crate::header::{FILLER, Header, reference_slots};
 use crate::heap::Heap;
 use crate::layout::{HEADER_BYTES, WORD_BYTES};
 use crate::observe::{By, Observer};
-use crate::space::{MAX_CELL_BYTES, Mature, Space};
+use crate::space::{MAX_CELL_BYTES, Mature, Space, cell_bytes, class_of};
 
 /// Objects that were reached and whose references were not yet looked at, in the order in which they were reached.
 pub(crate) type Queue = VecDeque<u32>;
@@ -118,7 +118,7 @@ impl<O: Observer> Heap<O> {
         let child_bytes = self.bytes(child);
         let cell = |gap: u32| Some((gap, bytes.checked_add(gap)?.checked_add(child_bytes)?));
         let (_, advised) = cell(whole_gap(pairing.gap)?)?;
-        if advised > MAX_CELL_BYTES || !self.may_pair(advised) {
+        if advised > MAX_CELL_BYTES || !self.may_pair(advised, [bytes, child_bytes]) {
             return None;
         }
         let gap = self.gap_by_chance((object, header), child, pairing)?;
@@ -136,11 +136,18 @@ impl<O: Observer> Heap<O> {
         Some(to)
     }
 
-    /// Whether two objects may have a cell of so many bytes: only in the mark-sweep space, and no pair takes pages that the
+    /// Whether two objects of these sizes may have a cell of so many bytes: only in the mark-sweep space, and no pair takes pages that the
     /// nursery will need. Where memory is short, objects rather go one by one to cells that are free already. (What pairs of any
-    /// gap can take is so bounded, too.)
-    fn may_pair(&mut self, bytes: u32) -> bool {
+    /// gap can take is so bounded, too.) Where it is not plenty, a pair also takes no more room than its objects would one by one:
+    /// larger size classes are farther apart.
+    fn may_pair(&mut self, bytes: u32, apart: [u32; 2]) -> bool {
         let has_pages = self.has_pages_for_pairs();
+        let cell = |bytes: u32| cell_bytes(class_of(bytes));
+        let fits = apart.iter().all(|&bytes| bytes <= MAX_CELL_BYTES);
+        let wastes = !fits || cell(bytes) > apart.into_iter().map(cell).sum();
+        if wastes && !self.has_plenty() {
+            return false;
+        }
         match &mut self.mature {
             Mature::MarkSweep(space) => has_pages || space.has_cell(bytes),
             Mature::Copying(_) => false,

@@ -304,6 +304,11 @@ impl<O: Observer> Heap<O> {
         self.free_pages().is_some_and(|free| free * PAGE_BYTES > 2 * MIN_NURSERY_BYTES)
     }
 
+    /// Whether at least a quarter of the heap is free.
+    pub(crate) fn has_plenty(&self) -> bool {
+        self.free_pages().is_some_and(|free| free >= self.limit_bytes / PAGE_BYTES / 4)
+    }
+
     /// Lets the nursery have so much that its survivors find room even if all are (an Appel-style nursery): half of what is free,
     /// and more where the mature space can take some of them into the blocks that it has.
     pub(crate) fn size_nursery(&mut self) {

@@ -77,7 +77,7 @@ pub struct TrialRules {
 impl Default for TrialRules {
     /// Most trials of a layout that does nothing are over after 200 to 300 samples of equal groups.
     fn default() -> Self {
-        Self { gain_min: 0.0, tolerance: 0.0, worth: 0.25, doubt: 0.1, samples_max: 600.0 }
+        Self { gain_min: 0.0, tolerance: 0.0, worth: 0.25, doubt: 0.1, samples_max: 1000.0 }
     }
 }
 
@@ -170,11 +170,17 @@ impl Trial {
         }
     }
 
-    /// Whether a trial has lasted long enough: it had as many samples as it may have, or is unlikely to show what it looks for.
+    /// Whether there were as many samples as there may be.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.effective() >= self.rules.samples_max
+    }
+
+    /// Whether a trial has lasted long enough: it is full, or unlikely to show what it looks for.
     #[must_use]
     pub fn is_over(&self) -> bool {
         let against = self.likelihoods[place(1.0)] - self.likelihoods[place(1.0 - self.rules.worth)];
-        self.effective() >= self.rules.samples_max || against / self.dispersion() > -self.rules.doubt.ln()
+        self.is_full() || against / self.dispersion() > -self.rules.doubt.ln()
     }
 
     /// Begins anew with the same pairs: what was shown long ago speaks no longer for a layout, nor against it.
@@ -240,3 +246,7 @@ fn place(ratio: f64) -> usize {
 fn log_ratios() -> impl Iterator<Item = f64> {
     (0..=2 * STEPS as usize).map(log_ratio)
 }
+
+#[cfg(test)]
+#[path = "trial_tests.rs"]
+mod tests;

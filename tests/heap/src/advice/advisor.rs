@@ -60,16 +60,16 @@ impl Rules {
             largest_bytes: MAX_CELL_BYTES.into(),
             ..AdviceRules::default()
         };
-        Self { advice, trial: TrialRules::default(), gain_min: 0.02, period, intervention: None }
+        Self { advice, trial: TrialRules::default(), gain_min: 0.03, period, intervention: None }
     }
 }
 
 /// What an advisor did.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// It advised a field, for a quarter of the pairs.
+    /// It advised a field, for some of the pairs.
     Advised,
-    /// It made the change that it was told to make, for a quarter of the pairs.
+    /// It made the change that it was told to make, for some of the pairs.
     Intervened(u32),
     /// Pairs with the change miss less than those without: nearly all pairs get it.
     Kept(Shown),
@@ -209,7 +209,8 @@ impl<S: Samples> Advisor<S> {
         if let Some(Intervention { field, gap, .. }) =
             self.rules.intervention.take_if(|planned| self.monitor.periods() >= planned.after_periods)
         {
-            self.trials.begin(heap, field, Pairing { field: field.field, gap });
+            let pairing = Pairing { field: field.field, gap };
+            self.trials.begin(heap, field, pairing, self.monitor.periods());
             self.note(now, field, Action::Intervened(gap));
         }
         self.advise(heap, now);
@@ -219,7 +220,7 @@ impl<S: Samples> Advisor<S> {
 
     /// Acts upon what the trials have shown. Whether they have shown anything.
     fn judge<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) -> bool {
-        let clear = self.trials.judge(heap);
+        let clear = self.trials.judge(heap, self.monitor.periods());
         for (field, outcome) in &clear {
             let action = match *outcome {
                 Outcome::Helps(shown) => Action::Kept(shown),
@@ -241,7 +242,8 @@ impl<S: Samples> Advisor<S> {
             let is_new = heap.advice().of(field.class).is_none() && !self.withdrawn.contains(&field);
             let is_free = self.trials.undecided().all(|other| !self.shares_objects(field, other));
             if is_new && is_free && self.trials.may_begin() {
-                self.trials.begin(heap, field, Pairing { field: field.field, gap: 0 });
+                let pairing = Pairing { field: field.field, gap: 0 };
+                self.trials.begin(heap, field, pairing, self.monitor.periods());
                 self.note(now, field, Action::Advised);
             }
         }

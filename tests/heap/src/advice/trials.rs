@@ -14,18 +14,20 @@ use crate::heap::Heap;
 use crate::layout::FieldId;
 use crate::observe::Observer;
 
-/// Pairs of 16 that get a layout of which nothing is known: with a quarter of them a trial lasts a third longer than with half, and
-/// what it costs where the layout is bad is half of it.
-const TRIED: u32 = 4;
+/// Pairs of 16 that get a layout of which nothing is known: half of them would show the most, fewer cost less where it is bad.
+const TRIED: u32 = 6;
 /// Pairs of 16 that get a layout that helps. The last one shows whether it still does.
 const KEPT: u32 = 15;
+
+/// Periods after which a layout is taken back that has shown nothing.
+const PERIODS_MAX: usize = 6;
 
 /// What a trial has shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shown {
     /// How the misses of a pair with the layout differ from those of one without, as a share of these: low end, likeliest, high
-    /// end of the 95 % interval.
-    pub change: (f64, f64, f64),
+    /// end of the 95 % interval. `None` where no pair was hit by a sample.
+    pub change: Option<(f64, f64, f64)>,
     /// Samples of each group.
     pub samples: Exposure,
     /// Pairs of each group.
@@ -52,6 +54,8 @@ struct Running {
     kept: bool,
     /// What was advised before.
     before: Option<Pairing>,
+    /// Periods that had ended when it began.
+    since: usize,
 }
 
 /// All trials of a heap.
@@ -59,12 +63,14 @@ struct Running {
 pub(super) struct Trials {
     rules: TrialRules,
     last: u16,
+    /// Periods that have ended.
+    periods: usize,
     running: BTreeMap<FieldId, Running>,
 }
 
 impl Trials {
     pub(super) fn new(rules: TrialRules) -> Self {
-        Self { rules, last: 0, running: BTreeMap::new() }
+        Self { rules, last: 0, periods: 0, running: BTreeMap::new() }
     }
 
     /// Whether headers have numbers left for another change.
@@ -78,8 +84,15 @@ impl Trials {
         self.running.iter().filter(|(_, running)| !running.kept).map(|(field, _)| *field)
     }
 
-    /// Changes what is advised for a field's type, for a quarter of the pairs.
-    pub(super) fn begin<O: Observer>(&mut self, heap: &mut Heap<O>, field: FieldId, pairing: Pairing) {
+    /// Changes what is advised for a field's type, for some of the pairs.
+    pub(super) fn begin<O: Observer>(
+        &mut self,
+        heap: &mut Heap<O>,
+        field: FieldId,
+        pairing: Pairing,
+        periods: usize,
+    ) {
+        self.periods = periods;
         let before = heap.advice().of(field.class);
         self.advise(heap, field, Some(pairing));
         self.run(heap, field, before, false);
@@ -132,27 +145,26 @@ impl Trials {
         let control = before.filter(|before| before.field == field.field).map(|before| before.gap);
         heap.put_on_trial(field.class, Some(Allotment { trial: number, treated, control }));
         let trial = Trial::new(self.rules);
-        self.running.insert(field, Running { trial, number, kept, before });
+        self.running.insert(field, Running { trial, number, kept, before, since: self.periods });
     }
 }
 
 impl Running {
-    fn verdict(&mut self) -> Option<Verdict> {
+    fn verdict(&mut self, periods: usize) -> Option<Verdict> {
         let effect = self.trial.effect();
-        let (Effect::Helped { change } | Effect::Hurt { change } | Effect::Unclear { change }) = effect
-        else {
-            return None;
-        };
-        let shown = Shown { change, samples: self.trial.samples(), pairs: self.trial.exposure() };
+        let trial = &self.trial;
+        let shown = Shown { change: trial.change(), samples: trial.samples(), pairs: trial.exposure() };
         match effect {
             Effect::Hurt { .. } => Some(Verdict::Hurts(shown)),
             Effect::Helped { .. } if !self.kept => Some(Verdict::Helps(shown)),
-            _ if self.trial.is_over() && self.kept => {
+            _ if self.kept && self.trial.is_full() => {
                 // What it was good for long ago does not excuse it now.
                 self.trial.restart();
                 None
             }
-            Effect::Unclear { .. } if self.trial.is_over() => Some(Verdict::NotShown(shown)),
+            _ if !self.kept && (self.trial.is_over() || periods - self.since >= PERIODS_MAX) => {
+                Some(Verdict::NotShown(shown))
+            }
             _ => None,
         }
     }
