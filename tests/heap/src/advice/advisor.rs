@@ -67,9 +67,9 @@ impl Rules {
 /// What an advisor did.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// It advised a field, for some of the pairs.
+    /// It advised a field, for a quarter of the pairs.
     Advised,
-    /// It made the change that it was told to make, for some of the pairs.
+    /// It made the change that it was told to make, for a quarter of the pairs.
     Intervened(u32),
     /// Pairs with the change miss less than those without: nearly all pairs get it.
     Kept(Shown),

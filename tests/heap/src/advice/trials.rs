@@ -15,12 +15,14 @@ use crate::layout::FieldId;
 use crate::observe::Observer;
 
 /// Pairs of 16 that get a layout of which nothing is known: half of them would show the most, fewer cost less where it is bad.
-const TRIED: u32 = 6;
+const TRIED: u32 = 4;
 /// Pairs of 16 that get a layout that helps. The last one shows whether it still does.
 const KEPT: u32 = 15;
 
-/// Periods after which a layout is taken back that has shown nothing.
+/// Periods after which a layout is taken back of which nothing is shown, unless it looks promising: then a trial lasts until it is full.
 const PERIODS_MAX: usize = 6;
+/// A fall of a pair's misses that is promising.
+const PROMISING: f64 = 0.125;
 
 /// What a trial has shown.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -84,7 +86,7 @@ impl Trials {
         self.running.iter().filter(|(_, running)| !running.kept).map(|(field, _)| *field)
     }
 
-    /// Changes what is advised for a field's type, for some of the pairs.
+    /// Changes what is advised for a field's type, for a quarter of the pairs.
     pub(super) fn begin<O: Observer>(
         &mut self,
         heap: &mut Heap<O>,
@@ -106,12 +108,15 @@ impl Trials {
     }
 
     /// What has become clear, which is acted upon.
-    pub(super) fn judge<O: Observer>(&mut self, heap: &mut Heap<O>) -> Vec<(FieldId, Verdict)> {
-        let clear: Vec<(FieldId, Verdict)> = self
-            .running
-            .iter_mut()
-            .filter_map(|(field, running)| Some((*field, running.verdict()?)))
-            .collect();
+    pub(super) fn judge<O: Observer>(
+        &mut self,
+        heap: &mut Heap<O>,
+        periods: usize,
+    ) -> Vec<(FieldId, Verdict)> {
+        self.periods = periods;
+        let running = self.running.iter_mut();
+        let clear: Vec<(FieldId, Verdict)> =
+            running.filter_map(|(field, running)| Some((*field, running.verdict(periods)?))).collect();
         for (field, verdict) in &clear {
             let Some(running) = self.running.remove(field) else { continue };
             match verdict {
@@ -162,10 +167,15 @@ impl Running {
                 self.trial.restart();
                 None
             }
-            _ if !self.kept && (self.trial.is_over() || periods - self.since >= PERIODS_MAX) => {
-                Some(Verdict::NotShown(shown))
-            }
+            _ if self.kept => None,
+            _ if self.trial.is_over() || self.is_late(periods) => Some(Verdict::NotShown(shown)),
             _ => None,
         }
+    }
+
+    /// Whether it has lasted longer than what it shows is worth.
+    fn is_late(&self, periods: usize) -> bool {
+        let is_promising = self.trial.change().is_some_and(|(_, likeliest, _)| likeliest <= -PROMISING);
+        periods - self.since >= PERIODS_MAX && !is_promising
     }
 }

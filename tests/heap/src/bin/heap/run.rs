@@ -157,9 +157,9 @@ fn tell(log: &Log) {
 pub(crate) fn said(decision: &heap::advice::Decision) -> String {
     let field = decision.field.name(TYPES);
     let what = match &decision.action {
-        Action::Advised => format!("{field} is co-allocated in some of the pairs"),
+        Action::Advised => format!("{field} is co-allocated in a quarter of the pairs"),
         Action::Intervened(gap) => {
-            format!("{gap} empty bytes are put behind {field}, as was asked for, in some of the pairs")
+            format!("{gap} empty bytes are put behind {field}, as was asked for, in a quarter of the pairs")
         }
         Action::Kept(shown) => {
             format!("the layout of {field} helps and goes to nearly all pairs: {}", told(shown))

@@ -101,32 +101,6 @@ pub(crate) fn simulate(
                 Plan { advice: together(advice), ..plan(Collector::MarkSweep) }
             };
             let advised = advised.run(model)?;
-            if std::env::var("DBG").is_ok() {
-                let f = |n: &str, d: &Done| {
-                    eprintln!(
-                        "{n} {:?} collector {} program {} stats {:?}",
-                        d.collections,
-                        d.last.collector.cycles(1),
-                        d.last.program().cycles(1),
-                        d.statistics
-                    )
-                };
-                base.iter().for_each(|d| f("base", d));
-                advised.iter().for_each(|d| {
-                    f("adv", d);
-                    if let Some(l) = &d.log {
-                        l.borrow().decisions.iter().for_each(|x| eprintln!("   {}", crate::run::said(x)));
-                    }
-                });
-            }
-            if std::env::var("DBG").is_ok() {
-                table.add_row(
-                    [workload.name().to_owned(), format!("{times}")]
-                        .into_iter()
-                        .chain(differences(base.as_ref().unwrap(), advised.as_ref())?),
-                );
-                continue;
-            }
             let copying = plan(Collector::Copying).run(model)?;
             let Some(base) = base else {
                 table.add_row([workload.name(), &format!("{times}×"), "no room"]);
