@@ -223,11 +223,11 @@ impl Trial {
         let mut now = (low..=high).filter(stays);
         let first = now.next();
         if let Some(first) = first {
-            self.kept = (first, now.last().unwrap_or(first));
+            self.kept = (first, now.next_back().unwrap_or(first));
         } else {
             let mut now = (0..self.likelihoods.len()).filter(stays);
             let first = now.next().unwrap_or(0);
-            self.kept = (first, now.last().unwrap_or(first));
+            self.kept = (first, now.next_back().unwrap_or(first));
         }
     }
 }
