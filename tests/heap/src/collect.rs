@@ -1,12 +1,13 @@
 //! Collections: of the nursery with co-allocation, and of the whole heap by marking or by copying.
 
 use std::collections::VecDeque;
+use std::time::Instant;
 
 use crate::header::{FILLER, Header, reference_slots};
 use crate::heap::Heap;
 use crate::layout::{HEADER_BYTES, WORD_BYTES};
 use crate::observe::{By, Observer};
-use crate::space::{MAX_CELL_BYTES, Mature, Space};
+use crate::space::{MAX_CELL_BYTES, Mature, Space, cell_bytes, class_of};
 
 /// Objects that were reached and whose references were not yet looked at, in the order in which they were reached.
 pub(crate) type Queue = VecDeque<u32>;
@@ -19,6 +20,7 @@ impl<O: Observer> Heap<O> {
             return;
         }
         self.with_hook(|hook, heap| hook.before_collection(heap));
+        let start = Instant::now();
         self.statistics.nursery_collections += 1;
         let mut queue = Queue::new();
         let roots = std::rc::Rc::clone(&self.roots);
@@ -39,6 +41,7 @@ impl<O: Observer> Heap<O> {
         }
         self.nursery.top = self.nursery.start;
         self.size_nursery();
+        self.collecting += start.elapsed();
     }
 
     /// Frees everything that cannot be reached.
@@ -53,6 +56,7 @@ impl<O: Observer> Heap<O> {
 
     /// Frees what cannot be reached of mature and large objects; the nursery is empty.
     pub(crate) fn collect_mature(&mut self) {
+        let start = Instant::now();
         self.statistics.full_collections += 1;
         self.epoch = !self.epoch;
         match self.mature {
@@ -67,6 +71,7 @@ impl<O: Observer> Heap<O> {
             space.sweep().into_iter().for_each(|pages| memory.release(pages));
         }
         self.size_nursery();
+        self.collecting += start.elapsed();
     }
 
     /// Corrects the reference at `slot`, if it leads into the nursery. Whether there is a reference.
@@ -100,7 +105,7 @@ impl<O: Observer> Heap<O> {
             return self.memory.second(object, By::Collector);
         }
         let bytes = self.bytes(object);
-        if let Some(moved) = self.trace_pair(object, header.class(), bytes, queue) {
+        if let Some(moved) = self.trace_pair(object, header, bytes, queue) {
             return moved;
         }
         let to = self.promoted_room(bytes);
@@ -110,22 +115,23 @@ impl<O: Observer> Heap<O> {
 
     /// Promotes the object with its advised child, if there is advice for its type, the child is in the nursery and was not
     /// moved before, and both fit one cell.
-    fn trace_pair(&mut self, object: u32, class: u16, bytes: u32, queue: &mut Queue) -> Option<u32> {
-        let pairing = self.advice.of(class)?;
-        let shape = self.types[usize::from(class)];
+    fn trace_pair(&mut self, object: u32, header: Header, bytes: u32, queue: &mut Queue) -> Option<u32> {
+        let pairing = self.advice.of(header.class())?;
+        let shape = self.types[usize::from(header.class())];
         let slot = reference_slots(object, shape, 0).nth(usize::from(pairing.field))?;
         let child: u32 = self.memory.load(slot, By::Collector);
         let is_young = self.ranges.nursery.contains(&child) && child != object;
         if !is_young || self.memory.header(child, By::Collector).is_forwarded() {
             return None;
         }
-        let gap =
-            if pairing.gap == 0 { 0 } else { pairing.gap.checked_next_multiple_of(4)?.max(HEADER_BYTES) };
         let child_bytes = self.bytes(child);
-        let sum = bytes.checked_add(gap)?.checked_add(child_bytes)?;
-        if sum > MAX_CELL_BYTES || !self.may_pair(sum) {
+        let cell = |gap: u32| Some((gap, bytes.checked_add(gap)?.checked_add(child_bytes)?));
+        let (_, advised) = cell(whole_gap(pairing.gap)?)?;
+        if advised > MAX_CELL_BYTES || !self.may_pair(advised, [bytes, child_bytes]) {
             return None;
         }
+        let gap = self.gap_by_chance((object, header), child, pairing)?;
+        let (gap, sum) = cell(whole_gap(gap)?).filter(|(_, sum)| *sum <= MAX_CELL_BYTES)?;
         let to = self.promoted_room(sum);
         self.promote(object, to, bytes, queue);
         if gap > 0 {
@@ -139,11 +145,18 @@ impl<O: Observer> Heap<O> {
         Some(to)
     }
 
-    /// Whether two objects may have a cell of so many bytes: only in the mark-sweep space, and no pair takes pages that the
+    /// Whether two objects of these sizes may have a cell of so many bytes: only in the mark-sweep space, and no pair takes pages that the
     /// nursery will need. Where memory is short, objects rather go one by one to cells that are free already. (What pairs of any
-    /// gap can take is so bounded, too.)
-    fn may_pair(&mut self, bytes: u32) -> bool {
+    /// gap can take is so bounded, too.) Where it is not plenty, a pair also takes no more room than its objects would one by one:
+    /// larger size classes are farther apart.
+    fn may_pair(&mut self, bytes: u32, apart: [u32; 2]) -> bool {
         let has_pages = self.has_pages_for_pairs();
+        let cell = |bytes: u32| cell_bytes(class_of(bytes));
+        let fits = apart.iter().all(|&bytes| bytes <= MAX_CELL_BYTES);
+        let wastes = !fits || cell(bytes) > apart.into_iter().map(cell).sum();
+        if wastes && !self.has_plenty() {
+            return false;
+        }
         match &mut self.mature {
             Mature::MarkSweep(space) => has_pages || space.has_cell(bytes),
             Mature::Copying(_) | Mature::Libgc(_) => false,
@@ -170,13 +183,21 @@ impl<O: Observer> Heap<O> {
         let mut queue = Queue::new();
         let roots = std::rc::Rc::clone(&self.roots);
         roots.update(|object| self.reach(object, &mut queue));
-        while let Some(object) = queue.pop_front() {
-            for slot in self.slots(object) {
+        let mut near = None;
+        while let Some(object) = near.take().or_else(|| queue.pop_front()) {
+            let (end, slots) = self.end_and_slots(object);
+            for slot in slots {
                 let child: u32 = self.memory.load(slot, By::Collector);
                 if child != 0 {
+                    let queued = queue.len();
                     let moved = self.reach(child, &mut queue);
                     if moved != child {
                         self.memory.store(slot, moved, By::Collector);
+                    }
+                    // What lies right behind its parent is looked at next, while the line is there: in the order in which
+                    // they were reached each of a pair's lines would be needed twice.
+                    if moved == end && queue.len() > queued {
+                        near = queue.pop_back();
                     }
                 }
             }
@@ -250,7 +271,19 @@ impl<O: Observer> Heap<O> {
 
     /// The addresses of an object's references.
     pub(crate) fn slots(&self, object: u32) -> impl Iterator<Item = u32> + use<O> {
-        let shape = self.types[usize::from(self.memory.header(object, By::Collector).class())];
-        reference_slots(object, shape, self.memory.second(object, By::Collector))
+        self.end_and_slots(object).1
     }
+
+    /// What lies behind an object, and the addresses of its references.
+    fn end_and_slots(&self, object: u32) -> (u32, impl Iterator<Item = u32> + use<O>) {
+        let shape = self.types[usize::from(self.memory.header(object, By::Collector).class())];
+        let length = self.memory.second(object, By::Collector);
+        let bytes = shape.bytes(length).expect("an object of the heap has a size");
+        (object + bytes, reference_slots(object, shape, length))
+    }
+}
+
+/// Empty bytes that can be described: none, or whole words and at least a header.
+fn whole_gap(gap: u32) -> Option<u32> {
+    if gap == 0 { Some(0) } else { Some(gap.checked_next_multiple_of(WORD_BYTES)?.max(HEADER_BYTES)) }
 }

@@ -4,6 +4,8 @@
 //! a run changes which sizes are asked for: a heap that was just large enough would then be too small. Where nothing else helps, the
 //! sparsest blocks are emptied into what is free, as in Immix (Blackburn and McKinley, PLDI 2008), and what was advised moves together.
 
+use libhpm::analysis::coallocation::Group;
+
 use crate::collect::Queue;
 use crate::header::{Header, reference_slots};
 use crate::heap::Heap;
@@ -30,10 +32,12 @@ impl<O: Observer> Heap<O> {
         matches!(&self.mature, Mature::MarkSweep(space) if space.is_emptied(object))
     }
 
-    /// Moves an object out of its block, with its advised child if that is in such a block, too. Says where it is.
+    /// Moves an object out of its block, with its advised child if that is in such a block, too, and the two are of no control group.
+    /// Says where it is.
     pub(crate) fn vacate(&mut self, object: u32, header: Header, queue: &mut Queue) -> u32 {
         let bytes = self.bytes(object);
-        let child = self.child_that_leaves(object, header.class());
+        let is_control = header.mark().is_some_and(|mark| mark.group == Group::Control);
+        let child = if is_control { None } else { self.child_that_leaves(object, header.class()) };
         let child_bytes = child.map_or(0, |child| self.bytes(child));
         if let Some(child) = child.filter(|_| bytes + child_bytes <= MAX_CELL_BYTES) {
             let to = self.promoted_room(bytes + child_bytes);

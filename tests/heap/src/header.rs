@@ -1,5 +1,8 @@
 //! The two words before an object's fields, and what follows from them.
 
+use libhpm::analysis::coallocation::Group;
+
+use crate::advice::Mark;
 use crate::layout::{HEADER_BYTES, Shape, WORD_BYTES};
 use crate::memory::Memory;
 use crate::observe::{By, Observer};
@@ -7,7 +10,7 @@ use crate::observe::{By, Observer};
 /// Number of the "type" of empty bytes between two objects of one cell.
 pub(crate) const FILLER: u16 = u16::MAX;
 
-/// The first word of a header: type number, and two flags.
+/// The first word of a header: type number, two flags, and the group of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header(u32);
 
@@ -16,6 +19,10 @@ impl Header {
     const FORWARDED: u32 = 1 << 16;
     /// The object was reached by a full collection with this epoch.
     const EPOCH: u32 = 1 << 17;
+    /// The object is of a control group.
+    const CONTROL: u32 = 1 << 18;
+    /// First of the bits that say of which trial; 0 for none.
+    const TRIAL_SHIFT: u32 = 19;
 
     pub(crate) fn new(class: u16) -> Self {
         Self(u32::from(class))
@@ -36,6 +43,21 @@ impl Header {
     #[must_use]
     pub(crate) fn with_epoch(self, epoch: bool) -> Self {
         Self(self.0 & !Self::EPOCH | if epoch { Self::EPOCH } else { 0 })
+    }
+
+    /// The trial in which the object was promoted, if any.
+    pub(crate) fn mark(self) -> Option<Mark> {
+        let trial = (self.0 >> Self::TRIAL_SHIFT) as u16;
+        let group = if self.0 & Self::CONTROL == 0 { Group::Treated } else { Group::Control };
+        (trial != 0).then_some(Mark { trial, group })
+    }
+
+    /// With the mark of a trial in the place of any other.
+    #[must_use]
+    pub(crate) fn with_mark(self, mark: Mark) -> Self {
+        let flags = self.0 & ((1 << Self::TRIAL_SHIFT) - 1) & !Self::CONTROL;
+        let control = if mark.group == Group::Control { Self::CONTROL } else { 0 };
+        Self(flags | control | u32::from(mark.trial) << Self::TRIAL_SHIFT)
     }
 }
 
@@ -85,4 +107,23 @@ impl<O: Observer> Memory<O> {
 /// The addresses of an object's references.
 pub(crate) fn reference_slots(object: u32, shape: &Shape, length: u32) -> impl Iterator<Item = u32> + use<> {
     (0..shape.references(length)).map(move |field| object + HEADER_BYTES + field * WORD_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_leaves_the_rest_of_a_header_as_it_is() {
+        let header = Header::new(0xABCD).with_epoch(true);
+        assert_eq!(header.mark(), None);
+        for (trial, group) in [(1, Group::Control), (Mark::TRIALS_MAX, Group::Treated)] {
+            let mark = Mark { trial, group };
+            let other = Mark { trial: 5, group: Group::Control };
+            let marked = header.with_mark(other).with_mark(mark);
+            assert_eq!((marked.mark(), marked.class(), marked.epoch()), (Some(mark), 0xABCD, true));
+            assert_eq!(marked.with_epoch(false).mark(), Some(mark));
+            assert!(!marked.is_forwarded());
+        }
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::advice::{Advice, References};
+use crate::advice::{Advice, Groups, References};
 use crate::header::Header;
 use crate::layout::{Class, DataArray, Object, ReferenceArray, Shape};
 use crate::memory::Memory;
@@ -111,9 +112,11 @@ pub struct Heap<O: Observer = ()> {
     pub(crate) remembered: RefCell<Vec<u32>>,
     pub(crate) advice: Advice,
     pub(crate) references: References,
+    pub(crate) groups: Groups,
     /// Flips with each full collection; an object whose header has it was reached.
     pub(crate) epoch: bool,
     pub(crate) statistics: Statistics,
+    pub(crate) collecting: Duration,
     limit_bytes: u32,
     hook: Option<Box<dyn Hook<O>>>,
 }
@@ -156,8 +159,10 @@ impl<O: Observer> Heap<O> {
             remembered: RefCell::default(),
             advice: Advice::none(),
             references: References::default(),
+            groups: Groups::default(),
             epoch: false,
             statistics: Statistics::default(),
+            collecting: Duration::ZERO,
             limit_bytes,
             hook: None,
         };
@@ -225,6 +230,12 @@ impl<O: Observer> Heap<O> {
             Mature::Libgc(space) => Statistics { full_collections: space.collections(), ..self.statistics },
             _ => self.statistics,
         }
+    }
+
+    /// How long collections took so far.
+    #[must_use]
+    pub fn collecting(&self) -> Duration {
+        self.collecting
     }
 
     /// The program's types.
@@ -319,6 +330,11 @@ impl<O: Observer> Heap<O> {
     /// Whether mature and large objects leave more free than the smallest nursery needs, for itself and for its survivors.
     pub(crate) fn has_pages_for_pairs(&self) -> bool {
         self.free_pages().is_some_and(|free| free * PAGE_BYTES > 2 * MIN_NURSERY_BYTES)
+    }
+
+    /// Whether at least a quarter of the heap is free.
+    pub(crate) fn has_plenty(&self) -> bool {
+        self.free_pages().is_some_and(|free| free >= self.limit_bytes / PAGE_BYTES / 4)
     }
 
     /// Lets the nursery have so much that its survivors find room even if all are (an Appel-style nursery): half of what is free,

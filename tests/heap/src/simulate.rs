@@ -6,6 +6,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use vpmu::{Core, DataSource, GeometryError, Profile, SharedCache};
@@ -213,5 +214,10 @@ impl Samples for Model {
 
     fn interval(&self) -> u64 {
         self.0.borrow().sampler.as_ref().map_or(1, |sampler| sampler.interval)
+    }
+
+    fn collector_share(&self, _: Duration) -> f64 {
+        let measured = self.0.borrow().measured;
+        measured.collector.cycles(1) as f64 / measured.cycles(1).max(1) as f64
     }
 }

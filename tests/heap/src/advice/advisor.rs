@@ -9,11 +9,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use libhpm::analysis::coallocation::{
-    Candidate, Effect, Field, Monitor, MonitorRules, Pair, Rules as AdviceRules, Series, Shape, Verdict,
+    Candidate, Field, Monitor, MonitorRules, Pair, Rules as AdviceRules, Series, Shape, TrialRules, Verdict,
     Weight, advise,
 };
 
-use super::{Advice, Attribution, Pairing, Sample, Samples};
+use super::trials::{Shown, Trials, Verdict as Outcome};
+use super::{Attribution, Pairing, Sample, Samples};
 use crate::heap::{Heap, Hook};
 use crate::layout::{self, Body, FieldId, HEADER_BYTES, WORD_BYTES};
 use crate::observe::Observer;
@@ -27,8 +28,13 @@ const LOOK_EACH: u32 = 16;
 pub struct Rules {
     /// When a pair is worth it. The least number of samples is the thesis's hot-reference threshold.
     pub advice: AdviceRules,
-    /// When a change has helped or hurt, and how long a period is on the clock of the samples.
-    pub monitor: MonitorRules,
+    /// When a change has helped or hurt.
+    pub trial: TrialRules,
+    /// Least share of all cycles that a field's pairs have to promise: the misses that they are expected to save, less where the
+    /// collector has most of the cycles. Where memory is short, pairs cost more collections than they save misses.
+    pub gain_min: f64,
+    /// Length of a period on the clock of the samples.
+    pub period: u64,
     /// A change to be made whatever the samples say, to see whether its effect is noticed (Figure 5.14).
     pub intervention: Option<Intervention>,
 }
@@ -54,19 +60,23 @@ impl Rules {
             largest_bytes: MAX_CELL_BYTES.into(),
             ..AdviceRules::default()
         };
-        Self { advice, monitor: MonitorRules { period, ..MonitorRules::default() }, intervention: None }
+        Self { advice, trial: TrialRules::default(), gain_min: 0.03, period, intervention: None }
     }
 }
 
 /// What an advisor did.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// It advised a field.
+    /// It advised a field, for a quarter of the pairs.
     Advised,
-    /// It took the advice back, because misses had risen: by how much, with the 95 % interval (low, mean, high).
-    Reverted((f64, f64, f64)),
-    /// It made the change that it was told to make.
+    /// It made the change that it was told to make, for a quarter of the pairs.
     Intervened(u32),
+    /// Pairs with the change miss less than those without: nearly all pairs get it.
+    Kept(Shown),
+    /// Pairs with the change miss more: it is taken back.
+    Reverted(Shown),
+    /// No difference was shown: it is taken back, too, because it may cost what misses do not show.
+    NotShown(Shown),
 }
 
 /// One thing that an advisor did.
@@ -117,10 +127,9 @@ pub struct Advisor<S> {
     rules: Rules,
     monitor: Monitor<FieldId>,
     seen: BTreeMap<FieldId, Seen>,
-    /// Fields whose advice has hurt.
+    trials: Trials,
+    /// Fields whose advice has not helped.
     withdrawn: BTreeSet<FieldId>,
-    /// What was advised for a type before the last change.
-    before: BTreeMap<u16, Option<Pairing>>,
     safe_points: u32,
     log: Rc<RefCell<Log>>,
 }
@@ -131,12 +140,15 @@ impl<S: Samples> Advisor<S> {
     pub fn new(samples: S, rules: Rules) -> (Self, Rc<RefCell<Log>>) {
         let log = Rc::new(RefCell::new(Log::default()));
         let advisor = Self {
-            monitor: Monitor::new(rules.monitor, samples.now()),
+            monitor: Monitor::new(
+                MonitorRules { period: rules.period, ..MonitorRules::default() },
+                samples.now(),
+            ),
+            trials: Trials::new(rules.trial),
             samples,
             rules,
             seen: BTreeMap::new(),
             withdrawn: BTreeSet::new(),
-            before: BTreeMap::new(),
             safe_points: 0,
             log: Rc::clone(&log),
         };
@@ -152,11 +164,18 @@ impl<S: Samples> Advisor<S> {
             }
         };
         let now = self.samples.now();
+        // Adding samples ends periods, too.
+        let periods = self.monitor.periods();
         for sample in samples {
             self.add(heap, sample, now);
         }
-        if self.monitor.advance(now) > 0 {
+        self.monitor.advance(now);
+        let is_clear = self.judge(heap, now);
+        if self.monitor.periods() > periods {
             self.end_period(heap, now);
+        } else if is_clear {
+            // What had to wait for that may begin.
+            self.advise(heap, now);
         }
     }
 
@@ -170,7 +189,10 @@ impl<S: Samples> Advisor<S> {
         if let Some(field) = sample.field {
             *log.told.entry(field).or_default() += 1.0;
         }
-        let Attribution { fields, bytes, offset, class } = found;
+        let Attribution { fields, bytes, offset, class, start, mark } = found;
+        if let Some(mark) = mark {
+            self.trials.add(heap, mark, start);
+        }
         let interval = self.samples.interval() as f64;
         for (field, share) in fields {
             let weight = Weight { samples: share, events: share * interval, young: 0.0 };
@@ -184,43 +206,58 @@ impl<S: Samples> Advisor<S> {
     }
 
     fn end_period<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
-        self.revert(heap, now);
         if let Some(Intervention { field, gap, .. }) =
             self.rules.intervention.take_if(|planned| self.monitor.periods() >= planned.after_periods)
         {
-            self.change(heap, now, field, Some(Pairing { field: field.field, gap }), Action::Intervened(gap));
+            let pairing = Pairing { field: field.field, gap };
+            self.trials.begin(heap, field, pairing, self.monitor.periods());
+            self.note(now, field, Action::Intervened(gap));
         }
-        // A change can be judged only by what was before.
-        if self.monitor.periods() >= self.rules.monitor.periods_min {
-            self.advise(heap, now);
-        }
+        self.advise(heap, now);
         let series = self.monitor.fields().map(|(field, series)| (*field, series.clone())).collect();
         self.log.borrow_mut().series = series;
     }
 
-    /// Takes back what has hurt.
-    fn revert<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
-        let hurt: Vec<FieldId> = self.monitor.hurt().copied().collect();
-        for field in hurt {
-            let Some(Effect::Hurt { change }) = self.monitor.of(&field).map(|series| series.effect) else {
-                continue;
+    /// Acts upon what the trials have shown. Whether they have shown anything.
+    fn judge<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) -> bool {
+        let clear = self.trials.judge(heap, self.monitor.periods());
+        for (field, outcome) in &clear {
+            let action = match *outcome {
+                Outcome::Helps(shown) => Action::Kept(shown),
+                Outcome::Hurts(shown) => Action::Reverted(shown),
+                Outcome::NotShown(shown) => Action::NotShown(shown),
             };
-            let Some(earlier) = self.before.remove(&field.class) else { continue };
-            if heap.advice().of(field.class).is_some_and(|pairing| pairing.gap == 0) {
-                self.withdrawn.insert(field);
+            if heap.advice().of(field.class).is_none() {
+                self.withdrawn.insert(*field);
             }
-            self.change(heap, now, field, earlier, Action::Reverted(change));
-            self.before.remove(&field.class);
+            self.note(now, *field, action);
+        }
+        !clear.is_empty()
+    }
+
+    /// Puts the hottest field of each type for which nothing is advised on trial, if it is worth it. Of fields whose pairs share objects one is
+    /// tried after the other: else each of them would change what the other is compared with.
+    fn advise<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
+        for field in self.worth_it(heap) {
+            let is_new = heap.advice().of(field.class).is_none() && !self.withdrawn.contains(&field);
+            let is_free = self.trials.undecided().all(|other| !self.shares_objects(field, other));
+            if is_new && is_free && self.trials.may_begin() {
+                let pairing = Pairing { field: field.field, gap: 0 };
+                self.trials.begin(heap, field, pairing, self.monitor.periods());
+                self.note(now, field, Action::Advised);
+            }
         }
     }
 
-    /// Advises the hottest field of each type for which nothing is advised, if it is worth it.
-    fn advise<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
-        for field in self.worth_it(heap) {
-            if heap.advice().of(field.class).is_none() && !self.withdrawn.contains(&field) {
-                self.change(heap, now, field, Some(Pairing { field: field.field, gap: 0 }), Action::Advised);
-            }
-        }
+    /// Whether an object may be in pairs of both fields.
+    fn shares_objects(&self, one: FieldId, other: FieldId) -> bool {
+        let types = |field: FieldId| [Some(field.class), self.seen.get(&field).map(|seen| seen.child)];
+        types(one).into_iter().flatten().any(|class| types(other).contains(&Some(class)))
+    }
+
+    fn note(&self, now: u64, field: FieldId, action: Action) {
+        let decision = Decision { period: self.monitor.periods(), time: now, field, action };
+        self.log.borrow_mut().decisions.push(decision);
     }
 
     /// The fields that libhpm's rules speak for.
@@ -235,28 +272,13 @@ impl<S: Samples> Advisor<S> {
         let all = Weight { samples: log.samples as f64, events: log.samples as f64, young: 0.0 };
         let interval = self.samples.interval() as f64;
         let all = Weight { events: all.samples * interval, ..all };
+        let program = 1.0 - self.samples.collector_share(heap.collecting());
         advise(candidates, all, &self.rules.advice)
             .into_iter()
             .filter(|advice| advice.verdict == Verdict::CoAllocate)
+            .filter(|advice| advice.benefit.expected * program >= self.rules.gain_min)
             .filter_map(|advice| fields.get(&advice.candidate.pair.field).copied())
             .collect()
-    }
-
-    fn change<O: Observer>(
-        &mut self,
-        heap: &mut Heap<O>,
-        now: u64,
-        field: FieldId,
-        pairing: Option<Pairing>,
-        action: Action,
-    ) {
-        let mut advice: Advice = heap.advice().clone();
-        self.before.insert(field.class, advice.of(field.class));
-        advice.set(field.class, pairing);
-        heap.advise(advice);
-        self.monitor.changed(now, &field);
-        let decision = Decision { period: self.monitor.periods(), time: now, field, action };
-        self.log.borrow_mut().decisions.push(decision);
     }
 }
 

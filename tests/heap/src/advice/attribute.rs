@@ -5,6 +5,7 @@
 //! each field has brought into the mature space. A miss is shared among these fields by their numbers, as the thesis shares it
 //! among the definitions that reach a load by their frequencies (§5.1.4).
 
+use super::Mark;
 use crate::heap::Heap;
 use crate::layout::{Body, FieldId, Shape};
 use crate::observe::Observer;
@@ -63,6 +64,10 @@ pub struct Attribution {
     pub offset: u32,
     /// Number of its type.
     pub class: u16,
+    /// Where it starts.
+    pub start: u32,
+    /// The trial and the group in which it was promoted.
+    pub mark: Option<Mark>,
 }
 
 impl<O: Observer> Heap<O> {
@@ -80,6 +85,8 @@ impl<O: Observer> Heap<O> {
             bytes: self.peek_bytes(place.start)?,
             offset: address - place.start,
             class: place.class,
+            start: place.start,
+            mark: self.memory.peek_header(place.start).mark(),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! Samples of this process, from hpm's driver: the program watches its own cache misses.
 
+use std::time::{Duration, Instant};
+
 use libhpm::event;
 use libhpm::machine::pmu_name;
 use libhpm::session::{Options, Session, Target};
@@ -15,6 +17,7 @@ pub struct Live {
     base: u64,
     bytes: u64,
     interval: u64,
+    started: Instant,
     /// Instructions that the process had executed when the last quantum ended.
     instructions: u64,
 }
@@ -36,7 +39,7 @@ impl Live {
             .randomise(true);
         let session = Session::configure(driver, &options)?;
         session.start()?;
-        Ok(Self { session, base, bytes, interval, instructions: 0 })
+        Ok(Self { session, base, bytes, interval, started: Instant::now(), instructions: 0 })
     }
 
     fn read(&mut self) -> libhpm::Result<Vec<Sample>> {
@@ -70,5 +73,10 @@ impl Samples for Live {
 
     fn interval(&self) -> u64 {
         self.interval
+    }
+
+    fn collector_share(&self, collecting: Duration) -> f64 {
+        let all = self.started.elapsed().max(Duration::from_nanos(1));
+        collecting.div_duration_f64(all).min(1.0)
     }
 }

@@ -2,12 +2,19 @@
 
 mod advisor;
 mod attribute;
+mod groups;
 mod live;
+mod trials;
 
 pub use advisor::{Action, Advisor, Decision, Intervention, Log, Rules};
 pub use attribute::Attribution;
 pub(crate) use attribute::References;
+pub(crate) use groups::Groups;
+pub use groups::{Allotment, Mark};
 pub use live::Live;
+pub use trials::Shown;
+
+use std::time::Duration;
 
 use crate::layout::FieldId;
 
@@ -33,6 +40,9 @@ pub trait Samples {
 
     /// How many misses a sample stands for.
     fn interval(&self) -> u64;
+
+    /// Share of the time that collections took, from 0 to 1. `collecting` is how long they took by the clock.
+    fn collector_share(&self, collecting: Duration) -> f64;
 }
 
 /// How an object and the one that its advised field refers to are laid out together.

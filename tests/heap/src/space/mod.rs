@@ -15,6 +15,7 @@ pub(crate) use mark_sweep::MarkSweep;
 pub use pages::PAGE_BYTES;
 pub(crate) use semispace::Semispaces;
 pub use size_class::MAX_CELL_BYTES;
+pub(crate) use size_class::{cell_bytes, class_of};
 
 /// How objects that survived their first collection are managed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

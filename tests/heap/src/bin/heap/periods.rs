@@ -85,7 +85,7 @@ pub(crate) fn reversal(model: &ModelArgs, iterations: u32, scale: u32) -> Result
         log.decisions.iter().find(|one| one.field == field && wanted(&one.action)).map(|one| one.period)
     };
     let bad = period(|action| matches!(action, Action::Intervened(_)));
-    let back = period(|action| matches!(action, Action::Reverted(_)));
+    let back = period(|action| matches!(action, Action::Reverted(_) | Action::NotShown(_)));
     match (bad, back) {
         (Some(bad), Some(back)) => println!("The bad layout was taken back after {} periods.", back - bad),
         _ => println!("The bad layout was not taken back."),

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use heap::advice::{Action, Advisor, Live, Log, Rules};
+use heap::advice::{Action, Advisor, Live, Log, Rules, Shown};
 use heap::layout::FieldId;
 use heap::workload::{TYPES, Workload};
 use heap::{Advice, Collector, Config, Heap};
@@ -53,13 +53,19 @@ pub(crate) struct Options {
     json: bool,
 }
 
-fn field(name: &str) -> Result<FieldId, String> {
+/// The field of the workloads' types that has this name.
+pub(crate) fn field(name: &str) -> Result<FieldId, String> {
     let all = (0..)
         .zip(TYPES)
         .flat_map(|(class, shape)| (0..).zip(shape.fields()).map(move |(field, _)| FieldId { class, field }));
     all.into_iter()
         .find(|id| id.name(TYPES) == name)
         .ok_or_else(|| "no type has such a field; write for example Text::value".to_owned())
+}
+
+/// Advice to co-allocate these.
+pub(crate) fn together(fields: &[FieldId]) -> Advice {
+    fields.iter().fold(Advice::none(), |advice, field| advice.with(*field, 0))
 }
 
 /// Runs a workload and prints its checksum and what happened.
@@ -70,8 +76,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let collector = chosen(options)?;
     let limit_bytes = limit(options)?;
     let window = options.window.as_deref().map(tag).transpose()?;
+<<<<<<< HEAD
     let mut heap: Heap = Heap::new(Config { collector, limit_bytes }, TYPES, ())?;
     heap.advise(options.advice.iter().fold(Advice::none(), |advice, field| advice.with(*field, 0)));
+=======
+    let mut heap: Heap = Heap::new(Config { collector: options.collector, limit_bytes }, TYPES, ())?;
+    heap.advise(together(&options.advice));
+>>>>>>> control
     let log = match options.live {
         None => None,
         Some(interval) => {
@@ -167,16 +178,34 @@ fn tell(log: &Log) {
 pub(crate) fn said(decision: &heap::advice::Decision) -> String {
     let field = decision.field.name(TYPES);
     let what = match &decision.action {
-        Action::Advised => format!("{field} is co-allocated"),
-        Action::Intervened(gap) => format!("{gap} empty bytes are put behind {field}, as was asked for"),
-        Action::Reverted((low, mean, high)) => format!(
-            "the layout of {field} is changed back: its misses rose by {:.0} % (95 %: {:.0} to {:.0} %)",
-            mean * 100.0,
-            low * 100.0,
-            high * 100.0
-        ),
+        Action::Advised => format!("{field} is co-allocated in a quarter of the pairs"),
+        Action::Intervened(gap) => {
+            format!("{gap} empty bytes are put behind {field}, as was asked for, in a quarter of the pairs")
+        }
+        Action::Kept(shown) => {
+            format!("the layout of {field} helps and goes to nearly all pairs: {}", told(shown))
+        }
+        Action::Reverted(shown) => format!("the layout of {field} is changed back: {}", told(shown)),
+        Action::NotShown(shown) => {
+            format!("the layout of {field} is changed back, no effect was shown: {}", told(shown))
+        }
     };
     format!("period {}: {what}", decision.period)
+}
+
+/// What a trial has shown.
+fn told(shown: &Shown) -> String {
+    let Some((low, mean, high)) = shown.change else { return "no pair was sampled".to_owned() };
+    format!(
+        "misses of a pair {:+.0} % (95 %: {:+.0} to {:+.0} %), {} samples of {} pairs against {} of {}",
+        mean * 100.0,
+        low * 100.0,
+        high * 100.0,
+        shown.samples.treated,
+        shown.pairs.treated,
+        shown.samples.control,
+        shown.pairs.control
+    )
 }
 
 fn tag(text: &str) -> Result<[u8; 8]> {

@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
+use heap::layout::FieldId;
 use heap::simulate::Counts;
 use heap::workload::{TYPES, Workload};
 use heap::{Collector, Space};
 
 use crate::ModelArgs;
 use crate::measure::{Done, Plan, minimum as smallest};
+use crate::run::together;
 
 /// Says what a table rests on.
 pub(crate) fn label(model: &ModelArgs) {
@@ -62,7 +64,13 @@ pub(crate) fn heap_bytes(minimum: u32, times: f64) -> u32 {
 }
 
 /// `heap simulate`.
-pub(crate) fn simulate(workloads: &[Workload], scale: u32, model: &ModelArgs, times: &[f64]) -> Result<()> {
+pub(crate) fn simulate(
+    workloads: &[Workload],
+    scale: u32,
+    model: &ModelArgs,
+    times: &[f64],
+    advice: &[FieldId],
+) -> Result<()> {
     label(model);
     println!(
         "Differences to the mark-sweep collector without advice, in the last of three iterations. Cycles: one for each access, and \
@@ -91,7 +99,12 @@ pub(crate) fn simulate(workloads: &[Workload], scale: u32, model: &ModelArgs, ti
         for &times in times {
             let plan = |collector| Plan::new(workload, scale, collector, heap_bytes(minimum, times));
             let base = plan(Collector::MarkSweep).run(model)?;
-            let advised = plan(Collector::MarkSweep).advised(model).run(model)?;
+            let advised = if advice.is_empty() {
+                plan(Collector::MarkSweep).advised(model)
+            } else {
+                Plan { advice: together(advice), ..plan(Collector::MarkSweep) }
+            };
+            let advised = advised.run(model)?;
             let copying = plan(Collector::Copying).run(model)?;
             let Some(base) = base else {
                 table.add_row([workload.name(), &format!("{times}×"), "no room"]);
