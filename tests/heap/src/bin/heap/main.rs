@@ -44,15 +44,12 @@ enum Action {
         /// Heap sizes, as multiples of the smallest heap.
         #[arg(long, default_value = "1,1.4,2,4", value_delimiter = ',', value_name = "LIST")]
         times: Vec<f64>,
-<<<<<<< HEAD
-        #[command(flatten)]
-        libgc: LibgcArgs,
-=======
         /// Fields that are co-allocated from the beginning and stay so, instead of advice by samples: Type::field, with commas
         /// between.
-        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = run::field)]
+        #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = run::field, conflicts_with = "libgc")]
         advice: Vec<FieldId>,
->>>>>>> control
+        #[command(flatten)]
+        libgc: LibgcArgs,
     },
     /// Number of co-allocated objects by sampling interval, at four times the smallest heap (Figure 5.8), in a cache model.
     Intervals {
@@ -179,19 +176,12 @@ fn collector(name: &str) -> Result<Collector, String> {
 fn main() -> ExitCode {
     let done = match Cli::parse().action {
         Action::Run(options) => run::run(&options),
-<<<<<<< HEAD
         Action::Minimum { what, libgc } => tables::minimum(&what.workloads(), what.scale, libgc.library()),
-        Action::Simulate { what, model, times, libgc } => match libgc.library() {
-            None => tables::simulate(&what.workloads(), what.scale, &model, &times),
+        Action::Simulate { what, model, times, advice, libgc } => match libgc.library() {
+            None => tables::simulate(&what.workloads(), what.scale, &model, &times, &advice),
             Some(library) => compare::simulate(&what.workloads(), what.scale, &model, &times, library),
         },
         Action::OnLibgc(options) => child::main(&options),
-=======
-        Action::Minimum { what } => tables::minimum(&what.workloads(), what.scale),
-        Action::Simulate { what, model, times, advice } => {
-            tables::simulate(&what.workloads(), what.scale, &model, &times, &advice)
-        }
->>>>>>> control
         Action::Intervals { what, model, intervals } => {
             tables::intervals(&what.workloads(), what.scale, &model, &intervals)
         }

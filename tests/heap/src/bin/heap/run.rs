@@ -76,13 +76,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let collector = chosen(options)?;
     let limit_bytes = limit(options)?;
     let window = options.window.as_deref().map(tag).transpose()?;
-<<<<<<< HEAD
     let mut heap: Heap = Heap::new(Config { collector, limit_bytes }, TYPES, ())?;
-    heap.advise(options.advice.iter().fold(Advice::none(), |advice, field| advice.with(*field, 0)));
-=======
-    let mut heap: Heap = Heap::new(Config { collector: options.collector, limit_bytes }, TYPES, ())?;
     heap.advise(together(&options.advice));
->>>>>>> control
     let log = match options.live {
         None => None,
         Some(interval) => {
