@@ -203,7 +203,7 @@ impl Observer for Model {
 
 /// Sampling as the model simulates it; its clock is that of the program's accesses.
 impl Samples for Model {
-    fn take(&mut self) -> Result<Vec<Sample>, String> {
+    fn take(&mut self, _all: bool) -> Result<Vec<Sample>, String> {
         let mut state = self.0.borrow_mut();
         Ok(state.sampler.as_mut().map(|sampler| std::mem::take(&mut sampler.taken)).unwrap_or_default())
     }

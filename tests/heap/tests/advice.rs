@@ -114,7 +114,7 @@ struct Ticking {
 }
 
 impl Samples for Ticking {
-    fn take(&mut self) -> Result<Vec<Sample>, String> {
+    fn take(&mut self, _all: bool) -> Result<Vec<Sample>, String> {
         self.now += PERIOD;
         Ok(vec![Sample { address: self.address, field: None }])
     }

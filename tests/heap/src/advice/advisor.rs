@@ -155,8 +155,8 @@ impl<S: Samples> Advisor<S> {
         (advisor, log)
     }
 
-    fn look<O: Observer>(&mut self, heap: &mut Heap<O>) {
-        let samples = match self.samples.take() {
+    fn look<O: Observer>(&mut self, heap: &mut Heap<O>, all: bool) {
+        let samples = match self.samples.take(all) {
             Ok(samples) => samples,
             Err(error) => {
                 self.log.borrow_mut().failed.get_or_insert(error);
@@ -316,11 +316,11 @@ impl<O: Observer, S: Samples> Hook<O> for Advisor<S> {
     fn at_safe_point(&mut self, heap: &mut Heap<O>) {
         self.safe_points += 1;
         if self.safe_points.is_multiple_of(LOOK_EACH) {
-            self.look(heap);
+            self.look(heap, false);
         }
     }
 
     fn before_collection(&mut self, heap: &mut Heap<O>) {
-        self.look(heap);
+        self.look(heap, true);
     }
 }

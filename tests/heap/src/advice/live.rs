@@ -42,9 +42,11 @@ impl Live {
         Ok(Self { session, base, bytes, interval, started: Instant::now(), instructions: 0 })
     }
 
-    fn read(&mut self) -> libhpm::Result<Vec<Sample>> {
+    fn read(&mut self, all: bool) -> libhpm::Result<Vec<Sample>> {
         self.session.check()?;
-        self.session.flush()?;
+        if all {
+            self.session.flush()?;
+        }
         let mut taken = Vec::new();
         for quantum in self.session.batch()?.quanta() {
             let quantum = quantum?;
@@ -63,8 +65,8 @@ impl Live {
 }
 
 impl Samples for Live {
-    fn take(&mut self) -> Result<Vec<Sample>, String> {
-        self.read().map_err(|error| error.to_string())
+    fn take(&mut self, all: bool) -> Result<Vec<Sample>, String> {
+        self.read(all).map_err(|error| error.to_string())
     }
 
     fn now(&self) -> u64 {

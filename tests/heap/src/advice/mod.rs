@@ -29,11 +29,12 @@ pub struct Sample {
 
 /// Where samples come from.
 pub trait Samples {
-    /// Those since the last time.
+    /// Those since the last time. With `all` also those that hardware has not handed over yet, which may take a system call: before
+    /// objects move, because addresses mean other objects afterwards.
     ///
     /// # Errors
     /// In one sentence: why there are none any more.
-    fn take(&mut self) -> Result<Vec<Sample>, String>;
+    fn take(&mut self, all: bool) -> Result<Vec<Sample>, String>;
 
     /// What time it is, on a clock that stands still while the program does.
     fn now(&self) -> u64;
