@@ -21,6 +21,12 @@ pub(crate) const OVERHEAD: &str = "1%";
 /// The guest's part of the first boot.
 pub(crate) const PROFILE: &str = "methods_profile";
 
+/// The guest's memory: logs go there, because the shared folder costs some 50,000 instructions for each page that is written.
+const MEMORY: &str = "/dev/shm";
+/// What the steps leave, runs apart.
+const PROFILE_FILE: &str = "profile.json";
+const STEPS: [&str; 2] = [PROFILE_FILE, "selection.json"];
+
 /// The program that [`one`] is to run, and where it leaves what the machine did.
 const WHICH: &str = "HPM_METHODS_PROGRAM";
 const LEFT: &str = "one.json";
@@ -94,8 +100,19 @@ fn path(name: &str, build: &str) -> String {
 fn profile(name: &str, build: &str, arguments: &[&str]) -> Result<String> {
     let folder = if build == "all" { profile_folder(name) } else { format!("{name}-{build}.methods") };
     let program = path(name, build);
-    methods(&[&["profile", "-o", &folder, "--", &program], arguments].concat())?;
+    let logged = format!("{MEMORY}/{folder}");
+    methods(&[&["profile", "-o", &logged, "--", &program], arguments].concat())?;
+    copy(&logged, &folder, &[PROFILE_FILE])?;
     Ok(folder)
+}
+
+fn copy(from: &str, to: &str, files: &[&str]) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("making {to}"))?;
+    files.iter().try_for_each(|file| {
+        fs::copy(format!("{from}/{file}"), format!("{to}/{file}"))
+            .map(drop)
+            .with_context(|| format!("copying {from}/{file}"))
+    })
 }
 
 fn methods(words: &[&str]) -> Result<String> {
@@ -105,7 +122,9 @@ fn methods(words: &[&str]) -> Result<String> {
 
 /// What the machine does while the program runs, measured by the shim but without what hpmctl does before and after.
 fn measured(name: &str, build: &str, folder: &str) -> Result<Sums> {
-    let mut command = hpmctl(&["methods", "measure", folder, "--source", "driver", "--repeat", "1"])?;
+    let logged = format!("{MEMORY}/measured-{folder}");
+    copy(folder, &logged, &STEPS)?;
+    let mut command = hpmctl(&["methods", "measure", &logged, "--source", "driver", "--repeat", "1"])?;
     command.args(["--event", "instructions,cycles", "--"]).arg(std::env::current_exe()?);
     ran(command.args(["guest", "methods_one"]), name, build)
 }
