@@ -9,7 +9,7 @@ mod graph;
 use std::cell::Cell;
 use std::process::Command;
 
-use graph::{Blob, LIMIT, Leaf, Node, Nodes, Test, step};
+use graph::{Blob, LIMIT, Leaf, Node, Nodes, Test, fill, step};
 use heap::workload::{TYPES, Workload};
 use heap::{Collector, Config, Heap, NoHeap};
 use proptest::test_runner::{Config as Cases, TestRunner};
@@ -161,14 +161,7 @@ fn many_references(library: &'static str) {
 fn full(library: &'static str) {
     let mut heap = heap(library, 2 << 20, graph::TYPES);
     for _ in 0..3 {
-        let mut kept = Vec::new();
-        let full = loop {
-            match heap.allocate_data::<Blob>(100) {
-                Ok(blob) => kept.push(blob),
-                Err(full) => break full,
-            }
-        };
-        assert!(full.to_string().contains("2097152 bytes has no room for 408 more"), "{full}");
+        let mut kept = fill(&mut heap);
         assert!(kept.len() * 408 > 1_700_000, "{} objects fill it", kept.len());
         heap.verify().unwrap();
         kept.clear();

@@ -251,6 +251,19 @@ impl Test {
     }
 }
 
+/// Blobs of 408 bytes until a heap of 2 MiB is full, which says so.
+pub(crate) fn fill(heap: &mut Heap) -> Vec<Handle<Blob>> {
+    let mut kept = Vec::new();
+    let full = loop {
+        match heap.allocate_data::<Blob>(100) {
+            Ok(blob) => kept.push(blob),
+            Err(full) => break full,
+        }
+    };
+    assert!(full.to_string().contains("2097152 bytes has no room for 408 more"), "{full}");
+    kept
+}
+
 /// Any step.
 pub(crate) fn step() -> impl Strategy<Value = Step> {
     let number = || 0_usize..64;

@@ -23,8 +23,8 @@ pub(crate) const PROFILE: &str = "methods_profile";
 
 /// The guest's memory: logs go there, because the shared folder costs some 50,000 instructions for each page that is written.
 const MEMORY: &str = "/dev/shm";
-/// What the steps leave, runs apart.
-const PROFILE_FILE: &str = "profile.json";
+/// What `hpmctl methods profile` leaves, and what it and `select` do.
+pub(crate) const PROFILE_FILE: &str = "profile.json";
 const STEPS: [&str; 2] = [PROFILE_FILE, "selection.json"];
 
 /// The program that [`one`] is to run, and where it leaves what the machine did.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::document;
 use crate::check::Tally;
 use crate::consumers::tools::output;
-use crate::guest::methods::{Found, OVERHEAD, PROFILE, PROGRAMS, profile_folder};
+use crate::guest::methods::{Found, OVERHEAD, PROFILE, PROFILE_FILE, PROGRAMS, profile_folder};
 use crate::guest::truth::Sums;
 use crate::lab::{Boot, boot_prepared};
 use crate::machine::Machine;
@@ -25,8 +25,6 @@ pub(super) const OPTIONS: &[&str] = &["--deterministic", "--plugin-arg", "truth-
 const HEADING: &str = "## Methods of three programs";
 /// Of the program's instructions, when 1 % is asked for.
 const MOST_PERCENT: f64 = 1.0;
-/// What `hpmctl methods profile` leaves.
-const PROFILE_FILE: &str = "profile.json";
 /// Means of phases differ by chance once in so many times at most.
 const CHANCE: f64 = 0.01;
 
