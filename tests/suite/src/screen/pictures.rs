@@ -40,11 +40,19 @@ pub(crate) fn run(root: &Path, on_host: bool, tally: &mut Tally) {
             let picture = fs::read_to_string(folder.join(&name)).context("the lab has taken none")?;
             ensure!(picture.ends_with("</svg>\n"), "it is cut off");
             let to = root.join("docs/images").join(name.replace("hpmtop-", "hpmtop-live-"));
-            fs::write(&to, picture).with_context(|| format!("writing {}", to.display()))?;
+            fs::write(&to, without_root(root, &picture))
+                .with_context(|| format!("writing {}", to.display()))?;
             Ok(format!("docs/images/hpmtop-live-{}.svg", shown.name))
         });
     }
     tally.run(RIBBON, || ribbon::judge(&folder, &LAB));
+}
+
+/// A picture that does not say where the project is on this machine; as wide as before, so that nothing moves.
+fn without_root(root: &Path, picture: &str) -> String {
+    let root = root.display().to_string();
+    let width = root.chars().count().saturating_sub(1);
+    picture.replace(&root, &format!("/{:·<width$}", "hpm"))
 }
 
 /// What [`ribbon::judge`] shows.
