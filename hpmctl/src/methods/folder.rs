@@ -37,6 +37,9 @@ pub(super) struct ProfileFile {
     pub(super) skip_cost: f64,
     /// What one costs that step 3 logs with its events.
     pub(super) measured_cost: f64,
+    /// The same in real time, with what there is once.
+    #[serde(default)]
+    pub(super) real: RealRow,
     /// Functions that the filter left out before the run, and its size threshold.
     pub(super) left_out: usize,
     pub(super) least_bytes: Option<u64>,
@@ -72,6 +75,17 @@ pub(super) struct FunctionRow {
     pub(super) own: u64,
     /// The filter (size, backward branch) lets it be a phase.
     pub(super) worth_it: bool,
+}
+
+/// Real time in TSC ticks, the kernel's and waiting included; all 0 where it is not known.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct RealRow {
+    /// All threads of the program, without the shim.
+    pub(super) program: f64,
+    /// The shim's begin in all processes.
+    pub(super) set_up: f64,
+    /// What an entry or exit costs that is logged with the events of `measure`.
+    pub(super) measured: f64,
 }
 
 /// A node of the annotated dynamic call graph.
@@ -141,9 +155,21 @@ impl ProfileFile {
         self.nodes.iter().filter(|node| node.caller.is_none()).map(|node| node.total).sum()
     }
 
-    /// What measuring these calls would take of the program's time: an entry and an exit for each.
+    /// What measuring these calls would take of the program's time: an entry and an exit for each, and what every process begins with. Of
+    /// the threads' time on a CPU or of the real time, of which it is more.
     pub(super) fn time_overhead(&self, invocations: u64) -> f64 {
-        self.part_of_time(2.0 * self.measured_cost * invocations as f64)
+        let events = 2.0 * invocations as f64;
+        let real = self.part_of_real(self.real.set_up + self.real.measured * events);
+        self.part_of_time(self.measured_cost * events).max(real)
+    }
+
+    /// What the shim takes of the real time before it logs anything.
+    pub(super) fn set_up_overhead(&self) -> f64 {
+        self.part_of_real(self.real.set_up)
+    }
+
+    fn part_of_real(&self, ticks: f64) -> f64 {
+        if self.real.program > 0.0 { ticks / self.real.program } else { 0.0 }
     }
 
     /// What the calls of the shim for the other functions take.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use libhpm::call_log::{Config, Counting, Filter, logs};
+use libhpm::call_log::{Config, Counting, Filter, encode, encode_clock, logs};
 use libhpm::event;
 use libhpm::source::choice::{Chosen, Wish, choose, events_at_hand};
 use libhpm::sys::clock::tsc_per_ms;
@@ -86,6 +86,8 @@ pub(super) fn run(args: &MeasureArgs) -> Result<ExitCode> {
                 clock: args.clock.into(),
                 events: group.clone(),
                 priced: vec![],
+                encoded: encode(group),
+                cycles: encode_clock(),
                 counting: args.source.into(),
                 limit: 4 << 30,
                 tsc_per_ms,

@@ -9,12 +9,15 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use libhpm::analysis::method::{CallGraph, CallMatcher, Mismatches};
-use libhpm::call_log::{Config, Counting, FileFunctions, Filter, Functions, logs};
+use libhpm::call_log::{
+    CallLog, Config, Counting, FileFunctions, Filter, Functions, encode, encode_clock, logs,
+};
 use libhpm::symbol::{FileFinder, Symbolizer, build_id, functions_of};
 use libhpm::sys::clock::tsc_per_ms;
 
 use super::folder::{
-    FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, begin, hexadecimal, shared, write_profile,
+    FunctionRow, ModuleRow, NodeRow, ProfileFile, RealRow, ThreadRow, begin, hexadecimal, shared,
+    write_profile,
 };
 use super::{ClockArg, launch, measure, text};
 use crate::files::FilesArgs;
@@ -69,11 +72,14 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
     begin(&folder)?;
     let log = folder.join("log");
     fs::create_dir(&log).with_context(|| format!("cannot make {}", log.display()))?;
+    let priced = measure::first_group();
     let config = Config {
         filter: Filter::LeaveOut(left_out(args, &program)?),
         clock: args.clock.into(),
         events: vec![],
-        priced: measure::first_group(),
+        encoded: encode(&priced),
+        priced,
+        cycles: encode_clock(),
         counting: Counting::Auto,
         limit: args.limit << 20,
         tsc_per_ms: tsc_per_ms(),
@@ -143,6 +149,7 @@ pub(super) fn collect(folder: &Path, finder: &FileFinder, least_bytes: Option<u6
         while let Some(event) = log.next(&mut functions) {
             matcher.push(&event, &mut graph);
         }
+        add_real(&mut profile.real, &log);
         let mut found = matcher.finish(&mut graph);
         if log.header.forked {
             // The child leaves what its parent entered.
@@ -172,6 +179,14 @@ pub(super) fn collect(folder: &Path, finder: &FileFinder, least_bytes: Option<u6
     profile.nodes = graph.nodes().iter().map(node).collect();
     name(&mut profile, &functions, &graph, finder);
     Ok(profile)
+}
+
+fn add_real(real: &mut RealRow, log: &CallLog<'_>) {
+    let costs = &log.header.real;
+    real.program += log.real_time().unwrap_or(0.0);
+    real.set_up += costs.set_up;
+    let measured = if costs.priced > 0.0 { costs.priced } else { costs.logged };
+    real.measured = real.measured.max(measured);
 }
 
 /// Adds the functions with their names and what the filter says of them.

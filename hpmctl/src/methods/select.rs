@@ -94,6 +94,11 @@ fn proposal(file: &ProfileFile, overhead: f64) -> Result<SelectionFile> {
     };
     match propose(&file.profile(), affordable) {
         Some(selection) => Ok(SelectionFile::new(file, &selection)),
+        None if file.set_up_overhead() >= overhead => bail!(
+            "to begin a measurement alone takes {:.3} % of the program's time: let it run longer, or allow more than {:.3} %, or give --weight and --grain",
+            100.0 * file.set_up_overhead(),
+            100.0 * overhead
+        ),
         None => bail!(
             "no phase can be measured with an overhead of {:.3} %: the program makes {} calls in all; allow more, or give \
              --weight and --grain",

@@ -8,7 +8,9 @@ use clap::Parser;
 use tempfile::TempDir;
 
 use super::exclude::option;
-use super::folder::{FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, begin, write_profile};
+use super::folder::{
+    FunctionRow, ModuleRow, NodeRow, ProfileFile, RealRow, ThreadRow, begin, read_profile, write_profile,
+};
 use super::*;
 
 #[derive(Parser)]
@@ -71,6 +73,7 @@ fn figure_3(temp: &TempDir) -> PathBuf {
         cost: 25.0,
         skip_cost: 4.0,
         measured_cost: 60.0,
+        real: RealRow::default(),
         left_out: 3,
         least_bytes: Some(100),
         skipped: 2000,
@@ -103,6 +106,21 @@ fn selections_are_made_by_thresholds_or_by_overhead() {
     assert!(refused(&["--weight", "100%", "--grain", "0"]).starts_with("no function exceeds"));
     let missing = select(temp.path(), &["--grid"]).unwrap_err().to_string();
     assert!(missing.contains("has no profile of methods: make one with"), "{missing}");
+}
+
+#[test]
+fn what_a_process_begins_with_is_part_of_the_overhead() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = figure_3(&temp);
+    let mut profile = read_profile(&folder).unwrap();
+    // Of 3.6 million ticks 2 % once, and 0.01 % for each call.
+    profile.real = RealRow { program: 3_600_000.0, set_up: 72_000.0, measured: 180.0 };
+    write_profile(&folder, &profile).unwrap();
+    assert!((profile.time_overhead(3) - 0.0203).abs() < 1e-12);
+    let refused = select(&folder, &["--overhead", "1%"]).unwrap_err().to_string();
+    assert!(refused.contains("takes 2.000 % of the program's time"), "{refused}");
+    let chosen = select(&folder, &["--overhead", "2.1%"]).unwrap();
+    assert!(chosen.contains("2.000 % once for each process"), "{chosen}");
 }
 
 #[test]

@@ -190,11 +190,15 @@ pub(super) fn selection(profile: &ProfileFile, selection: &SelectionFile) -> Str
     line(
         &mut text,
         format_args!(
-            "overhead  estimated: {} of {} calls, {}; logging them takes {} of the time",
+            "overhead  estimated: {} of {} calls, {}; logging them takes {} of the time{}",
             grouped(selection.invocations),
             grouped(profile.profile().calls()),
             percent(selection.estimated_overhead),
-            percent(selection.estimated_time_overhead)
+            percent(selection.estimated_time_overhead),
+            match profile.set_up_overhead() {
+                0.0 => String::new(),
+                set_up => format!(", {} once for each process", percent(set_up)),
+            }
         ),
     );
     line(

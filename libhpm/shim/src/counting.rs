@@ -1,8 +1,6 @@
 //! Events that are read at each entry and exit.
 
-use libhpm::call_log::Counting;
-use libhpm::event;
-use libhpm::machine::pmu_name;
+use libhpm::call_log::{Config, Counting, Encoded};
 use libhpm::session::{Options, OwnCounters, Session, Target};
 use libhpm::source::perf::{self, PerfName};
 use libhpm::sys::device::Driver;
@@ -30,25 +28,25 @@ pub(crate) enum ThreadCounts {
 pub(crate) const DRIVER: &str = "the hpm module's self-read counters";
 
 impl Source {
-    /// A source for these events, and in words what it is.
+    /// A source for these events, which are those of the configuration, and in words what it is.
     ///
     /// # Errors
-    /// Why none has these events.
-    pub(crate) fn open(events: &[String], counting: Counting) -> Result<(Self, String)> {
+    /// Why none has these events, in words.
+    pub(crate) fn open(events: &[String], config: &Config) -> std::result::Result<(Self, String), String> {
         let driver = || {
-            let session = driver(events)?;
+            let session = driver(config.encoded.as_deref().map_err(String::clone)?)?;
             Ok((Self::Driver(session), DRIVER.to_owned()))
         };
         let perf = |why: &str| {
-            let names = perf::parse(events)?;
+            let names = perf::parse(events).map_err(|error| error.to_string())?;
             let names = match open(&names) {
                 Err(_) => names.into_iter().map(PerfName::user_only).collect(),
                 Ok(_) => names,
             };
-            open(&names)?;
+            open(&names).map_err(|error| error.to_string())?;
             Ok((Self::Perf(names), format!("perf_event, by a system call for each event{why}")))
         };
-        match counting {
+        match config.counting {
             _ if events.is_empty() => Ok((Self::None, "nothing is counted".to_owned())),
             Counting::Driver => driver(),
             Counting::Perf => perf(""),
@@ -79,16 +77,20 @@ impl Source {
 }
 
 /// A session that counts these events in the calling process.
-pub(crate) fn driver(events: &[String]) -> Result<&'static Session> {
-    let (device, info) = Driver::open_checked()?;
-    let pmu = pmu_name(&info);
-    let mut options =
-        Options::new(Target::Process(std::process::id() as i32)).counter_pages(true).inherit(false);
-    for name in events {
-        options = options.count(event::parse(name, &pmu)?);
-    }
-    let session = Session::configure(device, &options)?;
-    session.start()?;
+///
+/// # Errors
+/// Why it does not, in words.
+pub(crate) fn driver(events: &[Encoded]) -> std::result::Result<&'static Session, String> {
+    let process = Target::Process(std::process::id() as i32);
+    let options = Options::new(process).counter_pages(true).inherit(false);
+    let options = events.iter().fold(options, |options, event| options.count(event.into()));
+    let open = || -> Result<Session> {
+        let (device, _) = Driver::open_checked()?;
+        let session = Session::configure(device, &options)?;
+        session.start()?;
+        Ok(session)
+    };
+    let session = open().map_err(|error| error.to_string())?;
     Ok(Box::leak(Box::new(session)))
 }
 

@@ -24,52 +24,82 @@ use nix::errno::Errno;
 use process::Process;
 use thread::Thread;
 
-thread_local! {
-    /// What the calling thread writes with; nothing before its first event and after its end.
-    static THREAD: RefCell<Option<Thread>> = const { RefCell::new(None) };
+/// What hooks need of the thread that calls them, in one place: to look for it costs a call.
+struct Calling {
+    /// What it writes with; nothing before its first event.
+    thread: RefCell<Option<Thread>>,
     /// Events since the last record that the filter left out.
-    static SKIPPED: Cell<u64> = const { Cell::new(0) };
-    /// The thread is in [`set_up`]: its own calls, and those of a signal's handler, are not logged.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// An entry or exit. Does not change errno.
-pub(crate) fn hook(kind: CallKind, function: u64, site: u16, frame: u64) {
-    match table::decision(function) {
-        Some(false) => SKIPPED.set(SKIPPED.get() + 1),
-        Some(true) => write(kind, function, site, frame),
-        None => match set_up(function) {
-            Some(true) => write(kind, function, site, frame),
-            Some(false) => SKIPPED.set(SKIPPED.get() + 1),
-            None => {}
-        },
-    }
-}
-
-fn write(kind: CallKind, function: u64, site: u16, frame: u64) {
-    // The thread is at its end, or a signal came while it was here: nothing can be written then.
-    let _ = THREAD.try_with(|thread| {
-        let Ok(mut thread) = thread.try_borrow_mut() else {
-            LOST.set(LOST.get() + 1);
-            return;
-        };
-        if thread.as_ref().is_none_or(|thread| thread.forks != ffi::forks()) {
-            drop(thread);
-            begin();
-            return write(kind, function, site, frame);
-        }
-        let Some(thread) = thread.as_mut() else { return };
-        let skipped = SKIPPED.replace(0);
-        thread.record(Record { kind, function, site, frame, skipped });
-    });
+    skipped: Cell<u64>,
 }
 
 thread_local! {
+    /// Not there any more at a thread's end.
+    static CALLING: Calling = const { Calling { thread: RefCell::new(None), skipped: Cell::new(0) } };
+    /// The thread is in [`guarded`]: its own calls, and those of a signal's handler, are not logged.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
     /// Events that a signal's handler could not write.
     static LOST: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Whether the calling thread is in [`set_up`].
+/// An entry or exit. Does not change errno.
+#[inline]
+pub(crate) fn hook(kind: CallKind, function: u64, site: u16, frame: u64) {
+    // At the thread's end nothing can be written.
+    let _ = CALLING.try_with(|calling| {
+        let decision = table::decision(function).or_else(|| set_up(function));
+        match decision {
+            Some(true) => calling.write(Record { kind, function, site, frame, skipped: 0 }),
+            Some(false) => calling.skipped.set(calling.skipped.get() + 1),
+            None => {}
+        }
+    });
+}
+
+impl Calling {
+    #[inline]
+    fn write(&self, record: Record) {
+        if !self.try_write(record) {
+            self.begin_and_write(record);
+        }
+    }
+
+    /// `false` for a thread that has no log yet.
+    #[inline]
+    fn try_write(&self, mut record: Record) -> bool {
+        let Ok(mut thread) = self.thread.try_borrow_mut() else {
+            // A signal came while the thread was here.
+            LOST.set(LOST.get() + 1);
+            return true;
+        };
+        let Some(thread) = thread.as_mut().filter(|thread| thread.forks == ffi::forks()) else {
+            return false;
+        };
+        record.skipped = self.skipped.replace(0);
+        thread.record(record);
+        true
+    }
+
+    #[cold]
+    fn begin_and_write(&self, record: Record) {
+        begin();
+        if !self.try_write(record) {
+            // A signal came while the thread was about to begin.
+            LOST.set(LOST.get() + 1);
+        }
+    }
+}
+
+/// Does something with the calling thread's log.
+pub(crate) fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
+    CALLING.try_with(|calling| calling.thread.try_borrow_mut().ok()?.as_mut().map(work)).ok()?
+}
+
+/// Forgets events that the calling thread left out.
+pub(crate) fn forget_skipped() {
+    let _ = CALLING.try_with(|calling| calling.skipped.set(0));
+}
+
+/// Whether the calling thread is in [`guarded`].
 pub(crate) fn is_inside() -> bool {
     INSIDE.try_with(Cell::get).unwrap_or(true)
 }
@@ -91,8 +121,8 @@ fn begin() {
     guarded(|| {
         let started = Process::current().and_then(Thread::begin);
         let started = started.unwrap_or_else(Thread::without_log);
-        let _ = THREAD.try_with(|thread| {
-            if let Ok(mut thread) = thread.try_borrow_mut()
+        let _ = CALLING.try_with(|calling| {
+            if let Ok(mut thread) = calling.thread.try_borrow_mut()
                 && let Some(before) = thread.replace(started)
             {
                 // Of the parent before a fork: its file and its mappings are none of this process's.

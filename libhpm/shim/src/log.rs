@@ -69,19 +69,27 @@ impl Log {
     /// Writes a record, which has as many words as the file was made for: the first ones less the others. Says whether that took
     /// longer than usual, because another window had to be mapped.
     #[inline]
-    pub(crate) fn push(&mut self, words: &[u64], less: &[u64]) -> bool {
-        let bytes = 8 * words.len();
-        let full = self.at + bytes > self.window.len();
-        if full && !self.next_window() {
+    pub(crate) fn push<const WORDS: usize>(&mut self, words: &[u64; WORDS], less: &[u64; WORDS]) -> bool {
+        if self.write(words, less) {
+            return false;
+        }
+        if !self.next_window() {
             self.lose(1);
             return false;
         }
-        let (places, _) = self.window[self.at..self.at + bytes].as_chunks_mut();
+        self.write(words, less)
+    }
+
+    /// `false` when the window is full.
+    #[inline]
+    fn write<const WORDS: usize>(&mut self, words: &[u64; WORDS], less: &[u64; WORDS]) -> bool {
+        let room = self.window.get_mut(self.at..).unwrap_or_default();
+        let Some(places) = room.as_chunks_mut().0.first_chunk_mut::<WORDS>() else { return false };
         for ((place, word), less) in places.iter_mut().zip(words).zip(less) {
             *place = word.wrapping_sub(*less).to_le_bytes();
         }
-        self.at += bytes;
-        full
+        self.at += 8 * WORDS;
+        true
     }
 
     #[cold]

@@ -1,7 +1,7 @@
 //! What all threads of a process share.
 
-use std::fs::{self, OpenOptions};
-use std::io::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -15,24 +15,28 @@ use libhpm::sys::clock::tsc;
 use crate::counting::{DRIVER, Source, driver};
 use crate::readings::Sources;
 use crate::thread::Thread;
-use crate::{SKIPPED, THREAD, ffi, table};
+use crate::{ffi, forget_skipped, table, with_thread};
 
 /// Entries and exits that one measurement of the shim's own cost consists of, and how many there are; the least counts.
 const CALLS: usize = 40;
-const MEASUREMENTS: usize = 8;
+const MEASUREMENTS: usize = 4;
+/// Bytes that /proc/self/maps may well have.
+const MAPS_BYTES: usize = 1 << 16;
 
-/// What an entry or exit costs: time, TSC ticks, and each event. Empty while it is not known.
+/// What an entry or exit costs: TSC ticks, then the words of a record from the time on. Empty while it is not known.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Costs {
     pub(crate) logged: Vec<f64>,
     pub(crate) skipped: Vec<f64>,
-    /// Time with the events that are priced; empty where there are none.
+    /// TSC ticks and time with the events that are priced; empty where there are none.
     pub(crate) priced: Vec<f64>,
 }
 
 /// A process image since its start, or since it was forked.
 pub(crate) struct Process {
     forks: u32,
+    /// The TSC when it began to be set up.
+    began: u64,
     pub(crate) config: Config,
     /// Files begin with this.
     prefix: PathBuf,
@@ -74,6 +78,7 @@ impl Process {
     }
 
     fn new(config: Config) -> Option<Self> {
+        let began = tsc();
         let folder = PathBuf::from(std::env::var_os(FOLDER_VARIABLE)?);
         let prefix = folder.join(format!("{}-{:x}", std::process::id(), tsc()));
         let is_pricing = config.events.is_empty();
@@ -91,6 +96,7 @@ impl Process {
         };
         let process = Self {
             forks: ffi::forks(),
+            began,
             config,
             prefix,
             threads: AtomicU32::new(0),
@@ -154,21 +160,26 @@ impl Process {
 
     /// Looks at what is mapped, and writes what is new to the log's folder.
     fn read_maps(&self) {
-        let Ok(maps) = fs::read("/proc/self/maps") else { return };
+        // The kernel does not tell the length, and each system call walks through the mappings from the first one.
+        let mut maps = Vec::with_capacity(MAPS_BYTES);
+        if File::open("/proc/self/maps").and_then(|mut file| file.read_to_end(&mut maps)).is_err() {
+            return;
+        }
         let maps = String::from_utf8_lossy(&maps);
         let Ok(mut code) = self.code.lock() else { return };
-        let file = OpenOptions::new().create(true).append(true).open(self.with_suffix(".maps"));
+        let mut new = String::new();
         for line in maps.lines() {
             let Some((start, end, offset, path)) = code_mapping(line) else { continue };
             let known = (start, end, offset, path.to_owned());
             if !code.contains(&known) {
                 code.insert(0, known);
-                if let Ok(mut file) = file.as_ref() {
-                    // Without it the functions stay nameless.
-                    let _ = writeln!(file, "{line}");
-                }
+                new += line;
+                new.push('\n');
             }
         }
+        let file = OpenOptions::new().create(true).append(true).open(self.with_suffix(".maps"));
+        // Without it the functions stay nameless.
+        let _ = file.and_then(|mut file| file.write_all(new.as_bytes()));
     }
 
     /// Measures what the shim costs, by the calling thread, which has just begun its log; once for each process.
@@ -193,11 +204,8 @@ impl Process {
             with_thread(Thread::rewind);
         }
         let _ = process.costs.set(costs.clone());
-        SKIPPED.set(0);
-        with_thread(|thread| {
-            thread.put_costs(&costs);
-            thread.rewind();
-        });
+        forget_skipped();
+        with_thread(|thread| thread.put_set_up(&costs, tsc().saturating_sub(process.began)));
     }
 }
 
@@ -209,16 +217,21 @@ fn address_of(function: &AtomicU32) -> u64 {
     std::ptr::from_ref(function).addr() as u64
 }
 
-/// Time and events that go by while a function is entered and left so often.
+/// TSC ticks, time and events that go by while a function is entered and left so often.
 fn cost_of(function: &AtomicU32) -> Option<Vec<f64>> {
-    let before = with_thread(Thread::columns)?;
+    let columns = |thread: &mut Thread| {
+        thread.mark();
+        (tsc(), thread.columns())
+    };
+    let (began, before) = with_thread(columns)?;
     let function = address_of(function) as usize;
     for _ in 0..CALLS / 2 {
         ffi::__cyg_profile_func_enter(function, 0);
         ffi::__cyg_profile_func_exit(function, 0);
     }
-    let after = with_thread(Thread::columns)?;
-    Some(after.iter().zip(before).map(|(after, before)| after - before).collect())
+    let (ended, after) = with_thread(columns)?;
+    let columns = after.iter().zip(before).map(|(after, before)| after - before);
+    Some(std::iter::once(ended.saturating_sub(began) as f64).chain(columns).collect())
 }
 
 /// What an event costs in time that is logged with so many counts.
@@ -226,12 +239,7 @@ fn priced(counts: usize) -> Vec<f64> {
     let usual = with_thread(|thread| thread.count(counts));
     let cost = cost_of(&LOGGED);
     with_thread(|thread| usual.map(|usual| thread.count(usual)));
-    cost.map_or_else(Vec::new, |cost| vec![cost[0] / (CALLS + 1) as f64])
-}
-
-/// Does something with the calling thread's log.
-fn with_thread<T>(work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
-    THREAD.try_with(|thread| thread.try_borrow_mut().ok()?.as_mut().map(work)).ok()?
+    cost.map_or_else(Vec::new, |cost| cost.iter().take(2).map(|cost| cost / (CALLS + 1) as f64).collect())
 }
 
 impl Costs {
@@ -270,7 +278,9 @@ impl Opened {
         let tsc_per_ms = config.tsc_per_ms;
         let mut why = None;
         if by_cycles && by_driver {
-            match driver(&[&[CYCLES.to_owned()], events].concat()) {
+            let all =
+                config.cycles.clone().and_then(|cycles| Ok([&[cycles], config.encoded.as_deref()?].concat()));
+            match all.and_then(|all| driver(&all)) {
                 Ok(session) => {
                     let source = Source::Driver(session);
                     return Self {
@@ -282,25 +292,24 @@ impl Opened {
                 Err(error) => why = Some(error),
             }
         }
-        let (source, source_words) = match Source::open(events, config.counting) {
+        let (source, source_words) = match Source::open(events, config) {
             Ok(opened) => opened,
             Err(error) => (Source::None, format!("nothing is counted: {error}")),
         };
         let (clock, cycles, clock_words) = match (&source, why) {
             (Source::Driver(_), Some(error)) => cpu_clock(&format!(", because {error}")),
-            _ => clock(config.clock),
+            _ => clock(config),
         };
         Self { sources: Sources { clock, cycles, source, tsc_per_ms }, clock_words, source_words }
     }
 }
 
-const CYCLES: &str = "cycles:u";
 const CYCLES_WORDS: &str = "cycles of the thread in user mode, by the hpm module's self-read counters";
 
 /// The clock that is used for the one that was asked for.
-fn clock(asked: Clock) -> (Clock, Option<&'static Session>, String) {
-    match asked {
-        Clock::Auto | Clock::Cycles => match driver(&[CYCLES.to_owned()]) {
+fn clock(config: &Config) -> (Clock, Option<&'static Session>, String) {
+    match config.clock {
+        Clock::Auto | Clock::Cycles => match config.cycles.clone().and_then(|cycles| driver(&[cycles])) {
             Ok(session) => (Clock::Cycles, Some(session), CYCLES_WORDS.to_owned()),
             Err(error) => cpu_clock(&format!(", because {error}")),
         },

@@ -3,12 +3,29 @@
 use std::sync::Arc;
 
 use libhpm::analysis::method::{CallKind, MAX_COUNTS};
-use libhpm::call_log::{Header, Record, VERSION, WORDS};
+use libhpm::call_log::{Header, RealCosts, Record, VERSION, WORDS};
+use libhpm::sys::clock::tsc;
 
 use crate::ffi;
 use crate::log::Log;
 use crate::process::{Costs, Process};
 use crate::readings::Readings;
+
+/// The word of a record that has the time; the TSC and the counts follow.
+const TIME: usize = WORDS - 1;
+
+/// [`Thread::put_words`] by the number of counts.
+const PUT: [fn(&mut Thread, Record); MAX_COUNTS + 1] = [
+    Thread::put_words::<WORDS>,
+    Thread::put_words::<{ WORDS + 1 }>,
+    Thread::put_words::<{ WORDS + 2 }>,
+    Thread::put_words::<{ WORDS + 3 }>,
+    Thread::put_words::<{ WORDS + 4 }>,
+    Thread::put_words::<{ WORDS + 5 }>,
+    Thread::put_words::<{ WORDS + 6 }>,
+    Thread::put_words::<{ WORDS + 7 }>,
+    Thread::put_words::<{ WORDS + 8 }>,
+];
 
 /// A thread with its log, or one that could not get any.
 pub(crate) struct Thread {
@@ -22,8 +39,12 @@ pub(crate) struct Thread {
     words: [u64; WORDS + MAX_COUNTS],
     /// How many of the words are used.
     used: usize,
+    /// [`Thread::put_words`] for as many.
+    put: fn(&mut Self, Record),
     /// What mapping windows has cost so far, in the words' units: subtracted from what is written.
     stolen: [u64; WORDS + MAX_COUNTS],
+    /// The TSC when its log began.
+    began: u64,
 }
 
 impl Thread {
@@ -44,6 +65,7 @@ impl Thread {
             costs: vec![0.0; 1 + events],
             skip_costs: vec![0.0; 1 + events],
             priced_cost: None,
+            real: RealCosts::default(),
         };
         let mut log = Log::create(process.next_log(), header.words(), process.config.limit).ok()?;
         log.put_name();
@@ -55,7 +77,9 @@ impl Thread {
             readings,
             words: [0; WORDS + MAX_COUNTS],
             used,
+            put: *PUT.get(events)?,
             stolen: [0; WORDS + MAX_COUNTS],
+            began: tsc(),
         };
         thread.put_costs(&process.costs());
         thread.mark();
@@ -71,7 +95,9 @@ impl Thread {
             readings: Readings::None,
             words: [0; WORDS + MAX_COUNTS],
             used: WORDS,
+            put: PUT[0],
             stolen: [0; WORDS + MAX_COUNTS],
+            began: 0,
         }
     }
 
@@ -83,13 +109,26 @@ impl Thread {
     /// Says in the log what the shim costs.
     pub(crate) fn put_costs(&mut self, costs: &Costs) {
         if let Some((log, header)) = &mut self.log {
-            if !costs.logged.is_empty() {
-                header.costs.clone_from(&costs.logged);
-                header.skip_costs.clone_from(&costs.skipped);
-                header.priced_cost = costs.priced.first().copied();
+            if let ([logged, costs_logged @ ..], [skipped, costs_skipped @ ..]) =
+                (&*costs.logged, &*costs.skipped)
+            {
+                (header.costs, header.skip_costs) = (costs_logged.to_vec(), costs_skipped.to_vec());
+                (header.real.logged, header.real.skipped) = (*logged, *skipped);
+            }
+            if let [priced, in_time, ..] = &*costs.priced {
+                (header.real.priced, header.priced_cost) = (*priced, Some(*in_time));
             }
             log.put_header(header);
         }
+    }
+
+    /// Says in the log how many TSC ticks the process took to begin, and begins the log anew.
+    pub(crate) fn put_set_up(&mut self, costs: &Costs, ticks: u64) {
+        if let Some((_, header)) = &mut self.log {
+            header.real.set_up = ticks as f64;
+        }
+        self.put_costs(costs);
+        self.rewind();
     }
 
     /// Writes an event with its time and counts. The skipped events that do not fit go into marks before it.
@@ -104,31 +143,30 @@ impl Thread {
 
     #[inline]
     fn put(&mut self, record: Record) {
-        if self.log.is_none() {
-            return;
-        }
-        let [first, second] = record.pack();
-        self.read();
-        (self.words[0], self.words[1]) = (first, second);
-        if let Some((log, _)) = &mut self.log
-            && log.push(&self.words[..self.used], &self.stolen)
-        {
-            self.steal();
-        }
+        (self.put)(self, record);
     }
 
-    #[inline]
-    fn read(&mut self) {
-        self.readings.read(&mut self.words[WORDS - 1..self.used]);
+    /// For records of so many words: with their number known, there are no loops and hardly any checks.
+    fn put_words<const WORDS: usize>(&mut self, record: Record) {
+        let Some((log, _)) = &mut self.log else { return };
+        let (Some(words), Some(stolen)) = (self.words.first_chunk_mut::<WORDS>(), self.stolen.first_chunk())
+        else {
+            return;
+        };
+        self.readings.read(&mut words[TIME..]);
+        (words[0], words[1]) = record.pack().into();
+        if log.push(words, stolen) {
+            self.steal();
+        }
     }
 
     /// What went by since the last reading is nobody's.
     #[cold]
     fn steal(&mut self) {
         let before = self.words;
-        self.read();
+        self.readings.read(&mut self.words[TIME..self.used]);
         // The TSC, after the time, tells when it was.
-        for place in (WORDS - 1..self.used).filter(|place| *place != WORDS) {
+        for place in (TIME..self.used).filter(|place| *place != TIME + 1) {
             self.stolen[place] += self.words[place].wrapping_sub(before[place]);
         }
     }
@@ -138,17 +176,18 @@ impl Thread {
         self.put(Record { kind: CallKind::Mark, function: 1, site: 0, frame: 0, skipped: 0 });
     }
 
-    /// Time and counts now, as far as there are any.
-    pub(crate) fn columns(&mut self) -> Vec<f64> {
-        self.mark();
+    /// Time and counts of the last event, as far as there are any.
+    pub(crate) fn columns(&self) -> Vec<f64> {
         let words =
             self.words.iter().zip(&self.stolen).map(|(word, stolen)| word.wrapping_sub(*stolen) as f64);
-        words.take(self.used).skip(WORDS - 1).collect()
+        words.take(self.used).skip(TIME).collect()
     }
 
     /// Reads so many counts from now on, and says how many it were before. Records of another size than the log's are to be
     /// forgotten.
     pub(crate) fn count(&mut self, counts: usize) -> usize {
+        let counts = counts.min(MAX_COUNTS);
+        self.put = PUT[counts];
         std::mem::replace(&mut self.used, WORDS + counts) - WORDS
     }
 
@@ -157,6 +196,7 @@ impl Thread {
         if let Some((log, _)) = &mut self.log {
             log.rewind();
         }
+        self.began = tsc();
         self.mark();
     }
 }
@@ -166,6 +206,9 @@ impl Drop for Thread {
         // A child that has not begun a log of its own must leave its parent's alone.
         if self.forks == ffi::forks() && self.logs() {
             self.mark();
+            if let Some((_, header)) = &mut self.log {
+                header.real.lasted = tsc().saturating_sub(self.began) as f64;
+            }
             // They were not known yet when a thread began beside the one that measured them.
             if let Some(process) = self.process.clone() {
                 self.put_costs(&process.costs());

@@ -44,6 +44,8 @@ fn config() -> Config {
         clock: Clock::Cpu,
         events: vec![],
         priced: vec![],
+        encoded: Err("perf_event is asked for".into()),
+        cycles: Err("the time on a CPU is asked for".into()),
         counting: Counting::Perf,
         limit: 1 << 30,
         tsc_per_ms: tsc_per_ms(),
@@ -287,6 +289,10 @@ fn events_are_priced_without_being_logged() {
         events += 1;
     }
     assert!(events > 10_000, "{events}");
+    let real = log.header.real;
+    assert!(real.set_up > 0.0 && real.lasted > 0.0 && real.logged > 0.0, "{real:?}");
+    assert!(log.header.priced_cost.is_none() || real.priced > real.logged, "{real:?}");
+    assert!(log.real_time().is_none_or(|time| time < real.lasted), "{real:?}");
 }
 
 /// Page faults are counted wherever perf_event is; where it is not, the log says why nothing is counted.

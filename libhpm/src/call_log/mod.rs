@@ -6,8 +6,10 @@
 //! the binary fields at [`LOST_AT`] and [`NAME_AT`]. Then come records of 64-bit little-endian words ([`Record`]); a record whose first word is
 //! 0 has not been written. Everything stays readable when the program is killed.
 
+mod encoded;
 mod read;
 
+pub use self::encoded::{Encoded, encode, encode_clock};
 pub use self::read::{CallLog, FunctionKey, Functions, Logs, logs};
 
 use serde::{Deserialize, Serialize};
@@ -89,6 +91,10 @@ pub struct Config {
     /// Events that are not read, but of which it is measured what reading them would add to an entry or exit: in step 1 those of step
     /// 3. Not with `events`.
     pub priced: Vec<String>,
+    /// The one list or the other as the hpm module takes it, or why it cannot ([`encode`]).
+    pub encoded: std::result::Result<Vec<Encoded>, String>,
+    /// Cycles in user mode likewise, for the clock ([`encode_clock`]).
+    pub cycles: std::result::Result<Encoded, String>,
     /// Who counts them.
     pub counting: Counting,
     /// Bytes that one thread's file may have; what comes then is lost.
@@ -125,6 +131,24 @@ pub struct Header {
     /// What logging one with all of [`Config::priced`] would cost in units of time; `None` where they cannot be counted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub priced_cost: Option<f64>,
+    /// The same in real time, which is also that of the kernel.
+    #[serde(default)]
+    pub real: RealCosts,
+}
+
+/// What the shim takes of a thread's real time, in TSC ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct RealCosts {
+    /// From the process's first event until it logs; 0 for all threads but the first. Without what the dynamic loader does before.
+    pub set_up: f64,
+    /// From then to the thread's end; 0 if it was killed.
+    pub lasted: f64,
+    /// Of an entry or exit that is logged.
+    pub logged: f64,
+    /// Of one that is not.
+    pub skipped: f64,
+    /// Of one with all of [`Config::priced`]; 0 where they cannot be counted.
+    pub priced: f64,
 }
 
 impl Header {

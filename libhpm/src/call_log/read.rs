@@ -134,6 +134,8 @@ pub struct CallLog<'a> {
     pub lost: u64,
     /// Entries and exits that were not logged because of the filter, as far as they have been read.
     pub skipped: u64,
+    /// Those that were, as far as they have been read.
+    pub logged: u64,
     code: &'a Code,
     file: BufReader<File>,
     words: Vec<u8>,
@@ -179,6 +181,7 @@ impl<'a> CallLog<'a> {
             name: String::from_utf8_lossy(name).trim().to_owned(),
             lost: u64::from_le_bytes(std::array::from_fn(|byte| bytes[LOST_AT + byte])),
             skipped: 0,
+            logged: 0,
             code,
             file: BufReader::with_capacity(1 << 18, file),
             words: vec![0; 8 * header.words()],
@@ -200,6 +203,7 @@ impl<'a> CallLog<'a> {
         }
         let record = Record::unpack([word(0), word(1)]);
         self.skipped += record.skipped;
+        self.logged += 1;
         let time = word(2);
         let raw = Raw {
             time,
@@ -219,6 +223,14 @@ impl<'a> CallLog<'a> {
             }
         };
         Some(CallEvent { kind: record.kind, function, site: record.site, frame: record.frame, time, counts })
+    }
+
+    /// TSC ticks from the log's begin to its end without what the shim took, once all has been read; `None` where that is not known.
+    #[must_use]
+    pub fn real_time(&self) -> Option<f64> {
+        let real = &self.header.real;
+        let shim = real.logged * self.logged as f64 + real.skipped * self.skipped as f64;
+        Some(real.lasted - shim).filter(|time| *time > 0.0)
     }
 
     /// Time and counts without what the shim did since the event before: one reading, and what was skipped. What it costs is an

@@ -21,8 +21,10 @@ pub(crate) const OVERHEAD: &str = "1%";
 /// The guest's part of the first boot.
 pub(crate) const PROFILE: &str = "methods_profile";
 
-/// The guest's memory: logs go there, because the shared folder costs some 50,000 instructions for each page that is written.
+/// The guest's memory: logs and the shim are there, because the shared folder costs some 50,000 instructions for each page that is
+/// written or mapped.
 const MEMORY: &str = "/dev/shm";
+const SHIM: &str = "libhpm_methods.so";
 /// What `hpmctl methods profile` leaves, and what it and `select` do.
 pub(crate) const PROFILE_FILE: &str = "profile.json";
 const STEPS: [&str; 2] = [PROFILE_FILE, "selection.json"];
@@ -101,9 +103,19 @@ fn profile(name: &str, build: &str, arguments: &[&str]) -> Result<String> {
     let folder = if build == "all" { profile_folder(name) } else { format!("{name}-{build}.methods") };
     let program = path(name, build);
     let logged = format!("{MEMORY}/{folder}");
-    methods(&[&["profile", "-o", &logged, "--", &program], arguments].concat())?;
+    methods(&[&["profile", "--shim", &shim()?, "-o", &logged, "--", &program], arguments].concat())?;
     copy(&logged, &folder, &[PROFILE_FILE])?;
     Ok(folder)
+}
+
+/// The shim, as a local file.
+fn shim() -> Result<String> {
+    let here = std::env::current_exe().context("cannot tell where the suite is")?;
+    let (built, local) = (here.with_file_name(SHIM), format!("{MEMORY}/{SHIM}"));
+    if fs::metadata(&local).is_err() {
+        fs::copy(&built, &local).with_context(|| format!("copying {}", built.display()))?;
+    }
+    Ok(local)
 }
 
 fn copy(from: &str, to: &str, files: &[&str]) -> Result<()> {
@@ -125,6 +137,7 @@ fn measured(name: &str, build: &str, folder: &str) -> Result<Sums> {
     let logged = format!("{MEMORY}/measured-{folder}");
     copy(folder, &logged, &STEPS)?;
     let mut command = hpmctl(&["methods", "measure", &logged, "--source", "driver", "--repeat", "1"])?;
+    command.args(["--shim", &shim()?]);
     command.args(["--event", "instructions,cycles", "--"]).arg(std::env::current_exe()?);
     ran(command.args(["guest", "methods_one"]), name, build)
 }
