@@ -82,8 +82,9 @@ pub(super) struct FunctionRow {
 pub(super) struct RealRow {
     /// All threads of the program, without the shim.
     pub(super) program: f64,
-    /// The shim's begin in all processes.
+    /// The shim's begin in all processes, its loading included, and how many these are.
     pub(super) set_up: f64,
+    pub(super) processes: u64,
     /// What an entry or exit costs that is logged with the events of `measure`.
     pub(super) measured: f64,
 }

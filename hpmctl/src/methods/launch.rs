@@ -5,10 +5,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use libhpm::call_log::{CONFIG, Config, FOLDER_VARIABLE};
+use libhpm::call_log::{CONFIG, Config, Counting, FOLDER_VARIABLE};
+use libhpm::session::{Options, Session, Target};
+use libhpm::sys::clock::tsc;
 
 use crate::cli::TargetArgs;
 use crate::workload::{End, Workload};
@@ -70,12 +73,47 @@ pub(super) struct Ran {
     pub(super) wall_ms: f64,
 }
 
+/// A session that counts nothing: a first one takes the PMU from the kernel's perf and a last one gives it back, which would be part of
+/// what the program is seen to do. None where perf is to count.
+fn held(config: &Config) -> Option<Session> {
+    let (Ok(_), Ok(cycles)) = (&config.encoded, &config.cycles) else { return None };
+    let target = Target::Process(std::process::id() as i32);
+    let options = Options::new(target).count(cycles.into()).inherit(false);
+    (config.counting != Counting::Perf).then(|| Session::open(&options).ok())?
+}
+
+/// How often a program is run to see what it takes; the least counts.
+const RUNS: usize = 5;
+
+/// TSC ticks that loading the shim adds to a process, as seen from outside: before the process can look at a clock itself.
+///
+/// # Errors
+/// There is no `env`.
+pub(super) fn loading_takes(shim: &Path) -> Result<f64> {
+    let mut least = [u64::MAX; 2];
+    for _ in 0..RUNS {
+        for (least, preload) in least.iter_mut().zip([false, true]) {
+            let mut command = Command::new("env");
+            command.stdin(Stdio::null()).stdout(Stdio::null()).env_remove(FOLDER_VARIABLE);
+            if preload {
+                command.env("LD_PRELOAD", shim);
+            }
+            let before = tsc();
+            command.status().context("cannot run env")?;
+            *least = (*least).min(tsc().saturating_sub(before));
+        }
+    }
+    let [without, with] = least;
+    Ok(with.saturating_sub(without) as f64)
+}
+
 /// Runs a command to its end; with a shim and a folder, its functions are logged there.
 ///
 /// # Errors
 /// It cannot be run.
 pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -> Result<Ran> {
     program(command)?;
+    let _held = shim.and_then(|(_, _, config)| held(config));
     let mut words: Vec<OsString> = Vec::new();
     if let Some((shim, folder, config)) = shim {
         fs::write(folder.join(CONFIG), serde_json::to_vec(config)?)

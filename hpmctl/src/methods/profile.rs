@@ -88,6 +88,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
     let mut profile = collect(&log, &args.files.finder(), (!args.no_filter).then_some(args.least_bytes))?;
     profile.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     profile.status = ran.status;
+    profile.real.set_up += profile.real.processes as f64 * launch::loading_takes(&shim)?;
     if let Filter::LeaveOut(files) = &config.filter {
         profile.left_out = files.iter().map(|file| file.offsets.len()).sum();
     }
@@ -185,6 +186,7 @@ fn add_real(real: &mut RealRow, log: &CallLog<'_>) {
     let costs = &log.header.real;
     real.program += log.real_time().unwrap_or(0.0);
     real.set_up += costs.set_up;
+    real.processes += u64::from(costs.set_up > 0.0);
     let measured = if costs.priced > 0.0 { costs.priced } else { costs.logged };
     real.measured = real.measured.max(measured);
 }

@@ -114,7 +114,7 @@ fn what_a_process_begins_with_is_part_of_the_overhead() {
     let folder = figure_3(&temp);
     let mut profile = read_profile(&folder).unwrap();
     // Of 3.6 million ticks 2 % once, and 0.01 % for each call.
-    profile.real = RealRow { program: 3_600_000.0, set_up: 72_000.0, measured: 180.0 };
+    profile.real = RealRow { program: 3_600_000.0, set_up: 72_000.0, processes: 1, measured: 180.0 };
     write_profile(&folder, &profile).unwrap();
     assert!((profile.time_overhead(3) - 0.0203).abs() < 1e-12);
     let refused = select(&folder, &["--overhead", "1%"]).unwrap_err().to_string();
