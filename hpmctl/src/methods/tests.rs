@@ -120,7 +120,7 @@ fn what_a_process_begins_with_is_part_of_the_overhead() {
     let refused = select(&folder, &["--overhead", "1%"]).unwrap_err().to_string();
     assert!(refused.contains("takes 2.000 % of the program's time"), "{refused}");
     let chosen = select(&folder, &["--overhead", "2.1%"]).unwrap();
-    assert!(chosen.contains("2.000 % once for each process"), "{chosen}");
+    assert!(chosen.contains("2.00 % once for each process"), "{chosen}");
 }
 
 #[test]
