@@ -37,9 +37,9 @@ pub(super) struct ProfileFile {
     pub(super) skip_cost: f64,
     /// What one costs that step 3 logs with its events.
     pub(super) measured_cost: f64,
-    /// The same in real time, with what there is once.
+    /// The same with the kernel's time and what there is once.
     #[serde(default)]
-    pub(super) real: RealRow,
+    pub(super) cpu: CpuRow,
     /// Functions that the filter left out before the run, and its size threshold.
     pub(super) left_out: usize,
     pub(super) least_bytes: Option<u64>,
@@ -77,9 +77,9 @@ pub(super) struct FunctionRow {
     pub(super) worth_it: bool,
 }
 
-/// Real time in TSC ticks, the kernel's and waiting included; all 0 where it is not known.
+/// Time on CPUs in ns, in user mode and in the kernel; all 0 where it is not known.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct RealRow {
+pub(super) struct CpuRow {
     /// All threads of the program, without the shim.
     pub(super) program: f64,
     /// The shim's begin in all processes, its loading included, and how many these are.
@@ -156,21 +156,21 @@ impl ProfileFile {
         self.nodes.iter().filter(|node| node.caller.is_none()).map(|node| node.total).sum()
     }
 
-    /// What measuring these calls would take of the program's time: an entry and an exit for each, and what every process begins with. Of
-    /// the threads' time on a CPU or of the real time, of which it is more.
+    /// What measuring these calls would take of the program's time: an entry and an exit for each, and what every process begins with. By
+    /// the clock of the profile or by the time on CPUs with the kernel's, of which it is more.
     pub(super) fn time_overhead(&self, invocations: u64) -> f64 {
         let events = 2.0 * invocations as f64;
-        let real = self.part_of_real(self.real.set_up + self.real.measured * events);
-        self.part_of_time(self.measured_cost * events).max(real)
+        let with_kernel = self.part_of_cpu_time(self.cpu.set_up + self.cpu.measured * events);
+        self.part_of_time(self.measured_cost * events).max(with_kernel)
     }
 
-    /// What the shim takes of the real time before it logs anything.
+    /// What the shim takes of the program's time before it logs anything.
     pub(super) fn set_up_overhead(&self) -> f64 {
-        self.part_of_real(self.real.set_up)
+        self.part_of_cpu_time(self.cpu.set_up)
     }
 
-    fn part_of_real(&self, ticks: f64) -> f64 {
-        if self.real.program > 0.0 { ticks / self.real.program } else { 0.0 }
+    fn part_of_cpu_time(&self, ns: f64) -> f64 {
+        if self.cpu.program > 0.0 { ns / self.cpu.program } else { 0.0 }
     }
 
     /// What the calls of the shim for the other functions take.

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use libhpm::call_log::{CONFIG, Config, Counting, FOLDER_VARIABLE};
 use libhpm::session::{Options, Session, Target};
-use libhpm::sys::clock::tsc;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 
 use crate::cli::TargetArgs;
 use crate::workload::{End, Workload};
@@ -85,12 +86,17 @@ fn held(config: &Config) -> Option<Session> {
 /// How often a program is run to see what it takes; the least counts.
 const RUNS: usize = 5;
 
-/// TSC ticks that loading the shim adds to a process, as seen from outside: before the process can look at a clock itself.
+/// Time on a CPU in ns that loading the shim adds to a process, in user mode and in the kernel, as seen from outside: before the process can
+/// look at a clock itself.
 ///
 /// # Errors
 /// There is no `env`.
 pub(super) fn loading_takes(shim: &Path) -> Result<f64> {
-    let mut least = [u64::MAX; 2];
+    let children = || -> Result<i64> {
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot tell what children took")?;
+        Ok((usage.user_time() + usage.system_time()).num_microseconds())
+    };
+    let mut least = [i64::MAX; 2];
     for _ in 0..RUNS {
         for (least, preload) in least.iter_mut().zip([false, true]) {
             let mut command = Command::new("env");
@@ -98,13 +104,13 @@ pub(super) fn loading_takes(shim: &Path) -> Result<f64> {
             if preload {
                 command.env("LD_PRELOAD", shim);
             }
-            let before = tsc();
+            let before = children()?;
             command.status().context("cannot run env")?;
-            *least = (*least).min(tsc().saturating_sub(before));
+            *least = (*least).min(children()? - before);
         }
     }
     let [without, with] = least;
-    Ok(with.saturating_sub(without) as f64)
+    Ok((with - without).max(0) as f64 * 1e3)
 }
 
 /// Runs a command to its end; with a shim and a folder, its functions are logged there.

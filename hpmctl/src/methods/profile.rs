@@ -16,7 +16,7 @@ use libhpm::symbol::{FileFinder, Symbolizer, build_id, functions_of};
 use libhpm::sys::clock::tsc_per_ms;
 
 use super::folder::{
-    FunctionRow, ModuleRow, NodeRow, ProfileFile, RealRow, ThreadRow, begin, hexadecimal, shared,
+    CpuRow, FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, begin, hexadecimal, shared,
     write_profile,
 };
 use super::{ClockArg, launch, measure, text};
@@ -88,7 +88,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
     let mut profile = collect(&log, &args.files.finder(), (!args.no_filter).then_some(args.least_bytes))?;
     profile.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     profile.status = ran.status;
-    profile.real.set_up += profile.real.processes as f64 * launch::loading_takes(&shim)?;
+    profile.cpu.set_up += profile.cpu.processes as f64 * launch::loading_takes(&shim)?;
     if let Filter::LeaveOut(files) = &config.filter {
         profile.left_out = files.iter().map(|file| file.offsets.len()).sum();
     }
@@ -150,7 +150,7 @@ pub(super) fn collect(folder: &Path, finder: &FileFinder, least_bytes: Option<u6
         while let Some(event) = log.next(&mut functions) {
             matcher.push(&event, &mut graph);
         }
-        add_real(&mut profile.real, &log);
+        add_cpu_time(&mut profile.cpu, &log);
         let mut found = matcher.finish(&mut graph);
         if log.header.forked {
             // The child leaves what its parent entered.
@@ -182,13 +182,13 @@ pub(super) fn collect(folder: &Path, finder: &FileFinder, least_bytes: Option<u6
     Ok(profile)
 }
 
-fn add_real(real: &mut RealRow, log: &CallLog<'_>) {
-    let costs = &log.header.real;
-    real.program += log.real_time().unwrap_or(0.0);
-    real.set_up += costs.set_up;
-    real.processes += u64::from(costs.set_up > 0.0);
+fn add_cpu_time(row: &mut CpuRow, log: &CallLog<'_>) {
+    let costs = &log.header.cpu;
+    row.program += log.cpu_ns().unwrap_or(0.0);
+    row.set_up += costs.set_up;
+    row.processes += u64::from(costs.set_up > 0.0);
     let measured = if costs.priced > 0.0 { costs.priced } else { costs.logged };
-    real.measured = real.measured.max(measured);
+    row.measured = row.measured.max(measured);
 }
 
 /// Adds the functions with their names and what the filter says of them.

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::exclude::option;
 use super::folder::{
-    FunctionRow, ModuleRow, NodeRow, ProfileFile, RealRow, ThreadRow, begin, read_profile, write_profile,
+    CpuRow, FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, begin, read_profile, write_profile,
 };
 use super::*;
 
@@ -73,7 +73,7 @@ fn figure_3(temp: &TempDir) -> PathBuf {
         cost: 25.0,
         skip_cost: 4.0,
         measured_cost: 60.0,
-        real: RealRow::default(),
+        cpu: CpuRow::default(),
         left_out: 3,
         least_bytes: Some(100),
         skipped: 2000,
@@ -113,8 +113,8 @@ fn what_a_process_begins_with_is_part_of_the_overhead() {
     let temp = tempfile::tempdir().unwrap();
     let folder = figure_3(&temp);
     let mut profile = read_profile(&folder).unwrap();
-    // Of 3.6 million ticks 2 % once, and 0.01 % for each call.
-    profile.real = RealRow { program: 3_600_000.0, set_up: 72_000.0, processes: 1, measured: 180.0 };
+    // Of 3.6 ms 2 % once, and 0.01 % for each call.
+    profile.cpu = CpuRow { program: 3_600_000.0, set_up: 72_000.0, processes: 1, measured: 180.0 };
     write_profile(&folder, &profile).unwrap();
     assert!((profile.time_overhead(3) - 0.0203).abs() < 1e-12);
     let refused = select(&folder, &["--overhead", "1%"]).unwrap_err().to_string();

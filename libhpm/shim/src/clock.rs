@@ -8,9 +8,11 @@ const TRUSTED_NS: f64 = 20_000.0;
 /// Time in ns after which the clock is set right in any case.
 const SET_AFTER_NS: f64 = 1e6;
 
-fn nanoseconds(clock: ClockId) -> u64 {
-    // Every Linux has these clocks.
-    clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+/// The calling thread's time on a CPU in ns, in user mode and in the kernel.
+pub(crate) fn cpu_ns() -> u64 {
+    // Every Linux has this clock.
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+        .map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
 /// The calling thread's time on a CPU in ns, mostly without a system call: between two readings of CLOCK_THREAD_CPUTIME_ID that
@@ -28,7 +30,7 @@ pub(crate) struct CpuClock {
 
 impl CpuClock {
     pub(crate) fn new(tsc_per_ms: f64) -> Self {
-        let (set_ns, set_tsc) = (nanoseconds(ClockId::CLOCK_THREAD_CPUTIME_ID), tsc());
+        let (set_ns, set_tsc) = (cpu_ns(), tsc());
         Self { ns_per_tick: 1e6 / tsc_per_ms, set_ns, set_tsc, last_tsc: set_tsc, last_ns: set_ns }
     }
 
@@ -50,7 +52,7 @@ impl CpuClock {
 
     #[cold]
     fn set(&mut self, tsc: u64) -> u64 {
-        self.set_ns = nanoseconds(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        self.set_ns = cpu_ns();
         self.set_tsc = tsc;
         self.set_ns
     }

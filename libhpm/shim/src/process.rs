@@ -12,6 +12,7 @@ use libhpm::call_log::{
 use libhpm::session::Session;
 use libhpm::sys::clock::tsc;
 
+use crate::clock::cpu_ns;
 use crate::counting::{DRIVER, Source, driver};
 use crate::readings::Sources;
 use crate::thread::Thread;
@@ -35,7 +36,7 @@ pub(crate) struct Costs {
 /// A process image since its start, or since it was forked.
 pub(crate) struct Process {
     forks: u32,
-    /// The TSC when it began to be set up.
+    /// [`cpu_ns`] of the thread that set it up, when that began.
     began: u64,
     pub(crate) config: Config,
     /// Files begin with this.
@@ -78,7 +79,7 @@ impl Process {
     }
 
     fn new(config: Config) -> Option<Self> {
-        let began = tsc();
+        let began = cpu_ns();
         let folder = PathBuf::from(std::env::var_os(FOLDER_VARIABLE)?);
         let prefix = folder.join(format!("{}-{:x}", std::process::id(), tsc()));
         let is_pricing = config.events.is_empty();
@@ -205,7 +206,7 @@ impl Process {
         }
         let _ = process.costs.set(costs.clone());
         forget_skipped();
-        with_thread(|thread| thread.put_set_up(&costs, tsc().saturating_sub(process.began)));
+        with_thread(|thread| thread.put_set_up(&costs, cpu_ns().saturating_sub(process.began)));
     }
 }
 

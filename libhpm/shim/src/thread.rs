@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use libhpm::analysis::method::{CallKind, MAX_COUNTS};
-use libhpm::call_log::{Header, RealCosts, Record, VERSION, WORDS};
-use libhpm::sys::clock::tsc;
+use libhpm::call_log::{CpuCosts, Header, Record, VERSION, WORDS};
 
+use crate::clock::cpu_ns;
 use crate::ffi;
 use crate::log::Log;
 use crate::process::{Costs, Process};
@@ -43,7 +43,7 @@ pub(crate) struct Thread {
     put: fn(&mut Self, Record),
     /// What mapping windows has cost so far, in the words' units: subtracted from what is written.
     stolen: [u64; WORDS + MAX_COUNTS],
-    /// The TSC when its log began.
+    /// [`cpu_ns`] when its log began.
     began: u64,
 }
 
@@ -65,7 +65,7 @@ impl Thread {
             costs: vec![0.0; 1 + events],
             skip_costs: vec![0.0; 1 + events],
             priced_cost: None,
-            real: RealCosts::default(),
+            cpu: CpuCosts::default(),
         };
         let mut log = Log::create(process.next_log(), header.words(), process.config.limit).ok()?;
         log.put_name();
@@ -79,7 +79,7 @@ impl Thread {
             used,
             put: *PUT.get(events)?,
             stolen: [0; WORDS + MAX_COUNTS],
-            began: tsc(),
+            began: cpu_ns(),
         };
         thread.put_costs(&process.costs());
         thread.mark();
@@ -109,23 +109,26 @@ impl Thread {
     /// Says in the log what the shim costs.
     pub(crate) fn put_costs(&mut self, costs: &Costs) {
         if let Some((log, header)) = &mut self.log {
+            // While the shim measures itself, nothing waits.
+            let per_ms = header.tsc_per_ms;
+            let ns = |ticks: f64| ticks / per_ms * 1e6;
             if let ([logged, costs_logged @ ..], [skipped, costs_skipped @ ..]) =
                 (&*costs.logged, &*costs.skipped)
             {
                 (header.costs, header.skip_costs) = (costs_logged.to_vec(), costs_skipped.to_vec());
-                (header.real.logged, header.real.skipped) = (*logged, *skipped);
+                (header.cpu.logged, header.cpu.skipped) = (ns(*logged), ns(*skipped));
             }
             if let [priced, in_time, ..] = &*costs.priced {
-                (header.real.priced, header.priced_cost) = (*priced, Some(*in_time));
+                (header.cpu.priced, header.priced_cost) = (ns(*priced), Some(*in_time));
             }
             log.put_header(header);
         }
     }
 
-    /// Says in the log how many TSC ticks the process took to begin, and begins the log anew.
-    pub(crate) fn put_set_up(&mut self, costs: &Costs, ticks: u64) {
+    /// Says in the log how many ns the process took to begin, and begins the log anew.
+    pub(crate) fn put_set_up(&mut self, costs: &Costs, ns: u64) {
         if let Some((_, header)) = &mut self.log {
-            header.real.set_up = ticks as f64;
+            header.cpu.set_up = ns as f64;
         }
         self.put_costs(costs);
         self.rewind();
@@ -196,7 +199,7 @@ impl Thread {
         if let Some((log, _)) = &mut self.log {
             log.rewind();
         }
-        self.began = tsc();
+        self.began = cpu_ns();
         self.mark();
     }
 }
@@ -207,7 +210,7 @@ impl Drop for Thread {
         if self.forks == ffi::forks() && self.logs() {
             self.mark();
             if let Some((_, header)) = &mut self.log {
-                header.real.lasted = tsc().saturating_sub(self.began) as f64;
+                header.cpu.lasted = cpu_ns().saturating_sub(self.began) as f64;
             }
             // They were not known yet when a thread began beside the one that measured them.
             if let Some(process) = self.process.clone() {

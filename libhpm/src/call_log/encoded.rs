@@ -1,5 +1,5 @@
-//! Events as the shim asks the hpm module for them. It is told their encodings instead of their names: with the tables of events, which are
-//! full of addresses, each process that loads it would begin 0.7 million instructions later.
+//! Events as the shim asks the hpm module for them. It is told their encodings instead of their names: the tables of events are
+//! full of addresses, which the dynamic loader would have to set right in each process.
 
 use serde::{Deserialize, Serialize};
 

@@ -131,14 +131,14 @@ pub struct Header {
     /// What logging one with all of [`Config::priced`] would cost in units of time; `None` where they cannot be counted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub priced_cost: Option<f64>,
-    /// The same in real time, which is also that of the kernel.
+    /// What the shim takes of the thread's time on a CPU, the kernel's included.
     #[serde(default)]
-    pub real: RealCosts,
+    pub cpu: CpuCosts,
 }
 
-/// What the shim takes of a thread's real time, in TSC ticks.
+/// What the shim takes of a thread's time on a CPU, in user mode and in the kernel, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct RealCosts {
+pub struct CpuCosts {
     /// From the process's first event until it logs; 0 for all threads but the first. Without what the dynamic loader does before.
     pub set_up: f64,
     /// From then to the thread's end; 0 if it was killed.

@@ -225,12 +225,13 @@ impl<'a> CallLog<'a> {
         Some(CallEvent { kind: record.kind, function, site: record.site, frame: record.frame, time, counts })
     }
 
-    /// TSC ticks from the log's begin to its end without what the shim took, once all has been read; `None` where that is not known.
+    /// The thread's time on a CPU in ns from the log's begin to its end, in user mode and in the kernel, without what the shim took, once all
+    /// has been read; `None` where that is not known.
     #[must_use]
-    pub fn real_time(&self) -> Option<f64> {
-        let real = &self.header.real;
-        let shim = real.logged * self.logged as f64 + real.skipped * self.skipped as f64;
-        Some(real.lasted - shim).filter(|time| *time > 0.0)
+    pub fn cpu_ns(&self) -> Option<f64> {
+        let costs = &self.header.cpu;
+        let shim = costs.logged * self.logged as f64 + costs.skipped * self.skipped as f64;
+        Some(costs.lasted - shim).filter(|time| *time > 0.0)
     }
 
     /// Time and counts without what the shim did since the event before: one reading, and what was skipped. What it costs is an
