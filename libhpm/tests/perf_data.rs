@@ -238,6 +238,28 @@ fn a_file_that_is_cut_off_keeps_what_is_whole() {
     assert!(last + 1 >= all.samples.len(), "{last} of {}", all.samples.len());
 }
 
+/// An event's attributes that claim another size are not followed by something else.
+#[test]
+fn attributes_of_an_unknown_size_are_damage() {
+    // Places of the header: how large an event is in the list of events, and where the list begins; and the feature EVENT_DESC, without which the list is
+    // read.
+    const EACH: usize = 16;
+    const LIST: usize = 24;
+    const EVENT_DESC: (usize, u8) = (72 + 12 / 8, 1 << (12 % 8));
+    for (name, ..) in FILES {
+        let whole = bytes(name);
+        let number = |at: usize| usize::from(u16::from_le_bytes([whole[at], whole[at + 1]]));
+        for (size, event) in (0..=u8::MAX).flat_map(|size| [(size, 0), (size, 1)]) {
+            let mut damaged = whole.clone();
+            damaged[number(LIST) + event * number(EACH) + 4] = size;
+            damaged[EVENT_DESC.0] &= !EVENT_DESC.1;
+            if let Err(error) = taken(damaged) {
+                assert!(error.to_string().starts_with("(memory) cannot be read as"), "{error}");
+            }
+        }
+    }
+}
+
 proptest! {
     /// Bits that are flipped and ends that are cut off are no reason to panic, nor to take more memory than the file has.
     #[test]

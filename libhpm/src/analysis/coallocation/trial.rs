@@ -16,6 +16,8 @@
 
 use std::collections::HashMap;
 
+use std::sync::LazyLock;
+
 use serde::Serialize;
 
 use super::monitor::Effect;
@@ -26,6 +28,26 @@ const STEPS: i32 = 96;
 const REACH: f64 = 3.0;
 /// Standard deviation of the logarithms of ratios in the mixture: effects of this size are found the soonest.
 const TYPICAL: f64 = 0.5;
+
+/// A part of the mixture that is smaller by this in its logarithm adds nothing that a number could hold.
+const NEGLIGIBLE: f64 = -40.0;
+
+/// What is the same for all trials and samples. A sample is looked at while a program waits: it must not need a logarithm for each ratio.
+struct Ratios {
+    /// The ratios.
+    ratios: Vec<f64>,
+    /// The mixture's weight of each; their sum is 1.
+    weights: Vec<f64>,
+}
+
+static RATIOS: LazyLock<Ratios> = LazyLock::new(|| {
+    let density = |log_ratio: f64| (-0.5 * (log_ratio / TYPICAL).powi(2)).exp();
+    let all: f64 = log_ratios().map(density).sum();
+    Ratios {
+        ratios: log_ratios().map(f64::exp).collect(),
+        weights: log_ratios().map(|log_ratio| density(log_ratio) / all).collect(),
+    }
+});
 
 /// Where a pair was put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -89,6 +111,8 @@ pub struct Trial {
     samples: Exposure,
     /// Logarithms of the likelihoods of all ratios.
     likelihoods: Vec<f64>,
+    /// For each ratio the logarithm of all pairs, treated ones that many times, with the pairs that there were when the last sample came.
+    totals: Vec<f64>,
     /// How often each object was hit, and the sum of the squares of these.
     hits: HashMap<u64, u64>,
     squares: u64,
@@ -106,6 +130,7 @@ impl Trial {
             exposure: Exposure::default(),
             samples: Exposure::default(),
             likelihoods: vec![0.0; ratios],
+            totals: vec![],
             hits: HashMap::new(),
             squares: 0,
             kept: (0, ratios - 1),
@@ -115,16 +140,25 @@ impl Trial {
     /// A sample that hit an object of a group, while so many pairs had been put into the groups. `object` is any number that is
     /// the same for samples of the same object. Before there are pairs in both groups, samples tell nothing and are left out.
     pub fn add(&mut self, group: Group, object: u64, exposure: Exposure) {
+        let is_known = exposure == self.exposure && !self.totals.is_empty();
         self.exposure = exposure;
         if exposure.treated == 0 || exposure.control == 0 {
             return;
         }
         self.samples.count(group);
         let (treated, control) = (exposure.treated as f64, exposure.control as f64);
-        for (likelihood, log_ratio) in self.likelihoods.iter_mut().zip(log_ratios()) {
-            let weight = log_ratio.exp() * treated;
-            let hit = if group == Group::Treated { weight } else { control };
-            *likelihood += (hit / (weight + control)).ln();
+        if !is_known {
+            let total = |ratio: &f64| (ratio * treated + control).ln();
+            self.totals = RATIOS.ratios.iter().map(total).collect();
+        }
+        let (of_ratio, hit) = match group {
+            Group::Treated => (1.0, treated.ln()),
+            Group::Control => (0.0, control.ln()),
+        };
+        for ((likelihood, total), log_ratio) in
+            self.likelihoods.iter_mut().zip(&self.totals).zip(log_ratios())
+        {
+            *likelihood += of_ratio * log_ratio + hit - total;
         }
         let hits = self.hits.entry(object).or_default();
         self.squares += 2 * *hits + 1;
@@ -205,16 +239,11 @@ impl Trial {
     /// Leaves out the ratios under which the samples would be too unlikely.
     fn exclude(&mut self) {
         let dispersion = self.dispersion();
-        let density = |log_ratio: f64| (-0.5 * (log_ratio / TYPICAL).powi(2)).exp();
-        let all: f64 = log_ratios().map(density).sum();
         // Relative to the greatest, so that nothing overflows.
         let greatest = self.likelihoods.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mixture: f64 = log_ratios()
-            .zip(&self.likelihoods)
-            .map(|(log_ratio, likelihood)| {
-                density(log_ratio) / all * ((likelihood - greatest) / dispersion).exp()
-            })
-            .sum();
+        let relative = self.likelihoods.iter().map(|likelihood| (likelihood - greatest) / dispersion);
+        let parts = RATIOS.weights.iter().zip(relative).filter(|(_, relative)| *relative > NEGLIGIBLE);
+        let mixture: f64 = parts.map(|(weight, relative)| weight * relative.exp()).sum();
         let least = mixture.ln() + LEVEL.ln();
         let stays = |place: &usize| (self.likelihoods[*place] - greatest) / dispersion > least;
         let (low, high) = self.kept;

@@ -33,6 +33,10 @@ const EVENT_DESC: u32 = 12;
 const NO_FEATURE: u64 = 255;
 /// The smallest `perf_event_attr`, and more than the biggest.
 const ATTR: std::ops::RangeInclusive<u64> = 64..=4096;
+/// The sizes that it has had (`PERF_ATTR_SIZE_VER0` to `VER7`). Whatever is larger than the last is newer, and passed over.
+const ATTR_SIZES: [u64; 8] = [64, 72, 80, 96, 104, 112, 120, 128];
+/// Place of its own size in it.
+const OWN_SIZE: u64 = 4;
 /// More events, and more copies of one (threads times CPUs), than anybody opens.
 const EVENTS_MAX: u64 = 4096;
 const IDS_MAX: u64 = 1 << 20;
@@ -174,7 +178,8 @@ impl Found {
         let attrs = read_at(&mut self.input, start, size).map_err(|_| wrong())?;
         let ids_there = |attr: &[u8]| {
             let (start, size) = (u64_at(attr, attr_size - SECTION)?, u64_at(attr, attr_size - 8)?);
-            (self.has(start, size) && size / 8 <= IDS_MAX).then_some(())
+            let fits = is_sized(attr, attr_size - SECTION) && self.has(start, size);
+            (fits && size / 8 <= IDS_MAX).then_some(())
         };
         let each = || attrs.chunks_exact(attr_size as usize);
         each().try_for_each(ids_there).ok_or_else(wrong)?;
@@ -307,6 +312,13 @@ fn size_of_record(head: &[u8], there: u64, input: &mut impl Read) -> io::Result<
     Ok(whole.map(|whole| (whole, 8)))
 }
 
+/// Whether an event's attributes have a size of their own that fits the room they have. With one that no version of perf knows linux-perf-data would
+/// take something else for what follows.
+fn is_sized(attr: &[u8], room: u64) -> bool {
+    let size = u32_at(attr, OWN_SIZE).map_or(0, u64::from);
+    size <= room && (ATTR_SIZES.contains(&size) || ATTR_SIZES.last().is_some_and(|last| size > *last))
+}
+
 /// Whether the section with the events' names is what it should be: numbers of things that are there.
 fn describes_events(bytes: &[u8]) -> Option<()> {
     let (events, attr_size) = (u32_at(bytes, 0)?, u64::from(u32_at(bytes, 4)?));
@@ -315,6 +327,9 @@ fn describes_events(bytes: &[u8]) -> Option<()> {
         return None;
     }
     for _ in 0..events {
+        if !is_sized(bytes.get(place as usize..)?, attr_size) {
+            return None;
+        }
         place += attr_size;
         let (ids, text) = (u32_at(bytes, place)?, u32_at(bytes, place + 4)?);
         place += 8 + u64::from(text) + u64::from(ids) * 8;

@@ -166,11 +166,12 @@ impl<S: Samples> Advisor<S> {
         let now = self.samples.now();
         // Adding samples ends periods, too.
         let periods = self.monitor.periods();
+        let is_news = !samples.is_empty();
         for sample in samples {
             self.add(heap, sample, now);
         }
         self.monitor.advance(now);
-        let is_clear = self.judge(heap, now);
+        let is_clear = (is_news || self.monitor.periods() > periods) && self.judge(heap, now);
         if self.monitor.periods() > periods {
             self.end_period(heap, now);
         } else if is_clear {
