@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::process::{Child as Process, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use hpm_abi::{CONTROL_OFFSET, control_bytes};
@@ -119,10 +119,17 @@ fn denied(denied: Denied) -> anyhow::Error {
 fn intruder() -> Result<String> {
     let mut target = Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
     let pid = target.id().to_string();
-    let session = hpmctl(&["stat", "-e", "instructions:u", "-p", &pid])?.stderr(Stdio::piped()).spawn()?;
+    let mut session =
+        hpmctl(&["stat", "-e", "instructions:u", "-p", &pid])?.stderr(Stdio::piped()).spawn()?;
     settled(&session)?;
     let msr = OpenOptions::new().write(true).open("/dev/cpu/0/msr")?;
-    msr.write_all_at(&0u64.to_le_bytes(), IA32_PERF_GLOBAL_CTRL).context("writing IA32_PERF_GLOBAL_CTRL")?;
+    // A write that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.
+    let start = Instant::now();
+    while session.try_wait()?.is_none() && start.elapsed() < LIMIT {
+        msr.write_all_at(&0u64.to_le_bytes(), IA32_PERF_GLOBAL_CTRL)
+            .context("writing IA32_PERF_GLOBAL_CTRL")?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
     let said = ended(session, &mut target);
     target.kill()?;
     target.wait()?;
