@@ -19,12 +19,12 @@ use super::session::Session;
 use super::subject::Subject;
 use super::target::{current_tgid, Target};
 use crate::hpm_abi::Reason;
-use crate::hpm_core::processes::{Processes, Writer};
+use crate::hpm_core::processes::{Processes, Writer, GROUPS};
 use crate::hpm_core::{Refusal, Thread};
 
 /// Sessions that can run at the same time: one bit each of [`GROUPED`].
-pub(super) const SESSIONS_MAX: usize = 64;
-/// Of a table's value: the session's place in [`RUNNING`].
+pub(super) const SESSIONS_MAX: usize = GROUPS;
+/// Of a table's value: the session's place in [`RUNNING`], which is its group there.
 const PLACE: u32 = 0xff;
 /// Of a table's value: the process is not measured before its next `execve`.
 const WAITING: u32 = 0x100;
@@ -208,9 +208,8 @@ pub(super) fn remove(session: &Session) {
     for (number, place) in RUNNING.iter().enumerate() {
         if ptr::eq(place.load(Ordering::Relaxed), session) {
             GROUPED.fetch_and(!(1 << number), Ordering::Release);
-            let at_place = |value| value & PLACE == number as u32;
-            PROCESSES.remove_all(&mut writers.processes, at_place);
-            THREADS.remove_all(&mut writers.threads, at_place);
+            PROCESSES.remove_group(&mut writers.processes, number);
+            THREADS.remove_group(&mut writers.threads, number);
             place.store(ptr::null_mut(), Ordering::Release);
         }
     }

@@ -82,7 +82,7 @@ pub(super) struct FunctionRow {
 pub(super) struct CpuRow {
     /// All threads of the program, without the shim.
     pub(super) program: f64,
-    /// The shim's begin in all processes, its loading included, and how many these are.
+    /// The shim's begin in all processes, its loading and its end included, and how many these are.
     pub(super) set_up: f64,
     pub(super) processes: u64,
     /// What an entry or exit costs that is logged with the events of `measure`.

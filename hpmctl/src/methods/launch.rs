@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use libhpm::call_log::{CONFIG, Config, Counting, FOLDER_VARIABLE};
+use libhpm::call_log::{CONFIG, Config, Counting, FOLDER_VARIABLE, REHEARSAL_VARIABLE, logs};
 use libhpm::session::{Options, Session, Target};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
@@ -86,31 +86,46 @@ fn held(config: &Config) -> Option<Session> {
 /// How often a program is run to see what it takes; the least counts.
 const RUNS: usize = 5;
 
-/// Time on a CPU in ns that loading the shim adds to a process, in user mode and in the kernel, as seen from outside: before the process can
-/// look at a clock itself.
+/// Time on a CPU in ns that the shim adds to a process in which it logs, in user mode and in the kernel, beside what it sees itself: its loading,
+/// and the end of its session and of its mappings. By `env` with the shim and without, in an empty folder.
 ///
 /// # Errors
-/// There is no `env`.
-pub(super) fn loading_takes(shim: &Path) -> Result<f64> {
-    let children = || -> Result<i64> {
-        let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot tell what children took")?;
-        Ok((usage.user_time() + usage.system_time()).num_microseconds())
-    };
+/// There is no `env`, or the folder cannot be written to.
+pub(super) fn around_set_up(shim: &Path, folder: &Path, config: &Config) -> Result<f64> {
+    let _held = held(config);
+    let folder = &with_config(folder, config)?;
     let mut least = [i64::MAX; 2];
     for _ in 0..RUNS {
-        for (least, preload) in least.iter_mut().zip([false, true]) {
+        for (least, rehearse) in least.iter_mut().zip([false, true]) {
             let mut command = Command::new("env");
             command.stdin(Stdio::null()).stdout(Stdio::null()).env_remove(FOLDER_VARIABLE);
-            if preload {
-                command.env("LD_PRELOAD", shim);
+            if rehearse {
+                command.env("LD_PRELOAD", shim).env(FOLDER_VARIABLE, folder).env(REHEARSAL_VARIABLE, "1");
             }
-            let before = children()?;
+            let before = children_took()?;
             command.status().context("cannot run env")?;
-            *least = (*least).min(children()? - before);
+            *least = (*least).min(children_took()? - before);
         }
     }
-    let [without, with] = least;
-    Ok((with - without).max(0) as f64 * 1e3)
+    let [without, with] = least.map(|microseconds| microseconds as f64 * 1e3);
+    let mut seen = f64::INFINITY;
+    for log in logs(folder)?.threads() {
+        seen = seen.min(log?.header.cpu.set_up);
+    }
+    Ok((with - without - if seen.is_finite() { seen } else { 0.0 }).max(0.0))
+}
+
+/// Time on a CPU in µs of all processes that have ended.
+fn children_took() -> Result<i64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("cannot tell what children took")?;
+    Ok((usage.user_time() + usage.system_time()).num_microseconds())
+}
+
+/// The folder as the shim is told of it, with what the shim is to do.
+fn with_config(folder: &Path, config: &Config) -> Result<PathBuf> {
+    fs::write(folder.join(CONFIG), serde_json::to_vec(config)?)
+        .with_context(|| format!("cannot write into {}", folder.display()))?;
+    Ok(fs::canonicalize(folder)?)
 }
 
 /// Runs a command to its end; with a shim and a folder, its functions are logged there.
@@ -122,9 +137,7 @@ pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -
     let _held = shim.and_then(|(_, _, config)| held(config));
     let mut words: Vec<OsString> = Vec::new();
     if let Some((shim, folder, config)) = shim {
-        fs::write(folder.join(CONFIG), serde_json::to_vec(config)?)
-            .with_context(|| format!("cannot write into {}", folder.display()))?;
-        let folder = fs::canonicalize(folder)?;
+        let folder = with_config(folder, config)?;
         let mut preload = OsString::from("LD_PRELOAD=");
         preload.push(shim);
         if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

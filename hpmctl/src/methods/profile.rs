@@ -70,8 +70,10 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
     });
     let shim = launch::shim(args.shim.as_deref())?;
     begin(&folder)?;
-    let log = folder.join("log");
-    fs::create_dir(&log).with_context(|| format!("cannot make {}", log.display()))?;
+    let (log, rehearsal) = (folder.join("log"), folder.join("rehearsal"));
+    for folder in [&log, &rehearsal] {
+        fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     let priced = measure::first_group();
     let config = Config {
         filter: Filter::LeaveOut(left_out(args, &program)?),
@@ -88,12 +90,17 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
     let mut profile = collect(&log, &args.files.finder(), (!args.no_filter).then_some(args.least_bytes))?;
     profile.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     profile.status = ran.status;
-    profile.cpu.set_up += profile.cpu.processes as f64 * launch::loading_takes(&shim)?;
     if let Filter::LeaveOut(files) = &config.filter {
         profile.left_out = files.iter().map(|file| file.offsets.len()).sum();
     }
+    let as_measured =
+        Config { filter: Filter::LeaveOut(vec![]), events: config.priced, priced: vec![], ..config };
+    let beside = launch::around_set_up(&shim, &rehearsal, &as_measured)?;
+    profile.cpu.set_up += profile.cpu.processes as f64 * beside;
     write_profile(&folder, &profile)?;
-    fs::remove_dir_all(&log).with_context(|| format!("cannot remove {}", log.display()))?;
+    for folder in [&log, &rehearsal] {
+        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
     warn(&warnings(&profile));
     print(text::profile(&profile, args.show).trim_end())?;
     Ok(ExitCode::from(ran.status as u8))

@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 const PLACES: usize = 16384;
 /// Processes at most, so that every search soon meets an empty place.
 pub const PROCESSES_MAX: usize = PLACES / 2;
+/// Groups that processes are in, by the lowest byte of their value.
+pub const GROUPS: usize = 64;
 
 /// A place that has never been used, or is not needed any more by a search that passes it.
 const EMPTY: u64 = 0;
@@ -21,9 +23,15 @@ pub struct Processes {
 }
 
 /// The writer's part of a [`Processes`]; whoever holds it may change the table.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Writer {
-    used: usize,
+    /// Processes of each group: who removes one need not search the table for what is not there.
+    used: [u32; GROUPS],
+}
+
+/// The group of a process with this value.
+fn group(value: u32) -> usize {
+    value as u8 as usize % GROUPS
 }
 
 fn entry(tgid: u32, value: u32) -> u64 {
@@ -57,11 +65,13 @@ impl Processes {
     /// Sets the value of this process; `false` when [`PROCESSES_MAX`] are there.
     #[must_use]
     pub fn set(&self, writer: &mut Writer, tgid: u32, value: u32) -> bool {
-        if let Some((place, _)) = self.find(tgid) {
+        if let Some((place, old)) = self.find(tgid) {
             self.places[place].store(entry(tgid, value), Ordering::Release);
+            writer.leaves(old);
+            writer.joins(value);
             return true;
         }
-        if writer.used >= PROCESSES_MAX {
+        if writer.processes() >= PROCESSES_MAX {
             return false;
         }
         let mut place = home(tgid);
@@ -69,23 +79,28 @@ impl Processes {
             place = (place + 1) % PLACES;
         }
         self.places[place].store(entry(tgid, value), Ordering::Release);
-        writer.used += 1;
+        writer.joins(value);
         true
     }
 
     /// Forgets this process; what its value was.
     pub fn remove(&self, writer: &mut Writer, tgid: u32) -> Option<u32> {
         let (place, value) = self.find(tgid)?;
-        self.clear(writer, place);
+        writer.leaves(value);
+        self.clear(place);
         Some(value)
     }
 
-    /// Forgets every process whose value `matches`.
-    pub fn remove_all(&self, writer: &mut Writer, matches: impl Fn(u32) -> bool) {
+    /// Forgets every process of this group.
+    pub fn remove_group(&self, writer: &mut Writer, number: usize) {
         for place in 0..PLACES {
+            if writer.used.get(number).is_none_or(|used| *used == 0) {
+                return;
+            }
             let found = self.places[place].load(Ordering::Relaxed);
-            if !is_free(found) && matches(found as u32) {
-                self.clear(writer, place);
+            if !is_free(found) && group(found as u32) == number {
+                writer.leaves(found as u32);
+                self.clear(place);
             }
         }
     }
@@ -106,9 +121,8 @@ impl Processes {
     }
 
     /// Frees a place, and those before it that searches passed only to come here.
-    fn clear(&self, writer: &mut Writer, place: usize) {
+    fn clear(&self, place: usize) {
         self.places[place].store(DELETED, Ordering::Release);
-        writer.used = writer.used.saturating_sub(1);
         let next = (place + 1) % PLACES;
         if self.places[next].load(Ordering::Relaxed) != EMPTY {
             return;
@@ -129,7 +143,20 @@ impl Writer {
     /// The writer of an empty table.
     #[must_use]
     pub const fn new() -> Self {
-        Self { used: 0 }
+        Self { used: [0; GROUPS] }
+    }
+
+    fn processes(&self) -> usize {
+        self.used.iter().sum::<u32>() as usize
+    }
+
+    fn joins(&mut self, value: u32) {
+        self.used[group(value)] += 1;
+    }
+
+    fn leaves(&mut self, value: u32) {
+        let used = &mut self.used[group(value)];
+        *used = used.saturating_sub(1);
     }
 }
 
@@ -186,8 +213,8 @@ mod tests {
         }
         assert!(!table.set(&mut writer, u32::MAX - 1, 0));
         assert!(table.set(&mut writer, 1, 5));
-        table.remove_all(&mut writer, |value| value == 0);
-        assert_eq!((table.get(1), table.get(2), writer.used), (Some(5), None, 1));
+        table.remove_group(&mut writer, 0);
+        assert_eq!((table.get(1), table.get(2), writer.processes()), (Some(5), None, 1));
     }
 
     #[test]
@@ -207,6 +234,12 @@ mod tests {
             }
         }
         assert!((1..=3000).all(|tgid| table.get(tgid) == map.get(&tgid).copied()));
-        assert_eq!(writer.used, map.len());
+        assert_eq!(writer.processes(), map.len());
+        for number in 0..GROUPS {
+            table.remove_group(&mut writer, number);
+            map.retain(|_, value| group(*value) != number);
+            assert!((1..=3000).all(|tgid| table.get(tgid) == map.get(&tgid).copied()));
+        }
+        assert_eq!(writer.processes(), 0);
     }
 }

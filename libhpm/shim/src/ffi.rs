@@ -6,6 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use libhpm::analysis::method::CallKind;
+use libhpm::call_log::REHEARSAL_VARIABLE;
 use memmap2::{MmapMut, MmapOptions};
 
 use crate::hook;
@@ -35,14 +36,26 @@ extern "C" fn left(function: usize, call_site: usize, from: usize, frame: usize)
     hook(kind, function as u64, from as u16, frame as u64);
 }
 
-/// Maps a part of a file for writing, with its pages at hand: to fault them in one by one would be part of what is measured.
+/// The dynamic loader calls what lies there when the library is loaded.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOADED: extern "C" fn() = loaded;
+
+extern "C" fn loaded() {
+    if std::env::var_os(REHEARSAL_VARIABLE).is_some() {
+        __cyg_profile_func_enter(loaded as *const () as usize, 0);
+        __cyg_profile_func_exit(loaded as *const () as usize, 0);
+    }
+}
+
+/// Maps a part of a file for writing.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn map(file: &File, offset: u64, length: usize) -> io::Result<MmapMut> {
     // SAFETY: the file was made by this thread under a name that nobody else uses, and no other code of this process writes to
     // it; hpmctl reads it by read(2), once the program has ended.
-    unsafe { MmapOptions::new().offset(offset).len(length).populate().map_mut(file) }
+    unsafe { MmapOptions::new().offset(offset).len(length).map_mut(file) }
 }
 
 /// How many forks lie between this process and the one that loaded the shim.

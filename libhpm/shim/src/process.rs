@@ -49,7 +49,7 @@ pub(crate) struct Process {
     /// Names of a record's counts, the TSC first.
     pub(crate) events: Vec<String>,
     /// How many events could be read beside, which are only priced.
-    priced: usize,
+    pub(crate) priced: usize,
     code: Mutex<Vec<(u64, u64, u64, String)>>,
     calibrating: AtomicBool,
     costs: OnceLock<Costs>,

@@ -111,15 +111,18 @@ impl Thread {
         if let Some((log, header)) = &mut self.log {
             // While the shim measures itself, nothing waits.
             let per_ms = header.tsc_per_ms;
+            let page = |counts: usize| (WORDS + counts) as f64 * 8.0 * log.byte_ns();
             let ns = |ticks: f64| ticks / per_ms * 1e6;
             if let ([logged, costs_logged @ ..], [skipped, costs_skipped @ ..]) =
                 (&*costs.logged, &*costs.skipped)
             {
                 (header.costs, header.skip_costs) = (costs_logged.to_vec(), costs_skipped.to_vec());
-                (header.cpu.logged, header.cpu.skipped) = (ns(*logged), ns(*skipped));
+                header.cpu.logged = ns(*logged) + page(header.events.len());
+                header.cpu.skipped = ns(*skipped);
             }
             if let [priced, in_time, ..] = &*costs.priced {
-                (header.cpu.priced, header.priced_cost) = (ns(*priced), Some(*in_time));
+                let counts = self.process.as_ref().map_or(0, |process| process.priced);
+                (header.cpu.priced, header.priced_cost) = (ns(*priced) + page(counts), Some(*in_time));
             }
             log.put_header(header);
         }

@@ -18,6 +18,9 @@ use crate::analysis::method::CallKind;
 
 /// Environment variable with the folder that the shim writes into.
 pub const FOLDER_VARIABLE: &str = "HPM_METHODS";
+/// Environment variable with which the shim logs an entry and an exit of its own when it is loaded: so that it can be seen from outside what
+/// a process takes in which nothing else is logged.
+pub const REHEARSAL_VARIABLE: &str = "HPM_METHODS_REHEARSAL";
 /// Name of the shim's [`Config`] in the folder, as JSON.
 pub const CONFIG: &str = "shim.json";
 /// The version of header and records.
@@ -143,7 +146,7 @@ pub struct CpuCosts {
     pub set_up: f64,
     /// From then to the thread's end; 0 if it was killed.
     pub lasted: f64,
-    /// Of an entry or exit that is logged.
+    /// Of an entry or exit that is logged, its part of a page of the log included.
     pub logged: f64,
     /// Of one that is not.
     pub skipped: f64,

@@ -37,6 +37,12 @@ impl Refusal {
                 "somebody else has the last branch records (MSR {first:#x} reads {second:#x}): stop what uses them (a \
                  tool that writes MSRs, firmware), or record without branches"
             ),
+            // A running session that gave up: there was no refusal to say more.
+            Reason::CountersRunning if self.detail == [0; 2] => {
+                "somebody else changed which counters run while the session \
+                 measured: stop what writes MSRs (firmware, a hypervisor, a tool), and measure again"
+                    .to_owned()
+            }
             Reason::CountersRunning => format!(
                 "a counter runs that nobody reserved (MSR {first:#x} reads {second:#x}): stop what uses it \
                  (firmware, a hypervisor, Intel PT or a tool that writes MSRs)"

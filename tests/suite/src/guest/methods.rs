@@ -1,9 +1,11 @@
 //! Method-level phases of three programs that nobody here wrote, with the module's counters, and what measuring them really adds.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
+use libhpm::call_log::{CONFIG, FOLDER_VARIABLE, Functions, logs};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -56,7 +58,38 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         let found = found(name, arguments).with_context(|| format!("methods of {name}"))?;
         report.fact(name, serde_json::to_value(found)?);
     }
+    report.check("methods: a full disk loses events, and says how many, but not the program", full_disk);
     Ok(())
+}
+
+/// The program with the most calls, with a log that has no room.
+fn full_disk() -> Result<String> {
+    let (name, arguments) = PROGRAMS.last().context("no programs")?;
+    let folder = format!("{MEMORY}/full");
+    fs::create_dir(&folder).with_context(|| format!("making {folder}"))?;
+    succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", &folder]))?;
+    let measured = PathBuf::from(format!("{MEMORY}/measured-{}", profile_folder(name)));
+    fs::copy(run_folder(&measured)?.join(CONFIG), format!("{folder}/{CONFIG}"))
+        .context("what the shim is told")?;
+    let mut program = Command::new(path(name, "all"));
+    program.args(*arguments).env("LD_PRELOAD", shim()?).env(FOLDER_VARIABLE, &folder);
+    succeed(&mut program)?;
+    let (mut read, mut lost, mut functions) = (0, 0, Functions::default());
+    for log in logs(Path::new(&folder))?.threads() {
+        let mut log = log?;
+        lost += log.lost;
+        while log.next(&mut functions).is_some() {
+            read += 1;
+        }
+    }
+    anyhow::ensure!(read > 0 && lost > 0, "{read} events, {lost} lost");
+    Ok(format!("{read} events, {lost} lost"))
+}
+
+fn run_folder(measured: &Path) -> Result<PathBuf> {
+    let runs = fs::read_dir(measured.join("runs")).context("no runs")?;
+    let runs = runs.filter_map(|entry| Some(entry.ok()?.path()).filter(|path| path.join(CONFIG).exists()));
+    runs.last().context("no run was measured")
 }
 
 /// Step 1 of each program alone.

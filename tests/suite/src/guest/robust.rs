@@ -141,6 +141,9 @@ fn ended(mut session: Process, target: &mut Process) -> Result<String> {
     ensure!(target.try_wait()?.is_none(), "the target ended first");
     let mut said = String::new();
     std::io::Read::read_to_string(&mut session.stderr.take().context("no standard error")?, &mut said)?;
-    ensure!(!status.success() && said.contains("nobody reserved"), "hpmctl ended with {status}: {said}");
+    ensure!(
+        !status.success() && said.contains("somebody else changed which counters run"),
+        "hpmctl ended with {status}: {said}"
+    );
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
