@@ -9,12 +9,16 @@ use kernel::types::Opaque;
 
 use super::cpu::{self, Cpu};
 use super::interrupts::LocalInterruptDisabled;
+use super::session::Session;
 use super::{machine, registry, sys};
 use crate::hpm_abi::QuantumEnd;
 
 /// Readers that wait are woken at least this often while there is something to read, well within the 100 ms after which
 /// a flush is promised.
 const WAKE_INTERVAL_NS: u64 = 50_000_000;
+
+/// A quantum is long enough when less than this part of its longest time is left.
+const NEARLY: u64 = 16;
 
 /// [`Clock::expires_tsc`] of a timer that does not run.
 const STOPPED: u64 = u64::MAX;
@@ -68,8 +72,10 @@ impl Clock {
         self.expires_tsc.store(STOPPED, Ordering::Relaxed);
     }
 
-    /// Makes sure that the timer expires within `ticks` of the TSC after `now`. On its CPU, from any context.
+    /// Makes sure that the timer expires within `ticks` of the TSC after `now`, or as soon as readers may have to be woken. On
+    /// its CPU, from any context.
     pub(super) fn start(&self, now: u64, ticks: u64) {
+        let ticks = ticks.min(wake_interval());
         if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(ticks) {
             self.start_in.store(ticks, Ordering::Relaxed);
             self.queue();
@@ -107,21 +113,22 @@ impl Clock {
         }
     }
 
-    /// Cuts a quantum that has lasted long enough; TSC ticks to the next call, or `None` when there is nothing to wait
-    /// for.
+    /// Cuts a quantum that has lasted long enough, and wakes readers; TSC ticks to the next call, or `None` when there is
+    /// nothing to wait for.
     fn tick(&self, cpu: &Cpu, irq: &LocalInterruptDisabled) -> Option<u64> {
-        let since_wake = sys::rdtsc().saturating_sub(self.woken_tsc.load(Ordering::Relaxed));
-        let interval = machine::ns_to_tsc(WAKE_INTERVAL_NS);
-        let mut wake_in = interval.saturating_sub(since_wake);
-        if wake_in == 0 && registry::has_news() {
-            // By the work, because a hard timer's handler must not take the locks that waking takes.
-            self.wake_readers();
-            wake_in = interval;
-        }
-        let Some(session) = cpu.running() else { return registry::has_news().then_some(wake_in) };
-        let age = cpu.quantum_age();
-        if age < session.longest_quantum() {
-            return Some(session.longest_quantum() - age);
+        let cut_in = cpu.running().map(|session| self.cut_if_long(cpu, session, irq));
+        let wake_in = registry::has_news().then(|| self.wake_if_late());
+        let Some(cut_in) = cut_in else { return wake_in };
+        // Readers rather wait for the quantum's end than have the CPU interrupted once more.
+        Some(cut_in.min(wake_in.unwrap_or(u64::MAX).clamp(wake_interval() / 2, wake_interval())))
+    }
+
+    /// TSC ticks until the quantum is to be cut, or the next one if this was.
+    fn cut_if_long(&self, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) -> u64 {
+        // The timer counts in ns and comes a little too early; to come again for the rest would double the interrupts.
+        let left = session.longest_quantum().saturating_sub(cpu.quantum_age());
+        if left > session.longest_quantum() / NEARLY {
+            return left;
         }
         cpu.section(irq, |section| {
             if let Some(reason) = section.intruder(session) {
@@ -134,8 +141,24 @@ impl Clock {
                 section.cut(QuantumEnd::Timer);
             }
         });
-        Some(session.longest_quantum())
+        session.longest_quantum()
     }
+
+    /// TSC ticks until readers are to be woken, or again if they are now.
+    fn wake_if_late(&self) -> u64 {
+        let since_wake = sys::rdtsc().saturating_sub(self.woken_tsc.load(Ordering::Relaxed));
+        if since_wake < wake_interval() {
+            return wake_interval() - since_wake;
+        }
+        // By the work, because a hard timer's handler must not take the locks that waking takes.
+        self.wake_readers();
+        wake_interval()
+    }
+}
+
+/// [`WAKE_INTERVAL_NS`] in TSC ticks.
+fn wake_interval() -> u64 {
+    machine::ns_to_tsc(WAKE_INTERVAL_NS)
 }
 
 /// This CPU's timer has expired.
