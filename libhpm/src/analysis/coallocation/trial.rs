@@ -32,7 +32,8 @@ const TYPICAL: f64 = 0.5;
 /// A part of the mixture that is smaller by this in its logarithm adds nothing that a number could hold.
 const NEGLIGIBLE: f64 = -40.0;
 
-/// What is the same for all trials and samples. A sample is looked at while a program waits: it must not need a logarithm for each ratio.
+/// What is the same for all trials and samples. Samples come while a program waits: they are weighed together, when somebody looks or when
+/// there are more pairs than before.
 struct Ratios {
     /// The ratios.
     ratios: Vec<f64>,
@@ -111,8 +112,8 @@ pub struct Trial {
     samples: Exposure,
     /// Logarithms of the likelihoods of all ratios.
     likelihoods: Vec<f64>,
-    /// For each ratio the logarithm of all pairs, treated ones that many times, with the pairs that there were when the last sample came.
-    totals: Vec<f64>,
+    /// Samples that are not in them yet: all of them came with the pairs that there are.
+    pending: Exposure,
     /// How often each object was hit, and the sum of the squares of these.
     hits: HashMap<u64, u64>,
     squares: u64,
@@ -130,7 +131,7 @@ impl Trial {
             exposure: Exposure::default(),
             samples: Exposure::default(),
             likelihoods: vec![0.0; ratios],
-            totals: vec![],
+            pending: Exposure::default(),
             hits: HashMap::new(),
             squares: 0,
             kept: (0, ratios - 1),
@@ -140,29 +141,34 @@ impl Trial {
     /// A sample that hit an object of a group, while so many pairs had been put into the groups. `object` is any number that is
     /// the same for samples of the same object. Before there are pairs in both groups, samples tell nothing and are left out.
     pub fn add(&mut self, group: Group, object: u64, exposure: Exposure) {
-        let is_known = exposure == self.exposure && !self.totals.is_empty();
-        self.exposure = exposure;
+        if exposure != self.exposure {
+            self.weigh();
+            self.exposure = exposure;
+        }
         if exposure.treated == 0 || exposure.control == 0 {
             return;
         }
         self.samples.count(group);
-        let (treated, control) = (exposure.treated as f64, exposure.control as f64);
-        if !is_known {
-            let total = |ratio: &f64| (ratio * treated + control).ln();
-            self.totals = RATIOS.ratios.iter().map(total).collect();
-        }
-        let (of_ratio, hit) = match group {
-            Group::Treated => (1.0, treated.ln()),
-            Group::Control => (0.0, control.ln()),
-        };
-        for ((likelihood, total), log_ratio) in
-            self.likelihoods.iter_mut().zip(&self.totals).zip(log_ratios())
-        {
-            *likelihood += of_ratio * log_ratio + hit - total;
-        }
+        self.pending.count(group);
         let hits = self.hits.entry(object).or_default();
         self.squares += 2 * *hits + 1;
         *hits += 1;
+    }
+
+    /// Adds what samples that have come with the same pairs say to the likelihoods.
+    fn weigh(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        let (hits, misses) = (pending.treated as f64, pending.control as f64);
+        if hits + misses == 0.0 {
+            return;
+        }
+        let (treated, control) = (self.exposure.treated as f64, self.exposure.control as f64);
+        let alone = hits * treated.ln() + misses * control.ln();
+        for ((likelihood, ratio), log_ratio) in
+            self.likelihoods.iter_mut().zip(&RATIOS.ratios).zip(log_ratios())
+        {
+            *likelihood += hits * log_ratio + alone - (hits + misses) * (ratio * treated + control).ln();
+        }
         self.exclude();
     }
 
@@ -181,7 +187,8 @@ impl Trial {
     /// How a treated pair's misses differ from those of one of the control group, as a share of these: the interval's low end, the likeliest, and
     /// the high end, from -1 for none. `None` without samples. The interval holds with 95 % confidence whenever one looks.
     #[must_use]
-    pub fn change(&self) -> Option<(f64, f64, f64)> {
+    pub fn change(&mut self) -> Option<(f64, f64, f64)> {
+        self.weigh();
         if self.effective() == 0.0 {
             return None;
         }
@@ -195,7 +202,7 @@ impl Trial {
 
     /// What is shown by now.
     #[must_use]
-    pub fn effect(&self) -> Effect {
+    pub fn effect(&mut self) -> Effect {
         match self.change() {
             None => Effect::Waiting,
             Some(change) if change.2 < -self.rules.gain_min => Effect::Helped { change },
@@ -212,7 +219,8 @@ impl Trial {
 
     /// Whether a trial has lasted long enough: it is full, or unlikely to show what it looks for.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn is_over(&mut self) -> bool {
+        self.weigh();
         let against = self.likelihoods[place(1.0)] - self.likelihoods[place(1.0 - self.rules.worth)];
         self.is_full() || against / self.dispersion() > -self.rules.doubt.ln()
     }

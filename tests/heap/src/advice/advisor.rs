@@ -241,8 +241,13 @@ impl<S: Samples> Advisor<S> {
     fn advise<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
         for field in self.worth_it(heap) {
             let is_new = heap.advice().of(field.class).is_none() && !self.withdrawn.contains(&field);
-            let is_free = self.trials.undecided().all(|other| !self.shares_objects(field, other));
-            if is_new && is_free && self.trials.may_begin() {
+            if !is_new || !self.trials.may_begin() {
+                continue;
+            }
+            let others = self.trials.undecided().filter(|other| self.shares_objects(field, *other));
+            let others: Vec<FieldId> = others.collect();
+            others.iter().for_each(|other| self.trials.wait_for(*other));
+            if others.is_empty() {
                 let pairing = Pairing { field: field.field, gap: 0 };
                 self.trials.begin(heap, field, pairing, self.monitor.periods());
                 self.note(now, field, Action::Advised);

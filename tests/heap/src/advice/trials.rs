@@ -19,7 +19,8 @@ const TRIED: u32 = 4;
 /// Pairs of 16 that get a layout that helps. The last one shows whether it still does.
 const KEPT: u32 = 15;
 
-/// Periods after which a layout is taken back of which nothing is shown, unless it looks promising: then a trial lasts until it is full.
+/// Periods after which a layout is taken back of which nothing is shown, where another one waits for that, unless it
+/// looks promising: then a trial lasts until it is full. One that nobody waits for costs little, because few pairs have it.
 const PERIODS_MAX: usize = 6;
 /// A fall of a pair's misses that is promising.
 const PROMISING: f64 = 0.125;
@@ -58,6 +59,8 @@ struct Running {
     before: Option<Pairing>,
     /// Periods that had ended when it began.
     since: usize,
+    /// Another layout cannot be tried before this one is decided.
+    awaited: bool,
 }
 
 /// All trials of a heap.
@@ -84,6 +87,13 @@ impl Trials {
     /// Fields of which it is not known yet whether their layout helps.
     pub(super) fn undecided(&self) -> impl Iterator<Item = FieldId> {
         self.running.iter().filter(|(_, running)| !running.kept).map(|(field, _)| *field)
+    }
+
+    /// Another layout cannot be tried before that of this field is decided.
+    pub(super) fn wait_for(&mut self, field: FieldId) {
+        if let Some(running) = self.running.get_mut(&field) {
+            running.awaited = true;
+        }
     }
 
     /// Changes what is advised for a field's type, for a quarter of the pairs.
@@ -150,14 +160,15 @@ impl Trials {
         let control = before.filter(|before| before.field == field.field).map(|before| before.gap);
         heap.put_on_trial(field.class, Some(Allotment { trial: number, treated, control }));
         let trial = Trial::new(self.rules);
-        self.running.insert(field, Running { trial, number, kept, before, since: self.periods });
+        let running = Running { trial, number, kept, before, since: self.periods, awaited: false };
+        self.running.insert(field, running);
     }
 }
 
 impl Running {
     fn verdict(&mut self, periods: usize) -> Option<Verdict> {
         let effect = self.trial.effect();
-        let trial = &self.trial;
+        let trial = &mut self.trial;
         let shown = Shown { change: trial.change(), samples: trial.samples(), pairs: trial.exposure() };
         match effect {
             Effect::Hurt { .. } => Some(Verdict::Hurts(shown)),
@@ -173,9 +184,9 @@ impl Running {
         }
     }
 
-    /// Whether it has lasted longer than what it shows is worth.
-    fn is_late(&self, periods: usize) -> bool {
+    /// Whether it has lasted longer than others should wait for.
+    fn is_late(&mut self, periods: usize) -> bool {
         let is_promising = self.trial.change().is_some_and(|(_, likeliest, _)| likeliest <= -PROMISING);
-        periods - self.since >= PERIODS_MAX && !is_promising
+        self.awaited && periods - self.since >= PERIODS_MAX && !is_promising
     }
 }

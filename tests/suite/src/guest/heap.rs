@@ -18,7 +18,7 @@ pub(crate) const TENTHS: [u32; 5] = [10, 11, 14, 20, 40];
 /// Ways to run it, with their options. Periods and intervals are such that there are some of them in an iteration.
 pub(crate) const WAYS: [(&str, &[&str]); 4] = [
     ("base", &[]),
-    ("live", &["--live", "2003", "--period", "20000000"]),
+    ("live", &["--live", "1009", "--period", "20000000"]),
     ("copy", &["--collector", "copying"]),
     // The host has left the library in the working folder.
     ("libgc", &["--collector", "libgc", "--libgc", "./libgc.so.1"]),
