@@ -139,6 +139,12 @@ fn is_free(found: u64) -> bool {
     found == EMPTY || found == DELETED
 }
 
+impl Default for Writer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Writer {
     /// The writer of an empty table.
     #[must_use]

@@ -30,7 +30,7 @@ fn stopped(seed: u64, ratio: f64, exposure: Exposure, rules: TrialRules, hits: u
 
 /// Of so many trials those with a verdict: (helped, hurt).
 fn verdicts(trials: impl Iterator<Item = Trial>) -> (u32, u32) {
-    trials.fold((0, 0), |(helped, hurt), trial| match trial.effect() {
+    trials.fold((0, 0), |(helped, hurt), mut trial| match trial.effect() {
         Effect::Helped { .. } => (helped + 1, hurt),
         Effect::Hurt { .. } => (helped, hurt + 1),
         _ => (helped, hurt),
@@ -124,6 +124,26 @@ proptest! {
             let (other_low, _, other_high) = mirror.change().unwrap();
             prop_assert!(((1.0 + low) * (1.0 + other_high) - 1.0).abs() < 1e-9);
             prop_assert!(((1.0 + high) * (1.0 + other_low) - 1.0).abs() < 1e-9);
+        }
+    }
+
+    /// Samples say the same together as one by one, also while the pairs become more.
+    #[test]
+    fn samples_may_be_weighed_together(
+        samples in prop::collection::vec((any::<bool>(), 0_u64..10_000, 0_u64..3), 1..300),
+    ) {
+        let mut exposure = EQUAL;
+        let (mut often, mut once) = (Trial::new(TrialRules::default()), Trial::new(TrialRules::default()));
+        for (is_treated, object, more) in samples {
+            exposure.treated += more;
+            let group = if is_treated { Group::Treated } else { Group::Control };
+            often.add(group, object, exposure);
+            once.add(group, object, exposure);
+            prop_assert!(often.change().is_some());
+        }
+        prop_assert!(once.change().is_some());
+        for (one, other) in often.likelihoods.iter().zip(&once.likelihoods) {
+            prop_assert!((one - other).abs() <= 1e-9 * (1.0 + one.abs()), "{one} {other}");
         }
     }
 }
