@@ -142,6 +142,24 @@ mod tests {
         insta::assert_snapshot!(text);
     }
 
+    /// A session that runs has no register to show: it only knows that it was disturbed.
+    #[test]
+    fn a_session_that_gave_up_shows_no_registers() {
+        let refusal = Refusal {
+            doing: "measure",
+            errno: libc::EBUSY,
+            reason: Reason::CountersRunning as u32,
+            detail: [0; 2],
+            events: vec![],
+            holders: Holders { watchdog: false, processes: vec![] },
+        };
+        let said = refusal.to_string();
+        assert!(
+            said.starts_with("somebody else changed which counters run") && !said.contains("0x"),
+            "{said}"
+        );
+    }
+
     #[test]
     fn a_refusal_without_a_known_reason_tells_the_errno() {
         let mut refusal = Refusal {
