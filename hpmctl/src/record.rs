@@ -24,8 +24,8 @@ use self::summary::summary;
 use crate::control::{Controlled, Request};
 use crate::workload::{End, Workload};
 
-/// Longest time between two looks at the source.
-const LOOK: Duration = Duration::from_millis(100);
+/// Longest time between two looks at the source, which wakes the recording sooner when a quarter of its room is taken.
+const LOOK: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     if args.branches.is_some() && args.stacks == Some(StackMethod::Lbr) {
@@ -37,6 +37,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     if folder.exists() {
         bail!("{} exists already: remove it, or name another folder with -o", folder.display());
     }
+    libhpm::sys::memory::keep_freed();
     let marks = args.marks.as_deref().map(MarkPipe::open).transpose()?;
     let prepared = sources::prepare(args)?;
     let line = prepared.line();

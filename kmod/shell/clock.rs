@@ -13,12 +13,9 @@ use super::session::Session;
 use super::{machine, registry, sys};
 use crate::hpm_abi::QuantumEnd;
 
-/// Readers that wait are woken at least this often while there is something to read, well within the 100 ms after which
-/// a flush is promised.
-const WAKE_INTERVAL_NS: u64 = 50_000_000;
-
-/// A quantum is long enough when less than this part of its longest time is left.
-const NEARLY: u64 = 16;
+/// The timer may expire when this part of its time is left, so that it can share an interrupt with the scheduler's tick: of a
+/// quantum of 10 ms the last quarter contains one of 250 a second. So a quantum with less than this left is long enough.
+pub(super) const EARLY: u64 = 4;
 
 /// [`Clock::expires_tsc`] of a timer that does not run.
 const STOPPED: u64 = u64::MAX;
@@ -75,7 +72,7 @@ impl Clock {
     /// Makes sure that the timer expires within `ticks` of the TSC after `now`, or as soon as readers may have to be woken. On
     /// its CPU, from any context.
     pub(super) fn start(&self, now: u64, ticks: u64) {
-        let ticks = ticks.min(wake_interval());
+        let ticks = ticks.min(registry::wake_within());
         if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(ticks) {
             self.start_in.store(ticks, Ordering::Relaxed);
             self.queue();
@@ -98,8 +95,9 @@ impl Clock {
         self.expires_tsc.store(sys::rdtsc().saturating_add(ticks), Ordering::Relaxed);
         let mode = bindings::hrtimer_mode_HRTIMER_MODE_REL_PINNED_HARD;
         let ns = machine::tsc_to_ns(ticks).min(i64::MAX as u64);
+        let early = ns / EARLY;
         // SAFETY: `set_up` has initialised the timer.
-        unsafe { bindings::hrtimer_start_range_ns(self.timer.get(), ns as i64, 0, mode) };
+        unsafe { bindings::hrtimer_start_range_ns(self.timer.get(), (ns - early) as i64, early, mode) };
     }
 
     fn run_work(&self, irq: &LocalInterruptDisabled) {
@@ -120,14 +118,14 @@ impl Clock {
         let wake_in = registry::has_news().then(|| self.wake_if_late());
         let Some(cut_in) = cut_in else { return wake_in };
         // Readers rather wait for the quantum's end than have the CPU interrupted once more.
-        Some(cut_in.min(wake_in.unwrap_or(u64::MAX).clamp(wake_interval() / 2, wake_interval())))
+        let within = registry::wake_within();
+        Some(cut_in.min(wake_in.unwrap_or(u64::MAX).clamp(within / 2, within)))
     }
 
     /// TSC ticks until the quantum is to be cut, or the next one if this was.
     fn cut_if_long(&self, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) -> u64 {
-        // The timer counts in ns and comes a little too early; to come again for the rest would double the interrupts.
         let left = session.longest_quantum().saturating_sub(cpu.quantum_age());
-        if left > session.longest_quantum() / NEARLY {
+        if left > session.longest_quantum() / EARLY {
             return left;
         }
         cpu.section(irq, |section| {
@@ -147,18 +145,14 @@ impl Clock {
     /// TSC ticks until readers are to be woken, or again if they are now.
     fn wake_if_late(&self) -> u64 {
         let since_wake = sys::rdtsc().saturating_sub(self.woken_tsc.load(Ordering::Relaxed));
-        if since_wake < wake_interval() {
-            return wake_interval() - since_wake;
+        let within = registry::wake_within();
+        if since_wake < within - within / EARLY {
+            return within - since_wake;
         }
         // By the work, because a hard timer's handler must not take the locks that waking takes.
         self.wake_readers();
-        wake_interval()
+        within
     }
-}
-
-/// [`WAKE_INTERVAL_NS`] in TSC ticks.
-fn wake_interval() -> u64 {
-    machine::ns_to_tsc(WAKE_INTERVAL_NS)
 }
 
 /// This CPU's timer has expired.

@@ -38,6 +38,8 @@ static THREADS: Processes = Processes::new();
 static GROUPED: AtomicU64 = AtomicU64::new(0);
 /// Some session has published since readers were last woken.
 static NEWS: AtomicBool = AtomicBool::new(false);
+/// The shortest [`Session::wake_within`] of all that are started, in TSC ticks.
+static WAKE_WITHIN: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The writers of both tables.
 struct Writers {
@@ -146,7 +148,10 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
         }
     };
     match inserted {
-        Ok(()) => session.set_members(1),
+        Ok(()) => {
+            session.set_members(1);
+            WAKE_WITHIN.fetch_min(session.wake_within(), Ordering::Relaxed);
+        }
         Err(_) => RUNNING[number].store(ptr::null_mut(), Ordering::Release),
     }
     inserted
@@ -213,6 +218,9 @@ pub(super) fn remove(session: &Session) {
             place.store(ptr::null_mut(), Ordering::Release);
         }
     }
+    // SAFETY: As in `insert`.
+    let left = RUNNING.iter().filter_map(|place| unsafe { place.load(Ordering::Relaxed).as_ref() });
+    WAKE_WITHIN.store(left.map(Session::wake_within).min().unwrap_or(u64::MAX), Ordering::Relaxed);
 }
 
 /// A process forked: its child is measured as it is, if the session wants that.
@@ -285,6 +293,11 @@ fn drop_member(session: &Session) {
     if session.members() == 0 {
         session.say_target_is_gone();
     }
+}
+
+/// TSC ticks within which readers are to be woken; without any session, those of a second.
+pub(super) fn wake_within() -> u64 {
+    WAKE_WITHIN.load(Ordering::Relaxed).min(machine::ns_to_tsc(1_000_000_000))
 }
 
 /// Notes that a session has published.

@@ -46,6 +46,8 @@ pub(super) struct Session {
     privileged: bool,
     /// TSC ticks after which a quantum is cut.
     longest_quantum: u64,
+    /// TSC ticks within which readers are woken.
+    wake_within: u64,
     status: Area,
     control: Area,
     /// `None` for the number of a CPU that cannot come online.
@@ -141,6 +143,7 @@ impl Session {
         let session = Self {
             id,
             longest_quantum: machine::ns_to_tsc(programs.any().config().max_quantum_ns).max(1),
+            wake_within: machine::ns_to_tsc(u64::from(programs.any().config().wake_ms) * 1_000_000).max(1),
             pages: if programs.any().has_counter_pages() { Some(Pages::new()?) } else { None },
             programs,
             subject,
@@ -275,6 +278,11 @@ impl Session {
     /// TSC ticks after which a quantum is cut.
     pub(super) fn longest_quantum(&self) -> u64 {
         self.longest_quantum
+    }
+
+    /// TSC ticks within which its readers are woken.
+    pub(super) fn wake_within(&self) -> u64 {
+        self.wake_within
     }
 
     /// Whether it keeps markers.

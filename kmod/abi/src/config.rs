@@ -152,8 +152,9 @@ pub struct SessionConfig {
     /// Which branches are recorded: [`BranchFilter`] bits, or 0 for all types. Those of the privilege levels that the session's
     /// events count.
     pub branch_filter: u32,
-    /// Must be zero.
-    pub reserved: u32,
+    /// Readers are woken at the latest so many ms after something was published, 10 to 1000, unless a reader of another session
+    /// has to be woken sooner; 0 for the driver's default of 50. They are woken at once when a quarter of a ring has filled.
+    pub wake_ms: u32,
 }
 const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 40 * EVENTS_MAX + 64);
 
@@ -180,7 +181,7 @@ impl SessionConfig {
         branches: 0,
         markers: 0,
         branch_filter: 0,
-        reserved: 0,
+        wake_ms: 0,
     };
 }
 

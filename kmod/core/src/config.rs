@@ -14,6 +14,10 @@ const MAX_QUANTUM_DEFAULT_NS: u64 = 10_000_000;
 const MAX_QUANTUM_FLOOR_NS: u64 = 100_000;
 /// Longest quantum. Also what keeps a counter from wrapping unseen: 2^48 events take more than a second.
 const MAX_QUANTUM_CEILING_NS: u64 = 1_000_000_000;
+/// Default of [`SessionConfig::wake_ms`], well within the 100 ms after which a flush is promised.
+pub const WAKE_DEFAULT_MS: u32 = 50;
+const WAKE_FLOOR_MS: u32 = 10;
+const WAKE_CEILING_MS: u32 = 1000;
 /// Default of [`SessionConfig::max_threads`].
 const MAX_THREADS_DEFAULT: u32 = 4096;
 /// Most threads with a sampling position: 65,536 places take some megabytes.
@@ -55,6 +59,11 @@ pub fn check(request: &SessionConfig) -> Result<SessionConfig, Refusal> {
     }
     let quantum = MAX_QUANTUM_FLOOR_NS..=MAX_QUANTUM_CEILING_NS;
     require(quantum.contains(&config.max_quantum_ns), offset_of!(SessionConfig, max_quantum_ns))?;
+    if config.wake_ms == 0 {
+        config.wake_ms = WAKE_DEFAULT_MS;
+    }
+    let wake = WAKE_FLOOR_MS..=WAKE_CEILING_MS;
+    require(wake.contains(&config.wake_ms), offset_of!(SessionConfig, wake_ms))?;
     if config.max_threads == 0 {
         config.max_threads = MAX_THREADS_DEFAULT;
     }
@@ -97,8 +106,7 @@ fn check_branches(request: &SessionConfig) -> Result<(), Refusal> {
     require(!wanted || samples(request), offset_of!(SessionConfig, branches))?;
     let filter = request.branch_filter;
     let known = filter & !BranchFilter::TYPES == 0 || filter == BranchFilter::CALL_STACK;
-    require(if wanted { known } else { filter == 0 }, offset_of!(SessionConfig, branch_filter))?;
-    require(request.reserved == 0, offset_of!(SessionConfig, reserved))
+    require(if wanted { known } else { filter == 0 }, offset_of!(SessionConfig, branch_filter))
 }
 
 /// Whether an event is sampled.

@@ -36,7 +36,7 @@ fn number() -> impl Strategy<Value = u64> {
 /// Changes the field with this number to this value.
 fn change(request: &mut SessionConfig, field: usize, value: u64) {
     let event = &mut request.events[field / 64 % EVENTS_MAX];
-    match field % 29 {
+    match field % 30 {
         0 => request.envelope.version = value as u32,
         1 => request.envelope.size = value as u32,
         2 => request.envelope.reserved = value as u32,
@@ -57,14 +57,15 @@ fn change(request: &mut SessionConfig, field: usize, value: u64) {
         17 => request.frames = value as u32,
         18 => request.branches = value as u32,
         19 => request.markers = value as u32,
-        20 => event.encoding ^= value,
-        21 => event.period = value,
-        22 => event.extra = value,
-        23 => event.rate = value,
-        24 => event.mode = value as u8,
-        25 => event.privilege = value as u8,
-        26 => event.flags = value as u8,
-        27 => event.core_type = value as u8,
+        20 => request.wake_ms = value as u32,
+        21 => event.encoding ^= value,
+        22 => event.period = value,
+        23 => event.extra = value,
+        24 => event.rate = value,
+        25 => event.mode = value as u8,
+        26 => event.privilege = value as u8,
+        27 => event.flags = value as u8,
+        28 => event.core_type = value as u8,
         _ => event.reserved[field % 4] = value as u8,
     }
 }

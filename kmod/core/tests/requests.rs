@@ -105,7 +105,8 @@ fn each_field_is_checked() {
         (offset_of!(SessionConfig, branch_filter), |c| c.branch_filter = 1),
         (offset_of!(SessionConfig, branch_filter), |c| (c.branches, c.branch_filter) = (8, 1 << 8)),
         (offset_of!(SessionConfig, branch_filter), |c| (c.branches, c.branch_filter) = (8, 1 << 7 | 1)),
-        (offset_of!(SessionConfig, reserved), |c| c.reserved = 1),
+        (offset_of!(SessionConfig, wake_ms), |c| c.wake_ms = 9),
+        (offset_of!(SessionConfig, wake_ms), |c| c.wake_ms = 1001),
         (offset_of!(SessionConfig, max_quantum_ns), |c| c.max_quantum_ns = 1),
         (offset_of!(SessionConfig, max_threads), |c| c.max_threads = 1 << 20),
         (offset_of!(SessionConfig, pid), |c| c.scope = Scope::Cgroup as u32),
@@ -136,6 +137,7 @@ fn defaults_are_filled_in() {
     let rig = Rig::new(1, Options::default());
     let program = Program::new(&rig.pmu, &config(&[counted(STORES)])).expect("valid");
     assert_eq!((program.config().max_quantum_ns, program.config().max_threads), (10_000_000, 4096));
+    assert_eq!(program.config().wake_ms, 50);
     assert!(!program.samples() && !program.sees_kernel());
 }
 

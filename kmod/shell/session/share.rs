@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A session's part on the CPU that runs, as sections use it.
 
+use super::super::clock::EARLY;
 use super::super::counters::Pages;
 use super::super::limits;
 use super::super::port::LiveRings;
@@ -50,7 +51,8 @@ impl<'a> Share<'a> {
             id: self.session.id,
             programs: self.programs,
             program: self.program,
-            turn_tsc: self.session.longest_quantum,
+            // A turn lasts as long as a quantum that the timer cuts, which may be early.
+            turn_tsc: self.session.longest_quantum - self.session.longest_quantum / EARLY,
             pages: self.session.pages().map(Pages::keys),
             state: self.state,
             threads: self.session.threads(),

@@ -7,6 +7,8 @@
 //! | EventingIP, TX abort | B0H–BFH | 2 | Haswell, Broadwell | 20.3.6.2, "PEBS Record Format for 4th Generation Intel Core" |
 //! | TSC | C0H–C7H | 3 | Skylake to Comet Lake | 20.3.8.1.1, "PEBS Record Format for 6th Generation Intel Core" |
 
+use zerocopy::FromBytes;
+
 use super::parts::Parts;
 use super::{Attribution, MemoryAccess, Record, Registers};
 use crate::{Error, Result};
@@ -36,16 +38,21 @@ impl Format {
 /// # Errors
 /// [`Error::Corrupt`] when they are too few or not aligned.
 pub fn parse(format: Format, bytes: &[u8]) -> Result<Record<'_>> {
-    let mut parts = Parts(bytes);
-    let registers = Registers::fixed(parts.take()?);
-    let memory: Option<&[u64; 4]> = parts.take_if(format.0 >= 1)?;
-    let cause: Option<&[u64; 2]> = parts.take_if(format.0 >= 2)?;
-    let tsc: Option<&u64> = parts.take_if(format.0 >= 3)?;
+    // One look at size and alignment for all parts: this is what each sample of most processors goes through.
+    let words: &[u64; 18] = Parts(bytes).take()?;
+    let rest = <[u64]>::ref_from_bytes(&bytes[size_of_val(words)..format.size().min(bytes.len())]);
+    let rest = rest.ok().filter(|rest| rest.len() * 8 + size_of_val(words) == format.size());
+    let rest = rest.ok_or_else(|| {
+        Error::corrupt(format!("{} bytes where a record of {} should be", bytes.len(), format.size()))
+    })?;
+    let registers = Registers::fixed(words);
+    let memory: Option<&[u64; 4]> = rest.first_chunk();
+    let cause: Option<u64> = rest.get(4).copied();
     Ok(Record {
-        ip: cause.map_or_else(|| registers.rip(), |&[eventing_ip, _]| eventing_ip),
+        ip: cause.unwrap_or_else(|| registers.rip()),
         attribution: if cause.is_some() { Attribution::Cause } else { Attribution::Next },
         applicable_counters: memory.map(|&[counters, ..]| counters),
-        tsc: tsc.copied(),
+        tsc: rest.get(6).copied(),
         registers: Some(registers),
         memory: memory.map(|&[_, address, source, latency]| MemoryAccess { address, source, latency }),
         retire_latency_cycles: None,

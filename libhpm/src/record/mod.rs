@@ -135,14 +135,17 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// The first record and its bytes.
-    fn first(&self) -> Result<(Record<'a>, usize)> {
+    /// Takes the first record.
+    fn first(&mut self) -> Result<Record<'a>> {
+        let all = std::mem::take(&mut self.rest);
         if self.layout == Layout::Architectural {
-            return architectural::parse(self.rest);
+            let (record, size) = architectural::parse(all)?;
+            self.rest = all.get(size..).unwrap_or_default();
+            return Ok(record);
         }
         let size = self.record_size;
-        let bytes = self.rest.get(..size).filter(|_| size > 0).ok_or_else(|| {
-            Error::corrupt(format!("{} bytes where a record of {size} should be", self.rest.len()))
+        let (bytes, rest) = all.split_at_checked(size).filter(|_| size > 0).ok_or_else(|| {
+            Error::corrupt(format!("{} bytes where a record of {size} should be", all.len()))
         })?;
         let record = match self.layout {
             Layout::Fixed(format) => fixed::parse(format, bytes),
@@ -151,7 +154,8 @@ impl<'a> Records<'a> {
             Layout::Ibs => ibs::parse(bytes),
             Layout::Interrupt | Layout::Architectural => interrupt::parse(bytes),
         }?;
-        Ok((record, size))
+        self.rest = rest;
+        Ok(record)
     }
 }
 
@@ -159,15 +163,8 @@ impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.rest.is_empty() {
-            return None;
-        }
-        let first = self.first();
-        self.rest = match first {
-            Ok((_, size)) => self.rest.get(size..).unwrap_or_default(),
-            Err(_) => &[],
-        };
-        Some(first.map(|(record, _)| record))
+        // After an error nothing is left.
+        (!self.rest.is_empty()).then(|| self.first())
     }
 }
 

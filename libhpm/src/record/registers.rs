@@ -12,19 +12,16 @@ pub struct Registers<'a>(Words<'a>);
 /// The words of a record that they are.
 #[derive(Clone, Copy, Debug)]
 enum Words<'a> {
-    Wide {
-        words: &'a [u64; COUNT],
-        /// For each place of [`Registers::to_array`] the place in `words`.
-        order: &'static [u8; COUNT],
-    },
-    /// EFLAGS, EIP and the eight general registers of IA-32, in the order of [`FIXED`].
+    /// PEBS formats 0 to 3 and interrupt records, in the order of [`Registers::to_array`].
+    Fixed(&'a [u64; COUNT]),
+    /// Adaptive and architectural PEBS: RFLAGS, RIP, RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15 (SDM Vol. 3B
+    /// 20.9.2.2.3, "GPRs").
+    Adaptive(&'a [u64; COUNT]),
+    /// EFLAGS, EIP and the eight general registers of IA-32, in the order of [`Registers::to_array`].
     Narrow(&'a [u32; COUNT_32]),
 }
 
-/// PEBS formats 0 to 3 and interrupt records: RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15.
-const FIXED: [u8; COUNT] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17];
-/// Adaptive and architectural PEBS: RFLAGS, RIP, RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8 to R15 (SDM Vol. 3B
-/// 20.9.2.2.3, "GPRs").
+/// For each place of [`Registers::to_array`] the place in [`Words::Adaptive`].
 const ADAPTIVE: [u8; COUNT] = [0, 1, 2, 5, 3, 4, 8, 9, 7, 6, 10, 11, 12, 13, 14, 15, 16, 17];
 
 impl<'a> Registers<'a> {
@@ -32,11 +29,11 @@ impl<'a> Registers<'a> {
     pub const COUNT: usize = COUNT;
 
     pub(super) fn fixed(words: &'a [u64; COUNT]) -> Self {
-        Self(Words::Wide { words, order: &FIXED })
+        Self(Words::Fixed(words))
     }
 
     pub(super) fn adaptive(words: &'a [u64; COUNT]) -> Self {
-        Self(Words::Wide { words, order: &ADAPTIVE })
+        Self(Words::Adaptive(words))
     }
 
     pub(super) fn narrow(words: &'a [u32; COUNT_32]) -> Self {
@@ -47,7 +44,8 @@ impl<'a> Registers<'a> {
     #[must_use]
     pub fn to_array(self) -> [u64; COUNT] {
         match self.0 {
-            Words::Wide { words, order } => order.map(|place| words[usize::from(place)]),
+            Words::Fixed(words) => *words,
+            Words::Adaptive(words) => ADAPTIVE.map(|place| words[usize::from(place)]),
             Words::Narrow(words) => {
                 std::array::from_fn(|place| words.get(place).map_or(0, |&word| word.into()))
             }
@@ -58,7 +56,7 @@ impl<'a> Registers<'a> {
     #[must_use]
     pub fn rip(self) -> u64 {
         match self.0 {
-            Words::Wide { words, .. } => words[1],
+            Words::Fixed(words) | Words::Adaptive(words) => words[1],
             Words::Narrow(words) => words[1].into(),
         }
     }

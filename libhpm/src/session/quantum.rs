@@ -58,12 +58,21 @@ impl<'a> Sample<'a> {
             Some(counters) if quantum.record_format <= 3 => counters & quantum.pebs_enable,
             Some(counters) => counters,
         };
-        let samplers = quantum.counter_event.iter().zip(&quantum.sampler_counter).zip(quantum.periods);
-        samplers
-            .filter(move |((event, counter), _)| {
-                **event != NO_EVENT && named.checked_shr((**counter).into()).unwrap_or(0) & 1 == 1
-            })
-            .map(|((event, _), period)| (usize::from(*event), period))
+        // Ends with the last counter that is named, which is mostly the first: this runs for each sample.
+        let mut left = named;
+        let mut places = 0..quantum.counter_event.len();
+        std::iter::from_fn(move || {
+            while left != 0 {
+                let place = places.next()?;
+                let (event, counter) = (quantum.counter_event[place], quantum.sampler_counter[place]);
+                let bit = 1_u64.checked_shl(counter.into()).unwrap_or(0);
+                if event != NO_EVENT && left & bit != 0 {
+                    left &= !bit;
+                    return Some((usize::from(event), quantum.periods[place]));
+                }
+            }
+            None
+        })
     }
 }
 

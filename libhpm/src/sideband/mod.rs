@@ -7,6 +7,7 @@ mod snapshot;
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd};
 
 pub use self::snapshot::{processes, snapshot};
 
@@ -56,7 +57,7 @@ pub enum Change {
 }
 
 /// A mapping of a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// First address.
     pub start: u64,
@@ -68,6 +69,8 @@ pub struct Mapping {
     pub path: String,
     /// Code can be run from it.
     pub executable: bool,
+    /// The file's device and inode, as stat(2) has them; `None` where that was not told.
+    pub inode: Option<(u64, u64)>,
 }
 
 /// The kernel's reports about the measured processes.
@@ -162,6 +165,11 @@ impl Sideband {
             }
         }
         Ok(())
+    }
+
+    /// Become readable when much waits to be taken.
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.rings.iter().map(|(_, ring)| ring.as_fd())
     }
 
     /// Everything reported since the last call, in the order of time.

@@ -1,8 +1,8 @@
 //! Records of the side band's ring as [`Entry`].
 
 use linux_perf_event_reader::{
-    BranchSampleFormat, Endianness, EventRecord, Mmap2Record, RawData, RawEventRecord, ReadFormat,
-    RecordIdParseInfo, RecordParseInfo, RecordType, SampleFormat,
+    BranchSampleFormat, Endianness, EventRecord, Mmap2FileId, Mmap2Record, RawData, RawEventRecord,
+    ReadFormat, RecordIdParseInfo, RecordParseInfo, RecordType, SampleFormat,
 };
 use perf_event_open_sys::bindings::PERF_RECORD_MISC_MMAP_BUILD_ID;
 
@@ -104,5 +104,11 @@ fn mapping(map: &Mmap2Record<'_>) -> Mapping {
         file_offset: map.page_offset,
         path: String::from_utf8_lossy(&map.path.as_slice()).into_owned(),
         executable: map.protection & libc::PROT_EXEC as u32 != 0,
+        inode: match &map.file_id {
+            Mmap2FileId::InodeAndVersion(file) if file.inode != 0 => {
+                Some((libc::makedev(file.major, file.minor), file.inode))
+            }
+            _ => None,
+        },
     }
 }

@@ -46,6 +46,8 @@ fn mapping(line: &str) -> Option<Mapping> {
         // As perf_event calls memory without a file.
         path: if rest.is_empty() { "//anon".into() } else { rest.to_owned() },
         executable: permissions.as_bytes().get(2) == Some(&b'x'),
+        // The process is there, and its files can be had through it.
+        inode: None,
     })
 }
 
@@ -62,6 +64,7 @@ mod tests {
             file_offset: 0x1000,
             path: "/usr/lib/a file.so".into(),
             executable: true,
+            inode: None,
         };
         assert_eq!(mapping(line), Some(expected));
         let anonymous = mapping("1000-2000 rw-p 00000000 00:00 0 ").unwrap();

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use super::Sink;
 use crate::address_space::AddressSpaces;
@@ -110,17 +111,28 @@ impl SidebandRows {
     }
 
     fn map(&mut self, tsc: u64, pid: u32, mapping: Mapping) -> MapRow {
-        let Mapping { start, end, file_offset, path, executable } = mapping;
+        let Mapping { start, end, file_offset, path, executable, inode } = mapping;
         // Only code is symbolised, and only a file has a build ID.
         let build_id = if executable && path.starts_with('/') && !path.starts_with("//") {
-            let file = || Path::new("/proc").join(pid.to_string()).join("root").join(&path[1..]);
-            let read = || if self.living { build_id(&file()) } else { None };
+            let read = || if self.living { build_id(&mapped_file(pid, &path, inode)) } else { None };
             self.build_ids.entry(path.clone()).or_insert_with(read).clone()
         } else {
             None
         };
         MapRow { tsc, pid, start, end, file_offset, path, build_id, executable }
     }
+}
+
+/// Where the file is that a process of this machine has mapped, or had: as the process sees it; once that has ended, under the same
+/// name here, if it is the same file.
+fn mapped_file(pid: u32, path: &str, inode: Option<(u64, u64)>) -> PathBuf {
+    let root = Path::new("/proc").join(pid.to_string()).join("root");
+    let here = Path::new(path);
+    let same = |file: fs::Metadata| inode == Some((file.dev(), file.ino()));
+    if !root.exists() && fs::metadata(here).is_ok_and(same) {
+        return here.to_owned();
+    }
+    root.join(path.trim_start_matches('/'))
 }
 
 /// The TSC at a time of CLOCK_MONOTONIC_RAW near `now`.
@@ -190,9 +202,25 @@ mod tests {
     }
 
     #[test]
+    fn the_file_of_a_process_that_has_ended_is_known_by_its_inode() {
+        let own = std::env::current_exe().unwrap();
+        let (file, path) = (fs::metadata(&own).unwrap(), own.to_str().unwrap());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let found = |inode| build_id(&mapped_file(child.id(), path, inode));
+        assert_eq!(found(Some((file.dev(), file.ino()))), build_id(&own));
+        assert_eq!(found(Some((file.dev(), file.ino() + 1))), None, "another file has its name now");
+        assert_eq!(found(None), None);
+        assert_eq!(
+            mapped_file(std::process::id(), path, None),
+            Path::new("/proc").join(std::process::id().to_string()).join("root").join(&path[1..])
+        );
+    }
+
+    #[test]
     fn only_files_have_build_ids() {
         let mapping =
-            |path: &str| Mapping { start: 0, end: 1, file_offset: 0, path: path.into(), executable: true };
+            |path: &str| Mapping { end: 1, path: path.into(), executable: true, ..Mapping::default() };
         let mut rows = SidebandRows::of_living_processes();
         let own = std::env::current_exe().unwrap();
         let mut id = |path: &str| rows.map(0, std::process::id(), mapping(path)).build_id;

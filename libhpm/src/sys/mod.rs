@@ -10,6 +10,7 @@
 //! | [`perf`] | perf_event_open, and a ring that the kernel writes |
 //! | [`child`] | fork: between fork and exec only async-signal-safe functions may run |
 //! | [`clock`] | RDTSC has no safe wrapper |
+//! | [`memory`] | mallopt has no safe wrapper |
 //! | [`probe`] | as [`device`] and [`rings`], for tests of the driver |
 //! | [`pidfd`] | pidfd_open has no safe wrapper |
 //!
@@ -22,6 +23,7 @@ pub mod counters;
 pub mod device;
 mod fault;
 pub mod marks;
+pub mod memory;
 pub mod perf;
 pub mod pidfd;
 pub mod probe;

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use arrow_array::builder::{ListBuilder, PrimitiveBuilder};
 use arrow_array::types::{ArrowPrimitiveType, UInt8Type, UInt16Type, UInt32Type, UInt64Type};
 use arrow_array::{
     Array, BinaryArray, BooleanArray, FixedSizeListArray, ListArray, PrimitiveArray, StringArray,
 };
-use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{DataType, Field};
 
 use super::row::Registers;
@@ -196,12 +195,12 @@ impl Cell for Vec<u64> {
         if cells.clone().all(|cell| cell.is_none()) {
             return ListArray::new_null(element(), cells.len());
         }
-        let mut builder = ListBuilder::new(PrimitiveBuilder::<UInt64Type>::new()).with_field(element());
-        for cell in cells {
-            builder.values().append_slice(cell.map_or(&[], Vec::as_slice));
-            builder.append(cell.is_some());
-        }
-        builder.finish()
+        let nulls = validity(cells.clone());
+        let lengths = cells.clone().map(|cell| cell.map_or(0, Vec::len));
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let words: Vec<u64> = cells.flatten().flatten().copied().collect();
+        let words = Arc::new(PrimitiveArray::<UInt64Type>::from(words));
+        ListArray::new(element(), offsets, words, nulls)
     }
     fn value(array: &Self::Array, row: usize) -> Self {
         numbers(array.value(row).as_ref())

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use arrow_array::RecordBatch;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, SchemaRef};
 
 use super::error::TraceError;
 use super::row::Row;
@@ -14,6 +14,7 @@ use super::row::Row;
 /// A table being written.
 pub(super) struct Table<R: Row> {
     path: PathBuf,
+    schema: SchemaRef,
     stream: StreamWriter<BufWriter<File>>,
     pending: Vec<R>,
     pending_bytes: usize,
@@ -24,13 +25,14 @@ impl<R: Row> Table<R> {
     /// Creates the file in `folder` and writes the schema.
     pub(super) fn create(folder: &Path) -> Result<Self, TraceError> {
         let path = folder.join(super::table_file(R::TABLE));
+        let schema = R::schema();
         let create = || -> Result<_, ArrowError> {
-            let mut stream = StreamWriter::try_new_buffered(File::create_new(&path)?, &R::schema())?;
+            let mut stream = StreamWriter::try_new_buffered(File::create_new(&path)?, &schema)?;
             stream.flush()?;
             Ok(stream)
         };
         let stream = create().map_err(|error| refused(&path, error))?;
-        Ok(Self { path, stream, pending: Vec::new(), pending_bytes: 0, rows: 0 })
+        Ok(Self { path, schema, stream, pending: Vec::new(), pending_bytes: 0, rows: 0 })
     }
 
     /// Keeps a row for the next batch.
@@ -53,7 +55,7 @@ impl<R: Row> Table<R> {
         self.rows += self.pending.len() as u64;
         self.pending.clear();
         self.pending_bytes = 0;
-        RecordBatch::try_new(R::schema(), columns)
+        RecordBatch::try_new(SchemaRef::clone(&self.schema), columns)
             .and_then(|batch| self.stream.write(&batch))
             .and_then(|()| self.stream.flush())
             .map_err(|error| refused(&self.path, error))

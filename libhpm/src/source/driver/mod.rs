@@ -6,7 +6,7 @@ mod sample;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use self::sample::{SampleRows, common};
+use self::sample::{SampleRows, of_quantum, set_sample};
 use super::rows::SidebandRows;
 use super::{Sink, Source};
 use crate::Result;
@@ -58,6 +58,8 @@ struct Rows {
     /// Branch records kept with each sample, when they are its calls.
     calls: Option<u32>,
     unattributed: u64,
+    /// The last quantum's, whose lists are used again.
+    quantum: QuantumRow,
 }
 
 impl DriverSource {
@@ -80,6 +82,7 @@ impl DriverSource {
             unwinder: (stacks == Stacks::Unwind).then(StackUnwinder::default),
             calls: (stacks == Stacks::Calls).then_some(session.config().branches),
             unattributed: 0,
+            quantum: QuantumRow::default(),
         };
         Self { session, sideband, present, meta, rows, paired: Instant::now() }
     }
@@ -103,7 +106,11 @@ impl Source for DriverSource {
     }
 
     fn wait(&mut self, others: &[BorrowedFd<'_>], timeout: Duration) -> Result<Vec<bool>> {
-        self.session.wait(others, timeout)
+        let reports = self.sideband.iter().flat_map(Sideband::descriptors);
+        let all: Vec<BorrowedFd<'_>> = others.iter().copied().chain(reports).collect();
+        let mut readable = self.session.wait(&all, timeout)?;
+        readable.truncate(others.len());
+        Ok(readable)
     }
 
     /// Mappings come first, because stacks are unwound with them.
@@ -197,27 +204,35 @@ impl Rows {
     fn quantum(&mut self, sink: &mut dyn Sink, quantum: &Quantum<'_>) -> Result<()> {
         // The quantum comes first, so that no trace has a sample whose quantum is missing, wherever its recording was killed.
         let records = quantum.sample_count()?;
-        sink.quantum(&quantum_row(quantum, records))?;
+        set_quantum(&mut self.quantum, quantum, records);
+        sink.quantum(&self.quantum)?;
+        let mut row = of_quantum(quantum);
         for sample in quantum.samples()? {
-            self.sample(sink, quantum, &sample?)?;
+            self.sample(sink, &mut row, quantum, &sample?)?;
         }
         Ok(())
     }
 
-    /// One row for each event that the record is for.
-    fn sample(&mut self, sink: &mut dyn Sink, quantum: &Quantum<'_>, sample: &Sample<'_>) -> Result<()> {
-        let mut row = common(quantum, sample);
+    /// One row for each event that the record is for. `row` is the quantum's, or an earlier sample's of it.
+    fn sample(
+        &mut self,
+        sink: &mut dyn Sink,
+        row: &mut SampleRow,
+        quantum: &Quantum<'_>,
+        sample: &Sample<'_>,
+    ) -> Result<()> {
+        set_sample(row, quantum, sample);
         if self.calls.is_some() {
             // They are calls that have not returned, and have become the stack.
             row.branches = None;
         }
-        row.stack = self.stack(sink, &row, quantum, sample)?;
+        row.stack = self.stack(sink, row, quantum, sample)?;
         let mut events = sample.events().peekable();
         self.unattributed += u64::from(events.peek().is_none());
         for (event, period) in events {
             (row.event, row.period) = (event as u8, period);
-            self.samples_of.set_memory(&mut row, sample, event);
-            sink.sample(&row)?;
+            self.samples_of.set_memory(row, sample, event);
+            sink.sample(row)?;
         }
         Ok(())
     }
@@ -258,16 +273,19 @@ fn marker_row(marker: &Marker) -> MarkerRow {
     }
 }
 
-fn quantum_row(quantum: &Quantum<'_>, records: usize) -> QuantumRow {
+fn set_quantum(row: &mut QuantumRow, quantum: &Quantum<'_>, records: usize) {
     let raw = quantum.raw();
-    let counts = quantum.counts().to_vec();
-    let mut periods = vec![0; counts.len()];
+    let (mut counts, mut periods) = (std::mem::take(&mut row.counts), std::mem::take(&mut row.periods));
+    counts.clear();
+    counts.extend_from_slice(quantum.counts());
+    periods.clear();
+    periods.resize(counts.len(), 0);
     for (event, period) in raw.counter_event.iter().zip(raw.periods) {
         if let Some(place) = periods.get_mut(usize::from(*event)) {
             *place = period;
         }
     }
-    QuantumRow {
+    *row = QuantumRow {
         sequence: raw.sequence,
         cpu: raw.cpu,
         pid: raw.pid,
@@ -281,5 +299,5 @@ fn quantum_row(quantum: &Quantum<'_>, records: usize) -> QuantumRow {
         periods,
         records: records as u32,
         records_lost: raw.records_lost,
-    }
+    };
 }

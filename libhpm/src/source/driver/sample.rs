@@ -24,11 +24,13 @@ impl SampleRows {
     pub(super) fn set_memory(&self, row: &mut SampleRow, sample: &Sample<'_>, event: usize) {
         // An event without a data address leaves the field 0.
         let access = sample.record.memory.filter(|access| access.address != 0);
-        let (Some(access), Some((event, decoder))) = (access, self.0.get(event)) else { return };
-        let latency = decoder.map(|decoder| decoder.latency(access, event.sampling)).unwrap_or_default();
-        let source = decoder.and_then(|decoder| decoder.source(access, event.sampling));
-        row.data_address = Some(access.address);
-        row.data_source = Some(access.source);
+        let decoded = access.zip(self.0.get(event)).and_then(|(access, (event, decoder))| {
+            let (decoder, sampling) = (decoder.as_ref()?, event.sampling);
+            Some((decoder.latency(access, sampling), decoder.source(access, sampling)))
+        });
+        let (latency, source) = decoded.unwrap_or_default();
+        row.data_address = access.map(|access| access.address);
+        row.data_source = access.map(|access| access.source);
         row.latency_cycles = latency.access_cycles;
         row.instruction_latency_cycles = latency.instruction_cycles;
         row.level = source.map(|source| source.level as u8);
@@ -39,28 +41,26 @@ impl SampleRows {
     }
 }
 
-/// Everything but event, period, stack and memory access.
-pub(super) fn common(quantum: &Quantum<'_>, sample: &Sample<'_>) -> SampleRow {
+/// What all samples of a quantum have in common.
+pub(super) fn of_quantum(quantum: &Quantum<'_>) -> SampleRow {
+    let raw = quantum.raw();
+    SampleRow { cpu: raw.cpu, pid: raw.pid, tid: raw.tid, quantum: raw.sequence, ..SampleRow::default() }
+}
+
+/// Puts everything into the row of a sample's quantum but event, period, stack and memory access. A row serves for all samples of the
+/// quantum, because making and moving one of 400 bytes costs more than what is in it.
+pub(super) fn set_sample(row: &mut SampleRow, quantum: &Quantum<'_>, sample: &Sample<'_>) {
     let (raw, record) = (quantum.raw(), &sample.record);
     let branches = sample.branches();
     let words = || branches.iter().flat_map(|branch| [branch.from, branch.to, branch.info]).collect();
-    SampleRow {
-        tsc: record.tsc.unwrap_or(raw.end_tsc),
-        cpu: raw.cpu,
-        pid: raw.pid,
-        tid: raw.tid,
-        quantum: raw.sequence,
-        ip: record.ip,
-        // The registers of IBS are those of the interrupt, some instructions later.
-        next_ip: record
-            .registers
-            .filter(|_| raw.record_format != RECORD_FORMAT_IBS)
-            .map(|registers| registers.rip()),
-        retire_latency_cycles: record.retire_latency_cycles,
-        branches: (!branches.is_empty()).then(words),
-        registers: record.registers.map(|registers| Registers(registers.to_array())),
-        ..SampleRow::default()
-    }
+    row.tsc = record.tsc.unwrap_or(raw.end_tsc);
+    row.ip = record.ip;
+    // The registers of IBS are those of the interrupt, some instructions later.
+    let next = record.registers.filter(|_| raw.record_format != RECORD_FORMAT_IBS);
+    row.next_ip = next.map(crate::record::Registers::rip);
+    row.retire_latency_cycles = record.retire_latency_cycles;
+    row.branches = (!branches.is_empty()).then(words);
+    row.registers = record.registers.map(|registers| Registers(registers.to_array()));
 }
 
 /// Which instruction an event's samples name, by its mode and the format of PEBS records; `u32::MAX` is no format.

@@ -132,7 +132,7 @@ fn kind(switch: &ContextSwitchRecord) -> SwitchKind {
 
 fn mapping((start, length): (u64, u64), file_offset: u64, path: RawData<'_>, executable: bool) -> Mapping {
     let path = String::from_utf8_lossy(&path.as_slice()).into_owned();
-    Mapping { start, end: start.saturating_add(length), file_offset, path, executable }
+    Mapping { start, end: start.saturating_add(length), file_offset, path, executable, inode: None }
 }
 
 fn map_of(pid: i32, mapping: Mapping, id: Option<Vec<u8>>) -> What {
