@@ -94,7 +94,7 @@ fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
         }
     }
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).map(|cut| cut.to_string());
-    let warnings = cuts.chain(unfinished(meta)).collect();
+    let warnings = cuts.chain(unfinished(&reader)).collect();
     let sources = Sources { finder, folders: args.source_dirs.clone() };
     let (functions, notes) = annotated(args, &hotspots, first, &mut resolver, &sources)?;
     let filter = args.filters.words();

@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
+use crate::follow::FollowArgs;
 use crate::opened::open_trace;
-use crate::output::{print, warn};
 use crate::report::event_index;
 use crate::report::samples::{sampled_events, unfinished};
 
@@ -44,6 +44,8 @@ pub(crate) struct CoallocArgs {
     /// Print JSON for other programs
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    follow: FollowArgs,
     #[command(flatten)]
     files: FilesArgs,
     /// The trace that `hpmctl record` wrote
@@ -98,9 +100,7 @@ struct Type {
 /// # Errors
 /// The folder is no trace, has no sample that was asked for, or the output cannot be written.
 pub(crate) fn run(args: &CoallocArgs) -> Result<()> {
-    let (output, warnings) = output(args)?;
-    warn(&warnings);
-    print(output.trim_end())
+    args.follow.show(&args.trace, || output(args))
 }
 
 fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
@@ -144,7 +144,7 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
     let table = weights.table();
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
     let warnings: Vec<String> =
-        cuts.map(|cut| cut.to_string()).chain(unfinished(meta)).chain(untyped(&references)).collect();
+        cuts.map(|cut| cut.to_string()).chain(unfinished(&reader)).chain(untyped(&references)).collect();
     let report = Report {
         meta,
         filter: args.filters.words(),

@@ -188,7 +188,7 @@ impl Read {
         }
         let name = path.display().to_string();
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut()).map(|cut| cut.to_string());
-        let warnings = cuts.chain(unfinished(meta)).map(|warning| format!("{name}: {warning}")).collect();
+        let warnings = cuts.chain(unfinished(&reader)).map(|warning| format!("{name}: {warning}")).collect();
         let (machine, events) = (meta.machine.clone(), meta.events.clone());
         Ok(Self { name, machine, events, summary, tables, warnings })
     }

@@ -15,8 +15,8 @@ use serde::Serialize;
 
 use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
+use crate::follow::FollowArgs;
 use crate::opened::open_trace;
-use crate::output::{print, warn};
 use crate::report::event_index;
 use crate::report::samples::{sampled_events, unfinished};
 
@@ -50,6 +50,8 @@ pub(crate) struct LocalityArgs {
     /// Print comma-separated values: a line for each group and event
     #[arg(long)]
     csv: bool,
+    #[command(flatten)]
+    follow: FollowArgs,
     #[command(flatten)]
     files: FilesArgs,
     /// The trace that `hpmctl record` wrote
@@ -134,9 +136,7 @@ struct Addresses {
 /// # Errors
 /// The folder is no trace, has no sample that was asked for, or the output cannot be written.
 pub(crate) fn run(args: &LocalityArgs) -> Result<()> {
-    let (output, warnings) = output(args)?;
-    warn(&warnings);
-    print(output.trim_end())
+    args.follow.show(&args.trace, || output(args))
 }
 
 fn output(args: &LocalityArgs) -> Result<(String, Vec<String>)> {
@@ -220,7 +220,7 @@ fn collect(args: &LocalityArgs, reader: &TraceReader, events: &[usize]) -> Resul
         );
     }
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
-    let warnings: Vec<String> = cuts.map(|cut| cut.to_string()).chain(unfinished(meta)).collect();
+    let warnings: Vec<String> = cuts.map(|cut| cut.to_string()).chain(unfinished(&reader)).collect();
     Ok(Collected { profile, addresses, warnings })
 }
 

@@ -10,6 +10,7 @@ mod explore;
 mod export;
 mod files;
 mod filters;
+mod follow;
 mod list;
 mod locality;
 mod mark;

@@ -85,3 +85,8 @@ fn tell(path: &Path, remarks: &[String]) {
         eprintln!("hpmctl: note: {}: {remark}", path.display());
     }
 }
+
+/// How it is with a recording that has not ended.
+pub(crate) fn how_unfinished(grows: bool) -> &'static str {
+    if grows { "the recording goes on" } else { "the recording did not come to its proper end" }
+}

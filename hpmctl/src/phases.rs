@@ -18,7 +18,7 @@ use libhpm::analysis::phase::{
 use libhpm::trace::{Meta, QuantumRow, ThreadRow, TraceReader};
 use serde::Serialize;
 
-use crate::opened::open_trace;
+use crate::opened::{how_unfinished, open_trace};
 use crate::output::{print, warn};
 use crate::picture;
 
@@ -177,7 +177,7 @@ fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
     }
     let mut warnings: Vec<String> = rows.cut().map(|cut| cut.to_string()).into_iter().collect();
     if !meta.complete {
-        warnings.push("the recording did not come to its proper end".to_owned());
+        warnings.push(how_unfinished(reader.is_growing()).to_owned());
     }
     let names = names(&reader);
     let shown = all.iter().take(args.limit);

@@ -9,7 +9,7 @@ use clap::Args;
 use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, Verdict};
 
 use crate::measure::tsc_to_ns;
-use crate::opened::open_trace;
+use crate::opened::{how_unfinished, open_trace};
 use crate::output::{grouped, print, time};
 
 /// Tell what a trace holds.
@@ -53,13 +53,13 @@ pub(crate) fn info(args: &InfoArgs) -> Result<()> {
         return print(&serde_json::to_string_pretty(reader.meta())?);
     }
     let verdict = trace::verify(&reader);
-    print(info_text(reader.meta(), &verdict, bytes(&args.trace)).trim_end())
+    print(info_text(reader.meta(), &verdict, reader.is_growing(), bytes(&args.trace)).trim_end())
 }
 
 pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let reader = open_trace(&args.trace)?;
     let verdict = trace::verify(&reader);
-    print(verify_text(reader.meta(), &verdict).trim_end())?;
+    print(verify_text(reader.meta(), &verdict, reader.is_growing()).trim_end())?;
     Ok(if verdict.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -100,7 +100,7 @@ fn bytes(trace: &Path) -> u64 {
     files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
 }
 
-fn info_text(meta: &Meta, verdict: &Verdict, bytes: u64) -> String {
+fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String {
     let mut text = String::new();
     let machine = &meta.machine;
     let mut field = |name: &str, value: String| {
@@ -159,19 +159,20 @@ fn info_text(meta: &Meta, verdict: &Verdict, bytes: u64) -> String {
             meta.hpm_version
         ),
     );
-    field("state", state(meta, verdict));
+    field("state", state(meta, verdict, grows));
     text
 }
 
-fn state(meta: &Meta, verdict: &Verdict) -> String {
+fn state(meta: &Meta, verdict: &Verdict, grows: bool) -> String {
     match (meta.complete, verdict.is_good()) {
         (_, false) => "damaged: see `hpmctl verify`".into(),
         (true, true) => "complete".into(),
-        (false, true) => "not finished: it is being written, or its recording was killed".into(),
+        (false, true) if grows => "it is being recorded".into(),
+        (false, true) => "not finished: its recording was killed".into(),
     }
 }
 
-fn verify_text(meta: &Meta, verdict: &Verdict) -> String {
+fn verify_text(meta: &Meta, verdict: &Verdict, grows: bool) -> String {
     let mut text = String::new();
     for (table, rows) in &verdict.tables {
         let cut = verdict.cuts.iter().find(|cut| cut.table == *table);
@@ -186,9 +187,7 @@ fn verify_text(meta: &Meta, verdict: &Verdict) -> String {
     let found = verdict.cuts.len() + verdict.problems.len();
     let _ = match (found, meta.complete) {
         (0, true) => writeln!(text, "the trace is whole"),
-        (0, false) => {
-            writeln!(text, "the recording did not come to its proper end; what was written is whole")
-        }
+        (0, false) => writeln!(text, "{}; what was written is whole", how_unfinished(grows)),
         (found, _) => writeln!(text, "{found} things are wrong"),
     };
     text
@@ -253,7 +252,7 @@ mod tests {
     fn verified(folder: &Path) -> (String, bool) {
         let reader = TraceReader::open(folder).unwrap();
         let verdict = trace::verify(&reader);
-        (verify_text(reader.meta(), &verdict), verdict.is_good())
+        (verify_text(reader.meta(), &verdict, reader.is_growing()), verdict.is_good())
     }
 
     #[test]
@@ -261,7 +260,7 @@ mod tests {
         let temp = TempDir::new().unwrap();
         let folder = write(&temp, "a.hpm", "lab", 0, |_| {});
         let reader = TraceReader::open(&folder).unwrap();
-        insta::assert_snapshot!(info_text(reader.meta(), &trace::verify(&reader), 5 << 19));
+        insta::assert_snapshot!(info_text(reader.meta(), &trace::verify(&reader), false, 5 << 19));
         assert!(verified(&folder).1, "{}", verified(&folder).0);
     }
 

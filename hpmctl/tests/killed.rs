@@ -37,6 +37,9 @@ fn what_was_written_before_kill_9_can_be_read() {
         assert!(recorder.try_wait().unwrap().is_none(), "the recorder ended by itself");
         std::thread::sleep(Duration::from_millis(20));
     }
+    let growing = hpmctl(&["report", name]);
+    assert!(said(&growing.stderr).contains("the recording goes on"), "{}", said(&growing.stderr));
+    assert!(said(&hpmctl(&["info", name]).stdout).contains("it is being recorded"));
     recorder.kill().unwrap();
     recorder.wait().unwrap();
     let verified = hpmctl(&["verify", name]);

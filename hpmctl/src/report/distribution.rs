@@ -80,7 +80,7 @@ fn of_trace(path: &Path, args: &ReportArgs, warnings: &mut Vec<String>) -> Resul
     }
     let name = path.display().to_string();
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).map(|cut| cut.to_string());
-    warnings.extend(cuts.chain(unfinished(reader.meta())).map(|warning| format!("{name}: {warning}")));
+    warnings.extend(cuts.chain(unfinished(&reader)).map(|warning| format!("{name}: {warning}")));
     let of_event = |(event, table): (usize, Table)| {
         let mut entries = table.entries(Order::Events);
         let sums: Vec<Sum> = entries.iter().map(|entry| entry.own).collect();

@@ -12,7 +12,7 @@ use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
 use super::{GroupBy, ReportArgs, event_index, text};
-use crate::opened::open_trace;
+use crate::opened::{how_unfinished, open_trace};
 use crate::picture;
 
 /// Everything that the text and the JSON show.
@@ -162,7 +162,7 @@ impl Collected {
         }
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut());
         let mut warnings: Vec<String> = cuts.map(|cut| cut.to_string()).collect();
-        warnings.extend(unfinished(reader.meta()));
+        warnings.extend(unfinished(reader));
         Self { summary, tables, trees, stacks, branches, drawn, warnings }
     }
 
@@ -246,11 +246,9 @@ fn empty_trees(args: &ReportArgs, events: &[usize]) -> Vec<(usize, Direction, Ca
 }
 
 /// What has to be said of a recording that did not end.
-pub(crate) fn unfinished(meta: &Meta) -> Option<String> {
-    (!meta.complete).then(|| {
-        "the recording did not come to its proper end; the report covers what was written until then"
-            .to_owned()
-    })
+pub(crate) fn unfinished(reader: &TraceReader) -> Option<String> {
+    let how = how_unfinished(reader.is_growing());
+    (!reader.meta().complete).then(|| format!("{how}; the report covers what was written until then"))
 }
 
 fn flame_graph(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {

@@ -79,7 +79,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     }
     collected.read(&reader, &mut resolver, &waits);
     let warnings = resolver.cuts().iter().cloned().chain(quanta.cut()).map(|cut| cut.to_string());
-    let warnings: Vec<String> = warnings.chain(unfinished(reader.meta())).collect();
+    let warnings: Vec<String> = warnings.chain(unfinished(&reader)).collect();
     if let Some(path) = &args.picture {
         let what = if args.wall_clock { "wall-clock time" } else { "off-CPU time" };
         draw(path, &collected.stacks, reader.meta(), what, "ns")?;

@@ -1,7 +1,7 @@
 //! Reading a trace.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::error::TraceError;
 use super::meta::Meta;
-use super::row::Row;
+use super::row::{Row, SampleRow};
 use super::stream::BatchStream;
 use super::{FORMAT_VERSION, META_FILE};
 
@@ -68,6 +68,14 @@ impl TraceReader {
     #[must_use]
     pub fn meta(&self) -> &Meta {
         &self.meta
+    }
+
+    /// Whether the trace is still being recorded, by a process that lives.
+    #[must_use]
+    pub fn is_growing(&self) -> bool {
+        let table = self.folder.join(super::table_file(SampleRow::TABLE));
+        let locked = |file: File| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
+        !self.meta.complete && File::open(table).is_ok_and(locked)
     }
 
     /// The rows of one table in the order in which they were written, up to the last whole batch:

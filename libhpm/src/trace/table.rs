@@ -27,7 +27,10 @@ impl<R: Row> Table<R> {
         let path = folder.join(super::table_file(R::TABLE));
         let schema = R::schema();
         let create = || -> Result<_, ArrowError> {
-            let mut stream = StreamWriter::try_new_buffered(File::create_new(&path)?, &schema)?;
+            let file = File::create_new(&path)?;
+            // Whoever reads the table sees by it that somebody writes; where locks are not known nobody sees it.
+            let _ = file.try_lock();
+            let mut stream = StreamWriter::try_new_buffered(file, &schema)?;
             stream.flush()?;
             Ok(stream)
         };
