@@ -16,6 +16,10 @@ use crate::guest::programs::{built, hpmctl, stat_command};
 
 /// A guest that does not answer for so long hangs; the machine below may be busy.
 const RESPONSIVE: Duration = Duration::from_secs(30);
+/// Of a long storm, how long a CPU stays and how long nothing is measured in between: both stop the senders, who would need a day.
+const CALM: Duration = Duration::from_secs(3);
+/// Requests from which on a storm is long.
+const LONG: u64 = 100_000;
 /// The CPU that comes and goes.
 const SWITCH: &str = "/sys/devices/system/cpu/cpu1/online";
 
@@ -32,9 +36,11 @@ struct Measured {
 pub(super) fn run(report: &mut GuestReport, requests: u64) -> Result<()> {
     let mut senders = Senders::start(requests, false)?;
     let done = AtomicBool::new(false);
+    let [stays, pause] =
+        if requests < LONG { [Duration::from_millis(500), Duration::ZERO] } else { [CALM; 2] };
     let (answers, plugged, measured) = std::thread::scope(|scope| {
-        let plugging = scope.spawn(|| plug_and_unplug(&done));
-        let measuring = scope.spawn(|| measure(&done));
+        let plugging = scope.spawn(|| plug_and_unplug(&done, stays));
+        let measuring = scope.spawn(|| measure(&done, pause));
         let answers = responsive(&mut senders);
         done.store(true, Ordering::Relaxed);
         (answers, plugging.join(), measuring.join())
@@ -69,7 +75,7 @@ fn responsive(senders: &mut Senders) -> Result<String> {
     Ok(format!("10 ms took at most {} ms", worst.as_millis()))
 }
 
-fn plug_and_unplug(done: &AtomicBool) -> Result<String> {
+fn plug_and_unplug(done: &AtomicBool, stays: Duration) -> Result<String> {
     if !Path::new(SWITCH).exists() {
         return Ok("this machine has one CPU".to_owned());
     }
@@ -82,12 +88,12 @@ fn plug_and_unplug(done: &AtomicBool) -> Result<String> {
         if done.load(Ordering::Relaxed) {
             return Ok(format!("{times} times"));
         }
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(stays);
     }
 }
 
-/// Counts and samples `loops` again and again.
-fn measure(done: &AtomicBool) -> Result<Measured> {
+/// Counts and samples `loops` again and again, with a pause after each.
+fn measure(done: &AtomicBool, pause: Duration) -> Result<Measured> {
     let mut measured = Measured::default();
     let mut turn = 0_u64;
     while !done.load(Ordering::Relaxed) || measured.counts.len() < 2 || measured.sampled.is_empty() {
@@ -98,6 +104,7 @@ fn measure(done: &AtomicBool) -> Result<Measured> {
             Some(value) => measured.counts.push(value),
             None => measured.refused += 1,
         }
+        std::thread::sleep(pause);
     }
     Ok(measured)
 }
