@@ -220,7 +220,7 @@ fn collect(args: &LocalityArgs, reader: &TraceReader, events: &[usize]) -> Resul
         );
     }
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
-    let warnings: Vec<String> = cuts.map(|cut| cut.to_string()).chain(unfinished(&reader)).collect();
+    let warnings: Vec<String> = cuts.map(|cut| cut.to_string()).chain(unfinished(reader)).collect();
     Ok(Collected { profile, addresses, warnings })
 }
 
