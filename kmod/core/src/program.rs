@@ -53,6 +53,8 @@ pub struct Records {
 /// For each sampling place its event and its counter.
 pub type Samplers = ([u8; SAMPLING_COUNTERS_MAX], [u8; SAMPLING_COUNTERS_MAX]);
 
+const _: () = assert!(COUNTERS_MAX <= 64, "each has a bit of `Program::reads`");
+
 /// What a session writes to the PMU, and how its counters map to its events.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
@@ -60,6 +62,9 @@ pub struct Program {
     /// A bit for each event that is counted.
     active: u32,
     assignments: [Assignment; EVENTS_MAX],
+    /// A bit for each counter's place that is read at each cut: a look through all assignments for each of them would be most of what
+    /// a cut costs.
+    reads: u64,
     sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
     /// What tells kernel mode in a record, in a session that must not see it.
     pub(super) sight: Option<Sight>,
@@ -97,6 +102,7 @@ impl Program {
         config: SessionConfig::EMPTY,
         active: 0,
         assignments: [Assignment { counting: None, sampling: None }; EVENTS_MAX],
+        reads: 0,
         sampling: [None; SAMPLING_COUNTERS_MAX],
         sight: None,
         way: None,
@@ -151,6 +157,9 @@ impl Program {
         self.active = active & ((1 << count) - 1);
         let specs = self.config.events.get(..count).unwrap_or_default();
         (self.assignments, self.netburst) = counters_for(pmu, &checked[..count], specs, self.active)?;
+        let read =
+            self.assignments.iter().filter_map(|assignment| assignment.counting.or(assignment.sampling));
+        self.reads = read.fold(0, |reads, counter| reads | 1 << counter.place());
         for (index, event) in checked.iter().enumerate().take(count) {
             self.events_here |= u32::from(!event.is_none()) << index;
             self.assign(pmu, index, event);
@@ -424,10 +433,11 @@ impl Program {
     /// Counters that are read at each cut: all that count, and those that write records for an event without a second
     /// counter.
     pub fn read_counters(&self) -> impl Iterator<Item = Counter> + '_ {
-        (0..COUNTERS_MAX).map(Counter::at).filter(|&counter| {
-            self.assignments
-                .iter()
-                .any(|assignment| assignment.counting.or(assignment.sampling) == Some(counter))
+        let mut left = self.reads;
+        core::iter::from_fn(move || {
+            let place = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            (place < COUNTERS_MAX).then_some(Counter::at(place))
         })
     }
 
