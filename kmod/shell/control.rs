@@ -125,8 +125,8 @@ impl Descriptor {
         Ok(())
     }
 
-    /// Not inlined, because a session's memory on the kernel's stack must be gone before a CPU's PMU is acquired, which takes as
-    /// much again.
+    /// Not inlined, because a session's memory on the kernel's stack must be gone before a CPU's PMU is acquired, which takes some,
+    /// too.
     #[inline(never)]
     fn boxed(&self, programs: Programs) -> Result<KBox<Session>, Failure> {
         let session = Session::new(programs, self.readers.clone())?;

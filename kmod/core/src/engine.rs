@@ -65,7 +65,11 @@ impl Engine {
     /// [`super::abi::Reason::CountersRunning`] when a counter runs that nobody reserved.
     pub fn acquire<P: Port>(&mut self, port: &mut P, pmu: &Pmu) -> Result<(), Refusal> {
         if self.hardware.is_none() {
-            self.hardware = Some(Hardware::acquire(port, pmu)?);
+            let hardware = self.hardware.insert(Hardware::idle(pmu));
+            if let Err(refusal) = hardware.acquire(port) {
+                self.hardware = None;
+                return Err(refusal);
+            }
         }
         Ok(())
     }
@@ -74,8 +78,9 @@ impl Engine {
     /// PMU is not held.
     pub fn release<P: Port>(&mut self, port: &mut P) {
         self.branches.release(port);
-        if let Some(hardware) = self.hardware.take() {
+        if let Some(hardware) = &mut self.hardware {
             hardware.release(port);
+            self.hardware = None;
         }
         (self.loaded, self.window, self.stay) = (None, None, None);
     }

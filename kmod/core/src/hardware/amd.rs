@@ -30,22 +30,22 @@ struct Found {
 }
 
 impl Found {
-    fn read<P: Port>(port: &mut P, pmu: &Pmu, amd: Amd) -> Self {
-        let mut found = Self {
-            selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
-            counters: [0; SAMPLING_COUNTERS_MAX],
-            global_ctl: 0,
-            global_status: 0,
-        };
+    const NONE: Self = Self {
+        selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
+        counters: [0; SAMPLING_COUNTERS_MAX],
+        global_ctl: 0,
+        global_status: 0,
+    };
+
+    fn read<P: Port>(&mut self, port: &mut P, pmu: &Pmu, amd: Amd) {
         for counter in pmu.counters().iter() {
-            found.selects[counter.place()] = PerfEvtSel(port.rdmsr(pmu.select_register(counter)));
-            found.counters[counter.place()] = port.rdmsr(pmu.counter_register(counter));
+            self.selects[counter.place()] = PerfEvtSel(port.rdmsr(pmu.select_register(counter)));
+            self.counters[counter.place()] = port.rdmsr(pmu.counter_register(counter));
         }
         if amd.global {
-            found.global_ctl = port.rdmsr(PERF_CNTR_GLOBAL_CTL);
-            found.global_status = port.rdmsr(PERF_CNTR_GLOBAL_STATUS);
+            self.global_ctl = port.rdmsr(PERF_CNTR_GLOBAL_CTL);
+            self.global_status = port.rdmsr(PERF_CNTR_GLOBAL_STATUS);
         }
-        found
     }
 
     /// Refuses when a counter runs: it is enabled by itself and by PerfCntrGlobalCtl, where there is one.
@@ -77,26 +77,29 @@ pub(in super::super) struct Hardware {
 }
 
 impl Hardware {
+    /// What has yet to be taken.
+    pub(super) const fn idle(pmu: &Pmu, amd: Amd) -> Self {
+        let ibs = match amd.ibs {
+            Some(ibs) => Some(HeldIbs::new(ibs)),
+            None => None,
+        };
+        let selects = [PerfEvtSel(0); SAMPLING_COUNTERS_MAX];
+        Self { pmu: *pmu, amd, found: Found::NONE, selects, running: 0, ibs }
+    }
+
     /// Takes the PMU: afterwards it is stopped, with no counter enabled.
     ///
     /// # Errors
     /// [`Reason::CountersRunning`], or [`Reason::NoPmu`] when counters do not keep what is written to them, as where a
     /// hypervisor shows none; all registers are as they were then.
-    pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu, amd: Amd) -> Result<Self, Refusal> {
-        let found = Found::read(port, pmu, amd);
-        found.check_idle(pmu, amd)?;
-        let mut hardware = Self {
-            pmu: *pmu,
-            amd,
-            found,
-            selects: found.selects,
-            running: found.global_ctl,
-            ibs: amd.ibs.map(HeldIbs::new),
-        };
-        hardware.check_counters(port)?;
-        hardware.set_global_ctrl(port, 0);
-        hardware.unload(port);
-        Ok(hardware)
+    pub(super) fn acquire<P: Port>(&mut self, port: &mut P) -> Result<(), Refusal> {
+        self.found.read(port, &self.pmu, self.amd);
+        self.found.check_idle(&self.pmu, self.amd)?;
+        (self.selects, self.running) = (self.found.selects, self.found.global_ctl);
+        self.check_counters(port)?;
+        self.set_global_ctrl(port, 0);
+        self.unload(port);
+        Ok(())
     }
 
     fn check_counters<P: Port>(&self, port: &mut P) -> Result<(), Refusal> {
@@ -113,7 +116,7 @@ impl Hardware {
     }
 
     /// Gives the PMU back as it was found; what enables counting comes last.
-    pub(super) fn release<P: Port>(mut self, port: &mut P) {
+    pub(super) fn release<P: Port>(&mut self, port: &mut P) {
         let found = self.found;
         self.set_global_ctrl(port, 0);
         for counter in self.pmu.counters().iter() {

@@ -33,37 +33,45 @@ pub(in super::super) struct Hardware {
 }
 
 impl Hardware {
+    /// What has yet to be taken.
+    pub(super) const fn idle(pmu: &Pmu) -> Self {
+        Self {
+            pmu: *pmu,
+            found: Found::NONE,
+            selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
+            cfg_c: [0; COUNTERS_MAX],
+            fixed_ctr_ctrl: 0,
+            pebs_data_cfg: 0,
+            extras: [0; ExtraRegister::ALL.len()],
+            pebs_enable: 0,
+            global_ctrl: 0,
+        }
+    }
+
     /// Takes the PMU: afterwards it is stopped, with no counter enabled.
     ///
     /// # Errors
     /// [`super::super::abi::Reason::CountersRunning`]; nothing has been written then.
-    pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu) -> Result<Self, Refusal> {
-        let found = Found::read(port, pmu);
-        found.check_idle(pmu)?;
-        let mut hardware = Self {
-            pmu: *pmu,
-            found,
-            selects: found.selects,
-            cfg_c: found.cfg_c,
-            fixed_ctr_ctrl: found.fixed_ctr_ctrl,
-            pebs_data_cfg: found.pebs_data_cfg,
-            extras: found.extras,
-            pebs_enable: found.pebs_enable,
-            global_ctrl: found.global_ctrl,
-        };
-        hardware.set_global_ctrl(port, 0);
-        hardware.unload(port);
-        if hardware.has_debug_store() {
+    pub(super) fn acquire<P: Port>(&mut self, port: &mut P) -> Result<(), Refusal> {
+        self.found.read(port, &self.pmu);
+        self.found.check_idle(&self.pmu)?;
+        let found = &self.found;
+        (self.selects, self.cfg_c, self.extras) = (found.selects, found.cfg_c, found.extras);
+        (self.fixed_ctr_ctrl, self.global_ctrl) = (found.fixed_ctr_ctrl, found.global_ctrl);
+        (self.pebs_enable, self.pebs_data_cfg) = (found.pebs_enable, found.pebs_data_cfg);
+        self.set_global_ctrl(port, 0);
+        self.unload(port);
+        if self.has_debug_store() {
             let area = port.ds_area();
-            if area != found.ds_area {
+            if area != self.found.ds_area {
                 port.wrmsr(IA32_DS_AREA, area);
             }
         }
-        Ok(hardware)
+        Ok(())
     }
 
     /// Gives the PMU back as it was found; what enables counting comes last.
-    pub(super) fn release<P: Port>(mut self, port: &mut P) {
+    pub(super) fn release<P: Port>(&mut self, port: &mut P) {
         let found = self.found;
         self.set_global_ctrl(port, 0);
         self.set_pebs_enable(port, 0);

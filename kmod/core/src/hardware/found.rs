@@ -38,7 +38,7 @@ pub(super) struct Found {
 
 impl Found {
     /// All registers zero.
-    const NONE: Self = Self {
+    pub(super) const NONE: Self = Self {
         selects: [PerfEvtSel(0); super::super::abi::SAMPLING_COUNTERS_MAX],
         counters: [0; COUNTERS_MAX],
         cfg_c: [0; COUNTERS_MAX],
@@ -55,26 +55,24 @@ impl Found {
     };
 
     /// Reads every register that this PMU has.
-    pub(super) fn read<P: Port>(port: &mut P, pmu: &Pmu) -> Self {
-        let mut found = Self::NONE;
+    pub(super) fn read<P: Port>(&mut self, port: &mut P, pmu: &Pmu) {
         for counter in pmu.perfmon.counters().iter() {
-            found.counters[counter.place()] = port.rdmsr(pmu.counter_register(counter));
-            if let (None, Some(select)) = (counter.as_fixed(), found.selects.get_mut(counter.place())) {
+            self.counters[counter.place()] = port.rdmsr(pmu.counter_register(counter));
+            if let (None, Some(select)) = (counter.as_fixed(), self.selects.get_mut(counter.place())) {
                 *select = PerfEvtSel(port.rdmsr(pmu.select_register(counter)));
             }
         }
         if pmu.perfmon.fixed != 0 {
-            found.fixed_ctr_ctrl = port.rdmsr(IA32_FIXED_CTR_CTRL);
+            self.fixed_ctr_ctrl = port.rdmsr(IA32_FIXED_CTR_CTRL);
         }
-        found.global_ctrl = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
-        found.global_status = port.rdmsr(IA32_PERF_GLOBAL_STATUS);
-        for (register, value) in ExtraRegister::ALL.into_iter().zip(&mut found.extras) {
+        self.global_ctrl = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
+        self.global_status = port.rdmsr(IA32_PERF_GLOBAL_STATUS);
+        for (register, value) in ExtraRegister::ALL.into_iter().zip(&mut self.extras) {
             if pmu.has_extra(register) {
                 *value = port.rdmsr(register.address());
             }
         }
-        found.read_pebs(port, pmu);
-        found
+        self.read_pebs(port, pmu);
     }
 
     fn read_pebs<P: Port>(&mut self, port: &mut P, pmu: &Pmu) {

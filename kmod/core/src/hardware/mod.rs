@@ -40,21 +40,27 @@ macro_rules! of_interface {
 }
 
 impl Hardware {
+    /// A PMU that has yet to be taken: [`Hardware::acquire`] fills it in where it is, because a kernel stack has no room for many
+    /// of these.
+    pub(super) const fn idle(pmu: &Pmu) -> Self {
+        match pmu.interface {
+            Interface::Architectural => Self::Architectural(architectural::Hardware::idle(pmu)),
+            Interface::NetBurst(unit) => Self::NetBurst(netburst::Hardware::idle(pmu, unit)),
+            Interface::Amd(amd) => Self::Amd(amd::Hardware::idle(pmu, amd)),
+        }
+    }
+
     /// Takes the PMU: afterwards it is stopped, with no counter enabled.
     ///
     /// # Errors
     /// [`super::abi::Reason::CountersRunning`], or of AMD's also [`super::abi::Reason::NoPmu`]; all registers are as they
     /// were then.
-    pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu) -> Result<Self, Refusal> {
-        match pmu.interface {
-            Interface::Architectural => architectural::Hardware::acquire(port, pmu).map(Self::Architectural),
-            Interface::NetBurst(unit) => netburst::Hardware::acquire(port, pmu, unit).map(Self::NetBurst),
-            Interface::Amd(amd) => amd::Hardware::acquire(port, pmu, amd).map(Self::Amd),
-        }
+    pub(super) fn acquire<P: Port>(&mut self, port: &mut P) -> Result<(), Refusal> {
+        of_interface!(self, held => held.acquire(port))
     }
 
     /// Gives the PMU back as it was found; what enables counting comes last.
-    pub(super) fn release<P: Port>(self, port: &mut P) {
+    pub(super) fn release<P: Port>(&mut self, port: &mut P) {
         of_interface!(self, held => held.release(port));
     }
 

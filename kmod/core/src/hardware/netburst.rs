@@ -38,30 +38,30 @@ struct Found {
 const SHARED: [u32; 2] = [IA32_PEBS_ENABLE, MSR_PEBS_MATRIX_VERT];
 
 impl Found {
-    fn read<P: Port>(port: &mut P, pmu: &Pmu, unit: &Unit) -> Self {
-        let mut found = Self {
-            cccrs: [0; COUNTERS as usize],
-            counters: [0; COUNTERS as usize],
-            escrs: [0; EscrId::COUNT],
-            shared: [0; 2],
-            ds_area: 0,
-            ds_buffer: [0; ds::BUFFER.len()],
-            ds_reset: 0,
-        };
+    const NONE: Self = Self {
+        cccrs: [0; COUNTERS as usize],
+        counters: [0; COUNTERS as usize],
+        escrs: [0; EscrId::COUNT],
+        shared: [0; 2],
+        ds_area: 0,
+        ds_buffer: [0; ds::BUFFER.len()],
+        ds_reset: 0,
+    };
+
+    fn read<P: Port>(&mut self, port: &mut P, pmu: &Pmu, unit: &Unit) {
         for number in unit.counters() {
-            found.cccrs[number as usize] = port.rdmsr(MSR_BPU_CCCR0 + number) as u32;
-            found.counters[number as usize] = port.rdmsr(MSR_BPU_COUNTER0 + number);
+            self.cccrs[number as usize] = port.rdmsr(MSR_BPU_CCCR0 + number) as u32;
+            self.counters[number as usize] = port.rdmsr(MSR_BPU_COUNTER0 + number);
         }
         for escr in unit.escrs() {
-            found.escrs[escr.place()] = port.rdmsr(escr.address()) as u32;
+            self.escrs[escr.place()] = port.rdmsr(escr.address()) as u32;
         }
         if pmu.pebs.is_ok() {
-            found.shared = SHARED.map(|register| port.rdmsr(register));
-            found.ds_area = port.rdmsr(IA32_DS_AREA);
-            found.ds_buffer = ds::BUFFER.map(|field| port.ds_read(field));
-            found.ds_reset = port.ds_read(ds::PEBS_COUNTER_RESET);
+            self.shared = SHARED.map(|register| port.rdmsr(register));
+            self.ds_area = port.rdmsr(IA32_DS_AREA);
+            self.ds_buffer = ds::BUFFER.map(|field| port.ds_read(field));
+            self.ds_reset = port.ds_read(ds::PEBS_COUNTER_RESET);
         }
-        found
     }
 
     /// Refuses when a counter runs, or records may be written. `sibling`: the other logical processor is held, so that what
@@ -104,33 +104,39 @@ pub(in super::super) struct Hardware {
 }
 
 impl Hardware {
-    /// Takes the PMU.
-    pub(super) fn acquire<P: Port>(port: &mut P, pmu: &Pmu, unit: Unit) -> Result<Self, Refusal> {
-        let mut found = Found::read(port, pmu, &unit);
-        let sibling = port.sibling_is_held();
-        found.check_idle(&unit, sibling)?;
-        let mut hardware = Self {
+    /// What has yet to be taken.
+    pub(super) const fn idle(pmu: &Pmu, unit: Unit) -> Self {
+        Self {
             pmu: *pmu,
             unit,
-            found,
+            found: Found::NONE,
             settings: Settings::NONE,
-            cccrs: found.cccrs,
-            escrs: found.escrs,
-            own: found.shared,
+            cccrs: [0; COUNTERS as usize],
+            escrs: [0; EscrId::COUNT],
+            own: [0; 2],
             running: 0,
-        };
-        hardware.unload(port);
-        if pmu.pebs.is_ok() {
+        }
+    }
+
+    /// Takes the PMU.
+    pub(super) fn acquire<P: Port>(&mut self, port: &mut P) -> Result<(), Refusal> {
+        self.found.read(port, &self.pmu, &self.unit);
+        let sibling = port.sibling_is_held();
+        self.found.check_idle(&self.unit, sibling)?;
+        let found = &self.found;
+        (self.cccrs, self.escrs, self.own) = (found.cccrs, found.escrs, found.shared);
+        self.unload(port);
+        if self.pmu.pebs.is_ok() {
             let area = port.ds_area();
-            if area != found.ds_area {
+            if area != self.found.ds_area {
                 port.wrmsr(IA32_DS_AREA, area);
             }
         }
-        Ok(hardware)
+        Ok(())
     }
 
     /// Gives the PMU back as it was found; the CCCRs come last.
-    pub(super) fn release<P: Port>(mut self, port: &mut P) {
+    pub(super) fn release<P: Port>(&mut self, port: &mut P) {
         let found = self.found;
         self.set_global_ctrl(port, 0);
         if self.pmu.pebs.is_ok() {
