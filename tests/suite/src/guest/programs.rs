@@ -104,14 +104,16 @@ pub(super) fn wait_at_most(child: &mut Child, limit: Duration) -> Result<std::pr
     }
 }
 
-/// The PID of a running process with this `comm`, waiting up to a minute for it to appear.
+/// The PID of a running process with this `comm`, waiting up to a minute for it to appear. Only what is younger than this process is looked
+/// at: on a debug kernel the names of all threads of the kernel take longer to read than some programs live.
 pub(super) fn pid_of(comm: &str) -> Result<i32> {
-    let start = Instant::now();
+    let (own, start) = (std::process::id() as i32, Instant::now());
     while start.elapsed() < Duration::from_secs(60) {
-        for entry in std::fs::read_dir("/proc")?.flatten() {
-            let pid = entry.file_name().to_str().and_then(|n| n.parse::<i32>().ok());
-            let name = std::fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            if let (Some(pid), true) = (pid, name.trim_end() == comm) {
+        let processes = std::fs::read_dir("/proc")?.flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        for pid in pids.filter(|pid| *pid > own) {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name.trim_end() == comm {
                 return Ok(pid);
             }
         }

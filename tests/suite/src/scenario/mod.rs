@@ -204,6 +204,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
                 methods::NAME => methods::prepare(root, machine, folder),
                 advice::NAME => advice::prepare(root, folder),
                 tracking::NAME => tracking::prepare(root, folder),
+                "overhead" => overhead::prepare(root),
                 "screens" => screens::prepare(root, folder),
                 _ => Ok(()),
             },

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -48,6 +49,16 @@ impl Program {
     fn run(&self, way: &str) -> Result<&Run> {
         self.runs.get(way).with_context(|| format!("no run {way}"))
     }
+}
+
+/// One of the programs is installed by cargo; half an hour later would be too late to say that it is not.
+///
+/// # Errors
+/// It is not there.
+pub(super) fn prepare(root: &Path) -> Result<()> {
+    let jaq = root.join("target/demo/bin/jaq");
+    ensure!(jaq.is_file(), "{} is not there: `make target/demo/bin/jaq` installs it", jaq.display());
+    Ok(())
 }
 
 /// Checks the target and writes the tables.
