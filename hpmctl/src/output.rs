@@ -32,6 +32,11 @@ pub(crate) fn grouped(number: u64) -> String {
     groups.join(",")
 }
 
+/// A number of things.
+pub(crate) fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// A time in the unit that leaves one to three digits before the point.
 pub(crate) fn time(ns: u64) -> String {
     let ns = ns as f64;

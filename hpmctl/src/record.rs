@@ -8,10 +8,11 @@ mod sources;
 mod summary;
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use libhpm::source::Source;
 use libhpm::trace::{Limits, RotatingWriter};
 
@@ -41,9 +42,12 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let marks = args.marks.as_deref().map(MarkPipe::open).transpose()?;
     let prepared = sources::prepare(args)?;
     let line = prepared.line();
-    let tracker = args.allocations.map(Tracker::new).transpose()?;
+    let mut tracker = args.allocations.map(Tracker::new).transpose()?;
     let mut workload =
         Workload::with(&args.target, &tracker.as_ref().map_or_else(Vec::new, Tracker::variables))?;
+    if let Some(tracker) = &mut tracker {
+        tracker.attach(&args.target.command, &workload)?;
+    }
     let mut source = prepared.open(args, &workload)?;
     let limits = Limits {
         bytes: args.max_size.map(|mib| mib.saturating_mul(1 << 20)),
@@ -57,19 +61,18 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         writer.current().phase_guided(guide.so_far());
     }
     writer.pause(args.paused);
-    let mut recording =
-        Recording { writer: &mut writer, guide, controlled, marks, duration: args.duration, ended: false };
+    let mut recording = Recording {
+        writer: &mut writer,
+        guide,
+        controlled,
+        marks,
+        tracker: tracker.as_mut(),
+        duration: args.duration,
+        ended: false,
+    };
     let end = match recording.run(&mut workload, source.as_mut(), &line) {
         Ok(end) => end,
-        Err(error) => {
-            // A program that never ran leaves nothing worth keeping.
-            if matches!(error.downcast_ref(), Some(libhpm::Error::Exec { .. })) {
-                drop(writer);
-                std::fs::remove_dir_all(&folder)
-                    .with_context(|| format!("cannot remove {}", folder.display()))?;
-            }
-            return Err(error);
-        }
+        Err(error) => return Err(without_leftovers(error, writer, &folder)),
     };
     let whole = source.check();
     let marked = recording.end(source.as_mut())?;
@@ -84,6 +87,17 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     // Its exit status is passed on, also when it was measured for a part of its time only.
     let end = if end == End::Stopped && workload.is_program() { outlived(&mut workload)? } else { end };
     Ok(ExitCode::from(end.status()))
+}
+
+/// Removes the trace of a program that never ran, which leaves nothing worth keeping; why the recording failed.
+fn without_leftovers(error: anyhow::Error, writer: RotatingWriter, folder: &Path) -> anyhow::Error {
+    if matches!(error.downcast_ref(), Some(libhpm::Error::Exec { .. })) {
+        drop(writer);
+        if let Err(reason) = std::fs::remove_dir_all(folder) {
+            return error.context(format!("cannot remove {}: {reason}", folder.display()));
+        }
+    }
+    error
 }
 
 /// Waits for a program that is no longer measured.
@@ -102,6 +116,7 @@ struct Recording<'a> {
     guide: Option<Guide>,
     controlled: Option<Controlled>,
     marks: Option<MarkPipe>,
+    tracker: Option<&'a mut Tracker>,
     /// When it ends, if it does not end by itself.
     duration: Option<Duration>,
     /// Somebody asked for the end.
@@ -145,6 +160,9 @@ impl Recording<'_> {
                 // Before the source is taken, which may last: a marker's time is that of its reading.
                 marks.take(|| source.now().unwrap_or_default(), self.writer)?;
             }
+            if let Some(tracker) = &mut self.tracker {
+                tracker.take();
+            }
             self.take(source)?;
             self.serve()?;
             self.writer.tick()?;
@@ -162,7 +180,9 @@ impl Recording<'_> {
     /// What else wakes it.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let controlled = self.controlled.as_ref().map(Controlled::descriptor);
-        controlled.into_iter().chain(self.marks.as_ref().map(MarkPipe::descriptor)).collect()
+        let marks = self.marks.as_ref().map(MarkPipe::descriptor);
+        let probes = self.tracker.iter().flat_map(|tracker| tracker.descriptors());
+        controlled.into_iter().chain(marks).chain(probes).collect()
     }
 
     /// Stops the source and writes what is left; what came through the pipe of markers.

@@ -10,7 +10,7 @@ use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, Verdict};
 
 use crate::measure::tsc_to_ns;
 use crate::opened::{how_unfinished, open_trace};
-use crate::output::{grouped, print, time};
+use crate::output::{counted, grouped, print, time};
 
 /// Tell what a trace holds.
 #[derive(Args, Debug)]
@@ -140,8 +140,8 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
             time(span),
             if verdict.sums.quanta > 0 { "quantum" } else { "sample" },
             time(on_cpu),
-            counted(verdict.cpus, "CPU"),
-            counted(verdict.threads, "thread")
+            counted(verdict.cpus as u64, "CPU"),
+            counted(verdict.threads as u64, "thread")
         ),
     );
     let tables: Vec<String> =
@@ -191,11 +191,6 @@ fn verify_text(meta: &Meta, verdict: &Verdict, grows: bool) -> String {
         (found, _) => writeln!(text, "{found} things are wrong"),
     };
     text
-}
-
-/// A number of things.
-fn counted(number: usize, thing: &str) -> String {
-    format!("{} {thing}{}", grouped(number as u64), if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

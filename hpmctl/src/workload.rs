@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
 use libhpm::session::Target;
@@ -222,4 +224,26 @@ pub(crate) fn heading(args: &TargetArgs) -> String {
         (None, Some(trace)) => format!("the trace {}", trace.display()),
         (None, None) => format!("`{}`", args.words().join(" ")),
     }
+}
+/// The file of a program, by its name or path.
+///
+/// # Errors
+/// There is none that can be executed.
+pub(crate) fn program_file(command: &[OsString]) -> Result<PathBuf> {
+    let name = command.first().context("no command is given")?;
+    let executable = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    let named = Path::new(name);
+    let found = if named.components().count() > 1 {
+        Some(named.to_owned()).filter(executable)
+    } else {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).map(|folder| folder.join(named)).find(executable)
+    };
+    let missing = || libhpm::Error::Exec {
+        program: name.to_string_lossy().into_owned(),
+        reason: std::io::ErrorKind::NotFound.into(),
+    };
+    Ok(fs::canonicalize(found.ok_or_else(missing)?)?)
 }

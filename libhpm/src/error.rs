@@ -111,6 +111,21 @@ pub enum Error {
         /// The failure of perf_event_open.
         reason: io::Error,
     },
+    /// A program that is linked statically has no allocator that is known.
+    #[error(
+        "{program} is linked statically, and its symbols name no malloc whose calls could be recorded (they are stripped, or its \
+         allocator is another): leave --allocations out, or link it with its symbols"
+    )]
+    NoAllocator {
+        /// The program's file.
+        program: PathBuf,
+    },
+    /// The kernel's perf_event refused probes in a program.
+    #[error(
+        "the kernel does not let this user record the allocations of a program that is linked statically ({0}): run as root (it takes \
+         probes, uprobes, in the program), or link it dynamically"
+    )]
+    Probes(io::Error),
     /// Neither the driver nor perf_event can be used.
     #[error("nothing can measure here: {driver}; and {perf}")]
     NothingMeasures {

@@ -58,8 +58,11 @@ fn addresses(text: &mut String, addresses: &Addresses) {
                 format!("one allocation in {} bytes was recorded: most objects are not known", grouped(bytes))
             }
         };
-        let lost =
-            if how.lost > 0 { format!("; {} more found no room", grouped(how.lost)) } else { String::new() };
+        let lost = if how.lost > 0 {
+            format!("; at most {} more were not recorded", grouped(how.lost))
+        } else {
+            String::new()
+        };
         let young = addresses.nursery.map_or_else(String::new, |bytes| {
             format!("; young until {} bytes more were allocated", grouped(bytes))
         });

@@ -3,7 +3,6 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
 use crate::cli::TargetArgs;
-use crate::workload::{End, Workload};
+use crate::workload::{End, Workload, program_file};
 
 /// The shim's file.
 const SHIM: &str = "libhpm_methods.so";
@@ -40,29 +39,6 @@ pub(super) fn shim(asked: Option<&Path>) -> Result<PathBuf> {
             folder.join(INSTALLED).display()
         ),
     }
-}
-
-/// The file of a program, by its name or path.
-///
-/// # Errors
-/// There is none that can be executed.
-pub(super) fn program(command: &[OsString]) -> Result<PathBuf> {
-    let name = command.first().context("no command is given")?;
-    let executable = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
-    };
-    let named = Path::new(name);
-    let found = if named.components().count() > 1 {
-        Some(named.to_owned()).filter(executable)
-    } else {
-        let path = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&path).map(|folder| folder.join(named)).find(executable)
-    };
-    let missing = || libhpm::Error::Exec {
-        program: name.to_string_lossy().into_owned(),
-        reason: std::io::ErrorKind::NotFound.into(),
-    };
-    Ok(fs::canonicalize(found.ok_or_else(missing)?)?)
 }
 
 /// The end is told by a signal; in a process with several threads another one may take it.
@@ -133,7 +109,7 @@ fn with_config(folder: &Path, config: &Config) -> Result<PathBuf> {
 /// # Errors
 /// It cannot be run.
 pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -> Result<Ran> {
-    program(command)?;
+    program_file(command)?;
     let _held = shim.and_then(|(_, _, config)| held(config));
     let mut words: Vec<OsString> = Vec::new();
     if let Some((shim, folder, config)) = shim {

@@ -22,6 +22,7 @@ use super::folder::{
 use super::{ClockArg, launch, measure, text};
 use crate::files::FilesArgs;
 use crate::output::{print, warn};
+use crate::workload::program_file;
 
 /// Run a program and measure the time of each of its functions (step 1).
 #[derive(Args, Debug)]
@@ -62,7 +63,7 @@ pub(super) struct ProfileArgs {
 /// # Errors
 /// The program cannot be run, or nothing was logged.
 pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
-    let program = launch::program(&args.command)?;
+    let program = program_file(&args.command)?;
     let folder = args.output.clone().unwrap_or_else(|| {
         let mut name = program.file_name().unwrap_or_default().to_owned();
         name.push(".methods");

@@ -1,21 +1,30 @@
-//! What a program allocates: the library that is preloaded into it, and its logs as a table of the trace.
+//! What a program allocates: the library that is preloaded into it, or probes in it where it is linked statically, and what they
+//! recorded as a table of the trace.
 
 use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use libhpm::allocation_log::{self, LIBRARY, TraceClock, VARIABLES};
+use libhpm::allocation::log::{self, LIBRARY, VARIABLES};
+use libhpm::allocation::probes::{Probes, is_static};
+use libhpm::allocation::{Allocated, TraceClock};
+use libhpm::session::Target;
 use libhpm::sys::clock::ClockPair;
-use libhpm::trace::{AllocationRow, RotatingWriter};
+use libhpm::trace::{AllocationRow, Allocations, RotatingWriter, TraceWriter};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 
-use crate::output::grouped;
+use crate::output::{counted, grouped};
+use crate::workload::{Workload, program_file};
 
 /// The library, and the folder for its logs while the program runs.
 pub(super) struct Tracker {
     library: PathBuf,
     folder: TempDir,
     sampled_bytes: u64,
+    /// In a program that is linked statically; what it starts may have the library all the same.
+    probes: Option<Probes>,
 }
 
 impl Tracker {
@@ -26,7 +35,7 @@ impl Tracker {
     pub(super) fn new(sampled_bytes: u64) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("hpmctl-allocations-").tempdir();
         let folder = folder.context("cannot make a folder for what the program allocates (TMPDIR)")?;
-        Ok(Self { library: library()?, folder, sampled_bytes })
+        Ok(Self { library: library()?, folder, sampled_bytes, probes: None })
     }
 
     /// What the program's environment needs. What is preloaded already comes after the library.
@@ -44,45 +53,91 @@ impl Tracker {
         ]
     }
 
+    /// Takes probes in a program that the library cannot be loaded into. What is no program is left to the execve to refuse.
+    ///
+    /// # Errors
+    /// It defines no allocator, or the kernel allows no probes.
+    pub(super) fn attach(&mut self, command: &[OsString], workload: &Workload) -> Result<()> {
+        let Ok(program) = program_file(command) else { return Ok(()) };
+        if let (Target::Process(pid), true) = (workload.target(), is_static(&program)) {
+            // Some twenty descriptors a CPU; the program was forked before, and keeps the limit that it had.
+            let (_, most) =
+                getrlimit(Resource::RLIMIT_NOFILE).context("cannot ask how many files may be open")?;
+            setrlimit(Resource::RLIMIT_NOFILE, most, most).context("cannot open more files")?;
+            self.probes = Some(Probes::of_program(pid, &program)?);
+        }
+        Ok(())
+    }
+
+    /// Descriptors that become readable when there is much to take.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.probes.iter().flat_map(Probes::descriptors)
+    }
+
+    /// Takes what probes have seen.
+    pub(super) fn take(&mut self) {
+        self.probes.iter_mut().for_each(Probes::take);
+    }
+
     /// Writes the objects into the trace; what is to be said of them.
     ///
     /// # Errors
     /// The logs cannot be read, or the trace not be written.
     pub(super) fn write(self, writer: &mut RotatingWriter, source: &str) -> Result<String> {
         let clock = if source == "driver" { TraceClock::Tsc } else { TraceClock::MonotonicRaw };
-        let (objects, how) = allocation_log::read(self.folder.path(), clock, ClockPair::now())
+        let (mut objects, mut how) = log::read(self.folder.path(), clock, ClockPair::now())
             .context("cannot read what the program allocated")?;
-        let trace = writer.current();
-        for object in &objects {
-            // Frame pointers need not lead to the outermost call.
-            let stack = trace.stack(&object.frames, true)?;
-            trace.allocation(&AllocationRow {
-                tsc: object.tsc,
-                freed_tsc: object.freed_tsc,
-                pid: object.pid,
-                tid: object.tid,
-                address: object.address,
-                bytes: object.bytes,
-                stack: Some(stack),
-            })?;
+        let probed = self.probes.map(|probes| probes.finish(clock));
+        let by_probes = probed.is_some();
+        if let Some((more, of_probes)) = probed {
+            objects.extend(more);
+            how = Allocations {
+                processes: how.processes + of_probes.processes,
+                lost: how.lost + of_probes.lost,
+                ..how
+            };
         }
+        let trace = writer.current();
+        objects.iter().try_for_each(|object| write(trace, object))?;
         trace.allocations_recorded(how)?;
         if how.processes == 0 {
-            return Ok("warning: no allocation was recorded: the program is linked statically, or runs with other rights"
+            return Ok("warning: no allocation was recorded: the program that allocates is linked statically and started by \
+                       another one, or runs with other rights"
                 .to_owned());
         }
-        let mut text =
-            format!("{} allocations of {} programs", grouped(objects.len() as u64), grouped(how.processes));
+        let mut text = format!(
+            "{} of {}",
+            counted(objects.len() as u64, "allocation"),
+            counted(how.processes, "program")
+        );
         if how.sampled_bytes > 0 {
             text += &format!(", one in {} bytes", grouped(how.sampled_bytes));
         }
-        for (count, what) in [(how.lost, "found no room"), (how.damaged, "logs were damaged")] {
+        if by_probes {
+            text += ", all of the program that is linked statically, by probes that stop it at each call";
+        }
+        let lost = if by_probes { "may be missing" } else { "found no room" };
+        for (count, what) in [(how.lost, lost), (how.damaged, "logs were damaged")] {
             if count > 0 {
                 text += &format!(", {} {what}", grouped(count));
             }
         }
         Ok(text)
     }
+}
+
+fn write(trace: &mut TraceWriter, object: &Allocated) -> Result<()> {
+    // Frame pointers need not lead to the outermost call.
+    let stack = trace.stack(&object.frames, true)?;
+    Ok(trace.allocation(&AllocationRow {
+        tsc: object.tsc,
+        freed_tsc: object.freed_tsc,
+        pid: object.pid,
+        tid: object.tid,
+        address: object.address,
+        bytes: object.bytes,
+        stack: Some(stack),
+    })?)
 }
 
 /// The library beside this program, as it is built, or where it is installed.

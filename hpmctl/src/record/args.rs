@@ -105,7 +105,8 @@ pub(crate) struct RecordArgs {
         conflicts_with_all = ["trace", "max_size", "control"])]
     pub(super) phase_guided: Option<String>,
     /// Also record what the program allocates, so that `hpmctl locality` and `hpmctl coalloc` know its objects: every allocation, or
-    /// one in so many BYTES. A library is preloaded for that, which a program that is linked statically does not see
+    /// one in so many BYTES. A library is preloaded for that; in a program that is linked statically the kernel is asked to report each call
+    /// of its malloc and free instead, which costs microseconds each
     #[arg(
         long,
         value_name = "BYTES",

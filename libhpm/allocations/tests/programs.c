@@ -25,10 +25,12 @@ static void say_all(void)
 	used = 0;
 }
 
+static int rounds = 20000;
+
 static void *thread(void *unused)
 {
 	(void)unused;
-	for (int round = 0; round < 20000; round++)
+	for (int round = 0; round < rounds; round++)
 		free(malloc(round % 300 + 1));
 	return malloc(77);
 }
@@ -63,6 +65,8 @@ __attribute__((noinline)) static void ways(void)
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
+	if (argc > 2)
+		rounds = atoi(argv[2]);
 	if (!strcmp(what, "threads")) {
 		pthread_t threads[8];
 		for (int round = 0; round < 20; round++) {

@@ -1,16 +1,20 @@
-//! Programs that say what they allocated, against what was recorded of them.
+//! Programs that say what they allocated, against what was recorded of them, by the library that is preloaded or by probes.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use libhpm::allocation_log::{Allocated, LIBRARY, TraceClock, VARIABLES, read};
-use libhpm::sys::clock::ClockPair;
+use libhpm::allocation::log::{LIBRARY, VARIABLES, read};
+use libhpm::allocation::probes::{Probes, is_static};
+use libhpm::allocation::{Allocated, TraceClock};
+use libhpm::sys::child::Child;
+use libhpm::sys::clock::{ClockPair, tsc};
 use libhpm::trace::Allocations;
 use tempfile::TempDir;
 
 /// What a program printed, and what was recorded of it.
 struct Run {
-    output: Output,
+    printed: Vec<u8>,
+    succeeded: bool,
     objects: Vec<Allocated>,
     how: Allocations,
 }
@@ -24,11 +28,12 @@ fn library() -> PathBuf {
     places.into_iter().filter(|path| path.is_file()).max_by_key(modified).expect("cargo builds it")
 }
 
-fn compile(folder: &Path, compiler: &str, source: &str) -> PathBuf {
+fn compile(folder: &Path, compiler: &str, source: &str, more: &[&str]) -> PathBuf {
     let program = folder.join("program");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(source);
-    let options = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread", "-o"];
-    let status = Command::new(compiler).args(options).arg(&program).arg(source).status().unwrap();
+    let options = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-builtin", "-pthread"];
+    let mut command = Command::new(compiler);
+    let status = command.args(options).args(more).arg("-o").arg(&program).arg(source).status().unwrap();
     assert!(status.success());
     program
 }
@@ -44,13 +49,40 @@ fn run(program: &Path, arguments: &[&str], sampled_bytes: u64) -> Run {
         .unwrap();
     let (objects, how) = read(logs.path(), TraceClock::Tsc, ClockPair::now()).unwrap();
     assert_eq!((how.lost, how.damaged), (0, 0), "{how:?}");
-    Run { output, objects, how }
+    Run { printed: output.stdout, succeeded: output.status.success(), objects, how }
+}
+
+/// The same by probes in a program that is linked statically; `None` where the kernel allows none, as in some containers.
+fn run_probed(folder: &Path, arguments: &[&str]) -> Option<Run> {
+    let program = compile(folder, "cc", "programs.c", &["-static"]);
+    assert!(is_static(&program));
+    let (began, printed) = (tsc(), folder.join("printed"));
+    // Probes are in a file, so that they are found again after another execve.
+    let script = format!("exec {} {} > {}", program.display(), arguments.join(" "), printed.display());
+    let mut child = Child::prepare(&["sh", "-c", &script]).unwrap();
+    let mut probes = match Probes::of_program(child.pid(), &program) {
+        Err(libhpm::Error::Probes(_)) => return None,
+        probes => probes.unwrap(),
+    };
+    child.execute().unwrap();
+    let status = loop {
+        probes.take();
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    };
+    let (objects, how) = probes.finish(TraceClock::Tsc);
+    assert_eq!((how.lost, how.damaged), (0, 0), "{how:?}");
+    let during = began..=tsc();
+    assert!(objects.iter().all(|object| during.contains(&object.tsc)), "times are TSC");
+    Some(Run { printed: std::fs::read(printed).unwrap(), succeeded: status == 0, objects, how })
 }
 
 impl Run {
     /// Name, address and size of each line.
     fn said(&self) -> Vec<(String, u64, u64)> {
-        let text = String::from_utf8_lossy(&self.output.stdout).into_owned();
+        let text = String::from_utf8_lossy(&self.printed).into_owned();
         let line = |line: &str| {
             let words: Vec<&str> = line.split(' ').collect();
             let address = u64::from_str_radix(words[1].trim_start_matches("0x"), 16).unwrap();
@@ -68,15 +100,18 @@ impl Run {
 
 fn c_program() -> (TempDir, PathBuf) {
     let folder = TempDir::new().unwrap();
-    let program = compile(folder.path(), "cc", "programs.c");
+    let program = compile(folder.path(), "cc", "programs.c", &[]);
     (folder, program)
 }
 
 #[test]
 fn every_way_to_allocate_is_recorded() {
     let (_folder, program) = c_program();
-    let run = run(&program, &["ways"], 0);
-    assert!(run.output.status.success());
+    every_way_is_there(&run(&program, &["ways"], 0));
+}
+
+fn every_way_is_there(run: &Run) {
+    assert!(run.succeeded);
     let said = run.said();
     assert_eq!(said.len(), 11);
     for (name, address, size) in &said {
@@ -100,7 +135,11 @@ fn every_way_to_allocate_is_recorded() {
 #[test]
 fn threads_have_their_own_logs_and_each_object_its_thread() {
     let (_folder, program) = c_program();
-    let run = run(&program, &["threads"], 0);
+    threads_are_told_apart(&run(&program, &["threads"], 0), 20_000);
+}
+
+/// Each of 160 threads frees so many objects, and keeps one.
+fn threads_are_told_apart(run: &Run, rounds: usize) {
     let said = run.said();
     assert_eq!(said.len(), 160);
     let mut threads = std::collections::BTreeSet::new();
@@ -111,13 +150,17 @@ fn threads_have_their_own_logs_and_each_object_its_thread() {
     }
     assert_eq!(threads.len(), 160);
     let freed = run.objects.iter().filter(|object| object.freed_tsc.is_some()).count();
-    assert!(freed >= 160 * 20_000, "{freed}");
+    assert!(freed >= 160 * rounds, "{freed}");
 }
 
 #[test]
 fn forks_and_execs_have_logs_of_their_own() {
     let (_folder, program) = c_program();
-    let forked = run(&program, &["fork"], 0);
+    a_child_inherits(&run(&program, &["fork"], 0));
+    an_exec_ends_objects(&run(&program, &["exec"], 0));
+}
+
+fn a_child_inherits(forked: &Run) {
     assert_eq!(forked.how.processes, 2);
     let said = forked.said();
     let (child, parent) = (&said[0], &said[1]);
@@ -130,7 +173,9 @@ fn forks_and_execs_have_logs_of_their_own() {
         one.unwrap().freed_tsc.is_some()
     };
     assert_eq!((freed(true), freed(false)), (true, false), "the child freed its own copy");
-    let executed = run(&program, &["exec"], 0);
+}
+
+fn an_exec_ends_objects(executed: &Run) {
     assert_eq!(executed.how.processes, 2);
     let old = executed.objects.iter().find(|object| object.bytes == 99 && object.freed_tsc.is_some());
     assert!(old.is_some(), "an exec ends what was allocated");
@@ -139,11 +184,41 @@ fn forks_and_execs_have_logs_of_their_own() {
 #[test]
 fn what_was_recorded_survives_a_kill() {
     let (_folder, program) = c_program();
-    let run = run(&program, &["killed"], 0);
-    assert!(!run.output.status.success());
+    everything_but_the_end_is_there(&run(&program, &["killed"], 0));
+}
+
+fn everything_but_the_end_is_there(run: &Run) {
+    assert!(!run.succeeded);
     for (_, address, size) in run.said().into_iter().filter(|(name, ..)| name != "free") {
         assert_eq!(run.object(address).bytes, size);
     }
+}
+
+/// Fewer rounds than with the library: nobody waits where the rings are full.
+const ROUNDS: usize = 50;
+
+#[test]
+fn what_cannot_be_preloaded_is_probed() {
+    let folder = TempDir::new().unwrap();
+    let Some(run) = run_probed(folder.path(), &["ways"]) else { return };
+    every_way_is_there(&run);
+    for (what, check) in [
+        ("fork", a_child_inherits as fn(&Run)),
+        ("exec", an_exec_ends_objects),
+        ("killed", everything_but_the_end_is_there),
+    ] {
+        check(&run_probed(folder.path(), &[what]).unwrap());
+    }
+    threads_are_told_apart(&run_probed(folder.path(), &["threads", &ROUNDS.to_string()]).unwrap(), ROUNDS);
+}
+
+#[test]
+fn a_stripped_program_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let program = compile(folder.path(), "cc", "programs.c", &["-static", "-s"]);
+    let child = Child::prepare(&[program.to_str().unwrap()]).unwrap();
+    let refusal = Probes::of_program(child.pid(), &program).unwrap_err().to_string();
+    assert!(refusal.contains("its symbols name no malloc"), "{refusal}");
 }
 
 #[test]
@@ -162,9 +237,9 @@ fn a_part_is_drawn_by_bytes_and_its_frees_are_known() {
 #[test]
 fn operators_of_cpp_name_who_called_them() {
     let folder = TempDir::new().unwrap();
-    let program = compile(folder.path(), "c++", "operators.cc");
+    let program = compile(folder.path(), "c++", "operators.cc", &[]);
     let run = run(&program, &[], 0);
-    assert!(run.output.status.success(), "{}", String::from_utf8_lossy(&run.output.stderr));
+    assert!(run.succeeded);
     let said = run.said();
     let (first, second) = (run.object(said[0].1), run.object(said[1].1));
     assert_eq!((first.bytes, second.bytes), (16, 16));

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 
 pub use self::snapshot::{processes, snapshot};
 
-pub(crate) use self::parse::Parser;
+pub(crate) use self::parse::{Parser, build_id_fits};
 use crate::sys::perf::{
     Attach, Attributes, EventId, Inherit, PerfEvent, RING_BYTES_ANY_USER, Ring, SAMPLE_TIME_AND_THREAD,
     Sampling,
@@ -69,8 +69,20 @@ pub struct Mapping {
     pub path: String,
     /// Code can be run from it.
     pub executable: bool,
-    /// The file's device and inode, as stat(2) has them; `None` where that was not told.
-    pub inode: Option<(u64, u64)>,
+    /// Which file it is.
+    pub file: FileId,
+}
+
+/// What tells the file of a mapping from others that had or get its name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FileId {
+    /// Nothing, or there is no file.
+    #[default]
+    Untold,
+    /// Device and inode, as stat(2) has them.
+    Inode(u64, u64),
+    /// The GNU build ID, which the kernel read from the mapped file itself (Linux 5.12).
+    BuildId(Vec<u8>),
 }
 
 /// The kernel's reports about the measured processes.
@@ -240,9 +252,17 @@ mod tests {
             .collect();
         assert_eq!(execs, [(true, "sh"), (false, "true")]);
         let has = |test: fn(&Change) -> bool| entries.iter().any(|entry| test(&entry.change));
-        assert!(has(
-            |change| matches!(change, Change::Map(map) if map.executable && map.path.contains("libc"))
-        ));
+        let library = entries.iter().find_map(|entry| match &entry.change {
+            Change::Map(map) if map.executable && map.path.contains("libc") => Some(map),
+            _ => None,
+        });
+        // The kernel does not wait for a page of the file, and tells its inode then.
+        match library.expect("the C library is mapped") {
+            Mapping { file: FileId::BuildId(id), path, .. } => {
+                assert_eq!(crate::build_id(path.as_ref()).as_ref(), Some(id));
+            }
+            mapping => assert!(matches!(mapping.file, FileId::Inode(..)), "{mapping:?}"),
+        }
         assert!(has(|change| matches!(change, Change::Fork { .. })) && has(|change| *change == Change::Exit));
         assert!(entries.is_sorted_by_key(|entry| entry.monotonic_raw_ns));
     }

@@ -6,7 +6,7 @@ use linux_perf_event_reader::{
 };
 use perf_event_open_sys::bindings::PERF_RECORD_MISC_MMAP_BUILD_ID;
 
-use super::{Change, Entry, Mapping};
+use super::{Change, Entry, FileId, Mapping};
 
 /// Knows what was asked for, and so how each record is laid out.
 #[derive(Debug)]
@@ -45,8 +45,7 @@ impl Parser {
     pub(crate) fn is_sound(&self, kind: u32, misc: u16, body: &[u8]) -> bool {
         let format = self.0.sample_format;
         match RecordType(kind) {
-            // Build IDs were not asked for.
-            RecordType::MMAP2 => misc & PERF_RECORD_MISC_MMAP_BUILD_ID as u16 == 0,
+            RecordType::MMAP2 => build_id_fits(misc, body),
             RecordType::SAMPLE if format.contains(SampleFormat::CALLCHAIN) => chain_fits(format, body),
             _ => true,
         }
@@ -79,6 +78,14 @@ impl Parser {
     }
 }
 
+/// Whether the body of an mmap2 record has no build ID, or one of a possible length.
+pub(crate) fn build_id_fits(misc: u16, body: &[u8]) -> bool {
+    // Behind pid, tid, address, length and offset; there is room for a SHA-1.
+    const LENGTH: usize = 32;
+    let has_id = misc & PERF_RECORD_MISC_MMAP_BUILD_ID as u16 != 0;
+    !has_id || body.get(LENGTH).is_some_and(|length| *length <= 20)
+}
+
 /// Whether a sample has room for its call chain.
 fn chain_fits(format: SampleFormat, body: &[u8]) -> bool {
     // The number of addresses stands behind these fields, 8 bytes each.
@@ -104,11 +111,12 @@ fn mapping(map: &Mmap2Record<'_>) -> Mapping {
         file_offset: map.page_offset,
         path: String::from_utf8_lossy(&map.path.as_slice()).into_owned(),
         executable: map.protection & libc::PROT_EXEC as u32 != 0,
-        inode: match &map.file_id {
+        file: match &map.file_id {
             Mmap2FileId::InodeAndVersion(file) if file.inode != 0 => {
-                Some((libc::makedev(file.major, file.minor), file.inode))
+                FileId::Inode(libc::makedev(file.major, file.minor), file.inode)
             }
-            _ => None,
+            Mmap2FileId::InodeAndVersion(_) => FileId::Untold,
+            Mmap2FileId::BuildId(id) => FileId::BuildId(id.clone()),
         },
     }
 }

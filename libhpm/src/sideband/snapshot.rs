@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Change, Entry, Mapping, now_ns, threads};
+use super::{Change, Entry, FileId, Mapping, now_ns, threads};
 
 /// The names of a process's threads and its mappings, as entries of this moment. Empty when the process has ended; without
 /// the mappings when this user may not read them.
@@ -47,7 +47,7 @@ fn mapping(line: &str) -> Option<Mapping> {
         path: if rest.is_empty() { "//anon".into() } else { rest.to_owned() },
         executable: permissions.as_bytes().get(2) == Some(&b'x'),
         // The process is there, and its files can be had through it.
-        inode: None,
+        file: FileId::Untold,
     })
 }
 
@@ -64,7 +64,7 @@ mod tests {
             file_offset: 0x1000,
             path: "/usr/lib/a file.so".into(),
             executable: true,
-            inode: None,
+            file: FileId::Untold,
         };
         assert_eq!(mapping(line), Some(expected));
         let anonymous = mapping("1000-2000 rw-p 00000000 00:00 0 ").unwrap();

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Sink;
 use crate::address_space::AddressSpaces;
 use crate::build_id;
-use crate::sideband::{Change, Entry, Mapping};
+use crate::sideband::{Change, Entry, FileId, Mapping};
 use crate::sys::clock::ClockPair;
 use crate::trace::{MapRow, ThreadChange, ThreadRow, TraceError};
 
@@ -70,7 +70,7 @@ impl SidebandRows {
         Self { living: true, ..Self::default() }
     }
 
-    /// Tells the build ID of a file, for mappings that follow.
+    /// Tells the build ID of a file, for this mapping and those that follow.
     pub(super) fn set_build_id(&mut self, path: &str, build_id: &[u8]) {
         if self.build_ids.get(path).and_then(Option::as_deref) != Some(build_id) {
             self.build_ids.insert(path.to_owned(), Some(build_id.to_vec()));
@@ -111,10 +111,13 @@ impl SidebandRows {
     }
 
     fn map(&mut self, tsc: u64, pid: u32, mapping: Mapping) -> MapRow {
-        let Mapping { start, end, file_offset, path, executable, inode } = mapping;
+        let Mapping { start, end, file_offset, path, executable, file } = mapping;
+        if let FileId::BuildId(told) = &file {
+            self.set_build_id(&path, told);
+        }
         // Only code is symbolised, and only a file has a build ID.
         let build_id = if executable && path.starts_with('/') && !path.starts_with("//") {
-            let read = || if self.living { build_id(&mapped_file(pid, &path, inode)) } else { None };
+            let read = || if self.living { build_id(&mapped_file(pid, &path, &file)) } else { None };
             self.build_ids.entry(path.clone()).or_insert_with(read).clone()
         } else {
             None
@@ -125,10 +128,10 @@ impl SidebandRows {
 
 /// Where the file is that a process of this machine has mapped, or had: as the process sees it; once that has ended, under the same
 /// name here, if it is the same file.
-fn mapped_file(pid: u32, path: &str, inode: Option<(u64, u64)>) -> PathBuf {
+fn mapped_file(pid: u32, path: &str, id: &FileId) -> PathBuf {
     let root = Path::new("/proc").join(pid.to_string()).join("root");
     let here = Path::new(path);
-    let same = |file: fs::Metadata| inode == Some((file.dev(), file.ino()));
+    let same = |file: fs::Metadata| *id == FileId::Inode(file.dev(), file.ino());
     if !root.exists() && fs::metadata(here).is_ok_and(same) {
         return here.to_owned();
     }
@@ -207,12 +210,12 @@ mod tests {
         let (file, path) = (fs::metadata(&own).unwrap(), own.to_str().unwrap());
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
-        let found = |inode| build_id(&mapped_file(child.id(), path, inode));
-        assert_eq!(found(Some((file.dev(), file.ino()))), build_id(&own));
-        assert_eq!(found(Some((file.dev(), file.ino() + 1))), None, "another file has its name now");
-        assert_eq!(found(None), None);
+        let found = |id| build_id(&mapped_file(child.id(), path, &id));
+        assert_eq!(found(FileId::Inode(file.dev(), file.ino())), build_id(&own));
+        assert_eq!(found(FileId::Inode(file.dev(), file.ino() + 1)), None, "another file has its name now");
+        assert_eq!(found(FileId::Untold), None);
         assert_eq!(
-            mapped_file(std::process::id(), path, None),
+            mapped_file(std::process::id(), path, &FileId::Untold),
             Path::new("/proc").join(std::process::id().to_string()).join("root").join(&path[1..])
         );
     }
@@ -227,5 +230,7 @@ mod tests {
         assert_eq!(id(own.to_str().unwrap()), build_id(&own));
         assert_eq!(id("//anon"), None);
         assert_eq!(id("[vdso]"), None);
+        let told = Mapping { file: FileId::BuildId(vec![7; 20]), ..mapping("/replaced") };
+        assert_eq!(rows.map(0, 1, told).build_id, Some(vec![7; 20]), "as the kernel read it");
     }
 }

@@ -86,7 +86,8 @@ pub struct Allocations {
     pub sampled_bytes: u64,
     /// Processes that wrote a log.
     pub processes: u64,
-    /// Objects that should have been recorded and found no room.
+    /// Objects that should have been recorded and found no room; with probes also calls that were seen without their return, and the other way
+    /// round: no more objects than these are missing.
     pub lost: u64,
     /// Logs that ended in the middle of an entry.
     pub damaged: u64,

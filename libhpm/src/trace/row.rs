@@ -88,6 +88,14 @@ impl Registers {
     pub const RFLAGS: usize = 0;
     /// Place of RIP.
     pub const RIP: usize = 1;
+    /// Place of RAX.
+    pub const RAX: usize = 2;
+    /// Place of RDX.
+    pub const RDX: usize = 5;
+    /// Place of RSI.
+    pub const RSI: usize = 6;
+    /// Place of RDI.
+    pub const RDI: usize = 7;
     /// Place of RBP.
     pub const RBP: usize = 8;
     /// Place of RSP.

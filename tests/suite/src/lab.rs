@@ -127,6 +127,20 @@ pub(crate) fn compile(root: &Path, folder: &Path, name: &str) -> Result<()> {
 /// # Errors
 /// As [`compile`].
 pub(crate) fn compile_with(root: &Path, folder: &Path, name: &str, options: &[&str]) -> Result<()> {
+    compile_as(root, folder, name, name, options)
+}
+
+/// As [`compile_with`], into a program of another name.
+///
+/// # Errors
+/// As [`compile`].
+pub(crate) fn compile_as(
+    root: &Path,
+    folder: &Path,
+    name: &str,
+    program: &str,
+    options: &[&str],
+) -> Result<()> {
     let c = root.join(format!("tests/guest/{name}.c"));
     let (compiler, source) = if c.exists() { ("cc", c) } else { ("c++", c.with_extension("cpp")) };
     let compiled = Command::new(compiler)
@@ -135,7 +149,7 @@ pub(crate) fn compile_with(root: &Path, folder: &Path, name: &str, options: &[&s
         .arg("-I")
         .arg(root.join("libhpm/include"))
         .arg("-o")
-        .arg(folder.join(name))
+        .arg(folder.join(program))
         .arg(source)
         .status()
         .with_context(|| format!("{compiler} cannot be started: install compilers of C and C++"))?;

@@ -73,7 +73,7 @@ impl Thread {
         random ^= random << 17;
         self.random.set(random);
         let uniform = ((random >> 11) + 1) as f64 / (1_u64 << 53) as f64;
-        (-uniform.ln() * mean as f64) as i64 + 1
+        (-libm::log(uniform) * mean as f64) as i64 + 1
     }
 
     /// Return addresses behind the first one as far as frame pointers lead through this thread's stack; how many there are with it.

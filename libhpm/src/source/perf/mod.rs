@@ -8,7 +8,7 @@
 mod event;
 mod open;
 pub(super) mod quanta;
-pub(super) mod record;
+pub(crate) mod record;
 pub(super) mod stream;
 
 use std::io;

@@ -10,14 +10,14 @@ use crate::trace::Registers;
 
 /// One record with its time, CLOCK_MONOTONIC_RAW in ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::source) struct Timed {
-    pub(in crate::source) ns: u64,
-    pub(in crate::source) what: What,
+pub(crate) struct Timed {
+    pub(crate) ns: u64,
+    pub(crate) what: What,
 }
 
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::source) enum What {
+pub(crate) enum What {
     /// A mapping, name, fork, exit or loss; apart, because it is large, and of a thousand records one.
     Report(Box<Entry>),
     /// A thread was switched to or away from.
@@ -28,15 +28,15 @@ pub(in crate::source) enum What {
 
 /// A switch to a thread, or away from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::source) struct Switch {
-    pub(in crate::source) cpu: u32,
-    pub(in crate::source) pid: u32,
-    pub(in crate::source) tid: u32,
-    pub(in crate::source) kind: SwitchKind,
+pub(crate) struct Switch {
+    pub(crate) cpu: u32,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) kind: SwitchKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::source) enum SwitchKind {
+pub(crate) enum SwitchKind {
     In,
     Yielded,
     Preempted,
@@ -44,25 +44,25 @@ pub(in crate::source) enum SwitchKind {
 
 /// A sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::source) struct Taken {
+pub(crate) struct Taken {
     /// Number that the kernel gave the event.
-    pub(in crate::source) id: u64,
-    pub(in crate::source) cpu: u32,
-    pub(in crate::source) pid: u32,
-    pub(in crate::source) tid: u32,
-    pub(in crate::source) ip: u64,
+    pub(crate) id: u64,
+    pub(crate) cpu: u32,
+    pub(crate) pid: u32,
+    pub(crate) tid: u32,
+    pub(crate) ip: u64,
     /// The data address; 0 where the event has none.
-    pub(in crate::source) address: u64,
-    pub(in crate::source) period: u64,
+    pub(crate) address: u64,
+    pub(crate) period: u64,
     /// Addresses by frame pointers, innermost first.
-    pub(in crate::source) chain: Vec<u64>,
-    pub(in crate::source) registers: Option<Registers>,
+    pub(crate) chain: Vec<u64>,
+    pub(crate) registers: Option<Registers>,
     /// User stack from RSP upwards.
-    pub(in crate::source) stack: Vec<u8>,
+    pub(crate) stack: Vec<u8>,
 }
 
 /// What the record with this type, `misc` and body says; `None` when it is of no interest, or no such record.
-pub(in crate::source) fn parse(parser: &Parser, kind: u32, misc: u16, body: &[u8]) -> Option<Timed> {
+pub(crate) fn parse(parser: &Parser, kind: u32, misc: u16, body: &[u8]) -> Option<Timed> {
     if !parser.is_sound(kind, misc, body) {
         return None;
     }
@@ -116,7 +116,7 @@ fn taken(sample: &SampleRecord<'_>) -> Option<Taken> {
 }
 
 /// The copied user stack, as far as there was any.
-pub(in crate::source) fn stack(sample: &SampleRecord<'_>) -> Vec<u8> {
+pub(crate) fn stack(sample: &SampleRecord<'_>) -> Vec<u8> {
     sample.user_stack.map_or_else(Vec::new, |(bytes, used)| {
         let bytes = bytes.as_slice();
         bytes[..bytes.len().min(usize::try_from(used).unwrap_or(usize::MAX))].to_vec()
@@ -124,7 +124,7 @@ pub(in crate::source) fn stack(sample: &SampleRecord<'_>) -> Vec<u8> {
 }
 
 /// `PERF_CONTEXT_MAX`, -4095.
-pub(in crate::source) const CONTEXT_MAX: u64 = (-4095_i64) as u64;
+pub(crate) const CONTEXT_MAX: u64 = (-4095_i64) as u64;
 
 /// perf_event's number of each of [`Registers`], in their order.
 const ORDER: [u64; Registers::COUNT] = [9, 8, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
@@ -137,7 +137,7 @@ const _: () = {
     assert!(mask == USER_REGISTERS, "each register that is asked for has its place");
 };
 
-pub(in crate::source) fn registers(sample: &SampleRecord<'_>) -> Option<Registers> {
+pub(crate) fn registers(sample: &SampleRecord<'_>) -> Option<Registers> {
     let found = sample.user_regs.as_ref()?;
     let mut words = [0; Registers::COUNT];
     for (word, number) in words.iter_mut().zip(ORDER) {

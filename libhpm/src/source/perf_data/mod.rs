@@ -237,7 +237,7 @@ impl PerfData {
         event: Option<usize>,
     ) -> Result<()> {
         match std::mem::replace(&mut told.what, What::Nothing) {
-            What::Report(change, build_id) => self.report(sink, &told, ns, change, build_id),
+            What::Report(change) => self.report(sink, &told, ns, change),
             What::Kernel(mapping) => {
                 self.kernel.note(&mapping);
                 Ok(())
@@ -263,23 +263,13 @@ impl PerfData {
         }
     }
 
-    fn report(
-        &mut self,
-        sink: &mut dyn Sink,
-        told: &Told,
-        ns: u64,
-        change: Change,
-        build_id: Option<Vec<u8>>,
-    ) -> Result<()> {
+    fn report(&mut self, sink: &mut dyn Sink, told: &Told, ns: u64, change: Change) -> Result<()> {
         // The program begins with its execution, before which nothing of it was measured.
         let begins = self.events.on_exec && matches!(change, Change::Name { exec: true, .. });
         self.events.on_exec &= !begins;
         let stream = self.stream();
         if begins {
             stream.started_at(ns);
-        }
-        if let (Change::Map(mapping), Some(build_id)) = (&change, build_id) {
-            stream.rows.set_build_id(&mapping.path, &build_id);
         }
         stream.report(sink, ns, told.entry(ns, change))
     }

@@ -1,13 +1,12 @@
 //! Records of a perf.data file, as what they say.
 
-use linux_perf_data::linux_perf_event_reader::constants::PERF_RECORD_MISC_MMAP_BUILD_ID;
 use linux_perf_data::linux_perf_event_reader::{
     CommonData, ContextSwitchRecord, CpuMode, EventRecord, Mmap2FileId, RawData, RawEventRecord, ReadFormat,
     RecordType, SampleFormat, SampleRecord, TaskWasPreempted,
 };
 
 use super::bytes::u64_at;
-use crate::sideband::{Change, Entry, Mapping};
+use crate::sideband::{Change, Entry, FileId, Mapping, build_id_fits};
 use crate::source::perf::record::{CONTEXT_MAX, Switch, SwitchKind, Taken, registers, stack};
 
 /// `PERF_RECORD_MISC_EXACT_IP`: the address is that of the instruction that caused the event.
@@ -22,8 +21,8 @@ const KERNEL_PID: i32 = -1;
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// A mapping with its file's build ID where that is told, a name, fork, exit or loss.
-    Report(Change, Option<Vec<u8>>),
+    /// A mapping, name, fork, exit or loss.
+    Report(Change),
     /// Where the kernel is: the path names a symbol, and the file offset is its address.
     Kernel(Mapping),
     /// A thread was switched to or away from.
@@ -85,33 +84,34 @@ pub(super) fn told(record: &RawEventRecord<'_>, layout: Layout) -> Option<Told> 
         EventRecord::Mmap2(map) => {
             let (start, offset) = (map.address, map.page_offset);
             let executable = map.protection & libc::PROT_EXEC as u32 != 0;
-            let mapping = mapping((start, map.length), offset, map.path, executable);
-            let id = match map.file_id {
-                Mmap2FileId::BuildId(id) => Some(id),
-                Mmap2FileId::InodeAndVersion(_) => None,
+            let file = match map.file_id {
+                Mmap2FileId::BuildId(id) => FileId::BuildId(id),
+                // Of the machine that recorded.
+                Mmap2FileId::InodeAndVersion(_) => FileId::Untold,
             };
-            of(map.pid, map.tid, map_of(map.pid, mapping, id))
+            let mapping = mapping((start, map.length), offset, map.path, executable);
+            of(map.pid, map.tid, map_of(map.pid, Mapping { file, ..mapping }))
         }
         EventRecord::Mmap(map) => {
             let executable = record.misc & MMAP_DATA == 0;
             let mapping = mapping((map.address, map.length), map.page_offset, map.path, executable);
-            of(map.pid, map.tid, map_of(map.pid, mapping, None))
+            of(map.pid, map.tid, map_of(map.pid, mapping))
         }
         EventRecord::Comm(comm) => {
             let name = String::from_utf8_lossy(&comm.name.as_slice()).into_owned();
-            of(comm.pid, comm.tid, What::Report(Change::Name { name, exec: comm.is_execve }, None))
+            of(comm.pid, comm.tid, What::Report(Change::Name { name, exec: comm.is_execve }))
         }
         EventRecord::Fork(fork) => {
             let change = Change::Fork { parent_pid: fork.ppid as u32, parent_tid: fork.ptid as u32 };
-            of(fork.pid, fork.tid, What::Report(change, None))
+            of(fork.pid, fork.tid, What::Report(change))
         }
-        EventRecord::Exit(exit) => of(exit.pid, exit.tid, What::Report(Change::Exit, None)),
-        EventRecord::Lost(lost) => of(0, 0, What::Report(Change::Lost(lost.count), None)),
+        EventRecord::Exit(exit) => of(exit.pid, exit.tid, What::Report(Change::Exit)),
+        EventRecord::Lost(lost) => of(0, 0, What::Report(Change::Lost(lost.count))),
         EventRecord::Throttle(_) => of(0, 0, What::Throttled),
         EventRecord::ContextSwitch(switch) => of(common.pid?, common.tid?, What::Switch(kind(&switch))),
         EventRecord::Raw(raw) if raw.record_type == RecordType::LOST_SAMPLES => {
             let lost = u64_at(&raw.data.as_slice(), 0)?;
-            of(0, 0, What::Report(Change::Lost(lost), None))
+            of(0, 0, What::Report(Change::Lost(lost)))
         }
         _ => of(0, 0, What::Nothing),
     })
@@ -132,20 +132,17 @@ fn kind(switch: &ContextSwitchRecord) -> SwitchKind {
 
 fn mapping((start, length): (u64, u64), file_offset: u64, path: RawData<'_>, executable: bool) -> Mapping {
     let path = String::from_utf8_lossy(&path.as_slice()).into_owned();
-    Mapping { start, end: start.saturating_add(length), file_offset, path, executable, inode: None }
+    Mapping { start, end: start.saturating_add(length), file_offset, path, executable, file: FileId::Untold }
 }
 
-fn map_of(pid: i32, mapping: Mapping, id: Option<Vec<u8>>) -> What {
-    if pid == KERNEL_PID { What::Kernel(mapping) } else { What::Report(Change::Map(mapping), id) }
+fn map_of(pid: i32, mapping: Mapping) -> What {
+    if pid == KERNEL_PID { What::Kernel(mapping) } else { What::Report(Change::Map(mapping)) }
 }
 
 /// Whether a record is one that a kernel writes: linux-perf-event-reader (0.10.2) takes the length of a build ID on trust, and
 /// panics on an absurd one.
 fn is_sound(record: &RawEventRecord<'_>) -> bool {
-    // Behind pid, tid, address, length and offset.
-    const LENGTH: u64 = 32;
-    let has_id = record.record_type == RecordType::MMAP2 && record.misc & PERF_RECORD_MISC_MMAP_BUILD_ID != 0;
-    !has_id || record.data.as_slice().get(LENGTH as usize).is_some_and(|length| *length <= 20)
+    record.record_type != RecordType::MMAP2 || build_id_fits(record.misc, &record.data.as_slice())
 }
 
 fn sample(record: &RawEventRecord<'_>, layout: Layout) -> Option<Told> {

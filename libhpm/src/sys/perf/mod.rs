@@ -1,5 +1,6 @@
 //! The kernel's perf_event: opening events, reading their counts, and rings in which the kernel writes what happened.
 
+mod probe;
 mod ring;
 
 use std::io;
@@ -8,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as b;
 
+pub use self::probe::Probes;
 pub use self::ring::{RING_BYTES_ANY_USER, Ring};
 
 /// What an event is attached to.
@@ -76,10 +78,16 @@ impl EventId {
         Self { kind: b::PERF_TYPE_RAW, config: encoding }
     }
 
+    /// A tracepoint or a probe of the kernel's tracing, by its number there.
+    #[must_use]
+    pub const fn tracepoint(number: u64) -> Self {
+        Self { kind: b::PERF_TYPE_TRACEPOINT, config: number }
+    }
+
     /// Whether a counter of the PMU counts it, and not software.
     #[must_use]
     pub const fn is_hardware(self) -> bool {
-        self.kind != b::PERF_TYPE_SOFTWARE
+        self.kind != b::PERF_TYPE_SOFTWARE && self.kind != b::PERF_TYPE_TRACEPOINT
     }
 
     /// Whether it counts nanoseconds.
@@ -130,7 +138,7 @@ pub struct Attributes {
     pub inherit: Inherit,
     /// It counts only after [`PerfEvent::enable`].
     pub disabled: bool,
-    /// It reports mappings, names, forks and exits.
+    /// It reports mappings, with the build IDs of what is mapped, names, forks and exits.
     pub sideband: bool,
     /// It reports switches to and from the thread.
     pub switches: bool,
@@ -187,6 +195,7 @@ impl Attributes {
         {
             set(&mut attr, self.sideband.into());
         }
+        attr.set_build_id(self.sideband.into());
         attr.set_comm(self.sideband.into());
         attr.set_comm_exec(self.sideband.into());
         attr.set_task(self.sideband.into());
@@ -233,6 +242,22 @@ impl PerfEvent {
         group: Option<&Self>,
     ) -> io::Result<Self> {
         let mut attr = attributes.attr(attach);
+        match Self::open_as(&mut attr, attach, cpu, group) {
+            Err(reason) if attr.build_id() == 1 && reason.raw_os_error() == Some(libc::EINVAL) => {
+                // Linux before 5.12 tells inodes instead.
+                attr.set_build_id(0);
+                Self::open_as(&mut attr, attach, cpu, group)
+            }
+            result => result,
+        }
+    }
+
+    fn open_as(
+        attr: &mut b::perf_event_attr,
+        attach: Attach,
+        cpu: Option<u32>,
+        group: Option<&Self>,
+    ) -> io::Result<Self> {
         let mut flags = u64::from(b::PERF_FLAG_FD_CLOEXEC);
         let pid = match attach {
             Attach::Thread(tid) | Attach::ThreadOnExec(tid) => tid,
@@ -244,9 +269,8 @@ impl PerfEvent {
         };
         let (cpu, group) =
             (cpu.map_or(-1, |cpu| cpu as i32), group.map_or(-1, |leader| leader.0.as_raw_fd()));
-        // SAFETY: `attr` is a properly initialised local that says its own size; the event writes only to rings that are
-        // mapped for it later.
-        let fd = unsafe { perf::perf_event_open(&raw mut attr, pid, cpu, group, flags) };
+        // SAFETY: `attr` is properly initialised and says its own size; the event writes only to rings that are mapped for it later.
+        let fd = unsafe { perf::perf_event_open(attr, pid, cpu, group, flags) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }

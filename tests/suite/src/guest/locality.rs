@@ -19,9 +19,11 @@ pub(crate) struct Mode {
     branches: bool,
 }
 
-/// All of them: the programs in C, C++ and Rust have the same chain of references.
-pub(crate) const MODES: [Mode; 6] = [
+/// All of them: the programs in C, C++ and Rust have the same chain of references. Probes stop the one that is linked statically at each
+/// allocation, so that it has fewer objects.
+pub(crate) const MODES: [Mode; 7] = [
     Mode::new("db", "locality", ["db", "20000", "200000"], "db.hpm"),
+    Mode::new(STATIC, STATIC_PROGRAM, ["db", "2000", "200000"], "static.hpm"),
     Mode::new("C++", "locality_db", ["db", "20000", "200000"], "cpp.hpm"),
     Mode::new("Rust", RUST_PROGRAM, ["db", "20000", "200000"], "rust.hpm"),
     Mode { branches: true, ..Mode::new("table", "locality", ["table", "60000", "200000"], "table.hpm") },
@@ -30,6 +32,9 @@ pub(crate) const MODES: [Mode; 6] = [
 ];
 /// The one that is about threads, not about references.
 pub(crate) const SHARING: &str = "sharing";
+/// The one into which nothing can be preloaded, and its program: the same as db's.
+pub(crate) const STATIC: &str = "static";
+pub(crate) const STATIC_PROGRAM: &str = "locality_static";
 /// The program in Rust, which cargo has built as `locality_db`.
 pub(crate) const RUST_PROGRAM: &str = "locality_rust";
 

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use libhpm::report::{Locator, Resolver};
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{MapRow, SampleRow, TraceReader};
+use libhpm::trace::{AllocationRow, MapRow, SampleRow, TraceReader};
 use serde_json::Value;
 use vpmu::truth::Report;
 
 use super::records::{open, pairs};
 use crate::check::Tally;
-use crate::guest::locality::{MODES, Mode, RUST_PROGRAM, SHARING};
+use crate::guest::locality::{MODES, Mode, RUST_PROGRAM, SHARING, STATIC, STATIC_PROGRAM};
 use crate::lab::{self, Boot};
 
 /// Options of `lab run`.
@@ -27,18 +27,19 @@ const WEIGHT_OFF_MAX: f64 = 0.05;
 /// calls its own, or for itself.
 type Fields = &'static [(&'static str, &'static str)];
 
+/// Of db's chain in C.
+const CHAIN: Fields = &[
+    ("entry*[]::[]", "entry"),
+    ("entry::items", "vector"),
+    ("vector::elements", "elements"),
+    ("string*[]::[]", "string"),
+    ("string::value", "characters"),
+];
+
 /// Of each mode.
-const FIELDS: [(&str, Fields); 5] = [
-    (
-        "db",
-        &[
-            ("entry*[]::[]", "entry"),
-            ("entry::items", "vector"),
-            ("vector::elements", "elements"),
-            ("string*[]::[]", "string"),
-            ("string::value", "characters"),
-        ],
-    ),
+const FIELDS: [(&str, Fields); 6] = [
+    ("db", CHAIN),
+    (STATIC, CHAIN),
     (
         "C++",
         &[
@@ -58,6 +59,7 @@ const FIELDS: [(&str, Fields); 5] = [
 /// There is no compiler, or it fails; or cargo has not built the program in Rust.
 pub(super) fn prepare(root: &Path, folder: &Path) -> Result<()> {
     lab::compile(root, folder, "locality")?;
+    lab::compile_as(root, folder, "locality", STATIC_PROGRAM, &["-static"])?;
     lab::compile(root, folder, "locality_db")?;
     let built = root.join("target/release/locality_db");
     std::fs::copy(&built, folder.join(RUST_PROGRAM))
@@ -74,6 +76,7 @@ pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
             weights(boot, &truth, mode, fields)
         });
     }
+    tally.run("locality: probes saw every object of the static program", || probed(boot));
     tally.run("locality: db's chain is advised, its array is not", || advice(boot));
     tally.run("locality: two threads' counters in one line are found", || sharing(boot));
 }
@@ -135,6 +138,29 @@ fn logged(boot: &Boot, mode: &Mode) -> Result<Vec<(String, u64, u64)>> {
     let mut objects: Vec<_> = text.lines().filter_map(object).collect();
     objects.sort_by_key(|(_, address, _)| *address);
     Ok(objects)
+}
+
+/// Each object of the program's own log lies in an allocation, but for as many as may be missing, which are few.
+fn probed(boot: &Boot) -> Result<String> {
+    let mode = the(STATIC)?;
+    let reader = open(boot, mode.trace)?;
+    let lost = reader.meta().allocations.as_ref().context("no allocations were recorded")?.lost;
+    let mut recorded: Vec<(u64, u64)> = reader
+        .rows::<AllocationRow>()
+        .filter(|row| row.freed_tsc.is_none())
+        .map(|row| (row.address, row.bytes))
+        .collect();
+    recorded.sort_unstable();
+    let objects = logged(boot, mode)?;
+    ensure!(objects.len() > 10_000, "the program logged {} objects", objects.len());
+    let is_there = |address: u64, bytes: u64| {
+        let after = recorded.partition_point(|(start, _)| *start <= address);
+        let found = after.checked_sub(1).map(|place| recorded[place]);
+        found.is_some_and(|(start, length)| address + bytes <= start + length)
+    };
+    let missing = objects.iter().filter(|(_, address, bytes)| !is_there(*address, *bytes)).count();
+    ensure!(missing == 0 && lost == 0, "{missing} objects were not recorded, and {lost} said to be lost");
+    Ok(format!("{} objects in {} allocations", objects.len(), recorded.len()))
 }
 
 /// Each field's share of the samples is that of true misses on what it refers to.

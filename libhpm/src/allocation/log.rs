@@ -1,17 +1,19 @@
 //! What the preloaded library `libhpm_allocations.so` wrote of a program's allocations, as objects with their lives.
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use super::lives::{Happened, Life, Times, join};
+use super::{Allocated, TraceClock};
 use crate::sys::clock::ClockPair;
 use crate::trace::Allocations;
 
-#[path = "../allocations/src/format.rs"]
+#[path = "../../allocations/src/format.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is also a module of the library that writes")]
 mod format;
 
+pub(super) use format::FRAMES_MAX;
 use format::{CHUNK_BYTES, HEADER_BYTES, MAGIC, entry, header};
 
 /// Name of the library's file.
@@ -19,50 +21,13 @@ pub const LIBRARY: &str = "libhpm_allocations.so";
 /// Environment variables that it reads: the folder for logs, bytes between recorded allocations, and most return addresses kept.
 pub const VARIABLES: [&str; 3] = ["HPM_ALLOCATIONS", "HPM_ALLOCATIONS_BYTES", "HPM_ALLOCATIONS_FRAMES"];
 
-/// The clock of a trace.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TraceClock {
-    /// TSC ticks.
-    Tsc,
-    /// CLOCK_MONOTONIC_RAW in ns.
-    MonotonicRaw,
-}
-
-/// An allocated object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Allocated {
-    /// When, on the trace's clock.
-    pub tsc: u64,
-    /// When it was freed; `None` when it was not.
-    pub freed_tsc: Option<u64>,
-    /// Process.
-    pub pid: u32,
-    /// Thread.
-    pub tid: u32,
-    /// First byte.
-    pub address: u64,
-    /// Bytes.
-    pub bytes: u64,
-    /// Return addresses, innermost first.
-    pub frames: Vec<u64>,
-}
-
 /// The log of one process from its beginning, or from its last execve, on.
 struct Log {
-    pid: u32,
-    forked_from: u32,
+    life: Life,
     sampled_bytes: u64,
-    tsc: u64,
     monotonic_raw_ns: u64,
     lost: u64,
     damaged: bool,
-    /// TSC, then what happened, in order of time.
-    entries: Vec<(u64, Happened)>,
-}
-
-enum Happened {
-    Allocated { tid: u32, address: u64, bytes: u64, frames: Vec<u64> },
-    Freed { address: u64 },
 }
 
 /// Reads the logs in a folder. `now` is a moment after the last of them was begun; it tells the TSC's rate.
@@ -81,118 +46,45 @@ pub fn read(folder: &Path, clock: TraceClock, now: ClockPair) -> io::Result<(Vec
             }
         }
     }
-    logs.sort_by_key(|log| log.tsc);
+    logs.sort_by_key(|log| log.life.began);
     for log in &logs {
         how.sampled_bytes = how.sampled_bytes.max(log.sampled_bytes);
         how.lost += log.lost;
         how.damaged += u64::from(log.damaged);
     }
     how.processes = logs.len() as u64;
-    let times = logs.first().map(|first| Times { from: (first.tsc, first.monotonic_raw_ns), now, clock });
-    let mut objects = join(logs);
+    let times = logs.first().map(|first| Times { from: (first.life.began, first.monotonic_raw_ns), now });
+    let mut objects = join(logs.into_iter().map(|log| log.life).collect());
     if let Some(times) = times {
-        for object in &mut objects {
-            object.tsc = times.of(object.tsc);
-            object.freed_tsc = object.freed_tsc.map(|tsc| times.of(tsc));
-        }
+        times.convert_ticks(&mut objects, clock);
     }
     Ok((objects, how))
-}
-
-/// Converts times of logs to those of a trace.
-struct Times {
-    /// TSC and CLOCK_MONOTONIC_RAW of one moment.
-    from: (u64, u64),
-    now: ClockPair,
-    clock: TraceClock,
-}
-
-impl Times {
-    fn of(&self, tsc: u64) -> u64 {
-        if self.clock == TraceClock::Tsc {
-            return tsc;
-        }
-        let (from_tsc, from_ns) = self.from;
-        let ticks = i128::from(self.now.tsc) - i128::from(from_tsc);
-        let ns = i128::from(self.now.monotonic_raw_ns) - i128::from(from_ns);
-        let since = (i128::from(tsc) - i128::from(from_tsc)) * ns / ticks.max(1);
-        u64::try_from(i128::from(from_ns) + since).unwrap_or(0)
-    }
-}
-
-/// Ends objects where they were freed, and where their process executed another program; a process that was forked has its parent's.
-fn join(logs: Vec<Log>) -> Vec<Allocated> {
-    let mut objects: Vec<Allocated> = Vec::new();
-    // Of each process: its objects that live, by address. A log begins where the one before it of the same process ends.
-    let mut living: HashMap<u32, HashMap<u64, usize>> = HashMap::new();
-    // A fork copies what its parent had then, so that logs are taken in order of their beginning and the parent's in full before: what it
-    // frees after the fork is told by time.
-    for log in logs {
-        if let Some(before) = living.insert(log.pid, HashMap::new()) {
-            before.values().for_each(|&object| objects[object].freed_tsc = Some(log.tsc));
-        }
-        if log.forked_from != 0 {
-            let inherited: Vec<Allocated> = objects
-                .iter()
-                .filter(|object| object.pid == log.forked_from && object.tsc <= log.tsc)
-                .filter(|object| object.freed_tsc.is_none_or(|freed| freed > log.tsc))
-                .map(|object| Allocated { pid: log.pid, freed_tsc: None, tsc: log.tsc, ..object.clone() })
-                .collect();
-            for object in inherited {
-                living.entry(log.pid).or_default().insert(object.address, objects.len());
-                objects.push(object);
-            }
-        }
-        let own = living.entry(log.pid).or_default();
-        for (tsc, happened) in log.entries {
-            match happened {
-                Happened::Freed { address } => {
-                    if let Some(object) = own.remove(&address) {
-                        objects[object].freed_tsc = Some(tsc);
-                    }
-                }
-                Happened::Allocated { tid, address, bytes, frames } => {
-                    // One whose end was not recorded has ended when its memory is given out again.
-                    if let Some(before) = own.insert(address, objects.len()) {
-                        objects[before].freed_tsc = Some(tsc);
-                    }
-                    objects.push(Allocated {
-                        tsc,
-                        freed_tsc: None,
-                        pid: log.pid,
-                        tid,
-                        address,
-                        bytes,
-                        frames,
-                    });
-                }
-            }
-        }
-    }
-    objects
 }
 
 /// A log; `None` for bytes that are none.
 fn parse(bytes: &[u8]) -> Option<Log> {
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let head = words.get(..header::WORDS).filter(|head| head[header::MAGIC] == MAGIC)?;
-    let mut log = Log {
+    let life = Life {
         pid: head[header::PID] as u32,
         forked_from: head[header::FORKED_FROM] as u32,
+        began: head[header::TSC],
+        entries: Vec::new(),
+    };
+    let mut log = Log {
+        life,
         sampled_bytes: head[header::SAMPLED_BYTES],
-        tsc: head[header::TSC],
         monotonic_raw_ns: head[header::MONOTONIC_RAW_NS],
         lost: head[header::LOST],
         damaged: false,
-        entries: Vec::new(),
     };
     let chunks = words.get(HEADER_BYTES / 8..).unwrap_or_default();
     for chunk in chunks.chunks(CHUNK_BYTES / 8) {
-        if !chunk_entries(chunk, &mut log.entries) {
+        if !chunk_entries(chunk, &mut log.life.entries) {
             log.damaged = true;
         }
     }
-    log.entries.sort_by_key(|(tsc, _)| *tsc);
+    log.life.entries.sort_by_key(|(tsc, _)| *tsc);
     Some(log)
 }
 
@@ -244,9 +136,9 @@ mod tests {
     }
 
     fn objects(logs: &[Vec<u8>]) -> Vec<(u32, u64, u64, u64, Option<u64>)> {
-        let mut logs: Vec<Log> = logs.iter().map(|log| parse(log).unwrap()).collect();
-        logs.sort_by_key(|log| log.tsc);
-        join(logs).into_iter().map(|one| (one.pid, one.address, one.bytes, one.tsc, one.freed_tsc)).collect()
+        let mut lives: Vec<Life> = logs.iter().map(|log| parse(log).unwrap().life).collect();
+        lives.sort_by_key(|life| life.began);
+        join(lives).into_iter().map(|one| (one.pid, one.address, one.bytes, one.tsc, one.freed_tsc)).collect()
     }
 
     #[test]
@@ -265,7 +157,9 @@ mod tests {
         let expected =
             [(1, 0x1000, 24, 10, Some(30)), (1, 0x2000, 8, 15, Some(20)), (1, 0x1000, 100, 40, None)];
         assert_eq!(objects(std::slice::from_ref(&bytes)), expected);
-        let Happened::Allocated { tid, frames, .. } = &parse(&bytes).unwrap().entries[1].1 else { panic!() };
+        let Happened::Allocated { tid, frames, .. } = &parse(&bytes).unwrap().life.entries[1].1 else {
+            panic!()
+        };
         assert_eq!((*tid, frames.as_slice()), (6, &[0x77][..]));
     }
 
@@ -284,14 +178,6 @@ mod tests {
             [(3, 0x1000, 24, 10, Some(70))],
             "a new program has no old objects"
         );
-    }
-
-    #[test]
-    fn times_are_those_of_the_trace() {
-        let now = ClockPair { tsc: 2_000_100, monotonic_raw_ns: 1_500_000, realtime_ns: 0 };
-        let times = |clock| Times { from: (100, 500_000), now, clock };
-        assert_eq!(times(TraceClock::Tsc).of(1_000_100), 1_000_100);
-        assert_eq!(times(TraceClock::MonotonicRaw).of(1_000_100), 1_000_000);
     }
 
     proptest! {
