@@ -48,7 +48,7 @@ demo: tools $(DEMO)/bin/jaq
 test: tools $(DEMO)/bin/jaq
 	target/release/suite fast
 
-# Takes hours; `target/release/suite full --resume` goes on with one that was broken off.
+# Takes hours; begun again it goes on where it was broken off. `target/release/suite full --minutes 60` takes an hour of it.
 test-full: tools $(DEMO)/bin/jaq
 	target/release/suite full
 

@@ -22,6 +22,7 @@ mod symbols;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
@@ -41,11 +42,15 @@ struct Cli {
 enum Action {
     /// The fast tier: host checks, each scenario once, and some on an old and a newer processor.
     Fast,
-    /// The fast tier and the long checks, on every processor; writes docs/test-report.md.
+    /// The fast tier and the long checks, on every processor, each step that has not passed at this commit: first what has never
+    /// run, or failed, then what ran longest ago. Writes docs/test-report.md.
     Full {
-        /// Go on with a run of this commit that was broken off, or in which something failed.
-        #[arg(long)]
-        resume: bool,
+        /// After so many minutes no further step begins.
+        #[arg(long, value_name = "N")]
+        minutes: Option<u64>,
+        /// Only steps with this in their name, which is `SCENARIO on MACHINE`.
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
     },
     /// One scenario on one machine.
     Scenario {
@@ -148,7 +153,10 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
             scenario::run_all(&root, &mut results);
             Ok(results.total().close())
         }
-        Action::Full { resume } => scenario::full(&root, resume),
+        Action::Full { minutes, only } => {
+            let limit = minutes.map(|minutes| Duration::from_secs(minutes * 60));
+            scenario::full::full(&root, &scenario::full::Wish { limit, only })
+        }
         Action::Scenario { name, machine } => {
             Ok(scenario::run_named(&root, name.as_deref(), &machine.machine()?)?.close())
         }

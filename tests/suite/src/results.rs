@@ -1,146 +1,202 @@
-//! What each scenario came to on each machine: the table of docs/test-report.md.
+//! What each step of a tier came to on each machine, at which commit, and the table of it in docs/test-report.md.
+//!
+//! The full tier takes longer than one sitting, so that its results are kept in the repository ([`KEPT`]): a run goes on with
+//! what has never run or has failed, then with what ran longest ago, and the report says of which commit each result is.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::check::Tally;
+use crate::scenario::document;
 
-/// Results so far. They are kept in a file below target/ too, so that a run that is broken off can be gone on with.
+/// The full tier's results, in the repository.
+const KEPT: &str = "tests/suite/results.json";
+const REPORT: &str = "docs/test-report.md";
+const HEADING: &str = "## The full tier";
+
+/// Results so far.
 #[derive(Debug)]
 pub(crate) struct Results {
     begun: Instant,
-    kept: PathBuf,
-    of: Kept,
-}
-
-/// What the file holds.
-#[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
     commit: String,
-    /// Time that earlier parts of the run took.
-    seconds: u64,
+    /// Where they are kept; the fast tier's are nowhere.
+    kept: Option<PathBuf>,
     rows: Vec<Row>,
+    /// Of this run.
+    total: Tally,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+/// The last result of a step.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Row {
     scenario: String,
     machine: String,
+    /// With a plus sign where sources had been changed since.
+    commit: String,
+    /// When it ended, in seconds since 1970.
+    ended: u64,
+    seconds: u64,
     tally: Tally,
 }
 
+/// What a step's last result says about running it again: the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Standing {
+    /// It has never run, or failed when it did.
+    Open,
+    /// It passed at another commit, which ended then.
+    Passed(u64),
+    /// It passed at this commit.
+    Done,
+}
+
 impl Results {
-    /// None yet, of the workspace at `root` as it is now.
+    /// None yet, of the workspace at `root` as it is now, and kept nowhere.
     pub(crate) fn begin(root: &Path) -> Self {
-        let commit = Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root).output();
-        let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-        let of = Kept { commit: commit.unwrap_or_default(), ..Kept::default() };
-        Self { begun: Instant::now(), kept: root.join("target/suite/results.json"), of }
+        let total = Tally::default();
+        Self { begun: Instant::now(), commit: commit(root), kept: None, rows: Vec::new(), total }
     }
 
-    /// Those of a run that was broken off, but for scenarios that failed.
+    /// Those that the repository has of the full tier.
     ///
     /// # Errors
-    /// There are none, or they are of another commit.
-    pub(crate) fn resume(root: &Path) -> Result<Self> {
-        let mut results = Self::begin(root);
-        let text =
-            std::fs::read(&results.kept).context("there is no run to go on with: leave --resume out")?;
-        let kept: Kept = serde_json::from_slice(&text).with_context(|| results.kept.display().to_string())?;
-        let (then, now) = (&kept.commit, &results.of.commit);
-        ensure!(then == now, "the run to go on with was of commit {then}, this is {now}: leave --resume out");
-        results.of = kept;
-        results.of.rows.retain(|row| row.tally.failed == 0);
-        Ok(results)
+    /// The file cannot be read.
+    pub(crate) fn of_full_tier(root: &Path) -> Result<Self> {
+        let kept = root.join(KEPT);
+        let rows = match fs::read(&kept) {
+            Ok(text) => serde_json::from_slice(&text).with_context(|| kept.display().to_string())?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error).with_context(|| format!("reading {}", kept.display())),
+        };
+        Ok(Self { rows, kept: Some(kept), ..Self::begin(root) })
     }
 
-    /// Runs a scenario on a machine, if an earlier part of the run has not.
-    pub(crate) fn run(&mut self, scenario: &str, machine: &str, check: impl FnOnce(&mut Tally)) {
-        let is_it = |row: &Row| row.scenario == scenario && row.machine == machine;
-        if self.of.rows.iter().any(is_it) {
-            println!("---- {scenario} on {machine} has passed before");
-            return;
+    /// How a step stands.
+    pub(crate) fn standing(&self, scenario: &str, machine: &str) -> Standing {
+        match self.rows.iter().find(|row| row.is_of(scenario, machine)) {
+            Some(row) if row.tally.failed > 0 => Standing::Open,
+            None => Standing::Open,
+            Some(row) if row.commit == self.commit && !self.commit.ends_with('+') => Standing::Done,
+            Some(row) => Standing::Passed(row.ended),
         }
+    }
+
+    /// Runs a step on a machine; its result replaces the last one.
+    pub(crate) fn run(&mut self, scenario: &str, machine: &str, check: impl FnOnce(&mut Tally)) {
+        let begun = Instant::now();
         let mut tally = Tally::of(machine);
         check(&mut tally);
-        self.of.rows.push(Row { scenario: scenario.to_owned(), machine: machine.to_owned(), tally });
-        let (total, minutes) = (self.total(), self.seconds() / 60);
-        println!("---- {} passed, {} failed so far, {minutes} min", total.passed, total.failed);
-        if let Err(error) = self.keep() {
-            println!("---- {error:#}");
-        }
+        self.total.add(&tally);
+        let ended = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.rows.retain(|row| !row.is_of(scenario, machine));
+        self.rows.push(Row {
+            scenario: scenario.to_owned(),
+            machine: machine.to_owned(),
+            commit: self.commit.clone(),
+            ended,
+            seconds: begun.elapsed().as_secs(),
+            tally,
+        });
+        let Tally { passed, failed, .. } = self.total;
+        println!("---- {passed} passed, {failed} failed so far, {} min", self.elapsed().as_secs() / 60);
     }
 
-    fn keep(&self) -> Result<()> {
-        let Kept { commit, rows, .. } = &self.of;
-        let seconds = self.seconds();
-        write(
-            &self.kept,
-            &serde_json::json!({"commit": commit, "seconds": seconds, "rows": rows}).to_string(),
-        )
-    }
-
-    fn seconds(&self) -> u64 {
-        self.of.seconds + self.begun.elapsed().as_secs()
-    }
-
-    /// Whether a scenario has passed, on whichever machine.
-    pub(crate) fn passed(&self, scenario: &str) -> bool {
-        self.of.rows.iter().any(|row| row.scenario == scenario && row.tally.failed == 0)
-    }
-
-    /// All checks.
-    pub(crate) fn total(&self) -> Tally {
-        let mut total = Tally::default();
-        self.of.rows.iter().for_each(|row| total.add(&row.tally));
-        total
-    }
-
-    /// Writes docs/test-report.md.
+    /// Leaves out steps that the tier does not have any more, keeps the others, and writes docs/test-report.md.
     ///
     /// # Errors
-    /// It cannot be written.
-    pub(crate) fn publish(&self, root: &Path) -> Result<()> {
-        write(&root.join("docs/test-report.md"), &self.text())
+    /// A file cannot be written.
+    pub(crate) fn publish(&mut self, root: &Path, steps: &[(String, String)]) -> Result<()> {
+        self.rows.retain(|row| steps.iter().any(|(scenario, machine)| row.is_of(scenario, machine)));
+        self.rows.sort_by(|a, b| (&a.machine, &a.scenario).cmp(&(&b.machine, &b.scenario)));
+        if let Some(kept) = &self.kept {
+            let text = serde_json::to_string_pretty(&self.rows)? + "\n";
+            fs::write(kept, text).with_context(|| format!("writing {}", kept.display()))?;
+        }
+        document::replace_in(&root.join(REPORT), HEADING, &self.text(steps.len()))
     }
 
-    fn text(&self) -> String {
-        let total = self.total();
+    /// How long this run has lasted.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.begun.elapsed()
+    }
+
+    /// All checks of this run.
+    pub(crate) fn total(&self) -> &Tally {
+        &self.total
+    }
+
+    /// The report's section, for a tier of so many steps.
+    fn text(&self, steps: usize) -> String {
+        let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).sum::<u64>();
         let mut text = format!(
-            "# Test report\n\nLast run of `make test-full`.\n\n| commit | duration | passed | failed |\n|---|---|---|---|\n\
-             | {} | {} min | {} | {} |\n\nPassed checks by machine (profile, CPUs, what else is special) and scenario; with failed \
-             ones as passed + failed.\n",
-            self.of.commit,
-            self.seconds().div_ceil(60),
-            total.passed,
-            total.failed
+            "{HEADING}\n\nWritten by `make test-full`. It takes hours: a run (`target/release/suite full --minutes N` for a part of it) \
+             goes on with what has never run or has failed, then with what ran longest ago. Each result is of the commit that stands with \
+             it; a plus sign says that sources had been changed since.\n\n\
+             | steps | never run | minutes | checks passed | failed |\n|---|---|---|---|---|\n| {steps} | {} | {} | {} | {} |\n",
+            steps - self.rows.len(),
+            sum(|row| row.seconds).div_ceil(60),
+            sum(|row| row.tally.passed),
+            sum(|row| row.tally.failed)
         );
         self.table(&mut text);
-        if total.failed > 0 {
-            text += "\n## Failed checks\n\n";
-            for failure in &total.failures {
-                text += &format!("- {}\n", failure.lines().next().unwrap_or_default());
-            }
-        }
+        self.failures(&mut text);
         text
     }
 
-    /// A line for each machine, with its scenarios.
+    /// A line for each machine and commit, with its steps.
     fn table(&self, text: &mut String) {
-        *text += "\n| machine | checks |\n|---|---|\n";
-        let mut done = BTreeSet::new();
-        for machine in self.of.rows.iter().map(|row| &row.machine).filter(|machine| done.insert(*machine)) {
-            let of_machine = self.of.rows.iter().filter(|row| row.machine == *machine);
-            let cells: Vec<String> = of_machine.map(cell).collect();
-            let _ = writeln!(text, "| {machine} | {} |", cells.join(", "));
+        let mut lines: BTreeMap<(&str, u64, &str), Vec<String>> = BTreeMap::new();
+        for row in &self.rows {
+            let of_commit = self.rows.iter().filter(|other| other.commit == row.commit);
+            let last = of_commit.map(|other| other.ended).max().unwrap_or(row.ended);
+            lines.entry((&row.machine, last, &row.commit)).or_default().push(cell(row));
+        }
+        *text += "\nPassed checks by machine (profile, CPUs, what else is special) and step; with failed ones as passed + failed.\n\n\
+                  | machine | commit | checks |\n|---|---|---|\n";
+        for ((machine, _, commit), cells) in lines {
+            let _ = writeln!(text, "| {machine} | {} | {} |", short(commit), cells.join(", "));
         }
     }
+
+    fn failures(&self, text: &mut String) {
+        let failed = self.rows.iter().flat_map(|row| &row.tally.failures);
+        let lines: Vec<&str> = failed.filter_map(|failure| failure.lines().next()).collect();
+        if !lines.is_empty() {
+            *text += "\n### Failed checks\n\n";
+            lines.iter().for_each(|line| *text += &format!("- {line}\n"));
+        }
+    }
+}
+
+impl Row {
+    fn is_of(&self, scenario: &str, machine: &str) -> bool {
+        self.scenario == scenario && self.machine == machine
+    }
+}
+
+/// The workspace's commit; what the suite itself writes counts as no change.
+fn commit(root: &Path) -> String {
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git").args(arguments).current_dir(root).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let Some(head) = git(&["rev-parse", "HEAD"]) else { return "unknown+".to_owned() };
+    let results = format!(":!{KEPT}");
+    let changes = git(&["status", "--porcelain", "--", ".", ":!docs", &results]);
+    head + if changes.is_none_or(|changes| !changes.is_empty()) { "+" } else { "" }
+}
+
+/// As people name it.
+fn short(commit: &str) -> String {
+    let changed = if commit.ends_with('+') { "+" } else { "" };
+    format!("{}{changed}", commit.trim_end_matches('+').chars().take(7).collect::<String>())
 }
 
 fn cell(row: &Row) -> String {
@@ -151,48 +207,69 @@ fn cell(row: &Row) -> String {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
-    }
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn row(scenario: &str, machine: &str, tally: &Tally) -> Row {
+        let (scenario, machine) = (scenario.to_owned(), machine.to_owned());
+        Row { scenario, machine, commit: "c0ffee0123".into(), ended: 7, seconds: 61, tally: tally.clone() }
+    }
+
+    fn results(rows: Vec<Row>, commit: &str) -> Results {
+        let total = Tally::default();
+        Results { begun: Instant::now(), commit: commit.into(), kept: None, rows, total }
+    }
+
     #[test]
-    fn the_report_has_a_line_for_each_machine_and_names_what_failed() {
+    fn the_report_has_a_line_for_each_machine_and_names_what_failed_and_what_never_ran() {
         let mut tally = Tally::of("skylake-1");
         tally.run("exact", || Ok(String::new()));
-        let row = |scenario: &str, machine: &str, tally: &Tally| Row {
-            scenario: scenario.into(),
-            machine: machine.into(),
-            tally: tally.clone(),
-        };
         let mut rows = vec![row("counting", "skylake-1", &tally), row("counting", "nehalem-1", &tally)];
         tally.run("a check", || anyhow::bail!("no"));
         rows.push(row("sampling", "skylake-1", &tally));
-        let of = Kept { commit: "c0ffee".into(), seconds: 61, rows };
-        let text = Results { begun: Instant::now(), kept: PathBuf::new(), of }.text();
-        assert!(text.contains("| c0ffee | 2 min | 3 | 1 |"), "{text}");
-        assert!(text.contains("| skylake-1 | counting 1, **sampling 1 + 1** |"), "{text}");
+        let text = results(rows, "c0ffee0123").text(4);
+        assert!(text.contains("| 4 | 1 | 4 | 3 | 1 |"), "{text}");
+        assert!(text.contains("| skylake-1 | c0ffee0 | counting 1, **sampling 1 + 1** |"), "{text}");
         assert!(text.contains("- [skylake-1] a check: no\n"), "{text}");
     }
 
     #[test]
-    fn a_run_goes_on_with_what_has_not_passed() {
+    fn what_never_ran_or_failed_comes_first_and_what_passed_at_this_commit_is_done() {
+        let mut tally = Tally::default();
+        tally.run("exact", || Ok(String::new()));
+        let mut failed = tally.clone();
+        failed.run("a check", || anyhow::bail!("no"));
+        let rows = vec![row("counting", "skylake-1", &tally), row("sampling", "skylake-1", &failed)];
+        let standings = |commit: &str| {
+            let results = results(rows.clone(), commit);
+            ["counting", "sampling", "judge"].map(|scenario| results.standing(scenario, "skylake-1"))
+        };
+        assert_eq!(standings("c0ffee0123"), [Standing::Done, Standing::Open, Standing::Open]);
+        assert_eq!(standings("another"), [Standing::Passed(7), Standing::Open, Standing::Open]);
+        assert!(Standing::Open < Standing::Passed(0) && Standing::Passed(7) < Standing::Passed(8));
+        assert!(Standing::Passed(u64::MAX) < Standing::Done);
+    }
+
+    #[test]
+    fn results_are_kept_and_a_step_has_one() {
         let folder = tempfile::tempdir().unwrap();
-        let mut first = Results::begin(folder.path());
-        first.run("counting", "skylake-1", |tally| tally.run("exact", || Ok(String::new())));
-        first.run("sampling", "skylake-1", |tally| tally.run("a check", || anyhow::bail!("no")));
-        let mut second = Results::resume(folder.path()).unwrap();
-        second.run("counting", "skylake-1", |_| panic!("it has passed"));
-        second.run("sampling", "skylake-1", |tally| tally.run("a check", || Ok(String::new())));
-        assert_eq!((second.total().passed, second.total().failed), (2, 0));
-        second.of.commit = "another".into();
-        second.keep().unwrap();
-        assert!(Results::resume(folder.path()).unwrap_err().to_string().contains("leave --resume out"));
+        for part in ["tests/suite", "docs"] {
+            fs::create_dir_all(folder.path().join(part)).unwrap();
+        }
+        fs::write(folder.path().join(REPORT), "# Test report\n").unwrap();
+        let steps = [("counting".to_owned(), "skylake-1".to_owned())];
+        for _ in 0..2 {
+            let mut results = Results::of_full_tier(folder.path()).unwrap();
+            results.run("counting", "skylake-1", |tally| tally.run("exact", || Ok(String::new())));
+            results.run("gone", "skylake-1", |tally| tally.run("exact", || Ok(String::new())));
+            results.publish(folder.path(), &steps).unwrap();
+        }
+        let results = Results::of_full_tier(folder.path()).unwrap();
+        assert_eq!(results.rows.len(), 1);
+        // There is no repository, so that nobody knows whether sources have changed.
+        assert!(matches!(results.standing("counting", "skylake-1"), Standing::Passed(1..)));
+        let report = fs::read_to_string(folder.path().join(REPORT)).unwrap();
+        assert!(report.contains("| skylake-1 | unknown+ | counting 1 |"), "{report}");
     }
 }

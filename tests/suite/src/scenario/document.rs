@@ -1,4 +1,4 @@
-//! Sections of docs/measurements.md that are written by the commands they name.
+//! Sections of documents, of docs/measurements.md above all, that are written by the commands they name.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,11 @@ pub(crate) fn replace(root: &Path, heading: &str, section: &str) -> Result<()> {
     replace_in(&root.join(DOCUMENT), heading, section)
 }
 
-fn replace_in(document: &Path, heading: &str, section: &str) -> Result<()> {
+/// As [`replace`], in any document.
+///
+/// # Errors
+/// As [`replace`].
+pub(crate) fn replace_in(document: &Path, heading: &str, section: &str) -> Result<()> {
     let old = fs::read_to_string(document).with_context(|| format!("reading {}", document.display()))?;
     let start = old.find(heading);
     let (before, rest) = old.split_at(start.unwrap_or(old.len()));

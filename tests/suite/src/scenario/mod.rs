@@ -8,6 +8,7 @@ mod counting;
 pub(crate) mod demo;
 pub(crate) mod document;
 pub(crate) mod equivalents;
+pub(crate) mod full;
 mod heap;
 mod ibs;
 mod interrupt;
@@ -34,7 +35,6 @@ mod tracking;
 mod unknown;
 
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
@@ -120,9 +120,6 @@ const ALL: &[Scenario] = &[
     Scenario { name: tracking::NAME, options: tracking::OPTIONS, compare: tracking::compare },
 ];
 
-/// The row of the results that says whether there is a debug kernel.
-const DEBUG_BUILD: &str = "build";
-
 fn find(name: &str) -> Option<&'static Scenario> {
     ALL.iter().find(|scenario| scenario.name == name)
 }
@@ -149,38 +146,7 @@ pub(crate) fn run_named(root: &Path, name: Option<&str>, machine: &Machine) -> R
     Ok(tally)
 }
 
-/// Runs both tiers, and writes docs/test-report.md at the end. To go on with a run that was broken off: `resume`.
-///
-/// # Errors
-/// The report cannot be written, or there is nothing to go on with.
-pub(crate) fn full(root: &Path, resume: bool) -> Result<ExitCode> {
-    let mut results = if resume { Results::resume(root)? } else { Results::begin(root) };
-    results.run("host", "host", |tally| crate::host::run(root, tally));
-    run_all(root, &mut results);
-    let debug_kernel = matrix::build_debug_kernel(root);
-    boot_all(root, matrix::long_jobs(), &mut results);
-    results.run(equivalents::NAME, "several", |tally| equivalents::run(root, tally, &equivalents::PROFILES));
-    results.run(DEBUG_BUILD, "debug", |tally| {
-        tally.run("the debug kernel is built", || matrix::wait_for_debug_kernel(debug_kernel));
-    });
-    if results.passed(DEBUG_BUILD) {
-        boot_all(root, matrix::debug_jobs(), &mut results);
-    }
-    results.run("long tests", "host", |tally| {
-        crate::host::run_properties(root, tally);
-        crate::host::run_long_tests(root, tally);
-        crate::host::run_booting_tests(root, tally);
-        crate::consumers::run(root, tally);
-        crate::consumers::libpfm4::run(root, tally);
-        crate::symbols::run(root, tally);
-        crate::fuzz::run(root, crate::fuzz::SECONDS, tally);
-    });
-    results.publish(root)?;
-    Ok(results.total().close())
-}
-
-/// Runs jobs in order, one at a time: two machines of two CPUs each starve one another on a host of two, whose readers then
-/// lose quanta and whose kernels complain of stalls.
+/// Runs jobs in order, one at a time: two machines of two CPUs each starve one another on a host of two ([`full`]).
 fn boot_all(root: &Path, jobs: Vec<Job>, results: &mut Results) {
     let all = jobs.len();
     for (number, Job { scenario, machine }) in (1..).zip(jobs) {

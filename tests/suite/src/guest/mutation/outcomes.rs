@@ -29,6 +29,16 @@ impl Outcomes {
         *kind.entry(outcome).or_default() += 1;
     }
 
+    /// Adds another program's.
+    pub(in crate::guest) fn merge(&mut self, other: Self) {
+        for (kind, outcomes) in other.0 {
+            let own = self.0.entry(kind).or_default();
+            for (outcome, count) in outcomes {
+                *own.entry(outcome).or_default() += count;
+            }
+        }
+    }
+
     /// Notes what came of a request without an argument.
     pub(super) fn note<T>(&mut self, kind: &str, result: &io::Result<T>) {
         let outcome = match result {

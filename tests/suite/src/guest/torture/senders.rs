@@ -1,4 +1,5 @@
-//! The programs that send random requests (guest/mutation.rs), as two users at the same time.
+//! The programs that send random requests (guest/mutation.rs), as two users at the same time, each with several programs where there are
+//! many requests: one alone waits most of the time, for all CPUs to have left code of the kernel or for one to come or go.
 
 use std::fs;
 use std::os::unix::fs::chown;
@@ -14,35 +15,49 @@ use crate::guest::mutation::{FLEETING, Outcomes, PMU, REQUESTS, SEED, areas};
 use crate::guest::scopes::NOBODY;
 use crate::guest::{GuestReport, REPORT};
 
-/// Who sends, with which seed.
-const USERS: [(&str, u32, u64); 2] = [("nobody", NOBODY, 1), ("root", 0, 2)];
+/// Who sends.
+const USERS: [(&str, u32); 2] = [("nobody", NOBODY), ("root", 0)];
+/// Most requests of a program, and most programs of a user.
+const REQUESTS_MAX: u64 = 50_000;
+const PROGRAMS_MAX: u64 = 6;
 
-/// Programs that send, one for each user.
+/// Programs that send.
 pub(super) struct Senders {
-    children: Vec<Child>,
+    children: Vec<Sender>,
     requests: u64,
 }
 
+/// One of them.
+struct Sender {
+    user: &'static str,
+    folder: PathBuf,
+    child: Child,
+}
+
 impl Senders {
-    /// Starts them; each sends so many requests. `fleeting`: the module will come and go meanwhile.
+    /// Starts them; each user sends so many requests at least. `fleeting`: the module will come and go meanwhile.
     ///
     /// # Errors
     /// One could not be started.
     pub(super) fn start(requests: u64, fleeting: bool) -> Result<Self> {
         let pmu = machine::pmu_name(&Driver::open_checked()?.1);
-        let child = |&(name, user, seed): &(&str, u32, u64)| -> Result<Child> {
-            let folder = folder(name);
+        let programs = requests.div_ceil(REQUESTS_MAX).min(PROGRAMS_MAX);
+        let each = requests.div_ceil(programs);
+        let mut children = Vec::new();
+        // Seeds from 1 on, of all programs.
+        for (seed, (user, id)) in (1..).zip((0..programs).flat_map(|_| USERS)) {
+            let folder = PathBuf::from(format!("/tmp/torture-{user}-{seed}"));
             fs::create_dir_all(&folder)?;
-            chown(&folder, Some(user), Some(user))?;
+            chown(&folder, Some(id), Some(id))?;
             let mut command = Command::new(std::env::current_exe()?);
-            command.args(["guest", "torture_sender"]).uid(user).gid(user).current_dir(folder);
-            command.env(PMU, &pmu).env(SEED, seed.to_string()).env(REQUESTS, requests.to_string());
+            command.args(["guest", "torture_sender"]).uid(id).gid(id).current_dir(&folder);
+            command.env(PMU, &pmu).env(SEED, u64::to_string(&seed)).env(REQUESTS, each.to_string());
             if fleeting {
                 command.env(FLEETING, "1");
             }
-            Ok(command.spawn()?)
-        };
-        Ok(Self { children: USERS.iter().map(child).collect::<Result<_>>()?, requests })
+            children.push(Sender { user, folder, child: command.spawn()? });
+        }
+        Ok(Self { children, requests: programs * each })
     }
 
     /// Whether one of them still sends.
@@ -52,31 +67,35 @@ impl Senders {
     pub(super) fn send(&mut self) -> Result<bool> {
         let mut any = false;
         for child in &mut self.children {
-            any |= child.try_wait()?.is_none();
+            any |= child.child.try_wait()?.is_none();
         }
         Ok(any)
     }
 
     /// What came of each user's requests; `depth` says how often at least they must have come through to everything there is.
     pub(super) fn judge(mut self, report: &mut GuestReport, how: &str, depth: Option<u64>) {
-        for ((name, _, seed), child) in USERS.iter().zip(&mut self.children) {
-            report.check(
-                &format!("{} random requests of {name} with seed {seed} {how}", self.requests),
-                || {
-                    let status = child.wait()?;
-                    let text = fs::read(folder(name).join(REPORT))
-                        .with_context(|| format!("the sender ended with {status} and left no report"))?;
-                    let outcomes = Outcomes::of(&serde_json::from_slice(&text)?)?;
-                    if let Some(least) = depth {
-                        outcomes.check_depth(&areas(), least).with_context(|| outcomes.table())?;
-                    }
-                    Ok(outcomes.table())
-                },
-            );
+        for (name, _) in USERS {
+            let own = self.children.iter_mut().filter(|child| child.user == name);
+            report.check(&format!("{} random requests of {name} {how}", self.requests), || {
+                let mut outcomes = Outcomes::default();
+                for sender in own {
+                    outcomes.merge(sender.outcomes()?);
+                }
+                if let Some(least) = depth {
+                    outcomes.check_depth(&areas(), least).with_context(|| outcomes.table())?;
+                }
+                Ok(outcomes.table())
+            });
         }
     }
 }
 
-fn folder(name: &str) -> PathBuf {
-    PathBuf::from(format!("/tmp/torture-{name}"))
+impl Sender {
+    /// What its requests came to, when it has ended.
+    fn outcomes(&mut self) -> Result<Outcomes> {
+        let status = self.child.wait()?;
+        let text = fs::read(self.folder.join(REPORT))
+            .with_context(|| format!("the sender ended with {status} and left no report"))?;
+        Outcomes::of(&serde_json::from_slice(&text)?)
+    }
 }
