@@ -76,6 +76,15 @@ pub enum Error {
         /// The failure of execve.
         reason: io::Error,
     },
+    /// The directory is none of a control group by which perf_event measures.
+    #[error(
+        "{path} is no control group that perf_event knows: name a directory of its hierarchy, which is that of version 2 (cgroup2), or \
+         where that of version 1 has a controller perf_event, its own"
+    )]
+    NotMeasuredGroup {
+        /// The directory.
+        path: PathBuf,
+    },
     /// No process has this PID.
     #[error("no process has the PID {pid}; it may have ended already")]
     NoProcess {

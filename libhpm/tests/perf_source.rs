@@ -49,12 +49,10 @@ impl Sink for Rows {
     }
 }
 
-/// Runs a shell script to its end under these events. `None` where perf_event may not be used.
-fn measure(script: &str, events: &str, stream: PerfStream, stacks: PerfStacks) -> Option<(Rows, Totals)> {
-    software().ok()?;
-    let mut child = Child::prepare(&["sh", "-c", script]).unwrap();
-    let options = PerfOptions {
-        target: Target::Process(child.pid()),
+/// Of a program that has yet to be executed.
+fn options(target: Target, events: &str, stream: PerfStream, stacks: PerfStacks) -> PerfOptions {
+    PerfOptions {
+        target,
         on_exec: true,
         inherit: true,
         events: parse(&[events.into()]).unwrap(),
@@ -64,7 +62,14 @@ fn measure(script: &str, events: &str, stream: PerfStream, stacks: PerfStacks) -
         pausable: false,
         note: String::new(),
         command: vec![],
-    };
+    }
+}
+
+/// Runs a shell script to its end under these events. `None` where perf_event may not be used.
+fn measure(script: &str, events: &str, stream: PerfStream, stacks: PerfStacks) -> Option<(Rows, Totals)> {
+    software().ok()?;
+    let mut child = Child::prepare(&["sh", "-c", script]).unwrap();
+    let options = options(Target::Process(child.pid()), events, stream, stacks);
     let mut source = match PerfSource::open(options) {
         // Kernel mode may be forbidden to this user.
         Err(Error::PerfEvent { .. }) => return None,
@@ -159,4 +164,27 @@ fn hardware_counts_that_are_not_there_are_refused() {
     }
     let error = libhpm::source::perf::hardware().unwrap_err().to_string();
     assert!(error.contains("this machine has no PMU that counts it"), "{error}");
+}
+
+#[test]
+fn a_directory_of_no_control_group_is_named_as_such() {
+    let Ok(_) = software() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let options = PerfOptions {
+        on_exec: false,
+        ..options(
+            Target::Cgroup(folder.path().to_owned()),
+            "task-clock",
+            PerfStream::Totals,
+            PerfStacks::None,
+        )
+    };
+    match PerfSource::open(options) {
+        // A user without rights is told so first.
+        Err(Error::PerfEvent { .. }) => {}
+        other => {
+            let error = other.err().unwrap().to_string();
+            assert!(error.contains("is no control group that perf_event knows"), "{error}");
+        }
+    }
 }

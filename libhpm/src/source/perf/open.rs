@@ -185,6 +185,13 @@ impl Opened {
                 return Ok(());
             }
             Err(reason) if is(&reason, libc::ESRCH) => return Err(gone(attach)),
+            // Every kernel has the dummy event: it is the group that is not there.
+            Err(reason) if is(&reason, libc::ENOENT) || is(&reason, libc::EBADF) => {
+                return Err(match &options.target {
+                    Target::Cgroup(path) => Error::NotMeasuredGroup { path: path.clone() },
+                    _ => refused("dummy")(reason),
+                });
+            }
             // What it stands for is what was asked for.
             result => result.map_err(refused(options.events.first().map_or("dummy", |event| &event.name)))?,
         };
