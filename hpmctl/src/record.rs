@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use libhpm::source::Source;
-use libhpm::trace::{Limits, RotatingWriter};
+use libhpm::trace::{BATCH_TIME, Limits, RotatingWriter};
 
 use self::allocations::Tracker;
 pub(crate) use self::args::RecordArgs;
@@ -25,8 +25,11 @@ use self::summary::summary;
 use crate::control::{Controlled, Request};
 use crate::workload::{End, Workload};
 
-/// Longest time between two looks at the source, which wakes the recording sooner when a quarter of its room is taken.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often the source is looked at, which wakes the recording sooner when a quarter of its room is taken: as often as rows have to be
+/// written, because each look takes the CPU from the program.
+const LOOK: Duration = BATCH_TIME;
+/// When the driver wakes the recording though there is room left: never before [`LOOK`] has passed, which would be two looks.
+const LATEST: Duration = LOOK.saturating_mul(10);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     if args.branches.is_some() && args.stacks == Some(StackMethod::Lbr) {

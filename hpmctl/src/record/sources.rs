@@ -11,7 +11,7 @@ use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::Replay;
 
-use super::LOOK;
+use super::LATEST;
 use super::args::{RecordArgs, StackMethod};
 use crate::opened::{Opened, open_trace};
 use crate::workload::Workload;
@@ -161,7 +161,7 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
         .rate(rate(args))
         .longest_quantum(args.quantum)
         // Phases are looked for while they last.
-        .wake_within((args.phase_guided.is_none()).then_some(LOOK))
+        .wake_within((args.phase_guided.is_none()).then_some(LATEST))
         .stack(match args.stacks {
             None => Stack::None,
             Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),

@@ -152,7 +152,7 @@ pub struct SessionConfig {
     /// Which branches are recorded: [`BranchFilter`] bits, or 0 for all types. Those of the privilege levels that the session's
     /// events count.
     pub branch_filter: u32,
-    /// Readers are woken at the latest so many ms after something was published, 10 to 1000, unless a reader of another session
+    /// Readers are woken at the latest so many ms after something was published, 10 to 10,000, unless a reader of another session
     /// has to be woken sooner; 0 for the driver's default of 50. They are woken at once when a quarter of a ring has filled.
     pub wake_ms: u32,
 }

@@ -17,7 +17,7 @@ const MAX_QUANTUM_CEILING_NS: u64 = 1_000_000_000;
 /// Default of [`SessionConfig::wake_ms`], well within the 100 ms after which a flush is promised.
 pub const WAKE_DEFAULT_MS: u32 = 50;
 const WAKE_FLOOR_MS: u32 = 10;
-const WAKE_CEILING_MS: u32 = 1000;
+const WAKE_CEILING_MS: u32 = 10_000;
 /// Default of [`SessionConfig::max_threads`].
 const MAX_THREADS_DEFAULT: u32 = 4096;
 /// Most threads with a sampling position: 65,536 places take some megabytes.

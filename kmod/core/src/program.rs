@@ -66,6 +66,8 @@ pub struct Program {
     /// a cut costs.
     reads: u64,
     sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
+    /// How many of these places have to be looked at: a cut does that a dozen times, and mostly one is in use.
+    sampling_places: u8,
     /// What tells kernel mode in a record, in a session that must not see it.
     pub(super) sight: Option<Sight>,
     /// How its events are sampled, if any is.
@@ -104,6 +106,7 @@ impl Program {
         assignments: [Assignment { counting: None, sampling: None }; EVENTS_MAX],
         reads: 0,
         sampling: [None; SAMPLING_COUNTERS_MAX],
+        sampling_places: 0,
         sight: None,
         way: None,
         ibs: [0; ibs::SAMPLERS.len()],
@@ -212,6 +215,7 @@ impl Program {
             let place = hybrid::sampling_place(&self.config, index);
             // `check_places` has seen that there is one.
             if let Some(entry) = self.sampling.get_mut(place) {
+                self.sampling_places = self.sampling_places.max(place as u8 + 1);
                 *entry = Some(SamplingCounter {
                     place: place as u8,
                     counter,
@@ -411,7 +415,7 @@ impl Program {
 
     /// The counters whose overflows are sampled.
     pub fn sampling_counters(&self) -> impl Iterator<Item = SamplingCounter> + '_ {
-        self.sampling.iter().filter_map(|counter| *counter)
+        self.sampling.iter().take(self.sampling_places.into()).filter_map(|counter| *counter)
     }
 
     /// Whether more than one counter writes records, so that a record must be asked which it is for.

@@ -106,7 +106,7 @@ fn each_field_is_checked() {
         (offset_of!(SessionConfig, branch_filter), |c| (c.branches, c.branch_filter) = (8, 1 << 8)),
         (offset_of!(SessionConfig, branch_filter), |c| (c.branches, c.branch_filter) = (8, 1 << 7 | 1)),
         (offset_of!(SessionConfig, wake_ms), |c| c.wake_ms = 9),
-        (offset_of!(SessionConfig, wake_ms), |c| c.wake_ms = 1001),
+        (offset_of!(SessionConfig, wake_ms), |c| c.wake_ms = 10_001),
         (offset_of!(SessionConfig, max_quantum_ns), |c| c.max_quantum_ns = 1),
         (offset_of!(SessionConfig, max_threads), |c| c.max_threads = 1 << 20),
         (offset_of!(SessionConfig, pid), |c| c.scope = Scope::Cgroup as u32),

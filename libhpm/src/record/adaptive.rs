@@ -2,6 +2,8 @@
 //! asked for. The record says itself which they are.
 
 use super::parts::Parts;
+use super::places::{Order, Places};
+use super::registers::ADAPTIVE;
 use super::{Attribution, Branch, MemoryAccess, Record, Registers};
 use crate::{Error, Result};
 
@@ -17,6 +19,26 @@ pub mod groups {
     pub const LBRS: u64 = 1 << 3;
     /// Counters and metrics (since format 6).
     pub const COUNTERS: u64 = 3 << 4;
+}
+
+/// Words of the basic group.
+const BASIC: usize = 4;
+/// Words of the memory group.
+const MEMORY: usize = 4;
+
+/// Where the words of records with this format field are: of those that have nothing but a basic group, a memory access and
+/// registers, and no latency of retirement.
+pub(crate) fn places(format: u64) -> Option<Places> {
+    let has = |group: u64| format & group != 0;
+    if has(groups::XMMS | groups::LBRS | groups::COUNTERS) || (format >> 32) as u16 != 0 {
+        return None;
+    }
+    let address = has(groups::MEMORY).then_some(BASIC);
+    let first = BASIC + address.map_or(0, |_| MEMORY);
+    let registers = has(groups::GPRS).then(|| Order::Each(ADAPTIVE.map(|place| place + first as u8)));
+    let count = first + registers.map_or(0, |_| Registers::COUNT);
+    let places = Places { count, ip: 1, counters: 2, tsc: Some(3), address, registers };
+    ((format >> 48) as usize == 8 * count).then_some(places)
 }
 
 /// Views the record that these bytes are.

@@ -10,6 +10,7 @@
 use zerocopy::FromBytes;
 
 use super::parts::Parts;
+use super::places::{Order, Places};
 use super::{Attribution, MemoryAccess, Record, Registers};
 use crate::{Error, Result};
 
@@ -18,6 +19,18 @@ use crate::{Error, Result};
 pub struct Format(u16);
 
 impl Format {
+    /// Where the words of its records are; `None` of format 0, whose records do not say which counter they are for.
+    pub(crate) fn places(self) -> Option<Places> {
+        let (ip, tsc) = match self.0 {
+            1 => (1, None),
+            2 => (22, None),
+            3 => (22, Some(24)),
+            _ => return None,
+        };
+        let (count, registers) = (self.size() / 8, Some(Order::From(0)));
+        Some(Places { count, ip, counters: 18, tsc, address: Some(19), registers })
+    }
+
     /// The format with this number.
     ///
     /// # Errors

@@ -44,6 +44,13 @@ impl MemoryDecoder {
         source::table(pmu).map(Encoding::Pebs).or_else(ibs).map(Self)
     }
 
+    /// Whether the records of an event that is sampled in this way say more of an access than its address.
+    #[must_use]
+    pub fn tells(sampling: Sampling) -> bool {
+        use Sampling::{LoadLatency, Op, StoreAddress, StoreLatency};
+        matches!(sampling, LoadLatency | StoreLatency | StoreAddress | Op)
+    }
+
     /// Where the data of an access was found, when the event's records say so.
     #[must_use]
     pub fn source(&self, access: MemoryAccess, sampling: Sampling) -> Option<DataSource> {

@@ -21,11 +21,13 @@ mod interrupt;
 mod memory;
 pub mod netburst;
 mod parts;
+mod places;
 mod registers;
 mod source;
 
 pub use self::branch::Branch;
 pub use self::memory::{Latency, MemoryAccess, MemoryDecoder};
+pub(crate) use self::places::Places;
 pub use self::registers::Registers;
 pub use self::source::{DataSource, Level, Operation, Snoop};
 

@@ -22,7 +22,7 @@ enum Words<'a> {
 }
 
 /// For each place of [`Registers::to_array`] the place in [`Words::Adaptive`].
-const ADAPTIVE: [u8; COUNT] = [0, 1, 2, 5, 3, 4, 8, 9, 7, 6, 10, 11, 12, 13, 14, 15, 16, 17];
+pub(super) const ADAPTIVE: [u8; COUNT] = [0, 1, 2, 5, 3, 4, 8, 9, 7, 6, 10, 11, 12, 13, 14, 15, 16, 17];
 
 impl<'a> Registers<'a> {
     /// How many there are.

@@ -1,8 +1,9 @@
 //! A quantum and its samples, as views of mapped memory.
 
 use hpm_abi::{NO_EVENT, QuantumEnd, QuantumFlags};
+use zerocopy::FromBytes as _;
 
-use crate::record::{Branch, Record, Records};
+use crate::record::{Branch, Places, Record, Records, adaptive, fixed};
 use crate::sys::rings::Published;
 use crate::unwind::CallStack;
 use crate::{Error, Result};
@@ -11,6 +12,17 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug)]
 pub struct Quantum<'a> {
     published: Published<'a>,
+}
+
+/// The records of a quantum that hardware laid out alike, and that are all for one event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Alike<'a> {
+    pub(crate) records: &'a [u64],
+    pub(crate) places: Places,
+    /// Index of the event.
+    pub(crate) event: usize,
+    /// Its period.
+    pub(crate) period: u64,
 }
 
 /// One sample.
@@ -77,7 +89,7 @@ impl<'a> Sample<'a> {
 }
 
 impl<'a> Quantum<'a> {
-    pub(super) fn new(published: Published<'a>) -> Self {
+    pub(crate) fn new(published: Published<'a>) -> Self {
         Self { published }
     }
 
@@ -125,6 +137,31 @@ impl<'a> Quantum<'a> {
             [] => Ok(Records::none()),
             _ => Records::new(quantum.record_format, quantum.record_size, records),
         }
+    }
+
+    /// The records, if they can be taken all at once: of the usual PEBS formats, for one event, without a stack or branches. That is
+    /// what most quanta have.
+    pub(crate) fn alike(&self) -> Option<Alike<'a>> {
+        let Published { quantum, records, stack } = self.published;
+        let records = <[u64]>::ref_from_bytes(records).ok().filter(|_| stack.is_empty())?;
+        let format = *records.first()?;
+        let fixed = quantum.record_format <= 3;
+        let places = match quantum.record_format {
+            0..=3 => fixed::Format::new(quantum.record_format).ok()?.places()?,
+            4..=6 => adaptive::places(format)?,
+            _ => return None,
+        };
+        if usize::from(quantum.record_size) != 8 * places.count || !records.len().is_multiple_of(places.count)
+        {
+            return None;
+        }
+        let mut samplers = quantum.counter_event.iter().enumerate().filter(|(_, event)| **event != NO_EVENT);
+        let (Some((place, event)), None) = (samplers.next(), samplers.next()) else { return None };
+        let bit = 1_u64.checked_shl(quantum.sampler_counter[place].into()).unwrap_or(0);
+        let bit = if fixed { bit & quantum.pebs_enable } else { bit };
+        let alike = |record: &[u64]| record[places.counters] & bit != 0 && (fixed || record[0] == format);
+        let (event, period) = (usize::from(*event), quantum.periods[place]);
+        records.chunks_exact(places.count).all(alike).then_some(Alike { records, places, event, period })
     }
 
     /// The samples, in the order in which they were written, borrowed from the mapped segment. An item is

@@ -263,6 +263,8 @@ proptest! {
                 let most = hpm_abi::SEGMENT_BYTES as usize / 16;
                 let read = quantum.samples().map(|samples| samples.take(most + 1).flatten().count());
                 prop_assert!(read.as_ref().map_or(0, |count| *count) <= most, "{:?}", read);
+                let alike = quantum.alike().map_or(0, |alike| alike.records.len());
+                prop_assert!(alike <= hpm_abi::SEGMENT_BYTES as usize / 8, "{}", alike);
             }
         }
     }

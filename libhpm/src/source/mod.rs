@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use crate::Result;
 use crate::trace::{
-    ClockPair, KernelSymbolRow, MapRow, MarkerRow, Meta, QuantumRow, SampleRow, ThreadRow, Totals,
-    TraceError, TraceWriter,
+    ClockPair, KernelSymbolRow, MapRow, MarkerRow, Meta, QuantumRow, SampleRow, SampleSpan, ThreadRow,
+    Totals, TraceError, TraceWriter,
 };
 
 /// A stream of quanta, samples and what else happened in the measured threads.
@@ -101,6 +101,13 @@ pub trait Sink {
     fn sample(&mut self, _row: &SampleRow) -> Result<(), TraceError> {
         Ok(())
     }
+    /// Samples of one quantum, all at once. Who does not keep them in columns has them one by one.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn samples(&mut self, span: &SampleSpan<'_>) -> Result<(), TraceError> {
+        span.rows().try_for_each(|row| self.sample(&row))
+    }
     /// A mapping.
     ///
     /// # Errors
@@ -163,6 +170,9 @@ impl Sink for TraceWriter {
     }
     fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
         Self::sample(self, row)
+    }
+    fn samples(&mut self, span: &SampleSpan<'_>) -> Result<(), TraceError> {
+        Self::samples(self, span)
     }
     fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
         Self::map(self, row)

@@ -11,6 +11,7 @@ mod meta;
 mod reader;
 mod rotate;
 mod row;
+mod span;
 mod stream;
 mod table;
 mod verify;
@@ -32,6 +33,7 @@ pub use self::row::{
     AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Registers, Row, SampleRow, StackRow,
     ThreadChange, ThreadRow,
 };
+pub use self::span::SampleSpan;
 pub use self::verify::{Problem, Verdict, verify};
 pub use self::writer::TraceWriter;
 

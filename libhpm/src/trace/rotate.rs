@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::error::TraceError;
 use super::meta::{ClockPair, Meta, Totals};
 use super::row::{KernelSymbolRow, MapRow, MarkerRow, QuantumRow, SampleRow, ThreadRow};
+use super::span::SampleSpan;
 use super::writer::TraceWriter;
 use crate::source::Sink;
 
@@ -181,6 +182,13 @@ impl Sink for RotatingWriter {
         }
         self.samples += 1;
         self.current.sample(row)
+    }
+    fn samples(&mut self, span: &SampleSpan<'_>) -> Result<(), TraceError> {
+        if self.paused {
+            return Ok(());
+        }
+        self.samples += span.len() as u64;
+        self.current.samples(span)
     }
     fn map(&mut self, row: &MapRow) -> Result<(), TraceError> {
         if self.rotates() {

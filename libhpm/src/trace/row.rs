@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{Field, Schema, SchemaRef};
 
-use super::column::{Cell, Column};
+use super::column::{Builder, Cell, Column};
 
 /// A row of one table.
 pub trait Row: Clone {
@@ -13,11 +13,11 @@ pub trait Row: Clone {
     const TABLE: &'static str;
     /// One array for each column.
     type Arrays;
+    /// The columns while they grow.
+    type Columns: Columns<Self>;
 
     /// Columns in order.
     fn schema() -> SchemaRef;
-    /// The columns of these rows, in order.
-    fn columns(rows: &[Self]) -> Vec<ArrayRef>;
     /// The batch's columns, found by name; `None` when one is missing or has another type.
     fn arrays(batch: &RecordBatch) -> Option<Self::Arrays>;
     /// The row with this index, which must be below the batch's number of rows.
@@ -26,9 +26,17 @@ pub trait Row: Clone {
     fn bytes(&self) -> usize;
 }
 
+/// The columns of a table while they grow.
+pub trait Columns<R>: Default {
+    /// Adds a row.
+    fn push(&mut self, row: &R);
+    /// The columns of everything since the last call, in order.
+    fn take(&mut self) -> Vec<ArrayRef>;
+}
+
 /// Declares the struct of a row and how it maps to Arrow. A column has its field's name and type.
 macro_rules! table {
-    ($(#[$meta:meta])* $name:ident in $table:literal, $arrays:ident {
+    ($(#[$meta:meta])* $name:ident in $table:literal, $arrays:ident, $columns:ident {
         $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
     }) => {
         $(#[$meta])*
@@ -42,17 +50,30 @@ macro_rules! table {
             $($field: <<$type as Column>::Cell as Cell>::Array,)*
         }
 
+        #[doc = concat!("Columns of `", $table, "` while they grow.")]
+        #[derive(Default)]
+        pub struct $columns {
+            $(pub(super) $field: <$type as Column>::Builder,)*
+        }
+
+        impl Columns<$name> for $columns {
+            fn push(&mut self, row: &$name) {
+                $(self.$field.push(&row.$field);)*
+            }
+            fn take(&mut self) -> Vec<ArrayRef> {
+                vec![$(Arc::new(self.$field.take()),)*]
+            }
+        }
+
         impl Row for $name {
             const TABLE: &'static str = $table;
             type Arrays = $arrays;
+            type Columns = $columns;
 
             fn schema() -> SchemaRef {
                 Arc::new(Schema::new(vec![
                     $(Field::new(stringify!($field), <$type as Column>::Cell::data_type(), <$type>::NULLABLE),)*
                 ]))
-            }
-            fn columns(rows: &[Self]) -> Vec<ArrayRef> {
-                vec![$(Arc::new(<$type as Column>::array(rows.iter().map(|row| &row.$field))),)*]
             }
             fn arrays(batch: &RecordBatch) -> Option<$arrays> {
                 Some($arrays { $($field: column::<$type>(batch, stringify!($field))?,)* })
@@ -110,7 +131,7 @@ impl Registers {
 
 table! {
     /// One uninterrupted stay of one thread on one CPU.
-    QuantumRow in "quanta", QuantumArrays {
+    QuantumRow in "quanta", QuantumArrays, QuantumColumns {
         /// Number of this quantum on its CPU, from 0; lost ones are numbered too. (`cpu`, `sequence`) is unique.
         sequence: u64,
         /// Logical CPU.
@@ -142,7 +163,7 @@ table! {
 
 table! {
     /// One record.
-    SampleRow in "samples", SampleArrays {
+    SampleRow in "samples", SampleArrays, SampleColumns {
         /// TSC of the record; of the end of its quantum where the record format has no time.
         tsc: u64,
         /// Logical CPU.
@@ -192,7 +213,7 @@ table! {
 
 table! {
     /// A call stack. Every distinct one is stored at least once, and before the first sample that names it.
-    StackRow in "stacks", StackArrays {
+    StackRow in "stacks", StackArrays, StackColumns {
         /// Number by which samples name it.
         id: u32,
         /// Addresses, innermost first: the instruction that caused the event, then return addresses.
@@ -204,7 +225,7 @@ table! {
 
 table! {
     /// A file mapped into a process. A later mapping replaces what it overlaps; an `exec` of the process removes all.
-    MapRow in "maps", MapArrays {
+    MapRow in "maps", MapArrays, MapColumns {
         /// TSC when it was made, or first seen.
         tsc: u64,
         /// Thread-group ID.
@@ -257,7 +278,7 @@ impl ThreadChange {
 
 table! {
     /// A change in the life of a thread.
-    ThreadRow in "threads", ThreadArrays {
+    ThreadRow in "threads", ThreadArrays, ThreadColumns {
         /// TSC of the change.
         tsc: u64,
         /// Thread-group ID.
@@ -275,7 +296,7 @@ table! {
 
 table! {
     /// A kernel function, as `/proc/kallsyms` showed it while recording. Addresses change at each boot.
-    KernelSymbolRow in "kernel_symbols", KernelSymbolArrays {
+    KernelSymbolRow in "kernel_symbols", KernelSymbolArrays, KernelSymbolColumns {
         /// First address; the function reaches to the next symbol.
         address: u64,
         /// Name.
@@ -287,7 +308,7 @@ table! {
 
 table! {
     /// A point in time that somebody named.
-    MarkerRow in "markers", MarkerArrays {
+    MarkerRow in "markers", MarkerArrays, MarkerColumns {
         /// TSC.
         tsc: u64,
         /// Thread-group ID that it concerns; null for all.
@@ -303,7 +324,7 @@ table! {
 
 table! {
     /// An object that a program allocated. The table is there only when allocations were recorded.
-    AllocationRow in "allocations", AllocationArrays {
+    AllocationRow in "allocations", AllocationArrays, AllocationColumns {
         /// TSC of its allocation.
         tsc: u64,
         /// TSC at which it was freed; null for one that was not.

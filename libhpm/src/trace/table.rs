@@ -9,14 +9,18 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, SchemaRef};
 
 use super::error::TraceError;
-use super::row::Row;
+use super::row::{Columns as _, Row};
+
+/// Bytes that are handed to the operating system at once. A batch of a second at a usual rate is less: one system call.
+const WRITE_BYTES: usize = 256 << 10;
 
 /// A table being written.
 pub(super) struct Table<R: Row> {
     path: PathBuf,
     schema: SchemaRef,
     stream: StreamWriter<BufWriter<File>>,
-    pending: Vec<R>,
+    pending: R::Columns,
+    pending_rows: usize,
     pending_bytes: usize,
     rows: u64,
 }
@@ -30,18 +34,34 @@ impl<R: Row> Table<R> {
             let file = File::create_new(&path)?;
             // Whoever reads the table sees by it that somebody writes; where locks are not known nobody sees it.
             let _ = file.try_lock();
-            let mut stream = StreamWriter::try_new_buffered(file, &schema)?;
+            let mut stream = StreamWriter::try_new(BufWriter::with_capacity(WRITE_BYTES, file), &schema)?;
             stream.flush()?;
             Ok(stream)
         };
         let stream = create().map_err(|error| refused(&path, error))?;
-        Ok(Self { path, schema, stream, pending: Vec::new(), pending_bytes: 0, rows: 0 })
+        Ok(Self {
+            path,
+            schema,
+            stream,
+            pending: R::Columns::default(),
+            pending_rows: 0,
+            pending_bytes: 0,
+            rows: 0,
+        })
     }
 
     /// Keeps a row for the next batch.
     pub(super) fn append(&mut self, row: &R) {
+        self.pending.push(row);
+        self.pending_rows += 1;
         self.pending_bytes += row.bytes();
-        self.pending.push(row.clone());
+    }
+
+    /// Keeps many rows for the next batch, of about so many bytes together, which `push` adds to the columns.
+    pub(super) fn extend(&mut self, rows: usize, bytes: usize, push: impl FnOnce(&mut R::Columns)) {
+        push(&mut self.pending);
+        self.pending_rows += rows;
+        self.pending_bytes += bytes;
     }
 
     /// About how many bytes wait for the next batch.
@@ -51,12 +71,11 @@ impl<R: Row> Table<R> {
 
     /// Writes what waits as one batch, and hands it to the operating system.
     pub(super) fn write_batch(&mut self) -> Result<(), TraceError> {
-        if self.pending.is_empty() {
+        if self.pending_rows == 0 {
             return Ok(());
         }
-        let columns = R::columns(&self.pending);
-        self.rows += self.pending.len() as u64;
-        self.pending.clear();
+        let columns = self.pending.take();
+        self.rows += std::mem::take(&mut self.pending_rows) as u64;
         self.pending_bytes = 0;
         RecordBatch::try_new(SchemaRef::clone(&self.schema), columns)
             .and_then(|batch| self.stream.write(&batch))

@@ -11,6 +11,7 @@ use super::meta::{Allocations, ClockPair, Meta, PhaseGuided, Totals};
 use super::row::{
     AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
 };
+use super::span::SampleSpan;
 use super::table::Table;
 use super::{BATCH_BYTES, BATCH_TIME, FORMAT_VERSION, META_FILE};
 
@@ -19,7 +20,7 @@ const KNOWN_FRAMES_MAX: usize = 4 << 20;
 
 /// A trace being written.
 ///
-/// Rows are kept until [`BATCH_BYTES`] wait, or [`BATCH_TIME`] has passed at a call of [`TraceWriter::tick`], and then written for all
+/// Rows are kept until [`BATCH_BYTES`] wait, or a call of [`TraceWriter::tick`] finds them, and then written for all
 /// tables together, what is referred to before what refers to it. Dropping the writer writes the rows it holds, but
 /// leaves the trace marked as incomplete; [`TraceWriter::finish`] marks it complete.
 pub struct TraceWriter {
@@ -37,8 +38,10 @@ pub struct TraceWriter {
     known_stacks: HashMap<(Vec<u64>, bool), u32>,
     known_frames: usize,
     next_stack: u32,
-    /// When the oldest row that waits was added.
-    waiting_since: Option<Instant>,
+    /// When rows were last written.
+    written: Instant,
+    /// Rows wait.
+    waiting: bool,
     /// A write failed: a further batch would follow half a batch, where no reader finds it.
     failed: bool,
 }
@@ -69,7 +72,8 @@ impl TraceWriter {
             known_stacks: HashMap::new(),
             known_frames: 0,
             next_stack: 0,
-            waiting_since: None,
+            written: Instant::now(),
+            waiting: false,
             failed: false,
             folder,
             meta,
@@ -107,6 +111,15 @@ impl TraceWriter {
     /// As [`TraceWriter::quantum`].
     pub fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
         self.add(row, |writer| &mut writer.samples)
+    }
+
+    /// Adds samples of one quantum.
+    ///
+    /// # Errors
+    /// As [`TraceWriter::quantum`].
+    pub fn samples(&mut self, span: &SampleSpan<'_>) -> Result<(), TraceError> {
+        self.samples.extend(span.len(), span.bytes(), |columns| span.push_to(columns));
+        self.added(|writer| &mut writer.samples)
     }
 
     /// Adds a mapping.
@@ -152,7 +165,7 @@ impl TraceWriter {
         };
         table.append(row);
         let full = table.pending_bytes() >= BATCH_BYTES;
-        self.waiting_since.get_or_insert_with(Instant::now);
+        self.waiting = true;
         if full { self.flush() } else { Ok(()) }
     }
 
@@ -215,15 +228,13 @@ impl TraceWriter {
         }
     }
 
-    /// Writes what waits for longer than [`BATCH_TIME`]. To be called at least that often.
+    /// Writes what waits, unless something was written less than half of [`BATCH_TIME`] ago. To be called at least once in
+    /// [`BATCH_TIME`], as soon as rows were added: so none waits for longer, also when it is called no more often than that.
     ///
     /// # Errors
     /// As [`TraceWriter::quantum`].
     pub fn tick(&mut self) -> Result<(), TraceError> {
-        match self.waiting_since {
-            Some(since) if since.elapsed() >= BATCH_TIME => self.flush(),
-            _ => Ok(()),
-        }
+        if self.waiting && self.written.elapsed() >= BATCH_TIME / 2 { self.flush() } else { Ok(()) }
     }
 
     /// Writes what waits in every table, samples last, because they name rows of the others.
@@ -231,7 +242,7 @@ impl TraceWriter {
     /// # Errors
     /// As [`TraceWriter::quantum`].
     pub fn flush(&mut self) -> Result<(), TraceError> {
-        self.waiting_since = None;
+        (self.waiting, self.written) = (false, Instant::now());
         self.failed = true;
         self.stacks.write_batch()?;
         self.maps.write_batch()?;
@@ -273,8 +284,13 @@ impl TraceWriter {
 
     fn add<R: Row>(&mut self, row: &R, table: impl Fn(&mut Self) -> &mut Table<R>) -> Result<(), TraceError> {
         table(self).append(row);
+        self.added(table)
+    }
+
+    /// Rows were added to this table.
+    fn added<R: Row>(&mut self, table: impl Fn(&mut Self) -> &mut Table<R>) -> Result<(), TraceError> {
         // A look at the clock costs as much as a column: `tick` has it.
-        self.waiting_since.get_or_insert_with(Instant::now);
+        self.waiting = true;
         if table(self).pending_bytes() >= BATCH_BYTES { self.flush() } else { Ok(()) }
     }
 }

@@ -118,9 +118,9 @@ impl Source for DriverSource {
         let tsc_khz = self.session.info().tsc_khz;
         // The batch is fixed before the side band is read, so that the mappings in which it executed have been reported.
         let batch = self.session.batch()?;
-        let now = ClockPair::now();
-        if let Some(sideband) = &mut self.sideband {
-            self.rows.entries(sink, sideband.drain(), now, tsc_khz)?;
+        let entries = self.sideband.as_mut().map_or_else(Vec::new, Sideband::drain);
+        if !entries.is_empty() {
+            self.rows.entries(sink, entries, ClockPair::now(), tsc_khz)?;
         }
         for quantum in batch.quanta() {
             self.rows.quantum(sink, &quantum?)?;
@@ -130,7 +130,7 @@ impl Source for DriverSource {
             sink.marker(&marker_row(&marker))?;
         }
         if self.paired.elapsed() >= PAIR_EACH {
-            sink.clock_pair(now.into())?;
+            sink.clock_pair(ClockPair::now().into())?;
             self.paired = Instant::now();
         }
         Ok(())
@@ -206,7 +206,15 @@ impl Rows {
         let records = quantum.sample_count()?;
         set_quantum(&mut self.quantum, quantum, records);
         sink.quantum(&self.quantum)?;
+        if records == 0 {
+            return Ok(());
+        }
         let mut row = of_quantum(quantum);
+        if self.calls.is_none() {
+            if let Some(span) = self.samples_of.span(quantum, &mut row) {
+                return Ok(sink.samples(&span)?);
+            }
+        }
         for sample in quantum.samples()? {
             self.sample(sink, &mut row, quantum, &sample?)?;
         }

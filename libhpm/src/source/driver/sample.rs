@@ -3,7 +3,7 @@
 use crate::event::{CoreType, Event, core_pmus};
 use crate::record::{Attribution, MemoryDecoder};
 use crate::session::{EventMode, Quantum, RECORD_FORMAT_IBS, Sample};
-use crate::trace::{Registers, SampleRow};
+use crate::trace::{Registers, SampleRow, SampleSpan};
 
 /// What is known of each event's samples.
 pub(super) struct SampleRows(Vec<(Event, Option<MemoryDecoder>)>);
@@ -18,6 +18,21 @@ impl SampleRows {
             MemoryDecoder::new(pmu)
         };
         Self(events.iter().map(|event| (event.clone(), decoder(event))).collect())
+    }
+
+    /// The samples all at once, where that is possible; `common` becomes what they have in common. The quantum's calls are not wanted.
+    pub(super) fn span<'a>(
+        &self,
+        quantum: &Quantum<'a>,
+        common: &'a mut SampleRow,
+    ) -> Option<SampleSpan<'a>> {
+        let alike = quantum.alike()?;
+        if self.0.get(alike.event).is_none_or(|(event, _)| MemoryDecoder::tells(event.sampling)) {
+            return None;
+        }
+        common.tsc = quantum.raw().end_tsc;
+        (common.event, common.period) = (alike.event as u8, alike.period);
+        Some(SampleSpan::new(common, alike.records, alike.places))
     }
 
     /// Puts into the row what the sample's record says of this event's memory access, in place of what it said of another's.
@@ -70,4 +85,117 @@ pub(super) fn attribution(mode: u8, pebs_format: u32) -> Attribution {
     }
     // Formats 0 and 1 have no EventingIP (SDM Vol. 3B 20.3.6.2).
     if pebs_format <= 1 { Attribution::Next } else { Attribution::Cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use hpm_abi::{EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
+    use proptest::prelude::*;
+    use zerocopy::IntoBytes as _;
+
+    use super::*;
+    use crate::event::parse;
+    use crate::sys::rings::Published;
+
+    /// A quantum in which counter 2 samples event 1 once in 99.
+    fn quantum(record_format: u16, records: &[u64]) -> hpm_abi::Quantum {
+        let at_one = |value: u8| std::array::from_fn(|place| if place == 1 { value } else { NO_EVENT });
+        hpm_abi::Quantum {
+            sequence: 7,
+            start_tsc: 100,
+            end_tsc: 200,
+            pid: 3,
+            tid: 4,
+            cpu: 1,
+            end: 3,
+            flags: 0,
+            last_ip: 0,
+            segment: 0,
+            span_offset: 0,
+            span_bytes: size_of_val(records) as u32,
+            record_size: [0x90, 0xb0, 0xc0, 0xc8, 26 * 8][usize::from(record_format)],
+            record_format,
+            count_len: 2,
+            pebs_enable: 0b100,
+            pebs_data_cfg: 0,
+            records_lost: 0,
+            stack_offset: 0,
+            stack_bytes: 0,
+            active: 0b11,
+            counter_event: at_one(1),
+            sampler_counter: at_one(2),
+            counts: [0; EVENTS_MAX],
+            periods: [99; SAMPLING_COUNTERS_MAX],
+        }
+    }
+
+    /// One by one, as other records are read.
+    fn rows(samples_of: &SampleRows, quantum: &Quantum<'_>) -> Vec<SampleRow> {
+        let mut row = of_quantum(quantum);
+        let mut rows = Vec::new();
+        for sample in quantum.samples().unwrap().map(Result::unwrap) {
+            set_sample(&mut row, quantum, &sample);
+            for (event, period) in sample.events() {
+                (row.event, row.period) = (event as u8, period);
+                samples_of.set_memory(&mut row, &sample, event);
+                rows.push(row.clone());
+            }
+        }
+        rows
+    }
+
+    proptest! {
+        /// All at once they are what they are one by one, of every format that hpm takes so; and nothing else is taken so.
+        #[test]
+        fn a_span_has_the_samples_of_its_records(
+            record_format in 0..=4_u16,
+            seeds in prop::collection::vec(any::<[u64; 26]>(), 1..9),
+            named in prop::bool::weighted(0.8),
+            addressed in any::<bool>(),
+            event in prop::sample::select(vec!["load:u", "mem-loads", "cycles"]),
+        ) {
+            let words = usize::from(quantum(record_format, &[]).record_size) / 8;
+            let mut records: Vec<u64> = seeds.iter().flat_map(|seed| seed[..words].to_vec()).collect();
+            let (counters, address) = if record_format == 4 { (2, 4) } else { (18, 19) };
+            if record_format > 0 {
+                records.chunks_exact_mut(words).for_each(|record| record[counters] |= 0b100);
+                records[counters] &= if named { u64::MAX } else { !0b100 };
+                records[address] *= u64::from(addressed);
+            }
+            if record_format == 4 {
+                // Memory access and registers.
+                records.chunks_exact_mut(words).for_each(|record| record[0] = (26 * 8) << 48 | 0b11);
+            }
+            let raw = quantum(record_format, &records);
+            let published = Published { quantum: &raw, records: records.as_bytes(), stack: &[] };
+            let quantum = Quantum::new(published);
+            let sampled = parse(event, "skylake").unwrap();
+            let told = MemoryDecoder::tells(sampled.sampling);
+            let samples_of = SampleRows::new(&[parse("cycles", "skylake").unwrap(), sampled], "skylake");
+            let mut common = of_quantum(&quantum);
+            let span = samples_of.span(&quantum, &mut common);
+            prop_assert_eq!(span.is_some(), record_format > 0 && named && !told);
+            if let Some(span) = span {
+                prop_assert_eq!(span.rows().collect::<Vec<_>>(), rows(&samples_of, &quantum));
+                prop_assert_eq!(span.len(), seeds.len());
+            }
+        }
+    }
+
+    #[test]
+    fn what_has_a_stack_or_two_samplers_is_taken_one_by_one() {
+        let mut record = [0_u64; 25];
+        record[18] = 0b100;
+        let raw = quantum(3, &record);
+        let taken = |raw: &hpm_abi::Quantum, stack: &[u8]| {
+            let published = Published { quantum: raw, records: record.as_bytes(), stack };
+            Quantum::new(published).alike().is_some()
+        };
+        assert!(taken(&raw, &[]));
+        assert!(!taken(&raw, &[0; 8]));
+        let mut two = raw;
+        two.counter_event[0] = 0;
+        assert!(!taken(&two, &[]));
+        assert!(!taken(&hpm_abi::Quantum { pebs_enable: 0b10, ..raw }, &[]), "another counter's record");
+    }
 }

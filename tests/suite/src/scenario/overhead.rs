@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::document;
 use crate::check::Tally;
-use crate::guest::overhead::{PROGRAMS, Run, WAYS};
+use crate::guest::overhead::{NOTHING, PROGRAMS, Run, WAYS};
 use crate::guest::truth::Sums;
 use crate::lab::Boot;
 
@@ -21,12 +21,33 @@ const HEADING: &str = "## What recording adds to programs";
 const TARGET_PERCENT: f64 = 0.1;
 const TARGET_WAY: &str = "1000/s";
 
+/// Sums without hpmctl and with it, of a program that does nothing.
+#[derive(Deserialize)]
+struct Once {
+    without: Sums,
+    with: Sums,
+}
+
 /// One program's runs.
 #[derive(Deserialize)]
 struct Program {
     /// Before and after all others.
     without: [Sums; 2],
     runs: BTreeMap<String, Run>,
+}
+
+impl Once {
+    /// What a program costs that is over before there is a sample.
+    fn sentence(&self) -> String {
+        let thousands = |of: fn(&Sums) -> i64| (of(&self.with) - of(&self.without)) / 1000;
+        format!(
+            "Once for a program, at its beginning and its end, {} thousand instructions are added in user mode and {} thousand in \
+             the kernel: those of `{}`, which are in each program's percentages too.",
+            thousands(|sums| sums.user),
+            thousands(|sums| sums.kernel),
+            NOTHING.1
+        )
+    }
 }
 
 impl Program {
@@ -87,27 +108,29 @@ pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
     });
     tally.run("overhead: the tables are written", || {
         let root = boot.folder.ancestors().nth(3).context("no folder above target")?;
-        document::replace(root, HEADING, &tables(&programs)?).map(|()| String::new())
+        document::replace(root, HEADING, &tables(&programs, &fact(boot, NOTHING.0)?)?).map(|()| String::new())
     });
 }
 
 fn programs(boot: &Boot) -> Result<Vec<(&'static str, Program)>> {
-    let program = |&(name, _): &(&'static str, &str)| {
-        let value =
-            boot.report.facts.get(name).with_context(|| format!("the guest left nothing of {name}"))?;
-        Ok((name, serde_json::from_value(value.clone()).with_context(|| format!("the guest's {name}"))?))
-    };
-    PROGRAMS.iter().map(program).collect()
+    PROGRAMS.iter().map(|&(name, _)| Ok((name, fact(boot, name)?))).collect()
 }
 
-fn tables(programs: &[(&str, Program)]) -> Result<String> {
+/// What the guest found of a program.
+fn fact<T: for<'a> Deserialize<'a>>(boot: &Boot, name: &str) -> Result<T> {
+    let value = boot.report.facts.get(name).with_context(|| format!("the guest left nothing of {name}"))?;
+    serde_json::from_value(value.clone()).with_context(|| format!("the guest's {name}"))
+}
+
+fn tables(programs: &[(&str, Program)], once: &Once) -> Result<String> {
     let mut text = format!(
         "{HEADING}\n\nCommand: `target/release/suite scenario overhead` (part of `make test-full`). `hpmctl record -e load:u` of eight \
          programs, on a guest whose clock is the number of executed instructions: a second is {} of them. Percent of all \
          instructions of the machine, user's and kernel's, from the program's start to its end, that are there besides those of \
          a run without hpmctl: hpmctl's own and the driver's, not those of hpmctl's start and of the trace's completion. *Noise* is \
-         half the difference of two runs without hpmctl.\n",
-        SECOND
+         half the difference of two runs without hpmctl.\n\n{}\n",
+        SECOND,
+        once.sentence()
     );
     let (rates, periods): (Vec<&str>, Vec<&str>) =
         WAYS.iter().map(|(way, _)| *way).partition(|way| way.ends_with("/s"));
