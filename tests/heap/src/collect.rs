@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::header::{FILLER, Header, reference_slots};
+use crate::header::reference_slots;
 use crate::heap::Heap;
 use crate::layout::{HEADER_BYTES, WORD_BYTES};
 use crate::observe::{By, Observer};
-use crate::space::{MAX_CELL_BYTES, Mature, Space, cell_bytes, class_of};
+use crate::space::{Mature, Space};
 
 /// Objects that were reached and whose references were not yet looked at, in the order in which they were reached.
 pub(crate) type Queue = VecDeque<u32>;
@@ -70,6 +70,7 @@ impl<O: Observer> Heap<O> {
         if let Mature::MarkSweep(space) = &mut self.mature {
             space.sweep().into_iter().for_each(|pages| memory.release(pages));
         }
+        self.note_room_left();
         self.size_nursery();
         self.collecting += start.elapsed();
     }
@@ -94,8 +95,8 @@ impl<O: Observer> Heap<O> {
         self.references.count(place.class, if is_array { 0 } else { field as usize });
     }
 
-    /// Promotes an object of the nursery unless that was done, together with the one that its advised field refers to
-    /// (Schneider's thesis, Figure 5.7); says where it is.
+    /// Promotes an object of the nursery unless that was done, together with those that its advised field leads to;
+    /// says where it is.
     fn trace(&mut self, object: u32, queue: &mut Queue) -> u32 {
         if object >= self.ranges.nursery.end {
             return object;
@@ -105,7 +106,8 @@ impl<O: Observer> Heap<O> {
             return self.memory.second(object, By::Collector);
         }
         let bytes = self.bytes(object);
-        if let Some(moved) = self.trace_pair(object, header, bytes, queue) {
+        let is_parent = self.advice.of(header.class()).is_some();
+        if let Some(moved) = is_parent.then(|| self.trace_row(object, bytes, queue)).flatten() {
             return moved;
         }
         let to = self.promoted_room(bytes);
@@ -113,57 +115,7 @@ impl<O: Observer> Heap<O> {
         to
     }
 
-    /// Promotes the object with its advised child, if there is advice for its type, the child is in the nursery and was not
-    /// moved before, and both fit one cell.
-    fn trace_pair(&mut self, object: u32, header: Header, bytes: u32, queue: &mut Queue) -> Option<u32> {
-        let pairing = self.advice.of(header.class())?;
-        let shape = self.types[usize::from(header.class())];
-        let slot = reference_slots(object, shape, 0).nth(usize::from(pairing.field))?;
-        let child: u32 = self.memory.load(slot, By::Collector);
-        let is_young = self.ranges.nursery.contains(&child) && child != object;
-        if !is_young || self.memory.header(child, By::Collector).is_forwarded() {
-            return None;
-        }
-        let child_bytes = self.bytes(child);
-        let cell = |gap: u32| Some((gap, bytes.checked_add(gap)?.checked_add(child_bytes)?));
-        let (_, advised) = cell(whole_gap(pairing.gap)?)?;
-        if advised > MAX_CELL_BYTES || !self.may_pair(advised, [bytes, child_bytes]) {
-            return None;
-        }
-        let gap = self.gap_by_chance((object, header), child, pairing)?;
-        let (gap, sum) = cell(whole_gap(gap)?).filter(|(_, sum)| *sum <= MAX_CELL_BYTES)?;
-        let to = self.promoted_room(sum);
-        self.promote(object, to, bytes, queue);
-        if gap > 0 {
-            self.memory.set_header(to + bytes, Header::new(FILLER), By::Collector);
-            self.memory.set_second(to + bytes, gap, By::Collector);
-            self.statistics.separated_pairs += 1;
-        } else {
-            self.statistics.co_allocated_pairs += 1;
-        }
-        self.promote(child, to + bytes + gap, child_bytes, queue);
-        Some(to)
-    }
-
-    /// Whether two objects of these sizes may have a cell of so many bytes: only in the mark-sweep space, and no pair takes pages that the
-    /// nursery will need. Where memory is short, objects rather go one by one to cells that are free already. (What pairs of any
-    /// gap can take is so bounded, too.) Where it is not plenty, a pair also takes no more room than its objects would one by one:
-    /// larger size classes are farther apart.
-    fn may_pair(&mut self, bytes: u32, apart: [u32; 2]) -> bool {
-        let has_pages = self.has_pages_for_pairs();
-        let cell = |bytes: u32| cell_bytes(class_of(bytes));
-        let fits = apart.iter().all(|&bytes| bytes <= MAX_CELL_BYTES);
-        let wastes = !fits || cell(bytes) > apart.into_iter().map(cell).sum();
-        if wastes && !self.has_plenty() {
-            return false;
-        }
-        match &mut self.mature {
-            Mature::MarkSweep(space) => has_pages || space.has_cell(bytes),
-            Mature::Copying(_) | Mature::Libgc(_) => false,
-        }
-    }
-
-    fn promote(&mut self, object: u32, to: u32, bytes: u32, queue: &mut Queue) {
+    pub(crate) fn promote(&mut self, object: u32, to: u32, bytes: u32, queue: &mut Queue) {
         self.memory.copy(object, to, bytes);
         self.memory.forward(object, to);
         self.statistics.promoted_objects += 1;
@@ -214,7 +166,7 @@ impl<O: Observer> Heap<O> {
             return object;
         }
         if self.leaves(object) {
-            return self.vacate(object, header, queue);
+            return self.vacate(object, queue);
         }
         self.memory.set_header(object, header.with_epoch(self.epoch), By::Collector);
         if let Mature::MarkSweep(space) = &mut self.mature {
@@ -281,9 +233,4 @@ impl<O: Observer> Heap<O> {
         let bytes = shape.bytes(length).expect("an object of the heap has a size");
         (object + bytes, reference_slots(object, shape, length))
     }
-}
-
-/// Empty bytes that can be described: none, or whole words and at least a header.
-fn whole_gap(gap: u32) -> Option<u32> {
-    if gap == 0 { Some(0) } else { Some(gap.checked_next_multiple_of(WORD_BYTES)?.max(HEADER_BYTES)) }
 }

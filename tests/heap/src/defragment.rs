@@ -4,13 +4,12 @@
 //! a run changes which sizes are asked for: a heap that was just large enough would then be too small. Where nothing else helps, the
 //! sparsest blocks are emptied into what is free, as in Immix (Blackburn and McKinley, PLDI 2008), and what was advised moves together.
 
-use libhpm::analysis::coallocation::Group;
-
 use crate::collect::Queue;
-use crate::header::{Header, reference_slots};
+use crate::header::reference_slots;
 use crate::heap::Heap;
 use crate::observe::{By, Observer};
-use crate::space::{MAX_CELL_BYTES, Mature, PAGE_BYTES};
+use crate::row::{Member, Row, wastes};
+use crate::space::{Mature, PAGE_BYTES};
 
 impl<O: Observer> Heap<O> {
     /// Empties some sparse blocks; the nursery is empty, and everything was just collected. Whether pages became free.
@@ -32,36 +31,42 @@ impl<O: Observer> Heap<O> {
         matches!(&self.mature, Mature::MarkSweep(space) if space.is_emptied(object))
     }
 
-    /// Moves an object out of its block, with its advised child if that is in such a block, too, and the two are of no control group.
-    /// Says where it is.
-    pub(crate) fn vacate(&mut self, object: u32, header: Header, queue: &mut Queue) -> u32 {
-        let bytes = self.bytes(object);
-        let is_control = header.mark().is_some_and(|mark| mark.group == Group::Control);
-        let child = if is_control { None } else { self.child_that_leaves(object, header.class()) };
-        let child_bytes = child.map_or(0, |child| self.bytes(child));
-        if let Some(child) = child.filter(|_| bytes + child_bytes <= MAX_CELL_BYTES) {
-            let to = self.promoted_room(bytes + child_bytes);
+    /// Moves an object out of its block, with those that follow it by advice if they are in such blocks, too; says where it is.
+    pub(crate) fn vacate(&mut self, object: u32, queue: &mut Queue) -> u32 {
+        let mut row = Row::of(object, self.bytes(object));
+        while let Some(()) = self.next_that_leaves(&row).and_then(|next| row.push(next)) {
             self.statistics.co_allocated_pairs += 1;
-            self.relocate(object, to, bytes, queue);
-            self.relocate(child, to + bytes, child_bytes, queue);
-            return to;
         }
-        let to = self.promoted_room(bytes);
-        self.relocate(object, to, bytes, queue);
+        self.statistics.co_allocated_rows += u64::from(row.members().len() > 1);
+        let to = self.promoted_room(row.bytes());
+        let mut end = to;
+        for member in row.members() {
+            self.relocate(member.object, end, member.bytes, queue);
+            end += member.bytes;
+        }
         to
     }
 
-    /// The child of a pair without a gap that has not been reached yet.
-    fn child_that_leaves(&self, object: u32, class: u16) -> Option<u32> {
-        let pairing = self.advice.of(class).filter(|pairing| pairing.gap == 0)?;
-        let shape = self.types[usize::from(class)];
-        let slot = reference_slots(object, shape, 0).nth(usize::from(pairing.field))?;
-        let child: u32 = self.memory.load(slot, By::Collector);
-        if child == 0 || child == object || !self.leaves(child) {
+    /// Who follows a row's last object without a gap, has not been reached yet, and is of no control group.
+    fn next_that_leaves(&self, row: &Row) -> Option<Member> {
+        if row.is_full() {
             return None;
         }
-        let header = self.memory.header(child, By::Collector);
-        (!header.is_forwarded() && header.epoch() != self.epoch).then_some(child)
+        let parent = row.last().object;
+        let header = self.memory.header(parent, By::Collector);
+        let pairing = self.advice.of(header.class()).filter(|pairing| pairing.gap == 0)?;
+        let shape = self.types[usize::from(header.class())];
+        let slot = reference_slots(parent, shape, 0).nth(usize::from(pairing.field))?;
+        let child: u32 = self.memory.load(slot, By::Collector);
+        if child == 0 || row.has(child) || !self.leaves(child) {
+            return None;
+        }
+        let child_header = self.memory.header(child, By::Collector);
+        let is_control = self.groups.is_control(header.marks(), header.class());
+        let bytes = self.bytes(child);
+        let is_new = !child_header.is_forwarded() && child_header.epoch() != self.epoch;
+        let fits = row.bytes_with(0, bytes).is_some_and(|sum| !wastes(sum, [row.bytes(), bytes]));
+        (is_new && !is_control && fits).then_some(Member { object: child, bytes, gap: 0 })
     }
 
     fn relocate(&mut self, object: u32, to: u32, bytes: u32, queue: &mut Queue) {

@@ -1,8 +1,5 @@
 //! The two words before an object's fields, and what follows from them.
 
-use libhpm::analysis::coallocation::Group;
-
-use crate::advice::Mark;
 use crate::layout::{HEADER_BYTES, Shape, WORD_BYTES};
 use crate::memory::Memory;
 use crate::observe::{By, Observer};
@@ -10,7 +7,7 @@ use crate::observe::{By, Observer};
 /// Number of the "type" of empty bytes between two objects of one cell.
 pub(crate) const FILLER: u16 = u16::MAX;
 
-/// The first word of a header: type number, two flags, and the group of a trial.
+/// The first word of a header: type number, two flags, and what trials marked the object with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header(u32);
 
@@ -19,10 +16,8 @@ impl Header {
     const FORWARDED: u32 = 1 << 16;
     /// The object was reached by a full collection with this epoch.
     const EPOCH: u32 = 1 << 17;
-    /// The object is of a control group.
-    const CONTROL: u32 = 1 << 18;
-    /// First of the bits that say of which trial; 0 for none.
-    const TRIAL_SHIFT: u32 = 19;
+    /// First of the bits with the number of its marks; 0 for none.
+    const MARKS_SHIFT: u32 = 18;
 
     pub(crate) fn new(class: u16) -> Self {
         Self(u32::from(class))
@@ -45,19 +40,15 @@ impl Header {
         Self(self.0 & !Self::EPOCH | if epoch { Self::EPOCH } else { 0 })
     }
 
-    /// The trial in which the object was promoted, if any.
-    pub(crate) fn mark(self) -> Option<Mark> {
-        let trial = (self.0 >> Self::TRIAL_SHIFT) as u16;
-        let group = if self.0 & Self::CONTROL == 0 { Group::Treated } else { Group::Control };
-        (trial != 0).then_some(Mark { trial, group })
+    /// The number of what the object is marked with by trials.
+    pub(crate) fn marks(self) -> u16 {
+        (self.0 >> Self::MARKS_SHIFT) as u16
     }
 
-    /// With the mark of a trial in the place of any other.
+    /// With this number in the place of any other.
     #[must_use]
-    pub(crate) fn with_mark(self, mark: Mark) -> Self {
-        let flags = self.0 & ((1 << Self::TRIAL_SHIFT) - 1) & !Self::CONTROL;
-        let control = if mark.group == Group::Control { Self::CONTROL } else { 0 };
-        Self(flags | control | u32::from(mark.trial) << Self::TRIAL_SHIFT)
+    pub(crate) fn with_marks(self, number: u16) -> Self {
+        Self(self.0 & ((1 << Self::MARKS_SHIFT) - 1) | u32::from(number) << Self::MARKS_SHIFT)
     }
 }
 
@@ -114,15 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_leaves_the_rest_of_a_header_as_it_is() {
+    fn marks_leave_the_rest_of_a_header_as_it_is() {
         let header = Header::new(0xABCD).with_epoch(true);
-        assert_eq!(header.mark(), None);
-        for (trial, group) in [(1, Group::Control), (Mark::TRIALS_MAX, Group::Treated)] {
-            let mark = Mark { trial, group };
-            let other = Mark { trial: 5, group: Group::Control };
-            let marked = header.with_mark(other).with_mark(mark);
-            assert_eq!((marked.mark(), marked.class(), marked.epoch()), (Some(mark), 0xABCD, true));
-            assert_eq!(marked.with_epoch(false).mark(), Some(mark));
+        assert_eq!(header.marks(), 0);
+        for number in [1, (1 << 14) - 1] {
+            let marked = header.with_marks(5).with_marks(number);
+            assert_eq!((marked.marks(), marked.class(), marked.epoch()), (number, 0xABCD, true));
+            assert_eq!(marked.with_epoch(false).marks(), number);
             assert!(!marked.is_forwarded());
         }
     }

@@ -14,6 +14,7 @@ use crate::observe::{By, Observer, Origin};
 use crate::raw::Area;
 use crate::raw::libgc::NoLibgc;
 use crate::roots::{Handle, Roots};
+use crate::row::RoomLeft;
 use crate::space::{
     Collector, LargeObjects, LibgcSpace, MAX_CELL_BYTES, MarkSweep, Mature, PAGE_BYTES, Ranges, Semispaces,
 };
@@ -75,8 +76,10 @@ pub struct Statistics {
     pub allocated_bytes: u64,
     /// Objects that left the nursery, co-allocated ones included.
     pub promoted_objects: u64,
-    /// Pairs of which the second object followed the first one without a gap.
+    /// Pairs of which the second object followed the first one without a gap. A row of three objects is two of them.
     pub co_allocated_pairs: u64,
+    /// Rows without a gap: with the pairs in them they have so many objects as the two numbers together.
+    pub co_allocated_rows: u64,
     /// Pairs with a gap between the objects.
     pub separated_pairs: u64,
 }
@@ -117,6 +120,7 @@ pub struct Heap<O: Observer = ()> {
     pub(crate) epoch: bool,
     pub(crate) statistics: Statistics,
     pub(crate) collecting: Duration,
+    pub(crate) room_left: RoomLeft,
     limit_bytes: u32,
     hook: Option<Box<dyn Hook<O>>>,
 }
@@ -163,6 +167,7 @@ impl<O: Observer> Heap<O> {
             epoch: false,
             statistics: Statistics::default(),
             collecting: Duration::ZERO,
+            room_left: RoomLeft::default(),
             limit_bytes,
             hook: None,
         };
@@ -256,6 +261,10 @@ impl<O: Observer> Heap<O> {
         self.memory.base()
     }
 
+    pub(crate) fn limit_bytes(&self) -> u32 {
+        self.limit_bytes
+    }
+
     /// Bytes in use: the nursery's objects, and the pages of the other spaces.
     #[must_use]
     pub fn used_bytes(&self) -> u32 {
@@ -325,16 +334,6 @@ impl<O: Observer> Heap<O> {
     pub(crate) fn free_pages(&self) -> Option<u32> {
         let used = self.mature.used_pages() + self.mature.reserve_pages() + self.large.used_pages();
         (self.limit_bytes / PAGE_BYTES).checked_sub(used)
-    }
-
-    /// Whether mature and large objects leave more free than the smallest nursery needs, for itself and for its survivors.
-    pub(crate) fn has_pages_for_pairs(&self) -> bool {
-        self.free_pages().is_some_and(|free| free * PAGE_BYTES > 2 * MIN_NURSERY_BYTES)
-    }
-
-    /// Whether at least a quarter of the heap is free.
-    pub(crate) fn has_plenty(&self) -> bool {
-        self.free_pages().is_some_and(|free| free >= self.limit_bytes / PAGE_BYTES / 4)
     }
 
     /// Lets the nursery have so much that its survivors find room even if all are (an Appel-style nursery): half of what is free,

@@ -4,7 +4,7 @@
 //! * New objects bump a pointer in the **nursery**. What survives its first collection is promoted to the **mature** space,
 //!   which is either marked and swept, with free lists in 40 size classes up to 8 KiB, or copied between two semispaces.
 //!   Larger objects have pages of their own.
-//! * With [`Advice`] a collection promotes an object and the one that a given field refers to into one cell, so that whoever
+//! * With [`Advice`] a collection promotes an object and the one that a given field refers to into one cell (up to three in a row), so that whoever
 //!   reads the first has the second in the same cache line.
 //! * The [`advice`] module says where advice comes from: samples of missing loads, attributed to the field whose reference
 //!   they followed; and how it is withdrawn when it does harm.
@@ -45,6 +45,7 @@ mod memory;
 pub mod observe;
 pub mod raw;
 mod roots;
+mod row;
 pub mod simulate;
 pub mod space;
 pub mod workload;

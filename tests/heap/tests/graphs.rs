@@ -72,3 +72,29 @@ fn advised_children_follow_their_parents_at_the_gap_asked_for() {
     let done = heap.statistics();
     assert_eq!((done.co_allocated_pairs, done.separated_pairs, done.promoted_objects), (1, 1, 6));
 }
+
+/// A list of five whose elements follow one another: three of them in a cell, and two.
+#[test]
+fn a_row_has_three_objects_at_most() {
+    let mut heap =
+        Heap::new(Config { collector: Collector::MarkSweep, limit_bytes: LIMIT }, TYPES, ()).unwrap();
+    heap.advise(Advice::none().with(Node::next().id(), 0));
+    let mut head = heap.allocate::<Node>().unwrap();
+    for _ in 0..4 {
+        let node = heap.allocate::<Node>().unwrap();
+        heap.set(heap.at(&node), Node::next(), Some(heap.at(&head)));
+        head = node;
+    }
+    heap.collect_nursery();
+    heap.verify().unwrap();
+    let mut node = heap.at(&head);
+    let mut distances = Vec::new();
+    while let Some(next) = heap.get(node, Node::next()) {
+        distances.push(next.address().wrapping_sub(node.address()));
+        node = next;
+    }
+    let follows: Vec<bool> = distances.iter().map(|distance| *distance == 28).collect();
+    assert_eq!(follows, [true, true, false, true], "{distances:?}");
+    let done = heap.statistics();
+    assert_eq!((done.co_allocated_pairs, done.co_allocated_rows), (3, 2));
+}

@@ -4,7 +4,7 @@
 //! its objects, and how to change their layout.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,6 +22,9 @@ use crate::space::MAX_CELL_BYTES;
 
 /// Safe points between two looks at the samples.
 const LOOK_EACH: u32 = 16;
+
+/// A layout of which nothing was shown may have had bad luck, or bad pairs: it is tried again when its field has so many times the samples.
+const AGAIN: f64 = 2.0;
 
 /// How an advisor decides.
 #[derive(Debug, Clone, Copy)]
@@ -128,8 +131,8 @@ pub struct Advisor<S> {
     monitor: Monitor<FieldId>,
     seen: BTreeMap<FieldId, Seen>,
     trials: Trials,
-    /// Fields whose advice has not helped.
-    withdrawn: BTreeSet<FieldId>,
+    /// Fields whose advice has not helped, with the samples that they have to have for another trial.
+    withdrawn: BTreeMap<FieldId, f64>,
     safe_points: u32,
     log: Rc<RefCell<Log>>,
 }
@@ -148,7 +151,7 @@ impl<S: Samples> Advisor<S> {
             samples,
             rules,
             seen: BTreeMap::new(),
-            withdrawn: BTreeSet::new(),
+            withdrawn: BTreeMap::new(),
             safe_points: 0,
             log: Rc::clone(&log),
         };
@@ -190,8 +193,8 @@ impl<S: Samples> Advisor<S> {
         if let Some(field) = sample.field {
             *log.told.entry(field).or_default() += 1.0;
         }
-        let Attribution { fields, bytes, offset, class, start, mark } = found;
-        if let Some(mark) = mark {
+        let Attribution { fields, bytes, offset, class, start, marks } = found;
+        for mark in marks.iter() {
             self.trials.add(heap, mark, start);
         }
         let interval = self.samples.interval() as f64;
@@ -211,7 +214,7 @@ impl<S: Samples> Advisor<S> {
             self.rules.intervention.take_if(|planned| self.monitor.periods() >= planned.after_periods)
         {
             let pairing = Pairing { field: field.field, gap };
-            self.trials.begin(heap, field, pairing, self.monitor.periods());
+            self.trials.begin(heap, field, pairing);
             self.note(now, field, Action::Intervened(gap));
         }
         self.advise(heap, now);
@@ -221,7 +224,7 @@ impl<S: Samples> Advisor<S> {
 
     /// Acts upon what the trials have shown. Whether they have shown anything.
     fn judge<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) -> bool {
-        let clear = self.trials.judge(heap, self.monitor.periods());
+        let clear = self.trials.judge(heap);
         for (field, outcome) in &clear {
             let action = match *outcome {
                 Outcome::Helps(shown) => Action::Kept(shown),
@@ -229,36 +232,27 @@ impl<S: Samples> Advisor<S> {
                 Outcome::NotShown(shown) => Action::NotShown(shown),
             };
             if heap.advice().of(field.class).is_none() {
-                self.withdrawn.insert(*field);
+                let samples = self.log.borrow().weights.get(field).map_or(0.0, |weight| weight.samples);
+                let again = matches!(outcome, Outcome::NotShown(_)).then_some(samples * AGAIN);
+                self.withdrawn.insert(*field, again.unwrap_or(f64::INFINITY));
             }
             self.note(now, *field, action);
         }
         !clear.is_empty()
     }
 
-    /// Puts the hottest field of each type for which nothing is advised on trial, if it is worth it. Of fields whose pairs share objects one is
-    /// tried after the other: else each of them would change what the other is compared with.
+    /// Puts the hottest field of each type for which nothing is advised on trial, if it is worth it. Fields whose pairs share objects are tried at
+    /// the same time: each divides pairs by a chance of its own, so that what one changes is in both groups of the other.
     fn advise<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) {
         for field in self.worth_it(heap) {
-            let is_new = heap.advice().of(field.class).is_none() && !self.withdrawn.contains(&field);
+            let is_new = heap.advice().of(field.class).is_none();
             if !is_new || !self.trials.may_begin() {
                 continue;
             }
-            let others = self.trials.undecided().filter(|other| self.shares_objects(field, *other));
-            let others: Vec<FieldId> = others.collect();
-            others.iter().for_each(|other| self.trials.wait_for(*other));
-            if others.is_empty() {
-                let pairing = Pairing { field: field.field, gap: 0 };
-                self.trials.begin(heap, field, pairing, self.monitor.periods());
-                self.note(now, field, Action::Advised);
-            }
+            let pairing = Pairing { field: field.field, gap: 0 };
+            self.trials.begin(heap, field, pairing);
+            self.note(now, field, Action::Advised);
         }
-    }
-
-    /// Whether an object may be in pairs of both fields.
-    fn shares_objects(&self, one: FieldId, other: FieldId) -> bool {
-        let types = |field: FieldId| [Some(field.class), self.seen.get(&field).map(|seen| seen.child)];
-        types(one).into_iter().flatten().any(|class| types(other).contains(&Some(class)))
     }
 
     fn note(&self, now: u64, field: FieldId, action: Action) {
@@ -272,7 +266,10 @@ impl<S: Samples> Advisor<S> {
         let types = heap.types();
         let named = |id: FieldId| Field::new(types[usize::from(id.class)].name, name_of(types, id));
         let fields: BTreeMap<Field, FieldId> = log.weights.keys().map(|id| (named(*id), *id)).collect();
-        let candidates = log.weights.iter().filter(|(id, _)| !self.withdrawn.contains(id));
+        let is_withdrawn = |id: &FieldId, weight: &Weight| {
+            self.withdrawn.get(id).is_some_and(|again| weight.samples < *again)
+        };
+        let candidates = log.weights.iter().filter(|(id, weight)| !is_withdrawn(id, weight));
         let candidates =
             candidates.map(|(id, weight)| candidate(types, *id, named(*id), *weight, &self.seen[id]));
         let all = Weight { samples: log.samples as f64, events: log.samples as f64, young: 0.0 };

@@ -5,7 +5,7 @@
 //! each field has brought into the mature space. A miss is shared among these fields by their numbers, as the thesis shares it
 //! among the definitions that reach a load by their frequencies (§5.1.4).
 
-use super::Mark;
+use super::Marks;
 use crate::heap::Heap;
 use crate::layout::{Body, FieldId, Shape};
 use crate::observe::Observer;
@@ -66,8 +66,8 @@ pub struct Attribution {
     pub class: u16,
     /// Where it starts.
     pub start: u32,
-    /// The trial and the group in which it was promoted.
-    pub mark: Option<Mark>,
+    /// The trials and the groups in which it was promoted.
+    pub marks: Marks,
 }
 
 impl<O: Observer> Heap<O> {
@@ -86,7 +86,7 @@ impl<O: Observer> Heap<O> {
             offset: address - place.start,
             class: place.class,
             start: place.start,
-            mark: self.memory.peek_header(place.start).mark(),
+            marks: self.groups.marks(self.memory.peek_header(place.start).marks()),
         })
     }
 }

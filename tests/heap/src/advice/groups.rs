@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use libhpm::analysis::coallocation::{Exposure, Group};
 
 use super::Pairing;
-use crate::header::{Header, reference_slots};
+use crate::header::reference_slots;
 use crate::heap::Heap;
 use crate::observe::{By, Observer};
+use crate::row::Row;
 
-/// The trial and the group that an object was promoted in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// A trial and the group that an object was promoted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     /// Number of the trial, from 1 to [`Mark::TRIALS_MAX`].
     pub trial: u16,
@@ -23,8 +24,31 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// Headers have 13 bits for it.
-    pub const TRIALS_MAX: u16 = (1 << 13) - 1;
+    /// Far more than there will be.
+    pub const TRIALS_MAX: u16 = 1000;
+}
+
+/// The marks of an object: it may be the child of one pair and the parent of another, of which each is on trial for itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Marks([Option<Mark>; 2]);
+
+impl Marks {
+    /// Headers have 14 bits for the number of a combination of marks.
+    const NUMBER_MAX: u16 = (1 << 14) - 1;
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = Mark> + use<> {
+        self.0.into_iter().flatten()
+    }
+
+    /// With one more; `None` where there is no room, or the trial is among them.
+    fn with(mut self, mark: Mark) -> Option<Self> {
+        if self.iter().any(|known| known.trial == mark.trial) {
+            return None;
+        }
+        *self.0.iter_mut().find(|place| place.is_none())? = Some(mark);
+        Some(self)
+    }
 }
 
 /// A comparison of what is advised for a type with another layout.
@@ -53,13 +77,54 @@ pub(crate) struct Groups {
     allotments: BTreeMap<u16, Allotment>,
     /// Pairs in each group, by trial.
     exposures: BTreeMap<u16, Exposure>,
+    /// What numbers in headers mean, from 1 on.
+    marks: Vec<Marks>,
+    /// Which number means one mark more than another.
+    more: BTreeMap<(u16, Mark), u16>,
     random: fastrand::Rng,
 }
 
 impl Default for Groups {
     fn default() -> Self {
         let random = fastrand::Rng::with_seed(SEED);
-        Self { allotments: BTreeMap::new(), exposures: BTreeMap::new(), random }
+        Self {
+            allotments: BTreeMap::new(),
+            exposures: BTreeMap::new(),
+            marks: Vec::new(),
+            more: BTreeMap::new(),
+            random,
+        }
+    }
+}
+
+impl Groups {
+    /// What an object is marked with that has this number in its header.
+    pub(crate) fn marks(&self, number: u16) -> Marks {
+        usize::from(number)
+            .checked_sub(1)
+            .and_then(|place| self.marks.get(place))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The number for what a number means with one mark more; `None` where there is no room for it.
+    fn with(&mut self, number: u16, mark: Mark) -> Option<u16> {
+        if let Some(known) = self.more.get(&(number, mark)) {
+            return Some(*known);
+        }
+        let marks = self.marks(number).with(mark)?;
+        let new = u16::try_from(self.marks.len() + 1).ok().filter(|new| *new <= Marks::NUMBER_MAX)?;
+        self.marks.push(marks);
+        self.more.insert((number, mark), new);
+        Some(new)
+    }
+
+    /// Whether an object with this number is of the control group of what is compared for a type now.
+    pub(crate) fn is_control(&self, number: u16, class: u16) -> bool {
+        self.allotments.get(&class).is_some_and(|allotment| {
+            let marks = self.marks(number);
+            marks.iter().any(|mark| mark.trial == allotment.trial && mark.group == Group::Control)
+        })
     }
 }
 
@@ -85,47 +150,51 @@ impl<O: Observer> Heap<O> {
         self.groups.exposures.get(&trial).copied().unwrap_or_default()
     }
 
-    /// The gap of a pair of young objects that may be promoted together: the advised one, or, where that is on trial, perhaps
-    /// that of the control group. `None` for objects that are promoted one by one.
-    pub(crate) fn gap_by_chance(
-        &mut self,
-        parent: (u32, Header),
-        child: u32,
-        advised: Pairing,
-    ) -> Option<u32> {
-        let (parent, header) = parent;
-        let Some(&Allotment { trial, treated, control }) = self.groups.allotments.get(&header.class()) else {
+    /// The gap between a row and a young object that may follow it: the advised one, or, where that is on trial, perhaps that of the
+    /// control group. `None` for objects that are promoted one by one.
+    pub(crate) fn gap_by_chance(&mut self, row: &Row, child: u32, advised: Pairing) -> Option<u32> {
+        let parent = row.last().object;
+        let header = self.memory.header(parent, By::Collector);
+        let Some(&allotment) = self.groups.allotments.get(&header.class()) else {
             return Some(advised.gap);
         };
+        let Allotment { trial, treated, control, .. } = allotment;
         let (group, gap) = if self.groups.random.u32(0..Allotment::PARTS) < treated {
             (Group::Treated, Some(advised.gap))
         } else {
             (Group::Control, control)
         };
-        let child_header = self.memory.header(child, By::Collector);
-        // What another trial counts is not counted here; that is so by no choice of this one's, hence in both groups alike.
-        if header.mark().is_none() && child_header.mark().is_none() {
-            let mark = Mark { trial, group };
+        // What is marked as often as it can be is not counted; that is so by no choice of this trial's, hence in both groups alike.
+        let mark = Mark { trial, group };
+        if self.takes_mark(parent, mark) && self.takes_mark(child, mark) {
             self.groups.exposures.entry(trial).or_default().count(group);
-            self.memory.set_header(parent, header.with_mark(mark), By::Collector);
-            self.memory.set_header(child, child_header.with_mark(mark), By::Collector);
-            self.mark_grandchild(child, child_header, mark);
+            let grandchild = self.young_grandchild(child);
+            let members = row.members().iter().map(|member| member.object);
+            members.chain([child]).chain(grandchild).for_each(|object| self.mark_object(object, mark));
         }
         gap
     }
 
-    /// Marks what a child refers to by its own advised field.
-    fn mark_grandchild(&mut self, child: u32, header: Header, mark: Mark) {
-        let Some(pairing) = self.advice.of(header.class()) else { return };
-        let shape = self.types[usize::from(header.class())];
-        let Some(slot) = reference_slots(child, shape, 0).nth(usize::from(pairing.field)) else { return };
-        let object: u32 = self.memory.load(slot, By::Collector);
-        if !self.ranges.nursery.contains(&object) {
-            return;
-        }
+    fn takes_mark(&mut self, object: u32, mark: Mark) -> bool {
+        let number = self.memory.header(object, By::Collector).marks();
+        self.groups.with(number, mark).is_some()
+    }
+
+    fn mark_object(&mut self, object: u32, mark: Mark) {
         let header = self.memory.header(object, By::Collector);
-        if !header.is_forwarded() && header.mark().is_none() {
-            self.memory.set_header(object, header.with_mark(mark), By::Collector);
+        if let Some(number) = self.groups.with(header.marks(), mark) {
+            self.memory.set_header(object, header.with_marks(number), By::Collector);
         }
+    }
+
+    /// What a child refers to by its own advised field.
+    fn young_grandchild(&self, child: u32) -> Option<u32> {
+        let class = self.memory.header(child, By::Collector).class();
+        let pairing = self.advice.of(class)?;
+        let shape = self.types[usize::from(class)];
+        let slot = reference_slots(child, shape, 0).nth(usize::from(pairing.field))?;
+        let object: u32 = self.memory.load(slot, By::Collector);
+        let is_young = self.ranges.nursery.contains(&object);
+        (is_young && !self.memory.header(object, By::Collector).is_forwarded()).then_some(object)
     }
 }

@@ -10,7 +10,7 @@ pub use advisor::{Action, Advisor, Decision, Intervention, Log, Rules};
 pub use attribute::Attribution;
 pub(crate) use attribute::References;
 pub(crate) use groups::Groups;
-pub use groups::{Allotment, Mark};
+pub use groups::{Allotment, Mark, Marks};
 pub use live::Live;
 pub use trials::Shown;
 

@@ -19,9 +19,6 @@ const TRIED: u32 = 4;
 /// Pairs of 16 that get a layout that helps. The last one shows whether it still does.
 const KEPT: u32 = 15;
 
-/// Periods after which a layout is taken back of which nothing is shown, where another one waits for that, unless it
-/// looks promising: then a trial lasts until it is full. One that nobody waits for costs little, because few pairs have it.
-const PERIODS_MAX: usize = 6;
 /// A fall of a pair's misses that is promising.
 const PROMISING: f64 = 0.125;
 
@@ -57,10 +54,6 @@ struct Running {
     kept: bool,
     /// What was advised before.
     before: Option<Pairing>,
-    /// Periods that had ended when it began.
-    since: usize,
-    /// Another layout cannot be tried before this one is decided.
-    awaited: bool,
 }
 
 /// All trials of a heap.
@@ -68,14 +61,12 @@ struct Running {
 pub(super) struct Trials {
     rules: TrialRules,
     last: u16,
-    /// Periods that have ended.
-    periods: usize,
     running: BTreeMap<FieldId, Running>,
 }
 
 impl Trials {
     pub(super) fn new(rules: TrialRules) -> Self {
-        Self { rules, last: 0, periods: 0, running: BTreeMap::new() }
+        Self { rules, last: 0, running: BTreeMap::new() }
     }
 
     /// Whether headers have numbers left for another change.
@@ -84,27 +75,8 @@ impl Trials {
         self.last < Mark::TRIALS_MAX - 3
     }
 
-    /// Fields of which it is not known yet whether their layout helps.
-    pub(super) fn undecided(&self) -> impl Iterator<Item = FieldId> {
-        self.running.iter().filter(|(_, running)| !running.kept).map(|(field, _)| *field)
-    }
-
-    /// Another layout cannot be tried before that of this field is decided.
-    pub(super) fn wait_for(&mut self, field: FieldId) {
-        if let Some(running) = self.running.get_mut(&field) {
-            running.awaited = true;
-        }
-    }
-
     /// Changes what is advised for a field's type, for a quarter of the pairs.
-    pub(super) fn begin<O: Observer>(
-        &mut self,
-        heap: &mut Heap<O>,
-        field: FieldId,
-        pairing: Pairing,
-        periods: usize,
-    ) {
-        self.periods = periods;
+    pub(super) fn begin<O: Observer>(&mut self, heap: &mut Heap<O>, field: FieldId, pairing: Pairing) {
         let before = heap.advice().of(field.class);
         self.advise(heap, field, Some(pairing));
         self.run(heap, field, before, false);
@@ -118,15 +90,10 @@ impl Trials {
     }
 
     /// What has become clear, which is acted upon.
-    pub(super) fn judge<O: Observer>(
-        &mut self,
-        heap: &mut Heap<O>,
-        periods: usize,
-    ) -> Vec<(FieldId, Verdict)> {
-        self.periods = periods;
+    pub(super) fn judge<O: Observer>(&mut self, heap: &mut Heap<O>) -> Vec<(FieldId, Verdict)> {
         let running = self.running.iter_mut();
         let clear: Vec<(FieldId, Verdict)> =
-            running.filter_map(|(field, running)| Some((*field, running.verdict(periods)?))).collect();
+            running.filter_map(|(field, running)| Some((*field, running.verdict()?))).collect();
         for (field, verdict) in &clear {
             let Some(running) = self.running.remove(field) else { continue };
             match verdict {
@@ -160,13 +127,13 @@ impl Trials {
         let control = before.filter(|before| before.field == field.field).map(|before| before.gap);
         heap.put_on_trial(field.class, Some(Allotment { trial: number, treated, control }));
         let trial = Trial::new(self.rules);
-        let running = Running { trial, number, kept, before, since: self.periods, awaited: false };
+        let running = Running { trial, number, kept, before };
         self.running.insert(field, running);
     }
 }
 
 impl Running {
-    fn verdict(&mut self, periods: usize) -> Option<Verdict> {
+    fn verdict(&mut self) -> Option<Verdict> {
         let effect = self.trial.effect();
         let trial = &mut self.trial;
         let shown = Shown { change: trial.change(), samples: trial.samples(), pairs: trial.exposure() };
@@ -179,14 +146,13 @@ impl Running {
                 None
             }
             _ if self.kept => None,
-            _ if self.trial.is_over() || self.is_late(periods) => Some(Verdict::NotShown(shown)),
+            _ if self.trial.is_over() && !self.is_promising() => Some(Verdict::NotShown(shown)),
             _ => None,
         }
     }
 
-    /// Whether it has lasted longer than others should wait for.
-    fn is_late(&mut self, periods: usize) -> bool {
-        let is_promising = self.trial.change().is_some_and(|(_, likeliest, _)| likeliest <= -PROMISING);
-        self.awaited && periods - self.since >= PERIODS_MAX && !is_promising
+    /// Whether it probably helps, although that is not shown: few pairs have it, so that going on costs little.
+    fn is_promising(&mut self) -> bool {
+        self.trial.change().is_some_and(|(_, likeliest, _)| likeliest <= -PROMISING)
     }
 }

@@ -44,6 +44,10 @@ enum Action {
         /// Heap sizes, as multiples of the smallest heap.
         #[arg(long, default_value = "1,1.4,2,4", value_delimiter = ',', value_name = "LIST")]
         times: Vec<f64>,
+        /// Whose smallest heap they are multiples of: mark-sweep's, or copying's, which needs more, to compare the two in heaps that are as
+        /// tight for copying (Figure 5.12).
+        #[arg(long, default_value = "mark-sweep", value_name = "NAME", value_parser = collector, conflicts_with = "libgc")]
+        of: Collector,
         /// Fields that are co-allocated from the beginning and stay so, instead of advice by samples: Type::field, with commas
         /// between.
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = run::field, conflicts_with = "libgc")]
@@ -177,8 +181,8 @@ fn main() -> ExitCode {
     let done = match Cli::parse().action {
         Action::Run(options) => run::run(&options),
         Action::Minimum { what, libgc } => tables::minimum(&what.workloads(), what.scale, libgc.library()),
-        Action::Simulate { what, model, times, advice, libgc } => match libgc.library() {
-            None => tables::simulate(&what.workloads(), what.scale, &model, &times, &advice),
+        Action::Simulate { what, model, times, of, advice, libgc } => match libgc.library() {
+            None => tables::simulate(&what.workloads(), what.scale, &model, (&times, of), &advice),
             Some(library) => compare::simulate(&what.workloads(), what.scale, &model, &times, library),
         },
         Action::OnLibgc(options) => child::main(&options),

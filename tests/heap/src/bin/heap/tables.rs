@@ -63,39 +63,44 @@ pub(crate) fn heap_bytes(minimum: u32, times: f64) -> u32 {
     (f64::from(minimum) * times) as u32
 }
 
+/// What `heap simulate` tells of each run.
+const HEADER: [&str; 17] = [
+    "workload",
+    "heap",
+    "accesses",
+    "L1 misses",
+    "GCs",
+    "pairs",
+    "advised: L1",
+    "walks",
+    "program",
+    "cycles",
+    "half",
+    "copying: L1",
+    "walks",
+    "program",
+    "cycles",
+    "half",
+    "to it",
+];
+
 /// `heap simulate`.
 pub(crate) fn simulate(
     workloads: &[Workload],
     scale: u32,
     model: &ModelArgs,
-    times: &[f64],
+    (times, of): (&[f64], Collector),
     advice: &[FieldId],
 ) -> Result<()> {
     label(model);
     println!(
         "Differences to the mark-sweep collector without advice, in the last of three iterations. Cycles: one for each access, and \
-         what loads stall; program: without the collector's; half: all with half the miss latencies."
+         what loads stall; program: without the collector's; half: all with half the miss latencies. to it: cycles advised, to those \
+         of copying."
     );
-    let mut table = table(&[
-        "workload",
-        "heap",
-        "accesses",
-        "L1 misses",
-        "GCs",
-        "pairs",
-        "advised: L1",
-        "walks",
-        "program",
-        "cycles",
-        "half",
-        "copying: L1",
-        "walks",
-        "program",
-        "cycles",
-        "half",
-    ]);
+    let mut table = table(&HEADER);
     for &workload in workloads {
-        let minimum = smallest(workload, scale, Collector::MarkSweep)?;
+        let minimum = smallest(workload, scale, of)?;
         for &times in times {
             let plan = |collector| Plan::new(workload, scale, collector, heap_bytes(minimum, times));
             let base = plan(Collector::MarkSweep).run(model)?;
@@ -122,6 +127,9 @@ pub(crate) fn simulate(
             ];
             row.extend(differences(&base, advised.as_ref())?);
             row.extend(differences(&base, copying.as_ref())?);
+            if let (Some(advised), Some(copying)) = (&advised, &copying) {
+                row.push(percent(advised.last.cycles(1), copying.last.cycles(1)));
+            }
             table.add_row(row);
         }
     }
@@ -161,8 +169,8 @@ pub(crate) fn intervals(
             let model = ModelArgs { interval, ..*model };
             let plan = Plan::new(workload, scale, Collector::MarkSweep, limit).advised(&model);
             let done = plan.run(&model)?.context("a workload runs in four times its smallest heap")?;
-            // Two objects of each pair.
-            row.push((done.statistics.co_allocated_pairs * 2).to_string());
+            let objects = done.statistics.co_allocated_pairs + done.statistics.co_allocated_rows;
+            row.push(objects.to_string());
         }
         table.add_row(row);
     }
