@@ -174,8 +174,9 @@ impl<S: Samples> Advisor<S> {
             self.add(heap, sample, now);
         }
         self.monitor.advance(now);
-        let is_clear = (is_news || self.monitor.periods() > periods) && self.judge(heap, now);
-        if self.monitor.periods() > periods {
+        let period_ends = self.monitor.periods() > periods;
+        let is_clear = (is_news || period_ends) && self.judge(heap, now, period_ends);
+        if period_ends {
             self.end_period(heap, now);
         } else if is_clear {
             // What had to wait for that may begin.
@@ -223,8 +224,8 @@ impl<S: Samples> Advisor<S> {
     }
 
     /// Acts upon what the trials have shown. Whether they have shown anything.
-    fn judge<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64) -> bool {
-        let clear = self.trials.judge(heap);
+    fn judge<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64, period_ends: bool) -> bool {
+        let clear = self.trials.judge(heap, period_ends);
         for (field, outcome) in &clear {
             let action = match *outcome {
                 Outcome::Helps(shown) => Action::Kept(shown),

@@ -79,8 +79,8 @@ pub(crate) struct Groups {
     exposures: BTreeMap<u16, Exposure>,
     /// What numbers in headers mean, from 1 on.
     marks: Vec<Marks>,
-    /// Which number means one mark more than another.
-    more: BTreeMap<(u16, Mark), u16>,
+    /// Which number means one mark more than another, what is in use now at the end: there are few, and collections ask for them often.
+    more: Vec<(u16, Mark, u16)>,
     random: fastrand::Rng,
 }
 
@@ -91,7 +91,7 @@ impl Default for Groups {
             allotments: BTreeMap::new(),
             exposures: BTreeMap::new(),
             marks: Vec::new(),
-            more: BTreeMap::new(),
+            more: Vec::new(),
             random,
         }
     }
@@ -109,13 +109,14 @@ impl Groups {
 
     /// The number for what a number means with one mark more; `None` where there is no room for it.
     fn with(&mut self, number: u16, mark: Mark) -> Option<u16> {
-        if let Some(known) = self.more.get(&(number, mark)) {
+        let known = self.more.iter().rev().find(|(old, more, _)| *old == number && *more == mark);
+        if let Some((_, _, known)) = known {
             return Some(*known);
         }
         let marks = self.marks(number).with(mark)?;
         let new = u16::try_from(self.marks.len() + 1).ok().filter(|new| *new <= Marks::NUMBER_MAX)?;
         self.marks.push(marks);
-        self.more.insert((number, mark), new);
+        self.more.push((number, mark, new));
         Some(new)
     }
 

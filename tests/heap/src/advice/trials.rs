@@ -89,11 +89,18 @@ impl Trials {
         }
     }
 
-    /// What has become clear, which is acted upon.
-    pub(super) fn judge<O: Observer>(&mut self, heap: &mut Heap<O>) -> Vec<(FieldId, Verdict)> {
+    /// What has become clear, which is acted upon. Layouts that are kept are looked at when a period ends: their trials never do, and weighing
+    /// each sample by itself takes some 4000 instructions.
+    pub(super) fn judge<O: Observer>(
+        &mut self,
+        heap: &mut Heap<O>,
+        period_ends: bool,
+    ) -> Vec<(FieldId, Verdict)> {
         let running = self.running.iter_mut();
-        let clear: Vec<(FieldId, Verdict)> =
-            running.filter_map(|(field, running)| Some((*field, running.verdict()?))).collect();
+        let clear: Vec<(FieldId, Verdict)> = running
+            .filter(|(_, running)| period_ends || !running.kept)
+            .filter_map(|(field, running)| Some((*field, running.verdict()?)))
+            .collect();
         for (field, verdict) in &clear {
             let Some(running) = self.running.remove(field) else { continue };
             match verdict {
