@@ -210,10 +210,10 @@ impl Rows {
             return Ok(());
         }
         let mut row = of_quantum(quantum);
-        if self.calls.is_none() {
-            if let Some(span) = self.samples_of.span(quantum, &mut row) {
-                return Ok(sink.samples(&span)?);
-            }
+        if self.calls.is_none()
+            && let Some(span) = self.samples_of.span(quantum, &mut row)
+        {
+            return Ok(sink.samples(&span)?);
         }
         for sample in quantum.samples()? {
             self.sample(sink, &mut row, quantum, &sample?)?;
