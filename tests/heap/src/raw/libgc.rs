@@ -213,12 +213,13 @@ impl Libgc {
     /// A new object; `None` if memory is out although libgc has collected.
     ///
     /// When libgc makes its mark stack larger, it adds the old one, 64 KiB at first, to the heap: cells from there are not of
-    /// the area and beyond the limit, and are refused.
+    /// the area and beyond the limit, and are refused. So is what reaches from the one into the other: where the system has put the
+    /// two side by side, libgc takes them for one piece.
     pub(crate) fn allocate(&self, bytes: u32, kind: Kind) -> Option<u32> {
         loop {
             let object = self.allocate_anywhere(bytes, kind)?;
             let at = object.wrapping_sub(self.started.base + PAGE_BYTES as usize);
-            if at < self.bytes as usize {
+            if (self.bytes as usize).checked_sub(bytes as usize).is_some_and(|last| at <= last) {
                 return Some(at as u32 + PAGE_BYTES);
             }
             REFUSED.with_borrow_mut(|refused| refused.push(object));
