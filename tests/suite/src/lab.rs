@@ -30,11 +30,11 @@ pub(crate) struct Boot {
 pub(crate) const TRUTH_OF_ALL: &str = "truth-level=micro";
 
 /// Seconds after which a machine is ended. The debug kernel is slower by a factor that grows with the load of this machine; where
-/// time is the number of executed instructions, or every access is followed, long programs are run; a million requests take hours.
+/// time is the number of executed instructions, or every access is followed, long programs are run.
 fn timeout(machine: &Machine, options: &[&str]) -> &'static str {
-    let is_long = ["--deterministic", TRUTH_OF_ALL].iter().any(|option| options.contains(option));
+    let is_long =
+        ["--deterministic", TRUTH_OF_ALL, TORTURE_LONG].iter().any(|option| options.contains(option));
     match machine.kernel.as_str() {
-        _ if options.contains(&TORTURE_LONG) => "14400",
         "debug" => "7200",
         _ if is_long => "7200",
         _ => "1800",

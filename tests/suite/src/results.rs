@@ -1,7 +1,7 @@
 //! What each step of a tier came to on each machine, at which commit, and the table of it in docs/test-report.md.
 //!
 //! The full tier takes longer than one sitting, so that its results are kept in the repository ([`KEPT`]): a run goes on with
-//! what has never run or has failed, then with what ran longest ago, and the report says of which commit each result is.
+//! what has never run, then with what ran longest ago, and the report says of which commit each result is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -49,10 +49,10 @@ struct Row {
 /// What a step's last result says about running it again: the least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
-    /// It has never run, or failed when it did.
+    /// It has never run.
     Open,
-    /// It passed at another commit, which ended then.
-    Passed(u64),
+    /// It ended then, at another commit or with failures.
+    Old(u64),
     /// It passed at this commit.
     Done,
 }
@@ -70,21 +70,15 @@ impl Results {
     /// The file cannot be read.
     pub(crate) fn of_full_tier(root: &Path) -> Result<Self> {
         let kept = root.join(KEPT);
-        let rows = match fs::read(&kept) {
-            Ok(text) => serde_json::from_slice(&text).with_context(|| kept.display().to_string())?,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(error).with_context(|| format!("reading {}", kept.display())),
-        };
-        Ok(Self { rows, kept: Some(kept), ..Self::begin(root) })
+        Ok(Self { rows: read(&kept)?, kept: Some(kept), ..Self::begin(root) })
     }
 
     /// How a step stands.
     pub(crate) fn standing(&self, scenario: &str, machine: &str) -> Standing {
         match self.rows.iter().find(|row| row.is_of(scenario, machine)) {
-            Some(row) if row.tally.failed > 0 => Standing::Open,
             None => Standing::Open,
-            Some(row) if row.commit == self.commit && !self.commit.ends_with('+') => Standing::Done,
-            Some(row) => Standing::Passed(row.ended),
+            Some(row) if row.passed_at(&self.commit) => Standing::Done,
+            Some(row) => Standing::Old(row.ended),
         }
     }
 
@@ -113,13 +107,25 @@ impl Results {
     /// # Errors
     /// A file cannot be written.
     pub(crate) fn publish(&mut self, root: &Path, steps: &[(String, String)]) -> Result<()> {
-        self.rows.retain(|row| steps.iter().any(|(scenario, machine)| row.is_of(scenario, machine)));
-        self.rows.sort_by(|a, b| (&a.machine, &a.scenario).cmp(&(&b.machine, &b.scenario)));
-        if let Some(kept) = &self.kept {
+        if let Some(kept) = self.kept.clone() {
+            self.take_in(read(&kept)?);
+            self.rows.retain(|row| steps.iter().any(|(scenario, machine)| row.is_of(scenario, machine)));
+            self.rows.sort_by(|a, b| (&a.machine, &a.scenario).cmp(&(&b.machine, &b.scenario)));
             let text = serde_json::to_string_pretty(&self.rows)? + "\n";
-            fs::write(kept, text).with_context(|| format!("writing {}", kept.display()))?;
+            fs::write(&kept, text).with_context(|| format!("writing {}", kept.display()))?;
         }
         document::replace_in(&root.join(REPORT), HEADING, &self.text(steps.len()))
+    }
+
+    /// Takes in what another run has written meanwhile.
+    fn take_in(&mut self, rows: Vec<Row>) {
+        for row in rows {
+            match self.rows.iter_mut().find(|own| own.is_of(&row.scenario, &row.machine)) {
+                Some(own) if own.ended < row.ended => *own = row,
+                Some(_) => {}
+                None => self.rows.push(row),
+            }
+        }
     }
 
     /// How long this run has lasted.
@@ -137,7 +143,7 @@ impl Results {
         let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).sum::<u64>();
         let mut text = format!(
             "{HEADING}\n\nWritten by `make test-full`. It takes hours: a run (`target/release/suite full --minutes N` for a part of it) \
-             goes on with what has never run or has failed, then with what ran longest ago. Each result is of the commit that stands with \
+             goes on with what has never run, then with what ran longest ago and has not passed at this commit. Each result is of the commit that stands with \
              it; a plus sign says that sources had been changed since.\n\n\
              | steps | never run | minutes | checks passed | failed |\n|---|---|---|---|---|\n| {steps} | {} | {} | {} | {} |\n",
             steps - self.rows.len(),
@@ -175,9 +181,22 @@ impl Results {
     }
 }
 
+fn read(kept: &Path) -> Result<Vec<Row>> {
+    match fs::read(kept) {
+        Ok(text) => serde_json::from_slice(&text).with_context(|| kept.display().to_string()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error).with_context(|| format!("reading {}", kept.display())),
+    }
+}
+
 impl Row {
     fn is_of(&self, scenario: &str, machine: &str) -> bool {
         self.scenario == scenario && self.machine == machine
+    }
+
+    /// Whether it passed, and the sources were this commit's.
+    fn passed_at(&self, commit: &str) -> bool {
+        self.tally.failed == 0 && self.commit == commit && !commit.ends_with('+')
     }
 }
 
@@ -235,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ran_or_failed_comes_first_and_what_passed_at_this_commit_is_done() {
+    fn what_never_ran_comes_first_and_what_passed_at_this_commit_is_done() {
         let mut tally = Tally::default();
         tally.run("exact", || Ok(String::new()));
         let mut failed = tally.clone();
@@ -245,10 +264,10 @@ mod tests {
             let results = results(rows.clone(), commit);
             ["counting", "sampling", "judge"].map(|scenario| results.standing(scenario, "skylake-1"))
         };
-        assert_eq!(standings("c0ffee0123"), [Standing::Done, Standing::Open, Standing::Open]);
-        assert_eq!(standings("another"), [Standing::Passed(7), Standing::Open, Standing::Open]);
-        assert!(Standing::Open < Standing::Passed(0) && Standing::Passed(7) < Standing::Passed(8));
-        assert!(Standing::Passed(u64::MAX) < Standing::Done);
+        assert_eq!(standings("c0ffee0123"), [Standing::Done, Standing::Old(7), Standing::Open]);
+        assert_eq!(standings("another"), [Standing::Old(7), Standing::Old(7), Standing::Open]);
+        assert!(Standing::Open < Standing::Old(0) && Standing::Old(7) < Standing::Old(8));
+        assert!(Standing::Old(u64::MAX) < Standing::Done);
     }
 
     #[test]
@@ -265,10 +284,17 @@ mod tests {
             results.run("gone", "skylake-1", |tally| tally.run("exact", || Ok(String::new())));
             results.publish(folder.path(), &steps).unwrap();
         }
+        let mut other = Results::of_full_tier(folder.path()).unwrap();
+        let mut results = Results::of_full_tier(folder.path()).unwrap();
+        let all = [steps[0].clone(), ("judge".to_owned(), "skylake-1".to_owned())];
+        other.run("judge", "skylake-1", |tally| tally.run("agrees", || Ok(String::new())));
+        other.publish(folder.path(), &all).unwrap();
+        results.publish(folder.path(), &all).unwrap();
+        assert_eq!(results.rows.len(), 2, "what another run has found meanwhile is kept");
         let results = Results::of_full_tier(folder.path()).unwrap();
-        assert_eq!(results.rows.len(), 1);
+        assert_eq!(results.rows.len(), 2);
         // There is no repository, so that nobody knows whether sources have changed.
-        assert!(matches!(results.standing("counting", "skylake-1"), Standing::Passed(1..)));
+        assert!(matches!(results.standing("counting", "skylake-1"), Standing::Old(1..)));
         let report = fs::read_to_string(folder.path().join(REPORT)).unwrap();
         assert!(report.contains("| skylake-1 | unknown+ | counting 1 |"), "{report}");
     }

@@ -100,14 +100,14 @@ const AREAS: [AreaKind; 8] = {
 const EDGES: [u64; 16] =
     [0, 1, 2, 3, 5, 63, 64, 255, 256, 4096, 65_535, 65_536, 1 << 31, u32::MAX as u64, 1 << 63, u64::MAX];
 
-/// Mappings that are kept.
-const MAPPINGS_MAX: usize = 32;
+/// Mappings that are kept, each of which may keep a session.
+const MAPPINGS_MAX: usize = 8;
 
 /// Requests after which a sender of [`FLEETING`] ones lets the module go, and for how long: two senders must do so together.
 const BURST: u64 = 10;
 const PAUSE: Duration = Duration::from_millis(200);
-/// Requests after which a sender that may do so says in the kernel's log how far it is: a million take hours.
-const PROGRESS: u64 = 10_000;
+/// Requests after which a sender that may do so says in the kernel's log how far it is: a million take minutes.
+const PROGRESS: u64 = 20_000;
 /// For how long the module may be away.
 const AWAY: Duration = Duration::from_secs(120);
 

@@ -116,6 +116,10 @@ pub(super) fn long_jobs() -> Vec<Job> {
         if !fast.contains(&profile.name) {
             all.extend(jobs(EVERYWHERE, &Machine::of(profile)));
         }
+        // The plain machine has it already.
+        if profile.name != SKYLAKE.name {
+            all.extend(jobs(["torture.million"], &Machine::of(profile)));
+        }
     }
     for profile in [ADAPTIVE, OLD] {
         all.extend(jobs(BEYOND, &Machine::of(profile)));

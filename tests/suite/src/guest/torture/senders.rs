@@ -19,7 +19,7 @@ use crate::guest::{GuestReport, REPORT};
 const USERS: [(&str, u32); 2] = [("nobody", NOBODY), ("root", 0)];
 /// Most requests of a program, and most programs of a user.
 const REQUESTS_MAX: u64 = 50_000;
-const PROGRAMS_MAX: u64 = 6;
+const PROGRAMS_MAX: u64 = 8;
 
 /// Programs that send.
 pub(super) struct Senders {
@@ -44,8 +44,9 @@ impl Senders {
         let programs = requests.div_ceil(REQUESTS_MAX).min(PROGRAMS_MAX);
         let each = requests.div_ceil(programs);
         let mut children = Vec::new();
-        // Seeds from 1 on, of all programs.
-        for (seed, (user, id)) in (1..).zip((0..programs).flat_map(|_| USERS)) {
+        // Each program sends other requests, and on each kind of processor they are others.
+        let first = pmu.bytes().fold(0, |seed: u64, byte| seed * 31 + u64::from(byte)) * 100 + 1;
+        for (seed, (user, id)) in (first..).zip((0..programs).flat_map(|_| USERS)) {
             let folder = PathBuf::from(format!("/tmp/torture-{user}-{seed}"));
             fs::create_dir_all(&folder)?;
             chown(&folder, Some(id), Some(id))?;

@@ -16,9 +16,8 @@ use crate::guest::programs::{built, hpmctl, stat_command};
 
 /// A guest that does not answer for so long hangs; the machine below may be busy.
 const RESPONSIVE: Duration = Duration::from_secs(30);
-/// Of a long storm, how long a CPU stays and how long nothing is measured in between: both stop the senders, who sent 23 requests a second
-/// where it was 3 s, and would have needed six hours.
-const CALM: Duration = Duration::from_secs(20);
+/// Of a long storm, how long a CPU stays and how long nothing is measured in between: both stop the senders.
+const CALM: Duration = Duration::from_secs(5);
 /// Requests from which on a storm is long.
 const LONG: u64 = 100_000;
 /// The CPU that comes and goes.
