@@ -138,6 +138,9 @@ fn words(reason: &Reason) -> String {
         Reason::LifetimesDiffer { matching } => {
             format!("only {:.1} % of the pairs live and die together", 100.0 * matching)
         }
+        Reason::SeldomFollowed { share } => {
+            format!("the objects are missed {:.1} times as often as what the field refers to", 1.0 / share)
+        }
         Reason::Together { share } => format!("{:.1} % of the pairs lie in one line already", 100.0 * share),
         Reason::AnotherFieldIsHotter { field } => {
             format!("{field} has more misses, and only one child can be next to its parent")

@@ -256,6 +256,7 @@ pub(super) fn reason(reason: &Reason) -> String {
         Reason::LifetimesDiffer { matching } => {
             format!("only {:.0} % live and die together", matching * 100.0)
         }
+        Reason::SeldomFollowed { share } => format!("missed {:.1} times as often themselves", 1.0 / share),
         Reason::Together { share } => format!("{:.0} % are together already", share * 100.0),
         Reason::AnotherFieldIsHotter { field } => format!("{field} is hotter"),
         Reason::SizeUnknown => "a size is unknown".to_owned(),

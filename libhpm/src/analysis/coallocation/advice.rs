@@ -36,6 +36,8 @@ pub struct Candidate {
     pub pair: Pair,
     /// Misses of the child that came through the field.
     pub weight: Weight,
+    /// All misses of objects with the field, through whatever they were reached; `None` where they are not known.
+    pub parent_samples: Option<f64>,
     /// Objects with the field.
     pub parent: Shape,
     /// Objects that it refers to. Arrays are fine here: `String::value` is one.
@@ -63,6 +65,9 @@ pub struct Rules {
     pub young_max: f64,
     /// Least share of pairs whose objects must die together, where that is known.
     pub lifetimes_min: f64,
+    /// Least samples of a field for each of its objects' own, where those are known. Where objects are missed much more often than what the
+    /// field refers to, they are visited without it, and with it among them fewer of them fit in a cache or a page.
+    pub followed_min: f64,
     /// Share of pairs in one line already from which on there is nothing to gain.
     pub together_max: f64,
     /// A reference to an object of the same type, as to a list's next element, does not compete with the type's others. A programmer
@@ -78,6 +83,7 @@ impl Default for Rules {
             hot_samples: 100.0,
             young_max: 0.5,
             lifetimes_min: 0.8,
+            followed_min: 1.0 / 3.0,
             together_max: 0.9,
             elements_apart: false,
         }
@@ -118,6 +124,11 @@ pub enum Reason {
     LifetimesDiffer {
         /// Share of pairs that do.
         matching: f64,
+    },
+    /// The objects are mostly visited without what the field refers to, which would take up room among them.
+    SeldomFollowed {
+        /// Samples of the field for each of the objects' own.
+        share: f64,
     },
     /// They lie in one line already.
     Together {
@@ -225,7 +236,7 @@ fn one_child_each(advice: &mut [Advice], rules: &Rules) {
 }
 
 fn against(candidate: &Candidate, rules: &Rules) -> Vec<Reason> {
-    let Candidate { weight, parent, child, lifetimes_match, together, .. } = candidate;
+    let Candidate { weight, parent_samples, parent, child, lifetimes_match, together, .. } = candidate;
     let mut reasons = Vec::new();
     if weight.samples < rules.hot_samples {
         reasons.push(Reason::TooFewSamples { samples: weight.samples, needed: rules.hot_samples });
@@ -250,6 +261,10 @@ fn against(candidate: &Candidate, rules: &Rules) -> Vec<Reason> {
     }
     if let Some(matching) = lifetimes_match.filter(|matching| *matching < rules.lifetimes_min) {
         reasons.push(Reason::LifetimesDiffer { matching });
+    }
+    let followed = parent_samples.filter(|own| *own > 0.0).map(|own| weight.samples / own);
+    if let Some(share) = followed.filter(|share| *share < rules.followed_min) {
+        reasons.push(Reason::SeldomFollowed { share });
     }
     if let Some(share) = together.filter(|share| *share >= rules.together_max) {
         reasons.push(Reason::Together { share });

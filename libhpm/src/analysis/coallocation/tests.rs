@@ -29,6 +29,7 @@ fn candidate(parent: &str, name: &str, weight: Weight, sizes: (u64, u64)) -> Can
         field_offset: 8,
         missed_offsets: vec![],
         lifetimes_match: None,
+        parent_samples: None,
         together: None,
     }
 }
@@ -76,6 +77,12 @@ fn each_reason_against_is_told() {
     assert_eq!(one(&|c| c.weight.young = 300.0), [Reason::Young { share: 0.75 }]);
     assert_eq!(one(&|c| c.lifetimes_match = Some(0.1)), [Reason::LifetimesDiffer { matching: 0.1 }]);
     assert_eq!(one(&|c| c.together = Some(0.95)), [Reason::Together { share: 0.95 }]);
+    assert_eq!(
+        one(&|c| c.parent_samples = Some(c.weight.samples * 4.0)),
+        [Reason::SeldomFollowed { share: 0.25 }]
+    );
+    assert_eq!(one(&|c| c.parent_samples = Some(c.weight.samples * 2.0)), []);
+    assert_eq!(one(&|c| c.parent_samples = Some(0.0)), []);
     assert_eq!(one(&|c| c.child.bytes = 0), [Reason::SizeUnknown]);
 }
 

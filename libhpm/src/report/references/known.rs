@@ -82,6 +82,7 @@ impl Known {
         Candidate {
             pair: pair.clone(),
             weight: self.weight,
+            parent_samples: None,
             parent: Shape { bytes: median(&self.parent_bytes), array: self.parent_array },
             child: Shape { bytes: median(&self.child_bytes), array: self.child_array },
             field_offset: self.field_offset,

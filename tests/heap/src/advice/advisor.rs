@@ -130,6 +130,8 @@ pub struct Advisor<S> {
     rules: Rules,
     monitor: Monitor<FieldId>,
     seen: BTreeMap<FieldId, Seen>,
+    /// Samples that hit mature objects, by type.
+    hit: BTreeMap<u16, f64>,
     trials: Trials,
     /// Fields whose advice has not helped, with the samples that they have to have for another trial.
     withdrawn: BTreeMap<FieldId, f64>,
@@ -151,6 +153,7 @@ impl<S: Samples> Advisor<S> {
             samples,
             rules,
             seen: BTreeMap::new(),
+            hit: BTreeMap::new(),
             withdrawn: BTreeMap::new(),
             safe_points: 0,
             log: Rc::clone(&log),
@@ -198,6 +201,7 @@ impl<S: Samples> Advisor<S> {
         for mark in marks.iter() {
             self.trials.add(heap, mark, start);
         }
+        *self.hit.entry(class).or_default() += 1.0;
         let interval = self.samples.interval() as f64;
         for (field, share) in fields {
             let weight = Weight { samples: share, events: share * interval, young: 0.0 };
@@ -271,8 +275,10 @@ impl<S: Samples> Advisor<S> {
             self.withdrawn.get(id).is_some_and(|again| weight.samples < *again)
         };
         let candidates = log.weights.iter().filter(|(id, weight)| !is_withdrawn(id, weight));
-        let candidates =
-            candidates.map(|(id, weight)| candidate(types, *id, named(*id), *weight, &self.seen[id]));
+        let candidates = candidates.map(|(id, weight)| Candidate {
+            parent_samples: Some(self.hit.get(&id.class).copied().unwrap_or(0.0)),
+            ..candidate(types, *id, named(*id), *weight, &self.seen[id])
+        });
         let all = Weight { samples: log.samples as f64, events: log.samples as f64, young: 0.0 };
         let interval = self.samples.interval() as f64;
         let all = Weight { events: all.samples * interval, ..all };
@@ -300,6 +306,7 @@ fn candidate(types: &[&layout::Shape], id: FieldId, field: Field, weight: Weight
         child: Shape { bytes: median(&seen.sizes).into(), array: !matches!(child.body, Body::Fields { .. }) },
         field_offset: (HEADER_BYTES + WORD_BYTES * u32::from(id.field)).into(),
         missed_offsets: seen.offsets.iter().map(|(at, share)| (u64::from(*at), share / missed)).collect(),
+        parent_samples: None,
         lifetimes_match: None,
         together: None,
     }

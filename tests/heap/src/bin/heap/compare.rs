@@ -4,35 +4,32 @@ use anyhow::{Result, ensure};
 use heap::Collector;
 use heap::workload::Workload;
 
-use crate::ModelArgs;
-use crate::measure::{Done, Plan, minimum};
+use crate::measure::{Done, Plan, minimum, which};
 use crate::tables::{heap_bytes, label, percent, print, table};
+use crate::{ModelArgs, Runs, What};
 
 /// `heap simulate --libgc`.
 ///
 /// # Errors
 /// There is no libgc, or it has changed what a program computes.
-pub(crate) fn simulate(
-    workloads: &[Workload],
-    scale: u32,
-    model: &ModelArgs,
-    times: &[f64],
-    library: &'static str,
-) -> Result<()> {
+pub(crate) fn simulate(what: &What, model: &ModelArgs, runs: &Runs, library: &'static str) -> Result<()> {
     label(model);
     println!(
-        "The program's accesses only, in the last of three iterations: what libgc itself reads and writes is not seen, nor are \
-         its marks and free lists. Differences to the mark-sweep collector without advice in a heap of the same size; of \
-         libgc also in a heap of so many times its own smallest."
+        "The program's accesses only, {}: what libgc itself reads and writes is not seen, nor are its marks and free lists. \
+         Differences to the mark-sweep collector without advice in a heap of the same size; of libgc also in a heap of so many \
+         times its own smallest.",
+        which(runs.iterations)
     );
     let mut table =
         table(&["workload", "heap", "KiB", "collector", "GCs", "L1 misses", "L1", "walks", "program"]);
-    for &workload in workloads {
-        let smallest = minimum(workload, scale, Collector::MarkSweep)?;
-        let smallest_of_libgc = minimum(workload, scale, Collector::Libgc(library))?;
-        for &times in times {
+    for workload in what.workloads() {
+        let smallest = minimum(workload, what.scale, Collector::MarkSweep)?;
+        let smallest_of_libgc = minimum(workload, what.scale, Collector::Libgc(library))?;
+        for &times in &runs.times {
             let (limit, own) = (heap_bytes(smallest, times), heap_bytes(smallest_of_libgc, times));
-            let plan = |collector, limit| Plan::new(workload, scale, collector, limit);
+            let plan = |collector, limit| {
+                Plan::new(workload, what.scale, collector, limit).repeated(runs.iterations)
+            };
             let Some(base) = plan(Collector::MarkSweep, limit).run(model)? else {
                 table.add_row([workload.name(), &format!("{times}×"), "", "mark-sweep", "no room"]);
                 continue;

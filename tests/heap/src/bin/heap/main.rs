@@ -41,13 +41,8 @@ enum Action {
         what: What,
         #[command(flatten)]
         model: ModelArgs,
-        /// Heap sizes, as multiples of the smallest heap.
-        #[arg(long, default_value = "1,1.4,2,4", value_delimiter = ',', value_name = "LIST")]
-        times: Vec<f64>,
-        /// Whose smallest heap they are multiples of: mark-sweep's, or copying's, which needs more, to compare the two in heaps that are as
-        /// tight for copying (Figure 5.12).
-        #[arg(long, default_value = "mark-sweep", value_name = "NAME", value_parser = collector, conflicts_with = "libgc")]
-        of: Collector,
+        #[command(flatten)]
+        runs: Runs,
         /// Fields that are co-allocated from the beginning and stay so, instead of advice by samples: Type::field, with commas
         /// between.
         #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = run::field, conflicts_with = "libgc")]
@@ -109,6 +104,21 @@ enum Action {
     /// One run on libgc for another command, as JSON: a process has one libgc.
     #[command(hide = true)]
     OnLibgc(child::Options),
+}
+
+/// The runs of each workload.
+#[derive(Debug, Args)]
+struct Runs {
+    /// Heap sizes, as multiples of the smallest heap.
+    #[arg(long, default_value = "1,1.4,2,4", value_delimiter = ',', value_name = "LIST")]
+    times: Vec<f64>,
+    /// Whose smallest heap they are multiples of: mark-sweep's, or copying's, which needs more, to compare the two in heaps that are as
+    /// tight for copying (Figure 5.12).
+    #[arg(long, default_value = "mark-sweep", value_name = "NAME", value_parser = collector, conflicts_with = "libgc")]
+    of: Collector,
+    /// Iterations of each run: all but the first two are measured.
+    #[arg(long, default_value_t = measure::ITERATIONS, value_name = "N", value_parser = clap::value_parser!(u32).range(3..))]
+    iterations: u32,
 }
 
 /// The public collector beside the heap's own.
@@ -181,9 +191,9 @@ fn main() -> ExitCode {
     let done = match Cli::parse().action {
         Action::Run(options) => run::run(&options),
         Action::Minimum { what, libgc } => tables::minimum(&what.workloads(), what.scale, libgc.library()),
-        Action::Simulate { what, model, times, of, advice, libgc } => match libgc.library() {
-            None => tables::simulate(&what.workloads(), what.scale, &model, (&times, of), &advice),
-            Some(library) => compare::simulate(&what.workloads(), what.scale, &model, &times, library),
+        Action::Simulate { what, model, runs, advice, libgc } => match libgc.library() {
+            None => tables::simulate(&what, &model, &runs, &advice),
+            Some(library) => compare::simulate(&what, &model, &runs, library),
         },
         Action::OnLibgc(options) => child::main(&options),
         Action::Intervals { what, model, intervals } => {

@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ModelArgs, child};
 
-/// Iterations of which the last one is measured: the first ones gather samples and bring advice into force (the thesis
-/// measures the third one, too, §5.2.2).
-pub(crate) const ITERATIONS: u32 = 3;
+/// Iterations before those that are measured: they gather samples and bring advice into force (the thesis measures the third iteration,
+/// too, §5.2.2).
+const WARM_UP: u32 = 2;
+/// Usual number of iterations: one is measured.
+pub(crate) const ITERATIONS: u32 = WARM_UP + 1;
 /// Steps in which a smallest heap is looked for.
 pub(crate) const STEP_BYTES: u32 = 256 << 10;
 
@@ -36,11 +38,11 @@ pub(crate) struct Plan {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Done {
     pub(crate) checksum: u64,
-    /// The last iteration.
+    /// Of the iterations that are measured: all but the first two, or the last of less than three.
     pub(crate) last: Measured,
     /// What happened in the heap, in all iterations.
     pub(crate) statistics: Statistics,
-    /// What happened in it in the last one.
+    /// Collections of the nursery and of everything in those that are measured.
     pub(crate) collections: (u64, u64),
     #[serde(skip)]
     pub(crate) log: Option<Rc<RefCell<Log>>>,
@@ -57,6 +59,11 @@ impl Plan {
             advice: Advice::none(),
             rules: None,
         }
+    }
+
+    /// So many iterations.
+    pub(crate) fn repeated(self, iterations: u32) -> Self {
+        Self { iterations, ..self }
     }
 
     /// Advised by samples of itself.
@@ -87,8 +94,10 @@ impl Plan {
         });
         let mut checksum = None;
         let mut before = (model.measured(), heap.statistics());
-        for _ in 0..self.iterations {
-            before = (model.measured(), heap.statistics());
+        for iteration in 0..self.iterations {
+            if iteration <= WARM_UP {
+                before = (model.measured(), heap.statistics());
+            }
             let sum = match self.workload.run(&mut heap, self.scale) {
                 Ok(sum) => sum,
                 Err(OutOfMemory { .. }) => return Ok(None),
@@ -132,12 +141,22 @@ impl Plan {
     }
 }
 
+/// What a table says of the iterations that are measured of so many.
+pub(crate) fn which(iterations: u32) -> String {
+    match iterations - WARM_UP {
+        1 => format!("in the last of {iterations} iterations"),
+        measured => {
+            format!("in the last {measured} of {iterations} iterations, of all of which numbers are the sums")
+        }
+    }
+}
+
 /// The rules of an advisor in this model.
 pub(crate) fn rules(model: &ModelArgs) -> Rules {
     Rules::new(model.period, model.profile.geometry.l1d.line_bytes)
 }
 
-/// The smallest heap in which a workload runs, in whole steps.
+/// The smallest heap in which a workload runs the usual number of times, in whole steps.
 pub(crate) fn minimum(workload: Workload, scale: u32, collector: Collector) -> Result<u32> {
     let fits = |steps: u32| Plan::new(workload, scale, collector, steps * STEP_BYTES).fits();
     let mut enough = 1;

@@ -10,9 +10,9 @@ use heap::simulate::Counts;
 use heap::workload::{TYPES, Workload};
 use heap::{Collector, Space};
 
-use crate::ModelArgs;
-use crate::measure::{Done, Plan, minimum as smallest};
+use crate::measure::{Done, Plan, minimum as smallest, which};
 use crate::run::together;
+use crate::{ModelArgs, Runs, What};
 
 /// Says what a table rests on.
 pub(crate) fn label(model: &ModelArgs) {
@@ -85,24 +85,20 @@ const HEADER: [&str; 17] = [
 ];
 
 /// `heap simulate`.
-pub(crate) fn simulate(
-    workloads: &[Workload],
-    scale: u32,
-    model: &ModelArgs,
-    (times, of): (&[f64], Collector),
-    advice: &[FieldId],
-) -> Result<()> {
+pub(crate) fn simulate(what: &What, model: &ModelArgs, runs: &Runs, advice: &[FieldId]) -> Result<()> {
     label(model);
     println!(
-        "Differences to the mark-sweep collector without advice, in the last of three iterations. Cycles: one for each access, and \
-         what loads stall; program: without the collector's; half: all with half the miss latencies. to it: cycles advised, to those \
-         of copying."
+        "Differences to the mark-sweep collector without advice, {}. Cycles: one for each access, and what loads stall; program: \
+         without the collector's; half: all with half the miss latencies. to it: cycles advised, to those of copying.",
+        which(runs.iterations)
     );
     let mut table = table(&HEADER);
-    for &workload in workloads {
-        let minimum = smallest(workload, scale, of)?;
-        for &times in times {
-            let plan = |collector| Plan::new(workload, scale, collector, heap_bytes(minimum, times));
+    for workload in what.workloads() {
+        let minimum = smallest(workload, what.scale, runs.of)?;
+        for &times in &runs.times {
+            let limit = heap_bytes(minimum, times);
+            let plan =
+                |collector| Plan::new(workload, what.scale, collector, limit).repeated(runs.iterations);
             let base = plan(Collector::MarkSweep).run(model)?;
             let advised = if advice.is_empty() {
                 plan(Collector::MarkSweep).advised(model)
