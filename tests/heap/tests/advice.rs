@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use heap::advice::{Action, Advisor, Allotment, Intervention, Log, Rules, Sample, Samples, Shown};
 use heap::simulate::{Measured, Model};
-use heap::workload::classes::{Chars, Entry, Numbers, Text, Texts, Vector};
+use heap::workload::classes::{Chars, Entry, Numbers, Text, Texts, Vector, Vertex};
 use heap::workload::{TYPES, Workload};
 use heap::{Advice, Collector, Config, Handle, Heap};
 use libhpm::analysis::coallocation::{Exposure, Group};
@@ -107,16 +107,23 @@ fn arrays_of_numbers_are_left_alone() {
     assert_eq!(log.borrow().decisions, []);
 }
 
-/// A clock that every look finds a period later, with a sample each time.
-struct Ticking {
+/// Samples that a function makes, and a clock that each look at them finds so much later.
+struct Made<F> {
     now: u64,
-    address: u32,
+    step: u64,
+    next: F,
 }
 
-impl Samples for Ticking {
+impl<F: FnMut() -> Vec<Sample>> Made<F> {
+    fn each(step: u64, next: F) -> Self {
+        Self { now: 0, step, next }
+    }
+}
+
+impl<F: FnMut() -> Vec<Sample>> Samples for Made<F> {
     fn take(&mut self, _all: bool) -> Result<Vec<Sample>, String> {
-        self.now += PERIOD;
-        Ok(vec![Sample { address: self.address, field: None }])
+        self.now += self.step;
+        Ok((self.next)())
     }
 
     fn now(&self) -> u64 {
@@ -140,7 +147,9 @@ fn a_period_ends_although_a_sample_comes_in_the_same_look() {
     let chars = heap.allocate_data::<Chars>(5).unwrap();
     heap.set(heap.at(&text), Text::value(), Some(heap.at(&chars)));
     heap.collect_nursery();
-    let (advisor, log) = Advisor::new(Ticking { now: 0, address: heap.at(&chars).address() }, rules());
+    let address = heap.at(&chars).address();
+    let samples = Made::each(PERIOD, move || vec![Sample { address, field: None }]);
+    let (advisor, log) = Advisor::new(samples, rules());
     heap.set_hook(Some(Box::new(advisor)));
     (0..64).for_each(|_| heap.safe_point());
     let log = log.borrow();
@@ -266,35 +275,21 @@ fn rows_that_waste_room_are_for_heaps_with_plenty() {
     assert_eq!(follows(&mut heap), [true, true]);
 }
 
-/// Samples that hit some objects at random, in the same way whatever their layout is.
-struct Indifferent {
-    addresses: Rc<RefCell<Vec<u32>>>,
-    random: fastrand::Rng,
-    now: u64,
-}
-
-impl Samples for Indifferent {
-    fn take(&mut self, _all: bool) -> Result<Vec<Sample>, String> {
-        self.now += PERIOD / 4;
-        let addresses = self.addresses.borrow();
-        if addresses.is_empty() {
-            return Ok(Vec::new());
-        }
-        let any = |random: &mut fastrand::Rng| addresses[random.usize(..addresses.len())];
-        Ok((0..20).map(|_| Sample { address: any(&mut self.random), field: None }).collect())
-    }
-
-    fn now(&self) -> u64 {
-        self.now
-    }
-
-    fn interval(&self) -> u64 {
-        1
-    }
-
-    fn collector_share(&self, _: Duration) -> f64 {
-        0.0
-    }
+/// Vertices of a graph are looked at from all their neighbours, their edges once a search: moving each next to its edges would take the
+/// vertices apart.
+#[test]
+fn what_is_visited_without_its_field_is_left_alone() {
+    let model = Model::new(&PRESCOTT).unwrap();
+    model.sample(1000);
+    let config = Config { collector: Collector::MarkSweep, limit_bytes: 7 << 20 };
+    let mut heap = Heap::new(config, TYPES, model.clone()).unwrap();
+    model.set_ranges(heap.ranges());
+    let (advisor, log) = Advisor::new(model, Rules::new(5_000_000, 64));
+    heap.set_hook(Some(Box::new(advisor)));
+    (0..3).for_each(|_| assert!(Workload::Graph.run(&mut heap, 100).is_ok()));
+    let log = log.borrow();
+    assert!(log.weights[&Vertex::edges().id()].samples > 300.0, "{:?}", log.weights);
+    assert_eq!(log.decisions, []);
 }
 
 #[test]
@@ -302,8 +297,12 @@ fn a_layout_of_which_nothing_was_shown_is_tried_again_after_as_many_samples() {
     let config = Config { collector: Collector::MarkSweep, limit_bytes: LIMIT_BYTES };
     let mut heap: Heap = Heap::new(config, TYPES, ()).unwrap();
     let addresses = Rc::new(RefCell::new(Vec::new()));
-    let samples =
-        Indifferent { addresses: Rc::clone(&addresses), random: fastrand::Rng::with_seed(1), now: 0 };
+    let (hit, mut random) = (Rc::clone(&addresses), fastrand::Rng::with_seed(1));
+    // They hit objects at random, in the same way whatever their layout is.
+    let samples = Made::each(PERIOD / 4, move || {
+        let any = |_| Some(Sample { address: random.choice(&*hit.borrow()).copied()?, field: None });
+        (0..20).filter_map(any).collect()
+    });
     let (advisor, log) = Advisor::new(samples, rules());
     heap.set_hook(Some(Box::new(advisor)));
     for _ in 0..20 {
