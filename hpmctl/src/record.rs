@@ -51,6 +51,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     if let Some(tracker) = &mut tracker {
         tracker.attach(&args.target.command, &workload)?;
     }
+    // The program, which has been started already, does not inherit it.
+    libhpm::sys::priority::prefer_reader();
     let mut source = prepared.open(args, &workload)?;
     let limits = Limits {
         bytes: args.max_size.map(|mib| mib.saturating_mul(1 << 20)),

@@ -93,6 +93,12 @@ struct Heat {
     fields: Vec<FieldHeat>,
 }
 
+impl Heat {
+    fn samples(&self) -> u64 {
+        self.fields.iter().map(|field| field.samples).sum()
+    }
+}
+
 /// A structure whose fields were missed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TypeHeat {
@@ -218,7 +224,8 @@ impl References {
     /// The pairs of objects with what is known of them.
     #[must_use]
     pub fn candidates(&self) -> Vec<Candidate> {
-        self.pairs.iter().map(|(pair, known)| known.candidate(pair)).collect()
+        let own = |pair: &Pair| self.heat.get(&pair.field.parent).map(|heat| heat.samples() as f64);
+        self.pairs.iter().map(|(pair, known)| known.candidate(pair, own(pair))).collect()
     }
 
     /// Structures with the samples of their fields, the one with most samples first.
@@ -233,7 +240,7 @@ impl References {
                 fields: heat.fields.clone(),
             })
             .collect();
-        let samples = |one: &TypeHeat| one.fields.iter().map(|field| field.samples).sum::<u64>();
+        let samples = |one: &TypeHeat| self.heat[&one.name].samples();
         all.sort_by(|a, b| samples(b).cmp(&samples(a)).then_with(|| a.name.cmp(&b.name)));
         all
     }

@@ -12,6 +12,7 @@
 //! | [`clock`] | RDTSC has no safe wrapper |
 //! | [`memory`] | mallopt has no safe wrapper |
 //! | [`probe`] | as [`device`] and [`rings`], for tests of the driver |
+//! | [`priority`] | getpriority and setpriority have no safe wrapper |
 //! | [`pidfd`] | pidfd_open has no safe wrapper |
 //!
 //! Everything exported is safe to call.
@@ -26,5 +27,6 @@ pub mod marks;
 pub mod memory;
 pub mod perf;
 pub mod pidfd;
+pub mod priority;
 pub mod probe;
 pub mod rings;

@@ -76,13 +76,14 @@ impl Known {
         }
     }
 
-    pub(super) fn candidate(&self, pair: &Pair) -> Candidate {
+    /// The pair, where all objects with the field have so many samples of their own.
+    pub(super) fn candidate(&self, pair: &Pair, parent_samples: Option<f64>) -> Candidate {
         let all: f64 = self.offsets.values().sum();
         let part = |one: f64, of: f64| (of > 0.0).then(|| one / of);
         Candidate {
             pair: pair.clone(),
             weight: self.weight,
-            parent_samples: None,
+            parent_samples,
             parent: Shape { bytes: median(&self.parent_bytes), array: self.parent_array },
             child: Shape { bytes: median(&self.child_bytes), array: self.child_array },
             field_offset: self.field_offset,
