@@ -13,6 +13,7 @@ use hpm_core::Program;
 use proptest::prelude::*;
 use requests::session;
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use rig::scene::{config, counted};
 use rig::Rig;
 use vpmu::profile::{amd, Profile, PRESCOTT};
 use vpmu::{Event, EventSet, MicroEvents, Options};
@@ -191,6 +192,23 @@ fn a_generation_belongs_to_its_family() {
         assert_eq!(generation_of(family, model).map(|generation| generation.name), Some(name));
     }
     assert!(generation_of(0x17, 0x50).is_none() && generation_of(0x1A, 0x50).is_none());
+}
+
+/// What chance seldom meets: each event of the model's tables as it is written there, on whichever counter the driver gives it.
+#[test]
+fn every_event_of_the_tables_counts_where_the_driver_puts_it() {
+    for profile in architectural() {
+        for event in profile.events.iter().filter(|event| event.offcore.is_none()) {
+            let encoding = u64::from(event.select)
+                | u64::from(event.umask) << 8
+                | u64::from(event.invert) << 23
+                | u64::from(event.cmask) << 24;
+            let sessions = vec![config(&[counted(encoding)])];
+            let actions =
+                vec![Action::Switch { cpu: 0, thread: 2 }, Action::Run { cpu: 0, instructions: 142, mix: 0 }];
+            try_out(profile, &Scenario { sessions, actions, nmi_latency: 0 });
+        }
+    }
 }
 
 proptest! {

@@ -106,8 +106,9 @@ const EVENTS: [EventRule; 71] = [
 ];
 
 /// Unit masks that fewer counters count than the rest of their event select (the same lists).
-const CONSTRAINED: [Constraint; 8] = [
+const CONSTRAINED: [Constraint; 9] = [
     Constraint { encoding: 0x01A3, counters: LOW },
+    Constraint { encoding: 0x02A3, counters: LOW },
     Constraint { encoding: 0x05A3, counters: LOW },
     Constraint { encoding: 0x06A3, counters: LOW },
     Constraint { encoding: 0x08A3, counters: LOW },

@@ -20,7 +20,7 @@ use super::{GuestReport, is_asked_for};
 pub(crate) const LONG: &str = "hpm.torture=long";
 /// Requests of each of two users, and those while the module comes and goes.
 const REQUESTS_SHORT: [u64; 2] = [2_000, 600];
-const REQUESTS_LONG: [u64; 2] = [500_000, 30_000];
+const REQUESTS_LONG: [u64; 2] = [500_000, 6_000];
 const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
 /// Period of what is sampled under random requests: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
