@@ -76,7 +76,7 @@ impl Known {
         }
     }
 
-    /// The pair, where all objects with the field have so many samples of their own.
+    /// The pair with what is known of it; `parent_samples` are those of all objects with its field, where they are known.
     pub(super) fn candidate(&self, pair: &Pair, parent_samples: Option<f64>) -> Candidate {
         let all: f64 = self.offsets.values().sum();
         let part = |one: f64, of: f64| (of > 0.0).then(|| one / of);

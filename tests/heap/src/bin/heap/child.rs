@@ -38,10 +38,8 @@ pub(crate) struct Options {
 /// There is no libgc.
 pub(crate) fn main(options: &Options) -> Result<()> {
     let collector = Collector::Libgc(options.library.clone().leak());
-    let plan = Plan {
-        iterations: options.iterations,
-        ..Plan::new(options.workload, options.scale, collector, options.limit_bytes)
-    };
+    let plan = Plan::new(options.workload, options.scale, collector, options.limit_bytes)
+        .repeated(options.iterations);
     if options.fits {
         return print(&plan.fits_here()?);
     }
