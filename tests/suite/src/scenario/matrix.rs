@@ -118,11 +118,11 @@ pub(super) fn long_jobs() -> Vec<Job> {
         }
         // The plain machine has it already.
         if profile.name != SKYLAKE.name {
-            all.extend(jobs(["torture.million"], &Machine::of(profile)));
+            all.extend(jobs(["torture"], &Machine::of(profile)));
         }
     }
     for profile in [ADAPTIVE, OLD] {
-        all.extend(jobs(BEYOND, &Machine::of(profile)));
+        all.extend(jobs(BEYOND.into_iter().chain(["torture.million"]), &Machine::of(profile)));
     }
     for profile in amd::ALL {
         for cpus in [1, 2] {
