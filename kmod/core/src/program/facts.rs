@@ -1,0 +1,205 @@
+//! What follows from a session's registers, for whoever loads, reads or explains them.
+
+use super::super::abi::{EventSpec, SessionConfig, SessionFlags, NO_EVENT, SAMPLING_COUNTERS_MAX};
+use super::super::allocate::{Counter, COUNTERS_MAX};
+use super::super::events::Way;
+use super::super::ibs;
+use super::super::privacy::Sight;
+use super::super::turns::Pins;
+use super::{Program, Samplers, SamplingCounter};
+
+impl Program {
+    /// The request, with the driver's defaults in the fields that were 0 for default.
+    #[must_use]
+    pub const fn config(&self) -> &SessionConfig {
+        &self.config
+    }
+
+    /// Events of the session.
+    #[must_use]
+    pub const fn event_count(&self) -> usize {
+        self.config.event_count as usize
+    }
+
+    /// Whether hardware writes records through the debug store.
+    #[must_use]
+    pub fn uses_debug_store(&self) -> bool {
+        self.pebs.is_some_and(|layout| !layout.is_architectural())
+    }
+
+    /// A bit for each event that is for this type of core.
+    #[must_use]
+    pub const fn events_here(&self) -> u32 {
+        self.events_here
+    }
+
+    /// [`super::super::abi::Quantum::active`]: a bit for each event that is counted.
+    #[must_use]
+    pub const fn active(&self) -> u32 {
+        self.active
+    }
+
+    /// The counter of each sampled event.
+    pub(in super::super) fn pins(&self) -> Pins {
+        self.assignments.map(|assignment| assignment.sampling)
+    }
+
+    /// Whether this event is counted.
+    #[must_use]
+    pub const fn is_active(&self, event: usize) -> bool {
+        self.active >> event & 1 == 1
+    }
+
+    /// Whether nobody is told which thread counted what, so that a thread of the session may go on where another left off.
+    #[must_use]
+    pub const fn only_sums(&self) -> bool {
+        self.config.quanta == 0 && self.config.markers == 0 && !self.has_counter_pages()
+    }
+
+    /// Whether user space can ask for counter pages.
+    #[must_use]
+    pub const fn has_counter_pages(&self) -> bool {
+        self.config.flags & SessionFlags::COUNTER_PAGES != 0
+    }
+
+    /// Whether an event is sampled.
+    #[must_use]
+    pub const fn samples(&self) -> bool {
+        self.records.is_some()
+    }
+
+    /// Whether hardware writes the records (PEBS).
+    #[must_use]
+    pub const fn is_precise(&self) -> bool {
+        self.pebs_enable != 0
+    }
+
+    /// IA32_PEBS_ENABLE while no records can be written: the tags that NetBurst's events count.
+    pub(in super::super) fn unarmed_pebs_enable(&self) -> u64 {
+        self.netburst.pebs_enable.into()
+    }
+
+    /// Whether instruction-based sampling writes the records' registers.
+    #[must_use]
+    pub fn uses_ibs(&self) -> bool {
+        self.way == Some(Way::Ibs)
+    }
+
+    /// [`Program::global_ctrl`] without IBS.
+    pub(in super::super) fn global_ctrl_unarmed(&self) -> u64 {
+        let samplers = ibs::SAMPLERS.iter().filter(|_| self.uses_ibs());
+        samplers.fold(self.global_ctrl, |bits, sampler| bits & !(1 << sampler.bit()))
+    }
+
+    /// Whether the period of an event is adapted to a rate.
+    pub(in super::super) fn adapts(&self) -> bool {
+        self.sampling_counters().any(|counter| counter.rate != 0)
+    }
+
+    /// Whether this event counts at CPL 3, and at CPL 0.
+    pub(in super::super) fn levels(&self, event: usize) -> (bool, bool) {
+        let privilege = self.config.events[event].privilege;
+        (privilege & EventSpec::USER != 0, privilege & EventSpec::KERNEL != 0)
+    }
+
+    /// Bits of a sampler's control register beside its counts.
+    pub(in super::super) fn ibs_control(&self, sampler: Counter) -> u64 {
+        let mut bits = self.ibs.iter().zip(ibs::SAMPLERS);
+        bits.find(|(_, counter)| *counter == sampler).map_or(0, |(bits, _)| *bits)
+    }
+
+    /// Whether this event counts at CPL 0.
+    pub(in super::super) fn event_sees_kernel(&self, event: usize) -> bool {
+        self.config.events[event].privilege & EventSpec::KERNEL != 0
+    }
+
+    /// Whether the session has branches recorded.
+    #[must_use]
+    pub const fn records_branches(&self) -> bool {
+        self.branches.is_some()
+    }
+
+    /// Whether each thread's calls are followed by branch records, so that they must be kept while it does not run
+    /// ([`super::super::Threads::with_calls`]).
+    #[must_use]
+    pub fn follows_calls(&self) -> bool {
+        self.branches.is_some_and(|branches| branches.calls())
+    }
+
+    /// Whether an event counts at CPL 0.
+    #[must_use]
+    pub fn sees_kernel(&self) -> bool {
+        self.config.events.iter().any(|event| event.privilege & EventSpec::KERNEL != 0)
+    }
+
+    /// From now on the session sees user mode only: [`super::super::Rings::map_segment`] must put memory into the window that
+    /// user space never maps, from which records are moved into the session's segments without those of kernel mode.
+    pub fn hide_kernel(&mut self) {
+        self.sight = self.pebs.as_ref().map(Sight::of);
+    }
+
+    /// Whether hardware must write the records into memory that user space never maps ([`Program::hide_kernel`]).
+    #[must_use]
+    pub const fn hides_kernel(&self) -> bool {
+        self.sight.is_some()
+    }
+
+    /// The counters whose overflows are sampled.
+    pub fn sampling_counters(&self) -> impl Iterator<Item = SamplingCounter> + '_ {
+        self.sampling.iter().take(self.sampling_places.into()).filter_map(|counter| *counter)
+    }
+
+    /// Whether more than one counter writes records, so that a record must be asked which it is for.
+    pub(in super::super) fn has_several_samplers(&self) -> bool {
+        self.sampling_counters().count() > 1
+    }
+
+    /// A bit for each counter that writes records, at its place in IA32_PERF_GLOBAL_STATUS.
+    pub(in super::super) fn sampling_bits(&self) -> u64 {
+        self.sampling_counters().fold(0, |bits, sampler| bits | 1 << sampler.counter.bit())
+    }
+
+    /// The counter that counts this event, if not its sampling counter does.
+    #[must_use]
+    pub fn counting_counter(&self, event: usize) -> Option<Counter> {
+        self.assignments[event].counting
+    }
+
+    /// Counters that are read at each cut: all that count, and those that write records for an event without a second
+    /// counter.
+    pub fn read_counters(&self) -> impl Iterator<Item = Counter> + '_ {
+        let mut left = self.reads;
+        core::iter::from_fn(move || {
+            let place = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            (place < COUNTERS_MAX).then_some(Counter::at(place))
+        })
+    }
+
+    /// [`super::super::abi::Quantum::periods`]: those of the events that are sampled on this type of core.
+    pub(in super::super) fn shown(
+        &self,
+        periods: &[u64; SAMPLING_COUNTERS_MAX],
+    ) -> [u64; SAMPLING_COUNTERS_MAX] {
+        let mut shown = *periods;
+        for (period, sampler) in shown.iter_mut().zip(&self.sampling) {
+            if sampler.is_none() {
+                *period = 0;
+            }
+        }
+        shown
+    }
+
+    /// [`super::super::abi::Quantum::counter_event`] and [`super::super::abi::Quantum::sampler_counter`].
+    #[must_use]
+    pub fn samplers(&self) -> Samplers {
+        let mut events = [NO_EVENT; SAMPLING_COUNTERS_MAX];
+        let mut counters = [NO_EVENT; SAMPLING_COUNTERS_MAX];
+        for counter in self.sampling_counters() {
+            let place = usize::from(counter.place);
+            events[place] = counter.event;
+            counters[place] = counter.counter.bit() as u8;
+        }
+        (events, counters)
+    }
+}
