@@ -23,6 +23,10 @@ use crate::space::MAX_CELL_BYTES;
 /// Safe points between two looks at the samples.
 const LOOK_EACH: u32 = 16;
 
+/// Samples of marked objects after which running trials are looked at before the period ends: weighing them takes some 4000 instructions,
+/// however few they are.
+const JUDGED_EACH: u32 = 16;
+
 /// A layout of which nothing was shown may have had bad luck, or bad pairs: it is tried again when its field has so many times the samples.
 const AGAIN: f64 = 2.0;
 
@@ -136,6 +140,8 @@ pub struct Advisor<S> {
     /// Fields whose advice has not helped, with the samples that they have to have for another trial.
     withdrawn: BTreeMap<FieldId, f64>,
     safe_points: u32,
+    /// Samples of marked objects since trials were looked at.
+    unjudged: u32,
     log: Rc<RefCell<Log>>,
 }
 
@@ -156,6 +162,7 @@ impl<S: Samples> Advisor<S> {
             hit: BTreeMap::new(),
             withdrawn: BTreeMap::new(),
             safe_points: 0,
+            unjudged: 0,
             log: Rc::clone(&log),
         };
         (advisor, log)
@@ -172,13 +179,12 @@ impl<S: Samples> Advisor<S> {
         let now = self.samples.now();
         // Adding samples ends periods, too.
         let periods = self.monitor.periods();
-        let is_news = !samples.is_empty();
         for sample in samples {
             self.add(heap, sample, now);
         }
         self.monitor.advance(now);
         let period_ends = self.monitor.periods() > periods;
-        let is_clear = (is_news || period_ends) && self.judge(heap, now, period_ends);
+        let is_clear = (self.unjudged >= JUDGED_EACH || period_ends) && self.judge(heap, now, period_ends);
         if period_ends {
             self.end_period(heap, now);
         } else if is_clear {
@@ -200,6 +206,7 @@ impl<S: Samples> Advisor<S> {
         let Attribution { fields, bytes, offset, class, start, marks } = found;
         for mark in marks.iter() {
             self.trials.add(heap, mark, start);
+            self.unjudged += 1;
         }
         *self.hit.entry(class).or_default() += 1.0;
         let interval = self.samples.interval() as f64;
@@ -229,6 +236,7 @@ impl<S: Samples> Advisor<S> {
 
     /// Acts upon what the trials have shown. Whether they have shown anything.
     fn judge<O: Observer>(&mut self, heap: &mut Heap<O>, now: u64, period_ends: bool) -> bool {
+        self.unjudged = 0;
         let clear = self.trials.judge(heap, period_ends);
         for (field, outcome) in &clear {
             let action = match *outcome {
