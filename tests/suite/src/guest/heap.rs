@@ -15,6 +15,8 @@ pub(crate) const SCALE: &str = "50";
 /// Heap sizes, in tenths of the smallest of the mark-sweep collector. The copying collector needs about twice of that, libgc a
 /// sixth more.
 pub(crate) const TENTHS: [u32; 5] = [10, 11, 14, 20, 40];
+/// The smallest of these that the copying collector can do with.
+pub(crate) const SMALLEST_COPYING: u32 = 20;
 /// Ways to run it, with their options. Periods and intervals are such that there are some of them in an iteration.
 pub(crate) const WAYS: [(&str, &[&str]); 4] = [
     ("base", &[]),
@@ -32,7 +34,7 @@ pub(crate) fn tag(way: &str, tenths: u32) -> String {
 /// Whether the way is possible in a heap of this size.
 pub(crate) fn is_possible(way: &str, tenths: u32) -> bool {
     match way {
-        "copy" => tenths >= 20,
+        "copy" => tenths >= SMALLEST_COPYING,
         "libgc" => tenths >= 14,
         _ => true,
     }

@@ -113,18 +113,14 @@ pub(super) fn counted_events() -> Result<String> {
     Ok(pairs.fold("instructions:u,branch:u".to_owned(), |all, pair| all + &pair))
 }
 
-/// On a hybrid part an event must say for which cores it is.
+/// On a hybrid part an event must say for which cores it is, unless the machine has cores of one type only.
 fn on_each_type_of_core(name: impl Fn(&Profile) -> Result<&'static str>) -> Result<String> {
     let (profile, cpus) = (profile()?, cpus()? as u32);
-    if profile.hybrid.is_none() {
+    let last = profile.of_cpu(cpus - 1, cpus);
+    if last.name == profile.name {
         return Ok(format!("cpu/{}/u", name(profile)?));
     }
-    let mut names = vec![format!("cpu_core/{}/u", name(profile)?)];
-    let last = profile.of_cpu(cpus - 1, cpus);
-    if last.name != profile.name {
-        names.push(format!("cpu_atom/{}/u", name(last)?));
-    }
-    Ok(names.join(","))
+    Ok(format!("cpu_core/{}/u,cpu_atom/{}/u", name(profile)?, name(last)?))
 }
 
 /// What hpm says when it does not take this processor's PMU; `None` when it counts.

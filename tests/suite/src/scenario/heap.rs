@@ -10,7 +10,7 @@ use vpmu::event::Event;
 use vpmu::truth::Report;
 
 use crate::check::Tally;
-use crate::guest::heap::{MINIMUM, SCALE, TENTHS, WAYS, is_possible, tag};
+use crate::guest::heap::{MINIMUM, SCALE, SMALLEST_COPYING, TENTHS, WAYS, is_possible, tag};
 use crate::lab::{Boot, TRUTH_OF_ALL};
 use crate::libgc;
 
@@ -32,12 +32,13 @@ pub(super) const OPTIONS: &[&str] = &[
     "LL=65536:16:64",
 ];
 
-/// Part of the misses that advice must save at every heap size; the thesis's db saves 28 %.
-const SAVED_MISSES: f64 = 0.15;
-/// What the thesis's db saves of the time in a heap of four times the smallest, and in the smallest: 14 % and 9.3 %.
-const SAVED_CYCLES: f64 = 0.05;
-/// In a heap of so many tenths of the smallest the collector needs more cycles than the layout saves (docs/heap.md).
-const TIGHT: u32 = 10;
+/// Parts of the misses and of the cycles that advice must save, by heap size in tenths of the smallest. The thesis's db saves 28 % of the misses
+/// and 14 % of the time at four times the smallest heap, and 9.3 % of the time in the smallest (§5.2.5, Figures 5.9 and 5.10).
+/// Addresses differ from run to run, and with them the misses by some percent.
+const SAVED: [(u32, f64, f64); TENTHS.len()] =
+    [(10, 0.10, 0.093), (11, 0.15, 0.093), (14, 0.15, 0.093), (20, 0.15, 0.093), (40, 0.25, 0.14)];
+/// How many fewer cycles it must take than the copying collector in the smallest heap that this can do with (Figure 5.12).
+const BETTER_THAN_COPYING: f64 = 0.08;
 
 /// Leaves the smallest heap for the guest, which would take long to find it, and libgc.
 ///
@@ -66,9 +67,11 @@ pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
             &format!("heap: the run takes advice from its samples at {size} times the smallest heap"),
             || advised(boot, tenths),
         );
-        let what = if tenths == TIGHT { "misses" } else { "misses and cycles" };
-        tally.run(&format!("heap: advice saves {what} at {size} times the smallest heap"), || {
-            saved(boot, tenths)
+    }
+    for (tenths, misses, cycles) in SAVED {
+        let size = f64::from(tenths) / 10.0;
+        tally.run(&format!("heap: advice saves misses and cycles at {size} times the smallest heap"), || {
+            saved(boot, tenths, [misses, cycles])
         });
     }
 }
@@ -105,7 +108,7 @@ fn truth(report: &Report, way: &str, tenths: u32) -> Result<[f64; 2]> {
     Ok([Event::LoadL1Miss, Event::Cycle].map(|event| counts.of(event).user as f64))
 }
 
-fn saved(boot: &Boot, tenths: u32) -> Result<String> {
+fn saved(boot: &Boot, tenths: u32, least: [f64; 2]) -> Result<String> {
     let report: Report = serde_json::from_value(boot.truth.clone()).context("the truth")?;
     let [misses, cycles] = truth(&report, "base", tenths)?;
     let change = |way: &str| -> Result<[f64; 2]> {
@@ -121,6 +124,10 @@ fn saved(boot: &Boot, tenths: u32) -> Result<String> {
             text += &format!("; {name}: {:+.1} %, {:+.1} %", other[0] * 100.0, other[1] * 100.0);
         }
     }
-    ensure!(live[0] <= -SAVED_MISSES && (tenths == TIGHT || live[1] <= -SAVED_CYCLES), "{text}");
+    ensure!(live[0] <= -least[0] && live[1] <= -least[1], "{text}");
+    if tenths == SMALLEST_COPYING {
+        let copying = change("copy")?[1];
+        ensure!((1.0 + live[1]) <= (1.0 + copying) * (1.0 - BETTER_THAN_COPYING), "{text}");
+    }
     Ok(text)
 }
