@@ -28,7 +28,7 @@ pub(crate) fn profile() -> Result<&'static Profile> {
 
 /// Vendors' families do not meet but for 15, where their models do not. Family and model, with their extensions, of
 /// `CPUID.01H:EAX` (SDM Vol. 2A, CPUID).
-fn identity(profile: &Profile) -> (u32, u32) {
+pub(crate) fn identity(profile: &Profile) -> (u32, u32) {
     let signature = profile.signature;
     let family = signature >> 8 & 0xf;
     let extended = if family == 0xf { signature >> 20 & 0xff } else { 0 };

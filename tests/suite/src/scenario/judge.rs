@@ -8,7 +8,7 @@ use vpmu::truth::Report;
 use super::counting::{as_counted, true_counts};
 use crate::check::Tally;
 use crate::guest::judge::IBS_PERIOD;
-use crate::guest::processor::sampled_event;
+use crate::guest::processor::{identity, sampled_event};
 use crate::guest::programs::PERIOD;
 use crate::lab::Boot;
 
@@ -73,7 +73,11 @@ fn by_ibs(boot: &Boot) -> Result<String> {
 fn expected(profile: &Profile) -> Result<Vec<String>> {
     if let Some(facts) = profile.amd() {
         // arch/x86/events/amd/core.c, amd_core_pmu_init.
-        let core = if facts.counters > 4 { "Fam17h+ core perfctr" } else { "Performance Events:" };
+        let core = match identity(profile) {
+            _ if facts.counters <= 4 => "Performance Events:",
+            (0x15, _) => "Fam15h core perfctr",
+            _ => "Fam17h+ core perfctr",
+        };
         return Ok(vec![core.to_owned(), "AMD PMU driver".to_owned()]);
     }
     let events = EVENTS.iter().find(|(name, _)| *name == profile.name);
