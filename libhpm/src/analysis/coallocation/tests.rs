@@ -62,6 +62,20 @@ fn a_hot_pair_that_fits_a_line_is_advised() {
 }
 
 #[test]
+fn objects_that_are_mostly_visited_alone_stay_alone_where_that_is_asked_for() {
+    let against = |followed_min, own| {
+        let alone = Candidate { parent_samples: own, ..candidate("P", "f", heavy(400.0), (24, 40)) };
+        advise([alone], heavy(1000.0), &Rules { followed_min, ..Rules::default() }).remove(0).against
+    };
+    assert_eq!(against(1.0 / 3.0, Some(1600.0)), [Reason::SeldomFollowed { share: 0.25 }]);
+    for (least, own) in
+        [(0.0, Some(1600.0)), (1.0 / 3.0, Some(800.0)), (1.0 / 3.0, Some(0.0)), (1.0 / 3.0, None)]
+    {
+        assert_eq!(against(least, own), []);
+    }
+}
+
+#[test]
 fn each_reason_against_is_told() {
     let all = heavy(1000.0);
     let one = |change: &dyn Fn(&mut Candidate)| {
@@ -77,12 +91,6 @@ fn each_reason_against_is_told() {
     assert_eq!(one(&|c| c.weight.young = 300.0), [Reason::Young { share: 0.75 }]);
     assert_eq!(one(&|c| c.lifetimes_match = Some(0.1)), [Reason::LifetimesDiffer { matching: 0.1 }]);
     assert_eq!(one(&|c| c.together = Some(0.95)), [Reason::Together { share: 0.95 }]);
-    assert_eq!(
-        one(&|c| c.parent_samples = Some(c.weight.samples * 4.0)),
-        [Reason::SeldomFollowed { share: 0.25 }]
-    );
-    assert_eq!(one(&|c| c.parent_samples = Some(c.weight.samples * 2.0)), []);
-    assert_eq!(one(&|c| c.parent_samples = Some(0.0)), []);
     assert_eq!(one(&|c| c.child.bytes = 0), [Reason::SizeUnknown]);
 }
 
