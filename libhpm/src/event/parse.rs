@@ -26,7 +26,9 @@ pub fn parse(text: &str, pmu: &str) -> Result<Event> {
     let mut event = match request.core_type {
         CoreType::Any => on_every_core(text, &request, pmu)?,
         wanted => {
-            let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| *core_type == wanted).ok_or_else(|| {
+            let is_wanted =
+                |core_type| core_type == wanted || core_type == CoreType::Any && may_be_hybrid(pmu);
+            let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| is_wanted(*core_type)).ok_or_else(|| {
                 syntax(text, "this processor has cores of one type only: write `cpu/…/` instead")
             })?;
             encode(text, &request, pmu)?
@@ -40,6 +42,12 @@ pub fn parse(text: &str, pmu: &str) -> Result<Event> {
         event.must_be_precise = true;
     }
     Ok(event)
+}
+
+/// Whether hybrid processors have cores with this PMU. Where it is the only one, those of the other type may be switched off; whether the
+/// processor is hybrid, and which type is left, only the driver knows, which refuses the other.
+fn may_be_hybrid(pmu: &str) -> bool {
+    matches!(pmu, "goldencove" | "gracemont")
 }
 
 /// The event on cores of all types, which must have it in one encoding.

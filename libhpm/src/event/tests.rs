@@ -127,6 +127,8 @@ fn a_hybrid_processor_has_two_tables() {
     let error = hybrid("mem-loads").unwrap_err().to_string();
     assert!(error.contains("cpu_core/…/"), "{error}");
     assert!(parse("cpu_atom/load/", "skylake").is_err());
+    // The E-cores may be switched off.
+    assert_eq!(parse("cpu_core/load/", "goldencove").unwrap().core_type, CoreType::Core);
 }
 
 /// Every PMU has or explains every generic name, every alias names rows that exist, the sampled one precise where the

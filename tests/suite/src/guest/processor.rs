@@ -113,14 +113,18 @@ pub(super) fn counted_events() -> Result<String> {
     Ok(pairs.fold("instructions:u,branch:u".to_owned(), |all, pair| all + &pair))
 }
 
-/// On a hybrid part an event must say for which cores it is, unless the machine has cores of one type only.
+/// On a hybrid part an event must say for which cores it is, also where those of the other type are switched off.
 fn on_each_type_of_core(name: impl Fn(&Profile) -> Result<&'static str>) -> Result<String> {
     let (profile, cpus) = (profile()?, cpus()? as u32);
-    let last = profile.of_cpu(cpus - 1, cpus);
-    if last.name == profile.name {
+    if profile.hybrid.is_none() {
         return Ok(format!("cpu/{}/u", name(profile)?));
     }
-    Ok(format!("cpu_core/{}/u,cpu_atom/{}/u", name(profile)?, name(last)?))
+    let mut names = vec![format!("cpu_core/{}/u", name(profile)?)];
+    let last = profile.of_cpu(cpus - 1, cpus);
+    if last.name != profile.name {
+        names.push(format!("cpu_atom/{}/u", name(last)?));
+    }
+    Ok(names.join(","))
 }
 
 /// What hpm says when it does not take this processor's PMU; `None` when it counts.
