@@ -12,8 +12,10 @@ impl SampleRows {
     /// For these events on a PMU, or on the two of a hybrid processor.
     pub(super) fn new(events: &[Event], pmu: &str) -> Self {
         let decoder = |event: &Event| {
-            let wanted =
-                |core_type: CoreType| event.core_type == CoreType::Any || event.core_type == core_type;
+            // Where there is one PMU only, it is that of all cores that there are.
+            let wanted = |core_type: CoreType| {
+                [event.core_type, core_type].contains(&CoreType::Any) || event.core_type == core_type
+            };
             let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| wanted(*core_type))?;
             MemoryDecoder::new(pmu)
         };
