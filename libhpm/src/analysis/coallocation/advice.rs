@@ -67,8 +67,8 @@ pub struct Rules {
     pub lifetimes_min: f64,
     /// Least samples of a field for each of its objects' own, where those are known. In a runtime that puts objects close together, those that
     /// are missed much more often than what the field refers to are visited without it, and with it among them fewer of them fit in a cache
-    /// or a page. malloc's lie apart anyway: bc's numbers were missed 4.6 times as often as their digits, and have 24 to 30 % fewer misses in all
-    /// with the digits behind them (the suite's scenario `advice`). Hence 0, nothing against it, unless a runtime says otherwise.
+    /// or a page. malloc's lie apart anyway: bc's numbers were missed 4.6 times as often as their digits, and have 19 to 31 % fewer misses in all
+    /// with the digits behind them (four runs of the suite's scenario `advice`). Hence 0, nothing against it, unless a runtime says otherwise.
     pub followed_min: f64,
     /// Share of pairs in one line already from which on there is nothing to gain.
     pub together_max: f64,

@@ -23,7 +23,7 @@ use crate::space::MAX_CELL_BYTES;
 /// Safe points between two looks at the samples.
 const LOOK_EACH: u32 = 16;
 
-/// Samples of marked objects after which running trials are looked at before the period ends: weighing them takes some 4000 instructions,
+/// Marks hit by samples (one can hit two) after which running trials are looked at before the period ends: weighing them takes some 4000 instructions,
 /// however few they are.
 const JUDGED_EACH: u32 = 16;
 
@@ -142,7 +142,7 @@ pub struct Advisor<S> {
     /// Fields whose advice has not helped, with the samples that they have to have for another trial.
     withdrawn: BTreeMap<FieldId, f64>,
     safe_points: u32,
-    /// Samples of marked objects since trials were looked at.
+    /// Marks hit by samples since trials were looked at.
     unjudged: u32,
     log: Rc<RefCell<Log>>,
 }

@@ -146,6 +146,7 @@ mod tests {
         assert_eq!(names.len(), steps().len());
         let results = Results::begin(Path::new("/"));
         let of = |only: &str| chosen(steps(), Some(only), &results).map(|steps| steps.len());
+        assert_eq!(of("torture.million").unwrap(), 3);
         assert_eq!(of("torture on").unwrap(), vpmu::profile::ALL.len() + 2, "and twice on the debug kernel");
         assert_eq!(of("-debug").unwrap(), matrix::debug_jobs().len());
         assert!(of("no such step").unwrap_err().to_string().contains("no step has"));
