@@ -63,10 +63,7 @@ fn outcome<'a>(
     for event in events {
         match event {
             Err(error) => return refused(error.to_string()),
-            Ok(event) if event.core_type == CoreType::Any || event.core_type == core_type => {
-                here.push(event.clone());
-            }
-            Ok(_) => {}
+            Ok(event) => here.extend(event.is_for(core_type).then(|| event.clone())),
         }
     }
     match fit(&here, pmu, general_counters) {
@@ -182,6 +179,12 @@ mod tests {
         let (text, all) = fits("cycles,cpu_core/load/,cpu_atom/load/", &["goldencove+gracemont"]);
         assert!(all, "{text}");
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn events_of_the_only_type_of_core_that_is_left_are_placed() {
+        let (text, all) = fits("cpu_core/load/", &["goldencove"]);
+        assert!(all && text.contains("cpu_core/load/"), "{text}");
     }
 
     #[test]

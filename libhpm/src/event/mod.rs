@@ -71,6 +71,13 @@ impl Event {
         self.must_be_precise || self.sampling.is_precise()
     }
 
+    /// Whether it counts on the cores that [`core_pmus`] gives with this type. Where there is one PMU only, it is that of all cores that there
+    /// are, also of a hybrid processor's whose others are switched off.
+    #[must_use]
+    pub fn is_for(&self, core_type: CoreType) -> bool {
+        self.core_type == core_type || [self.core_type, core_type].contains(&CoreType::Any)
+    }
+
     /// The same event in user mode only, and named so.
     #[must_use]
     pub fn user_only(mut self) -> Self {

@@ -1,6 +1,6 @@
 //! Samples as rows of the trace.
 
-use crate::event::{CoreType, Event, core_pmus};
+use crate::event::{Event, core_pmus};
 use crate::record::{Attribution, MemoryDecoder};
 use crate::session::{EventMode, Quantum, RECORD_FORMAT_IBS, Sample};
 use crate::trace::{Registers, SampleRow, SampleSpan};
@@ -12,11 +12,7 @@ impl SampleRows {
     /// For these events on a PMU, or on the two of a hybrid processor.
     pub(super) fn new(events: &[Event], pmu: &str) -> Self {
         let decoder = |event: &Event| {
-            // Where there is one PMU only, it is that of all cores that there are.
-            let wanted = |core_type: CoreType| {
-                [event.core_type, core_type].contains(&CoreType::Any) || event.core_type == core_type
-            };
-            let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| wanted(*core_type))?;
+            let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| event.is_for(*core_type))?;
             MemoryDecoder::new(pmu)
         };
         Self(events.iter().map(|event| (event.clone(), decoder(event))).collect())
