@@ -68,10 +68,10 @@ pub(crate) fn prepare(tree: &Tree, cache: &Path, dir: &Path) -> Result<Prepared>
     let release = fs::read_to_string(build.join("include/config/kernel.release"));
     let release = release.context("reading the debug kernel's release")?.trim().to_owned();
     // Everything is built in, so there are no modules; modprobe says so by itself.
-    let module_tree = dir.join("modules");
+    let module_tree = modules(dir);
     fs::create_dir_all(&module_tree).with_context(|| format!("creating {}", module_tree.display()))?;
     remove_objects(&build)?;
-    Ok(Prepared { release, build: Build::Compiled, made_from: made_from(&tree.kernel), module_tree })
+    Ok(Prepared { release, build: Build::Compiled, made_from: made_from(&tree.kernel) })
 }
 
 /// The arguments of `make` that build a module for the debug kernel in `dir`, and what the sandbox must show.
@@ -82,6 +82,11 @@ pub(crate) fn kbuild(dir: &Path) -> (Vec<String>, Vec<Bind>) {
         Bind { host: build, inside: "/mnt/build", writable: false },
     ];
     (vec!["LLVM=1".to_owned(), "-C".to_owned(), "/mnt/build".to_owned()], binds)
+}
+
+/// The folder of the kernel's modules: it has none.
+pub(crate) fn modules(dir: &Path) -> PathBuf {
+    dir.join("modules")
 }
 
 fn folders(dir: &Path) -> (PathBuf, PathBuf) {

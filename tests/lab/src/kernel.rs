@@ -47,8 +47,13 @@ impl Kernel {
 
     /// The folder in the package tree with the kernel's modules and boot image.
     pub(crate) fn modules(&self) -> String {
-        format!("/usr/lib/modules/{}", self.release)
+        module_folder(&self.release)
     }
+}
+
+/// The same for the kernel of this release.
+pub(crate) fn module_folder(release: &str) -> String {
+    format!("/usr/lib/modules/{release}")
 }
 
 /// A kernel as the index alone shows it, before its configuration has been read.

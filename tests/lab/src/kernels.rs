@@ -1,6 +1,6 @@
 //! The kernels that the lab can boot: each is prepared once, under `kernels/NAME`.
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, module_folder};
 use crate::sandbox::Bind;
 use crate::tree::{Tree, discard};
 use crate::{debug_kernel, stock};
@@ -70,8 +70,6 @@ pub(crate) struct Prepared {
     pub(crate) build: Build,
     /// What it was made from, in full: a kernel made from something else is another one.
     pub(crate) made_from: String,
-    /// The folder of the kernel's modules, which the guest sees as `/lib/modules/RELEASE`.
-    pub(crate) module_tree: PathBuf,
 }
 
 /// A prepared kernel and where it lies.
@@ -92,6 +90,15 @@ impl Ready {
     /// The folder of the modules that PID 1 loads.
     pub(crate) fn loaded(&self) -> PathBuf {
         loaded(&self.dir)
+    }
+
+    /// The folder of the kernel's modules, which the guest sees as `/lib/modules/RELEASE`. It is derived and not kept in
+    /// `kernel.json`, so that a clone can be moved with what it has prepared.
+    pub(crate) fn module_tree(&self, tree: &Tree) -> PathBuf {
+        match self.kernel.build {
+            Build::Headers(_) => tree.host(&module_folder(&self.kernel.release)),
+            Build::Compiled => debug_kernel::modules(&self.dir),
+        }
     }
 
     /// The folder that hpm.ko is built in.

@@ -51,7 +51,7 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
         modules: initramfs::module_names(&kernel.loaded())?,
         hpm_params: hpm.as_ref().map(|_| options.module_param.join(" ")),
         tools: tools(&tree),
-        module_tree: kernel.kernel.module_tree.clone(),
+        module_tree: kernel.module_tree(&tree),
         terminal,
     };
     initramfs::write(&dir.file(INITRAMFS), &kernel.loaded(), &init, hpm.as_deref(), &spec)?;

@@ -37,7 +37,6 @@ pub(crate) fn prepare(tree: &Tree, cache: &Path, dir: &Path, kernel: Kernel) -> 
     initramfs::unpack_modules(tree, &kernel, &loaded(dir))?;
     bzimage::unpack(tree, &kernel, &vmlinux(dir))?;
     Ok(Prepared {
-        module_tree: tree.host(&kernel.modules()),
         build: Build::Headers(kernel.headers()),
         made_from: version_of(&kernel),
         release: kernel.release,
