@@ -20,7 +20,7 @@ use hpm_abi::{
 use libhpm::sys::device::Driver;
 use libhpm::sys::probe::{ARGUMENT_WORDS, Access, Mapping, ioctl, try_map};
 
-pub(super) use self::outcomes::Outcomes;
+pub(super) use self::outcomes::{Depth, Outcomes};
 use self::outcomes::{OPEN, STRANGE};
 use self::valid::{Valid, field};
 use super::GuestReport;

@@ -114,7 +114,7 @@ pub(super) fn counted_events() -> Result<String> {
 }
 
 /// On a hybrid part an event must say for which cores it is, also where those of the other type are switched off.
-fn on_each_type_of_core(name: impl Fn(&Profile) -> Result<&'static str>) -> Result<String> {
+pub(super) fn on_each_type_of_core(name: impl Fn(&Profile) -> Result<&'static str>) -> Result<String> {
     let (profile, cpus) = (profile()?, cpus()? as u32);
     if profile.hybrid.is_none() {
         return Ok(format!("cpu/{}/u", name(profile)?));

@@ -12,6 +12,7 @@ use libhpm::trace::{SampleRow, TraceReader};
 use serde_json::Value;
 
 use super::lifecycle::{registers, unchanged};
+use super::processor::{counted_events, on_each_type_of_core};
 use super::programs::{built, hpmctl, stat, succeed};
 use super::scopes::open_to_nobody;
 use super::{GuestReport, is_asked_for};
@@ -21,7 +22,6 @@ pub(crate) const LONG: &str = "hpm.torture=long";
 /// Requests of each of two users, and those while the module comes and goes.
 const REQUESTS_SHORT: [u64; 2] = [2_000, 600];
 const REQUESTS_LONG: [u64; 2] = [500_000, 6_000];
-const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
 /// Period of what is sampled under random requests: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
 const THREADS: usize = 1000;
@@ -40,7 +40,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report.check("a storm of forks is counted", fork_storm);
     report.check("a thousand threads are sampled, each as itself", thousand_threads);
     report.fact("loops4", tiny_period()?);
-    report.fact("loops1", stat(EVENTS, "after.json", &["loops"])?);
+    report.fact("loops1", stat(&counted_events()?, "after.json", &["loops"])?);
     report.check("the module can be unloaded afterwards", || {
         succeed(Command::new("rmmod").arg("hpm"))?;
         unchanged(&before)
@@ -80,10 +80,15 @@ fn thousand_threads() -> Result<String> {
     let output = succeed(&mut command)?;
     let reader = TraceReader::open("threads.hpm")?;
     let tids: std::collections::BTreeSet<u32> = reader.rows::<SampleRow>().map(|row| row.tid).collect();
-    let overflowed = totals("threads.hpm")?["threads_overflowed"].as_u64();
-    ensure!(overflowed == Some(0), "{overflowed:?} threads found no place");
-    ensure!(tids.len() >= THREADS, "samples name {} threads only", tids.len());
+    let totals = totals("threads.hpm")?;
+    ensure!(totals["threads_overflowed"] == 0, "not every thread found a place: {totals}");
+    ensure!(tids.len() >= THREADS, "samples name {} threads only: {totals}", tids.len());
     Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+}
+
+/// hpmctl's names of loads, one for each type of core.
+fn loads() -> Result<String> {
+    on_each_type_of_core(|_| Ok("load"))
 }
 
 /// The sums of a trace.
@@ -95,7 +100,7 @@ fn totals(trace: &str) -> Result<Value> {
 /// Each hundredth load: as fast as the driver lets records come.
 fn tiny_period() -> Result<Value> {
     let mut command =
-        hpmctl(&["record", "-e", "load:u", "-c", "100", "--no-randomise", "-o", "tiny.hpm", "--"])?;
+        hpmctl(&["record", "-e", &loads()?, "-c", "100", "--no-randomise", "-o", "tiny.hpm", "--"])?;
     succeed(command.arg(built("loops")?).args(["x"; 3]))?;
     totals("tiny.hpm")
 }

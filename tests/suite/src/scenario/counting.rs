@@ -69,6 +69,11 @@ pub(super) fn as_counted(profile: &Profile, counts: [u64; 4]) -> [u64; 4] {
 /// The counts of `hpmctl stat --json`, as [`as_counted`] has them. Loads and stores may come once for each type of core.
 pub(crate) fn stat_counts(boot: &Boot, label: &str) -> Result<[u64; 4]> {
     let stat = boot.report.facts.get(label).with_context(|| format!("the guest left no {label}"))?;
+    counts_of(stat)
+}
+
+/// The same of one that `hpmctl stat --json` wrote.
+pub(crate) fn counts_of(stat: &Value) -> Result<[u64; 4]> {
     let events = stat["events"].as_array().with_context(|| format!("no events in {stat}"))?;
     let counts: Option<Vec<u64>> = events.iter().map(|event| event["count"].as_u64()).collect();
     match counts.as_deref() {

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use libhpm::machine;
 use libhpm::sys::device::Driver;
 
-use crate::guest::mutation::{FLEETING, Outcomes, PMU, REQUESTS, SEED, areas};
+use crate::guest::mutation::{Depth, FLEETING, Outcomes, PMU, REQUESTS, SEED, areas};
 use crate::guest::scopes::NOBODY;
 use crate::guest::{GuestReport, REPORT};
 
@@ -73,8 +73,8 @@ impl Senders {
         Ok(any)
     }
 
-    /// What came of each user's requests; `depth` says how often at least they must have come through to everything there is.
-    pub(super) fn judge(mut self, report: &mut GuestReport, how: &str, depth: Option<u64>) {
+    /// What came of each user's requests; `depth` says how far they must have come.
+    pub(super) fn judge(mut self, report: &mut GuestReport, how: &str, depth: Option<Depth>) {
         for (name, _) in USERS {
             let own = self.children.iter_mut().filter(|child| child.user == name);
             report.check(&format!("{} random requests of {name} {how}", self.requests), || {
@@ -82,8 +82,8 @@ impl Senders {
                 for sender in own {
                     outcomes.merge(sender.outcomes()?);
                 }
-                if let Some(least) = depth {
-                    outcomes.check_depth(&areas(), least).with_context(|| outcomes.table())?;
+                if let Some(depth) = depth {
+                    outcomes.check_depth(&areas(), depth).with_context(|| outcomes.table())?;
                 }
                 Ok(outcomes.table())
             });

@@ -10,8 +10,10 @@ use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::senders::Senders;
-use super::{EVENTS, PERIOD, totals};
+use super::{PERIOD, loads, totals};
 use crate::guest::GuestReport;
+use crate::guest::mutation::Depth;
+use crate::guest::processor::counted_events;
 use crate::guest::programs::{built, hpmctl, stat_command};
 
 /// A guest that does not answer for so long hangs; the machine below may be busy.
@@ -49,7 +51,8 @@ pub(super) fn run(report: &mut GuestReport, requests: u64) -> Result<()> {
     report.check("CPU 1 goes and comes while random requests come", || {
         plugged.unwrap_or_else(|_| bail!("the thread panicked"))
     });
-    senders.judge(report, "while CPU 1 goes and comes", Some((requests / 2000).clamp(1, 20)));
+    let depth = if requests < LONG { Depth::Some } else { Depth::Each(20) };
+    senders.judge(report, "while CPU 1 goes and comes", Some(depth));
     let mut seen = Measured::default();
     report.check("programs are measured while random requests come", || {
         seen = measured.unwrap_or_else(|_| bail!("the thread panicked"))?;
@@ -111,26 +114,24 @@ fn measure(done: &AtomicBool, pause: Duration) -> Result<Measured> {
 
 /// `None` when another session stood in the way.
 fn count() -> Result<Option<Value>> {
-    let mut command = stat_command(EVENTS, "storm.json", &["loops", "x"])?;
+    let mut command = stat_command(&counted_events()?, "storm.json", &["loops", "x"])?;
     if !went_through(&mut command)? {
         return Ok(None);
     }
     let counted: Value = serde_json::from_slice(&fs::read("storm.json")?)?;
-    let events = counted["events"].as_array().into_iter().flatten();
-    Ok(Some(events.map(|event| event["count"].clone()).collect()))
+    Ok(Some(json!({ "events": counted["events"] })))
 }
 
-/// Loads, records and lost ones of a recording; `None` when another session stood in the way.
+/// The sums of a recording of loads; `None` when another session stood in the way.
 fn sample() -> Result<Option<Value>> {
     let (trace, period) = ("storm.hpm", PERIOD.to_string());
     let _ = fs::remove_dir_all(trace);
     let mut command =
-        hpmctl(&["record", "-e", "load:u", "-c", &period, "--no-randomise", "-o", trace, "--"])?;
+        hpmctl(&["record", "-e", &loads()?, "-c", &period, "--no-randomise", "-o", trace, "--"])?;
     if !went_through(command.arg(built("loops")?).arg("x"))? {
         return Ok(None);
     }
-    let totals = totals(trace)?;
-    Ok(Some(json!([totals["counts"][0], totals["records"], totals["records_lost"]])))
+    totals(trace).map(Some)
 }
 
 /// False for a refusal because of another session: a random one may measure everything.
