@@ -53,6 +53,9 @@ const AMD_REGISTERS: &[RangeInclusive<u32>] = &[
 const COMMON: [u32; 4] = [0xc1, 0x186, 0x38d, 0x38f];
 const AMD_COMMON: [u32; 2] = [0xc001_0000, 0xc001_0004];
 
+/// IA32_PEBS_BASE, as [`registers`] names it (SDM Vol. 3B, architectural PEBS).
+const PEBS_BASE: &str = " MSR 0x3f4";
+
 /// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
 pub(super) const MODULE: &str = "/run/lab/hpm.ko";
 
@@ -96,6 +99,18 @@ pub(super) fn registers() -> Result<BTreeMap<String, u64>> {
     }
     ensure!(!all.is_empty(), "there is no /dev/cpu/0/msr in the guest");
     Ok(all)
+}
+
+/// The registers after CPUs have gone and come: where the kernel's perf has a CPU's records written by architectural PEBS changes then, as it
+/// allocates that buffer when the CPU comes. Its size, IA32_PEBS_BASE bits 3:0, does not.
+pub(super) fn with_present_buffers(mut before: BTreeMap<String, u64>) -> Result<BTreeMap<String, u64>> {
+    for (name, value) in registers()? {
+        if let Some(was) = before.get_mut(&name).filter(|_| name.ends_with(PEBS_BASE)) {
+            ensure!(*was & 0xf == value & 0xf, "{name} was {was:#x} and is {value:#x}");
+            *was = value;
+        }
+    }
+    Ok(before)
 }
 
 /// Fails naming the first register that changed.

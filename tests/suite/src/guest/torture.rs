@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use libhpm::trace::{SampleRow, TraceReader};
 use serde_json::Value;
 
-use super::lifecycle::{registers, unchanged};
+use super::lifecycle::{registers, unchanged, with_present_buffers};
 use super::processor::{counted_events, on_each_type_of_core};
 use super::programs::{built, hpmctl, stat, succeed};
 use super::scopes::open_to_nobody;
@@ -35,6 +35,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     open_to_nobody()?;
     let before = registers()?;
     storm::run(report, requests)?;
+    let before = with_present_buffers(before)?;
     report.check("random requests leave every PMU register as it was", || unchanged(&before));
     unload::run(report, fleeting, &before)?;
     report.check("a storm of forks is counted", fork_storm);
