@@ -110,6 +110,9 @@ impl Descriptor {
         if self.session().is_some() {
             return Err(Refusal::new(Reason::Configured, [0; 2]).into());
         }
+        if owner.is_asleep() {
+            return Err(error_of(bindings::EAGAIN).into());
+        }
         owner.check_room()?;
         // An older caller's argument was shorter; what it did not send is zero, as if it had sent this driver's.
         let size = core::mem::replace(&mut config.envelope.size, size_of::<SessionConfig>() as u32);

@@ -154,7 +154,7 @@ fn produced(page: *mut MarkerPage) -> u64 {
     unsafe { AtomicU64::from_ptr(&raw mut (*page).produced) }.load(Ordering::Acquire)
 }
 
-/// A thread exits: its page may serve another one of the same file.
+/// A thread exits, or executes another program: its page may serve another one of the same file.
 pub(super) fn exit(tid: u32, _irq: &LocalInterruptDisabled) {
     if COUNT.load(Ordering::Relaxed) > 0 {
         forget(tid);

@@ -19,17 +19,25 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 pub(super) struct Owner {
     /// Configured sessions.
     sessions: u32,
+    /// The machine is about to be suspended, or is: no CPU's PMU may be taken.
+    asleep: bool,
 }
 
 impl Owner {
     /// Nobody.
     pub(super) const fn new() -> Self {
-        Self { sessions: 0 }
+        Self { sessions: 0, asleep: false }
     }
 
     /// Checks that another session may be configured.
     pub(super) fn check_room(&self) -> Result<(), Refusal> {
         limits::check_sessions(self.sessions)
+    }
+
+    /// Whether no session can be configured because the machine goes to sleep. A PMU that were taken now would lose its registers, and
+    /// `resume` would believe that it still has them.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep
     }
 
     /// A session is configured: the first one takes the PMU. `branches`: it has branches recorded; `ibs`: it samples by IBS.
@@ -67,14 +75,16 @@ impl Owner {
     }
 
     /// The machine is about to be suspended: the CPUs' PMUs are as they were found, and stay so.
-    pub(super) fn suspend(&self) {
+    pub(super) fn suspend(&mut self) {
+        self.asleep = true;
         if self.sessions > 0 {
             leave_cpus();
         }
     }
 
     /// The machine runs again.
-    pub(super) fn resume(&self) {
+    pub(super) fn resume(&mut self) {
+        self.asleep = false;
         if self.sessions == 0 {
             return;
         }
@@ -197,10 +207,14 @@ fn leave(cpu: &Cpu, irq: &LocalInterruptDisabled) {
 
 /// This CPU has come online.
 pub(super) fn cpu_online(number: u32) {
+    let irq = local_interrupt_disable();
+    if let Some(cpu) = cpu::this_cpu(&irq) {
+        // It may have been offline when the module was loaded.
+        cpu.identify(&irq);
+    }
     if !ACTIVE.load(Ordering::Relaxed) {
         return;
     }
-    let irq = local_interrupt_disable();
     let refused = cpu::this_cpu(&irq).and_then(|cpu| cpu.acquire(&irq).err());
     drop(irq);
     if let Some(refusal) = refused {

@@ -89,10 +89,13 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
     let thread = unsafe { thread_of(task) };
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
-    if let Some(session) = unsafe { registry::session_of(task, thread, cpu, &irq) } {
+    let session = unsafe { registry::session_of(task, thread, cpu, &irq) };
+    if session.is_some() || cpu.running().is_some() {
         cpu.section(&irq, |section| {
-            // It may have been switched out and in after it began to exit; then it runs unmeasured.
-            if !cpu.is_running(session) && !session.has_given_up() {
+            // It may have been switched out and in after it began to exit; then it runs unmeasured. Where it is measured by another
+            // session, whose control group it was in when it was switched in, that one's stay ends.
+            if let (Some(session), None) = (session.filter(|session| !session.has_given_up()), cpu.running())
+            {
                 section.switch_in(session, thread);
             }
             section.switch_out(QuantumEnd::Exit);
@@ -122,6 +125,8 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     let thread = unsafe { thread_of(task) };
     let old_tid = old_tid.unsigned_abs();
     registry::exec(thread, old_tid, secure, &irq);
+    // Its marker page was mapped in the old program.
+    markers::exit(old_tid, &irq);
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
     let session = unsafe { session_of(task, thread, cpu, &irq) };

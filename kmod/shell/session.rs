@@ -79,7 +79,9 @@ struct CpuShare {
 unsafe impl Sync for CpuShare {}
 
 impl CpuShare {
-    fn new(program: &Program) -> Result<Self> {
+    /// `staged`: hardware writes elsewhere first. On a hybrid processor only one type of core may need that, and which type this CPU
+    /// is of is not known while it has never been online.
+    fn new(program: &Program, staged: bool) -> Result<Self> {
         let config = program.config();
         let mut segments = KVec::with_capacity(config.segments as usize, GFP_KERNEL)?;
         for _ in 0..config.segments {
@@ -92,7 +94,7 @@ impl CpuShare {
         let stacks = optional(config.stack_ring_bytes as usize)?;
         let markers = optional(config.markers as usize * size_of::<Marker>())?;
         let quanta = optional(config.quanta as usize * size_of::<Quantum>())?;
-        let staging = if program.hides_kernel() { Some(Block::new()?) } else { None };
+        let staging = if staged { Some(Block::new()?) } else { None };
         Ok(Self {
             memory: CpuMemory { quanta, stacks, markers, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
@@ -124,10 +126,11 @@ impl Session {
         locked: Locked,
     ) -> Result<Self> {
         let cpu_count = machine::cpu_count();
+        let staged = programs.iter().any(Program::hides_kernel);
         let mut cpus = KVVec::with_capacity(cpu_count as usize, GFP_KERNEL)?;
         for number in 0..cpu_count {
             let here = cpu::cpu(number).filter(|_| machine::is_possible(number));
-            let share = here.map(|cpu| CpuShare::new(programs.first_on(cpu.core()))).transpose()?;
+            let share = here.map(|cpu| CpuShare::new(programs.first_on(cpu.core()), staged)).transpose()?;
             cpus.push(share, GFP_KERNEL)?;
         }
         let places = places_wanted(&programs);

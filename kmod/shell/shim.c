@@ -162,14 +162,28 @@ int hpm_locked_down(enum lockdown_reason what)
 	return security_locked_down(what);
 }
 
+/* Whether this folder of procfs is /proc/PID: nothing renames it, and only the kernel makes folders at the root. */
+static bool hpm_is_process(const struct dentry *folder)
+{
+	const unsigned char *name = folder->d_name.name;
+
+	return folder->d_parent == folder->d_sb->s_root && *name >= '0' && *name <= '9';
+}
+
 /*
- * The address space that an open /proc/PID/environ shows (environ_open() in fs/proc/base.c), NULL for any other file. The
- * file holds it. No other file of procfs has that name.
+ * The address space that an open /proc/PID/environ or /proc/PID/task/TID/environ shows (environ_open() in fs/proc/base.c), NULL
+ * for any other file. The file holds it, and with it its dentry and those above. The name alone would not do: other files of procfs
+ * have names that users choose, such as /proc/net/dev_snmp6/INTERFACE, and their private data is something else.
  */
 struct mm_struct *hpm_environ_mm(struct file *file)
 {
-	if (file_inode(file)->i_sb->s_magic != PROC_SUPER_MAGIC ||
-	    strcmp(file->f_path.dentry->d_name.name, "environ"))
+	const struct dentry *dentry = file->f_path.dentry;
+	const struct dentry *above = dentry->d_parent->d_parent;
+
+	if (dentry->d_sb->s_magic != PROC_SUPER_MAGIC || strcmp(dentry->d_name.name, "environ"))
+		return NULL;
+	if (!hpm_is_process(dentry->d_parent) &&
+	    (strcmp(above->d_name.name, "task") || !hpm_is_process(above->d_parent)))
 		return NULL;
 	return file->private_data;
 }

@@ -7,6 +7,8 @@ use super::layout::{branches_of, GPRS, LBRS, MEMORY, XMMS};
 const PEBS_EN: u64 = 1 << 63;
 /// The value from which the counter goes on after a record, as the low bits of a negative number.
 const RELOAD: u64 = 0xFFFF_FFFF;
+/// The longest period: RELOAD holds the low 32 bits of its negative, of which the highest is the sign.
+pub(super) const PERIOD_MAX: u64 = (1 << 31) - 1;
 /// The groups of a record, beside their bits in MSR_PEBS_DATA_CFG: Auxiliary, GPR, and XMM of the vector registers.
 const GROUPS: [(u64, u64); 3] = [(1 << 62, MEMORY), (1 << 61, GPRS), (1 << 49, XMMS)];
 

@@ -78,7 +78,7 @@ impl<R: Rings> Session<'_, R> {
         }
         let markers = &mut self.state.markers;
         let Some(number) = markers.ring.room_for(1) else {
-            markers.lost += 1;
+            markers.lost = markers.lost.saturating_add(1);
             return;
         };
         let (tsc, origin) = match mark.tsc {
@@ -87,7 +87,7 @@ impl<R: Rings> Session<'_, R> {
             None => (stretch.now_tsc, MarkerOrigin::Request),
         };
         let marker = Marker {
-            sequence: number + markers.lost,
+            sequence: number.wrapping_add(markers.lost),
             tsc,
             value: mark.value,
             pid: stretch.thread.pid,

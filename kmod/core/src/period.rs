@@ -38,7 +38,7 @@ pub struct Grid {
     pub unit: u64,
     /// The shortest.
     pub least: u64,
-    /// The longest.
+    /// The longest, which is one of the grid.
     pub most: u64,
 }
 
@@ -51,6 +51,8 @@ impl Grid {
         };
         if period < self.least {
             self.least
+        } else if period > self.most {
+            self.most
         } else {
             period
         }
@@ -106,11 +108,13 @@ impl Periods {
         let average = &mut self.averages[place];
         average.events = average.events.saturating_add(events);
         average.ticks = average.ticks.saturating_add(ticks);
-        while average.ticks > AVERAGE_MS * wish.tsc_khz {
+        let rate = wish.rate.min(RATE_MAX);
+        // A low rate is known only after some samples' time.
+        let window_ms = AVERAGE_MS.max(2000_u64.checked_div(rate).unwrap_or(0));
+        while average.ticks > window_ms * wish.tsc_khz {
             average.events /= 2;
             average.ticks /= 2;
         }
-        let rate = wish.rate.min(RATE_MAX);
         // Samples wished for that time, times 1000.
         let Some(wished) = (average.ticks * rate).checked_div(wish.tsc_khz) else { return };
         let nominal = self.nominal[place];
@@ -147,8 +151,9 @@ impl Periods {
             if let (true, Some(shift)) = (sampler.randomise, shift(place)) {
                 let new = self.draw_shift(place, seed);
                 let moved = *left + new - shift.load(Ordering::Relaxed);
-                // A record that is due, or would be, comes when it is due.
-                if *left > 0 && moved > 0 {
+                // A record that is due, or would be, comes when it is due, and none is further away than the counter can be set.
+                let most = i64::try_from(sampler.grid.most).unwrap_or(i64::MAX);
+                if *left > 0 && moved > 0 && moved <= most {
                     *left = moved;
                     shift.store(new, Ordering::Relaxed);
                 }
@@ -222,6 +227,18 @@ mod tests {
         randomise: true,
         grid: Grid { unit: 1, least: 1, most: u64::MAX },
     };
+
+    #[test]
+    fn no_drawn_period_leaves_the_grid() {
+        let grid = Grid { unit: 16, least: 160, most: 1_048_560 };
+        for nominal in [160, 1_048_560] {
+            let mut periods = periods(nominal);
+            for _ in 0..1000 {
+                let drawn = periods.draw(SamplingCounter { grid, ..RANDOMISED }, 7);
+                assert!((grid.least..=grid.most).contains(&drawn) && drawn % grid.unit == 0, "{drawn}");
+            }
+        }
+    }
 
     #[test]
     fn drawn_periods_lie_within_a_sixteenth_and_their_mean_is_the_nominal_one() {

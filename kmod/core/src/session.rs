@@ -145,7 +145,7 @@ impl CpuSession {
         totals.records_lost += self.totals.records_lost;
         totals.records_withheld += self.totals.records_withheld;
         totals.markers += self.markers.ring.produced();
-        totals.markers_lost += self.markers.lost;
+        totals.markers_lost = totals.markers_lost.saturating_add(self.markers.lost);
         totals.pmis += self.totals.pmis;
         totals.msr_reads += self.totals.msr_reads;
         totals.msr_writes += self.totals.msr_writes;
@@ -176,9 +176,9 @@ pub struct Session<'a, R> {
 }
 
 impl CpuSession {
-    /// Counts markers that were overwritten in a thread's page.
+    /// Counts markers that were overwritten in a thread's page. How many, that thread says: any number must do.
     pub fn lose_markers(&mut self, lost: u64) {
-        self.markers.lost += lost;
+        self.markers.lost = self.markers.lost.saturating_add(lost);
     }
 }
 

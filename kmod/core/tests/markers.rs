@@ -65,6 +65,20 @@ fn a_full_ring_loses_markers_and_says_so() {
     assert_eq!((newest.value, newest.sequence), (70, 70), "lost ones are numbered too");
 }
 
+/// A thread says how many markers it has overwritten.
+#[test]
+fn any_number_of_lost_markers_will_do() {
+    let (mut rig, session, _) = marked_thread();
+    for _ in 0..2 {
+        rig.sessions[session].cpus[0].lose_markers(u64::MAX - 3);
+    }
+    for value in 0..70 {
+        rig.mark(0, session, mark(None, value));
+    }
+    assert_eq!(rig.sessions[session].totals().markers_lost, u64::MAX);
+    assert_eq!(kept(&rig, session).len(), 64);
+}
+
 #[test]
 fn nobody_else_can_set_a_marker() {
     let (mut rig, session, _) = marked_thread();

@@ -3,6 +3,7 @@
 mod rig;
 
 use hpm_abi::{QuantumEnd, Reason};
+use hpm_core::port::Port;
 use hpm_core::{Engine, Refusal};
 use rig::core::Instruction::Load;
 use rig::scene::{config, counted, precise, INSTRUCTIONS, LOADS};
@@ -40,6 +41,20 @@ fn every_register_is_given_back_as_it_was_found() {
         rig.stop(session);
     }
     assert_ne!(rig.registers(), before);
+    rig.release();
+    assert_eq!(rig.registers(), before);
+}
+
+/// As the kernel's perf leaves it when its last event has stopped.
+#[test]
+fn architectural_pebs_that_was_found_enabled_writes_nothing_until_it_is_given_back() {
+    const IA32_PEBS_INDEX: u32 = 0x3F5;
+    const EN: u64 = 1 << 32;
+    let mut rig = Rig::of(&vpmu::profile::CLEARWATER_FOREST, 1, Options::default());
+    write(&rig, IA32_PEBS_INDEX, EN);
+    let before = rig.registers();
+    rig.acquire();
+    assert_eq!(rig.port(0).rdmsr(IA32_PEBS_INDEX) & EN, 0);
     rig.release();
     assert_eq!(rig.registers(), before);
 }

@@ -69,6 +69,25 @@ fn the_period_is_adapted_to_the_wished_rate_and_to_a_new_wish() {
     assert_eq!(status.periods.into_iter().max(), Some(rig.sessions[session].reader.threads[&tid].period));
 }
 
+#[test]
+fn a_rate_of_few_samples_a_second_is_reached_too() {
+    for rate in [1, 5, 12] {
+        let rated = EventSpec { rate, ..precise(STORES, 10_007) };
+        let (mut rig, session, tid) = one_thread(&config(&[rated]));
+        rig.cores[0].borrow_mut().limits.tsc_khz = TSC_KHZ;
+        // Ten seconds of 100 million ticks, in quanta of 10 ms.
+        for _ in 0..1000 {
+            rig.run_stores(0, 10_000);
+            rig.cores[0].borrow_mut().machine.pass_time(990_000);
+            rig.cut(0, QuantumEnd::Timer);
+            rig.read_all();
+        }
+        let period = rig.sessions[session].reader.threads[&tid].period;
+        let wanted = 1_000_000 / rate;
+        assert!(period.abs_diff(wanted) * 5 <= wanted, "{period} for {rate} samples a second");
+    }
+}
+
 fn throttled(spec: EventSpec, limits: Limits) -> (Rig, usize, u32) {
     let mut config = config(&[spec, counted(INSTRUCTIONS)]);
     config.segments = 256;

@@ -52,6 +52,17 @@ fn precise_requests_are_refused_with_what_stands_in_the_way() {
 }
 
 #[test]
+fn architectural_pebs_has_periods_of_31_bits() {
+    let pmu = Rig::of(&vpmu::profile::CLEARWATER_FOREST, 1, Options::default()).pmu;
+    let period = offset_of!(SessionConfig, events) + offset_of!(EventSpec, period);
+    let refused = |period| Program::new(&pmu, &config(&[precise(LOADS, period)])).err();
+    assert_eq!(refused((1 << 31) - 1), None);
+    for longer in [1 << 31, 1 << 32, (1 << 32) + 1] {
+        assert_eq!(refused(longer), Some(Refusal::field(period)), "{longer}");
+    }
+}
+
+#[test]
 fn events_that_do_not_fit_name_the_first_without_a_place() {
     let loads = [counted(LOADS); 5];
     assert_eq!(refusal(&config(&loads)), Refusal::new(Reason::NoCounter, [4, 0]));

@@ -122,6 +122,15 @@ impl Engine {
             hardware.load(port, program);
             hardware.read_all(port, program, &mut self.values);
             self.loaded = wanted;
+            // Architectural PEBS has a counter's period in a register that `load` has set to the one that was asked for.
+            for (layout, sampler) in program
+                .pebs
+                .iter()
+                .flat_map(|layout| program.sampling_counters().map(move |one| (layout, one)))
+            {
+                let period = session.state.periods.in_use()[usize::from(sampler.place)];
+                hardware.set_reset(port, layout, &sampler, period);
+            }
         }
         if program.samples() {
             self.guard.add_records(records, &session.limits);

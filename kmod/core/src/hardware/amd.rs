@@ -267,6 +267,9 @@ pub(super) fn acknowledge<P: Port>(port: &mut P, pmu: &Pmu, amd: Amd) -> bool {
         let overflowed = port.rdmsr(PERF_CNTR_GLOBAL_STATUS) & u64::from(pmu.perfmon.general);
         if overflowed != 0 {
             port.wrmsr(PERF_CNTR_GLOBAL_STATUS_CLR, overflowed);
+            // One that overflowed since this interrupt was raised has raised another, which finds nothing any more (Linux:
+            // `amd_pmu_adjust_nmi_window`).
+            note_served(port);
             ours = true;
         }
     } else {

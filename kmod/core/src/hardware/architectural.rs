@@ -61,6 +61,7 @@ impl Hardware {
         (self.pebs_enable, self.pebs_data_cfg) = (found.pebs_enable, found.pebs_data_cfg);
         self.set_global_ctrl(port, 0);
         self.unload(port);
+        self.forbid_records(port);
         if self.has_debug_store() {
             let area = port.ds_area();
             if area != self.found.ds_area {
@@ -93,6 +94,16 @@ impl Hardware {
     /// The PMU that is held.
     pub(super) const fn pmu(&self) -> &Pmu {
         &self.pmu
+    }
+
+    /// The kernel's perf leaves IA32_PEBS_INDEX.EN set when its last event has stopped; `pebs_enable` is 0 until hpm sets it.
+    fn forbid_records<P: Port>(&self, port: &mut P) {
+        if self.pmu.pebs.is_ok_and(|pebs| pebs.format == ARCHITECTURAL) {
+            let index = PebsIndex(port.rdmsr(IA32_PEBS_INDEX));
+            if index.en() == 1 {
+                port.wrmsr(IA32_PEBS_INDEX, index.with_en(0).0);
+            }
+        }
     }
 
     /// Whether records go through the DS management area.

@@ -1,8 +1,10 @@
 //! Architectural performance monitoring (SDM Vol. 3B 20.2): what every Intel PMU since Core Duo shares.
 
 use super::super::allocate::CounterSet;
+use super::super::cfg_c;
 use super::super::detect::CpuidRegisters;
 use super::super::events::{Way, PERIOD_MIN};
+use super::super::layout::ARCHITECTURAL;
 use super::super::period::Grid;
 use super::amd::Amd;
 use super::{Interface, Pmu};
@@ -117,6 +119,9 @@ impl Pmu {
     pub fn period_grid(&self, way: Way, counters: CounterSet) -> Grid {
         match self.interface {
             Interface::Amd(Amd { ibs: Some(ibs), .. }) if way == Way::Ibs => ibs.grid(counters),
+            _ if way == Way::Pebs && self.pebs.is_ok_and(|pebs| pebs.format == ARCHITECTURAL) => {
+                Grid { unit: 1, least: PERIOD_MIN, most: cfg_c::PERIOD_MAX.min(self.period_max()) }
+            }
             _ => Grid { unit: 1, least: PERIOD_MIN, most: self.period_max() },
         }
     }

@@ -60,7 +60,7 @@ pub struct SessionMemory {
     turns: Vec<Vec<Program>>,
     pub keys: PageKeys,
     pub pages: Rc<Vec<CounterPage>>,
-    cpus: Vec<CpuSession>,
+    pub cpus: Vec<CpuSession>,
     slots: Vec<ThreadSlot>,
     tally: ThreadTally,
     /// In a session that follows calls, as many as slots.

@@ -26,6 +26,18 @@ pub(super) fn goes_stale() -> Result<()> {
     Ok(())
 }
 
+/// As nobody, in a network of its own whose interface is called `environ`: a file of procfs with the name of a proof, whose contents are
+/// something else, is refused.
+pub(super) fn is_forged() -> Result<()> {
+    let child = Child::prepare(&["sleep", "600"])?;
+    let proof = File::open(FORGED)?;
+    let Err(denied) = configured(&child, &proof)? else { bail!("{FORGED} was taken for a proof") };
+    ensure!(Reason::from_number(denied.reason) == Some(Reason::ProofInvalid), "it was refused as {denied:?}");
+    Ok(())
+}
+
+const FORGED: &str = "/proc/self/net/dev_snmp6/environ";
+
 /// A session of the child by this proof.
 fn configured(child: &Child, proof: &File) -> Result<Result<Driver, Denied>> {
     let (driver, info) = Driver::open_checked()?;

@@ -35,6 +35,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         command.args(["guest", "stale_proof"]).current_dir("/tmp/nobody");
         succeed(&mut as_nobody(command)).map(|_| String::new())
     });
+    report.check("a file of procfs with a name of the user's choice is no proof", forged_proof);
     report.check("more memory than a user may lock is refused", || {
         let hpmctl = built("hpmctl")?;
         let line = format!(
@@ -58,6 +59,20 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         refused(hpmctl(&["stat", "-e", EVENTS, "-C", "77"])?, "CPU 77")
     });
     Ok(())
+}
+
+/// Calls the only interface of a network of its own `environ` (SIOCSIFNAME), so that procfs has a file of that name.
+const RENAME: &str = r#"use Socket; socket(S, AF_INET, SOCK_DGRAM, 0) or die "socket: $!";
+    ioctl(S, 0x8923, pack("a16a16", "lo", "environ")) or die "SIOCSIFNAME: $!"; exec @ARGV or die "exec: $!""#;
+
+fn forged_proof() -> Result<String> {
+    if !Path::new("/proc/net/dev_snmp6").exists() {
+        return Ok("this kernel has no IPv6, and no such file".to_owned());
+    }
+    let mut command = Command::new("unshare");
+    command.args(["-U", "-r", "-n", "perl", "-e", RENAME]).arg(std::env::current_exe()?);
+    command.args(["guest", "forged_proof"]).current_dir("/tmp/nobody");
+    succeed(&mut as_nobody(command)).map(|_| String::new())
 }
 
 /// Keeps the count of a case as a fact, and why there is none as a failed check.
