@@ -140,7 +140,7 @@ fn come_and_go(times: u32) -> Result<String> {
 fn refused() -> Result<String> {
     let mut session = record("refused.hpm")?
         .arg(built("strides")?)
-        .args(["x", "x", "x", "x", "x", "x"])
+        .args(["x", "x"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;

@@ -63,7 +63,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
 
 /// Calls the only interface of a network of its own `environ` (SIOCSIFNAME), so that procfs has a file of that name.
 const RENAME: &str = r#"use Socket; socket(S, AF_INET, SOCK_DGRAM, 0) or die "socket: $!";
-    ioctl(S, 0x8923, pack("a16a16", "lo", "environ")) or die "SIOCSIFNAME: $!"; exec @ARGV or die "exec: $!""#;
+    my $names = pack("a16a16", "lo", "environ"); ioctl(S, 0x8923, $names) or die "SIOCSIFNAME: $!"; exec @ARGV or die "exec: $!""#;
 
 fn forged_proof() -> Result<String> {
     if !Path::new("/proc/net/dev_snmp6").exists() {
