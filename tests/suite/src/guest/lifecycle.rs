@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::programs::{built, hpmctl, pid_of, record, succeed, wait_at_most};
-use super::{GuestReport, is_asked_for, processor};
+use super::processor::{self, Sampled};
+use super::programs::{built, hpmctl, pid_of, record_each, succeed, wait_at_most};
+use super::{GuestReport, is_asked_for};
 
 /// The PMU registers of all profiles (SDM Vol. 4, tables 2-2, 2-3, 2-15, 2-39, 2-52): counters, event selects, fixed
 /// counters, control and status, debug store and PEBS, offcore, load latency, branch records, and those from PerfMon
@@ -137,10 +138,16 @@ fn come_and_go(times: u32) -> Result<String> {
     unchanged(&before)
 }
 
+/// `hpmctl record` of what slows no machine down.
+fn lightly(trace: &str) -> Result<Command> {
+    let Sampled { events, period, options } = processor::sampled_lightly()?;
+    record_each(&events, period, trace, options)
+}
+
 fn refused() -> Result<String> {
-    let mut session = record("refused.hpm")?
+    let mut session = lightly("refused.hpm")?
         .arg(built("strides")?)
-        .args(["x", "x"])
+        .args(["x"; 40])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
@@ -156,13 +163,13 @@ fn refused() -> Result<String> {
 
 fn session_restores() -> Result<String> {
     let before = registers()?;
-    succeed(record("restores.hpm")?.arg(built("strides")?))?;
+    succeed(lightly("restores.hpm")?.arg(built("strides")?))?;
     unchanged(&before)
 }
 
 fn killed_restores() -> Result<String> {
     let before = registers()?;
-    let mut session = record("killed.hpm")?
+    let mut session = lightly("killed.hpm")?
         .arg(built("threads")?)
         .args(["2", "1000000"])
         .stdout(Stdio::null())

@@ -66,8 +66,8 @@ pub(crate) struct Sampled {
     pub(crate) options: &'static [&'static str],
 }
 
-/// Period of IBS, a prime too: its samples are interrupts, whose own ops count towards the next one.
-const IBS_PERIOD: u64 = 10_007;
+/// Period of IBS, a prime too: its samples are interrupts, whose own ops count towards the next one. Also of what is as frequent.
+const LONG_PERIOD: u64 = 10_007;
 
 /// On Intel's processors [`sampled_event`], one for each type of core here. On AMD's, IBS samples ops of every kind, of which
 /// those that load have their data's source; where it does not exist, misses are sampled by interrupts.
@@ -77,7 +77,7 @@ pub(super) fn sampled() -> Result<Sampled> {
             Sampled { events: "DATA_CACHE_MISSES:u".to_owned(), period: PERIOD, options: &["--imprecise"] }
         }
         PmuKind::Amd(_) => {
-            Sampled { events: "ibs_op/cnt_ctl=1/u".to_owned(), period: IBS_PERIOD, options: &[] }
+            Sampled { events: "ibs_op/cnt_ctl=1/u".to_owned(), period: LONG_PERIOD, options: &[] }
         }
         PmuKind::Netburst(_) => {
             Sampled { events: "l1d-load-miss:u".to_owned(), period: PERIOD, options: &[] }
@@ -86,6 +86,17 @@ pub(super) fn sampled() -> Result<Sampled> {
             Sampled { events: on_each_type_of_core(sampled_name)?, period: PERIOD, options: &[] }
         }
     })
+}
+
+/// As [`sampled`], but all loads where hardware writes records of them: the model need not follow its caches for those, which makes a
+/// guest many times slower, and one that checks itself so slow that its programs starve.
+pub(super) fn sampled_lightly() -> Result<Sampled> {
+    match profile()?.pmu {
+        PmuKind::Perfmon(_) => {
+            Ok(Sampled { events: on_each_type_of_core(|_| Ok("load"))?, period: LONG_PERIOD, options: &[] })
+        }
+        PmuKind::Amd(_) | PmuKind::Netburst(_) => sampled(),
+    }
 }
 
 /// hpmctl's names of loads sampled for their latency, in user mode: also those that hit the first level, which takes 4 cycles.
