@@ -1,5 +1,6 @@
 //! `hpmctl methods`: method-level phases of a program, in three steps.
 
+mod begun;
 mod exclude;
 mod folder;
 mod launch;

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Written into a folder by `profile`, and asked for by the other steps.
-const PROFILE: &str = "profile.json";
-const SELECTION: &str = "selection.json";
+pub(super) const PROFILE: &str = "profile.json";
+pub(super) const SELECTION: &str = "selection.json";
 const RUNS: &str = "runs";
 const RUN: &str = "run.json";
 const VERSION: u32 = 2;
@@ -250,19 +250,6 @@ impl SelectionFile {
 /// Bytes as text.
 pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Makes a folder, or empties one of an earlier profile.
-///
-/// # Errors
-/// It is something else, or cannot be written.
-pub(super) fn begin(folder: &Path) -> Result<()> {
-    if folder.join(PROFILE).exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot replace {}", folder.display()))?;
-    } else if folder.exists() && fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some()) {
-        bail!("{} is there and is no profile of methods: name another folder with -o", folder.display());
-    }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
 /// Writes a profile.

@@ -15,10 +15,8 @@ use libhpm::call_log::{
 use libhpm::symbol::{FileFinder, Symbolizer, build_id, functions_of};
 use libhpm::sys::clock::tsc_per_ms;
 
-use super::folder::{
-    CpuRow, FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, begin, hexadecimal, shared,
-    write_profile,
-};
+use super::begun::Begun;
+use super::folder::{CpuRow, FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, hexadecimal, shared};
 use super::{ClockArg, launch, measure, text};
 use crate::files::FilesArgs;
 use crate::output::{print, warn};
@@ -27,7 +25,7 @@ use crate::workload::program_file;
 /// Run a program and measure the time of each of its functions (step 1).
 #[derive(Args, Debug)]
 pub(super) struct ProfileArgs {
-    /// Folder to write [default: PROGRAM.methods]; an earlier profile there is replaced
+    /// Folder to write [default: PROGRAM.methods]; an earlier profile there is replaced once the new one is whole
     #[arg(short, long, value_name = "NAME.methods")]
     output: Option<PathBuf>,
     /// What times are of
@@ -70,11 +68,8 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
         name.into()
     });
     let shim = launch::shim(args.shim.as_deref())?;
-    begin(&folder)?;
-    let (log, rehearsal) = (folder.join("log"), folder.join("rehearsal"));
-    for folder in [&log, &rehearsal] {
-        fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    }
+    let begun = Begun::new(&folder)?;
+    let (log, rehearsal) = (begun.work("log")?, begun.work("rehearsal")?);
     let priced = measure::first_group();
     let config = Config {
         filter: Filter::LeaveOut(left_out(args, &program)?),
@@ -98,10 +93,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<ExitCode> {
         Config { filter: Filter::LeaveOut(vec![]), events: config.priced, priced: vec![], ..config };
     let beside = launch::around_set_up(&shim, &rehearsal, &as_measured)?;
     profile.cpu.set_up += profile.cpu.processes as f64 * beside;
-    write_profile(&folder, &profile)?;
-    for folder in [&log, &rehearsal] {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
-    }
+    begun.finish(&profile)?;
     warn(&warnings(&profile));
     print(text::profile(&profile, args.show).trim_end())?;
     Ok(ExitCode::from(ran.status as u8))

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::exclude::option;
 use super::folder::{
-    CpuRow, FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, begin, read_profile, write_profile,
+    CpuRow, FunctionRow, ModuleRow, NodeRow, ProfileFile, ThreadRow, read_profile, write_profile,
 };
 use super::*;
 
@@ -80,7 +80,7 @@ fn figure_3(temp: &TempDir) -> PathBuf {
         unwound: 2,
         ..ProfileFile::default()
     };
-    begin(&folder).unwrap();
+    fs::create_dir_all(&folder).unwrap();
     write_profile(&folder, &profile).unwrap();
     folder
 }
@@ -223,6 +223,7 @@ fn a_program_goes_through_all_steps() {
         unreachable!()
     };
     assert_eq!(profile::run(&args).unwrap(), ExitCode::from(3));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "the profile alone");
     let found = folder::read_profile(&folder).unwrap();
     let calls = |name: &str| found.functions.iter().find(|row| row.name == name).map(|row| row.calls);
     assert_eq!(
@@ -274,6 +275,23 @@ fn a_program_goes_through_all_steps() {
 }
 
 #[test]
+fn a_new_profile_takes_only_what_belongs_to_the_earlier_one() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = figure_3(&temp);
+    select(&folder, &["--weight", "10%", "--grain", "5%"]).unwrap();
+    folder::begin_run(&folder, 1).unwrap();
+    fs::write(folder.join("notes.txt"), "mine").unwrap();
+    let begun = begun::Begun::new(&folder).unwrap();
+    begun.work("log").unwrap();
+    assert!(folder.join("selection.json").exists() && folder.join("runs").exists(), "until there is one");
+    begun.finish(&ProfileFile { status: 9, ..ProfileFile::default() }).unwrap();
+    let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["notes.txt", "profile.json"]);
+    assert_eq!(read_profile(&folder).unwrap().status, 9);
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     let shim = shim();
@@ -285,7 +303,17 @@ fn what_cannot_be_measured_is_refused() {
     };
     assert!(profile("/bin/true").contains("compile it with -finstrument-functions"));
     assert!(profile("no-such-program").starts_with("cannot run `no-such-program`"));
+    assert!(!name.exists(), "nothing is left of what came to nothing");
     fs::create_dir_all(&name).unwrap();
     fs::write(name.join("mine"), "").unwrap();
     assert!(profile("/bin/true").contains("is there and is no profile of methods"));
+    for file in ["profile.json", "selection.json"] {
+        fs::write(name.join(file), file).unwrap();
+    }
+    assert!(profile("/bin/true").contains("compile it with -finstrument-functions"));
+    let kept = fs::read_dir(&name).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut kept: Vec<_> = kept.collect();
+    kept.sort();
+    assert_eq!(kept, ["mine", "profile.json", "selection.json"], "the earlier profile stays");
+    assert_eq!(fs::read_to_string(name.join("profile.json")).unwrap(), "profile.json");
 }
