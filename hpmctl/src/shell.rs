@@ -1,7 +1,6 @@
 //! What a shell and `man` want to know of hpmctl: completions and manual pages, made from its own definition.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
@@ -9,6 +8,7 @@ use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use crate::cli::Cli;
+use crate::output::print;
 
 /// Print the completions of a shell.
 #[derive(Args, Debug)]
@@ -33,7 +33,7 @@ pub(crate) struct ManArgs {
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "hpmctl", &mut text);
-    io::Write::write_all(&mut io::stdout().lock(), &text).context("cannot write the completions")
+    print(String::from_utf8(text).context("the completions are no text")?.trim_end())
 }
 
 /// Runs `man`.
