@@ -29,6 +29,7 @@ mod svg;
 mod traces;
 mod workload;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -45,7 +46,8 @@ fn main() -> ExitCode {
     match run(&Cli::parse().command) {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("hpmctl: {error:#}");
+            // Where standard error is closed or full, the status is all that can be told.
+            let _ = writeln!(io::stderr(), "hpmctl: {error:#}");
             ExitCode::from(status_of(&error))
         }
     }

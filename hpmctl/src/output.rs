@@ -9,7 +9,9 @@ use anyhow::{Context, Result};
 /// # Errors
 /// Any other failure to write.
 pub(crate) fn print(text: &str) -> Result<()> {
-    match writeln!(io::stdout().lock(), "{text}") {
+    let mut output = io::stdout().lock();
+    // What is left in the buffer would be written when nobody can tell of a failure.
+    match writeln!(output, "{text}").and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write the result")
         }
@@ -17,10 +19,10 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Says what has to be known of a result beside it.
+/// Says what has to be known of a result beside it, if anybody listens.
 pub(crate) fn warn(warnings: &[String]) {
     for warning in warnings {
-        eprintln!("hpmctl: warning: {warning}");
+        let _ = writeln!(io::stderr(), "hpmctl: warning: {warning}");
     }
 }
 

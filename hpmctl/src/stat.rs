@@ -25,6 +25,7 @@ use self::breakdown::{Per, Who};
 use self::metric::Metric;
 use crate::cli::TargetArgs;
 use crate::measure::sources;
+use crate::output::warn;
 
 /// Count events of a program, a process or the system.
 ///
@@ -69,7 +70,7 @@ pub(crate) struct StatArgs {
     /// Print comma-separated values, one line for each count
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Write the result to this file instead
+    /// Write the result to this file instead; what the file holds is replaced once there is one
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     #[command(flatten)]
@@ -180,8 +181,17 @@ pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
     }
     let mut out = out::Out::new(args)?;
     let (counted, end) = measurement::once(args, &mut out)?;
-    out.whole(&counted)?;
-    Ok(ExitCode::from(end.status()))
+    status(out.whole(&counted), end.status())
+}
+
+/// The program's status, also when its result could not be written, as that is not the program's failure; unless it would say that all
+/// is well.
+fn status(written: Result<()>, of_program: u8) -> Result<ExitCode> {
+    match written {
+        Err(error) if of_program != 0 => warn(&[format!("{error:#}")]),
+        written => written?,
+    }
+    Ok(ExitCode::from(of_program))
 }
 
 fn event_count(index: usize, event: &Event, totals: &Totals, ns: impl Fn(u64) -> u64) -> EventCount {

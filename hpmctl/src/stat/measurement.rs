@@ -76,6 +76,10 @@ impl Measured<'_> {
                 && now >= due
             {
                 self.interval(source, now, out)?;
+                // Of a program the result is still wanted, and its work; what else is measured goes on without.
+                if out.is_over() && !workload.is_program() {
+                    return Ok(End::Stopped);
+                }
                 // Intervals that were slept through are one long one.
                 let passed = now.as_nanos() / length.as_nanos() + 1;
                 next = Some(length.saturating_mul(u32::try_from(passed).unwrap_or(u32::MAX)));

@@ -1,19 +1,22 @@
 //! Where results go, and in which form.
 
-use std::fs::File;
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
 use serde::Serialize;
 
 use super::{Counted, Slice, StatArgs, csv, text};
 
-/// Standard error, or a file.
+/// Standard error, or a file. What is measured goes on when it cannot be written to.
 pub(super) struct Out {
-    to: Box<dyn Write>,
+    file: Option<LateFile>,
     form: Form,
     intervals: bool,
     begun: bool,
+    /// Why no more is written.
+    failed: Option<io::Error>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,61 +30,64 @@ impl Out {
     /// As the options say.
     ///
     /// # Errors
-    /// The file cannot be made.
+    /// The file cannot be written to.
     pub(super) fn new(args: &StatArgs) -> Result<Self> {
-        let to: Box<dyn Write> = match &args.output {
-            Some(file) => {
-                let made = File::create(file).with_context(|| format!("cannot write {}", file.display()))?;
-                Box::new(made)
-            }
-            None => Box::new(io::stderr()),
-        };
+        let open =
+            |path: &PathBuf| LateFile::open(path).with_context(|| format!("cannot write {}", path.display()));
+        let file = args.output.as_ref().map(open).transpose()?;
         let form = match (args.json, args.csv) {
             (true, _) => Form::Json,
             (_, true) => Form::Csv,
             _ => Form::Text,
         };
-        Ok(Self { to, form, intervals: args.interval.is_some(), begun: false })
+        Ok(Self { file, form, intervals: args.interval.is_some(), begun: false, failed: None })
     }
 
-    /// An interval that has passed.
+    /// An interval that has passed. When it cannot be written, it and those that follow are left out.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// There is no JSON of it.
     pub(super) fn interval(&mut self, slice: &Slice) -> Result<()> {
         let text = match self.form {
             Form::Text => text::interval(slice),
             Form::Json => line(slice)?,
             Form::Csv => self.csv_header() + &csv::slice(slice),
         };
-        self.write(&text)
+        self.write(&text);
+        Ok(())
+    }
+
+    /// Whether nobody will see another interval.
+    pub(super) fn is_over(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// The whole measurement.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be written to where it should be.
     pub(super) fn whole(&mut self, counted: &Counted) -> Result<()> {
         let text = match self.form {
             Form::Text => text::text(counted) + "\n",
             Form::Json if self.intervals => line(counted)?,
             Form::Json => serde_json::to_string_pretty(counted).context("cannot write JSON")? + "\n",
-            Form::Csv => self.csv_header() + &csv::whole(counted),
+            Form::Csv => csv::whole(counted),
         };
-        self.write(&text)
+        let header = if self.form == Form::Csv { csv::header() } else { String::new() };
+        self.last(&header, &text)
     }
 
     /// Repeated measurements.
     ///
     /// # Errors
-    /// They cannot be written.
+    /// They cannot be written to where they should be.
     pub(super) fn repeated<T: Serialize>(&mut self, all: &T, text: String, csv: String) -> Result<()> {
         let text = match self.form {
             Form::Text => text + "\n",
             Form::Json => serde_json::to_string_pretty(all).context("cannot write JSON")? + "\n",
             Form::Csv => csv,
         };
-        self.write(&text)
+        self.last("", &text)
     }
 
     /// The columns' names, once.
@@ -89,8 +95,68 @@ impl Out {
         if std::mem::replace(&mut self.begun, true) { String::new() } else { csv::header() }
     }
 
-    fn write(&mut self, text: &str) -> Result<()> {
-        self.to.write_all(text.as_bytes()).and_then(|()| self.to.flush()).context("cannot write the result")
+    /// Writes the result. One that its file cannot take is shown on standard error, so that the measurement is not lost.
+    fn last(&mut self, header: &str, text: &str) -> Result<()> {
+        let with_header = [header, text].concat();
+        self.write(if self.begun { text } else { &with_header });
+        let Some(error) = self.failed.take().filter(|error| error.kind() != ErrorKind::BrokenPipe) else {
+            return Ok(());
+        };
+        let Some(file) = &self.file else { return Err(Error::new(error).context("cannot write the result")) };
+        // The failure itself is told; there is nowhere left to tell another one.
+        let _ = io::stderr().write_all(with_header.as_bytes());
+        let what = format!("cannot write {}, so that the result is shown here", file.path.display());
+        Err(Error::new(error).context(what))
+    }
+
+    /// Writes, unless an earlier write failed.
+    fn write(&mut self, text: &str) {
+        if self.failed.is_none() {
+            let written = match &mut self.file {
+                Some(file) => file.write(text),
+                None => io::stderr().write_all(text.as_bytes()),
+            };
+            self.failed = written.err();
+        }
+    }
+}
+
+/// A file that keeps what it holds until there is something to write, for a measurement that comes to nothing.
+struct LateFile {
+    file: File,
+    path: PathBuf,
+    /// It was not there.
+    made: bool,
+    written: bool,
+}
+
+impl LateFile {
+    fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let (file, made) = match options.write(true).open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                (options.create(true).truncate(false).open(path)?, true)
+            }
+            opened => (opened?, false),
+        };
+        Ok(Self { file, path: path.to_owned(), made, written: false })
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        // Devices and pipes have no length.
+        if !std::mem::replace(&mut self.written, true) && self.file.metadata()?.is_file() {
+            self.file.set_len(0)?;
+        }
+        self.file.write_all(text.as_bytes())
+    }
+}
+
+impl Drop for LateFile {
+    fn drop(&mut self) {
+        if self.made && !self.written {
+            // The real path: a link to a file that was not there stays. What cannot be removed is empty.
+            let _ = fs::canonicalize(&self.path).and_then(fs::remove_file);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use libhpm::analysis::topdown::Share;
 use serde::Serialize;
 
 use super::out::Out;
-use super::{Counted, StatArgs, csv, measurement};
+use super::{Counted, StatArgs, csv, measurement, status};
 use crate::output::grouped;
 use crate::workload::End;
 
@@ -58,8 +58,8 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
     };
     let (source, target) = (first.source.clone(), first.target.clone());
     let all = Runs { source, target, wanted, rows: rows(&runs), exit_statuses: statuses };
-    out.repeated(&all, text(&all), values(&all))?;
-    Ok(ExitCode::from(all.exit_statuses.iter().copied().find(|status| *status != 0).unwrap_or(0)))
+    let written = out.repeated(&all, text(&all), values(&all));
+    status(written, all.exit_statuses.iter().copied().find(|status| *status != 0).unwrap_or(0))
 }
 
 fn rows(runs: &[Counted]) -> Vec<Row> {

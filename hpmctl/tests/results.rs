@@ -1,0 +1,109 @@
+//! What becomes of a measurement, of the measured program and of an earlier result when the result cannot be written, or there is none.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+fn stat(folder: &Path, options: &[&str], script: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
+    command.args(["stat", "--source", "perf", "-e", "task-clock:u"]).args(options);
+    command.args(["--", "sh", "-c", script]).current_dir(folder);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn perf_is_here() -> bool {
+    libhpm::source::perf::software().is_ok()
+}
+
+const LASTS: &str = "sleep 0.2; echo done > mark; exit";
+
+#[test]
+fn a_program_outlives_the_reader_of_its_intervals() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for options in [&["-I", "10"][..], &["-I", "10", "--per-thread", "--csv"], &[]] {
+        let mut child =
+            stat(folder.path(), options, &format!("{LASTS} 4")).stderr(Stdio::piped()).spawn().unwrap();
+        drop(child.stderr.take());
+        assert_eq!(child.wait().unwrap().code(), Some(4), "{options:?}");
+        fs::remove_file(folder.path().join("mark")).unwrap();
+    }
+}
+
+#[test]
+fn a_result_that_its_file_cannot_take_is_shown() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let begin = ["-o", "/dev/full"];
+    for options in [&[][..], &["-I", "10"], &["--csv", "-I", "10"], &["-r", "3"]] {
+        for (status, shown) in [("0", 1), ("7", 7)] {
+            let options = [&begin, options].concat();
+            let output = stat(folder.path(), &options, &format!("{LASTS} {status}")).output().unwrap();
+            let text = said(&output);
+            assert_eq!(output.status.code(), Some(shown), "{options:?}: {text}");
+            assert_eq!(
+                text.matches("cannot write /dev/full, so that the result is shown here").count(),
+                1,
+                "{text}"
+            );
+            assert!(
+                text.contains("task-clock") && folder.path().join("mark").exists(),
+                "{options:?}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_is_replaced_only_by_a_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.txt");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
+        command
+            .args(["stat", "--source", "perf", "-o", "out.txt"])
+            .args(words)
+            .current_dir(&folder)
+            .output()
+            .unwrap()
+    };
+    let wrong: [&[&str]; 3] =
+        [&["--", "/nonexist"], &["-e", "nonsense", "--", "true"], &["-r", "2", "--", "/nonexist"]];
+    for words in wrong {
+        assert!(!run(words).status.success());
+        assert!(!path.exists(), "{words:?}");
+        fs::write(&path, "precious").unwrap();
+        assert!(!run(words).status.success());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious", "{words:?}");
+        fs::remove_file(&path).unwrap();
+    }
+    if perf_is_here() {
+        fs::write(&path, "precious".repeat(1000)).unwrap();
+        let output = stat(folder.path(), &["-o", "out.txt"], "exit 0").output().unwrap();
+        let kept = fs::read_to_string(&path).unwrap();
+        assert!(
+            output.status.success() && kept.contains("task-clock") && !kept.contains("precious"),
+            "{kept}"
+        );
+    }
+}
+
+#[test]
+fn a_reader_of_completions_may_go_at_any_time() {
+    for shell in ["bash", "zsh"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
+        command.args(["completions", shell]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell}: {}", said(&output));
+    }
+}
