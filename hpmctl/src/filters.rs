@@ -67,6 +67,11 @@ impl FilterArgs {
         Ok(filter)
     }
 
+    /// Whether it matters where data is.
+    pub(crate) fn chooses_data(&self) -> bool {
+        !self.data.is_empty()
+    }
+
     /// What was asked for, in words; `None` without any.
     pub(crate) fn words(&self) -> Option<String> {
         let any =

@@ -161,6 +161,9 @@ impl ReportArgs {
         if (self.off_cpu || self.wall_clock) && self.by.is_some_and(|by| by.table().is_none()) {
             bail!("waits have no branches: group them by function, line, thread or CPU");
         }
+        if (self.off_cpu || self.wall_clock) && self.filters.chooses_data() {
+            bail!("waits have no data: leave --data out");
+        }
         Ok(())
     }
 }

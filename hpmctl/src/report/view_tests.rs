@@ -249,6 +249,35 @@ fn without_samples_of_switches_a_wait_is_where_the_thread_was_last_seen() {
 }
 
 #[test]
+fn a_choice_holds_for_waits_and_time_on_cpus() {
+    let temp = TempDir::new().unwrap();
+    let folder = waiting(&temp, true);
+    let all = |options: &[&str]| {
+        let json = report(&folder, &[options, &["--json"]].concat()).unwrap().0;
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["all_ns"].clone()
+    };
+    let whole = all(&["--wall-clock"]);
+    assert_eq!(whole, serde_json::json!([35 * MS, 30 * MS, 5 * MS, 0]));
+    for options in [["--thread", "sort"], ["--process", "7"], ["--cpu", "0"], ["--within", "work"]] {
+        assert_eq!(all(&[&["--wall-clock"], &options[..]].concat()), whole, "{options:?}");
+    }
+    // All samples of the clock are elsewhere.
+    assert_eq!(all(&["--wall-clock", "--code", "read"]), serde_json::json!([0, 30 * MS, 0, 0]));
+    // Two of the seven.
+    let early = ["--wall-clock", "--filter", "time_ns < 10e6"];
+    assert_eq!(all(&early), serde_json::json!([10 * MS, 0, 0, 0]));
+    let text = report(&folder, &["--off-cpu", "--code", "read"]).unwrap().0;
+    assert!(text.contains("Threads' times are of all code;"), "{text}");
+    let error = |options: &[&str]| report(&folder, options).unwrap_err().to_string();
+    for options in [["--cpu", "1"], ["--thread", "nobody"], ["--process", "8"]] {
+        let sentence = error(&[&["--off-cpu"], &options[..]].concat());
+        assert!(sentence.contains("holds no quantum that was asked for"), "{sentence}");
+    }
+    assert!(error(&["--off-cpu", "--filter", "cpu == 77"]).contains("no wait at a place that was asked for"));
+    assert!(error(&["--off-cpu", "--data", "heap"]).contains("leave --data out"));
+}
+
+#[test]
 fn wall_clock_time_needs_a_clock() {
     assert!(error(&["--wall-clock"]).contains("record one of task-clock, cpu-clock, ref-cycles, cycles"));
     assert!(report(Path::new("/nonexistent.hpm"), &["--off-cpu"]).is_err());

@@ -36,6 +36,9 @@ struct TimeReport<'a> {
     all_ns: [u64; 4],
     /// Time on a CPU of threads without a sample of the clock.
     unplaced_ns: u64,
+    /// The filter chooses code, so that the threads' times are of more than the tables of places.
+    #[serde(skip)]
+    threads_exceed: bool,
     tables: Vec<Places>,
     warnings: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,12 +75,25 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let filter = args.filters.of(&reader)?;
     let mut collected = Collected::new(args, reader.meta(), &filter)?;
     let mut quanta = reader.rows::<QuantumRow>();
-    let waits = Waits::new(quanta.by_ref(), filter.times());
+    let name = |row: &QuantumRow| resolver.name_at(row.tid, row.end_tsc);
+    let waits = Waits::of(quanta.by_ref(), filter.times(), |row| filter.takes_at_some_time(row, &name(row)));
+    if waits.threads.is_empty() && !filter.is_empty() {
+        bail!(
+            "{} holds no quantum that was asked for: --by thread and --by cpu without a choice show what there is",
+            args.trace.display()
+        );
+    }
     if waits.threads.is_empty() {
-        let which = if filter.is_empty() { "that can be read" } else { "at these times" };
-        bail!(reader.lacks_quanta(&args.trace, which));
+        bail!(reader.lacks_quanta(&args.trace, "that can be read"));
     }
     collected.read(&reader, &mut resolver, &waits);
+    if filter.chooses_code_or_data() && collected.stacks.is_empty() {
+        bail!(
+            "{} holds no wait{} at a place that was asked for: leave the choice out to see the places that there are",
+            args.trace.display(),
+            if args.wall_clock { " and no sample" } else { "" }
+        );
+    }
     let warnings = resolver.cuts().iter().cloned().chain(quanta.cut()).map(|cut| cut.to_string());
     let warnings: Vec<String> = warnings.chain(unfinished(&reader)).collect();
     if let Some(path) = &args.picture {
@@ -87,6 +103,15 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let report = collected.report(args, &reader, &resolver, &waits, warnings);
     let output = if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { render(&report) };
     Ok((output, report.warnings))
+}
+
+/// A thread's samples of the clock.
+#[derive(Default)]
+struct Running {
+    /// Events of all that its thread, CPU and time let be taken.
+    events: u64,
+    /// Those whose code is taken, too.
+    taken: Tally,
 }
 
 /// What one pass over a trace gathers.
@@ -135,7 +160,7 @@ impl<'a> Collected<'a> {
     }
 
     fn read(&mut self, reader: &TraceReader, resolver: &mut Resolver, waits: &Waits) {
-        let mut running: HashMap<(u32, u32), Tally> = HashMap::new();
+        let mut running: HashMap<(u32, u32), Running> = HashMap::new();
         let mut leaving: HashMap<(u32, u64, u32), SampleRow> = HashMap::new();
         for row in reader.rows::<SampleRow>() {
             let event = Some(usize::from(row.event));
@@ -143,8 +168,12 @@ impl<'a> Collected<'a> {
                 leaving.insert((row.cpu, row.quantum, row.tid), row);
             } else if event == self.clock {
                 let sample = resolver.resolve(&row);
-                if self.filter.takes(&row, &sample) {
-                    running.entry((row.pid, row.tid)).or_default().add(sample, row.period, None);
+                if self.filter.takes_with_any_code(&row, &sample) {
+                    let of = running.entry((row.pid, row.tid)).or_default();
+                    of.events += row.period;
+                    if self.filter.takes(&row, &sample) {
+                        of.taken.add(sample, row.period, None);
+                    }
                 }
             }
         }
@@ -187,19 +216,26 @@ impl<'a> Collected<'a> {
         self.all_ns[kind] += ns;
     }
 
-    /// Shares a thread's time on CPUs out to its samples. A filter by code takes its part of the samples, and no time is
-    /// shared out to the others; so does one by CPU.
-    fn on_cpu(&mut self, tally: Option<&Tally>, thread: &ThreadTimes) {
-        let samples: Vec<(Sample, Sum)> =
-            tally.into_iter().flat_map(Tally::iter).map(|(sample, sum)| (sample.clone(), sum)).collect();
-        let ns = tsc_to_ns(thread.times.on_cpu, self.tsc_khz);
+    /// Shares a thread's time on CPUs out to its samples. A choice of code takes its samples' part of the time.
+    fn on_cpu(&mut self, running: Option<&Running>, thread: &ThreadTimes) {
+        let samples: Vec<(Sample, Sum)> = running
+            .into_iter()
+            .flat_map(|running| running.taken.iter())
+            .map(|(sample, sum)| (sample.clone(), sum))
+            .collect();
+        let events: u64 = samples.iter().map(|(_, sum)| sum.events).sum();
+        let all = running.map_or(0, |running| running.events);
+        let whole_ns = tsc_to_ns(thread.times.on_cpu, self.tsc_khz);
+        // Of a thread without samples it is not known whether it was there.
+        let ns = (u128::from(whole_ns) * u128::from(events))
+            .checked_div(all.into())
+            .map_or(whole_ns, |part| part as u64);
         let mut left = 0;
         for (_, table) in &mut self.tables {
             left = table.on_cpu(&samples, ns);
         }
         self.unplaced_ns += left;
         self.all_ns[0] += ns - left;
-        let events: u64 = samples.iter().map(|(_, sum)| sum.events).sum();
         for (sample, sum) in &samples {
             let share =
                 (u128::from(ns) * u128::from(sum.events)).checked_div(events.into()).unwrap_or(0) as u64;
@@ -245,6 +281,7 @@ impl<'a> Collected<'a> {
             thread_count: waits.threads.len(),
             all_ns: self.all_ns,
             unplaced_ns: self.unplaced_ns,
+            threads_exceed: self.filter.chooses_code_or_data(),
             tables: self.tables.iter().map(place).collect(),
             warnings,
             picture: args.picture.as_deref(),
@@ -287,7 +324,7 @@ fn render(report: &TimeReport<'_>) -> String {
         text::line(
             &mut text,
             format_args!(
-                "{} on a CPU is of threads without a sample that was asked for, and in no row.",
+                "{} on a CPU is of threads without a sample of it, and in no row.",
                 time(report.unplaced_ns)
             ),
         );
@@ -301,7 +338,7 @@ fn render(report: &TimeReport<'_>) -> String {
     text
 }
 
-/// The threads with all their time, whatever the filter says of code.
+/// The threads with their time, whatever the filter says of code.
 fn threads(text: &mut String, report: &TimeReport<'_>) {
     let mut table = table::plain();
     table.set_header([
@@ -335,6 +372,9 @@ fn threads(text: &mut String, report: &TimeReport<'_>) {
             text,
             format_args!(" … and {} more (--limit)", report.thread_count - report.threads.len()),
         );
+    }
+    if report.threads_exceed {
+        text.push_str("Threads' times are of all code; what follows is at the places that were asked for.\n");
     }
 }
 

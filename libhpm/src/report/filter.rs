@@ -118,8 +118,7 @@ impl Filter {
     /// Whether a sample is taken, by its row and what that says.
     #[must_use]
     pub fn takes(&self, row: &SampleRow, sample: &Sample) -> bool {
-        let who = Who { pid: row.pid, tid: row.tid, name: &sample.thread_name, cpu: row.cpu, tsc: row.tsc };
-        self.0.iter().all(|clause| match clause {
+        let place = self.0.iter().all(|clause| match clause {
             Clause::Code(places) => places.iter().any(|place| place.has(row, sample)),
             Clause::Stack(functions) => sample
                 .chain
@@ -127,14 +126,29 @@ impl Filter {
                 .any(|frame| functions.iter().any(|name| frame.function.as_deref() == Some(name))),
             Clause::Data(places) => places.iter().any(|place| place.has(row, sample)),
             Clause::Holds(condition) => condition.holds(row, sample),
-            clause => clause.takes(&who),
-        })
+            Clause::Thread(_) | Clause::Process(_) | Clause::Cpu(_) | Clause::Time(_) => true,
+        });
+        place && self.takes_with_any_code(row, sample)
     }
 
     /// Whether a quantum is taken, as far as it can be told: by its thread, whose name is given, its CPU and its time.
     #[must_use]
     pub fn takes_quantum(&self, row: &QuantumRow, name: &str) -> bool {
         let who = Who { pid: row.pid, tid: row.tid, name, cpu: row.cpu, tsc: row.end_tsc };
+        self.0.iter().all(|clause| clause.takes(&who))
+    }
+
+    /// Whether a quantum is taken by its thread, whose name is given, and its CPU, whenever it was.
+    #[must_use]
+    pub fn takes_at_some_time(&self, row: &QuantumRow, name: &str) -> bool {
+        let who = Who { pid: row.pid, tid: row.tid, name, cpu: row.cpu, tsc: row.end_tsc };
+        self.0.iter().all(|clause| matches!(clause, Clause::Time(_)) || clause.takes(&who))
+    }
+
+    /// Whether a sample is taken by its thread, CPU and time, whatever its code and data.
+    #[must_use]
+    pub fn takes_with_any_code(&self, row: &SampleRow, sample: &Sample) -> bool {
+        let who = Who { pid: row.pid, tid: row.tid, name: &sample.thread_name, cpu: row.cpu, tsc: row.tsc };
         self.0.iter().all(|clause| clause.takes(&who))
     }
 
@@ -352,6 +366,8 @@ mod tests {
         filter.add(Clause::Time(12..25));
         assert!(filter.takes_quantum(&row, "name") && filter.chooses_quanta());
         assert_eq!(filter.times(), 15..25);
+        let early = QuantumRow { end_tsc: 11, ..row.clone() };
+        assert!(filter.takes_at_some_time(&early, "name") && !filter.takes_quantum(&early, "name"));
         filter.add(Clause::Thread(vec!["another".into()]));
         assert!(!filter.takes_quantum(&row, "name"));
     }

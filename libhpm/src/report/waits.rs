@@ -108,6 +108,16 @@ impl Waits {
     /// a wait waits until the last quantum of the trace ends.
     #[must_use]
     pub fn new(quanta: impl IntoIterator<Item = QuantumRow>, range: Range<u64>) -> Self {
+        Self::of(quanta, range, |_| true)
+    }
+
+    /// As [`Waits::new`], of chosen quanta and the waits after them. The others still tell when a wait ends, and what was lost.
+    #[must_use]
+    pub fn of(
+        quanta: impl IntoIterator<Item = QuantumRow>,
+        range: Range<u64>,
+        chosen: impl Fn(&QuantumRow) -> bool,
+    ) -> Self {
         let mut threads: HashMap<(u32, u32), Vec<QuantumRow>> = HashMap::new();
         let mut cpus: HashMap<u32, Vec<(u64, u64, u64, bool)>> = HashMap::new();
         let mut last_tsc = 0;
@@ -123,7 +133,7 @@ impl Waits {
         let mut all = Self::default();
         for mut rows in threads.into_values() {
             rows.sort_unstable_by_key(|row| (row.start_tsc, row.sequence));
-            all.threads.extend(context.thread(&rows, &mut all.waits));
+            all.threads.extend(context.thread(&rows, &chosen, &mut all.waits));
         }
         all.threads.sort_unstable_by_key(|thread| (std::cmp::Reverse(thread.times.wall_clock()), thread.tid));
         all.waits.sort_unstable_by_key(|wait| (wait.tid, wait.start_tsc));
@@ -140,25 +150,33 @@ struct Context {
 }
 
 impl Context {
-    /// A thread from its quanta in the order of time; `None` when all of it is outside the range.
-    fn thread(&self, rows: &[QuantumRow], waits: &mut Vec<Wait>) -> Option<ThreadTimes> {
+    /// A thread from its quanta in the order of time; `None` when all of it is outside the range, or not chosen.
+    fn thread(
+        &self,
+        rows: &[QuantumRow],
+        chosen: impl Fn(&QuantumRow) -> bool,
+        waits: &mut Vec<Wait>,
+    ) -> Option<ThreadTimes> {
         let first = rows.first()?;
         let mut thread =
             ThreadTimes { pid: first.pid, tid: first.tid, stays: 0, migrations: 0, times: Times::default() };
         let mut before: Option<&QuantumRow> = None;
         for row in rows {
+            let is_chosen = chosen(row);
             let (start, end) = self.clip(row.start_tsc, row.end_tsc);
-            thread.times.on_cpu += end - start;
-            if let Some(before) = before {
+            if is_chosen {
+                thread.times.on_cpu += end - start;
+            }
+            if let Some(before) = before.filter(|before| chosen(before)) {
                 thread.add(self.wait(before, row.start_tsc), waits);
             }
-            if self.range.contains(&row.start_tsc) && !before.is_some_and(ran_on) {
+            if is_chosen && self.range.contains(&row.start_tsc) && !before.is_some_and(ran_on) {
                 thread.stays += 1;
                 thread.migrations += u64::from(before.is_some_and(|before| before.cpu != row.cpu));
             }
             before = Some(row);
         }
-        let last = rows.last().filter(|row| waits_after(row));
+        let last = rows.last().filter(|row| waits_after(row) && chosen(row));
         thread.add(last.and_then(|last| self.wait(last, self.last_tsc)), waits);
         (thread.times.wall_clock() > 0).then_some(thread)
     }
@@ -284,6 +302,20 @@ mod tests {
         let two = of(rows(), 150..480, 2);
         assert_eq!(two.times, Times { on_cpu: 80, blocked: 250, preempted: 0, unknown: 0 });
         assert!(Waits::new(rows(), 0..50).threads.is_empty());
+    }
+
+    #[test]
+    fn a_wait_is_of_the_quantum_before_it() {
+        let on = |cpu| move |row: &QuantumRow| row.cpu == cpu;
+        let first = Waits::of(rows(), 0..u64::MAX, on(0));
+        let two = first.threads.iter().find(|thread| thread.tid == 2).unwrap();
+        assert_eq!(two.times, Times { on_cpu: 100, blocked: 250, preempted: 0, unknown: 0 });
+        assert_eq!((two.stays, two.migrations, first.threads.len()), (1, 0, 2));
+        let second = Waits::of(rows(), 0..u64::MAX, on(1));
+        let two = second.threads.iter().find(|thread| thread.tid == 2).unwrap();
+        assert_eq!(two.times, Times { on_cpu: 50, blocked: 0, preempted: 200, unknown: 0 });
+        assert_eq!((two.stays, two.migrations), (1, 1));
+        assert_eq!(Waits::of(rows(), 0..u64::MAX, |_| false), Waits::default());
     }
 
     #[test]
