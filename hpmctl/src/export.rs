@@ -29,9 +29,9 @@ pub(crate) struct ExportArgs {
     /// The one event whose samples are shown as stacks [default: all that were sampled; of folded, svg and png the first]
     #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
-    /// The table of csv and parquet
-    #[arg(long, value_enum, default_value_t)]
-    table: Table,
+    /// The table of csv and parquet [default: quanta]
+    #[arg(long, value_enum)]
+    table: Option<Table>,
     #[command(flatten)]
     files: FilesArgs,
     /// The trace that `hpmctl record` wrote
@@ -78,6 +78,9 @@ enum Table {
 }
 
 pub(crate) fn run(args: &ExportArgs) -> Result<()> {
+    if args.table.is_some() && !matches!(args.format, Format::Csv | Format::Parquet) {
+        bail!("--table is for csv and parquet; other formats have a content of their own");
+    }
     let reader = open_trace(&args.trace)?;
     // Everything is read before the file is made, so that a refusal leaves none behind.
     let stacks = stacks(args, &reader)?;
@@ -158,7 +161,7 @@ fn write(
         }
         (Format::Speedscope, Some(stacks)) => export::write_speedscope(stacks, &mut output),
         (Format::Chrome, _) => export::write_chrome(reader, &mut output),
-        (format, _) => match args.table {
+        (format, _) => match args.table.unwrap_or_default() {
             Table::Quanta => table::<QuantumRow>(format, reader, &mut output),
             Table::Samples => table::<SampleRow>(format, reader, &mut output),
             Table::Stacks => table::<StackRow>(format, reader, &mut output),

@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use anyhow::{Result, bail};
 use clap::Args;
-use libhpm::analysis::expression::ExpressionError;
 use libhpm::report::{Clause, CodePlace, Condition, DataPlace, Filter, Span, TimeRange};
 use libhpm::trace::TraceReader;
 
@@ -43,8 +43,8 @@ impl FilterArgs {
     /// The filter for a trace.
     ///
     /// # Errors
-    /// The expression is none.
-    pub(crate) fn of(&self, reader: &TraceReader) -> Result<Filter, ExpressionError> {
+    /// The expression is none, or no time is between those given.
+    pub(crate) fn of(&self, reader: &TraceReader) -> Result<Filter> {
         let mut filter = Filter::default();
         let mut add = |given: bool, clause: Clause| {
             if given {
@@ -58,7 +58,11 @@ impl FilterArgs {
         add(!self.within.is_empty(), Clause::Stack(self.within.clone()));
         add(!self.data.is_empty(), Clause::Data(self.data.clone()));
         if let Some(time) = self.time {
-            filter.add(Clause::Time(time.in_trace(Span::of(reader))));
+            let times = time.in_trace(Span::of(reader));
+            if times.is_empty() {
+                bail!("no time of the trace is in {time}: write the earlier time first");
+            }
+            filter.add(Clause::Time(times));
         }
         if let Some(text) = &self.filter {
             let condition = Condition::new(text, &reader.meta().events, Span::of(reader))?;
@@ -103,6 +107,15 @@ impl FilterArgs {
         .flatten()
         .collect();
         (!words.is_empty()).then(|| words.join("; "))
+    }
+}
+
+/// What a trace has none of, and what to do; follows "holds no sample" and the like.
+pub(crate) fn lacking(filter: &Filter) -> &'static str {
+    if filter.is_empty() {
+        "that can be read"
+    } else {
+        "that was asked for; `hpmctl report --by thread`, or by cpu, function or region, shows what there is to choose from"
     }
 }
 
@@ -151,7 +164,7 @@ mod tests {
             "thread a or 12; CPU 0-3 or 7; time 10ms..1.5s; code in f or 0x1-0x2; within main; data in heap"
         );
         assert!(
-            ["--cpu 3-1", "--cpu x", "--time 5", "--code 0x5-0x1"]
+            ["--cpu 3-1", "--cpu x", "--time 5", "--time 5s..1s", "--code 0x5-0x1"]
                 .into_iter()
                 .all(|wrong| words(wrong).is_none())
         );

@@ -14,7 +14,7 @@ use libhpm::trace::{Allocations, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
 use crate::files::FilesArgs;
-use crate::filters::FilterArgs;
+use crate::filters::{FilterArgs, lacking};
 use crate::follow::FollowArgs;
 use crate::opened::open_trace;
 use crate::report::event_index;
@@ -213,11 +213,7 @@ fn collect(args: &LocalityArgs, reader: &TraceReader, events: &[usize]) -> Resul
     addresses.allocations = meta.allocations;
     addresses.nursery = meta.allocations.map(|_| args.nursery);
     if profile.all().iter().all(|sum| sum.samples == 0) {
-        bail!(
-            "{} holds no sample {}",
-            args.trace.display(),
-            if filter.is_empty() { "that can be read" } else { "that was asked for" }
-        );
+        bail!("{} holds no sample {}", args.trace.display(), lacking(&filter));
     }
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
     let warnings: Vec<String> = cuts.map(|cut| cut.to_string()).chain(unfinished(reader)).collect();

@@ -32,7 +32,7 @@ pub(crate) struct PhasesArgs {
     #[arg(long, value_name = "NAME")]
     per: Option<String>,
     /// Time on a CPU that makes an interval, in ms; quanta are not split
-    #[arg(long, default_value_t = 1.0, value_name = "MS")]
+    #[arg(long, default_value_t = 1.0, value_name = "MS", value_parser = interval)]
     interval: f64,
     /// Whose phases
     #[arg(long, value_enum, default_value_t)]
@@ -162,9 +162,6 @@ fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
     if ticks_per_ms == 0.0 {
         bail!("{} does not say how fast its TSC ran; record again", args.trace.display());
     }
-    if !(args.interval > 0.0 && args.interval < 1e6) {
-        bail!("an interval of {} ms makes no sense; 1 is usual", args.interval);
-    }
     let (signal, events) = signal(args, meta)?;
     let mut rows = reader.rows::<QuantumRow>();
     let kind = match args.by {
@@ -196,6 +193,12 @@ fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
     Ok((output, report.warnings))
+}
+
+/// A time that can be one of several in a trace.
+fn interval(text: &str) -> Result<f64, String> {
+    let ms = text.parse().ok().filter(|ms| (1e-3..=1e6).contains(ms));
+    ms.ok_or_else(|| "write milliseconds from 0.001 to 1000000; 1 is usual".to_owned())
 }
 
 /// What to look at, and the events' names.

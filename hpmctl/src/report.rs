@@ -41,9 +41,9 @@ pub(crate) struct ReportArgs {
     /// Show what this function calls, and what that [default: from where stacks begin]
     #[arg(long, value_name = "FUNCTION", num_args = 0..=1, require_equals = true)]
     callees: Option<Option<String>>,
-    /// Leave branches of --callers and --callees out that have less than this share of the events
-    #[arg(long, value_name = "PERCENT", default_value_t = 0.5)]
-    min_share: f64,
+    /// Leave branches of --callers and --callees out that have less than this share of the events [default: 0.5]
+    #[arg(long, value_name = "PERCENT", value_parser = share)]
+    min_share: Option<f64>,
     /// Show whether few instructions have most of the events, or many a little; of several traces side by side
     #[arg(long)]
     distribution: bool,
@@ -147,6 +147,9 @@ impl ReportArgs {
             (self.distribution, "--distribution"),
         ];
         let view = views.into_iter().find_map(|(given, name)| given.then_some(name));
+        if self.min_share.is_some() && self.callers.is_none() && self.callees.is_none() {
+            bail!("--min-share is for --callers and --callees");
+        }
         if self.around.is_some() && !by_offset {
             bail!("--around is for --by offset");
         }
@@ -166,6 +169,12 @@ impl ReportArgs {
         }
         Ok(())
     }
+}
+
+/// A part of a whole.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=100.0).contains(share));
+    share.ok_or_else(|| "write a percentage from 0 to 100".to_owned())
 }
 
 /// Runs the command.

@@ -201,8 +201,8 @@ fn describe_perf(error: &io::Error) -> String {
             .to_owned(),
         Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENXIO) => "this machine has no PMU that counts it".to_owned(),
         Some(libc::EINVAL) => {
-            "the kernel refuses it as it was asked for; events that are too many for the counters together can take \
-             turns by --multiplex"
+            "the kernel refuses it as it was asked for; if there are too many events for the counters together, \
+             `hpmctl stat --multiplex` lets them take turns"
                 .to_owned()
         }
         Some(libc::EMFILE) => "there are too many threads, CPUs and events for this process's open files \

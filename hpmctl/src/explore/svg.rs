@@ -44,7 +44,7 @@ pub(super) fn draw(show: Show, view: &View<'_>) -> Result<String> {
         }
         Show::Threads => Ok(timeline(view, Timeline::Threads)),
         Show::Cpus => Ok(timeline(view, Timeline::Cpus)),
-        _ => bail!("--svg draws a graph or a timeline: give --show scatter, time, threads or cpus"),
+        _ => bail!("--picture draws a graph or a timeline: give --show scatter, time, threads or cpus"),
     }
 }
 

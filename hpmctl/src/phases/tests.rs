@@ -154,7 +154,10 @@ fn what_makes_no_sense_is_refused() {
         refused(&["-e", "cycles"]),
         "the trace has no event `cycles`; it has l1d-load-miss, instructions"
     );
-    assert_eq!(refused(&["--interval", "0"]), "an interval of 0 ms makes no sense; 1 is usual");
+    for wrong in ["0", "-1", "nan", "1e300", "x"] {
+        assert!(interval(wrong).unwrap_err().contains("from 0.001 to 1000000"), "{wrong}");
+    }
+    assert_eq!(interval("0.5"), Ok(0.5));
     assert!(phases(temp.path(), &[]).unwrap_err().to_string().contains("not an hpm trace"));
     fs::write(folder.join("quanta.arrows"), "").unwrap();
     assert!(refused(&[]).contains("holds no quantum"));

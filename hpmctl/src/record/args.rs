@@ -10,6 +10,9 @@ use libhpm::source::choice::Wish;
 use crate::cli::TargetArgs;
 use crate::measure::sources;
 
+/// A longer one perf_event refuses without saying why.
+const PERIOD_MAX: u64 = i64::MAX as u64;
+
 /// Sample events precisely (PEBS, IBS) and write a trace for `hpmctl report`.
 ///
 /// Each sample is a record that hardware wrote: the instruction, the registers and the data address. With --imprecise it is
@@ -24,7 +27,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, default_value_t, value_parser = sources(), conflicts_with = "trace")]
     pub(super) source: Wish,
     /// Take a sample each PERIOD events [default: 10007; by perf_event as each event suggests]
-    #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "trace")]
+    #[arg(short = 'c', long, value_name = "PERIOD", value_parser = clap::value_parser!(u64).range(1..=PERIOD_MAX), conflicts_with = "trace")]
     pub(super) period: Option<u64>,
     /// Adapt the period, beginning with PERIOD, to HZ samples per second of time on a CPU
     #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000), conflicts_with = "trace")]

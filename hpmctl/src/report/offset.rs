@@ -13,6 +13,7 @@ use libhpm::trace::{Event, EventUse, SampleRow};
 use serde::Serialize;
 
 use super::{ReportArgs, event_index};
+use crate::filters::lacking;
 use crate::opened::open_trace;
 use crate::picture;
 
@@ -96,6 +97,9 @@ impl Trace {
         let cuts = resolver.cuts().iter().cloned().chain(all.cut());
         let name = path.display().to_string();
         warnings.extend(cuts.map(|cut| format!("{name}: {cut}")));
+        if rows.is_empty() && !filter.is_empty() {
+            bail!("{name} holds no sample of this event {}", lacking(&filter));
+        }
         let event = events.get(index).filter(|_| !rows.is_empty()).cloned();
         let Some(event) = event else { bail!("{name} has no samples of this event; record again") };
         Ok(Self { name, resolver, event, rows })
@@ -128,7 +132,10 @@ impl Trace {
 /// The file and the function that the place is in. A symbol is looked for in the files that have samples.
 fn find(around: &str, traces: &[Trace], finder: &FileFinder) -> Result<(Arc<str>, Code)> {
     if let Some(digits) = around.strip_prefix("0x") {
-        let address = u64::from_str_radix(digits, 16).with_context(|| format!("`{around}` is no address"))?;
+        let address = u64::from_str_radix(digits, 16).ok();
+        let address = address.with_context(|| {
+            format!("`{around}` is no address: write 0x and at most 16 hexadecimal digits, or a symbol")
+        })?;
         let place =
             |trace: &Trace| trace.rows.iter().find_map(|row| trace.resolver.file_offset_of(row, address));
         let (module, offset) = traces

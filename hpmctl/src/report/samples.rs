@@ -12,8 +12,12 @@ use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
 use super::{GroupBy, ReportArgs, event_index, text};
+use crate::filters::lacking;
 use crate::opened::{how_unfinished, open_trace};
 use crate::picture;
+
+/// Per cent of the events below which a branch of a tree is left out.
+const USUAL_SHARE: f64 = 0.5;
 
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
@@ -83,7 +87,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
             "{} holds {} {}{}",
             args.trace.display(),
             if filter.chooses_code_or_data() { "no sample" } else { "no quantum and no sample" },
-            if filter.is_empty() { "that can be read" } else { "that was asked for" },
+            lacking(&filter),
             collected.warnings.first().map_or_else(String::new, |warning| format!(": {warning}"))
         );
     }
@@ -203,7 +207,7 @@ impl Collected {
             direction: *direction,
             function: function.clone(),
             all: tree.all(),
-            nodes: tree.nodes(args.limit, args.min_share / 100.0),
+            nodes: tree.nodes(args.limit, args.min_share.unwrap_or(USUAL_SHARE) / 100.0),
         };
         let all: Vec<Calls> = self.trees.iter().map(calls).collect();
         match &function {

@@ -8,6 +8,7 @@ use libhpm::trace::{
 };
 use tempfile::TempDir;
 
+use super::share;
 use super::tests::{KERNEL, meta, report, trace};
 
 fn text(options: &[&str]) -> String {
@@ -41,6 +42,10 @@ fn what_does_not_go_together_is_refused() {
     assert!(error(&["--off-cpu", "--by", "branch"]).contains("waits have no branches"));
     assert!(error(&["--around", "main"]).contains("--around is for --by offset"));
     assert!(error(&["another.hpm"]).contains("hpmctl diff"));
+    assert!(error(&["--min-share", "1"]).contains("--min-share is for --callers and --callees"));
+    let sentence = error(&["--by", "offset", "--around", "0xzz"]);
+    assert!(sentence.contains("`0xzz` is no address: write 0x"), "{sentence}");
+    assert!(["nan", "1000", "-1", "x"].iter().all(|wrong| share(wrong).is_err()) && share("0") == Ok(0.0));
 }
 
 #[test]
@@ -63,7 +68,11 @@ fn options_choose_samples() {
 #[test]
 fn choosing_nothing_is_an_error() {
     // The quantum of this trace is nobody's.
-    assert!(error(&["--thread", "nobody"]).contains("no quantum and no sample that was asked for"));
+    for options in [["--thread", "nobody"], ["--code", "nobody"]] {
+        let sentence = error(&options);
+        assert!(sentence.contains("no sample that was asked for; `hpmctl report --by thread`"), "{sentence}");
+    }
+    assert!(error(&["--time", "1ms..0%"]).contains("no time of the trace is in 1ms..0%"));
 }
 
 /// What is mapped where the data of four samples is.
@@ -273,7 +282,7 @@ fn a_choice_holds_for_waits_and_time_on_cpus() {
         let sentence = error(&[&["--off-cpu"], &options[..]].concat());
         assert!(sentence.contains("holds no quantum that was asked for"), "{sentence}");
     }
-    assert!(error(&["--off-cpu", "--filter", "cpu == 77"]).contains("no wait at a place that was asked for"));
+    assert!(error(&["--off-cpu", "--filter", "cpu == 77"]).contains("no wait that was asked for"));
     assert!(error(&["--off-cpu", "--data", "heap"]).contains("leave --data out"));
 }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::samples::{draw, unfinished};
 use super::{ReportArgs, table, text};
+use crate::filters::lacking;
 use crate::measure::tsc_to_ns;
 use crate::opened::open_trace;
 use crate::output::{grouped, time};
@@ -78,10 +79,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let name = |row: &QuantumRow| resolver.name_at(row.tid, row.end_tsc);
     let waits = Waits::of(quanta.by_ref(), filter.times(), |row| filter.takes_at_some_time(row, &name(row)));
     if waits.threads.is_empty() && !filter.is_empty() {
-        bail!(
-            "{} holds no quantum that was asked for: --by thread and --by cpu without a choice show what there is",
-            args.trace.display()
-        );
+        bail!("{} holds no quantum {}", args.trace.display(), lacking(&filter));
     }
     if waits.threads.is_empty() {
         bail!(reader.lacks_quanta(&args.trace, "that can be read"));
@@ -89,9 +87,10 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     collected.read(&reader, &mut resolver, &waits);
     if filter.chooses_code_or_data() && collected.stacks.is_empty() {
         bail!(
-            "{} holds no wait{} at a place that was asked for: leave the choice out to see the places that there are",
+            "{} holds no wait{} {}",
             args.trace.display(),
-            if args.wall_clock { " and no sample" } else { "" }
+            if args.wall_clock { " and no sample" } else { "" },
+            lacking(&filter)
         );
     }
     let warnings = resolver.cuts().iter().cloned().chain(quanta.cut()).map(|cut| cut.to_string());

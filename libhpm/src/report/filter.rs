@@ -252,7 +252,17 @@ impl FromStr for TimeRange {
             "" => Ok(None),
             text => moment(text).map(Some).ok_or_else(wrong),
         };
-        Ok(Self { from: moment(from)?, to: moment(to)? })
+        let times = Self { from: moment(from)?, to: moment(to)? };
+        // Of a time and a part of the trace only the trace tells.
+        match (times.from, times.to) {
+            (Some(Moment::Ns(from)), Some(Moment::Ns(to)))
+            | (Some(Moment::Percent(from)), Some(Moment::Percent(to)))
+                if from >= to =>
+            {
+                Err(format!("no time is in `{text}`: write the earlier time first"))
+            }
+            _ => Ok(times),
+        }
     }
 }
 
@@ -383,6 +393,10 @@ mod tests {
         for wrong in ["", "1ms", "1..2", "ms..", "101%..", "-1s..", "1h..2h"] {
             assert!(wrong.parse::<TimeRange>().unwrap_err().contains("are no times"), "{wrong}");
         }
+        for empty in ["5s..1s", "1ms..1ms", "40%..20%"] {
+            assert!(empty.parse::<TimeRange>().unwrap_err().contains("no time is in"), "{empty}");
+        }
+        assert!(range("1ms..10%").is_empty());
     }
 
     #[test]
