@@ -23,6 +23,7 @@ use self::guided::Guide;
 use self::marks::MarkPipe;
 use self::summary::summary;
 use crate::control::{Controlled, Request};
+use crate::output::warn;
 use crate::workload::{End, Workload};
 
 /// How often the source is looked at, which wakes the recording sooner when a quarter of its room is taken: as often as rows have to be
@@ -82,11 +83,13 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let whole = source.check();
     let marked = recording.end(source.as_mut())?;
     let tracked = tracker.map(|tracker| tracker.write(&mut writer, &source.meta().source)).transpose()?;
-    let totals = source.totals()?;
+    let (totals, missing) = (source.totals()?, source.missing());
+    writer.current().missing(&missing);
     let written = writer.finish(totals.clone())?;
     marked.iter().for_each(|marked| eprintln!("hpmctl: {marked}"));
     tracked.iter().for_each(|tracked| eprintln!("hpmctl: {tracked}"));
-    eprintln!("{}", summary(&totals, &written, &source.meta().events));
+    warn(&missing);
+    eprintln!("{}", summary(&totals, &written, &source.meta().events, &missing));
     whole?;
     drop(source);
     // Its exit status is passed on, also when it was measured for a part of its time only.

@@ -109,6 +109,9 @@ struct Counted {
     /// What that rests on; empty when nothing has to be said.
     #[serde(skip_serializing_if = "str::is_empty")]
     topdown_remark: String,
+    /// What a replayed trace lacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     /// What each thread or CPU counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parts: Vec<Slice>,
@@ -181,7 +184,12 @@ pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
     }
     let mut out = out::Out::new(args)?;
     let (counted, end) = measurement::once(args, &mut out)?;
-    status(out.whole(&counted), end.status())
+    let written = out.whole(&counted);
+    if args.csv {
+        // It has no place for them.
+        warn(&counted.warnings);
+    }
+    status(written, end.status())
 }
 
 /// The program's status, also when its result could not be written, as that is not the program's failure; unless it would say that all

@@ -147,9 +147,7 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
     let tables: Vec<String> =
         verdict.tables.iter().map(|(table, rows)| format!("{} {table}", grouped(*rows))).collect();
     field("rows", tables.join(", "));
-    for merged in &meta.merged {
-        field("merged", format!("{} of {}", merged.folder, merged.host_name));
-    }
+    origins(&mut field, meta);
     field(
         "size",
         format!(
@@ -161,6 +159,16 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
     );
     field("state", state(meta, verdict, grows));
     text
+}
+
+/// The traces that this one was made of, and what they lacked.
+fn origins(field: &mut impl FnMut(&str, String), meta: &Meta) {
+    for merged in &meta.merged {
+        field("merged", format!("{} of {}", merged.folder, merged.host_name));
+    }
+    for missing in &meta.missing {
+        field("missing", missing.clone());
+    }
 }
 
 fn state(meta: &Meta, verdict: &Verdict, grows: bool) -> String {

@@ -2,8 +2,8 @@
 
 use libhpm::trace::{Event, EventUse, Totals, Written};
 
-/// Samples and losses, and where the trace is.
-pub(super) fn summary(totals: &Totals, written: &Written, events: &[Event]) -> String {
+/// Samples and losses, and where the trace is. `missing` is what a replayed trace lacked.
+pub(super) fn summary(totals: &Totals, written: &Written, events: &[Event], missing: &[String]) -> String {
     let sampled = || events.iter().filter(|event| event.mode != EventUse::Count);
     let names: Vec<&str> = sampled().map(|event| event.name.as_str()).collect();
     let kind = match sampled().map(|event| event.mode).next() {
@@ -25,7 +25,8 @@ pub(super) fn summary(totals: &Totals, written: &Written, events: &[Event]) -> S
         text += &format!(", {count} {what}");
     }
     if totals.records_lost + totals.quanta_lost == 0 {
-        text += ", none lost";
+        text +=
+            if missing.is_empty() { ", none lost" } else { ", but the trace they come from is not whole" };
     }
     if totals.throttled > 0 {
         text += &format!(
@@ -49,14 +50,21 @@ mod tests {
     fn losses_are_told() {
         let event = |name: &str, mode| Event { name: name.into(), mode, ..Event::default() };
         let events = [event("l1d-load-miss", EventUse::Precise), event("instructions", EventUse::Count)];
-        let line = |records_lost, quanta_lost| {
+        let line = |records_lost, quanta_lost, missing: &[String]| {
             let totals = Totals { records_lost, quanta_lost, ..Totals::default() };
             let written = Written { folders: vec!["a.hpm".into()], removed: 0, samples: 5 };
-            summary(&totals, &written, &events)
+            summary(&totals, &written, &events, missing)
         };
-        assert_eq!(line(0, 0), "hpmctl: 5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`");
         assert_eq!(
-            line(7, 2),
+            line(0, 0, &[]),
+            "hpmctl: 5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`"
+        );
+        assert_eq!(
+            line(0, 0, &["the table `samples` is cut off".into()]),
+            "hpmctl: 5 samples of l1d-load-miss, but the trace they come from is not whole; see `hpmctl report a.hpm`"
+        );
+        assert_eq!(
+            line(7, 2, &[]),
             "hpmctl: 5 samples of l1d-load-miss, 7 samples lost, 2 quanta lost with theirs; see `hpmctl report a.hpm`"
         );
     }

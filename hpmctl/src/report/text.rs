@@ -77,6 +77,9 @@ pub(crate) fn head(text: &mut String, meta: &Meta, filter: Option<&str>) {
     if !meta.source_note.is_empty() {
         line(text, format_args!("source    {}", meta.source_note));
     }
+    for missing in &meta.missing {
+        line(text, format_args!("missing   {missing}"));
+    }
     if let Some(guided) = &meta.phase_guided {
         line(text, format_args!("replayed  {}", guided.sentence()));
     }

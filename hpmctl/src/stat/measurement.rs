@@ -151,10 +151,23 @@ impl Measured<'_> {
                 End::Stopped => None,
             },
             topdown: whole.topdown,
+            warnings: warnings(source),
             topdown_remark: self.topdown.map_or_else(String::new, Plan::remark),
             parts,
         })
     }
+}
+
+/// What a replayed trace lacks, and what that means for the counts.
+fn warnings(source: &dyn Source) -> Vec<String> {
+    let mut warnings = source.missing();
+    if !warnings.is_empty() && source.is_over() && source.meta().totals.is_some() {
+        warnings.push(
+            "the counts of everything are those that the recording kept; those of threads, CPUs and intervals lack what is missing"
+                .to_owned(),
+        );
+    }
+    warnings
 }
 
 /// The same thread or CPU; a thread may have got another name.

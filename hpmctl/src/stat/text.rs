@@ -36,6 +36,9 @@ pub(super) fn text(counted: &Counted) -> String {
     }
     text += &topdown(counted);
     text += &format!("\nSource: {}.", counted.source);
+    for warning in &counted.warnings {
+        text += &format!("\nWarning: {warning}.");
+    }
     if counted.quanta_lost > 0 && !counted.parts.is_empty() {
         text += &format!(
             "\nMissing in the parts, but not in the sums, is what was counted in {} quanta that found no room.",
@@ -165,6 +168,7 @@ pub(in crate::stat) mod tests {
             exit_status: Some(0),
             topdown: vec![],
             topdown_remark: String::new(),
+            warnings: vec![],
             parts: vec![],
         }
     }

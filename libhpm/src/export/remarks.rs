@@ -1,14 +1,15 @@
 //! What has to be known of a trace before its numbers are believed, in sentences that an export carries with it.
 
-use crate::trace::{Meta, PhaseGuided};
+use crate::trace::{Meta, NO_PROPER_END, PhaseGuided};
 
 /// One sentence for each thing that is lost, scaled or uncertain; none for a trace of which all is well.
 #[must_use]
 pub fn remarks(meta: &Meta) -> Vec<String> {
     let mut remarks = Vec::new();
     if !meta.complete {
-        remarks.push("the recording did not come to its proper end: what came last is missing".to_owned());
+        remarks.push(NO_PROPER_END.to_owned());
     }
+    remarks.extend(meta.missing.iter().cloned());
     if !meta.source_note.is_empty() {
         remarks.push(meta.source_note.clone());
     }

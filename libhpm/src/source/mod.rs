@@ -76,6 +76,12 @@ pub trait Source {
         None
     }
 
+    /// What the rows and sums that were handed over lack, as sentences; final once it is over. A source that measures counts its losses
+    /// in [`Source::totals`] instead.
+    fn missing(&self) -> Vec<String> {
+        vec![]
+    }
+
     /// Whether the source stands by what it measured.
     ///
     /// # Errors

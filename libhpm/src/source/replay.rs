@@ -1,16 +1,18 @@
 //! A recorded trace as a source: its rows come again as fast as they did then, faster or slower, or all at once.
 
+mod ahead;
+
 use std::collections::HashMap;
-use std::iter::Peekable;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use self::ahead::Ahead;
 use super::{Sink, Source};
 use crate::trace::{
-    KernelSymbolRow, MapRow, MarkerRow, Meta, QuantumRow, Row, Rows, SampleRow, StackRow, ThreadRow, Totals,
+    Cut, KernelSymbolRow, MapRow, MarkerRow, Meta, QuantumRow, Row, SampleRow, StackRow, ThreadRow, Totals,
     TraceReader,
 };
 use crate::{Error, Result};
@@ -31,13 +33,15 @@ pub struct Replay {
     meta: Meta,
     speed: Speed,
     clock: Option<ReplayClock>,
-    quanta: Peekable<Rows<QuantumRow>>,
-    samples: Peekable<Rows<SampleRow>>,
-    maps: Peekable<Rows<MapRow>>,
-    threads: Peekable<Rows<ThreadRow>>,
-    markers: Peekable<Rows<MarkerRow>>,
-    stacks: Rows<StackRow>,
-    kernel_symbols: Rows<KernelSymbolRow>,
+    /// What it lacked when it was opened, as sentences.
+    lacking: Vec<String>,
+    quanta: Ahead<QuantumRow>,
+    samples: Ahead<SampleRow>,
+    maps: Ahead<MapRow>,
+    threads: Ahead<ThreadRow>,
+    markers: Ahead<MarkerRow>,
+    stacks: Ahead<StackRow>,
+    kernel_symbols: Ahead<KernelSymbolRow>,
     /// Stacks that were read, by their numbers in the trace.
     known_stacks: HashMap<u32, StackRow>,
     totals: Totals,
@@ -73,13 +77,14 @@ impl Replay {
             meta: reader.meta().clone(),
             speed,
             clock: None,
-            quanta: reader.rows().peekable(),
-            samples: reader.rows().peekable(),
-            maps: reader.rows().peekable(),
-            threads: reader.rows().peekable(),
-            markers: reader.rows().peekable(),
-            stacks: reader.rows(),
-            kernel_symbols: reader.rows(),
+            lacking: reader.lacking(),
+            quanta: Ahead::new(reader.rows()),
+            samples: Ahead::new(reader.rows()),
+            maps: Ahead::new(reader.rows()),
+            threads: Ahead::new(reader.rows()),
+            markers: Ahead::new(reader.rows()),
+            stacks: Ahead::new(reader.rows()),
+            kernel_symbols: Ahead::new(reader.rows()),
             known_stacks: HashMap::new(),
             totals: Totals::default(),
             first_tsc: 0,
@@ -149,7 +154,7 @@ impl Replay {
     /// has other numbers, so it is asked for each sample.
     fn stack(&mut self, sink: &mut dyn Sink, id: u32) -> Result<Option<u32>> {
         while !self.known_stacks.contains_key(&id) {
-            let Some(row) = self.stacks.next() else { return Ok(None) };
+            let Some(row) = self.stacks.next_if(|_| true) else { return Ok(None) };
             self.known_stacks.insert(row.id, row);
         }
         let row = &self.known_stacks[&id];
@@ -172,7 +177,7 @@ impl Replay {
 }
 
 /// Rows of a table up to a time, in the order in which they were written.
-fn until<R: Row>(rows: &mut Peekable<Rows<R>>, tsc: u64, time: fn(&R) -> u64) -> impl Iterator<Item = R> {
+fn until<R: Row>(rows: &mut Ahead<R>, tsc: u64, time: fn(&R) -> u64) -> impl Iterator<Item = R> {
     std::iter::from_fn(move || rows.next_if(|row| time(row) <= tsc))
 }
 
@@ -182,7 +187,7 @@ impl Source for Replay {
     }
 
     fn start(&mut self, sink: &mut dyn Sink) -> Result<()> {
-        for symbol in self.kernel_symbols.by_ref() {
+        while let Some(symbol) = self.kernel_symbols.next_if(|_| true) {
             sink.kernel_symbol(&symbol)?;
         }
         // The first quantum began before it ended.
@@ -226,6 +231,21 @@ impl Source for Replay {
             Some(totals) if self.over => Ok(totals.clone()),
             _ => Ok(self.totals.clone()),
         }
+    }
+
+    /// What the trace lacked before, and what is missing in the tables whose ends were reached.
+    fn missing(&self) -> Vec<String> {
+        let cuts = [
+            self.quanta.cut(),
+            self.samples.cut(),
+            self.maps.cut(),
+            self.threads.cut(),
+            self.markers.cut(),
+            self.stacks.cut(),
+            self.kernel_symbols.cut(),
+        ];
+        let cuts = cuts.into_iter().flatten().map(|cut: Cut| cut.to_string());
+        self.lacking.iter().cloned().chain(cuts).collect()
     }
 
     fn is_over(&self) -> bool {
@@ -292,6 +312,33 @@ mod tests {
         }
         assert_eq!(seen, [0, 100_000, 200_000, 300_000, 400_000, 500_000]);
         assert!(traces > 1, "all samples came at once, so that nothing was shown");
+    }
+
+    #[test]
+    fn what_a_damaged_trace_lacks_is_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("a.hpm");
+        let whole = |reader: &TraceReader| {
+            let mut replay = Replay::new(reader, Speed::Unlimited);
+            replay.start(&mut Nowhere).unwrap();
+            replay.take(&mut Nowhere).unwrap();
+            replay.missing()
+        };
+        let reader = recorded(&folder);
+        assert_eq!(whole(&reader), [""; 0]);
+        let mut begun = Replay::new(&reader, Speed::Unlimited);
+        begun.start(&mut Nowhere).unwrap();
+        assert_eq!(begun.missing(), [""; 0], "what was not read yet is not missing");
+        let table = folder.join("samples.arrows");
+        let bytes = std::fs::read(&table).unwrap();
+        std::fs::write(&table, &bytes[..bytes.len() / 2]).unwrap();
+        let missing = whole(&reader);
+        assert!(missing.len() == 1 && missing[0].contains("`samples` is cut off or damaged"), "{missing:?}");
+        let meta = std::fs::read_to_string(folder.join("meta.json")).unwrap();
+        let killed = meta.replace("\"complete\": true", "\"complete\": false");
+        std::fs::write(folder.join("meta.json"), killed).unwrap();
+        let replay = Replay::new(&TraceReader::open(&folder).unwrap(), Speed::Unlimited);
+        assert!(replay.missing()[0].contains("did not come to its proper end"), "{:?}", replay.missing());
     }
 
     #[test]

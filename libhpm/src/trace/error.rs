@@ -36,6 +36,28 @@ pub enum TraceError {
         /// What the JSON parser says.
         reason: serde_json::Error,
     },
+    /// A trace stands twice among those to merge.
+    #[error(
+        "{} and {} are the same recording, of which everything would be counted twice; name it once",
+        one.display(), other.display()
+    )]
+    Twice {
+        /// The trace folder.
+        one: PathBuf,
+        /// The same one, or a copy.
+        other: PathBuf,
+    },
+    /// Nothing of a trace to merge can be read.
+    #[error("no row of {} can be read ({cut}); leave it out", path.display())]
+    Unreadable {
+        /// The trace folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        cut: super::Cut,
+    },
+    /// The traces to merge are empty; the first of them.
+    #[error("{} holds no quantum and no sample, nor does any other: there is nothing to merge", .0.display())]
+    Nothing(PathBuf),
     /// The operating system refused to read.
     #[error("cannot read {}: {reason}", path.display())]
     Read {

@@ -1,5 +1,7 @@
 //! One trace from several: of the CPUs of a machine, of recordings after each other, or of several hosts.
 
+mod check;
+
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -64,18 +66,20 @@ impl Conversion {
 }
 
 /// Writes the rows of all traces into a new one, quanta and samples in the order of time. Holds the quanta and samples in
-/// memory meanwhile.
+/// memory meanwhile. What the traces lack, the new one says in [`Meta::missing`].
 ///
 /// # Errors
-/// [`TraceError`] when the new trace cannot be written.
+/// [`TraceError`] when a trace stands twice among them, nothing can be read of one or there is nothing in any, or the new trace
+/// cannot be written.
 pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Outcome, TraceError> {
-    let mut notes = Vec::new();
-    let (meta, mut inputs) = plan(readers, &mut notes);
+    check::check(readers)?;
+    let (meta, mut inputs) = plan(readers);
+    let (mut notes, mut missing) = (Vec::new(), meta.missing.clone());
     let mut writer = TraceWriter::create(folder, meta)?;
     kernel_symbols(readers, &mut writer, &mut notes)?;
     let (mut quanta, mut samples, mut totals) = (Vec::new(), Vec::new(), Totals::default());
     for input in &mut inputs {
-        let mut cuts = Vec::new();
+        let (mut cuts, before) = (Vec::new(), quanta.len() + samples.len());
         for row in all::<MapRow>(input.reader, &mut cuts) {
             writer.map(&MapRow { tsc: input.tsc(row.tsc), pid: input.pid(row.pid), ..row })?;
         }
@@ -96,7 +100,10 @@ pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Out
         }
         quanta.extend(all(input.reader, &mut cuts).map(|row| input.quantum(row)));
         samples.extend(all(input.reader, &mut cuts).map(|row| input.sample(row)));
-        notes.extend(cuts.into_iter().map(|cut| format!("{}: {cut}", input.merged.folder)));
+        missing.extend(cuts.into_iter().map(|cut| format!("{}: {cut}", input.merged.folder)));
+        if quanta.len() + samples.len() == before {
+            notes.push(format!("{} holds nothing: no quantum and no sample", input.merged.folder));
+        }
         add_losses(&mut totals, input.reader.meta());
     }
     quanta.sort_by_key(|row: &QuantumRow| (row.end_tsc, row.cpu, row.sequence));
@@ -106,7 +113,9 @@ pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Out
         writer.quantum(row)?;
     }
     samples.iter().try_for_each(|row| writer.sample(row))?;
+    writer.missing(&missing);
     writer.finish(totals)?;
+    let notes = missing.into_iter().chain(notes).collect();
     let merged = inputs.into_iter().map(|input| input.merged).collect();
     Ok(Outcome { merged, notes, rows: (quanta.len() as u64, samples.len() as u64) })
 }
@@ -122,9 +131,9 @@ fn phase_guided(all: PhaseGuided, own: PhaseGuided) -> PhaseGuided {
 }
 
 /// What `meta.json` says, and how each trace's rows change.
-fn plan<'a>(readers: &[&'a TraceReader], notes: &mut Vec<String>) -> (Meta, Vec<Input<'a>>) {
+fn plan<'a>(readers: &[&'a TraceReader]) -> (Meta, Vec<Input<'a>>) {
     let first = readers[0].meta();
-    let mut meta = Meta { merged: vec![], rows: [].into(), totals: None, ..first.clone() };
+    let mut meta = Meta { merged: vec![], missing: vec![], rows: [].into(), totals: None, ..first.clone() };
     meta.phase_guided =
         readers.iter().filter_map(|reader| reader.meta().phase_guided.clone()).reduce(phase_guided);
     // Hosts by name and clock, with the offsets of their numbers.
@@ -149,9 +158,8 @@ fn plan<'a>(readers: &[&'a TraceReader], notes: &mut Vec<String>) -> (Meta, Vec<
             uncertainty_ns,
         };
         let events = own.events.iter().map(|event| place_of(event, &mut meta)).collect();
-        if !own.complete {
-            notes.push(format!("{} did not come to its proper end", merged.folder));
-        }
+        let lacking = reader.lacking().into_iter();
+        meta.missing.extend(lacking.map(|sentence| format!("{}: {sentence}", merged.folder)));
         inputs.push(Input {
             reader,
             merged,

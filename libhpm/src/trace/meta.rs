@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::row::QuantumRow;
 use crate::record::Attribution;
 
+/// What is missing in a trace that is not [`Meta::complete`].
+pub(crate) const NO_PROPER_END: &str =
+    "the recording did not come to its proper end: what came last is missing";
+
 /// The contents of `meta.json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
@@ -28,7 +32,7 @@ pub struct Meta {
     pub clock: Clock,
     /// The command line that was measured; empty for a running process or the whole system.
     pub command: Vec<String>,
-    /// Recording came to its proper end: `totals` and `rows` are final.
+    /// The folder was written to its end: `totals` and `rows` are final.
     pub complete: bool,
     /// Sums over the whole session, by the driver.
     pub totals: Option<Totals>,
@@ -37,6 +41,10 @@ pub struct Meta {
     /// The traces that this one was merged from; empty for a recording.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<Merged>,
+    /// What the traces lacked that this one was made from, as sentences: `complete` and `rows` tell only of this one's own
+    /// tables. Empty when nothing was missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
     /// How allocations were recorded; absent when they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocations: Option<Allocations>,

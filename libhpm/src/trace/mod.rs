@@ -24,6 +24,7 @@ pub use hpm_abi::QuantumFlags;
 pub use self::column::Column;
 pub use self::error::TraceError;
 pub use self::merge::{HOSTS_MAX, Outcome, merge};
+pub(crate) use self::meta::NO_PROPER_END;
 pub use self::meta::{
     Allocations, Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, PhaseGuided, Totals,
 };

@@ -78,6 +78,18 @@ impl TraceReader {
         !self.meta.complete && File::open(table).is_ok_and(locked)
     }
 
+    /// What is known to be missing before a table is read: what comes after the end of a recording that has none, and what
+    /// [`Meta::missing`] says. Sentences.
+    #[must_use]
+    pub fn lacking(&self) -> Vec<String> {
+        let unfinished = match (self.meta.complete, self.is_growing()) {
+            (true, _) => None,
+            (false, true) => Some("the recording goes on: what comes later is missing"),
+            (false, false) => Some(super::meta::NO_PROPER_END),
+        };
+        unfinished.map(str::to_owned).into_iter().chain(self.meta.missing.iter().cloned()).collect()
+    }
+
     /// The rows of one table in the order in which they were written, up to the last whole batch:
     /// `reader.rows::<SampleRow>()`. Ask [`Rows::cut`] afterwards whether that was all of them.
     #[must_use]

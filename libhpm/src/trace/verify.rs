@@ -79,11 +79,13 @@ pub fn verify(reader: &TraceReader) -> Verdict {
         each::<AllocationRow>(reader, &mut verdict, |row| check.allocation(&row, stacks));
     }
     check.totals(reader.meta());
+    // Each for itself: they are different tables.
+    let lacked = meta.missing.iter().map(|what| Problem { what: what.clone(), times: 1 });
     verdict.cpus = check.cpus.len();
     verdict.threads = check.threads.len();
     verdict.span = check.span;
     verdict.sums = check.sums;
-    verdict.problems = check.problems.into_iter().map(|(_, problem)| problem).collect();
+    verdict.problems = lacked.chain(check.problems.into_iter().map(|(_, problem)| problem)).collect();
     verdict
 }
 

@@ -228,6 +228,16 @@ impl TraceWriter {
         }
     }
 
+    /// Adds what the traces lacked from which this one is made to `meta.json`, where [`TraceWriter::finish`] writes it; each
+    /// sentence once.
+    pub fn missing(&mut self, sentences: &[String]) {
+        for sentence in sentences {
+            if !self.meta.missing.contains(sentence) {
+                self.meta.missing.push(sentence.clone());
+            }
+        }
+    }
+
     /// Writes what waits, unless something was written less than half of [`BATCH_TIME`] ago. To be called at least once in
     /// [`BATCH_TIME`], as soon as rows were added: so none waits for longer, also when it is called no more often than that.
     ///

@@ -1,0 +1,140 @@
+//! What cannot be merged, found before a folder is made.
+
+use crate::trace::{
+    AllocationRow, Cut, MarkerRow, Meta, QuantumRow, Row, SampleRow, TraceError, TraceReader,
+};
+
+/// Refuses what would become a trace that misleads: the same recording twice, whose events would count twice, and traces in which there is
+/// nothing.
+///
+/// # Errors
+/// [`TraceError::Twice`], [`TraceError::Unreadable`] or [`TraceError::Nothing`].
+pub(super) fn check(readers: &[&TraceReader]) -> Result<(), TraceError> {
+    for (place, &reader) in readers.iter().enumerate() {
+        if let Some(other) = readers[..place].iter().find(|other| same(other, reader)) {
+            let (one, other) = (other.folder().to_owned(), reader.folder().to_owned());
+            return Err(TraceError::Twice { one, other });
+        }
+    }
+    let held = readers.iter().map(|reader| holds(reader)).collect::<Result<Vec<bool>, _>>()?;
+    match readers.first() {
+        Some(first) if !held.contains(&true) => Err(TraceError::Nothing(first.folder().to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Whether two folders are one, or hold copies of one recording: no two have the same description, clock and first rows.
+fn same(one: &TraceReader, other: &TraceReader) -> bool {
+    let place = |reader: &TraceReader| reader.folder().canonicalize().ok();
+    let first =
+        |reader: &TraceReader| (reader.rows::<QuantumRow>().next(), reader.rows::<SampleRow>().next());
+    // Reading goes no further than to the first difference.
+    place(one).is_some_and(|folder| place(other) == Some(folder))
+        || described(one.meta()) == described(other.meta())
+            && first(one) != (None, None)
+            && first(one) == first(other)
+}
+
+/// What two recordings cannot have in common with their first rows. How far each was written is no part of it.
+fn described(meta: &Meta) -> (&str, Option<&super::ClockPair>, &[String], &[super::Merged]) {
+    (&meta.machine.host_name, meta.clock.pairs.first(), &meta.command, &meta.merged)
+}
+
+/// Whether a trace has rows to merge.
+fn holds(reader: &TraceReader) -> Result<bool, TraceError> {
+    let mut cuts = Vec::new();
+    let found = [
+        any::<QuantumRow>(reader, &mut cuts),
+        any::<SampleRow>(reader, &mut cuts),
+        any::<MarkerRow>(reader, &mut cuts),
+        reader.has::<AllocationRow>() && any::<AllocationRow>(reader, &mut cuts),
+    ];
+    match cuts.into_iter().next() {
+        Some(cut) if !found.contains(&true) => {
+            Err(TraceError::Unreadable { path: reader.folder().to_owned(), cut })
+        }
+        _ => Ok(found.contains(&true)),
+    }
+}
+
+fn any<R: Row>(reader: &TraceReader, cuts: &mut Vec<Cut>) -> bool {
+    let mut rows = reader.rows::<R>();
+    let found = rows.next().is_some();
+    if !found {
+        cuts.extend(rows.cut());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{ClockPair, Totals, TraceWriter, merge, verify};
+    use std::path::{Path, PathBuf};
+
+    /// A trace of so many quanta from this time on.
+    fn write(folder: PathBuf, quanta: u64, start: u64) -> TraceReader {
+        let mut meta = Meta::default();
+        meta.clock.pairs = vec![ClockPair { tsc: start, monotonic_raw_ns: start, realtime_ns: start }];
+        let mut writer = TraceWriter::create(&folder, meta).unwrap();
+        for sequence in 0..quanta {
+            let row = QuantumRow { sequence, start_tsc: start, end_tsc: start, ..QuantumRow::default() };
+            writer.quantum(&row).unwrap();
+            writer.flush().unwrap();
+        }
+        writer.finish(Totals::default()).unwrap();
+        TraceReader::open(folder).unwrap()
+    }
+
+    fn cut(folder: &Path, table: &str, bytes: u64) {
+        let file = std::fs::File::options().write(true).open(folder.join(table)).unwrap();
+        file.set_len(bytes).unwrap();
+    }
+
+    #[test]
+    fn the_same_trace_is_not_merged_twice() {
+        let temp = tempfile::tempdir().unwrap();
+        let a = write(temp.path().join("a.hpm"), 3, 1000);
+        let copy = write(temp.path().join("copy.hpm"), 3, 1000);
+        let other = write(temp.path().join("b.hpm"), 3, 2000);
+        let folder = temp.path().join("m.hpm");
+        for again in [&a, &copy] {
+            let error = merge(&[&a, &other, again], &folder).unwrap_err().to_string();
+            assert!(error.contains("counted twice; name it once"), "{error}");
+        }
+        assert!(!folder.exists());
+        assert_eq!(merge(&[&a, &other], &folder).unwrap().rows, (6, 0));
+    }
+
+    #[test]
+    fn a_trace_in_which_nothing_can_be_read_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let a = write(temp.path().join("a.hpm"), 3, 1000);
+        let b = write(temp.path().join("b.hpm"), 3, 2000);
+        let empty = write(temp.path().join("c.hpm"), 0, 3000);
+        let folder = temp.path().join("m.hpm");
+        cut(b.folder(), "quanta.arrows", 20);
+        let error = merge(&[&a, &b], &folder).unwrap_err().to_string();
+        assert!(error.contains("b.hpm") && error.contains("leave it out"), "{error}");
+        let error = merge(&[&empty], &folder).unwrap_err().to_string();
+        assert!(error.contains("no quantum and no sample"), "{error}");
+        assert!(!folder.exists());
+    }
+
+    #[test]
+    fn a_merged_trace_says_what_its_own_lacked() {
+        let temp = tempfile::tempdir().unwrap();
+        let a = write(temp.path().join("a.hpm"), 3, 1000);
+        let b = write(temp.path().join("b.hpm"), 3, 2000);
+        let empty = write(temp.path().join("c.hpm"), 0, 3000);
+        let length = b.folder().join("quanta.arrows").metadata().unwrap().len();
+        cut(b.folder(), "quanta.arrows", length * 2 / 3);
+        let folder = temp.path().join("m.hpm");
+        let outcome = merge(&[&a, &b, &empty], &folder).unwrap();
+        let merged = TraceReader::open(&folder).unwrap();
+        let missing = &merged.meta().missing;
+        assert!(missing.len() == 1 && missing[0].contains("b.hpm: the table `quanta`"), "{missing:?}");
+        assert!(outcome.notes.contains(&missing[0]) && !verify(&merged).is_good());
+        assert!(outcome.notes.iter().any(|note| note.contains("c.hpm holds nothing")), "{outcome:?}");
+    }
+}
