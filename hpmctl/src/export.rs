@@ -104,6 +104,9 @@ fn stacks<'a>(args: &ExportArgs, reader: &'a TraceReader) -> Result<Option<Stack
         if args.event.is_some() {
             bail!("--event is for formats of stacks; tables and the Chrome trace have all events");
         }
+        if args.format != Format::Chrome && args.table == Some(Table::Allocations) {
+            has_allocations(args, reader)?;
+        }
         return Ok(None);
     }
     let events = events(args, reader)?;
@@ -117,6 +120,16 @@ fn stacks<'a>(args: &ExportArgs, reader: &'a TraceReader) -> Result<Option<Stack
         bail!("{} has no samples of {}", args.trace.display(), names.join(", "));
     }
     Ok(Some(stacks))
+}
+
+/// Refuses a trace whose table of allocations was never made, or is gone.
+fn has_allocations(args: &ExportArgs, reader: &TraceReader) -> Result<()> {
+    let (name, known) = (args.trace.display(), reader.meta().allocations.is_some());
+    match reader.has::<AllocationRow>() {
+        true => Ok(()),
+        false if known => bail!("{name} has lost its table of allocations; export another one"),
+        false => bail!("{name} has no allocations: record with --allocations"),
+    }
 }
 
 /// The events to show: the one that was asked for, else all that were sampled, of which some formats have room for one.
@@ -160,7 +173,7 @@ fn write(
             output.write_all(&picture::png(&svg).map_err(io::Error::other)?)
         }
         (Format::Speedscope, Some(stacks)) => export::write_speedscope(stacks, &mut output),
-        (Format::Chrome, _) => export::write_chrome(reader, &mut output),
+        (Format::Chrome, _) => export::write_chrome(reader, &mut output).map(warn),
         (format, _) => match args.table.unwrap_or_default() {
             Table::Quanta => table::<QuantumRow>(format, reader, &mut output),
             Table::Samples => table::<SampleRow>(format, reader, &mut output),

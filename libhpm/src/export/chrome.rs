@@ -7,25 +7,26 @@ use hpm_abi::QuantumEnd;
 use serde_json::{Map, Value, json};
 
 use super::{first_tsc, remarks, ticks_to_ns};
-use crate::trace::{MarkerRow, QuantumRow, ThreadRow, TraceReader};
+use crate::trace::{Cut, MarkerRow, QuantumRow, ThreadRow, TraceReader};
 
 /// Process number of the tracks of CPUs: no process has it.
 const CPUS: u32 = u32::MAX;
 
-/// Writes quanta and markers. Times are µs since the first quantum.
+/// Writes quanta and markers. Times are µs since the first quantum. What is missing in the tables is returned, and said in the file
+/// behind the events, because it is known only then.
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn write_chrome(reader: &TraceReader, output: &mut dyn Write) -> io::Result<()> {
+pub fn write_chrome(reader: &TraceReader, output: &mut dyn Write) -> io::Result<Vec<Cut>> {
     let khz = reader.meta().clock.tsc_khz;
     let first = first_tsc(reader);
     let us = |tsc: u64| ticks_to_ns(tsc.saturating_sub(first), khz) as f64 / 1e3;
     let mut events = Events { output, any: false };
-    let other =
-        json!({ "exporter": concat!("hpm ", env!("CARGO_PKG_VERSION")), "remarks": remarks(reader.meta()) });
-    writeln!(events.output, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\"traceEvents\":[")?;
-    let names = names(reader, &mut events)?;
-    for row in reader.rows::<QuantumRow>() {
+    writeln!(events.output, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+    let mut cuts = Vec::new();
+    let names = names(reader, &mut events, &mut cuts)?;
+    let (mut quanta, mut markers) = (reader.rows::<QuantumRow>(), reader.rows::<MarkerRow>());
+    for row in quanta.by_ref() {
         let name = names.get(&row.tid).map_or("", String::as_str);
         let args = arguments(reader, &row);
         let (ts, dur) = (us(row.start_tsc), duration(us(row.start_tsc), us(row.end_tsc)));
@@ -33,7 +34,7 @@ pub fn write_chrome(reader: &TraceReader, output: &mut dyn Write) -> io::Result<
         events.write(&quantum(&format!("CPU {}", row.cpu), row.pid, row.tid))?;
         events.write(&quantum(&format!("{name} {}", row.tid), CPUS, row.cpu))?;
     }
-    for row in reader.rows::<MarkerRow>() {
+    for row in markers.by_ref() {
         let (scope, pid, tid) = match (row.pid, row.tid) {
             (Some(pid), Some(tid)) => ("t", pid, tid),
             _ => ("g", 0, 0),
@@ -43,7 +44,12 @@ pub fn write_chrome(reader: &TraceReader, output: &mut dyn Write) -> io::Result<
             "args": { "value": row.value },
         }))?;
     }
-    events.output.write_all(b"\n]}\n")
+    cuts.extend(quanta.cut().into_iter().chain(markers.cut()));
+    let remarks: Vec<String> =
+        remarks(reader.meta()).into_iter().chain(cuts.iter().map(ToString::to_string)).collect();
+    let other = json!({ "exporter": concat!("hpm ", env!("CARGO_PKG_VERSION")), "remarks": remarks });
+    writeln!(events.output, "\n],\"otherData\":{other}}}")?;
+    Ok(cuts)
 }
 
 /// A duration that, added to the start as readers do, does not reach beyond the end: rounding would let one quantum overlap
@@ -72,13 +78,19 @@ impl Events<'_> {
 }
 
 /// Names the tracks; the last name of each thread.
-fn names(reader: &TraceReader, events: &mut Events<'_>) -> io::Result<BTreeMap<u32, String>> {
+fn names(
+    reader: &TraceReader,
+    events: &mut Events<'_>,
+    cuts: &mut Vec<Cut>,
+) -> io::Result<BTreeMap<u32, String>> {
     let mut names = BTreeMap::new();
     let mut pids = BTreeMap::new();
-    for row in reader.rows::<ThreadRow>() {
+    let mut threads = reader.rows::<ThreadRow>();
+    for row in threads.by_ref() {
         pids.insert(row.tid, row.pid);
         names.insert(row.tid, row.name);
     }
+    cuts.extend(threads.cut());
     let mut meta = |what: &str, pid: u32, tid: u32, name: &str| {
         events.write(&json!({ "ph": "M", "name": what, "pid": pid, "tid": tid, "args": { "name": name } }))
     };

@@ -216,7 +216,7 @@ fn firefox_has_threads_with_weighted_samples_cpu_time_and_markers() {
 fn the_chrome_trace_has_quanta_on_both_tracks_and_markers() {
     let temp = TempDir::new().unwrap();
     let mut bytes = Vec::new();
-    write_chrome(&trace(&temp), &mut bytes).unwrap();
+    assert_eq!(write_chrome(&trace(&temp), &mut bytes).unwrap(), []);
     let file: Value = serde_json::from_slice(&bytes).unwrap();
     let events = file["traceEvents"].as_array().unwrap();
     let of = |phase: &str| events.iter().filter(|event| event["ph"] == phase).collect::<Vec<_>>();
@@ -231,6 +231,21 @@ fn the_chrome_trace_has_quanta_on_both_tracks_and_markers() {
     assert!(file["otherData"]["remarks"][0].as_str().unwrap().starts_with("12 samples"));
     assert_eq!((&of("i")[0]["name"], &of("i")[0]["ts"]), (&"half".into(), &1.5.into()));
     assert!(of("M").iter().any(|event| event["args"]["name"] == "a \"helper\", too"));
+}
+
+#[test]
+fn the_chrome_trace_says_what_it_lacks() {
+    let temp = TempDir::new().unwrap();
+    let reader = trace(&temp);
+    let table = reader.folder().join("quanta.arrows");
+    let length = table.metadata().unwrap().len();
+    std::fs::File::options().write(true).open(&table).unwrap().set_len(length - 100).unwrap();
+    let mut bytes = Vec::new();
+    let cuts = write_chrome(&reader, &mut bytes).unwrap();
+    assert_eq!((cuts.len(), cuts[0].table), (1, "quanta"));
+    let file: Value = serde_json::from_slice(&bytes).unwrap();
+    let remarks = file["otherData"]["remarks"].as_array().unwrap();
+    assert_eq!(remarks.last().unwrap(), &Value::from(cuts[0].to_string()));
 }
 
 proptest! {
