@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use super::record::{self, Timed};
+use super::record::{self, Timed, What};
 use super::{PerfName, PerfStacks};
 use crate::session::Target;
 use crate::sideband::{Parser, possible_cpus, processes, threads};
 use crate::sys::perf::{
     Attach, Attributes, EventId, Inherit, PerfEvent, Reading, Ring, SAMPLE_CALLCHAIN, SAMPLE_EVENT,
-    SAMPLE_TIME_AND_THREAD, SAMPLE_USER_STACK, Sampling, USER_REGISTERS,
+    SAMPLE_PERIOD, SAMPLE_TIME_AND_THREAD, SAMPLE_USER_STACK, Sampling, USER_REGISTERS,
 };
 use crate::{Error, Result};
 
@@ -105,6 +105,9 @@ pub(super) struct Opened {
     asleep: HashSet<usize>,
     by_id: HashMap<u64, usize>,
     parser: Parser,
+    /// Periods of the events whose samples do not tell them, by the events' numbers, and what reads those samples.
+    untold: HashMap<u64, u64>,
+    untold_parser: Parser,
     /// The records are samples to hand over, and not only single events to count.
     pub(super) samples: bool,
     pub(super) stopped: bool,
@@ -127,6 +130,8 @@ impl Opened {
             asleep: HashSet::new(),
             by_id: HashMap::new(),
             parser: Parser::new(sample_type, registers),
+            untold: HashMap::new(),
+            untold_parser: Parser::new(sample_type & !SAMPLE_PERIOD, registers),
             samples: options.samples(),
             stopped: false,
             on_exec: options.awaited().is_some(),
@@ -210,7 +215,9 @@ impl Opened {
             let opened = PerfEvent::open(&attributes, attach, cpu, group).map_err(refused(&event.name))?;
             if let Some(ring) = ring {
                 opened.send_to(&self.rings[ring].1).map_err(refused(&event.name))?;
-                self.by_id.insert(opened.id().map_err(refused(&event.name))?, index);
+                let id = opened.id().map_err(refused(&event.name))?;
+                self.by_id.insert(id, index);
+                self.untold.extend(attributes.untold_period().map(|period| (id, period)));
             }
             self.events.push((Some(index), opened));
             if options.pausable {
@@ -315,10 +322,15 @@ impl Opened {
 
     /// Hands over every record in every ring.
     pub(super) fn drain(&mut self, mut each: impl FnMut(Timed)) {
-        let Self { rings, parser, .. } = self;
+        let Self { rings, parser, untold, untold_parser, .. } = self;
         for (_, ring) in rings {
             ring.drain(|kind, misc, body| {
-                if let Some(record) = record::parse(parser, kind, misc, body) {
+                let period = record::sampled_id(kind, body).and_then(|id| untold.get(&id));
+                let parser = if period.is_some() { &*untold_parser } else { &*parser };
+                if let Some(mut record) = record::parse(parser, kind, misc, body) {
+                    if let (Some(&period), What::Sample(taken)) = (period, &mut record.what) {
+                        taken.period = period;
+                    }
                     each(record);
                 }
             });
@@ -365,9 +377,13 @@ impl PerfOptions {
             let reason = "it has no hardware counts per thread, CPU and time; the hpm module has them";
             return Err(Error::PerfEvent { event: event.name.clone(), reason: io::Error::other(reason) });
         }
+        let sampling = self.sampling(event);
+        // Else a software event would take a sample of each single event.
+        let untold = matches!(sampling, Sampling::Period(2..)) && event.id.is_counted_singly();
         Ok(Attributes {
             event: event.id,
-            sampling: self.sampling(event),
+            sampling,
+            sample_type: if untold { reports.sample_type & !SAMPLE_PERIOD } else { reports.sample_type },
             user: event.user,
             kernel: event.kernel,
             sideband: false,

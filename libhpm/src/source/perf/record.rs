@@ -61,6 +61,13 @@ pub(crate) struct Taken {
     pub(crate) stack: Vec<u8>,
 }
 
+/// The number of the event that a sample is of, which stands first in it, whatever else it has (`PERF_SAMPLE_IDENTIFIER`); `None` for any
+/// other record.
+pub(crate) fn sampled_id(kind: u32, body: &[u8]) -> Option<u64> {
+    let id = body.first_chunk().filter(|_| RecordType(kind) == RecordType::SAMPLE)?;
+    Some(u64::from_ne_bytes(*id))
+}
+
 /// What the record with this type, `misc` and body says; `None` when it is of no interest, or no such record.
 pub(crate) fn parse(parser: &Parser, kind: u32, misc: u16, body: &[u8]) -> Option<Timed> {
     if !parser.is_sound(kind, misc, body) {

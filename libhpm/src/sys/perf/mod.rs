@@ -95,6 +95,12 @@ impl EventId {
     pub fn is_clock(self) -> bool {
         self == Self::CPU_CLOCK || self == Self::TASK_CLOCK
     }
+
+    /// Whether the kernel counts single events as they happen: neither hardware counts them nor a timer.
+    #[must_use]
+    pub fn is_counted_singly(self) -> bool {
+        !self.is_hardware() && !self.is_clock()
+    }
 }
 
 /// How often an event writes a record.
@@ -154,6 +160,9 @@ pub const SAMPLE_EVENT: u64 = SAMPLE_TIME_AND_THREAD
         | b::PERF_SAMPLE_ADDR
         | b::PERF_SAMPLE_CPU
         | b::PERF_SAMPLE_PERIOD) as u64;
+/// How many events a sample stands for. A software event that is asked for this takes a sample of each single event, whatever its
+/// period (`perf_swevent_event`, Linux, kernel/events/core.c).
+pub const SAMPLE_PERIOD: u64 = b::PERF_SAMPLE_PERIOD as u64;
 /// Return addresses, found by frame pointers.
 pub const SAMPLE_CALLCHAIN: u64 = b::PERF_SAMPLE_CALLCHAIN as u64;
 /// User registers and a piece of user stack.
@@ -164,6 +173,14 @@ pub const SAMPLE_USER_STACK: u64 = (b::PERF_SAMPLE_REGS_USER | b::PERF_SAMPLE_ST
 pub const USER_REGISTERS: u64 = 0xff_03ff;
 
 impl Attributes {
+    /// The period, where it is fixed and samples do not tell it.
+    pub(crate) fn untold_period(&self) -> Option<u64> {
+        match self.sampling {
+            Sampling::Period(period) if self.sample_type & SAMPLE_PERIOD == 0 => Some(period),
+            _ => None,
+        }
+    }
+
     /// The kernel's structure, for CLOCK_MONOTONIC_RAW.
     fn attr(&self, attach: Attach) -> b::perf_event_attr {
         let mut attr =
