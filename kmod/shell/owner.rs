@@ -208,14 +208,12 @@ fn leave(cpu: &Cpu, irq: &LocalInterruptDisabled) {
 /// This CPU has come online.
 pub(super) fn cpu_online(number: u32) {
     let irq = local_interrupt_disable();
-    if let Some(cpu) = cpu::this_cpu(&irq) {
-        // It may have been offline when the module was loaded.
-        cpu.identify(&irq);
-    }
+    let Some(cpu) = cpu::this_cpu(&irq) else { return };
     if !ACTIVE.load(Ordering::Relaxed) {
-        return;
+        // It may have been offline when the module was loaded.
+        return cpu.identify(&irq);
     }
-    let refused = cpu::this_cpu(&irq).and_then(|cpu| cpu.acquire(&irq).err());
+    let refused = cpu.acquire(&irq).err();
     drop(irq);
     if let Some(refusal) = refused {
         pr_warn!(

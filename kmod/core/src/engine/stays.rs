@@ -2,6 +2,7 @@
 
 use super::super::abi::QuantumEnd;
 use super::super::counters::Now;
+use super::super::layout::RecordLayout;
 use super::super::lbr::Holder;
 use super::super::port::{Port, Rings};
 use super::super::program::Program;
@@ -122,14 +123,12 @@ impl Engine {
             hardware.load(port, program);
             hardware.read_all(port, program, &mut self.values);
             self.loaded = wanted;
-            // Architectural PEBS has a counter's period in a register that `load` has set to the one that was asked for.
-            for (layout, sampler) in program
-                .pebs
-                .iter()
-                .flat_map(|layout| program.sampling_counters().map(move |one| (layout, one)))
-            {
-                let period = session.state.periods.in_use()[usize::from(sampler.place)];
-                hardware.set_reset(port, layout, &sampler, period);
+            if let Some(layout) = program.pebs.filter(RecordLayout::is_architectural) {
+                // A counter's period is in a register that `load` has set to the one that was asked for.
+                for sampler in program.sampling_counters() {
+                    let period = session.state.periods.in_use()[usize::from(sampler.place)];
+                    hardware.set_reset(port, &layout, &sampler, period);
+                }
             }
         }
         if program.samples() {

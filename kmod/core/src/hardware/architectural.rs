@@ -3,8 +3,8 @@
 use super::super::abi::SAMPLING_COUNTERS_MAX;
 use super::super::allocate::{Counter, COUNTERS_MAX};
 use super::super::extra::Extras;
-use super::super::layout::{RecordLayout, ARCHITECTURAL};
-use super::super::pmu::ExtraRegister;
+use super::super::layout::RecordLayout;
+use super::super::pmu::{ExtraRegister, Pebs};
 use super::super::port::Port;
 use super::super::program::{Program, SamplingCounter};
 use super::super::registers::{
@@ -98,7 +98,7 @@ impl Hardware {
 
     /// The kernel's perf leaves IA32_PEBS_INDEX.EN set when its last event has stopped; `pebs_enable` is 0 until hpm sets it.
     fn forbid_records<P: Port>(&self, port: &mut P) {
-        if self.pmu.pebs.is_ok_and(|pebs| pebs.format == ARCHITECTURAL) {
+        if self.pmu.pebs.is_ok_and(Pebs::is_architectural) {
             let index = PebsIndex(port.rdmsr(IA32_PEBS_INDEX));
             if index.en() == 1 {
                 port.wrmsr(IA32_PEBS_INDEX, index.with_en(0).0);
@@ -108,7 +108,7 @@ impl Hardware {
 
     /// Whether records go through the DS management area.
     fn has_debug_store(&self) -> bool {
-        self.pmu.pebs.is_ok_and(|pebs| pebs.format != ARCHITECTURAL)
+        self.pmu.pebs.is_ok_and(|pebs| !pebs.is_architectural())
     }
 
     /// Indications that hpm may have caused.

@@ -3,7 +3,6 @@
 use super::super::abi::Reason;
 use super::super::allocate::{Counter, COUNTERS_MAX};
 use super::super::ds;
-use super::super::layout::ARCHITECTURAL;
 use super::super::pmu::architectural::FIXED_COUNTERS_MAX;
 use super::super::pmu::ExtraRegister;
 use super::super::port::Port;
@@ -77,7 +76,7 @@ impl Found {
 
     fn read_pebs<P: Port>(&mut self, port: &mut P, pmu: &Pmu) {
         let Ok(pebs) = pmu.pebs else { return };
-        if pebs.format == ARCHITECTURAL {
+        if pebs.is_architectural() {
             self.architectural = [port.rdmsr(IA32_PEBS_BASE), port.rdmsr(IA32_PEBS_INDEX)];
             for counter in pebs.counters.iter() {
                 self.cfg_c[counter.place()] = port.rdmsr(pmu.cfg_c_register(counter));
@@ -100,7 +99,7 @@ impl Found {
     /// Writes back where records went. The PMU must be stopped, and can write no record.
     pub(super) fn restore_buffer<P: Port>(&self, port: &mut P, pmu: &Pmu) {
         let Ok(pebs) = pmu.pebs else { return };
-        if pebs.format == ARCHITECTURAL {
+        if pebs.is_architectural() {
             for (register, value) in [IA32_PEBS_BASE, IA32_PEBS_INDEX].into_iter().zip(self.architectural) {
                 port.wrmsr(register, value);
             }

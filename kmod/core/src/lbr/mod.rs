@@ -23,7 +23,7 @@ use core::mem::offset_of;
 pub(super) use self::held::{Holder, LastBranches};
 use super::abi::{BranchFilter, EventSpec, Reason, SessionConfig};
 use super::detect::CpuidRegisters;
-use super::layout::{ARCHITECTURAL, LBRS};
+use super::layout::LBRS;
 use super::pmu::Pebs;
 use super::{Pmu, Refusal};
 
@@ -161,7 +161,7 @@ impl Branches {
         }
         let depth = lbr.depth_for(config.branches);
         // An architectural PEBS record has the whole depth.
-        let whole = in_records && pebs.is_some_and(|pebs| pebs.format == ARCHITECTURAL);
+        let whole = in_records && pebs.copied().is_some_and(Pebs::is_architectural);
         let entries = if whole { depth } else { config.branches };
         Ok(Some(Self { lbr, entries, depth, types, user, kernel, in_records }))
     }

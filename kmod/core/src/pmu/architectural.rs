@@ -4,10 +4,9 @@ use super::super::allocate::CounterSet;
 use super::super::cfg_c;
 use super::super::detect::CpuidRegisters;
 use super::super::events::{Way, PERIOD_MIN};
-use super::super::layout::ARCHITECTURAL;
 use super::super::period::Grid;
 use super::amd::Amd;
-use super::{Interface, Pmu};
+use super::{Interface, Pebs, Pmu};
 
 /// General counters that hpm uses at most: what a quantum describes.
 pub const GENERAL_COUNTERS_MAX: u32 = super::super::abi::SAMPLING_COUNTERS_MAX as u32;
@@ -119,10 +118,11 @@ impl Pmu {
     pub fn period_grid(&self, way: Way, counters: CounterSet) -> Grid {
         match self.interface {
             Interface::Amd(Amd { ibs: Some(ibs), .. }) if way == Way::Ibs => ibs.grid(counters),
-            _ if way == Way::Pebs && self.pebs.is_ok_and(|pebs| pebs.format == ARCHITECTURAL) => {
-                Grid { unit: 1, least: PERIOD_MIN, most: cfg_c::PERIOD_MAX.min(self.period_max()) }
+            _ => {
+                let reloads = way == Way::Pebs && self.pebs.is_ok_and(Pebs::is_architectural);
+                let most = if reloads { cfg_c::PERIOD_MAX } else { u64::MAX };
+                Grid { unit: 1, least: PERIOD_MIN, most: most.min(self.period_max()) }
             }
-            _ => Grid { unit: 1, least: PERIOD_MIN, most: self.period_max() },
         }
     }
 

@@ -119,6 +119,13 @@ pub struct Pebs {
     pub groups: u64,
 }
 
+impl Pebs {
+    /// Whether it is architectural: the buffer is described by registers, and each counter's period is in CFG_C.
+    pub(super) const fn is_architectural(self) -> bool {
+        self.format == super::layout::ARCHITECTURAL
+    }
+}
+
 /// What is the same on all cores of one generation.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Generation {

@@ -86,6 +86,12 @@ mod tests {
         TraceReader::open(folder).unwrap()
     }
 
+    /// Two with quanta, and one without.
+    fn three(folder: &Path) -> [TraceReader; 3] {
+        [("a.hpm", 3, 1000), ("b.hpm", 3, 2000), ("c.hpm", 0, 3000)]
+            .map(|(name, quanta, start)| write(folder.join(name), quanta, start))
+    }
+
     fn cut(folder: &Path, table: &str, bytes: u64) {
         let file = std::fs::File::options().write(true).open(folder.join(table)).unwrap();
         file.set_len(bytes).unwrap();
@@ -109,9 +115,7 @@ mod tests {
     #[test]
     fn a_trace_in_which_nothing_can_be_read_is_refused() {
         let temp = tempfile::tempdir().unwrap();
-        let a = write(temp.path().join("a.hpm"), 3, 1000);
-        let b = write(temp.path().join("b.hpm"), 3, 2000);
-        let empty = write(temp.path().join("c.hpm"), 0, 3000);
+        let [a, b, empty] = three(temp.path());
         let folder = temp.path().join("m.hpm");
         cut(b.folder(), "quanta.arrows", 20);
         let error = merge(&[&a, &b], &folder).unwrap_err().to_string();
@@ -124,9 +128,7 @@ mod tests {
     #[test]
     fn a_merged_trace_says_what_its_own_lacked() {
         let temp = tempfile::tempdir().unwrap();
-        let a = write(temp.path().join("a.hpm"), 3, 1000);
-        let b = write(temp.path().join("b.hpm"), 3, 2000);
-        let empty = write(temp.path().join("c.hpm"), 0, 3000);
+        let [a, b, empty] = three(temp.path());
         let length = b.folder().join("quanta.arrows").metadata().unwrap().len();
         cut(b.folder(), "quanta.arrows", length * 2 / 3);
         let folder = temp.path().join("m.hpm");

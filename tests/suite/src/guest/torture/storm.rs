@@ -36,13 +36,15 @@ struct Measured {
 
 /// Sends requests and measures until the senders end.
 pub(super) fn run(report: &mut GuestReport, requests: u64) -> Result<()> {
+    // Which types of core there are is asked while all CPUs are there.
+    let (counted, sampled) = (counted_events()?, loads()?);
     let mut senders = Senders::start(requests, false)?;
     let done = AtomicBool::new(false);
     let [stays, pause] =
         if requests < LONG { [Duration::from_millis(500), Duration::ZERO] } else { [CALM; 2] };
     let (answers, plugged, measured) = std::thread::scope(|scope| {
         let plugging = scope.spawn(|| plug_and_unplug(&done, stays));
-        let measuring = scope.spawn(|| measure(&done, pause));
+        let measuring = scope.spawn(|| measure(&done, pause, [&counted, &sampled]));
         let answers = responsive(&mut senders);
         done.store(true, Ordering::Relaxed);
         (answers, plugging.join(), measuring.join())
@@ -95,15 +97,15 @@ fn plug_and_unplug(done: &AtomicBool, stays: Duration) -> Result<String> {
     }
 }
 
-/// Counts and samples `loops` again and again, with a pause after each.
-fn measure(done: &AtomicBool, pause: Duration) -> Result<Measured> {
+/// Counts and samples `loops` again and again, with a pause after each, by these events.
+fn measure(done: &AtomicBool, pause: Duration, [counted, sampled]: [&str; 2]) -> Result<Measured> {
     let mut measured = Measured::default();
     let mut turn = 0_u64;
     while !done.load(Ordering::Relaxed) || measured.counts.len() < 2 || measured.sampled.is_empty() {
         turn += 1;
-        let sampled = turn.is_multiple_of(3);
-        match if sampled { sample()? } else { count()? } {
-            Some(value) if sampled => measured.sampled.push(value),
+        let is_sampled = turn.is_multiple_of(3);
+        match if is_sampled { sample(sampled)? } else { count(counted)? } {
+            Some(value) if is_sampled => measured.sampled.push(value),
             Some(value) => measured.counts.push(value),
             None => measured.refused += 1,
         }
@@ -113,8 +115,8 @@ fn measure(done: &AtomicBool, pause: Duration) -> Result<Measured> {
 }
 
 /// `None` when another session stood in the way.
-fn count() -> Result<Option<Value>> {
-    let mut command = stat_command(&counted_events()?, "storm.json", &["loops", "x"])?;
+fn count(events: &str) -> Result<Option<Value>> {
+    let mut command = stat_command(events, "storm.json", &["loops", "x"])?;
     if !went_through(&mut command)? {
         return Ok(None);
     }
@@ -123,11 +125,10 @@ fn count() -> Result<Option<Value>> {
 }
 
 /// The sums of a recording of loads; `None` when another session stood in the way.
-fn sample() -> Result<Option<Value>> {
+fn sample(events: &str) -> Result<Option<Value>> {
     let (trace, period) = ("storm.hpm", PERIOD.to_string());
     let _ = fs::remove_dir_all(trace);
-    let mut command =
-        hpmctl(&["record", "-e", &loads()?, "-c", &period, "--no-randomise", "-o", trace, "--"])?;
+    let mut command = hpmctl(&["record", "-e", events, "-c", &period, "--no-randomise", "-o", trace, "--"])?;
     if !went_through(command.arg(built("loops")?).arg("x"))? {
         return Ok(None);
     }

@@ -23,8 +23,7 @@ pub(super) fn run(report: &mut GuestReport, requests: u64, before: &BTreeMap<Str
             if unload()? {
                 unloaded += 1;
                 unchanged(before)?;
-                succeed(Command::new("insmod").arg(MODULE))?;
-                open_to_nobody()?;
+                load_module()?;
             } else {
                 refused += 1;
             }
@@ -36,13 +35,17 @@ pub(super) fn run(report: &mut GuestReport, requests: u64, before: &BTreeMap<Str
     });
     // What comes after a failure is to be judged, too.
     if !Path::new("/dev/hpm").exists() {
-        succeed(Command::new("insmod").arg(MODULE))?;
-        open_to_nobody()?;
+        load_module()?;
     }
     senders.judge(report, "while the module comes and goes", None);
     load.kill()?;
     load.wait()?;
     Ok(())
+}
+
+fn load_module() -> Result<()> {
+    succeed(Command::new("insmod").arg(MODULE))?;
+    open_to_nobody()
 }
 
 /// False when the module is in use.
