@@ -42,7 +42,9 @@ pub(crate) struct Hpm {
     #[pin]
     _device: device::Device,
     #[pin]
-    _sleep: notify::Sleep,
+    _sleep: notify::Notifier,
+    #[pin]
+    _shutdown: notify::Notifier,
     _hotplug: notify::Hotplug,
     _cpus: cpu::Cpus,
 }
@@ -59,7 +61,8 @@ impl kernel::InPlaceModule for Hpm {
         try_pin_init!(Self {
             _cpus: cpu::Cpus::new()?,
             _hotplug: notify::Hotplug::register()?,
-            _sleep <- notify::Sleep::register(),
+            _sleep <- notify::Notifier::of_sleep(),
+            _shutdown <- notify::Notifier::of_shutdown(),
             _device <- device::Device::register(),
         })
     }

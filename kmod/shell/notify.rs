@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! CPUs that come and go, and the machine going to sleep.
+//! CPUs that come and go, and the machine going to sleep or going down.
 
 use core::pin::Pin;
 
@@ -8,7 +8,7 @@ use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::types::Opaque;
 
-use super::{control, owner};
+use super::{control, owner, sys};
 
 /// Callbacks for CPU hotplug.
 pub(super) struct Hotplug(bindings::cpuhp_state);
@@ -49,39 +49,63 @@ unsafe extern "C" fn on_offline(cpu: c_uint) -> c_int {
     0
 }
 
-/// Callback for suspend and hibernation.
+/// A callback that the kernel calls when something is about to happen to the whole machine.
 #[pin_data(PinnedDrop)]
-pub(super) struct Sleep {
+pub(super) struct Notifier {
     #[pin]
     block: Opaque<bindings::notifier_block>,
+    chain: Chain,
 }
 
-// SAFETY: The notifier may be unregistered on any thread.
-unsafe impl Send for Sleep {}
-// SAFETY: Nothing can be done through `&Sleep`.
-unsafe impl Sync for Sleep {}
+/// What registers a block, and what takes it out.
+type Chain = [unsafe extern "C" fn(*mut bindings::notifier_block) -> c_int; 2];
+type Callback = unsafe extern "C" fn(*mut bindings::notifier_block, c_ulong, *mut c_void) -> c_int;
 
-impl Sleep {
-    /// Registers the callback.
-    pub(super) fn register() -> impl PinInit<Self, Error> {
+// SAFETY: The notifier may be unregistered on any thread.
+unsafe impl Send for Notifier {}
+// SAFETY: Nothing can be done through `&Notifier`.
+unsafe impl Sync for Notifier {}
+
+impl Notifier {
+    /// Of suspend and hibernation.
+    pub(super) fn of_sleep() -> impl PinInit<Self, Error> {
+        Self::register(on_sleep, [bindings::register_pm_notifier, bindings::unregister_pm_notifier])
+    }
+
+    /// Of the end: what comes next, by kexec without any firmware between, is to find the PMU as it was found.
+    pub(super) fn of_shutdown() -> impl PinInit<Self, Error> {
+        Self::register(on_shutdown, [sys::hpm_register_reboot, sys::hpm_unregister_reboot])
+    }
+
+    fn register(callback: Callback, chain: Chain) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            block <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
-                let block = bindings::notifier_block { notifier_call: Some(on_sleep), ..Default::default() };
+            block <- Opaque::try_ffi_init(move |slot: *mut bindings::notifier_block| {
+                let block = bindings::notifier_block { notifier_call: Some(callback), ..Default::default() };
                 // SAFETY: `slot` is to be initialised.
                 unsafe { slot.write(block) };
                 // SAFETY: The block stays where it is until it is unregistered.
-                to_result(unsafe { bindings::register_pm_notifier(slot) })
+                to_result(unsafe { chain[0](slot) })
             }),
+            chain,
         })
     }
 }
 
 #[pinned_drop]
-impl PinnedDrop for Sleep {
+impl PinnedDrop for Notifier {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `register` has registered it.
-        unsafe { bindings::unregister_pm_notifier(self.block.get()) };
+        // SAFETY: `register` has registered it with this chain.
+        unsafe { self.chain[1](self.block.get()) };
     }
+}
+
+unsafe extern "C" fn on_shutdown(
+    _block: *mut bindings::notifier_block,
+    _event: c_ulong,
+    _data: *mut c_void,
+) -> c_int {
+    control::suspend();
+    bindings::NOTIFY_DONE as c_int
 }
 
 unsafe extern "C" fn on_sleep(

@@ -13,7 +13,9 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/perf_event.h>
+#include <linux/notifier.h>
 #include <linux/pid_namespace.h>
+#include <linux/reboot.h>
 #include <linux/sched.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/task_stack.h>
@@ -134,6 +136,16 @@ u32 hpm_cpu_microcode(void)
 bool hpm_cpu_in_vmx(void)
 {
 	return __read_cr4() & X86_CR4_VMXE;
+}
+
+int hpm_register_reboot(struct notifier_block *block)
+{
+	return register_reboot_notifier(block);
+}
+
+int hpm_unregister_reboot(struct notifier_block *block)
+{
+	return unregister_reboot_notifier(block);
 }
 
 bool hpm_perfmon_capable(void)

@@ -16,6 +16,7 @@ struct cgroup;
 struct file;
 struct hrtimer;
 struct mm_struct;
+struct notifier_block;
 struct page;
 struct pt_regs;
 struct task_struct;
@@ -49,6 +50,10 @@ u32 hpm_cpu_microcode(void);
 
 /* Whether a hypervisor (KVM) has switched virtualisation on on this CPU. */
 bool hpm_cpu_in_vmx(void);
+
+/* Who is told when the machine goes down, by kexec too. */
+int hpm_register_reboot(struct notifier_block *block);
+int hpm_unregister_reboot(struct notifier_block *block);
 
 /* Rights, as perf_event_open asks for them. */
 bool hpm_perfmon_capable(void);

@@ -48,6 +48,8 @@ extern "C" {
     fn hpm_cpu_has_pebs() -> bool;
     fn hpm_cpu_microcode() -> u32;
     fn hpm_cpu_in_vmx() -> bool;
+    pub(super) fn hpm_register_reboot(block: *mut bindings::notifier_block) -> c_int;
+    pub(super) fn hpm_unregister_reboot(block: *mut bindings::notifier_block) -> c_int;
     fn hpm_perfmon_capable() -> bool;
     fn hpm_allow_kernel() -> c_int;
     fn hpm_allow_cpu() -> c_int;

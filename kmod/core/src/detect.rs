@@ -95,7 +95,10 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
             // Architectural LBR (CPUID.07H.0:EDX[19]) is described by leaf 1CH.
             let lbr = head.eax >= 0x1C && leaf_7.edx >> 19 & 1 == 1;
             let leaf_1c = if lbr { cpuid.cpuid(0x1C, 0) } else { CpuidRegisters::default() };
-            let found = Found { leaf_1, leaf_7, leaf_1c, extended, microcode: cpuid.microcode() };
+            // Subleaf 0: the logical processors of a core, EBX bits 15:0.
+            let threads = if head.eax >= 0xB { cpuid.cpuid(0xB, 0).ebx & 0xffff } else { 1 };
+            let microcode = cpuid.microcode();
+            let found = Found { leaf_1, leaf_7, leaf_1c, extended, microcode, threads };
             machine.pmu = Ok(known(generation, &machine, &found, port));
         }
         _ => {}
@@ -192,6 +195,7 @@ struct Found {
     leaf_1c: CpuidRegisters,
     extended: Extended,
     microcode: u32,
+    threads: u32,
 }
 
 fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Found, port: &mut P) -> Pmu {
@@ -220,6 +224,7 @@ fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Fo
         full_width_writes: capabilities.fw_write() == 1 || perfmon.version >= 6,
         pebs,
         lbr,
+        shares_offcore: generation.core_has_offcore && found.threads > 1,
     }
 }
 

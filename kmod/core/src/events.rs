@@ -134,6 +134,10 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
     }
     if let Interface::Architectural = pmu.interface {
         event.extra = extra::check(pmu.generation, index, spec.encoding as u16, spec.extra)?;
+        let offcore = [ExtraRegister::OffcoreRsp0, ExtraRegister::OffcoreRsp1];
+        if pmu.shares_offcore && event.extra.is_some_and(|(register, _)| offcore.contains(&register)) {
+            return Err(Refusal::new(Reason::SharedEvent, [index as u64, 0]));
+        }
     }
     Ok(event)
 }

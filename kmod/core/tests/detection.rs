@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use hpm_abi::{Info, InfoFlags, Reason};
+use hpm_abi::{EventMode, EventSpec, Info, InfoFlags, Reason, Scope, SessionConfig};
 use hpm_core::allocate::Counter;
 use hpm_core::lbr::Lbr;
 use hpm_core::pmu::netburst::Share;
 use hpm_core::pmu::Interface;
-use hpm_core::{detect, Cpuid, CpuidRegisters, Machine, Port, Refusal};
+use hpm_core::{detect, Cpuid, CpuidRegisters, Machine, Port, Program, Refusal};
 
 /// Answers CPUID from a list, and RDMSR only for the registers named.
 #[derive(Clone, Default)]
@@ -97,6 +97,7 @@ fn skylake() -> Processor {
             // RTM, HLE and AVX2 among others; hybrid and architectural LBR are not.
             (7, leaf(0, 0x029C_6FBF, 0, 0)),
             (0xA, leaf(0x0730_0404, 0, 0, 0x603)),
+            (0xB, leaf(1, 2, 0x100, 0)),
         ]),
         registers: HashMap::from([(0x345, 0x33C5), (0x1A0, 0x850089)]),
         microcode: 0xF0,
@@ -123,6 +124,30 @@ fn skylake_is_known_with_its_counters() {
     assert_eq!(info.branch_records, 32);
     assert!(info.pmu_name.starts_with(b"skylake\0") && info.vendor.starts_with(b"GenuineIntel\0"));
     assert_eq!((info.pebs_format, info.pebs_counters, info.perfmon_version), (3, 0xF, 4));
+}
+
+/// On Nehalem and Westmere the off-core response registers are the core's, of which hyperthreads would overwrite each other's values.
+#[test]
+fn hyperthreads_that_share_offcore_registers_are_refused_their_events() {
+    let refusal = |signature: u32, threads: u32| {
+        let mut processor = skylake();
+        processor.leaves.insert(1, leaf(signature, 0, ECX, EDX));
+        processor.leaves.insert(0xB, leaf(1, threads, 0x100, 0));
+        let mut config = SessionConfig {
+            scope: Scope::Process as u32,
+            pid: 1,
+            event_count: 1,
+            quanta: 1024,
+            ..SessionConfig::default()
+        };
+        let [privilege, mode] = [EventSpec::USER, EventMode::Count as u8];
+        config.events[0] = EventSpec { encoding: 0x01B7, extra: 1, mode, privilege, ..EventSpec::default() };
+        Program::new(&machine(&processor).pmu.expect("known"), &config).err().map(|refusal| refusal.reason)
+    };
+    const NEHALEM: u32 = 0x0001_06A5;
+    const SKYLAKE: u32 = 0x0005_06E3;
+    assert_eq!(refusal(NEHALEM, 2), Some(Reason::SharedEvent));
+    assert_eq!([refusal(NEHALEM, 1), refusal(SKYLAKE, 2)], [None; 2]);
 }
 
 #[test]

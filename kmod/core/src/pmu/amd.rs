@@ -39,6 +39,7 @@ pub(super) const BASE: Generation = Generation {
     fixed: &[],
     precise: &[],
     extra: &[],
+    core_has_offcore: false,
     pebs_formats: &[],
     pebs_counters: 0,
     lbr_format: 0,
@@ -184,6 +185,7 @@ pub(in super::super) fn detect<C: Cpuid>(cpuid: &mut C, family: u32, model: u32)
         full_width_writes: true,
         pebs: Err(Refusal::new(Reason::NoPebs, [0; 2])),
         lbr: None,
+        shares_offcore: false,
         interface: Interface::Amd(Amd { extended, global, ibs }),
     })
 }

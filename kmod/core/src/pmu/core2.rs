@@ -18,6 +18,7 @@ pub const CORE2: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &[],
+    core_has_offcore: false,
     pebs_formats: &[0],
     pebs_counters: 0x01,
     // Its four records have no filter for privilege levels: none is used.

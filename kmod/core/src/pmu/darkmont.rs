@@ -22,6 +22,7 @@ pub const DARKMONT: Generation = Generation {
     fixed: &FIXED,
     precise: &PRECISE,
     extra: &EXTRA,
+    core_has_offcore: false,
     pebs_formats: &[15],
     pebs_counters: 0xFF,
     lbr_format: ARCHITECTURAL_LBR,

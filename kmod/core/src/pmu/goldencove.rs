@@ -24,6 +24,7 @@ pub const GOLDENCOVE: Generation = Generation {
     fixed: &FIXED,
     precise: &PRECISE,
     extra: &EXTRA,
+    core_has_offcore: false,
     pebs_formats: &[4, 5],
     pebs_counters: 0xFF,
     lbr_format: ARCHITECTURAL_LBR,

@@ -22,6 +22,7 @@ pub const GRACEMONT: Generation = Generation {
     fixed: &FIXED,
     precise: &PRECISE,
     extra: &EXTRA,
+    core_has_offcore: false,
     pebs_formats: &[4, 5],
     pebs_counters: 0x3F,
     lbr_format: ARCHITECTURAL_LBR,

@@ -22,6 +22,7 @@ pub const HASWELL: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &EXTRA,
+    core_has_offcore: false,
     pebs_formats: &[2],
     pebs_counters: 0x0F,
     lbr_format: 4,

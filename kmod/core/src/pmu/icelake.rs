@@ -23,6 +23,7 @@ pub const ICELAKE: Generation = Generation {
     fixed: &FIXED,
     precise: &PRECISE,
     extra: &EXTRA,
+    core_has_offcore: false,
     pebs_formats: &[4],
     pebs_counters: 0xFF,
     lbr_format: 5,

@@ -24,6 +24,7 @@ pub const IVYBRIDGE: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &EXTRA,
+    core_has_offcore: false,
     pebs_formats: &[1],
     pebs_counters: 0x0F,
     lbr_format: 3,

@@ -103,6 +103,8 @@ pub struct Pmu {
     pub pebs: Result<Pebs, Refusal>,
     /// Its last branch records, if it has such as hpm knows.
     pub lbr: Option<Lbr>,
+    /// Several logical processors share one set of off-core response registers, so that one's value is for the others' events, too.
+    pub shares_offcore: bool,
 }
 
 /// How a PMU writes PEBS records. A counter's overflow arms PEBS; the next event is recorded and the counter goes on from
@@ -148,6 +150,9 @@ pub struct Generation {
     pub precise: &'static [PreciseRule],
     /// Events that need a register beside their encoding.
     pub extra: &'static [ExtraRule],
+    /// The off-core response registers among those belong to the core, and not to each of its logical processors (the table above
+    /// `enum extra_reg_type` in Linux's arch/x86/events/perf_event.h).
+    pub core_has_offcore: bool,
     /// PEBS record formats that its processors have.
     pub pebs_formats: &'static [u16],
     /// General counters that can write PEBS records, one bit each, where CPUID does not say.

@@ -22,6 +22,7 @@ pub const SKYLAKE: Generation = Generation {
     constrained: &CONSTRAINED,
     fixed: &[],
     extra: &EXTRA,
+    core_has_offcore: false,
     pebs_formats: &[3],
     pebs_counters: LOW,
     lbr_format: 5,

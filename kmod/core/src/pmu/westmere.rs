@@ -20,6 +20,7 @@ pub const WESTMERE: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &EXTRA,
+    core_has_offcore: true,
     pebs_formats: &[1],
     pebs_counters: 0x0F,
     lbr_format: 3,

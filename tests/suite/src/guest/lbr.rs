@@ -12,7 +12,8 @@ use serde_json::Value;
 use super::GuestReport;
 use super::bad_input::refused;
 use super::lifecycle::{registers, unchanged};
-use super::programs::{built, hpmctl, record_with, succeed};
+use super::processor::loads;
+use super::programs::{built, hpmctl, record_of, record_with, succeed};
 use super::scopes::{as_nobody, open_to_nobody};
 
 /// Traces with branches of all types, which the host part compares with the truth.
@@ -26,15 +27,15 @@ const ROUND: usize = 6;
 /// Records all of it, and checks what needs no truth.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let before = registers()?;
-    succeed(record_with(TRACES[0], &["--branches"])?.arg(built("branches")?))?;
+    succeed(record_loads(TRACES[0], &["--branches"])?.arg(built("branches")?))?;
     succeed(
-        record_with(TRACES[1], &["--branches"])?
+        record_loads(TRACES[1], &["--branches"])?
             .arg(built("threads")?)
             .args(["2", "200"])
             .stdout(Stdio::null()),
     )?;
     succeed(record_with(&format!("{CALLS}.hpm"), &["--stacks=lbr"])?.arg(built("calls")?))?;
-    succeed(record_with(DEEP, &["--stacks=lbr"])?.arg(built("branches")?))?;
+    succeed(record_loads(DEEP, &["--stacks=lbr"])?.arg(built("branches")?))?;
     report.check("report shows the loop's branches equally often", loops_branches);
     report.check("only the types asked for are recorded", only_calls);
     report.check("samples by interrupt have the branches before them", by_interrupt);
@@ -47,6 +48,11 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     });
     report.check("every branch register is as it was", || unchanged(&before));
     Ok(())
+}
+
+/// As [`record_with`], of loads: whether they miss does not matter, and the model follows no caches for them.
+fn record_loads(trace: &str, options: &[&str]) -> Result<Command> {
+    record_of(&loads()?, trace, options)
 }
 
 fn rows<R: libhpm::trace::Row>(trace: &str) -> Result<Vec<R>> {
@@ -95,7 +101,7 @@ fn loops_branches() -> Result<String> {
 fn only_calls() -> Result<String> {
     let trace = "only_calls.hpm";
     let options = ["--branches=8", "--branch-types", "call,indirect-call"];
-    succeed(record_with(trace, &options)?.arg(built("branches")?))?;
+    succeed(record_loads(trace, &options)?.arg(built("branches")?))?;
     let ends = ends(trace)?;
     let mut places: Vec<u64> = ends.iter().flatten().map(|(from, _)| *from).collect();
     ensure!(ends.iter().filter(|sample| sample.len() == 8).count() * 10 > ends.len() * 9, "too few records");
@@ -109,7 +115,7 @@ fn only_calls() -> Result<String> {
 fn by_interrupt() -> Result<String> {
     let trace = "interrupt.hpm";
     let options = ["--imprecise", "--branches"];
-    succeed(record_with(trace, &options)?.arg(built("branches")?))?;
+    succeed(record_loads(trace, &options)?.arg(built("branches")?))?;
     let samples = rows::<SampleRow>(trace)?;
     for (sample, branches) in samples.iter().zip(ends(trace)?) {
         let (_, to) = branches.first().context("a sample has no branches")?;

@@ -57,6 +57,9 @@ const AMD_COMMON: [u32; 2] = [0xc001_0000, 0xc001_0004];
 /// IA32_PEBS_BASE, as [`registers`] names it (SDM Vol. 3B, architectural PEBS).
 const PEBS_BASE: &str = " MSR 0x3f4";
 
+/// IA32_PMC5, the last general-purpose counter of the E-cores of hybrid processors, as [`registers`] names it.
+const LAST_COUNTER: &str = " MSR 0xc6";
+
 /// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
 pub(super) const MODULE: &str = "/run/lab/hpm.ko";
 
@@ -102,12 +105,16 @@ pub(super) fn registers() -> Result<BTreeMap<String, u64>> {
     Ok(all)
 }
 
-/// The registers after CPUs have gone and come: where the kernel's perf has a CPU's records written by architectural PEBS changes then, as it
-/// allocates that buffer when the CPU comes. Its size, IA32_PEBS_BASE bits 3:0, does not.
-pub(super) fn with_present_buffers(mut before: BTreeMap<String, u64>) -> Result<BTreeMap<String, u64>> {
+/// The registers after CPUs have gone and come, by which the kernel's perf changes two itself, as without hpm. Where a CPU's records are
+/// written by architectural PEBS: it allocates that buffer when the CPU comes. Its size, IA32_PEBS_BASE bits 3:0, stays. And of a
+/// hybrid processor, when the first core of a type comes, the last counter there is tried by inverting 16 bits of it
+/// (arch/x86/events/core.c, `check_hw_exists`).
+pub(super) fn with_perfs_changes(mut before: BTreeMap<String, u64>) -> Result<BTreeMap<String, u64>> {
+    let hybrid = processor::profile()?.hybrid.is_some();
     for (name, value) in registers()? {
-        if let Some(was) = before.get_mut(&name).filter(|_| name.ends_with(PEBS_BASE)) {
-            ensure!(*was & 0xf == value & 0xf, "{name} was {was:#x} and is {value:#x}");
+        let Some(was) = before.get_mut(&name).filter(|was| **was != value) else { continue };
+        let buffer = name.ends_with(PEBS_BASE) && *was & 0xf == value & 0xf;
+        if buffer || hybrid && name.ends_with(LAST_COUNTER) && *was ^ 0xffff == value {
             *was = value;
         }
     }

@@ -92,11 +92,14 @@ pub(super) fn sampled() -> Result<Sampled> {
 /// guest many times slower, and one that checks itself so slow that its programs starve.
 pub(super) fn sampled_lightly() -> Result<Sampled> {
     match profile()?.pmu {
-        PmuKind::Perfmon(_) => {
-            Ok(Sampled { events: on_each_type_of_core(|_| Ok("load"))?, period: LONG_PERIOD, options: &[] })
-        }
+        PmuKind::Perfmon(_) => Ok(Sampled { events: loads()?, period: LONG_PERIOD, options: &[] }),
         PmuKind::Amd(_) | PmuKind::Netburst(_) => sampled(),
     }
+}
+
+/// hpmctl's names of loads in user mode, one for each type of core.
+pub(super) fn loads() -> Result<String> {
+    on_each_type_of_core(|_| Ok("load"))
 }
 
 /// hpmctl's names of loads sampled for their latency, in user mode: also those that hit the first level, which takes 4 cycles.

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, ensure};
 use libhpm::trace::{SampleRow, TraceReader};
 use serde_json::Value;
 
-use super::lifecycle::{registers, unchanged, with_present_buffers};
-use super::processor::{counted_events, on_each_type_of_core};
+use super::lifecycle::{registers, unchanged, with_perfs_changes};
+use super::processor::{counted_events, loads};
 use super::programs::{built, hpmctl, stat, succeed};
 use super::scopes::open_to_nobody;
 use super::{GuestReport, is_asked_for};
@@ -35,7 +35,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     open_to_nobody()?;
     let before = registers()?;
     storm::run(report, requests)?;
-    let before = with_present_buffers(before)?;
+    let before = with_perfs_changes(before)?;
     report.check("random requests leave every PMU register as it was", || unchanged(&before));
     unload::run(report, fleeting, &before)?;
     report.check("a storm of forks is counted", fork_storm);
@@ -85,11 +85,6 @@ fn thousand_threads() -> Result<String> {
     ensure!(totals["threads_overflowed"] == 0, "not every thread found a place: {totals}");
     ensure!(tids.len() >= THREADS, "samples name {} threads only: {totals}", tids.len());
     Ok(String::from_utf8_lossy(&output.stderr).trim().to_owned())
-}
-
-/// hpmctl's names of loads, one for each type of core.
-fn loads() -> Result<String> {
-    on_each_type_of_core(|_| Ok("load"))
 }
 
 /// The sums of a trace.

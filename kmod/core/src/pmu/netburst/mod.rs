@@ -136,6 +136,7 @@ const fn generation(name: &'static str) -> Generation {
         fixed: &[],
         precise: &[],
         extra: &[],
+        core_has_offcore: false,
         pebs_formats: &[0],
         pebs_counters: 0,
         lbr_format: 0,

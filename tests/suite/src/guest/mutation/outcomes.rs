@@ -21,8 +21,8 @@ pub(super) const STRANGE: &str = "strange ioctl";
 /// How far random requests must have come: a test whose requests only ever bounce off is to be noticed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::guest) enum Depth {
-    /// A tenth of them was done, and some sessions measured. Of few requests none may have come through to some kind or area, which
-    /// are for a session that is open, configured and started.
+    /// Each ioctl was tried, a tenth of all was done, and some sessions measured. Of few requests none may have come through to some kind
+    /// or area, which are for a session that is open, configured and started.
     Some,
     /// Each ioctl was refused, and was done so often at least, as every area was mapped.
     Each(u64),
@@ -105,6 +105,8 @@ impl Outcomes {
                 done >= all / 10 && started >= 3,
                 "{done} of {all} requests were done, START {started} times"
             );
+            let untried = IOCTLS.iter().find(|(kind, _)| !self.0.contains_key(*kind));
+            ensure!(untried.is_none(), "{} was never tried", untried.map_or("", |(kind, _)| kind));
             return Ok(());
         };
         for (kind, _) in IOCTLS {

@@ -10,10 +10,10 @@ use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::senders::Senders;
-use super::{PERIOD, loads, totals};
+use super::{PERIOD, totals};
 use crate::guest::GuestReport;
 use crate::guest::mutation::Depth;
-use crate::guest::processor::counted_events;
+use crate::guest::processor::{counted_events, loads};
 use crate::guest::programs::{built, hpmctl, stat_command};
 
 /// A guest that does not answer for so long hangs; the machine below may be busy.
