@@ -122,6 +122,7 @@ impl Descriptor {
     }
 
     fn open_session(&self, owner: &mut Owner, programs: Programs) -> Result<(), Failure> {
+        owner.prepare()?;
         let session = self.boxed(programs)?;
         owner.add_session(session.records_branches(), session.uses_ibs())?;
         self.session.populate(session);
@@ -143,7 +144,10 @@ impl Descriptor {
             return Err(error_of(bindings::EALREADY).into());
         }
         let plugged = Plugged::hold();
-        registry::insert(session)?;
+        if let Err(refusal) = registry::insert(session) {
+            unload(session, &plugged);
+            return Err(refusal.into());
+        }
         self.running.store(true, Ordering::Relaxed);
         plugged.on_online(|cpu, irq| cpu.start_current(irq));
         Ok(())
@@ -164,20 +168,22 @@ impl Descriptor {
         }
         let plugged = Plugged::hold();
         registry::remove(session);
-        // Also the moment after which no CPU looks at the session: interrupts are off while one does.
-        plugged.on_online(|cpu, irq| {
-            cpu.section(irq, |section| section.unload(session));
-        });
+        unload(session, &plugged);
         session.wake_readers();
     }
 
     fn flush(&self) -> Result<(), Failure> {
         let session = self.configured()?;
-        Plugged::hold().on_online(|cpu, irq| {
-            if cpu.is_running(session) {
-                cpu.section(irq, |section| section.cut(QuantumEnd::Flush));
-            }
-        });
+        let plugged = Plugged::hold();
+        // A CPU that has nothing to publish is not disturbed; what comes to it just now has nothing old.
+        let is_busy = |number: &u32| cpu::cpu(*number).is_some_and(|cpu| cpu.is_running(session));
+        for number in (0..machine::cpu_count()).filter(is_busy) {
+            plugged.on(number, |cpu, irq| {
+                if cpu.is_running(session) {
+                    cpu.section(irq, |section| section.cut(QuantumEnd::Flush));
+                }
+            });
+        }
         session.wake_readers();
         Ok(())
     }
@@ -193,7 +199,11 @@ impl Descriptor {
         let plugged = Plugged::hold();
         plugged.on_online(|cpu, irq| {
             // SAFETY: A section holds the gate of its CPU.
-            cpu.section(irq, |_| unsafe { session.add_share_to(cpu.number(), totals) });
+            let added = cpu.section(irq, |_| unsafe { session.add_share_to(cpu.number(), totals) });
+            if added.is_none() {
+                // SAFETY: A CPU whose PMU is not held runs no section, and interrupts are off on it.
+                unsafe { session.add_share_to(cpu.number(), totals) };
+            }
         });
         for number in (0..machine::cpu_count()).filter(|&number| !machine::is_online(number)) {
             // SAFETY: A CPU that is not online runs no section, and cannot come online meanwhile.
@@ -213,6 +223,14 @@ impl Drop for Descriptor {
             owner.remove_session();
         }
     }
+}
+
+/// Ends what every CPU does for a session that the registry does not know any more. Also the moment after which no CPU looks at it:
+/// interrupts are off while one does.
+fn unload(session: &Session, plugged: &Plugged) {
+    plugged.on_online(|cpu, irq| {
+        cpu.section(irq, |section| section.unload(session));
+    });
 }
 
 /// Sets a marker in the calling thread.

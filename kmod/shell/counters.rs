@@ -10,6 +10,7 @@ use kernel::prelude::*;
 
 use super::every_cpu::Plugged;
 use super::interrupts::local_interrupt_disable;
+use super::limits::Locked;
 use super::memory::Area;
 use super::session::Session;
 use super::target::current_tgid;
@@ -24,10 +25,16 @@ use crate::hpm_core::{Refusal, Thread};
 ///
 /// # Invariants
 ///
-/// Each of `made` is null or points to an [`Area`] of one page that this owns, and does not change once it is not null.
+/// Each of `made` is null or points to a page that this owns, and does not change once it is not null.
 pub(super) struct Pages {
     keys: KBox<PageKeys>,
-    made: KVVec<AtomicPtr<Area>>,
+    made: KVVec<AtomicPtr<Made>>,
+}
+
+/// The memory of one page, and the charge for it.
+struct Made {
+    area: Area,
+    _locked: Locked,
 }
 
 impl Pages {
@@ -46,9 +53,9 @@ impl Pages {
     }
 
     fn area(&self, number: usize) -> Option<&Area> {
-        let area = self.made.get(number)?.load(Ordering::Acquire);
+        let made = self.made.get(number)?.load(Ordering::Acquire);
         // SAFETY: By the invariants.
-        unsafe { area.as_ref() }
+        unsafe { made.as_ref() }.map(|made| &made.area)
     }
 
     /// The page with this number, if it has been made.
@@ -63,7 +70,8 @@ impl Pages {
     }
 
     /// The page of this thread, made or used again if it has none. One caller at a time.
-    fn obtain(&self, tid: u32, events: u32) -> Result<usize> {
+    fn obtain(&self, tid: u32, events: u32) -> Result<usize, Refusal> {
+        let no_memory = Refusal::new(Reason::NoMemory, [PAGE_SIZE as u64, 0]);
         if let Some(number) = self.keys.find(tid) {
             return Ok(number);
         }
@@ -71,12 +79,16 @@ impl Pages {
             // SAFETY: The page belongs to the area, which is not freed meanwhile.
             self.page_at(number * PAGE_SIZE).is_some_and(|page| unsafe { !sys::is_page_mapped(page) })
         };
-        let number = self.keys.claim(tid, is_unseen).ok_or(ENOSPC)?;
+        let number = self.keys.claim(tid, is_unseen).ok_or(no_memory)?;
         if self.area(number).is_none() {
-            let area = KBox::into_raw(KBox::new(Area::new(PAGE_SIZE)?, GFP_KERNEL_ACCOUNT)?);
-            self.made.get(number).ok_or(ENOSPC)?.store(area, Ordering::Release);
+            let place = self.made.get(number).ok_or(no_memory)?;
+            let locked = Locked::charge(PAGE_SIZE as u64)?;
+            let area = Area::new(PAGE_SIZE).map_err(|_| no_memory)?;
+            let made =
+                KBox::new(Made { area, _locked: locked }, GFP_KERNEL_ACCOUNT).map_err(|_| no_memory)?;
+            place.store(KBox::into_raw(made), Ordering::Release);
         }
-        let page = self.page(number).ok_or(ENOSPC)?;
+        let page = self.page(number).ok_or(no_memory)?;
         counters::prepare(page, tid, events, machine::tsc_khz() as u32);
         self.keys.assign(number, tid);
         Ok(number)
@@ -85,11 +97,11 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        for area in &self.made {
-            let area = area.load(Ordering::Relaxed);
-            if !area.is_null() {
+        for made in &self.made {
+            let made = made.load(Ordering::Relaxed);
+            if !made.is_null() {
                 // SAFETY: By the invariants, and nobody else holds a reference any more.
-                drop(unsafe { KBox::from_raw(area) });
+                drop(unsafe { KBox::from_raw(made) });
             }
         }
     }
@@ -107,7 +119,7 @@ pub(super) fn request(session: &Session, request: &mut CounterRequest) -> Result
         return Err(not_measured);
     }
     let no_memory = Refusal::new(Reason::NoMemory, [PAGE_SIZE as u64, 0]);
-    let number = pages.obtain(tid, session.event_count()).map_err(|_| no_memory)?;
+    let number = pages.obtain(tid, session.event_count())?;
     let page = pages.page(number).ok_or(no_memory)?;
     let plugged = Plugged::hold();
     if tgid == current_tgid() {

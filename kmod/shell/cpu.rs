@@ -5,7 +5,7 @@ mod section;
 
 use core::cell::UnsafeCell;
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use kernel::bindings;
 use kernel::prelude::*;
@@ -42,6 +42,8 @@ pub(super) struct Cpu {
     everyone: AtomicPtr<Session>,
     /// The session of the thread that is being measured. Written by this CPU with interrupts off, never by its NMI.
     running: AtomicPtr<Session>,
+    /// The thread that is being measured. Written as `running` is, before the scheduler has switched to it.
+    tid: AtomicU32,
     /// The session that the engine names as loaded. Written as `running` is.
     loaded: AtomicPtr<Session>,
     /// Counters may hold what a thread that was measured here has counted.
@@ -52,8 +54,9 @@ pub(super) struct Cpu {
     expected_pmi: AtomicU64,
     /// Which of a session's programs it runs; set when the module is loaded, or the CPU comes online later.
     core: AtomicUsize,
-    /// Its DS area and PEBS slots; `None` where the processor has none, or somebody uses them.
-    area: Option<EntryArea>,
+    /// Its DS area and PEBS slots; `None` where the processor has none, or somebody uses them. Changes only as
+    /// [`find_entry_areas`] says.
+    area: UnsafeCell<Option<EntryArea>>,
     inside: UnsafeCell<Inside>,
     /// Its timer and deferred work.
     pub(super) clock: Clock,
@@ -120,6 +123,18 @@ pub(super) fn sibling_is_held() -> bool {
     sys::sibling(machine::this_cpu()).and_then(cpu).is_some_and(|cpu| cpu.held.load(Ordering::Relaxed))
 }
 
+/// Finds the DS area and PEBS slots of every CPU that has none yet.
+///
+/// # Safety
+/// No session is configured, or can be meanwhile, and no CPU's PMU is held: only who has either looks at them.
+pub(super) unsafe fn find_entry_areas() {
+    for number in (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)) {
+        let Some(cpu) = cpu(number).filter(|cpu| cpu.entry_area().is_none()) else { continue };
+        // SAFETY: The caller's promise.
+        unsafe { *cpu.area.get() = EntryArea::find(number).ok() };
+    }
+}
+
 /// Ends every CPU's timer and deferred work. Nothing may start them meanwhile.
 pub(super) fn stop_clocks() {
     for cpu in (0..machine::cpu_count()).filter_map(cpu) {
@@ -135,12 +150,13 @@ impl Cpu {
             held: AtomicBool::new(false),
             everyone: AtomicPtr::new(ptr::null_mut()),
             running: AtomicPtr::new(ptr::null_mut()),
+            tid: AtomicU32::new(0),
             loaded: AtomicPtr::new(ptr::null_mut()),
             exposed: AtomicBool::new(false),
             begun_tsc: AtomicU64::new(0),
             expected_pmi: AtomicU64::new(0),
             core: AtomicUsize::new(0),
-            area: if machine::is_possible(number) { EntryArea::find(number).ok() } else { None },
+            area: UnsafeCell::new(None),
             inside: UnsafeCell::new(Inside { engine: Engine::new(number), lvtpc: 0 }),
             clock: Clock::new(),
         }
@@ -206,9 +222,10 @@ impl Cpu {
         });
     }
 
-    /// Whether this CPU has a DS area and free PEBS slots.
-    pub(super) fn has_entry_area(&self) -> bool {
-        self.area.is_some()
+    /// Its DS area and PEBS slots, once they have been found.
+    pub(super) fn entry_area(&self) -> Option<&EntryArea> {
+        // SAFETY: By the promise of `find_entry_areas` it changes only while nobody looks.
+        unsafe { &*self.area.get() }.as_ref()
     }
 
     /// The session that measures every thread here.
@@ -294,7 +311,7 @@ impl Cpu {
             return handled;
         }
         // SAFETY: An NMI stays on its CPU, whose PMU hpm holds.
-        let mut port = unsafe { LivePort::new(None, ptr::null(), Some(&self.expected_pmi)) };
+        let mut port = unsafe { LivePort::new(None, ptr::null(), Some(&self.expected_pmi), 0) };
         let ours = machine::pmu_of(self.core()).is_ok_and(|pmu| acknowledge(&mut port, pmu));
         if ours {
             self.gate.defer();

@@ -43,7 +43,7 @@ pub(super) fn set_up() {
 /// Finds out what the core is that runs; its [`Machine::place`].
 pub(super) fn identify(_irq: &LocalInterruptDisabled) -> usize {
     // SAFETY: Detection only reads, with interrupts off.
-    let mut port = unsafe { LivePort::new(None, core::ptr::null(), None) };
+    let mut port = unsafe { LivePort::new(None, core::ptr::null(), None, 0) };
     let machine = detect(&mut Instruction, &mut port);
     let place = machine.place();
     if let Some(known) = MACHINES.get(place) {

@@ -14,7 +14,9 @@ use kernel::sync::global_lock;
 
 use super::every_cpu::Plugged;
 use super::interrupts::LocalInterruptDisabled;
+use super::limits::Locked;
 use super::memory::Area;
+use super::target::Target;
 use crate::hpm_abi::{MarkerPage, PageMarker, MARKER_PAGES_OFFSET, PAGE_BYTES, PAGE_MARKERS};
 use crate::hpm_core::markers::{pending, Mark};
 use crate::hpm_core::processes::{Processes, Writer};
@@ -32,10 +34,12 @@ struct Place {
     tid: AtomicU32,
 }
 
-/// Who made a page, and its memory.
+/// Who made a page, for which thread, and its memory.
 struct Made {
     owner: u64,
+    thread: Target,
     area: Area,
+    _locked: Locked,
 }
 
 static PLACES: [Place; PAGES_MAX] = [const {
@@ -79,7 +83,8 @@ impl Owner {
     /// Makes a page for the calling thread, or finds the one that it has; its mmap offset.
     ///
     /// # Errors
-    /// `EBUSY` when the thread has a page of another file, `ENOSPC` or `ENOMEM` when there is no room for one more.
+    /// `EBUSY` when the thread has a page of another file, `ENOSPC` or `ENOMEM` when there is no room for one more, or its user may lock
+    /// no more memory.
     pub(super) fn page_of(&self, tid: u32) -> Result<u64> {
         let mut pages = PAGES.lock();
         let mine = |made: &Option<Made>| made.as_ref().is_some_and(|made| made.owner == self.0);
@@ -91,13 +96,20 @@ impl Owner {
             .iter()
             .zip(&*pages)
             .position(|(place, made)| mine(made) && place.tid.load(Ordering::Relaxed) == 0);
+        let thread = Target::caller().ok_or(ESRCH)?;
         let number = match left {
-            Some(number) => number,
+            Some(number) => {
+                if let Some(made) = &mut pages[number] {
+                    made.thread = thread;
+                }
+                number
+            }
             None => {
                 let number = pages.iter().position(Option::is_none).ok_or(ENOSPC)?;
+                let locked = Locked::charge(PAGE_BYTES as u64).map_err(|_| ENOMEM)?;
                 let area = Area::new(PAGE_BYTES)?;
                 PLACES[number].page.store(area.base().cast(), Ordering::Release);
-                pages[number] = Some(Made { owner: self.0, area });
+                pages[number] = Some(Made { owner: self.0, thread, area, _locked: locked });
                 number
             }
         };
@@ -158,6 +170,19 @@ fn produced(page: *mut MarkerPage) -> u64 {
 pub(super) fn exit(tid: u32, _irq: &LocalInterruptDisabled) {
     if COUNT.load(Ordering::Relaxed) > 0 {
         forget(tid);
+    }
+}
+
+/// Forgets the pages of threads that have exited, or executed another program, while no session was there and nobody looked. The probes
+/// look from now on.
+pub(super) fn forget_gone() {
+    let pages = PAGES.lock();
+    for (place, made) in PLACES.iter().zip(&*pages) {
+        let tid = place.tid.load(Ordering::Relaxed);
+        let stays = |made: &Made| made.thread.is_alive() && made.thread.is_entitled();
+        if tid != 0 && !made.as_ref().is_some_and(stays) {
+            forget(tid);
+        }
     }
 }
 

@@ -3,12 +3,13 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use kernel::pr_info_once;
 use kernel::prelude::*;
 
 use super::cpu::Cpu;
 use super::every_cpu::Plugged;
 use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
-use super::{cpu, limits, machine, registry, sys};
+use super::{cpu, limits, machine, markers, registry, sys};
 use crate::hpm_abi::{Info, InfoFlags, Reason};
 use crate::hpm_core::{Pmu, Refusal};
 
@@ -40,6 +41,23 @@ impl Owner {
         self.asleep
     }
 
+    /// Before a session is made: finds the CPUs' PEBS slots where somebody used them when the module was loaded, as the kernel's NMI
+    /// watchdog does.
+    ///
+    /// # Errors
+    /// [`Reason::CountersReserved`] while somebody still holds counters, and may use them.
+    pub(super) fn prepare(&self) -> Result<(), Refusal> {
+        if self.sessions > 0 {
+            return Ok(());
+        }
+        let pmu = machine::pmu()?;
+        reserve(pmu)?;
+        // SAFETY: No session is configured, and by the lock on this none will be meanwhile; no CPU's PMU is held.
+        unsafe { cpu::find_entry_areas() };
+        release(pmu);
+        Ok(())
+    }
+
     /// A session is configured: the first one takes the PMU. `branches`: it has branches recorded; `ibs`: it samples by IBS.
     ///
     /// # Errors
@@ -47,6 +65,9 @@ impl Owner {
     pub(super) fn add_session(&mut self, branches: bool, ibs: bool) -> Result<(), Refusal> {
         if self.sessions == 0 {
             take(machine::pmu()?)?;
+        } else if !ACTIVE.load(Ordering::Relaxed) {
+            // It could not be had back after a suspend.
+            enter_cpus()?;
         }
         self.sessions += 1;
         let branches = if branches { check_cpus(Cpu::check_branches) } else { Ok(()) };
@@ -108,7 +129,8 @@ fn take(pmu: &Pmu) -> Result<(), Refusal> {
         release(pmu);
         return taken;
     }
-    pr_info!(
+    // Once, because a user may do it in a loop.
+    pr_info_once!(
         "took the PMU ({}, {} general and {} fixed counters) from the kernel's perf, which reports busy meanwhile\n",
         pmu.generation.name,
         pmu.perfmon.general.count_ones(),
@@ -121,7 +143,7 @@ fn give_back(pmu: &Pmu) {
     leave_cpus();
     unhook();
     release(pmu);
-    pr_info!("gave the PMU back to the kernel's perf\n");
+    pr_info_once!("gave the PMU back to the kernel's perf\n");
 }
 
 fn reserve(pmu: &Pmu) -> Result<(), Refusal> {
@@ -152,7 +174,9 @@ fn hook() -> Result<(), Refusal> {
     sys::register_probes().map_err(|error| {
         sys::unregister_nmi();
         no_memory(error)
-    })
+    })?;
+    markers::forget_gone();
+    Ok(())
 }
 
 fn unhook() {
@@ -170,7 +194,9 @@ fn enter_cpus() -> Result<(), Refusal> {
         }
     });
     if let Some(refusal) = refused {
-        plugged.on_online(Cpu::release);
+        // After a suspend there are sessions, for which the others may have begun to measure.
+        plugged.on_online(leave);
+        cpu::stop_clocks();
         return Err(refusal);
     }
     ACTIVE.store(true, Ordering::Relaxed);
@@ -195,6 +221,8 @@ fn leave_cpus() {
     ACTIVE.store(false, Ordering::Relaxed);
     plugged.on_online(leave);
     cpu::stop_clocks();
+    // As when one goes offline.
+    registry::wake_readers(&local_interrupt_disable());
 }
 
 /// Ends what this CPU does for any session, and gives its PMU back.
@@ -234,4 +262,6 @@ pub(super) fn cpu_offline(number: u32) {
     if let Some(cpu) = cpu::cpu(number) {
         cpu.clock.shut_down();
     }
+    // What was published last, whose reader the clock would have woken.
+    registry::wake_readers(&local_interrupt_disable());
 }

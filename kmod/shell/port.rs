@@ -10,6 +10,7 @@ use super::counters::Pages;
 use super::cpu;
 use super::memory::{Area, Block};
 use super::sys::{self, EntryArea};
+use super::target::current_tid;
 use crate::hpm_abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum};
 use crate::hpm_core::interrupt::Registers;
 use crate::hpm_core::port::{Port, Rings};
@@ -27,11 +28,14 @@ pub(super) struct LivePort<'a> {
     regs: *const bindings::pt_regs,
     /// Until when an NMI is taken for hpm's; `None` where none can come for it.
     expected_pmi: Option<&'a AtomicU64>,
+    /// The thread that is being measured; 0 where there is none.
+    tid: u32,
 }
 
 impl<'a> LivePort<'a> {
     /// The port of this CPU, whose entry area is `area`; `None` where it has none, and then nothing asks for it. `regs` is
-    /// what the NMI that runs has interrupted, or null; `expected_pmi` keeps [`Port::expect_pmi`] between ports of the CPU.
+    /// what the NMI that runs has interrupted, or null; `expected_pmi` keeps [`Port::expect_pmi`] between ports of the CPU; `tid`
+    /// is the thread that is being measured, or 0.
     ///
     /// # Safety
     /// For the life of the port the caller stays on this CPU, hpm holds its PMU or only reads, and `regs` stays.
@@ -39,8 +43,9 @@ impl<'a> LivePort<'a> {
         area: Option<&'a EntryArea>,
         regs: *const bindings::pt_regs,
         expected_pmi: Option<&'a AtomicU64>,
+        tid: u32,
     ) -> Self {
-        Self { area, regs, expected_pmi }
+        Self { area, regs, expected_pmi, tid }
     }
 
     /// The 64-bit field at this byte offset of the DS management area.
@@ -96,6 +101,10 @@ impl Port for LivePort<'_> {
     }
 
     fn registers(&mut self, user_only: bool) -> Option<Registers> {
+        // The scheduler's probe has begun with the next thread, which the scheduler has yet to switch to.
+        if user_only && self.tid != current_tid() {
+            return None;
+        }
         // SAFETY: By the promise of `new`.
         unsafe { sys::registers(self.regs, user_only) }
     }

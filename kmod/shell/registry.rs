@@ -26,7 +26,7 @@ use crate::hpm_core::{Refusal, Thread};
 pub(super) const SESSIONS_MAX: usize = GROUPS;
 /// Of a table's value: the session's place in [`RUNNING`], which is its group there.
 const PLACE: u32 = 0xff;
-/// Of a table's value: the process is not measured before its next `execve`.
+/// Of a table's value: the process or thread is not measured yet, but from its next `execve` on, or once it is known that it may be.
 const WAITING: u32 = 0x100;
 
 static RUNNING: [AtomicPtr<Session>; SESSIONS_MAX] =
@@ -111,7 +111,8 @@ pub(super) fn sessions(irq: &LocalInterruptDisabled) -> impl Iterator<Item = &Se
 ///
 /// # Errors
 /// [`Reason::SessionBusy`] beside a session that excludes it, [`Reason::NoProcess`] when the target has exited,
-/// [`Reason::ProofInvalid`] when it executes another program than the one that the session may see.
+/// [`Reason::ProofInvalid`] when it executes another program than the one that the session may see. Every CPU is to be
+/// interrupted then before the session is freed, as after [`remove`].
 pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
     let mut writers = WRITER.lock();
     let mut free = None;
@@ -163,7 +164,8 @@ fn insert_target(
     (key, value): (u32, u32),
     target: &Target,
 ) -> Result<(), Refusal> {
-    if !table.set(writer, key, value) {
+    // Nobody is measured before it is known that it may be: the scheduler looks here without the lock.
+    if !table.set(writer, key, value | WAITING) {
         return Err(busy(current_tgid()));
     }
     // The exit and exec probes look for their entries after the thread has been counted out or its address space
@@ -173,6 +175,8 @@ fn insert_target(
     } else if !target.is_entitled() {
         Reason::ProofInvalid
     } else {
+        // An entry that is there is always replaced.
+        let _ = table.set(writer, key, value);
         return Ok(());
     };
     table.remove(writer, key);

@@ -200,7 +200,7 @@ fn check_precise(programs: &Programs) -> Result<(), Refusal> {
     }
     let lacking = (0..machine::cpu_count())
         .filter(|&number| machine::is_possible(number))
-        .find(|&number| !cpu::cpu(number).is_some_and(cpu::Cpu::has_entry_area));
+        .find(|&number| cpu::cpu(number).and_then(cpu::Cpu::entry_area).is_none());
     lacking.map_or(Ok(()), |number| Err(Refusal::new(Reason::NoEntryArea, [u64::from(number), 0])))
 }
 

@@ -223,11 +223,18 @@ struct cgroup *hpm_cgroup_get(int fd)
 	return IS_ERR(cgroup) ? NULL : cgroup;
 }
 
+/*
+ * Whether task_pt_regs() has the registers with which the task last left its user mode. In execve they are those with which the new
+ * program is to begin, whose addresses are not the measured one's, and may be of a program that its user must not see into.
+ */
+static bool hpm_has_user_registers(struct task_struct *task)
+{
+	return !(task->flags & (PF_KTHREAD | PF_USER_WORKER)) && !task->in_execve;
+}
+
 u64 hpm_user_ip(struct task_struct *task)
 {
-	if (task->flags & (PF_KTHREAD | PF_USER_WORKER))
-		return 0;
-	return task_pt_regs(task)->ip;
+	return hpm_has_user_registers(task) ? task_pt_regs(task)->ip : 0;
 }
 
 /*
@@ -256,7 +263,7 @@ bool hpm_registers(struct pt_regs *regs, bool user_only, u64 *to)
 	if (user_only && (!regs || !user_mode(regs))) {
 		struct pt_regs *user = task_pt_regs(current);
 
-		if (current->flags & (PF_KTHREAD | PF_USER_WORKER))
+		if (!hpm_has_user_registers(current))
 			return false;
 		if (regs && !hpm_user_saved(regs, user))
 			return false;

@@ -65,6 +65,15 @@ impl Target {
         Ok(target)
     }
 
+    /// The calling thread, in the program that it executes.
+    pub(super) fn caller() -> Option<Self> {
+        let space = AddressSpace::of_caller()?;
+        let kind = bindings::pid_type_PIDTYPE_PID;
+        // SAFETY: The current task is alive; takes a reference.
+        let pid = NonNull::new(unsafe { bindings::get_task_pid(Task::current_raw(), kind) })?;
+        Some(Self { pid, kind, tgid: current_tgid(), number: current_tid(), space: Some(space) })
+    }
+
     /// Thread-group ID in the root PID namespace.
     pub(super) fn tgid(&self) -> u32 {
         self.tgid
@@ -127,7 +136,7 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // SAFETY: `find` took this reference.
+        // SAFETY: `find` or `caller` took this reference.
         unsafe { bindings::put_pid(self.pid.as_ptr()) };
     }
 }

@@ -33,6 +33,7 @@ impl Section<'_> {
             let place = ptr::from_ref(session).cast_mut();
             self.cpu.loaded.store(place, Ordering::Relaxed);
             self.cpu.running.store(place, Ordering::Relaxed);
+            self.cpu.tid.store(thread.tid, Ordering::Relaxed);
             self.cpu.exposed.store(true, Ordering::Relaxed);
             let now = self.begin_quantum();
             self.cpu.clock.start(now, session.longest_quantum());
@@ -53,6 +54,7 @@ impl Section<'_> {
         self.take_markers();
         let ending = (end, current_user_ip());
         self.with(session, |engine, port, session| engine.switch_over(port, session, ending, next));
+        self.cpu.tid.store(next.tid, Ordering::Relaxed);
         self.begin_quantum();
     }
 
@@ -131,8 +133,7 @@ impl Section<'_> {
 
     /// An NMI has come: whether it was hpm's.
     pub(super) fn pmi(&mut self) -> bool {
-        self.take_markers();
-        let last_ip = current_user_ip();
+        let last_ip = self.look_at_current();
         let handled = self.with_loaded(|engine, port, session| engine.pmi(port, session, last_ip));
         if handled {
             self.begin_quantum();
@@ -142,10 +143,19 @@ impl Section<'_> {
 
     /// Does the work of a PMI that came inside this section.
     pub(super) fn service(&mut self) {
-        self.take_markers();
-        let last_ip = current_user_ip();
+        let last_ip = self.look_at_current();
         self.with_loaded(|engine, port, session| engine.service(port, session, last_ip));
         self.begin_quantum();
+    }
+
+    /// What an NMI takes of the current thread: its markers, and the user instruction pointer that it returns. Neither where it is not
+    /// the one that is being measured: the scheduler's probe has begun with the next one, which the scheduler has yet to switch to.
+    fn look_at_current(&mut self) -> u64 {
+        if self.cpu.tid.load(Ordering::Relaxed) != current_tid() {
+            return 0;
+        }
+        self.take_markers();
+        current_user_ip()
     }
 
     fn begin_quantum(&self) -> u64 {
@@ -182,7 +192,7 @@ impl Section<'_> {
         let (engine, mut port) = self.parts();
         // SAFETY: This section holds the gate of the CPU that runs.
         let share =
-            session.and_then(|session| unsafe { session.share(cpu.number, cpu.core(), cpu.area.as_ref()) });
+            session.and_then(|session| unsafe { session.share(cpu.number, cpu.core(), cpu.entry_area()) });
         let Some(mut share) = share else { return f(engine, &mut port, None) };
         let value = f(engine, &mut port, Some(&mut share.loaded()));
         if share.announce() {
@@ -192,10 +202,11 @@ impl Section<'_> {
     }
 
     pub(super) fn parts(&mut self) -> (&mut Engine, LivePort<'_>) {
+        let tid = self.cpu.tid.load(Ordering::Relaxed);
         // SAFETY: Sections run on their CPU with interrupts off, while hpm holds its PMU or is about to.
-        (&mut self.inside.engine, unsafe {
-            LivePort::new(self.cpu.area.as_ref(), self.regs, Some(&self.cpu.expected_pmi))
-        })
+        let port =
+            unsafe { LivePort::new(self.cpu.entry_area(), self.regs, Some(&self.cpu.expected_pmi), tid) };
+        (&mut self.inside.engine, port)
     }
 }
 
