@@ -117,6 +117,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "scopes" => scopes::run(&mut report)?,
         "screens" => screens::run(&mut report)?,
         "stale_proof" => proof::goes_stale()?,
+        "stale_proofs" => proof::stays_stale()?,
         "forged_proof" => proof::is_forged()?,
         "selfread" => selfread::run(&mut report),
         "multiplex" => multiplex::run(&mut report)?,

@@ -1,12 +1,16 @@
 //! Who holds the PMU: hpm against the kernel's perf, both ways round.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
 use super::GuestReport;
-use super::programs::{hpmctl, pid_of};
+use super::lifecycle::MODULE;
+use super::processor::loads;
+use super::programs::{hpmctl, pid_of, succeed};
+
+const WATCHDOG: &str = "/proc/sys/kernel/nmi_watchdog";
 
 /// Checks that each side refuses while the other holds the counters, and says who.
 pub(super) fn run(report: &mut GuestReport) {
@@ -14,6 +18,10 @@ pub(super) fn run(report: &mut GuestReport) {
     report.check("perf counts again after hpm has gone", perf_counts_again);
     report.check("hpm names the process that holds perf events", hpm_names_the_holder);
     report.check("hpm names the NMI watchdog", hpm_names_the_watchdog);
+    report.check(
+        "records can be had after the watchdog that ran when the module was loaded",
+        loaded_under_watchdog,
+    );
 }
 
 /// perf on one hardware event, through the syscall that says why it failed.
@@ -69,13 +77,32 @@ fn hpm_names_the_holder() -> Result<String> {
 }
 
 fn hpm_names_the_watchdog() -> Result<String> {
-    let switch = "/proc/sys/kernel/nmi_watchdog";
-    std::fs::write(switch, "1")?;
+    std::fs::write(WATCHDOG, "1")?;
     let said = refusal();
-    std::fs::write(switch, "0")?;
+    std::fs::write(WATCHDOG, "0")?;
     let said = said?;
     ensure!(said.contains("nmi_watchdog"), "it does not name the NMI watchdog: {said}");
     Ok(said)
+}
+
+/// The NMI watchdog, which most machines run, keeps the kernel's PEBS buffers mapped.
+fn loaded_under_watchdog() -> Result<String> {
+    succeed(Command::new("rmmod").arg("hpm"))?;
+    std::fs::write(WATCHDOG, "1")?;
+    let loaded = succeed(Command::new("insmod").arg(MODULE));
+    let said = sampled();
+    std::fs::write(WATCHDOG, "0")?;
+    loaded?;
+    let said = String::from_utf8_lossy(&said?.stderr).into_owned();
+    ensure!(said.contains("nmi_watchdog"), "under the NMI watchdog it says: {said}");
+    let output = sampled()?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(output.status.success(), "without the NMI watchdog it says: {said}");
+    Ok(said)
+}
+
+fn sampled() -> Result<Output> {
+    Ok(hpmctl(&["record", "-e", &loads()?, "-o", "owned.hpm", "--", "true"])?.output()?)
 }
 
 fn stop(child: &mut Child) -> Result<()> {

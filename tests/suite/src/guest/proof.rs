@@ -10,6 +10,8 @@ use libhpm::session::{Options, SessionFlags, Target};
 use libhpm::sys::child::Child;
 use libhpm::sys::device::{Command, Denied, Device, Driver};
 
+use super::programs::built;
+
 /// As nobody: the same proof before and after the target's `execve`.
 pub(super) fn goes_stale() -> Result<()> {
     let mut child = Child::prepare(&["sleep", "600"])?;
@@ -23,6 +25,31 @@ pub(super) fn goes_stale() -> Result<()> {
     ensure!(Reason::from_number(denied.reason) == Some(Reason::ProofInvalid), "it was refused as {denied:?}");
     let Err(denied) = early.command(Command::Start) else { bail!("a session started by a stale proof") };
     ensure!(Reason::from_number(denied.reason) == Some(Reason::ProofInvalid), "it was refused as {denied:?}");
+    Ok(())
+}
+
+/// Attempts to start a session by a proof that is stale.
+const ATTEMPTS: u32 = 3000;
+
+/// As nobody: while the scheduler switches between a target's threads, a session that is refused again and again measures none of them.
+pub(super) fn stays_stale() -> Result<()> {
+    let program = built("threads")?.into_os_string();
+    let mut child = Child::prepare(&[program, "5".into(), "1000000".into()])?;
+    let proof = File::open(format!("/proc/{}/environ", child.pid()))?;
+    let driver = match configured(&child, &proof)? {
+        Ok(driver) => driver,
+        Err(denied) => bail!("a proof that is good was refused: {denied:?}"),
+    };
+    child.execute()?;
+    for _ in 0..ATTEMPTS {
+        ensure!(driver.command(Command::Start).is_err(), "a session started by a stale proof");
+    }
+    let totals = match driver.totals() {
+        Ok(totals) => totals,
+        Err(denied) => bail!("the driver tells no totals: {denied:?}"),
+    };
+    let measured = (totals.counts[0], totals.on_cpu_tsc);
+    ensure!(measured == (0, 0), "a session that never started has counted: {measured:?}");
     Ok(())
 }
 

@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use hpm_abi::QuantumEnd;
+use libhpm::trace::{QuantumRow, TraceReader};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -22,6 +24,8 @@ pub(super) const NOBODY: u32 = 65534;
 /// Counted in user mode only: its length is the program's own.
 const EVENTS: &str = "instructions:u";
 const LIMIT: Duration = Duration::from_secs(120);
+/// Offset of `e_entry` in an ELF file.
+const E_ENTRY: usize = 24;
 const CGROUP: &str = "/sys/fs/cgroup/measured";
 
 /// Runs every case; those to be compared with the truth leave a fact named by their program's window.
@@ -30,11 +34,16 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     counted(report, "a child of an unprivileged user", "loops1", own_child);
     counted(report, "a process of an unprivileged user", "loops2", own_process);
     report.check("another user's process is refused", others_process);
-    report.check("a proof is refused once its target has executed another program", || {
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["guest", "stale_proof"]).current_dir("/tmp/nobody");
-        succeed(&mut as_nobody(command)).map(|_| String::new())
-    });
+    for (what, part) in [
+        ("a proof is refused once its target has executed another program", "stale_proof"),
+        ("a session that is refused measures nobody for a moment", "stale_proofs"),
+    ] {
+        report.check(what, || {
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["guest", part]).current_dir("/tmp/nobody");
+            succeed(&mut as_nobody(command)).map(|_| String::new())
+        });
+    }
     report.check("a file of procfs with a name of the user's choice is no proof", forged_proof);
     report.check("more memory than a user may lock is refused", || {
         let hpmctl = built("hpmctl")?;
@@ -47,6 +56,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         refused(as_nobody(command), "locked memory")
     });
     report.check("a program that is set to another user's rights is not measured", secure_exec);
+    report.check("what a program ends with does not show where the next one begins", exec_hides_entry);
     counted(report, "one thread of a process", "loops3", one_thread);
     report.check("two threads of one process, each by its own session", two_threads);
     counted(report, "one CPU beside another", "loops4", one_cpu);
@@ -204,6 +214,23 @@ fn secure_exec() -> Result<String> {
     let seen = count("secure")?;
     ensure!(seen < 100_000, "{seen} instructions of a set-user-ID program were counted");
     Ok(format!("{seen} instructions counted"))
+}
+
+/// A shell is measured, and becomes another program: in `execve` the kernel keeps the new one's first address where the user's instruction
+/// pointer was, which is no place of the shell, and could be another user's.
+fn exec_hides_entry() -> Result<String> {
+    let program = built("loops")?;
+    let entry = u64::from_le_bytes(fs::read(&program)?[E_ENTRY..E_ENTRY + 8].try_into()?);
+    let line = format!("exec {}", program.display());
+    succeed(
+        hpmctl(&["record", "-e", "load:u", "-c", "10007", "-o", "exec.hpm", "--"])?.args(["sh", "-c", &line]),
+    )?;
+    let quanta: Vec<QuantumRow> = TraceReader::open("exec.hpm")?.rows().collect();
+    let flushed = quanta.iter().filter(|quantum| quantum.end == QuantumEnd::Flush as u8).count();
+    ensure!(flushed > 0, "no quantum of {} ended by execve", quanta.len());
+    let shown = quanta.iter().find(|quantum| quantum.last_ip == Some(entry));
+    ensure!(shown.is_none(), "a quantum ended at {entry:#x}, where the next program begins");
+    Ok(format!("{flushed} quanta ended by a flush"))
 }
 
 fn one_thread() -> Result<Value> {
