@@ -129,7 +129,7 @@ fn kernels_branches() -> Result<String> {
     let trace = "kernel.hpm";
     let words = ["record", "-e", "load", "-c", "10007", "--branches", "-o", trace, "--"];
     let mut command = hpmctl(&words)?;
-    succeed(command.args(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=3000"]))?;
+    succeed(command.args(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=300"]))?;
     let ends = ends(trace)?;
     let kernel = |address: u64| address >= KERNEL_START;
     let [mut within, mut into, mut back] = [0; 3];
@@ -151,7 +151,7 @@ fn no_kernel_address() -> Result<String> {
     let mut seen = 0;
     for (name, option) in [("nobody", "--branches"), ("nobodys_calls", "--stacks=lbr")] {
         let trace = format!("/tmp/nobody/{name}.hpm");
-        let words = ["record", "-e", "load:u", "-c", "101", option, "-o", &trace, "--"];
+        let words = ["record", "-e", "load:u", "-c", "307", option, "-o", &trace, "--"];
         let mut command: Command = as_nobody(hpmctl(&words)?);
         succeed(
             command
