@@ -2,6 +2,7 @@
 
 use super::super::abi::QuantumEnd;
 use super::super::counters::Now;
+use super::super::hardware::Hardware;
 use super::super::layout::RecordLayout;
 use super::super::lbr::Holder;
 use super::super::port::{Port, Rings};
@@ -55,6 +56,8 @@ impl Engine {
         if let Some(branches) = &program.branches {
             let holder = Holder { session: session.id, cpu: self.cpu, place };
             self.branches.enter(port, branches, holder, session.threads);
+            let version = self.hardware.as_ref().map_or(0, Hardware::perfmon_version);
+            branches.thaw_status(port, version);
         }
         self.show(session, &stay);
         self.start(port, program, &stay);
