@@ -329,6 +329,7 @@ impl Engine {
         begun: u64,
     ) {
         let Some(stay) = self.stay.filter(|stay| stay.armed && stay.session == session.id) else { return };
+        session.select(stay.turn);
         let mut meter = Meter::new(port);
         let full = match session.program.pebs {
             Some(layout) => buffer::threshold_reached(&mut meter, &layout),
