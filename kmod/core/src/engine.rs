@@ -222,13 +222,13 @@ impl Engine {
         meter.charge(&mut session.state.totals);
     }
 
-    /// Stops the counters and sets them to zero, so that a thread which may use RDPMC but is not the session's learns
+    /// Stops the counters and sets them all to one value, so that a thread which may use RDPMC but is not the session's learns
     /// nothing from them. Nothing while a thread is being measured.
     pub fn conceal<P: Port>(&mut self, port: &mut P) {
         if let (Some(hardware), None) = (&mut self.hardware, self.stay) {
             hardware.stop(port);
-            hardware.clear_counters(port);
-            self.values = [0; COUNTERS_MAX];
+            hardware.level_counters(port);
+            self.values = [hardware.far_value(); COUNTERS_MAX];
         }
     }
 

@@ -236,10 +236,11 @@ impl Hardware {
         of_interface!(self, held => held.write(port, counter, value));
     }
 
-    /// Sets every counter to zero. The PMU must be stopped.
-    pub(super) fn clear_counters<P: Port>(&self, port: &mut P) {
+    /// Sets every counter to [`Hardware::far_value`]: one that interrupts keeps its event select, and must not look as if it
+    /// had overflowed. The PMU must be stopped.
+    pub(super) fn level_counters<P: Port>(&self, port: &mut P) {
         for counter in self.pmu().counters().iter() {
-            self.write(port, counter, 0);
+            self.write(port, counter, self.far_value());
         }
     }
 
