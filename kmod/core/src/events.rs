@@ -139,6 +139,13 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
             return Err(Refusal::new(Reason::SharedEvent, [index as u64, 0]));
         }
     }
+    if spec.privilege == EventSpec::USER {
+        let barred = CounterSet::general(!pmu.generation.user_counters);
+        event.counters = event.counters.without_all(barred);
+        if let Some(how) = &mut event.sampling {
+            how.counters = how.counters.without_all(barred);
+        }
+    }
     Ok(event)
 }
 

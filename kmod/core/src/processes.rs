@@ -250,8 +250,7 @@ mod tests {
             assert_eq!(table.remove(&mut writer, tgid), Some(2));
         }
         assert!(live.iter().all(|&tgid| table.get(tgid) == Some(1)));
-        let (sum, count) =
-            others.fold((0, 0), |(sum, count), tgid| (sum + looks(&table, tgid), count + 1));
+        let (sum, count) = others.fold((0, 0), |(sum, count), tgid| (sum + looks(&table, tgid), count + 1));
         assert!(sum < 2 * count, "{sum} places for {count} misses");
     }
 

@@ -122,7 +122,9 @@ impl Engine {
         session.select(stay.turn);
         let program = session.program;
         let wanted = Some((session.id, stay.turn.number));
+        let mut forgotten = false;
         if self.loaded != wanted {
+            forgotten = hardware.forgets_positions();
             hardware.load(port, program);
             hardware.read_all(port, program, &mut self.values);
             self.loaded = wanted;
@@ -141,7 +143,7 @@ impl Engine {
             // writes its record.
             let held = self.guard.is_throttled() || session.is_paused();
             let goes_on = stay.armed && !held && !session.state.periods.is_stale();
-            let forgotten = hardware.forgets_overflows() && is_overdue(program, &stay);
+            forgotten |= hardware.forgets_overflows() && is_overdue(program, &stay);
             if goes_on && !forgotten && session.state.segments.current().is_some() {
                 self.set_threshold(port, session);
             } else {
