@@ -144,6 +144,12 @@ impl CounterSet {
         self.0 >> counter.0 & 1 == 1
     }
 
+    /// It without the counters of the other.
+    #[must_use]
+    pub const fn without_all(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
     fn without(self, counter: Counter) -> Self {
         Self(self.0 & !(1 << counter.0))
     }

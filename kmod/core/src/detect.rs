@@ -199,7 +199,12 @@ struct Found {
 }
 
 fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Found, port: &mut P) -> Pmu {
-    let perfmon = machine.perfmon.usable();
+    let mut perfmon = machine.perfmon.usable();
+    // TSX_FORCE_ABORT without RTM_ALWAYS_ABORT (CPUID.07H.0:EDX[13], [11]): microcode uses general counter 3 for transactions
+    // (Linux: `tfa_get_event_constraints`).
+    if found.leaf_7.edx >> 13 & 1 == 1 && found.leaf_7.edx >> 11 & 1 == 0 {
+        perfmon.general &= !(1 << 3);
+    }
     // PDCM (CPUID.01H:ECX[15]): IA32_PERF_CAPABILITIES exists.
     let pdcm = found.leaf_1.ecx >> 15 & 1 == 1;
     let capabilities = PerfCapabilities(if pdcm { port.rdmsr(IA32_PERF_CAPABILITIES) } else { 0 });

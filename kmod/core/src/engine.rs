@@ -222,13 +222,13 @@ impl Engine {
         meter.charge(&mut session.state.totals);
     }
 
-    /// Stops the counters and sets them to zero, so that a thread which may use RDPMC but is not the session's learns
+    /// Stops the counters and sets them all to one value, so that a thread which may use RDPMC but is not the session's learns
     /// nothing from them. Nothing while a thread is being measured.
     pub fn conceal<P: Port>(&mut self, port: &mut P) {
         if let (Some(hardware), None) = (&mut self.hardware, self.stay) {
             hardware.stop(port);
-            hardware.clear_counters(port);
-            self.values = [0; COUNTERS_MAX];
+            hardware.level_counters(port);
+            self.values = [hardware.far_value(); COUNTERS_MAX];
         }
     }
 
@@ -329,6 +329,7 @@ impl Engine {
         begun: u64,
     ) {
         let Some(stay) = self.stay.filter(|stay| stay.armed && stay.session == session.id) else { return };
+        session.select(stay.turn);
         let mut meter = Meter::new(port);
         let full = match session.program.pebs {
             Some(layout) => buffer::threshold_reached(&mut meter, &layout),

@@ -107,13 +107,13 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
     let counters = counters(pmu, spec.encoding).map_err(|bits| event_bits(index, bits))?;
     check_own(pmu, index, spec.encoding, counters)?;
     let plain = Event { encoding: spec.encoding, privilege: spec.privilege, counters, ..Event::NONE };
+    let only_precise = pmu.generation.precise(spec.encoding).is_some_and(|rule| rule.count_as.is_none());
+    if only_precise && (spec.mode == EventMode::Count as u8 || spec.mode == EventMode::Interrupt as u8) {
+        return Err(Refusal::new(Reason::OnlyPrecise, [index as u64, 0]));
+    }
     let period_field = field(core::mem::offset_of!(EventSpec, period));
     let mut event = match spec.mode {
         mode if mode == EventMode::Count as u8 => {
-            let rule = pmu.generation.precise(spec.encoding);
-            if rule.is_some_and(|rule| rule.count_as.is_none()) {
-                return Err(Refusal::new(Reason::OnlyPrecise, [index as u64, 0]));
-            }
             if spec.period != 0 {
                 return Err(period_field);
             }
@@ -137,6 +137,13 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
         let offcore = [ExtraRegister::OffcoreRsp0, ExtraRegister::OffcoreRsp1];
         if pmu.shares_offcore && event.extra.is_some_and(|(register, _)| offcore.contains(&register)) {
             return Err(Refusal::new(Reason::SharedEvent, [index as u64, 0]));
+        }
+    }
+    if spec.privilege == EventSpec::USER {
+        let barred = CounterSet::general(!pmu.generation.user_counters);
+        event.counters = event.counters.without_all(barred);
+        if let Some(how) = &mut event.sampling {
+            how.counters = how.counters.without_all(barred);
         }
     }
     Ok(event)

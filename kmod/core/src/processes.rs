@@ -4,14 +4,17 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 /// Places; a power of two.
 const PLACES: usize = 16384;
-/// Processes at most, so that every search soon meets an empty place.
+/// Processes at most, so that nearly every search soon meets an empty place.
 pub const PROCESSES_MAX: usize = PLACES / 2;
+/// Places that a search looks at: an entry is at most so far from its home, so that no pattern of IDs makes a miss slow, which
+/// every context switch to a process that is not measured is.
+const PROBES: usize = 128;
 /// Groups that processes are in, by the lowest byte of their value.
 pub const GROUPS: usize = 64;
 
-/// A place that has never been used, or is not needed any more by a search that passes it.
+/// A place that is free, and that no search needs to pass.
 const EMPTY: u64 = 0;
-/// A place that is free, but that a search must pass.
+/// A place that is free, but that the search for an entry behind it must pass.
 const DELETED: u64 = u64::MAX;
 
 /// Processes by thread-group ID (not 0), each with a 32-bit value. Any number of readers beside one [`Writer`].
@@ -38,6 +41,16 @@ fn entry(tgid: u32, value: u32) -> u64 {
     u64::from(tgid) << 32 | u64::from(value)
 }
 
+/// The place so many behind this one.
+const fn after(place: usize, steps: usize) -> usize {
+    place.wrapping_add(steps) % PLACES
+}
+
+/// How far behind its home an entry's place is.
+fn distance(found: u64, place: usize) -> usize {
+    place.wrapping_sub(home((found >> 32) as u32)) % PLACES
+}
+
 /// Fibonacci hashing: the multiplier's high bits spread neighbouring numbers.
 fn home(tgid: u32) -> usize {
     (tgid.wrapping_mul(0x9E37_79B1) >> (32 - PLACES.trailing_zeros())) as usize
@@ -62,7 +75,8 @@ impl Processes {
         self.find(tgid).map(|(_, value)| value)
     }
 
-    /// Sets the value of this process; `false` when [`PROCESSES_MAX`] are there.
+    /// Sets the value of this process; `false` when [`PROCESSES_MAX`] are there, or all [`PROBES`] places that it could have are
+    /// taken.
     #[must_use]
     pub fn set(&self, writer: &mut Writer, tgid: u32, value: u32) -> bool {
         if let Some((place, old)) = self.find(tgid) {
@@ -74,10 +88,10 @@ impl Processes {
         if writer.processes() >= PROCESSES_MAX {
             return false;
         }
-        let mut place = home(tgid);
-        while !is_free(self.places[place].load(Ordering::Relaxed)) {
-            place = (place + 1) % PLACES;
-        }
+        let mut places = (0..PROBES).map(|steps| after(home(tgid), steps));
+        let Some(place) = places.find(|&place| is_free(self.places[place].load(Ordering::Relaxed))) else {
+            return false;
+        };
         self.places[place].store(entry(tgid, value), Ordering::Release);
         writer.joins(value);
         true
@@ -106,8 +120,7 @@ impl Processes {
     }
 
     fn find(&self, tgid: u32) -> Option<(usize, u32)> {
-        let mut place = home(tgid);
-        for _ in 0..PLACES {
+        for place in (0..PROBES).map(|steps| after(home(tgid), steps)) {
             let found = self.places[place].load(Ordering::Acquire);
             if found == EMPTY {
                 return None;
@@ -115,22 +128,29 @@ impl Processes {
             if found != DELETED && (found >> 32) as u32 == tgid {
                 return Some((place, found as u32));
             }
-            place = (place + 1) % PLACES;
         }
         None
     }
 
-    /// Frees a place, and those before it that searches passed only to come here.
+    /// Frees a place, and all from the entry's home on that searches passed only to come here. No other needs a look: what is
+    /// [`DELETED`] is always passed by the search for some entry.
     fn clear(&self, place: usize) {
+        let first = distance(self.places[place].load(Ordering::Relaxed), place);
         self.places[place].store(DELETED, Ordering::Release);
-        let next = (place + 1) % PLACES;
-        if self.places[next].load(Ordering::Relaxed) != EMPTY {
-            return;
-        }
-        let mut place = place;
-        while self.places[place].load(Ordering::Relaxed) == DELETED {
-            self.places[place].store(EMPTY, Ordering::Release);
-            place = (place + PLACES - 1) % PLACES;
+        let start = place.wrapping_sub(first) % PLACES;
+        let at = |steps| &self.places[after(start, steps)];
+        let is_empty = |steps: &usize| at(*steps).load(Ordering::Relaxed) == EMPTY;
+        // Whose home is at or before `place` is less than PROBES behind it.
+        let end = (first..first + PROBES).find(is_empty).unwrap_or(first + PROBES);
+        // Steps to the first place that a search for an entry seen so far passes.
+        let mut passed = end;
+        for steps in (0..end).rev() {
+            let found = at(steps).load(Ordering::Relaxed);
+            if !is_free(found) {
+                passed = passed.min(steps.saturating_sub(distance(found, after(start, steps))));
+            } else if found == DELETED && steps < passed {
+                at(steps).store(EMPTY, Ordering::Release);
+            }
         }
     }
 }
@@ -209,6 +229,45 @@ mod tests {
             table.remove(&mut writer, tgid);
         }
         assert!(table.places.iter().all(|place| place.load(Ordering::Relaxed) == EMPTY));
+    }
+
+    /// How many places the search for this one looks at.
+    fn looks(table: &Processes, tgid: u32) -> usize {
+        let place = |steps: &usize| table.places[after(home(tgid), *steps)].load(Ordering::Relaxed);
+        1 + (0..PROBES - 1).take_while(|steps| place(steps) != EMPTY).count()
+    }
+
+    #[test]
+    fn a_miss_stays_cheap_while_neighbours_live_and_others_come_and_go() {
+        let (table, mut writer) = table();
+        let live: Vec<u32> = (1..=1000).map(|number| number * 37).collect();
+        for &tgid in &live {
+            assert!(table.set(&mut writer, tgid, 1));
+        }
+        let others = (1..350_000).filter(|tgid| tgid % 37 != 0);
+        for tgid in others.clone() {
+            assert!(table.set(&mut writer, tgid, 2));
+            assert_eq!(table.remove(&mut writer, tgid), Some(2));
+        }
+        assert!(live.iter().all(|&tgid| table.get(tgid) == Some(1)));
+        let (sum, count) = others.fold((0, 0), |(sum, count), tgid| (sum + looks(&table, tgid), count + 1));
+        assert!(sum < 2 * count, "{sum} places for {count} misses");
+    }
+
+    #[test]
+    fn no_search_looks_further_than_its_bound() {
+        let (table, mut writer) = table();
+        let ids = colliding(PROBES + 1);
+        let (last, taken) = ids.split_last().unwrap();
+        for &tgid in taken {
+            assert!(table.set(&mut writer, tgid, 3));
+        }
+        assert!(!table.set(&mut writer, *last, 3), "no place within the bound");
+        assert!(taken.iter().all(|&tgid| table.get(tgid) == Some(3)));
+        assert_eq!((table.get(*last), looks(&table, *last)), (None, PROBES));
+        assert_eq!(table.remove(&mut writer, taken[0]), Some(3));
+        assert!(table.set(&mut writer, *last, 3));
+        assert_eq!(table.get(*last), Some(3));
     }
 
     #[test]

@@ -114,11 +114,12 @@ pub(super) fn close<P: Port, R: Rings>(
     }
     match session.state.quanta.room_for(1) {
         Some(number) => {
+            let end = span.end;
             move_span(port, session, &mut span);
             let mut quantum = describe(session, stay, cpu, ending, &span, &counted);
             quantum.end_tsc = end_tsc;
             if span.moved.is_none_or(|moved| !moved.last_withheld) {
-                stacks::collect(port, session, &mut quantum);
+                stacks::collect(port, session, &mut quantum, end);
             }
             put(session, number, &quantum);
         }

@@ -23,8 +23,14 @@ pub(super) const fn bytes_wanted(program: &Program) -> u32 {
     }
 }
 
-/// Collects the user stack of the span's last record, when the session wants stacks.
-pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, quantum: &mut Quantum) {
+/// Collects the user stack of the span's last record, when the session wants stacks. `end`: where that record ends in the
+/// window, which still has the withheld ones before it.
+pub(super) fn collect<P: Port, R: Rings>(
+    port: &mut P,
+    session: &mut Session<'_, R>,
+    quantum: &mut Quantum,
+    end: u32,
+) {
     let wanted = bytes_wanted(session.program);
     if wanted == 0 || quantum.span_bytes == 0 {
         return;
@@ -42,7 +48,7 @@ pub(super) fn collect<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_,
         return;
     }
     let frames = session.program.config().frames;
-    let from = stack_register(port, session, quantum, frames > 0);
+    let from = stack_register(port, session, end, frames > 0);
     let stack = if from >> 63 != 0 {
         // The record is of kernel mode, and its registers say nothing of the user stack.
         Collected::default()
@@ -80,15 +86,15 @@ fn collect_branches<P: Port, R: Rings>(
     session.state.stacks.produce_to(start + u64::from(quantum.stack_bytes));
 }
 
-/// RBP or else RSP of the span's last record.
-fn stack_register<P: Port, R>(port: &mut P, session: &Session<'_, R>, quantum: &Quantum, rbp: bool) -> u64 {
+/// RBP or else RSP of the span's last record, which ends here in the window.
+fn stack_register<P: Port, R>(port: &mut P, session: &Session<'_, R>, end: u32, rbp: bool) -> u64 {
     let Some(layout) = session.program.pebs else {
         let handled = &session.state.handled;
         return if rbp { handled.rbp } else { handled.rsp };
     };
     // A session that wants stacks has records with registers.
     let Some(frame) = layout.frame else { return 0 };
-    let last = quantum.span_offset + quantum.span_bytes - u32::from(layout.record_size);
+    let last = end.saturating_sub(layout.record_size.into());
     port.pebs_read(last + u32::from(if rbp { frame.rbp } else { frame.rsp }))
 }
 

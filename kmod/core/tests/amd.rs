@@ -145,6 +145,21 @@ fn an_nmi_that_is_nobodys_is_left_to_others() {
     }
 }
 
+/// What hides the counters from others must not look like an overflow, by which an interrupt is claimed.
+#[test]
+fn concealed_counters_claim_no_nmi_and_tell_nothing() {
+    for profile in amd::ALL {
+        let (mut rig, _, _) = one_thread(profile, &config(&[interrupting(INSTRUCTIONS, 1000)]));
+        rig.run(0, 500, &MIX);
+        rig.switch(0, 0, QuantumEnd::Yielded);
+        rig.conceal(0);
+        rig.cores[0].borrow_mut().machine.pass_time(1 << 30);
+        assert!(!rig::foreign_nmi(&rig, 0), "{}", profile.name);
+        let pmu = &mut rig.cores[0].borrow_mut().pmu;
+        assert!((0..4).all(|counter| pmu.rdpmc(counter) == Ok(1 << 47)), "{}", profile.name);
+    }
+}
+
 #[test]
 fn ibs_samples_each_period_the_sampled_instruction_itself() {
     for profile in sampling() {

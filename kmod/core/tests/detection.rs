@@ -151,6 +151,20 @@ fn hyperthreads_that_share_offcore_registers_are_refused_their_events() {
 }
 
 #[test]
+fn the_counter_that_microcode_uses_for_transactions_is_left_out() {
+    const TSX_FORCE_ABORT: u32 = 1 << 13;
+    const RTM_ALWAYS_ABORT: u32 = 1 << 11;
+    let counters = |edx| {
+        let mut processor = skylake();
+        processor.leaves.insert(7, leaf(0, 0x029C_6FBF, 0, edx));
+        let pmu = machine(&processor).pmu.expect("known");
+        (pmu.perfmon.general, pmu.pebs.expect("PEBS").counters.general_bits())
+    };
+    assert_eq!(counters(TSX_FORCE_ABORT), (0x7, 0x7));
+    assert_eq!([counters(0), counters(TSX_FORCE_ABORT | RTM_ALWAYS_ABORT)], [(0xF, 0xF); 2]);
+}
+
+#[test]
 fn a_guest_without_a_pmu_says_so_and_no_register_is_read() {
     let mut processor = Processor { registers: HashMap::new(), ..skylake() };
     processor.leaves.insert(0xA, CpuidRegisters::default());

@@ -210,6 +210,20 @@ fn values_of_one_register_are_shared_or_moved_to_its_sibling_or_refused() {
     assert_eq!(refused.reason, Reason::OnlyPrecise);
 }
 
+/// A counter would count nothing, and its samples would never come.
+#[test]
+fn what_is_counted_only_while_it_is_sampled_precisely_is_not_sampled_by_interrupt() {
+    for (profile, encoding, extra) in [
+        (&vpmu::profile::SKYLAKE, 0x01CD, 30),
+        (&vpmu::profile::SANDY_BRIDGE, 0x02CD, 0),
+        (&vpmu::profile::NEHALEM, 0x100B, 30),
+    ] {
+        let event = EventSpec { extra, ..interrupting(encoding, 1000) };
+        let refused = Program::new(&rig(profile).pmu, &config(&[event])).expect_err("only precise");
+        assert_eq!((refused.reason, refused.detail), (Reason::OnlyPrecise, [0, 0]), "{}", profile.name);
+    }
+}
+
 #[test]
 fn a_ninth_precise_event_has_no_place_in_a_quantum() {
     let rig = rig(&vpmu::profile::ICE_LAKE);

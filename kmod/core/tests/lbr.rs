@@ -333,6 +333,30 @@ fn the_kernels_branches_are_frozen_by_the_pmi_and_recorded_again_afterwards() {
     }
 }
 
+/// The PMI freezes the records, and its thread has left before anybody could thaw them.
+#[test]
+fn records_that_were_frozen_when_a_thread_left_record_again_when_it_comes_back() {
+    for profile in cores() {
+        let mut rig = rig(profile);
+        let mut request = request(&rig.pmu, true, 8);
+        request.events[0].privilege = EventSpec::USER | EventSpec::KERNEL;
+        let session = rig.add_session(&request);
+        let [thread, stranger] = [rig.add_thread(Some(session)), rig.add_thread(None)];
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        rig.cores[0].borrow_mut().machine.nmi_latency = 3;
+        rig.run(0, PERIOD as usize, &[Load]);
+        rig.switch(0, stranger, QuantumEnd::Preempted);
+        rig.run(0, 20, &[Plain]);
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        rig.cores[0].borrow_mut().machine.nmi_latency = 0;
+        rig.kernel_branch(0, KERNEL | 0x100, KERNEL | 7, BranchKind::DirectCall);
+        rig.run(0, PERIOD as usize + 5, &[Load]);
+        let samples = Samples::default().new_ones(&mut rig, session, 0);
+        let newest = samples[0].1.first().map(|[from, ..]| *from);
+        assert_eq!(newest, Some(KERNEL | 0x100), "{}", profile.name);
+    }
+}
+
 #[test]
 fn every_branch_register_is_given_back_as_it_was_found() {
     for profile in cores() {

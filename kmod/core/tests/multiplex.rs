@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 
 use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
 use hpm_core::port::Port;
-use hpm_core::registers::IA32_PERFEVTSEL0;
+use hpm_core::registers::{IA32_PERFEVTSEL0, IA32_PERF_GLOBAL_CTRL};
 use hpm_core::turns::Turns;
 use hpm_core::{Program, Refusal};
 use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS, STORES};
+use rig::scene::{acquired, config, counted, interrupting, precise, INSTRUCTIONS, LOADS, STORES};
 use rig::{Rig, TURN_TSC};
 
 const BRANCHES_COUNTED: u64 = 0x00C4;
@@ -163,6 +163,30 @@ fn a_timer_moves_a_thread_to_its_next_turn_while_it_samples() {
         let scaled = totals.counts[event] * totals.on_cpu_tsc / totals.running_tsc[event];
         assert!(scaled.abs_diff(truth[event]) * 20 <= truth[event], "event {event}");
     }
+}
+
+/// Three events have one value beside their encoding and their turn together, and two have one each: the first turn uses fewer
+/// counters than the second.
+#[test]
+fn an_interrupt_leaves_the_counters_of_its_turn_running() {
+    let mut rig = acquired(1);
+    let offcore = |extra| EventSpec { extra, ..counted(0x01B7) };
+    let events = [interrupting(STORES, 400), offcore(2), offcore(4), offcore(1), offcore(1), offcore(1)];
+    let session = rig.add_session(&multiplexed(&events));
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    let mut seen = BTreeSet::new();
+    for _ in 0..8 {
+        let running = |rig: &Rig| rig.port(0).rdmsr(IA32_PERF_GLOBAL_CTRL);
+        let before = running(&rig);
+        rig.run_unjudged(0, TURN_TSC as usize + 1, &[Store]);
+        assert_eq!(running(&rig), before);
+        seen.insert(before);
+        rig.cut(0, QuantumEnd::Timer);
+        rig.give_back_all();
+    }
+    assert!(seen.len() > 1, "{seen:x?}");
+    assert!(rig.sessions[session].totals().pmis > 8);
 }
 
 /// Architectural PEBS has a counter's period in a register of its events, which each turn sets.

@@ -2,7 +2,7 @@
 
 mod rig;
 
-use hpm_abi::QuantumEnd;
+use hpm_abi::{Quantum, QuantumEnd, QuantumFlags, SessionConfig};
 use rig::core::Instruction::{Load, Plain};
 use rig::core::Shared;
 use rig::scene::{config, precise, start_thread, LOADS};
@@ -48,6 +48,29 @@ fn a_record_that_shows_the_kernel_is_withheld_and_counted() {
     assert_eq!(totals.records_lost, 0);
 }
 
+/// Several records come before the interrupt that collects the stack, which is the last one's.
+#[test]
+fn the_stack_is_that_of_the_last_record_also_behind_one_that_is_withheld() {
+    let mut rig = Rig::new(1, Options { pebs_skid: 4, ..Options::default() });
+    rig.acquire();
+    let request = SessionConfig { frames: 8, stack_ring_bytes: 1 << 16, ..config(&[precise(LOADS, 100)]) };
+    let session = rig.add_user_session(&request);
+    start_thread(&mut rig, session);
+    rig.cores[0].borrow_mut().machine.nmi_latency = 500;
+    for _ in 0..1500 {
+        rig.run(0, 97, &[Load]);
+        rig.run_kernel(0, 50);
+        rig.give_back_all();
+    }
+    let core = rig.cores[0].borrow();
+    let collected = |quantum: &&Quantum| quantum.flags & QuantumFlags::STACK_FRAMES != 0;
+    let quanta: Vec<&Quantum> =
+        core.machine.shared[session].quanta.iter().flatten().filter(collected).collect();
+    assert!(quanta.iter().all(|quantum| quantum.stack_bytes == 24));
+    let behind = quanta.iter().filter(|quantum| quantum.flags & QuantumFlags::RECORDS_WITHHELD != 0);
+    assert!(behind.count() > 3);
+}
+
 #[test]
 fn nothing_is_withheld_without_skid() {
     let (mut rig, session, tid) = unprivileged(0);
@@ -73,7 +96,7 @@ fn a_value_that_looks_like_a_kernel_address_reads_zero() {
     let shared = &core.machine.shared[session];
     assert!(words(shared).any(|word| word != 0) && words(shared).all(|word| word < KERNEL));
     let quantum = shared.quanta[0].expect("published");
-    assert_ne!(quantum.flags & hpm_abi::QuantumFlags::RECORDS_SCRUBBED, 0);
+    assert_ne!(quantum.flags & QuantumFlags::RECORDS_SCRUBBED, 0);
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Refusal {
                  stacks need them: it can write {second:#x}"
             ),
             Reason::OnlyPrecise => format!(
-                "{event} is counted only while it is sampled precisely: use `hpmctl record`"
+                "{event} is counted only while it is sampled precisely: use `hpmctl record` without --imprecise"
             ),
             Reason::PebsErratum if second == u64::from(u32::MAX) => {
                 "PEBS does not work on this stepping of the processor (the kernel refuses it too): count with \

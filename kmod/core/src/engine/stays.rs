@@ -2,6 +2,7 @@
 
 use super::super::abi::QuantumEnd;
 use super::super::counters::Now;
+use super::super::hardware::Hardware;
 use super::super::layout::RecordLayout;
 use super::super::lbr::Holder;
 use super::super::port::{Port, Rings};
@@ -55,6 +56,8 @@ impl Engine {
         if let Some(branches) = &program.branches {
             let holder = Holder { session: session.id, cpu: self.cpu, place };
             self.branches.enter(port, branches, holder, session.threads);
+            let version = self.hardware.as_ref().map_or(0, Hardware::perfmon_version);
+            branches.thaw_status(port, version);
         }
         self.show(session, &stay);
         self.start(port, program, &stay);
@@ -119,7 +122,9 @@ impl Engine {
         session.select(stay.turn);
         let program = session.program;
         let wanted = Some((session.id, stay.turn.number));
+        let mut forgotten = false;
         if self.loaded != wanted {
+            forgotten = hardware.forgets_positions();
             hardware.load(port, program);
             hardware.read_all(port, program, &mut self.values);
             self.loaded = wanted;
@@ -138,7 +143,7 @@ impl Engine {
             // writes its record.
             let held = self.guard.is_throttled() || session.is_paused();
             let goes_on = stay.armed && !held && !session.state.periods.is_stale();
-            let forgotten = hardware.forgets_overflows() && is_overdue(program, &stay);
+            forgotten |= hardware.forgets_overflows() && is_overdue(program, &stay);
             if goes_on && !forgotten && session.state.segments.current().is_some() {
                 self.set_threshold(port, session);
             } else {

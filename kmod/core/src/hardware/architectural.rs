@@ -1,7 +1,7 @@
 //! The architectural PMU of one CPU (SDM Vol. 3B 20.2).
 
 use super::super::abi::SAMPLING_COUNTERS_MAX;
-use super::super::allocate::{Counter, COUNTERS_MAX};
+use super::super::allocate::{Counter, CounterSet, COUNTERS_MAX};
 use super::super::extra::Extras;
 use super::super::layout::RecordLayout;
 use super::super::pmu::{ExtraRegister, Pebs};
@@ -17,6 +17,11 @@ use super::found::Found;
 
 /// RDPMC's ECX for fixed counters (SDM Vol. 2B, RDPMC).
 const RDPMC_FIXED: u32 = 1 << 30;
+
+/// Event selects with which the general counters run for a moment, so that they count what they are given next (Linux:
+/// `intel_pmu_nhm_workaround`).
+const LOOSENING: [PerfEvtSel; 4] =
+    [PerfEvtSel(0x43_00B5), PerfEvtSel(0x43_00D2), PerfEvtSel(0x43_00B1), PerfEvtSel(0x43_00B1)];
 
 /// The PMU of one CPU, held.
 #[derive(Clone, Copy, Debug)]
@@ -119,6 +124,9 @@ impl Hardware {
 
     /// Programs the events of a session. The PMU must be stopped.
     pub(super) fn load<P: Port>(&mut self, port: &mut P, program: &Program) {
+        if self.pmu.generation.counters_stick && self.selects != program.selects {
+            self.loosen_counters(port);
+        }
         self.set_events(port, &program.selects, program.fixed_ctr_ctrl);
         self.set_extras(port, &program.extras);
         self.set_cfg_c(port, &program.cfg_c);
@@ -126,6 +134,21 @@ impl Hardware {
             Some(layout) if self.has_debug_store() => self.set_pebs_data_cfg(port, layout.pebs_data_cfg),
             _ => {}
         }
+    }
+
+    /// Works around [`super::super::pmu::Generation::counters_stick`]. Counters lose what they held; none writes a record.
+    fn loosen_counters<P: Port>(&mut self, port: &mut P) {
+        self.set_pebs_enable(port, 0);
+        let general = CounterSet::general(self.pmu.perfmon.general as u16);
+        let counters =
+            LOOSENING.into_iter().enumerate().map(|(number, select)| (Counter::at(number), select));
+        for (counter, select) in counters.filter(|(counter, _)| general.contains(*counter)) {
+            port.wrmsr(self.pmu.select_register(counter), select.0);
+            self.write(port, counter, 0);
+            self.selects[counter.place()] = select;
+        }
+        self.set_global_ctrl(port, general.general_bits().into());
+        self.set_global_ctrl(port, 0);
     }
 
     /// Programs no event. The PMU must be stopped.

@@ -94,7 +94,8 @@ impl Hardware {
         self.pmu().perfmon.version
     }
 
-    /// Programs the events of a session. The PMU must be stopped.
+    /// Programs the events of a session. The PMU must be stopped. Counters may lose what they held
+    /// ([`Hardware::forgets_positions`]).
     pub(super) fn load<P: Port>(&mut self, port: &mut P, program: &Program) {
         of_interface!(self, held => held.load(port, program));
     }
@@ -158,6 +159,11 @@ impl Hardware {
     /// Whether a counter that is stopped may lose what its overflow was to bring at its next event.
     pub(super) const fn forgets_overflows(&self) -> bool {
         matches!(self, Self::NetBurst(_))
+    }
+
+    /// Whether [`Hardware::load`] changes what counters hold, so that sampling ones have to be set anew.
+    pub(super) fn forgets_positions(&self) -> bool {
+        self.pmu().generation.counters_stick
     }
 
     /// Clears overflow indications of these counters, where records tell by them which counters they are for.
@@ -236,10 +242,11 @@ impl Hardware {
         of_interface!(self, held => held.write(port, counter, value));
     }
 
-    /// Sets every counter to zero. The PMU must be stopped.
-    pub(super) fn clear_counters<P: Port>(&self, port: &mut P) {
+    /// Sets every counter to [`Hardware::far_value`]: one that interrupts keeps its event select, and must not look as if it
+    /// had overflowed. The PMU must be stopped.
+    pub(super) fn level_counters<P: Port>(&self, port: &mut P) {
         for counter in self.pmu().counters().iter() {
-            self.write(port, counter, 0);
+            self.write(port, counter, self.far_value());
         }
     }
 

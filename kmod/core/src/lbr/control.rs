@@ -82,13 +82,17 @@ impl Branches {
     /// Goes on recording after a PMI, which may have frozen the records: from version 4 on by a status bit, before by
     /// IA32_DEBUGCTL.LBR (18.4.7).
     pub(in super::super) fn thaw<P: Port>(&self, port: &mut P, perfmon_version: u32) {
-        if !self.kernel {
-            return;
-        }
-        if perfmon_version >= 4 {
-            port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, GlobalStatus(0).with_lbr_frz(1).0);
-        } else {
+        if self.kernel && perfmon_version < 4 {
             self.set_debugctl(port, true);
+        }
+        self.thaw_status(port, perfmon_version);
+    }
+
+    /// Clears the status bit of a PMI that came when no thread ran any more, as in the section of its switch: until then nothing
+    /// is recorded, whatever is switched on.
+    pub(in super::super) fn thaw_status<P: Port>(&self, port: &mut P, perfmon_version: u32) {
+        if self.kernel && perfmon_version >= 4 {
+            port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, GlobalStatus(0).with_lbr_frz(1).0);
         }
     }
 

@@ -40,6 +40,8 @@ pub(super) const BASE: Generation = Generation {
     precise: &[],
     extra: &[],
     core_has_offcore: false,
+    user_counters: 0xFF,
+    counters_stick: false,
     pebs_formats: &[],
     pebs_counters: 0,
     lbr_format: 0,

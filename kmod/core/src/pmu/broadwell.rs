@@ -23,6 +23,9 @@ pub const BROADWELL: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     core_has_offcore: false,
+    // Erratum BDE70: the others do not count user mode alone.
+    user_counters: LOW,
+    counters_stick: false,
     pebs_formats: &[2],
     pebs_counters: 0x0F,
     lbr_format: 4,
@@ -99,11 +102,12 @@ const EVENTS: [EventRule; 65] = [
 ];
 
 /// Unit masks that fewer counters count than the rest of their event select (the same lists).
-const CONSTRAINED: [Constraint; 4] = [
+const CONSTRAINED: [Constraint; 5] = [
     Constraint { encoding: 0x0148, counters: 0x04 },
     Constraint { encoding: 0x08A3, counters: 0x04 },
     Constraint { encoding: 0x0CA3, counters: 0x04 },
     Constraint { encoding: 0x01C0, counters: 0x02 },
+    Constraint { encoding: 0x019C, counters: LOW },
 ];
 
 /// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one

@@ -19,6 +19,8 @@ pub const CORE2: Generation = Generation {
     precise: &PRECISE,
     extra: &[],
     core_has_offcore: false,
+    user_counters: 0xFF,
+    counters_stick: false,
     pebs_formats: &[0],
     pebs_counters: 0x01,
     // Its four records have no filter for privilege levels: none is used.

@@ -23,6 +23,8 @@ pub const DARKMONT: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     core_has_offcore: false,
+    user_counters: 0xFF,
+    counters_stick: false,
     pebs_formats: &[15],
     pebs_counters: 0xFF,
     lbr_format: ARCHITECTURAL_LBR,

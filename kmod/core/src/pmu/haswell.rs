@@ -23,6 +23,8 @@ pub const HASWELL: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     core_has_offcore: false,
+    user_counters: 0xFF,
+    counters_stick: false,
     pebs_formats: &[2],
     pebs_counters: 0x0F,
     lbr_format: 4,
@@ -72,7 +74,7 @@ const EVENTS: [EventRule; 64] = [
     rule(0xB2, 0x01, ANY),  // OFFCORE_REQUESTS_BUFFER
     rule(0xB7, 0x01, ANY),  // OFFCORE_RESPONSE
     rule(0xBB, 0x01, ANY),  // OFFCORE_RESPONSE
-    rule(0xBC, 0xFF, ANY),  // PAGE_WALKER_LOADS
+    rule(0xBC, 0xFF, LOW),  // PAGE_WALKER_LOADS
     rule(0xBD, 0x21, ANY),  // TLB_FLUSH
     rule(0xC0, 0x03, ANY),  // INST_RETIRED
     rule(0xC1, 0x58, ANY),  // OTHER_ASSISTS
@@ -98,11 +100,16 @@ const EVENTS: [EventRule; 64] = [
 ];
 
 /// Unit masks that fewer counters count than the rest of their event select (the same lists).
-const CONSTRAINED: [Constraint; 4] = [
+const CONSTRAINED: [Constraint; 9] = [
     Constraint { encoding: 0x0148, counters: 0x04 },
     Constraint { encoding: 0x08A3, counters: 0x04 },
     Constraint { encoding: 0x0CA3, counters: 0x04 },
     Constraint { encoding: 0x01C0, counters: 0x02 },
+    Constraint { encoding: 0x019C, counters: LOW },
+    Constraint { encoding: 0x02A3, counters: LOW },
+    Constraint { encoding: 0x04A3, counters: LOW },
+    Constraint { encoding: 0x05A3, counters: LOW },
+    Constraint { encoding: 0x06A3, counters: LOW },
 ];
 
 /// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one

@@ -24,6 +24,8 @@ pub const ICELAKE: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     core_has_offcore: false,
+    user_counters: 0xFF,
+    counters_stick: false,
     pebs_formats: &[4],
     pebs_counters: 0xFF,
     lbr_format: 5,

@@ -153,6 +153,10 @@ pub struct Generation {
     /// The off-core response registers among those belong to the core, and not to each of its logical processors (the table above
     /// `enum extra_reg_type` in Linux's arch/x86/events/perf_event.h).
     pub core_has_offcore: bool,
+    /// General counters that count when only user mode is to be counted, one bit each.
+    pub user_counters: u16,
+    /// A general counter may not count after a change of its event select, unless it has run with certain others before.
+    pub counters_stick: bool,
     /// PEBS record formats that its processors have.
     pub pebs_formats: &'static [u16],
     /// General counters that can write PEBS records, one bit each, where CPUID does not say.

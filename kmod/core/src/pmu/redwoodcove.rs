@@ -25,6 +25,8 @@ pub const REDWOODCOVE: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     core_has_offcore: false,
+    user_counters: 0xFF,
+    counters_stick: false,
     pebs_formats: &[4, 5],
     pebs_counters: 0xFF,
     lbr_format: ARCHITECTURAL_LBR,

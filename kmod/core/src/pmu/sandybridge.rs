@@ -25,6 +25,8 @@ pub const SANDYBRIDGE: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     core_has_offcore: false,
+    user_counters: 0xFF,
+    counters_stick: false,
     pebs_formats: &[1],
     pebs_counters: 0x0F,
     lbr_format: 3,
@@ -112,11 +114,13 @@ const EVENTS: [EventRule; 69] = [
 ];
 
 /// Unit masks that fewer counters count than the rest of their event select (the same lists).
-const CONSTRAINED: [Constraint; 4] = [
+const CONSTRAINED: [Constraint; 6] = [
     Constraint { encoding: 0x0148, counters: 0x04 },
     Constraint { encoding: 0x02A3, counters: 0x04 },
     Constraint { encoding: 0x06A3, counters: 0x04 },
     Constraint { encoding: 0x01C0, counters: 0x02 },
+    Constraint { encoding: 0x04A3, counters: LOW },
+    Constraint { encoding: 0x05A3, counters: LOW },
 ];
 
 /// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one

@@ -23,6 +23,8 @@ pub const SKYLAKE: Generation = Generation {
     fixed: &[],
     extra: &EXTRA,
     core_has_offcore: false,
+    user_counters: 0xFF,
+    counters_stick: false,
     pebs_formats: &[3],
     pebs_counters: LOW,
     lbr_format: 5,

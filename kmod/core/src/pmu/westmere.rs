@@ -21,6 +21,8 @@ pub const WESTMERE: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     core_has_offcore: true,
+    user_counters: 0xFF,
+    counters_stick: true,
     pebs_formats: &[1],
     pebs_counters: 0x0F,
     lbr_format: 3,

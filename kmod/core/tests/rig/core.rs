@@ -74,6 +74,8 @@ pub struct Machine {
     pub rax: u64,
     /// RIP with which user mode was left, or is run.
     pub user_rip: u64,
+    /// Registers that the driver has written, with their values.
+    pub written: Vec<(u32, u64)>,
     pub gate: Rc<Gate>,
 }
 
@@ -125,7 +127,9 @@ impl Machine {
 impl Bus for Machine {
     fn registers(&mut self) -> Registers {
         let mut registers = Registers { rip: self.rip, ..Registers::default() };
-        (registers.general[0], registers.general[5]) = (self.rax, RBP);
+        // The kernel's own frame.
+        let rbp = if self.rip >> 63 == 0 { RBP } else { self.rip };
+        (registers.general[0], registers.general[5]) = (self.rax, rbp);
         registers
     }
 
@@ -187,6 +191,7 @@ impl Core {
             rip: 0,
             rax: 0,
             user_rip: 0,
+            written: Vec::new(),
             gate: Rc::new(Gate::new()),
         };
         let limits = Limits { tsc_khz: 1000, ..Limits::default() };

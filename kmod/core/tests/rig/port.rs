@@ -43,6 +43,7 @@ impl Port for CorePort {
 
     fn wrmsr(&mut self, register: u32, value: u64) {
         self.with(|core| {
+            core.machine.written.push((register, value));
             core.pmu
                 .wrmsr(register, value)
                 .unwrap_or_else(|fault| panic!("WRMSR {register:#x}, {value:#x}: {fault}"));

@@ -137,6 +137,8 @@ const fn generation(name: &'static str) -> Generation {
         precise: &[],
         extra: &[],
         core_has_offcore: false,
+        user_counters: 0xFF,
+        counters_stick: false,
         pebs_formats: &[0],
         pebs_counters: 0,
         lbr_format: 0,
