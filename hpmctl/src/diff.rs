@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::report::{Basis, By, Change, Order, Resolver, Summary, Table, Tally, changes};
-use libhpm::trace::{Event, Machine, SampleRow};
+use libhpm::trace::{Event, Meta, SampleRow};
 use serde::Serialize;
 
 use crate::files::FilesArgs;
@@ -101,7 +101,7 @@ struct Compared {
 #[derive(Serialize)]
 struct Side {
     #[serde(skip)]
-    machine: Machine,
+    meta: Meta,
     event: Event,
     counted: u64,
     samples: u64,
@@ -113,8 +113,7 @@ struct Side {
 /// A trace that was read.
 struct Read {
     name: String,
-    machine: Machine,
-    events: Vec<Event>,
+    meta: Meta,
     summary: Summary,
     /// A table for each event.
     tables: Vec<Table>,
@@ -135,8 +134,10 @@ fn output(args: &DiffArgs) -> Result<(String, Vec<String>)> {
     let (before, after) = (Read::new(&args.before, args)?, Read::new(&args.after, args)?);
     let basis = if args.absolute { Basis::Events } else { Basis::Share };
     let mut events = Vec::new();
-    for (place, event) in before.events.iter().enumerate() {
-        let Some(other) = after.events.iter().position(|other| other.name == event.name) else { continue };
+    for (place, event) in before.meta.events.iter().enumerate() {
+        let Some(other) = after.meta.events.iter().position(|other| other.name == event.name) else {
+            continue;
+        };
         let (one, two) = (&before.tables[place], &after.tables[other]);
         if one.all().samples + two.all().samples > 0 {
             let entries = [one, two].map(|table| table.entries(Order::Events));
@@ -189,14 +190,13 @@ impl Read {
         let name = path.display().to_string();
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut()).map(|cut| cut.to_string());
         let warnings = cuts.chain(unfinished(&reader)).map(|warning| format!("{name}: {warning}")).collect();
-        let (machine, events) = (meta.machine.clone(), meta.events.clone());
-        Ok(Self { name, machine, events, summary, tables, warnings })
+        Ok(Self { name, meta: meta.clone(), summary, tables, warnings })
     }
 
     fn side(&self, event: usize) -> Side {
         let of = &self.summary.events[event];
         Side {
-            machine: self.machine.clone(),
+            meta: self.meta.clone(),
             event: of.event.clone(),
             counted: of.counted,
             samples: of.sampled.samples,
@@ -243,7 +243,7 @@ fn head(text: &mut String, compared: &Compared) {
     for (side, name) in [(before, "before"), (after, "after")] {
         let throttled = match side.throttled {
             0 => String::new(),
-            quanta => format!(", held back in {} quanta", grouped(quanta)),
+            throttled => format!(", held back {}", side.meta.held_back(&grouped(throttled)).0),
         };
         text::line(
             text,
@@ -251,7 +251,7 @@ fn head(text: &mut String, compared: &Compared) {
                 "samples   {name} {}, in {}, {}; {} lost{throttled}",
                 grouped(side.samples),
                 text::privilege(&side.event),
-                text::how(&side.event, &side.machine),
+                text::how(&side.event, &side.meta.machine),
                 grouped(side.records_lost)
             ),
         );

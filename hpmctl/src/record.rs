@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use libhpm::source::Source;
-use libhpm::trace::{BATCH_TIME, Limits, RotatingWriter};
+use libhpm::trace::{BATCH_TIME, Limits, RotatingWriter, Totals};
 
 use self::allocations::Tracker;
 pub(crate) use self::args::RecordArgs;
@@ -66,7 +66,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     if let Some(guide) = &guide {
         writer.current().phase_guided(guide.so_far());
     }
-    writer.pause(args.paused);
+    writer.pause(args.paused, Totals::default());
     let mut recording = Recording {
         writer: &mut writer,
         guide,
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     marked.iter().for_each(|marked| eprintln!("hpmctl: {marked}"));
     tracked.iter().for_each(|tracked| eprintln!("hpmctl: {tracked}"));
     warn(&missing);
-    eprintln!("{}", summary(&totals, &written, &source.meta().events, &missing));
+    eprintln!("{}", summary(&totals, &written, source.meta(), &missing));
     whole?;
     drop(source);
     // Its exit status is passed on, also when it was measured for a part of its time only.
@@ -172,8 +172,8 @@ impl Recording<'_> {
                 tracker.take();
             }
             self.take(source)?;
-            self.serve()?;
-            self.writer.tick()?;
+            self.serve(source)?;
+            self.writer.tick(|| source.totals())?;
         }
     }
 
@@ -205,19 +205,19 @@ impl Recording<'_> {
     }
 
     /// Carries out what `hpmctl control` asks for.
-    fn serve(&mut self) -> Result<()> {
+    fn serve(&mut self, source: &dyn Source) -> Result<()> {
         let Self { writer, controlled: Some(controlled), ended, .. } = self else { return Ok(()) };
         controlled.serve(|request| {
             Ok(match request {
                 Request::Start => {
-                    writer.pause(false);
+                    writer.pause(false, source.totals()?);
                     "written from now on".to_owned()
                 }
                 Request::Stop => {
-                    writer.pause(true);
+                    writer.pause(true, source.totals()?);
                     "left out from now on".to_owned()
                 }
-                Request::Dump => format!("{} is complete", writer.dump()?.display()),
+                Request::Dump => format!("{} is complete", writer.dump(source.totals()?)?.display()),
                 Request::End => {
                     *ended = true;
                     "the recording ends".to_owned()

@@ -78,7 +78,7 @@ pub(crate) struct RecordArgs {
     /// Types of branches to record, separated by commas [default: all]
     #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',', requires = "branches")]
     pub(super) branch_types: Vec<BranchType>,
-    /// End the trace at this size, and go on in another beside it (NAME-2.hpm, …)
+    /// End the trace at this size, and go on in another beside it (NAME-2.hpm, …; a number that is taken is left out)
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) max_size: Option<u64>,
     /// Of the traces of --max-size keep the N newest

@@ -1,10 +1,10 @@
 //! What a recording has become, in one line.
 
-use libhpm::trace::{Event, EventUse, Totals, Written};
+use libhpm::trace::{EventUse, Meta, Totals, Written};
 
 /// Samples and losses, and where the trace is. `missing` is what a replayed trace lacked.
-pub(super) fn summary(totals: &Totals, written: &Written, events: &[Event], missing: &[String]) -> String {
-    let sampled = || events.iter().filter(|event| event.mode != EventUse::Count);
+pub(super) fn summary(totals: &Totals, written: &Written, meta: &Meta, missing: &[String]) -> String {
+    let sampled = || meta.events.iter().filter(|event| event.mode != EventUse::Count);
     let names: Vec<&str> = sampled().map(|event| event.name.as_str()).collect();
     let kind = match sampled().map(|event| event.mode).next() {
         Some(EventUse::Interrupt) => "imprecise samples (with skid)",
@@ -24,15 +24,13 @@ pub(super) fn summary(totals: &Totals, written: &Written, events: &[Event], miss
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!(", {count} {what}");
     }
-    if totals.records_lost + totals.quanta_lost == 0 {
+    if totals.records_lost + totals.quanta_lost + totals.throttled == 0 {
         text +=
             if missing.is_empty() { ", none lost" } else { ", but the trace they come from is not whole" };
     }
     if totals.throttled > 0 {
-        text += &format!(
-            " (samples came faster than the driver allows, and were held back in {} quanta)",
-            totals.throttled
-        );
+        let (how_often, who) = meta.held_back(&totals.throttled.to_string());
+        text += &format!(" (samples came faster than {who} allows, and were held back {how_often})");
     }
     if written.folders.len() + written.removed > 1 {
         let (all, removed) = (written.folders.len() + written.removed, written.removed);
@@ -44,16 +42,19 @@ pub(super) fn summary(totals: &Totals, written: &Written, events: &[Event], miss
 
 #[cfg(test)]
 mod tests {
+    use libhpm::trace::Event;
+
     use super::*;
 
     #[test]
     fn losses_are_told() {
         let event = |name: &str, mode| Event { name: name.into(), mode, ..Event::default() };
-        let events = [event("l1d-load-miss", EventUse::Precise), event("instructions", EventUse::Count)];
+        let events = vec![event("l1d-load-miss", EventUse::Precise), event("instructions", EventUse::Count)];
+        let meta = Meta { events, ..Meta::default() };
         let line = |records_lost, quanta_lost, missing: &[String]| {
             let totals = Totals { records_lost, quanta_lost, ..Totals::default() };
             let written = Written { folders: vec!["a.hpm".into()], removed: 0, samples: 5 };
-            summary(&totals, &written, &events, missing)
+            summary(&totals, &written, &meta, missing)
         };
         assert_eq!(
             line(0, 0, &[]),
@@ -66,6 +67,24 @@ mod tests {
         assert_eq!(
             line(7, 2, &[]),
             "hpmctl: 5 samples of l1d-load-miss, 7 samples lost, 2 quanta lost with theirs; see `hpmctl report a.hpm`"
+        );
+    }
+
+    #[test]
+    fn who_held_samples_back_is_told() {
+        let line = |source: &str| {
+            let event = Event { name: "cpu-clock".into(), mode: EventUse::Software, ..Event::default() };
+            let meta = Meta { source: source.into(), events: vec![event], ..Meta::default() };
+            let totals = Totals { throttled: 3, ..Totals::default() };
+            summary(&totals, &Written { folders: vec![], removed: 0, samples: 5 }, &meta, &[])
+        };
+        let kernels = line("perf_event");
+        assert!(!kernels.contains("none lost"), "{kernels}");
+        assert!(kernels.contains("faster than the kernel allows, and were held back 3 times)"), "{kernels}");
+        let drivers = line("driver");
+        assert!(
+            drivers.contains("faster than the driver allows, and were held back in 3 quanta)"),
+            "{drivers}"
         );
     }
 }

@@ -14,7 +14,7 @@ use crate::output::grouped as grouped_digits;
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report.meta, report.filter.as_deref());
-    losses(&mut text, &report.summary, report.filter.is_some());
+    losses(&mut text, report.meta, &report.summary, report.filter.is_some());
     for (index, event) in report.summary.events.iter().enumerate() {
         let of_event = |of: usize, samples: u64| of == index && samples > 0;
         let tables = |table: &&Grouped| of_event(table.event, table.all.samples);
@@ -89,7 +89,7 @@ pub(crate) fn head(text: &mut String, meta: &Meta, filter: Option<&str>) {
 }
 
 /// How many quanta there are, and what is missing. Of chosen ones it is known only as far as their quanta tell.
-fn losses(text: &mut String, summary: &Summary, chosen: bool) {
+fn losses(text: &mut String, meta: &Meta, summary: &Summary, chosen: bool) {
     let lost = if chosen {
         "those lost could be anybody's".to_owned()
     } else {
@@ -104,12 +104,10 @@ fn losses(text: &mut String, summary: &Summary, chosen: bool) {
         ),
     );
     if summary.throttled > 0 {
+        let (how_often, who) = meta.held_back(&grouped_digits(summary.throttled));
         line(
             text,
-            format_args!(
-                "throttled samples were held back in {} quanta: they came faster than the driver allows",
-                grouped_digits(summary.throttled)
-            ),
+            format_args!("throttled samples were held back {how_often}: they came faster than {who} allows"),
         );
     }
 }

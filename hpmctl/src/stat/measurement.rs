@@ -99,7 +99,7 @@ impl Measured<'_> {
             return Ok(());
         }
         let totals = source.totals()?;
-        out.interval(&self.slice(source, None, until_ns, &since(&totals, &self.before)))?;
+        out.interval(&self.slice(source, None, until_ns, &totals.since(&self.before)))?;
         self.before = totals;
         Ok(())
     }
@@ -177,39 +177,5 @@ fn same(one: &Who, other: &Who) -> bool {
             (pid, tid) == (other, other_tid)
         }
         (one, other) => one == other,
-    }
-}
-
-/// What was counted between two sums.
-fn since(now: &Totals, before: &Totals) -> Totals {
-    let differences = |now: &[u64], before: &[u64], missing: u64| {
-        let before = before.iter().copied().chain(std::iter::repeat(missing));
-        now.iter().zip(before).map(|(now, before)| now.saturating_sub(before)).collect()
-    };
-    Totals {
-        counts: differences(&now.counts, &before.counts, 0),
-        // Sums that do not tell, as those of a trace's quanta, are of events that were on all the time.
-        running_tsc: differences(&now.running_tsc, &before.running_tsc, before.on_cpu_tsc),
-        on_cpu_tsc: now.on_cpu_tsc.saturating_sub(before.on_cpu_tsc),
-        ..Totals::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_interval_has_what_was_counted_in_it() {
-        let totals = |count, ticks| Totals {
-            counts: vec![count, 2 * count],
-            running_tsc: vec![ticks, ticks / 2],
-            on_cpu_tsc: ticks,
-            ..Totals::default()
-        };
-        assert_eq!(since(&totals(100, 40), &totals(30, 10)), totals(70, 30));
-        let untold = Totals { running_tsc: vec![], ..totals(30, 10) };
-        assert_eq!(since(&totals(100, 40), &untold).running_tsc, [30, 10]);
-        assert_eq!(since(&totals(100, 40), &Totals::default()), totals(100, 40), "the first one");
     }
 }

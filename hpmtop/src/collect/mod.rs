@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use libhpm::session::Target;
 use libhpm::source::Source;
-use libhpm::trace::Meta;
+use libhpm::trace::{Meta, Totals};
 
 use self::digest::{Digest, FULL};
 pub(crate) use self::live::{Subject, Wanted};
@@ -161,7 +161,8 @@ fn collect(
                 digest = digest.only(facts::members(&path));
             }
             if let Some(folder) = record {
-                digest.recorder.begin(folder)?;
+                // Nothing was measured before.
+                digest.recorder.begin(folder, Totals::default())?;
             }
             let began = facts::Since::now();
             let live = Live { source: open.source, subject, digest, events: events.clone(), began };
@@ -223,7 +224,7 @@ fn digest(meta: &Meta, phases: &PhaseOptions, naming: Naming) -> Result<Digest> 
 }
 
 /// What both kinds of collectors do with a command that is not about time; whether it was one.
-fn common(command: &Command, digest: &mut Digest) -> Result<Option<String>, String> {
+fn common(command: &Command, digest: &mut Digest, source: &dyn Source) -> Result<Option<String>, String> {
     let said = match command {
         Command::Look(look) => {
             digest.naming.look(look.clone());
@@ -244,9 +245,12 @@ fn common(command: &Command, digest: &mut Digest) -> Result<Option<String>, Stri
             None
         }
         Command::Record(folder) => {
-            Some(digest.recorder.begin(folder.clone()).map_err(|error| error.to_string())?)
+            let now = source.totals().map_err(|error| error.to_string())?;
+            Some(digest.recorder.begin(folder.clone(), now).map_err(|error| error.to_string())?)
         }
-        Command::StopRecording => digest.recorder.end().map_err(|error| error.to_string())?,
+        Command::StopRecording => {
+            digest.recorder.end(|| source.totals()).map_err(|error| error.to_string())?
+        }
         _ => None,
     };
     Ok(said)
@@ -334,7 +338,7 @@ impl Live {
                     }
                     self.digest.naming.sync(number);
                 }
-                Ok(command) => tell(&self.events, common(&command, &mut self.digest)),
+                Ok(command) => tell(&self.events, common(&command, &mut self.digest, self.source.as_ref())),
                 Err(TryRecvError::Empty) => return true,
             }
         }
@@ -376,7 +380,7 @@ impl Live {
             self.source.stop()?;
             self.source.take(&mut self.digest)?;
         }
-        self.digest.recorder.end()?;
+        self.digest.recorder.end(|| self.source.totals())?;
         Ok(())
     }
 }

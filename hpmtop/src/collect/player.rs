@@ -104,7 +104,7 @@ impl Player {
             }
             match orders.recv_timeout(BEAT) {
                 Ok(Command::End) | Err(RecvTimeoutError::Disconnected) => {
-                    self.digest.recorder.end()?;
+                    self.digest.recorder.end(|| self.replay.totals())?;
                     return Ok(());
                 }
                 Ok(command) => {
@@ -137,7 +137,7 @@ impl Player {
                 self.hand_on()?;
                 self.digest.naming.sync(number);
             }
-            _ => tell(&self.events, common(command, &mut self.digest)),
+            _ => tell(&self.events, common(command, &mut self.digest, &self.replay)),
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use libhpm::source::Sink;
 use libhpm::symbol::kernel_symbols;
 use libhpm::trace::{
-    MapRow, MarkerRow, Meta, QuantumRow, SampleRow, ThreadRow, Totals, TraceError, TraceWriter,
+    MapRow, MarkerRow, Meta, Part, QuantumRow, SampleRow, ThreadRow, Totals, TraceError, TraceWriter,
 };
 
 use super::present::Present;
@@ -16,7 +16,8 @@ pub(crate) struct Recorder {
     meta: Meta,
     present: Present,
     writer: Option<(TraceWriter, Arc<PathBuf>)>,
-    totals: Totals,
+    /// What the recording holds of the session.
+    part: Part,
     /// TSC of the last quantum's end.
     last_tsc: u64,
     /// Why a recording ended that nobody has ended.
@@ -29,7 +30,7 @@ impl Recorder {
             meta,
             present: Present::default(),
             writer: None,
-            totals: Totals::default(),
+            part: Part::default(),
             last_tsc: 0,
             failure: None,
         }
@@ -45,11 +46,11 @@ impl Recorder {
         self.writer.as_ref().map(|(_, folder)| Arc::clone(folder))
     }
 
-    /// Begins a recording.
+    /// Begins a recording, when the session has these sums.
     ///
     /// # Errors
     /// Its folder cannot be written.
-    pub(crate) fn begin(&mut self, folder: PathBuf) -> Result<String, TraceError> {
+    pub(crate) fn begin(&mut self, folder: PathBuf, now: Totals) -> Result<String, TraceError> {
         let mut writer = TraceWriter::create(&folder, self.meta.clone())?;
         if self.meta.events.iter().any(|event| event.kernel) {
             for symbol in kernel_symbols().unwrap_or_default() {
@@ -60,19 +61,23 @@ impl Recorder {
         let tsc = self.last_tsc;
         self.present.maps().try_for_each(|row| writer.map(&MapRow { tsc, ..row.clone() }))?;
         self.present.threads().try_for_each(|row| writer.thread(&ThreadRow { tsc, ..row.clone() }))?;
-        self.totals = Totals::default();
+        self.part = Part::beginning(now);
         let said = format!("recording to {}", folder.display());
         self.writer = Some((writer, Arc::new(folder)));
         Ok(said)
     }
 
-    /// Ends the recording; what it holds.
+    /// Ends the recording, for which it asks for the session's sums; what it holds.
     ///
     /// # Errors
-    /// The rest cannot be written.
-    pub(crate) fn end(&mut self) -> Result<Option<String>, TraceError> {
+    /// The rest cannot be written, or there are no sums.
+    pub(crate) fn end(
+        &mut self,
+        now: impl FnOnce() -> libhpm::Result<Totals>,
+    ) -> libhpm::Result<Option<String>> {
         let Some((writer, folder)) = self.writer.take() else { return Ok(None) };
-        let totals = std::mem::take(&mut self.totals);
+        self.part.look(now()?, false);
+        let totals = self.part.end();
         let said = format!("{}: {} quanta, {} samples", folder.display(), totals.quanta, totals.records);
         writer.finish(totals)?;
         Ok(Some(said))
@@ -99,7 +104,7 @@ impl Sink for Recorder {
     fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
         self.last_tsc = self.last_tsc.max(row.end_tsc);
         if self.writer.is_some() {
-            self.totals.add_quantum(row);
+            self.part.add_quantum(row);
             self.write(|writer| writer.quantum(row));
         }
         Ok(())
@@ -160,10 +165,16 @@ mod tests {
         recorder.thread(&thread(3, ThreadChange::Exit, None)).unwrap();
         recorder.quantum(&QuantumRow { end_tsc: 4, ..QuantumRow::default() }).unwrap();
         let folder = temp.path().join("a.hpm");
-        recorder.begin(folder.clone()).unwrap();
-        assert!(recorder.begin(folder.clone()).is_err(), "it exists");
+        let now = |lost| Totals {
+            quanta_lost: lost,
+            running_tsc: vec![lost],
+            on_cpu_tsc: 2 * lost,
+            ..Totals::default()
+        };
+        recorder.begin(folder.clone(), now(2)).unwrap();
+        assert!(recorder.begin(folder.clone(), now(2)).is_err(), "it exists");
         recorder.quantum(&QuantumRow { end_tsc: 5, ..QuantumRow::default() }).unwrap();
-        assert!(recorder.end().unwrap().unwrap().contains("1 quanta"));
+        assert!(recorder.end(|| Ok(now(9))).unwrap().unwrap().contains("1 quanta"));
         let reader = TraceReader::open(&folder).unwrap();
         let mut maps: Vec<(u32, String)> = reader.rows::<MapRow>().map(|row| (row.pid, row.path)).collect();
         maps.sort();
@@ -171,6 +182,8 @@ mod tests {
         assert!(reader.rows::<MapRow>().all(|row| row.tsc == 4), "they are there when it begins");
         assert_eq!(reader.rows::<ThreadRow>().count(), 2);
         assert_eq!(reader.rows::<QuantumRow>().count(), 1);
-        assert!(reader.meta().complete && recorder.end().unwrap().is_none());
+        let totals = reader.meta().totals.clone().unwrap();
+        assert_eq!((totals.quanta_lost, totals.running_tsc, totals.on_cpu_tsc), (7, vec![7], 14));
+        assert!(reader.meta().complete && recorder.end(|| Ok(now(9))).unwrap().is_none());
     }
 }

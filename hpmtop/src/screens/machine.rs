@@ -228,12 +228,14 @@ fn table(view: &View<'_>, lines: &mut Vec<Line>) {
 fn losses(view: &View<'_>, lines: &mut Vec<Line>) {
     let totals = &view.model.totals;
     heading(view, lines, "Lost and held back");
+    let by_kernel = view.model.source.meta.source == "perf_event";
+    let throttled = if by_kernel { "times throttled (kernel)" } else { "quanta throttled" };
     let all = [
         ("quanta without room", totals.quanta_lost),
         ("samples lost", totals.records_lost),
         ("samples withheld (kernel)", totals.records_withheld),
         ("samples of no event", totals.records_unattributed),
-        ("quanta throttled", totals.throttled),
+        (throttled, totals.throttled),
         ("threads without a place", totals.threads_overflowed),
         ("processes left out", totals.processes_left_out),
         ("markers lost", totals.markers_lost),

@@ -20,13 +20,16 @@ pub fn remarks(meta: &Meta) -> Vec<String> {
         (totals.records_withheld, "samples are withheld, because the kernel showed in them"),
         (totals.records_unattributed, "records named no sampled event and are left out"),
         (totals.quanta_lost, "quanta were lost with their samples"),
-        (totals.throttled, "quanta are throttled: samples came faster than the driver allows"),
         (totals.markers_lost, "markers were lost"),
         (totals.sideband_lost, "reports of mappings and threads were lost; symbols may be wrong"),
     ];
     remarks.extend(
         counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")),
     );
+    if totals.throttled > 0 {
+        let (how_often, who) = meta.held_back(&totals.throttled.to_string());
+        remarks.push(format!("samples were held back {how_often}: they came faster than {who} allows"));
+    }
     for (event, &running) in meta.events.iter().zip(&totals.running_tsc) {
         if running < totals.on_cpu_tsc {
             let share = running as f64 * 100.0 / totals.on_cpu_tsc as f64;

@@ -93,6 +93,12 @@ fn remarks_tell_what_is_lost_and_what_was_measured_in_turns() {
         ]
     );
     assert_eq!(remarks(&Meta { complete: true, ..Meta::default() }), [""; 0]);
+    let totals = Some(Totals { throttled: 4, ..Totals::default() });
+    let held_back = Meta { complete: true, source: "perf_event".into(), totals, ..Meta::default() };
+    assert_eq!(
+        remarks(&held_back),
+        ["samples were held back 4 times: they came faster than the kernel allows"]
+    );
 }
 
 #[test]

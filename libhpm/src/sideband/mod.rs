@@ -74,7 +74,7 @@ pub struct Mapping {
 }
 
 /// What tells the file of a mapping from others that had or get its name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FileId {
     /// Nothing, or there is no file.
     #[default]

@@ -37,7 +37,7 @@ fn mapping(line: &str) -> Option<Mapping> {
         word
     };
     let (start, end) = word().split_once('-')?;
-    let (permissions, offset, _device, _inode) = (word(), word(), word(), word());
+    let (permissions, offset, device, inode) = (word(), word(), word(), word());
     let hex = |text| u64::from_str_radix(text, 16).ok();
     Some(Mapping {
         start: hex(start)?,
@@ -46,9 +46,16 @@ fn mapping(line: &str) -> Option<Mapping> {
         // As perf_event calls memory without a file.
         path: if rest.is_empty() { "//anon".into() } else { rest.to_owned() },
         executable: permissions.as_bytes().get(2) == Some(&b'x'),
-        // The process is there, and its files can be had through it.
-        file: FileId::Untold,
+        file: file(device, inode).unwrap_or_default(),
     })
+}
+
+/// Which file it is; `None` where there is none.
+fn file(device: &str, inode: &str) -> Option<FileId> {
+    let (major, minor) = device.split_once(':')?;
+    let hex = |text| u32::from_str_radix(text, 16).ok();
+    let inode: u64 = inode.parse().ok().filter(|inode| *inode != 0)?;
+    Some(FileId::Inode(libc::makedev(hex(major)?, hex(minor)?), inode))
 }
 
 #[cfg(test)]
@@ -64,11 +71,12 @@ mod tests {
             file_offset: 0x1000,
             path: "/usr/lib/a file.so".into(),
             executable: true,
-            file: FileId::Untold,
+            file: FileId::Inode(libc::makedev(0xfe, 0), 1234),
         };
         assert_eq!(mapping(line), Some(expected));
         let anonymous = mapping("1000-2000 rw-p 00000000 00:00 0 ").unwrap();
         assert_eq!((anonymous.path.as_str(), anonymous.executable), ("//anon", false));
+        assert_eq!(anonymous.file, FileId::Untold);
         assert_eq!(mapping("nonsense"), None);
     }
 

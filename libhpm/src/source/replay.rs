@@ -292,7 +292,7 @@ mod tests {
         while !replay.is_over() {
             replay.wait(&[], Duration::from_millis(10)).unwrap();
             replay.take(&mut writer).unwrap();
-            writer.dump().unwrap();
+            writer.dump(replay.totals().unwrap()).unwrap();
         }
         let written = writer.finish(replay.totals().unwrap()).unwrap();
         let mut seen = Vec::new();

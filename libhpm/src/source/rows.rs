@@ -56,8 +56,11 @@ fn of_kernel(name: &str) -> String {
 pub(super) struct SidebandRows {
     /// Name of each thread, by its ID.
     names: HashMap<u32, String>,
-    /// Build ID of each file, so that it is read once.
-    build_ids: HashMap<String, Option<Vec<u8>>>,
+    /// Build ID of each file that somebody told by its name.
+    told: HashMap<String, Vec<u8>>,
+    /// Build ID of each file that living processes have mapped, so that it is read once. Other containers have other files under the
+    /// same name.
+    read: HashMap<(String, FileId), Option<Vec<u8>>>,
     /// The processes are there, so that the files they have mapped can be read.
     living: bool,
     /// Entries that the kernel had no room for.
@@ -70,10 +73,10 @@ impl SidebandRows {
         Self { living: true, ..Self::default() }
     }
 
-    /// Tells the build ID of a file, for this mapping and those that follow.
+    /// Tells the build ID of a file, for mappings that do not tell it themselves.
     pub(super) fn set_build_id(&mut self, path: &str, build_id: &[u8]) {
-        if self.build_ids.get(path).and_then(Option::as_deref) != Some(build_id) {
-            self.build_ids.insert(path.to_owned(), Some(build_id.to_vec()));
+        if self.told.get(path).map(Vec::as_slice) != Some(build_id) {
+            self.told.insert(path.to_owned(), build_id.to_vec());
         }
     }
 
@@ -112,17 +115,34 @@ impl SidebandRows {
 
     fn map(&mut self, tsc: u64, pid: u32, mapping: Mapping) -> MapRow {
         let Mapping { start, end, file_offset, path, executable, file } = mapping;
-        if let FileId::BuildId(told) = &file {
+        if let (FileId::BuildId(told), false) = (&file, self.living) {
             self.set_build_id(&path, told);
         }
         // Only code is symbolised, and only a file has a build ID.
-        let build_id = if executable && path.starts_with('/') && !path.starts_with("//") {
-            let read = || if self.living { build_id(&mapped_file(pid, &path, &file)) } else { None };
-            self.build_ids.entry(path.clone()).or_insert_with(read).clone()
-        } else {
-            None
-        };
+        let is_file = path.starts_with('/') && !path.starts_with("//");
+        let build_id = if executable && is_file { self.build_id(pid, &path, file) } else { None };
         MapRow { tsc, pid, start, end, file_offset, path, build_id, executable }
+    }
+
+    fn build_id(&mut self, pid: u32, path: &str, file: FileId) -> Option<Vec<u8>> {
+        match file {
+            FileId::BuildId(told) => Some(told),
+            _ if !self.living => self.told.get(path).cloned(),
+            FileId::Untold => build_id(&mapped_file(pid, path, &FileId::Untold)),
+            file => {
+                let key = (path.to_owned(), file);
+                if let Some(known) = self.read.get(&key) {
+                    return known.clone();
+                }
+                let found = mapped_file(pid, path, &key.1);
+                let read = build_id(&found);
+                // With its process the way to the file may have gone, which another one still has.
+                if found.exists() {
+                    self.read.insert(key, read.clone());
+                }
+                read
+            }
+        }
     }
 }
 
@@ -232,5 +252,32 @@ mod tests {
         assert_eq!(id("[vdso]"), None);
         let told = Mapping { file: FileId::BuildId(vec![7; 20]), ..mapping("/replaced") };
         assert_eq!(rows.map(0, 1, told).build_id, Some(vec![7; 20]), "as the kernel read it");
+        assert_eq!(
+            rows.map(0, std::process::id(), mapping("/replaced")).build_id,
+            None,
+            "not of another file"
+        );
+    }
+
+    #[test]
+    fn files_of_one_name_have_their_own_build_ids() {
+        let own = std::env::current_exe().unwrap();
+        let path = own.to_str().unwrap();
+        let here = |file| Mapping { end: 1, path: path.into(), executable: true, file, ..Mapping::default() };
+        let mut rows = SidebandRows::of_living_processes();
+        let told = here(FileId::BuildId(vec![7; 20]));
+        assert_eq!(rows.map(0, 1, told).build_id, Some(vec![7; 20]), "in a container");
+        let read = build_id(&own);
+        assert_eq!(rows.map(0, std::process::id(), here(FileId::Untold)).build_id, read);
+        // A process that has ended leaves no way to the file, of which another one tells.
+        assert_eq!(rows.map(0, u32::MAX, here(FileId::Inode(1, 2))).build_id, None);
+        assert_eq!(rows.map(0, std::process::id(), here(FileId::Inode(1, 2))).build_id, read);
+        // Once read it is known; another file under that name is not it.
+        assert_eq!(rows.map(0, u32::MAX, here(FileId::Inode(1, 2))).build_id, read);
+        assert_eq!(rows.map(0, u32::MAX, here(FileId::Inode(1, 3))).build_id, None);
+        // Of a recorded file the last that was told holds for the name.
+        let mut recorded = SidebandRows::default();
+        recorded.set_build_id(path, &[5; 20]);
+        assert_eq!(recorded.map(0, 1, here(FileId::Untold)).build_id, Some(vec![5; 20]));
     }
 }

@@ -1,16 +1,19 @@
 //! One trace from several: of the CPUs of a machine, of recordings after each other, or of several hosts.
 
 mod check;
+mod turns;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
+use self::turns::Turns;
 use super::error::TraceError;
-use super::meta::{Allocations, Clock, ClockPair, Merged, Meta, PhaseGuided, Totals};
+use super::meta::{Allocations, Clock, ClockPair, Merged, Meta, PhaseGuided};
 use super::reader::TraceReader;
 use super::row::{
     AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
 };
+use super::totals::{Totals, share};
 use super::writer::TraceWriter;
 
 /// Process and thread numbers of each further host begin here: Linux gives none above (PID_MAX_LIMIT).
@@ -75,11 +78,12 @@ pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Out
     check::check(readers)?;
     let (meta, mut inputs) = plan(readers);
     let (mut notes, mut missing) = (Vec::new(), meta.missing.clone());
+    let (mut totals, mut turns) = (Totals::default(), Turns::new(meta.events.len()));
     let mut writer = TraceWriter::create(folder, meta)?;
     kernel_symbols(readers, &mut writer, &mut notes)?;
-    let (mut quanta, mut samples, mut totals) = (Vec::new(), Vec::new(), Totals::default());
+    let (mut quanta, mut samples) = (Vec::new(), Vec::new());
     for input in &mut inputs {
-        let (mut cuts, before) = (Vec::new(), quanta.len() + samples.len());
+        let (mut cuts, before) = (Vec::new(), (quanta.len(), samples.len()));
         for row in all::<MapRow>(input.reader, &mut cuts) {
             writer.map(&MapRow { tsc: input.tsc(row.tsc), pid: input.pid(row.pid), ..row })?;
         }
@@ -101,17 +105,17 @@ pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Out
         quanta.extend(all(input.reader, &mut cuts).map(|row| input.quantum(row)));
         samples.extend(all(input.reader, &mut cuts).map(|row| input.sample(row)));
         missing.extend(cuts.into_iter().map(|cut| format!("{}: {cut}", input.merged.folder)));
-        if quanta.len() + samples.len() == before {
+        if (quanta.len(), samples.len()) == before {
             notes.push(format!("{} holds nothing: no quantum and no sample", input.merged.folder));
         }
-        add_losses(&mut totals, input.reader.meta());
+        let own = input.totals(&quanta[before.0..]);
+        turns.add(&input.events, &own);
+        totals.add(&own);
     }
+    totals.running_tsc = turns.of(totals.on_cpu_tsc);
     quanta.sort_by_key(|row: &QuantumRow| (row.end_tsc, row.cpu, row.sequence));
     samples.sort_by_key(|row: &SampleRow| (row.tsc, row.cpu, row.quantum));
-    for row in &quanta {
-        totals.add_quantum(row);
-        writer.quantum(row)?;
-    }
+    quanta.iter().try_for_each(|row| writer.quantum(row))?;
     samples.iter().try_for_each(|row| writer.sample(row))?;
     writer.missing(&missing);
     writer.finish(totals)?;
@@ -266,21 +270,6 @@ fn kernel_symbols(
     first.unwrap_or_default().iter().try_for_each(|row| writer.kernel_symbol(row))
 }
 
-/// What no quantum says.
-fn add_losses(totals: &mut Totals, meta: &Meta) {
-    let Some(own) = &meta.totals else { return };
-    totals.quanta_lost += own.quanta_lost;
-    totals.records_withheld += own.records_withheld;
-    totals.records_unattributed += own.records_unattributed;
-    totals.processes_left_out += own.processes_left_out;
-    totals.pmis += own.pmis;
-    totals.msr_reads += own.msr_reads;
-    totals.msr_writes += own.msr_writes;
-    totals.threads_overflowed += own.threads_overflowed;
-    totals.markers_lost += own.markers_lost;
-    totals.sideband_lost += own.sideband_lost;
-}
-
 /// The rows of a table that can be read; one that is cut off is noted.
 fn all<R: Row>(reader: &TraceReader, cuts: &mut Vec<super::Cut>) -> std::vec::IntoIter<R> {
     let mut rows = reader.rows::<R>();
@@ -292,6 +281,11 @@ fn all<R: Row>(reader: &TraceReader, cuts: &mut Vec<super::Cut>) -> std::vec::In
 impl Input<'_> {
     fn tsc(&self, tsc: u64) -> u64 {
         self.times.map_or(tsc, |times| times.convert(tsc))
+    }
+
+    /// A length of time.
+    fn ticks(&self, ticks: u64) -> u64 {
+        self.times.map_or(ticks, |times| share(ticks, times.to_khz, times.from_khz.max(1)))
     }
 
     /// A process or thread; 0 is each CPU's idle thread.
@@ -310,6 +304,24 @@ impl Input<'_> {
             placed[place] = number;
         }
         placed
+    }
+
+    /// What the trace says of itself; sums of its quanta, which are already those of the merged trace, where its recording did not
+    /// come to its end.
+    fn totals(&self, quanta: &[QuantumRow]) -> Totals {
+        match &self.reader.meta().totals {
+            Some(own) => Totals {
+                counts: self.placed(&own.counts),
+                running_tsc: own.running_tsc.iter().map(|&ticks| self.ticks(ticks)).collect(),
+                on_cpu_tsc: self.ticks(own.on_cpu_tsc),
+                ..own.clone()
+            },
+            None => {
+                let mut sums = Totals::default();
+                quanta.iter().for_each(|row| sums.add_quantum(row));
+                sums
+            }
+        }
     }
 
     fn quantum(&self, row: QuantumRow) -> QuantumRow {

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hpm_abi::QuantumFlags;
 use serde::{Deserialize, Serialize};
 
-use super::row::QuantumRow;
+use super::totals::Totals;
 use crate::record::Attribution;
 
 /// What is missing in a trace that is not [`Meta::complete`].
@@ -51,6 +50,17 @@ pub struct Meta {
     /// How samples were paused; absent when they were not, and each stands for its period alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase_guided: Option<PhaseGuided>,
+}
+
+impl Meta {
+    /// How often samples were held back, in words, and who does not allow more; `throttled` is the number in [`Totals::throttled`].
+    #[must_use]
+    pub fn held_back(&self, throttled: &str) -> (String, &'static str) {
+        match self.source.as_str() {
+            "perf_event" => (format!("{throttled} times"), "the kernel"),
+            _ => (format!("in {throttled} quanta"), "the driver"),
+        }
+    }
 }
 
 /// How samples were paused where the program did what was known, and what stands for the rest: a sample's period is multiplied by
@@ -215,67 +225,5 @@ impl From<crate::sys::clock::ClockPair> for ClockPair {
     fn from(pair: crate::sys::clock::ClockPair) -> Self {
         let crate::sys::clock::ClockPair { tsc, monotonic_raw_ns, realtime_ns } = pair;
         Self { tsc, monotonic_raw_ns, realtime_ns }
-    }
-}
-
-/// Sums over a session: what [`hpm_abi::Totals`] gives, and what user space lost.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
-    /// What each event counted, lost quanta included.
-    pub counts: Vec<u64>,
-    /// TSC ticks during which each event was counted; less than `on_cpu_tsc` for one that had to take turns. Empty where
-    /// that is not known.
-    #[serde(default)]
-    pub running_tsc: Vec<u64>,
-    /// TSC ticks during which some thread of the session was on a CPU, summed over CPUs.
-    pub on_cpu_tsc: u64,
-    /// Quanta published.
-    pub quanta: u64,
-    /// Quanta that found no room; `counts` has what they counted.
-    pub quanta_lost: u64,
-    /// Records that were written.
-    pub records: u64,
-    /// Records that could not be written, or were held back (events / period).
-    pub records_lost: u64,
-    /// Records that were written and are not shown, because the kernel showed in them and the user may not see it.
-    #[serde(default)]
-    pub records_withheld: u64,
-    /// Processes forked by measured ones that are not measured, because the driver's table was full.
-    #[serde(default)]
-    pub processes_left_out: u64,
-    /// Quanta in which the driver held samples back, because interrupts or records came faster than its ceilings.
-    #[serde(default)]
-    pub throttled: u64,
-    /// Records that named no counter of a sampled event, and are not among the samples.
-    #[serde(default)]
-    pub records_unattributed: u64,
-    /// Performance-monitoring interrupts handled.
-    pub pmis: u64,
-    /// RDMSR and RDPMC executed for the measurement.
-    #[serde(default)]
-    pub msr_reads: u64,
-    /// WRMSR executed for the measurement.
-    #[serde(default)]
-    pub msr_writes: u64,
-    /// Threads that found no place in the driver's thread table.
-    pub threads_overflowed: u64,
-    /// Markers that were set and found no room.
-    pub markers_lost: u64,
-    /// Reports of mappings, names, forks and exits that the kernel had no room for.
-    pub sideband_lost: u64,
-}
-
-impl Totals {
-    /// Takes a quantum into account, for sums of what a trace or a part of it holds.
-    pub fn add_quantum(&mut self, row: &QuantumRow) {
-        self.quanta += 1;
-        self.records = self.records.saturating_add(row.records.into());
-        self.records_lost = self.records_lost.saturating_add(row.records_lost);
-        self.on_cpu_tsc = self.on_cpu_tsc.saturating_add(row.end_tsc.saturating_sub(row.start_tsc));
-        self.throttled += u64::from(row.flags & QuantumFlags::THROTTLED != 0);
-        self.counts.resize(self.counts.len().max(row.counts.len()), 0);
-        for (sum, count) in self.counts.iter_mut().zip(&row.counts) {
-            *sum = sum.saturating_add(*count);
-        }
     }
 }

@@ -14,6 +14,7 @@ mod row;
 mod span;
 mod stream;
 mod table;
+mod totals;
 mod verify;
 mod writer;
 
@@ -25,9 +26,7 @@ pub use self::column::Column;
 pub use self::error::TraceError;
 pub use self::merge::{HOSTS_MAX, Outcome, merge};
 pub(crate) use self::meta::NO_PROPER_END;
-pub use self::meta::{
-    Allocations, Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, PhaseGuided, Totals,
-};
+pub use self::meta::{Allocations, Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, PhaseGuided};
 pub use self::reader::{Batches, Cut, Rows, TraceReader};
 pub use self::rotate::{Limits, RotatingWriter, Written};
 pub use self::row::{
@@ -35,6 +34,8 @@ pub use self::row::{
     ThreadChange, ThreadRow,
 };
 pub use self::span::SampleSpan;
+pub(crate) use self::totals::share;
+pub use self::totals::{Part, Totals};
 pub use self::verify::{Problem, Verdict, verify};
 pub use self::writer::TraceWriter;
 

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::TraceError;
-use super::meta::{ClockPair, Meta, Totals};
+use super::meta::{ClockPair, Meta};
 use super::row::{KernelSymbolRow, MapRow, MarkerRow, QuantumRow, SampleRow, ThreadRow};
 use super::span::SampleSpan;
+use super::totals::{Part, Totals};
 use super::writer::TraceWriter;
+use crate::Result;
 use crate::source::Sink;
 
 /// When a trace is ended and the next one begun.
@@ -38,8 +40,8 @@ pub struct RotatingWriter {
     maps: Vec<MapRow>,
     threads: Vec<ThreadRow>,
     kernel_symbols: Vec<KernelSymbolRow>,
-    /// Sums of the current trace's quanta.
-    sums: Totals,
+    /// What the current trace holds of the session.
+    part: Part,
     samples: u64,
     paused: bool,
     /// Something was left out of the current trace while it paused, so that only its own sums hold.
@@ -75,29 +77,31 @@ impl RotatingWriter {
             maps: Vec::new(),
             threads: Vec::new(),
             kernel_symbols: Vec::new(),
-            sums: Totals::default(),
+            part: Part::default(),
             samples: 0,
             paused: false,
             left_out: false,
         })
     }
 
-    /// From now on leaves quanta, samples and markers out, or takes them again. What they refer to is always written.
-    pub fn pause(&mut self, paused: bool) {
+    /// From now on, when the session has these sums, leaves quanta, samples and markers out, or takes them again. What they refer to is
+    /// always written.
+    pub fn pause(&mut self, paused: bool, now: Totals) {
+        self.part.look(now, self.paused);
         self.paused = paused;
     }
 
-    /// Ends the current trace and begins another one; the folder that is complete now.
+    /// Ends the current trace and begins another one, when the session has these sums; the folder that is complete now.
     ///
     /// # Errors
-    /// As [`RotatingWriter::tick`].
+    /// [`TraceError::Write`].
     ///
     /// # Panics
     /// When [`Limits::on_request`] was not set: the next trace would lack what it refers to.
-    pub fn dump(&mut self) -> Result<PathBuf, TraceError> {
+    pub fn dump(&mut self, now: Totals) -> Result<PathBuf, TraceError> {
         assert!(self.limits.on_request, "what later traces refer to was not kept");
         let folder = self.current.folder().to_owned();
-        self.rotate()?;
+        self.rotate(now)?;
         Ok(folder)
     }
 
@@ -111,43 +115,44 @@ impl RotatingWriter {
         self.limits.bytes.is_some() || self.limits.on_request
     }
 
-    /// To be called several times a second: writes what has waited for long, and begins a new trace when it is time.
+    /// To be called several times a second: writes what has waited for long, and begins a new trace when it is time, for which it
+    /// asks for the session's sums.
     ///
     /// # Errors
-    /// [`TraceError::Write`] or [`TraceError::Exists`].
-    pub fn tick(&mut self) -> Result<(), TraceError> {
+    /// [`TraceError::Write`], or that there are no sums.
+    pub fn tick(&mut self, now: impl FnOnce() -> Result<Totals>) -> Result<()> {
         self.current.tick()?;
         match self.limits.bytes {
-            Some(limit) if self.current.bytes_written()? >= limit => self.rotate(),
+            Some(limit) if self.current.bytes_written()? >= limit => Ok(self.rotate(now()?)?),
             _ => Ok(()),
         }
     }
 
     /// Completes the last trace. In a recording that is one trace these are its totals; each of several has the sums of
-    /// its own quanta.
+    /// its own quanta, and what was lost in its time.
     ///
     /// # Errors
     /// As [`TraceWriter::finish`].
     pub fn finish(mut self, totals: Totals) -> Result<Written, TraceError> {
         let whole = self.number == 1 && !self.left_out;
-        let totals = if whole { totals } else { self.sums };
+        self.part.look(totals.clone(), self.paused);
+        let totals = if whole { totals } else { self.part.end() };
         let folder = self.current.folder().to_owned();
         self.current.finish(totals)?;
         self.ended.push_back(folder);
         Ok(Written { folders: self.ended.into(), removed: self.removed, samples: self.samples })
     }
 
-    fn rotate(&mut self) -> Result<(), TraceError> {
-        self.number += 1;
-        self.left_out = false;
-        let folder = numbered(&self.first, self.number);
-        let mut next = TraceWriter::create(&folder, self.meta.clone())?;
+    fn rotate(&mut self, now: Totals) -> Result<(), TraceError> {
+        let (number, mut next) = self.next()?;
         self.maps.iter().try_for_each(|row| next.map(row))?;
         self.threads.iter().try_for_each(|row| next.thread(row))?;
         self.kernel_symbols.iter().try_for_each(|row| next.kernel_symbol(row))?;
         let full = std::mem::replace(&mut self.current, next);
         let done = full.folder().to_owned();
-        full.finish(std::mem::take(&mut self.sums))?;
+        (self.number, self.left_out) = (number, false);
+        self.part.look(now, self.paused);
+        full.finish(self.part.end())?;
         self.ended.push_back(done);
         // The current one counts too.
         while self.limits.keep.is_some_and(|keep| self.ended.len() + 1 > keep) {
@@ -156,6 +161,17 @@ impl RotatingWriter {
             self.removed += 1;
         }
         Ok(())
+    }
+
+    /// The next trace beside the first one, and its number: another recording's, whose number it would be, is not touched.
+    fn next(&self) -> Result<(usize, TraceWriter), TraceError> {
+        let mut number = self.number + 1;
+        loop {
+            match TraceWriter::create(numbered(&self.first, number), self.meta.clone()) {
+                Err(TraceError::Exists(_)) => number += 1,
+                created => return Ok((number, created?)),
+            }
+        }
     }
 }
 
@@ -173,7 +189,7 @@ impl Sink for RotatingWriter {
             self.left_out = true;
             return Ok(());
         }
-        self.sums.add_quantum(row);
+        self.part.add_quantum(row);
         self.current.quantum(row)
     }
     fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
@@ -239,7 +255,7 @@ mod tests {
             writer.sample(&SampleRow { stack: Some(stack), tsc: round, ..SampleRow::default() }).unwrap();
             writer.quantum(&QuantumRow { counts: vec![2], end_tsc: 5, ..QuantumRow::default() }).unwrap();
             writer.current.flush().unwrap();
-            writer.tick().unwrap();
+            writer.tick(|| Ok(Totals::default())).unwrap();
         }
         let written = writer.finish(Totals { counts: vec![99], ..Totals::default() }).unwrap();
         (temp, written)
@@ -287,11 +303,42 @@ mod tests {
     #[test]
     fn a_folder_that_is_there_already_is_not_touched() {
         let temp = tempfile::tempdir().unwrap();
-        let folder = temp.path().join("a.hpm");
+        let folder = |name: &str| temp.path().join(name);
         let limits = Limits { bytes: Some(1), ..Limits::default() };
-        let mut writer = RotatingWriter::create(&folder, Meta::default(), limits).unwrap();
-        drop(TraceWriter::create(temp.path().join("a-2.hpm"), Meta::default()).unwrap());
-        assert!(matches!(writer.tick(), Err(TraceError::Exists(_))));
+        let mut writer = RotatingWriter::create(folder("a.hpm"), Meta::default(), limits).unwrap();
+        let other = Meta { command: vec!["another".into()], ..Meta::default() };
+        drop(TraceWriter::create(folder("a-2.hpm"), other.clone()).unwrap());
+        writer.tick(|| Ok(Totals::default())).unwrap();
+        writer.tick(|| Ok(Totals::default())).unwrap();
+        let written = writer.finish(Totals::default()).unwrap();
+        assert_eq!(written.folders, ["a.hpm", "a-3.hpm", "a-4.hpm"].map(folder));
+        assert_eq!(TraceReader::open(folder("a-2.hpm")).unwrap().meta().command, other.command);
+    }
+
+    #[test]
+    fn each_trace_tells_what_was_lost_in_its_time() {
+        let temp = tempfile::tempdir().unwrap();
+        let limits = Limits { on_request: true, ..Limits::default() };
+        let mut writer = RotatingWriter::create(temp.path().join("a.hpm"), Meta::default(), limits).unwrap();
+        let now = |lost, running| Totals {
+            counts: vec![99],
+            quanta_lost: lost,
+            records_lost: 10 * lost,
+            running_tsc: vec![running],
+            on_cpu_tsc: 2 * running,
+            ..Totals::default()
+        };
+        writer.dump(now(2, 50)).unwrap();
+        writer.pause(true, now(3, 60));
+        writer.pause(false, now(5, 80));
+        let written = writer.finish(now(9, 90)).unwrap();
+        let told = written
+            .folders
+            .iter()
+            .map(|folder| TraceReader::open(folder).unwrap().meta().totals.clone().unwrap());
+        let told: Vec<_> =
+            told.map(|of| (of.quanta_lost, of.records_lost, of.running_tsc, of.on_cpu_tsc)).collect();
+        assert_eq!(told, [(2, 20, vec![50], 100), (5, 50, vec![20], 40)]);
     }
 
     #[test]
@@ -304,11 +351,11 @@ mod tests {
             writer.quantum(&QuantumRow { counts: vec![2], end_tsc: tsc, ..QuantumRow::default() }).unwrap();
             writer.sample(&SampleRow { tsc, ..SampleRow::default() }).unwrap();
         };
-        writer.pause(true);
+        writer.pause(true, Totals::default());
         round(&mut writer, 1);
-        writer.pause(false);
+        writer.pause(false, Totals::default());
         round(&mut writer, 2);
-        let first = writer.dump().unwrap();
+        let first = writer.dump(Totals::default()).unwrap();
         round(&mut writer, 3);
         let written = writer.finish(Totals { counts: vec![99], ..Totals::default() }).unwrap();
         assert_eq!((written.folders.len(), &written.folders[0], written.samples), (2, &first, 2));
@@ -327,7 +374,7 @@ mod tests {
             RotatingWriter::create(temp.path().join("a.hpm"), Meta::default(), Limits::default()).unwrap();
         let quantum = QuantumRow { counts: vec![2], ..QuantumRow::default() };
         writer.quantum(&quantum).unwrap();
-        writer.pause(true);
+        writer.pause(true, Totals::default());
         writer.quantum(&quantum).unwrap();
         let written = writer.finish(Totals { counts: vec![4], ..Totals::default() }).unwrap();
         let reader = TraceReader::open(&written.folders[0]).unwrap();

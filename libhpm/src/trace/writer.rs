@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::error::TraceError;
-use super::meta::{Allocations, ClockPair, Meta, PhaseGuided, Totals};
+use super::meta::{Allocations, ClockPair, Meta, PhaseGuided};
 use super::row::{
     AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
 };
 use super::span::SampleSpan;
 use super::table::Table;
+use super::totals::Totals;
 use super::{BATCH_BYTES, BATCH_TIME, FORMAT_VERSION, META_FILE};
 
 /// Frames that the writer remembers to recognise stacks it has written; when there are more, it begins anew.

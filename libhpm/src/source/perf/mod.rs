@@ -33,7 +33,7 @@ use crate::sideband::{self, now_ns};
 use crate::symbol::kernel_symbols;
 use crate::sys::clock::ClockPair;
 use crate::sys::perf::Reading;
-use crate::trace::{self, Clock, EventUse, Machine, Meta, Totals};
+use crate::trace::{self, Clock, EventUse, Machine, Meta, Totals, share};
 use crate::{Error, Result};
 
 /// A record becomes visible up to this long after its time, so that younger ones wait for those of other CPUs.
@@ -90,6 +90,10 @@ impl PerfSource {
                 Some(event) => stream.sample(sink, ns, event, &taken, opened.samples),
                 None => Ok(()),
             },
+            What::Throttled => {
+                stream.throttled += 1;
+                Ok(())
+            }
         }
     }
 }
@@ -170,13 +174,16 @@ impl Source for PerfSource {
 
     fn totals(&self) -> Result<Totals> {
         let readings = self.opened.read(self.options.events.len())?;
-        let on_cpu_ns = readings.on_cpu_ns;
-        let running = |(event, reading): (&PerfName, &Reading)| match reading {
+        let everything = self.options.everything();
+        let on_cpu_ns = match &self.stream {
+            // The events are on all the time, idle or not.
+            Some(stream) if everything => stream.ended().1,
+            _ => readings.on_cpu_ns,
+        };
+        let by_thread = self.stream.is_some() && !everything;
+        let running = |(event, reading): (&PerfName, &Reading)| {
             // Only hardware counters can be too few.
-            _ if !event.id.is_hardware() || reading.running_ns == reading.enabled_ns => on_cpu_ns,
-            // On each CPU it is enabled also while the thread is on another.
-            _ if self.stream.is_some() => reading.running_ns.min(on_cpu_ns),
-            _ => share(on_cpu_ns, reading.running_ns, reading.enabled_ns),
+            if event.id.is_hardware() { running_ns(reading, on_cpu_ns, by_thread) } else { on_cpu_ns }
         };
         let mut totals = Totals {
             counts: readings.events.iter().map(|reading| reading.count).collect(),
@@ -185,16 +192,11 @@ impl Source for PerfSource {
             ..Totals::default()
         };
         if let Some(stream) = &self.stream {
-            let (ended, on_cpu_ns) = stream.ended();
-            totals.quanta = ended;
+            totals.quanta = stream.ended().0;
             totals.records = stream.samples;
             // The kernel does not say whether a lost record was a sample.
             totals.records_lost = stream.rows.lost;
-            if self.options.everything() {
-                // The events are on all the time, idle or not.
-                totals.on_cpu_tsc = on_cpu_ns;
-                totals.running_tsc.clear();
-            }
+            totals.throttled = stream.throttled;
         }
         Ok(totals)
     }
@@ -216,10 +218,15 @@ impl Source for PerfSource {
     }
 }
 
-/// `whole` times `part` of `all`.
-fn share(whole: u64, part: u64, all: u64) -> u64 {
-    let product = u128::from(whole) * u128::from(part);
-    product.checked_div(all.into()).map_or(0, |share| share as u64)
+/// How much of the time on CPUs a hardware event was counted; `by_thread` when it was opened for each thread on each CPU.
+fn running_ns(reading: &Reading, on_cpu_ns: u64, by_thread: bool) -> u64 {
+    let Reading { enabled_ns, running_ns, .. } = *reading;
+    match by_thread {
+        _ if running_ns == enabled_ns => on_cpu_ns,
+        // On each CPU it is enabled also while the thread is on another.
+        true => running_ns.min(on_cpu_ns),
+        false => share(on_cpu_ns, running_ns, enabled_ns),
+    }
 }
 
 /// The recording as the trace describes it.
@@ -274,4 +281,19 @@ fn meta(options: &PerfOptions) -> Meta {
 fn pair() -> trace::ClockPair {
     let now = ClockPair::now();
     trace::ClockPair { tsc: now.monotonic_raw_ns, ..now.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_that_took_turns_is_told_also_when_everything_is_measured() {
+        let reading = |running_ns| Reading { count: 1, enabled_ns: 8000, running_ns };
+        assert_eq!(running_ns(&reading(8000), 100, false), 100);
+        assert_eq!(running_ns(&reading(2000), 100, false), 25, "of CPUs that were idle most of the time");
+        assert_eq!(running_ns(&reading(0), 100, false), 0);
+        assert_eq!(running_ns(&reading(60), 100, true), 60);
+        assert_eq!(running_ns(&Reading::default(), 100, false), 100, "nothing was on a CPU");
+    }
 }

@@ -24,6 +24,8 @@ pub(crate) enum What {
     Switch(Switch),
     /// An event's sample.
     Sample(Box<Taken>),
+    /// The kernel holds samples of an event back, because they come too fast.
+    Throttled,
 }
 
 /// A switch to a thread, or away from it.
@@ -83,6 +85,7 @@ pub(crate) fn parse(parser: &Parser, kind: u32, misc: u16, body: &[u8]) -> Optio
             }
             _ => None,
         },
+        RecordType::THROTTLE => Some(Timed { ns: raw.common_data().ok()?.timestamp?, what: What::Throttled }),
         _ => {
             let entry = parser.entry(kind, misc, body)?;
             Some(Timed { ns: entry.monotonic_raw_ns, what: What::Report(Box::new(entry)) })
@@ -160,6 +163,8 @@ mod tests {
     use super::*;
     use crate::sys::perf::{SAMPLE_CALLCHAIN, SAMPLE_EVENT, SAMPLE_USER_STACK};
 
+    const THROTTLE: u32 = 5;
+    const UNTHROTTLE: u32 = 6;
     const SAMPLE: u32 = 9;
     const SWITCH: u32 = 14;
 
@@ -211,6 +216,15 @@ mod tests {
         assert_eq!(kind(0), SwitchKind::In);
         assert_eq!(kind(1 << 13), SwitchKind::Yielded);
         assert_eq!(kind(1 << 13 | 1 << 14), SwitchKind::Preempted);
+    }
+
+    #[test]
+    fn samples_that_are_held_back_are_told_once() {
+        let parser = Parser::new(SAMPLE_EVENT, 0);
+        // The time, the event's number twice, and what each record but a sample ends in.
+        let body = words(&[99, 7, 7, 11 | 12 << 32, 99, 1, 7]);
+        assert_eq!(parse(&parser, THROTTLE, 0, &body), Some(Timed { ns: 99, what: What::Throttled }));
+        assert_eq!(parse(&parser, UNTHROTTLE, 0, &body), None);
     }
 
     proptest! {

@@ -33,6 +33,8 @@ pub(in crate::source) struct Stream {
     /// when the sample is handed over.
     held: HashMap<(u32, u64), Vec<Held>>,
     pub(in crate::source) samples: u64,
+    /// How often the kernel held samples back.
+    pub(in crate::source) throttled: u64,
 }
 
 impl Stream {
@@ -51,6 +53,7 @@ impl Stream {
             awaited: None,
             held: HashMap::new(),
             samples: 0,
+            throttled: 0,
         }
     }
 
