@@ -18,6 +18,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::cli::TargetArgs;
+use crate::for_now;
 
 /// The measured program, or whatever else is measured, and the signals that can end it.
 pub(crate) struct Workload {
@@ -57,7 +58,7 @@ impl End {
 }
 
 /// Signals that would end this process and lose what it has measured.
-const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+pub(crate) const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 impl Workload {
     /// Prepares the program without running it, or finds the process; from here on signals end the measurement instead of
@@ -83,6 +84,8 @@ impl Workload {
             // The child inherits the signal mask, so it is forked before signals are blocked.
             None => Subject::Program(Child::prepare_with(&args.command, variables)?),
         };
+        // What is replayed may lie in a folder for now.
+        for_now::hand_over_signals();
         let mut mask = SigSet::from_iter(ENDING);
         mask.add(Signal::SIGCHLD);
         let unblocked = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;
