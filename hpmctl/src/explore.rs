@@ -174,6 +174,12 @@ impl View<'_> {
 }
 
 pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
+    if args.save && args.trace.is_file() {
+        bail!(
+            "{} is a file, and --save keeps definitions in a trace's folder: make one with `hpmctl import`",
+            args.trace.display()
+        );
+    }
     let reader = open_trace(&args.trace)?;
     let finder = args.files.finder();
     let (records, warnings) = load::records(&reader, finder);
@@ -203,15 +209,19 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records) -> Result<String> 
         bail!("none of the {} records is one for which `{filter}` holds", records.all().len());
     }
     let view = View { meta, records, chosen: &chosen, metrics: &metrics };
-    let mut text = text::render(args, &view)?;
+    let (mut text, mut files) = (text::render(args, &view)?, String::new());
     if let Some(path) = &args.picture {
         let drawing = svg::draw(args.show, &view)?;
         picture::write(path, |file| file.write_all(drawing.as_bytes()))?;
-        text += &format!("\npicture: {}\n", path.display());
+        files += &format!("\npicture: {}\n", path.display());
     }
     if let Some(path) = &args.html {
         write(path, &html::page(&view, args.filter.as_deref())?)?;
-        text += &format!("\npage: {}\n", path.display());
+        files += &format!("\npage: {}\n", path.display());
+    }
+    // JSON is for other programs, which know the files' names.
+    if !args.json {
+        text += &files;
     }
     Ok(text)
 }

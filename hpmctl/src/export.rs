@@ -1,6 +1,5 @@
 //! `hpmctl export`: a trace as a file of another program.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
@@ -15,6 +14,7 @@ use libhpm::trace::{
     ThreadRow, TraceReader,
 };
 
+use crate::late_file::LateFile;
 use crate::picture;
 
 /// Write a trace as a file of another program.
@@ -87,8 +87,8 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
     let result = if args.output.as_os_str() == "-" {
         write(args, &reader, stacks.as_ref(), io::stdout())
     } else {
-        let file =
-            File::create(&args.output).with_context(|| format!("cannot write {}", args.output.display()))?;
+        let file = LateFile::open(&args.output)
+            .with_context(|| format!("cannot write {}", args.output.display()))?;
         write(args, &reader, stacks.as_ref(), file)
     };
     match result {
@@ -170,6 +170,7 @@ fn write(
         (Format::Png, Some(stacks)) => {
             let mut svg = Vec::new();
             export::write_svg(stacks, &mut svg)?;
+            // Refused without a font: only what can be drawn replaces what the file holds.
             output.write_all(&picture::png(&svg).map_err(io::Error::other)?)
         }
         (Format::Speedscope, Some(stacks)) => export::write_speedscope(stacks, &mut output),

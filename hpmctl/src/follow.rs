@@ -40,7 +40,8 @@ impl FollowArgs {
     ) -> Result<()> {
         loop {
             // Before it is read: what is complete now is read as a whole.
-            let grows = open_trace(trace)?.is_growing();
+            // A file of `perf record` does not grow, and would be made a trace only for the question.
+            let grows = trace.is_dir() && open_trace(trace)?.is_growing();
             match (output(), self.follow.filter(|_| grows)) {
                 (Ok((text, warnings)), follow) => {
                     self.clear()?;
@@ -65,5 +66,23 @@ impl FollowArgs {
             stdout.write_all(CLEAR)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is imported each time that it is opened, which may take long.
+    #[test]
+    fn a_file_is_opened_only_for_its_output() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let mut outputs = 0;
+        let output = || {
+            outputs += 1;
+            Ok((String::new(), vec![]))
+        };
+        FollowArgs { follow: Some(1) }.show(file.path(), output).unwrap();
+        assert_eq!(outputs, 1);
     }
 }

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use libhpm::source::perf_data;
 use libhpm::trace::{SampleRow, TraceReader};
-use tempfile::TempDir;
 
+use crate::for_now::ForNow;
 use crate::output::{grouped, print};
 
 /// Make a trace of a file that `perf record` wrote.
@@ -28,7 +28,7 @@ pub(crate) struct ImportArgs {
 /// A trace that can be read, and the folder that it is in, if that is only for now.
 pub(crate) struct Opened {
     reader: TraceReader,
-    folder: Option<TempDir>,
+    folder: Option<ForNow>,
 }
 
 impl Opened {
@@ -58,10 +58,8 @@ pub(crate) fn open_trace(path: &Path) -> Result<Opened> {
     if !perf_data::is_perf_data(path) {
         return Ok(Opened { reader: TraceReader::open(path)?, folder: None });
     }
-    let folder = tempfile::Builder::new()
-        .prefix("hpmctl-")
-        .tempdir()
-        .with_context(|| format!("cannot make a folder for what {} holds", path.display()))?;
+    let folder =
+        ForNow::new().with_context(|| format!("cannot make a folder for what {} holds", path.display()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let trace = folder.path().join(format!("{name}.hpm"));
     tell(path, &perf_data::import(path, &trace)?);

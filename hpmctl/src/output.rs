@@ -26,6 +26,13 @@ pub(crate) fn warn(warnings: &[String]) {
     }
 }
 
+/// Says what is good to know of a result beside it, if anybody listens.
+pub(crate) fn note(notes: &[String]) {
+    for note in notes {
+        let _ = writeln!(io::stderr(), "hpmctl: note: {note}");
+    }
+}
+
 /// Digits in groups of three.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -25,7 +25,7 @@ use self::breakdown::{Per, Who};
 use self::metric::Metric;
 use crate::cli::TargetArgs;
 use crate::measure::sources;
-use crate::output::warn;
+use crate::output::{note, warn};
 
 /// Count events of a program, a process or the system.
 ///
@@ -186,10 +186,18 @@ pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
     let (counted, end) = measurement::once(args, &mut out)?;
     let written = out.whole(&counted);
     if args.csv {
-        // It has no place for them.
-        warn(&counted.warnings);
+        beside_csv(&counted.source, &counted.topdown_remark);
+        let missing =
+            text::lost_in_parts(&counted).into_iter().chain(text::left_out(counted.processes_left_out));
+        warn(&counted.warnings.iter().cloned().chain(missing).collect::<Vec<_>>());
     }
     status(written, end.status())
+}
+
+/// Says what has no place in comma-separated values: who counted, and what shares of slots rest on.
+fn beside_csv(source: &str, topdown_remark: &str) {
+    let remarks = topdown_remark.lines().map(str::to_owned);
+    note(&std::iter::once(format!("source: {source}")).chain(remarks).collect::<Vec<_>>());
 }
 
 /// The program's status, also when its result could not be written, as that is not the program's failure; unless it would say that all

@@ -18,6 +18,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::cli::TargetArgs;
+use crate::for_now;
 
 /// The measured program, or whatever else is measured, and the signals that can end it.
 pub(crate) struct Workload {
@@ -25,6 +26,8 @@ pub(crate) struct Workload {
     signals: SignalFd,
     /// The mask before.
     unblocked: SigSet,
+    /// A signal asked for the end.
+    asked: bool,
 }
 
 enum Subject {
@@ -42,22 +45,29 @@ enum Subject {
 pub(crate) enum End {
     /// The program ended with this exit status.
     Exit(i32),
+    /// It ended with this one by a signal, or after one that asked for its end: it did not get to what it should do.
+    Interrupted(i32),
     /// The process went, or the user had enough.
     Stopped,
 }
 
 impl End {
+    /// The program's exit status as a shell shows it, if one ended.
+    pub(crate) fn of_program(self) -> Option<i32> {
+        match self {
+            Self::Exit(status) | Self::Interrupted(status) => Some(status),
+            Self::Stopped => None,
+        }
+    }
+
     /// The exit status to pass on.
     pub(crate) fn status(self) -> u8 {
-        match self {
-            Self::Exit(status) => status as u8,
-            Self::Stopped => 0,
-        }
+        self.of_program().unwrap_or(0) as u8
     }
 }
 
 /// Signals that would end this process and lose what it has measured.
-const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+pub(crate) const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
 impl Workload {
     /// Prepares the program without running it, or finds the process; from here on signals end the measurement instead of
@@ -83,12 +93,14 @@ impl Workload {
             // The child inherits the signal mask, so it is forked before signals are blocked.
             None => Subject::Program(Child::prepare_with(&args.command, variables)?),
         };
+        // What is replayed may lie in a folder for now.
+        for_now::hand_over_signals();
         let mut mask = SigSet::from_iter(ENDING);
         mask.add(Signal::SIGCHLD);
         let unblocked = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&mask, flags).context("cannot receive signals")?;
-        Ok(Self { subject, signals, unblocked })
+        Ok(Self { subject, signals, unblocked, asked: false })
     }
 
     /// The session's target.
@@ -148,6 +160,7 @@ impl Workload {
             match (&self.subject, signal) {
                 (_, None) => {}
                 (Subject::Program(child), Some(signal)) => {
+                    self.asked = true;
                     // The terminal has sent its Ctrl-C to the program as well; what another process sends to hpmctl alone
                     // is passed on. Either way the program decides.
                     if info.ssi_code != SI_KERNEL {
@@ -160,7 +173,11 @@ impl Workload {
             }
         }
         match &mut self.subject {
-            Subject::Program(child) => Ok(child.try_wait()?.map(End::Exit)),
+            Subject::Program(child) => {
+                let status = child.try_wait()?;
+                let interrupted = self.asked || child.was_killed();
+                Ok(status.map(if interrupted { End::Interrupted } else { End::Exit }))
+            }
             Subject::Other(_, fd) => Ok(readable(fd.as_fd(), PollTimeout::ZERO)?.then_some(End::Stopped)),
             Subject::Endless(_) | Subject::Replay => Ok(None),
         }

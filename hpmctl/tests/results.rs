@@ -107,3 +107,33 @@ fn a_reader_of_completions_may_go_at_any_time() {
         assert!(output.status.success() && output.stderr.is_empty(), "{shell}: {}", said(&output));
     }
 }
+
+/// Of runs, of which a signal ended the first; a code above 128 is none.
+#[test]
+fn a_run_that_a_signal_ended_passes_on_its_status() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = stat(folder.path(), &["-r", "3"], "kill -TERM $$").output().unwrap();
+    assert_eq!(output.status.code(), Some(143), "{}", said(&output));
+    assert_eq!(said(&output), "hpmctl: a signal ended the first run, so that there is nothing to show\n");
+    let output = stat(folder.path(), &["-r", "3"], "exit 200").output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(200), "{text}");
+    assert!(text.contains("in 3 runs") && text.contains("3 of the runs ended with a failure"), "{text}");
+}
+
+#[test]
+fn comma_separated_values_have_their_source_beside_them() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for options in [&["--csv"][..], &["--csv", "-r", "2"]] {
+        let output = stat(folder.path(), &[options, &["-o", "out.csv"]].concat(), "exit 0").output().unwrap();
+        assert!(said(&output).contains("hpmctl: note: source: "), "{options:?}: {}", said(&output));
+        let kept = fs::read_to_string(folder.path().join("out.csv")).unwrap();
+        assert!(kept.contains("task-clock") && !kept.contains("hpmctl"), "{kept}");
+    }
+}

@@ -19,7 +19,10 @@ pub(super) fn read(trace: &Path) -> Result<Definitions> {
     let path = trace.join(FILE);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Definitions::default()),
+        // A file of `perf record` is no folder, and keeps nothing.
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(Definitions::default());
+        }
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     let saved: BTreeMap<String, String> = serde_json::from_str(&text)

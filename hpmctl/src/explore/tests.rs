@@ -132,6 +132,10 @@ fn json_has_what_the_table_has() {
         serde_json::from_str(&text(&["--json", "--show", "records", "ipc"])).unwrap();
     assert_eq!(json.as_array().unwrap().len(), 8);
     assert_eq!(json[0]["metrics"]["ipc"], 2.0);
+    let temp = TempDir::new().unwrap();
+    let (folder, page) = (trace(&temp), temp.path().join("page.html"));
+    let text = explore(&folder, &["--json", "--html", page.to_str().unwrap(), "ipc"]).unwrap();
+    assert!(page.exists() && serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
 }
 
 #[test]

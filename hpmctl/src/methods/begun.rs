@@ -1,20 +1,61 @@
-//! A profile while it is being made.
+//! What is on its way into a folder while it is being made.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
 
-use super::folder::{PROFILE, ProfileFile, SELECTION, clear_runs, write_profile};
+use super::folder::{PROFILE, ProfileFile, SELECTION, clear_runs, replace_runs, write_profile};
+
+/// What the names of folders begin with that hold what is being made: a profile, and runs.
+const PROFILING: &str = "profiling-";
+const MEASURING: &str = "measuring-";
+
+/// A folder in the one that its contents go to, as a rename must not leave its file system. It is removed at its end, and when
+/// hpmctl was killed before, by the next one.
+struct Work {
+    folder: TempDir,
+    /// Locked, which tells others that hpmctl lives.
+    _lock: Option<File>,
+}
+
+impl Work {
+    fn new(parent: &Path, prefix: &str) -> Result<Self> {
+        remove_left_over(parent);
+        let folder = tempfile::Builder::new().prefix(prefix).tempdir_in(parent);
+        let folder = folder.with_context(|| format!("cannot write into {}", parent.display()))?;
+        // A file system without locks keeps what is left over.
+        let lock = File::open(folder.path()).ok().filter(|opened| opened.try_lock().is_ok());
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// Makes a folder in it.
+    fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(path)
+    }
+}
+
+/// Removes what was being made when hpmctl was killed. What cannot be removed is in nobody's way.
+fn remove_left_over(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let (name, path) = (entry.file_name(), entry.path());
+        let is_work = [PROFILING, MEASURING].iter().any(|prefix| name.to_string_lossy().starts_with(prefix));
+        if is_work && File::open(&path).is_ok_and(|opened| opened.try_lock().is_ok()) {
+            let _ = fs::remove_dir_all(path);
+        }
+    }
+}
 
 /// A profile on its way into a folder, which keeps what it has until the profile is whole: a run that fails takes nothing away.
 pub(super) struct Begun {
     folder: PathBuf,
     /// The folder was not there.
     made: bool,
-    /// In the folder, as a rename must not leave its file system; an option only so that it can go before the folder does.
-    work: Option<TempDir>,
+    /// An option only so that it can go before the folder does.
+    work: Option<Work>,
 }
 
 impl Begun {
@@ -23,6 +64,7 @@ impl Begun {
     /// # Errors
     /// It is something else, or cannot be written to.
     pub(super) fn new(folder: &Path) -> Result<Self> {
+        remove_left_over(folder);
         let holds = || fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_some());
         let made = !folder.exists();
         if !made && !folder.join(PROFILE).exists() && holds() {
@@ -30,8 +72,7 @@ impl Begun {
         }
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let mut begun = Self { folder: folder.to_owned(), made, work: None };
-        let work = tempfile::Builder::new().prefix("profiling-").tempdir_in(folder);
-        begun.work = Some(work.with_context(|| format!("cannot write into {}", folder.display()))?);
+        begun.work = Some(Work::new(folder, PROFILING)?);
         Ok(begun)
     }
 
@@ -40,9 +81,7 @@ impl Begun {
     /// # Errors
     /// The system's.
     pub(super) fn work(&self, name: &str) -> Result<PathBuf> {
-        let path = self.work.as_ref().map_or(&*self.folder, TempDir::path).join(name);
-        fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(path)
+        self.work.as_ref().context("the profile is finished")?.folder(name)
     }
 
     /// Puts the profile in place of the earlier one, with which its selection and its runs go, and nothing else.
@@ -69,5 +108,34 @@ impl Drop for Begun {
             // Refused, as it should be, when it holds the profile.
             let _ = fs::remove_dir(&self.folder);
         }
+    }
+}
+
+/// Runs on their way into a folder, which keeps the earlier ones until all have come to their end.
+pub(super) struct BegunRuns {
+    folder: PathBuf,
+    work: Work,
+}
+
+impl BegunRuns {
+    /// Runs for a folder with a profile.
+    ///
+    /// # Errors
+    /// It cannot be written to.
+    pub(super) fn new(folder: &Path) -> Result<Self> {
+        Ok(Self { folder: folder.to_owned(), work: Work::new(folder, MEASURING)? })
+    }
+
+    /// Where they are for now.
+    pub(super) fn work(&self) -> &Path {
+        self.work.folder.path()
+    }
+
+    /// Puts them in place of the earlier ones.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn finish(self) -> Result<()> {
+        replace_runs(&self.folder, self.work())
     }
 }

@@ -313,6 +313,16 @@ pub(super) fn clear_runs(folder: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Puts the runs of another folder, which must be in the same file system, in place of a folder's own.
+///
+/// # Errors
+/// The system's.
+pub(super) fn replace_runs(folder: &Path, from: &Path) -> Result<()> {
+    clear_runs(folder)?;
+    fs::rename(from.join(RUNS), folder.join(RUNS))
+        .with_context(|| format!("cannot replace the runs in {}", folder.display()))
+}
+
 /// Makes the folder of a run.
 ///
 /// # Errors

@@ -47,6 +47,8 @@ const LOOK_AFTER: Duration = Duration::from_millis(50);
 /// How a run went.
 pub(super) struct Ran {
     pub(super) status: i32,
+    /// A signal ended the program, or asked for its end.
+    pub(super) interrupted: bool,
     pub(super) wall_ms: f64,
 }
 
@@ -141,12 +143,11 @@ pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -
     let begin = Instant::now();
     workload.begin()?;
     loop {
-        match workload.wait(Some(LOOK_AFTER))? {
-            Some(End::Exit(status)) => {
-                return Ok(Ran { status, wall_ms: begin.elapsed().as_secs_f64() * 1e3 });
-            }
-            Some(End::Stopped) => bail!("the program was stopped"),
-            None => {}
+        if let Some(end) = workload.wait(Some(LOOK_AFTER))? {
+            let status = end.of_program().context("the program was stopped")?;
+            let (interrupted, wall_ms) =
+                (matches!(end, End::Interrupted(_)), begin.elapsed().as_secs_f64() * 1e3);
+            return Ok(Ran { status, interrupted, wall_ms });
         }
     }
 }

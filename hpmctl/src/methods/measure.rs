@@ -1,7 +1,7 @@
 //! Step 3: events in the selected functions alone, by repeated runs.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,9 +11,10 @@ use libhpm::event;
 use libhpm::source::choice::{Chosen, Wish, choose, events_at_hand};
 use libhpm::sys::clock::tsc_per_ms;
 
-use super::folder::{RunFile, begin_run, clear_runs, read_profile, read_selection, write_run};
+use super::begun::BegunRuns;
+use super::folder::{RunFile, begin_run, read_profile, read_selection, write_run};
 use super::{ClockArg, CountingArg, launch};
-use crate::output::print;
+use crate::output::{print, warn};
 
 /// What is counted by the module when nothing is asked for, as far as the PMU has it.
 const BY_DRIVER: [&str; 7] =
@@ -75,39 +76,35 @@ pub(super) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     };
     let (events, source) = events(args);
     let groups = groups(&events, usize::from(args.counters));
-    clear_runs(&args.folder)?;
-    let (mut number, mut status, tsc_per_ms) = (0, 0, tsc_per_ms());
+    let begun = BegunRuns::new(&args.folder)?;
+    let mut runs = Runs { shim: &shim, command: &command, folder: begun.work(), number: 0, status: 0 };
+    let mut config = Config {
+        filter: Filter::Only(profile.places(&selection.functions)),
+        clock: args.clock.into(),
+        events: vec![],
+        priced: vec![],
+        encoded: encode(&[]),
+        cycles: encode_clock(),
+        counting: args.source.into(),
+        limit: 4 << 30,
+        tsc_per_ms: tsc_per_ms(),
+    };
     // Rounds, so that what changes slowly meets every group alike.
     for _ in 0..args.repeat {
         for group in &groups {
-            let folder = begin_run(&args.folder, number)?;
-            let config = Config {
-                filter: Filter::Only(profile.places(&selection.functions)),
-                clock: args.clock.into(),
-                events: group.clone(),
-                priced: vec![],
-                encoded: encode(group),
-                cycles: encode_clock(),
-                counting: args.source.into(),
-                limit: 4 << 30,
-                tsc_per_ms,
-            };
-            let ran = launch::run(&command, Some((&shim, &folder, &config)))?;
-            if number == 0 {
-                check_logged(&folder)?;
+            (config.events, config.encoded) = (group.clone(), encode(group));
+            if let Some(end) = runs.run(Some(&config))? {
+                return Ok(end);
             }
-            let (wall_ms, events) = (ran.wall_ms, group.clone());
-            write_run(&folder, &RunFile { baseline: false, wall_ms, status: ran.status, events })?;
-            (number, status) = (number + 1, ran.status);
         }
-        if args.baseline {
-            let folder = begin_run(&args.folder, number)?;
-            let ran = launch::run(&command, None)?;
-            let (wall_ms, status) = (ran.wall_ms, ran.status);
-            write_run(&folder, &RunFile { baseline: true, wall_ms, status, events: vec![] })?;
-            number += 1;
+        if args.baseline
+            && let Some(end) = runs.run(None)?
+        {
+            return Ok(end);
         }
     }
+    let status = runs.status;
+    begun.finish()?;
     print(&format!(
         "{} functions measured in {} runs ({} groups of events, {} times each), {source}\n`hpmctl methods report {}` shows \
          what came of it",
@@ -120,7 +117,49 @@ pub(super) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(status as u8))
 }
 
-fn check_logged(folder: &std::path::Path) -> Result<()> {
+/// Runs of the program, one after the other.
+struct Runs<'a> {
+    shim: &'a Path,
+    command: &'a [OsString],
+    /// Where they are written.
+    folder: &'a Path,
+    /// How many have come to their end.
+    number: usize,
+    /// The first exit status that tells of a failure.
+    status: i32,
+}
+
+impl Runs<'_> {
+    /// Runs the program with the shim, or without it for comparison. What hpmctl ends with when a signal ended the run.
+    ///
+    /// # Errors
+    /// It cannot be run, or nothing was logged.
+    fn run(&mut self, config: Option<&Config>) -> Result<Option<ExitCode>> {
+        let folder = begin_run(self.folder, self.number)?;
+        let ran = launch::run(self.command, config.map(|config| (self.shim, &*folder, config)))?;
+        if ran.interrupted {
+            warn(&[format!(
+                "a signal ended run {}: these runs are dropped, and those of an earlier measurement stay",
+                self.number + 1
+            )]);
+            // A program may end well when it is told to end, but nothing was measured.
+            return Ok(Some(ExitCode::from((ran.status as u8).max(1))));
+        }
+        if self.number == 0 {
+            check_logged(&folder)?;
+        }
+        let events = config.map_or_else(Vec::new, |config| config.events.clone());
+        let (baseline, wall_ms, status) = (config.is_none(), ran.wall_ms, ran.status);
+        write_run(&folder, &RunFile { baseline, wall_ms, status, events })?;
+        self.number += 1;
+        if self.status == 0 {
+            self.status = status;
+        }
+        Ok(None)
+    }
+}
+
+fn check_logged(folder: &Path) -> Result<()> {
     if logs(folder)?.is_empty() {
         bail!("none of the program's functions were called: is it the program that was profiled?");
     }

@@ -292,6 +292,45 @@ fn a_new_profile_takes_only_what_belongs_to_the_earlier_one() {
 }
 
 #[test]
+fn earlier_runs_stay_until_new_ones_have_come_to_their_end() {
+    let temp = tempfile::tempdir().unwrap();
+    let (folder, shim) = (figure_3(&temp), shim());
+    select(&folder, &["--weight", "10%", "--grain", "5%"]).unwrap();
+    let earlier = folder::begin_run(&folder, 7).unwrap();
+    let measure = |command: &[&str]| {
+        let begin = ["measure", folder.to_str().unwrap(), "--shim", &shim, "--repeat", "2", "--"];
+        let Step::Measure(args) = step(&[&begin, command].concat()) else { unreachable!() };
+        measure::run(&args)
+    };
+    assert!(format!("{:#}", measure(&["./typo"]).unwrap_err()).starts_with("cannot run `./typo`"));
+    assert!(measure(&["true"]).is_err(), "nothing was called");
+    let mark = temp.path().join("mark");
+    let once = format!("echo >> {}; kill -INT $$", mark.display());
+    assert_eq!(measure(&["sh", "-c", &once]).unwrap(), ExitCode::from(130));
+    assert_eq!(fs::read_to_string(mark).unwrap(), "\n", "no further run begins");
+    let mut left: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["profile.json", "runs", "selection.json"]);
+    assert!(earlier.exists());
+}
+
+#[test]
+fn what_was_under_way_when_hpmctl_was_killed_goes_with_the_next_profile() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = figure_3(&temp);
+    for name in ["profiling-dead", "measuring-dead", "profiles"] {
+        fs::create_dir(folder.join(name)).unwrap();
+        fs::write(folder.join(name).join("log"), "").unwrap();
+    }
+    let other = begun::Begun::new(&folder).unwrap();
+    let log = other.work("log").unwrap();
+    let runs = begun::BegunRuns::new(&folder).unwrap();
+    assert!(log.exists() && runs.work().exists(), "what is being made stays");
+    assert!(!folder.join("profiling-dead").exists() && !folder.join("measuring-dead").exists());
+    assert!(folder.join("profiles").exists());
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     let temp = tempfile::tempdir().unwrap();
     let shim = shim();

@@ -65,16 +65,29 @@ impl Breakdown {
         };
         sums.into_iter().map(|(key, sum)| (who(key), sum)).collect()
     }
+
+    /// The sums that a quantum goes to.
+    fn sums_of(&mut self, row: &QuantumRow) -> Option<&mut Totals> {
+        let key = match self.per? {
+            Per::Thread => (row.pid, row.tid),
+            Per::Cpu => (row.cpu, 0),
+        };
+        Some(self.sums.entry(key).or_default())
+    }
 }
 
 impl Sink for Breakdown {
     fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
-        let key = match self.per {
-            None => return Ok(()),
-            Some(Per::Thread) => (row.pid, row.tid),
-            Some(Per::Cpu) => (row.cpu, 0),
-        };
-        self.sums.entry(key).or_default().add_quantum(row);
+        if let Some(sums) = self.sums_of(row) {
+            sums.add_quantum(row);
+        }
+        Ok(())
+    }
+
+    fn quantum_in_turns(&mut self, row: &QuantumRow, active: u32) -> Result<(), TraceError> {
+        if let Some(sums) = self.sums_of(row) {
+            sums.add_quantum_in_turns(row, active);
+        }
         Ok(())
     }
 
@@ -88,7 +101,24 @@ impl Sink for Breakdown {
 
 #[cfg(test)]
 mod tests {
+    use libhpm::trace::Event;
+
     use super::*;
+    use crate::stat::event_counts;
+
+    /// As the driver tells them: in one quantum of two, which is as long, the second event waited.
+    #[test]
+    fn a_part_tells_how_long_each_event_was_on() {
+        let mut breakdown = Breakdown::new(Some(Per::Cpu));
+        let row = QuantumRow { start_tsc: 100, end_tsc: 110, counts: vec![8, 4], ..QuantumRow::default() };
+        breakdown.quantum_in_turns(&row, 0b11).unwrap();
+        breakdown.quantum_in_turns(&QuantumRow { counts: vec![8, 0], ..row }, 0b01).unwrap();
+        let (_, sums) = breakdown.take().remove(0);
+        let events = [Event::default(), Event::default()];
+        let counts = event_counts(&events, &sums, |ticks| ticks);
+        let told = counts.iter().map(|event| (event.count, event.scaled, event.running_ns));
+        assert_eq!(told.collect::<Vec<_>>(), [(16, Some(16), 20), (4, Some(8), 10)]);
+    }
 
     #[test]
     fn quanta_are_summed_by_thread_or_by_cpu() {

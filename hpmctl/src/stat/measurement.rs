@@ -10,7 +10,7 @@ use libhpm::trace::Totals;
 
 use super::breakdown::{Breakdown, Who};
 use super::out::Out;
-use super::{Counted, Slice, StatArgs, event_counts, sources, topdown};
+use super::{Counted, EventCount, Slice, StatArgs, event_counts, sources, topdown};
 use crate::measure::tsc_to_ns;
 use crate::workload::{End, Workload, heading};
 
@@ -113,12 +113,15 @@ impl Measured<'_> {
     }
 
     fn add(&mut self, parts: Vec<(Who, Totals)>) {
+        let add =
+            |all: &mut [u64], more: &[u64]| all.iter_mut().zip(more).for_each(|(all, more)| *all += more);
         for (who, sums) in parts {
             let known = self.parts.iter_mut().find(|(known, _)| same(known, &who));
             match known {
                 Some((_, all)) => {
                     all.on_cpu_tsc += sums.on_cpu_tsc;
-                    all.counts.iter_mut().zip(&sums.counts).for_each(|(all, count)| *all += count);
+                    add(&mut all.counts, &sums.counts);
+                    add(&mut all.running_tsc, &sums.running_tsc);
                 }
                 None => self.parts.push((who, sums)),
             }
@@ -132,6 +135,8 @@ impl Measured<'_> {
         let whole = self.slice(source, None, None, &totals);
         let parts =
             self.parts.iter().map(|(who, sums)| self.slice(source, Some(who.clone()), None, sums)).collect();
+        let in_parts = self.args.per().is_some() || self.args.interval.is_some();
+        let in_turns = whole.events.iter().any(EventCount::took_turns);
         Ok(Counted {
             source: line.to_owned(),
             target: heading(&self.args.target),
@@ -146,12 +151,9 @@ impl Measured<'_> {
             msr_writes: totals.msr_writes,
             processes_left_out: totals.processes_left_out,
             quanta_lost: totals.quanta_lost,
-            exit_status: match end {
-                End::Exit(status) => Some(status),
-                End::Stopped => None,
-            },
+            exit_status: end.of_program(),
             topdown: whole.topdown,
-            warnings: warnings(source),
+            warnings: warnings(source, in_turns && in_parts),
             topdown_remark: self.topdown.map_or_else(String::new, Plan::remark),
             parts,
         })
@@ -159,11 +161,17 @@ impl Measured<'_> {
 }
 
 /// What a replayed trace lacks, and what that means for the counts.
-fn warnings(source: &dyn Source) -> Vec<String> {
+fn warnings(source: &dyn Source, in_turns: bool) -> Vec<String> {
     let mut warnings = source.missing();
     if !warnings.is_empty() && source.is_over() && source.meta().totals.is_some() {
         warnings.push(
             "the counts of everything are those that the recording kept; those of threads, CPUs and intervals lack what is missing"
+                .to_owned(),
+        );
+    }
+    if in_turns && source.elapsed().is_some() {
+        warnings.push(
+            "the counts of threads, CPUs and intervals are not scaled, because a trace does not tell when which event was on"
                 .to_owned(),
         );
     }

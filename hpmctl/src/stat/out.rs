@@ -1,13 +1,13 @@
 //! Where results go, and in which form.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Error, Result};
 use serde::Serialize;
 
 use super::{Counted, Slice, StatArgs, csv, text};
+use crate::late_file::LateFile;
 
 /// Standard error, or a file. What is measured goes on when it cannot be written to.
 pub(super) struct Out {
@@ -105,7 +105,7 @@ impl Out {
         let Some(file) = &self.file else { return Err(Error::new(error).context("cannot write the result")) };
         // The failure itself is told; there is nowhere left to tell another one.
         let _ = io::stderr().write_all(with_header.as_bytes());
-        let what = format!("cannot write {}, so that the result is shown here", file.path.display());
+        let what = format!("cannot write {}, so that the result is shown here", file.path().display());
         Err(Error::new(error).context(what))
     }
 
@@ -113,49 +113,10 @@ impl Out {
     fn write(&mut self, text: &str) {
         if self.failed.is_none() {
             let written = match &mut self.file {
-                Some(file) => file.write(text),
+                Some(file) => file.write_all(text.as_bytes()),
                 None => io::stderr().write_all(text.as_bytes()),
             };
             self.failed = written.err();
-        }
-    }
-}
-
-/// A file that keeps what it holds until there is something to write, for a measurement that comes to nothing.
-struct LateFile {
-    file: File,
-    path: PathBuf,
-    /// It was not there.
-    made: bool,
-    written: bool,
-}
-
-impl LateFile {
-    fn open(path: &Path) -> io::Result<Self> {
-        let mut options = OpenOptions::new();
-        let (file, made) = match options.write(true).open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                (options.create(true).truncate(false).open(path)?, true)
-            }
-            opened => (opened?, false),
-        };
-        Ok(Self { file, path: path.to_owned(), made, written: false })
-    }
-
-    fn write(&mut self, text: &str) -> io::Result<()> {
-        // Devices and pipes have no length.
-        if !std::mem::replace(&mut self.written, true) && self.file.metadata()?.is_file() {
-            self.file.set_len(0)?;
-        }
-        self.file.write_all(text.as_bytes())
-    }
-}
-
-impl Drop for LateFile {
-    fn drop(&mut self) {
-        if self.made && !self.written {
-            // The real path: a link to a file that was not there stays. What cannot be removed is empty.
-            let _ = fs::canonicalize(&self.path).and_then(fs::remove_file);
         }
     }
 }

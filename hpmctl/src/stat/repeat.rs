@@ -2,15 +2,15 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use comfy_table::{CellAlignment, Table, presets};
 use libhpm::analysis::statistics::Repeated;
 use libhpm::analysis::topdown::Share;
 use serde::Serialize;
 
 use super::out::Out;
-use super::{Counted, StatArgs, csv, measurement, status};
-use crate::output::grouped;
+use super::{Counted, EventCount, StatArgs, beside_csv, csv, measurement, status};
+use crate::output::{grouped, warn};
 use crate::workload::End;
 
 /// Everything that the text and the JSON show.
@@ -21,6 +21,11 @@ struct Runs {
     /// How many were asked for; fewer when a signal ended one.
     wanted: u32,
     rows: Vec<Row>,
+    /// Processes that measured ones forked and that are missing in the counts of some run, because the driver's table was full.
+    processes_left_out: u64,
+    /// What shares of issue slots rest on; empty when nothing has to be said.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    topdown_remark: String,
     /// Exit status of each run.
     exit_statuses: Vec<u8>,
 }
@@ -33,12 +38,9 @@ struct Row {
     unit: &'static str,
     #[serde(flatten)]
     values: Repeated,
-    /// In some run the event took turns, and its count is scaled.
+    /// In some run the event took turns, and its count is scaled; a share, which is made of all counts, when any of them is.
     scaled: bool,
 }
-
-/// Statuses of programs that a signal ended begin here, as a shell shows them.
-const SIGNALLED: u8 = 128;
 
 /// Runs the command as often as asked, or until a signal ends one.
 pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
@@ -48,18 +50,36 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
     while statuses.len() < wanted as usize {
         let (counted, end): (Counted, End) = measurement::once(args, &mut out)?;
         statuses.push(end.status());
-        if end.status() >= SIGNALLED {
+        if matches!(end, End::Interrupted(_)) {
             break;
         }
         runs.push(counted);
     }
-    let Some(first) = runs.first() else {
-        bail!("a signal ended the first run, so that there is nothing to show")
-    };
-    let (source, target) = (first.source.clone(), first.target.clone());
-    let all = Runs { source, target, wanted, rows: rows(&runs), exit_statuses: statuses };
+    if runs.is_empty() {
+        eprintln!("hpmctl: a signal ended the first run, so that there is nothing to show");
+        return Ok(ExitCode::from(statuses[0]));
+    }
+    let all = of_runs(&runs, wanted, statuses);
     let written = out.repeated(&all, text(&all), values(&all));
+    if args.csv {
+        beside_csv(&all.source, &all.topdown_remark);
+        warn(super::text::left_out(all.processes_left_out).as_slice());
+    }
     status(written, all.exit_statuses.iter().copied().find(|status| *status != 0).unwrap_or(0))
+}
+
+/// What the runs, of which there is one at least, come to.
+fn of_runs(runs: &[Counted], wanted: u32, exit_statuses: Vec<u8>) -> Runs {
+    let first = &runs[0];
+    Runs {
+        source: first.source.clone(),
+        target: first.target.clone(),
+        wanted,
+        rows: rows(runs),
+        processes_left_out: runs.iter().map(|run| run.processes_left_out).sum(),
+        topdown_remark: first.topdown_remark.clone(),
+        exit_statuses,
+    }
 }
 
 fn rows(runs: &[Counted]) -> Vec<Row> {
@@ -77,12 +97,13 @@ fn rows(runs: &[Counted]) -> Vec<Row> {
             rows.extend(row(&event.name, metric.unit, scaled, &value));
         }
     }
+    let scaled = runs.iter().flat_map(|run| &run.events).any(EventCount::took_turns);
     for share in &runs[0].topdown {
         let same = |other: &&Share| {
             (other.cores, other.name, other.part_of) == (share.cores, share.name, share.part_of)
         };
         let value = |run: &Counted| run.topdown.iter().find(same).map(|share| share.share * 100.0);
-        rows.extend(row(&share.label(), "%", false, &value));
+        rows.extend(row(&share.label(), "%", scaled, &value));
     }
     rows.extend(row("on a CPU", "s", false, &|run| Some(run.on_cpu_ns as f64 / 1e9)));
     rows.extend(row("elapsed", "s", false, &|run| Some(run.elapsed_ns as f64 / 1e9)));
@@ -119,9 +140,15 @@ fn text(runs: &Runs) -> String {
     let failed = runs.exit_statuses.iter().filter(|status| **status != 0).count();
     let failed =
         if failed > 0 { format!("\n{failed} of the runs ended with a failure.") } else { String::new() };
+    let left_out =
+        super::text::left_out(runs.processes_left_out).map_or_else(String::new, |what| format!("\n{what}."));
+    let remark = match runs.topdown_remark.as_str() {
+        "" => String::new(),
+        remark => format!("\n{remark}"),
+    };
     format!(
         "\nCounts of {} in {done} runs:\n\n{}\n\n± is the mean's 95 % interval by Student's t, for runs that are independent \
-         and scatter normally.{fewer}{failed}\nSource: {}.",
+         and scatter normally.{remark}{fewer}{failed}\nSource: {}.{left_out}",
         runs.target,
         table.trim_fmt(),
         runs.source
@@ -150,6 +177,8 @@ fn values(runs: &Runs) -> String {
 
 #[cfg(test)]
 mod tests {
+    use libhpm::analysis::topdown;
+
     use super::*;
     use crate::stat::text::tests::{counted, event};
 
@@ -160,13 +189,32 @@ mod tests {
         };
         let all =
             [run(1_000_000, 2_000_000_000), run(1_200_000, 3_000_000_000), run(1_400_000, 2_500_000_000)];
-        Runs {
-            source: all[0].source.clone(),
-            target: all[0].target.clone(),
-            wanted: 3,
-            rows: rows(&all),
-            exit_statuses: vec![0, 3, 0],
-        }
+        of_runs(&all, 3, vec![0, 3, 0])
+    }
+
+    /// As the plain form tells it.
+    #[test]
+    fn what_is_missing_and_what_is_scaled_is_told_of_runs_too() {
+        let plan = topdown::plan("gracemont", 2, false).unwrap();
+        let run = |left_out| {
+            let events = plan.events.iter().map(|name| event(name, 20, true)).collect();
+            let mut one = Counted { processes_left_out: left_out, ..counted(events) };
+            one.events[1].running_ns /= 2;
+            one.topdown = plan.shares(&vec![Some(20); plan.events.len()]);
+            one.topdown_remark = plan.remark();
+            one
+        };
+        let all = of_runs(&[run(2), run(1)], 2, vec![0, 0]);
+        let shares: Vec<_> = all.rows.iter().filter(|row| row.unit == "%").collect();
+        assert!(!shares.is_empty() && shares.iter().all(|row| row.scaled));
+        let text = text(&all);
+        assert!(text.contains("Missing in the counts are 3 processes"), "{text}");
+        assert!(!plan.remark().is_empty() && text.contains(&plan.remark()), "{text}");
+        let json = serde_json::to_value(&all).unwrap();
+        assert_eq!(
+            (&json["processes_left_out"], &json["topdown_remark"]),
+            (&3.into(), &plan.remark().into())
+        );
     }
 
     #[test]

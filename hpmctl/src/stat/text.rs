@@ -39,17 +39,8 @@ pub(super) fn text(counted: &Counted) -> String {
     for warning in &counted.warnings {
         text += &format!("\nWarning: {warning}.");
     }
-    if counted.quanta_lost > 0 && !counted.parts.is_empty() {
-        text += &format!(
-            "\nMissing in the parts, but not in the sums, is what was counted in {} quanta that found no room.",
-            counted.quanta_lost
-        );
-    }
-    if counted.processes_left_out > 0 {
-        text += &format!(
-            "\nMissing in the counts are {} processes that were forked while the driver's table was full.",
-            counted.processes_left_out
-        );
+    for sentence in lost_in_parts(counted).into_iter().chain(left_out(counted.processes_left_out)) {
+        text += &format!("\n{sentence}.");
     }
     if counted.events.iter().any(EventCount::took_turns) {
         text += "\nCounts with a percentage are scaled: the events took turns, and each was counted in that share of the time.";
@@ -60,6 +51,25 @@ pub(super) fn text(counted: &Counted) -> String {
     text
 }
 
+/// What the parts lack.
+pub(super) fn lost_in_parts(counted: &Counted) -> Option<String> {
+    (counted.quanta_lost > 0 && !counted.parts.is_empty()).then(|| {
+        format!(
+            "Missing in the parts, but not in the sums, is what was counted in {} quanta that found no room",
+            counted.quanta_lost
+        )
+    })
+}
+
+/// What counts lack in which so many processes are missing.
+pub(super) fn left_out(processes: u64) -> Option<String> {
+    (processes > 0).then(|| {
+        format!(
+            "Missing in the counts are {processes} processes that were forked while the driver's table was full"
+        )
+    })
+}
+
 /// The counts of each thread or CPU, one column for each event.
 fn parts(parts: &[Slice]) -> String {
     let mut table = Table::new();
@@ -68,7 +78,7 @@ fn parts(parts: &[Slice]) -> String {
     let who = parts[0].who.as_ref().map_or(vec![], Who::columns);
     table.set_header(std::iter::once("on a CPU".to_owned()).chain(names).chain(who));
     for part in parts {
-        let counts = part.events.iter().map(|event| grouped(event.count));
+        let counts = part.events.iter().map(count_in_part);
         let who = part.who.as_ref().map_or(vec![], Who::cells);
         table.add_row(std::iter::once(time(part.on_cpu_ns)).chain(counts).chain(who));
     }
@@ -76,6 +86,15 @@ fn parts(parts: &[Slice]) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table.trim_fmt()
+}
+
+/// A count of a thread or CPU, with the part of its time in which it was counted.
+fn count_in_part(event: &EventCount) -> String {
+    let count = event.scaled.map_or_else(|| "not counted".to_owned(), grouped);
+    if !event.took_turns() {
+        return count;
+    }
+    format!("{count} ({:.1} %)", running_percent(event))
 }
 
 /// Where issue slots went; the second level below the part of the first that it splits.
@@ -125,15 +144,20 @@ fn share(event: &EventCount) -> String {
     if !event.took_turns() {
         return String::new();
     }
-    format!("({:.1} % of the time)", event.running_ns as f64 * 100.0 / event.enabled_ns as f64)
+    format!("({:.1} % of the time)", running_percent(event))
+}
+
+fn running_percent(event: &EventCount) -> f64 {
+    event.running_ns as f64 * 100.0 / event.enabled_ns as f64
 }
 
 #[cfg(test)]
 pub(in crate::stat) mod tests {
     use libhpm::analysis::topdown;
+    use libhpm::trace::{Event, Totals};
 
     use super::*;
-    use crate::stat::metric;
+    use crate::stat::{event_counts, metric};
 
     pub(in crate::stat) fn event(name: &str, count: u64, kernel: bool) -> EventCount {
         let (enabled_ns, running_ns) = (1_500_000, 1_500_000);
@@ -231,6 +255,36 @@ pub(in crate::stat) mod tests {
         };
         all.parts = vec![part(7, "main", [20_000, 40_000]), part(8, "worker", [10, 20])];
         insta::assert_snapshot!(text(&all));
+    }
+
+    /// Each thread had its own turns.
+    #[test]
+    fn counts_of_threads_made_in_turns_are_scaled_and_say_so() {
+        let events = || vec![event("instructions", 30, false), event("branches", 0, false)];
+        let clock = |ticks| ticks;
+        let sums = |counts: [u64; 2], running: u64| Totals {
+            counts: counts.into(),
+            running_tsc: vec![1000, running],
+            on_cpu_tsc: 1000,
+            ..Totals::default()
+        };
+        let named: Vec<Event> = ["instructions", "branches"]
+            .map(|name| Event { name: name.into(), user: true, ..Event::default() })
+            .into();
+        let part = |tid, sums: &Totals| Slice {
+            who: Some(Who::Thread { pid: 7, tid, thread: "worker".into() }),
+            until_ns: None,
+            on_cpu_ns: sums.on_cpu_tsc,
+            events: event_counts(&named, sums, clock),
+            topdown: vec![],
+        };
+        let mut all = counted(events());
+        all.events[1].running_ns /= 2;
+        all.parts = vec![part(7, &sums([20, 5], 250)), part(8, &sums([10, 0], 0))];
+        let text = text(&all);
+        let lines: Vec<&str> = text.lines().filter(|line| line.ends_with("worker")).collect();
+        assert!(lines[0].contains("20 (25.0 %)") && lines[1].contains("not counted (0.0 %)"), "{text}");
+        assert!(text.contains("Counts with a percentage are scaled"), "{text}");
     }
 
     #[test]

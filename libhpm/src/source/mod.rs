@@ -100,6 +100,14 @@ pub trait Sink {
     fn quantum(&mut self, _row: &QuantumRow) -> Result<(), TraceError> {
         Ok(())
     }
+    /// The same from a source that tells which events were on in it: a bit in `active` for each, all of them unless they take turns.
+    /// Who does not scale counts takes it as any other.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn quantum_in_turns(&mut self, row: &QuantumRow, _active: u32) -> Result<(), TraceError> {
+        self.quantum(row)
+    }
     /// A sample.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ pub struct Child {
     /// Carries the errno of a failed execve; closed by a successful one.
     failure: File,
     ended: bool,
+    killed: bool,
 }
 
 impl Child {
@@ -79,6 +80,7 @@ impl Child {
                 gate: Some(gate.into()),
                 failure: failure.into(),
                 ended: false,
+                killed: false,
             }),
         }
     }
@@ -135,10 +137,19 @@ impl Child {
         self.poll(Some(WaitPidFlag::WNOHANG))
     }
 
+    /// Whether a signal ended it; by its exit status it could as well be a program that exits with more than 128.
+    #[must_use]
+    pub fn was_killed(&self) -> bool {
+        self.killed
+    }
+
     fn poll(&mut self, flags: Option<WaitPidFlag>) -> Result<Option<i32>> {
         let status = match waitpid(self.pid, flags) {
             Ok(WaitStatus::Exited(_, code)) => code,
-            Ok(WaitStatus::Signaled(_, signal, _)) => 128 + signal as i32,
+            Ok(WaitStatus::Signaled(_, signal, _)) => {
+                self.killed = true;
+                128 + signal as i32
+            }
             Ok(_) | Err(Errno::EINTR) => return Ok(None),
             Err(errno) => return Err(Error::io("wait for the program")(io::Error::from(errno))),
         };

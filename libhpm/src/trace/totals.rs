@@ -67,6 +67,19 @@ impl Totals {
         }
     }
 
+    /// The same of a quantum in which events took turns: `active` has a bit for each that was on. Either all quanta of a sum are
+    /// added so, or none.
+    pub fn add_quantum_in_turns(&mut self, row: &QuantumRow, active: u32) {
+        self.add_quantum(row);
+        self.running_tsc.resize(self.counts.len(), 0);
+        let length = row.end_tsc.saturating_sub(row.start_tsc);
+        for (event, running) in self.running_tsc.iter_mut().enumerate() {
+            if active >> event & 1 != 0 {
+                *running = running.saturating_add(length);
+            }
+        }
+    }
+
     /// TSC ticks during which an event was counted. Sums that do not tell, as those of a trace's quanta, are of events that were
     /// on all the time.
     pub(super) fn running(&self, event: usize) -> u64 {
@@ -167,6 +180,20 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_has_run_in_the_quanta_in_which_it_was_on() {
+        let row = |ticks: u64, counts: [u64; 2]| QuantumRow {
+            start_tsc: 100,
+            end_tsc: 100 + ticks,
+            counts: counts.into(),
+            ..QuantumRow::default()
+        };
+        let mut sums = Totals::default();
+        sums.add_quantum_in_turns(&row(10, [4, 0]), 0b01);
+        sums.add_quantum_in_turns(&row(30, [12, 6]), 0b11);
+        assert_eq!((sums.counts, sums.on_cpu_tsc, sums.running_tsc), (vec![16, 6], 40, vec![40, 30]));
+    }
 
     fn totals(count: u64, ticks: u64) -> Totals {
         Totals {

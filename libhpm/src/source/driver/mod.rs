@@ -205,7 +205,7 @@ impl Rows {
         // The quantum comes first, so that no trace has a sample whose quantum is missing, wherever its recording was killed.
         let records = quantum.sample_count()?;
         set_quantum(&mut self.quantum, quantum, records);
-        sink.quantum(&self.quantum)?;
+        sink.quantum_in_turns(&self.quantum, quantum.raw().active)?;
         if records == 0 {
             return Ok(());
         }
