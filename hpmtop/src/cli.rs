@@ -102,6 +102,13 @@ pub(crate) struct Cli {
     pub(crate) command: Vec<OsString>,
 }
 
+impl Cli {
+    /// Whether it prints or writes pictures, without a terminal.
+    pub(crate) fn prints(&self) -> bool {
+        self.once || self.batch.is_some() || !self.screenshot.is_empty()
+    }
+}
+
 /// Values of `--source`.
 fn sources() -> impl TypedValueParser<Value = Wish> {
     let values = Wish::ALL.map(|wish| PossibleValue::new(wish.name()).help(wish.help()));
