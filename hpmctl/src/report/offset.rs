@@ -40,6 +40,9 @@ struct Histogram {
     entries: Vec<OffsetEntry>,
 }
 
+/// Path and build ID of a file.
+type FileKey = (Arc<str>, Option<Arc<[u8]>>);
+
 /// A trace that is open.
 struct Trace {
     name: String,
@@ -60,6 +63,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let traces: Vec<Trace> =
         paths.map(|path| Trace::open(path, args, &finder, &mut warnings)).collect::<Result<_>>()?;
     let (module, code) = find(around, &traces, &finder)?;
+    traces.iter().try_for_each(|trace| trace.check(&module, &finder))?;
     let histograms = Histograms {
         module: &module,
         function: &code.function,
@@ -118,14 +122,23 @@ impl Trace {
     }
 
     /// The files that have samples, the one with most of them first.
-    fn modules(&self) -> Vec<Arc<str>> {
-        let mut counted = std::collections::HashMap::<Arc<str>, u64>::new();
-        for (path, _) in self.rows.iter().filter_map(|row| self.resolver.file_offset(row)) {
-            *counted.entry(path).or_default() += 1;
+    fn files(&self) -> Vec<FileKey> {
+        let mut counted = std::collections::HashMap::<FileKey, u64>::new();
+        for file in self.rows.iter().filter_map(|row| self.resolver.file(row, row.ip)) {
+            *counted.entry((Arc::clone(&file.path), file.build_id.clone())).or_default() += 1;
         }
-        let mut modules: Vec<(Arc<str>, u64)> = counted.into_iter().collect();
-        modules.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-        modules.into_iter().map(|(path, _)| path).collect()
+        let mut files: Vec<(FileKey, u64)> = counted.into_iter().collect();
+        files.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        files.into_iter().map(|(file, _)| file).collect()
+    }
+
+    /// The code that is here has to be the recorded one of every trace.
+    fn check(&self, module: &Arc<str>, finder: &FileFinder) -> Result<()> {
+        for (path, build_id) in self.files().iter().filter(|(path, _)| path == module) {
+            Code::around(&Place::Linked(0), Path::new(&**path), build_id.as_deref(), finder)
+                .with_context(|| format!("{}: cannot read the code of {path}", self.name))?;
+        }
+        Ok(())
     }
 }
 
@@ -137,12 +150,14 @@ fn find(around: &str, traces: &[Trace], finder: &FileFinder) -> Result<(Arc<str>
             format!("`{around}` is no address: write 0x and at most 16 hexadecimal digits, or a symbol")
         })?;
         let place =
-            |trace: &Trace| trace.rows.iter().find_map(|row| trace.resolver.file_offset_of(row, address));
-        let (module, offset) = traces
+            |trace: &Trace| trace.rows.iter().find_map(|row| trace.resolver.file(row, address)).cloned();
+        let file = traces
             .iter()
             .find_map(place)
             .with_context(|| format!("no recorded process had code of a file mapped at {around}"))?;
-        let code = Code::around(&Place::FileOffset(offset), Path::new(&*module), finder);
+        let (module, build_id) = (file.path.clone(), file.build_id.as_deref());
+        let place = Place::FileOffset(file.file_offset_of(address));
+        let code = Code::around(&place, Path::new(&*module), build_id, finder);
         let code = code.with_context(|| format!("cannot read the code of {module}"))?;
         return Ok((
             Arc::clone(&module),
@@ -151,8 +166,8 @@ fn find(around: &str, traces: &[Trace], finder: &FileFinder) -> Result<(Arc<str>
     }
     let place = Place::of_symbol(around);
     let mut unread = None;
-    for module in traces.iter().flat_map(Trace::modules) {
-        match Code::around(&place, Path::new(&*module), finder) {
+    for (module, build_id) in traces.iter().flat_map(Trace::files) {
+        match Code::around(&place, Path::new(&*module), build_id.as_deref(), finder) {
             Ok(Some(code)) => return Ok((module, code)),
             Ok(None) => {}
             Err(error) => {
