@@ -164,6 +164,9 @@ impl Headless {
     /// To a time of the replay. Its length is known with the first batch.
     fn seek(&mut self, at: &str) -> Result<()> {
         self.settle()?;
+        if self.ended {
+            return Ok(());
+        }
         let whole = self.state.model().playback.and_then(|playback| playback.duration_ns);
         let ns = parse_moment(at, whole)
             .with_context(|| format!("`{at}` is no time: write 1.5s, 250ms or 40%"))?;

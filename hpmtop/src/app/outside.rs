@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use libhpm::symbol::FileFinder;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use ratatui::crossterm::event as terminal_event;
@@ -80,7 +81,8 @@ pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> 
         }
     };
     let slot_ns = cli.interval.or(config.interval_ms).map(|ms| ms.clamp(1, 60_000) * 1_000_000);
-    Ok(Setup { origin, slot_ns, phases, record: cli.record.clone() })
+    let finder = FileFinder { symfs: cli.symfs.clone(), debug_dirs: cli.debug_dirs.clone() };
+    Ok(Setup { origin, slot_ns, phases, record: cli.record.clone(), finder })
 }
 
 /// Starts the thread that hears of keys and the mouse.
