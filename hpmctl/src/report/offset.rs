@@ -6,13 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use libhpm::export::remarks;
 use libhpm::histogram::{self, Bar, Panel};
 use libhpm::report::{Around, OffsetEntry, Offsets, Resolver, Sum};
 use libhpm::symbol::{Code, FileFinder, Instruction, Place};
 use libhpm::trace::{Event, EventUse, SampleRow};
 use serde::Serialize;
 
-use super::{ReportArgs, event_index};
+use super::samples::unfinished;
+use super::{ReportArgs, event_index, named};
 use crate::filters::lacking;
 use crate::opened::open_trace;
 use crate::picture;
@@ -20,11 +22,15 @@ use crate::picture;
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
 struct Histograms<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
     module: &'a str,
     function: &'a str,
     /// The instruction at distance 0.
     around: &'a Instruction,
     traces: Vec<Histogram>,
+    warnings: Vec<String>,
+    remarks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     picture: Option<&'a Path>,
 }
@@ -50,6 +56,8 @@ struct Trace {
     event: Event,
     /// Samples of the event.
     rows: Vec<SampleRow>,
+    warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// What is to be printed, and what is to be warned of; the picture is written on the way.
@@ -59,16 +67,18 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     };
     let finder = args.files.finder();
     let paths = std::iter::once(&args.trace).chain(&args.beside);
-    let mut warnings = Vec::new();
-    let traces: Vec<Trace> =
-        paths.map(|path| Trace::open(path, args, &finder, &mut warnings)).collect::<Result<_>>()?;
+    let traces: Vec<Trace> = paths.map(|path| Trace::open(path, args, &finder)).collect::<Result<_>>()?;
     let (module, code) = find(around, &traces, &finder)?;
     traces.iter().try_for_each(|trace| trace.check(&module, &finder))?;
+    let of_all = |of: fn(&Trace) -> &[String]| traces.iter().flat_map(of).cloned().collect();
     let histograms = Histograms {
+        filter: args.filters.words(),
         module: &module,
         function: &code.function,
         around: &code.instructions[code.reference],
         traces: traces.iter().map(|trace| trace.histogram(Around { module: &module, code: &code })).collect(),
+        warnings: of_all(|trace| &trace.warnings),
+        remarks: of_all(|trace| &trace.remarks),
         picture: args.picture.as_deref(),
     };
     if let Some(path) = &args.picture {
@@ -79,11 +89,11 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     } else {
         text::render(&histograms, &code, args.limit)
     };
-    Ok((output, warnings))
+    Ok((output, histograms.warnings))
 }
 
 impl Trace {
-    fn open(path: &Path, args: &ReportArgs, finder: &FileFinder, warnings: &mut Vec<String>) -> Result<Self> {
+    fn open(path: &Path, args: &ReportArgs, finder: &FileFinder) -> Result<Self> {
         let reader = open_trace(path)?;
         let events = &reader.meta().events;
         let index = match &args.event {
@@ -98,15 +108,16 @@ impl Trace {
                 && (filter.is_empty() || filter.takes(row, &resolver.resolve(row)))
         };
         let rows: Vec<SampleRow> = all.by_ref().filter(taken).collect();
-        let cuts = resolver.cuts().iter().cloned().chain(all.cut());
         let name = path.display().to_string();
-        warnings.extend(cuts.map(|cut| format!("{name}: {cut}")));
+        let cuts = resolver.cuts().iter().cloned().chain(all.cut()).map(|cut| cut.to_string());
+        let warnings = named(&name, cuts.chain(unfinished(&reader)));
+        let remarks = named(&name, remarks(reader.meta()));
         if rows.is_empty() && !filter.is_empty() {
             bail!("{name} holds no sample of this event {}", lacking(&filter));
         }
         let event = events.get(index).filter(|_| !rows.is_empty()).cloned();
         let Some(event) = event else { bail!("{name} has no samples of this event; record again") };
-        Ok(Self { name, resolver, event, rows })
+        Ok(Self { name, resolver, event, rows, warnings, remarks })
     }
 
     fn histogram(&self, around: Around<'_>) -> Histogram {
