@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use libhpm::export::remarks;
 use libhpm::report::{Annotated, AnnotatedInstruction, Estimate, Hotspots, Resolver, Sources, Sum};
 use libhpm::trace::{Event, Machine, SampleRow};
 use serde::Serialize;
@@ -61,6 +62,8 @@ struct Listing {
     functions: Vec<Annotated>,
     /// Functions that could not be shown, and why.
     notes: Vec<String>,
+    warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// Runs the command.
@@ -106,13 +109,15 @@ fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
         shown,
         functions,
         notes,
+        warnings,
+        remarks: remarks(meta),
     };
     let output = if args.json {
         serde_json::to_string_pretty(&listing)? + "\n"
     } else {
         render(&listing, args.context)
     };
-    Ok((output, warnings))
+    Ok((output, listing.warnings))
 }
 
 /// The functions that were asked for, and what could not be had of them.
@@ -175,6 +180,7 @@ fn render(listing: &Listing, context: usize) -> String {
     if let Some(filter) = &listing.filter {
         text::line(&mut text, format_args!("only      {filter}"));
     }
+    text::remarks(&mut text, &listing.remarks);
     for function in &listing.functions {
         text::line(&mut text, format_args!("function  {} of {}", function.function, function.module));
         for &event in &listing.shown {

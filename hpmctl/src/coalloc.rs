@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use libhpm::analysis::coallocation::layout::{Hint, hints};
 use libhpm::analysis::coallocation::{Advice, Field, Rules, Weight, advise};
+use libhpm::export::remarks;
 use libhpm::report::{Locator, References, Resolver, Unattributed, objects};
 use libhpm::trace::{Allocations, EventUse, Meta, SampleRow};
 use serde::Serialize;
@@ -75,6 +76,7 @@ struct Report<'a> {
     advice: Vec<Advice>,
     types: Vec<Type>,
     warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// A row of Table 5.1.
@@ -158,6 +160,7 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
         advice,
         types: types(&references, args),
         warnings,
+        remarks: remarks(meta),
     };
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
+use libhpm::export::remarks;
 use libhpm::report::{Basis, By, Change, Order, Resolver, Summary, Table, Tally, changes};
 use libhpm::trace::{Event, Meta, SampleRow};
 use serde::Serialize;
@@ -13,7 +14,7 @@ use crate::filters::FilterArgs;
 use crate::opened::open_trace;
 use crate::output::{grouped, print, warn};
 use crate::report::samples::{sampled_events, unfinished};
-use crate::report::{event_index, table, text};
+use crate::report::{event_index, named, table, text};
 
 /// Show what changed between two traces, function by function, and whether it is more than chance.
 ///
@@ -87,6 +88,8 @@ struct Diff {
     filter: Option<String>,
     traces: [String; 2],
     events: Vec<Compared>,
+    warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// One event in both traces.
@@ -104,8 +107,12 @@ struct Side {
     meta: Meta,
     event: Event,
     counted: u64,
+    /// Share of the time in which the event was counted; absent when that is always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counted_share: Option<f64>,
     samples: u64,
     events: u64,
+    quanta_lost: u64,
     records_lost: u64,
     throttled: u64,
 }
@@ -118,6 +125,7 @@ struct Read {
     /// A table for each event.
     tables: Vec<Table>,
     warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// Runs the command.
@@ -154,15 +162,21 @@ fn output(args: &DiffArgs) -> Result<(String, Vec<String>)> {
             if args.filters.words().is_some() { " that were asked for" } else { "" }
         );
     }
-    let warnings = before.warnings.into_iter().chain(after.warnings).collect();
-    let traces = [before.name, after.name];
-    let diff = Diff { basis, by: args.by.into(), filter: args.filters.words(), traces, events };
+    let diff = Diff {
+        basis,
+        by: args.by.into(),
+        filter: args.filters.words(),
+        traces: [before.name, after.name],
+        events,
+        warnings: [before.warnings, after.warnings].concat(),
+        remarks: [before.remarks, after.remarks].concat(),
+    };
     let output = if args.json {
         serde_json::to_string_pretty(&diff)? + "\n"
     } else {
         render(&diff, args.limit, args.all)
     };
-    Ok((output, warnings))
+    Ok((output, diff.warnings))
 }
 
 impl Read {
@@ -189,8 +203,9 @@ impl Read {
         }
         let name = path.display().to_string();
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut()).map(|cut| cut.to_string());
-        let warnings = cuts.chain(unfinished(&reader)).map(|warning| format!("{name}: {warning}")).collect();
-        Ok(Self { name, meta: meta.clone(), summary, tables, warnings })
+        let warnings = named(&name, cuts.chain(unfinished(&reader)));
+        let remarks = named(&name, remarks(meta));
+        Ok(Self { name, meta: meta.clone(), summary, tables, warnings, remarks })
     }
 
     fn side(&self, event: usize) -> Side {
@@ -199,8 +214,10 @@ impl Read {
             meta: self.meta.clone(),
             event: of.event.clone(),
             counted: of.counted,
+            counted_share: of.counted_share,
             samples: of.sampled.samples,
             events: of.sampled.events,
+            quanta_lost: self.summary.quanta_lost,
             records_lost: self.summary.records_lost,
             throttled: self.summary.throttled,
         }
@@ -214,6 +231,7 @@ fn render(diff: &Diff, limit: usize, all: bool) -> String {
     if let Some(filter) = &diff.filter {
         text::line(&mut text, format_args!("only      {filter}"));
     }
+    text::remarks(&mut text, &diff.remarks);
     for compared in &diff.events {
         head(&mut text, compared);
         rows(&mut text, diff, compared, limit, all);
@@ -234,9 +252,17 @@ fn render(diff: &Diff, limit: usize, all: bool) -> String {
 fn head(text: &mut String, compared: &Compared) {
     let [before, after] = &compared.sides;
     text::line(text, format_args!("\nevent     {}", compared.name));
-    let counted = |side: &Side| text::counted(side.counted, side.events);
+    let counted = |side: &Side| {
+        let turns = side
+            .counted_share
+            .map_or_else(String::new, |share| format!(" in {:.1} % of the time, not scaled,", share * 100.0));
+        text::counted(side.counted, side.events) + &turns
+    };
+    // Counts of different parts of the time cannot be compared.
+    let took_turns = before.counted_share.is_some() || after.counted_share.is_some();
     let ratio = match (before.counted, after.counted) {
         (0, _) | (_, 0) => String::new(),
+        _ if took_turns => String::new(),
         (one, other) => format!(" ({:+.1} %)", (other as f64 / one as f64 - 1.0) * 100.0),
     };
     text::line(text, format_args!("counted   {} before, {} after{ratio}", counted(before), counted(after)));

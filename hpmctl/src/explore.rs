@@ -19,6 +19,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::analysis::explore::{BUILT_IN, Definitions, Metric, Record, RecordScope, Records, VARIABLES};
 use libhpm::analysis::expression::Scope as _;
+use libhpm::export::remarks;
 use libhpm::trace::Meta;
 
 use crate::files::FilesArgs;
@@ -138,6 +139,9 @@ struct View<'a> {
     /// Those for which the filter holds, in the order of time.
     chosen: &'a [&'a Record],
     metrics: &'a [Metric],
+    /// What of the trace is damaged, and what else has to be known before its numbers are believed.
+    warnings: &'a [String],
+    remarks: Vec<String>,
 }
 
 impl View<'_> {
@@ -187,12 +191,11 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
     if records.all().is_empty() {
         bail!(reader.lacks_quanta(&args.trace, "that can be read"));
     }
-    libhpm::export::remarks(reader.meta()).iter().for_each(|remark| eprintln!("hpmctl: note: {remark}"));
-    print(output(args, reader.meta(), &records)?.trim_end())
+    print(output(args, reader.meta(), &records, &warnings)?.trim_end())
 }
 
 /// What is to be printed; files are written and definitions saved on the way.
-fn output(args: &ExploreArgs, meta: &Meta, records: &Records) -> Result<String> {
+fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String]) -> Result<String> {
     let definitions = definitions(args, records)?;
     let scope = RecordScope::new(records, &definitions);
     if args.show == Show::Names {
@@ -208,7 +211,7 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records) -> Result<String> 
         let filter = args.filter.as_deref().unwrap_or_default();
         bail!("none of the {} records is one for which `{filter}` holds", records.all().len());
     }
-    let view = View { meta, records, chosen: &chosen, metrics: &metrics };
+    let view = View { meta, records, chosen: &chosen, metrics: &metrics, warnings, remarks: remarks(meta) };
     let (mut text, mut files) = (text::render(args, &view)?, String::new());
     if let Some(path) = &args.picture {
         let drawing = svg::draw(args.show, &view)?;

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::analysis::address::Unknown;
 use libhpm::analysis::locality::{self, Entry, Profile, Sharing, Space, Sum};
+use libhpm::export::remarks;
 use libhpm::report::{Agreement, Locator, Resolver, objects};
 use libhpm::trace::{Allocations, Meta, SampleRow, TraceReader};
 use serde::Serialize;
@@ -110,6 +111,7 @@ struct Report<'a> {
     groups: usize,
     entries: Vec<Entry>,
     warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// How addresses came to be known.
@@ -168,6 +170,7 @@ fn output(args: &LocalityArgs) -> Result<(String, Vec<String>)> {
         groups,
         entries,
         warnings,
+        remarks: remarks(meta),
     };
     let output = match (args.json, args.csv) {
         (true, _) => serde_json::to_string_pretty(&report)? + "\n",

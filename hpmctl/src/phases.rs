@@ -15,6 +15,7 @@ use libhpm::analysis::phase::{
     Base, Interval, MAX_EVENTS, NoPhases, Phases, Repeating, Rules, Signal, Subject, SubjectKind,
     find_phases, subjects,
 };
+use libhpm::export::remarks;
 use libhpm::trace::{Meta, QuantumRow, ThreadRow, TraceReader};
 use serde::Serialize;
 
@@ -71,6 +72,7 @@ struct Report<'a> {
     /// Threads or processes that are not shown.
     left_out: usize,
     warnings: Vec<String>,
+    remarks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     picture: Option<&'a Path>,
 }
@@ -185,6 +187,7 @@ fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
         subjects: shown.map(|subject| found(subject, signal, ticks_per_ms, &names, args.limit)).collect(),
         left_out: all.len().saturating_sub(args.limit),
         warnings,
+        remarks: remarks(meta),
         picture: args.picture.as_deref(),
     };
     if let Some(path) = &args.picture {

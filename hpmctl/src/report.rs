@@ -210,6 +210,11 @@ pub(crate) fn event_index(meta: &Meta, name: &str) -> Result<usize> {
         .with_context(|| format!("the trace has no event `{name}`; it has {}", names()))
 }
 
+/// Sentences about one of several traces.
+pub(crate) fn named(trace: &str, sentences: impl IntoIterator<Item = String>) -> Vec<String> {
+    sentences.into_iter().map(|sentence| format!("{trace}: {sentence}")).collect()
+}
+
 #[cfg(test)]
 pub(crate) mod tests;
 #[cfg(test)]

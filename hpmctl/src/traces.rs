@@ -6,16 +6,18 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, Verdict};
+use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, TraceReader, Verdict};
+use serde::Serialize;
 
 use crate::measure::tsc_to_ns;
 use crate::opened::{how_unfinished, open_trace};
 use crate::output::{counted, grouped, print, time};
+use crate::report::samples::unfinished;
 
 /// Tell what a trace holds.
 #[derive(Args, Debug)]
 pub(crate) struct InfoArgs {
-    /// Print meta.json as it is
+    /// Print meta.json as it is, with what is damaged or not finished as `warnings`
     #[arg(long)]
     json: bool,
     /// The trace that `hpmctl record` wrote
@@ -47,12 +49,28 @@ pub(crate) struct MergeArgs {
     traces: Vec<PathBuf>,
 }
 
+/// What `info --json` shows.
+#[derive(Serialize)]
+struct Known<'a> {
+    #[serde(flatten)]
+    meta: &'a Meta,
+    warnings: Vec<String>,
+}
+
+/// What is damaged or not finished.
+fn warnings(reader: &TraceReader, verdict: &Verdict) -> Vec<String> {
+    let cuts = verdict.cuts.iter().map(ToString::to_string);
+    let problems = verdict.problems.iter().map(ToString::to_string);
+    cuts.chain(problems).chain(unfinished(reader)).collect()
+}
+
 pub(crate) fn info(args: &InfoArgs) -> Result<()> {
     let reader = open_trace(&args.trace)?;
-    if args.json {
-        return print(&serde_json::to_string_pretty(reader.meta())?);
-    }
     let verdict = trace::verify(&reader);
+    if args.json {
+        let known = Known { meta: reader.meta(), warnings: warnings(&reader, &verdict) };
+        return print(&serde_json::to_string_pretty(&known)?);
+    }
     print(info_text(reader.meta(), &verdict, reader.is_growing(), bytes(&args.trace)).trim_end())
 }
 

@@ -16,7 +16,7 @@ use nix::sys::signal::{SigSet, Signal};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 
-use self::outside::{list_keys, listen, pass_on, setup, suspend};
+use self::outside::{hear_keys, hear_signals, list_keys, pass_on, setup, suspend};
 use crate::cli::Cli;
 use crate::collect::{Collector, Command};
 use crate::config::Config;
@@ -33,9 +33,10 @@ use crate::view::{draw, parse_moment};
 const WAITING: usize = 256;
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(25);
-/// Signals that the screen answers.
-const SIGNALS: [Signal; 5] =
-    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGTSTP, Signal::SIGCONT];
+/// Signals that end the program in its own time, so that a recording is finished and the measured program ended.
+const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+/// Signals that only a taken terminal has to answer.
+const OF_TERMINAL: [Signal; 2] = [Signal::SIGTSTP, Signal::SIGCONT];
 
 /// Does what the command line asks for.
 ///
@@ -59,7 +60,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         let text = list_keys(&KeyMap::new(&bindings(), &config.keys)?);
         return io::stdout().lock().write_all(text.as_bytes()).context("cannot write the keys");
     }
-    let prints = cli.once || cli.batch.is_some() || !cli.screenshot.is_empty();
+    let prints = cli.prints();
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
     if !prints && !is_terminal {
         bail!(
@@ -87,6 +88,8 @@ pub(crate) struct Headless {
     config: Option<PathBuf>,
     size: (u16, u16),
     synced: u64,
+    /// Somebody wants the end.
+    ended: bool,
 }
 
 impl Headless {
@@ -106,16 +109,19 @@ impl Headless {
         let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
         let setup = setup(cli, &config, output)?;
         // Threads inherit the mask; the measured program, which was forked before, does not.
-        let blocked = SigSet::from_iter(SIGNALS).thread_block();
-        blocked.context("cannot block signals")?;
+        let of_terminal = OF_TERMINAL.into_iter().filter(|_| !cli.prints());
+        let signals: SigSet = ENDING.into_iter().chain(of_terminal).collect();
+        signals.thread_block().context("cannot block signals")?;
         let (sender, events) = sync_channel(WAITING);
+        hear_signals(&sender, signals)?;
         let (collector, facts) = Collector::start(setup, sender.clone())?;
         let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let usual = if no_colour { ThemeName::None } else { config.theme.unwrap_or_default() };
         let mut state = State::new(facts, config, cli.theme.unwrap_or(usual))?;
         let size = if !cli.screenshot.is_empty() { cli.size } else { (200, 60) };
         state.set_area(Rect::new(0, 0, size.0, size.1));
-        let mut session = Self { state, events, collector, sender, config: path, size, synced: 0 };
+        let mut session =
+            Self { state, events, collector, sender, config: path, size, synced: 0, ended: false };
         if let Some(name) = &cli.screen {
             let place = crate::screens::ALL.iter().position(|(other, ..)| other == name).unwrap_or(0);
             session
@@ -158,6 +164,9 @@ impl Headless {
     /// To a time of the replay. Its length is known with the first batch.
     fn seek(&mut self, at: &str) -> Result<()> {
         self.settle()?;
+        if self.ended {
+            return Ok(());
+        }
         let whole = self.state.model().playback.and_then(|playback| playback.duration_ns);
         let ns = parse_moment(at, whole)
             .with_context(|| format!("`{at}` is no time: write 1.5s, 250ms or 40%"))?;
@@ -165,7 +174,7 @@ impl Headless {
         self.settle()
     }
 
-    /// Takes everything that has come, until it is told that nothing is on its way any more.
+    /// Takes everything that has come, until it is told that nothing is on its way any more, or somebody wants the end.
     fn settle(&mut self) -> Result<()> {
         self.settle_once()?;
         // What came can have led to further questions.
@@ -188,12 +197,16 @@ impl Headless {
                 Ok(event) => drop(self.update(event)),
                 Err(_) => bail!("the source has told nothing for a minute"),
             }
+            if self.ended {
+                return Ok(());
+            }
         }
     }
 
     /// Takes an event; whether to go on, and how.
     fn update(&mut self, event: Event) -> Vec<Effect> {
         let effects = self.state.update(event);
+        self.ended |= effects.contains(&Effect::Quit);
         effects.into_iter().filter_map(|effect| self.carry_out(effect)).collect()
     }
 
@@ -241,7 +254,7 @@ impl Headless {
         if replay && cli.batch.is_none() && cli.at.is_none() {
             self.seek("100%")?;
         }
-        loop {
+        while !self.ended {
             next += interval;
             match (replay, cli.batch) {
                 (true, Some(_)) => {
@@ -273,19 +286,20 @@ impl Headless {
                 return Ok(());
             }
         }
+        Ok(())
     }
 
     /// Draws and reacts until somebody wants the end.
     fn interact(&mut self, cli: &Cli) -> Result<()> {
         let mut terminal = Taken::take(!cli.no_mouse)?;
-        listen(&self.sender)?;
+        hear_keys(&self.sender)?;
         self.draw_and_react(&mut terminal)
     }
 
     fn draw_and_react(&mut self, terminal: &mut Taken) -> Result<()> {
         let mut drawn: Option<Instant> = None;
         let (mut is_stale, mut slot) = (true, (0, 0));
-        loop {
+        while !self.ended {
             if is_stale {
                 let due = drawn.map_or(Duration::ZERO, |drawn| FRAME.saturating_sub(drawn.elapsed()));
                 // Everything that has come goes into one frame.
@@ -313,6 +327,7 @@ impl Headless {
             }
             is_stale |= self.shows_batches() || self.state.model().shown_slot() != slot;
         }
+        Ok(())
     }
 
     /// Whether what is shown changes with everything that is measured, and not only when an interval is over: drawing what has not

@@ -57,6 +57,12 @@ pub(crate) struct Cli {
     /// Time on a CPU that makes an interval of phases, where quanta are cut then, too [default: 1; by perf_event 10]
     #[arg(long, value_name = "MS")]
     pub(crate) phase_interval: Option<f64>,
+    /// Folder with the recorded machine's files, when it is another machine
+    #[arg(long, value_name = "DIR", value_parser = folder)]
+    pub(crate) symfs: Option<PathBuf>,
+    /// Folder with separate debug information, searched before /usr/lib/debug (can be given several times)
+    #[arg(long = "debug-dir", value_name = "DIR", value_parser = folder)]
+    pub(crate) debug_dirs: Vec<PathBuf>,
     /// Show this screen first
     #[arg(long, value_name = "NAME", value_parser = screens())]
     pub(crate) screen: Option<String>,
@@ -102,6 +108,13 @@ pub(crate) struct Cli {
     pub(crate) command: Vec<OsString>,
 }
 
+impl Cli {
+    /// Whether it prints or writes pictures, without a terminal.
+    pub(crate) fn prints(&self) -> bool {
+        self.once || self.batch.is_some() || !self.screenshot.is_empty()
+    }
+}
+
 /// Values of `--source`.
 fn sources() -> impl TypedValueParser<Value = Wish> {
     let values = Wish::ALL.map(|wish| PossibleValue::new(wish.name()).help(wish.help()));
@@ -110,6 +123,12 @@ fn sources() -> impl TypedValueParser<Value = Wish> {
 
 fn screens() -> PossibleValuesParser {
     PossibleValuesParser::new(ALL.map(|(name, ..)| name))
+}
+
+/// A folder that is there.
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_dir() { Ok(path) } else { Err("there is no such folder".into()) }
 }
 
 fn times(text: &str) -> Result<f64, String> {

@@ -35,6 +35,11 @@ pub fn build_id(path: &Path) -> Option<Vec<u8>> {
     read(path, |elf| Ok(elf.build_id()?.map(<[u8]>::to_vec))).ok().flatten()
 }
 
+/// Whether this is another file than the one that was recorded with this build ID; of files without one nobody knows.
+pub(crate) fn is_another(elf: &Elf<'_>, recorded: Option<&[u8]>) -> object::Result<bool> {
+    Ok(matches!((recorded, elf.build_id()?), (Some(recorded), Some(found)) if recorded != found))
+}
+
 /// A section's bytes and the addresses the linker gave them.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {

@@ -32,7 +32,7 @@ fn program(temp: &TempDir) -> PathBuf {
 /// Nine samples of the instruction with the most bytes before the last one of the function, and one of its first.
 fn trace(temp: &TempDir, program: &Path) -> (PathBuf, usize) {
     let finder = libhpm::symbol::FileFinder::default();
-    let code = Code::around(&Place::of_symbol("walk"), program, &finder).unwrap().unwrap();
+    let code = Code::around(&Place::of_symbol("walk"), program, None, &finder).unwrap().unwrap();
     let load = code.instructions.iter().rposition(|one| one.text.starts_with("mov rax, [rax]")).unwrap();
     let offset = |place| (0..1 << 16).find(|&offset| code.instruction_of(offset) == Some(place)).unwrap();
     let event =

@@ -36,7 +36,7 @@ const CHARACTERS: u64 = 0x30_0000;
 /// Where the instruction with this text is in a function: its address in memory, and its bytes.
 fn instruction(program: &Path, function: &str, text: &str) -> (u64, u64) {
     let place = Place::Symbol(function.to_owned(), 0);
-    let code = Code::around(&place, program, &FileFinder::default()).unwrap().unwrap();
+    let code = Code::around(&place, program, None, &FileFinder::default()).unwrap().unwrap();
     let found = code.instructions.iter().rev().find(|one| one.text.contains(text));
     let found = found.unwrap_or_else(|| panic!("no {text:?} in {:?}", code.instructions));
     (BASE + found.address, found.bytes.into())

@@ -2,16 +2,18 @@
 
 use libhpm::analysis::coallocation::layout::Hint;
 use libhpm::analysis::coallocation::{Advice, Reason, Verdict};
+use libhpm::export::losses;
 
 use super::{Report, Type};
 use crate::output::grouped;
 use crate::report::table::{finish, plain};
-use crate::report::text::{head, line};
+use crate::report::text::{head, line, remarks};
 
 /// The whole text.
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report.meta, report.filter.as_deref());
+    remarks(&mut text, &losses(report.meta));
     let attributed: f64 =
         report.all.samples - report.unattributed.iter().map(|(_, samples)| samples).sum::<f64>();
     line(

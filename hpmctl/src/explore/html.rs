@@ -54,9 +54,10 @@ fn data(view: &View<'_>, filter: Option<&str>) -> Value {
         .iter()
         .map(|metric| records.iter().map(|record| view.value(metric, record)).collect())
         .collect();
+    let remarks = [view.warnings, &view.remarks].concat();
     json!({
         "filter": filter,
-        "remarks": libhpm::export::remarks(view.meta),
+        "remarks": remarks,
         "all": view.records.all().len(),
         "colours": COLOURS,
         "metrics": view.metrics.iter().map(|metric| metric.text.as_str()).collect::<Vec<_>>(),

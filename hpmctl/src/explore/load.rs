@@ -8,6 +8,8 @@ use libhpm::report::Resolver;
 use libhpm::symbol::FileFinder;
 use libhpm::trace::{MarkerRow, QuantumRow, TraceReader};
 
+use crate::report::samples::unfinished;
+
 /// The quanta with the names of their threads and of the functions in which they ended, the markers, and what is missing.
 pub(super) fn records(reader: &TraceReader, finder: FileFinder) -> (Records, Vec<String>) {
     let mut resolver = Resolver::new(reader, finder);
@@ -41,6 +43,6 @@ pub(super) fn records(reader: &TraceReader, finder: FileFinder) -> (Records, Vec
     let markers = marker_rows.by_ref().map(marker).collect();
     let events = reader.meta().events.iter().map(|event| event.name.clone()).collect();
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(marker_rows.cut());
-    let warnings = cuts.map(|cut| cut.to_string()).collect();
+    let warnings = cuts.map(|cut| cut.to_string()).chain(unfinished(reader)).collect();
     (Records::new(events, records, markers), warnings)
 }

@@ -58,7 +58,7 @@ fn explore(folder: &std::path::Path, options: &[&str]) -> Result<String> {
     let reader = TraceReader::open(&args.trace)?;
     let (records, warnings) = load::records(&reader, libhpm::symbol::FileFinder::default());
     assert!(warnings.is_empty(), "{warnings:?}");
-    output(&args, reader.meta(), &records)
+    output(&args, reader.meta(), &records, &warnings)
 }
 
 fn text(options: &[&str]) -> String {
@@ -127,11 +127,11 @@ fn what_cannot_be_shown_is_told() {
 #[test]
 fn json_has_what_the_table_has() {
     let json: serde_json::Value = serde_json::from_str(&text(&["--json", "ipc"])).unwrap();
-    assert_eq!(json[0]["statistics"]["count"], 7);
+    assert_eq!(json["rows"][0]["statistics"]["count"], 7);
     let json: serde_json::Value =
         serde_json::from_str(&text(&["--json", "--show", "records", "ipc"])).unwrap();
-    assert_eq!(json.as_array().unwrap().len(), 8);
-    assert_eq!(json[0]["metrics"]["ipc"], 2.0);
+    assert_eq!(json["rows"].as_array().unwrap().len(), 8);
+    assert_eq!(json["rows"][0]["metrics"]["ipc"], 2.0);
     let temp = TempDir::new().unwrap();
     let (folder, page) = (trace(&temp), temp.path().join("page.html"));
     let text = explore(&folder, &["--json", "--html", page.to_str().unwrap(), "ipc"]).unwrap();

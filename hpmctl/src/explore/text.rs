@@ -5,18 +5,20 @@ use std::collections::{BTreeMap, HashMap};
 use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
 use libhpm::analysis::explore::{Correlation, Record, Statistics, Timeline};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::plot::{Plot, Point};
 use super::{ExploreArgs, Show, View, timeline};
 use crate::output::{grouped, time};
+use crate::report::text::remarks;
 
 /// Characters of threads in graphs, in the order of their appearance; more share the last.
 const GLYPHS: &str = "abcdefghijklmnopqrstuvwxyz";
 
 pub(super) fn render(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
     let (chosen, all) = (view.chosen.len() as u64, view.records.all().len() as u64);
-    let head = format!("{} of {} records", grouped(chosen), grouped(all));
+    let mut head = format!("{} of {} records\n", grouped(chosen), grouped(all));
+    remarks(&mut head, &view.remarks);
     let body = match args.show {
         Show::Statistics if args.json => return json_statistics(args, view),
         Show::Correlation if args.json => return json_correlations(view),
@@ -41,7 +43,13 @@ pub(super) fn render(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
         Show::Cpus => timeline::draw(view, Timeline::Cpus, args.width.into()),
         Show::Names => String::new(),
     };
-    Ok(format!("{head}\n\n{body}"))
+    Ok(format!("{head}\n{body}"))
+}
+
+/// Rows with what has to be known of them.
+fn document(view: &View<'_>, rows: Vec<Value>) -> Result<String> {
+    let document = json!({ "rows": rows, "warnings": view.warnings, "remarks": view.remarks });
+    Ok(serde_json::to_string_pretty(&document)?)
 }
 
 /// Statistics of one metric over a group.
@@ -78,7 +86,7 @@ fn json_statistics(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
             "statistics": row.statistics,
         })
     };
-    Ok(serde_json::to_string_pretty(&rows(args, view).iter().map(row).collect::<Vec<_>>())?)
+    document(view, rows(args, view).iter().map(row).collect())
 }
 
 fn statistics(args: &ExploreArgs, view: &View<'_>) -> String {
@@ -126,7 +134,7 @@ fn pairs<'a>(view: &View<'a>) -> Result<Vec<(&'a str, &'a str, Correlation)>> {
 fn json_correlations(view: &View<'_>) -> Result<String> {
     let rows = pairs(view)?;
     let row = |(a, b, correlation): &(&str, &str, Correlation)| json!({ "a": a, "b": b, "correlation": correlation });
-    Ok(serde_json::to_string_pretty(&rows.iter().map(row).collect::<Vec<_>>())?)
+    document(view, rows.iter().map(row).collect())
 }
 
 fn correlation(view: &View<'_>) -> Result<String> {
@@ -151,8 +159,7 @@ fn json_records(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
             "function": &*record.function, "samples": record.samples, "metrics": metrics,
         })
     };
-    let shown: Vec<_> = view.chosen.iter().take(args.limit).map(row).collect();
-    Ok(serde_json::to_string_pretty(&shown)?)
+    document(view, view.chosen.iter().take(args.limit).map(row).collect())
 }
 
 fn records(args: &ExploreArgs, view: &View<'_>) -> String {

@@ -1,11 +1,12 @@
 //! Data address profiles as text for people.
 
 use libhpm::analysis::locality::{By, Entry, Sharing, Sum, Touch, by_thread};
+use libhpm::export::losses;
 
 use super::{Addresses, Report, name};
 use crate::output::grouped;
 use crate::report::table::{finish, plain};
-use crate::report::text::{head, line};
+use crate::report::text::{head, line, remarks};
 
 /// Threads of a line that are shown.
 const THREADS_SHOWN: usize = 4;
@@ -14,6 +15,7 @@ const THREADS_SHOWN: usize = 4;
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report.meta, report.filter.as_deref());
+    remarks(&mut text, &losses(report.meta));
     addresses(&mut text, &report.addresses);
     table(&mut text, report);
     if report.by == By::Line && report.entries.iter().any(|entry| entry.sharing == Some(Sharing::False)) {

@@ -8,8 +8,9 @@ use libhpm::analysis::method::{GRAINS, GridPoint, Thresholds, WEIGHTS, grid, pro
 use serde::Serialize;
 
 use super::folder::{ProfileFile, SelectionFile, read_profile, write_selection};
+use super::profile::warnings;
 use super::text;
-use crate::output::print;
+use crate::output::{print, warn};
 
 /// Choose the functions that are phases, by the weight of their time and the grain of their calls (step 2).
 #[derive(Args, Debug)]
@@ -43,6 +44,8 @@ struct Output<'a> {
     names: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     grid: Option<Vec<GridPoint>>,
+    /// What has to be known of the profile.
+    warnings: Vec<String>,
 }
 
 /// Runs the step.
@@ -50,12 +53,15 @@ struct Output<'a> {
 /// # Errors
 /// There is no profile, or nothing can be selected.
 pub(super) fn run(args: &SelectArgs) -> Result<()> {
-    print(output(args)?.trim_end())
+    let (output, warnings) = output(args)?;
+    warn(&warnings);
+    print(output.trim_end())
 }
 
 /// What is to be printed; the selection is written on the way.
-pub(super) fn output(args: &SelectArgs) -> Result<String> {
+pub(super) fn output(args: &SelectArgs) -> Result<(String, Vec<String>)> {
     let file = read_profile(&args.folder)?;
+    let warnings = warnings(&file);
     let profile = file.profile();
     let chosen = match (args.overhead, args.weight, args.grain) {
         (Some(overhead), ..) => Some(proposal(&file, overhead)?),
@@ -75,8 +81,8 @@ pub(super) fn output(args: &SelectArgs) -> Result<String> {
     if args.json {
         let functions = chosen.iter().flat_map(|selection| &selection.functions);
         let names = functions.map(|&function| file.functions[function as usize].name.as_str()).collect();
-        let output = Output { selection: chosen.as_ref(), names, grid: points };
-        return Ok(serde_json::to_string_pretty(&output)? + "\n");
+        let output = Output { selection: chosen.as_ref(), names, grid: points, warnings };
+        return Ok((serde_json::to_string_pretty(&output)? + "\n", output.warnings));
     }
     let mut printed = String::new();
     if let Some(points) = points {
@@ -85,7 +91,7 @@ pub(super) fn output(args: &SelectArgs) -> Result<String> {
     if let Some(selection) = &chosen {
         printed += &text::selection(&file, selection);
     }
-    Ok(printed)
+    Ok((printed, warnings))
 }
 
 fn proposal(file: &ProfileFile, overhead: f64) -> Result<SelectionFile> {

@@ -26,7 +26,7 @@ fn step(words: &[&str]) -> Step {
 fn select(folder: &Path, options: &[&str]) -> Result<String> {
     let words = [&["select", folder.to_str().unwrap()], options].concat();
     let Step::Select(args) = step(&words) else { unreachable!() };
-    select::output(&args)
+    select::output(&args).map(|(text, _)| text)
 }
 
 fn report(folder: &Path, options: &[&str]) -> Result<report::Report> {
@@ -355,4 +355,15 @@ fn what_cannot_be_measured_is_refused() {
     kept.sort();
     assert_eq!(kept, ["mine", "profile.json", "selection.json"], "the earlier profile stays");
     assert_eq!(fs::read_to_string(name.join("profile.json")).unwrap(), "profile.json");
+}
+
+#[test]
+fn a_selection_says_what_its_profile_lost() {
+    let temp = TempDir::new().unwrap();
+    let folder = figure_3(&temp);
+    let lossy = ProfileFile { lost: 5, ..read_profile(&folder).unwrap() };
+    write_profile(&folder, &lossy).unwrap();
+    let text = select(&folder, &["--grid", "--json"]).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(json["warnings"].to_string().contains("5 entries and exits are lost"), "{json}");
 }

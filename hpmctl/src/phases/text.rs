@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Found, Outcome, Repetitive, Report};
+use crate::report::text::remarks;
 
 /// The whole text.
 pub(super) fn render(report: &Report<'_>) -> String {
@@ -14,6 +15,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
     line(&mut text, format_args!("command   {command}"));
     let per = report.per.unwrap_or("time on a CPU");
     line(&mut text, format_args!("density   {} per {per}", report.events.join(" and ")));
+    remarks(&mut text, &report.remarks);
     for found in &report.subjects {
         subject(&mut text, found);
     }

@@ -4,13 +4,15 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use libhpm::export::remarks;
 use libhpm::histogram::{self, Bar, Panel};
+use libhpm::record::Attribution;
 use libhpm::report::{By, Distribution, Entry, Order, QUANTILES, Resolver, Sum, TOP, Table};
 use libhpm::trace::{Event, EventUse, SampleRow};
 use serde::Serialize;
 
 use super::samples::{sampled_events, unfinished};
-use super::{ReportArgs, event_index, table, text};
+use super::{ReportArgs, event_index, named, table, text};
 use crate::opened::open_trace;
 use crate::output::grouped;
 use crate::picture;
@@ -21,6 +23,8 @@ struct Distributions<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     events: Vec<OfEvent>,
+    warnings: Vec<String>,
+    remarks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     picture: Option<&'a Path>,
 }
@@ -39,16 +43,19 @@ struct OfEvent {
 
 /// What is to be printed, and what is to be warned of; the picture is drawn on the way.
 pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
-    let mut warnings = Vec::new();
-    let mut events = Vec::new();
+    let mut distributions = Distributions {
+        filter: args.filters.words(),
+        events: Vec::new(),
+        warnings: Vec::new(),
+        remarks: Vec::new(),
+        picture: args.picture.as_deref(),
+    };
     for path in std::iter::once(&args.trace).chain(&args.beside) {
-        events.extend(of_trace(path, args, &mut warnings)?);
+        distributions.add(path, args)?;
     }
-    if events.is_empty() {
+    if distributions.events.is_empty() {
         bail!("no trace has samples that were asked for");
     }
-    let distributions =
-        Distributions { filter: args.filters.words(), events, picture: args.picture.as_deref() };
     if let Some(path) = &args.picture {
         picture::write(path, |file| draw(&distributions, file))?;
     }
@@ -57,49 +64,58 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     } else {
         render(&distributions, args.limit)
     };
-    Ok((output, warnings))
+    Ok((output, distributions.warnings))
 }
 
-fn of_trace(path: &Path, args: &ReportArgs, warnings: &mut Vec<String>) -> Result<Vec<OfEvent>> {
-    let reader = open_trace(path)?;
-    let only = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
-    let mut resolver = Resolver::new(&reader, args.files.finder());
-    let filter = args.filters.of(&reader)?;
-    let mut tables: Vec<(usize, Table)> = sampled_events(reader.meta(), only)
-        .into_iter()
-        .map(|event| (event, Table::new(By::Instruction)))
-        .collect();
-    let mut rows = reader.rows::<SampleRow>();
-    for row in rows.by_ref() {
-        let sample = resolver.resolve(&row);
-        if filter.takes(&row, &sample) {
-            let sum = Sum { samples: 1, events: row.period, ..Sum::default() };
-            let of = tables.iter_mut().find(|(event, _)| *event == usize::from(row.event));
-            of.into_iter().for_each(|(_, table)| table.add(&sample, sum));
+impl Distributions<'_> {
+    /// Adds a trace.
+    fn add(&mut self, path: &Path, args: &ReportArgs) -> Result<()> {
+        let reader = open_trace(path)?;
+        let only = args.event.as_deref().map(|name| event_index(reader.meta(), name)).transpose()?;
+        let mut resolver = Resolver::new(&reader, args.files.finder());
+        let filter = args.filters.of(&reader)?;
+        let mut tables: Vec<(usize, Table)> = sampled_events(reader.meta(), only)
+            .into_iter()
+            .map(|event| (event, Table::new(By::Instruction)))
+            .collect();
+        let mut rows = reader.rows::<SampleRow>();
+        for row in rows.by_ref() {
+            let sample = resolver.resolve(&row);
+            if filter.takes(&row, &sample) {
+                let sum = Sum { samples: 1, events: row.period, ..Sum::default() };
+                let of = tables.iter_mut().find(|(event, _)| *event == usize::from(row.event));
+                of.into_iter().for_each(|(_, table)| table.add(&sample, sum));
+            }
         }
+        let name = path.display().to_string();
+        let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).map(|cut| cut.to_string());
+        self.warnings.extend(named(&name, cuts.chain(unfinished(&reader))));
+        self.remarks.extend(named(&name, remarks(reader.meta())));
+        let of_event = |(event, table): (usize, Table)| {
+            let mut entries = table.entries(Order::Events);
+            let sums: Vec<Sum> = entries.iter().map(|entry| entry.own).collect();
+            entries.truncate(TOP);
+            OfEvent {
+                trace: name.clone(),
+                event: reader.meta().events[event].clone(),
+                all: table.all(),
+                distribution: Distribution::new(&sums),
+                top: entries,
+            }
+        };
+        self.events.extend(tables.into_iter().filter(|(_, table)| table.all().samples > 0).map(of_event));
+        Ok(())
     }
-    let name = path.display().to_string();
-    let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).map(|cut| cut.to_string());
-    warnings.extend(cuts.chain(unfinished(&reader)).map(|warning| format!("{name}: {warning}")));
-    let of_event = |(event, table): (usize, Table)| {
-        let mut entries = table.entries(Order::Events);
-        let sums: Vec<Sum> = entries.iter().map(|entry| entry.own).collect();
-        entries.truncate(TOP);
-        OfEvent {
-            trace: name.clone(),
-            event: reader.meta().events[event].clone(),
-            all: table.all(),
-            distribution: Distribution::new(&sums),
-            top: entries,
-        }
-    };
-    Ok(tables.into_iter().filter(|(_, table)| table.all().samples > 0).map(of_event).collect())
 }
 
 fn render(distributions: &Distributions<'_>, limit: usize) -> String {
     let mut text = String::new();
     if let Some(filter) = &distributions.filter {
-        text::line(&mut text, format_args!("only      {filter}\n"));
+        text::line(&mut text, format_args!("only      {filter}"));
+    }
+    text::remarks(&mut text, &distributions.remarks);
+    if !text.is_empty() {
+        text.push('\n');
     }
     quantiles(&mut text, &distributions.events);
     text.push_str(
@@ -128,10 +144,9 @@ fn quantiles(text: &mut String, events: &[OfEvent]) {
         };
         let mut cells = vec![grouped(of.all.samples), grouped(found.instructions as u64)];
         cells.extend(found.quantiles.iter().map(quantile));
-        let imprecise = match of.event.mode {
-            EventUse::Interrupt => " (with skid)",
-            _ => "",
-        };
+        // Clocks, too: their interrupts come some instructions late.
+        let has_skid = of.event.mode == EventUse::Interrupt || of.event.attribution == Attribution::Skid;
+        let imprecise = if has_skid { " (with skid)" } else { "" };
         cells.extend([
             grouped(found.unseen.round() as u64),
             format!("{}{imprecise}", of.event.name),

@@ -6,13 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
+use libhpm::export::remarks;
 use libhpm::histogram::{self, Bar, Panel};
 use libhpm::report::{Around, OffsetEntry, Offsets, Resolver, Sum};
 use libhpm::symbol::{Code, FileFinder, Instruction, Place};
 use libhpm::trace::{Event, EventUse, SampleRow};
 use serde::Serialize;
 
-use super::{ReportArgs, event_index};
+use super::samples::unfinished;
+use super::{ReportArgs, event_index, named};
 use crate::filters::lacking;
 use crate::opened::open_trace;
 use crate::picture;
@@ -20,11 +22,15 @@ use crate::picture;
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
 struct Histograms<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filter: Option<String>,
     module: &'a str,
     function: &'a str,
     /// The instruction at distance 0.
     around: &'a Instruction,
     traces: Vec<Histogram>,
+    warnings: Vec<String>,
+    remarks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     picture: Option<&'a Path>,
 }
@@ -40,6 +46,9 @@ struct Histogram {
     entries: Vec<OffsetEntry>,
 }
 
+/// Path and build ID of a file.
+type FileKey = (Arc<str>, Option<Arc<[u8]>>);
+
 /// A trace that is open.
 struct Trace {
     name: String,
@@ -47,6 +56,8 @@ struct Trace {
     event: Event,
     /// Samples of the event.
     rows: Vec<SampleRow>,
+    warnings: Vec<String>,
+    remarks: Vec<String>,
 }
 
 /// What is to be printed, and what is to be warned of; the picture is written on the way.
@@ -56,15 +67,18 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     };
     let finder = args.files.finder();
     let paths = std::iter::once(&args.trace).chain(&args.beside);
-    let mut warnings = Vec::new();
-    let traces: Vec<Trace> =
-        paths.map(|path| Trace::open(path, args, &finder, &mut warnings)).collect::<Result<_>>()?;
+    let traces: Vec<Trace> = paths.map(|path| Trace::open(path, args, &finder)).collect::<Result<_>>()?;
     let (module, code) = find(around, &traces, &finder)?;
+    traces.iter().try_for_each(|trace| trace.check(&module, &finder))?;
+    let of_all = |of: fn(&Trace) -> &[String]| traces.iter().flat_map(of).cloned().collect();
     let histograms = Histograms {
+        filter: args.filters.words(),
         module: &module,
         function: &code.function,
         around: &code.instructions[code.reference],
         traces: traces.iter().map(|trace| trace.histogram(Around { module: &module, code: &code })).collect(),
+        warnings: of_all(|trace| &trace.warnings),
+        remarks: of_all(|trace| &trace.remarks),
         picture: args.picture.as_deref(),
     };
     if let Some(path) = &args.picture {
@@ -75,11 +89,11 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     } else {
         text::render(&histograms, &code, args.limit)
     };
-    Ok((output, warnings))
+    Ok((output, histograms.warnings))
 }
 
 impl Trace {
-    fn open(path: &Path, args: &ReportArgs, finder: &FileFinder, warnings: &mut Vec<String>) -> Result<Self> {
+    fn open(path: &Path, args: &ReportArgs, finder: &FileFinder) -> Result<Self> {
         let reader = open_trace(path)?;
         let events = &reader.meta().events;
         let index = match &args.event {
@@ -94,15 +108,16 @@ impl Trace {
                 && (filter.is_empty() || filter.takes(row, &resolver.resolve(row)))
         };
         let rows: Vec<SampleRow> = all.by_ref().filter(taken).collect();
-        let cuts = resolver.cuts().iter().cloned().chain(all.cut());
         let name = path.display().to_string();
-        warnings.extend(cuts.map(|cut| format!("{name}: {cut}")));
+        let cuts = resolver.cuts().iter().cloned().chain(all.cut()).map(|cut| cut.to_string());
+        let warnings = named(&name, cuts.chain(unfinished(&reader)));
+        let remarks = named(&name, remarks(reader.meta()));
         if rows.is_empty() && !filter.is_empty() {
             bail!("{name} holds no sample of this event {}", lacking(&filter));
         }
         let event = events.get(index).filter(|_| !rows.is_empty()).cloned();
         let Some(event) = event else { bail!("{name} has no samples of this event; record again") };
-        Ok(Self { name, resolver, event, rows })
+        Ok(Self { name, resolver, event, rows, warnings, remarks })
     }
 
     fn histogram(&self, around: Around<'_>) -> Histogram {
@@ -118,14 +133,23 @@ impl Trace {
     }
 
     /// The files that have samples, the one with most of them first.
-    fn modules(&self) -> Vec<Arc<str>> {
-        let mut counted = std::collections::HashMap::<Arc<str>, u64>::new();
-        for (path, _) in self.rows.iter().filter_map(|row| self.resolver.file_offset(row)) {
-            *counted.entry(path).or_default() += 1;
+    fn files(&self) -> Vec<FileKey> {
+        let mut counted = std::collections::HashMap::<FileKey, u64>::new();
+        for file in self.rows.iter().filter_map(|row| self.resolver.file(row, row.ip)) {
+            *counted.entry((Arc::clone(&file.path), file.build_id.clone())).or_default() += 1;
         }
-        let mut modules: Vec<(Arc<str>, u64)> = counted.into_iter().collect();
-        modules.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
-        modules.into_iter().map(|(path, _)| path).collect()
+        let mut files: Vec<(FileKey, u64)> = counted.into_iter().collect();
+        files.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        files.into_iter().map(|(file, _)| file).collect()
+    }
+
+    /// The code that is here has to be the recorded one of every trace.
+    fn check(&self, module: &Arc<str>, finder: &FileFinder) -> Result<()> {
+        for (path, build_id) in self.files().iter().filter(|(path, _)| path == module) {
+            Code::around(&Place::Linked(0), Path::new(&**path), build_id.as_deref(), finder)
+                .with_context(|| format!("{}: cannot read the code of {path}", self.name))?;
+        }
+        Ok(())
     }
 }
 
@@ -137,12 +161,14 @@ fn find(around: &str, traces: &[Trace], finder: &FileFinder) -> Result<(Arc<str>
             format!("`{around}` is no address: write 0x and at most 16 hexadecimal digits, or a symbol")
         })?;
         let place =
-            |trace: &Trace| trace.rows.iter().find_map(|row| trace.resolver.file_offset_of(row, address));
-        let (module, offset) = traces
+            |trace: &Trace| trace.rows.iter().find_map(|row| trace.resolver.file(row, address)).cloned();
+        let file = traces
             .iter()
             .find_map(place)
             .with_context(|| format!("no recorded process had code of a file mapped at {around}"))?;
-        let code = Code::around(&Place::FileOffset(offset), Path::new(&*module), finder);
+        let (module, build_id) = (file.path.clone(), file.build_id.as_deref());
+        let place = Place::FileOffset(file.file_offset_of(address));
+        let code = Code::around(&place, Path::new(&*module), build_id, finder);
         let code = code.with_context(|| format!("cannot read the code of {module}"))?;
         return Ok((
             Arc::clone(&module),
@@ -151,8 +177,8 @@ fn find(around: &str, traces: &[Trace], finder: &FileFinder) -> Result<(Arc<str>
     }
     let place = Place::of_symbol(around);
     let mut unread = None;
-    for module in traces.iter().flat_map(Trace::modules) {
-        match Code::around(&place, Path::new(&*module), finder) {
+    for (module, build_id) in traces.iter().flat_map(Trace::files) {
+        match Code::around(&place, Path::new(&*module), build_id.as_deref(), finder) {
             Ok(Some(code)) => return Ok((module, code)),
             Ok(None) => {}
             Err(error) => {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use libhpm::export::remarks;
 use libhpm::flame::FoldedStacks;
 use libhpm::report::{
     BranchEntry, BranchTable, By, CallNode, CallTree, Direction, Entry, Filter, Order, Resolver, Sum,
@@ -36,6 +37,7 @@ pub(super) struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) branches: Option<Taken>,
     pub(super) warnings: Vec<String>,
+    remarks: Vec<String>,
     pub(super) notes: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) picture: Option<&'a Path>,
@@ -107,6 +109,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         branches,
         summary: collected.summary,
         warnings: collected.warnings,
+        remarks: remarks(reader.meta()),
         picture: args.picture.as_deref(),
     };
     let output =

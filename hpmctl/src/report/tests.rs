@@ -262,11 +262,21 @@ fn an_event_that_the_trace_has_not_is_an_error() {
 
 /// Samples of this test's own `main`, with the instruction's place in it and how many there are.
 fn trace_of_main(temp: &TempDir, name: &str, event: Event, samples: &[(usize, u64)]) -> PathBuf {
+    trace_of_another_main(temp, name, event, samples, None)
+}
+
+/// The same, of a file that had this build ID.
+fn trace_of_another_main(
+    temp: &TempDir,
+    name: &str,
+    event: Event,
+    samples: &[(usize, u64)],
+    build_id: Option<Vec<u8>>,
+) -> PathBuf {
     const BASE: u64 = 0x1000_0000;
     let file = std::env::current_exe().unwrap();
-    let code = Code::around(&Place::of_symbol("main"), &file, &libhpm::symbol::FileFinder::default())
-        .unwrap()
-        .unwrap();
+    let finder = libhpm::symbol::FileFinder::default();
+    let code = Code::around(&Place::of_symbol("main"), &file, None, &finder).unwrap().unwrap();
     let offset = |place: usize| {
         let address = code.instructions[place].address;
         let pages = (0..4096).map(|page| address.wrapping_sub(page * 4096));
@@ -281,6 +291,7 @@ fn trace_of_main(temp: &TempDir, name: &str, event: Event, samples: &[(usize, u6
         end: BASE + file.metadata().unwrap().len(),
         executable: true,
         path: file.to_str().unwrap().into(),
+        build_id,
         ..MapRow::default()
     };
     writer.map(&map).unwrap();
@@ -359,4 +370,23 @@ fn offsets_need_a_place_that_exists() {
     assert!(error(&[]).contains("--around"));
     assert!(error(&["--around", "no_such_function"]).contains("no_such_function"));
     assert!(error(&["--around", "0x5"]).contains("mapped at 0x5"));
+}
+
+#[test]
+fn offsets_are_of_the_recorded_file_only() {
+    let temp = TempDir::new().unwrap();
+    let event = || Event { name: "load".into(), mode: EventUse::Precise, ..Event::default() };
+    let known = trace_of_main(&temp, "known.hpm", event(), &[(0, 1)]);
+    let other = trace_of_another_main(&temp, "other.hpm", event(), &[(0, 1)], Some(vec![1, 2, 3]));
+    let error = |around: &str, traces: &[&Path]| {
+        let words = ["report", "--by", "offset", "--around", around].into_iter();
+        let all = words.chain(traces.iter().map(|path| path.to_str().unwrap()));
+        format!("{:#}", output(&Cli::try_parse_from(all).unwrap().report).unwrap_err())
+    };
+    let cases: [(&str, &[&Path]); 3] =
+        [("main", &[&other]), ("0x10000000", &[&other]), ("main", &[&known, &other])];
+    for (around, traces) in cases {
+        let error = error(around, traces);
+        assert!(error.contains("its build ID differs") && error.contains("--symfs"), "{error}");
+    }
 }

@@ -88,6 +88,13 @@ pub(crate) fn head(text: &mut String, meta: &Meta, filter: Option<&str>) {
     }
 }
 
+/// What has to be known before the numbers are believed.
+pub(crate) fn remarks(text: &mut String, remarks: &[String]) {
+    for remark in remarks {
+        line(text, format_args!("remark    {remark}"));
+    }
+}
+
 /// How many quanta there are, and what is missing. Of chosen ones it is known only as far as their quanta tell.
 fn losses(text: &mut String, meta: &Meta, summary: &Summary, chosen: bool) {
     let lost = if chosen {

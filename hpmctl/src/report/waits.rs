@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use libhpm::export::{losses, remarks};
 use libhpm::flame::FoldedStacks;
 use libhpm::report::{
     By, Filter, Resolver, Sample, Sum, Tally, ThreadTimes, Wait, WaitKind, Waits, WallClock, WallClockEntry,
@@ -42,6 +43,7 @@ struct TimeReport<'a> {
     threads_exceed: bool,
     tables: Vec<Places>,
     warnings: Vec<String>,
+    remarks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     picture: Option<&'a Path>,
 }
@@ -283,6 +285,7 @@ impl<'a> Collected<'a> {
             threads_exceed: self.filter.chooses_code_or_data(),
             tables: self.tables.iter().map(place).collect(),
             warnings,
+            remarks: remarks(meta),
             picture: args.picture.as_deref(),
         }
     }
@@ -291,6 +294,7 @@ impl<'a> Collected<'a> {
 fn render(report: &TimeReport<'_>) -> String {
     let mut text = String::new();
     text::head(&mut text, report.meta, report.filter.as_deref());
+    text::remarks(&mut text, &losses(report.meta));
     threads(&mut text, report);
     for places in &report.tables {
         rows(&mut text, places, report.clock.is_some());

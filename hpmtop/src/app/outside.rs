@@ -7,11 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use libhpm::symbol::FileFinder;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use ratatui::crossterm::event as terminal_event;
 
-use super::SIGNALS;
 use crate::cli::Cli;
 use crate::collect::{Origins, PhaseOptions, Setup, Subject, Wanted};
 use crate::config::Config;
@@ -62,8 +62,8 @@ pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> 
     }
     let origin = match &cli.replay {
         Some(folder) => {
-            let prints = cli.once || cli.batch.is_some() || !cli.screenshot.is_empty();
-            Origins::Replay { folder: folder.clone(), speed: cli.speed, paused: prints || cli.at.is_some() }
+            let paused = cli.prints() || cli.at.is_some();
+            Origins::Replay { folder: folder.clone(), speed: cli.speed, paused }
         }
         None => {
             let wanted = Wanted {
@@ -81,11 +81,12 @@ pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> 
         }
     };
     let slot_ns = cli.interval.or(config.interval_ms).map(|ms| ms.clamp(1, 60_000) * 1_000_000);
-    Ok(Setup { origin, slot_ns, phases, record: cli.record.clone() })
+    let finder = FileFinder { symfs: cli.symfs.clone(), debug_dirs: cli.debug_dirs.clone() };
+    Ok(Setup { origin, slot_ns, phases, record: cli.record.clone(), finder })
 }
 
-/// Starts the threads that hear of keys, the mouse and signals.
-pub(super) fn listen(sender: &SyncSender<Event>) -> Result<()> {
+/// Starts the thread that hears of keys and the mouse.
+pub(super) fn hear_keys(sender: &SyncSender<Event>) -> Result<()> {
     let keys = sender.clone();
     let hear = move || {
         while let Ok(event) = terminal_event::read() {
@@ -103,10 +104,15 @@ pub(super) fn listen(sender: &SyncSender<Event>) -> Result<()> {
         let _ = keys.send(Event::Signal(Signal::SIGHUP));
     };
     thread::Builder::new().name("hpmtop-keys".into()).spawn(hear).context("cannot start a thread")?;
-    let signals = sender.clone();
+    Ok(())
+}
+
+/// Starts the thread that hears of signals, which every thread has to block.
+pub(super) fn hear_signals(sender: &SyncSender<Event>, signals: SigSet) -> Result<()> {
+    let sender = sender.clone();
     let hear = move || {
-        while let Ok(signal) = SigSet::from_iter(SIGNALS).wait() {
-            if signals.send(Event::Signal(signal)).is_err() {
+        while let Ok(signal) = signals.wait() {
+            if sender.send(Event::Signal(signal)).is_err() {
                 return;
             }
         }

@@ -9,7 +9,6 @@ use super::Headless;
 use crate::event::Event;
 use crate::keys::Key;
 use crate::output::text;
-use crate::state::Effect;
 
 /// Longest time until something is seen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,13 +33,14 @@ impl Headless {
                 None => word.chars().filter_map(|one| Key::parse(&one.to_string())).collect(),
             };
             for key in typed {
-                if self.press_key(key).contains(&Effect::Quit) {
+                self.press_key(key);
+                if self.ended {
                     return Ok(false);
                 }
                 self.settle()?;
             }
         }
-        Ok(true)
+        Ok(!self.ended)
     }
 
     /// Takes events for so long.
@@ -50,13 +50,13 @@ impl Headless {
         Ok(())
     }
 
-    /// Takes events until a text is on the screen.
+    /// Takes events until a text is on the screen, or somebody wants the end.
     fn wait_until_seen(&mut self, wanted: &str) -> Result<()> {
         let until = Instant::now() + PATIENCE;
         loop {
             let (width, height) = self.size;
             let seen = text(&self.state, width, height);
-            if seen.contains(wanted) {
+            if seen.contains(wanted) || self.ended {
                 return Ok(());
             }
             if !self.take_one(until)? {
@@ -65,8 +65,11 @@ impl Headless {
         }
     }
 
-    /// Takes the next event, if one comes in time.
+    /// Takes the next event, if one comes in time and nobody wants the end.
     fn take_one(&mut self, until: Instant) -> Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
         match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(Event::Lost(why)) => bail!("{why}"),
             Ok(event) => {

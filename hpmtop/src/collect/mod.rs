@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use libhpm::session::Target;
 use libhpm::source::Source;
+use libhpm::symbol::FileFinder;
 use libhpm::trace::{Meta, Totals};
 
 use self::digest::{Digest, FULL};
@@ -90,6 +91,8 @@ pub(crate) struct Setup {
     pub(crate) phases: PhaseOptions,
     /// Of a source that measures: the trace to be recorded from the beginning.
     pub(crate) record: Option<PathBuf>,
+    /// Where binaries and their debug information are.
+    pub(crate) finder: FileFinder,
 }
 
 /// The collector's other end.
@@ -143,7 +146,7 @@ fn collect(
     events: &SyncSender<Event>,
     opened: impl FnOnce(SourceFacts),
 ) -> Result<()> {
-    let Setup { origin, slot_ns, phases, record } = setup;
+    let Setup { origin, slot_ns, phases, record, finder } = setup;
     match origin {
         Origins::Live(wanted, subject) => {
             let open = live::open(&wanted, &subject)?;
@@ -155,7 +158,8 @@ fn collect(
                 ..facts(&meta, &phases)?
             };
             let slot_ticks = facts.slot_ticks();
-            let naming = Naming::start(Origin::Live(Box::new(meta.clone())), slot_ticks, events.clone())?;
+            let origin = Origin::Live(Box::new(meta.clone()));
+            let naming = Naming::start(origin, finder, slot_ticks, events.clone())?;
             let mut digest = digest(&meta, &phases, naming)?;
             if let Target::Cgroup(path) = subject.target() {
                 digest = digest.only(facts::members(&path));
@@ -179,7 +183,7 @@ fn collect(
                 slot_ns: slot_ns.unwrap_or(player::slot_ns(&reader)),
                 ..facts(&meta, &phases)?
             };
-            let naming = Naming::start(Origin::Trace(folder), facts.slot_ticks(), events.clone())?;
+            let naming = Naming::start(Origin::Trace(folder), finder, facts.slot_ticks(), events.clone())?;
             let digest = digest(&meta, &phases, naming)?;
             let player = Player::new(reader, digest, events.clone(), facts.slot_ns, (speed, paused));
             opened(facts);

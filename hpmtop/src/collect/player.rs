@@ -53,6 +53,8 @@ pub(super) struct Player {
     speed: f64,
     paused: bool,
     over: bool,
+    /// How many sentences of what the trace lacks were told. A table that is cut off is known once its end was reached.
+    missing: usize,
 }
 
 impl Player {
@@ -76,6 +78,7 @@ impl Player {
             speed,
             paused,
             over: false,
+            missing: 0,
         }
     }
 
@@ -225,6 +228,12 @@ impl Player {
         digest.batch.playback =
             Some(Playback { paused: self.paused, speed: self.speed, duration_ns: Some(self.duration_ns) });
         digest.batch.recording = digest.recorder.folder();
+        let missing = self.replay.missing();
+        // Whoever went back has not reached those ends yet, but knows of them.
+        if missing.len() > self.missing {
+            self.missing = missing.len();
+            digest.batch.missing = Some(missing);
+        }
         digest.batch.over = self.over.then(|| "the trace's end".to_owned());
         if let Some(said) = digest.recorder.tick() {
             tell(&self.events, Ok(Some(said)));

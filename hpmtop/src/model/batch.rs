@@ -120,6 +120,8 @@ pub(crate) struct Batch {
     pub(crate) recording: Option<Arc<PathBuf>>,
     /// Who else seems to use performance counters, when somebody has looked.
     pub(crate) holders: Option<Vec<String>>,
+    /// Of a replay: what its trace lacks, as sentences, as far as is known.
+    pub(crate) missing: Option<Vec<String>>,
     /// The measurement has ended, and why.
     pub(crate) over: Option<String>,
 }

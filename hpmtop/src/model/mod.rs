@@ -122,6 +122,8 @@ pub(crate) struct Model {
     pub(crate) recording: Option<Arc<PathBuf>>,
     /// Who else seems to use performance counters.
     pub(crate) holders: Vec<String>,
+    /// What the trace of a replay lacks, as sentences.
+    pub(crate) missing: Vec<String>,
     pub(crate) over: Option<String>,
 }
 
@@ -139,6 +141,7 @@ impl Model {
                 recording: self.recording.clone(),
                 cost: self.cost,
                 holders: std::mem::take(&mut self.holders),
+                missing: std::mem::take(&mut self.missing),
                 ..Self::default()
             };
         }
@@ -171,6 +174,7 @@ impl Model {
         self.cost = batch.cost.or(self.cost);
         self.recording = batch.recording;
         self.holders = batch.holders.unwrap_or_else(|| std::mem::take(&mut self.holders));
+        self.missing = batch.missing.unwrap_or_else(|| std::mem::take(&mut self.missing));
         self.over = batch.over.or_else(|| self.over.take());
         self.forget();
     }

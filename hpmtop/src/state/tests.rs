@@ -346,3 +346,44 @@ fn every_binding_does_something_or_says_why_not() {
         }
     }
 }
+
+/// The words at the top, with their sentences.
+fn words(folder: &Path) -> Vec<(String, String)> {
+    crate::view::remarks(replay(folder, (80, 24), "100%", "").state().model())
+}
+
+#[test]
+fn a_replay_says_what_its_trace_lacks() {
+    let (_temp, folder) = trace();
+    let lacks = |words: &[(String, String)], word: &str| words.iter().any(|(known, _)| known == word);
+    let whole = words(&folder);
+    assert!(!lacks(&whole, "damaged") && !lacks(&whole, "unfinished"), "{whole:?}");
+    let meta = folder.join("meta.json");
+    let text = std::fs::read_to_string(&meta).unwrap();
+    let mut killed: serde_json::Value = serde_json::from_str(&text).unwrap();
+    killed["complete"] = false.into();
+    std::fs::write(&meta, killed.to_string()).unwrap();
+    let unfinished = words(&folder);
+    assert!(unfinished[0].0 == "unfinished" && unfinished[0].1.contains("proper end"), "{unfinished:?}");
+    std::fs::write(&meta, text).unwrap();
+    let quanta = folder.join("quanta.arrows");
+    let file = std::fs::File::options().write(true).open(&quanta).unwrap();
+    file.set_len(file.metadata().unwrap().len() - 5000).unwrap();
+    let damaged = words(&folder);
+    assert!(damaged[0].0 == "damaged" && damaged[0].1.contains("`quanta`"), "{damaged:?}");
+}
+
+#[test]
+fn a_word_tells_of_events_that_took_turns() {
+    let (_temp, folder) = trace();
+    let meta = folder.join("meta.json");
+    let mut turns: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&meta).unwrap()).unwrap();
+    let events = turns["events"].as_array().unwrap().len();
+    turns["totals"]["on_cpu_tsc"] = 100.into();
+    turns["totals"]["running_tsc"] = vec![25; events].into();
+    std::fs::write(&meta, turns.to_string()).unwrap();
+    let words = words(&folder);
+    let (_, sentence) = words.iter().find(|(word, _)| word == "took turns 25 %").unwrap();
+    assert!(sentence.contains("nothing is scaled"), "{sentence}");
+}

@@ -58,6 +58,7 @@ pub(crate) struct Memory {
 /// What is known so far.
 pub(super) struct Gathered {
     meta: Meta,
+    finder: FileFinder,
     events: Vec<usize>,
     /// The event that is looked at.
     event: usize,
@@ -74,15 +75,22 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    pub(super) fn new(meta: &Meta, look: &Look, objects: Rc<Objects>, slot_ticks: u64) -> Self {
+    pub(super) fn new(
+        meta: &Meta,
+        look: &Look,
+        objects: Rc<Objects>,
+        slot_ticks: u64,
+        finder: FileFinder,
+    ) -> Self {
         let sampled = |&event: &usize| meta.events[event].mode != EventUse::Count;
         let events: Vec<usize> = (0..meta.events.len()).filter(sampled).collect();
         Self {
             profiles: profiles(meta, events.len()),
-            locator: Locator::new(&meta.events, FileFinder::default()),
-            references: References::new(FileFinder::default()),
+            locator: Locator::new(&meta.events, finder.clone()),
+            references: References::new(finder.clone()),
             follower: Follower::new(slot_ticks),
             meta: meta.clone(),
+            finder,
             event: look.event,
             events,
             objects,
@@ -155,8 +163,8 @@ impl Gathered {
     /// Begins sums anew; what came of changed layouts is kept.
     pub(super) fn begin_anew(&mut self) {
         self.profiles = profiles(&self.meta, self.events.len());
-        self.locator = Locator::new(&self.meta.events, FileFinder::default());
-        self.references = References::new(FileFinder::default());
+        self.locator = Locator::new(&self.meta.events, self.finder.clone());
+        self.references = References::new(self.finder.clone());
         (self.given, self.computed, self.samples) = (0, 0, 0);
         self.unknown.clear();
         self.partial = true;

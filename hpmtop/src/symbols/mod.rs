@@ -13,6 +13,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result};
 use libhpm::report::{Annotated, Entry, Sum};
+use libhpm::symbol::FileFinder;
 use libhpm::trace::{MapRow, MarkerRow, Meta, SampleRow, ThreadRow};
 
 pub(crate) use self::memory::Memory;
@@ -107,19 +108,23 @@ pub(crate) enum Origin {
 }
 
 impl Naming {
-    /// Starts the thread.
+    /// Starts the thread. `slot_ticks` is the length of the periods over which misses are compared, in TSC ticks.
     ///
     /// # Errors
     /// The system has no room for it.
-    /// `slot_ticks` is the length of the periods over which misses are compared, in TSC ticks.
-    pub(crate) fn start(origin: Origin, slot_ticks: u64, events: SyncSender<Event>) -> Result<Self> {
+    pub(crate) fn start(
+        origin: Origin,
+        finder: FileFinder,
+        slot_ticks: u64,
+        events: SyncSender<Event>,
+    ) -> Result<Self> {
         let (work, works) = channel();
         let waiting = Arc::new(AtomicU64::new(0));
         let left_out = Arc::new(AtomicU64::new(0));
         let replay = matches!(origin, Origin::Trace(_));
         let shared = (Arc::clone(&waiting), Arc::clone(&left_out));
         let run = move || {
-            if let Ok(namer) = Namer::new(&origin, slot_ticks, shared) {
+            if let Ok(namer) = Namer::new(&origin, finder, slot_ticks, shared) {
                 namer.run(&works, &events);
             }
         };

@@ -31,6 +31,7 @@ const OTHERS_MAX: usize = 8;
 
 /// The thread.
 pub(super) struct Namer {
+    finder: FileFinder,
     resolver: Resolver,
     /// Of a source that measures: resolvers of other processes, of which the ends of quanta are named.
     others: HashMap<u32, Resolver>,
@@ -67,8 +68,8 @@ struct Living {
 
 impl Living {
     /// A resolver for a process.
-    fn resolver(&self, pid: u32) -> Resolver {
-        let mut resolver = Resolver::of_source(&self.meta, FileFinder::default());
+    fn resolver(&self, pid: u32, finder: &FileFinder) -> Resolver {
+        let mut resolver = Resolver::of_source(&self.meta, finder.clone());
         resolver.know_kernel(self.kernel.clone());
         // It writes nothing, so that it cannot fail.
         self.present.maps_of(pid).for_each(|row| resolver.map(row).unwrap_or_default());
@@ -79,23 +80,24 @@ impl Living {
 impl Namer {
     pub(super) fn new(
         origin: &Origin,
+        finder: FileFinder,
         slot_ticks: u64,
         (waiting, left_out): (Arc<AtomicU64>, Arc<AtomicU64>),
     ) -> libhpm::Result<Self> {
-        let finder = FileFinder::default();
         let (resolver, meta, live, folder) = match origin {
             Origin::Live(meta) => {
                 let kernel = KernelFunctions::of_this_kernel();
                 let living = Living { meta: meta.clone(), present: Present::default(), kernel };
                 // It is replaced when a process is looked at.
-                (Resolver::of_source(meta, finder), (**meta).clone(), Some(living), None)
+                (Resolver::of_source(meta, finder.clone()), (**meta).clone(), Some(living), None)
             }
             Origin::Trace(folder) => {
                 let reader = TraceReader::open(folder)?;
-                (Resolver::new(&reader, finder), reader.meta().clone(), None, Some(folder.clone()))
+                (Resolver::new(&reader, finder.clone()), reader.meta().clone(), None, Some(folder.clone()))
             }
         };
         Ok(Self {
+            finder,
             resolver,
             others: HashMap::new(),
             live,
@@ -222,7 +224,7 @@ impl Namer {
         if let (Some(live), Some(pid)) = (&self.live, pid)
             && !self.looks_at(pid)
         {
-            self.resolver = live.resolver(pid);
+            self.resolver = live.resolver(pid, &self.finder);
         }
         let same = |a: &Look, b: &Look| (a.pid, a.event, a.by) == (b.pid, b.event, b.by);
         let kept = matches!((&self.look, &look), (Some(old), Some(new)) if same(old, new));
@@ -238,7 +240,13 @@ impl Namer {
         self.memory = None;
         if let Some(look) = self.look.clone().filter(|look| look.by == Sight::Memory) {
             let objects = self.objects();
-            self.memory = Some(Box::new(Gathered::new(&self.meta, &look, objects, self.slot_ticks)));
+            self.memory = Some(Box::new(Gathered::new(
+                &self.meta,
+                &look,
+                objects,
+                self.slot_ticks,
+                self.finder.clone(),
+            )));
         }
         self.add_recent();
     }
@@ -272,7 +280,7 @@ impl Namer {
                     if self.others.len() >= OTHERS_MAX && !self.others.contains_key(&pid) {
                         self.others.clear();
                     }
-                    self.others.entry(pid).or_insert_with(|| live.resolver(pid))
+                    self.others.entry(pid).or_insert_with(|| live.resolver(pid, &self.finder))
                 }
                 _ => &mut self.resolver,
             };
@@ -315,7 +323,8 @@ impl Namer {
         let mut code = None;
         if let Some((module, function)) = &look.function {
             let key = (Arc::clone(module), Some(Arc::clone(function)));
-            match self.hotspots.annotate(&key, &mut self.resolver, &Sources::default()) {
+            let sources = Sources { finder: self.finder.clone(), ..Sources::default() };
+            match self.hotspots.annotate(&key, &mut self.resolver, &sources) {
                 Ok(Some(annotated)) => code = Some(annotated),
                 Ok(None) => note = Some(format!("{function} of {module} has no code in a file here")),
                 Err(error) => {
@@ -353,7 +362,8 @@ mod tests {
     fn a_process_that_is_looked_at_later_has_its_recent_samples() {
         let zero = || Arc::new(AtomicU64::new(9));
         let meta = Meta { events: vec![libhpm::trace::Event::default(); 2], ..Meta::default() };
-        let mut namer = Namer::new(&Origin::Live(Box::new(meta)), 1000, (zero(), zero())).unwrap();
+        let mut namer =
+            Namer::new(&Origin::Live(Box::new(meta)), FileFinder::default(), 1000, (zero(), zero())).unwrap();
         for row in [sample(1, 100, 0), sample(1, 150, 1), sample(2, 160, 0), sample(1, 300, 0)] {
             namer.take(Work::Sample(Box::new(row)));
         }

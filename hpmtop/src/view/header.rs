@@ -11,12 +11,12 @@ use crate::screens::ALL;
 use crate::state::State;
 
 /// What has to be known before the numbers are believed: a word, and the sentence behind it.
-pub(crate) fn remarks(model: &Model) -> Vec<(String, &'static str)> {
+pub(crate) fn remarks(model: &Model) -> Vec<(String, String)> {
     let (facts, totals) = (&model.source, &model.totals);
-    let mut remarks = Vec::new();
-    let mut add = |given: bool, word: String, sentence| {
+    let mut remarks = of_trace(model);
+    let mut add = |given: bool, word: String, sentence: &str| {
         if given {
-            remarks.push((word, sentence));
+            remarks.push((word, sentence.to_owned()));
         }
     };
     add(
@@ -36,8 +36,8 @@ pub(crate) fn remarks(model: &Model) -> Vec<(String, &'static str)> {
         .fold(1.0, f64::min);
     add(
         least < 0.995,
-        format!("scaled {:.0} %", least * 100.0),
-        "events took turns: at least one was counted for that share of the time only",
+        format!("took turns {:.0} %", least * 100.0),
+        "events took turns: at least one was counted for that share of the time only, and nothing is scaled",
     );
     add(facts.imprecise(), "imprecise".to_owned(), "samples come by interrupts, some instructions too late");
     let lost = totals.records_lost + totals.quanta_lost + totals.sideband_lost;
@@ -51,6 +51,23 @@ pub(crate) fn remarks(model: &Model) -> Vec<(String, &'static str)> {
         format!("throttled {}", si(totals.throttled as f64)),
         "samples were held back because they came too fast",
     );
+    remarks
+}
+
+/// What the trace of a replay lacks, and how it was recorded.
+fn of_trace(model: &Model) -> Vec<(String, String)> {
+    let meta = &model.source.meta;
+    let mut remarks = Vec::new();
+    if !model.missing.is_empty() {
+        let word = match (meta.complete, model.missing.len() > meta.missing.len()) {
+            (false, _) => "unfinished",
+            (true, true) => "damaged",
+            // As it was recorded or merged.
+            (true, false) => "incomplete",
+        };
+        remarks.push((word.to_owned(), model.missing.join("; ")));
+    }
+    remarks.extend(meta.phase_guided.as_ref().map(|guided| ("phase-guided".to_owned(), guided.sentence())));
     remarks
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn lines(state: &State) -> Vec<(String, String)> {
             "nothing has to be known: counts are whole and nothing was lost".to_owned(),
         ));
     }
-    lines.extend(remarks.into_iter().map(|(word, sentence)| (word, sentence.to_owned())));
+    lines.extend(remarks);
     lines
 }
 

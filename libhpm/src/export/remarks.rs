@@ -14,6 +14,14 @@ pub fn remarks(meta: &Meta) -> Vec<String> {
         remarks.push(meta.source_note.clone());
     }
     remarks.extend(meta.phase_guided.as_ref().map(PhaseGuided::sentence));
+    remarks.extend(losses(meta));
+    remarks
+}
+
+/// Those of them that the trace's totals tell: what is lost, held back, or was measured in turns.
+#[must_use]
+pub fn losses(meta: &Meta) -> Vec<String> {
+    let mut remarks = Vec::new();
     let Some(totals) = &meta.totals else { return remarks };
     let counted = [
         (totals.records_lost, "samples could not be written or were held back"),

@@ -127,7 +127,9 @@ impl Hotspots {
             return Ok(None);
         };
         let place = Place::Linked(hotspot.linked_address);
-        let Some(code) = Code::around(&place, Path::new(&*key.0), &sources.finder)? else { return Ok(None) };
+        let build_id = resolver.file(&hotspot.row, hotspot.ip).and_then(|file| file.build_id.clone());
+        let code = Code::around(&place, Path::new(&*key.0), build_id.as_deref(), &sources.finder)?;
+        let Some(code) = code else { return Ok(None) };
         // Where the linker put an instruction, and where it was in the sample's process.
         let moved = hotspot.ip.wrapping_sub(hotspot.linked_address);
         let mut frames = |address: u64| resolver.functions(&hotspot.row, address.wrapping_add(moved));

@@ -8,10 +8,13 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::address_space::AddressSpaces;
+use crate::address_space::{AddressSpaces, Mapping};
 use crate::record::Attribution;
 use crate::symbol::{Code, FileFinder, Place};
 use crate::trace::{Event, SampleRow};
+
+/// Path and build ID of a file.
+type FileKey = (Arc<str>, Option<Arc<[u8]>>);
 
 /// Finds the instructions that caused samples.
 pub(super) struct Causes {
@@ -19,9 +22,9 @@ pub(super) struct Causes {
     next: Vec<bool>,
     finder: FileFinder,
     /// Decoded functions of each file.
-    functions: HashMap<Arc<str>, Vec<Code>>,
+    functions: HashMap<FileKey, Vec<Code>>,
     /// How far before a byte of a file the instruction before it begins.
-    back: HashMap<(Arc<str>, u64), u64>,
+    back: HashMap<(FileKey, u64), u64>,
 }
 
 impl Causes {
@@ -42,17 +45,19 @@ impl Causes {
         }
         let mapping = spaces.find(row.pid, row.tsc, row.ip);
         let Some(mapping) = mapping.filter(|mapping| mapping.is_file()) else { return row.ip };
-        row.ip - self.back(&mapping.path, mapping.file_offset_of(row.ip))
+        row.ip - self.back(mapping, mapping.file_offset_of(row.ip))
     }
 
-    fn back(&mut self, path: &Arc<str>, offset: u64) -> u64 {
-        let place = (Arc::clone(path), offset);
+    fn back(&mut self, mapping: &Mapping, offset: u64) -> u64 {
+        let file = (Arc::clone(&mapping.path), mapping.build_id.clone());
+        let place = (file.clone(), offset);
         if let Some(&back) = self.back.get(&place) {
             return back;
         }
-        let functions = self.functions.entry(Arc::clone(path)).or_default();
+        let functions = self.functions.entry(file).or_default();
         if !functions.iter().any(|code| code.instruction_of(offset).is_some()) {
-            let code = Code::around(&Place::FileOffset(offset), Path::new(&**path), &self.finder);
+            let (path, build_id) = (Path::new(&*mapping.path), mapping.build_id.as_deref());
+            let code = Code::around(&Place::FileOffset(offset), path, build_id, &self.finder);
             functions.extend(code.ok().flatten());
         }
         let before = |code: &Code| {
@@ -73,10 +78,10 @@ mod tests {
     const BASE: u64 = 0x7000_0000_0000;
 
     /// This test's own `main`, mapped whole; with the places of its first instructions in memory.
-    fn own_main() -> (AddressSpaces, Vec<u64>) {
+    fn own_main(build_id: Option<Vec<u8>>) -> (AddressSpaces, Vec<u64>) {
         let file = std::env::current_exe().unwrap();
         let finder = FileFinder::default();
-        let code = Code::around(&Place::of_symbol("main"), &file, &finder).unwrap().unwrap();
+        let code = Code::around(&Place::of_symbol("main"), &file, None, &finder).unwrap().unwrap();
         let place = |place: usize| {
             let offset = (0..file.metadata().unwrap().len())
                 .find(|&offset| code.instruction_of(offset) == Some(place));
@@ -90,6 +95,7 @@ mod tests {
             end: BASE + (1 << 32),
             path,
             executable: true,
+            build_id,
             ..MapRow::default()
         });
         (spaces, (0..3).map(place).collect())
@@ -97,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_instruction_before_is_found_by_decoding() {
-        let (spaces, places) = own_main();
+        let (spaces, places) = own_main(None);
         let event = |attribution| Event { attribution, ..Event::default() };
         let mut causes =
             Causes::new(&[event(Attribution::Next), event(Attribution::Cause)], FileFinder::default());
@@ -110,5 +116,17 @@ mod tests {
         assert_eq!(of(0, 0x10, None), 0x10, "there is no code");
         assert_eq!(of(0, places[2], Some(vec![0x99, places[2], 0])), 0x99, "a branch led here");
         assert_eq!(of(0, places[2], Some(vec![0x99, places[0], 0])), places[1]);
+    }
+
+    #[test]
+    fn another_file_than_the_recorded_one_is_not_decoded() {
+        let event = Event { attribution: Attribution::Next, ..Event::default() };
+        let found = crate::elf::build_id(&std::env::current_exe().unwrap());
+        for (build_id, back) in [(found, 1), (Some(vec![1, 2, 3]), 0)] {
+            let (spaces, places) = own_main(build_id);
+            let mut causes = Causes::new(std::slice::from_ref(&event), FileFinder::default());
+            let row = SampleRow { pid: 1, ip: places[2], ..SampleRow::default() };
+            assert_eq!(causes.of(&spaces, &row), places[2 - back]);
+        }
     }
 }

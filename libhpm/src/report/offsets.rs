@@ -50,8 +50,8 @@ impl Offsets {
         attribution: Attribution,
         around: Around<'_>,
     ) {
-        let in_file = resolver.file_offset(row).filter(|(path, _)| &**path == around.module);
-        let reported = in_file.and_then(|(_, offset)| around.code.instruction_of(offset));
+        let in_file = resolver.file(row, row.ip).filter(|file| &*file.path == around.module);
+        let reported = in_file.and_then(|file| around.code.instruction_of(file.file_offset_of(row.ip)));
         let place = match attribution {
             Attribution::Next => reported.and_then(|place| place.checked_sub(1)),
             _ => reported,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cause::Causes;
 use super::{CallChain, Extent, MemorySource, Sample, SharedChain};
-use crate::address_space::AddressSpaces;
+use crate::address_space::{AddressSpaces, Mapping};
 use crate::record::{Level, Snoop};
 use crate::source::Sink;
 use crate::symbol::{FileFinder, Frames, KERNEL_START, KernelFunctions, Symbolizer};
@@ -177,18 +177,10 @@ impl Resolver {
         self.spaces.epoch(row.pid, row.tsc)
     }
 
-    /// The file that holds a row's instruction, as its path when recorded, and the instruction's place in it; `None` for
-    /// code without a file.
+    /// The file that is mapped at an address of the row's process at the row's time; `None` for memory without a file.
     #[must_use]
-    pub fn file_offset(&self, row: &SampleRow) -> Option<(Arc<str>, u64)> {
-        self.file_offset_of(row, row.ip)
-    }
-
-    /// The same of another address of the row's process at the row's time.
-    #[must_use]
-    pub fn file_offset_of(&self, row: &SampleRow, address: u64) -> Option<(Arc<str>, u64)> {
-        let mapping = self.spaces.find(row.pid, row.tsc, address)?;
-        mapping.is_file().then(|| (Arc::clone(&mapping.path), mapping.file_offset_of(address)))
+    pub fn file(&self, row: &SampleRow, address: u64) -> Option<&Mapping> {
+        self.spaces.find(row.pid, row.tsc, address).filter(|mapping| mapping.is_file())
     }
 
     fn chain(&mut self, row: &SampleRow, ip: u64) -> SharedChain {

@@ -10,6 +10,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use serde::Serialize;
 
 use super::FileFinder;
+use super::module::Changed;
 use crate::elf::{self, Elf, Segments};
 
 /// A place in a program's code, as people write it.
@@ -70,13 +71,21 @@ pub struct Code {
 }
 
 impl Code {
-    /// The function around a place in the file that was recorded as `path`; `None` when the file has no such symbol, or no
-    /// function covers the place.
+    /// The function around a place in the file that was recorded as `path` with this build ID (if one is known); `None` when the
+    /// file has no such symbol, or no function covers the place.
     ///
     /// # Errors
-    /// The file cannot be read, or is no ELF file.
-    pub fn around(place: &Place, path: &Path, finder: &FileFinder) -> io::Result<Option<Self>> {
-        elf::read(&finder.here(path), |elf| {
+    /// The file cannot be read, is no ELF file, or is another one here than was recorded.
+    pub fn around(
+        place: &Place,
+        path: &Path,
+        build_id: Option<&[u8]>,
+        finder: &FileFinder,
+    ) -> io::Result<Option<Self>> {
+        let read = elf::read(&finder.here(path), |elf| {
+            if elf::is_another(elf, build_id)? {
+                return Ok(Err(Changed));
+            }
             let segments = Segments::of(elf);
             let address = match place {
                 Place::Symbol(name, offset) => address_of(elf, name).map(|address| address + offset),
@@ -84,11 +93,17 @@ impl Code {
                 Place::Linked(address) => Some(*address),
             };
             let Some((function, extent)) = address.and_then(|address| function_at(elf, address)) else {
-                return Ok(None);
+                return Ok(Ok(None));
             };
             let instructions = decode(&bytes(elf, &extent)?, extent.start);
             let reference = instruction_at(&instructions, address.unwrap_or_default());
-            Ok(reference.map(|reference| Self { function, instructions, reference, segments }))
+            Ok(Ok(reference.map(|reference| Self { function, instructions, reference, segments })))
+        })?;
+        read.map_err(|Changed| {
+            io::Error::other(
+                "it is another file here than the one recorded (its build ID differs); name the recorded machine's files \
+                 with --symfs",
+            )
         })
     }
 
@@ -220,11 +235,15 @@ mod tests {
     fn a_function_of_a_real_binary_is_decoded() {
         let here = std::env::current_exe().unwrap();
         let finder = FileFinder::default();
-        let around = |name: &str| Code::around(&Place::of_symbol(name), &here, &finder).unwrap();
+        let around = |name: &str| Code::around(&Place::of_symbol(name), &here, None, &finder).unwrap();
         let code = around("main+0x4").unwrap();
         assert_eq!(&*code.function, "main");
         assert!(code.reference > 0 && code.instructions.len() > code.reference);
         assert!(code.instructions.iter().all(|one| one.mnemonic != "invalid"), "{:?}", code.instructions);
         assert!(around("there is no such function").is_none());
+        let id = elf::build_id(&here).unwrap();
+        let of = |id: &[u8]| Code::around(&Place::of_symbol("main"), &here, Some(id), &finder);
+        assert!(of(&id).unwrap().is_some());
+        assert!(of(&[1, 2, 3]).unwrap_err().to_string().contains("its build ID differs"));
     }
 }

@@ -80,9 +80,7 @@ impl Image {
     pub fn load(path: &Arc<str>, build_id: Option<&[u8]>, finder: &FileFinder) -> io::Result<Option<Self>> {
         let recorded = Path::new(&**path);
         elf::read(&finder.here(recorded), |elf| {
-            if let (Some(recorded), Some(found)) = (build_id, elf.build_id()?)
-                && recorded != found
-            {
+            if elf::is_another(elf, build_id)? {
                 return Ok(None);
             }
             let (mut functions, mut variables) = (Vec::new(), Vec::new());

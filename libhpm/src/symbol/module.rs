@@ -39,9 +39,7 @@ impl Module {
     ) -> io::Result<Result<Self, Changed>> {
         let recorded = Path::new(&**path);
         elf::read(&finder.here(recorded), |elf| {
-            if let (Some(recorded), Some(found)) = (build_id, elf.build_id()?)
-                && recorded != found
-            {
+            if elf::is_another(elf, build_id)? {
                 return Ok(Err(Changed));
             }
             let mut symbols = SymbolTable::default();

@@ -141,7 +141,7 @@ pub(crate) fn run(program: Program, objects: u32, steps: u32, record: Record) ->
     let program = program.build(folder.path());
     let log = folder.path().join("objects.log");
     let place = libhpm::symbol::Place::of_symbol(function);
-    let code = libhpm::symbol::Code::around(&place, &program, &FileFinder::default()).unwrap().unwrap();
+    let code = libhpm::symbol::Code::around(&place, &program, None, &FileFinder::default()).unwrap().unwrap();
     let linked = code.instructions[0].address..code.instructions.last().unwrap().address + 1;
     let (objects, steps) = (objects.to_string(), steps.to_string());
     let (mut child, pid) =

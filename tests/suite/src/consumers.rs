@@ -186,8 +186,8 @@ impl Run {
         // The records that each step is about.
         let about =
             |step: usize| -> Option<u64> { steps[step]["whose"].as_str()?.split(' ').next()?.parse().ok() };
-        let all: Vec<Value> = serde_json::from_str(&self.hpmctl(&["explore", "trace.hpm", "--json"])?)?;
-        ensure!(about(0) == all[0]["records"].as_u64(), "it shows {:?} records", about(0));
+        let all: Value = serde_json::from_str(&self.hpmctl(&["explore", "trace.hpm", "--json"])?)?;
+        ensure!(about(0) == all["rows"][0]["records"].as_u64(), "it shows {:?} records", about(0));
         ensure!(about(1) < about(0), "zooming left {:?} of {:?} records in view", about(1), about(0));
         ensure!(
             about(2) > Some(0) && about(2) < about(1),

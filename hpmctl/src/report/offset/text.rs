@@ -9,6 +9,7 @@ use libhpm::report::OffsetEntry;
 use libhpm::symbol::{Code, Instruction};
 
 use super::{Histogram, Histograms, how};
+use crate::report::text::remarks;
 
 /// Characters of a bar that stands for all samples.
 const BAR: f64 = 30.0;
@@ -35,6 +36,10 @@ pub(super) fn render(histograms: &Histograms<'_>, code: &Code, limit: usize) -> 
             histogram.elsewhere.samples
         );
     }
+    if let Some(filter) = &histograms.filter {
+        let _ = writeln!(text, "only      {filter}");
+    }
+    remarks(&mut text, &histograms.remarks);
     let shown = shown(&histograms.traces, limit);
     let _ = writeln!(text, "\n{}", table(histograms, code, &shown));
     let left_out: usize = histograms
