@@ -139,14 +139,20 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
             return Err(Refusal::new(Reason::SharedEvent, [index as u64, 0]));
         }
     }
-    if spec.privilege == EventSpec::USER {
-        let barred = CounterSet::general(!pmu.generation.user_counters);
-        event.counters = event.counters.without_all(barred);
-        if let Some(how) = &mut event.sampling {
-            how.counters = how.counters.without_all(barred);
-        }
-    }
+    bar_counters(pmu, &mut event);
     Ok(event)
+}
+
+/// Takes the counters away that do not count the event at its privilege level.
+fn bar_counters(pmu: &Pmu, event: &mut Event) {
+    if event.privilege != EventSpec::USER {
+        return;
+    }
+    let barred = CounterSet::general(!pmu.generation.user_counters);
+    event.counters = event.counters.without_all(barred);
+    if let Some(how) = &mut event.sampling {
+        how.counters = how.counters.without_all(barred);
+    }
 }
 
 fn event_bits(index: usize, bits: u64) -> Refusal {
