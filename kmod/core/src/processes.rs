@@ -75,7 +75,7 @@ impl Processes {
         self.find(tgid).map(|(_, value)| value)
     }
 
-    /// Sets the value of this process; `false` when [`PROCESSES_MAX`] are there, or all [`PROBES`] places that it could have are
+    /// Sets the value of this process; `false` when [`PROCESSES_MAX`] are there, or all places that it could have are
     /// taken.
     #[must_use]
     pub fn set(&self, writer: &mut Writer, tgid: u32, value: u32) -> bool {
