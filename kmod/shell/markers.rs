@@ -87,6 +87,8 @@ impl Owner {
     /// no more memory.
     pub(super) fn page_of(&self, tid: u32) -> Result<u64> {
         let mut pages = PAGES.lock();
+        // Without a session no probe has seen threads exit.
+        forget_gone_of(&pages);
         let mine = |made: &Option<Made>| made.as_ref().is_some_and(|made| made.owner == self.0);
         if let Some(place) = THREADS.get(tid) {
             let found = pages.get(place as usize).filter(|made| mine(made));
@@ -176,8 +178,11 @@ pub(super) fn exit(tid: u32, _irq: &LocalInterruptDisabled) {
 /// Forgets the pages of threads that have exited, or executed another program, while no session was there and nobody looked. The probes
 /// look from now on.
 pub(super) fn forget_gone() {
-    let pages = PAGES.lock();
-    for (place, made) in PLACES.iter().zip(&*pages) {
+    forget_gone_of(&PAGES.lock());
+}
+
+fn forget_gone_of(pages: &[Option<Made>; PAGES_MAX]) {
+    for (place, made) in PLACES.iter().zip(pages) {
         let tid = place.tid.load(Ordering::Relaxed);
         let stays = |made: &Made| made.thread.is_alive() && made.thread.is_entitled();
         if tid != 0 && !made.as_ref().is_some_and(stays) {

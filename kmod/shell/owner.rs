@@ -196,7 +196,7 @@ fn enter_cpus() -> Result<(), Refusal> {
     if let Some(refusal) = refused {
         // After a suspend there are sessions, for which the others may have begun to measure.
         plugged.on_online(leave);
-        cpu::stop_clocks();
+        stop_clocks();
         return Err(refusal);
     }
     ACTIVE.store(true, Ordering::Relaxed);
@@ -220,8 +220,12 @@ fn leave_cpus() {
     let plugged = Plugged::hold();
     ACTIVE.store(false, Ordering::Relaxed);
     plugged.on_online(leave);
+    stop_clocks();
+}
+
+/// Ends every CPU's clock, which would have woken the readers of what was published last.
+fn stop_clocks() {
     cpu::stop_clocks();
-    // As when one goes offline.
     registry::wake_readers(&local_interrupt_disable());
 }
 

@@ -140,6 +140,9 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     if let (Some(session), true) = (session, old_tid != thread.tid) {
         // The thread has its leader's ID now, and nothing will exit under the old one.
         session.threads().forget(Thread { tid: old_tid, ..thread });
+        if let Some(pages) = session.pages() {
+            pages.keys().forget(old_tid);
+        }
     }
 }
 

@@ -63,7 +63,8 @@ impl Pmu {
     /// them holds the PMU.
     pub fn reservation(&self) -> impl DoubleEndedIterator<Item = (u32, u32)> {
         let first = Counter::at(0);
-        let general = self.perfmon.general.count_ones();
+        // Also what lies between them and is not used.
+        let general = u32::BITS - self.perfmon.general.leading_zeros();
         let (counter, select, count, step) = match self.interface {
             Interface::Architectural => (IA32_PMC0, IA32_PERFEVTSEL0, general, 1),
             Interface::NetBurst(_) => (MSR_BPU_COUNTER0, MSR_BPU_CCCR0, COUNTERS, 1),

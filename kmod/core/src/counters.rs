@@ -72,6 +72,13 @@ impl PageKeys {
         self.live.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Nothing runs any more under the ID of this thread, which has another one.
+    pub fn forget(&self, tid: u32) {
+        if let Some(page) = self.find(tid) {
+            self.retire(page);
+        }
+    }
+
     /// The thread never runs again; its page keeps its last counts for those who look at it.
     pub(super) fn retire(&self, page: usize) {
         self.keys[page].store(RETIRED, Ordering::Release);

@@ -148,7 +148,8 @@ impl Processes {
             let found = at(steps).load(Ordering::Relaxed);
             if !is_free(found) {
                 passed = passed.min(steps.saturating_sub(distance(found, after(start, steps))));
-            } else if found == DELETED && steps < passed {
+            } else if found == DELETED && steps <= first && steps < passed {
+                // Those behind `place` the search for the entry did not pass, and one behind `end` may need them.
                 at(steps).store(EMPTY, Ordering::Release);
             }
         }
@@ -268,6 +269,23 @@ mod tests {
         assert_eq!(table.remove(&mut writer, taken[0]), Some(3));
         assert!(table.set(&mut writer, *last, 3));
         assert_eq!(table.get(*last), Some(3));
+    }
+
+    #[test]
+    fn an_entry_far_behind_is_still_found_after_others_have_gone() {
+        let (table, mut writer) = table();
+        let homed = |place| (1u32..).filter(move |&tgid| home(tgid) == place);
+        let first = 5000;
+        let taken: Vec<u32> = (first..first + PROBES + 3).map(|place| homed(place).next().unwrap()).collect();
+        for &tgid in &taken {
+            assert!(table.set(&mut writer, tgid, 3));
+        }
+        let behind = homed(first + 120).nth(1).unwrap();
+        assert!(table.set(&mut writer, behind, 4));
+        for gone in (121..128).chain([0]) {
+            assert_eq!(table.remove(&mut writer, taken[gone]), Some(3));
+            assert_eq!(table.get(behind), Some(4), "after the one at {gone} has gone");
+        }
     }
 
     #[test]

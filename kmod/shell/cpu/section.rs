@@ -28,6 +28,10 @@ pub(in super::super) struct Section<'a> {
 impl Section<'_> {
     /// A thread of the session starts to run.
     pub(in super::super) fn switch_in(&mut self, session: &Session, thread: Thread) {
+        // A counter page shows where its counters began: nothing that others have counted.
+        if session.pages().is_some() && self.cpu.is_exposed() {
+            self.conceal();
+        }
         let entered = self.with(session, |engine, port, session| engine.switch_in(port, session, thread));
         if entered.is_some() {
             let place = ptr::from_ref(session).cast_mut();

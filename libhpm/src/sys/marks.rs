@@ -1,7 +1,7 @@
 //! Marker pages: memory that a thread writes and the driver reads when the thread's quantum ends.
 
 use std::marker::PhantomData;
-use std::mem::offset_of;
+use std::mem::{ManuallyDrop, offset_of};
 use std::os::fd::AsRawFd;
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,7 +18,8 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// The marker page of the thread that made it.
 #[derive(Debug)]
 pub struct Page {
-    map: MmapRaw,
+    /// Unmapped only where it is mapped: a child of a fork has something else at its address, or nothing.
+    map: ManuallyDrop<MmapRaw>,
     produced: u64,
     forks: u32,
     /// The driver takes what is in it for this thread's.
@@ -50,10 +51,10 @@ impl Page {
             .map_raw(driver.memory().as_raw_fd())
             .map_err(Error::io("map a marker page"))?;
         let forks = FORKS.load(Ordering::Relaxed);
-        let page = Self { map, produced: 0, forks, not_send: PhantomData };
+        let mut page = Self { map: ManuallyDrop::new(map), produced: 0, forks, not_send: PhantomData };
         // Another thread that has exited may have used it before.
-        let produced = page.word(offset_of!(MarkerPage, produced)).load(Ordering::Relaxed);
-        Ok(Self { produced, ..page })
+        page.produced = page.word(offset_of!(MarkerPage, produced)).load(Ordering::Relaxed);
+        Ok(page)
     }
 
     /// Writes a marker with the time `tsc`, without a system call.
@@ -84,6 +85,15 @@ impl Page {
         // SAFETY: The offset is that of an aligned field of the page, which is mapped, and the field is only accessed
         // atomically on this side.
         unsafe { AtomicU64::from_ptr(self.map.as_mut_ptr().wrapping_add(offset).cast()) }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        if self.forks == FORKS.load(Ordering::Relaxed) {
+            // SAFETY: It is dropped here alone, and not used afterwards.
+            unsafe { ManuallyDrop::drop(&mut self.map) };
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod bench;
 mod cachegrind;
 mod counting;
 pub(crate) mod equivalents;
+mod glimpse;
 mod guided;
 pub(crate) mod heap;
 pub(crate) mod interrupt;

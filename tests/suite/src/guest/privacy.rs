@@ -50,6 +50,7 @@ pub(super) fn read(report: &mut GuestReport) {
         totals = Some(sums);
         Ok(format!("{swept} sweeps over all segments and quanta"))
     });
+    report.check("a counter page shows nothing that others have counted", super::glimpse::others_counts);
     if let Some(totals) = totals {
         report.fact("records", json!(totals.records));
         report.fact("withheld", json!(totals.records_withheld));

@@ -268,7 +268,8 @@ fn two_threads() -> Result<String> {
     Ok(format!("{first} and {second} instructions"))
 }
 
-fn pin(cpus: &[usize]) -> Result<()> {
+/// Has the calling thread, and what it starts, run on these CPUs.
+pub(super) fn pin(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         set.set(cpu)?;
