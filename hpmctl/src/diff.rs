@@ -155,6 +155,8 @@ fn output(args: &DiffArgs) -> Result<(String, Vec<String>)> {
         }
     }
     if events.is_empty() {
+        // A trace that is damaged may have nothing for that alone.
+        warn(&[&before.warnings[..], &after.warnings[..]].concat());
         bail!(
             "{} and {} have no samples of an event in common{}",
             before.name,

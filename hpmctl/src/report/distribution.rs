@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::samples::{sampled_events, unfinished};
 use super::{ReportArgs, event_index, named, table, text};
 use crate::opened::open_trace;
-use crate::output::grouped;
+use crate::output::{grouped, warn};
 use crate::picture;
 
 /// Everything that the text and the JSON show.
@@ -54,6 +54,8 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         distributions.add(path, args)?;
     }
     if distributions.events.is_empty() {
+        // A trace that is damaged may have none for that alone.
+        warn(&distributions.warnings);
         bail!("no trace has samples that were asked for");
     }
     if let Some(path) = &args.picture {
