@@ -21,6 +21,9 @@ use crate::hpm_abi::{
 use crate::hpm_core::counters::{self, PageKeys};
 use crate::hpm_core::{Refusal, Thread};
 
+/// There is no room for one more page.
+const NO_PAGE: Refusal = Refusal::new(Reason::NoMemory, [PAGE_SIZE as u64, 0]);
+
 /// The pages of one session.
 ///
 /// # Invariants
@@ -71,7 +74,6 @@ impl Pages {
 
     /// The page of this thread, made or used again if it has none. One caller at a time.
     fn obtain(&self, tid: u32, events: u32) -> Result<usize, Refusal> {
-        let no_memory = Refusal::new(Reason::NoMemory, [PAGE_SIZE as u64, 0]);
         if let Some(number) = self.keys.find(tid) {
             return Ok(number);
         }
@@ -79,16 +81,15 @@ impl Pages {
             // SAFETY: The page belongs to the area, which is not freed meanwhile.
             self.page_at(number * PAGE_SIZE).is_some_and(|page| unsafe { !sys::is_page_mapped(page) })
         };
-        let number = self.keys.claim(tid, is_unseen).ok_or(no_memory)?;
+        let number = self.keys.claim(tid, is_unseen).ok_or(NO_PAGE)?;
         if self.area(number).is_none() {
-            let place = self.made.get(number).ok_or(no_memory)?;
+            let place = self.made.get(number).ok_or(NO_PAGE)?;
             let locked = Locked::charge(PAGE_SIZE as u64)?;
-            let area = Area::new(PAGE_SIZE).map_err(|_| no_memory)?;
-            let made =
-                KBox::new(Made { area, _locked: locked }, GFP_KERNEL_ACCOUNT).map_err(|_| no_memory)?;
+            let area = Area::new(PAGE_SIZE).map_err(|_| NO_PAGE)?;
+            let made = KBox::new(Made { area, _locked: locked }, GFP_KERNEL_ACCOUNT).map_err(|_| NO_PAGE)?;
             place.store(KBox::into_raw(made), Ordering::Release);
         }
-        let page = self.page(number).ok_or(no_memory)?;
+        let page = self.page(number).ok_or(NO_PAGE)?;
         counters::prepare(page, tid, events, machine::tsc_khz() as u32);
         self.keys.assign(number, tid);
         Ok(number)
@@ -118,9 +119,8 @@ pub(super) fn request(session: &Session, request: &mut CounterRequest) -> Result
     if target.is_some() && !is_target && !registry::names(session, Thread { pid: tgid, tid }) {
         return Err(not_measured);
     }
-    let no_memory = Refusal::new(Reason::NoMemory, [PAGE_SIZE as u64, 0]);
     let number = pages.obtain(tid, session.event_count())?;
-    let page = pages.page(number).ok_or(no_memory)?;
+    let page = pages.page(number).ok_or(NO_PAGE)?;
     let plugged = Plugged::hold();
     if tgid == current_tgid() {
         if grant_rdpmc(&plugged) {

@@ -12,8 +12,8 @@
 #include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/perf_event.h>
 #include <linux/notifier.h>
+#include <linux/perf_event.h>
 #include <linux/pid_namespace.h>
 #include <linux/reboot.h>
 #include <linux/sched.h>

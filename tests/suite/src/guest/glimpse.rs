@@ -1,19 +1,19 @@
 //! What an unprivileged user's counter page shows while others run on the same CPU.
 
-use std::fs::File;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 use hpm_abi::{CounterEvent, CounterPage, PAGE_BYTES, counters_offset};
 use libhpm::event;
-use libhpm::session::{Options, SessionFlags, Target};
+use libhpm::session::{Options, Target};
 use libhpm::sys::child::Child;
-use libhpm::sys::device::{Command as DeviceCommand, Denied, Device, Driver};
+use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
 
 use super::programs::built;
+use super::proof::{denied, proof_of, prove};
 use super::scopes::pin;
 
 /// Sleeps most of the time, so that others run on its CPU.
@@ -56,14 +56,9 @@ fn measured(child: &Child) -> Result<Driver> {
     let (driver, info) = Driver::open_checked()?;
     let instructions = event::parse("instructions:u", &libhpm::machine::pmu_name(&info))?;
     let options = Options::new(Target::Process(child.pid())).count(instructions).counter_pages(true);
-    let proof = File::open(format!("/proc/{}/environ", child.pid()))?;
-    let mut config = options.config();
-    (config.proof_fd, config.flags) = (proof.as_raw_fd(), config.flags | SessionFlags::PROOF);
+    let (proof, mut config) = (proof_of(child)?, options.config());
+    prove(&mut config, &proof);
     driver.configure(&config).map_err(denied)?;
     driver.command(DeviceCommand::Start).map_err(denied)?;
     Ok(driver)
-}
-
-fn denied(denied: Denied) -> anyhow::Error {
-    anyhow::anyhow!("the driver said {denied:?}")
 }

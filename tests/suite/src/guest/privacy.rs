@@ -1,15 +1,15 @@
 //! A session of an unprivileged user whose records come late enough to show the kernel: nothing of it may ever stand in
 //! memory that the user maps.
 
-use std::fs::{self, File};
+use std::fs;
 use std::mem::offset_of;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use hpm_abi::{
     CONTROL_OFFSET, CpuControl, CpuStatus, Quantum, SEGMENT_BYTES, STATUS_OFFSET, StatusHead, control_bytes,
     quanta_offset, segments_offset, status_bytes, whole_pages,
@@ -21,6 +21,7 @@ use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
 use serde_json::json;
 
+use super::proof::{denied, proof_of, prove};
 use super::scopes::{NOBODY, open_to_nobody};
 use super::{GuestReport, REPORT};
 
@@ -99,10 +100,8 @@ fn poll_while_sampling() -> Result<(u64, Totals)> {
 fn configure(driver: &Driver, child: &Child) -> Result<SessionConfig> {
     let load = event::parse("load:u", "skylake")?;
     let options = Options::new(Target::Process(child.pid())).sample(load, 101).start_on_exec(true);
-    let mut config = options.config();
-    let proof = File::open(format!("/proc/{}/environ", child.pid())).context("the child's environ")?;
-    config.proof_fd = proof.as_raw_fd();
-    config.flags |= libhpm::session::SessionFlags::PROOF;
+    let (proof, mut config) = (proof_of(child)?, options.config());
+    prove(&mut config, &proof);
     config.segments = 4;
     driver.configure(&config).map_err(denied)?;
     Ok(config)
@@ -139,8 +138,4 @@ fn give_back(mapped: &Mapped, cpus: usize) {
 fn kernel_word(mapping: &Mapping) -> Option<u64> {
     let kernel = 0xffff_8000_0000_0000..0xffff_ffff_ffff_f000_u64;
     (0..mapping.words()).map(|number| mapping.read(number)).find(|word| kernel.contains(word))
-}
-
-fn denied(denied: libhpm::sys::device::Denied) -> anyhow::Error {
-    anyhow::anyhow!("the driver said {denied:?}")
 }

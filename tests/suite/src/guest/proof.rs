@@ -3,10 +3,10 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use hpm_abi::Reason;
 use libhpm::event;
-use libhpm::session::{Options, SessionFlags, Target};
+use libhpm::session::{Options, SessionConfig, SessionFlags, Target};
 use libhpm::sys::child::Child;
 use libhpm::sys::device::{Command, Denied, Device, Driver};
 
@@ -15,7 +15,7 @@ use super::programs::built;
 /// As nobody: the same proof before and after the target's `execve`.
 pub(super) fn goes_stale() -> Result<()> {
     let mut child = Child::prepare(&["sleep", "600"])?;
-    let proof = File::open(format!("/proc/{}/environ", child.pid()))?;
+    let proof = proof_of(&child)?;
     let early = match configured(&child, &proof)? {
         Ok(driver) => driver,
         Err(denied) => bail!("a proof that is good was refused: {denied:?}"),
@@ -35,7 +35,7 @@ const ATTEMPTS: u32 = 3000;
 pub(super) fn stays_stale() -> Result<()> {
     let program = built("threads")?.into_os_string();
     let mut child = Child::prepare(&[program, "5".into(), "1000000".into()])?;
-    let proof = File::open(format!("/proc/{}/environ", child.pid()))?;
+    let proof = proof_of(&child)?;
     let driver = match configured(&child, &proof)? {
         Ok(driver) => driver,
         Err(denied) => bail!("a proof that is good was refused: {denied:?}"),
@@ -44,10 +44,7 @@ pub(super) fn stays_stale() -> Result<()> {
     for _ in 0..ATTEMPTS {
         ensure!(driver.command(Command::Start).is_err(), "a session started by a stale proof");
     }
-    let totals = match driver.totals() {
-        Ok(totals) => totals,
-        Err(denied) => bail!("the driver tells no totals: {denied:?}"),
-    };
+    let totals = driver.totals().map_err(denied)?;
     let measured = (totals.counts[0], totals.on_cpu_tsc);
     ensure!(measured == (0, 0), "a session that never started has counted: {measured:?}");
     Ok(())
@@ -70,6 +67,21 @@ fn configured(child: &Child, proof: &File) -> Result<Result<Driver, Denied>> {
     let (driver, info) = Driver::open_checked()?;
     let instructions = event::parse("instructions:u", &libhpm::machine::pmu_name(&info))?;
     let mut config = Options::new(Target::Process(child.pid())).count(instructions).config();
-    (config.proof_fd, config.flags) = (proof.as_raw_fd(), config.flags | SessionFlags::PROOF);
+    prove(&mut config, proof);
     Ok(driver.configure(&config).map(|()| driver))
+}
+
+/// What shows the right to measure the child, while it executes what it executes now.
+pub(super) fn proof_of(child: &Child) -> Result<File> {
+    File::open(format!("/proc/{}/environ", child.pid())).context("the child's environ")
+}
+
+/// Shows the driver this proof; it is to be open when the session is configured.
+pub(super) fn prove(config: &mut SessionConfig, proof: &File) {
+    (config.proof_fd, config.flags) = (proof.as_raw_fd(), config.flags | SessionFlags::PROOF);
+}
+
+/// A refusal where none was expected.
+pub(super) fn denied(denied: Denied) -> anyhow::Error {
+    anyhow::anyhow!("the driver said {denied:?}")
 }

@@ -11,12 +11,13 @@ use hpm_abi::{CONTROL_OFFSET, control_bytes};
 use libhpm::event;
 use libhpm::session::{Options, Target, Totals};
 use libhpm::sys::child::Child;
-use libhpm::sys::device::{Command as DeviceCommand, Denied, Device, Driver};
+use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
 use serde_json::{Value, json};
 
 use super::GuestReport;
 use super::programs::{built, hpmctl, stat_command, wait_at_most};
+use super::proof::denied;
 use super::scopes::settled;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -109,10 +110,6 @@ fn scribble(control: &Mapping, turn: u64) {
 
 fn stall(_control: &Mapping, _turn: u64) {
     std::thread::sleep(Duration::from_millis(5));
-}
-
-fn denied(denied: Denied) -> anyhow::Error {
-    anyhow::anyhow!("the driver said {denied:?}")
 }
 
 /// Stops every counter of CPU 0 behind hpm's back.
