@@ -113,16 +113,10 @@ impl Measured<'_> {
     }
 
     fn add(&mut self, parts: Vec<(Who, Totals)>) {
-        let add =
-            |all: &mut [u64], more: &[u64]| all.iter_mut().zip(more).for_each(|(all, more)| *all += more);
         for (who, sums) in parts {
             let known = self.parts.iter_mut().find(|(known, _)| same(known, &who));
             match known {
-                Some((_, all)) => {
-                    all.on_cpu_tsc += sums.on_cpu_tsc;
-                    add(&mut all.counts, &sums.counts);
-                    add(&mut all.running_tsc, &sums.running_tsc);
-                }
+                Some((_, all)) => all.add(&sums),
                 None => self.parts.push((who, sums)),
             }
         }
