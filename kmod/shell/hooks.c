@@ -8,6 +8,10 @@
 #include <linux/module.h>
 #include <linux/sched.h>
 #include <linux/sched/coredump.h>
+#if __has_include(<linux/sched/exec_state.h>)
+#define HPM_HAS_EXEC_STATE
+#include <linux/sched/exec_state.h>
+#endif
 #include <linux/tracepoint.h>
 #include <asm/nmi.h>
 
@@ -55,11 +59,22 @@ static void hpm_probe_fork(void *data, struct task_struct *parent, struct task_s
 	hpm_on_fork(parent, child);
 }
 
+/* Whether the current task's user may look into its program, by which perf decides in begin_new_exec(). */
+static bool hpm_is_open_to_owner(struct task_struct *task)
+{
+#ifdef HPM_HAS_EXEC_STATE
+	guard(rcu)();
+	return READ_ONCE(rcu_dereference(task->exec_state)->dumpable) == TASK_DUMPABLE_OWNER;
+#else
+	return get_dumpable(task->mm) == SUID_DUMP_USER;
+#endif
+}
+
 static void hpm_probe_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
-	/* As perf_event_exit_task() is called in begin_new_exec(): also when the task got capabilities back. */
+	/* Not dumpable either is who has got capabilities back. */
 	bool secure = bprm->secureexec || (bprm->interp_flags & BINPRM_FLAGS_ENFORCE_NONDUMP) ||
-		      get_dumpable(task->mm) != SUID_DUMP_USER;
+		      !hpm_is_open_to_owner(task);
 
 	hpm_on_exec(task, old_pid, secure);
 }
