@@ -243,7 +243,7 @@ fn set_marker(mark: &mut Mark) -> Result<(), Failure> {
     mark.kept = kept.unwrap_or(false).into();
     if mark.kept == 0 {
         // Nobody will take what waits in the thread's page either: it need not ask again before the page is full.
-        markers::discard(current_tid(), &irq);
+        markers::discard(&irq);
     }
     Ok(())
 }

@@ -14,7 +14,8 @@
 /*
  * The CPU entry area reserves page-table entries for BTS and PEBS buffers of every possible CPU at boot
  * (arch/x86/mm/cpu_entry_area.c, percpu_setup_debug_store); both page tables of page-table isolation share them. Only
- * perf's own driver fills them, and only while it holds the counters that hpm has reserved.
+ * perf's own driver fills them, while it holds the counters that hpm has reserved, and it may clear them a little later (owner.rs
+ * waits for that).
  */
 int hpm_cea_find(unsigned int cpu, struct hpm_cea *cea)
 {

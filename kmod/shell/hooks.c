@@ -7,6 +7,11 @@
 #include <linux/hrtimer.h>
 #include <linux/module.h>
 #include <linux/sched.h>
+#include <linux/sched/coredump.h>
+#if __has_include(<linux/sched/exec_state.h>)
+#define HPM_HAS_EXEC_STATE
+#include <linux/sched/exec_state.h>
+#endif
 #include <linux/tracepoint.h>
 #include <asm/nmi.h>
 
@@ -54,9 +59,31 @@ static void hpm_probe_fork(void *data, struct task_struct *parent, struct task_s
 	hpm_on_fork(parent, child);
 }
 
+/* Whether the current task's user may look into its program, by which perf decides in begin_new_exec(). */
+static bool hpm_is_open_to_owner(struct task_struct *task)
+{
+#ifdef HPM_HAS_EXEC_STATE
+	guard(rcu)();
+	return READ_ONCE(rcu_dereference(task->exec_state)->dumpable) == TASK_DUMPABLE_OWNER;
+#else
+	return get_dumpable(task->mm) == SUID_DUMP_USER;
+#endif
+}
+
 static void hpm_probe_exec(void *data, struct task_struct *task, pid_t old_pid, struct linux_binprm *bprm)
 {
-	hpm_on_exec(task, old_pid, bprm->secureexec || (bprm->interp_flags & BINPRM_FLAGS_ENFORCE_NONDUMP));
+	/* Not dumpable either is who has got capabilities back. */
+	bool secure = bprm->secureexec || (bprm->interp_flags & BINPRM_FLAGS_ENFORCE_NONDUMP) ||
+		      !hpm_is_open_to_owner(task);
+
+	hpm_on_exec(task, old_pid, secure);
+}
+
+/* Before the new rights are there, and before the kernel handles the new program's addresses. From here on execve succeeds or kills. */
+static void hpm_probe_prepare_exec(void *data, struct task_struct *task, struct linux_binprm *bprm)
+{
+	if (bprm->secureexec)
+		hpm_on_secure_exec(task);
 }
 
 /* The scheduler's tracepoints are not exported one by one, but every tracepoint of the kernel can be visited. */
@@ -66,6 +93,7 @@ static struct hpm_probe {
 	struct tracepoint *tracepoint;
 } hpm_probes[] = {
 	{ "sched_process_fork", hpm_probe_fork },
+	{ "sched_prepare_exec", hpm_probe_prepare_exec },
 	{ "sched_process_exec", hpm_probe_exec },
 	{ "sched_process_exit", hpm_probe_exit },
 	{ "sched_switch", hpm_probe_switch },

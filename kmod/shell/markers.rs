@@ -11,12 +11,13 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use kernel::bindings;
 use kernel::prelude::*;
 use kernel::sync::global_lock;
+use kernel::task::Task;
 
 use super::every_cpu::Plugged;
 use super::interrupts::LocalInterruptDisabled;
 use super::limits::Locked;
 use super::memory::Area;
-use super::target::Target;
+use super::target::{current_tid, Target};
 use crate::hpm_abi::{MarkerPage, PageMarker, MARKER_PAGES_OFFSET, PAGE_BYTES, PAGE_MARKERS};
 use crate::hpm_core::markers::{pending, Mark};
 use crate::hpm_core::processes::{Processes, Writer};
@@ -30,8 +31,25 @@ struct Place {
     page: AtomicPtr<MarkerPage>,
     /// Markers taken from it.
     taken: AtomicU64,
-    /// Its thread; 0 once that has exited.
+    /// The number of its thread; 0 once that has exited.
     tid: AtomicU32,
+    /// Its thread, to be compared only: another one may get the number before this is told.
+    task: AtomicPtr<bindings::task_struct>,
+}
+
+impl Place {
+    const fn new() -> Self {
+        Self {
+            page: AtomicPtr::new(ptr::null_mut()),
+            taken: AtomicU64::new(0),
+            tid: AtomicU32::new(0),
+            task: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    fn is_of(&self, task: *const bindings::task_struct) -> bool {
+        ptr::eq(self.task.load(Ordering::Relaxed), task)
+    }
 }
 
 /// Who made a page, for which thread, and its memory.
@@ -42,9 +60,7 @@ struct Made {
     _locked: Locked,
 }
 
-static PLACES: [Place; PAGES_MAX] = [const {
-    Place { page: AtomicPtr::new(ptr::null_mut()), taken: AtomicU64::new(0), tid: AtomicU32::new(0) }
-}; PAGES_MAX];
+static PLACES: [Place; PAGES_MAX] = [const { Place::new() }; PAGES_MAX];
 /// Threads with a page, each with its place.
 static THREADS: Processes = Processes::new();
 /// How many there are, so that a machine without marker pages looks nothing up.
@@ -117,6 +133,7 @@ impl Owner {
         };
         let place = &PLACES[number];
         place.taken.store(produced(place.page.load(Ordering::Relaxed)), Ordering::Relaxed);
+        place.task.store(Task::current_raw(), Ordering::Relaxed);
         place.tid.store(tid, Ordering::Relaxed);
         if !THREADS.set(&mut WRITER.lock(), tid, number as u32) {
             place.tid.store(0, Ordering::Relaxed);
@@ -137,18 +154,20 @@ impl Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        // Before the lock, which mmap takes, too: the kernel takes them in this order.
+        let plugged = Plugged::hold();
         let mut pages = PAGES.lock();
         let mut any = false;
         for (place, made) in PLACES.iter().zip(&*pages) {
             if made.as_ref().is_some_and(|made| made.owner == self.0) {
-                forget(place.tid.load(Ordering::Relaxed));
+                forget(place);
                 place.page.store(ptr::null_mut(), Ordering::Release);
                 any = true;
             }
         }
         if any {
             // Interrupts are off while a CPU looks at a page.
-            Plugged::hold().on_online(|_, _| {});
+            plugged.on_online(|_, _| {});
         }
         for made in pages.iter_mut() {
             if made.as_ref().is_some_and(|made| made.owner == self.0) {
@@ -168,11 +187,17 @@ fn produced(page: *mut MarkerPage) -> u64 {
     unsafe { AtomicU64::from_ptr(&raw mut (*page).produced) }.load(Ordering::Acquire)
 }
 
-/// A thread exits, or executes another program: its page may serve another one of the same file.
+/// The current thread, known by this number, exits, or executes another program: its page may serve another one of the same file.
 pub(super) fn exit(tid: u32, _irq: &LocalInterruptDisabled) {
-    if COUNT.load(Ordering::Relaxed) > 0 {
-        forget(tid);
+    place_of(tid).into_iter().for_each(forget);
+}
+
+/// The place of the current thread, known by this number, if it has one.
+fn place_of(tid: u32) -> Option<&'static Place> {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return None;
     }
+    PLACES.get(THREADS.get(tid)? as usize).filter(|place| place.is_of(Task::current_raw()))
 }
 
 /// Forgets the pages of threads that have exited, or executed another program, while no session was there and nobody looked. The probes
@@ -183,18 +208,18 @@ pub(super) fn forget_gone() {
 
 fn forget_gone_of(pages: &[Option<Made>; PAGES_MAX]) {
     for (place, made) in PLACES.iter().zip(pages) {
-        let tid = place.tid.load(Ordering::Relaxed);
         let stays = |made: &Made| made.thread.is_alive() && made.thread.is_entitled();
-        if tid != 0 && !made.as_ref().is_some_and(stays) {
-            forget(tid);
+        if !made.as_ref().is_some_and(stays) {
+            forget(place);
         }
     }
 }
 
-fn forget(tid: u32) {
+fn forget(place: &Place) {
     let mut writer = WRITER.lock();
-    if let Some(place) = THREADS.remove(&mut writer, tid).and_then(|number| PLACES.get(number as usize)) {
-        place.tid.store(0, Ordering::Relaxed);
+    let tid = place.tid.swap(0, Ordering::Relaxed);
+    if tid != 0 {
+        THREADS.remove(&mut writer, tid);
         COUNT.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -206,12 +231,9 @@ pub(super) struct Waiting {
     pub(super) pending: crate::hpm_core::markers::Pending,
 }
 
-/// What waits in the page of this thread, if there is anything.
-pub(super) fn waiting(tid: u32, _irq: &LocalInterruptDisabled) -> Option<Waiting> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
-    let place = PLACES.get(THREADS.get(tid)? as usize)?;
+/// What waits in the page of the current thread, if there is anything.
+pub(super) fn waiting(_irq: &LocalInterruptDisabled) -> Option<Waiting> {
+    let place = place_of(current_tid())?;
     let page = place.page.load(Ordering::Acquire);
     if page.is_null() {
         return None;
@@ -220,9 +242,9 @@ pub(super) fn waiting(tid: u32, _irq: &LocalInterruptDisabled) -> Option<Waiting
     (taken != produced).then(|| Waiting { place, page, pending: pending(taken, produced) })
 }
 
-/// Forgets what waits in the page of this thread.
-pub(super) fn discard(tid: u32, irq: &LocalInterruptDisabled) {
-    if let Some(waiting) = waiting(tid, irq) {
+/// Forgets what waits in the page of the current thread.
+pub(super) fn discard(irq: &LocalInterruptDisabled) {
+    if let Some(waiting) = waiting(irq) {
         waiting.give_back();
     }
 }

@@ -51,7 +51,7 @@ impl Owner {
             return Ok(());
         }
         let pmu = machine::pmu()?;
-        reserve(pmu)?;
+        reserve_alone(pmu)?;
         // SAFETY: No session is configured, and by the lock on this none will be meanwhile; no CPU's PMU is held.
         unsafe { cpu::find_entry_areas() };
         release(pmu);
@@ -119,7 +119,7 @@ impl Owner {
 }
 
 fn take(pmu: &Pmu) -> Result<(), Refusal> {
-    reserve(pmu)?;
+    reserve_alone(pmu)?;
     // From now on perf has no events that could leave new ones.
     let plugged = Plugged::hold();
     (0..machine::cpu_count()).filter(|&number| machine::is_online(number)).for_each(sys::zero_leftovers);
@@ -157,6 +157,16 @@ fn reserve(pmu: &Pmu) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+/// As [`reserve`], and perf has done with what it had: it gives up its counters before it clears the PEBS slots.
+fn reserve_alone(pmu: &Pmu) -> Result<(), Refusal> {
+    reserve(pmu)?;
+    if sys::perf_is_out() {
+        return Ok(());
+    }
+    release(pmu);
+    Err(Refusal::new(Reason::CountersReserved, [0; 2]))
 }
 
 fn release(pmu: &Pmu) {

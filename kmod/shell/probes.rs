@@ -67,12 +67,14 @@ extern "C" fn hpm_on_switch(
     let next_thread = unsafe { thread_of(next) };
     // SAFETY: As above.
     let next_session = unsafe { session_of(next, next_thread, cpu, irq) };
-    let stays = next_session.is_some_and(|session| cpu.is_running(session));
-    if stays && next_session.is_some_and(Session::is_careless) {
+    let staying = next_session.filter(|session| cpu.is_running(session));
+    // The threads of one process may see each other's counts, but not those of whole CPUs or control groups.
+    let among_its_own = staying.is_some_and(|session| session.subject().target().is_some());
+    // SAFETY: As above.
+    let curious = !among_its_own && cpu.is_exposed() && unsafe { sys::may_rdpmc(next) };
+    if !curious && staying.is_some_and(Session::is_careless) {
         return;
     }
-    // SAFETY: As above.
-    let curious = !stays && cpu.is_exposed() && unsafe { sys::may_rdpmc(next) };
     if cpu.running().is_none() && next_session.is_none() && !curious {
         return;
     }
@@ -101,7 +103,7 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
             section.switch_out(QuantumEnd::Exit);
         });
     }
-    registry::exit(thread, group_dead, &irq);
+    registry::exit(task, thread, group_dead, &irq);
     markers::exit(thread.tid, &irq);
 }
 
@@ -116,6 +118,21 @@ extern "C" fn hpm_on_fork(parent: *mut bindings::task_struct, child: *mut bindin
     }
 }
 
+/// The current task is about to replace its program, and to get rights that are not its own.
+#[no_mangle]
+extern "C" fn hpm_on_secure_exec(task: *mut bindings::task_struct) {
+    let irq = local_interrupt_disable();
+    // SAFETY: The current task is alive.
+    let thread = unsafe { thread_of(task) };
+    registry::leave(task, thread, &irq);
+    let Some(cpu) = cpu::this_cpu(&irq) else { return };
+    // SAFETY: The current task is alive.
+    let session = unsafe { session_of(task, thread, cpu, &irq) };
+    if cpu.running().is_some() || session.is_some() {
+        cpu.switch(&irq, QuantumEnd::Flush, session, thread, false);
+    }
+}
+
 /// The current task, whose thread ID was `old_tid`, has replaced its program. `secure` when the new one's rights are not
 /// the caller's.
 #[no_mangle]
@@ -124,7 +141,10 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     // SAFETY: The current task is alive.
     let thread = unsafe { thread_of(task) };
     let old_tid = old_tid.unsigned_abs();
-    registry::exec(thread, old_tid, secure, &irq);
+    if secure {
+        registry::leave(task, Thread { tid: old_tid, ..thread }, &irq);
+    }
+    registry::exec(task, thread, old_tid, &irq);
     // Its marker page was mapped in the old program.
     markers::exit(old_tid, &irq);
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
@@ -170,7 +190,7 @@ impl Cpu {
         curious: bool,
     ) {
         self.section(irq, |section| match session {
-            Some(session) if self.is_running(session) => section.switch_over(end, session, next),
+            Some(session) if self.is_running(session) && !curious => section.switch_over(end, session, next),
             session => {
                 section.switch_out(end);
                 if curious {

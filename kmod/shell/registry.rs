@@ -36,6 +36,8 @@ static PROCESSES: Processes = Processes::new();
 static THREADS: Processes = Processes::new();
 /// A bit for each place of [`RUNNING`] whose session measures a control group.
 static GROUPED: AtomicU64 = AtomicU64::new(0);
+/// A bit for each place of [`RUNNING`] whose session measures a thread alone.
+static ALONE: AtomicU64 = AtomicU64::new(0);
 /// Some session has published since readers were last woken.
 static NEWS: AtomicBool = AtomicBool::new(false);
 /// The shortest [`Session::wake_within`] of all that are started, in TSC ticks.
@@ -81,19 +83,40 @@ pub(super) unsafe fn session_of<'a>(
     if let Some(session) = cpu.everyone(irq) {
         return Some(session);
     }
-    if let Some(value) = THREADS.get(thread.tid).or_else(|| PROCESSES.get(thread.pid)) {
+    if let Some(value) = alone(thread.tid, task, irq).or_else(|| PROCESSES.get(thread.pid)) {
         return if value & WAITING == 0 { at(RUNNING.get((value & PLACE) as usize)?, irq) } else { None };
     }
-    let mut grouped = GROUPED.load(Ordering::Relaxed);
-    while grouped != 0 {
-        let session = at(RUNNING.get(grouped.trailing_zeros() as usize)?, irq);
-        // SAFETY: The caller's promise.
-        if let Some(session) = session.filter(|session| unsafe { session.has_in_group(task) }) {
-            return Some(session);
-        }
-        grouped &= grouped - 1;
-    }
-    None
+    // SAFETY: The caller's promise.
+    sessions_at(&GROUPED, irq)
+        .map(|(_, session)| session)
+        .find(|session| unsafe { session.has_in_group(task) })
+}
+
+/// The started sessions of the places that `bits` has a bit for, each with its place.
+fn sessions_at<'a>(
+    bits: &AtomicU64,
+    irq: &'a LocalInterruptDisabled,
+) -> impl Iterator<Item = (usize, &'a Session)> {
+    let mut left = bits.load(Ordering::Relaxed);
+    core::iter::from_fn(move || {
+        let number = left.trailing_zeros() as usize;
+        left &= left.wrapping_sub(1);
+        RUNNING.get(number).map(|place| (number, at(place, irq)))
+    })
+    .filter_map(|(number, session)| Some((number, session?)))
+}
+
+/// The value of the thread that is measured alone under this number, if it is this one. A thread may go on under another number, or
+/// end under it, before anybody here is told.
+fn alone(tid: u32, task: *const bindings::task_struct, irq: &LocalInterruptDisabled) -> Option<u32> {
+    THREADS
+        .get(tid)
+        .filter(|&value| session_at(value, irq).is_some_and(|session| session.is_for_thread(task)))
+}
+
+/// The session that measures this thread alone, under whatever number, and its place.
+fn alone_at(task: *const bindings::task_struct, irq: &LocalInterruptDisabled) -> Option<(usize, &Session)> {
+    sessions_at(&ALONE, irq).find(|(_, session)| session.is_for_thread(task))
 }
 
 /// Whether the tables say that this session measures the thread, or will.
@@ -137,6 +160,7 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
             insert_target(&PROCESSES, &mut writers.processes, (target.tgid(), value), target)
         }
         Subject::Thread(target) => {
+            ALONE.fetch_or(1 << number, Ordering::Release);
             insert_target(&THREADS, &mut writers.threads, (target.number(), number as u32), target)
         }
         Subject::Cgroup(_) => {
@@ -153,9 +177,17 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
             session.set_members(1);
             WAKE_WITHIN.fetch_min(session.wake_within(), Ordering::Relaxed);
         }
-        Err(_) => RUNNING[number].store(ptr::null_mut(), Ordering::Release),
+        Err(_) => empty(number),
     }
     inserted
+}
+
+/// Nothing finds the session of this place any more.
+fn empty(number: usize) {
+    for bits in [&GROUPED, &ALONE] {
+        bits.fetch_and(!(1 << number), Ordering::Release);
+    }
+    RUNNING[number].store(ptr::null_mut(), Ordering::Release);
 }
 
 fn insert_target(
@@ -164,13 +196,19 @@ fn insert_target(
     (key, value): (u32, u32),
     target: &Target,
 ) -> Result<(), Refusal> {
+    if let Some(found) = table.get(key) {
+        let place = RUNNING.get((found & PLACE) as usize);
+        // SAFETY: As in `insert`.
+        let holder = place.and_then(|place| unsafe { place.load(Ordering::Relaxed).as_ref() });
+        return Err(busy(holder.map_or(current_tgid(), Session::owner)));
+    }
     // Nobody is measured before it is known that it may be: the scheduler looks here without the lock.
     if !table.set(writer, key, value | WAITING) {
         return Err(busy(current_tgid()));
     }
     // The exit and exec probes look for their entries after the thread has been counted out or its address space
     // replaced, under the same lock: either they find this one, or this finds that they are late.
-    let reason = if !target.is_alive() {
+    let reason = if !target.is_alive() || target.number() != key {
         Reason::NoProcess
     } else if !target.is_entitled() {
         Reason::ProofInvalid
@@ -216,10 +254,9 @@ pub(super) fn remove(session: &Session) {
     cpus_of(session).for_each(|cpu| cpu.set_everyone(ptr::null_mut()));
     for (number, place) in RUNNING.iter().enumerate() {
         if ptr::eq(place.load(Ordering::Relaxed), session) {
-            GROUPED.fetch_and(!(1 << number), Ordering::Release);
             PROCESSES.remove_group(&mut writers.processes, number);
             THREADS.remove_group(&mut writers.threads, number);
-            place.store(ptr::null_mut(), Ordering::Release);
+            empty(number);
         }
     }
     // SAFETY: As in `insert`.
@@ -236,54 +273,87 @@ pub(super) fn fork(parent: u32, child: u32, irq: &LocalInterruptDisabled) {
     let Some(value) = PROCESSES.get(parent).filter(|value| value & WAITING == 0) else { return };
     let Some(session) = session_at(value, irq) else { return };
     if session.inherits() {
-        if PROCESSES.set(&mut writers.processes, child, value) {
+        // Somebody has begun to measure the child already.
+        let taken = PROCESSES.get(child).is_some();
+        if !taken && PROCESSES.set(&mut writers.processes, child, value) {
             session.set_members(session.members() + 1);
         } else {
             session.note_process_left_out();
-            pr_warn_once!("too many processes are measured; process {} is left out\n", child);
+            pr_warn_once!(
+                "too many processes are measured, or process {} by another session; it is left out\n",
+                child
+            );
         }
     }
 }
 
-/// A thread has called `execve`, and before that had the ID `old_tid`: a process that waited for it is measured from now
-/// on, and a thread that is measured alone goes on under its new ID. What a secure `execve` started is not measured any
-/// more if the session must not see it.
-pub(super) fn exec(thread: Thread, old_tid: u32, secure: bool, irq: &LocalInterruptDisabled) {
-    if PROCESSES.get(thread.pid).is_none() && THREADS.get(old_tid).is_none() {
+/// The current thread executes a program, or is about to, whose rights are not its own: sessions that must not see such do not measure it
+/// any more. `thread` has the number that it is known under.
+pub(super) fn leave(task: *const bindings::task_struct, thread: Thread, irq: &LocalInterruptDisabled) {
+    if PROCESSES.get(thread.pid).is_none() && alone(thread.tid, task, irq).is_none() {
         return;
     }
     let mut writers = WRITER.lock();
-    if let Some(value) = THREADS.remove(&mut writers.threads, old_tid) {
-        let Some(session) = session_at(value, irq) else { return };
-        let kept = !secure || session.is_privileged();
-        if !kept || !THREADS.set(&mut writers.threads, thread.tid, value) {
-            drop_member(session);
+    let must = |value: &u32| session_at(*value, irq).is_some_and(|session| !session.is_privileged());
+    let thread_value = alone(thread.tid, task, irq)
+        .filter(must)
+        .and_then(|_| THREADS.remove(&mut writers.threads, thread.tid));
+    let process_value = PROCESSES
+        .get(thread.pid)
+        .filter(must)
+        .and_then(|_| PROCESSES.remove(&mut writers.processes, thread.pid));
+    for value in [thread_value, process_value].into_iter().flatten() {
+        session_at(value, irq).into_iter().for_each(drop_member);
+    }
+}
+
+/// The current thread has called `execve`, and before that had the ID `old_tid`: a process that waited for it is measured from now
+/// on, and a thread that is measured alone goes on under its new ID.
+pub(super) fn exec(
+    task: *const bindings::task_struct,
+    thread: Thread,
+    old_tid: u32,
+    irq: &LocalInterruptDisabled,
+) {
+    if PROCESSES.get(thread.pid).is_none() && alone(old_tid, task, irq).is_none() {
+        return;
+    }
+    let mut writers = WRITER.lock();
+    if let Some(value) = alone(old_tid, task, irq).filter(|_| old_tid != thread.tid) {
+        THREADS.remove(&mut writers.threads, old_tid);
+        if !THREADS.set(&mut writers.threads, thread.tid, value) {
+            session_at(value, irq).into_iter().for_each(drop_member);
         }
     }
-    let Some(value) = PROCESSES.get(thread.pid) else { return };
-    let Some(session) = session_at(value, irq) else { return };
-    if secure && !session.is_privileged() {
-        PROCESSES.remove(&mut writers.processes, thread.pid);
-        drop_member(session);
-    } else if value & WAITING != 0 {
+    if let Some(value) = PROCESSES.get(thread.pid).filter(|value| value & WAITING != 0) {
         // An entry that is there is always replaced.
         let _ = PROCESSES.set(&mut writers.processes, thread.pid, value & PLACE);
     }
 }
 
 /// A thread exits, with `group_dead` as the last one of its process.
-pub(super) fn exit(thread: Thread, group_dead: bool, irq: &LocalInterruptDisabled) {
+pub(super) fn exit(
+    task: *const bindings::task_struct,
+    thread: Thread,
+    group_dead: bool,
+    irq: &LocalInterruptDisabled,
+) {
     let last = group_dead && PROCESSES.get(thread.pid).is_some();
-    if !last && THREADS.get(thread.tid).is_none() {
+    if !last && alone_at(task, irq).is_none() {
         return;
     }
     let mut writers = WRITER.lock();
-    let alone = THREADS.remove(&mut writers.threads, thread.tid);
-    let process = if last { PROCESSES.remove(&mut writers.processes, thread.pid) } else { None };
-    for value in [alone, process].into_iter().flatten() {
-        if let Some(session) = session_at(value, irq) {
-            drop_member(session);
+    if let Some((number, session)) = alone_at(task, irq) {
+        if alone(thread.tid, task, irq).is_some() {
+            THREADS.remove(&mut writers.threads, thread.tid);
+        } else {
+            // It took another number in an `execve` that failed afterwards.
+            THREADS.remove_group(&mut writers.threads, number);
         }
+        drop_member(session);
+    }
+    if let Some(value) = last.then(|| PROCESSES.remove(&mut writers.processes, thread.pid)).flatten() {
+        session_at(value, irq).into_iter().for_each(drop_member);
     }
 }
 

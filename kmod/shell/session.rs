@@ -234,6 +234,11 @@ impl Session {
         &self.subject
     }
 
+    /// Whether it measures this thread alone.
+    pub(super) fn is_for_thread(&self, task: *const bindings::task_struct) -> bool {
+        self.subject.target().is_some_and(|target| target.is_thread(task))
+    }
+
     /// Whether it measures a control group that the task belongs to.
     ///
     /// # Safety

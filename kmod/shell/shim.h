@@ -42,6 +42,7 @@ int hpm_reserve_perfctr(u32 msr);
 void hpm_release_perfctr(u32 msr);
 int hpm_reserve_evntsel(u32 msr);
 void hpm_release_evntsel(u32 msr);
+bool hpm_perf_is_out(void);
 
 /* What the kernel found out about the processor. */
 bool hpm_cpu_has_pti(void);
@@ -123,6 +124,7 @@ int hpm_on_nmi(const struct pt_regs *regs);
 void hpm_on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
 void hpm_on_exit(struct task_struct *task, bool group_dead);
 void hpm_on_fork(struct task_struct *parent, struct task_struct *child);
+void hpm_on_secure_exec(struct task_struct *task);
 void hpm_on_exec(struct task_struct *task, pid_t old_tid, bool secure);
 
 #endif

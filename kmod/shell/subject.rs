@@ -68,7 +68,7 @@ impl Subject {
             (Self::Process(one), Self::Process(other))
             | (Self::Process(one), Self::Thread(other))
             | (Self::Thread(one), Self::Process(other)) => one.tgid() == other.tgid(),
-            (Self::Thread(one), Self::Thread(other)) => one.number() == other.number(),
+            (Self::Thread(one), Self::Thread(other)) => one.is_the_thread_of(other),
             (Self::Cgroup(one), Self::Cgroup(other)) => one.encloses(other) || other.encloses(one),
             (Self::Cpu(one), Self::Cpu(other)) => one == other,
             _ => true,

@@ -42,6 +42,7 @@ extern "C" {
     fn hpm_eilvt_read(number: u32) -> u32;
     fn hpm_reserve_perfctr(msr: u32) -> c_int;
     fn hpm_release_perfctr(msr: u32);
+    fn hpm_perf_is_out() -> bool;
     fn hpm_reserve_evntsel(msr: u32) -> c_int;
     fn hpm_release_evntsel(msr: u32);
     fn hpm_cpu_has_pti() -> bool;
@@ -246,6 +247,12 @@ pub(super) unsafe fn release(counter: u32, select: u32) {
     unsafe { hpm_release_evntsel(select) };
     // SAFETY: The caller's promise.
     unsafe { hpm_release_perfctr(counter) };
+}
+
+/// Waits until perf has done with the counters that were reserved from it; whether it can have none now.
+pub(super) fn perf_is_out() -> bool {
+    // SAFETY: Process context; makes and ends an event of perf that counts nothing.
+    unsafe { hpm_perf_is_out() }
 }
 
 /// Whether page-table isolation is on.

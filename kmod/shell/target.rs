@@ -35,13 +35,15 @@ impl AddressSpace {
     }
 }
 
-/// A process or thread, pinned by its `struct pid` so that its number cannot come to mean another one.
+/// A process or thread. A process is pinned by its `struct pid`, which its threads hand on, and a thread by its task: in `execve` it
+/// takes its leader's number and `struct pid`, and another thread may get its own.
 pub(super) struct Target {
     pid: NonNull<bindings::pid>,
     /// Of [`Self::pid`]: a thread group's, or a thread's.
     kind: bindings::pid_type,
+    /// The thread, or the process's leader when it was looked for.
+    task: NonNull<bindings::task_struct>,
     tgid: u32,
-    number: u32,
     /// What the target must still be executing when the session starts; `None` for who may measure every program.
     space: Option<AddressSpace>,
 }
@@ -58,11 +60,20 @@ impl Target {
         // SAFETY: Process context; takes a reference.
         let pid = NonNull::new(unsafe { bindings::find_get_pid(number) }).ok_or(missing)?;
         let kind = if process { bindings::pid_type_PIDTYPE_TGID } else { bindings::pid_type_PIDTYPE_PID };
-        let mut target = Self { pid, kind, tgid: 0, number: 0, space: None };
-        // SAFETY: The task is alive for the duration of the closure.
-        let numbers = target.with_task(|task| unsafe { ((*task).tgid, (*task).pid) }).ok_or(missing)?;
-        (target.tgid, target.number) = (numbers.0.unsigned_abs(), numbers.1.unsigned_abs());
-        Ok(target)
+        Self::of(pid, kind).ok_or(missing)
+    }
+
+    /// What a `struct pid` stands for, to which a reference is handed over.
+    fn of(pid: NonNull<bindings::pid>, kind: bindings::pid_type) -> Option<Self> {
+        // SAFETY: The caller's reference; takes one on the task.
+        let Some(task) = NonNull::new(unsafe { bindings::get_pid_task(pid.as_ptr(), kind) }) else {
+            // SAFETY: The caller's reference, which nobody else gives up.
+            unsafe { bindings::put_pid(pid.as_ptr()) };
+            return None;
+        };
+        // SAFETY: The task is held; a thread never changes its group.
+        let tgid = unsafe { (*task.as_ptr()).tgid.unsigned_abs() };
+        Some(Self { pid, kind, task, tgid, space: None })
     }
 
     /// The calling thread, in the program that it executes.
@@ -71,7 +82,7 @@ impl Target {
         let kind = bindings::pid_type_PIDTYPE_PID;
         // SAFETY: The current task is alive; takes a reference.
         let pid = NonNull::new(unsafe { bindings::get_task_pid(Task::current_raw(), kind) })?;
-        Some(Self { pid, kind, tgid: current_tgid(), number: current_tid(), space: Some(space) })
+        Some(Self { space: Some(space), ..Self::of(pid, kind)? })
     }
 
     /// Thread-group ID in the root PID namespace.
@@ -79,9 +90,27 @@ impl Target {
         self.tgid
     }
 
-    /// Thread ID in the root PID namespace; a process's is its leader's.
+    /// Thread ID in the root PID namespace, as it is now; a process's is its leader's.
     pub(super) fn number(&self) -> u32 {
-        self.number
+        if !self.is_a_thread() {
+            return self.tgid;
+        }
+        // SAFETY: The task is held. The field changes only while the thread itself calls `execve`.
+        unsafe { (&raw const (*self.task.as_ptr()).pid).read_volatile() }.unsigned_abs()
+    }
+
+    fn is_a_thread(&self) -> bool {
+        self.kind == bindings::pid_type_PIDTYPE_PID
+    }
+
+    /// Whether the target is this thread, whatever number it has now.
+    pub(super) fn is_thread(&self, task: *const bindings::task_struct) -> bool {
+        self.is_a_thread() && ptr::eq(self.task.as_ptr(), task)
+    }
+
+    /// Whether both are the same thread.
+    pub(super) fn is_the_thread_of(&self, other: &Self) -> bool {
+        other.is_thread(self.task.as_ptr())
     }
 
     /// From now on the target may be measured only while it executes in this address space; whether it does.
@@ -109,7 +138,7 @@ impl Target {
     /// Whether the thread, or a thread of the process, has not begun to exit.
     pub(super) fn is_alive(&self) -> bool {
         self.with_task(|task| {
-            if self.kind == bindings::pid_type_PIDTYPE_PID {
+            if self.is_a_thread() {
                 // SAFETY: The task is alive.
                 let flags = unsafe { (&raw const (*task).flags).read_volatile() };
                 return flags & bindings::PF_EXITING == 0;
@@ -122,8 +151,11 @@ impl Target {
         .unwrap_or(false)
     }
 
-    /// Calls `f` with the thread, or the process's leader, which stays allocated meanwhile; `None` when it has been reaped.
+    /// Calls `f` with the thread, or the process's leader, which stays allocated meanwhile; `None` when that has been reaped.
     fn with_task<T>(&self, f: impl FnOnce(*mut bindings::task_struct) -> T) -> Option<T> {
+        if self.is_a_thread() {
+            return Some(f(self.task.as_ptr()));
+        }
         // SAFETY: `pid` holds a reference.
         let task = unsafe { bindings::get_pid_task(self.pid.as_ptr(), self.kind) };
         let task = NonNull::new(task)?;
@@ -136,7 +168,9 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        // SAFETY: `find` or `caller` took this reference.
+        // SAFETY: `of` took this reference.
+        unsafe { bindings::put_task_struct(self.task.as_ptr()) };
+        // SAFETY: `of` was handed this reference.
         unsafe { bindings::put_pid(self.pid.as_ptr()) };
     }
 }

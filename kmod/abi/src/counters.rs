@@ -6,7 +6,7 @@
 //!
 //! The thread itself reads an event like this:
 //! 1. `sequence`; begin again while it is odd;
-//! 2. `counter`: [`COUNT_HELD`] means that `base` is the count; [`COUNT_ASK`] that only [`super::IOCTL_READ`] tells it;
+//! 2. `counter`: [`COUNT_HELD`] and [`COUNT_ABSENT`] mean that `base` is the count; [`COUNT_ASK`] that only [`super::IOCTL_READ`] tells it;
 //!    else RDPMC with it in ECX, and the count is `base + ((RDPMC - start) & mask)`;
 //! 3. `sequence` again; begin again when it changed.
 //!
@@ -23,6 +23,9 @@ use super::{Envelope, EVENTS_MAX};
 pub const COUNT_HELD: u32 = u32::MAX;
 /// [`CounterEvent::counter`]: user space cannot read the count by itself now.
 pub const COUNT_ASK: u32 = u32::MAX - 1;
+/// [`CounterEvent::counter`]: only cores of another type have the event. `base` is the count, and nothing of it is missed meanwhile, so
+/// that its running time passes.
+pub const COUNT_ABSENT: u32 = u32::MAX - 2;
 
 /// Pages that the living threads of one session can have.
 pub const COUNTER_PAGES_MAX: usize = 2048;
@@ -32,7 +35,7 @@ pub const COUNTER_PAGES_MAX: usize = 2048;
 #[derive(Debug, Default)]
 pub struct CounterEvent {
     /// ECX for RDPMC (a general counter's number, or a fixed counter's with bit 30 set; SDM Vol. 2B, RDPMC), or
-    /// [`COUNT_HELD`] or [`COUNT_ASK`].
+    /// [`COUNT_HELD`], [`COUNT_ASK`] or [`COUNT_ABSENT`].
     pub counter: AtomicU32,
     /// Padding.
     pub reserved: AtomicU32,

@@ -115,7 +115,8 @@ pub struct Quantum {
     pub stack_offset: u64,
     /// Bytes of user stack, from the record's RSP upwards; they belong to the last record of the span.
     pub stack_bytes: u32,
-    /// A bit for each event that was counting: all of them, unless the session multiplexes. An event's enabled time
+    /// A bit for each event of which nothing was missed: all of them, unless the session multiplexes. On a hybrid processor an event
+    /// that only cores of the other type have cannot occur, so that its bit is set and its count 0. An event's enabled time
     /// grows by this quantum's length, its running time only when its bit is set.
     pub active: u32,
     /// For each sampling place the index of the event it serves, or [`NO_EVENT`].

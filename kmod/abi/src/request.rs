@@ -174,7 +174,7 @@ pub struct Totals {
     pub markers_lost: u64,
     /// Quanta in which samples were held back ([`super::QuantumFlags::THROTTLED`]).
     pub throttled: u64,
-    /// TSC ticks during which each event was counted, of `on_cpu_tsc`: less when the session multiplexes.
+    /// TSC ticks during which nothing of each event was missed, of `on_cpu_tsc`: less when the session multiplexes.
     pub running_tsc: [u64; EVENTS_MAX],
 }
 const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 16 * EVENTS_MAX + 112);

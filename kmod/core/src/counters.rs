@@ -6,8 +6,8 @@
 use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
 use super::abi::{
-    CounterPage, CounterPageFlags, CounterReading, QuantumEnd, COUNTER_PAGES_MAX, COUNT_ASK, COUNT_HELD,
-    EVENTS_MAX,
+    CounterPage, CounterPageFlags, CounterReading, QuantumEnd, COUNTER_PAGES_MAX, COUNT_ABSENT, COUNT_ASK,
+    COUNT_HELD, EVENTS_MAX,
 };
 use super::allocate::COUNTERS_MAX;
 use super::hardware::Hardware;
@@ -179,6 +179,7 @@ impl Now<'_> {
                     }
                     // With auto-reload, a sampling counter alone says nothing.
                     None if self.program.is_active(index) => COUNT_ASK,
+                    None if self.program.is_complete(index) => COUNT_ABSENT,
                     None => COUNT_HELD,
                 };
                 event.counter.store(counter, Ordering::Relaxed);
@@ -194,7 +195,7 @@ impl Now<'_> {
             page.start_tsc.store(self.tsc, Ordering::Relaxed);
             add(&page.enabled_tsc, elapsed);
             for (index, event) in page.events.iter().enumerate().take(self.program.event_count()) {
-                if !self.program.is_active(index) {
+                if !self.program.is_complete(index) {
                     continue;
                 }
                 add(&event.running_tsc, elapsed);

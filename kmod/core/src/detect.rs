@@ -229,7 +229,7 @@ fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Fo
         full_width_writes: capabilities.fw_write() == 1 || perfmon.version >= 6,
         pebs,
         lbr,
-        shares_offcore: generation.core_has_offcore && found.threads > 1,
+        shares_offcore: generation.quirks.core_has_offcore && found.threads > 1,
     }
 }
 

@@ -123,6 +123,12 @@ impl Engine {
         self.stay.map(|stay| (stay.session, stay.thread))
     }
 
+    /// TSC at which the running quantum began; `None` while no thread is measured.
+    #[must_use]
+    pub fn quantum_start(&self) -> Option<u64> {
+        self.stay.map(|stay| stay.start_tsc)
+    }
+
     /// A thread of the session starts to run on this CPU. The session is loaded if it is not yet; one that was loaded
     /// before is not told, and stays to be unloaded. Nothing when the PMU is not held.
     pub fn switch_in<P: Port, R: Rings>(

@@ -148,7 +148,7 @@ fn bar_counters(pmu: &Pmu, event: &mut Event) {
     if event.privilege != EventSpec::USER {
         return;
     }
-    let barred = CounterSet::general(!pmu.generation.user_counters);
+    let barred = CounterSet::general(!pmu.generation.quirks.user_counters);
     event.counters = event.counters.without_all(barred);
     if let Some(how) = &mut event.sampling {
         how.counters = how.counters.without_all(barred);

@@ -26,6 +26,7 @@ pub(super) const RECORDS: Records =
 /// RFLAGS, RIP, RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to R15: the order of a PEBS record (SDM Vol. 3B, table 20-3).
 pub type Registers = [u64; 18];
 /// Places among [`Registers`].
+const RIP: usize = 1;
 const RBP: usize = 8;
 const RSP: usize = 9;
 
@@ -40,6 +41,8 @@ pub(super) struct Handled {
     pub(super) events: [i64; SAMPLING_COUNTERS_MAX],
     /// Samples that were not kept ([`super::abi::CpuStatus::records_withheld`]).
     pub(super) withheld: u64,
+    /// RIP of the last record.
+    pub(super) rip: u64,
     /// RBP of the last record.
     pub(super) rbp: u64,
     /// RSP of the last record.
@@ -53,9 +56,15 @@ impl Handled {
         lost: [0; SAMPLING_COUNTERS_MAX],
         events: [0; SAMPLING_COUNTERS_MAX],
         withheld: 0,
+        rip: 0,
         rbp: 0,
         rsp: 0,
     };
+
+    /// Notes the registers of the last record that stacks begin with.
+    fn note(&mut self, registers: &Registers) {
+        (self.rip, self.rbp, self.rsp) = (registers[RIP], registers[RBP], registers[RSP]);
+    }
 
     /// Bytes of the records, which look like these.
     pub(super) fn bytes(&self, look: Records) -> u32 {
@@ -121,7 +130,7 @@ fn write<P: Port, R: Rings>(
         *word = value;
     }
     session.rings.write_record(slot, place, &words);
-    (session.state.handled.rbp, session.state.handled.rsp) = (registers[RBP], registers[RSP]);
+    session.state.handled.note(&registers);
     true
 }
 
@@ -169,5 +178,5 @@ fn write_sample<P: Port, R: Rings>(
     // The second of an IbsRecord.
     words[1] = port.rdtsc();
     session.rings.write_record(slot, offset, &words);
-    (session.state.handled.rbp, session.state.handled.rsp) = (registers[RBP], registers[RSP]);
+    session.state.handled.note(&registers);
 }

@@ -97,9 +97,9 @@ pub(super) fn close<P: Port, R: Rings>(
     // A TSC that was set back must not make the sum overflow.
     let ticks = end_tsc.saturating_sub(stay.start_tsc);
     session.state.totals.on_cpu_tsc += ticks;
-    if (session.program.active().count_ones() as usize) < session.program.event_count() {
+    if (session.program.complete().count_ones() as usize) < session.program.event_count() {
         for (event, waiting) in session.state.totals.waiting_tsc.iter_mut().enumerate() {
-            *waiting += if session.program.is_active(event) { 0 } else { ticks };
+            *waiting += if session.program.is_complete(event) { 0 } else { ticks };
         }
     }
     if session.multiplexes() {
@@ -307,7 +307,7 @@ fn describe<R: Rings>(
         records_lost: counted.records_lost,
         stack_offset: 0,
         stack_bytes: 0,
-        active: program.active(),
+        active: program.complete(),
         counter_event,
         sampler_counter,
         counts: counted.counts,

@@ -48,14 +48,10 @@ pub(super) fn collect<P: Port, R: Rings>(
         return;
     }
     let frames = session.program.config().frames;
-    let from = stack_register(port, session, end, frames > 0);
-    let stack = if from >> 63 != 0 {
-        // The record is of kernel mode, and its registers say nothing of the user stack.
-        Collected::default()
-    } else if frames > 0 {
-        session.rings.follow_frames(from, place, frames)
-    } else {
-        session.rings.copy_stack(from, place, wanted)
+    let stack = match stack_register(port, session, end, frames > 0) {
+        Some(from) if from >> 63 == 0 && frames > 0 => session.rings.follow_frames(from, place, frames),
+        Some(from) if from >> 63 == 0 => session.rings.copy_stack(from, place, wanted),
+        _ => Collected::default(),
     };
     if !stack.complete {
         quantum.flags |= QuantumFlags::STACK_TRUNCATED;
@@ -86,16 +82,21 @@ fn collect_branches<P: Port, R: Rings>(
     session.state.stacks.produce_to(start + u64::from(quantum.stack_bytes));
 }
 
-/// RBP or else RSP of the span's last record, which ends here in the window.
-fn stack_register<P: Port, R>(port: &mut P, session: &Session<'_, R>, end: u32, rbp: bool) -> u64 {
+/// RBP or else RSP of the span's last record, which ends here in the window; `None` when that is of kernel mode, where RBP is a register
+/// like any other.
+fn stack_register<P: Port, R>(port: &mut P, session: &Session<'_, R>, end: u32, rbp: bool) -> Option<u64> {
+    let is_kernel = |ip: u64| ip >> 63 != 0;
     let Some(layout) = session.program.pebs else {
         let handled = &session.state.handled;
-        return if rbp { handled.rbp } else { handled.rsp };
+        return (!is_kernel(handled.rip)).then_some(if rbp { handled.rbp } else { handled.rsp });
     };
-    // A session that wants stacks has records with registers.
-    let Some(frame) = layout.frame else { return 0 };
     let last = end.saturating_sub(layout.record_size.into());
-    port.pebs_read(last + u32::from(if rbp { frame.rbp } else { frame.rsp }))
+    if layout.instruction_pointers.iter().any(|&place| is_kernel(port.pebs_read(last + u32::from(place)))) {
+        return None;
+    }
+    // A session that wants stacks has records with registers.
+    let frame = layout.frame?;
+    Some(port.pebs_read(last + u32::from(if rbp { frame.rbp } else { frame.rsp })))
 }
 
 /// What was put into the stack ring.

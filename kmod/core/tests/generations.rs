@@ -281,6 +281,9 @@ fn on_a_hybrid_processor_each_event_counts_on_the_cores_that_it_is_for() {
     let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
     assert_eq!(seen.counts, truth);
     assert!(truth[..5].iter().all(|&count| count > 10_000));
+    // What cores do not have cannot occur there: no count is to be scaled by the time spent on the others.
+    let totals = rig.sessions[session].totals();
+    assert_eq!(totals.running_tsc[..5], [totals.on_cpu_tsc; 5]);
     for (event, spec) in events.iter().enumerate().filter(|(_, spec)| spec.period > 0) {
         // The record of an overflow is written at the next event, so that the last one may be due.
         let due = truth[event] / spec.period - seen.records[event];

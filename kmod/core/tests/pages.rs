@@ -5,7 +5,7 @@ mod rig;
 use std::sync::atomic::Ordering;
 
 use hpm_abi::{
-    CounterPageFlags, CounterReading, EventSpec, QuantumEnd, SessionConfig, COUNT_ASK, COUNT_HELD, EVENTS_MAX,
+    CounterPageFlags, CounterReading, EventSpec, QuantumEnd, SessionConfig, COUNT_ABSENT, COUNT_ASK, COUNT_HELD, EVENTS_MAX,
 };
 use hpm_core::counters;
 use rig::core::Instruction::{Branch, Load, Plain, Store};
@@ -23,7 +23,7 @@ fn read_self(rig: &Rig, session: usize, page: usize, cpu: usize, event: usize) -
     let event = &page.events[event];
     let base = event.base.load(Ordering::Relaxed);
     match event.counter.load(Ordering::Relaxed) {
-        COUNT_HELD => Some(base),
+        COUNT_HELD | COUNT_ABSENT => Some(base),
         COUNT_ASK => None,
         counter => {
             let value = rig.cores[cpu].borrow_mut().pmu.rdpmc(counter).expect("a counter that exists");

@@ -86,7 +86,7 @@ impl Section<'_> {
         let Some(session) = self.cpu.running().filter(|session| session.keeps_markers()) else { return };
         // SAFETY: Sections run with interrupts off.
         let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
-        let Some(waiting) = markers::waiting(current_tid(), irq) else { return };
+        let Some(waiting) = markers::waiting(irq) else { return };
         self.with(session, |engine, port, session| {
             session.state.lose_markers(waiting.pending.lost);
             engine.mark(port, session, waiting.marks());
@@ -139,9 +139,7 @@ impl Section<'_> {
     pub(super) fn pmi(&mut self) -> bool {
         let last_ip = self.look_at_current();
         let handled = self.with_loaded(|engine, port, session| engine.pmi(port, session, last_ip));
-        if handled {
-            self.begin_quantum();
-        }
+        self.note_quantum();
         handled
     }
 
@@ -149,7 +147,7 @@ impl Section<'_> {
     pub(super) fn service(&mut self) {
         let last_ip = self.look_at_current();
         self.with_loaded(|engine, port, session| engine.service(port, session, last_ip));
-        self.begin_quantum();
+        self.note_quantum();
     }
 
     /// What an NMI takes of the current thread: its markers, and the user instruction pointer that it returns. Neither where it is not
@@ -160,6 +158,13 @@ impl Section<'_> {
         }
         self.take_markers();
         current_user_ip()
+    }
+
+    /// Notes when the running quantum began, which the work of a PMI has ended or not.
+    fn note_quantum(&self) {
+        if let Some(begun) = self.inside.engine.quantum_start() {
+            self.cpu.begun_tsc.store(begun, Ordering::Relaxed);
+        }
     }
 
     fn begin_quantum(&self) -> u64 {

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 
 use hpm_abi::{
-    COUNT_ASK, COUNT_HELD, CounterEvent, CounterPage, CounterPageFlags, PAGE_BYTES, counters_offset,
+    COUNT_ABSENT, COUNT_ASK, COUNT_HELD, CounterEvent, CounterPage, CounterPageFlags, PAGE_BYTES, counters_offset,
 };
 use memmap2::{MmapOptions, MmapRaw};
 
@@ -52,7 +52,7 @@ fn now(event: &CounterEvent) -> Option<u64> {
     let counter = event.counter.load(Ordering::Relaxed);
     let base = event.base.load(Ordering::Relaxed);
     match counter {
-        COUNT_HELD => Some(base),
+        COUNT_HELD | COUNT_ABSENT => Some(base),
         // The driver's answer is right whatever has changed meanwhile.
         COUNT_ASK => None,
         _ => {
@@ -118,7 +118,7 @@ impl OwnPage {
     #[must_use]
     pub fn misleads(&self, event: usize) -> bool {
         let event = self.map.page().events.get(event);
-        event.is_some_and(|event| event.counter.load(Ordering::Relaxed) < COUNT_ASK)
+        event.is_some_and(|event| event.counter.load(Ordering::Relaxed) < COUNT_ABSENT)
     }
 
     /// As [`OwnPage::count`], with the times that a scaled count needs.

@@ -124,7 +124,7 @@ impl Hardware {
 
     /// Programs the events of a session. The PMU must be stopped.
     pub(super) fn load<P: Port>(&mut self, port: &mut P, program: &Program) {
-        if self.pmu.generation.counters_stick && self.selects != program.selects {
+        if self.pmu.generation.quirks.counters_stick && self.selects != program.selects {
             self.loosen_counters(port);
         }
         self.set_events(port, &program.selects, program.fixed_ctr_ctrl);
@@ -136,7 +136,7 @@ impl Hardware {
         }
     }
 
-    /// Works around [`super::super::pmu::Generation::counters_stick`]. Counters lose what they held; none writes a record.
+    /// Works around [`super::super::pmu::Quirks::counters_stick`]. Counters lose what they held; none writes a record.
     fn loosen_counters<P: Port>(&mut self, port: &mut P) {
         self.set_pebs_enable(port, 0);
         let general = CounterSet::general(self.pmu.perfmon.general as u16);

@@ -163,7 +163,7 @@ impl Hardware {
 
     /// Whether [`Hardware::load`] changes what counters hold, so that sampling ones have to be set anew.
     pub(super) fn forgets_positions(&self) -> bool {
-        self.pmu().generation.counters_stick
+        self.pmu().generation.quirks.counters_stick
     }
 
     /// Clears overflow indications of these counters, where records tell by them which counters they are for.

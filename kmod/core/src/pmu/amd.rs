@@ -13,7 +13,7 @@ use super::super::ibs::{Ibs, COUNT_OPS};
 use super::super::Refusal;
 use super::architectural::Perfmon;
 use super::{amd_family10h, amd_family15h, amd_family16h, amd_family17h, amd_k8, amd_zen3, amd_zen4};
-use super::{counted_as, rule, EventRule, Generation, Interface, Pmu, PreciseRule};
+use super::{counted_as, rule, EventRule, Generation, Interface, Pmu, PreciseRule, Quirks};
 
 /// PerfEvtSel0 of K7 and K8, one register after the other (APM 13.2.2).
 const PERF_LEGACY_CTL0: u32 = 0xC001_0000;
@@ -39,9 +39,7 @@ pub(super) const BASE: Generation = Generation {
     fixed: &[],
     precise: &[],
     extra: &[],
-    core_has_offcore: false,
-    user_counters: 0xFF,
-    counters_stick: false,
+    quirks: Quirks::NONE,
     pebs_formats: &[],
     pebs_counters: 0,
     lbr_format: 0,

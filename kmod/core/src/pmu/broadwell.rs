@@ -3,7 +3,7 @@
 use super::super::abi::CoreType;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, Generation,
-    PreciseRule, LATENCY,
+    PreciseRule, Quirks, LATENCY,
 };
 
 /// General counters 0 to 3: those that exist with hyper-threading on, and that can write PEBS records.
@@ -22,10 +22,8 @@ pub const BROADWELL: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &EXTRA,
-    core_has_offcore: false,
     // Erratum BDE70: the others do not count user mode alone.
-    user_counters: LOW,
-    counters_stick: false,
+    quirks: Quirks { user_counters: LOW, ..Quirks::NONE },
     pebs_formats: &[2],
     pebs_counters: 0x0F,
     lbr_format: 4,

@@ -2,7 +2,7 @@
 //! Microarchitecture)").
 
 use super::super::abi::CoreType;
-use super::{precise, rule, EventRule, Generation, Microcode, PreciseRule};
+use super::{precise, rule, EventRule, Generation, Microcode, PreciseRule, Quirks};
 
 /// Both general counters.
 const ANY: u16 = 0x03;
@@ -18,9 +18,7 @@ pub const CORE2: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &[],
-    core_has_offcore: false,
-    user_counters: 0xFF,
-    counters_stick: false,
+    quirks: Quirks::NONE,
     pebs_formats: &[0],
     pebs_counters: 0x01,
     // Its four records have no filter for privilege levels: none is used.

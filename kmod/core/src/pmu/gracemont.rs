@@ -5,7 +5,7 @@ use super::super::allocate::CounterSet;
 use super::super::lbr::ARCHITECTURAL_LBR;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule,
-    Generation, PreciseRule, HYBRID, LATENCY,
+    Generation, PreciseRule, Quirks, HYBRID, LATENCY,
 };
 
 /// Every general counter that the processor has.
@@ -22,9 +22,7 @@ pub const GRACEMONT: Generation = Generation {
     fixed: &FIXED,
     precise: &PRECISE,
     extra: &EXTRA,
-    core_has_offcore: false,
-    user_counters: 0xFF,
-    counters_stick: false,
+    quirks: Quirks::NONE,
     pebs_formats: &[4, 5],
     pebs_counters: 0x3F,
     lbr_format: ARCHITECTURAL_LBR,

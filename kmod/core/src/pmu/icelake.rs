@@ -4,7 +4,7 @@ use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule,
-    Generation, PreciseRule, LATENCY,
+    Generation, PreciseRule, Quirks, LATENCY,
 };
 
 /// Every general counter that the processor has.
@@ -23,9 +23,7 @@ pub const ICELAKE: Generation = Generation {
     fixed: &FIXED,
     precise: &PRECISE,
     extra: &EXTRA,
-    core_has_offcore: false,
-    user_counters: 0xFF,
-    counters_stick: false,
+    quirks: Quirks::NONE,
     pebs_formats: &[4],
     pebs_counters: 0xFF,
     lbr_format: 5,

@@ -150,13 +150,8 @@ pub struct Generation {
     pub precise: &'static [PreciseRule],
     /// Events that need a register beside their encoding.
     pub extra: &'static [ExtraRule],
-    /// The off-core response registers among those belong to the core, and not to each of its logical processors (the table above
-    /// `enum extra_reg_type` in Linux's arch/x86/events/perf_event.h).
-    pub core_has_offcore: bool,
-    /// General counters that count when only user mode is to be counted, one bit each.
-    pub user_counters: u16,
-    /// A general counter may not count after a change of its event select, unless it has run with certain others before.
-    pub counters_stick: bool,
+    /// What its counters do unlike those of others.
+    pub quirks: Quirks,
     /// PEBS record formats that its processors have.
     pub pebs_formats: &'static [u16],
     /// General counters that can write PEBS records, one bit each, where CPUID does not say.
@@ -165,6 +160,23 @@ pub struct Generation {
     pub lbr_format: u8,
     /// The microcode from which on PEBS works; any does when there is no entry, and none does of a stepping without one.
     pub errata: &'static [Microcode],
+}
+
+/// What the counters of few generations do.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Quirks {
+    /// The off-core response registers belong to the core, and not to each of its logical processors (the table above
+    /// `enum extra_reg_type` in Linux's arch/x86/events/perf_event.h).
+    pub core_has_offcore: bool,
+    /// General counters that count when only user mode is to be counted, one bit each.
+    pub user_counters: u16,
+    /// A general counter may not count after a change of its event select, unless it has run with certain others before.
+    pub counters_stick: bool,
+}
+
+impl Quirks {
+    /// Counters as the manuals describe them.
+    pub const NONE: Self = Self { core_has_offcore: false, user_counters: 0xFF, counters_stick: false };
 }
 
 /// The generation of this processor of family 6, or in a hybrid one that of its cores of this type, if hpm knows it.

@@ -3,7 +3,7 @@
 use super::super::abi::CoreType;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, Generation,
-    Microcode, PreciseRule, LATENCY,
+    Microcode, PreciseRule, Quirks, LATENCY,
 };
 
 /// General counters 0 to 3: those that exist with hyper-threading on, and that can write PEBS records.
@@ -24,9 +24,7 @@ pub const SANDYBRIDGE: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &EXTRA,
-    core_has_offcore: false,
-    user_counters: 0xFF,
-    counters_stick: false,
+    quirks: Quirks::NONE,
     pebs_formats: &[1],
     pebs_counters: 0x0F,
     lbr_format: 3,

@@ -3,7 +3,7 @@
 use super::super::abi::CoreType;
 use super::{
     counted_as, only_precise, precise as sampled, rule, Constraint, EventRule, ExtraRegister, ExtraRule,
-    Generation, PreciseRule, LATENCY,
+    Generation, PreciseRule, Quirks, LATENCY,
 };
 
 /// General counters 0 to 3: those that exist with hyper-threading on, and that can write PEBS records.
@@ -22,9 +22,7 @@ pub const SKYLAKE: Generation = Generation {
     constrained: &CONSTRAINED,
     fixed: &[],
     extra: &EXTRA,
-    core_has_offcore: false,
-    user_counters: 0xFF,
-    counters_stick: false,
+    quirks: Quirks::NONE,
     pebs_formats: &[3],
     pebs_counters: LOW,
     lbr_format: 5,

@@ -3,7 +3,7 @@
 use super::super::abi::CoreType;
 use super::{
     counted_as, only_precise, precise, rule, EventRule, ExtraRegister, ExtraRule, Generation, PreciseRule,
-    LATENCY,
+    Quirks, LATENCY,
 };
 
 /// Every general counter that the processor has.
@@ -20,9 +20,7 @@ pub const WESTMERE: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &EXTRA,
-    core_has_offcore: true,
-    user_counters: 0xFF,
-    counters_stick: true,
+    quirks: Quirks { core_has_offcore: true, counters_stick: true, ..Quirks::NONE },
     pebs_formats: &[1],
     pebs_counters: 0x0F,
     lbr_format: 3,

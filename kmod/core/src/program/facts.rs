@@ -33,10 +33,18 @@ impl Program {
         self.events_here
     }
 
-    /// [`super::super::abi::Quantum::active`]: a bit for each event that is counted.
+    /// A bit for each event that is counted.
     #[must_use]
     pub const fn active(&self) -> u32 {
         self.active
+    }
+
+    /// [`super::super::abi::Quantum::active`]: a bit for each event of which nothing is missed, because it is counted, or because only
+    /// cores of another type have it.
+    #[must_use]
+    pub const fn complete(&self) -> u32 {
+        let all = (1 << self.config.event_count) - 1;
+        self.active | all & !self.events_here
     }
 
     /// The counter of each sampled event.
@@ -48,6 +56,12 @@ impl Program {
     #[must_use]
     pub const fn is_active(&self, event: usize) -> bool {
         self.active >> event & 1 == 1
+    }
+
+    /// Whether nothing of this event is missed, as [`Program::complete`] says.
+    #[must_use]
+    pub const fn is_complete(&self, event: usize) -> bool {
+        self.complete() >> event & 1 == 1
     }
 
     /// Whether nobody is told which thread counted what, so that a thread of the session may go on where another left off.

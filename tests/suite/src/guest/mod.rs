@@ -10,6 +10,7 @@ pub(crate) mod equivalents;
 mod glimpse;
 mod guided;
 pub(crate) mod heap;
+mod identity;
 pub(crate) mod interrupt;
 pub(crate) mod judge;
 pub(crate) mod lbr;
@@ -119,6 +120,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "screens" => screens::run(&mut report)?,
         "stale_proof" => proof::goes_stale()?,
         "stale_proofs" => proof::stays_stale()?,
+        "renumbered" => identity::be_renumbered()?,
         "forged_proof" => proof::is_forged()?,
         "selfread" => selfread::run(&mut report),
         "multiplex" => multiplex::run(&mut report)?,

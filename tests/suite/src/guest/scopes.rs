@@ -57,6 +57,10 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     });
     report.check("a program that is set to another user's rights is not measured", secure_exec);
     report.check("what a program ends with does not show where the next one begins", exec_hides_entry);
+    report.check(
+        "a thread is measured, and not whoever has its number next",
+        super::identity::is_not_its_number,
+    );
     counted(report, "one thread of a process", "loops3", one_thread);
     report.check("two threads of one process, each by its own session", two_threads);
     counted(report, "one CPU beside another", "loops4", one_cpu);

@@ -26,7 +26,7 @@ pub(in super::super) use self::found::detect;
 use self::registers::{Escr, PebsEnable, COUNTERS};
 use super::super::abi::{CoreType, EventSpec};
 use super::super::allocate::CounterSet;
-use super::Generation;
+use super::{Generation, Quirks};
 
 /// Which part of its core's PMU a logical processor uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,9 +136,7 @@ const fn generation(name: &'static str) -> Generation {
         fixed: &[],
         precise: &[],
         extra: &[],
-        core_has_offcore: false,
-        user_counters: 0xFF,
-        counters_stick: false,
+        quirks: Quirks::NONE,
         pebs_formats: &[0],
         pebs_counters: 0,
         lbr_format: 0,

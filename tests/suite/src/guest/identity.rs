@@ -1,0 +1,97 @@
+//! A thread that is measured alone is that thread, and not whoever has its number next.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use libhpm::event;
+use libhpm::session::{Options, Target};
+use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
+use nix::unistd::gettid;
+
+use super::programs::built;
+use super::proof::denied;
+
+/// A program that the kernel refuses when it is too late to go on with the old one.
+const BROKEN: &str = "/tmp/broken";
+/// Where the kernel keeps the number that it gave out last.
+const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+/// More than the thread executes, and a fraction of what `loops` does.
+const OWN: u64 = 1_000_000;
+const ATTEMPTS: u32 = 50;
+
+/// As root: a thread takes its leader's number in `execve`, which then fails, so that the process ends; the thread's own number is
+/// another program's meanwhile. Nothing of that is counted.
+pub(super) fn is_not_its_number() -> Result<String> {
+    break_program()?;
+    let mut process = Command::new(std::env::current_exe()?)
+        .args(["guest", "renumbered"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let tid = told_number(&mut process)?;
+    let (driver, info) = Driver::open_checked()?;
+    let instructions = event::parse("instructions:u", &libhpm::machine::pmu_name(&info))?;
+    let config = Options::new(Target::Thread(tid)).count(instructions).config();
+    driver.configure(&config).map_err(denied)?;
+    driver.command(DeviceCommand::Start).map_err(denied)?;
+    process.stdin.take().context("its input")?.write_all(b"\n")?;
+    let status = process.wait()?;
+    ensure!(!status.success(), "the broken program ran");
+    let mut next = program_numbered(tid)?;
+    ensure!(next.wait()?.success(), "the next program failed");
+    driver.command(DeviceCommand::Stop).map_err(denied)?;
+    let counted = driver.totals().map_err(denied)?.counts[0];
+    ensure!(counted < OWN, "{counted} instructions, which are another program's");
+    Ok(format!("{counted} instructions are the thread's own"))
+}
+
+/// A thread that is not its process's first tells its number, and at a line of input becomes the broken program.
+pub(super) fn be_renumbered() -> Result<()> {
+    let thread = std::thread::spawn(|| -> Result<()> {
+        println!("{}", gettid());
+        io::stdout().flush()?;
+        io::stdin().lock().read_line(&mut String::new())?;
+        Err(Command::new(BROKEN).exec().into())
+    });
+    thread.join().map_err(|_| anyhow::anyhow!("the thread panicked"))?
+}
+
+fn told_number(process: &mut Child) -> Result<i32> {
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().context("its output")?).read_line(&mut line)?;
+    line.trim().parse().with_context(|| format!("it said {line:?}"))
+}
+
+/// Makes a program whose first segment has more bytes in the file than in memory, which the kernel finds out when it maps it.
+fn break_program() -> Result<()> {
+    /// `PT_LOAD`.
+    const LOAD: [u8; 4] = 1u32.to_le_bytes();
+    fs::copy(built("loops")?, BROKEN)?;
+    let mut bytes = fs::read(BROKEN)?;
+    let number = |at: usize, size: usize| -> usize {
+        bytes[at..at + size].iter().rev().fold(0, |number, byte| number << 8 | usize::from(*byte))
+    };
+    // e_phoff, e_phentsize and e_phnum of an ELF64 header; p_filesz and p_memsz lie at 32 and 40 of a program header.
+    let (first, size, count) = (number(0x20, 8), number(0x36, 2), number(0x38, 2));
+    let mut headers = (0..count).map(|index| first + index * size);
+    let load = headers.find(|&at| bytes[at..at + 4] == LOAD).context("no segment to load")?;
+    let less = number(load + 32, 8) - 1;
+    bytes[load + 40..load + 48].copy_from_slice(&less.to_le_bytes());
+    Ok(File::create(BROKEN)?.write_all(&bytes)?)
+}
+
+/// `loops`, once it has this number.
+fn program_numbered(tid: i32) -> Result<Child> {
+    for _ in 0..ATTEMPTS {
+        fs::write(LAST_PID, (tid - 1).to_string())?;
+        let mut child = Command::new(built("loops")?).spawn()?;
+        if child.id() == tid.unsigned_abs() {
+            return Ok(child);
+        }
+        child.wait()?;
+    }
+    bail!("no program got the number {tid}")
+}
