@@ -82,7 +82,9 @@ impl Target {
         let kind = bindings::pid_type_PIDTYPE_PID;
         // SAFETY: The current task is alive; takes a reference.
         let pid = NonNull::new(unsafe { bindings::get_task_pid(Task::current_raw(), kind) })?;
-        Some(Self { space: Some(space), ..Self::of(pid, kind)? })
+        let mut target = Self::of(pid, kind)?;
+        target.space = Some(space);
+        Some(target)
     }
 
     /// Thread-group ID in the root PID namespace.
