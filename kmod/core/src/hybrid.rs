@@ -4,7 +4,7 @@
 //! A sampled event has the same place among the sampling counters in the programs of all types, so that a thread keeps its
 //! positions when it moves between them.
 
-use super::abi::{CoreType, EventMode, Reason, SessionConfig, SAMPLING_COUNTERS_MAX};
+use super::abi::{CoreType, EventMode, EventSpec, Reason, SessionConfig, SAMPLING_COUNTERS_MAX};
 use super::pmu::architectural::{EVENTS, FIXED_EVENTS};
 use super::{Pmu, Refusal};
 
@@ -72,12 +72,17 @@ pub(super) fn sampling_place(request: &SessionConfig, index: usize) -> usize {
     request.events.iter().take(index).filter(|event| event.mode != counted).count()
 }
 
-/// The period of every sampled event, on whatever core: what a thread that has not run yet has before its first record.
-pub(super) fn periods(request: &SessionConfig) -> [u64; SAMPLING_COUNTERS_MAX] {
-    let mut periods = [0; SAMPLING_COUNTERS_MAX];
+/// The sampled events, on whatever core, in the order of their places.
+pub(super) fn sampled(request: &SessionConfig) -> impl Iterator<Item = &EventSpec> {
     let counted = EventMode::Count as u8;
     let events = request.events.iter().take(request.event_count as usize);
-    for (period, event) in periods.iter_mut().zip(events.filter(|event| event.mode != counted)) {
+    events.filter(move |event| event.mode != counted)
+}
+
+/// The period of every sampled event: what is asked for, before anything is adapted or drawn.
+pub(super) fn periods(request: &SessionConfig) -> [u64; SAMPLING_COUNTERS_MAX] {
+    let mut periods = [0; SAMPLING_COUNTERS_MAX];
+    for (period, event) in periods.iter_mut().zip(sampled(request)) {
         *period = event.period;
     }
     periods

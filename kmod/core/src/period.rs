@@ -7,14 +7,17 @@
 //! anew, both of the reset value and of the first interval. Intervals lie within one sixteenth around the nominal period,
 //! their mean is the nominal period. The first interval is moved by a shift that belongs to the thread, and each new shift
 //! replaces the last one, so that records × periods never stray from the count by more than one sixteenth of a period.
+//! A thread that is new, or has no place for its positions, begins anywhere in an interval: one that counts a quarter of a
+//! period has a record in one of four runs, and records × periods are right in the mean however short threads live. Without
+//! randomising it begins with a whole period, so that the first record comes where it is expected.
 //!
 //! **Adapted** (EventSpec::rate): p·M/L of §3.4.3, with a moving average. M is taken from the events counted instead of the
 //! records written (M = events / p), which is the same without the rounding: the new period is the events of about the
-//! last 100 ms divided by the samples wished for that time.
+//! last 100 ms divided by the samples wished for that time. An interval that began with a period much longer is cut short.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
-use super::abi::SAMPLING_COUNTERS_MAX;
+use super::abi::{EventSpec, SAMPLING_COUNTERS_MAX};
 use super::events::PERIOD_MIN;
 use super::hybrid;
 use super::program::{Program, SamplingCounter};
@@ -129,6 +132,17 @@ impl Periods {
         }
     }
 
+    /// Events to the first records of a thread that is new, or has no place for its positions.
+    pub(super) fn first(&mut self, program: &Program, seed: u64) -> Positions {
+        let mut first = self.in_use.map(|period| period as i64);
+        for (place, event) in hybrid::sampled(program.config()).enumerate().take(SAMPLING_COUNTERS_MAX) {
+            if event.flags & EventSpec::RANDOMISE != 0 {
+                first[place] = self.draw_first(place, seed);
+            }
+        }
+        first
+    }
+
     /// Fixes the periods of the span that begins, and moves the first intervals: `left` are the events to the thread's next
     /// records, and `shift` gives the place of the thread's shift, where it has one. `seed` is any number; only the first
     /// one counts.
@@ -143,22 +157,43 @@ impl Periods {
         for sampler in program.sampling_counters() {
             let place = usize::from(sampler.place);
             self.in_use[place] = self.draw(sampler, seed);
-            let left = &mut left[place];
-            if sampler.rate != 0 {
-                // The rest of an interval that began with a longer period would keep samples away.
-                *left = (*left).min(self.in_use[place] as i64);
-            }
-            if let (true, Some(shift)) = (sampler.randomise, shift(place)) {
-                let new = self.draw_shift(place, seed);
-                let moved = *left + new - shift.load(Ordering::Relaxed);
-                // A record that is due, or would be, comes when it is due, and none is further away than the counter can be set.
-                let most = i64::try_from(sampler.grid.most).unwrap_or(i64::MAX);
-                if *left > 0 && moved > 0 && moved <= most {
-                    *left = moved;
-                    shift.store(new, Ordering::Relaxed);
-                }
-            }
+            let shift = shift(place).filter(|_| sampler.randomise);
+            left[place] = self.moved(sampler, left[place], shift, seed);
         }
+    }
+
+    /// The events to the thread's next record, of which there were `left`, with a new shift in place of the last one.
+    fn moved(&mut self, sampler: SamplingCounter, left: i64, shift: Option<&AtomicI64>, seed: u64) -> i64 {
+        let place = usize::from(sampler.place);
+        let nominal = self.nominal[place];
+        let most_drawn = if sampler.randomise { range(nominal) / 2 } else { 0 };
+        let new = shift.map_or(0, |_| self.draw_shift(place, seed));
+        // A record that is due comes when it is due.
+        if left <= 0 {
+            return left;
+        }
+        let old = shift.map_or(0, |shift| shift.load(Ordering::Relaxed));
+        let mut unshifted = left - old;
+        if sampler.rate != 0 {
+            // The rest of an interval that began with a longer period would keep samples away. One that can be drawn now
+            // stays whole: else every stay would make intervals shorter, and records stand for more than was counted.
+            unshifted = unshifted.min(sampler.grid.below(nominal + most_drawn) as i64);
+        }
+        // None is further away than the counter can be set.
+        let most = i64::try_from(sampler.grid.most).unwrap_or(i64::MAX);
+        let moved = unshifted + new;
+        let (left, kept) = if (1..=most).contains(&moved) {
+            (moved, new)
+        } else if old.unsigned_abs() > most_drawn {
+            // Drawn for a period so much longer that no shift of this one's would ever take its place.
+            (unshifted.clamp(1, most), 0)
+        } else {
+            ((unshifted + old).clamp(1, most), old)
+        };
+        if let Some(shift) = shift {
+            shift.store(kept, Ordering::Relaxed);
+        }
+        left
     }
 
     fn draw(&mut self, sampler: SamplingCounter, seed: u64) -> u64 {
@@ -174,6 +209,14 @@ impl Periods {
     fn draw_shift(&mut self, place: usize, seed: u64) -> i64 {
         let range = range(self.nominal[place]);
         (self.random(seed) & (range - 1)) as i64 - (range / 2) as i64
+    }
+
+    /// A place in an interval of the period in use, any as likely as the others: the events from there to its end.
+    fn draw_first(&mut self, place: usize, seed: u64) -> i64 {
+        let (period, random) = (self.in_use[place], self.random(seed));
+        // The number has 32 bits, and so has a product of two.
+        let drawn = if period >> 32 == 0 { random * period >> 32 } else { random * (period >> 16) >> 16 };
+        1 + drawn as i64
     }
 
     /// xorshift64* (Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2016): the high
@@ -205,6 +248,8 @@ fn range(period: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
     use super::super::allocate::Counter;
     use super::*;
 
@@ -266,6 +311,72 @@ mod tests {
             }
         }
         assert!(ones.iter().all(|ones| (1850..2250).contains(ones)), "{ones:?}");
+    }
+
+    /// Lets a thread count so many events in each of its stays, and weighs its records; the sum of both.
+    fn stays(periods: &mut Periods, sampler: SamplingCounter, mut left: i64, each: &[i64]) -> (i64, i64) {
+        let (shift, mut counted, mut weighed) = (AtomicI64::new(0), 0, 0);
+        for events in each {
+            periods.in_use[0] = periods.draw(sampler, 99);
+            left = periods.moved(sampler, left, Some(&shift), 99) - events;
+            counted += events;
+            while left <= 0 {
+                left += periods.in_use[0] as i64;
+                weighed += periods.in_use[0] as i64;
+            }
+        }
+        (counted, weighed)
+    }
+
+    #[test]
+    fn records_stand_for_what_is_counted_however_short_the_stays_are() {
+        for (rate, part) in [0, 1000].into_iter().flat_map(|rate| [16, 256, 1000].map(|part| (rate, part))) {
+            let mut periods = periods(100_000);
+            let sampler = SamplingCounter { rate, ..RANDOMISED };
+            let each = std::vec![100_000 / part; 300 * part as usize];
+            let (counted, weighed) = stays(&mut periods, sampler, 100_000, &each);
+            assert!(
+                weighed.abs_diff(counted) * 100 <= counted as u64,
+                "{weighed} for {counted}, {part} stays"
+            );
+        }
+    }
+
+    #[test]
+    fn a_shift_that_was_drawn_for_a_longer_period_is_soon_replaced() {
+        let sampler = SamplingCounter { rate: 1000, ..RANDOMISED };
+        for (left, old) in [(300, 6000), (100, -6000)] {
+            let (mut periods, shift) = (periods(1000), AtomicI64::new(old));
+            let mut left = periods.moved(sampler, left, Some(&shift), 99);
+            assert!((1..=1125).contains(&left), "{left}");
+            let shifts: std::vec::Vec<i64> = (0..20)
+                .map(|_| {
+                    left = periods.moved(sampler, 1000, Some(&shift), 99);
+                    shift.load(Ordering::Relaxed)
+                })
+                .collect();
+            assert!(shifts.iter().all(|shift| shift.abs() <= 64), "{shifts:?}");
+            assert!(shifts.windows(2).any(|two| two[0] != two[1]), "{shifts:?}");
+        }
+    }
+
+    #[test]
+    fn threads_that_live_shorter_than_a_period_are_sampled_as_often_as_they_count() {
+        const THREADS: u64 = 20_000;
+        for nominal in [1000, 100_000, 1 << 40] {
+            let mut periods = periods(nominal);
+            let events = nominal as i64 / 4;
+            let weighed: i128 = (0..THREADS)
+                .map(|_| {
+                    let left = periods.draw_first(0, 99);
+                    assert!((1..=periods.in_use[0] as i64).contains(&left), "{left}");
+                    i128::from(stays(&mut periods, RANDOMISED, left, &[events]).1)
+                })
+                .sum();
+            let counted = i128::from(THREADS) * i128::from(events);
+            // Twice the deviation that chance makes.
+            assert!(weighed.abs_diff(counted) * 40 <= counted as u128, "{weighed} for {counted}");
+        }
     }
 
     /// 3 GHz.

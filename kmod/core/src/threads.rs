@@ -130,8 +130,13 @@ impl<'a> Threads<'a> {
         self.tally.overflowed.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// The thread's place and its positions; `fresh` ones for a thread that is new. `None` when there is no place.
-    pub(super) fn enter(&self, thread: Thread, cpu: u32, fresh: &Positions) -> Option<(Place, Positions)> {
+    /// The thread's place, where there is one, and its positions: `fresh` ones for a thread that is new or has no place.
+    pub(super) fn enter(
+        &self,
+        thread: Thread,
+        cpu: u32,
+        fresh: impl FnOnce() -> Positions,
+    ) -> (Option<Place>, Positions) {
         let key = if thread.tid == 0 { IDLE | cpu } else { thread.tid };
         if let Some(place) = self.find(key) {
             let slot = &self.slots[place.0];
@@ -139,19 +144,16 @@ impl<'a> Threads<'a> {
             for (position, left) in positions.iter_mut().zip(&slot.left) {
                 *position = left.load(Ordering::Relaxed);
             }
-            return Some((place, positions));
+            return (Some(place), positions);
         }
-        match self.claim(key) {
-            Some(place) => {
-                self.slots[place.0].shifts.iter().for_each(|shift| shift.store(0, Ordering::Relaxed));
-                Some((place, *fresh))
-            }
-            None => {
-                let bit = hash(key) % (64 * 64);
-                self.tally.overflowed[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
-                None
-            }
+        let place = self.claim(key);
+        if let Some(place) = place {
+            self.slots[place.0].shifts.iter().for_each(|shift| shift.store(0, Ordering::Relaxed));
+        } else {
+            let bit = hash(key) % (64 * 64);
+            self.tally.overflowed[bit / 64].fetch_or(1 << (bit % 64), Ordering::Relaxed);
         }
+        (place, fresh())
     }
 
     /// Keeps the positions until the thread runs again.
@@ -254,18 +256,18 @@ mod tests {
     fn each_cpu_has_an_idle_thread_of_its_own() {
         let (slots, tally) = (slots(Threads::slots_for(4)), ThreadTally::new());
         let table = Threads::new(&slots, &tally, 4);
-        let (first, _) = table.enter(thread(0), 0, &FRESH).expect("room");
-        let (second, _) = table.enter(thread(0), 1, &FRESH).expect("room");
+        let first = table.enter(thread(0), 0, || FRESH).0.expect("room");
+        let second = table.enter(thread(0), 1, || FRESH).0.expect("room");
         assert_ne!(first, second);
         table.store(first, &[3; SAMPLING_COUNTERS_MAX]);
-        assert_eq!(table.enter(thread(0), 0, &FRESH), Some((first, [3; SAMPLING_COUNTERS_MAX])));
+        assert_eq!(table.enter(thread(0), 0, || FRESH), (Some(first), [3; SAMPLING_COUNTERS_MAX]));
     }
 
     #[test]
     fn a_table_without_places_has_no_room() {
         let tally = ThreadTally::new();
         let table = Threads::new(&[], &tally, 4);
-        assert_eq!(table.enter(thread(1), 0, &FRESH), None);
+        assert_eq!(table.enter(thread(1), 0, || FRESH), (None, FRESH));
         assert_eq!(table.overflowed(), 1);
     }
 
@@ -279,13 +281,13 @@ mod tests {
                 scope.spawn(move || {
                     for round in 0..5000 {
                         let tid = 1 + cpu + CPUS * (round % 50);
-                        let (place, fresh) =
-                            table.enter(thread(tid), cpu, &FRESH).expect("room for two each");
+                        let (place, fresh) = table.enter(thread(tid), cpu, || FRESH);
+                        let place = place.expect("room for two each");
                         assert_eq!(fresh, FRESH);
                         let own = [i64::from(tid); SAMPLING_COUNTERS_MAX];
                         table.store(place, &own);
                         std::thread::yield_now();
-                        assert_eq!(table.enter(thread(tid), cpu, &FRESH), Some((place, own)));
+                        assert_eq!(table.enter(thread(tid), cpu, || FRESH), (Some(place), own));
                         table.free(place);
                     }
                 });

@@ -256,6 +256,43 @@ fn call_stacks_are_each_threads_own_over_switches_and_cpus() {
     }
 }
 
+/// What a deep sleep does to the records: they are empty afterwards.
+fn sleep_deeply(rig: &Rig, cpu: usize) {
+    let pmu = &mut rig.cores[cpu].borrow_mut().pmu;
+    // Of architectural records writing the depth empties them.
+    match pmu.rdmsr(0x14CF) {
+        Ok(depth) => pmu.wrmsr(0x14CF, depth).expect("a depth"),
+        Err(_) => {
+            (0x680..0x6A0).for_each(|from| pmu.wrmsr(from, 0).expect("a source"));
+            pmu.wrmsr(0x1C9, 0).expect("the newest record's number");
+        }
+    }
+}
+
+#[test]
+fn calls_are_put_back_when_the_cpu_has_slept_meanwhile() {
+    for profile in ["skylake", "sapphirerapids"].map(named) {
+        let mut rig = rig(profile);
+        let request = SessionConfig { branch_filter: BranchFilter::CALL_STACK, ..request(&rig.pmu, true, 8) };
+        let session = rig.add_session(&request);
+        let [thread, stranger] = [rig.add_thread(Some(session)), rig.add_thread(None)];
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        rig.branch(0, 0x1000, 0x2000, BranchKind::DirectCall);
+        rig.branch(0, 0x3000, 0x4000, BranchKind::DirectCall);
+        for sleeps in [false, true] {
+            rig.switch(0, stranger, QuantumEnd::Yielded);
+            if sleeps {
+                sleep_deeply(&rig, 0);
+            }
+            rig.switch(0, thread, QuantumEnd::Preempted);
+        }
+        rig.run(0, PERIOD as usize, &[Load]);
+        let samples = Samples::default().new_ones(&mut rig, session, 0);
+        let calls: Vec<u64> = samples[0].1.iter().map(|[from, ..]| *from).collect();
+        assert_eq!(calls, [0x3000, 0x1000], "{}", profile.name);
+    }
+}
+
 #[test]
 fn another_program_begins_without_the_calls_of_the_one_before() {
     for profile in ["skylake", "sapphirerapids"].map(named) {

@@ -2,7 +2,7 @@
 
 mod rig;
 
-use hpm_abi::{CpuControl, EventSpec, QuantumEnd};
+use hpm_abi::{CpuControl, EventSpec, QuantumEnd, SessionConfig};
 use hpm_core::Limits;
 use rig::core::Instruction::{Load, Store};
 use rig::scene::{acquired, config, counted, interrupting, one_thread, precise, INSTRUCTIONS, LOADS, STORES};
@@ -34,6 +34,33 @@ fn randomised_records_times_their_periods_stay_with_the_count_over_switches_and_
             // The interval that has begun, and the shift.
             assert!(seen.weighed[0].abs_diff(user.truth[0]) <= 1000 + 3 * 1000 / 16, "{seen:?}");
         }
+    }
+}
+
+/// With a place for its positions, or where the only one is another's.
+#[test]
+fn a_thread_that_ends_before_a_period_has_the_records_that_it_counts_for() {
+    for (flags, with_places) in [(EventSpec::RANDOMISE, true), (EventSpec::RANDOMISE, false), (0, true)] {
+        let mut rig = acquired(1);
+        let event = EventSpec { flags, ..interrupting(LOADS, 400) };
+        let max_threads = if with_places { 64 } else { 1 };
+        let session = rig.add_session(&SessionConfig { max_threads, ..config(&[event]) });
+        let [first, stranger] = [rig.add_thread(Some(session)), rig.add_thread(None)];
+        rig.switch(0, first, QuantumEnd::Preempted);
+        for _ in 0..4000 {
+            let thread = rig.add_thread(Some(session));
+            rig.switch(0, thread, QuantumEnd::Yielded);
+            rig.run(0, 100, &[Load]);
+            rig.switch(0, stranger, QuantumEnd::Exit);
+            rig.read_all();
+        }
+        rig.stop(session);
+        rig.read_all();
+        let totals = rig.sessions[session].totals();
+        assert_eq!((totals.counts[0], totals.records_lost), (400_000, 0));
+        assert_eq!(totals.threads_overflowed > 0, !with_places);
+        let expected = if flags == 0 { 0..=0 } else { 900..=1100 };
+        assert!(expected.contains(&totals.records), "{} records, {flags} {with_places}", totals.records);
     }
 }
 

@@ -1,6 +1,6 @@
 //! One stay of a thread on a CPU: it begins, is cut into quanta, and ends.
 
-use super::super::abi::QuantumEnd;
+use super::super::abi::{QuantumEnd, SAMPLING_COUNTERS_MAX};
 use super::super::counters::Now;
 use super::super::hardware::Hardware;
 use super::super::layout::RecordLayout;
@@ -23,7 +23,7 @@ impl Engine {
         mut read: bool,
     ) {
         let Some(hardware) = &mut self.hardware else { return };
-        let entered = enter(session, thread, self.cpu);
+        let entered = enter(port, session, thread, self.cpu);
         let program = session.program;
         // A sampling session's counters have stood still since they were read.
         read |= hardware.is_stopped();
@@ -190,20 +190,16 @@ struct Entered {
 }
 
 /// Finds the thread's place, or a new one, and selects the program of its turn.
-fn enter<R: Rings>(session: &mut Session<'_, R>, thread: Thread, cpu: u32) -> Entered {
-    // A thread that has not run yet has a whole period before its first records.
-    let fresh = session.state.periods.in_use().map(|period| period as i64);
+fn enter<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, thread: Thread, cpu: u32) -> Entered {
     let page = session.page_of(thread);
-    let mut entered = Entered { place: None, left: fresh, turn: Turn::default(), page };
     if !session.program.samples() && !session.multiplexes() {
-        return entered;
+        return Entered { place: None, left: [0; SAMPLING_COUNTERS_MAX], turn: Turn::default(), page };
     }
-    let found = session.threads.enter(thread, cpu, &fresh);
-    if let Some((place, left)) = found {
-        (entered.place, entered.left) = (Some(place), left);
-    }
-    let kept = entered.place.and_then(|place| session.threads.turn(place));
-    entered.turn = kept.unwrap_or_else(|| session.state.new_turn(session.programs.len()));
-    session.select(entered.turn);
-    entered
+    let periods = &mut session.state.periods;
+    let fresh = || periods.first(session.program, port.rdtsc());
+    let (place, left) = session.threads.enter(thread, cpu, fresh);
+    let kept = place.and_then(|place| session.threads.turn(place));
+    let turn = kept.unwrap_or_else(|| session.state.new_turn(session.programs.len()));
+    session.select(turn);
+    Entered { place, left, turn, page }
 }

@@ -254,9 +254,12 @@ impl Hardware {
         counter.bit()
     }
 
-    /// Writes a counter.
+    /// Writes a counter: twice, because it may not take the first value (specification update 249199, erratum N15, whose own
+    /// workaround Linux found to be of no use: `p4_pmu_set_period`).
     pub(super) fn write<P: Port>(&self, port: &mut P, counter: Counter, value: u64) {
-        port.wrmsr(MSR_BPU_COUNTER0 + counter.bit(), cut(value));
+        for _ in 0..2 {
+            port.wrmsr(MSR_BPU_COUNTER0 + counter.bit(), cut(value));
+        }
     }
 }
 

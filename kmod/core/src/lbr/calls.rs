@@ -24,6 +24,11 @@ impl SavedCalls {
         self.count.store(0, Ordering::Relaxed);
     }
 
+    /// Whether none are kept.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     /// Keeps these, the newest first.
     pub(super) fn store(&self, calls: &[u64]) {
         for (place, call) in self.from.iter().zip(calls) {

@@ -84,6 +84,12 @@ impl Branches {
         count
     }
 
+    /// Whether the newest record is empty, and so all are.
+    pub(super) fn are_empty<P: Port>(&self, port: &mut P) -> bool {
+        let (bank, newest) = (self.lbr.bank(), self.lbr.newest(port));
+        self.lbr.split(port.rdmsr(bank.from + newest)).0 == 0
+    }
+
     /// Empties the records. What the driver reads ends at an empty source; hardware writes whole records. Recording is off.
     pub(super) fn clear<P: Port>(&self, port: &mut P) {
         match self.lbr.kind {

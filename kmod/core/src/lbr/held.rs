@@ -88,8 +88,12 @@ impl LastBranches {
             (self.programmed, self.holder) = (Some(*branches), None);
         }
         let stayed = holder.place.is_some_and(|place| threads.was_last_on(place, holder.cpu));
-        if self.holder != Some(holder) || !stayed {
-            match holder.place.and_then(|place| threads.calls(place)).filter(|_| branches.calls()) {
+        let kept = stayed && self.holder == Some(holder);
+        let saved = holder.place.and_then(|place| threads.calls(place)).filter(|_| branches.calls());
+        // A deep sleep of the CPU empties the records (Linux: `lbr_is_reset_in_cstate`).
+        let lost = kept && saved.is_some_and(|saved| !saved.is_empty() && branches.are_empty(port));
+        if !kept || lost {
+            match saved {
                 Some(saved) => {
                     let mut calls = [0; BRANCHES_MAX];
                     let count = saved.load(&mut calls);
