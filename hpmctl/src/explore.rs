@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::analysis::explore::{BUILT_IN, Definitions, Metric, Record, RecordScope, Records, VARIABLES};
 use libhpm::analysis::expression::Scope as _;
-use libhpm::export::remarks;
+use libhpm::export::quanta_remarks;
 use libhpm::trace::Meta;
 
 use crate::files::FilesArgs;
@@ -211,7 +211,8 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String
         let filter = args.filter.as_deref().unwrap_or_default();
         bail!("none of the {} records is one for which `{filter}` holds", records.all().len());
     }
-    let view = View { meta, records, chosen: &chosen, metrics: &metrics, warnings, remarks: remarks(meta) };
+    let view =
+        View { meta, records, chosen: &chosen, metrics: &metrics, warnings, remarks: quanta_remarks(meta) };
     let (mut text, mut files) = (text::render(args, &view)?, String::new());
     if let Some(path) = &args.picture {
         let drawing = svg::draw(args.show, &view)?;

@@ -12,10 +12,10 @@ use clap::{Args, ValueEnum};
 use libhpm::analysis::phase::change::{Cusum, pelt};
 use libhpm::analysis::phase::metrics::{Quality, evaluate, groups, levels, weighted_cov};
 use libhpm::analysis::phase::{
-    Base, Interval, MAX_EVENTS, NoPhases, Phases, Repeating, Rules, Signal, Subject, SubjectKind,
+    Base, ByChance, Interval, MAX_EVENTS, NoPhases, Phases, Repeating, Rules, Signal, Subject, SubjectKind,
     find_phases, subjects,
 };
-use libhpm::export::remarks;
+use libhpm::export::quanta_remarks;
 use libhpm::trace::{Meta, QuantumRow, ThreadRow, TraceReader};
 use serde::Serialize;
 
@@ -116,15 +116,16 @@ struct Repetitive {
     pattern_count: usize,
     /// What came when predicted.
     found: Repeating,
-    /// The most of it when the intervals are in random order.
-    by_chance: Repeating,
+    /// The most of it when the stretches between variations are in random order.
+    by_chance: ByChance,
     /// The whole should repeat after this time, in ms on a CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     predicted_ms: Option<f64>,
     quality: Quality,
-    /// Coefficient of variation of the density over all intervals, and within phases.
+    /// Coefficient of variation of the density over all intervals.
     cov: f64,
-    cov_within: f64,
+    /// The same within the stretches between the changes that PELT finds. A repetition has whole rounds of what varies in it.
+    cov_between_changes: f64,
     changes: Changes,
 }
 
@@ -187,7 +188,7 @@ fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
         subjects: shown.map(|subject| found(subject, signal, ticks_per_ms, &names, args.limit)).collect(),
         left_out: all.len().saturating_sub(args.limit),
         warnings,
-        remarks: remarks(meta),
+        remarks: quanta_remarks(meta),
         picture: args.picture.as_deref(),
     };
     if let Some(path) = &args.picture {
@@ -254,14 +255,9 @@ fn found(
     let labels = phases.as_ref().map(labels).unwrap_or_else(|_| vec![None; intervals.len()]);
     let on_cpu_ms = subject.on_cpu as f64 / ticks_per_ms;
     let outcome = match phases {
-        Ok(phases) => Outcome::Phases(Box::new(repetitive(
-            &phases,
-            intervals,
-            &densities,
-            &labels,
-            ticks_per_ms,
-            limit,
-        ))),
+        Ok(phases) => {
+            Outcome::Phases(Box::new(repetitive(&phases, intervals, &densities, ticks_per_ms, limit)))
+        }
         Err(reason) => Outcome::NoPhases { message: reason.to_string(), reason },
     };
     let sliced: u64 = intervals.iter().map(|interval| interval.on_cpu).sum();
@@ -289,7 +285,6 @@ fn repetitive(
     phases: &Phases,
     intervals: &[Interval],
     densities: &[f64],
-    labels: &[Option<usize>],
     ticks_per_ms: f64,
     limit: usize,
 ) -> Repetitive {
@@ -300,7 +295,9 @@ fn repetitive(
         repetitive: pattern.repetitive,
         every_ms: pattern.mean_length.map(ms),
     };
-    let known = || labels.iter().zip(densities).filter(|(_, density)| !density.is_nan());
+    let changes = changes(densities);
+    let known = || densities.iter().copied().enumerate().filter(|(_, density)| !density.is_nan());
+    let stretch = |index: usize| changes.pelt.partition_point(|&change| change <= index);
     Repetitive {
         patterns: phases.patterns.iter().take(limit).map(pattern).collect(),
         pattern_count: phases.patterns.len(),
@@ -308,9 +305,9 @@ fn repetitive(
         by_chance: phases.by_chance,
         predicted_ms: phases.prediction.map(|prediction| ms(prediction.length)),
         quality: evaluate(densities, &levels(&phases.steps), &clock(intervals), &groups(&phases.steps)),
-        cov: weighted_cov(known().map(|(_, &density)| ((), density))),
-        cov_within: weighted_cov(known().map(|(&label, &density)| (label, density))),
-        changes: changes(densities),
+        cov: weighted_cov(known().map(|(_, density)| ((), density))),
+        cov_between_changes: weighted_cov(known().map(|(index, density)| (stretch(index), density))),
+        changes,
     }
 }
 

@@ -67,10 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// What `hpmctl phases` would say.
 fn answer(stream: &Stream) -> String {
     match find_phases(Rules::NoiseGated, Signal::new(&[0], Base::Time), &stream.intervals) {
-        Ok(Phases { repeating, by_chance, .. }) => format!(
-            "{} repetitions as predicted make up {} intervals; in random order up to {} make up to {}",
-            repeating.repetitions, repeating.intervals, by_chance.repetitions, by_chance.intervals
-        ),
+        Ok(Phases { repeating, by_chance, .. }) => format!("{repeating}, in random order {by_chance}"),
         Err(none) => format!("none: {none}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use libhpm::trace::{
-    Event, MarkerRow, Meta, QuantumRow, ThreadChange, ThreadRow, Totals, TraceReader, TraceWriter,
+    Event, EventUse, MarkerRow, Meta, QuantumRow, ThreadChange, ThreadRow, Totals, TraceReader, TraceWriter,
 };
 use tempfile::TempDir;
 
@@ -136,6 +136,25 @@ fn json_has_what_the_table_has() {
     let (folder, page) = (trace(&temp), temp.path().join("page.html"));
     let text = explore(&folder, &["--json", "--html", page.to_str().unwrap(), "ipc"]).unwrap();
     assert!(page.exists() && serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+}
+
+/// By perf_event what quanta counted is only known from samples.
+#[test]
+fn counts_that_are_estimates_are_told() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp);
+    assert!(!explore(&folder, &["ipc"]).unwrap().contains("estimates"));
+    let path = folder.join("meta.json");
+    let mut meta: Meta = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    meta.source = "perf_event".into();
+    meta.events.iter_mut().for_each(|event| (event.mode, event.period) = (EventUse::Interrupt, 1000));
+    fs::write(&path, serde_json::to_vec(&meta).unwrap()).unwrap();
+    let told = "counts of instructions, cycles, l1d-load-miss are estimates: \
+                the sums of the periods of the samples in each quantum";
+    assert!(explore(&folder, &["ipc"]).unwrap().contains(told));
+    let json: serde_json::Value =
+        serde_json::from_str(&explore(&folder, &["--json", "ipc"]).unwrap()).unwrap();
+    assert_eq!(json["remarks"].as_array().unwrap().last().unwrap(), told);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use clap::Parser;
 use libhpm::analysis::phase::synthetic::{Recipe, TICKS, labelled_set};
-use libhpm::trace::{Clock, Event, ThreadChange, Totals, TraceWriter};
+use libhpm::trace::{Clock, Event, EventUse, ThreadChange, Totals, TraceWriter};
 use tempfile::TempDir;
 
 use super::*;
@@ -98,14 +98,35 @@ fn json_has_the_same_numbers() {
     let worker = &json["subjects"][0];
     assert_eq!((&worker["tid"], &worker["intervals"]), (&7.into(), &1800.into()));
     let found = &worker["phases"];
-    let intervals = |key: &str| found[key]["intervals"].as_u64().unwrap();
-    assert!(intervals("found") > intervals("by_chance"), "{found}");
+    let repetitions = |key: &str| found[key]["repetitions"].as_u64().unwrap();
+    assert!(repetitions("found") > repetitions("by_chance"), "{found}");
+    // A round's levels are 1, 4 and 2, with 5 % of noise.
+    let cov = |key: &str| found[key].as_f64().unwrap();
+    assert!(cov("cov") > 0.5 && cov("cov_between_changes") < 0.06, "{found}");
     assert_eq!(found["predicted_ms"], 180.0);
     // 29 changes, and a few that noise makes up.
     let changes = found["changes"]["pelt"].as_array().unwrap().len();
     assert!((29..=36).contains(&changes), "{changes}");
     let noise = &json["subjects"][1]["no_phases"];
     assert!(noise["message"].as_str().is_some_and(|message| !message.is_empty()), "{noise}");
+}
+
+/// By perf_event what quanta counted is only known from samples.
+#[test]
+fn counts_that_are_estimates_are_told() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, &two_threads()[1..]);
+    assert!(!phases(&folder, &[]).unwrap().0.contains("estimates"));
+    let path = folder.join("meta.json");
+    let mut meta: Meta = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    meta.source = "perf_event".into();
+    meta.events.iter_mut().for_each(|event| (event.mode, event.period) = (EventUse::Interrupt, 1000));
+    fs::write(&path, serde_json::to_vec(&meta).unwrap()).unwrap();
+    let told = "counts of l1d-load-miss, instructions are estimates: \
+                the sums of the periods of the samples in each quantum";
+    assert!(phases(&folder, &[]).unwrap().0.contains(told));
+    let json: serde_json::Value = serde_json::from_str(&phases(&folder, &["--json"]).unwrap().0).unwrap();
+    assert_eq!(json["remarks"], serde_json::json!([told]));
 }
 
 #[test]

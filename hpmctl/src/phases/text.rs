@@ -60,16 +60,9 @@ fn subject(text: &mut String, found: &Found) {
 }
 
 fn repetitive(text: &mut String, phases: &Repetitive) {
-    line(
-        text,
-        format_args!(
-            "  {} repetitions came when predicted, with {} of the intervals (in random order up to {} with up to {})",
-            phases.found.repetitions,
-            phases.found.intervals,
-            phases.by_chance.repetitions,
-            phases.by_chance.intervals
-        ),
-    );
+    let (found, by_chance) = (&phases.found, &phases.by_chance);
+    line(text, format_args!("  {found}, in random order {by_chance}"));
+    line(text, format_args!("  {} intervals belong to repetitions", found.intervals));
     patterns(text, phases);
     if let Some(predicted) = phases.predicted_ms {
         line(text, format_args!("  the whole is expected to repeat every {predicted:.1} ms"));
@@ -78,8 +71,8 @@ fn repetitive(text: &mut String, phases: &Repetitive) {
     line(
         text,
         format_args!(
-            "  confidence {:.2}, possible misses {} (major levels {})",
-            quality.confidence,
+            "  confidence {}, possible misses {} (major levels {})",
+            known(quality.confidence, format!("{:.2}", quality.confidence)),
             percent(quality.pmr),
             percent(quality.pmr_major)
         ),
@@ -87,9 +80,9 @@ fn repetitive(text: &mut String, phases: &Repetitive) {
     line(
         text,
         format_args!(
-            "  the density varies by {} of its mean, within phases by {}",
+            "  the density varies by {} of its mean, between changes found by PELT by {}",
             percent(phases.cov),
-            percent(phases.cov_within)
+            percent(phases.cov_between_changes)
         ),
     );
     line(
@@ -128,7 +121,22 @@ fn patterns(text: &mut String, phases: &Repetitive) {
     }
 }
 
-/// NaN means that nothing could be evaluated.
 fn percent(part: f64) -> String {
-    if part.is_nan() { "unknown".to_owned() } else { format!("{:.1} %", 100.0 * part) }
+    known(part, format!("{:.1} %", 100.0 * part))
+}
+
+/// NaN means that nothing could be evaluated.
+fn known(value: f64, text: String) -> String {
+    if value.is_nan() { "unknown".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_evaluated_is_unknown() {
+        assert_eq!(known(f64::NAN, "NaN".into()), "unknown");
+        assert_eq!((percent(f64::NAN), percent(0.25)), ("unknown".to_owned(), "25.0 %".to_owned()));
+    }
 }

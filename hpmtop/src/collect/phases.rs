@@ -69,19 +69,23 @@ struct Watched {
     detector: Detector,
     /// TSC of the last quantum.
     last: u64,
+    /// [`Tracker::losses`] at that time.
+    losses: u64,
 }
 
 /// The detectors.
 pub(crate) struct Tracker {
     watch: Option<Watch>,
     processes: NumberMap<Watched>,
+    /// How often quanta were lost on any CPU. They may have been any process's: each has a gap before its next quantum.
+    losses: u64,
     /// Processes of which a pattern was completed, and when (TSC), since somebody asked.
     changed: Vec<(u32, u64)>,
 }
 
 impl Tracker {
     pub(crate) fn new(watch: Option<Watch>) -> Self {
-        Self { watch, processes: NumberMap::default(), changed: Vec::new() }
+        Self { watch, processes: NumberMap::default(), losses: 0, changed: Vec::new() }
     }
 
     pub(crate) fn reset(&mut self) {
@@ -102,6 +106,7 @@ impl Tracker {
     /// The quantum ends before it starts, so that it belongs to no interval.
     pub(crate) fn push(&mut self, row: &QuantumRow) -> Result<Option<PhaseNews>, Disorder> {
         let Some(watch) = &self.watch else { return Ok(None) };
+        self.losses += u64::from(row.flags & QuantumFlags::QUANTA_LOST_BEFORE != 0);
         if self.processes.len() >= PROCESSES_MAX && !self.processes.contains_key(&row.pid) {
             let oldest = self.processes.iter().min_by_key(|(_, watched)| watched.last).map(|(pid, _)| *pid);
             oldest.and_then(|pid| self.processes.remove(&pid));
@@ -110,14 +115,11 @@ impl Tracker {
             slicer: Slicer::for_process(watch.interval),
             detector: Detector::with_capacity(Rules::NoiseGated, watch.signal, PATTERNS),
             last: 0,
+            losses: self.losses,
         });
         watched.last = row.end_tsc;
-        let stay = Stay {
-            start: row.start_tsc,
-            end: row.end_tsc,
-            counts: &row.counts,
-            lost_before: row.flags & QuantumFlags::QUANTA_LOST_BEFORE != 0,
-        };
+        let lost_before = std::mem::replace(&mut watched.losses, self.losses) != self.losses;
+        let stay = Stay { start: row.start_tsc, end: row.end_tsc, counts: &row.counts, lost_before };
         let Some(interval) = watched.slicer.push(&stay)? else { return Ok(None) };
         let step = watched.detector.push(&interval);
         if step.occurrence.is_some() && self.changed.len() < 1024 {
@@ -192,6 +194,23 @@ mod tests {
         };
         let (intervals, why) = after(&backwards, 100);
         assert!(intervals == 0 && why.contains("time goes backwards"), "{why}");
+    }
+
+    /// Whose quanta a CPU has lost is not known: every process has a gap, whoever's quantum tells of it.
+    #[test]
+    fn a_loss_is_a_gap_of_every_process() {
+        let mut tracker = Tracker::new(Watch::new(&meta(&["x"]), None, None, 1.0).unwrap());
+        let gaps: Vec<bool> = (0..8)
+            .filter_map(|index| {
+                let (pid, start_tsc) = (7 + index as u32 % 2, index * 10_000);
+                let flags = if index == 4 { QuantumFlags::QUANTA_LOST_BEFORE } else { 0 };
+                let end_tsc = start_tsc + 2000;
+                let row =
+                    QuantumRow { pid, flags, start_tsc, end_tsc, counts: vec![5], ..QuantumRow::default() };
+                Some(tracker.push(&row).unwrap()?.interval.after_gap)
+            })
+            .collect();
+        assert_eq!(gaps, [true, true, false, false, true, true, false, false]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use hpm_abi::QuantumEnd;
 use serde_json::{Map, Value, json};
 
-use super::{first_tsc, remarks, ticks_to_ns};
+use super::{first_tsc, quanta_remarks, ticks_to_ns};
 use crate::trace::{Cut, MarkerRow, QuantumRow, ThreadRow, TraceReader};
 
 /// Process number of the tracks of CPUs: no process has it.
@@ -46,7 +46,7 @@ pub fn write_chrome(reader: &TraceReader, output: &mut dyn Write) -> io::Result<
     }
     cuts.extend(quanta.cut().into_iter().chain(markers.cut()));
     let remarks: Vec<String> =
-        remarks(reader.meta()).into_iter().chain(cuts.iter().map(ToString::to_string)).collect();
+        quanta_remarks(reader.meta()).into_iter().chain(cuts.iter().map(ToString::to_string)).collect();
     let other = json!({ "exporter": concat!("hpm ", env!("CARGO_PKG_VERSION")), "remarks": remarks });
     writeln!(events.output, "\n],\"otherData\":{other}}}")?;
     Ok(cuts)

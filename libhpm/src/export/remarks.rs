@@ -1,6 +1,7 @@
 //! What has to be known of a trace before its numbers are believed, in sentences that an export carries with it.
 
-use crate::trace::{Meta, NO_PROPER_END, PhaseGuided};
+use super::stacks::counts_ns;
+use crate::trace::{Event, EventUse, Meta, NO_PROPER_END, PhaseGuided};
 
 /// One sentence for each thing that is lost, scaled or uncertain; none for a trace of which all is well.
 #[must_use]
@@ -15,6 +16,25 @@ pub fn remarks(meta: &Meta) -> Vec<String> {
     }
     remarks.extend(meta.phase_guided.as_ref().map(PhaseGuided::sentence));
     remarks.extend(losses(meta));
+    remarks
+}
+
+/// The same, and what has to be known of the counts of quanta: by perf_event, and in its files, only samples tell of an event.
+#[must_use]
+pub fn quanta_remarks(meta: &Meta) -> Vec<String> {
+    let mut remarks = remarks(meta);
+    let sums = |event: &&Event| {
+        event.mode != EventUse::Count && !counts_ns(event) && (event.period != 1 || event.rate != 0)
+    };
+    if matches!(meta.source.as_str(), "perf_event" | "perf.data") {
+        let names: Vec<&str> = meta.events.iter().filter(sums).map(|event| event.name.as_str()).collect();
+        if !names.is_empty() {
+            remarks.push(format!(
+                "counts of {} are estimates: the sums of the periods of the samples in each quantum",
+                names.join(", ")
+            ));
+        }
+    }
     remarks
 }
 

@@ -101,6 +101,24 @@ fn remarks_tell_what_is_lost_and_what_was_measured_in_turns() {
     );
 }
 
+/// Counts by perf_event are sums of periods, but for clocks, whose quanta have their length, and events that are sampled each time.
+#[test]
+fn counts_that_are_estimates_are_told() {
+    let event = |name: &str, mode, period| Event { name: name.into(), mode, period, ..Event::default() };
+    let events = vec![
+        event("cpu-clock:u", EventUse::Software, 1_000_000),
+        event("instructions:u", EventUse::Interrupt, 100_000),
+        event("page-faults:u", EventUse::Software, 1),
+        event("cycles:u", EventUse::Count, 0),
+    ];
+    let meta = Meta { complete: true, source: "perf_event".into(), events, ..Meta::default() };
+    let told =
+        "counts of instructions:u are estimates: the sums of the periods of the samples in each quantum";
+    assert_eq!(quanta_remarks(&meta), [told]);
+    assert_eq!(quanta_remarks(&Meta { source: "perf.data".into(), ..meta.clone() }), [told]);
+    assert_eq!(quanta_remarks(&Meta { source: "driver".into(), ..meta }), [""; 0]);
+}
+
 #[test]
 fn folded_stacks() {
     let text = String::from_utf8(written(write_folded, &[0])).unwrap();

@@ -17,6 +17,7 @@ mod filter;
 #[cfg(test)]
 mod fixture;
 mod locator;
+mod lost;
 mod offsets;
 mod references;
 mod resolver;
@@ -36,6 +37,7 @@ pub use self::distribution::{Distribution, QUANTILES, Quantile, TOP};
 pub use self::estimate::Estimate;
 pub use self::filter::{Clause, CodePlace, DataPlace, Filter, Span, TimeRange};
 pub use self::locator::{Agreement, Located, Locator};
+pub(crate) use self::lost::{Losses, LostSpans};
 pub use self::offsets::{Around, OffsetEntry, Offsets};
 pub use self::references::{References, TypeHeat, Unattributed};
 pub use self::resolver::Resolver;

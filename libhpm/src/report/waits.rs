@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use hpm_abi::{QuantumEnd, QuantumFlags};
+use hpm_abi::QuantumEnd;
 use serde::Serialize;
 
+use super::lost::{Losses, LostSpans};
 use crate::trace::QuantumRow;
 
 /// Why a thread was off its CPU.
@@ -119,17 +120,16 @@ impl Waits {
         chosen: impl Fn(&QuantumRow) -> bool,
     ) -> Self {
         let mut threads: HashMap<(u32, u32), Vec<QuantumRow>> = HashMap::new();
-        let mut cpus: HashMap<u32, Vec<(u64, u64, u64, bool)>> = HashMap::new();
+        let mut losses = Losses::default();
         let mut last_tsc = 0;
         for mut row in quanta {
             last_tsc = last_tsc.max(row.end_tsc);
-            let lost = row.flags & QuantumFlags::QUANTA_LOST_BEFORE != 0;
-            cpus.entry(row.cpu).or_default().push((row.sequence, row.start_tsc, row.end_tsc, lost));
+            losses.see(&row);
             // They are of no use here, and many.
             (row.counts, row.periods) = (Vec::new(), Vec::new());
             threads.entry((row.pid, row.tid)).or_default().push(row);
         }
-        let context = Context { lost: lost_spans(cpus), last_tsc, range };
+        let context = Context { lost: losses.spans(), last_tsc, range };
         let mut all = Self::default();
         for mut rows in threads.into_values() {
             rows.sort_unstable_by_key(|row| (row.start_tsc, row.sequence));
@@ -143,8 +143,7 @@ impl Waits {
 
 /// What every thread's waits depend on.
 struct Context {
-    /// When quanta were lost on some CPU: in order, without overlaps.
-    lost: Vec<Range<u64>>,
+    lost: LostSpans,
     last_tsc: u64,
     range: Range<u64>,
 }
@@ -189,8 +188,7 @@ impl Context {
     /// The wait from the end of a quantum to a later time.
     fn wait(&self, before: &QuantumRow, until: u64) -> Option<Wait> {
         let (start_tsc, end_tsc) = self.clip(before.end_tsc, until);
-        let overlaps = self.lost.partition_point(|lost| lost.end <= before.end_tsc);
-        let is_lost = self.lost.get(overlaps).is_some_and(|lost| lost.start < until);
+        let is_lost = self.lost.overlap(before.end_tsc, until);
         let kind = match QuantumEnd::from_number(before.end.into()) {
             _ if is_lost => WaitKind::Unknown,
             Some(QuantumEnd::Yielded) => WaitKind::Blocked,
@@ -227,33 +225,9 @@ fn waits_after(row: &QuantumRow) -> bool {
     matches!(QuantumEnd::from_number(row.end.into()), Some(QuantumEnd::Yielded | QuantumEnd::Preempted))
 }
 
-/// The times between two quanta of a CPU, by (sequence, start, end, flag of losses), where others are missing.
-fn lost_spans(cpus: HashMap<u32, Vec<(u64, u64, u64, bool)>>) -> Vec<Range<u64>> {
-    let mut spans = Vec::new();
-    for mut quanta in cpus.into_values() {
-        quanta.sort_unstable();
-        let mut before: Option<(u64, u64)> = None;
-        for (sequence, start, end, flagged) in quanta {
-            let (expected, since) = before.map_or((sequence, 0), |(last, end)| (last + 1, end));
-            if (flagged || sequence != expected) && since < start {
-                spans.push(since..start);
-            }
-            before = Some((sequence, end));
-        }
-    }
-    spans.sort_unstable_by_key(|span| span.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for span in spans {
-        match merged.last_mut() {
-            Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-            _ => merged.push(span),
-        }
-    }
-    merged
-}
-
 #[cfg(test)]
 mod tests {
+    use hpm_abi::QuantumFlags;
     use proptest::prelude::*;
 
     use super::*;

@@ -42,6 +42,13 @@ impl History {
             Self::Lags(lags) => lags.occur(at),
         }
     }
+
+    fn interrupt(&mut self) {
+        match self {
+            Self::Distances(distances) => distances.interrupt(),
+            Self::Lags(lags) => lags.interrupt(),
+        }
+    }
 }
 
 /// All patterns seen, up to a fixed number. When it is full, the pattern with the coldest best distance makes room for a new
@@ -104,6 +111,11 @@ impl PatternDatabase {
         Lookup { recurrent: false, repeats: None, expected: None, next: None }
     }
 
+    /// Some time is missing: what was learnt of lengths holds, but the time since earlier occurrences is not known.
+    pub fn interrupt(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.history.interrupt());
+    }
+
     fn least_useful(&self) -> Option<usize> {
         let worth = |entry: &Entry| (entry.history.best().map_or(0, |best| best.confidence), entry.last);
         (0..self.entries.len()).min_by_key(|&place| worth(&self.entries[place]))
@@ -157,6 +169,25 @@ mod tests {
         let third = database.occur(key(1), 305);
         assert_eq!((third.recurrent, third.repeats), (true, Some(105)));
         assert_eq!((database.len(), database.replaced()), (1, 0));
+    }
+
+    /// Lengths are kept over a gap, and none is measured across it.
+    #[test]
+    fn nothing_is_measured_across_a_gap() {
+        for rules in [Rules::Published, Rules::NoiseGated] {
+            let mut database = PatternDatabase::new(rules, 8);
+            for at in [0, 100, 200] {
+                database.occur(key(1), at);
+            }
+            database.interrupt();
+            let after = database.occur(key(1), 300);
+            assert_eq!(
+                (after.recurrent, after.repeats, after.next),
+                (true, None, after.expected),
+                "{rules:?}"
+            );
+            assert_eq!(database.occur(key(1), 400).repeats, Some(100), "{rules:?}");
+        }
     }
 
     #[test]

@@ -86,6 +86,10 @@ impl Detector {
         let start = self.clock;
         self.index += 1;
         self.clock = self.clock.saturating_add(interval.on_cpu);
+        if interval.after_gap {
+            // The clock lacks the time that was lost.
+            self.database.interrupt();
+        }
         let variation = self.meter.push(interval);
         let occurrence = match variation {
             Some(variation) => self.vary(variation, index, start),

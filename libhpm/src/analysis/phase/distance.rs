@@ -38,14 +38,15 @@ struct Distance {
 pub struct Distances {
     kept: [Distance; DISTANCES],
     len: usize,
-    last: u64,
+    /// The last occurrence; `None` when time is missing since.
+    last: Option<u64>,
 }
 
 impl Distances {
     /// Of a pattern that occurs for the first time.
     #[must_use]
     pub fn new(at: u64) -> Self {
-        Self { kept: [Distance::default(); DISTANCES], len: 0, last: at }
+        Self { kept: [Distance::default(); DISTANCES], len: 0, last: Some(at) }
     }
 
     /// The hottest distance, of equals the first one; `None` for a pattern that has occurred once.
@@ -58,6 +59,10 @@ impl Distances {
 
     /// Takes an occurrence. When it came as [`Distances::best`] said, returns the time since the one that it repeats.
     pub fn occur(&mut self, at: u64) -> Option<u64> {
+        let Some(last) = self.last.replace(at) else {
+            self.kept.iter_mut().for_each(|distance| distance.end = at);
+            return None;
+        };
         let predicted = self.best();
         let mut matched = false;
         let mut repeats = None;
@@ -75,11 +80,15 @@ impl Distances {
             }
         }
         if !matched {
-            let new = Distance { length: at.saturating_sub(self.last), end: at, hotness: HOTNESS_NEW };
+            let new = Distance { length: at.saturating_sub(last), end: at, hotness: HOTNESS_NEW };
             *self.coldest() = new;
         }
-        self.last = at;
         repeats
+    }
+
+    /// Some time is missing before the next occurrence, which all distances are measured from then.
+    pub fn interrupt(&mut self) {
+        self.last = None;
     }
 
     /// The place for a new distance: a free one, or that of the coldest.

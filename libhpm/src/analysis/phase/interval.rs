@@ -14,7 +14,7 @@ pub struct Stay<'a> {
     pub end: u64,
     /// What each event counted.
     pub counts: &'a [u64],
-    /// Quanta are missing before this one ([`hpm_abi::QuantumFlags::QUANTA_LOST_BEFORE`]).
+    /// Quanta were lost since the stay before that may have been of the same subject.
     pub lost_before: bool,
 }
 
@@ -57,8 +57,7 @@ pub enum Disorder {
 }
 
 /// Puts the stays of one subject together into intervals. A stay is never split, so an interval may be longer than asked
-/// for; densities do not depend on it. Periods of sampled events play no part: events are counted, not estimated from
-/// records.
+/// for; densities do not depend on it.
 #[derive(Clone, Debug)]
 pub struct Slicer {
     length: u64,

@@ -69,6 +69,11 @@ impl Lags {
         self.count = LAGS.min(self.count + 1);
         repeats
     }
+
+    /// Some time is missing before the next occurrence: nothing is measured across it.
+    pub fn interrupt(&mut self) {
+        self.count = 0;
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What a whole stream says: its repetitive phases, or why it has none.
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
 
 use serde::Serialize;
 use thiserror::Error;
@@ -17,8 +19,8 @@ use super::synthetic::Random;
 const INTERVALS_MIN: usize = 24;
 /// More intervals than this part that cannot be compared with the one before make the rest worthless.
 const GAPS_MAX: f64 = 0.5;
-/// Shuffled streams that the stream is compared with. Chance gives more repetitions than all of them to 1 stream in 100, and
-/// repetitions that make up more intervals to 1 in 100.
+/// Shuffled streams that the stream is compared with: were the order of its stretches chance, it would have more repetitions than all
+/// of them in 1 case of 100.
 const SHUFFLES: usize = 99;
 /// The shuffles are the same each time.
 const SEED: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -63,16 +65,13 @@ pub enum NoPhases {
         /// Different patterns.
         patterns: usize,
     },
-    /// The same intervals in random order repeat themselves as often and as long.
-    #[error(
-        "{} repetitions as predicted make up {} intervals, and in random order up to {} make up to {}: that is chance",
-        found.repetitions, found.intervals, by_chance.repetitions, by_chance.intervals
-    )]
+    /// The same stretches in random order repeat themselves as often.
+    #[error("{found}, and in random order {by_chance}: that is chance")]
     Chance {
         /// What the stream shows.
         found: Repeating,
         /// The most that shuffled streams show.
-        by_chance: Repeating,
+        by_chance: ByChance,
     },
 }
 
@@ -81,8 +80,52 @@ pub enum NoPhases {
 pub struct Repeating {
     /// Repetitions that came when predicted.
     pub repetitions: usize,
-    /// Intervals that belong to at least one of them.
+    /// Occurrences of all patterns.
+    pub occurrences: usize,
+    /// Intervals that belong to at least one repetition.
     pub intervals: usize,
+}
+
+impl Repeating {
+    /// The part of the occurrences that came when predicted.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.repetitions as f64 / self.occurrences.max(1) as f64
+    }
+
+    /// Whether chance brings that about as well. Both have to be more: where stretches that are alike come together there are fewer
+    /// occurrences, so that fewer repetitions alone say little; and of few occurrences a large part is soon as predicted.
+    fn is_chance(&self, by_chance: &ByChance) -> bool {
+        self.repetitions <= by_chance.repetitions || self.share() <= by_chance.share
+    }
+}
+
+/// `32 of 107 occurrences came when predicted (29.9 %)`.
+impl fmt::Display for Repeating {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { repetitions, occurrences, .. } = self;
+        write!(
+            f,
+            "{repetitions} of {occurrences} occurrences came when predicted ({:.1} %)",
+            100.0 * self.share()
+        )
+    }
+}
+
+/// The most that shuffled streams show: each is the most of any of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct ByChance {
+    /// Repetitions that came when predicted.
+    pub repetitions: usize,
+    /// The part of the occurrences that came when predicted.
+    pub share: f64,
+}
+
+/// `up to 21 (up to 17.5 %)`.
+impl fmt::Display for ByChance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "up to {} (up to {:.1} %)", self.repetitions, 100.0 * self.share)
+    }
 }
 
 fn disorder<S: serde::Serializer>(message: &Disorder, serializer: S) -> Result<S::Ok, S::Error> {
@@ -126,8 +169,8 @@ pub struct Phases {
     pub prediction: Option<Prediction>,
     /// How many these are.
     pub repeating: Repeating,
-    /// The most repetitions, and the most intervals in repetitions, that the same intervals show in random order.
-    pub by_chance: Repeating,
+    /// The most that the same stretches show in random order.
+    pub by_chance: ByChance,
     /// Patterns that the database had no room for.
     pub replaced: u64,
 }
@@ -174,9 +217,9 @@ pub fn find_phases(rules: Rules, signal: Signal, intervals: &[Interval]) -> Resu
     if spans.is_empty() {
         return Err(NoPhases::NoRepetition { patterns: patterns.len() });
     }
-    let repeating = repeating(&spans);
-    let by_chance = repeating_by_chance(rules, signal, intervals);
-    if repeating.repetitions <= by_chance.repetitions && repeating.intervals <= by_chance.intervals {
+    let repeating = repeating(&patterns, &spans);
+    let by_chance = by_chance(rules, signal, intervals, &steps);
+    if repeating.is_chance(&by_chance) {
         return Err(NoPhases::Chance { found: repeating, by_chance });
     }
     let (prediction, replaced) = (detector.prediction(), detector.database().replaced());
@@ -184,7 +227,7 @@ pub fn find_phases(rules: Rules, signal: Signal, intervals: &[Interval]) -> Resu
 }
 
 /// Counts spans, which come in the order of their ends, and the intervals in them.
-fn repeating(spans: &[Span]) -> Repeating {
+fn repeating(patterns: &[PatternSummary], spans: &[Span]) -> Repeating {
     let mut intervals = 0;
     // From the last to the first: what begins later is counted already.
     let mut counted_from = u64::MAX;
@@ -193,7 +236,8 @@ fn repeating(spans: &[Span]) -> Repeating {
         intervals += end.saturating_sub(span.first);
         counted_from = counted_from.min(span.first);
     }
-    Repeating { repetitions: spans.len(), intervals: intervals as usize }
+    let occurrences = patterns.iter().map(|pattern| pattern.occurrences).sum();
+    Repeating { repetitions: spans.len(), occurrences, intervals: intervals as usize }
 }
 
 fn summarise(steps: &[Step]) -> (Vec<PatternSummary>, Vec<Span>) {
@@ -231,21 +275,40 @@ fn summarise(steps: &[Step]) -> (Vec<PatternSummary>, Vec<Span>) {
     (patterns, spans)
 }
 
-/// The most that the same intervals show in random order. Gaps stay where they are.
-fn repeating_by_chance(rules: Rules, signal: Signal, intervals: &[Interval]) -> Repeating {
+/// The most that the same stretches show in random order. Intervals keep their neighbours but where something changed: single ones
+/// in random order have no stretches at all, and vary so much that the noise gate lets little pass. Gaps stay where they are.
+fn by_chance(rules: Rules, signal: Signal, intervals: &[Interval], steps: &[Step]) -> ByChance {
     let mut random = Random::new(SEED);
-    let mut order: Vec<usize> = (0..intervals.len()).collect();
-    let mut most = Repeating::default();
+    let mut blocks = blocks(intervals, steps);
+    let mut most = ByChance::default();
     for _ in 0..SHUFFLES {
-        random.shuffle(&mut order);
         let mut detector = Detector::new(rules, signal);
-        let step = |(place, &from): (usize, &usize)| {
+        blocks.iter_mut().for_each(|stretches| random.shuffle(stretches));
+        let order = blocks.iter().flatten().cloned().flatten();
+        let step = |(place, from): (usize, usize)| {
             detector.push(&Interval { after_gap: intervals[place].after_gap, ..intervals[from] })
         };
-        let steps: Vec<Step> = order.iter().enumerate().map(step).collect();
-        let found = repeating(&summarise(&steps).1);
+        let steps: Vec<Step> = order.enumerate().map(step).collect();
+        let (patterns, spans) = summarise(&steps);
+        let found = repeating(&patterns, &spans);
         most.repetitions = most.repetitions.max(found.repetitions);
-        most.intervals = most.intervals.max(found.intervals);
+        most.share = most.share.max(found.share());
     }
     most
+}
+
+/// What lies between two gaps, as the stretches in which no variation is of a level above 0.
+fn blocks(intervals: &[Interval], steps: &[Step]) -> Vec<Vec<Range<usize>>> {
+    let mut blocks: Vec<Vec<Range<usize>>> = Vec::new();
+    for (place, (interval, step)) in intervals.iter().zip(steps).enumerate() {
+        let changes = step.variation.is_some_and(|variation| variation.level > 0);
+        match blocks.last_mut() {
+            Some(stretches) if !interval.after_gap => match stretches.last_mut() {
+                Some(stretch) if !changes => stretch.end = place + 1,
+                _ => stretches.push(place..place + 1),
+            },
+            _ => blocks.push(vec![place..place + 1]),
+        }
+    }
+    blocks
 }

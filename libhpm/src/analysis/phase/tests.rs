@@ -1,6 +1,6 @@
 //! The detector on streams whose phases are known.
 
-use super::synthetic::{Recipe, TICKS, labelled_set};
+use super::synthetic::{Random, Recipe, TICKS, labelled_set};
 use super::*;
 
 fn recipe(name: &str, noise: f64) -> Recipe {
@@ -21,16 +21,17 @@ fn a_regular_program_repeats_as_predicted() {
     assert_eq!(rise.mean_length, Some(180 * TICKS), "{:?}", phases.patterns);
     assert!(rise.repetitive >= 6, "20 rounds, of which some are needed to learn: {rise:?}");
     let (found, chance) = (phases.repeating, phases.by_chance);
-    assert!(found.intervals > 1800 && found.intervals > chance.intervals, "{found:?} {chance:?}");
+    assert!(found.intervals > 1800 && found.repetitions > chance.repetitions, "{found:?} {chance:?}");
+    assert!(found.share() > chance.share, "{found:?} {chance:?}");
     assert_eq!(phases.labels().iter().flatten().count(), found.intervals);
 }
 
 /// Intervals ten times as long, after the period or the timer has changed, show the same patterns.
 #[test]
 fn a_change_of_the_intervals_length_does_not_matter() {
-    let stream = recipe("bursts", 0.0).stream(1200, 1);
+    let stream = recipe("steps", 0.01).stream(3600, 1);
     let stretched = |(index, interval): (usize, &Interval)| {
-        let factor = if index > 600 { 10 } else { 1 };
+        let factor = if index > 1800 { 10 } else { 1 };
         Interval {
             on_cpu: interval.on_cpu * factor,
             counts: interval.counts.map(|count| count * factor),
@@ -93,6 +94,57 @@ fn noise_has_no_phases() {
         .collect();
     let phases = found.iter().filter(|found| found.is_ok()).count();
     assert_eq!(phases, 0, "{:?}", found.iter().map(|found| found.as_ref().err()).collect::<Vec<_>>());
+}
+
+/// A memoryless stream: at each interval the level changes with the same chance, so that nothing says when.
+fn telegraph(levels: &[f64], dwell: f64, noise: f64, random: &mut Random) -> Vec<Interval> {
+    let mut level = 0;
+    let mut interval = |index: u64| {
+        if random.uniform() < 1.0 / dwell {
+            level = (level + 1 + random.below(levels.len() - 1)) % levels.len();
+        }
+        let count = levels[level] * (1.0 + noise * random.normal()).max(0.0);
+        let (start, mut counts) = (index * TICKS, [0; MAX_EVENTS]);
+        counts[0] = count.round() as u64;
+        Interval { start, end: start + TICKS, on_cpu: TICKS, counts, after_gap: index == 0 }
+    };
+    (0..600).map(&mut interval).collect()
+}
+
+/// Levels that hold for a while are stretches, but no phases when they come and go without any period.
+#[test]
+fn levels_that_change_by_chance_are_no_phases() {
+    let mut random = Random::new(3);
+    let (two, three): (&[f64], &[f64]) = (&[1e4, 4e4], &[1e4, 4e4, 2e4]);
+    for (levels, dwell, noise) in
+        [(two, 30.0, 0.05), (two, 10.0, 0.05), (two, 5.0, 0.02), (three, 20.0, 0.05)]
+    {
+        let mut is_found = || {
+            let stream = telegraph(levels, dwell, noise, &mut random);
+            find_phases(Rules::NoiseGated, signal(), &stream).is_ok()
+        };
+        let found = (0..20).filter(|_| is_found()).count();
+        assert!(found <= 1, "{found} of 20 with {levels:?}, which hold for {dwell}");
+    }
+}
+
+/// A limit of that comparison: what has a short period of its own repeats as often in each order.
+#[test]
+fn what_repeats_within_stretches_is_not_told_from_chance() {
+    for seed in 1..5 {
+        let stream = recipe("bursts", 0.01).stream(1800, seed);
+        let found = find_phases(Rules::NoiseGated, signal(), &stream.intervals);
+        assert!(matches!(found, Err(NoPhases::Chance { .. })), "{found:?}");
+    }
+}
+
+/// Shuffling moves nothing across a gap, and so neither adds one nor takes one away.
+#[test]
+fn a_gap_in_the_middle_does_not_hide_phases() {
+    let mut intervals = recipe("steps", 0.01).stream(3600, 1).intervals;
+    intervals[1900].after_gap = true;
+    let phases = find_phases(Rules::NoiseGated, signal(), &intervals).unwrap();
+    assert!(phases.spans.iter().all(|span| span.last < 1900 || span.first >= 1900), "{:?}", phases.spans);
 }
 
 #[test]

@@ -57,7 +57,9 @@ pub fn groups(steps: &[Step]) -> Vec<Group> {
         let group = || Group { level: key.level(), length, codes, starts: Vec::new() };
         // The density before the first variation belongs to it; a variation always has one before it.
         let start = first as usize - 1;
-        if start + length <= steps.len() {
+        // What reaches beyond the end, or into an interval whose density is not known, cannot be compared.
+        let described = steps.get(start..start + length);
+        if described.is_some_and(|steps| steps.iter().all(|step| step.density.is_some())) {
             groups.entry(key).or_insert_with(group).starts.push(start);
         }
     }
@@ -234,6 +236,7 @@ impl<'a> Judge<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::{Base, Detector, Interval, MAX_EVENTS, Rules, Signal};
     use super::*;
 
     /// A burst of this shape at each of the places, on a level of 10.
@@ -307,6 +310,33 @@ mod tests {
         let quality = quality(&stream(200, &PLACES), &PLACES[..2]);
         assert_eq!((quality.occurrences, quality.rare), (2, 2));
         assert!(quality.confidence.is_nan() && quality.pmr.is_nan());
+    }
+
+    /// One density that is not known costs the instance that it is in, not the pattern.
+    #[test]
+    fn an_instance_with_an_unknown_density_is_left_out() {
+        let steps = |unknown: Option<usize>| -> Vec<Step> {
+            let mut detector = Detector::new(Rules::NoiseGated, Signal::new(&[0], Base::Event(1)));
+            let step = |index: usize| {
+                let mut counts = [0; MAX_EVENTS];
+                counts[0] = if PLACES.contains(&index) { 5000 } else { 1000 };
+                counts[1] = if unknown == Some(index) { 0 } else { 1000 };
+                detector.push(&Interval { on_cpu: 1000, counts, ..Interval::default() })
+            };
+            (0..200).map(step).collect()
+        };
+        let starts = |unknown| -> Vec<usize> {
+            groups(&steps(unknown)).iter().map(|group| group.starts.len()).collect()
+        };
+        // The second density after the first rise is not known, so that this rise and this fall have no four.
+        let (all, without) = (starts(None), starts(Some(PLACES[0] + 2)));
+        assert_eq!(all.len(), without.len());
+        assert!(all.iter().zip(&without).all(|(all, without)| *without + 1 == *all), "{all:?} {without:?}");
+        let steps = steps(Some(PLACES[0] + 2));
+        let densities: Vec<f64> = steps.iter().map(|step| step.density.unwrap_or(f64::NAN)).collect();
+        let clock: Vec<f64> = (0..200).map(f64::from).collect();
+        let quality = evaluate(&densities, &levels(&steps), &clock, &groups(&steps));
+        assert!(quality.confidence > 0.9, "{quality:?}");
     }
 
     #[test]
