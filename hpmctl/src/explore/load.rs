@@ -40,7 +40,8 @@ pub(super) fn records(reader: &TraceReader, finder: FileFinder) -> (Records, Vec
         Marker { time_ns: (ticks * 1_000_000 / i128::from(khz)) as i64, text: row.text }
     };
     let mut marker_rows = reader.rows::<MarkerRow>();
-    let markers = marker_rows.by_ref().map(marker).collect();
+    // The recorder's own would stand between a record and what the program or its user named.
+    let markers = marker_rows.by_ref().filter(|row| !row.is_recorders()).map(marker).collect();
     let events = reader.meta().events.iter().map(|event| event.name.clone()).collect();
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(marker_rows.cut());
     let warnings = cuts.map(|cut| cut.to_string()).chain(unfinished(reader)).collect();

@@ -48,6 +48,10 @@ fn trace(temp: &TempDir) -> PathBuf {
         writer.quantum(&row).unwrap();
     }
     writer.marker(&MarkerRow { tsc: 8_001_000, text: "gc".into(), ..MarkerRow::default() }).unwrap();
+    // The recorder's own are not the program's.
+    for (tsc, text) in [(5_000_000, MarkerRow::PAUSED), (7_500_000, MarkerRow::RESUMED)] {
+        writer.marker(&MarkerRow { tsc, text: text.into(), value: Some(1), ..MarkerRow::default() }).unwrap();
+    }
     writer.finish(Totals { counts: vec![0; 3], ..Totals::default() }).unwrap();
     folder
 }

@@ -22,9 +22,6 @@ const INTERVAL_MS: u64 = 10;
 const REMEMBERED: usize = 64;
 /// Events that count time, which says nothing of what a program does.
 const CLOCKS: [&str; 2] = ["cpu-clock", "task-clock"];
-/// Markers where samples pause and where they go on; their value is the behaviour that the program was in.
-const PAUSED: &str = "samples paused";
-const RESUMED: &str = "samples resumed";
 
 /// Decides when samples are taken.
 pub(super) struct Guide {
@@ -92,7 +89,7 @@ impl Guide {
             }
             self.paused = pause;
             self.note_pause(pause, now);
-            let text = if pause { PAUSED } else { RESUMED }.to_owned();
+            let text = if pause { MarkerRow::PAUSED } else { MarkerRow::RESUMED }.to_owned();
             let value = behaviour.map(|behaviour| behaviour as u64);
             writer.marker(&MarkerRow { tsc: now, pid: None, tid: None, text, value })?;
         }
@@ -324,6 +321,6 @@ mod tests {
         let flagged = reader.rows::<QuantumRow>().filter(|row| row.flags & QuantumFlags::PAUSED != 0).count();
         assert_eq!(flagged as u64, how.intervals - how.recorded + u64::from(source.paused));
         let marks: Vec<String> = reader.rows::<MarkerRow>().map(|row| row.text).collect();
-        assert!(marks.len() > 100 && marks.chunks(2).all(|pair| pair[0] == PAUSED), "{marks:?}");
+        assert!(marks.len() > 100 && marks.chunks(2).all(|pair| pair[0] == MarkerRow::PAUSED), "{marks:?}");
     }
 }

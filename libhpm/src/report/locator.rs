@@ -1,11 +1,14 @@
 //! Where in memory the samples of a trace are: their data addresses, by hardware or computed, and what lies there.
 
+mod stacks;
+
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind};
 
+use self::stacks::Stacks;
 use super::Resolver;
 use crate::address_space::{AddressSpaces, Mapping};
 use crate::analysis::address::{Access as Wanted, Executed, Unknown};
@@ -14,10 +17,6 @@ use crate::record::Attribution;
 use crate::symbol::{FileFinder, Image, Images, KERNEL_START, Loaded};
 use crate::trace::{Event, EventUse, Registers, SampleRow};
 
-/// Below the stack pointer a function without calls may use so many bytes (System V AMD64 ABI, 3.2.2).
-const RED_ZONE: u64 = 128;
-/// A stack usually grows to this size at most (`ulimit -s`, and the default size of a thread's).
-const STACK_BYTES: u64 = 8 << 20;
 /// Longest instruction (SDM Vol. 2A, 2.3.11).
 const INSTRUCTION_BYTES: usize = 15;
 
@@ -27,8 +26,8 @@ pub struct Locator {
     attribution: Vec<Attribution>,
     imprecise: Vec<bool>,
     images: Images,
-    /// Lowest and highest stack pointer of each thread that samples show.
-    stacks: HashMap<u32, Vec<(u32, Range<u64>)>>,
+    /// Of each process.
+    stacks: HashMap<u32, Stacks>,
     decoded: HashMap<(usize, u64), Arc<Decoded>>,
     agreement: Agreement,
 }
@@ -81,12 +80,7 @@ impl Locator {
     /// Takes note of where a thread's stack is. To be told of all samples before the first is located.
     pub fn note(&mut self, row: &SampleRow) {
         let Some(registers) = row.registers.filter(|_| row.ip < KERNEL_START) else { return };
-        let pointer = registers.at(Registers::RSP);
-        let known = self.stacks.entry(row.pid).or_default();
-        match known.iter_mut().find(|(tid, _)| *tid == row.tid) {
-            Some((_, range)) => *range = range.start.min(pointer)..range.end.max(pointer),
-            None => known.push((row.tid, pointer..pointer)),
-        }
+        self.stacks.entry(row.pid).or_default().note(row.tid, registers.at(Registers::RSP));
     }
 
     /// How well computed addresses agree with those that hardware gave.
@@ -238,14 +232,10 @@ impl Locator {
         address: u64,
         mapping: Option<&Mapping>,
     ) -> bool {
-        let known = self.stacks.get(&row.pid).map_or(&[][..], Vec::as_slice);
-        known.iter().any(|(_, pointers)| {
-            let here = || match mapping {
-                Some(mapping) => mapping.contains(pointers.start),
-                None => spaces.find(row.pid, row.tsc, pointers.start).is_none(),
-            };
-            let reach = pointers.start.saturating_sub(RED_ZONE)..pointers.end.saturating_add(STACK_BYTES);
-            reach.contains(&address) && here()
+        let Some(stacks) = self.stacks.get(&row.pid) else { return false };
+        stacks.near(address).any(|pointer| match mapping {
+            Some(mapping) => mapping.contains(pointer),
+            None => spaces.find(row.pid, row.tsc, pointer).is_none(),
         })
     }
 }

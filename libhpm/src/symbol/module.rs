@@ -21,6 +21,8 @@ pub(super) struct Module {
     segments: Segments,
     symbols: SymbolTable,
     lines: Option<Context<Reader>>,
+    /// The recorded file had a build ID and this one has none, or the other way round.
+    doubtful: bool,
 }
 
 /// The file is another one than was recorded.
@@ -42,6 +44,7 @@ impl Module {
             if elf::is_another(elf, build_id)? {
                 return Ok(Err(Changed));
             }
+            let doubtful = elf.build_id().ok().flatten().is_some() != build_id.is_some();
             let mut symbols = SymbolTable::default();
             symbols.add(elf);
             let lines = lines(recorded, elf, finder).or_else(|| {
@@ -53,13 +56,18 @@ impl Module {
                 elf::read(&debug_file, read).ok()?
             });
             symbols.sort();
-            Ok(Ok(Self { name: Arc::clone(path), segments: Segments::of(elf), symbols, lines }))
+            Ok(Ok(Self { name: Arc::clone(path), segments: Segments::of(elf), symbols, lines, doubtful }))
         })
     }
 
     /// The same under another name.
     pub(super) fn renamed(self, name: &str) -> Self {
         Self { name: name.into(), ..self }
+    }
+
+    /// Whether it may be another file than the recorded one, because only one of the two has a build ID.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.doubtful
     }
 
     /// Whether there is debug information.

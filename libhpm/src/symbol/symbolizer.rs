@@ -175,6 +175,14 @@ impl Symbolizer {
 /// A binary's symbols, and what is to be said about them.
 fn load(path: &Arc<str>, build_id: Option<&[u8]>, finder: &FileFinder) -> (Option<Module>, Option<String>) {
     match Module::load(path, build_id, finder) {
+        Ok(Ok(module)) if module.is_doubtful() => {
+            let (then, here) = if build_id.is_some() { ("with", "has none") } else { ("without", "has one") };
+            let note = format!(
+                "{path} was recorded {then} a build ID and the file here {here}, so that it may be another one, and its \
+                 symbols wrong"
+            );
+            (Some(module), Some(note))
+        }
         Ok(Ok(module)) if module.has_lines() => (Some(module), None),
         Ok(Ok(module)) => {
             let note = format!(

@@ -322,6 +322,20 @@ table! {
     }
 }
 
+impl MarkerRow {
+    /// Text where samples pause and where they go on ([`super::PhaseGuided`]); the value is the behaviour that the program was in.
+    pub const PAUSED: &str = "samples paused";
+    /// See [`Self::PAUSED`].
+    pub const RESUMED: &str = "samples resumed";
+
+    /// Whether the recorder set it, not a program or its user: their markers have a process, or come from a pipe, whose lines have
+    /// names of one word.
+    #[must_use]
+    pub fn is_recorders(&self) -> bool {
+        self.pid.is_none() && [Self::PAUSED, Self::RESUMED].contains(&self.text.as_str())
+    }
+}
+
 table! {
     /// An object that a program allocated. The table is there only when allocations were recorded.
     AllocationRow in "allocations", AllocationArrays, AllocationColumns {

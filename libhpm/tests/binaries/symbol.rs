@@ -150,7 +150,7 @@ fn functions_without_debug_information_are_named_by_the_separate_symbol_table() 
     let [path, debug] = [&program, &debug].map(|path| path.to_str().unwrap());
     programs::run("strip", &["--strip-debug", debug]);
     programs::run("objcopy", &[&format!("--add-gnu-debuglink={debug}"), path]);
-    let spaces = spaces(path, None);
+    let spaces = spaces(path, build_id(Path::new(path)));
     let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
     let frames = symbolizer.frames(&spaces, PID, 0, addresses.start);
     assert_eq!((frames.len(), frames[0].function.as_deref(), frames[0].line), (1, Some("compare"), None));
@@ -185,7 +185,7 @@ fn a_stripped_program_has_its_exported_functions_and_says_what_is_missing() {
     let program = programs::build(temp.path());
     programs::run("strip", &["--strip-debug", program.to_str().unwrap()]);
     let path = program.to_str().unwrap();
-    let spaces = spaces(path, None);
+    let spaces = spaces(path, build_id(Path::new(path)));
     let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
     let address = addresses_of("innermost", &program).start;
     let frames = symbolizer.frames(&spaces, PID, 0, address);
@@ -203,6 +203,25 @@ fn a_program_that_changed_gives_no_symbols() {
     let frames = symbolizer.frames(&spaces, PID, 0, addresses_of("innermost", &program).start);
     assert_eq!((frames.len(), &frames[0].function, &*frames[0].module), (1, &None, path));
     assert!(symbolizer.note(path).unwrap().contains("build ID differs"));
+}
+
+#[test]
+fn a_program_that_can_have_changed_is_told() {
+    let temp = TempDir::new().unwrap();
+    let program = programs::build(temp.path());
+    let address = addresses_of("innermost", &program).start;
+    let path = program.to_str().unwrap();
+    let noted = |build_id: Option<Vec<u8>>| {
+        let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+        let frames = symbolizer.frames(&spaces(path, build_id), PID, 0, address);
+        assert_eq!(frames[0].function.as_deref(), Some("innermost"));
+        symbolizer.note(path).map(str::to_owned)
+    };
+    let recorded = build_id(&program);
+    assert_eq!(noted(recorded.clone()), None);
+    assert!(noted(None).unwrap().contains("without a build ID and the file here has one"));
+    programs::run("objcopy", &["--remove-section=.note.gnu.build-id", path]);
+    assert!(noted(recorded).unwrap().contains("with a build ID and the file here has none"));
 }
 
 #[test]
