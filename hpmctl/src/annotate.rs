@@ -92,7 +92,7 @@ fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
         if filter.takes(&row, &sample) {
             hotspots.add(&row, &sample, meta.events.len());
             if let Some(all) = all.get_mut(usize::from(row.event)) {
-                (all.samples, all.events) = (all.samples + 1, all.events.saturating_add(row.period));
+                all.add(Sum::sample(row.period, row.latency_cycles));
             }
         }
     }
@@ -185,7 +185,7 @@ fn render(listing: &Listing, context: usize) -> String {
         text::line(&mut text, format_args!("function  {} of {}", function.function, function.module));
         for &event in &listing.shown {
             let (of, here, all) = (&listing.events[event], function.all[event], listing.all[event]);
-            let share = Estimate::new(here.events, all.events, all.samples);
+            let share = Estimate::of(here, all);
             text::line(
                 &mut text,
                 format_args!(

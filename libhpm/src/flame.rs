@@ -71,7 +71,7 @@ mod tests {
     use crate::report::CallChain;
     use crate::symbol::Frame;
 
-    const SUM: Sum = Sum { samples: 1, events: 7, timed: 0, latency_cycles: 0 };
+    const SUM: Sum = Sum { samples: 1, events: 7, timed: 0, latency_cycles: 0, squares: 49 };
 
     fn sample(extent: Extent) -> Sample {
         let frame = |function: Option<&str>, inlined| Frame {

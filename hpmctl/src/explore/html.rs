@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::Result;
+use libhpm::analysis::explore::{Record, Variable};
 use serde_json::{Value, json};
 
 use super::View;
@@ -43,6 +44,25 @@ impl<'a> Texts<'a> {
     }
 }
 
+/// Metrics as the script computes them of sums over records, and the columns of what is added up for that.
+fn overall(view: &View<'_>) -> (Vec<Value>, Vec<Vec<u64>>) {
+    let mut columns: Vec<Variable> = Vec::new();
+    let mut column = |variable: Variable| {
+        if view.chosen.iter().all(|record| variable.added(record).is_none()) {
+            return Value::Null;
+        }
+        let place = columns.iter().position(|known| *known == variable).unwrap_or_else(|| {
+            columns.push(variable);
+            columns.len() - 1
+        });
+        json!({ "sum": place })
+    };
+    let outlines = view.metrics.iter().map(|metric| metric.outline(&mut column)).collect();
+    let added = |record: &&Record, variable: Variable| variable.added(record).unwrap_or(0);
+    let of = |variable: &Variable| view.chosen.iter().map(|record| added(record, *variable)).collect();
+    (outlines, columns.iter().map(of).collect())
+}
+
 /// The records as columns, of which the script makes all it shows.
 fn data(view: &View<'_>, filter: Option<&str>) -> Value {
     let (mut functions, mut threads) = (Texts::default(), Texts::default());
@@ -54,6 +74,7 @@ fn data(view: &View<'_>, filter: Option<&str>) -> Value {
         .iter()
         .map(|metric| records.iter().map(|record| view.value(metric, record)).collect())
         .collect();
+    let (overall, added) = overall(view);
     let remarks = [view.warnings, &view.remarks].concat();
     json!({
         "filter": filter,
@@ -72,5 +93,7 @@ fn data(view: &View<'_>, filter: Option<&str>) -> Value {
         "function": function,
         "functions": functions.all,
         "values": values,
+        "overall": overall,
+        "added": added,
     })
 }

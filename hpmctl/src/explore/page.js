@@ -83,7 +83,45 @@ function correlation(xs, ys) {
   const mx = mean(0), my = mean(1);
   let xx = 0, yy = 0, xy = 0;
   for (const [x, y] of pairs) { xx += (x - mx) ** 2; yy += (y - my) ** 2; xy += (x - mx) * (y - my); }
-  return n > 1 && xx > 0 && yy > 0 ? xy / Math.sqrt(xx * yy) : null;
+  if (!(n > 1 && xx > 0 && yy > 0)) return { n, r: null, interval: null };
+  const r = Math.min(1, Math.max(-1, xy / Math.sqrt(xx * yy)));
+  // Fisher's transformation, as of records that are independent of each other.
+  const half = 1.959963985 / Math.sqrt(n - 3);
+  const interval = n > 3 && Math.abs(r) < 1 ? [Math.tanh(Math.atanh(r) - half), Math.tanh(Math.atanh(r) + half)] : null;
+  return { n, r, interval };
+}
+
+// A metric of sums over records, from its parts; NaN where it asks for what cannot be added.
+function computed(part, sums) {
+  if (part === null) return NaN;
+  if (typeof part === 'number') return part;
+  if (!Array.isArray(part)) return sums[part.sum];
+  const [name, ...parts] = part, at = (n) => computed(parts[n], sums);
+  const isTrue = (value) => value !== 0 && !Number.isNaN(value), either = (a, b) => Number.isNaN(a) ? b : a;
+  const pair = (of) => { const [a, b] = [at(0), at(1)]; return of(a, b); };
+  switch (name) {
+    case 'negative': return -at(0);
+    case 'not': return +!isTrue(at(0));
+    case 'or': return +(isTrue(at(0)) || isTrue(at(1)));
+    case 'and': return +(isTrue(at(0)) && isTrue(at(1)));
+    case '<': return pair((a, b) => +(a < b));
+    case '<=': return pair((a, b) => +(a <= b));
+    case '>': return pair((a, b) => +(a > b));
+    case '>=': return pair((a, b) => +(a >= b));
+    case '==': return pair((a, b) => +(a === b));
+    case '!=': return pair((a, b) => +(a < b || a > b));
+    case '+': return pair((a, b) => a + b);
+    case '-': return pair((a, b) => a - b);
+    case '*': return pair((a, b) => a * b);
+    case '/': return pair((a, b) => a / b);
+    case 'min': return pair((a, b) => either(a, b) < either(b, a) ? either(a, b) : either(b, a));
+    case 'max': return pair((a, b) => either(a, b) > either(b, a) ? either(a, b) : either(b, a));
+    case 'abs': return Math.abs(at(0));
+    case 'sqrt': return Math.sqrt(at(0));
+    case 'log': return Math.log(at(0));
+    case 'if': return at(isTrue(at(0)) ? 1 : 2);
+    default: return NaN;
+  }
 }
 
 // ---- drawing
@@ -216,16 +254,18 @@ function row(cells, tag) {
   return line;
 }
 function drawStatistics(shown) {
-  const head = ['metric', 'records', 'sum', 'min', 'max', 'mean', 'sd', 'mean delta'].map((name, n) => [name, n === 0]);
+  const head = ['metric', 'records', 'overall', 'sum', 'min', 'max', 'mean', 'sd', 'mean delta'].map((name, n) => [name, n === 0]);
+  const sums = data.added.map((column) => shown.reduce((sum, i) => sum + column[i], 0));
   const lines = data.metrics.map((name, m) => {
-    const s = statistics(shown.map((i) => data.values[m][i]));
-    const cells = [s.n, s.sum, s.min, s.max, s.mean, s.sd, s.delta].map((value) => [number(s.n ? value : null), false]);
-    return row([[name, true], ...cells], 'td');
+    const s = statistics(shown.map((i) => data.values[m][i])), overall = number(computed(data.overall[m], sums));
+    const [records, ...cells] = [s.n, s.sum, s.min, s.max, s.mean, s.sd, s.delta].map((value) => number(s.n ? value : null));
+    return row([[name, true], ...[records, overall, ...cells].map((cell) => [cell, false])], 'td');
   });
   byId('statistics').replaceChildren(row(head, 'th'), ...lines);
   byId('whose').textContent = state.selected ? `${shown.length} selected records` : `${shown.length} records in view`;
-  const r = state.x < 0 ? null : correlation(shown.map((i) => data.values[state.x][i]), shown.map((i) => data.values[state.y][i]));
-  byId('correlation').textContent = state.x < 0 ? '' : `correlation r = ${r === null ? 'undefined' : r.toFixed(3)}`;
+  const c = state.x < 0 ? null : correlation(shown.map((i) => data.values[state.x][i]), shown.map((i) => data.values[state.y][i]));
+  byId('correlation').textContent = c === null ? '' : `correlation r = ${c.r === null ? 'undefined' : c.r.toFixed(3)} of ${c.n} `
+    + `records, 95 % interval ${c.interval === null ? 'unknown' : c.interval.map((end) => end.toFixed(3)).join(' to ')}`;
 }
 
 // The columns of the table: head, text or number, value to sort by, what is shown.

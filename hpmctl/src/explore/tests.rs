@@ -199,5 +199,7 @@ fn the_page_has_the_records_and_loads_nothing() {
     assert_eq!(data["values"][0][5], serde_json::Value::Null, "not a number");
     assert_eq!(data["start"].as_array().unwrap().len(), 8);
     assert_eq!(data["markers"][0][1], "gc");
+    assert_eq!(data["overall"], serde_json::json!([["/", { "sum": 0 }, { "sum": 1 }]]), "{data}");
+    assert_eq!(data["added"].as_array().unwrap().len(), 2);
     assert!(!page.contains("{{") && !page.contains("src=") && !page.contains("http"));
 }

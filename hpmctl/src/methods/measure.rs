@@ -202,9 +202,8 @@ pub(super) fn first_group() -> Vec<String> {
 
 /// Events in groups of so many. Instructions are in each, because everything is related to them, and cycles beside them.
 pub(super) fn groups(events: &[String], counters: usize) -> Vec<Vec<String>> {
-    let is_base = |name: &&String| is_instructions(name);
-    let base: Vec<String> = events.iter().find(is_base).cloned().into_iter().collect();
-    let others: Vec<String> = events.iter().filter(|name| !is_base(name)).cloned().collect();
+    let base: Vec<String> = events.iter().find(|name| is_instructions(name)).cloned().into_iter().collect();
+    let others: Vec<String> = events.iter().filter(|name| !base.contains(name)).cloned().collect();
     let room = counters.saturating_sub(base.len()).max(1);
     if others.is_empty() {
         return vec![base];
@@ -213,6 +212,6 @@ pub(super) fn groups(events: &[String], counters: usize) -> Vec<Vec<String>> {
 }
 
 /// Whether an event is that of retired instructions, with any privilege.
-pub(super) fn is_instructions(name: &str) -> bool {
-    name.split(':').next() == Some("instructions")
+fn is_instructions(name: &str) -> bool {
+    event::privilege(name).0 == "instructions"
 }

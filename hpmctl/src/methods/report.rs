@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use libhpm::analysis::method::statistics::{Anova, FiveNumbers, anova, cov_by_time, mean_and_deviation};
+use libhpm::analysis::method::statistics::{Anova, FiveNumbers, Within, anova, mean_and_deviation};
 use libhpm::analysis::method::{
-    Bottlenecks, CallEvent, CallMatcher, Calls, Component, Counts, Invocation, MAX_COUNTS, Merged, Metric,
-    Observation, Run, bottlenecks, components, merge,
+    Bottlenecks, CallEvent, CallMatcher, Calls, Component, Counts, Invocation, MAX_COUNTS, Merged,
+    Observation, Run, base, bottlenecks, components, merge, take_common_privilege,
 };
 use libhpm::call_log::{CallLog, Functions, logs};
 use serde::Serialize;
@@ -89,6 +89,7 @@ pub(super) struct Phase {
 pub(super) struct PhaseMetric {
     pub(super) metric: String,
     pub(super) mean: f64,
+    /// Null of a single invocation.
     pub(super) deviation: f64,
     pub(super) numbers: FiveNumbers,
     /// When each invocation began, in ms, and its value.
@@ -99,7 +100,10 @@ pub(super) struct PhaseMetric {
 #[derive(Serialize)]
 pub(super) struct Variability {
     pub(super) metric: String,
+    /// Null where no phase has two measurements.
     pub(super) cov_within: f64,
+    /// The part of the phases' time in those with fewer: `cov_within` is without them.
+    pub(super) left_out: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) anova: Option<Anova>,
     /// Why there is none.
@@ -176,10 +180,10 @@ fn measured(
     if runs.iter().any(|(_, run)| run.status != profile.status) {
         warnings.push("some runs ended with another status than the profiled one".to_owned());
     }
-    let counting = read.first().map(|read| read.counting.clone()).unwrap_or_default();
-    let runs_of: Vec<Run> = read.into_iter().map(|read| read.run).collect();
-    let has_base = runs_of.iter().all(|run| run.events.iter().any(|name| name == "instructions"));
-    let merged = merge(&runs_of, has_base.then_some("instructions"));
+    let mut counting = read.first().map(|read| read.counting.clone()).unwrap_or_default();
+    let mut runs_of: Vec<Run> = read.into_iter().map(|read| read.run).collect();
+    counting += privileges(&mut runs_of);
+    let merged = merge(&runs_of, base(&runs_of));
     let differs = merged.phases.iter().filter(|phase| phase.differs).count();
     if differs > 0 {
         warnings.push(format!(
@@ -194,10 +198,21 @@ fn measured(
         counting,
         real_overhead: real_overhead(runs),
         names: merged.phases.iter().map(|phase| (phase.function, name(phase.function))).collect(),
-        phases: phases(profile, &merged, bottlenecks.metric),
-        variability: variability(&merged, bottlenecks.metric),
+        phases: phases(profile, &merged),
+        variability: variability(&merged),
         bottlenecks,
     })
+}
+
+/// In which modes events were counted, in words; their names tell it only where they differ in that.
+fn privileges(runs: &mut [Run]) -> &'static str {
+    let counted = runs.iter().any(|run| !run.events.is_empty());
+    match take_common_privilege(runs) {
+        Some((true, false)) => ", of user mode alone",
+        Some((false, true)) => ", of kernel mode alone",
+        None if counted => ", of user mode alone with :u, of kernel mode alone with :k, of both without",
+        _ => "",
+    }
 }
 
 /// How much longer runs with the shim took, as a part.
@@ -211,12 +226,12 @@ fn real_overhead(runs: &[(PathBuf, RunFile)]) -> Option<f64> {
 }
 
 /// Metrics: for each event other than the base its name and by what single values are multiplied.
-fn metrics(merged: &Merged, metric: Metric) -> Vec<(&str, String, f64)> {
-    let of = |name: &String| match (metric, name.as_str()) {
-        (Metric::Cpi, "instructions") => None,
-        (Metric::Cpi, "cycles") => Some(("CPI".to_owned(), 1.0)),
-        (Metric::Cpi, _) => Some((format!("{name} per 1,000 instructions"), 1000.0)),
-        (Metric::Time, _) => Some((format!("{name} per ms"), 1.0)),
+fn metrics(merged: &Merged) -> Vec<(&str, String, f64)> {
+    let of = |name: &String| match merged.base_of(name) {
+        Some(base) if base == name => None,
+        Some(_) if merged.is_cpi(name) => Some(("CPI".to_owned(), 1.0)),
+        Some(base) => Some((format!("{name} per 1,000 {base}"), 1000.0)),
+        None => Some((format!("{name} per ms"), 1.0)),
     };
     merged
         .events
@@ -225,8 +240,8 @@ fn metrics(merged: &Merged, metric: Metric) -> Vec<(&str, String, f64)> {
         .collect()
 }
 
-fn phases(profile: &ProfileFile, merged: &Merged, metric: Metric) -> Vec<Phase> {
-    let metrics = metrics(merged, metric);
+fn phases(profile: &ProfileFile, merged: &Merged) -> Vec<Phase> {
+    let metrics = metrics(merged);
     let phase = |phase: &libhpm::analysis::method::PhaseData| {
         let row = &profile.functions[phase.function as usize];
         let of = |(name, label, factor): &(&str, String, f64)| {
@@ -249,21 +264,23 @@ fn phases(profile: &ProfileFile, merged: &Merged, metric: Metric) -> Vec<Phase> 
     merged.phases.iter().map(phase).collect()
 }
 
-fn variability(merged: &Merged, metric: Metric) -> Vec<Variability> {
+fn variability(merged: &Merged) -> Vec<Variability> {
     let of = |(name, label, _): (&str, String, f64)| {
         let rates = |phase: &'_ libhpm::analysis::method::PhaseData| phase.rates.get(name).cloned();
         let values: Vec<(f64, Vec<f64>)> =
             merged.phases.iter().filter_map(|phase| Some((phase.time_ns, rates(phase)?))).collect();
         let groups: Vec<&[f64]> = values.iter().map(|(_, values)| values.as_slice()).collect();
         let analysed = anova(&groups);
+        let within = Within::of(values.iter().map(|(time, values)| (*time, values.as_slice())));
         Variability {
             metric: label,
-            cov_within: cov_by_time(values.iter().map(|(time, values)| (*time, values.as_slice()))),
+            cov_within: within.cov,
+            left_out: within.left_out,
             no_anova: analysed.as_ref().err().map(ToString::to_string),
             anova: analysed.ok(),
         }
     };
-    metrics(merged, metric).into_iter().map(of).collect()
+    metrics(merged).into_iter().map(of).collect()
 }
 
 /// Reads what a run logged.
@@ -294,12 +311,7 @@ fn read_run(folder: &Path, profile: &ProfileFile) -> Result<Read> {
             *sum += last.saturating_sub(*first);
         }
         begin = begin.min(first.counts[0]);
-        // Privileges are told beside the events, in words.
-        let names = log.header.events.iter().skip(1);
-        read.run.events = names.map(|name| name.split(':').next().unwrap_or(name).to_owned()).collect();
-        if log.header.events.iter().any(|name| name.ends_with(":u")) {
-            read.counting += ", of user mode alone";
-        }
+        read.run.events = log.header.events.iter().skip(1).cloned().collect();
         threads.push(thread);
     }
     let known: Vec<Option<u32>> =

@@ -151,6 +151,7 @@ fn events_go_into_groups_with_the_instructions() {
     );
     assert_eq!(groups("a b c d e"), ["a b c d", "e"].map(str::to_owned));
     assert_eq!(groups("instructions:u a"), ["instructions:u a".to_owned()]);
+    assert_eq!(groups("instructions:u instructions:k"), ["instructions:u instructions:k".to_owned()]);
     assert_eq!(measure::groups(&[], 4), [Vec::<String>::new()]);
 }
 

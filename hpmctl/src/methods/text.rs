@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
-use libhpm::analysis::method::{Bottleneck, Component, GridPoint, Metric};
+use libhpm::analysis::method::{Bottleneck, Component, GridPoint};
 
 use super::folder::{FunctionRow, ProfileFile, SelectionFile};
 use super::report::{Measured, Report};
@@ -283,11 +283,13 @@ fn measured(report: &Report, measured: &Measured) -> String {
 /// Table 6.
 fn bottlenecks(measured: &Measured) -> String {
     let found = &measured.bottlenecks;
-    let by_cpi = found.metric == Metric::Cpi;
-    let per = if by_cpi { "per 1,000 instructions" } else { "per ms" };
+    let by_cpi = found.whole.cpi.is_some();
+    let per = found.base.as_ref().map_or_else(|| "per ms".to_owned(), |base| format!("per 1,000 {base}"));
     let mut head = vec!["phase".to_owned(), "time".to_owned(), "per call".to_owned()];
     head.extend(by_cpi.then(|| "CPI".to_owned()));
-    head.extend(found.events.iter().cloned());
+    let name =
+        |name: &String| if found.per_ms.contains(name) { format!("{name} per ms") } else { name.clone() };
+    head.extend(found.events.iter().map(name));
     head.push("stands out".to_owned());
     let cells = |row: &Bottleneck| {
         let name = row.function.and_then(|function| measured.names.get(&function).cloned());
@@ -318,7 +320,7 @@ fn variability(measured: &Measured) -> String {
         return String::new();
     }
     let cells = |one: &super::report::Variability| {
-        let mut cells = vec![one.metric.clone(), percent(one.cov_within)];
+        let mut cells = vec![one.metric.clone(), percent(one.cov_within), percent(one.left_out)];
         match (&one.anova, &one.no_anova) {
             (Some(anova), _) => cells.extend([
                 number(anova.f),
@@ -333,8 +335,9 @@ fn variability(measured: &Measured) -> String {
     };
     let rows = measured.variability.iter().map(cells);
     format!(
-        "\nvariability: CoV within phases, weighted by time; analysis of variance between them\n{}",
-        table(&["metric", "CoV within", "F", "freedom", "p"], 1, rows)
+        "\nvariability: CoV within phases, weighted by time, without those of a single call (so much of the phases' time is left \
+         out); analysis of variance between them\n{}",
+        table(&["metric", "CoV within", "left out", "F", "freedom", "p"], 1, rows)
     )
 }
 

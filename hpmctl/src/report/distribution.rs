@@ -84,7 +84,7 @@ impl Distributions<'_> {
         for row in rows.by_ref() {
             let sample = resolver.resolve(&row);
             if filter.takes(&row, &sample) {
-                let sum = Sum { samples: 1, events: row.period, ..Sum::default() };
+                let sum = Sum::sample(row.period, None);
                 let of = tables.iter_mut().find(|(event, _)| *event == usize::from(row.event));
                 of.into_iter().for_each(|(_, table)| table.add(&sample, sum));
             }

@@ -1,5 +1,7 @@
 //! `hpmctl report --off-cpu` and `--wall-clock`: where threads waited, and where all their time went.
 
+mod lives;
+
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -12,6 +14,7 @@ use libhpm::report::{
 use libhpm::trace::{Meta, QuantumRow, SampleRow, TraceReader};
 use serde::Serialize;
 
+use self::lives::Lives;
 use super::samples::{draw, unfinished};
 use super::{ReportArgs, table, text};
 use crate::filters::lacking;
@@ -161,7 +164,8 @@ impl<'a> Collected<'a> {
     }
 
     fn read(&mut self, reader: &TraceReader, resolver: &mut Resolver, waits: &Waits) {
-        let mut running: HashMap<(u32, u32), Running> = HashMap::new();
+        let lives = Lives::new(waits);
+        let mut running: HashMap<(u32, u32, u64), Running> = HashMap::new();
         let mut leaving: HashMap<(u32, u64, u32), SampleRow> = HashMap::new();
         for row in reader.rows::<SampleRow>() {
             let event = Some(usize::from(row.event));
@@ -170,7 +174,7 @@ impl<'a> Collected<'a> {
             } else if event == self.clock {
                 let sample = resolver.resolve(&row);
                 if self.filter.takes_with_any_code(&row, &sample) {
-                    let of = running.entry((row.pid, row.tid)).or_default();
+                    let of = running.entry(lives.of(&row)).or_default();
                     of.events += row.period;
                     if self.filter.takes(&row, &sample) {
                         of.taken.add(sample, row.period, None);
@@ -182,10 +186,9 @@ impl<'a> Collected<'a> {
             self.wait(resolver, leaving.get(&(wait.cpu, wait.quantum, wait.tid)), wait);
         }
         if self.clock.is_some() {
-            waits
-                .threads
-                .iter()
-                .for_each(|thread| self.on_cpu(running.get(&(thread.pid, thread.tid)), thread));
+            for thread in &waits.threads {
+                self.on_cpu(running.get(&(thread.pid, thread.tid, thread.until_tsc)), thread);
+            }
         }
     }
 
@@ -208,7 +211,7 @@ impl<'a> Collected<'a> {
         }
         let ns = tsc_to_ns(wait.ticks(), self.tsc_khz);
         self.tables.iter_mut().for_each(|(_, table)| table.wait(wait.kind, &place, ns));
-        self.stacks.add(&place, Sum { samples: 1, events: ns, ..Sum::default() });
+        self.stacks.add(&place, Sum::sample(ns, None));
         let kind = match wait.kind {
             WaitKind::Blocked => 1,
             WaitKind::Preempted => 2,
@@ -262,7 +265,7 @@ impl<'a> Collected<'a> {
         };
         let ns = |ticks| tsc_to_ns(ticks, self.tsc_khz);
         let thread = |thread: &ThreadTimes| ThreadNs {
-            thread: resolver.name_at(thread.tid, u64::MAX).to_string(),
+            thread: resolver.name_at(thread.tid, thread.until_tsc).to_string(),
             pid: thread.pid,
             tid: thread.tid,
             wall_clock_ns: ns(thread.times.wall_clock()),

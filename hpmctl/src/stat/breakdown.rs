@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use libhpm::analysis::explore::QuantumEnd;
 use libhpm::source::Sink;
 use libhpm::trace::{QuantumRow, ThreadRow, Totals, TraceError};
 use serde::Serialize;
@@ -17,8 +18,17 @@ pub(super) enum Per {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub(super) enum Who {
-    Thread { pid: u32, tid: u32, thread: String },
-    Cpu { cpu: u32 },
+    Thread {
+        pid: u32,
+        tid: u32,
+        thread: String,
+        /// How many threads of the same IDs have exited before it.
+        #[serde(skip)]
+        earlier: usize,
+    },
+    Cpu {
+        cpu: u32,
+    },
 }
 
 impl Who {
@@ -32,7 +42,7 @@ impl Who {
 
     pub(super) fn cells(&self) -> Vec<String> {
         match self {
-            Self::Thread { pid, tid, thread } => vec![pid.to_string(), tid.to_string(), thread.clone()],
+            Self::Thread { pid, tid, thread, .. } => vec![pid.to_string(), tid.to_string(), thread.clone()],
             Self::Cpu { cpu } => vec![cpu.to_string()],
         }
     }
@@ -41,36 +51,50 @@ impl Who {
 /// Sums quanta by thread or CPU.
 pub(super) struct Breakdown {
     per: Option<Per>,
-    /// By PID and TID, or by CPU and 0.
-    sums: BTreeMap<(u32, u32), Totals>,
-    /// The last name of each thread.
-    names: HashMap<u32, String>,
+    /// By PID, TID and how many threads have had these before; or by CPU, 0 and 0.
+    sums: BTreeMap<(u32, u32, usize), Totals>,
+    /// Names by TID, and since when.
+    names: HashMap<u32, Vec<(u64, String)>>,
+    /// When threads of a PID and TID exited: IDs are used again.
+    exits: HashMap<(u32, u32), Vec<u64>>,
 }
 
 impl Breakdown {
     pub(super) fn new(per: Option<Per>) -> Self {
-        Self { per, sums: BTreeMap::new(), names: HashMap::new() }
+        Self { per, sums: BTreeMap::new(), names: HashMap::new(), exits: HashMap::new() }
     }
 
     /// The sums since the last call, in the order of IDs or CPUs.
     pub(super) fn take(&mut self) -> Vec<(Who, Totals)> {
         let sums = std::mem::take(&mut self.sums);
-        let who = |(first, second): (u32, u32)| match self.per {
+        let name = |pid, tid, earlier| {
+            let exit = self.exits.get(&(pid, tid)).and_then(|exits| exits.get(earlier)).copied();
+            let names = self.names.get(&tid).map_or(&[][..], Vec::as_slice);
+            let last = names.iter().rfind(|(since, _)| *since < exit.unwrap_or(u64::MAX));
+            last.or(names.first()).map_or_else(String::new, |(_, name)| name.clone())
+        };
+        let who = |(first, second, earlier): (u32, u32, usize)| match self.per {
             Some(Per::Cpu) => Who::Cpu { cpu: first },
-            _ => Who::Thread {
-                pid: first,
-                tid: second,
-                thread: self.names.get(&second).cloned().unwrap_or_default(),
-            },
+            _ => Who::Thread { pid: first, tid: second, thread: name(first, second, earlier), earlier },
         };
         sums.into_iter().map(|(key, sum)| (who(key), sum)).collect()
+    }
+
+    /// How many threads of the same IDs have exited before this quantum's; its own exit is noted.
+    fn earlier(&mut self, row: &QuantumRow) -> usize {
+        let exits = self.exits.entry((row.pid, row.tid)).or_default();
+        let earlier = exits.iter().filter(|exit| **exit <= row.start_tsc).count();
+        if row.end == QuantumEnd::Exit as u8 {
+            exits.push(row.end_tsc);
+        }
+        earlier
     }
 
     /// The sums that a quantum goes to.
     fn sums_of(&mut self, row: &QuantumRow) -> Option<&mut Totals> {
         let key = match self.per? {
-            Per::Thread => (row.pid, row.tid),
-            Per::Cpu => (row.cpu, 0),
+            Per::Thread => (row.pid, row.tid, self.earlier(row)),
+            Per::Cpu => (row.cpu, 0, 0),
         };
         Some(self.sums.entry(key).or_default())
     }
@@ -92,8 +116,8 @@ impl Sink for Breakdown {
     }
 
     fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
-        if !row.name.is_empty() {
-            self.names.insert(row.tid, row.name.clone());
+        if !row.name.is_empty() && self.per == Some(Per::Thread) {
+            self.names.entry(row.tid).or_default().push((row.tsc, row.name.clone()));
         }
         Ok(())
     }
@@ -150,5 +174,24 @@ mod tests {
             [("7 7 ".to_owned(), vec![505, 2], 20), ("7 8 worker".to_owned(), vec![50, 1], 10)]
         );
         assert_eq!(sums(Per::Cpu), [("0".to_owned(), vec![5, 1], 10), ("1".to_owned(), vec![550, 2], 20)]);
+    }
+
+    /// IDs are used again: what comes after an exit is another thread.
+    #[test]
+    fn an_exit_ends_a_thread() {
+        let mut breakdown = Breakdown::new(Some(Per::Thread));
+        let mut lived = |name: &str, start_tsc, count| {
+            let row = ThreadRow { tid: 7, tsc: start_tsc, name: name.into(), ..ThreadRow::default() };
+            breakdown.thread(&row).unwrap();
+            let (end_tsc, end, counts) = (start_tsc + 10, QuantumEnd::Exit as u8, vec![count]);
+            let row = QuantumRow { pid: 7, tid: 7, start_tsc, end_tsc, end, counts, ..QuantumRow::default() };
+            breakdown.quantum(&row).unwrap();
+        };
+        lived("old", 100, 3);
+        lived("new", 110, 5);
+        let parts = breakdown.take();
+        let told: Vec<_> = parts.iter().map(|(who, sums)| (who.cells()[2].clone(), sums.counts[0])).collect();
+        assert_eq!(told, [("old".to_owned(), 3), ("new".to_owned(), 5)]);
+        assert_ne!(parts[0].0, parts[1].0);
     }
 }

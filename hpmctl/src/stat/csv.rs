@@ -29,7 +29,7 @@ pub(super) fn slice(slice: &Slice) -> String {
     let who = match &slice.who {
         None => [String::new(), String::new(), String::new(), String::new()],
         Some(Who::Cpu { cpu }) => [cpu.to_string(), String::new(), String::new(), String::new()],
-        Some(Who::Thread { pid, tid, thread }) => {
+        Some(Who::Thread { pid, tid, thread, .. }) => {
             [String::new(), pid.to_string(), tid.to_string(), thread.clone()]
         }
     };
@@ -95,7 +95,7 @@ mod tests {
     fn every_count_has_a_line_with_every_column() {
         let mut all = counted(vec![event("cycles", 4_500_000, true), event("instructions", 9_000_000, true)]);
         all.parts = vec![Slice {
-            who: Some(Who::Thread { pid: 7, tid: 8, thread: "a,b".into() }),
+            who: Some(Who::Thread { pid: 7, tid: 8, thread: "a,b".into(), earlier: 0 }),
             until_ns: Some(1_500_000_000),
             on_cpu_ns: 5,
             events: vec![event("cycles", 5, true)],

@@ -175,9 +175,10 @@ fn warnings(source: &dyn Source, in_turns: bool) -> Vec<String> {
 /// The same thread or CPU; a thread may have got another name.
 fn same(one: &Who, other: &Who) -> bool {
     match (one, other) {
-        (Who::Thread { pid, tid, .. }, Who::Thread { pid: other, tid: other_tid, .. }) => {
-            (pid, tid) == (other, other_tid)
-        }
+        (
+            Who::Thread { pid, tid, earlier, .. },
+            Who::Thread { pid: other, tid: other_tid, earlier: other_earlier, .. },
+        ) => (pid, tid, earlier) == (other, other_tid, other_earlier),
         (one, other) => one == other,
     }
 }

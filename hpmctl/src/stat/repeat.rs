@@ -20,7 +20,12 @@ struct Runs {
     target: String,
     /// How many were asked for; fewer when a signal ended one.
     wanted: u32,
+    /// How many came to their end.
+    done: u64,
     rows: Vec<Row>,
+    /// Events that never had their turn, in any run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_counted: Vec<String>,
     /// Processes that measured ones forked and that are missing in the counts of some run, because the driver's table was full.
     processes_left_out: u64,
     /// What shares of issue slots rest on; empty when nothing has to be said.
@@ -63,6 +68,7 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
     let written = out.repeated(&all, text(&all), values(&all));
     if args.csv {
         beside_csv(&all.source, &all.topdown_remark);
+        warn(all.lacking().as_slice());
         warn(super::text::left_out(all.processes_left_out).as_slice());
     }
     status(written, all.exit_statuses.iter().copied().find(|status| *status != 0).unwrap_or(0))
@@ -75,11 +81,27 @@ fn of_runs(runs: &[Counted], wanted: u32, exit_statuses: Vec<u8>) -> Runs {
         source: first.source.clone(),
         target: first.target.clone(),
         wanted,
+        done: runs.len() as u64,
         rows: rows(runs),
+        not_counted: not_counted(runs),
         processes_left_out: runs.iter().map(|run| run.processes_left_out).sum(),
         topdown_remark: first.topdown_remark.clone(),
         exit_statuses,
     }
+}
+
+impl Runs {
+    /// What is in no row.
+    fn lacking(&self) -> Option<String> {
+        let names = self.not_counted.join(", ");
+        (!names.is_empty()).then(|| format!("in no run did these events have their turn: {names}"))
+    }
+}
+
+fn not_counted(runs: &[Counted]) -> Vec<String> {
+    let never = |place: &usize| runs.iter().all(|run| run.events[*place].scaled.is_none());
+    let places = (0..runs[0].events.len()).filter(never);
+    places.map(|place| runs[0].events[place].name.clone()).collect()
 }
 
 fn rows(runs: &[Counted]) -> Vec<Row> {
@@ -92,13 +114,15 @@ fn rows(runs: &[Counted]) -> Vec<Row> {
         let scaled = runs.iter().any(|run| run.events[place].took_turns());
         let count = |run: &Counted| run.events[place].scaled.map(|count| count as f64);
         rows.extend(row(&event.name, "", scaled, &count));
-        if let Some(metric) = &event.metric {
+        if let Some(metric) = runs.iter().find_map(|run| run.events[place].metric) {
             let value = |run: &Counted| run.events[place].metric.map(|metric| metric.value);
             rows.extend(row(&event.name, metric.unit, scaled, &value));
         }
     }
     let scaled = runs.iter().flat_map(|run| &run.events).any(EventCount::took_turns);
-    for share in &runs[0].topdown {
+    // A run in which an event never had its turn has no shares.
+    let with_shares = runs.iter().find(|run| !run.topdown.is_empty());
+    for share in with_shares.into_iter().flat_map(|run| &run.topdown) {
         let same = |other: &&Share| {
             (other.cores, other.name, other.part_of) == (share.cores, share.name, share.part_of)
         };
@@ -123,15 +147,21 @@ fn text(runs: &Runs) -> String {
         } else {
             String::new()
         };
-        let what = if *scaled { "scaled" } else { "" };
+        let of =
+            if values.runs < runs.done { format!("in {} of the runs", values.runs) } else { String::new() };
+        let what = match (of.as_str(), *scaled) {
+            (_, false) => of,
+            ("", true) => "scaled".to_owned(),
+            (of, true) => format!("{of}, scaled"),
+        };
         let name = if unit.is_empty() { name.clone() } else { format!("{unit} ({name})") };
         let cells = [number(values.mean), number(interval), percent, number(values.min), number(values.max)];
-        table.add_row(cells.into_iter().chain([name, what.to_owned()]));
+        table.add_row(cells.into_iter().chain([name, what]));
     }
     for column in table.column_iter_mut().take(5) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let done = runs.rows.first().map_or(0, |row| row.values.runs);
+    let done = runs.done;
     let fewer = if done < u64::from(runs.wanted) {
         format!("\nOnly {done} of {} runs came to their end: a signal ended the last one.", runs.wanted)
     } else {
@@ -140,6 +170,7 @@ fn text(runs: &Runs) -> String {
     let failed = runs.exit_statuses.iter().filter(|status| **status != 0).count();
     let failed =
         if failed > 0 { format!("\n{failed} of the runs ended with a failure.") } else { String::new() };
+    let lacking = runs.lacking().map_or_else(String::new, |what| format!("\nWarning: {what}."));
     let left_out =
         super::text::left_out(runs.processes_left_out).map_or_else(String::new, |what| format!("\n{what}."));
     let remark = match runs.topdown_remark.as_str() {
@@ -148,7 +179,7 @@ fn text(runs: &Runs) -> String {
     };
     format!(
         "\nCounts of {} in {done} runs:\n\n{}\n\n± is the mean's 95 % interval by Student's t, for runs that are independent \
-         and scatter normally.{remark}{fewer}{failed}\nSource: {}.{left_out}",
+         and scatter normally.{remark}{fewer}{failed}{lacking}\nSource: {}.{left_out}",
         runs.target,
         table.trim_fmt(),
         runs.source
@@ -215,6 +246,27 @@ mod tests {
             (&json["processes_left_out"], &json["topdown_remark"]),
             (&3.into(), &plan.remark().into())
         );
+    }
+
+    /// An event that had no turn in one run, and one that never had any, end no run.
+    #[test]
+    fn runs_are_counted_and_those_of_each_event_told() {
+        let run = |first: Option<u64>| {
+            let mut one =
+                counted(vec![event("load", 0, true), event("cycles", 5, true), event("store", 0, true)]);
+            (one.events[0].scaled, one.events[2].scaled) = (first, None);
+            one
+        };
+        let all = of_runs(&[run(None), run(Some(7)), run(Some(9))], 3, vec![0; 3]);
+        let shown = text(&all);
+        assert!(shown.contains("in 3 runs") && !shown.contains("a signal ended"), "{shown}");
+        assert!(
+            shown.lines().any(|line| line.contains("load") && line.ends_with("in 2 of the runs")),
+            "{shown}"
+        );
+        assert!(shown.contains("in no run did these events have their turn: store"), "{shown}");
+        let ended = text(&of_runs(&[run(Some(7))], 3, vec![0, 130]));
+        assert!(ended.contains("Only 1 of 3 runs came to their end"), "{ended}");
     }
 
     #[test]

@@ -247,7 +247,7 @@ pub(in crate::stat) mod tests {
     fn threads_stand_below_the_sums() {
         let mut all = counted(vec![event("instructions", 30, true), event("cycles", 60, true)]);
         let part = |tid, name: &str, counts: [u64; 2]| Slice {
-            who: Some(Who::Thread { pid: 7, tid, thread: name.into() }),
+            who: Some(Who::Thread { pid: 7, tid, thread: name.into(), earlier: 0 }),
             until_ns: None,
             on_cpu_ns: counts[1] * 1000,
             events: vec![event("instructions", counts[0], true), event("cycles", counts[1], true)],
@@ -272,7 +272,7 @@ pub(in crate::stat) mod tests {
             .map(|name| Event { name: name.into(), user: true, ..Event::default() })
             .into();
         let part = |tid, sums: &Totals| Slice {
-            who: Some(Who::Thread { pid: 7, tid, thread: "worker".into() }),
+            who: Some(Who::Thread { pid: 7, tid, thread: "worker".into(), earlier: 0 }),
             until_ns: None,
             on_cpu_ns: sums.on_cpu_tsc,
             events: event_counts(&named, sums, clock),

@@ -311,9 +311,7 @@ impl Namer {
             return;
         }
         let sample = self.resolver.resolve(row);
-        let latency = row.latency_cycles;
-        let (timed, latency_cycles) = (latency.is_some().into(), latency.unwrap_or(0).into());
-        self.table.add(&sample, Sum { samples: 1, events: row.period, timed, latency_cycles });
+        self.table.add(&sample, Sum::sample(row.period, row.latency_cycles));
         self.hotspots.add(row, &sample, self.meta.events.len());
     }
 

@@ -28,7 +28,7 @@ pub use hpm_abi::CoreType;
 
 pub use self::equivalent::{Equivalent, GENERICS, Generic};
 pub use self::fits::{Counter, Fit, Misfit, Taken, fit};
-pub use self::parse::{companion, parse, split_list};
+pub use self::parse::{companion, parse, privilege, split_list};
 pub use self::table::{Absent, Alias, Row, Sampling};
 
 use self::table::Table;

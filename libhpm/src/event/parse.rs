@@ -22,6 +22,7 @@ pub fn split_list(list: &str) -> Vec<&str> {
 /// [`Error::UnknownEvent`] with the nearest names, [`Error::EventAbsent`], or [`Error::EventSyntax`].
 pub fn parse(text: &str, pmu: &str) -> Result<Event> {
     let (body, modifiers) = split_modifiers(text);
+    let (_, user, kernel) = privilege(text);
     let request = Request::new(body)?;
     let mut event = match request.core_type {
         CoreType::Any => on_every_core(text, &request, pmu)?,
@@ -34,9 +35,7 @@ pub fn parse(text: &str, pmu: &str) -> Result<Event> {
             encode(text, &request, pmu)?
         }
     };
-    if modifiers.contains(['u', 'k']) {
-        (event.user, event.kernel) = (modifiers.contains('u'), modifiers.contains('k'));
-    }
+    (event.user, event.kernel) = (user, kernel);
     if modifiers.contains('p') {
         event.encoding = event.precise_encoding;
         event.must_be_precise = true;
@@ -119,6 +118,15 @@ pub fn companion(event: &Event, pmu: &str) -> Option<Event> {
         description: row.description,
         ..event.clone()
     })
+}
+
+/// An event's name without its modifiers, and whether these have it counted in user mode and in kernel mode: in both where they
+/// name neither.
+#[must_use]
+pub fn privilege(text: &str) -> (&str, bool, bool) {
+    let (body, modifiers) = split_modifiers(text);
+    let has = |mode: char| modifiers.contains(mode) || !modifiers.contains(['u', 'k']);
+    (body, has('u'), has('k'))
 }
 
 /// Separates the modifiers at the end: after the last colon, or after the closing slash of a raw event.

@@ -52,7 +52,7 @@ pub fn write_svg(stacks: &Stacks<'_>, output: &mut dyn Write) -> io::Result<()> 
 fn folded(stacks: &Stacks<'_>) -> FoldedStacks {
     let mut folded = FoldedStacks::default();
     for StackSample { period, sample, .. } in &stacks.samples {
-        folded.add(sample, Sum { samples: 1, events: *period, ..Sum::default() });
+        folded.add(sample, Sum::sample(*period, None));
     }
     folded
 }

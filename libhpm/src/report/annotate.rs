@@ -93,8 +93,7 @@ impl Hotspots {
         let hotspot = self.functions.entry((Arc::clone(module), function.clone())).or_insert_with(|| {
             Hotspot { row: row.clone(), linked_address, ip: sample.ip, sums: BTreeMap::new(), all: empty() }
         });
-        let (timed, latency) = (row.latency_cycles.is_some().into(), row.latency_cycles.unwrap_or(0).into());
-        let sum = Sum { samples: 1, events: row.period, timed, latency_cycles: latency };
+        let sum = Sum::sample(row.period, row.latency_cycles);
         hotspot.sums.entry(linked_address).or_insert_with(empty)[event].add(sum);
         hotspot.all[event].add(sum);
     }

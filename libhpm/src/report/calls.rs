@@ -113,7 +113,7 @@ impl CallTree {
     }
 
     fn children(&self, node: &Node, min_share: f64) -> (Vec<CallNode>, usize) {
-        let share = |sum: Sum| Estimate::new(sum.events, self.all.events, self.all.samples);
+        let share = |sum: Sum| Estimate::of(sum, self.all);
         let mut shown: Vec<(&Key, &Node)> =
             node.children.iter().filter(|(_, child)| share(child.total).share >= min_share).collect();
         shown
@@ -158,7 +158,7 @@ mod tests {
 
     fn tree(direction: Direction, function: Option<&str>) -> CallTree {
         let mut tree = CallTree::new(direction, function.map(str::to_owned));
-        let sum = |events| Sum { samples: 1, events, ..Sum::default() };
+        let sum = |events| Sum::sample(events, None);
         tree.add(&sample(&["leaf", "walk", "walk", "main"], Extent::Whole), sum(70));
         tree.add(&sample(&["leaf", "other", "main"], Extent::Whole), sum(20));
         tree.add(&sample(&["walk", "main"], Extent::Truncated), sum(6));

@@ -3,7 +3,9 @@
 //! Of a group's samples in both traces together, those of the second one are binomially distributed if nothing has changed: with
 //! the second trace's part of all samples as their probability when shares are compared, with the part that its periods give it
 //! when events are (Przyborowski and Wilenski's test of two Poisson rates, Biometrika 31, 1940). The test is exact for few samples.
-//! Many groups are tested at once, so their p-values become rates of false discoveries
+//! Where a group's periods differ from each other or from those of the rest (`-F`, a period for each phase) it is the same test of
+//! as many samples of one period as tell as much ([`Sum::effective_samples`]), each of which stands for Σw²/Σw events; it is
+//! approximate then. Many groups are tested at once, so their p-values become rates of false discoveries
 //! ([`crate::analysis::statistics::false_discovery_rates`]).
 //!
 //! It takes samples for independent, and knows nothing of what differs from one run to the next anyway: one trace of each side
@@ -74,8 +76,6 @@ pub fn changes(before: (&[Entry], Sum), after: (&[Entry], Sum), basis: Basis) ->
     for entry in after.0 {
         groups.entry(comparable(&entry.key)).or_default().1.add(entry.own);
     }
-    let expected = expected(before.1, after.1, basis);
-    let share = |sum: Sum, all: Sum| Estimate::new(sum.events, all.events, all.samples);
     let mut changes: Vec<Change> = groups
         .into_iter()
         .filter(|(_, (one, other))| one.samples + other.samples > 0)
@@ -83,9 +83,9 @@ pub fn changes(before: (&[Entry], Sum), after: (&[Entry], Sum), basis: Basis) ->
             key,
             before: one,
             after: other,
-            share_before: share(one, before.1),
-            share_after: share(other, after.1),
-            p_value: binomial_two_sided(other.samples, one.samples + other.samples, expected),
+            share_before: Estimate::of(one, before.1),
+            share_after: Estimate::of(other, after.1),
+            p_value: chance((one, before.1), (other, after.1), basis),
             false_discovery_rate: 1.0,
         })
         .collect();
@@ -100,16 +100,24 @@ pub fn changes(before: (&[Entry], Sum), after: (&[Entry], Sum), basis: Basis) ->
     changes
 }
 
-/// The second trace's part of a group's samples if nothing has changed.
-fn expected(before: Sum, after: Sum, basis: Basis) -> f64 {
-    // A sample stands for its period: the same events are fewer samples with longer ones.
-    let per_event = |sum: Sum| sum.samples as f64 / sum.events.max(1) as f64;
+/// How likely chance alone makes a group's samples differ so much, or more. Each side is the group's samples and all of the trace's.
+fn chance(before: (Sum, Sum), after: (Sum, Sum), basis: Basis) -> f64 {
+    // A sample stands for its period: the same events are fewer samples with longer ones. A group without samples would have had
+    // those of the rest.
+    let per_event = |(own, all): (Sum, Sum)| {
+        let sum = if own.samples > 0 { own } else { all };
+        sum.effective_samples() / sum.events.max(1) as f64
+    };
     let (one, other) = match basis {
-        Basis::Share => (before.samples as f64, after.samples as f64),
-        Basis::Events if before.samples == 0 || after.samples == 0 => (1.0, 1.0),
+        Basis::Share => {
+            (per_event(before) * before.1.events as f64, per_event(after) * after.1.events as f64)
+        }
+        Basis::Events if before.1.samples == 0 || after.1.samples == 0 => (1.0, 1.0),
         Basis::Events => (per_event(before), per_event(after)),
     };
-    if one + other > 0.0 { other / (one + other) } else { 0.5 }
+    let expected = if one + other > 0.0 { other / (one + other) } else { 0.5 };
+    let (hits, rest) = (after.0.effective_samples(), before.0.effective_samples());
+    binomial_two_sided(hits, hits + rest, expected)
 }
 
 /// The key without what differs between builds and runs of one program: its file's folder.
@@ -124,12 +132,17 @@ mod tests {
 
     use super::*;
 
+    fn of(samples: u64, period: u64) -> Sum {
+        let squares = u128::from(samples * period) * u128::from(period);
+        Sum { samples, events: samples * period, squares, ..Sum::default() }
+    }
+
     fn entries(folder: &str, period: u64, groups: &[(&str, u64)]) -> (Vec<Entry>, Sum) {
         let mut all = Sum::default();
         let entry = |&(name, samples): &(&str, u64)| {
-            let own = Sum { samples, events: samples * period, ..Sum::default() };
+            let own = of(samples, period);
             all.add(own);
-            let none = Estimate::new(0, 0, 0);
+            let none = Estimate::new(0, 0, 0.0);
             let module = format!("{folder}/program").as_str().into();
             let key = Key { function: Some(name.into()), module: Some(module), ..Key::default() };
             Entry { key, own, total: own, own_share: none, total_share: none }
@@ -163,6 +176,30 @@ mod tests {
         for basis in [Basis::Share, Basis::Events] {
             assert!(between(&before, &after, basis).iter().all(|(_, significant)| !significant), "{basis:?}");
         }
+    }
+
+    /// As with `-F`: a group's periods became shorter, those of the other did not.
+    #[test]
+    fn other_periods_of_one_group_are_no_change() {
+        let side = |samples, period| {
+            (of(samples, period), {
+                let mut all = of(1000, 100_000);
+                all.add(of(samples, period));
+                all
+            })
+        };
+        let chance = |basis| chance(side(1000, 100_000), side(2000, 50_000), basis);
+        assert!(chance(Basis::Share) > 0.99 && chance(Basis::Events) > 0.99, "{}", chance(Basis::Share));
+    }
+
+    /// However many events it stands for, it is one.
+    #[test]
+    fn a_single_sample_of_a_long_period_shows_nothing() {
+        let before = of(10_000, 100);
+        let (long, mut after) = (Sum::sample(100_000, None), before);
+        after.add(long);
+        let found = chance((Sum::default(), before), (long, after), Basis::Share);
+        assert!(found > LEVEL / 100.0, "{found}");
     }
 
     #[test]

@@ -40,7 +40,9 @@ impl Distribution {
     #[must_use]
     pub fn new(sums: &[Sum]) -> Self {
         let events = |sums: &[Sum]| sums.iter().map(|sum| u128::from(sum.events)).sum::<u128>();
-        let (all, samples) = (events(sums), sums.iter().map(|sum| sum.samples).sum());
+        let all = events(sums);
+        let mut whole = Sum::default();
+        sums.iter().for_each(|sum| whole.add(*sum));
         let quantile = |percent: u32| {
             let mut reached = 0;
             let enough = |sum: &Sum| {
@@ -59,7 +61,7 @@ impl Distribution {
         Self {
             instructions: sums.len(),
             quantiles: QUANTILES.into_iter().map(quantile).collect(),
-            top_share: Estimate::new(number(events(top)), number(all), samples),
+            top_share: Estimate::new(number(events(top)), number(all), whole.effective_samples()),
             unseen: unseen.max(0.0),
         }
     }
@@ -72,7 +74,10 @@ mod tests {
     use super::*;
 
     fn sums(events: impl IntoIterator<Item = u64>) -> Vec<Sum> {
-        events.into_iter().map(|events| Sum { samples: events, events, ..Sum::default() }).collect()
+        events
+            .into_iter()
+            .map(|events| Sum { samples: events, events, squares: events.into(), ..Sum::default() })
+            .collect()
     }
 
     #[test]

@@ -56,13 +56,7 @@ impl Offsets {
             Attribution::Next => reported.and_then(|place| place.checked_sub(1)),
             _ => reported,
         };
-        let latency = row.latency_cycles.unwrap_or(0).into();
-        let sum = Sum {
-            samples: 1,
-            events: row.period,
-            timed: row.latency_cycles.is_some().into(),
-            latency_cycles: latency,
-        };
+        let sum = Sum::sample(row.period, row.latency_cycles);
         self.counted.entry(place).or_default().add(sum);
         self.all.add(sum);
     }
@@ -85,7 +79,7 @@ impl Offsets {
         let reference = code.reference as i64;
         let entry = |(place, &own): (&Option<usize>, &Sum)| {
             let distance = (*place)? as i64 - reference;
-            let estimate = Estimate::new(own.events, self.all.events, self.all.samples);
+            let estimate = Estimate::of(own, self.all);
             Some(OffsetEntry { distance, own, estimate })
         };
         let mut entries: Vec<OffsetEntry> = self.counted.iter().filter_map(entry).collect();

@@ -195,7 +195,7 @@ impl Table {
     /// The groups in this order.
     #[must_use]
     pub fn entries(&self, order: Order) -> Vec<Entry> {
-        let share = |sum: Sum| Estimate::new(sum.events, self.all.events, self.all.samples);
+        let share = |sum: Sum| Estimate::of(sum, self.all);
         let entry = |(key, &(own, total)): (&Key, &(Sum, Sum))| Entry {
             key: key.clone(),
             own,
@@ -267,7 +267,10 @@ mod tests {
     fn sums(by: By) -> Vec<(String, u64, u64)> {
         let mut table = Table::new(by);
         tally().iter().for_each(|(sample, sum)| table.add(sample, sum));
-        assert_eq!(table.all(), Sum { samples: 3, events: 400, timed: 2, latency_cycles: 320 });
+        assert_eq!(
+            table.all(),
+            Sum { samples: 3, events: 400, timed: 2, latency_cycles: 320, squares: 60_000 }
+        );
         let name = |key: &Key| match (&key.function, key.line) {
             (Some(function), Some(line)) => format!("{function}:{line}"),
             (Some(function), None) => function.to_string(),

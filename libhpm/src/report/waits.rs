@@ -87,6 +87,9 @@ pub struct ThreadTimes {
     pub pid: u32,
     /// Thread ID.
     pub tid: u32,
+    /// When it exited; without end for one that did not. A later thread of the same IDs is another one.
+    #[serde(skip)]
+    pub until_tsc: u64,
     /// Stays on a CPU; those that were cut by a timer or a reader count as one.
     pub stays: u64,
     /// Stays that began on another CPU than the one before.
@@ -133,9 +136,14 @@ impl Waits {
         let mut all = Self::default();
         for mut rows in threads.into_values() {
             rows.sort_unstable_by_key(|row| (row.start_tsc, row.sequence));
-            all.threads.extend(context.thread(&rows, &chosen, &mut all.waits));
+            // IDs are used again: what follows a thread's exit is another one.
+            for rows in rows.split_inclusive(exits) {
+                all.threads.extend(context.thread(rows, &chosen, &mut all.waits));
+            }
         }
-        all.threads.sort_unstable_by_key(|thread| (std::cmp::Reverse(thread.times.wall_clock()), thread.tid));
+        all.threads.sort_unstable_by_key(|thread| {
+            (std::cmp::Reverse(thread.times.wall_clock()), thread.tid, thread.until_tsc)
+        });
         all.waits.sort_unstable_by_key(|wait| (wait.tid, wait.start_tsc));
         all
     }
@@ -156,9 +164,10 @@ impl Context {
         chosen: impl Fn(&QuantumRow) -> bool,
         waits: &mut Vec<Wait>,
     ) -> Option<ThreadTimes> {
-        let first = rows.first()?;
+        let QuantumRow { pid, tid, .. } = *rows.first()?;
+        let until_tsc = rows.last().filter(|row| exits(row)).map_or(u64::MAX, |row| row.end_tsc);
         let mut thread =
-            ThreadTimes { pid: first.pid, tid: first.tid, stays: 0, migrations: 0, times: Times::default() };
+            ThreadTimes { pid, tid, until_tsc, stays: 0, migrations: 0, times: Times::default() };
         let mut before: Option<&QuantumRow> = None;
         for row in rows {
             let is_chosen = chosen(row);
@@ -218,7 +227,11 @@ impl ThreadTimes {
 }
 
 fn ran_on(row: &QuantumRow) -> bool {
-    !waits_after(row) && row.end != QuantumEnd::Exit as u8
+    !waits_after(row) && !exits(row)
+}
+
+fn exits(row: &QuantumRow) -> bool {
+    row.end == QuantumEnd::Exit as u8
 }
 
 fn waits_after(row: &QuantumRow) -> bool {
@@ -311,24 +324,43 @@ mod tests {
         assert_eq!(of(gap, 0..u64::MAX, 2).times, Times { on_cpu: 15, unknown: 5, ..Times::default() });
     }
 
+    /// IDs are used again.
+    #[test]
+    fn an_exit_ends_a_thread() {
+        let rows = vec![
+            quantum(0, 0, 2, (0, 10), QuantumEnd::Exit),
+            quantum(1, 0, 2, (500, 520), QuantumEnd::Yielded),
+            quantum(1, 1, 2, (530, 540), QuantumEnd::Exit),
+        ];
+        let found = Waits::new(rows, 0..u64::MAX);
+        let seen: Vec<_> =
+            found.threads.iter().map(|thread| (thread.until_tsc, thread.times, thread.migrations)).collect();
+        let times = |on_cpu, blocked| Times { on_cpu, blocked, ..Times::default() };
+        assert_eq!(seen, [(540, times(30, 10), 0), (10, times(10, 0), 0)]);
+        assert_eq!(found.waits.len(), 1, "nobody waited from one thread to the next");
+    }
+
     proptest! {
         /// Whatever the quanta, a thread's times add up to its wall-clock time, and its waits to what they say.
         #[test]
         fn times_add_up(lengths in prop::collection::vec((1_u64..100, 0_u64..50, 1_u8..6, 0_u32..2), 1..60)) {
-            let (mut now, mut sequences, mut rows) = (0, [0, 0], Vec::new());
+            let (mut now, mut sequences, mut rows, mut nobody) = (0, [0, 0], Vec::new(), 0);
             for (length, gap, end, cpu) in lengths {
                 let sequence = &mut sequences[cpu as usize];
                 let mut row = quantum(cpu, *sequence, 2, (now, now + length), QuantumEnd::Yielded);
                 row.end = end;
                 *sequence += 1;
                 now += length + gap;
+                nobody += if exits(&row) { gap } else { 0 };
                 rows.push(row);
             }
-            let last = rows.last().unwrap().end_tsc;
+            let last = rows.last().unwrap();
+            let all = last.end_tsc - nobody + if exits(last) { now - last.end_tsc } else { 0 };
             let found = Waits::new(rows, 0..u64::MAX);
-            prop_assert_eq!(found.threads[0].times.wall_clock(), last);
+            let sum = |of: fn(Times) -> u64| found.threads.iter().map(|thread| of(thread.times)).sum::<u64>();
+            prop_assert_eq!(sum(Times::wall_clock), all);
             let waited: u64 = found.waits.iter().map(Wait::ticks).sum();
-            prop_assert_eq!(waited + found.threads[0].times.on_cpu, last);
+            prop_assert_eq!(waited + sum(|times| times.on_cpu), all);
         }
     }
 }

@@ -76,7 +76,7 @@ impl WallClock {
             WaitKind::Preempted => &mut self.preempted,
             WaitKind::Unknown => &mut self.unknown,
         };
-        table.add(place, Sum { samples: 1, events: ns, ..Sum::default() });
+        table.add(place, Sum::sample(ns, None));
     }
 
     /// All time: on a CPU, blocked, pre-empted, not told.
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn time_on_a_cpu_is_shared_out_without_a_loss() {
         let mut clock = WallClock::new(By::Function);
-        let sum = |events| Sum { samples: 1, events, ..Sum::default() };
+        let sum = |events| Sum::sample(events, None);
         let of = |names: &[&str]| sample(names, Extent::Whole);
         let samples = [(of(&["a", "main"]), sum(1)), (of(&["b", "main"]), sum(1)), (of(&["main"]), sum(1))];
         assert_eq!(clock.on_cpu(&samples, 100), 0);

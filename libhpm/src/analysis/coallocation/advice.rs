@@ -297,8 +297,8 @@ fn benefit(candidate: &Candidate, all: Weight, rules: &Rules) -> Benefit {
     let field = candidate.field_offset / rules.line_bytes.max(1);
     let place = |distance: u64| (candidate.field_offset + distance) / rules.line_bytes.max(1);
     let aligned = saved(&|distance| if place(distance) == field { 1.0 } else { 0.0 });
-    let (events, samples) = (candidate.weight.events.round() as u64, all.samples.round() as u64);
-    let estimate = Estimate::new(events, all.events.round() as u64, samples);
+    let events = candidate.weight.events.round() as u64;
+    let estimate = Estimate::new(events, all.events.round() as u64, all.effective_samples());
     Benefit {
         low: (estimate.share - estimate.error).max(0.0) * anywhere,
         expected: estimate.share * anywhere,

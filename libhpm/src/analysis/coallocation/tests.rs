@@ -35,7 +35,7 @@ fn candidate(parent: &str, name: &str, weight: Weight, sizes: (u64, u64)) -> Can
 }
 
 fn heavy(samples: f64) -> Weight {
-    Weight { samples, events: samples * 1000.0, young: 0.0 }
+    Weight { samples, events: samples * 1000.0, young: 0.0, squares: samples * 1e6 }
 }
 
 #[test]
@@ -48,6 +48,9 @@ fn the_table_has_the_heaviest_field_first() {
     shared.add(&Field::new("B", "y"), 0.5, 100, false);
     shared.leave(0.25, 100);
     assert_eq!((shared.all().samples, shared.all().events, shared.all().young), (1.0, 100.0, 0.25));
+    assert_eq!(shared.all().effective_samples(), 1.0);
+    shared.leave(1.0, 400);
+    assert_eq!(shared.all().effective_samples(), 250_000.0 / 170_000.0, "periods differ");
 }
 
 #[test]

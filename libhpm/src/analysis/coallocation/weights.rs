@@ -38,14 +38,32 @@ pub struct Weight {
     pub events: f64,
     /// Of the samples, those whose missed object was young.
     pub young: f64,
+    /// Of each sample its share of the square of its period.
+    #[serde(skip)]
+    pub squares: f64,
 }
 
 impl Weight {
+    /// A share (from 0 to 1) of a sample that stands for `period` events.
+    #[must_use]
+    pub fn part(share: f64, period: u64, young: bool) -> Self {
+        let events = share * period as f64;
+        let young = if young { share } else { 0.0 };
+        Self { samples: share, events, young, squares: events * period as f64 }
+    }
+
     /// Adds another weight to it.
     pub fn add(&mut self, other: Self) {
         self.samples += other.samples;
         self.events += other.events;
         self.young += other.young;
+        self.squares += other.squares;
+    }
+
+    /// How many samples of one period would tell as much: [`crate::report::Sum::effective_samples`].
+    #[must_use]
+    pub fn effective_samples(&self) -> f64 {
+        if self.squares > 0.0 { self.events * self.events / self.squares } else { 0.0 }
     }
 
     /// The part of the samples that missed young objects, from 0 to 1.
@@ -65,8 +83,7 @@ pub struct Weights {
 impl Weights {
     /// Gives a field a share (from 0 to 1) of a sample that stands for `period` events.
     pub fn add(&mut self, field: &Field, share: f64, period: u64, young: bool) {
-        let young = if young { share } else { 0.0 };
-        let weight = Weight { samples: share, events: share * period as f64, young };
+        let weight = Weight::part(share, period, young);
         match self.fields.get_mut(field) {
             Some(known) => known.add(weight),
             None => {
@@ -77,7 +94,7 @@ impl Weights {
 
     /// Counts the share of a sample that came through no known field: a parameter, a global variable, a local one.
     pub fn leave(&mut self, share: f64, period: u64) {
-        self.unattributed.add(Weight { samples: share, events: share * period as f64, young: 0.0 });
+        self.unattributed.add(Weight::part(share, period, false));
     }
 
     /// The weight of a field.

@@ -50,6 +50,12 @@ impl Metric {
         self.bound.number(&|variable| sums.value(variable))
     }
 
+    /// The same as data, for a program that has the sums ([`Bound::outline`]): `column` says where that of a variable is found,
+    /// and null for one that cannot be added ([`Variable::added`]).
+    pub fn outline(&self, mut column: impl FnMut(Variable) -> serde_json::Value) -> serde_json::Value {
+        self.bound.outline(&mut column)
+    }
+
     /// The records for which it is true.
     pub fn choose<'a>(&'a self, records: &'a Records) -> impl Iterator<Item = &'a Record> {
         records

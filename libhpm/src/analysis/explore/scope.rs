@@ -28,6 +28,20 @@ pub enum Variable {
     NextMarker,
 }
 
+impl Variable {
+    /// Its value of a record, if it is one of those that can be added over records.
+    #[must_use]
+    pub fn added(self, record: &Record) -> Option<u64> {
+        match self {
+            Self::Count(index) => record.counts.get(index).copied(),
+            Self::Duration => Some(record.duration_ns()),
+            Self::Samples => Some(record.samples.into()),
+            Self::Lost => Some(record.lost),
+            _ => None,
+        }
+    }
+}
+
 /// A name, its variable, its kind, and what it is.
 pub type Named = (&'static str, Variable, Kind, &'static str);
 

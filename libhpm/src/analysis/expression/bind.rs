@@ -50,11 +50,11 @@ pub trait Scope {
 /// An expression that can be evaluated.
 #[derive(Clone, Debug)]
 pub struct Bound<V> {
-    root: Meaning<V>,
+    pub(super) root: Meaning<V>,
 }
 
 #[derive(Clone, Debug)]
-enum Meaning<V> {
+pub(super) enum Meaning<V> {
     Number(f64),
     Variable(V),
     Negative(Box<Meaning<V>>),
@@ -67,7 +67,7 @@ enum Meaning<V> {
 
 /// A text.
 #[derive(Clone, Debug)]
-enum Words<V> {
+pub(super) enum Words<V> {
     Constant(String),
     Variable(V),
 }
@@ -235,7 +235,7 @@ fn truth(number: f64) -> bool {
 }
 
 impl<V: Copy> Meaning<V> {
-    fn number<'a>(&self, values: &impl Fn(V) -> Value<'a>) -> f64 {
+    pub(super) fn number<'a>(&self, values: &impl Fn(V) -> Value<'a>) -> f64 {
         let condition = |holds: bool| f64::from(u8::from(holds));
         match self {
             Self::Number(number) => *number,

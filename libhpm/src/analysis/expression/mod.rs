@@ -15,6 +15,7 @@
 
 mod bind;
 mod lex;
+mod outline;
 mod parse;
 
 #[cfg(test)]

@@ -96,6 +96,22 @@ fn arithmetic_has_its_usual_order() {
     }
 }
 
+/// What a script makes of it has to come to the same; texts of several records together are empty.
+#[test]
+fn outlines_have_every_part() {
+    let outline = |text: &str| {
+        let bound = Expression::parse(text).unwrap().bind(&Names).unwrap();
+        bound.outline(&mut |variable| match variable {
+            Variable::Instructions => "i".into(),
+            Variable::Cycles => "c".into(),
+            Variable::Misses | Variable::Thread => serde_json::Value::Null,
+        })
+    };
+    assert_eq!(outline("cpi * 2"), serde_json::json!(["*", ["/", 1.0, ["/", "i", "c"]], 2.0]));
+    assert_eq!(outline("max(-cycles, l1d-load-miss)"), serde_json::json!(["max", ["negative", "c"], null]));
+    assert_eq!(outline("if(thread ~ \"w\", 1, not 0)"), serde_json::json!(["if", 0.0, 1.0, ["not", 0.0]]));
+}
+
 #[test]
 fn units_are_multiplied() {
     assert_eq!(number("5 ms"), 5e6);

@@ -8,7 +8,8 @@ use super::merge::{Merged, PhaseData};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// `cycles` per one of `instructions`; other events per 1,000 instructions, as published.
+    /// `cycles` per one of `instructions`; other events per 1,000 instructions, as published. Time per call where no cycles of the
+    /// instructions' privilege were counted.
     Cpi,
     /// Where instructions were not counted: time per call, and events per ms.
     Time,
@@ -36,8 +37,14 @@ pub struct Bottleneck {
 pub struct Bottlenecks {
     /// How rows are ordered.
     pub metric: Metric,
+    /// The event that others are related to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
     /// Names of the events in [`Bottleneck::rates`].
     pub events: Vec<String>,
+    /// Those of them that were counted at another privilege than the base event: their rates are per ms.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub per_ms: Vec<String>,
     /// Phases with at least the asked part of the time, the worst first.
     pub rows: Vec<Bottleneck>,
     /// The whole program.
@@ -50,26 +57,23 @@ const STANDS_OUT: f64 = 1.1;
 /// Makes the table of phases that take at least `least_share` of the time.
 #[must_use]
 pub fn bottlenecks(merged: &Merged, least_share: f64) -> Bottlenecks {
-    let has = |name: &str| merged.events.iter().any(|event| event == name);
-    let metric = if has("instructions") { Metric::Cpi } else { Metric::Time };
-    let shown = |name: &&String| !(metric == Metric::Cpi && (*name == "instructions" || *name == "cycles"));
+    let metric = if merged.base.is_some() { Metric::Cpi } else { Metric::Time };
+    let cycles = merged.events.iter().find(|name| merged.is_cpi(name));
+    let shown = |name: &&String| merged.base.as_ref() != Some(*name) && cycles != Some(*name);
     let events: Vec<String> = merged.events.iter().filter(shown).cloned().collect();
     let row = |counts: &std::collections::BTreeMap<String, f64>, time_ns: f64| {
         let count = |name: &str| counts.get(name).copied().filter(|count| !count.is_nan());
-        let base = match metric {
-            Metric::Cpi => count("instructions").unwrap_or(0.0) / 1000.0,
-            Metric::Time => time_ns / 1e6,
-        };
         let over = |count: f64, base: f64| (base > 0.0).then(|| count / base);
+        let rate = |name: &String| match merged.base_of(name) {
+            Some(base) => over(count(name)?, count(base)? / 1000.0),
+            None => over(count(name)?, time_ns / 1e6),
+        };
         Bottleneck {
             function: None,
             share: time_ns / merged.whole_ns,
-            cpi: match metric {
-                Metric::Cpi => count("cycles").and_then(|cycles| over(cycles, base * 1000.0)),
-                Metric::Time => None,
-            },
+            cpi: cycles.and_then(|name| over(count(name)?, count(merged.base_of(name)?)?)),
             per_call_ns: None,
-            rates: events.iter().map(|name| over(count(name)?, base)).collect(),
+            rates: events.iter().map(rate).collect(),
             cause: None,
         }
     };
@@ -83,9 +87,11 @@ pub fn bottlenecks(merged: &Merged, least_share: f64) -> Bottlenecks {
     };
     let mut rows: Vec<Bottleneck> =
         merged.phases.iter().map(of_phase).filter(|row| row.share >= least_share).collect();
-    let worst = |row: &Bottleneck| row.cpi.or(row.per_call_ns).unwrap_or(0.0);
+    let worst = |row: &Bottleneck| if cycles.is_some() { row.cpi } else { row.per_call_ns }.unwrap_or(0.0);
     rows.sort_by(|a, b| worst(b).total_cmp(&worst(a)));
-    Bottlenecks { metric, events, rows, whole }
+    let per_ms = |name: &&String| metric == Metric::Cpi && merged.base_of(name).is_none();
+    let per_ms = events.iter().filter(per_ms).cloned().collect();
+    Bottlenecks { metric, base: merged.base.clone(), events, per_ms, rows, whole }
 }
 
 fn cause(rates: &[Option<f64>], whole: &[Option<f64>]) -> Option<(usize, f64)> {

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use super::privilege::same_privilege;
 use super::{Counts, MAX_COUNTS};
+use crate::event::privilege;
 
 /// One measured invocation of a phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +60,8 @@ pub struct PhaseData {
 /// All runs taken together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Merged {
+    /// The event that others of its privilege are related to.
+    pub base: Option<String>,
     /// Names of all events, in the order of their first runs.
     pub events: Vec<String>,
     /// How many runs counted each event.
@@ -70,6 +74,20 @@ pub struct Merged {
     pub whole: BTreeMap<String, f64>,
 }
 
+impl Merged {
+    /// What this event's rates are related to: the base event if that was counted at the same privilege; else they are per ms.
+    #[must_use]
+    pub fn base_of(&self, event: &str) -> Option<&str> {
+        self.base.as_deref().filter(|base| same_privilege(base, event))
+    }
+
+    /// Whether this event's rate is CPI: cycles at the privilege of the instructions.
+    #[must_use]
+    pub fn is_cpi(&self, event: &str) -> bool {
+        privilege(event).0 == "cycles" && self.base_of(event).is_some()
+    }
+}
+
 /// What one event is in one invocation: per thousand of the base event where there is one, per ms otherwise. The event `cycles` is per
 /// one of `instructions`. `None` where there is nothing to divide by.
 fn rate(events: &[String], place: usize, base: Option<&str>, counts: &Counts, time_ns: f64) -> Option<f64> {
@@ -80,11 +98,12 @@ fn rate(events: &[String], place: usize, base: Option<&str>, counts: &Counts, ti
     (base > 0).then(|| counts[place] as f64 / base as f64)
 }
 
-/// Takes runs together. With a base event rates are events per base event, of runs that counted both; without one they are events per ms.
-/// The base event itself has the rate of its inverse left to the caller.
+/// Takes runs together. With a base event rates are events per base event, of runs that counted both; without one, and of events of another
+/// privilege than the base's, they are events per ms. The base event itself has the rate of its inverse left to the caller.
 #[must_use]
 pub fn merge(runs: &[Run], base: Option<&str>) -> Merged {
-    let mut merged = Merged { whole_ns: mean(runs.iter().map(|run| run.whole_ns)), ..Merged::default() };
+    let whole_ns = mean(runs.iter().map(|run| run.whole_ns));
+    let mut merged = Merged { base: base.map(str::to_owned), whole_ns, ..Merged::default() };
     for name in runs.iter().flat_map(|run| run.events.iter().take(MAX_COUNTS)) {
         *merged.runs.entry(name.clone()).or_default() += 1;
         if !merged.events.contains(name) {
@@ -99,8 +118,7 @@ pub fn merge(runs: &[Run], base: Option<&str>) -> Merged {
         runs.iter().flat_map(|run| run.observations.iter().map(|seen| seen.function)).collect();
     functions.sort_unstable();
     functions.dedup();
-    merged.phases =
-        functions.into_iter().map(|function| phase(runs, &merged.events, base, function)).collect();
+    merged.phases = functions.into_iter().map(|function| phase(runs, &merged, function)).collect();
     merged.phases.sort_by(|a, b| b.time_ns.total_cmp(&a.time_ns));
     merged
 }
@@ -109,7 +127,7 @@ fn place_of(run: &Run, name: &str) -> Option<usize> {
     run.events.iter().take(MAX_COUNTS).position(|event| event == name)
 }
 
-fn phase(runs: &[Run], events: &[String], base: Option<&str>, function: u32) -> PhaseData {
+fn phase(runs: &[Run], merged: &Merged, function: u32) -> PhaseData {
     // By thread, then in order of time, so that the k-th of one run is the k-th of another.
     let of_run = |run: &Run| -> Vec<Observation> {
         let mut own: Vec<Observation> =
@@ -126,7 +144,8 @@ fn phase(runs: &[Run], events: &[String], base: Option<&str>, function: u32) -> 
         time_ns: mean(own.iter().map(time)),
         ..PhaseData::default()
     };
-    for name in events {
+    for name in &merged.events {
+        let base = merged.base_of(name);
         let counted: Vec<(&Run, usize, &Vec<Observation>)> =
             runs.iter().zip(&own).filter_map(|(run, seen)| Some((run, place_of(run, name)?, seen))).collect();
         let sum = |(_, place, seen): &(&Run, usize, &Vec<Observation>)| {

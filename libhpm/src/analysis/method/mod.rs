@@ -11,6 +11,7 @@ mod component;
 mod graph;
 mod matching;
 mod merge;
+mod privilege;
 mod select;
 pub mod statistics;
 
@@ -19,6 +20,7 @@ pub use self::component::{Component, components};
 pub use self::graph::{CallGraph, FunctionTimes, Node, Profile};
 pub use self::matching::{CallEvent, CallKind, CallMatcher, Calls, End, Invocation, Mismatches};
 pub use self::merge::{Merged, Observation, PhaseData, Run, merge};
+pub use self::privilege::{base, take_common_privilege};
 pub use self::select::{GRAINS, GridPoint, Selection, Thresholds, WEIGHTS, grid, propose, select};
 
 /// Counts that an event can carry beside its time.

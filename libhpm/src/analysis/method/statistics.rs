@@ -72,35 +72,46 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Mean and (sample) standard deviation; NaN mean for no value, deviation 0 for a single one.
+/// Mean and (sample) standard deviation; NaN for what the values do not tell: the mean of none, the deviation of fewer than two.
 #[must_use]
 pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let mean = mean(values);
     if values.len() < 2 {
-        return (mean, 0.0);
+        return (mean, f64::NAN);
     }
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (mean, (squares / (values.len() - 1) as f64).sqrt())
 }
 
-/// The coefficient of variation: standard deviation over mean. 0 where the mean is 0; NaN for no value.
+/// The coefficient of variation: standard deviation over mean. 0 where the mean is 0; NaN for fewer than two values.
 #[must_use]
 pub fn cov(values: &[f64]) -> f64 {
     let (mean, deviation) = mean_and_deviation(values);
-    if mean == 0.0 { 0.0 } else { deviation / mean.abs() }
+    if mean == 0.0 && values.len() > 1 { 0.0 } else { deviation / mean.abs() }
 }
 
-/// The mean of phases' coefficients of variation, weighted by the time in each (§4); NaN for no time. Phases without a
-/// measurement are left out.
-pub fn cov_by_time<'a>(phases: impl IntoIterator<Item = (f64, &'a [f64])>) -> f64 {
-    let (mut weighted, mut all) = (0.0, 0.0);
-    for (time, values) in phases {
-        if !values.is_empty() {
-            weighted += time * cov(values);
+/// How far phases vary within themselves (§4).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Within {
+    /// The mean of their coefficients of variation, weighted by the time in each; NaN where none has two measurements.
+    pub cov: f64,
+    /// The part of all phases' time in those of fewer than two measurements, whose variation nobody knows: they are left out.
+    pub left_out: f64,
+}
+
+impl Within {
+    /// Of phases with the time in each and its measurements.
+    pub fn of<'a>(phases: impl IntoIterator<Item = (f64, &'a [f64])>) -> Self {
+        let (mut weighted, mut known, mut all) = (0.0, 0.0, 0.0);
+        for (time, values) in phases {
             all += time;
+            if values.len() > 1 {
+                weighted += time * cov(values);
+                known += time;
+            }
         }
+        Self { cov: weighted / known, left_out: if all > 0.0 { 1.0 - known / all } else { 0.0 } }
     }
-    weighted / all
 }
 
 /// What a box plot draws.
@@ -173,10 +184,21 @@ mod tests {
     #[test]
     fn variation_is_weighted_by_time() {
         assert!((cov(&[8.0, 12.0]) - 8.0_f64.sqrt() / 10.0).abs() < 1e-12);
-        assert_eq!((cov(&[5.0]), cov(&[0.0, 0.0])), (0.0, 0.0));
-        let both = cov_by_time([(3.0, &[8.0, 12.0][..]), (1.0, &[7.0][..]), (9.0, &[][..])]);
-        assert!((both - cov(&[8.0, 12.0]) * 0.75).abs() < 1e-12);
-        assert!(cov_by_time([]).is_nan());
+        assert_eq!(cov(&[0.0, 0.0]), 0.0);
+        let both = Within::of([(3.0, &[8.0, 12.0][..]), (1.0, &[7.0, 7.0][..])]);
+        assert!((both.cov - cov(&[8.0, 12.0]) * 0.75).abs() < 1e-12);
+        assert_eq!(both.left_out, 0.0);
+        assert!(Within::of([]).cov.is_nan());
+    }
+
+    /// R: sd(5) is NA.
+    #[test]
+    fn nobody_knows_how_a_single_call_varies() {
+        assert!(cov(&[5.0]).is_nan() && cov(&[0.0]).is_nan() && mean_and_deviation(&[5.0]).1.is_nan());
+        let some = Within::of([(3.0, &[8.0, 12.0][..]), (5.0, &[7.0][..]), (4.0, &[][..])]);
+        assert_eq!(some, Within { cov: cov(&[8.0, 12.0]), left_out: 0.75 });
+        let none = Within::of([(3.0, &[8.0][..])]);
+        assert!(none.cov.is_nan() && none.left_out == 1.0);
     }
 
     #[test]

@@ -295,6 +295,35 @@ fn repeated_runs_are_averaged_call_by_call() {
 }
 
 #[test]
+fn events_of_different_privilege_are_different_events() {
+    let calls = [(1, [100, 300]), (2, [100, 100])];
+    let user = &["instructions", "cycles:u"];
+    let mut runs = [run(user, 1, &calls), run(&["instructions", "cycles:k"], 5, &calls)];
+    assert_eq!((take_common_privilege(&mut runs), base(&runs)), (None, Some("instructions")));
+    let merged = merge(&runs, base(&runs));
+    assert_eq!(merged.events, ["instructions", "cycles:u", "cycles:k"], "no mean of both");
+    assert_eq!(merged.phases[0].rates["cycles:u"].len(), 1);
+    let table = bottlenecks(&merged, 0.01);
+    assert_eq!(
+        (table.whole.cpi, &table.per_ms),
+        (None, &table.events),
+        "cycles of user mode are no CPI of both modes"
+    );
+    assert_eq!(table.whole.rates, [Some(400.0 / 2e-3), Some(2000.0 / 2e-3)]);
+
+    let both = &["instructions:u", "cycles:u"];
+    let mut runs = [run(both, 1, &calls), run(&["instructions:u", "misses"], 1, &calls)];
+    assert_eq!(take_common_privilege(&mut runs), None);
+    let table = bottlenecks(&merge(&runs, base(&runs)), 0.01);
+    assert_eq!((table.whole.cpi, table.per_ms.as_slice()), (Some(2.0), &["misses".to_owned()][..]));
+
+    let mut runs = [run(both, 1, &calls)];
+    assert_eq!(take_common_privilege(&mut runs), Some((true, false)));
+    assert_eq!(runs[0].events, ["instructions", "cycles"], "where all have one it is told beside them");
+    assert_eq!(base(&[run(&["misses", "faults"], 1, &calls)]), None);
+}
+
+#[test]
 fn runs_that_differ_are_not_averaged_call_by_call() {
     let events = &["instructions", "cycles"];
     let runs = [run(events, 1, &[(1, [100, 100])]), run(events, 1, &[(1, [100, 100]), (1, [100, 900])])];

@@ -46,8 +46,7 @@ impl Known {
     pub(super) fn add(&mut self, seen: &Seen<'_>) {
         let Seen { origin, named, parent, child, .. } = *seen;
         let share = origin.share;
-        let young = if seen.access.young { share } else { 0.0 };
-        self.weight.add(Weight { samples: share, events: share * seen.period as f64, young });
+        self.weight.add(Weight::part(share, seen.period, seen.access.young));
         self.parent_array |= named.array;
         self.child_array |= !named.child_is_structure || origin.offset.is_none();
         self.field_offset = match (parent, seen.parent_address) {

@@ -69,7 +69,7 @@ struct Mapped {
 fn poll_while_sampling() -> Result<(u64, Totals)> {
     let mut child = Child::prepare(&WORK)?;
     let (driver, info) = Driver::open_checked()?;
-    let config = configure(&driver, &child)?;
+    let config = configure(&driver, &info, &child)?;
     let mapped = map(&driver, &info, &config)?;
     driver.command(DeviceCommand::Start).map_err(denied)?;
     child.execute()?;
@@ -97,8 +97,8 @@ fn poll_while_sampling() -> Result<(u64, Totals)> {
     Ok((sweeps.into_inner(), driver.totals().map_err(denied)?))
 }
 
-fn configure(driver: &Driver, child: &Child) -> Result<SessionConfig> {
-    let load = event::parse("load:u", "skylake")?;
+fn configure(driver: &Driver, info: &Info, child: &Child) -> Result<SessionConfig> {
+    let load = event::parse("load:u", &libhpm::machine::pmu_name(info))?;
     let options = Options::new(Target::Process(child.pid())).sample(load, 101).start_on_exec(true);
     let (proof, mut config) = (proof_of(child)?, options.config());
     prove(&mut config, &proof);

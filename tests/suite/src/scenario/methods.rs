@@ -216,7 +216,8 @@ fn tables(all: &[(&str, Found)]) -> String {
         );
     }
     text.push_str(
-        "\n### How far phases vary (tables 4 and 5)\n\n| program | metric | CoV within phases % | F | p |\n|---|---|---|---|---|\n",
+        "\n### How far phases vary (tables 4 and 5)\n\n| program | metric | CoV within phases % | left out, of their time % | F | p |\n\
+         |---|---|---|---|---|---|\n",
     );
     for (name, found) in all {
         for value in found.variability() {
@@ -224,11 +225,14 @@ fn tables(all: &[(&str, Found)]) -> String {
                 value.as_f64().map_or_else(|| "–".to_owned(), |number| format!("{number:.digits$}"))
             };
             let p = value["anova"]["p"].as_f64().map_or_else(|| "–".to_owned(), |p| format!("{p:.1e}"));
-            let cov = value["cov_within"].as_f64().unwrap_or(f64::NAN) * 100.0;
+            let percent = |value: &Value| {
+                value.as_f64().map_or_else(|| "–".to_owned(), |part| format!("{:.2}", part * 100.0))
+            };
+            let (cov, left_out) = (percent(&value["cov_within"]), percent(&value["left_out"]));
             let metric = value["metric"].as_str().unwrap_or("?");
             let _ = writeln!(
                 text,
-                "| {name} | {metric} | {cov:.2} | {} | {p} |",
+                "| {name} | {metric} | {cov} | {left_out} | {} | {p} |",
                 number(&value["anova"]["f"], 1)
             );
         }

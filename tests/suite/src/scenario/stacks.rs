@@ -26,7 +26,7 @@ pub(super) fn calls(boot: &Boot, method: &str) -> Result<String> {
     let mut samples = 0u64;
     for row in reader.rows::<SampleRow>() {
         samples += 1;
-        folded.add(&resolver.resolve(&row), Sum { samples: 1, events: 1, ..Sum::default() });
+        folded.add(&resolver.resolve(&row), Sum::sample(1, None));
     }
     let expected = 300_000 / crate::guest::programs::PERIOD;
     ensure!(samples.abs_diff(expected) <= 1, "{samples} samples instead of {expected}");
