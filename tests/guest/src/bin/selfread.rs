@@ -210,7 +210,7 @@ fn options(mode: &str, pmu: &str) -> Result<Options> {
     let mut options = Options::new(target).counter_pages(true).count(event::parse("instructions:u", pmu)?);
     let others: &[&str] = match mode {
         // More than there are counters.
-        "turns" => &["cpu/event=0xc0/u"; 7],
+        "turns" => &["cpu/event=0xc0/u"; 12],
         _ => &["branch:u", "store:u"],
     };
     for name in others {

@@ -86,7 +86,7 @@ fn misread(arguments: usize, consumer: fn(&Mapping, u64)) -> Result<Totals> {
     words.extend(std::iter::repeat_n("x".into(), arguments));
     let mut child = Child::prepare(&words)?;
     let (driver, info) = Driver::open_checked()?;
-    let load = event::parse("load:u", "skylake")?;
+    let load = event::parse("load:u", &libhpm::machine::pmu_name(&info))?;
     let config = Options::new(Target::Process(child.pid())).sample(load, PERIOD).start_on_exec(true).config();
     driver.configure(&config).map_err(denied)?;
     let control = Mapping::new(driver.as_fd(), CONTROL_OFFSET, control_bytes(info.cpus), true)?;

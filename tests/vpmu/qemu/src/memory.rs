@@ -89,6 +89,10 @@ pub(crate) fn close_branch(state: &mut State, last: &Insn, next: u64) {
     if kind == BranchKind::Conditional && next == last.fallthrough() {
         return;
     }
+    // A near branch leads to no other privilege level: the operand of this one has faulted, and it retires another time.
+    if kind != BranchKind::Far && last.privilege == Privilege::User && next >> 63 != 0 {
+        return;
+    }
     let mispredicted = events.once.contains(Event::BranchMispredicted);
     state.pmu.record_branch(last.pc, next, kind, mispredicted, last.privilege);
     state.truth.branch(last.pc, next, kind, mispredicted, last.privilege);
