@@ -16,6 +16,7 @@ use serde::Serialize;
 use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::follow::FollowArgs;
+use crate::locality::unknown_objects;
 use crate::opened::open_trace;
 use crate::report::event_index;
 use crate::report::samples::{sampled_events, unfinished};
@@ -113,7 +114,7 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
     let filter = args.filters.of(&reader)?;
     let (objects, objects_cut) = objects(&reader, &mut resolver);
     let mut locator = Locator::new(&meta.events, args.files.finder());
-    let mut references = References::new(args.files.finder());
+    let mut references = References::new(meta, args.files.finder());
     for row in reader.rows::<SampleRow>() {
         locator.note(&row);
         references.note(&resolver, &mut locator, &row);
@@ -145,8 +146,12 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
     advice.truncate(args.limit);
     let table = weights.table();
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
-    let warnings: Vec<String> =
-        cuts.map(|cut| cut.to_string()).chain(unfinished(&reader)).chain(untyped(&references)).collect();
+    let warnings: Vec<String> = cuts
+        .map(|cut| cut.to_string())
+        .chain(unfinished(&reader))
+        .chain(untyped(&references))
+        .chain(references.ways_left_out().map(str::to_owned))
+        .collect();
     let report = Report {
         meta,
         filter: args.filters.words(),
@@ -160,7 +165,7 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
         advice,
         types: types(&references, args),
         warnings,
-        remarks: remarks(meta),
+        remarks: remarks(meta).into_iter().chain(unknown_objects(meta)).collect(),
     };
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };

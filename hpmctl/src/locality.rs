@@ -18,6 +18,7 @@ use crate::files::FilesArgs;
 use crate::filters::{FilterArgs, lacking};
 use crate::follow::FollowArgs;
 use crate::opened::open_trace;
+use crate::output::grouped;
 use crate::report::event_index;
 use crate::report::samples::{sampled_events, unfinished};
 
@@ -170,14 +171,21 @@ fn output(args: &LocalityArgs) -> Result<(String, Vec<String>)> {
         groups,
         entries,
         warnings,
-        remarks: remarks(meta),
+        remarks: remarks(meta).into_iter().chain(unknown_objects(meta)).collect(),
     };
     let output = match (args.json, args.csv) {
         (true, _) => serde_json::to_string_pretty(&report)? + "\n",
         (_, true) => csv::render(&report),
         _ => text::render(&report),
     };
-    Ok((output, report.warnings))
+    // A table has no place for remarks.
+    let remarks = report.remarks.into_iter().filter(|_| args.csv);
+    Ok((output, report.warnings.into_iter().chain(remarks).collect()))
+}
+
+/// What has to be known of objects when not all were recorded.
+pub(crate) fn unknown_objects(meta: &Meta) -> Option<String> {
+    meta.allocations.and_then(|how| how.sentence(&grouped(how.sampled_bytes)))
 }
 
 /// What one pass over the samples gathers.

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use clap::Parser;
-use libhpm::record::Attribution;
+use libhpm::record::{Attribution, BranchType};
 use libhpm::symbol::{Code, FileFinder, Place};
-use libhpm::trace::{AllocationRow, Allocations, Event, MapRow, Totals, TraceWriter};
+use libhpm::trace::{AllocationRow, Allocations, Event, MapRow, Totals, TraceReader, TraceWriter};
 use tempfile::TempDir;
 
 use super::*;
@@ -155,6 +155,39 @@ fn the_hot_reference_is_named_and_advised() {
     assert_eq!(json["fields"][0]["name"], "value");
     assert_eq!(json["fields"][0]["samples"], 150.0);
     assert_eq!(json["advice"][0]["verdict"], "co-allocate");
+}
+
+/// As `trace`, with a call of another place in each sample's branch records, and `meta.json` as altered.
+fn with_branches(temp: &TempDir, alter: fn(&mut Meta)) -> serde_json::Value {
+    let made = TraceReader::open(&trace(temp, "-g")).unwrap();
+    let folder = temp.path().join("branches.hpm");
+    let mut meta = made.meta().clone();
+    alter(&mut meta);
+    let mut writer = TraceWriter::create(&folder, meta).unwrap();
+    made.rows::<MapRow>().for_each(|row| writer.map(&row).unwrap());
+    for row in made.rows::<SampleRow>() {
+        let branches = Some(vec![BASE, row.ip, 0]);
+        writer.sample(&SampleRow { branches, ..row }).unwrap();
+    }
+    writer.finish(Totals { counts: vec![170_000, 0], ..Totals::default() }).unwrap();
+    json(&folder)
+}
+
+/// Where some types were not recorded, others can have been taken between two records: the sample's own records would end its way at
+/// the call.
+#[test]
+fn only_records_of_all_branches_tell_which_way_control_came() {
+    let told = |alter| {
+        let json = with_branches(&TempDir::new().unwrap(), alter);
+        (json["fields"][0]["parent"].clone(), json["warnings"].to_string())
+    };
+    let (_, warnings) = told(|meta| meta.branches = Some(BranchType::ALL.to_vec()));
+    assert_eq!(warnings, "[]");
+    let (parent, warnings) = told(|meta| meta.branches = Some(vec![BranchType::Call]));
+    assert_eq!(parent, "string");
+    assert!(warnings.contains("only branches of some types were recorded (call)"), "{warnings}");
+    let (_, warnings) = told(|meta| meta.branches = None);
+    assert!(warnings.contains("does not say whether branches of all types were recorded"), "{warnings}");
 }
 
 /// Without debug information the place of allocation stands for the type.

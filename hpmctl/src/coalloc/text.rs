@@ -5,6 +5,7 @@ use libhpm::analysis::coallocation::{Advice, Reason, Verdict};
 use libhpm::export::losses;
 
 use super::{Report, Type};
+use crate::locality::unknown_objects;
 use crate::output::grouped;
 use crate::report::table::{finish, plain};
 use crate::report::text::{head, line, remarks};
@@ -35,14 +36,11 @@ pub(super) fn render(report: &Report<'_>) -> String {
                 "objects   not recorded (record --allocations): sizes, ages and lifetimes are unknown, or the types'"
             ),
         ),
-        Some(how) if how.sampled_bytes > 0 => line(
-            &mut text,
-            format_args!(
-                "objects   one allocation in {} bytes was recorded: most objects are not known",
-                grouped(how.sampled_bytes)
-            ),
-        ),
-        Some(_) => {}
+        Some(_) => {
+            if let Some(sentence) = unknown_objects(report.meta) {
+                line(&mut text, format_args!("objects   {sentence}"));
+            }
+        }
     }
     fields(&mut text, report);
     for one in &report.advice {
@@ -53,8 +51,8 @@ pub(super) fn render(report: &Report<'_>) -> String {
     }
     if !report.advice.is_empty() {
         text.push_str(
-            "\nsaves: share of all misses, expected and as 95 % interval from the samples; two bytes d apart share a line of L bytes with \
-             probability 1 - d/L.\n",
+            "\nsaves: share of all misses, expected on the pair's two lines alone, and in brackets the sampling error of that (95 %), at the upper end of \
+             pairs that begin with a line. What is truly saved may lie beyond. Two bytes d apart share a line of L bytes with probability 1 - d/L.\n",
         );
     }
     text

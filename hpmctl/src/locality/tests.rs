@@ -26,6 +26,11 @@ fn registers(rsp: u64) -> Option<Registers> {
 
 /// Two threads on a line of `[heap]`, one on its stack, one in a file, and one sample without an address.
 fn trace(temp: &TempDir, allocations: bool) -> PathBuf {
+    trace_of(temp, allocations.then(|| Allocations { processes: 1, ..Allocations::default() }))
+}
+
+/// With two objects, of which this tells how they were recorded.
+fn trace_of(temp: &TempDir, allocations: Option<Allocations>) -> PathBuf {
     let folder = temp.path().join("memory.hpm");
     let store = Event { name: "store".into(), mode: EventUse::Precise, ..Event::default() };
     let mut meta = meta();
@@ -56,7 +61,7 @@ fn trace(temp: &TempDir, allocations: bool) -> PathBuf {
     writer.sample(&sample(0, 7, Some(0x7ffc_0000_0010))).unwrap();
     writer.sample(&sample(0, 7, Some(0x50_1000))).unwrap();
     writer.sample(&sample(0, 7, None)).unwrap();
-    if allocations {
+    if let Some(how) = allocations {
         let stack = writer.stack(&[0x1000], false).unwrap();
         let object = AllocationRow {
             tsc: 10,
@@ -69,7 +74,7 @@ fn trace(temp: &TempDir, allocations: bool) -> PathBuf {
         };
         writer.allocation(&object).unwrap();
         writer.allocation(&AllocationRow { tsc: 90, address: 0x11_0000, bytes: 512, ..object }).unwrap();
-        writer.allocations_recorded(Allocations { processes: 1, ..Allocations::default() }).unwrap();
+        writer.allocations_recorded(how).unwrap();
     }
     writer.finish(Totals { counts: vec![9000, 0, 2000], ..Totals::default() }).unwrap();
     folder
@@ -98,6 +103,46 @@ fn lines_with_their_threads() {
 #[test]
 fn places_of_allocation() {
     insta::assert_snapshot!(text(&["--by", "site", "--nursery", "100"]));
+}
+
+/// The second object stands for the 500,000 bytes that were allocated meanwhile.
+#[test]
+fn ages_of_drawn_objects_are_estimated_and_told() {
+    let temp = TempDir::new().unwrap();
+    let how = Allocations { processes: 1, sampled_bytes: 500_000, ..Allocations::default() };
+    let folder = trace_of(&temp, Some(how));
+    let young = |nursery: &str| {
+        let text = run(&folder, &["--json", "--by", "site", "--nursery", nursery]).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let remarks = json["remarks"].to_string();
+        assert!(remarks.contains("most objects are not known, and ages are estimated"), "{remarks}");
+        json["entries"][0]["sums"][0]["young"].as_u64().unwrap_or(0)
+    };
+    assert_eq!([young("490000"), young("510000")], [0, 6]);
+    assert!(
+        run(&folder, &[]).unwrap().contains("one allocation in 500,000 bytes was recorded: most objects")
+    );
+    let how = Allocations { uneven: true, ..how };
+    let uneven = run(&trace_of(&TempDir::new().unwrap(), Some(how)), &[]).unwrap();
+    assert!(uneven.contains("but not of all programs"), "{uneven}");
+}
+
+#[test]
+fn what_a_table_has_no_place_for_is_told_beside_it() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, true);
+    let beside = |options: &[&str]| {
+        let words = ["locality"].into_iter().chain(options.iter().copied());
+        let words = words.chain([folder.to_str().unwrap()]);
+        output(&Cli::try_parse_from(words).unwrap().locality).unwrap().1
+    };
+    std::fs::write(folder.join("meta.json"), {
+        let meta = std::fs::read_to_string(folder.join("meta.json")).unwrap();
+        meta.replace("\"records_lost\": 0", "\"records_lost\": 5")
+    })
+    .unwrap();
+    assert_eq!(beside(&[]), [String::new(); 0]);
+    assert_eq!(beside(&["--csv"]), ["5 samples could not be written or were held back"]);
 }
 
 #[test]

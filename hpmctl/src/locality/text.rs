@@ -54,12 +54,9 @@ fn addresses(text: &mut String, addresses: &Addresses) {
         );
     }
     if let Some(how) = addresses.allocations {
-        let all = match how.sampled_bytes {
-            0 => "every allocation was recorded".to_owned(),
-            bytes => {
-                format!("one allocation in {} bytes was recorded: most objects are not known", grouped(bytes))
-            }
-        };
+        let all = how
+            .sentence(&grouped(how.sampled_bytes))
+            .unwrap_or_else(|| "every allocation was recorded".to_owned());
         let lost = if how.lost > 0 {
             format!("; at most {} more were not recorded", grouped(how.lost))
         } else {

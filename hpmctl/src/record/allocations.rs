@@ -11,7 +11,7 @@ use libhpm::allocation::probes::{Probes, is_static};
 use libhpm::allocation::{Allocated, TraceClock};
 use libhpm::session::Target;
 use libhpm::sys::clock::ClockPair;
-use libhpm::trace::{AllocationRow, Allocations, RotatingWriter, TraceWriter};
+use libhpm::trace::{AllocationRow, RotatingWriter, TraceWriter};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tempfile::TempDir;
 
@@ -91,11 +91,7 @@ impl Tracker {
         let by_probes = probed.is_some();
         if let Some((more, of_probes)) = probed {
             objects.extend(more);
-            how = Allocations {
-                processes: how.processes + of_probes.processes,
-                lost: how.lost + of_probes.lost,
-                ..how
-            };
+            how = how.with(of_probes);
         }
         let trace = writer.current();
         objects.iter().try_for_each(|object| write(trace, object))?;

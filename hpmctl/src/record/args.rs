@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use libhpm::session::BranchFilter;
 use libhpm::source::choice::Wish;
 
 use crate::cli::TargetArgs;
@@ -75,7 +74,7 @@ pub(crate) struct RecordArgs {
         default_missing_value = "0",
         value_parser = clap::value_parser!(u32).range(0..=32), conflicts_with = "trace")]
     pub(super) branches: Option<u32>,
-    /// Types of branches to record, separated by commas [default: all]
+    /// Types of branches to record, separated by commas [default: all]; `hpmctl coalloc` makes use of branch records only with all
     #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',', requires = "branches")]
     pub(super) branch_types: Vec<BranchType>,
     /// End the trace at this size, and go on in another beside it (NAME-2.hpm, …; a number that is taken is left out)
@@ -108,7 +107,7 @@ pub(crate) struct RecordArgs {
         conflicts_with_all = ["trace", "max_size", "control"])]
     pub(super) phase_guided: Option<String>,
     /// Also record what the program allocates, so that `hpmctl locality` and `hpmctl coalloc` know its objects: every allocation, or
-    /// one in so many BYTES. A library is preloaded for that; in a program that is linked statically the kernel is asked to report each call
+    /// one in so many BYTES, from which ages are then estimated. A library is preloaded for that; in a program that is linked statically the kernel is asked to report each call
     /// of its malloc and free instead, which costs microseconds each
     #[arg(
         long,
@@ -166,17 +165,16 @@ pub(super) enum BranchType {
     Far,
 }
 
-impl BranchType {
-    /// Its bit in [`BranchFilter`].
-    pub(super) fn bit(self) -> u32 {
-        match self {
-            Self::Conditional => BranchFilter::CONDITIONAL,
-            Self::Jump => BranchFilter::JUMP,
-            Self::IndirectJump => BranchFilter::INDIRECT_JUMP,
-            Self::Call => BranchFilter::CALL,
-            Self::IndirectCall => BranchFilter::INDIRECT_CALL,
-            Self::Return => BranchFilter::RETURN,
-            Self::Far => BranchFilter::FAR,
+impl From<BranchType> for libhpm::record::BranchType {
+    fn from(kind: BranchType) -> Self {
+        match kind {
+            BranchType::Conditional => Self::Conditional,
+            BranchType::Jump => Self::Jump,
+            BranchType::IndirectJump => Self::IndirectJump,
+            BranchType::Call => Self::Call,
+            BranchType::IndirectCall => Self::IndirectCall,
+            BranchType::Return => Self::Return,
+            BranchType::Far => Self::Far,
         }
     }
 }
@@ -204,6 +202,7 @@ fn stack_bytes(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use clap::ValueEnum as _;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -244,6 +243,10 @@ mod tests {
     fn branches_are_as_many_as_there_are_and_of_all_types_unless_said() {
         assert_eq!(parsed("-a").branches, None);
         assert_eq!(parsed("--branches -a").branches, Some(0));
+        for kind in BranchType::value_variants() {
+            let name = kind.to_possible_value().unwrap().get_name().to_owned();
+            assert_eq!(name, libhpm::record::BranchType::from(*kind).name(), "as meta.json has it");
+        }
         let args = parsed("--branches=8 --branch-types call,return -a");
         assert_eq!((args.branches, args.branch_types), (Some(8), vec![BranchType::Call, BranchType::Return]));
     }

@@ -43,6 +43,8 @@ pub(crate) struct Memory {
     pub(crate) unknown: Vec<(Unknown, u64)>,
     /// Why fields cannot be told of the event that is looked at.
     pub(crate) no_fields: Option<&'static str>,
+    /// Why fields are told without branch records although there are some.
+    pub(crate) ways_left_out: Option<String>,
     pub(crate) fields: Vec<(Field, Weight)>,
     /// All samples of the event, whether they came through a field or not, and the latter by reason.
     pub(crate) weight: Weight,
@@ -87,7 +89,7 @@ impl Gathered {
         Self {
             profiles: profiles(meta, events.len()),
             locator: Locator::new(&meta.events, finder.clone()),
-            references: References::new(finder.clone()),
+            references: References::new(meta, finder.clone()),
             follower: Follower::new(slot_ticks),
             meta: meta.clone(),
             finder,
@@ -164,7 +166,7 @@ impl Gathered {
     pub(super) fn begin_anew(&mut self) {
         self.profiles = profiles(&self.meta, self.events.len());
         self.locator = Locator::new(&self.meta.events, self.finder.clone());
-        self.references = References::new(self.finder.clone());
+        self.references = References::new(&self.meta, self.finder.clone());
         (self.given, self.computed, self.samples) = (0, 0, 0);
         self.unknown.clear();
         self.partial = true;
@@ -209,6 +211,7 @@ impl Gathered {
             no_fields: (!self.tells_fields()).then_some(
                 "not sampled precisely: its samples do not name the instruction that missed, so that no field can be told",
             ),
+            ways_left_out: self.references.ways_left_out().map(str::to_owned),
             fields,
             weight: weights.all(),
             unattributed: self.references.unattributed(),

@@ -159,7 +159,7 @@ impl Probes {
         let mut objects = join(lives);
         let times = Times { from: (began.tsc, began.monotonic_raw_ns), now: ClockPair::now() };
         times.convert_ns(&mut objects, clock);
-        (objects, Allocations { sampled_bytes: 0, processes, lost: lost + halves, damaged: 0 })
+        (objects, Allocations { processes, lost: lost + halves, ..Allocations::default() })
     }
 }
 

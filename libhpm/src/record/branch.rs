@@ -1,5 +1,7 @@
 //! Last branch records.
 
+use hpm_abi::BranchFilter;
+use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 /// One taken branch (SDM Vol. 3B 18.4.8.1 and 19.1, "LBR entries": IA32_LBR_x_FROM_IP, _TO_IP and _INFO).
@@ -42,9 +44,85 @@ impl Branch {
     }
 }
 
+/// A type of branches that can be recorded apart from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BranchType {
+    /// Conditional jumps.
+    Conditional,
+    /// Direct jumps.
+    Jump,
+    /// Indirect jumps.
+    IndirectJump,
+    /// Direct calls.
+    Call,
+    /// Indirect calls.
+    IndirectCall,
+    /// Returns.
+    Return,
+    /// System calls, interrupts and the ways back.
+    Far,
+}
+
+impl BranchType {
+    /// All types.
+    pub const ALL: [Self; 7] = [
+        Self::Conditional,
+        Self::Jump,
+        Self::IndirectJump,
+        Self::Call,
+        Self::IndirectCall,
+        Self::Return,
+        Self::Far,
+    ];
+
+    /// As `record --branch-types` calls it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Conditional => "conditional",
+            Self::Jump => "jump",
+            Self::IndirectJump => "indirect-jump",
+            Self::Call => "call",
+            Self::IndirectCall => "indirect-call",
+            Self::Return => "return",
+            Self::Far => "far",
+        }
+    }
+
+    /// Its bit in [`BranchFilter`].
+    #[must_use]
+    pub const fn bit(self) -> u32 {
+        match self {
+            Self::Conditional => BranchFilter::CONDITIONAL,
+            Self::Jump => BranchFilter::JUMP,
+            Self::IndirectJump => BranchFilter::INDIRECT_JUMP,
+            Self::Call => BranchFilter::CALL,
+            Self::IndirectCall => BranchFilter::INDIRECT_CALL,
+            Self::Return => BranchFilter::RETURN,
+            Self::Far => BranchFilter::FAR,
+        }
+    }
+
+    /// The types that a filter records; 0 filters none.
+    #[must_use]
+    pub fn of_filter(filter: u32) -> Vec<Self> {
+        Self::ALL.into_iter().filter(|kind| filter == 0 || filter & kind.bit() != 0).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Branch;
+    use super::*;
+
+    #[test]
+    fn a_filter_of_nothing_records_all() {
+        assert_eq!(BranchType::of_filter(0), BranchType::ALL);
+        let two = BranchFilter::CALL | BranchFilter::RETURN;
+        assert_eq!(BranchType::of_filter(two), [BranchType::Call, BranchType::Return]);
+        let names = serde_json::to_value(BranchType::ALL).unwrap();
+        assert_eq!(names, serde_json::json!(BranchType::ALL.map(BranchType::name)));
+    }
 
     #[test]
     fn what_follows_an_empty_record_is_not_used() {

@@ -25,7 +25,7 @@ mod places;
 mod registers;
 mod source;
 
-pub use self::branch::Branch;
+pub use self::branch::{Branch, BranchType};
 pub use self::memory::{Latency, MemoryAccess, MemoryDecoder};
 pub(crate) use self::places::Places;
 pub use self::registers::Registers;

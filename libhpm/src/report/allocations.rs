@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Resolver;
 use crate::analysis::objects::{Life, Objects};
 use crate::symbol::Frame;
-use crate::trace::{AllocationRow, Cut, SampleRow, TraceReader};
+use crate::trace::{AllocationRow, Allocations, Cut, SampleRow, TraceReader};
 
 /// Beginnings of names of functions that allocate for others: the one that called them is the place of allocation.
 const ALLOCATORS: [&str; 13] = [
@@ -54,7 +54,8 @@ pub fn objects(reader: &TraceReader, resolver: &mut Resolver) -> (Objects, Optio
             }
         })
         .collect();
-    (Objects::new(lives), rows.cut())
+    let sampled_bytes = reader.meta().allocations.map_or(0, Allocations::bytes_between);
+    (Objects::new(lives, sampled_bytes), rows.cut())
 }
 
 /// The innermost function of the stack that is no allocator itself, with its line.

@@ -3,9 +3,9 @@
 mod callers;
 mod known;
 mod namer;
+mod ways;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
 use iced_x86::Register;
@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use self::known::{Known, Seen};
 use self::namer::{Named, Namer};
+use self::ways::Ways;
 use super::{Located, Locator, Resolver};
 use crate::analysis::address::PLACES;
 use crate::analysis::coallocation::layout::FieldHeat;
@@ -20,7 +21,7 @@ use crate::analysis::coallocation::{Candidate, Field, Pair, Weights};
 use crate::analysis::objects::{Life, Objects};
 use crate::analysis::reference::{EdgeCounts, Function, Location, Origin, Source, Trail};
 use crate::symbol::{FileFinder, Loaded, Types};
-use crate::trace::SampleRow;
+use crate::trace::{Meta, SampleRow};
 
 /// References within references whose types are looked for.
 const DEPTH_MAX: usize = 8;
@@ -63,9 +64,7 @@ pub struct References {
     finder: FileFinder,
     types: HashMap<Arc<str>, Option<Types>>,
     functions: HashMap<(usize, u64), Arc<Code>>,
-    /// Branches that were taken, and runs of code without a taken branch, by binary.
-    taken: HashMap<usize, EdgeCounts>,
-    runs: HashMap<usize, HashMap<(u64, u64), u64>>,
+    ways: Ways,
     origins: HashMap<(usize, u64), Arc<[Origin]>>,
     named: HashMap<(usize, u64, Register, i64), Option<Named>>,
     weights: Weights,
@@ -111,15 +110,14 @@ pub struct TypeHeat {
 }
 
 impl References {
-    /// With binaries and their debug information where the finder finds them.
+    /// Of a trace as described, with binaries and their debug information where the finder finds them.
     #[must_use]
-    pub fn new(finder: FileFinder) -> Self {
+    pub fn new(meta: &Meta, finder: FileFinder) -> Self {
         Self {
             finder,
             types: HashMap::new(),
             functions: HashMap::new(),
-            taken: HashMap::new(),
-            runs: HashMap::new(),
+            ways: Ways::new(meta),
             origins: HashMap::new(),
             named: HashMap::new(),
             weights: Weights::default(),
@@ -134,22 +132,13 @@ impl References {
     /// Takes note of a sample's branch records. To be told of all samples before the first is added.
     pub fn note(&mut self, resolver: &Resolver, locator: &mut Locator, row: &SampleRow) {
         self.end = self.end.max(row.tsc);
-        let (branches, _) = row.branches.as_deref().unwrap_or_default().as_chunks::<3>();
-        let mut newer: Option<u64> = None;
-        for &[from, to, _] in branches {
-            let Some(loaded) = locator.images().at(resolver.spaces(), row.pid, row.tsc, to) else {
-                newer = Some(from);
-                continue;
-            };
-            let image = Arc::as_ptr(&loaded.image) as usize;
-            let edge = (loaded.linked(from), loaded.linked(to));
-            *self.taken.entry(image).or_default().entry(edge).or_default() += 1;
-            // From where this branch went no branch was taken until the next newer one.
-            if let Some(until) = newer.map(|until| loaded.linked(until)).filter(|until| *until >= edge.1) {
-                *self.runs.entry(image).or_default().entry((edge.1, until)).or_default() += 1;
-            }
-            newer = Some(from);
-        }
+        self.ways.note(resolver, locator, row);
+    }
+
+    /// Why branch records were left out, in one sentence; `None` where there were none, or they were not.
+    #[must_use]
+    pub fn ways_left_out(&self) -> Option<&str> {
+        self.ways.left_out()
     }
 
     /// Gives a sample to the fields that its reference came from. Returns the parts that each has.
@@ -172,7 +161,7 @@ impl References {
         if origins.is_empty() {
             return self.leave(Unattributed::NoReference, 1.0, row);
         }
-        let branches = row.branches.as_deref().unwrap_or_default().as_chunks().0;
+        let branches = self.ways.of(row);
         let sample =
             Sampled { row, located, objects, branches, ip, loaded: &loaded, code: &code, callee: None };
         for origin in origins.iter() {
@@ -257,30 +246,15 @@ impl References {
         if !self.functions.contains_key(&key) {
             let function =
                 Function::new(loaded.image.function_code(&extent), extent.start, loaded.image.bits);
-            let edges = self.edges(image, &extent, &function);
+            let edges = self.ways.edges(image, &extent, &function);
             self.functions.insert(key, Arc::new(Code { function, edges, name, start: extent.start }));
         }
         self.functions.get(&key).cloned()
     }
 
-    /// How often control took each way in a function.
-    fn edges(&self, image: usize, extent: &Range<u64>, function: &Function) -> EdgeCounts {
-        let taken = self.taken.get(&image).into_iter().flatten();
-        let within = taken.filter(|((from, to), _)| extent.contains(from) && extent.contains(to));
-        let mut edges: EdgeCounts = within.map(|(edge, count)| (*edge, *count)).collect();
-        let Some(runs) = self.runs.get(&image) else { return edges };
-        let runs: Vec<_> = runs.iter().filter(|((start, _), _)| extent.contains(start)).collect();
-        for (from, to) in function.joins() {
-            let through = |((start, end), _): &&(&(u64, u64), &u64)| *start <= from && to <= *end;
-            let count: u64 = runs.iter().filter(|run| through(run)).map(|(_, count)| **count).sum();
-            edges.insert((from, to), count);
-        }
-        edges
-    }
-
     /// Where a sample's reference came from: by its own branch records if it has some; else by what others say of the ways to it.
     fn origins(&mut self, row: &SampleRow, loaded: &Loaded, code: &Code, ip: u64) -> Arc<[Origin]> {
-        let own = callers::linked(loaded, row.branches.as_deref().unwrap_or_default().as_chunks().0);
+        let own = callers::linked(loaded, self.ways.of(row));
         let origins = |trail| code.function.origins(ip, &code.edges, trail, &mut |_, _| false).into();
         if !own.is_empty() {
             return origins(Trail::new(&own, ip));

@@ -15,6 +15,7 @@ use super::row::{
 };
 use super::totals::{Totals, share};
 use super::writer::TraceWriter;
+use crate::record::BranchType;
 
 /// Process and thread numbers of each further host begin here: Linux gives none above (PID_MAX_LIMIT).
 const PIDS_PER_HOST: u32 = 1 << 22;
@@ -178,15 +179,30 @@ fn plan<'a>(readers: &[&'a TraceReader]) -> (Meta, Vec<Input<'a>>) {
     inputs.iter_mut().for_each(|input| input.event_count = meta.events.len());
     meta.machine.cpus = hosts.iter().map(|(host, ..)| host.machine.cpus.max(1)).sum();
     let allocations = readers.iter().filter_map(|reader| reader.meta().allocations);
-    meta.allocations = allocations.reduce(|all, own| Allocations {
-        sampled_bytes: all.sampled_bytes.max(own.sampled_bytes),
-        processes: all.processes + own.processes,
-        lost: all.lost + own.lost,
-        damaged: all.damaged + own.damaged,
-    });
+    meta.allocations = allocations.reduce(Allocations::with);
+    meta.branches = branches(readers);
     meta.merged = inputs.iter().map(|input| input.merged.clone()).collect();
     meta.clock = Clock { tsc_khz: first.clock.tsc_khz, pairs: first.clock.pairs.clone() };
     (meta, inputs)
+}
+
+/// Types that the branch records of all these traces have; `None` where one does not say it.
+fn branches(readers: &[&TraceReader]) -> Option<Vec<BranchType>> {
+    let metas = || readers.iter().map(|reader| reader.meta());
+    if metas().any(|meta| meta.branches.is_none() && meta.source == "driver") {
+        return None;
+    }
+    metas().filter_map(|meta| meta.branches.clone()).reduce(|mut all, own| {
+        match (all.is_empty(), own.is_empty()) {
+            // One of them has no branch records.
+            (true, _) => own,
+            (_, true) => all,
+            _ => {
+                all.retain(|kind| own.contains(kind));
+                all
+            }
+        }
+    })
 }
 
 /// Place of an event in the merged trace, which has the events of all.

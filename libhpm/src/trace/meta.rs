@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::totals::Totals;
-use crate::record::Attribution;
+use crate::record::{Attribution, BranchType};
 
 /// What is missing in a trace that is not [`Meta::complete`].
 pub(crate) const NO_PROPER_END: &str =
@@ -47,12 +47,37 @@ pub struct Meta {
     /// How allocations were recorded; absent when they were not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocations: Option<Allocations>,
+    /// Types of branches that the samples' branch records have; empty where there are no such records, absent where the recorder did
+    /// not say which (hpm did not before this was told, and other sources have none).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub branches: Option<Vec<BranchType>>,
     /// How samples were paused; absent when they were not, and each stands for its period alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase_guided: Option<PhaseGuided>,
 }
 
 impl Meta {
+    /// Whether branch records show each branch that was taken, so that between two of them there was none.
+    fn has_every_branch(&self) -> bool {
+        self.branches.as_ref().is_some_and(|types| BranchType::ALL.iter().all(|kind| types.contains(kind)))
+    }
+
+    /// Why branch records do not tell which way control came, in one sentence; `None` where they do.
+    #[must_use]
+    pub fn ways_left_out(&self) -> Option<String> {
+        let without = "references are followed without branch records";
+        match self.branches.as_deref() {
+            _ if self.has_every_branch() => None,
+            None | Some([]) => {
+                Some(format!("the trace does not say whether branches of all types were recorded: {without}"))
+            }
+            Some(types) => {
+                let names: Vec<&str> = types.iter().map(|kind| kind.name()).collect();
+                Some(format!("only branches of some types were recorded ({}): {without}", names.join(", ")))
+            }
+        }
+    }
+
     /// How often samples were held back, in words, and who does not allow more; `throttled` is the number in [`Totals::throttled`].
     #[must_use]
     pub fn held_back(&self, throttled: &str) -> (String, &'static str) {
@@ -109,6 +134,42 @@ pub struct Allocations {
     pub lost: u64,
     /// Logs that ended in the middle of an entry.
     pub damaged: u64,
+    /// Of some programs all objects were recorded, or by another mean distance than `sampled_bytes`: how many a recorded one stands for is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uneven: bool,
+}
+
+impl Allocations {
+    /// Both in one trace.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let apart = self.processes > 0 && other.processes > 0 && self.sampled_bytes != other.sampled_bytes;
+        Self {
+            sampled_bytes: self.sampled_bytes.max(other.sampled_bytes),
+            processes: self.processes + other.processes,
+            lost: self.lost + other.lost,
+            damaged: self.damaged + other.damaged,
+            uneven: self.uneven || other.uneven || apart,
+        }
+    }
+
+    /// Mean number of allocated bytes for which each object stands; 0 where each stands for itself, or nobody knows for how many.
+    pub(crate) fn bytes_between(self) -> u64 {
+        if self.uneven { 0 } else { self.sampled_bytes }
+    }
+
+    /// What has to be known of objects when not all were recorded, in one sentence; `bytes` is the number `sampled_bytes`.
+    #[must_use]
+    pub fn sentence(&self, bytes: &str) -> Option<String> {
+        let recorded = format!("one allocation in {bytes} bytes was recorded");
+        match (self.sampled_bytes, self.uneven) {
+            (0, _) => None,
+            (_, false) => Some(format!("{recorded}: most objects are not known, and ages are estimated")),
+            (_, true) => Some(format!(
+                "{recorded}, but not of all programs: most objects are not known, and they are older than they seem"
+            )),
+        }
+    }
 }
 
 /// A trace that went into another one.

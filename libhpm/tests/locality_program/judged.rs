@@ -44,7 +44,7 @@ fn objects(run: &Run) -> Objects {
         bytes: 1 << 30,
         site: "later".into(),
     });
-    Objects::new(lives)
+    Objects::new(lives, 0)
 }
 
 /// What the analyses say.
@@ -61,7 +61,7 @@ pub(crate) fn analyse(run: &Run) -> Found {
     let objects = objects(run);
     let mut locator = Locator::new(&run.reader.meta().events, FileFinder::default());
     run.reader.rows::<SampleRow>().for_each(|row| locator.note(&row));
-    let mut references = References::new(FileFinder::default());
+    let mut references = References::new(run.reader.meta(), FileFinder::default());
     run.reader.rows::<SampleRow>().for_each(|row| references.note(&resolver, &mut locator, &row));
     let mut found = Found { known: 0, wrong: vec![], misplaced: 0, references };
     for (row, &truth) in run.reader.rows::<SampleRow>().zip(&run.truth) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory};
-use libhpm::record::Attribution;
+use libhpm::record::{Attribution, BranchType};
 use libhpm::symbol::FileFinder;
 use libhpm::trace::{Event, EventUse, MapRow, Meta, SampleRow, Totals, TraceReader, TraceWriter};
 use nix::sys::ptrace;
@@ -155,7 +155,8 @@ pub(crate) fn run(program: Program, objects: u32, steps: u32, record: Record) ->
         user: true,
         ..Event::default()
     };
-    let meta = Meta { source: "driver".into(), events: vec![event], ..Meta::default() };
+    let branches = Some(BranchType::ALL.to_vec());
+    let meta = Meta { source: "driver".into(), events: vec![event], branches, ..Meta::default() };
     let trace = folder.path().join("run.hpm");
     let mut writer = TraceWriter::create(&trace, meta).unwrap();
     let truth = step_through(pid, &program, &linked, record, &mut writer);

@@ -69,6 +69,7 @@ pub(super) fn headings(
         };
         lines.push((text.to_owned(), theme.warning()));
     }
+    lines.extend(memory.ways_left_out.iter().map(|text| (text.clone(), theme.warning())));
     lines.extend(objects(memory, view).map(|text| (text, theme.faint())));
     lines
 }
@@ -82,10 +83,7 @@ fn objects(memory: &Memory, view: &View<'_>) -> Option<String> {
         None => Some(
             "objects are known of a replay only (hpmctl record --allocations): here are pages".to_owned(),
         ),
-        Some(how) if how.sampled_bytes > 0 => Some(format!(
-            "one allocation in {} bytes was recorded: most objects are not known",
-            si(how.sampled_bytes as f64)
-        )),
+        Some(how) if how.sampled_bytes > 0 => how.sentence(&si(how.sampled_bytes as f64)),
         Some(how) if how.lost > 0 => Some(format!("{} objects found no room", si(how.lost as f64))),
         Some(_) => None,
     }

@@ -5,10 +5,18 @@ use std::ffi::OsString;
 use super::sample::attribution;
 use crate::event::Event;
 use crate::machine::{pmu_name, vendor};
-use crate::session::{EventMode, Session};
+use crate::record::BranchType;
+use crate::session::{BranchFilter, EventMode, Session};
 use crate::source::rows::{host_name, kernel_release};
 use crate::sys::clock::ClockPair;
 use crate::trace::{self, Clock, EventUse, Machine, Meta};
+
+/// What samples' branch records have. Those that follow calls become call stacks.
+fn branch_types(session: &Session) -> Vec<BranchType> {
+    let config = session.config();
+    let recorded = config.branches > 0 && config.branch_filter != BranchFilter::CALL_STACK;
+    if recorded { BranchType::of_filter(config.branch_filter) } else { Vec::new() }
+}
 
 /// The session as the trace describes it.
 pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) -> Meta {
@@ -44,6 +52,7 @@ pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) ->
         },
         events: events.iter().zip(&session.config().events).map(event).collect(),
         clock: Clock { tsc_khz: info.tsc_khz.into(), pairs: vec![ClockPair::now().into()] },
+        branches: Some(branch_types(session)),
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         ..Meta::default()
     }

@@ -69,12 +69,16 @@ fn any<R: Row>(reader: &TraceReader, cuts: &mut Vec<Cut>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{ClockPair, Totals, TraceWriter, merge, verify};
+    use crate::record::BranchType;
+    use crate::trace::{Allocations, ClockPair, Totals, TraceWriter, merge, verify};
     use std::path::{Path, PathBuf};
 
     /// A trace of so many quanta from this time on.
     fn write(folder: PathBuf, quanta: u64, start: u64) -> TraceReader {
-        let mut meta = Meta::default();
+        write_as(Meta::default(), folder, quanta, start)
+    }
+
+    fn write_as(mut meta: Meta, folder: PathBuf, quanta: u64, start: u64) -> TraceReader {
         meta.clock.pairs = vec![ClockPair { tsc: start, monotonic_raw_ns: start, realtime_ns: start }];
         let mut writer = TraceWriter::create(&folder, meta).unwrap();
         for sequence in 0..quanta {
@@ -123,6 +127,33 @@ mod tests {
         let error = merge(&[&empty], &folder).unwrap_err().to_string();
         assert!(error.contains("no quantum and no sample"), "{error}");
         assert!(!folder.exists());
+    }
+
+    #[test]
+    fn what_was_recorded_in_different_ways_is_told() {
+        let temp = tempfile::tempdir().unwrap();
+        let merged = |ways: &[(u64, Option<Vec<BranchType>>)]| {
+            let temp = tempfile::tempdir_in(temp.path()).unwrap();
+            let traces: Vec<TraceReader> = (1..)
+                .zip(ways)
+                .map(|(number, (sampled_bytes, branches))| {
+                    let how =
+                        Allocations { sampled_bytes: *sampled_bytes, processes: 1, ..Allocations::default() };
+                    let (source, branches) = ("driver".into(), branches.clone());
+                    let meta = Meta { source, branches, allocations: Some(how), ..Meta::default() };
+                    write_as(meta, temp.path().join(format!("{number}.hpm")), 1, number * 1000)
+                })
+                .collect();
+            let folder = temp.path().join("m.hpm");
+            merge(&traces.iter().collect::<Vec<_>>(), &folder).unwrap();
+            let meta = TraceReader::open(&folder).unwrap().meta().clone();
+            (meta.allocations.unwrap().uneven, meta.branches)
+        };
+        let (all, call) = (Some(BranchType::ALL.to_vec()), Some(vec![BranchType::Call]));
+        let none = Some(Vec::new());
+        assert_eq!(merged(&[(512, all.clone()), (512, call.clone())]), (false, call));
+        assert_eq!(merged(&[(512, none), (0, all.clone())]), (true, all.clone()));
+        assert_eq!(merged(&[(0, all), (0, None)]), (false, None));
     }
 
     #[test]
