@@ -211,9 +211,9 @@ impl<S: Samples> Advisor<S> {
             self.unjudged += 1;
         }
         *self.hit.entry(class).or_default() += 1.0;
-        let interval = self.samples.interval() as f64;
+        let interval = self.samples.interval();
         for (field, share) in fields {
-            let weight = Weight { samples: share, events: share * interval, young: 0.0 };
+            let weight = Weight::part(share, interval, false);
             log.weights.entry(field).or_default().add(weight);
             self.monitor.add(now, &field, share);
             let seen = self.seen.entry(field).or_default();
@@ -289,9 +289,7 @@ impl<S: Samples> Advisor<S> {
             let own = self.hit.get(&id.class).copied().unwrap_or(0.0);
             candidate(types, *id, named(*id), *weight, own, &self.seen[id])
         });
-        let all = Weight { samples: log.samples as f64, events: log.samples as f64, young: 0.0 };
-        let interval = self.samples.interval() as f64;
-        let all = Weight { events: all.samples * interval, ..all };
+        let all = Weight::part(log.samples as f64, self.samples.interval(), false);
         let program = 1.0 - self.samples.collector_share(heap.collecting());
         advise(candidates, all, &self.rules.advice)
             .into_iter()
