@@ -4,12 +4,13 @@
 //! Which counters are due is read from the counters themselves and never from IA32_PERF_GLOBAL_STATUS, which only says
 //! whose NMI it is. So it does not matter whether the PMI comes before, in or after the section of a switch, nor whether
 //! two overflows raised one PMI or two: a thread whose counter has overflowed and whose record is not written yet has a
-//! position of 0 or less, and overflows again with its next event.
+//! position of 0 or less, and overflows again as soon as it can.
 
 use super::abi::{InterruptRecord, RECORD_FORMAT_INTERRUPT, SAMPLING_COUNTERS_MAX};
 use super::allocate::COUNTERS_MAX;
 use super::hardware::Hardware;
 use super::ibs::{self, Levels, Sample};
+use super::period::LEFT_MIN;
 use super::port::{Port, Rings};
 use super::program::{Records, SamplingCounter};
 use super::quantum::Stay;
@@ -106,7 +107,7 @@ pub(super) fn handle<P: Port, R: Rings>(
         // Whole periods that passed before the handler ran have no record of their own.
         let missed = (-left).checked_div(period).unwrap_or(0);
         handled.lost[number] += missed as u64 + u64::from(!wrote);
-        let value = (left + (1 + missed) * period).wrapping_neg() as u64;
+        let value = (left + (1 + missed) * period).max(LEFT_MIN).wrapping_neg() as u64;
         hardware.write(port, counter, value);
         hardware.note_served_overflow(port);
         values[counter.place()] = value;

@@ -31,6 +31,10 @@ pub const RATE_MAX: u64 = 1_000_000;
 const KEPT_PART: u64 = 32;
 /// Least part of itself that a period becomes at once, because events may come back.
 const SMALLEST_STEP: u64 = 8;
+/// Least events to its overflow with which a counter is set: certain processors do not take one (Linux:
+/// `x86_perf_event_set_period`). Positions are kept by counts, so that a record which comes an event late moves no other; what
+/// a thread lacks that never counts two events in one stay is lost, and said to be.
+pub(super) const LEFT_MIN: i64 = 2;
 /// An interval is drawn from the range of a power of two that is at most this part of the period.
 const RANDOM_PART: u64 = 8;
 

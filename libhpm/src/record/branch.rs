@@ -23,10 +23,25 @@ impl Branch {
         self.info >> 63 & 1 == 1
     }
 
-    /// Bits 15:0: core cycles since the branch before; saturates at 65535, and 0 means unknown.
+    /// Bits 15:0: core cycles since the branch before; saturates at 65535, and 0 means unknown. As hardware wrote them they
+    /// may mean nothing: see [`Branch::told`].
     #[must_use]
     pub fn cycles(self) -> u16 {
         self.info as u16
+    }
+
+    /// The branch without cycles that hardware does not call valid. Architectural records do so by bit 60; those before them
+    /// have no such bit, and always tell.
+    #[must_use]
+    pub fn told(self, architectural: bool) -> Self {
+        let valid = !architectural || self.info >> 60 & 1 == 1;
+        Self { info: if valid { self.info } else { self.info & !0xffff }, ..self }
+    }
+
+    /// Whether the last branch records of a PMU, by the driver's name for it, are architectural.
+    #[must_use]
+    pub fn are_architectural(pmu: &str) -> bool {
+        matches!(pmu, "goldencove" | "redwoodcove" | "gracemont" | "darkmont")
     }
 
     /// The branches as a record or the driver has them: 24 bytes each, the newest first; nothing when the bytes are not
@@ -122,6 +137,16 @@ mod tests {
         assert_eq!(BranchType::of_filter(two), [BranchType::Call, BranchType::Return]);
         let names = serde_json::to_value(BranchType::ALL).unwrap();
         assert_eq!(names, serde_json::json!(BranchType::ALL.map(BranchType::name)));
+    }
+
+    #[test]
+    fn cycles_are_those_that_hardware_calls_valid() {
+        let branch = |info| Branch { from: 1, to: 2, info };
+        let (valid, mispredicted) = (1 << 60, 1 << 63);
+        let told = branch(mispredicted | 40).told(true);
+        assert_eq!((told.cycles(), told.mispredicted()), (0, true));
+        assert_eq!(branch(valid | 40).told(true).cycles(), 40);
+        assert_eq!(branch(40).told(false).cycles(), 40);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const DATA3: usize = 6;
 const DATA_ADDRESS: usize = 7;
 
 /// IBS_OP_DATA3: IbsLdOp, IbsStOp, IbsDcL1TlbMiss, IbsDcL2TlbMiss, IbsDcMiss, IbsDcUcMemAcc, IbsDcLockedOp,
-/// IbsDcMissNoMabAlloc, IbsDcLinAddrValid, IbsL2Miss.
+/// IbsDcMissNoMabAlloc, IbsDcLinAddrValid, IbsL2Miss, IbsSwPf.
 const LD_OP: u32 = 0;
 const ST_OP: u32 = 1;
 const L1_TLB_MISS: u32 = 2;
@@ -37,6 +37,7 @@ const LOCKED_OP: u32 = 15;
 const NO_MAB_ALLOC: u32 = 16;
 const LIN_ADDR_VALID: u32 = 17;
 const L2_MISS: u32 = 20;
+const SW_PF: u32 = 21;
 /// IBS_OP_DATA2, in the upper half of [`MemoryAccess::source`]: RmtNode, CacheHitSt.
 const RMT_NODE: u32 = 32 + 4;
 const CACHE_HIT_ST: u32 = 32 + 5;
@@ -114,6 +115,9 @@ impl Kind {
 
     fn level(self, field: u64, operation: Operation) -> (Level, Option<Snoop>) {
         const IO: u64 = 7;
+        // Of what is not told, nothing but the miss of L1 is known: as of a miss of L2 without a data source.
+        let field =
+            if self.tells_of_miss(field) { field } else { field & u64::from(u32::MAX) | 1 << L2_MISS };
         let has = |bit: u32| field >> bit & 1 == 1;
         let code = self.code(field);
         if has(UC_MEM_ACC) && code != IO {
@@ -143,6 +147,22 @@ impl Kind {
         }
     }
 
+    /// Whether IbsL2Miss, DataSrc and IbsDcMissLat are valid. Erratum 1293 of Zen 3: not of a software prefetch, nor of a miss
+    /// for which no miss address buffer was free. A later model of Zen 3 may tell, but no record says which model it is of.
+    fn tells_of_miss(self, field: u64) -> bool {
+        self != Self::Zen3 || field & (1 << SW_PF | 1 << NO_MAB_ALLOC) == 0
+    }
+
+    /// How long an op took: a load that missed the L1 data cache until its data came, any op from its tagging to its retirement.
+    pub(super) fn latency(self, access: MemoryAccess) -> Latency {
+        let part = |value: u64| Some(value as u32 & 0xffff).filter(|&cycles| cycles != 0);
+        let missed = access.source >> LD_OP & access.source >> DC_MISS & 1 == 1;
+        Latency {
+            access_cycles: part(access.latency).filter(|_| missed && self.tells_of_miss(access.source)),
+            instruction_cycles: part(access.latency >> 16),
+        }
+    }
+
     /// DataSrc: bits 2:0, of Zen 4 with bits 7:6 above them.
     fn code(self, field: u64) -> u64 {
         let data2 = field >> 32;
@@ -163,16 +183,6 @@ impl Kind {
             (_, 7) => Level::Io,
             _ => return None,
         })
-    }
-}
-
-/// How long an op took: a load that missed the L1 data cache until its data came, any op from its tagging to its retirement.
-pub(super) fn latency(access: MemoryAccess) -> Latency {
-    let part = |value: u64| Some(value as u32 & 0xffff).filter(|&cycles| cycles != 0);
-    let missed = access.source >> LD_OP & access.source >> DC_MISS & 1 == 1;
-    Latency {
-        access_cycles: part(access.latency).filter(|_| missed),
-        instruction_cycles: part(access.latency >> 16),
     }
 }
 
@@ -215,6 +225,25 @@ mod tests {
         assert_eq!(modified, [Some(Snoop::Modified), None, None]);
     }
 
+    /// Erratum 1293.
+    #[test]
+    fn of_a_prefetch_or_a_miss_without_a_buffer_zen_3_does_not_say_where_it_was_served() {
+        let told = |kind: Kind, flags: &[u32]| {
+            let source = field(&[&[LD_OP, DC_MISS], flags].concat(), 3);
+            let access = MemoryAccess { address: 8, source, latency: 55 << 16 | 200 };
+            let Latency { access_cycles, instruction_cycles } = kind.latency(access);
+            assert_eq!(instruction_cycles, Some(55));
+            (kind.source(source).unwrap().level, access_cycles)
+        };
+        for l2 in [&[][..], &[L2_MISS]] {
+            let with = |flag| [l2, &[flag]].concat();
+            assert_eq!(told(Kind::Zen3, &with(SW_PF)), (Level::BeyondL1, None));
+            assert_eq!(told(Kind::Zen3, &with(NO_MAB_ALLOC)), (Level::FillBuffer, None));
+        }
+        assert_eq!(told(Kind::Zen3, &[L2_MISS]), (Level::LocalDram, Some(200)));
+        assert_eq!(told(Kind::Zen4, &[SW_PF]), (Level::L2, Some(200)));
+    }
+
     #[test]
     fn a_record_is_an_op_with_its_access_or_a_fetch() {
         let mut words = [0u64; 28];
@@ -226,7 +255,7 @@ mod tests {
         assert_eq!((record.ip, record.tsc, record.attribution), (0x40_1000, Some(77), Attribution::Cause));
         assert_eq!(record.registers.map(Registers::rip), Some(0x40_1010));
         let access = record.memory.unwrap();
-        let times = latency(access);
+        let times = Kind::Zen4.latency(access);
         assert_eq!(
             (access.address, times.access_cycles, times.instruction_cycles),
             (0x7000, Some(200), Some(55))

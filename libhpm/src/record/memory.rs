@@ -58,7 +58,7 @@ impl MemoryDecoder {
             _ if access.address == 0 => None,
             (Sampling::LoadLatency, Encoding::Pebs(table)) => Some(table.load(access.source)),
             (Sampling::StoreLatency, Encoding::Pebs(table)) => Some(table.store(access.source)),
-            (Sampling::StoreAddress, _) => Some(source::store_status(access.source)),
+            (Sampling::StoreAddress, Encoding::Pebs(table)) => Some(table.store_status(access.source)),
             (Sampling::Op, Encoding::Ibs(kind)) => kind.source(access.source),
             _ => None,
         }
@@ -69,7 +69,7 @@ impl MemoryDecoder {
     pub fn latency(&self, access: MemoryAccess, sampling: Sampling) -> Latency {
         let table = match (sampling, self.0) {
             (Sampling::LoadLatency | Sampling::StoreLatency, Encoding::Pebs(table)) => table,
-            (Sampling::Op, Encoding::Ibs(_)) => return ibs::latency(access),
+            (Sampling::Op, Encoding::Ibs(kind)) => return kind.latency(access),
             _ => return Latency::default(),
         };
         let part = |value: u64| Some(value as u32).filter(|&cycles| cycles != 0);

@@ -1,9 +1,10 @@
 //! Where the data of a memory access was found: one declarative table for each generation.
 //!
 //! Nehalem's encodings are those of SDM Vol. 3B 20.3.1.1.2, "Data Source Encoding for Load Latency Record"; Sandy Bridge
-//! to Skylake keep them, with more told of the snoop. Ice Lake's are those of 20.3.9.2, "Data Source Encoding for Memory
-//! Accesses (Ice Lake and Later Microarchitectures)". Those of the Atom cores, and what the manual leaves as reserved, are
-//! read as Linux reads them (`arch/x86/events/intel/ds.c`, `intel_pmu_pebs_data_source_grt` and `_cmt`).
+//! to Broadwell keep them, with more told of the snoop. Ice Lake's are those of 20.3.9.2, "Data Source Encoding for Memory
+//! Accesses (Ice Lake and Later Microarchitectures)"; Skylake, of which the manual says nothing of its own, has them already.
+//! That, those of the Atom cores, and what the manual leaves as reserved, are read as Linux reads them
+//! (`arch/x86/events/intel/ds.c`, `intel_pmu_pebs_data_source_skl`, `_grt` and `_cmt`).
 
 /// What kind of access it was.
 #[repr(u8)]
@@ -161,6 +162,8 @@ pub(super) struct Table {
     locked: Option<u32>,
     /// Bits that say that an older store was in the way; 0 where there is none.
     blocked: u64,
+    /// The status of a store, too, tells of the TLB and of a lock.
+    precise_stores: bool,
     /// The latency field holds the instruction's and the cache's latency.
     pub(super) split_latency: bool,
 }
@@ -184,18 +187,19 @@ impl Table {
             blocked: None,
         }
     }
-}
 
-/// The status that a store's record has instead of a data source (SDM Vol. 3B 20.3.4.4.3, "Layout of Precise Store
-/// Information In PEBS Record"; 20.3.6.3 for data address profiling).
-pub(super) fn store_status(field: u64) -> DataSource {
-    DataSource {
-        operation: Operation::Store,
-        level: if field & 1 == 1 { Level::L1 } else { Level::BeyondL1 },
-        snoop: None,
-        stlb_miss: Some(field >> 4 & 1 == 1),
-        locked: Some(field >> 5 & 1 == 1),
-        blocked: None,
+    /// The status that a store's record has instead of a data source (SDM Vol. 3B 20.3.4.4.3, "Layout of Precise Store
+    /// Information In PEBS Record"; 20.3.6.3 for data address profiling, which has its first bit alone).
+    pub(super) fn store_status(&self, field: u64) -> DataSource {
+        let bit = |place: u32| self.precise_stores.then_some(field >> place & 1 == 1);
+        DataSource {
+            operation: Operation::Store,
+            level: if field & 1 == 1 { Level::L1 } else { Level::BeyondL1 },
+            snoop: None,
+            stlb_miss: bit(4),
+            locked: bit(5),
+            blocked: None,
+        }
     }
 }
 
@@ -205,8 +209,9 @@ pub(super) fn table(pmu: &str) -> Option<&'static Table> {
         // Records of format 0 have no memory access, so that no table is asked for what they have.
         "netburst" | "netburst_p" | "merom" | "core2" | "nehalem" => &NEHALEM,
         "westmere" => &WESTMERE,
-        "sandybridge" | "ivybridge" | "haswell" | "broadwell" | "skylake" => &SANDY_BRIDGE,
-        "icelake" => &ICE_LAKE,
+        "sandybridge" | "ivybridge" => &SANDY_BRIDGE,
+        "haswell" | "broadwell" => &HASWELL,
+        "skylake" | "icelake" => &SKYLAKE,
         "goldencove" | "redwoodcove" => &GOLDEN_COVE,
         "gracemont" => &GRACEMONT,
         "darkmont" => &DARKMONT,
@@ -237,6 +242,7 @@ static NEHALEM: Table = Table {
     stlb_miss: None,
     locked: None,
     blocked: 0,
+    precise_stores: false,
     split_latency: false,
 };
 
@@ -255,32 +261,38 @@ static SANDY_BRIDGE: Table = Table {
     stlb_miss: Some(4),
     locked: Some(5),
     blocked: 0,
+    precise_stores: true,
     split_latency: false,
 };
 
+/// Haswell's stores have a data address by their event, and no status but whether they hit the L1 data cache.
+static HASWELL: Table = Table { precise_stores: false, ..SANDY_BRIDGE };
+
 #[rustfmt::skip]
-const SINCE_ICE_LAKE: [(Level, Option<Snoop>); 16] = [
+const SINCE_SKYLAKE: [(Level, Option<Snoop>); 16] = [
     (BeyondL3, None),           (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
     (L3, NONE),                 (L3, MISS),              (L3, HIT),           (L3, MODIFIED),
     (FarMemory, None),          (RemoteFarMemory, None), (LocalDram, None),   (RemoteDram, None),
     (RemoteCache, FORWARDED),   (RemoteCache, MODIFIED), (Io, None),          (Uncacheable, None),
 ];
 
-static ICE_LAKE: Table = Table {
-    sources: SINCE_ICE_LAKE,
+static SKYLAKE: Table = Table {
+    sources: SINCE_SKYLAKE,
     source_mask: 0xf,
     stlb_miss: Some(4),
     locked: Some(5),
     blocked: 0,
+    precise_stores: false,
     split_latency: false,
 };
 
 static GOLDEN_COVE: Table = Table {
-    sources: SINCE_ICE_LAKE,
+    sources: SINCE_SKYLAKE,
     source_mask: 0xf,
     stlb_miss: Some(4),
     locked: Some(5),
     blocked: 0b11 << 6,
+    precise_stores: false,
     split_latency: true,
 };
 
@@ -296,6 +308,7 @@ static GRACEMONT: Table = Table {
     stlb_miss: Some(5),
     locked: Some(4),
     blocked: 1 << 6,
+    precise_stores: false,
     split_latency: true,
 };
 
@@ -311,5 +324,6 @@ static DARKMONT: Table = Table {
     stlb_miss: Some(6),
     locked: Some(5),
     blocked: 1 << 7,
+    precise_stores: false,
     split_latency: true,
 };

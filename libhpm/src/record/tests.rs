@@ -144,7 +144,9 @@ fn sources_are_read_as_the_generation_writes_them() {
     assert_eq!(load("nehalem", 0x6), (Level::L3, Some(Snoop::Modified), None, None));
     assert_eq!(load("westmere", 0x16), (Level::L3, Some(Snoop::Modified), yes, no));
     assert_eq!(load("haswell", 0x6), (Level::L3, Some(Snoop::Hit), no, no));
-    assert_eq!(load("skylake", 0x1c), (Level::LocalDram, Some(Snoop::None), yes, no));
+    assert_eq!(load("broadwell", 0x1c), (Level::LocalDram, Some(Snoop::None), yes, no));
+    assert_eq!(load("skylake", 0x18), (Level::FarMemory, None, yes, no));
+    assert_eq!(load("skylake", 0x1c), (Level::RemoteCache, Some(Snoop::Forwarded), yes, no));
     assert_eq!(load("icelake", 0x2c), (Level::RemoteCache, Some(Snoop::Forwarded), no, yes));
     assert_eq!(load("goldencove", 0x1a), (Level::LocalDram, None, yes, no));
     assert_eq!(load("gracemont", 0x1a), (Level::LocalDram, Some(Snoop::Hit), no, yes));
@@ -158,7 +160,11 @@ fn sources_are_read_as_the_generation_writes_them() {
 fn stores_have_a_status_or_a_source() {
     let hit = source("ivybridge", Sampling::StoreAddress, 0x21);
     assert_eq!((hit.operation, hit.level, hit.locked), (Operation::Store, Level::L1, Some(true)));
-    assert_eq!(source("skylake", Sampling::StoreAddress, 0x10).level, Level::BeyondL1);
+    assert_eq!(source("sandybridge", Sampling::StoreAddress, 0x10).stlb_miss, Some(true));
+    for pmu in ["haswell", "broadwell", "skylake", "icelake"] {
+        let missed = source(pmu, Sampling::StoreAddress, 0x30);
+        assert_eq!((missed.level, missed.stlb_miss, missed.locked), (Level::BeyondL1, None, None), "{pmu}");
+    }
     let sampled = source("goldencove", Sampling::StoreLatency, 0x3);
     assert_eq!((sampled.operation, sampled.level), (Operation::Store, Level::L2));
 }

@@ -1,6 +1,7 @@
 //! Making a CPU ready to write a thread's records: its segment, its positions and periods.
 
 use super::super::buffer::{self, Place};
+use super::super::period::LEFT_MIN;
 use super::super::port::{Port, Rings};
 use super::super::quantum::Stay;
 use super::super::session::Session;
@@ -53,7 +54,7 @@ impl Engine {
         for sampler in session.program.sampling_counters() {
             let place = usize::from(sampler.place);
             // One that overflowed without its record must overflow again.
-            let left = stay.left[place].clamp(1, hardware.period_max());
+            let left = stay.left[place].clamp(LEFT_MIN, hardware.period_max());
             if let (true, Some(ibs)) = (session.program.uses_ibs(), hardware.ibs_mut()) {
                 ibs.set(sampler.counter, session.program.ibs_control(sampler.counter), left as u64);
                 continue;

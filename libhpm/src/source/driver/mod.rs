@@ -6,7 +6,7 @@ mod sample;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
-use self::sample::{SampleRows, of_quantum, set_sample};
+use self::sample::{SampleRows, of_quantum};
 use super::rows::SidebandRows;
 use super::{Sink, Source};
 use crate::Result;
@@ -229,7 +229,7 @@ impl Rows {
         quantum: &Quantum<'_>,
         sample: &Sample<'_>,
     ) -> Result<()> {
-        set_sample(row, quantum, sample);
+        self.samples_of.set_sample(row, quantum, sample);
         if self.calls.is_some() {
             // They are calls that have not returned, and have become the stack.
             row.branches = None;

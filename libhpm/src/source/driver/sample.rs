@@ -1,12 +1,17 @@
 //! Samples as rows of the trace.
 
 use crate::event::{Event, core_pmus};
-use crate::record::{Attribution, MemoryDecoder};
+use crate::record::{Attribution, Branch, MemoryDecoder};
 use crate::session::{EventMode, Quantum, RECORD_FORMAT_IBS, Sample};
 use crate::trace::{Registers, SampleRow, SampleSpan};
 
-/// What is known of each event's samples.
-pub(super) struct SampleRows(Vec<(Event, Option<MemoryDecoder>)>);
+/// What is known of the samples.
+pub(super) struct SampleRows {
+    /// Each event's.
+    events: Vec<(Event, Option<MemoryDecoder>)>,
+    /// Their branch records are architectural.
+    architectural: bool,
+}
 
 impl SampleRows {
     /// For these events on a PMU, or on the two of a hybrid processor.
@@ -15,7 +20,10 @@ impl SampleRows {
             let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| event.is_for(*core_type))?;
             MemoryDecoder::new(pmu)
         };
-        Self(events.iter().map(|event| (event.clone(), decoder(event))).collect())
+        Self {
+            events: events.iter().map(|event| (event.clone(), decoder(event))).collect(),
+            architectural: core_pmus(pmu).any(|(_, pmu)| Branch::are_architectural(pmu)),
+        }
     }
 
     /// The samples all at once, where that is possible; `common` becomes what they have in common. The quantum's calls are not wanted.
@@ -25,7 +33,7 @@ impl SampleRows {
         common: &'a mut SampleRow,
     ) -> Option<SampleSpan<'a>> {
         let alike = quantum.alike()?;
-        if self.0.get(alike.event).is_none_or(|(event, _)| MemoryDecoder::tells(event.sampling)) {
+        if self.events.get(alike.event).is_none_or(|(event, _)| MemoryDecoder::tells(event.sampling)) {
             return None;
         }
         common.tsc = quantum.raw().end_tsc;
@@ -33,11 +41,29 @@ impl SampleRows {
         Some(SampleSpan::new(common, alike.records, alike.places))
     }
 
+    /// Puts everything into the row of a sample's quantum but event, period, stack and memory access. A row serves for all samples of the
+    /// quantum, because making and moving one of 400 bytes costs more than what is in it.
+    pub(super) fn set_sample(&self, row: &mut SampleRow, quantum: &Quantum<'_>, sample: &Sample<'_>) {
+        let (raw, record) = (quantum.raw(), &sample.record);
+        let branches = sample.branches();
+        let told = |branch: &Branch| branch.told(self.architectural);
+        let words =
+            || branches.iter().map(told).flat_map(|branch| [branch.from, branch.to, branch.info]).collect();
+        row.tsc = record.tsc.unwrap_or(raw.end_tsc);
+        row.ip = record.ip;
+        // The registers of IBS are those of the interrupt, some instructions later.
+        let next = record.registers.filter(|_| raw.record_format != RECORD_FORMAT_IBS);
+        row.next_ip = next.map(crate::record::Registers::rip);
+        row.retire_latency_cycles = record.retire_latency_cycles;
+        row.branches = (!branches.is_empty()).then(words);
+        row.registers = record.registers.map(|registers| Registers(registers.to_array()));
+    }
+
     /// Puts into the row what the sample's record says of this event's memory access, in place of what it said of another's.
     pub(super) fn set_memory(&self, row: &mut SampleRow, sample: &Sample<'_>, event: usize) {
         // An event without a data address leaves the field 0.
         let access = sample.record.memory.filter(|access| access.address != 0);
-        let decoded = access.zip(self.0.get(event)).and_then(|(access, (event, decoder))| {
+        let decoded = access.zip(self.events.get(event)).and_then(|(access, (event, decoder))| {
             let (decoder, sampling) = (decoder.as_ref()?, event.sampling);
             Some((decoder.latency(access, sampling), decoder.source(access, sampling)))
         });
@@ -58,22 +84,6 @@ impl SampleRows {
 pub(super) fn of_quantum(quantum: &Quantum<'_>) -> SampleRow {
     let raw = quantum.raw();
     SampleRow { cpu: raw.cpu, pid: raw.pid, tid: raw.tid, quantum: raw.sequence, ..SampleRow::default() }
-}
-
-/// Puts everything into the row of a sample's quantum but event, period, stack and memory access. A row serves for all samples of the
-/// quantum, because making and moving one of 400 bytes costs more than what is in it.
-pub(super) fn set_sample(row: &mut SampleRow, quantum: &Quantum<'_>, sample: &Sample<'_>) {
-    let (raw, record) = (quantum.raw(), &sample.record);
-    let branches = sample.branches();
-    let words = || branches.iter().flat_map(|branch| [branch.from, branch.to, branch.info]).collect();
-    row.tsc = record.tsc.unwrap_or(raw.end_tsc);
-    row.ip = record.ip;
-    // The registers of IBS are those of the interrupt, some instructions later.
-    let next = record.registers.filter(|_| raw.record_format != RECORD_FORMAT_IBS);
-    row.next_ip = next.map(crate::record::Registers::rip);
-    row.retire_latency_cycles = record.retire_latency_cycles;
-    row.branches = (!branches.is_empty()).then(words);
-    row.registers = record.registers.map(|registers| Registers(registers.to_array()));
 }
 
 /// Which instruction an event's samples name, by its mode and the format of PEBS records; `u32::MAX` is no format.
@@ -132,7 +142,7 @@ mod tests {
         let mut row = of_quantum(quantum);
         let mut rows = Vec::new();
         for sample in quantum.samples().unwrap().map(Result::unwrap) {
-            set_sample(&mut row, quantum, &sample);
+            samples_of.set_sample(&mut row, quantum, &sample);
             for (event, period) in sample.events() {
                 (row.event, row.period) = (event as u8, period);
                 samples_of.set_memory(&mut row, &sample, event);
@@ -178,6 +188,23 @@ mod tests {
                 prop_assert_eq!(span.len(), seeds.len());
             }
         }
+    }
+
+    #[test]
+    fn a_rows_branches_have_cycles_where_hardware_calls_them_valid() {
+        // An adaptive record of two branches; bit 60 of the second calls its cycles valid.
+        let record = [(10 * 8) << 48 | 1 << 24 | 1 << 3, 8, 0b100, 9, 1, 2, 40, 3, 4, 1 << 60 | 50];
+        let raw = hpm_abi::Quantum { record_size: 80, ..quantum(4, &record) };
+        let cycles = |pmu| {
+            let published = Published { quantum: &raw, records: record.as_bytes(), stack: &[] };
+            let quantum = Quantum::new(published);
+            let row =
+                rows(&SampleRows::new(&vec![parse("cycles", pmu).unwrap(); 2], pmu), &quantum).remove(0);
+            let (branches, _) = row.branches.as_deref().unwrap().as_chunks::<3>();
+            branches.iter().map(|&[_, _, info]| info as u16).collect::<Vec<_>>()
+        };
+        assert_eq!(cycles("icelake"), [40, 50]);
+        assert_eq!(cycles("goldencove"), [0, 50]);
     }
 
     #[test]
