@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use anyhow::bail;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use libhpm::session::Target;
 use libhpm::source::replay::Speed;
@@ -26,6 +28,7 @@ use crate::report::ReportArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
 use crate::stat::StatArgs;
 use crate::traces::{InfoArgs, MergeArgs, VerifyArgs};
+use crate::workload::program_file;
 
 /// Count and precisely sample hardware events.
 #[derive(Parser)]
@@ -84,13 +87,18 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "NAME.hpm")]
     pub(crate) trace: Option<PathBuf>,
     /// Replay so many times as fast as it was recorded [default: as fast as it can be read]
-    #[arg(long, value_name = "TIMES", requires = "trace", value_parser = times)]
+    #[arg(long, value_name = "TIMES", value_parser = times,
+        conflicts_with_all = ["pid", "tid", "cgroup", "cpu", "all", "command"])]
     pub(crate) speed: Option<f64>,
+    /// End after so many seconds; a program is then no longer measured, and waited for
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) duration: Option<Duration>,
     /// Leave out processes that the measured ones fork
     #[arg(long)]
     pub(crate) no_inherit: bool,
-    /// Run this program and measure it from its first instruction to its end
-    #[arg(last = true, value_name = "COMMAND")]
+    /// Run this program, with what follows as its arguments, and measure it from its first instruction to its end; `--` may stand
+    /// before it
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -107,10 +115,37 @@ fn times(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A time above 0 in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok().filter(|seconds| *seconds > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "not a number of seconds above 0".into())
+}
+
 impl TargetArgs {
     /// How fast a trace is replayed.
     pub(crate) fn speed(&self) -> Speed {
         self.speed.map_or(Speed::Unlimited, Speed::Times)
+    }
+
+    /// Refuses a command whose first word was meant for an option that takes its value behind a `=` only. `alone`: the option was given
+    /// without one; `is_value`: whether a word can be one.
+    ///
+    /// # Errors
+    /// The first word can be one, and is no program.
+    pub(crate) fn check_value(
+        &self,
+        option: &str,
+        alone: bool,
+        is_value: impl Fn(&str) -> bool,
+    ) -> anyhow::Result<()> {
+        let word = self.command.first().and_then(|word| word.to_str()).filter(|word| alone && is_value(word));
+        if let Some(word) = word
+            && program_file(&self.command).is_err()
+        {
+            bail!("there is no program `{word}`: if it is meant for {option}, write {option}={word}");
+        }
+        Ok(())
     }
 
     /// Whom to measure, unless it is a program or a trace.
@@ -154,5 +189,29 @@ mod tests {
         assert!(!parse(&["hpmctl", "stat"]));
         assert!(!parse(&["hpmctl", "stat", "-a", "-p", "1"]));
         assert!(!parse(&["hpmctl", "stat", "-a", "--", "ls"]));
+        assert!(!parse(&["hpmctl", "stat", "--speed", "2", "ls"]));
+    }
+
+    #[test]
+    fn a_command_begins_with_the_first_word_that_is_no_option() {
+        let command = |words: &str| {
+            let words = ["hpmctl"].into_iter().chain(words.split(' '));
+            let matches = Cli::command().try_get_matches_from(words).ok()?;
+            let (_, of_command) = matches.subcommand()?;
+            Some(of_command.get_many::<OsString>("command")?.cloned().collect::<Vec<_>>())
+        };
+        let words = |text: &str| Some(text.split(' ').map(OsString::from).collect::<Vec<_>>());
+        assert_eq!(command("stat ./w -x --json"), words("./w -x --json"));
+        assert_eq!(command("stat -e cycles --json -- ./w -x"), words("./w -x"));
+        assert_eq!(command("stat -e cycles ./w -- -x"), words("./w -- -x"));
+        assert_eq!(command("record --stacks ./w -o x"), words("./w -o x"));
+        assert_eq!(command("record -o x --branches ./w -p 1"), words("./w -p 1"));
+        assert_eq!(command("stat --no-such-option ./w"), None);
+    }
+
+    #[test]
+    fn durations_are_above_0() {
+        assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+        assert!(["0", "-1", "nan", "inf", "x"].into_iter().all(|text| seconds(text).is_err()));
     }
 }

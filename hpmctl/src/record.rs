@@ -2,6 +2,7 @@
 
 mod allocations;
 mod args;
+mod earlier;
 mod guided;
 mod marks;
 mod sources;
@@ -18,7 +19,7 @@ use libhpm::trace::{BATCH_TIME, Limits, RotatingWriter, Totals};
 
 use self::allocations::Tracker;
 pub(crate) use self::args::RecordArgs;
-use self::args::StackMethod;
+use self::earlier::Earlier;
 use self::guided::Guide;
 use self::marks::MarkPipe;
 use self::summary::summary;
@@ -33,14 +34,14 @@ const LOOK: Duration = BATCH_TIME;
 const LATEST: Duration = LOOK.saturating_mul(10);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
-    if args.branches.is_some() && args.stacks == Some(StackMethod::Lbr) {
-        bail!(
-            "--stacks=lbr uses the branch records for calls: leave --branches out, or take stacks by another method"
-        );
-    }
+    args.check()?;
     let folder = args.folder();
-    if folder.exists() {
-        bail!("{} exists already: remove it, or name another folder with -o", folder.display());
+    let replaces = folder.exists();
+    if replaces && !args.force {
+        bail!("{} exists already: replace it with --force, or name another folder with -o", folder.display());
+    }
+    if replaces {
+        Earlier::check(&folder, args.target.trace.as_deref())?;
     }
     libhpm::sys::memory::keep_freed();
     let marks = args.marks.as_deref().map(MarkPipe::open).transpose()?;
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     };
     let controlled = args.control.then(Controlled::new).transpose()?;
     let guide = args.phase_guided.as_deref().map(|event| Guide::new(source.meta(), event)).transpose()?;
+    let earlier = replaces.then(|| Earlier::put_aside(&folder)).transpose()?;
     let mut writer = RotatingWriter::create(&folder, source.meta().clone(), limits)?;
     if let Some(guide) = &guide {
         writer.current().phase_guided(guide.so_far());
@@ -73,7 +75,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         controlled,
         marks,
         tracker: tracker.as_mut(),
-        duration: args.duration,
+        earlier,
+        duration: args.target.duration,
         ended: false,
     };
     let end = match recording.run(&mut workload, source.as_mut(), &line) {
@@ -93,7 +96,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     whole?;
     drop(source);
     // Its exit status is passed on, also when it was measured for a part of its time only.
-    let end = if end == End::Stopped && workload.is_program() { outlived(&mut workload)? } else { end };
+    let end = workload.outlived(end)?;
     Ok(ExitCode::from(end.status()))
 }
 
@@ -108,15 +111,6 @@ fn without_leftovers(error: anyhow::Error, writer: RotatingWriter, folder: &Path
     error
 }
 
-/// Waits for a program that is no longer measured.
-fn outlived(workload: &mut Workload) -> Result<End> {
-    loop {
-        if let Some(end) = workload.wait(None)? {
-            return Ok(end);
-        }
-    }
-}
-
 /// A recording while it runs.
 struct Recording<'a> {
     writer: &'a mut RotatingWriter,
@@ -125,6 +119,8 @@ struct Recording<'a> {
     controlled: Option<Controlled>,
     marks: Option<MarkPipe>,
     tracker: Option<&'a mut Tracker>,
+    /// The trace that is replaced.
+    earlier: Option<Earlier>,
     /// When it ends, if it does not end by itself.
     duration: Option<Duration>,
     /// Somebody asked for the end.
@@ -136,6 +132,7 @@ impl Recording<'_> {
     fn run(&mut self, workload: &mut Workload, source: &mut dyn Source, line: &str) -> Result<End> {
         source.start(self.writer)?;
         workload.begin()?;
+        self.earlier.take().into_iter().for_each(Earlier::remove);
         // Only now: what cannot be measured is refused in one sentence.
         eprintln!("hpmctl: source: {line}");
         if self.controlled.is_some() {

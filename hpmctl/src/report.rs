@@ -153,6 +153,13 @@ impl ReportArgs {
         if self.around.is_some() && !by_offset {
             bail!("--around is for --by offset");
         }
+        let alone = [(&self.callers, "--callers"), (&self.callees, "--callees")];
+        if let Some((_, option)) = alone.iter().find(|(given, _)| **given == Some(None))
+            && !self.trace.exists()
+        {
+            let name = self.trace.display();
+            bail!("there is no trace {name}: if it is meant for {option}, write {option}={name}");
+        }
         if !self.beside.is_empty() && !by_offset && !self.distribution {
             bail!(
                 "several traces side by side are for --by offset and --distribution; `hpmctl diff` compares two"

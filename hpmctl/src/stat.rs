@@ -25,7 +25,7 @@ use self::breakdown::{Per, Who};
 use self::metric::Metric;
 use crate::cli::TargetArgs;
 use crate::measure::sources;
-use crate::output::{note, warn};
+use crate::output::{grouped, note, time, warn};
 
 /// Count events of a program, a process or the system.
 ///
@@ -101,7 +101,7 @@ struct Counted {
     quanta_lost: u64,
     /// Processes that a measured one forked and that are missing in the counts, because the driver's table was full.
     processes_left_out: u64,
-    /// The program's exit status as a shell shows it.
+    /// The program's exit status as a shell shows it; null when it went on.
     exit_status: Option<i32>,
     /// Where issue slots went.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -141,6 +141,9 @@ struct EventCount {
     kernel: bool,
     /// What was counted.
     count: u64,
+    /// The count's unit, if it has one: that of the kernel's clocks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'static str>,
     /// `count`, scaled to the whole time when the event had to take turns; null when it never had its turn.
     scaled: Option<u64>,
     /// Time during which measured threads were on a CPU.
@@ -156,6 +159,12 @@ impl EventCount {
     /// Whether the count was made in turns, so that only its scaled value speaks for the whole time.
     fn took_turns(&self) -> bool {
         self.running_ns < self.enabled_ns
+    }
+
+    /// The scaled count, for people.
+    fn shown(&self) -> String {
+        let write = if self.unit.is_some() { time } else { grouped };
+        self.scaled.map_or_else(|| "not counted".to_owned(), write)
     }
 }
 
@@ -176,28 +185,37 @@ impl StatArgs {
 }
 
 pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
+    let is_level = |word: &str| matches!(word, "1" | "2");
+    args.target.check_value("--topdown", args.topdown == Some(1), is_level)?;
     if args.repeat.is_some() {
         if args.target.command.is_empty() {
-            bail!("--repeat runs a command again and again: name one behind --");
+            bail!("--repeat runs a command again and again: name one");
         }
         return repeat::run(args);
     }
     let mut out = out::Out::new(args)?;
-    let (counted, end) = measurement::once(args, &mut out)?;
+    let (counted, mut workload, end) = measurement::measured(args, &mut out)?;
     let written = out.whole(&counted);
     if args.csv {
-        beside_csv(&counted.source, &counted.topdown_remark);
+        match args.output {
+            Some(_) => beside_csv(&counted.source, &counted.topdown_remark),
+            // The note would stand among the values: only what has to be known of them does.
+            None => note(&lines(&counted.topdown_remark)),
+        }
         let missing =
             text::lost_in_parts(&counted).into_iter().chain(text::left_out(counted.processes_left_out));
         warn(&counted.warnings.iter().cloned().chain(missing).collect::<Vec<_>>());
     }
-    status(written, end.status())
+    status(written, workload.outlived(end)?.status())
 }
 
 /// Says what has no place in comma-separated values: who counted, and what shares of slots rest on.
 fn beside_csv(source: &str, topdown_remark: &str) {
-    let remarks = topdown_remark.lines().map(str::to_owned);
-    note(&std::iter::once(format!("source: {source}")).chain(remarks).collect::<Vec<_>>());
+    note(&[vec![format!("source: {source}")], lines(topdown_remark)].concat());
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
 }
 
 /// The program's status, also when its result could not be written, as that is not the program's failure; unless it would say that all
@@ -221,6 +239,7 @@ fn event_count(index: usize, event: &Event, totals: &Totals, ns: impl Fn(u64) ->
         user: event.user,
         kernel: event.kernel,
         count,
+        unit: metric::unit(&event.name),
         scaled: scaled(count, enabled, running),
         enabled_ns: ns(enabled),
         running_ns: ns(running),

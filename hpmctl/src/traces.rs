@@ -214,6 +214,7 @@ fn verify_text(meta: &Meta, verdict: &Verdict, grows: bool) -> String {
     let _ = match (found, meta.complete) {
         (0, true) => writeln!(text, "the trace is whole"),
         (0, false) => writeln!(text, "{}; what was written is whole", how_unfinished(grows)),
+        (1, _) => writeln!(text, "1 thing is wrong"),
         (found, _) => writeln!(text, "{found} things are wrong"),
     };
     text

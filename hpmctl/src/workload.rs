@@ -197,6 +197,21 @@ impl Workload {
             Err(errno) => Err(errno).context("cannot wait for the end"),
         }
     }
+
+    /// How it ended when its measurement ended like this: a program that is no longer measured is waited for.
+    ///
+    /// # Errors
+    /// As [`Workload::ended`].
+    pub(crate) fn outlived(&mut self, measurement: End) -> Result<End> {
+        if measurement != End::Stopped || !self.is_program() {
+            return Ok(measurement);
+        }
+        loop {
+            if let Some(end) = self.wait(None)? {
+                return Ok(end);
+            }
+        }
+    }
 }
 
 impl Drop for Workload {

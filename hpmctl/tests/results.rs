@@ -136,4 +136,56 @@ fn comma_separated_values_have_their_source_beside_them() {
         let kept = fs::read_to_string(folder.path().join("out.csv")).unwrap();
         assert!(kept.contains("task-clock") && !kept.contains("hpmctl"), "{kept}");
     }
+    let output = stat(folder.path(), &["--csv"], "exit 0").output().unwrap();
+    assert!(
+        said(&output).starts_with("interval_end_s,"),
+        "nothing stands among the values: {}",
+        said(&output)
+    );
+    assert!(!said(&output).contains("hpmctl"), "{}", said(&output));
+}
+
+/// A program without `--` before it, which is measured for a part of its time.
+#[test]
+fn a_duration_ends_the_measurement_and_not_the_program() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
+        command.args(["stat", "--source", "perf", "-e", "task-clock:u", "--json", "-o", "out.json"]);
+        let output = command.args(words).current_dir(&folder).output().unwrap();
+        let json: serde_json::Value =
+            serde_json::from_slice(&fs::read(folder.path().join("out.json")).unwrap()).unwrap();
+        let seconds = json["elapsed_ns"].as_u64().unwrap() as f64 / 1e9;
+        (output.status.code(), seconds, json)
+    };
+    let (status, seconds, json) =
+        run(&["--duration", "0.2", "sh", "-c", "sleep 2; echo done > mark; exit 3"]);
+    assert!((0.2..2.0).contains(&seconds) && folder.path().join("mark").exists(), "{seconds}");
+    assert_eq!((status, &json["exit_status"]), (Some(3), &serde_json::Value::Null));
+    assert_eq!(json["events"][0]["unit"], "ns");
+    let own = std::process::id().to_string();
+    let (status, seconds, _) = run(&["--duration", "0.1", "-p", &own]);
+    assert!((0.1..60.0).contains(&seconds) && status == Some(0), "{seconds}");
+}
+
+#[test]
+fn a_forced_recording_replaces_a_trace() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let record = |script: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
+        command.args(["record", "--source", "perf", "-e", "cpu-clock:u", "-f", "-o", "t.hpm"]);
+        let output = command.args(["sh", "-c", script]).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        fs::read_to_string(folder.path().join("t.hpm/meta.json")).unwrap()
+    };
+    assert!(record("true first").contains("true first"));
+    let second = record("true second");
+    assert!(second.contains("true second") && !second.contains("true first"), "{second}");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing else is left");
 }

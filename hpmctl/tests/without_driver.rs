@@ -155,7 +155,7 @@ fn counts_of_each_cpu_are_lines_of_csv() {
     }
     let csv = counted(&["--per-cpu", "--csv"]);
     let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
-    assert!(rows.iter().all(|row| row.len() == 12), "{csv}");
+    assert!(rows.iter().all(|row| row.len() == 13), "{csv}");
     let faults = |of_cpu: bool| -> u64 {
         let rows = rows.iter().filter(|row| row[5] == "page-faults:u" && row[1].is_empty() != of_cpu);
         rows.map(|row| row[6].parse::<u64>().unwrap()).sum()
@@ -333,6 +333,18 @@ fn what_users_get_wrong_is_one_sentence() {
         (&["annotate", "t.hpm", "nobody"], "no sample lies in a function `nobody`"),
         (&["export", "--format", "chrome", "-o", "none/x", "t.hpm"], "cannot write none/x"),
         (&["list", "nobody"], "no event that perf_event has here"),
+        (&["report", "--callers", "hot", "t.hpm"], "write --callers=hot"),
+        (&["record", "-o", "u.hpm", "--stacks", "fp", "--", "true"], "write --stacks=fp"),
+        (&["record", "-o", "u.hpm", "--branches", "16", "true"], "write --branches=16"),
+        (&["stat", "--topdown", "2", "true"], "write --topdown=2"),
+        (&["record", "-o", "u.hpm", "--stack-bytes", "2048", "true"], "--stack-bytes is for --stacks=dwarf"),
+        (&["record", "-o", "u.hpm", "-p", "1", "--allocations"], "for a program that hpmctl starts"),
+        (&["stat", "--speed", "2", "true"], "cannot be used with"),
+        (&["stat", "-t", "4194304"], "no thread has the TID 4194304"),
+        (&["record", "-o", "t.hpm", "true"], "replace it with --force"),
+        (&["record", "-f", "-o", "empty.hpm", "true"], "--force replaces nothing but traces"),
+        (&["record", "-f", "-o", "t.hpm", "--trace", "t.hpm"], "cannot be replaced by a copy of itself"),
+        (&["record", "-f", "-o", "t.hpm", "./nobody"], "cannot run `./nobody`"),
     ];
     for (arguments, sentence) in cases {
         let output = hpmctl_in(folder.path(), arguments);
@@ -342,6 +354,8 @@ fn what_users_get_wrong_is_one_sentence() {
         let lines = text.lines().filter(|line| line.starts_with("hpmctl: ") && !line.contains(": note: "));
         assert!(lines.count() == usize::from(!text.starts_with("error: ")), "{arguments:?}: {text}");
     }
+    let kept = hpmctl_in(folder.path(), &["verify", "t.hpm"]);
+    assert!(kept.status.success(), "the earlier trace is as it was: {}", said(&kept));
     let left: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }

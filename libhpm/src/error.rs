@@ -91,6 +91,12 @@ pub enum Error {
         /// The PID.
         pid: i32,
     },
+    /// No thread has this TID.
+    #[error("no thread has the TID {tid}; it may have ended already")]
+    NoThread {
+        /// The TID.
+        tid: i32,
+    },
     /// What the driver published contradicts the interface.
     #[error("the driver published what cannot be true ({what}): this is a defect of hpm; please report it")]
     Corrupt {

@@ -136,6 +136,7 @@ pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -
         all: false,
         trace: None,
         speed: None,
+        duration: None,
         no_inherit: false,
         command: words,
     };

@@ -8,7 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use libhpm::call_log::{Config, Counting, Filter, encode, encode_clock, logs};
 use libhpm::event;
-use libhpm::source::choice::{Chosen, Wish, choose, events_at_hand};
+use libhpm::source::choice::{Chosen, Wish, choose, events_at_hand, parse_events};
+use libhpm::source::perf;
 use libhpm::sys::clock::tsc_per_ms;
 
 use super::begun::BegunRuns;
@@ -68,13 +69,13 @@ pub(super) fn run(args: &MeasureArgs) -> Result<ExitCode> {
     let selection = read_selection(&args.folder)?.with_context(|| {
         format!("nothing is selected: run `hpmctl methods select {} --overhead 1%`", args.folder.display())
     })?;
+    let (events, source) = events(args)?;
     let shim = launch::shim(args.shim.as_deref())?;
     let command = if args.command.is_empty() {
         profile.command.iter().map(OsString::from).collect()
     } else {
         args.command.clone()
     };
-    let (events, source) = events(args);
     let groups = groups(&events, usize::from(args.counters));
     let begun = BegunRuns::new(&args.folder)?;
     let mut runs = Runs { shim: &shim, command: &command, folder: begun.work(), number: 0, status: 0 };
@@ -166,24 +167,54 @@ fn check_logged(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is counted, and by whom in words. Where nothing can count, only time is measured.
-fn events(args: &MeasureArgs) -> (Vec<String>, String) {
-    if !args.events.is_empty() {
-        let names = args.events.iter().flat_map(|list| event::split_list(list));
-        return (names.map(str::to_owned).collect(), "events as asked for".to_owned());
+/// What is counted, and by whom in words. Where nothing can count, only time is measured, unless events were named.
+///
+/// # Errors
+/// Who counts does not have an event that was named.
+fn events(args: &MeasureArgs) -> Result<(Vec<String>, String)> {
+    if args.events.is_empty() {
+        return Ok(by_default(args.source.into()));
     }
-    by_default(args.source.into())
+    let counting = args.source.into();
+    check_known(&choose(wish(counting))?, counting, &args.events)?;
+    let names = args.events.iter().flat_map(|list| event::split_list(list));
+    Ok((names.map(str::to_owned).collect(), "events as asked for".to_owned()))
 }
 
-/// The same when no events were named.
-fn by_default(counting: Counting) -> (Vec<String>, String) {
-    let source = match counting {
+/// The source that is wished for when the program's counters are taken so.
+fn wish(counting: Counting) -> Wish {
+    match counting {
         Counting::Auto => Wish::Best,
         Counting::Driver => Wish::Driver,
         Counting::Perf => Wish::Perf,
-    };
+    }
+}
+
+/// Looks whether who counts has these events, before runs are made in which nothing is counted.
+///
+/// # Errors
+/// It has not.
+fn check_known(chosen: &Chosen, counting: Counting, lists: &[String]) -> Result<()> {
+    match chosen {
+        Chosen::Driver { .. } => match parse_events(lists) {
+            // Then perf_event counts them.
+            Err(_) if counting == Counting::Auto && perf::parse(lists).is_ok() => {}
+            known => drop(known?),
+        },
+        Chosen::Perf(facts) => {
+            let names = facts.parse(lists)?;
+            if let Some(name) = names.iter().find(|name| name.id.is_hardware() && !facts.hardware) {
+                bail!("`{}` is counted by hardware, but who counts here is {}", name.name, facts.line);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is counted when no events were named.
+fn by_default(counting: Counting) -> (Vec<String>, String) {
     let named = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    match choose(source) {
+    match choose(wish(counting)) {
         Ok(Chosen::Driver { line }) => {
             let events = events_at_hand(&BY_DRIVER).unwrap_or_default();
             (events.into_iter().map(|event| event.name).collect(), format!("by {line}"))
@@ -214,4 +245,27 @@ pub(super) fn groups(events: &[String], counters: usize) -> Vec<Vec<String>> {
 /// Whether an event is that of retired instructions, with any privilege.
 fn is_instructions(name: &str) -> bool {
     event::privilege(name).0 == "instructions"
+}
+
+#[cfg(test)]
+mod tests {
+    use libhpm::source::choice::PerfFacts;
+
+    use super::*;
+
+    #[test]
+    fn events_that_nobody_counts_are_refused_before_the_runs() {
+        let said = |hardware, name: &str| {
+            let facts = PerfFacts { line: "the kernel".into(), why: "there is no module".into(), hardware };
+            let known = check_known(&Chosen::Perf(facts), Counting::Auto, &[name.to_owned()]);
+            known.map_err(|error| error.to_string())
+        };
+        assert_eq!(said(true, "instructions,page-faults:u"), Ok(()));
+        assert_eq!(said(false, "page-faults"), Ok(()));
+        assert!(said(true, "nosuch").unwrap_err().contains("nosuch"));
+        assert_eq!(
+            said(false, "page-faults,cycles:u"),
+            Err("`cycles:u` is counted by hardware, but who counts here is the kernel".to_owned())
+        );
+    }
 }

@@ -51,8 +51,8 @@ pub(super) struct ProfileArgs {
     show: usize,
     #[command(flatten)]
     files: FilesArgs,
-    /// The program, and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The program, and its arguments; `--` may stand before it
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 

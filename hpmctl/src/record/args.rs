@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum as _};
 use libhpm::source::choice::Wish;
 
 use crate::cli::TargetArgs;
@@ -44,9 +45,12 @@ pub(crate) struct RecordArgs {
     /// Publish what a thread counted after so many ms on a CPU at the latest, 0.1 to 1000 [default: 10]; 1 shows phases
     #[arg(long, value_name = "MS", value_parser = quantum, conflicts_with = "trace")]
     pub(super) quantum: Option<Duration>,
-    /// Folder to write; it must not exist yet [default: the program's name, or `trace`, with .hpm]
+    /// Folder to write; it must not exist yet, unless --force is given [default: the program's name, or `trace`, with .hpm]
     #[arg(short, long, value_name = "NAME.hpm")]
     pub(super) output: Option<PathBuf>,
+    /// Replace an earlier trace in that folder, once the recording has begun
+    #[arg(short, long)]
+    pub(super) force: bool,
     /// Record call stacks, by unwind tables (dwarf), frame pointers (fp) or last branch records (lbr); each sample then costs
     /// an interrupt, but for lbr from Ice Lake on
     #[arg(
@@ -61,9 +65,9 @@ pub(crate) struct RecordArgs {
     /// Record no call stacks (the default)
     #[arg(long, overrides_with = "stacks", conflicts_with = "trace")]
     pub(super) no_stacks: bool,
-    /// Bytes of stack to unwind for each sample by tables: a multiple of 1024 up to 64512
-    #[arg(long, value_name = "N", default_value_t = 16 * 1024, value_parser = stack_bytes, conflicts_with = "trace")]
-    pub(super) stack_bytes: u32,
+    /// Bytes of stack to unwind for each sample by tables (--stacks=dwarf): a multiple of 1024 up to 64512 [default: 16384]
+    #[arg(long, value_name = "N", value_parser = stack_bytes, conflicts_with = "trace")]
+    pub(super) stack_bytes: Option<u32>,
     /// Record the last N branches before each sample [default: as many as the processor keeps]; each sample then costs an
     /// interrupt, but from Ice Lake on
     #[arg(
@@ -83,9 +87,6 @@ pub(crate) struct RecordArgs {
     /// Of the traces of --max-size keep the N newest
     #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) keep: Option<u32>,
-    /// End after so many seconds; a program is then no longer measured, and waited for
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub(super) duration: Option<Duration>,
     /// Let `hpmctl control` start, stop and dump the recording
     #[arg(long)]
     pub(super) control: bool,
@@ -115,7 +116,6 @@ pub(crate) struct RecordArgs {
         num_args = 0..=1,
         require_equals = true,
         default_missing_value = "0",
-        requires = "command",
         conflicts_with_all = ["trace", "max_size", "control"])]
     pub(super) allocations: Option<u64>,
     #[command(flatten)]
@@ -123,6 +123,40 @@ pub(crate) struct RecordArgs {
 }
 
 impl RecordArgs {
+    /// Options that do not go together; clap knows the others.
+    ///
+    /// # Errors
+    /// Two that do not, in one sentence.
+    pub(super) fn check(&self) -> Result<()> {
+        let target = &self.target;
+        let is_method = |word: &str| StackMethod::from_str(word, false).is_ok();
+        let is_number = |word: &str| word.parse::<u64>().is_ok();
+        target.check_value("--stacks", self.stacks == Some(StackMethod::Dwarf), is_method)?;
+        target.check_value("--branches", self.branches == Some(0), is_number)?;
+        target.check_value("--allocations", self.allocations == Some(0), is_number)?;
+        let is_name = |word: &str| !word.contains('/');
+        target.check_value("--phase-guided", self.phase_guided.as_deref() == Some(""), is_name)?;
+        if self.branches.is_some() && self.stacks == Some(StackMethod::Lbr) {
+            bail!(
+                "--stacks=lbr uses the branch records for calls: leave --branches out, or take stacks by another method"
+            );
+        }
+        if self.stack_bytes.is_some() && self.stacks != Some(StackMethod::Dwarf) {
+            bail!("--stack-bytes is for --stacks=dwarf");
+        }
+        if self.allocations.is_some() && target.command.is_empty() {
+            bail!(
+                "--allocations is for a program that hpmctl starts, because nothing can be preloaded into one that runs: name a command"
+            );
+        }
+        Ok(())
+    }
+
+    /// Bytes of stack that are unwound for each sample.
+    pub(super) fn stack_bytes(&self) -> u32 {
+        self.stack_bytes.unwrap_or(16 * 1024)
+    }
+
     /// The folder that was asked for, or one named after the program.
     pub(super) fn folder(&self) -> PathBuf {
         self.output.clone().unwrap_or_else(|| {
@@ -177,13 +211,6 @@ impl From<BranchType> for libhpm::record::BranchType {
             BranchType::Far => Self::Far,
         }
     }
-}
-
-/// A time above 0 in seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: Option<f64> = text.parse().ok().filter(|seconds| *seconds > 0.0);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "not a number of seconds above 0".into())
 }
 
 /// What the driver takes.
@@ -255,11 +282,5 @@ mod tests {
     fn stacks_come_in_whole_kibibytes() {
         assert_eq!(stack_bytes("64512"), Ok(64512));
         assert!(["0", "1000", "65536", "x"].into_iter().all(|text| stack_bytes(text).is_err()));
-    }
-
-    #[test]
-    fn durations_are_above_0() {
-        assert_eq!(parsed("--duration 0.25 -a").duration, Some(Duration::from_millis(250)));
-        assert!(["0", "-1", "nan", "inf", "x"].into_iter().all(|text| seconds(text).is_err()));
     }
 }

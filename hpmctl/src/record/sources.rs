@@ -140,7 +140,7 @@ fn by_perf(
         events,
         stream: PerfStream::Samples { period: args.period.unwrap_or(0), rate: args.frequency.unwrap_or(0) },
         stacks: match args.stacks {
-            Some(StackMethod::Dwarf) => PerfStacks::Copied(args.stack_bytes),
+            Some(StackMethod::Dwarf) => PerfStacks::Copied(args.stack_bytes()),
             Some(StackMethod::Fp) => PerfStacks::FramePointers,
             Some(StackMethod::Lbr) | None => PerfStacks::None,
         },
@@ -165,7 +165,7 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
         .wake_within((args.phase_guided.is_none()).then_some(LATEST))
         .stack(match args.stacks {
             None => Stack::None,
-            Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes),
+            Some(StackMethod::Dwarf) => Stack::Copied(args.stack_bytes()),
             Some(StackMethod::Fp) => Stack::FramePointers(FRAMES),
             Some(StackMethod::Lbr) => Stack::BranchCalls,
         })

@@ -3,7 +3,7 @@
 use super::breakdown::Who;
 use super::{Counted, EventCount, Slice};
 
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "interval_end_s",
     "cpu",
     "pid",
@@ -12,6 +12,7 @@ const COLUMNS: [&str; 12] = [
     "event",
     "count",
     "scaled",
+    "unit",
     "enabled_ns",
     "running_ns",
     "metric",
@@ -37,7 +38,7 @@ pub(super) fn slice(slice: &Slice) -> String {
     let counts = slice.events.iter().map(|event| line(begin().chain(count(event))));
     let shares = slice.topdown.iter().map(|share| {
         let percent = format!("{:.3}", share.share * 100.0);
-        let empty = || [String::new(), String::new(), String::new(), String::new()];
+        let empty = || [const { String::new() }; 5];
         line(begin().chain([share.label()]).chain(empty()).chain([percent, "%".to_owned()]))
     });
     counts.chain(shares).collect()
@@ -55,12 +56,13 @@ pub(super) fn whole(counted: &Counted) -> String {
     std::iter::once(&all).chain(&counted.parts).map(slice).collect()
 }
 
-fn count(event: &EventCount) -> [String; 7] {
+fn count(event: &EventCount) -> [String; 8] {
     let metric = event.metric.as_ref();
     [
         event.name.clone(),
         event.count.to_string(),
         event.scaled.map_or_else(String::new, |scaled| scaled.to_string()),
+        event.unit.unwrap_or_default().to_owned(),
         event.enabled_ns.to_string(),
         event.running_ns.to_string(),
         metric.map_or_else(String::new, |metric| metric.value.to_string()),
@@ -101,11 +103,18 @@ mod tests {
             events: vec![event("cycles", 5, true)],
             topdown: vec![],
         }];
+        all.parts.push(Slice {
+            who: None,
+            until_ns: None,
+            events: vec![event("task-clock", 6, true)],
+            ..all.parts[0].clone()
+        });
         let text = header() + &whole(&all);
-        let expected = "interval_end_s,cpu,pid,tid,thread,event,count,scaled,enabled_ns,running_ns,metric,metric_unit\n\
-            ,,,,,cycles,4500000,4500000,1500000,1500000,3,GHz\n\
-            ,,,,,instructions,9000000,9000000,1500000,1500000,2,per cycle\n\
-            1.500000,,7,8,\"a,b\",cycles,5,5,1500000,1500000,,\n";
+        let expected = "interval_end_s,cpu,pid,tid,thread,event,count,scaled,unit,enabled_ns,running_ns,metric,metric_unit\n\
+            ,,,,,cycles,4500000,4500000,,1500000,1500000,3,GHz\n\
+            ,,,,,instructions,9000000,9000000,,1500000,1500000,2,per cycle\n\
+            1.500000,,7,8,\"a,b\",cycles,5,5,,1500000,1500000,,\n\
+            ,,,,,task-clock,6,6,ns,1500000,1500000,,\n";
         assert_eq!(text, expected);
     }
 }

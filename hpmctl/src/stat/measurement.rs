@@ -17,8 +17,14 @@ use crate::workload::{End, Workload, heading};
 /// Longest time between two looks at the source.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Measures once; intervals go to `out` as they pass.
+/// Measures once, and waits for a program that is measured for a part of its time only; intervals go to `out` as they pass.
 pub(super) fn once(args: &StatArgs, out: &mut Out) -> Result<(Counted, End)> {
+    let (counted, mut workload, end) = measured(args, out)?;
+    Ok((counted, workload.outlived(end)?))
+}
+
+/// The same without waiting, so that the result can be shown before.
+pub(super) fn measured(args: &StatArgs, out: &mut Out) -> Result<(Counted, Workload, End)> {
     let prepared = sources::prepare(args)?;
     let mut workload = Workload::new(&args.target)?;
     let mut source = prepared.open(args, &workload)?;
@@ -42,7 +48,8 @@ pub(super) fn once(args: &StatArgs, out: &mut Out) -> Result<(Counted, End)> {
     }
     let counted = measured.counted(&prepared.line(), source.as_ref(), elapsed, end)?;
     source.check()?;
-    Ok((counted, end))
+    drop(source);
+    Ok((counted, workload, end))
 }
 
 struct Measured<'a> {
@@ -64,7 +71,12 @@ impl Measured<'_> {
         loop {
             let gone = !workload.is_program() && source.is_over();
             let now = source.elapsed().unwrap_or_else(|| self.begun.elapsed());
+            let left = self.args.target.duration.map(|whole| whole.saturating_sub(self.begun.elapsed()));
+            if left == Some(Duration::ZERO) {
+                return Ok(End::Stopped);
+            }
             let until = next.map_or(LOOK, |next| next.saturating_sub(now).min(LOOK));
+            let until = left.map_or(until, |left| left.min(until).max(Duration::from_millis(1)));
             let look = if workload.is_replay() { Duration::from_millis(1) } else { until };
             match workload.wait(Some(look))? {
                 Some(end) => return Ok(end),

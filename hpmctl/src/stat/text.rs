@@ -5,16 +5,15 @@ use libhpm::analysis::topdown::Share;
 
 use super::breakdown::Who;
 use super::{Counted, EventCount, Slice};
-use crate::output::{grouped, time};
+use crate::output::time;
 
 /// The table, and the times.
 pub(super) fn text(counted: &Counted) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     for event in &counted.events {
-        let count = event.scaled.map_or_else(|| "not counted".to_owned(), grouped);
         let metric = event.metric.as_ref().map_or_else(String::new, ToString::to_string);
-        table.add_row([count, event.name.clone(), metric, share(event)]);
+        table.add_row([event.shown(), event.name.clone(), metric, share(event)]);
     }
     if let Some(column) = table.column_mut(0) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -90,7 +89,7 @@ fn parts(parts: &[Slice]) -> String {
 
 /// A count of a thread or CPU, with the part of its time in which it was counted.
 fn count_in_part(event: &EventCount) -> String {
-    let count = event.scaled.map_or_else(|| "not counted".to_owned(), grouped);
+    let count = event.shown();
     if !event.took_turns() {
         return count;
     }
@@ -126,7 +125,7 @@ pub(super) fn interval(slice: &Slice) -> String {
     let at = slice.until_ns.unwrap_or(0) as f64 / 1e9;
     let who = slice.who.as_ref().map_or_else(String::new, |who| format!("{:<24} ", who.cells().join(" ")));
     for event in &slice.events {
-        let count = event.scaled.map_or_else(|| "not counted".to_owned(), grouped);
+        let count = event.shown();
         let metric = event.metric.as_ref().map_or_else(String::new, ToString::to_string);
         let line = format!("{at:>10.3} s  {who}{count:>18}  {:<22} {metric} {}", event.name, share(event));
         text += line.trim_end();
@@ -168,6 +167,7 @@ pub(in crate::stat) mod tests {
             user: true,
             kernel,
             count,
+            unit: metric::unit(name),
             scaled,
             enabled_ns,
             running_ns,
@@ -223,6 +223,17 @@ pub(in crate::stat) mod tests {
         assert!(!text(&some).contains("Missing"));
         some.processes_left_out = 3;
         assert!(text(&some).contains("Missing in the counts are 3 processes"));
+    }
+
+    #[test]
+    fn clocks_are_times() {
+        let mut some = counted(vec![event("task-clock:u", 171_982_100, false), event("load", 7, true)]);
+        assert!(text(&some).contains("171.982 ms  task-clock:u"), "{}", text(&some));
+        assert_eq!(some.events[1].shown(), "7");
+        let json = serde_json::to_value(&some).unwrap();
+        assert_eq!((&json["events"][0]["unit"], json["events"][1].get("unit")), (&"ns".into(), None));
+        some.events[0].scaled = None;
+        assert_eq!(some.events[0].shown(), "not counted");
     }
 
     /// A count of user mode does not relate to one of both modes.

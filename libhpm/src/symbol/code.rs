@@ -10,6 +10,7 @@ use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use serde::Serialize;
 
 use super::FileFinder;
+use super::demangle::demangled;
 use super::module::Changed;
 use crate::elf::{self, Elf, Segments};
 
@@ -139,9 +140,8 @@ pub(super) fn code_symbols<'a>(
 
 /// The address of a symbol by its name, mangled or not.
 fn address_of(elf: &Elf<'_>, wanted: &str) -> Option<u64> {
-    let demangled = |name: &str| addr2line::demangle_auto(name.into(), None) == wanted;
     let found = code_symbols(elf).find(|(_, name)| *name == wanted);
-    let found = found.or_else(|| code_symbols(elf).find(|(_, name)| demangled(name)));
+    let found = found.or_else(|| code_symbols(elf).find(|(_, name)| demangled(name) == wanted));
     found.map(|(symbol, _)| symbol.address())
 }
 
@@ -150,9 +150,8 @@ fn function_at(elf: &Elf<'_>, address: u64) -> Option<(Arc<str>, Range<u64>)> {
     let sized = code_symbols(elf).find(|(symbol, _)| {
         symbol.size() > 0 && (symbol.address()..symbol.address() + symbol.size()).contains(&address)
     });
-    let name = |name: &str| addr2line::demangle_auto(name.into(), None).as_ref().into();
     if let Some((symbol, found)) = sized {
-        return Some((name(found), symbol.address()..symbol.address() + symbol.size()));
+        return Some((demangled(found).into(), symbol.address()..symbol.address() + symbol.size()));
     }
     let section = elf
         .sections()
@@ -162,7 +161,7 @@ fn function_at(elf: &Elf<'_>, address: u64) -> Option<(Arc<str>, Range<u64>)> {
         .max_by_key(|(symbol, _)| symbol.address())?;
     let next = code_symbols(elf).map(|(symbol, _)| symbol.address()).filter(|&next| next > address).min();
     let end = section.address() + section.size();
-    Some((name(found), symbol.address()..next.map_or(end, |next| next.min(end))))
+    Some((demangled(found).into(), symbol.address()..next.map_or(end, |next| next.min(end))))
 }
 
 /// The bytes of these addresses.

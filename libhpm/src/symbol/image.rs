@@ -10,6 +10,7 @@ use object::{
     Architecture, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind,
 };
 
+use super::demangle::demangled;
 use super::{FileFinder, frames};
 use crate::address_space::{AddressSpaces, Mapping};
 use crate::elf::{self, Elf, Segments};
@@ -43,7 +44,7 @@ impl Extents {
         let next: Vec<u64> = symbols.iter().skip(1).map(|(address, ..)| *address).chain([u64::MAX]).collect();
         let extents = symbols.into_iter().zip(next).map(|((address, size, section_end, name), next)| {
             let end = if size > 0 { address.saturating_add(size) } else { next.min(section_end) };
-            (address..end, addr2line::demangle_auto(name.into(), None).as_ref().into())
+            (address..end, demangled(&name).into())
         });
         Self(extents.collect())
     }

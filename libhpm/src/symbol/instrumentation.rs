@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::FileFinder;
 use super::code::{bytes, code_symbols, decode};
+use super::demangle::demangled;
 use crate::elf::{self, Segments};
 
 /// A function of a file.
@@ -50,7 +51,7 @@ pub fn functions_of(path: &Path, finder: &FileFinder) -> io::Result<Vec<Function
                     && one.target.is_some_and(|target| extent.contains(&target) && target <= one.address)
             });
             functions.push(FunctionCode {
-                name: addr2line::demangle_auto(name.into(), None).as_ref().into(),
+                name: demangled(name).into(),
                 offset,
                 bytes: symbol.size(),
                 loops: backward,

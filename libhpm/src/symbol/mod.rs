@@ -6,6 +6,7 @@
 
 mod code;
 mod code_map;
+mod demangle;
 mod files;
 mod frames;
 mod image;

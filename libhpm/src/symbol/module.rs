@@ -8,6 +8,7 @@ use addr2line::{Context, FrameIter};
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
 use object::Object as _;
 
+use super::demangle::{demangled, is_mangled};
 use super::files::FileFinder;
 use super::table::SymbolTable;
 use super::{Frame, Frames};
@@ -95,7 +96,7 @@ impl Module {
         }
         if let Some(outermost) = frames.last_mut() {
             outermost.inlined = false;
-            let name = || symbol.map(|name| addr2line::demangle_auto((&**name).into(), None).into());
+            let name = || symbol.map(|name| demangled(name).into());
             // A function that only its file can see, such as one made for a lambda, has a short name in the debug information,
             // and its whole name in the symbol table.
             if outermost.function.is_none() || (!linked && symbol.is_some_and(|name| is_mangled(name))) {
@@ -110,10 +111,10 @@ impl Module {
         let mut frames = Vec::new();
         while let Ok(Some(frame)) = found.next() {
             let name = frame.function.as_ref().and_then(|name| name.raw_name().ok());
-            *linked = name.is_some_and(|name| is_mangled(&name));
+            *linked = name.as_deref().is_some_and(is_mangled);
             let location = frame.location.as_ref();
             frames.push(Frame {
-                function: frame.function.and_then(|name| Some(name.demangle().ok()?.as_ref().into())),
+                function: name.as_deref().map(|name| demangled(name).into()),
                 module: Arc::clone(&self.name),
                 file: location.and_then(|location| location.file).map(Into::into),
                 line: location.and_then(|location| location.line).filter(|&line| line > 0),
@@ -126,11 +127,6 @@ impl Module {
     fn unknown(&self) -> Frames {
         [Frame { module: Arc::clone(&self.name), ..Frame::default() }].into()
     }
-}
-
-/// Whether a name is one of C++ or Rust as the linker knows it.
-fn is_mangled(name: &str) -> bool {
-    name.starts_with("_Z") || name.starts_with("_R")
 }
 
 /// The debug information of an open file; `None` when it has none that can be read.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, ObjectSymbolTable as _, RelocationTarget};
 
+use super::demangle::demangled;
 use crate::elf::Elf;
 
 /// The names of all addresses in the tables: that of an entry's function, demangled, with `@plt` behind it as perf and gdb write it;
@@ -44,7 +45,7 @@ fn named_entries(start: u64, code: &[u8], slots: &HashMap<u64, String>) -> Vec<(
             && instruction.is_ip_rel_memory_operand();
         let name = slots.get(&instruction.ip_rel_memory_address()).filter(|_| is_jump)?;
         let first = start + (instruction.ip() - start) / size * size;
-        let name = addr2line::demangle_auto(name.as_str().into(), None);
+        let name = demangled(name);
         Some((first..first + size, format!("{name}@plt").into()))
     };
     Decoder::with_ip(64, code, start, DecoderOptions::NONE).iter().filter_map(named).collect()

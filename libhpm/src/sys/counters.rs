@@ -5,7 +5,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{Ordering, fence};
 
 use hpm_abi::{
-    COUNT_ABSENT, COUNT_ASK, COUNT_HELD, CounterEvent, CounterPage, CounterPageFlags, PAGE_BYTES, counters_offset,
+    COUNT_ABSENT, COUNT_ASK, COUNT_HELD, CounterEvent, CounterPage, CounterPageFlags, PAGE_BYTES,
+    counters_offset,
 };
 use memmap2::{MmapOptions, MmapRaw};
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libhpm::address_space::AddressSpaces;
-use libhpm::symbol::{FileFinder, Frames, Symbolizer, build_id};
+use libhpm::symbol::{Code, FileFinder, Frames, Place, Symbolizer, build_id};
 use libhpm::trace::MapRow;
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 use tempfile::TempDir;
@@ -191,6 +191,26 @@ fn a_stripped_program_has_its_exported_functions_and_says_what_is_missing() {
     let frames = symbolizer.frames(&spaces, PID, 0, address);
     assert_eq!((frames.len(), frames[0].function.as_deref(), frames[0].line), (1, Some("innermost"), None));
     assert!(symbolizer.note(path).unwrap().contains("no debug information"));
+}
+
+#[test]
+fn short_names_of_c_are_no_types_of_cxx() {
+    let temp = TempDir::new().unwrap();
+    let names = ["a", "b", "i", "x", "St"];
+    let functions: String = names.map(|name| format!("int {name}(int n) {{ return n + 1; }}\n")).concat();
+    let [source, program] = ["short.c", "short"].map(|name| temp.path().join(name));
+    fs::write(&source, functions + "int main(void) { return 0; }\n").unwrap();
+    let [source, path] = [&source, &program].map(|path| path.to_str().unwrap());
+    programs::run("cc", &["-O1", "-o", path, source]);
+    let spaces = spaces(path, None);
+    let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+    for name in names {
+        let address = addresses_of(name, &program).start;
+        let frames = symbolizer.frames(&spaces, PID, 0, address);
+        assert_eq!(frames[0].function.as_deref(), Some(name));
+        let code = Code::around(&Place::of_symbol(name), &program, None, &FileFinder::default());
+        assert_eq!(&*code.unwrap().unwrap().function, name);
+    }
 }
 
 #[test]

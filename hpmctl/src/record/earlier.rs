@@ -1,0 +1,85 @@
+//! The earlier trace that a recording replaces.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use libhpm::trace::{TraceError, TraceReader};
+use tempfile::TempDir;
+
+use crate::output::warn;
+
+/// Its name while it stands aside.
+const ASIDE: &str = "earlier.hpm";
+
+/// A trace that stands aside until the recording that replaces it has begun. It comes back when that comes to nothing.
+pub(super) struct Earlier {
+    /// Where it was.
+    place: PathBuf,
+    /// Holds it, in the folder that it was in, as a rename must not leave its file system; `None` once it was removed.
+    aside: Option<TempDir>,
+}
+
+impl Earlier {
+    /// Whether a recording may replace what is at its place.
+    ///
+    /// # Errors
+    /// It is no trace, one that is being recorded, or the one that is to be replayed.
+    pub(super) fn check(place: &Path, replayed: Option<&Path>) -> Result<()> {
+        match TraceReader::open(place) {
+            Ok(trace) if trace.is_growing() => {
+                bail!("{} is being recorded: name another folder with -o", place.display())
+            }
+            Ok(_) | Err(TraceError::Version { .. }) => {}
+            Err(error) => return Err(error).context("--force replaces nothing but traces"),
+        }
+        let real = |path: &Path| fs::canonicalize(path).ok();
+        if replayed.is_some_and(|replayed| real(replayed) == real(place)) {
+            bail!("{} cannot be replaced by a copy of itself: name another folder with -o", place.display());
+        }
+        Ok(())
+    }
+
+    /// Puts it aside.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(super) fn put_aside(place: &Path) -> Result<Self> {
+        let parent = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let moved = tempfile::Builder::new().prefix(".hpmctl-").tempdir_in(parent).and_then(|aside| {
+            fs::rename(place, aside.path().join(ASIDE))?;
+            Ok(aside)
+        });
+        let aside = moved.with_context(|| format!("cannot replace {}", place.display()))?;
+        Ok(Self { place: place.to_owned(), aside: Some(aside) })
+    }
+
+    /// Removes it, as another one has its place now.
+    pub(super) fn remove(mut self) {
+        let Some(aside) = self.aside.take() else { return };
+        let path = aside.path().to_owned();
+        if let Err(reason) = aside.close() {
+            warn(&[format!(
+                "the earlier trace, which is {} now, cannot be removed: {reason}",
+                path.display()
+            )]);
+        }
+    }
+}
+
+impl Drop for Earlier {
+    fn drop(&mut self) {
+        let Some(aside) = self.aside.take() else { return };
+        // What was written of the recording that came to nothing.
+        if TraceReader::open(&self.place).is_ok() {
+            let _ = fs::remove_dir_all(&self.place);
+        }
+        if let Err(reason) = fs::rename(aside.path().join(ASIDE), &self.place) {
+            let path = aside.keep().join(ASIDE);
+            warn(&[format!(
+                "the earlier trace is {} now, as it cannot be put back: {reason}",
+                path.display()
+            )]);
+        }
+    }
+}
