@@ -63,7 +63,7 @@ pub(crate) fn open_trace(path: &Path) -> Result<Opened> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let trace = folder.path().join(format!("{name}.hpm"));
     tell(path, &perf_data::import(path, &trace)?);
-    Ok(Opened { reader: TraceReader::open(trace)?, folder: Some(folder) })
+    Ok(Opened { reader: TraceReader::open(trace)?.called(path), folder: Some(folder) })
 }
 
 /// Runs `hpmctl import`.

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use libhpm::source::Source;
-use libhpm::trace::{BATCH_TIME, Limits, RotatingWriter, Totals};
+use libhpm::trace::{BATCH_TIME, Limits, Meta, RotatingWriter, Totals};
 
 use self::allocations::Tracker;
 pub(crate) use self::args::RecordArgs;
@@ -63,8 +63,14 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     };
     let controlled = args.control.then(Controlled::new).transpose()?;
     let guide = args.phase_guided.as_deref().map(|event| Guide::new(source.meta(), event)).transpose()?;
+<<<<<<< HEAD
     let earlier = replaces.then(|| Earlier::put_aside(&folder)).transpose()?;
     let mut writer = RotatingWriter::create(&folder, source.meta().clone(), limits)?;
+=======
+    // A replay hands over no allocations.
+    let meta = Meta { allocations: None, ..source.meta().clone() };
+    let mut writer = RotatingWriter::create(&folder, meta, limits)?;
+>>>>>>> mends
     if let Some(guide) = &guide {
         writer.current().phase_guided(guide.so_far());
     }
@@ -86,7 +92,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let whole = source.check();
     let marked = recording.end(source.as_mut())?;
     let tracked = tracker.map(|tracker| tracker.write(&mut writer, &source.meta().source)).transpose()?;
-    let (totals, missing) = (source.totals()?, source.missing());
+    let (mut totals, missing) = (source.totals()?, source.missing());
+    if source.meta().source == "perf.data" {
+        // They are only what its samples stand for.
+        totals.counts.clear();
+    }
     writer.current().missing(&missing);
     let written = writer.finish(totals.clone())?;
     marked.iter().for_each(|marked| eprintln!("hpmctl: {marked}"));

@@ -36,7 +36,7 @@ use crate::output::{grouped, note, time, warn};
 pub(crate) struct StatArgs {
     /// Events to count, separated by commas (see `hpmctl list`) [default: cycles, instructions, branches,
     /// branch-misses and l1d-load-miss, as far as there are counters; by perf_event those it has, and task-clock,
-    /// context-switches, cpu-migrations and page-faults]
+    /// context-switches, cpu-migrations and page-faults, as far as this user may]
     #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "trace")]
     events: Vec<String>,
     /// Where the data comes from
@@ -109,7 +109,7 @@ struct Counted {
     /// What that rests on; empty when nothing has to be said.
     #[serde(skip_serializing_if = "str::is_empty")]
     topdown_remark: String,
-    /// What a replayed trace lacks.
+    /// What a replayed trace lacks, and what else has to be known of the counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
     /// What each thread or CPU counted.

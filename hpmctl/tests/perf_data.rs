@@ -44,6 +44,56 @@ fn a_file_is_explored_but_keeps_no_definitions() {
 }
 
 #[test]
+fn its_quanta_are_counted_in_the_time_of_the_recording() {
+    let path = file("plain.data");
+    let output = hpmctl(&["stat", "--json", "--trace", path.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", said(&output));
+    let counted: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+    let number = |value: &serde_json::Value| value.as_u64().unwrap();
+    let (elapsed, on_cpu) = (number(&counted["elapsed_ns"]), number(&counted["on_cpu_ns"]));
+    assert!((60_000_000..200_000_000).contains(&elapsed) && on_cpu <= elapsed, "{counted}");
+    assert_eq!(number(&counted["events"][0]["count"]), on_cpu, "a clock counts it");
+    assert_eq!(counted["source"], format!("the trace {}", path.display()));
+    assert!(counted["warnings"].to_string().contains("are approximated"), "{counted}");
+    let none = file("two.data");
+    let output = hpmctl(&["stat", "--trace", none.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("holds no quantum whose counts could be shown"), "{}", said(&output));
+}
+
+#[test]
+fn a_file_that_is_cut_off_is_not_called_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let cut = folder.path().join("cut.data");
+    // The header says where the records begin, and how long they are.
+    let whole = fs::read(file("plain.data")).unwrap();
+    let word = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap()) as usize;
+    fs::write(&cut, &whole[..word(40) + word(48) / 2]).unwrap();
+    let output = hpmctl(&["verify", cut.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("problem: the file is cut off"), "{text}");
+    let info = hpmctl(&["info", cut.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&info.stdout).into_owned();
+    assert!(text.contains("missing   the file is cut off") && text.contains("damaged: see"), "{text}");
+    fs::write(&cut, b"").unwrap();
+    let empty = hpmctl(&["info", cut.to_str().unwrap()]);
+    assert!(said(&empty).contains("or a file of `perf record`"), "{}", said(&empty));
+}
+
+#[test]
+fn files_whose_clocks_stand_alone_are_not_merged() {
+    let (one, other) = (file("plain.data"), file("two.data"));
+    let folder = tempfile::tempdir().unwrap();
+    let merged = folder.path().join("m.hpm");
+    let merged = merged.to_str().unwrap();
+    let output = hpmctl(&["merge", "-o", merged, one.to_str().unwrap(), other.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let told = format!("{} does not say how its clock stands", one.display());
+    assert!(said(&output).contains(&told), "{}", said(&output));
+}
+
+#[test]
 fn a_signal_leaves_no_trace_behind() {
     let folder = tempfile::tempdir().unwrap();
     let (temporary, pipe) = (folder.path().join("tmp"), folder.path().join("pipe"));

@@ -65,6 +65,22 @@ fn counting_goes_on_by_perf_event_and_says_why() {
     assert_eq!(said.contains("instructions"), hardware, "nothing pretends to be a hardware count: {said}");
 }
 
+/// The kernel would count a clock in both modes, and a switch in none.
+#[test]
+fn a_mode_in_which_the_kernel_does_not_count_is_refused() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    for (events, words) in
+        [("task-clock:u", "counts it in both modes"), ("context-switches:u", "happens in kernel mode alone")]
+    {
+        let output = hpmctl(&["stat", "-e", events, "--", "true"]);
+        let said = said(&output);
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(events) && said.contains(words), "{said}");
+    }
+}
+
 #[test]
 fn an_event_of_the_module_is_refused_in_one_sentence() {
     if driver_is_here() || !perf().0 {

@@ -238,6 +238,21 @@ fn a_file_that_is_cut_off_keeps_what_is_whole() {
     assert!(last + 1 >= all.samples.len(), "{last} of {}", all.samples.len());
 }
 
+#[test]
+fn a_trace_of_a_file_that_is_cut_off_is_not_whole() {
+    let temp = TempDir::new().unwrap();
+    let (cut, folder) = (temp.path().join("cut.data"), temp.path().join("cut.hpm"));
+    let whole = bytes("plain");
+    let word = |at: usize| u64::from_le_bytes(whole[at..at + 8].try_into().unwrap()) as usize;
+    fs::write(&cut, &whole[..word(40) + word(48) / 2]).unwrap();
+    let losses = import(&cut, &folder).unwrap();
+    let reader = TraceReader::open(&folder).unwrap();
+    let missing = &reader.meta().missing;
+    assert!(missing.iter().any(|what| what.contains("the file is cut off")), "{missing:?}");
+    assert!(missing.iter().all(|what| losses.contains(what)), "{missing:?} {losses:?}");
+    assert!(!trace::verify(&reader).is_good());
+}
+
 /// An event's attributes that claim another size are not followed by something else.
 #[test]
 fn attributes_of_an_unknown_size_are_damage() {

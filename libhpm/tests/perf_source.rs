@@ -1,7 +1,7 @@
 //! The kernel's perf_event as a source, on the machine at hand. Where the kernel lets nobody measure there is nothing to test.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libhpm::Error;
 use libhpm::session::Target;
@@ -122,6 +122,50 @@ fn no_thread_is_at_two_places_at_once() {
     for pair in rows.quanta.windows(2).filter(|pair| pair[0].cpu == pair[1].cpu) {
         // A thread's exit is reported before the switch away from it, which may be later than its last quantum's end.
         assert!(pair[0].end_tsc <= pair[1].start_tsc, "{pair:?}");
+    }
+}
+
+/// Writes slowly what was there before measuring began.
+#[derive(Default)]
+struct Slow {
+    rows: Rows,
+    written: Option<Instant>,
+}
+
+impl Sink for Slow {
+    fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
+        self.rows.quantum(row)
+    }
+    fn thread(&mut self, _row: &ThreadRow) -> Result<(), TraceError> {
+        if self.written.is_none() {
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        self.written.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+}
+
+#[test]
+fn time_before_measuring_began_is_nobodys() {
+    let Ok(()) = software() else { return };
+    let options = PerfOptions {
+        on_exec: false,
+        ..options(Target::System, "task-clock", PerfStream::Quanta, PerfStacks::None)
+    };
+    let mut source = match PerfSource::open(options) {
+        Err(Error::PerfEvent { .. }) => return,
+        result => result.unwrap(),
+    };
+    let mut slow = Slow::default();
+    source.start(&mut slow).unwrap();
+    let busy = Instant::now();
+    while busy.elapsed() < Duration::from_millis(50) {}
+    source.stop().unwrap();
+    source.take(&mut slow).unwrap();
+    let measured = slow.written.unwrap().elapsed().as_nanos() as u64;
+    let last = slow.rows.quanta.iter().map(|row| row.end_tsc).max().unwrap();
+    for row in &slow.rows.quanta {
+        assert!(last - row.start_tsc <= measured, "{row:?} begins before its measurement did");
     }
 }
 

@@ -11,10 +11,12 @@ use libhpm::source::choice::{
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::Replay;
+use libhpm::trace::AllocationRow;
 
 use super::LATEST;
 use super::args::{RecordArgs, StackMethod};
 use crate::opened::{Opened, open_trace};
+use crate::output::note;
 use crate::workload::Workload;
 
 /// Most frames followed; perf's default.
@@ -46,7 +48,11 @@ pub(super) enum Prepared {
 /// When there is no source, or it has not these events.
 pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
     if let Some(trace) = &args.target.trace {
-        return Ok(Prepared::Trace(Box::new(open_trace(trace)?)));
+        let opened = open_trace(trace)?;
+        if opened.has::<AllocationRow>() {
+            note(&[format!("the allocations of {} are not taken over", trace.display())]);
+        }
+        return Ok(Prepared::Trace(Box::new(opened)));
     }
     match choose(args.source)? {
         Chosen::Driver { line } => {
@@ -93,7 +99,7 @@ impl Prepared {
         match self {
             Self::Driver { line, .. } => line.clone(),
             Self::Perf(facts, _) => facts.line.clone(),
-            Self::Trace(reader) => format!("the trace {}", reader.folder().display()),
+            Self::Trace(reader) => format!("the trace {}", reader.name().display()),
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) fn measured(args: &StatArgs, out: &mut Out) -> Result<(Counted, Workl
         before: Totals::default(),
     };
     source.start(&mut measured.breakdown)?;
+    // What was looked at before is no part of the measurement.
+    measured.begun = Instant::now();
     workload.begin()?;
     let end = measured.wait(&mut workload, source.as_mut(), out)?;
     let ended = measured.begun.elapsed();
@@ -159,19 +161,29 @@ impl Measured<'_> {
             quanta_lost: totals.quanta_lost,
             exit_status: end.of_program(),
             topdown: whole.topdown,
-            warnings: warnings(source, in_turns && in_parts),
+            warnings: warnings(source, in_turns && in_parts)
+                .into_iter()
+                .chain(sources::left_out(self.args, meta))
+                .collect(),
             topdown_remark: self.topdown.map_or_else(String::new, Plan::remark),
             parts,
         })
     }
 }
 
-/// What a replayed trace lacks, and what that means for the counts.
+/// What a replayed trace lacks, what that means for the counts, and what those are.
 fn warnings(source: &dyn Source, in_turns: bool) -> Vec<String> {
     let mut warnings = source.missing();
     if !warnings.is_empty() && source.is_over() && source.meta().totals.is_some() {
         warnings.push(
             "the counts of everything are those that the recording kept; those of threads, CPUs and intervals lack what is missing"
+                .to_owned(),
+        );
+    }
+    if source.meta().source == "perf.data" {
+        warnings.push(
+            "the counts are approximated: they are sums of the samples' periods, because a file of `perf record` has no others; those of \
+             clocks are the time on CPUs, in user and kernel mode"
                 .to_owned(),
         );
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use libhpm::Error;
 use libhpm::analysis::topdown::Plan;
 use libhpm::event::Event;
 use libhpm::refusal::Reason;
@@ -14,6 +15,7 @@ use libhpm::source::choice::{
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::{Replay, Speed};
+use libhpm::trace::{Meta, QuantumRow};
 
 use super::{StatArgs, topdown};
 use crate::opened::{Opened, open_trace};
@@ -39,7 +41,12 @@ pub(super) enum Prepared {
 /// When there is no source, or it has not these events.
 pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
     if let Some(trace) = &args.target.trace {
-        return Ok(Prepared::Trace(Box::new(open_trace(trace)?)));
+        let opened = open_trace(trace)?;
+        // Without counts of its own, those of its quanta are shown.
+        if opened.meta().source == "perf.data" && opened.rows::<QuantumRow>().next().is_none() {
+            bail!(opened.lacks_quanta(trace, "whose counts could be shown"));
+        }
+        return Ok(Prepared::Trace(Box::new(opened)));
     }
     match choose(args.source)? {
         Chosen::Driver { line } => {
@@ -75,7 +82,7 @@ impl Prepared {
         match self {
             Self::Driver { line, .. } => line.clone(),
             Self::Perf(facts, _) => facts.line.clone(),
-            Self::Trace(reader) => format!("the trace {}", reader.folder().display()),
+            Self::Trace(reader) => format!("the trace {}", reader.name().display()),
         }
     }
 
@@ -163,5 +170,28 @@ fn by_perf(
         note: facts.line.clone(),
         command: args.target.words(),
     };
-    Ok(facts.open(events, options)?)
+    match facts.open(events, &options) {
+        // Nobody asked for these, and every user may count the others.
+        Err(Error::WithoutModule { .. }) if args.events.is_empty() => {
+            let others: Vec<PerfName> =
+                events.iter().filter(|event| !event.id.is_of_scheduler()).cloned().collect();
+            Ok(facts.open(&others, &options)?)
+        }
+        opened => Ok(opened?),
+    }
+}
+
+/// What is not among the default events because this user may not count it; a sentence.
+pub(super) fn left_out(args: &StatArgs, meta: &Meta) -> Option<String> {
+    let by_perf = args.events.is_empty() && args.target.trace.is_none() && meta.source == "perf_event";
+    let left_out: Vec<&str> = PERF_SOFTWARE
+        .into_iter()
+        .filter(|name| by_perf && meta.events.iter().all(|event| event.name.trim_end_matches(":u") != *name))
+        .collect();
+    (!left_out.is_empty()).then(|| {
+        format!(
+            "{} are not counted: they happen in kernel mode, which this user may not measure",
+            left_out.join(" and ")
+        )
+    })
 }

@@ -40,7 +40,7 @@ impl Source {
         let perf = |why: &str| {
             let names = perf::parse(events).map_err(|error| error.to_string())?;
             let names = match open(&names) {
-                Err(_) => names.into_iter().map(PerfName::user_only).collect(),
+                Err(_) => names.into_iter().map(|name| name.user_only(false)).collect(),
                 Ok(_) => names,
             };
             open(&names).map_err(|error| error.to_string())?;
@@ -102,7 +102,7 @@ fn open(names: &[PerfName]) -> Result<Vec<PerfEvent>> {
             sample_type: 0,
             stack_bytes: 0,
             user: name.user,
-            kernel: name.kernel,
+            kernel: name.opens_kernel(false),
             inherit: Inherit::Nothing,
             disabled: false,
             sideband: false,

@@ -146,7 +146,7 @@ impl PerfFacts {
                 if reason.kind() == std::io::ErrorKind::PermissionDenied
                     && events.iter().any(|event| event.kernel) =>
             {
-                PerfSource::open(options(events.iter().cloned().map(PerfName::user_only).collect()))
+                PerfSource::open(options(events.to_vec()).user_only())
             }
             result => result,
         };

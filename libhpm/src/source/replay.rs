@@ -49,7 +49,7 @@ pub struct Replay {
     first_tsc: u64,
     /// Until when it was replayed: TSC.
     last_tsc: u64,
-    /// Latest end of a quantum.
+    /// Latest end of a quantum, or time of a sample.
     reached_tsc: u64,
     over: bool,
 }
@@ -104,6 +104,18 @@ impl Replay {
             self.markers.peek().map(|row| row.tsc),
         ];
         next.into_iter().flatten().min()
+    }
+
+    /// When measuring began, as far as the trace tells. What was there before may have any time, or none (0), as in a file of
+    /// `perf record`.
+    fn begin_tsc(&mut self) -> Option<u64> {
+        let measured = [
+            // The first quantum began before it ended.
+            self.quanta.peek().map(|row| row.start_tsc),
+            self.samples.peek().map(|row| row.tsc),
+            self.markers.peek().map(|row| row.tsc),
+        ];
+        measured.into_iter().flatten().min().or_else(|| self.next_tsc())
     }
 
     /// Hands over everything that happened until so long after the recording began, whatever the speed; what was handed over
@@ -166,6 +178,7 @@ impl Replay {
             Some(id) => self.stack(sink, id)?,
             None => None,
         };
+        self.reached_tsc = self.reached_tsc.max(row.tsc);
         Ok(sink.sample(&row)?)
     }
 
@@ -190,9 +203,7 @@ impl Source for Replay {
         while let Some(symbol) = self.kernel_symbols.next_if(|_| true) {
             sink.kernel_symbol(&symbol)?;
         }
-        // The first quantum began before it ended.
-        let begun = self.quanta.peek().map(|row| row.start_tsc);
-        let first = self.next_tsc().into_iter().chain(begun).min();
+        let first = self.begin_tsc();
         (self.first_tsc, self.last_tsc) = (first.unwrap_or(0), first.unwrap_or(0));
         if let (Speed::Times(times), Some(first_tsc)) = (self.speed, first) {
             let ticks_per_second = self.meta.clock.tsc_khz as f64 * 1e3 * times;
@@ -225,9 +236,13 @@ impl Source for Replay {
         Ok(())
     }
 
-    /// Those of the recording, once all of it was replayed and if it came to its end; else sums of what was handed over.
+    /// Those of the recording, once all of it was replayed and if it came to its end; else sums of what was handed over, as are the
+    /// counts of a recording that kept none.
     fn totals(&self) -> Result<Totals> {
         match &self.meta.totals {
+            Some(totals) if self.over && totals.counts.is_empty() => {
+                Ok(Totals { counts: self.totals.counts.clone(), ..totals.clone() })
+            }
             Some(totals) if self.over => Ok(totals.clone()),
             _ => Ok(self.totals.clone()),
         }
@@ -339,6 +354,31 @@ mod tests {
         std::fs::write(folder.join("meta.json"), killed).unwrap();
         let replay = Replay::new(&TraceReader::open(&folder).unwrap(), Speed::Unlimited);
         assert!(replay.missing()[0].contains("did not come to its proper end"), "{:?}", replay.missing());
+    }
+
+    /// As a file of `perf record` is imported.
+    #[test]
+    fn what_was_there_before_is_no_beginning_and_counts_that_were_not_kept_are_summed() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut meta = Meta::default();
+        meta.clock.tsc_khz = 1000;
+        let mut writer = TraceWriter::create(temp.path().join("a.hpm"), meta).unwrap();
+        writer.thread(&ThreadRow::default()).unwrap();
+        for start_tsc in [5_000_000, 5_010_000] {
+            let row =
+                QuantumRow { start_tsc, end_tsc: start_tsc + 4000, counts: vec![7], ..QuantumRow::default() };
+            writer.quantum(&row).unwrap();
+        }
+        writer.sample(&SampleRow { tsc: 5_015_000, ..SampleRow::default() }).unwrap();
+        writer.finish(Totals { on_cpu_tsc: 8000, records: 1, ..Totals::default() }).unwrap();
+        let mut replay =
+            Replay::new(&TraceReader::open(temp.path().join("a.hpm")).unwrap(), Speed::Unlimited);
+        replay.start(&mut Nowhere).unwrap();
+        assert_eq!(replay.first_tsc(), 5_000_000);
+        replay.take(&mut Nowhere).unwrap();
+        assert_eq!(replay.elapsed().unwrap(), Duration::from_millis(15));
+        let totals = replay.totals().unwrap();
+        assert_eq!((totals.counts, totals.on_cpu_tsc, totals.records), (vec![14], 8000, 1));
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub enum TraceError {
     #[error("{} exists already; remove it or choose another name", .0.display())]
     Exists(PathBuf),
     /// The folder has no `meta.json`.
-    #[error("{} is not an hpm trace (it has no meta.json); name a folder that `hpmctl record` wrote", .0.display())]
+    #[error("{} is not an hpm trace (it has no meta.json); name a folder that `hpmctl record` wrote, or a file of `perf record`", .0.display())]
     NotATrace(PathBuf),
     /// The trace has another format version than this library writes.
     #[error(
@@ -47,6 +47,12 @@ pub enum TraceError {
         /// The same one, or a copy.
         other: PathBuf,
     },
+    /// A trace to merge does not tell when it was recorded.
+    #[error(
+        "{} does not say how its clock stands to those of others, so that it cannot be placed among them; record it with \
+         `perf record -k CLOCK_MONOTONIC_RAW`, or leave it out", .0.display()
+    )]
+    Clockless(PathBuf),
     /// Nothing of a trace to merge can be read.
     #[error("no row of {} can be read ({cut}); leave it out", path.display())]
     Unreadable {

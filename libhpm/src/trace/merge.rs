@@ -73,8 +73,8 @@ impl Conversion {
 /// memory meanwhile. What the traces lack, the new one says in [`Meta::missing`].
 ///
 /// # Errors
-/// [`TraceError`] when a trace stands twice among them, nothing can be read of one or there is nothing in any, or the new trace
-/// cannot be written.
+/// [`TraceError`] when a trace stands twice among them, one does not tell how its clock stands to the others', nothing can be read
+/// of one or there is nothing in any, or the new trace cannot be written.
 pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Outcome, TraceError> {
     check::check(readers)?;
     let (meta, mut inputs) = plan(readers);
@@ -156,7 +156,7 @@ fn plan<'a>(readers: &[&'a TraceReader]) -> (Meta, Vec<Input<'a>>) {
         let times = (!same_clock(first, own)).then(|| conversion(own, first));
         let uncertainty_ns = if times.is_some() { scatter_ns(own) + scatter_ns(first) } else { 0 };
         let merged = Merged {
-            folder: reader.folder().display().to_string(),
+            folder: reader.name().display().to_string(),
             host_name: own.machine.host_name.clone(),
             cpu_offset,
             pid_offset,
@@ -327,7 +327,8 @@ impl Input<'_> {
     fn totals(&self, quanta: &[QuantumRow]) -> Totals {
         match &self.reader.meta().totals {
             Some(own) => Totals {
-                counts: self.placed(&own.counts),
+                // A file of `perf record` has none.
+                counts: if own.counts.is_empty() { vec![] } else { self.placed(&own.counts) },
                 running_tsc: own.running_tsc.iter().map(|&ticks| self.ticks(ticks)).collect(),
                 on_cpu_tsc: self.ticks(own.on_cpu_tsc),
                 ..own.clone()

@@ -19,6 +19,8 @@ use super::{FORMAT_VERSION, META_FILE};
 /// A trace being read. It may still be growing.
 pub struct TraceReader {
     folder: PathBuf,
+    /// What the user calls it.
+    name: PathBuf,
     meta: Meta,
 }
 
@@ -55,13 +57,25 @@ impl TraceReader {
             return Err(TraceError::Version { path: folder, found: head.format, recorded_by });
         }
         let meta = serde_json::from_str(&text).map_err(damaged)?;
-        Ok(Self { folder, meta })
+        Ok(Self { name: folder.clone(), folder, meta })
     }
 
     /// The folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The same, called by the path of what its folder was made from for now.
+    #[must_use]
+    pub fn called(self, name: impl Into<PathBuf>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// The path by which the user knows it: its folder, unless it is called otherwise.
+    #[must_use]
+    pub fn name(&self) -> &Path {
+        &self.name
     }
 
     /// What `meta.json` says.

@@ -1,5 +1,7 @@
 //! The events that perf_event can measure without knowing the PMU.
 
+use std::io;
+
 use crate::event::split_list;
 use crate::sys::perf::{Attach, Attributes, EventId, Inherit, PerfEvent, SAMPLE_TIME_AND_THREAD, Sampling};
 use crate::{Error, Result};
@@ -75,14 +77,36 @@ pub struct PerfName {
 }
 
 impl PerfName {
-    /// The same in user mode only, named so if both were meant.
+    /// The same in user mode only, named so if both were meant. A clock that is not `sampled` has no mode and stays as it is.
     #[must_use]
-    pub fn user_only(mut self) -> Self {
-        if self.user && self.kernel {
+    pub fn user_only(mut self, sampled: bool) -> Self {
+        if self.user && self.kernel && (sampled || !self.id.is_clock()) {
             self.name.push_str(":u");
             self.kernel = false;
         }
         self
+    }
+
+    /// Whether it is opened for kernel mode. A clock that is not `sampled` goes on there in any case, and is opened as every user may.
+    #[must_use]
+    pub fn opens_kernel(&self, sampled: bool) -> bool {
+        self.kernel && (sampled || !self.id.is_clock())
+    }
+
+    /// Whether the kernel counts it in the modes that it was asked for; `sampled` when it takes samples, too.
+    ///
+    /// # Errors
+    /// [`Error::PerfEvent`]: it would count everything, or nothing.
+    pub fn check(&self, sampled: bool) -> Result<()> {
+        let reason = if self.id.is_of_scheduler() && !self.kernel {
+            "it happens in kernel mode alone: name it without `:u`, as a user who may measure kernel mode (root, CAP_PERFMON, or \
+             /proc/sys/kernel/perf_event_paranoid at 1 or less)"
+        } else if self.id.is_clock() && !sampled && self.user != self.kernel {
+            "the kernel counts it in both modes, whichever is asked for: name it without `:u` and `:k`"
+        } else {
+            return Ok(());
+        };
+        Err(Error::PerfEvent { event: self.name.clone(), reason: io::Error::other(reason) })
     }
 }
 
@@ -196,7 +220,25 @@ mod tests {
 
     #[test]
     fn an_event_of_user_mode_is_named_so() {
-        assert_eq!(one("cycles").unwrap().user_only().name, "cycles:u");
-        assert_eq!(one("cycles:u").unwrap().user_only().name, "cycles:u");
+        let user_only = |text, sampled| one(text).unwrap().user_only(sampled).name;
+        assert_eq!(user_only("cycles", false), "cycles:u");
+        assert_eq!(user_only("cycles:u", false), "cycles:u");
+        assert_eq!(user_only("task-clock", true), "task-clock:u", "of its samples the mode is known");
+        assert_eq!(user_only("task-clock", false), "task-clock");
+    }
+
+    #[test]
+    fn what_the_kernel_would_count_falsely_is_refused() {
+        let refused = |text, sampled| one(text).unwrap().check(sampled).err().map(|error| error.to_string());
+        for (text, sampled) in [("context-switches:u", true), ("cpu-migrations:u", false)] {
+            assert!(refused(text, sampled).unwrap().contains("in kernel mode alone"), "{text}");
+        }
+        for text in ["task-clock:u", "cpu-clock:k"] {
+            assert!(refused(text, false).unwrap().contains("in both modes"), "{text}");
+            assert_eq!(refused(text, true), None, "its samples are of that mode");
+        }
+        for text in ["task-clock", "context-switches", "cpu-migrations:k", "page-faults:u", "cycles:u"] {
+            assert_eq!(refused(text, false), None, "{text}");
+        }
     }
 }

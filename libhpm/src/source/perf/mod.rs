@@ -104,15 +104,13 @@ impl Source for PerfSource {
     }
 
     fn start(&mut self, sink: &mut dyn Sink) -> Result<()> {
-        let now = ClockPair::now();
         if self.opened.has_rings() {
             let counted = |event: &trace::Event, clock| Counted { clock, period: event.period };
             let clocks = self.options.events.iter().map(|event| event.id.is_clock());
             let events =
                 self.meta.events.iter().zip(clocks).map(|(event, clock)| counted(event, clock)).collect();
             let rows = SidebandRows::of_living_processes();
-            let mut stream =
-                Stream::with_quanta(events, now.monotonic_raw_ns, rows).awaiting(self.options.awaited());
+            let mut stream = Stream::with_quanta(events, 0, rows).awaiting(self.options.awaited());
             if matches!(self.options.stacks, PerfStacks::Copied(_)) {
                 stream = stream.unwinding();
             }
@@ -124,6 +122,8 @@ impl Source for PerfSource {
                 let symbols = kernel_symbols().unwrap_or_default();
                 symbols.iter().try_for_each(|symbol| sink.kernel_symbol(symbol))?;
             }
+            // Whoever is on a CPU now was there before; what came until here took its time, and was not measured.
+            stream.started_at(now_ns());
             self.stream = Some(stream);
         }
         self.opened.enable()

@@ -67,6 +67,13 @@ impl PerfOptions {
         }
     }
 
+    /// The same of what happens in user mode alone, as the events' names then say.
+    pub(in crate::source) fn user_only(mut self) -> Self {
+        let sampled = self.samples();
+        self.events = self.events.into_iter().map(|event| event.user_only(sampled)).collect();
+        self
+    }
+
     pub(super) fn samples(&self) -> bool {
         matches!(self.stream, PerfStream::Samples { .. })
     }
@@ -377,6 +384,7 @@ impl PerfOptions {
             let reason = "it has no hardware counts per thread, CPU and time; the hpm module has them";
             return Err(Error::PerfEvent { event: event.name.clone(), reason: io::Error::other(reason) });
         }
+        event.check(self.samples())?;
         let sampling = self.sampling(event);
         // Else a software event would take a sample of each single event.
         let untold = matches!(sampling, Sampling::Period(2..)) && event.id.is_counted_singly();
@@ -385,7 +393,7 @@ impl PerfOptions {
             sampling,
             sample_type: if untold { reports.sample_type & !SAMPLE_PERIOD } else { reports.sample_type },
             user: event.user,
-            kernel: event.kernel,
+            kernel: event.opens_kernel(self.samples()),
             sideband: false,
             switches: false,
             ..*reports

@@ -55,6 +55,8 @@ pub(in crate::source) struct Quanta {
     open: NumberMap<Row>,
     /// Threads of which a record was seen.
     seen: NumberMap<Seen>,
+    /// CPU and number of each thread's last quantum that has ended.
+    last: NumberMap<(u32, u64)>,
     /// Next number on each CPU.
     sequences: NumberMap<u64>,
     /// Rows that were handed over, for quanta to come: thousands are made each second.
@@ -72,6 +74,7 @@ impl Quanta {
             started_ns,
             open: NumberMap::default(),
             seen: NumberMap::default(),
+            last: NumberMap::default(),
             sequences: NumberMap::default(),
             spare: Vec::new(),
             on_cpu_ns: 0,
@@ -123,6 +126,7 @@ impl Quanta {
     /// A new thread has not run since measuring began, whoever had its number before.
     pub(in crate::source) fn forked(&mut self, tid: u32) {
         self.seen.insert(tid, Seen::OffCpu);
+        self.last.remove(&tid);
     }
 
     /// A thread that executes takes its process's number, whose first thread has exited for that.
@@ -136,17 +140,37 @@ impl Quanta {
     pub(in crate::source) fn sample(&mut self, ns: u64, event: usize, sample: &Taken) -> Placed {
         let place = (sample.cpu, sample.pid, sample.tid);
         self.begin_unseen(place);
-        // A sample of a thread that is off was taken on its way out, such as one of the switch itself.
-        let Some(row) = self.open.get_mut(&sample.tid) else {
-            return Placed { sequence: self.last_sequence(sample.cpu), open: false, ended: None };
-        };
+        if !self.open.contains_key(&sample.tid) {
+            return self.of_absent(ns, event, sample);
+        }
+        let sequence = self.count(event, sample);
+        Placed { sequence, open: true, ended: self.cut_at(ns, sample.tid, QuantumEnd::Timer) }
+    }
+
+    /// A sample of a thread that is off was taken on its way out, such as one of the switch itself: it is of the thread's last
+    /// quantum there. Others may have run since, and where it had none the sample gets one without length.
+    fn of_absent(&mut self, ns: u64, event: usize, sample: &Taken) -> Placed {
+        let Taken { cpu, pid, tid, .. } = *sample;
+        match self.last.get(&tid) {
+            Some(&(last_cpu, sequence)) if last_cpu == cpu => Placed { sequence, open: false, ended: None },
+            _ => {
+                let row = self.opened(ns, cpu, pid, tid);
+                self.open.insert(tid, row);
+                let sequence = self.count(event, sample);
+                Placed { sequence, open: false, ended: self.end(ns, tid, QuantumEnd::Yielded) }
+            }
+        }
+    }
+
+    /// Counts a sample in its thread's quantum, which is open; the quantum's number.
+    fn count(&mut self, event: usize, sample: &Taken) -> u64 {
+        let Some(row) = self.open.get_mut(&sample.tid) else { return 0 };
         row.records += 1;
         row.last_ip = Some(sample.ip);
         if !self.events[event].clock {
             row.counts[event] += sample.period;
         }
-        let sequence = row.sequence;
-        Placed { sequence, open: true, ended: self.cut_at(ns, sample.tid, QuantumEnd::Timer) }
+        row.sequence
     }
 
     /// Ends and goes on with every quantum that has lasted for long, for a reader.
@@ -190,10 +214,6 @@ impl Quanta {
         }
     }
 
-    fn last_sequence(&self, cpu: u32) -> u64 {
-        self.sequences.get(&cpu).map_or(0, |next| next.saturating_sub(1))
-    }
-
     /// Ends a quantum that has lasted for long; the thread runs on in a new one.
     fn cut_at(&mut self, ns: u64, tid: u32, end: QuantumEnd) -> Option<Row> {
         let row = self.open.get(&tid)?;
@@ -210,6 +230,7 @@ impl Quanta {
         let mut row = self.open.remove(&tid)?;
         row.end_tsc = ns.max(row.start_tsc);
         row.end = end as u8;
+        self.last.insert(tid, (row.cpu, row.sequence));
         let length = row.end_tsc - row.start_tsc;
         for (count, event) in row.counts.iter_mut().zip(&self.events) {
             if event.clock {
@@ -266,6 +287,23 @@ mod tests {
         // It is off: the sample of its own switch opens nothing.
         assert_eq!(quanta.sample(701, 1, &fault(6)), Placed { open: false, ..OPEN });
         assert!(quanta.stop(800).is_empty());
+    }
+
+    #[test]
+    fn a_sample_of_a_thread_that_is_off_is_of_its_own_last_quantum() {
+        let mut quanta = quanta();
+        quanta.switch(200, &switch(6, SwitchKind::In));
+        assert_eq!(quanta.exit(300, 6).unwrap().sequence, 0);
+        // It runs on in the kernel, and is pre-empted there.
+        quanta.switch(310, &switch(7, SwitchKind::In));
+        assert_eq!(quanta.switch(320, &switch(7, SwitchKind::Yielded)).unwrap().sequence, 1);
+        assert_eq!(quanta.sample(330, 0, &fault(6)), Placed { sequence: 0, open: false, ended: None });
+        // On another CPU it had none.
+        let elsewhere = quanta.sample(340, 1, &Taken { cpu: 2, ..fault(6) });
+        let row = elsewhere.ended.unwrap();
+        assert!(!elsewhere.open && elsewhere.sequence == row.sequence);
+        assert_eq!((row.cpu, row.tid, row.start_tsc, row.end_tsc, row.counts[1]), (2, 6, 340, 340, 1));
+        assert!(quanta.stop(400).is_empty());
     }
 
     #[test]

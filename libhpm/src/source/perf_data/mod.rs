@@ -52,6 +52,8 @@ pub struct PerfData {
     ns: u64,
     seen: Seen,
     damage: Vec<String>,
+    /// Why functions of the kernel have no names.
+    unnamed: Option<String>,
     over: bool,
 }
 
@@ -72,8 +74,8 @@ pub fn is_perf_data(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *container::MAGIC
 }
 
-/// Writes all of a file of `perf record` to a trace. Returned is what is missing of the file, one sentence each; the trace's
-/// `source_note` says that, and what else has to be known.
+/// Writes all of a file of `perf record` to a trace. Returned is what is missing or inexact, one sentence each; the trace's
+/// `source_note` says that, and what else has to be known. What the file itself lacks the trace has in [`Meta::missing`].
 ///
 /// # Errors
 /// [`Error::PerfData`] when the file cannot be read, [`Error::Trace`] when the trace cannot be written.
@@ -87,6 +89,7 @@ pub fn import(path: &Path, folder: &Path) -> Result<Vec<String>> {
     source.take(&mut writer)?;
     let (losses, remarks) = (source.losses(), source.remarks());
     writer.remark(&[&losses[..], &remarks].concat());
+    writer.missing(&source.missing());
     writer.finish(source.totals()?)?;
     Ok(losses)
 }
@@ -149,6 +152,7 @@ impl PerfData {
             ns: 0,
             seen: Seen::default(),
             damage,
+            unnamed: None,
             over: false,
         })
     }
@@ -166,20 +170,20 @@ impl PerfData {
         remarks
     }
 
-    /// What is missing or damaged, one sentence each; complete once all was taken.
+    /// What is missing, damaged or inexact, one sentence each; complete once all was taken.
     #[must_use]
     pub fn losses(&self) -> Vec<String> {
-        let mut losses = self.damage.clone();
-        let Seen { damaged, guests, throttled, inexact } = self.seen;
+        let Seen { guests, throttled, inexact, .. } = self.seen;
         let counted = [
-            (damaged, "records are damaged and left out"),
             (guests, "samples of a guest are left out"),
             (throttled, "times the kernel held samples back, because they came too fast"),
             (inexact, "samples of precise events have no exact address, as hardware says"),
         ];
-        losses.extend(
-            counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")),
-        );
+        let counted =
+            counted.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+        let mut losses = self.missing();
+        losses.extend(self.unnamed.clone());
+        losses.extend(counted);
         losses
     }
 
@@ -282,7 +286,7 @@ impl PerfData {
         match self.kernel.symbols() {
             Ok(symbols) => symbols.iter().try_for_each(|symbol| Ok(sink.kernel_symbol(symbol)?)),
             Err(reason) => {
-                self.damage.push(format!("functions of the kernel have no names: {reason}"));
+                self.unnamed = Some(format!("functions of the kernel have no names: {reason}"));
                 Ok(())
             }
         }
@@ -333,6 +337,13 @@ impl Source for PerfData {
             records_lost: stream.rows.lost,
             ..Totals::default()
         })
+    }
+
+    /// What the file should hold, and what of it is cut off or damaged.
+    fn missing(&self) -> Vec<String> {
+        let damaged = self.seen.damaged;
+        let damaged = (damaged > 0).then(|| format!("{damaged} records are damaged and left out"));
+        self.damage.iter().cloned().chain(damaged).collect()
     }
 
     fn is_over(&self) -> bool {

@@ -96,6 +96,12 @@ impl EventId {
         self == Self::CPU_CLOCK || self == Self::TASK_CLOCK
     }
 
+    /// Whether it is of the scheduler, and so happens in kernel mode alone.
+    #[must_use]
+    pub fn is_of_scheduler(self) -> bool {
+        self == Self::CONTEXT_SWITCHES || self == Self::CPU_MIGRATIONS
+    }
+
     /// Whether the kernel counts single events as they happen: neither hardware counts them nor a timer.
     #[must_use]
     pub fn is_counted_singly(self) -> bool {

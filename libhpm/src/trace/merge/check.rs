@@ -4,21 +4,25 @@ use crate::trace::{
     AllocationRow, Cut, MarkerRow, Meta, QuantumRow, Row, SampleRow, TraceError, TraceReader,
 };
 
-/// Refuses what would become a trace that misleads: the same recording twice, whose events would count twice, and traces in which there is
-/// nothing.
+/// Refuses what would become a trace that misleads: the same recording twice, whose events would count twice, one whose times cannot be
+/// placed among those of others, and traces in which there is nothing.
 ///
 /// # Errors
-/// [`TraceError::Twice`], [`TraceError::Unreadable`] or [`TraceError::Nothing`].
+/// [`TraceError::Twice`], [`TraceError::Clockless`], [`TraceError::Unreadable`] or [`TraceError::Nothing`].
 pub(super) fn check(readers: &[&TraceReader]) -> Result<(), TraceError> {
     for (place, &reader) in readers.iter().enumerate() {
         if let Some(other) = readers[..place].iter().find(|other| same(other, reader)) {
-            let (one, other) = (other.folder().to_owned(), reader.folder().to_owned());
+            let (one, other) = (other.name().to_owned(), reader.name().to_owned());
             return Err(TraceError::Twice { one, other });
         }
     }
     let held = readers.iter().map(|reader| holds(reader)).collect::<Result<Vec<bool>, _>>()?;
+    let clockless = |reader: &TraceReader| readers.len() > 1 && reader.meta().clock.pairs.is_empty();
+    if let Some((reader, _)) = readers.iter().zip(&held).find(|(reader, held)| **held && clockless(reader)) {
+        return Err(TraceError::Clockless(reader.name().to_owned()));
+    }
     match readers.first() {
-        Some(first) if !held.contains(&true) => Err(TraceError::Nothing(first.folder().to_owned())),
+        Some(first) if !held.contains(&true) => Err(TraceError::Nothing(first.name().to_owned())),
         _ => Ok(()),
     }
 }
@@ -51,7 +55,7 @@ fn holds(reader: &TraceReader) -> Result<bool, TraceError> {
     ];
     match cuts.into_iter().next() {
         Some(cut) if !found.contains(&true) => {
-            Err(TraceError::Unreadable { path: reader.folder().to_owned(), cut })
+            Err(TraceError::Unreadable { path: reader.name().to_owned(), cut })
         }
         _ => Ok(found.contains(&true)),
     }
@@ -114,6 +118,20 @@ mod tests {
         }
         assert!(!folder.exists());
         assert_eq!(merge(&[&a, &other], &folder).unwrap().rows, (6, 0));
+    }
+
+    #[test]
+    fn a_trace_whose_clock_stands_alone_is_not_placed_among_others() {
+        let temp = tempfile::tempdir().unwrap();
+        let a = write(temp.path().join("a.hpm"), 3, 1000);
+        let mut writer = TraceWriter::create(temp.path().join("b.hpm"), Meta::default()).unwrap();
+        writer.quantum(&QuantumRow { end_tsc: 5, ..QuantumRow::default() }).unwrap();
+        writer.finish(Totals::default()).unwrap();
+        let alone = TraceReader::open(temp.path().join("b.hpm")).unwrap().called("b.data");
+        let folder = temp.path().join("m.hpm");
+        let error = merge(&[&a, &alone], &folder).unwrap_err().to_string();
+        assert!(error.starts_with("b.data does not say how its clock stands"), "{error}");
+        assert_eq!(merge(&[&alone], &folder).unwrap().merged[0].folder, "b.data");
     }
 
     #[test]
