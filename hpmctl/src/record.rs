@@ -63,14 +63,10 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     };
     let controlled = args.control.then(Controlled::new).transpose()?;
     let guide = args.phase_guided.as_deref().map(|event| Guide::new(source.meta(), event)).transpose()?;
-<<<<<<< HEAD
     let earlier = replaces.then(|| Earlier::put_aside(&folder)).transpose()?;
-    let mut writer = RotatingWriter::create(&folder, source.meta().clone(), limits)?;
-=======
     // A replay hands over no allocations.
     let meta = Meta { allocations: None, ..source.meta().clone() };
     let mut writer = RotatingWriter::create(&folder, meta, limits)?;
->>>>>>> mends
     if let Some(guide) = &guide {
         writer.current().phase_guided(guide.so_far());
     }
