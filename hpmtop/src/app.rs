@@ -251,6 +251,7 @@ impl Headless {
         let replay = self.state.model().source.replay;
         let mut left = if cli.batch.is_some() { cli.batch.filter(|count| *count > 0) } else { Some(1) };
         let mut next = Duration::ZERO;
+        let mut headings = String::new();
         if replay && cli.batch.is_none() && cli.at.is_none() {
             self.seek("100%")?;
         }
@@ -276,7 +277,7 @@ impl Headless {
                 let mut paths = cli.screenshot.iter();
                 return paths.try_for_each(|path| output::screenshot(&self.state, path, cli.size));
             }
-            let text = output::document(&self.state, cli.format);
+            let text = output::document(&self.state, cli.format, &mut headings);
             match io::stdout().lock().write_all(text.as_bytes()) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 written => written.context("cannot print")?,

@@ -7,7 +7,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Parser};
 use libhpm::source::choice::Wish;
 
-use crate::output::Format;
+use crate::output::{Format, screenshot_file};
 use crate::screens::ALL;
 use crate::theme::ThemeName;
 
@@ -28,10 +28,11 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "NAME.hpm")]
     pub(crate) replay: Option<PathBuf>,
     /// Replay so many times as fast as it was recorded
-    #[arg(long, value_name = "TIMES", requires = "replay", default_value_t = 1.0, value_parser = times)]
+    #[arg(long, value_name = "TIMES", requires = "replay", default_value_t = 1.0, value_parser = times,
+        conflicts_with_all = ["pid", "cgroup", "command"])]
     pub(crate) speed: f64,
     /// Begin the replay at this time (1.5s, 250ms, 40%), and paused
-    #[arg(long, value_name = "TIME", requires = "replay")]
+    #[arg(long, value_name = "TIME", requires = "replay", conflicts_with_all = ["pid", "cgroup", "command"])]
     pub(crate) at: Option<String>,
     /// Record to this trace from the beginning, beside showing it
     #[arg(long, value_name = "NAME.hpm", conflicts_with = "replay")]
@@ -84,8 +85,8 @@ pub(crate) struct Cli {
     /// How --once and --batch print
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: Format,
-    /// Write the screen to a file, .svg or text, and end; can be given several times
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "batch"])]
+    /// Write the screen to a file, .svg or text (.txt), and end; can be given several times
+    #[arg(long, value_name = "FILE", value_parser = screenshot_file, conflicts_with_all = ["once", "batch"])]
     pub(crate) screenshot: Vec<PathBuf>,
     /// Size of the terminal for --screenshot
     #[arg(long, value_name = "COLUMNSxROWS", default_value = "120x40", value_parser = size)]
@@ -103,8 +104,9 @@ pub(crate) struct Cli {
     /// Write the manual page to this folder
     #[arg(long, value_name = "DIR")]
     pub(crate) man: Option<PathBuf>,
-    /// Run this program and measure it; what it prints is shown when the screen is closed
-    #[arg(last = true, value_name = "COMMAND")]
+    /// Run this program, with what follows as its arguments, and measure it; what it prints is shown when the screen is closed. `--` may
+    /// stand before it
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -165,12 +167,23 @@ mod tests {
     }
 
     #[test]
+    fn a_command_begins_with_the_first_word_that_is_no_option() {
+        let command = |words: &[&str]| {
+            Cli::try_parse_from([&["hpmtop"], words].concat()).map_or(vec![], |cli| cli.command)
+        };
+        assert_eq!(command(&["-F", "99", "ls", "-p", "1"]), ["ls", "-p", "1"]);
+        assert_eq!(command(&["--batch", "--", "ls", "--", "-l"]), ["ls", "--", "-l"]);
+        assert!(command(&["--no-such-option", "ls"]).is_empty());
+    }
+
+    #[test]
     fn one_target_at_most() {
         let parse = |words: &[&str]| Cli::try_parse_from([&["hpmtop"], words].concat()).is_ok();
         assert!(
             parse(&[]) && parse(&["-p", "1"]) && parse(&["--", "ls", "-l"]) && parse(&["--replay", "a.hpm"])
         );
         assert!(!parse(&["-p", "1", "--", "ls"]) && !parse(&["--replay", "a", "-e", "x"]));
+        assert!(!parse(&["--speed", "2", "ls"]) && !parse(&["-p", "1", "--at", "1s"]));
         assert!(parse(&["--screen", "time"]) && !parse(&["--screen", "tyme"]));
     }
 }

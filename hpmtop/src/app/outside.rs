@@ -60,6 +60,13 @@ pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> 
     if phases.interval_ms.is_some_and(|ms| !(0.01..=1e6).contains(&ms)) {
         bail!("an interval of phases is between 0.01 and 1000000 ms");
     }
+    let number =
+        cli.command.first().and_then(|word| word.to_str()).filter(|word| word.parse::<u64>().is_ok());
+    if let Some(number) = number.filter(|_| cli.batch == Some(0)) {
+        bail!(
+            "`{number}` would be the program: if it is meant for --batch, write --batch={number}, else ./{number}"
+        );
+    }
     let origin = match &cli.replay {
         Some(folder) => {
             let paused = cli.prints() || cli.at.is_some();

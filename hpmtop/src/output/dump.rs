@@ -18,18 +18,25 @@ pub(crate) enum Format {
     Text,
     /// One object for each time
     Json,
-    /// A table, headings first
+    /// A table, headings first; its first column is the time
     Csv,
 }
 
-/// What is seen on the shown screen.
-pub(crate) fn document(state: &State, format: Format) -> String {
+/// What is seen on the shown screen. A table has headings where they are others than those `before`, which become its own.
+pub(crate) fn document(state: &State, format: Format, before: &mut String) -> String {
     // Wide enough for every column.
     let area = Parts::of(Rect::new(0, 0, 500, 200)).body;
     let view = state.view(area);
     let sheet = state.screen().sheet(&view);
     match format {
-        Format::Csv => sheet.csv(),
+        Format::Csv => {
+            let (headings, rows) = sheet.csv(state.model().now_ns);
+            if *before == headings {
+                return rows;
+            }
+            before.clone_from(&headings);
+            headings + &rows
+        }
         Format::Json => format!("{}\n", object(state, state.screen().json(&view))),
         Format::Text => {
             let model = state.model();
@@ -71,5 +78,6 @@ pub(crate) fn write(state: &State, path: &Path) -> Result<()> {
         Some("txt") => Format::Text,
         _ => Format::Json,
     };
-    fs::write(path, document(state, format)).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, document(state, format, &mut String::new()))
+        .with_context(|| format!("cannot write {}", path.display()))
 }

@@ -6,4 +6,4 @@ mod screenshot;
 pub(crate) use self::dump::{Format, document, write as dump};
 #[cfg(test)]
 pub(crate) use self::screenshot::svg;
-pub(crate) use self::screenshot::{text, write as screenshot};
+pub(crate) use self::screenshot::{file as screenshot_file, text, write as screenshot};

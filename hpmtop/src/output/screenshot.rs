@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Error, Result};
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
@@ -164,12 +164,34 @@ fn rgb(colour: Color) -> Option<Rgb> {
     }
 }
 
-/// Writes the screen as it is on a terminal of this size to a file: SVG if that is its ending, else text.
+/// Whether a picture is SVG or text, by the file's ending.
 ///
 /// # Errors
-/// The file cannot be written.
+/// It is to be something else, in words.
+fn is_svg(path: &Path) -> Result<bool, String> {
+    let ending = path.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("svg") => Ok(true),
+        None | Some("txt") => Ok(false),
+        Some(_) => Err("a picture's name ends in .svg, or for text in .txt".to_owned()),
+    }
+}
+
+/// A picture file of the command line.
+///
+/// # Errors
+/// It is to be what is not written.
+pub(crate) fn file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    is_svg(&path).map(|_| path)
+}
+
+/// Writes the screen as it is on a terminal of this size to a file: SVG or text, as its ending says.
+///
+/// # Errors
+/// The file cannot be written, or is to be something else.
 pub(crate) fn write(state: &State, path: &Path, (width, height): (u16, u16)) -> Result<()> {
-    let is_svg = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
+    let is_svg = is_svg(path).map_err(Error::msg)?;
     let picture = if is_svg { svg(state, width, height) } else { text(state, width, height) };
     fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -177,6 +199,15 @@ pub(crate) fn write(state: &State, path: &Path, (width, height): (u16, u16)) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn endings_say_what_is_written() {
+        assert_eq!(
+            ["a.SVG", "a.txt", "/dev/stdout"].map(|name| is_svg(Path::new(name))),
+            [Ok(true), Ok(false), Ok(false)]
+        );
+        assert!(file("a.png").unwrap_err().contains(".svg"));
+    }
 
     #[test]
     fn colours_are_those_of_xterm() {

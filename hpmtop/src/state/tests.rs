@@ -136,8 +136,13 @@ fn advice_that_was_followed_is_watched() {
     assert!(seen(headless.state(), (120, 40)).contains("choose the advice"));
     // What is dumped is the part that is chosen.
     headless.press_all("v v v v").unwrap();
-    let sheet = crate::output::document(headless.state(), crate::output::Format::Csv);
-    assert!(sheet.contains("make_node (made.elf)::+16"), "{sheet}");
+    let mut headings = String::new();
+    let mut csv = || crate::output::document(headless.state(), crate::output::Format::Csv, &mut headings);
+    let (first, again) = (csv(), csv());
+    assert!(first.contains("make_node (made.elf)::+16"), "{first}");
+    assert_eq!(first.split_once("\r\n").unwrap().1, again, "the headings come once");
+    let time: f64 = again.split(',').next().unwrap().parse().unwrap();
+    assert!(first.starts_with("time_s,") && (0.9..1.1).contains(&time), "{first}");
 }
 
 #[test]

@@ -164,20 +164,20 @@ impl Sheet {
         Value::Array(self.rows.iter().map(|cells| Value::Object(row(cells))).collect())
     }
 
-    /// As comma-separated values (RFC 4180), headings first.
-    pub(crate) fn csv(&self) -> String {
+    /// As comma-separated values (RFC 4180): the headings, and the rows, with the time of both in front.
+    pub(crate) fn csv(&self, now_ns: u64) -> (String, String) {
         let heads: Vec<usize> = (0..self.heads.len()).filter(|&place| !self.heads[place].picture).collect();
-        let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-        let mut text = line(heads.iter().map(|&place| quoted(&self.heads[place].title)).collect());
-        for row in &self.rows {
+        let line = |first: String, cells: Vec<String>| [vec![first], cells].concat().join(",") + "\r\n";
+        let titles = heads.iter().map(|&place| quoted(&self.heads[place].title)).collect();
+        let row = |row: &Vec<Cell>| {
             let cell = |place: &usize| match row.get(*place).map(|cell| &cell.value) {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(text)) => quoted(text),
                 Some(other) => other.to_string(),
             };
-            text.push_str(&line(heads.iter().map(cell).collect()));
-        }
-        text
+            line(format!("{:.6}", now_ns as f64 / 1e9), heads.iter().map(cell).collect())
+        };
+        (line("time_s".to_owned(), titles), self.rows.iter().map(row).collect())
     }
 
     /// As text for people, without pictures; long texts are cut.
@@ -271,7 +271,9 @@ mod tests {
 
     #[test]
     fn pictures_are_for_people() {
-        assert_eq!(sheet().csv(), "tid,\"name, if any\"\r\n7,\"say \"\"a\"\"\"\r\n,b\r\n");
+        let (headings, rows) = sheet().csv(2_300_000_000);
+        assert_eq!(headings, "time_s,tid,\"name, if any\"\r\n");
+        assert_eq!(rows, "2.300000,7,\"say \"\"a\"\"\"\r\n2.300000,,b\r\n");
         assert_eq!(sheet().json()[0], serde_json::json!({"tid": 7, "name, if any": "say \"a\""}));
         assert_eq!(sheet().json()[1]["tid"], Value::Null);
         assert_eq!(sheet().plain(), "tid  name, if any\n  7  say \"a\"\n     b\n");
