@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 fn stat(folder: &Path, options: &[&str], script: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
-    command.args(["stat", "--source", "perf", "-e", "task-clock:u"]).args(options);
+    command.args(["stat", "--source", "perf", "-e", "task-clock"]).args(options);
     command.args(["--", "sh", "-c", script]).current_dir(folder);
     command
 }

@@ -130,7 +130,7 @@ fn a_recording_can_be_reported_counted_and_copied() {
 /// Runs `stat` by perf_event's software events on a shell that forks two others; its result, from a file.
 fn counted(options: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let begin = ["stat", "--source", "perf", "-e", "task-clock:u,page-faults:u", "-o", "counts"];
+    let begin = ["stat", "--source", "perf", "-e", "task-clock,page-faults:u", "-o", "counts"];
     let busy = "f() { i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; }; f & f & wait; exit 3";
     let output = Command::new(env!("CARGO_BIN_EXE_hpmctl"))
         .args(begin.iter().chain(options).chain(&["--", "sh", "-c", busy]))
