@@ -146,12 +146,8 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
     advice.truncate(args.limit);
     let table = weights.table();
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).chain(objects_cut);
-    let warnings: Vec<String> = cuts
-        .map(|cut| cut.to_string())
-        .chain(unfinished(&reader))
-        .chain(untyped(&references))
-        .chain(references.ways_left_out().map(str::to_owned))
-        .collect();
+    let warnings: Vec<String> =
+        cuts.map(|cut| cut.to_string()).chain(unfinished(&reader)).chain(left_out(&references)).collect();
     let report = Report {
         meta,
         filter: args.filters.words(),
@@ -179,13 +175,14 @@ impl CoallocArgs {
     }
 }
 
-/// Warnings of binaries whose types are not known.
-fn untyped(references: &References) -> impl Iterator<Item = String> {
-    references.untyped().map(|path| {
+/// Warnings of binaries whose types are not known, and of branch records that do not tell enough.
+fn left_out(references: &References) -> impl Iterator<Item = String> {
+    let untyped = references.untyped().map(|path| {
         format!(
             "{path} has no debug information that can be read: places of allocation stand for types, or the loads themselves"
         )
-    })
+    });
+    untyped.chain(references.ways_left_out().map(str::to_owned))
 }
 
 /// The event that was asked for, or the first that can be attributed.

@@ -36,13 +36,7 @@ const LATEST: Duration = LOOK.saturating_mul(10);
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     args.check()?;
     let folder = args.folder();
-    let replaces = folder.exists();
-    if replaces && !args.force {
-        bail!("{} exists already: replace it with --force, or name another folder with -o", folder.display());
-    }
-    if replaces {
-        Earlier::check(&folder, args.target.trace.as_deref())?;
-    }
+    let replaces = replaces(args, &folder)?;
     libhpm::sys::memory::keep_freed();
     let marks = args.marks.as_deref().map(MarkPipe::open).transpose()?;
     let prepared = sources::prepare(args)?;
@@ -56,17 +50,12 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     // The program, which has been started already, does not inherit it.
     libhpm::sys::priority::prefer_reader();
     let mut source = prepared.open(args, &workload)?;
-    let limits = Limits {
-        bytes: args.max_size.map(|mib| mib.saturating_mul(1 << 20)),
-        keep: args.keep.map(|keep| keep as usize),
-        on_request: args.control,
-    };
     let controlled = args.control.then(Controlled::new).transpose()?;
     let guide = args.phase_guided.as_deref().map(|event| Guide::new(source.meta(), event)).transpose()?;
     let earlier = replaces.then(|| Earlier::put_aside(&folder)).transpose()?;
     // A replay hands over no allocations.
     let meta = Meta { allocations: None, ..source.meta().clone() };
-    let mut writer = RotatingWriter::create(&folder, meta, limits)?;
+    let mut writer = RotatingWriter::create(&folder, meta, limits(args))?;
     if let Some(guide) = &guide {
         writer.current().phase_guided(guide.so_far());
     }
@@ -104,6 +93,26 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     // Its exit status is passed on, also when it was measured for a part of its time only.
     let end = workload.outlived(end)?;
     Ok(ExitCode::from(end.status()))
+}
+
+/// Whether an earlier trace stands in this folder, which may be replaced.
+fn replaces(args: &RecordArgs, folder: &Path) -> Result<bool> {
+    if !folder.exists() {
+        return Ok(false);
+    }
+    if !args.force {
+        bail!("{} exists already: replace it with --force, or name another folder with -o", folder.display());
+    }
+    Earlier::check(folder, args.target.trace.as_deref())?;
+    Ok(true)
+}
+
+fn limits(args: &RecordArgs) -> Limits {
+    Limits {
+        bytes: args.max_size.map(|mib| mib.saturating_mul(1 << 20)),
+        keep: args.keep.map(|keep| keep as usize),
+        on_request: args.control,
+    }
 }
 
 /// Removes the trace of a program that never ran, which leaves nothing worth keeping; why the recording failed.

@@ -310,6 +310,48 @@ fn intervals_of_a_trace_add_up_to_its_counts() {
     assert_eq!((again, intervals), (whole, whole));
 }
 
+/// What users get wrong, and what they are told.
+const WRONG: &[(&[&str], &str)] = &[
+    (&["report", "none.hpm"], "cannot read none.hpm"),
+    (&["report", "empty.hpm"], "name a folder that `hpmctl record` wrote"),
+    (&["verify", "empty.hpm"], "name a folder that `hpmctl record` wrote"),
+    (&["stat", "-C", "9999", "--", "true"], "cannot be used with"),
+    (&["stat", "-C", "9999"], "there is no CPU 9999"),
+    (&["stat", "--cgroup", "none"], "there is no control group none"),
+    (&["stat", "--trace", "t.hpm", "-e", "cycles"], "cannot be used with"),
+    (&["record", "--trace", "t.hpm", "-F", "9", "-o", "u.hpm"], "cannot be used with"),
+    (&["record", "--marks", "none", "--", "true"], "there is no such pipe"),
+    (&["record", "-o", "none/t.hpm", "--", "true"], "cannot make the trace none/t.hpm"),
+    (&["report", "--code", "nobody", "t.hpm"], "holds no sample that was asked for; `hpmctl report --by"),
+    (&["report", "--callers", "--min-share", "nan", "t.hpm"], "write a percentage from 0 to 100"),
+    (&["report", "--time", "5s..1s", "t.hpm"], "write the earlier time first"),
+    (&["phases", "--interval", "1e300", "t.hpm"], "write milliseconds from 0.001 to 1000000"),
+    (&["explore", "--picture", "x.svg", "t.hpm"], "--picture draws a graph or a timeline"),
+    (&["export", "-f", "folded", "--table", "maps", "-o", "x", "t.hpm"], "--table is for csv and parquet"),
+    (
+        &["record", "-c", "18446744073709551615", "-o", "u.hpm", "--", "true"],
+        "is not in 1..=9223372036854775807",
+    ),
+    (&["report", "-e", "nobody", "t.hpm"], "the trace has no event `nobody`"),
+    (&["report", "--symfs", "none", "t.hpm"], "there is no such folder"),
+    (&["report", "--picture", "x.jpg", "t.hpm"], "ends in .svg or .png"),
+    (&["annotate", "t.hpm", "nobody"], "no sample lies in a function `nobody`"),
+    (&["export", "--format", "chrome", "-o", "none/x", "t.hpm"], "cannot write none/x"),
+    (&["list", "nobody"], "no event that perf_event has here"),
+    (&["report", "--callers", "hot", "t.hpm"], "write --callers=hot"),
+    (&["record", "-o", "u.hpm", "--stacks", "fp", "--", "true"], "write --stacks=fp"),
+    (&["record", "-o", "u.hpm", "--branches", "16", "true"], "write --branches=16"),
+    (&["stat", "--topdown", "2", "true"], "write --topdown=2"),
+    (&["record", "-o", "u.hpm", "--stack-bytes", "2048", "true"], "--stack-bytes is for --stacks=dwarf"),
+    (&["record", "-o", "u.hpm", "-p", "1", "--allocations"], "for a program that hpmctl starts"),
+    (&["stat", "--speed", "2", "true"], "cannot be used with"),
+    (&["stat", "-t", "4194304"], "no thread has the TID 4194304"),
+    (&["record", "-o", "t.hpm", "true"], "replace it with --force"),
+    (&["record", "-f", "-o", "empty.hpm", "true"], "--force replaces nothing but traces"),
+    (&["record", "-f", "-o", "t.hpm", "--trace", "t.hpm"], "cannot be replaced by a copy of itself"),
+    (&["record", "-f", "-o", "t.hpm", "./nobody"], "cannot run `./nobody`"),
+];
+
 #[test]
 fn what_users_get_wrong_is_one_sentence() {
     if driver_is_here() || !perf().0 {
@@ -319,50 +361,7 @@ fn what_users_get_wrong_is_one_sentence() {
     let recorded = hpmctl_in(folder.path(), &["record", "-o", "t.hpm", "--", "true"]);
     assert!(recorded.status.success(), "{}", said(&recorded));
     std::fs::create_dir(folder.path().join("empty.hpm")).unwrap();
-    let cases: &[(&[&str], &str)] = &[
-        (&["report", "none.hpm"], "cannot read none.hpm"),
-        (&["report", "empty.hpm"], "name a folder that `hpmctl record` wrote"),
-        (&["verify", "empty.hpm"], "name a folder that `hpmctl record` wrote"),
-        (&["stat", "-C", "9999", "--", "true"], "cannot be used with"),
-        (&["stat", "-C", "9999"], "there is no CPU 9999"),
-        (&["stat", "--cgroup", "none"], "there is no control group none"),
-        (&["stat", "--trace", "t.hpm", "-e", "cycles"], "cannot be used with"),
-        (&["record", "--trace", "t.hpm", "-F", "9", "-o", "u.hpm"], "cannot be used with"),
-        (&["record", "--marks", "none", "--", "true"], "there is no such pipe"),
-        (&["record", "-o", "none/t.hpm", "--", "true"], "cannot make the trace none/t.hpm"),
-        (&["report", "--code", "nobody", "t.hpm"], "holds no sample that was asked for; `hpmctl report --by"),
-        (&["report", "--callers", "--min-share", "nan", "t.hpm"], "write a percentage from 0 to 100"),
-        (&["report", "--time", "5s..1s", "t.hpm"], "write the earlier time first"),
-        (&["phases", "--interval", "1e300", "t.hpm"], "write milliseconds from 0.001 to 1000000"),
-        (&["explore", "--picture", "x.svg", "t.hpm"], "--picture draws a graph or a timeline"),
-        (
-            &["export", "-f", "folded", "--table", "maps", "-o", "x", "t.hpm"],
-            "--table is for csv and parquet",
-        ),
-        (
-            &["record", "-c", "18446744073709551615", "-o", "u.hpm", "--", "true"],
-            "is not in 1..=9223372036854775807",
-        ),
-        (&["report", "-e", "nobody", "t.hpm"], "the trace has no event `nobody`"),
-        (&["report", "--symfs", "none", "t.hpm"], "there is no such folder"),
-        (&["report", "--picture", "x.jpg", "t.hpm"], "ends in .svg or .png"),
-        (&["annotate", "t.hpm", "nobody"], "no sample lies in a function `nobody`"),
-        (&["export", "--format", "chrome", "-o", "none/x", "t.hpm"], "cannot write none/x"),
-        (&["list", "nobody"], "no event that perf_event has here"),
-        (&["report", "--callers", "hot", "t.hpm"], "write --callers=hot"),
-        (&["record", "-o", "u.hpm", "--stacks", "fp", "--", "true"], "write --stacks=fp"),
-        (&["record", "-o", "u.hpm", "--branches", "16", "true"], "write --branches=16"),
-        (&["stat", "--topdown", "2", "true"], "write --topdown=2"),
-        (&["record", "-o", "u.hpm", "--stack-bytes", "2048", "true"], "--stack-bytes is for --stacks=dwarf"),
-        (&["record", "-o", "u.hpm", "-p", "1", "--allocations"], "for a program that hpmctl starts"),
-        (&["stat", "--speed", "2", "true"], "cannot be used with"),
-        (&["stat", "-t", "4194304"], "no thread has the TID 4194304"),
-        (&["record", "-o", "t.hpm", "true"], "replace it with --force"),
-        (&["record", "-f", "-o", "empty.hpm", "true"], "--force replaces nothing but traces"),
-        (&["record", "-f", "-o", "t.hpm", "--trace", "t.hpm"], "cannot be replaced by a copy of itself"),
-        (&["record", "-f", "-o", "t.hpm", "./nobody"], "cannot run `./nobody`"),
-    ];
-    for (arguments, sentence) in cases {
+    for (arguments, sentence) in WRONG {
         let output = hpmctl_in(folder.path(), arguments);
         let text = said(&output);
         assert!(!output.status.success(), "{arguments:?}");

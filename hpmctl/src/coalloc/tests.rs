@@ -159,7 +159,7 @@ fn the_hot_reference_is_named_and_advised() {
 
 /// As `trace`, with a call of another place in each sample's branch records, and `meta.json` as altered.
 fn with_branches(temp: &TempDir, alter: fn(&mut Meta)) -> serde_json::Value {
-    let made = TraceReader::open(&trace(temp, "-g")).unwrap();
+    let made = TraceReader::open(trace(temp, "-g")).unwrap();
     let folder = temp.path().join("branches.hpm");
     let mut meta = made.meta().clone();
     alter(&mut meta);

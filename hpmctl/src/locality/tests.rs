@@ -141,7 +141,7 @@ fn what_a_table_has_no_place_for_is_told_beside_it() {
         meta.replace("\"records_lost\": 0", "\"records_lost\": 5")
     })
     .unwrap();
-    assert_eq!(beside(&[]), [String::new(); 0]);
+    assert!(beside(&[]).is_empty());
     assert_eq!(beside(&["--csv"]), ["5 samples could not be written or were held back"]);
 }
 

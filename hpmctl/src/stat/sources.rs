@@ -170,12 +170,12 @@ fn by_perf(
         note: facts.line.clone(),
         command: args.target.words(),
     };
-    match facts.open(events, &options) {
+    match facts.open(events, options) {
         // Nobody asked for these, and every user may count the others.
         Err(Error::WithoutModule { .. }) if args.events.is_empty() => {
             let others: Vec<PerfName> =
                 events.iter().filter(|event| !event.id.is_of_scheduler()).cloned().collect();
-            Ok(facts.open(&others, &options)?)
+            Ok(facts.open(&others, options)?)
         }
         opened => Ok(opened?),
     }

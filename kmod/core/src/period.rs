@@ -219,7 +219,7 @@ impl Periods {
     fn draw_first(&mut self, place: usize, seed: u64) -> i64 {
         let (period, random) = (self.in_use[place], self.random(seed));
         // The number has 32 bits, and so has a product of two.
-        let drawn = if period >> 32 == 0 { random * period >> 32 } else { random * (period >> 16) >> 16 };
+        let drawn = if period >> 32 == 0 { (random * period) >> 32 } else { (random * (period >> 16)) >> 16 };
         1 + drawn as i64
     }
 

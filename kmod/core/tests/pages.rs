@@ -5,7 +5,8 @@ mod rig;
 use std::sync::atomic::Ordering;
 
 use hpm_abi::{
-    CounterPageFlags, CounterReading, EventSpec, QuantumEnd, SessionConfig, COUNT_ABSENT, COUNT_ASK, COUNT_HELD, EVENTS_MAX,
+    CounterPageFlags, CounterReading, EventSpec, QuantumEnd, SessionConfig, COUNT_ABSENT, COUNT_ASK,
+    COUNT_HELD, EVENTS_MAX,
 };
 use hpm_core::counters;
 use rig::core::Instruction::{Branch, Load, Plain, Store};

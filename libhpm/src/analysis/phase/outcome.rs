@@ -302,12 +302,13 @@ fn blocks(intervals: &[Interval], steps: &[Step]) -> Vec<Vec<Range<usize>>> {
     let mut blocks: Vec<Vec<Range<usize>>> = Vec::new();
     for (place, (interval, step)) in intervals.iter().zip(steps).enumerate() {
         let changes = step.variation.is_some_and(|variation| variation.level > 0);
-        match blocks.last_mut() {
-            Some(stretches) if !interval.after_gap => match stretches.last_mut() {
-                Some(stretch) if !changes => stretch.end = place + 1,
-                _ => stretches.push(place..place + 1),
-            },
-            _ => blocks.push(vec![place..place + 1]),
+        if interval.after_gap || blocks.is_empty() {
+            blocks.push(Vec::new());
+        }
+        let Some(stretches) = blocks.last_mut() else { continue };
+        match stretches.last_mut() {
+            Some(stretch) if !changes => stretch.end = place + 1,
+            _ => stretches.push(place..place + 1),
         }
     }
     blocks
