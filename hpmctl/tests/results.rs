@@ -154,7 +154,7 @@ fn a_duration_ends_the_measurement_and_not_the_program() {
     let folder = tempfile::tempdir().unwrap();
     let run = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
-        command.args(["stat", "--source", "perf", "-e", "task-clock:u", "--json", "-o", "out.json"]);
+        command.args(["stat", "--source", "perf", "-e", "task-clock", "--json", "-o", "out.json"]);
         let output = command.args(words).current_dir(&folder).output().unwrap();
         let json: serde_json::Value =
             serde_json::from_slice(&fs::read(folder.path().join("out.json")).unwrap()).unwrap();
