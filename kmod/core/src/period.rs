@@ -218,7 +218,7 @@ impl Periods {
     /// A place in an interval of the period in use, any as likely as the others: the events from there to its end.
     fn draw_first(&mut self, place: usize, seed: u64) -> i64 {
         let (period, random) = (self.in_use[place], self.random(seed));
-        // The number has 32 bits, and so has a product of two.
+        // The number has 32 bits, and a product must not have more than 64.
         let drawn = if period >> 32 == 0 { (random * period) >> 32 } else { (random * (period >> 16)) >> 16 };
         1 + drawn as i64
     }
