@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum as _};
+use libhpm::record::BranchType;
 use libhpm::source::choice::Wish;
 
 use crate::cli::TargetArgs;
@@ -79,7 +81,7 @@ pub(crate) struct RecordArgs {
         value_parser = clap::value_parser!(u32).range(0..=32), conflicts_with = "trace")]
     pub(super) branches: Option<u32>,
     /// Types of branches to record, separated by commas [default: all]; `hpmctl coalloc` makes use of branch records only with all
-    #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',', requires = "branches")]
+    #[arg(long, value_parser = branch_type(), value_name = "TYPES", value_delimiter = ',', requires = "branches")]
     pub(super) branch_types: Vec<BranchType>,
     /// End the trace at this size, and go on in another beside it (NAME-2.hpm, …; a number that is taken is left out)
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..))]
@@ -180,37 +182,13 @@ pub(super) enum StackMethod {
     Lbr,
 }
 
-/// Types of branches.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BranchType {
-    /// Conditional jumps
-    Conditional,
-    /// Direct jumps
-    Jump,
-    /// Indirect jumps
-    IndirectJump,
-    /// Direct calls
-    Call,
-    /// Indirect calls
-    IndirectCall,
-    /// Returns
-    Return,
-    /// System calls, interrupts and the ways back, where kernel mode is measured
-    Far,
-}
-
-impl From<BranchType> for libhpm::record::BranchType {
-    fn from(kind: BranchType) -> Self {
-        match kind {
-            BranchType::Conditional => Self::Conditional,
-            BranchType::Jump => Self::Jump,
-            BranchType::IndirectJump => Self::IndirectJump,
-            BranchType::Call => Self::Call,
-            BranchType::IndirectCall => Self::IndirectCall,
-            BranchType::Return => Self::Return,
-            BranchType::Far => Self::Far,
-        }
-    }
+/// Takes a type of branches by its name.
+fn branch_type() -> impl TypedValueParser<Value = BranchType> {
+    let names = BranchType::ALL.map(|kind| PossibleValue::new(kind.name()).help(kind.describe()));
+    PossibleValuesParser::new(names).try_map(|name| {
+        let named = BranchType::ALL.into_iter().find(|kind| kind.name() == name);
+        named.ok_or("no type of branches")
+    })
 }
 
 /// What the driver takes.
@@ -229,7 +207,6 @@ fn stack_bytes(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
-    use clap::ValueEnum as _;
 
     use super::*;
     use crate::cli::{Cli, Command};
@@ -270,9 +247,9 @@ mod tests {
     fn branches_are_as_many_as_there_are_and_of_all_types_unless_said() {
         assert_eq!(parsed("-a").branches, None);
         assert_eq!(parsed("--branches -a").branches, Some(0));
-        for kind in BranchType::value_variants() {
-            let name = kind.to_possible_value().unwrap().get_name().to_owned();
-            assert_eq!(name, libhpm::record::BranchType::from(*kind).name(), "as meta.json has it");
+        for kind in BranchType::ALL {
+            let args = parsed(&format!("--branches --branch-types {} -a", kind.name()));
+            assert_eq!(args.branch_types, [kind], "as meta.json has it");
         }
         let args = parsed("--branches=8 --branch-types call,return -a");
         assert_eq!((args.branches, args.branch_types), (Some(8), vec![BranchType::Call, BranchType::Return]));

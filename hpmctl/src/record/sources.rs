@@ -2,7 +2,6 @@
 
 use anyhow::{Result, bail};
 use libhpm::event::{Event, Sampling};
-use libhpm::record::BranchType;
 use libhpm::session::{Branches, Options, Stack};
 use libhpm::source::Source;
 use libhpm::source::choice::{
@@ -177,7 +176,7 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
         })
         .branches(args.branches.map(|count| Branches {
             count,
-            filter: args.branch_types.iter().fold(0, |filter, kind| filter | BranchType::from(*kind).bit()),
+            filter: args.branch_types.iter().fold(0, |filter, kind| filter | kind.bit()),
         }));
     let usual = if args.events.is_empty() { USUAL_PERIOD } else { PERIOD };
     let period = args.period.unwrap_or(usual);

@@ -105,6 +105,20 @@ impl BranchType {
         }
     }
 
+    /// What these are, in words.
+    #[must_use]
+    pub const fn describe(self) -> &'static str {
+        match self {
+            Self::Conditional => "Conditional jumps",
+            Self::Jump => "Direct jumps",
+            Self::IndirectJump => "Indirect jumps",
+            Self::Call => "Direct calls",
+            Self::IndirectCall => "Indirect calls",
+            Self::Return => "Returns",
+            Self::Far => "System calls, interrupts and the ways back, where kernel mode is measured",
+        }
+    }
+
     /// Its bit in [`BranchFilter`].
     #[must_use]
     pub const fn bit(self) -> u32 {
