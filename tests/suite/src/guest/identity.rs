@@ -16,8 +16,10 @@ use super::proof::denied;
 
 /// A program that the kernel refuses when it is too late to go on with the old one.
 const BROKEN: &str = "/tmp/broken";
-/// Where the kernel keeps the number that it gave out last.
-const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
+/// How many numbers the kernel gives out before it begins anew.
+const PID_MAX: &str = "/proc/sys/kernel/pid_max";
+/// So few that a number comes round soon, and more than the lab's processes and threads need.
+const NUMBERS: u32 = 2000;
 /// More than the thread executes, and a fraction of what `loops` does.
 const OWN: u64 = 1_000_000;
 const ATTEMPTS: u32 = 50;
@@ -26,6 +28,14 @@ const ATTEMPTS: u32 = 50;
 /// another program's meanwhile. Nothing of that is counted.
 pub(super) fn is_not_its_number() -> Result<String> {
     break_program()?;
+    let usual = fs::read_to_string(PID_MAX)?;
+    fs::write(PID_MAX, NUMBERS.to_string())?;
+    let result = renumber();
+    fs::write(PID_MAX, usual)?;
+    result
+}
+
+fn renumber() -> Result<String> {
     let mut process = Command::new(std::env::current_exe()?)
         .args(["guest", "renumbered"])
         .stdin(Stdio::piped())
@@ -83,10 +93,14 @@ fn break_program() -> Result<()> {
     Ok(File::create(BROKEN)?.write_all(&bytes)?)
 }
 
-/// `loops`, once it has this number.
+/// `loops`, once it has this number. Numbers are given out in turn, to threads as to processes.
 fn program_numbered(tid: i32) -> Result<Child> {
     for _ in 0..ATTEMPTS {
-        fs::write(LAST_PID, (tid - 1).to_string())?;
+        let mut threads = (0..2 * NUMBERS).map(|_| std::thread::spawn(gettid).join());
+        ensure!(
+            threads.any(|number| number.is_ok_and(|number| number.as_raw() == tid - 1)),
+            "no thread got the number before {tid}"
+        );
         let mut child = Command::new(built("loops")?).spawn()?;
         if child.id() == tid.unsigned_abs() {
             return Ok(child);

@@ -58,7 +58,8 @@ fn phases(boot: &Boot, trace: &str) -> Result<Vec<Phase>> {
         let (start, ticks) = before.get(&(sample.cpu, sample.quantum)).context("a sample of no quantum")?;
         samples.push((ticks + sample.tsc - start, sample.ip));
     }
-    samples.sort_unstable();
+    // By time alone: before PEBS format 3 records have none of their own, and of equal times the first record is the earlier one.
+    samples.sort_by_key(|&(time, _)| time);
     let mut phases: Vec<Phase> = Vec::new();
     for (time, ip) in samples {
         if phases.last().is_none_or(|phase| phase.ip != ip) {
