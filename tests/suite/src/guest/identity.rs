@@ -20,6 +20,8 @@ const BROKEN: &str = "/tmp/broken";
 const PID_MAX: &str = "/proc/sys/kernel/pid_max";
 /// So few that a number comes round soon, and more than the lab's processes and threads need.
 const NUMBERS: u32 = 2000;
+/// Numbers below are given out once after boot, and never again (Linux: `RESERVED_PIDS`).
+const RESERVED: i32 = 300;
 /// More than the thread executes, and a fraction of what `loops` does.
 const OWN: u64 = 1_000_000;
 const ATTEMPTS: u32 = 50;
@@ -36,6 +38,7 @@ pub(super) fn is_not_its_number() -> Result<String> {
 }
 
 fn renumber() -> Result<String> {
+    use_up_numbers(|number| number > RESERVED)?;
     let mut process = Command::new(std::env::current_exe()?)
         .args(["guest", "renumbered"])
         .stdin(Stdio::piped())
@@ -96,11 +99,7 @@ fn break_program() -> Result<()> {
 /// `loops`, once it has this number. Numbers are given out in turn, to threads as to processes.
 fn program_numbered(tid: i32) -> Result<Child> {
     for _ in 0..ATTEMPTS {
-        let mut threads = (0..2 * NUMBERS).map(|_| std::thread::spawn(gettid).join());
-        ensure!(
-            threads.any(|number| number.is_ok_and(|number| number.as_raw() == tid - 1)),
-            "no thread got the number before {tid}"
-        );
+        use_up_numbers(|number| number == tid - 1)?;
         let mut child = Command::new(built("loops")?).spawn()?;
         if child.id() == tid.unsigned_abs() {
             return Ok(child);
@@ -108,4 +107,14 @@ fn program_numbered(tid: i32) -> Result<Child> {
         child.wait()?;
     }
     bail!("no program got the number {tid}")
+}
+
+/// Starts threads until one has such a number.
+fn use_up_numbers(enough: impl Fn(i32) -> bool) -> Result<()> {
+    let mut numbers = (0..2 * NUMBERS).map(|_| std::thread::spawn(gettid).join());
+    ensure!(
+        numbers.any(|number| number.is_ok_and(|number| enough(number.as_raw()))),
+        "no thread got the number"
+    );
+    Ok(())
 }
