@@ -187,19 +187,32 @@ impl Matching<'_> {
         }
     }
 
-    /// Finds a counter for one more use, moving others when that helps (an augmenting path of bipartite matching).
-    /// `untried` shrinks with each counter looked at, which bounds both the work and the depth to [`COUNTERS_MAX`].
+    /// The counters that a use may have, fixed ones first: they can count little else. For records the lowest of the general ones
+    /// come first: from Ice Lake on general counter 0, and on the small cores 0 and 1, samples with precise distribution (perfmon's
+    /// "PDIST counters"; Linux: `icl_get_event_constraints`, `cmt_get_event_constraints`).
+    fn order(&self, wanted: Use) -> impl Iterator<Item = Counter> {
+        let (allowed, (index, sampling)) = (self.allowed(wanted), wanted);
+        let records = sampling && self.events[index].is_sampled(Way::Pebs);
+        let lowest_first = if records { SAMPLING_COUNTERS_MAX } else { 0 };
+        let places = (lowest_first..COUNTERS_MAX).rev().chain(0..lowest_first);
+        places.map(Counter::at).filter(move |&counter| allowed.contains(counter))
+    }
+
+    /// Finds a counter for one more use, a free one if there is one, else moving others when that helps (an augmenting path of
+    /// bipartite matching). `untried` shrinks with each counter looked at, which bounds both the work and the depth to
+    /// [`COUNTERS_MAX`].
     fn place(&mut self, wanted: Use, untried: &mut CounterSet) -> bool {
-        for counter in self.allowed(wanted).iter() {
+        let is_free = |counter: &Counter| self.uses[counter.place()].is_none();
+        if let Some(counter) = self.order(wanted).find(is_free) {
+            self.uses[counter.place()] = Some(wanted);
+            return true;
+        }
+        for counter in self.order(wanted) {
             if !untried.contains(counter) {
                 continue;
             }
             *untried = untried.without(counter);
-            let free = match self.uses[counter.place()] {
-                None => true,
-                Some(holder) => self.place(holder, untried),
-            };
-            if free {
+            if self.uses[counter.place()].is_some_and(|holder| self.place(holder, untried)) {
                 self.uses[counter.place()] = Some(wanted);
                 return true;
             }

@@ -103,6 +103,10 @@ const OP_LEAST: u64 = 0x90;
 /// Least count of fetches.
 const FETCH_LEAST: u64 = PERIOD_MIN.next_multiple_of(UNIT);
 
+/// What hardware draws at random for IbsOpCurCnt when it samples a count of ops, and half of it.
+const DRAWN: u64 = 0x7F;
+const DRAWN_HALF: u64 = 64;
+
 /// How the records look.
 pub(super) const RECORDS: Records =
     Records { size: core::mem::size_of::<IbsRecord>() as u16, format: RECORD_FORMAT_IBS };
@@ -171,6 +175,18 @@ impl Ibs {
         }
         let passed = if self.has(RD_WR_OP_CNT) { passed } else { 0 };
         OpCtl(control).with_max_cnt(count / UNIT).with_max_cnt_ext(count >> 20).with_cur_cnt(passed).0
+    }
+
+    /// Events from a sample to the next. `value` is the control register's while the first one waits: where ops are counted, it has
+    /// what hardware drew at random, without which some ops of a dispatch group are sampled more often than others (Linux
+    /// 0f4cd769c410). Linux goes on from there, which makes intervals shorter than the period by half of what is drawn; here they are
+    /// shorter or longer.
+    pub(super) fn next(self, sampler: Counter, value: u64, period: u64) -> u64 {
+        let control = OpCtl(value);
+        if register_of(sampler) == IBS_FETCH_CTL || control.cnt_ctl() == 0 || !self.has(RD_WR_OP_CNT) {
+            return period;
+        }
+        period + DRAWN_HALF - (control.cur_cnt() & DRAWN)
     }
 
     /// How many events are left until a sample by this value of the control register; 0 when one waits.

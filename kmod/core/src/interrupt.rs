@@ -159,7 +159,7 @@ pub(super) fn take_samples<P: Port, R: Rings>(
             Sample::Unknown => session.state.handled.lost[place] += 1,
         }
         let period = session.state.periods.in_use()[place];
-        ibs.set(sampler.counter, program.ibs_control(sampler.counter), period);
+        ibs.set_next(sampler.counter, program.ibs_control(sampler.counter), period);
     }
 }
 

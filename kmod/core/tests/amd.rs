@@ -2,6 +2,7 @@
 
 mod rig;
 
+use std::collections::BTreeSet;
 use std::mem::offset_of;
 
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
@@ -175,12 +176,19 @@ fn ibs_samples_each_period_the_sampled_instruction_itself() {
             let interval = 1601 + u64::from(latency);
             let due = 200_000 / interval;
             let what = format!("{}, latency {latency}: {}", profile.name, seen.records[0]);
-            assert!(seen.records[0].abs_diff(due) <= 1 && seen.records_lost == 0, "{what}");
+            assert!(seen.records[0].abs_diff(due) <= 2 && seen.records_lost == 0, "{what}");
             let mut sampled: Vec<u64> =
                 seen.recorded.iter().map(|(rip, _)| rip & ((1 << TID_SHIFT) - 1)).collect();
             sampled.sort_unstable();
             let steps: Vec<u64> = sampled.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            assert!(steps.iter().all(|step| step.abs_diff(interval) <= 1), "{what}: {steps:?}");
+            // What hardware draws at random stays in the intervals, as often above the period as below.
+            assert!(steps.iter().all(|step| step.abs_diff(interval) <= 65), "{what}: {steps:?}");
+            let longer = steps.iter().filter(|&&step| step > interval).count();
+            let other: BTreeSet<u64> = steps.iter().copied().collect();
+            assert!(
+                longer.abs_diff(steps.len() / 2) <= steps.len() / 5 && other.len() > 40,
+                "{what}: {steps:?}"
+            );
             assert_eq!(unclaimed(&rig), 0, "{what}");
         }
     }
@@ -256,10 +264,11 @@ fn what_ibs_samples_of_the_kernel_is_withheld_and_counted() {
         let seen = &rig.sessions[session].reader.threads[&tid];
         assert_eq!(seen.counts[0], 160_000);
         assert!(
-            totals.records.abs_diff(1000) <= 10 && totals.records_withheld.abs_diff(1000) <= 10,
+            totals.records.abs_diff(1000) <= 20 && totals.records_withheld.abs_diff(1000) <= 20,
             "{totals:?}"
         );
-        assert_eq!(totals.records + totals.records_withheld, 2000, "{}", profile.name);
+        // Intervals are random, by 37 events each, so that 2000 are 10 more or fewer.
+        assert!((totals.records + totals.records_withheld).abs_diff(2000) <= 20, "{}", profile.name);
         assert_eq!((totals.records_lost, unclaimed(&rig)), (0, 0));
     }
 }
@@ -283,7 +292,8 @@ fn without_a_free_segment_ibs_is_off_and_the_loss_is_told() {
     rig.read_all();
     let seen = &rig.sessions[session].reader.threads[&tid];
     assert_eq!(seen.counts[0], 210_000);
-    assert!((seen.records[0] + seen.records_lost).abs_diff(210_000 / 160) <= 2);
+    // Those written are random, by 10 of them.
+    assert!((seen.records[0] + seen.records_lost).abs_diff(210_000 / 160) <= 20);
     assert!(seen.records[0] > full);
 }
 

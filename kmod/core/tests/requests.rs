@@ -5,7 +5,7 @@ mod rig;
 use std::mem::offset_of;
 
 use hpm_abi::{EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX};
-use hpm_core::allocate::{allocate, Assignment, CounterSet, COUNTERS_MAX};
+use hpm_core::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX};
 use hpm_core::events::{Event, Sampling, Way, PERIOD_MIN};
 use hpm_core::{Program, Refusal};
 use proptest::prelude::*;
@@ -236,6 +236,23 @@ proptest! {
             }
         }
     }
+}
+
+/// Hardware that distributes samples precisely does so on its lowest counters; the events' own counts leave them alone.
+#[test]
+fn records_come_from_the_lowest_counters_and_counts_from_the_highest() {
+    let sampling = Sampling {
+        way: Way::Pebs,
+        period: 1000,
+        encoding: 0,
+        counters: CounterSet::general(0xF),
+        pebs_enable: 0,
+    };
+    let event = Event { counters: CounterSet::general(0xF), sampling: Some(sampling), ..Event::NONE };
+    let [first, second, ..] = allocate(&[event, event], u32::MAX).expect("four counters for four uses");
+    let bit = |counter: Option<Counter>| counter.map(Counter::bit);
+    assert_eq!([first.sampling, second.sampling].map(bit), [Some(0), Some(1)]);
+    assert_eq!([first.counting, second.counting].map(bit), [Some(3), Some(2)]);
 }
 
 fn check_assignments(events: &[Event], assignments: &[Assignment; EVENTS_MAX]) {

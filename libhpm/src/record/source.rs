@@ -109,13 +109,16 @@ pub enum Snoop {
     Modified = 4,
     /// One had it unmodified and forwarded it.
     Forwarded = 5,
+    /// One had it and forwarded it; hardware does not tell whether it was modified.
+    Supplied = 6,
 }
 
 impl Snoop {
     /// The answer with this number, if there is one.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
-        const ALL: [Snoop; 5] = [Snoop::None, Snoop::Miss, Snoop::Hit, Snoop::Modified, Snoop::Forwarded];
+        const ALL: [Snoop; 6] =
+            [Snoop::None, Snoop::Miss, Snoop::Hit, Snoop::Modified, Snoop::Forwarded, Snoop::Supplied];
         ALL.into_iter().find(|snoop| *snoop as u8 == number)
     }
 
@@ -128,6 +131,7 @@ impl Snoop {
             Self::Hit => "snoop hit",
             Self::Modified => "modified in another cache",
             Self::Forwarded => "forwarded by another cache",
+            Self::Supplied => "forwarded by another cache, modified or not",
         }
     }
 }
@@ -211,7 +215,8 @@ pub(super) fn table(pmu: &str) -> Option<&'static Table> {
         "westmere" => &WESTMERE,
         "sandybridge" | "ivybridge" => &SANDY_BRIDGE,
         "haswell" | "broadwell" => &HASWELL,
-        "skylake" | "icelake" => &SKYLAKE,
+        "skylake" => &SKYLAKE,
+        "icelake" => &ICE_LAKE,
         "goldencove" | "redwoodcove" => &GOLDEN_COVE,
         "gracemont" => &GRACEMONT,
         "darkmont" => &DARKMONT,
@@ -229,6 +234,7 @@ const MISS: Option<Snoop> = Some(Snoop::Miss);
 const HIT: Option<Snoop> = Some(Snoop::Hit);
 const MODIFIED: Option<Snoop> = Some(Snoop::Modified);
 const FORWARDED: Option<Snoop> = Some(Snoop::Forwarded);
+const SUPPLIED: Option<Snoop> = Some(Snoop::Supplied);
 
 #[rustfmt::skip]
 static NEHALEM: Table = Table {
@@ -286,8 +292,17 @@ static SKYLAKE: Table = Table {
     split_latency: false,
 };
 
+/// From Ice Lake on another core's line may have been modified or not (SDM Vol. 3B, 20.9.7, table 20-101, encoding 07H).
+const SINCE_ICE_LAKE: [(Level, Option<Snoop>); 16] = {
+    let mut sources = SINCE_SKYLAKE;
+    sources[7] = (L3, SUPPLIED);
+    sources
+};
+
+static ICE_LAKE: Table = Table { sources: SINCE_ICE_LAKE, ..SKYLAKE };
+
 static GOLDEN_COVE: Table = Table {
-    sources: SINCE_SKYLAKE,
+    sources: SINCE_ICE_LAKE,
     source_mask: 0xf,
     stlb_miss: Some(4),
     locked: Some(5),

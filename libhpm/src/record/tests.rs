@@ -149,6 +149,11 @@ fn sources_are_read_as_the_generation_writes_them() {
     assert_eq!(load("skylake", 0x1c), (Level::RemoteCache, Some(Snoop::Forwarded), yes, no));
     assert_eq!(load("icelake", 0x2c), (Level::RemoteCache, Some(Snoop::Forwarded), no, yes));
     assert_eq!(load("goldencove", 0x1a), (Level::LocalDram, None, yes, no));
+    assert_eq!(load("skylake", 0x7), (Level::L3, Some(Snoop::Modified), no, no));
+    for pmu in ["icelake", "goldencove", "redwoodcove"] {
+        let (level, snoop, ..) = load(pmu, 0x7);
+        assert_eq!((level, snoop), (Level::L3, Some(Snoop::Supplied)), "{pmu}");
+    }
     assert_eq!(load("gracemont", 0x1a), (Level::LocalDram, Some(Snoop::Hit), no, yes));
     assert_eq!(load("darkmont", 0x48), (Level::L3, Some(Snoop::Modified), yes, no));
     assert_eq!(load("darkmont", 0x1f).0, Level::Reserved);
@@ -195,7 +200,7 @@ fn levels_and_snoops_keep_their_numbers() {
         assert!(Snoop::from_number(number).is_none_or(|snoop| snoop as u8 == number));
     }
     assert_eq!((1..=14).filter_map(Level::from_number).count(), 14);
-    assert_eq!((1..=5).filter_map(Snoop::from_number).count(), 5);
+    assert_eq!((1..=6).filter_map(Snoop::from_number).count(), 6);
 }
 
 fn formats() -> impl Strategy<Value = u16> {

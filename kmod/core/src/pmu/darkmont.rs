@@ -165,8 +165,8 @@ const PRECISE: [PreciseRule; 70] = [
     precise(0x20D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_NO_FWD
 ];
 
-/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this
-/// core).
+/// Events that need a register beside their encoding, and the bits that it takes: as Linux's `extra_reg` tables for this core,
+/// without bit 63 of the first register, which the second does not have and no event of the lists needs.
 const EXTRA: [ExtraRule; 3] = [
     ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x000F_F3FF_FFFF_FFFF },
     ExtraRule { encoding: 0x02B7, register: ExtraRegister::OffcoreRsp1, bits: 0x000F_F3FF_FFFF_FFFF },

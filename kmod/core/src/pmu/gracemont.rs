@@ -125,8 +125,8 @@ const PRECISE: [PreciseRule; 44] = [
     precise(0x40D2, ANY),            // MEM_LOAD_UOPS_RETIRED_MISC.HIT_E_F
 ];
 
-/// Events that need a register beside their encoding, and the bits that it takes (as Linux's `extra_reg` tables for this
-/// core).
+/// Events that need a register beside their encoding, and the bits that it takes: those of Linux's `extra_reg` tables for this
+/// core, and bits 44 to 49, by which the event lists name uncacheable reads, streaming stores and write-backs.
 const EXTRA: [ExtraRule; 3] = [
     ExtraRule { encoding: 0x01B7, register: ExtraRegister::OffcoreRsp0, bits: 0x0003_F03F_FFFF_FFFF },
     ExtraRule { encoding: 0x02B7, register: ExtraRegister::OffcoreRsp1, bits: 0x0003_F03F_FFFF_FFFF },

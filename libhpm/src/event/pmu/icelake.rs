@@ -80,7 +80,7 @@ const ROWS: &[Row] = &[
     row("MEM_LOAD_RETIRED.FB_HIT", 0x40d1, LOAD, C0_3, "Loads retired that missed L1 but found the line's miss under way (fill buffer)"),
     row("MEM_LOAD_L3_HIT_RETIRED.XSNP_MISS", 0x01d2, LOAD, C0_3, "Loads retired that hit L3 and whose snoop of other cores missed"),
     row("MEM_LOAD_L3_HIT_RETIRED.XSNP_HIT", 0x02d2, LOAD, C0_3, "Loads retired that hit L3 and an unmodified copy in another core"),
-    row("MEM_LOAD_L3_HIT_RETIRED.XSNP_HITM", 0x04d2, LOAD, C0_3, "Loads retired that hit a modified copy in another core"),
+    row("MEM_LOAD_L3_HIT_RETIRED.XSNP_HITM", 0x04d2, LOAD, C0_3, "Loads retired whose data another core forwarded, modified or not"),
     row("MEM_LOAD_L3_HIT_RETIRED.XSNP_NONE", 0x08d2, LOAD, C0_3, "Loads retired that hit L3 without a snoop"),
     row("DTLB_LOAD_MISSES.WALK_COMPLETED_4K", 0x0208, NO, C0_3, "Page walks for loads that found a 4 KiB page"),
     row("DTLB_LOAD_MISSES.WALK_COMPLETED_2M_4M", 0x0408, NO, C0_3, "Page walks for loads that found a 2 or 4 MiB page"),

@@ -108,6 +108,12 @@ impl HeldIbs {
         self.values[place_of(sampler)] = self.ibs.control(sampler, control, left);
     }
 
+    /// Has a sampler whose sample was taken sample again, a period later on average.
+    pub(in super::super::super) fn set_next(&mut self, sampler: Counter, control: u64, period: u64) {
+        let next = self.ibs.next(sampler, self.values[place_of(sampler)], period);
+        self.set(sampler, control, next);
+    }
+
     /// How many events a sampler that was stopped had left.
     pub(in super::super::super) fn left(&self, sampler: Counter) -> u64 {
         self.ibs.left(sampler, self.values[place_of(sampler)])
