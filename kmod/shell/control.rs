@@ -96,7 +96,7 @@ impl Descriptor {
                 Ok(())
             }),
             IOCTL_COUNTERS => serve(address, |request| self.counters(request)),
-            IOCTL_READ => serve(address, |reading| Ok(counters::read(self.configured()?, reading)?)),
+            IOCTL_READ => serve(address, |reading| counters::read(self.configured()?, reading)),
             _ => Err(ENOTTY),
         }
     }

@@ -12,6 +12,7 @@ use super::every_cpu::Plugged;
 use super::interrupts::local_interrupt_disable;
 use super::limits::Locked;
 use super::memory::Area;
+use super::request::Failure;
 use super::session::Session;
 use super::target::current_tgid;
 use super::{machine, registry, sys};
@@ -138,7 +139,10 @@ pub(super) fn request(session: &Session, request: &mut CounterRequest) -> Result
 }
 
 /// What a thread has counted.
-pub(super) fn read(session: &Session, reading: &mut CounterReading) -> Result<(), Refusal> {
+///
+/// # Errors
+/// A refusal when the session has no such page, `EAGAIN` when the page is always being written.
+pub(super) fn read(session: &Session, reading: &mut CounterReading) -> Result<(), Failure> {
     let offset = core::mem::offset_of!(CounterReading, page);
     let page = session.pages().and_then(|pages| pages.page(reading.page as usize));
     let page = page.ok_or(Refusal::field(offset))?;
@@ -147,8 +151,11 @@ pub(super) fn read(session: &Session, reading: &mut CounterReading) -> Result<()
     if let Some(cpu) = sys::cpu_running(tid) {
         refresh(session, tid, cpu, &Plugged::hold());
     }
-    counters::reading(page, reading);
-    Ok(())
+    if counters::reading(page, reading) {
+        Ok(())
+    } else {
+        Err(EAGAIN.into())
+    }
 }
 
 /// Brings the page of a thread up to date by interrupting the CPU that it was found on; if it has left by then, it has brought

@@ -106,6 +106,9 @@ impl Owner {
         // Without a session no probe has seen threads exit.
         forget_gone_of(&pages);
         let mine = |made: &Option<Made>| made.as_ref().is_some_and(|made| made.owner == self.0);
+        // That of a thread that has gone on under another number is not this one's.
+        let other = THREADS.get(tid).and_then(|place| PLACES.get(place as usize));
+        other.filter(|place| !place.is_of(Task::current_raw())).into_iter().for_each(forget);
         if let Some(place) = THREADS.get(tid) {
             let found = pages.get(place as usize).filter(|made| mine(made));
             return found.map(|_| offset_of_place(place as usize)).ok_or(EBUSY);

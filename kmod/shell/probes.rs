@@ -103,6 +103,10 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
             section.switch_out(QuantumEnd::Exit);
         });
     }
+    // Sessions that measured it elsewhere or before, as those of one CPU or of a control group that it has left, keep no place for it.
+    for session in registry::sessions(&irq) {
+        session.threads().forget(thread);
+    }
     registry::exit(task, thread, group_dead, &irq);
     markers::exit(thread.tid, &irq);
 }

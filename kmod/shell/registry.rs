@@ -288,23 +288,24 @@ pub(super) fn fork(parent: u32, child: u32, irq: &LocalInterruptDisabled) {
 }
 
 /// The current thread executes a program, or is about to, whose rights are not its own: sessions that must not see such do not measure it
-/// any more. `thread` has the number that it is known under.
+/// any more. A thread that is measured alone is known by its task: a session may have been started within this very `execve`, and have
+/// another of its two numbers.
 pub(super) fn leave(task: *const bindings::task_struct, thread: Thread, irq: &LocalInterruptDisabled) {
-    if PROCESSES.get(thread.pid).is_none() && alone(thread.tid, task, irq).is_none() {
+    if PROCESSES.get(thread.pid).is_none() && alone_at(task, irq).is_none() {
         return;
     }
     let mut writers = WRITER.lock();
+    if let Some((number, session)) = alone_at(task, irq).filter(|(_, session)| !session.is_privileged()) {
+        if THREADS.remove_group(&mut writers.threads, number) {
+            drop_member(session);
+        }
+    }
     let must = |value: &u32| session_at(*value, irq).is_some_and(|session| !session.is_privileged());
-    let thread_value = alone(thread.tid, task, irq)
-        .filter(must)
-        .and_then(|_| THREADS.remove(&mut writers.threads, thread.tid));
-    let process_value = PROCESSES
+    let value = PROCESSES
         .get(thread.pid)
         .filter(must)
         .and_then(|_| PROCESSES.remove(&mut writers.processes, thread.pid));
-    for value in [thread_value, process_value].into_iter().flatten() {
-        session_at(value, irq).into_iter().for_each(drop_member);
-    }
+    value.and_then(|value| session_at(value, irq)).into_iter().for_each(drop_member);
 }
 
 /// The current thread has called `execve`, and before that had the ID `old_tid`: a process that waited for it is measured from now

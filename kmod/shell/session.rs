@@ -268,9 +268,9 @@ impl Session {
         self.programs.any().config().flags & SessionFlags::INHERIT != 0
     }
 
-    /// Whether hardware writes records for it.
-    pub(super) fn samples(&self) -> bool {
-        self.programs.iter().any(Program::samples)
+    /// Whether hardware writes records for it into memory.
+    pub(super) fn is_precise(&self) -> bool {
+        self.programs.iter().any(Program::is_precise)
     }
 
     /// Whether it has branches recorded.

@@ -210,10 +210,12 @@ static bool hpm_is_process(const struct dentry *folder)
 struct mm_struct *hpm_environ_mm(struct file *file)
 {
 	const struct dentry *dentry = file->f_path.dentry;
-	const struct dentry *above = dentry->d_parent->d_parent;
+	const struct dentry *above;
 
 	if (dentry->d_sb->s_magic != PROC_SUPER_MAGIC || strcmp(dentry->d_name.name, "environ"))
 		return NULL;
+	/* Folders of procfs are not renamed, so that those above stay. */
+	above = dentry->d_parent->d_parent;
 	if (!hpm_is_process(dentry->d_parent) &&
 	    (strcmp(above->d_name.name, "task") || !hpm_is_process(above->d_parent)))
 		return NULL;

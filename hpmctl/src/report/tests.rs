@@ -43,6 +43,7 @@ pub(crate) fn meta() -> Meta {
             cpus: 2,
             kernel_release: "7.3.4".into(),
             host_name: "lab".into(),
+            boot_id: String::new(),
         },
         events: vec![
             event("l1d-load-miss", EventUse::Precise, 1000),

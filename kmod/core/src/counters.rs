@@ -81,8 +81,9 @@ impl PageKeys {
 
     /// The thread never runs again; its page keeps its last counts for those who look at it.
     pub(super) fn retire(&self, page: usize) {
-        self.keys[page].store(RETIRED, Ordering::Release);
-        self.live.fetch_sub(1, Ordering::Relaxed);
+        if self.keys[page].swap(RETIRED, Ordering::AcqRel) != RETIRED {
+            self.live.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -96,6 +97,9 @@ fn probes(tid: u32) -> impl Iterator<Item = usize> {
     let start = hash(tid);
     (0..PROBES).map(move |step| (start + step) % COUNTER_PAGES_MAX)
 }
+
+/// How often a reader begins anew while somebody writes. A writer's few stores are bounded, so that once is nearly always enough.
+const TRIES: u32 = 1000;
 
 /// Makes a page ready for a thread that is not on a CPU, or whose CPU does not know of the page yet.
 pub fn prepare(page: &CounterPage, tid: u32, events: u32, tsc_khz: u32) {
@@ -113,9 +117,11 @@ pub fn prepare(page: &CounterPage, tid: u32, events: u32, tsc_khz: u32) {
     });
 }
 
-/// What the page says, when its thread is not on a CPU or has just been brought up to date.
-pub fn reading(page: &CounterPage, reading: &mut CounterReading) {
-    loop {
+/// What the page says, when its thread is not on a CPU or has just been brought up to date; false when somebody always writes it, and the
+/// reading is to be thrown away.
+#[must_use]
+pub fn reading(page: &CounterPage, reading: &mut CounterReading) -> bool {
+    for _ in 0..TRIES {
         let sequence = page.sequence.load(Ordering::Acquire);
         reading.tid = page.tid.load(Ordering::Relaxed);
         reading.tsc = page.start_tsc.load(Ordering::Relaxed);
@@ -127,20 +133,21 @@ pub fn reading(page: &CounterPage, reading: &mut CounterReading) {
             *running = event.running_tsc.load(Ordering::Relaxed);
         }
         fence(Ordering::Acquire);
-        // A writer's few stores are bounded, so this ends.
         if sequence % 2 == 0 && page.sequence.load(Ordering::Relaxed) == sequence {
-            return;
+            return true;
         }
         core::hint::spin_loop();
     }
+    false
 }
 
 fn write(page: &CounterPage, change: impl FnOnce()) {
-    let sequence = page.sequence.load(Ordering::Relaxed);
-    page.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+    // Odd while it is written, and even afterwards, also if two wrote it at once before: a thread in `execve` has two numbers.
+    let sequence = page.sequence.load(Ordering::Relaxed) | 1;
+    page.sequence.store(sequence, Ordering::Relaxed);
     fence(Ordering::Release);
     change();
-    page.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+    page.sequence.store(sequence.wrapping_add(1), Ordering::Release);
 }
 
 fn add(sum: &AtomicU64, more: u64) {

@@ -105,11 +105,12 @@ impl Processes {
         Some(value)
     }
 
-    /// Forgets every process of this group.
-    pub fn remove_group(&self, writer: &mut Writer, number: usize) {
+    /// Forgets every process of this group; whether there was one.
+    pub fn remove_group(&self, writer: &mut Writer, number: usize) -> bool {
+        let any = writer.used.get(number).is_some_and(|used| *used > 0);
         for place in 0..PLACES {
             if writer.used.get(number).is_none_or(|used| *used == 0) {
-                return;
+                break;
             }
             let found = self.places[place].load(Ordering::Relaxed);
             if !is_free(found) && group(found as u32) == number {
@@ -117,6 +118,7 @@ impl Processes {
                 self.clear(place);
             }
         }
+        any
     }
 
     fn find(&self, tgid: u32) -> Option<(usize, u32)> {

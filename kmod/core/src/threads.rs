@@ -180,8 +180,10 @@ impl<'a> Threads<'a> {
 
     /// Frees the place of a thread that never runs again.
     pub(super) fn free(&self, place: Place) {
-        self.slots[place.0].key.store(FREED, Ordering::Release);
-        self.tally.live.fetch_sub(1, Ordering::Relaxed);
+        // It may have been freed already, under the number that it had before an `execve`.
+        if self.slots[place.0].key.swap(FREED, Ordering::AcqRel) != FREED {
+            self.tally.live.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Frees the place, if it has one, of a thread whose ID nothing runs under any more.

@@ -36,7 +36,7 @@ fn read_self(rig: &Rig, session: usize, page: usize, cpu: usize, event: usize) -
 
 fn reading(rig: &Rig, session: usize, page: usize) -> CounterReading {
     let mut reading = CounterReading::default();
-    counters::reading(&rig.sessions[session].pages[page], &mut reading);
+    assert!(counters::reading(&rig.sessions[session].pages[page], &mut reading));
     reading
 }
 

@@ -96,7 +96,7 @@ impl Section<'_> {
 
     /// Why the session that runs must give up: somebody else has begun to use the PMU, or to run guests.
     pub(in super::super) fn intruder(&mut self, session: &Session) -> Option<Reason> {
-        if session.samples() && sys::in_vmx() {
+        if session.is_precise() && sys::in_vmx() {
             return Some(Reason::Virtualisation);
         }
         if machine::processor_trace_runs() {

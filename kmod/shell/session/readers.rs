@@ -30,8 +30,10 @@ impl Session {
     /// Ends measuring on every CPU, at its next switch or timer at the latest. Readers learn why when they are woken next.
     /// Not from the NMI.
     pub(in super::super) fn give_up(&self, reason: Reason) {
-        self.gave_up().store(reason as u32, Ordering::Release);
-        pr_warn!("a session of process {} gave up: {:?}\n", self.owner, reason);
+        let first = self.gave_up().compare_exchange(0, reason as u32, Ordering::Release, Ordering::Relaxed);
+        if first.is_ok() {
+            pr_warn!("a session of process {} gave up: {:?}\n", self.owner, reason);
+        }
         self.note_news();
     }
 

@@ -52,7 +52,7 @@ impl Access {
         }
     }
 
-    fn takes(self, access: OpAccess) -> bool {
+    pub(crate) fn takes(self, access: OpAccess) -> bool {
         use OpAccess::{CondRead, CondWrite, Read, ReadCondWrite, ReadWrite, Write};
         let (reads, writes) = (
             matches!(access, Read | CondRead | ReadWrite | ReadCondWrite),

@@ -157,6 +157,9 @@ pub struct Key {
     /// Bytes, of an object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
+    /// Number of its allocation in the trace, of an object: others can have been at the same address before or after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
     /// Variable, file, place of allocation, or reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
@@ -274,7 +277,8 @@ impl Profile {
     }
 
     fn key(&self, access: &Access) -> Option<Key> {
-        let plain = Key { space: access.space, pid: None, address: None, bytes: None, name: None };
+        let plain =
+            Key { space: access.space, pid: None, address: None, bytes: None, number: None, name: None };
         let at = |unit: u64| {
             let address = access.address.ok()? / unit * unit;
             let name =
@@ -291,9 +295,16 @@ impl Profile {
                 Some(Key { name: Some(name), ..plain })
             }
             By::Object => {
-                let Object { address, bytes, site, .. } = access.object.as_ref()?;
-                let (address, bytes) = (Some(*address), Some(*bytes));
-                Some(Key { pid: Some(access.pid), address, bytes, name: Some(Arc::clone(site)), ..plain })
+                let Object { number, address, bytes, site } = access.object.as_ref()?;
+                let (address, bytes, number) = (Some(*address), Some(*bytes), Some(*number));
+                Some(Key {
+                    pid: Some(access.pid),
+                    address,
+                    bytes,
+                    number,
+                    name: Some(Arc::clone(site)),
+                    ..plain
+                })
             }
             By::Site => Some(Key { name: Some(Arc::clone(&access.object.as_ref()?.site)), ..plain }),
             By::Reason => {

@@ -98,6 +98,33 @@ pub fn binomial_two_sided(hits: f64, all: f64, p: f64) -> f64 {
     (2.0 * at_least.min(at_most)).min(1.0)
 }
 
+/// How likely it is that of `drawn` out of `all` things, of which `marked` are marked, a number of marked ones comes that is at least as
+/// far out as `hits`: twice the smaller tail of the hypergeometric distribution, 1 at most (Fisher's exact test). Numbers between whole
+/// ones are rounded.
+#[must_use]
+pub fn hypergeometric_two_sided(hits: f64, marked: f64, drawn: f64, all: f64) -> f64 {
+    let [hits, marked, drawn] = [hits, marked, drawn].map(f64::round);
+    // Rounded apart, the parts can be one more than the whole.
+    let all = all.round().max(marked + drawn - hits).max(marked).max(drawn);
+    let (least, most) = ((marked + drawn - all).max(0.0), marked.min(drawn));
+    let ways = |of: f64, some: f64| ln_gamma(of + 1.0) - ln_gamma(some + 1.0) - ln_gamma(of - some + 1.0);
+    let at = (ways(marked, hits) + ways(all - marked, drawn - hits) - ways(all, drawn)).exp();
+    // From one number to the next the probability changes by a simple factor; what is far out adds nothing.
+    let up = |k: f64| (marked - k) * (drawn - k) / ((k + 1.0) * (all - marked - drawn + k + 1.0));
+    let tail = |end: f64, step: f64, factor: &dyn Fn(f64) -> f64| {
+        let (mut k, mut term, mut sum) = (hits, at, at);
+        while k != end && term > sum * f64::EPSILON {
+            term *= factor(k);
+            sum += term;
+            k += step;
+        }
+        sum
+    };
+    let at_least = tail(most, 1.0, &up);
+    let at_most = tail(least, -1.0, &|k| 1.0 / up(k - 1.0));
+    (2.0 * at_least.min(at_most)).min(1.0)
+}
+
 /// The rate of false discoveries at which each of these tests would be one: Benjamini and Hochberg's correction (Journal of the
 /// Royal Statistical Society B 57, 1995) of p-values, in their order.
 #[must_use]

@@ -1,8 +1,9 @@
 //! What changed between two traces, and whether it is more than chance.
 //!
-//! Of a group's samples in both traces together, those of the second one are binomially distributed if nothing has changed: with
-//! the second trace's part of all samples as their probability when shares are compared, with the part that its periods give it
-//! when events are (Przyborowski and Wilenski's test of two Poisson rates, Biometrika 31, 1940). The test is exact for few samples.
+//! If nothing has changed, a group's samples in the second trace are a random choice among all of both traces when shares are compared,
+//! so that they are hypergeometrically distributed (Fisher's exact test); when events are compared, those of the second among the group's
+//! samples in both are binomially distributed, with the part that its periods give it (Przyborowski and Wilenski's test of two Poisson
+//! rates, Biometrika 31, 1940). Both are exact for few samples.
 //! Where a group's periods differ from each other or from those of the rest (`-F`, a period for each phase) it is the same test of
 //! as many samples of one period as tell as much ([`Sum::effective_samples`]), each of which stands for Σw²/Σw events; it is
 //! approximate then. Many groups are tested at once, so their p-values become rates of false discoveries
@@ -16,7 +17,9 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::{Entry, Estimate, Key, Sum};
-use crate::analysis::statistics::{LEVEL, binomial_two_sided, false_discovery_rates};
+use crate::analysis::statistics::{
+    LEVEL, binomial_two_sided, false_discovery_rates, hypergeometric_two_sided,
+};
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -108,16 +111,18 @@ fn chance(before: (Sum, Sum), after: (Sum, Sum), basis: Basis) -> f64 {
         let sum = if own.samples > 0 { own } else { all };
         sum.effective_samples() / sum.events.max(1) as f64
     };
-    let (one, other) = match basis {
-        Basis::Share => {
-            (per_event(before) * before.1.events as f64, per_event(after) * after.1.events as f64)
-        }
-        Basis::Events if before.1.samples == 0 || after.1.samples == 0 => (1.0, 1.0),
-        Basis::Events => (per_event(before), per_event(after)),
-    };
-    let expected = if one + other > 0.0 { other / (one + other) } else { 0.5 };
     let (hits, rest) = (after.0.effective_samples(), before.0.effective_samples());
-    binomial_two_sided(hits, hits + rest, expected)
+    let [one, other] = [per_event(before), per_event(after)];
+    match basis {
+        Basis::Share => {
+            let [one, other] = [one * before.1.events as f64, other * after.1.events as f64];
+            hypergeometric_two_sided(hits, hits + rest, other, one + other)
+        }
+        Basis::Events if before.1.samples == 0 || after.1.samples == 0 => {
+            binomial_two_sided(hits, hits + rest, 0.5)
+        }
+        Basis::Events => binomial_two_sided(hits, hits + rest, other / (one + other)),
+    }
 }
 
 /// The key without what differs between builds and runs of one program: its file's folder.
@@ -167,6 +172,19 @@ mod tests {
         );
         // The same work is a greater share of what is left.
         assert_eq!(between(&before, &after, Basis::Share)[..2], [named("fixed", true), named("same", true)]);
+    }
+
+    /// What one group gains the others lose: it is one fact, and as likely by chance.
+    #[test]
+    fn a_group_and_all_the_others_change_alike() {
+        for (was, is, p) in [(600, 550, 0.0271), (990, 970, 0.0020)] {
+            let before = entries("/p", 1000, &[("f", was), ("others", 1000 - was)]);
+            let after = entries("/p", 1000, &[("f", is), ("others", 1000 - is)]);
+            let found = changes((&before.0, before.1), (&after.0, after.1), Basis::Share);
+            let found: Vec<f64> = found.iter().map(|change| change.p_value).collect();
+            assert!(found.iter().all(|one| (one / p - 1.0).abs() < 0.1), "{found:?}, not {p}");
+            assert!((found[0] / found[1] - 1.0).abs() < 1e-9, "{found:?}");
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, OpKind, UsedMemory,
+};
 
 use self::stacks::Stacks;
 use super::Resolver;
@@ -130,7 +132,7 @@ impl Locator {
         };
         let writes = match wanted {
             Wanted::Store => Some(true),
-            _ => code.ok().and_then(|(bits, code)| writes(&code, bits)),
+            _ => code.ok().and_then(|(bits, code)| writes(&code, bits, wanted)),
         };
         let (event, period) = (usize::from(row.event), row.period);
         let access = Access {
@@ -268,15 +270,19 @@ fn variable(loaded: &Loaded, address: u64) -> (Space, Arc<str>, u64) {
     }
 }
 
-/// Whether the instruction writes memory; `None` for bytes that are none.
-fn writes(code: &[u8], bits: u32) -> Option<bool> {
+/// Whether the instruction writes where it makes the wanted access: a call by a pointer in memory reads that and writes the stack.
+/// `None` for bytes that are none, and where it is not known which of its accesses is meant.
+fn writes(code: &[u8], bits: u32, wanted: Wanted) -> Option<bool> {
     let instruction = Decoder::new(bits, code, DecoderOptions::NONE).decode();
     if instruction.is_invalid() {
         return None;
     }
     let mut factory = InstructionInfoFactory::new();
-    let reads = [OpAccess::Read, OpAccess::CondRead, OpAccess::NoMemAccess, OpAccess::None];
-    Some(factory.info(&instruction).used_memory().iter().any(|memory| !reads.contains(&memory.access())))
+    let accesses = factory.info(&instruction).used_memory().iter().map(UsedMemory::access);
+    let mut writes =
+        accesses.filter(|&access| wanted.takes(access)).map(|access| Wanted::Store.takes(access));
+    let first = writes.next().unwrap_or(false);
+    writes.all(|other| other == first).then_some(first)
 }
 
 impl Decoded {

@@ -47,6 +47,11 @@ pub(super) fn host_name() -> String {
     of_kernel("hostname")
 }
 
+/// What names this boot.
+pub(super) fn boot_id() -> String {
+    of_kernel("random/boot_id")
+}
+
 fn of_kernel(name: &str) -> String {
     fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap_or_default().trim().to_owned()
 }

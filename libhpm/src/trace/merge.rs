@@ -23,6 +23,9 @@ const PIDS_PER_HOST: u32 = 1 << 22;
 pub const HOSTS_MAX: usize = (u32::MAX / PIDS_PER_HOST) as usize;
 /// Two traces have the same clock when their pairs of TSC and CLOCK_MONOTONIC_RAW agree so well.
 const SAME_CLOCK_NS: u64 = 1_000_000;
+/// And when CLOCK_REALTIME has gone away from CLOCK_MONOTONIC_RAW by less than this, which somebody who sets the date makes more: then
+/// times are converted though they need not be. Another boot is further away.
+const SAME_BOOT_NS: u64 = 60_000_000_000;
 
 /// What came of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -242,7 +245,10 @@ fn same_clock(a: &Meta, b: &Meta) -> bool {
     let ticks = i128::from(other.tsc) - i128::from(first.tsc);
     let ns = ticks * 1_000_000 / i128::from(a.clock.tsc_khz);
     let raw = i128::from(other.monotonic_raw_ns) - i128::from(first.monotonic_raw_ns);
-    (ns - raw).unsigned_abs() < SAME_CLOCK_NS.into()
+    let real = i128::from(other.realtime_ns) - i128::from(first.realtime_ns);
+    // Where TSC and CLOCK_MONOTONIC_RAW are one clock, as perf_event has it, they agree in any boot.
+    let same_boot = !a.machine.boot_id.is_empty() || (real - raw).unsigned_abs() < SAME_BOOT_NS.into();
+    same_boot && (ns - raw).unsigned_abs() < SAME_CLOCK_NS.into()
 }
 
 fn conversion(from: &Meta, to: &Meta) -> Conversion {
@@ -396,5 +402,32 @@ impl Input<'_> {
             tid: row.tid.map(|tid| self.pid(tid)),
             ..row
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// As perf_event records it: the TSC is CLOCK_MONOTONIC_RAW.
+    fn at(raw: u64, realtime: u64, boot: &str) -> Meta {
+        let mut meta = Meta::default();
+        meta.machine.boot_id = boot.into();
+        meta.clock.tsc_khz = 1_000_000;
+        meta.clock.pairs = vec![ClockPair { tsc: raw, monotonic_raw_ns: raw, realtime_ns: realtime }];
+        meta
+    }
+
+    #[test]
+    fn another_boot_has_another_clock() {
+        let day = 86_400 * SECOND;
+        let first = at(100 * SECOND, 10 * day, "");
+        assert!(same_clock(&first, &at(150 * SECOND, 10 * day + 51 * SECOND, "")));
+        assert!(!same_clock(&first, &at(50 * SECOND, 11 * day, "")), "of perf.data files");
+        let first = at(100 * SECOND, 10 * day, "one");
+        assert!(same_clock(&first, &at(150 * SECOND, 12 * day, "one")), "the date was set");
+        assert!(!same_clock(&first, &at(50 * SECOND, 10 * day + 60 * SECOND, "other")));
     }
 }

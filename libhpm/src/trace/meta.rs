@@ -207,6 +207,9 @@ pub struct Machine {
     pub kernel_release: String,
     /// `uname -n`.
     pub host_name: String,
+    /// `kernel.random.boot_id`, which is another one after each boot; empty where it was not written down.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub boot_id: String,
 }
 
 impl Machine {

@@ -108,6 +108,9 @@ impl StackUnwinder {
         let process = self.processes.get(&snapshot.pid);
         let mapping = process.and_then(|process| process.code_at(snapshot.ip));
         let mapping = mapping.or_else(|| spaces.find(snapshot.pid, snapshot.tsc, snapshot.ip));
+        // Registers at the instruction are those before it: what it does to the stack has not been done.
+        let executed = snapshot.ip != snapshot.registers.at(Registers::RIP);
+        let mapping = mapping.filter(|_| executed);
         let transfer = mapping.and_then(|mapping| self.modules.transfer(snapshot.pid, mapping, snapshot.ip));
         cause::with_cause(stack, snapshot.ip, transfer)
     }

@@ -30,6 +30,8 @@ pub(super) struct Modules {
     tables: HashMap<FileKey, Option<Tables>>,
     transfers: HashMap<(FileKey, u64), Option<Transfer>>,
     codes: HashMap<(FileKey, u64), Code>,
+    /// Whether the file is another build than the one that was mapped.
+    others: HashMap<FileKey, bool>,
 }
 
 /// What a file tells of the code at an address.
@@ -153,6 +155,9 @@ impl Modules {
 
     /// How the instruction at this address of the process passes control on; `None` when it cannot be read.
     pub(super) fn transfer(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Option<Transfer> {
+        if self.is_another(pid, mapping) {
+            return None;
+        }
         let file_offset = mapping.file_offset_of(address);
         *self.transfers.entry((key(mapping), file_offset)).or_insert_with(|| {
             let mut bytes = [0; INSTRUCTION_BYTES_MAX];
@@ -161,7 +166,16 @@ impl Modules {
         })
     }
 
+    fn is_another(&mut self, pid: u32, mapping: &Mapping) -> bool {
+        let recorded = mapping.build_id.as_deref();
+        let judge = || elf::read(&path_of(pid, mapping), |elf| elf::is_another(elf, recorded));
+        *self.others.entry(key(mapping)).or_insert_with(|| judge().unwrap_or(false))
+    }
+
     fn tables(&mut self, pid: u32, mapping: &Mapping) -> Option<&Tables> {
+        if self.is_another(pid, mapping) {
+            return None;
+        }
         self.tables
             .entry(key(mapping))
             .or_insert_with(|| elf::read(&path_of(pid, mapping), Tables::read).ok().flatten())

@@ -134,6 +134,8 @@ impl Traced {
         // No instruction is mapped at 0, so this is the stack of the registers as they are.
         let mut expected = self.unwind(unwinder, 0, &before, 65024);
         expected.frames[0] = ip;
+        // An imprecise sample's registers are those before the instruction.
+        assert_eq!(self.unwind(unwinder, ip, &before, 65024), expected);
         self.step();
         let found = self.unwind(unwinder, ip, &self.registers(), 65024);
         assert_eq!(found, expected);

@@ -79,6 +79,9 @@ impl Engine {
         };
         let wanted = (session.id, segment);
         if self.window == Some(wanted) {
+            if stacks::bytes_wanted(session.program) > 0 {
+                self.set_threshold(port, session);
+            }
             return;
         }
         let slot = session.state.segments.slot(segment);

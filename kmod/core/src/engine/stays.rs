@@ -198,7 +198,9 @@ fn enter<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, thread: 
     let periods = &mut session.state.periods;
     let fresh = || periods.first(session.program, port.rdtsc());
     let (place, left) = session.threads.enter(thread, cpu, fresh);
-    let kept = place.and_then(|place| session.threads.turn(place));
+    // A turn of a core of the other type may be one more than this type has.
+    let has = |turn: &Turn| usize::from(turn.number) < session.programs.len();
+    let kept = place.and_then(|place| session.threads.turn(place)).filter(has);
     let turn = kept.unwrap_or_else(|| session.state.new_turn(session.programs.len()));
     session.select(turn);
     Entered { place, left, turn, page }

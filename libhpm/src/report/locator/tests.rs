@@ -37,11 +37,17 @@ fn the_instruction_before_is_told_only_where_no_other_can_have_been() {
 
 #[test]
 fn stores_are_told_from_loads() {
-    assert_eq!(writes(&[0x48, 0x8b, 0x07], 64), Some(false));
-    assert_eq!(writes(&[0x48, 0x89, 0x07], 64), Some(true));
-    assert_eq!(writes(&[0xf0, 0x48, 0xff, 0x07], 64), Some(true), "lock inc");
-    assert_eq!(writes(&[0x48, 0x8d, 0x07], 64), Some(false), "lea");
-    assert_eq!(writes(&[0x06], 64), None);
+    let any = |code: &[u8]| writes(code, 64, Wanted::Any);
+    assert_eq!(any(&[0x48, 0x8b, 0x07]), Some(false));
+    assert_eq!(any(&[0x48, 0x89, 0x07]), Some(true));
+    assert_eq!(any(&[0xf0, 0x48, 0xff, 0x07]), Some(true), "lock inc");
+    assert_eq!(any(&[0x48, 0x8d, 0x07]), Some(false), "lea");
+    assert_eq!(any(&[0x06]), None);
+    // What is loaded is not what is stored.
+    for code in [&[0xff, 0x50, 0x10][..], &[0xff, 0x37]] {
+        assert_eq!([writes(code, 64, Wanted::Load), any(code)], [Some(false), None], "{code:x?}");
+    }
+    assert_eq!(writes(&[0xf0, 0x48, 0xff, 0x07], 64, Wanted::Load), Some(true), "lock inc");
 }
 
 #[test]

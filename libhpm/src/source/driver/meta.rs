@@ -7,7 +7,7 @@ use crate::event::Event;
 use crate::machine::{pmu_name, vendor};
 use crate::record::BranchType;
 use crate::session::{BranchFilter, EventMode, Session};
-use crate::source::rows::{host_name, kernel_release};
+use crate::source::rows::{boot_id, host_name, kernel_release};
 use crate::sys::clock::ClockPair;
 use crate::trace::{self, Clock, EventUse, Machine, Meta};
 
@@ -49,6 +49,7 @@ pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) ->
             cpus: info.cpus,
             kernel_release: kernel_release(),
             host_name: host_name(),
+            boot_id: boot_id(),
         },
         events: events.iter().zip(&session.config().events).map(event).collect(),
         clock: Clock { tsc_khz: info.tsc_khz.into(), pairs: vec![ClockPair::now().into()] },

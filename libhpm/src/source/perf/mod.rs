@@ -25,7 +25,7 @@ use self::open::Opened;
 use self::quanta::Counted;
 use self::record::{Timed, What};
 use self::stream::{Stream, TSC_KHZ};
-use super::rows::{SidebandRows, host_name, kernel_release};
+use super::rows::{SidebandRows, boot_id, host_name, kernel_release};
 use super::{Sink, Source};
 use crate::machine::Facts;
 use crate::record::Attribution;
@@ -110,7 +110,8 @@ impl Source for PerfSource {
             let events =
                 self.meta.events.iter().zip(clocks).map(|(event, clock)| counted(event, clock)).collect();
             let rows = SidebandRows::of_living_processes();
-            let mut stream = Stream::with_quanta(events, 0, rows).awaiting(self.options.awaited());
+            let stream = Stream::with_quanta(events, 0, rows).with_this_kernels_chains();
+            let mut stream = stream.awaiting(self.options.awaited());
             if matches!(self.options.stacks, PerfStacks::Copied(_)) {
                 stream = stream.unwinding();
             }
@@ -269,6 +270,7 @@ fn meta(options: &PerfOptions) -> Meta {
             cpus: sideband::possible_cpus().count() as u32,
             kernel_release: kernel_release(),
             host_name: host_name(),
+            boot_id: boot_id(),
         },
         events: options.events.iter().map(event).collect(),
         clock: Clock { tsc_khz: TSC_KHZ.into(), pairs: vec![pair()] },

@@ -156,26 +156,17 @@ impl Opened {
         Ok(opened)
     }
 
-    /// Attaches to every thread of a process, also to those that come meanwhile.
+    /// Attaches to every thread of a process. What an attached thread creates is measured with it; to look again for new ones would
+    /// measure those twice. Missed is, as by perf, what a thread creates that comes later in this list.
     fn attach_process(&mut self, options: &PerfOptions, pid: i32) -> Result<()> {
-        let mut known = HashSet::new();
-        loop {
-            let new: Vec<i32> = threads(pid).into_iter().filter(|tid| known.insert(*tid)).collect();
-            if new.is_empty() {
-                return if self.events.is_empty() && self.rings.is_empty() {
-                    Err(Error::NoProcess { pid })
-                } else {
-                    Ok(())
-                };
-            }
-            for tid in new {
-                match self.attach(options, Attach::Thread(tid)) {
-                    // It has ended since.
-                    Ok(()) | Err(Error::NoProcess { .. }) => {}
-                    Err(error) => return Err(error),
-                }
+        for tid in threads(pid) {
+            match self.attach(options, Attach::Thread(tid)) {
+                // It has ended since.
+                Ok(()) | Err(Error::NoProcess { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
+        if self.events.is_empty() && self.rings.is_empty() { Err(Error::NoProcess { pid }) } else { Ok(()) }
     }
 
     /// Opens all events for one thread or all, on every CPU where there are rings.

@@ -106,11 +106,6 @@ fn switch(raw: &RawEventRecord<'_>) -> Option<Timed> {
 }
 
 fn taken(sample: &SampleRecord<'_>) -> Option<Taken> {
-    let chain = sample.callchain.map_or_else(Vec::new, |chain| {
-        let addresses = (0..chain.len()).filter_map(|index| chain.get(index));
-        // Numbers from PERF_CONTEXT_MAX upwards say in which mode the next addresses are.
-        addresses.filter(|&address| address < CONTEXT_MAX).collect()
-    });
     Some(Taken {
         id: sample.id?,
         cpu: sample.cpu?,
@@ -119,7 +114,7 @@ fn taken(sample: &SampleRecord<'_>) -> Option<Taken> {
         ip: sample.ip?,
         address: sample.addr.unwrap_or(0),
         period: sample.period.unwrap_or(0),
-        chain,
+        chain: chain(sample),
         registers: registers(sample),
         stack: stack(sample),
     })
@@ -133,8 +128,27 @@ pub(crate) fn stack(sample: &SampleRecord<'_>) -> Vec<u8> {
     })
 }
 
+/// Addresses of a call chain, innermost first. Numbers from PERF_CONTEXT_MAX upwards say in which mode the next addresses are.
+pub(crate) fn chain(sample: &SampleRecord<'_>) -> Vec<u64> {
+    let Some(found) = sample.callchain else { return Vec::new() };
+    let mut chain = Vec::new();
+    let mut entered = false;
+    for address in (0..found.len()).filter_map(|index| found.get(index)) {
+        if address >= CONTEXT_MAX {
+            entered = address == CONTEXT_USER && !chain.is_empty();
+        } else {
+            // Where the thread was when it entered the kernel is no return address, but is looked up as one: one byte before.
+            chain.push(address.wrapping_add(entered.into()));
+            entered = false;
+        }
+    }
+    chain
+}
+
+/// `PERF_CONTEXT_USER`: the next addresses of a call chain are of user mode.
+const CONTEXT_USER: u64 = (-512_i64) as u64;
 /// `PERF_CONTEXT_MAX`, -4095.
-pub(crate) const CONTEXT_MAX: u64 = (-4095_i64) as u64;
+const CONTEXT_MAX: u64 = (-4095_i64) as u64;
 
 /// perf_event's number of each of [`Registers`], in their order.
 const ORDER: [u64; Registers::COUNT] = [9, 8, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23];
@@ -183,6 +197,13 @@ mod tests {
         assert_eq!((sample.id, sample.cpu, sample.pid, sample.tid), (7, 1, 11, 12));
         assert_eq!((sample.ip, sample.address, sample.period), (0x1000, 0xdead, 5));
         assert_eq!(sample.chain, [0x1000, 0x2000]);
+        // Where the thread entered the kernel is no return address, but is looked up as one.
+        let kernel = (-128_i64) as u64;
+        let body = words(&[7, 0x1000, 11 | 12 << 32, 99, 0, 1, 5, 5, kernel, 0x9000, user, 0x1000, 0x2000]);
+        let Some(Timed { what: What::Sample(sample), .. }) = parse(&parser, SAMPLE, 0, &body) else {
+            panic!("no sample")
+        };
+        assert_eq!(sample.chain, [0x9000, 0x1001, 0x2000]);
     }
 
     #[test]

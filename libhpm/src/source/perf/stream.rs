@@ -16,6 +16,9 @@ use crate::unwind::{CallStack, Snapshot, StackUnwinder};
 /// A TSC of 1 GHz: its ticks are nanoseconds.
 pub(in crate::source) const TSC_KHZ: u32 = 1_000_000;
 
+/// Addresses of a call chain at which the kernel cuts it off, unless `kernel.perf_event_max_stack` says otherwise.
+const CHAIN_MAX: usize = 127;
+
 /// A sample without its stack's number, and the stack.
 type Held = (SampleRow, Option<CallStack>);
 
@@ -27,6 +30,8 @@ pub(in crate::source) struct Stream {
     /// For the unwinder.
     spaces: AddressSpaces,
     unwinder: Option<StackUnwinder>,
+    /// A call chain of so many addresses was cut off.
+    chain_max: usize,
     /// The program that is yet to be executed, and whose first instruction begins a quantum.
     awaited: Option<u32>,
     /// Samples of quanta that have not ended yet, by CPU and number, with their stacks: the sink's number of one may be another
@@ -50,6 +55,7 @@ impl Stream {
             rows,
             spaces: AddressSpaces::default(),
             unwinder: None,
+            chain_max: CHAIN_MAX,
             awaited: None,
             held: HashMap::new(),
             samples: 0,
@@ -60,6 +66,13 @@ impl Stream {
     /// Unwinds the stacks that samples bring with them.
     pub(in crate::source) fn unwinding(mut self) -> Self {
         self.unwinder = Some(StackUnwinder::default());
+        self
+    }
+
+    /// Call chains are cut off as the running kernel does it.
+    pub(in crate::source) fn with_this_kernels_chains(mut self) -> Self {
+        let limit = std::fs::read_to_string("/proc/sys/kernel/perf_event_max_stack").ok();
+        self.chain_max = limit.and_then(|limit| limit.trim().parse().ok()).unwrap_or(CHAIN_MAX);
         self
     }
 
@@ -193,7 +206,8 @@ impl Stream {
             (&mut self.unwinder, &taken.registers, &taken.stack[..])
         else {
             let frames = taken.chain.clone();
-            return (!frames.is_empty()).then_some(CallStack { frames, truncated: false });
+            let truncated = frames.len() >= self.chain_max;
+            return (!frames.is_empty()).then_some(CallStack { frames, truncated });
         };
         // A sample of the kernel has the registers with which the thread entered it.
         let ip = registers.at(Registers::RIP);

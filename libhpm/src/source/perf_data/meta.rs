@@ -157,6 +157,7 @@ pub(super) fn meta(file: &PerfFile) -> Meta {
             cpus: file.nr_cpus().ok().flatten().map_or(0, |cpus| cpus.nr_cpus_available),
             kernel_release: text(file.os_release()),
             host_name: text(file.hostname()),
+            boot_id: String::new(),
         },
         clock: Clock { tsc_khz: TSC_KHZ.into(), pairs: clock_pair(file).into_iter().collect() },
         command: command(file),

@@ -7,14 +7,12 @@ use linux_perf_data::linux_perf_event_reader::{
 
 use super::bytes::u64_at;
 use crate::sideband::{Change, Entry, FileId, Mapping, build_id_fits};
-use crate::source::perf::record::{CONTEXT_MAX, Switch, SwitchKind, Taken, registers, stack};
+use crate::source::perf::record::{Switch, SwitchKind, Taken, chain, registers, stack};
 
 /// `PERF_RECORD_MISC_EXACT_IP`: the address is that of the instruction that caused the event.
 const EXACT_IP: u16 = 1 << 14;
 /// `PERF_RECORD_MISC_MMAP_DATA`: the mapping is of data.
 const MMAP_DATA: u16 = 1 << 13;
-/// `PERF_CONTEXT_USER`: the next addresses of a call chain are of user mode.
-const CONTEXT_USER: u64 = (-512_i64) as u64;
 /// `pid` of the kernel's own mappings.
 const KERNEL_PID: i32 = -1;
 
@@ -186,23 +184,6 @@ fn taken(sample: &SampleRecord<'_>, period: u64) -> Taken {
         registers: registers(sample),
         stack: stack(sample),
     }
-}
-
-/// Addresses, innermost first.
-fn chain(sample: &SampleRecord<'_>) -> Vec<u64> {
-    let Some(found) = sample.callchain else { return Vec::new() };
-    let mut chain = Vec::new();
-    let mut entered = false;
-    for address in (0..found.len()).filter_map(|index| found.get(index)) {
-        if address >= CONTEXT_MAX {
-            entered = address == CONTEXT_USER && !chain.is_empty();
-        } else {
-            // Where the thread was when it entered the kernel is no return address, but is looked up as one: one byte before.
-            chain.push(address.wrapping_add(entered.into()));
-            entered = false;
-        }
-    }
-    chain
 }
 
 /// Bytes of the fields before what was read of the counters (perf_event_open(2)).

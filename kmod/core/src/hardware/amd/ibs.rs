@@ -131,6 +131,9 @@ impl HeldIbs {
             return None;
         }
         note_served(port);
-        Some(self.ibs.read(port, sampler, value, levels))
+        let sample = self.ibs.read(port, sampler, value, levels);
+        // Nothing waits any more: else every NMI would be taken for this sampler's until it is started again.
+        port.wrmsr(register_of(sampler), 0);
+        Some(sample)
     }
 }
