@@ -83,6 +83,7 @@ fn meta() -> Meta {
             cpus: 2,
             kernel_release: "6.1.0".into(),
             host_name: "made-up".into(),
+            boot_id: String::new(),
         },
         events: vec![
             event("l1d-load-miss", EventUse::Precise, PERIOD),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use self::turns::Turns;
 use super::error::TraceError;
-use super::meta::{Allocations, Clock, ClockPair, Merged, Meta, PhaseGuided};
+use super::meta::{Allocations, Clock, ClockPair, Machine, Merged, Meta, PhaseGuided};
 use super::reader::TraceReader;
 use super::row::{
     AllocationRow, KernelSymbolRow, MapRow, MarkerRow, QuantumRow, Row, SampleRow, StackRow, ThreadRow,
@@ -239,7 +239,8 @@ fn number_quanta(inputs: &mut [Input<'_>]) {
 /// Whether two traces are of one machine since the same boot, so that their TSC values are of one clock.
 fn same_clock(a: &Meta, b: &Meta) -> bool {
     let (Some(first), Some(other)) = (a.clock.pairs.first(), b.clock.pairs.first()) else { return false };
-    if a.machine != b.machine || a.clock.tsc_khz != b.clock.tsc_khz || a.clock.tsc_khz == 0 {
+    let anywhen = |meta: &Meta| Machine { boot_id: String::new(), ..meta.machine.clone() };
+    if anywhen(a) != anywhen(b) || a.clock.tsc_khz != b.clock.tsc_khz || a.clock.tsc_khz == 0 {
         return false;
     }
     let ticks = i128::from(other.tsc) - i128::from(first.tsc);
@@ -247,7 +248,11 @@ fn same_clock(a: &Meta, b: &Meta) -> bool {
     let raw = i128::from(other.monotonic_raw_ns) - i128::from(first.monotonic_raw_ns);
     let real = i128::from(other.realtime_ns) - i128::from(first.realtime_ns);
     // Where TSC and CLOCK_MONOTONIC_RAW are one clock, as perf_event has it, they agree in any boot.
-    let same_boot = !a.machine.boot_id.is_empty() || (real - raw).unsigned_abs() < SAME_BOOT_NS.into();
+    let [one, another] = [a, b].map(|meta| &meta.machine.boot_id);
+    let same_boot = match one.is_empty() || another.is_empty() {
+        true => (real - raw).unsigned_abs() < SAME_BOOT_NS.into(),
+        false => one == another,
+    };
     same_boot && (ns - raw).unsigned_abs() < SAME_CLOCK_NS.into()
 }
 
@@ -425,6 +430,7 @@ mod tests {
         let day = 86_400 * SECOND;
         let first = at(100 * SECOND, 10 * day, "");
         assert!(same_clock(&first, &at(150 * SECOND, 10 * day + 51 * SECOND, "")));
+        assert!(same_clock(&first, &at(150 * SECOND, 10 * day + 51 * SECOND, "one")), "not known of both");
         assert!(!same_clock(&first, &at(50 * SECOND, 11 * day, "")), "of perf.data files");
         let first = at(100 * SECOND, 10 * day, "one");
         assert!(same_clock(&first, &at(150 * SECOND, 12 * day, "one")), "the date was set");
