@@ -118,10 +118,10 @@ fn chance(before: (Sum, Sum), after: (Sum, Sum), basis: Basis) -> f64 {
             let [one, other] = [one * before.1.events as f64, other * after.1.events as f64];
             hypergeometric_two_sided(hits, hits + rest, other, one + other)
         }
-        Basis::Events if before.1.samples == 0 || after.1.samples == 0 => {
-            binomial_two_sided(hits, hits + rest, 0.5)
+        Basis::Events => {
+            let is_told = before.1.samples > 0 && after.1.samples > 0 && one + other > 0.0;
+            binomial_two_sided(hits, hits + rest, if is_told { other / (one + other) } else { 0.5 })
         }
-        Basis::Events => binomial_two_sided(hits, hits + rest, other / (one + other)),
     }
 }
 

@@ -27,11 +27,19 @@ pub(super) type Bytes = Arc<[u8]>;
 /// Everything read of mapped files.
 #[derive(Default)]
 pub(super) struct Modules {
-    tables: HashMap<FileKey, Option<Tables>>,
+    files: HashMap<FileKey, MappedFile>,
     transfers: HashMap<(FileKey, u64), Option<Transfer>>,
     codes: HashMap<(FileKey, u64), Code>,
-    /// Whether the file is another build than the one that was mapped.
-    others: HashMap<FileKey, bool>,
+}
+
+/// The file that is at a mapping's path now.
+enum MappedFile {
+    /// It can be read and has tables.
+    Described(Tables),
+    /// It cannot, or has none.
+    Bare,
+    /// Another build than the one that was mapped: nothing of it is that one's.
+    Another,
 }
 
 /// What a file tells of the code at an address.
@@ -155,7 +163,7 @@ impl Modules {
 
     /// How the instruction at this address of the process passes control on; `None` when it cannot be read.
     pub(super) fn transfer(&mut self, pid: u32, mapping: &Mapping, address: u64) -> Option<Transfer> {
-        if self.is_another(pid, mapping) {
+        if matches!(self.file(pid, mapping), MappedFile::Another) {
             return None;
         }
         let file_offset = mapping.file_offset_of(address);
@@ -166,20 +174,23 @@ impl Modules {
         })
     }
 
-    fn is_another(&mut self, pid: u32, mapping: &Mapping) -> bool {
-        let recorded = mapping.build_id.as_deref();
-        let judge = || elf::read(&path_of(pid, mapping), |elf| elf::is_another(elf, recorded));
-        *self.others.entry(key(mapping)).or_insert_with(|| judge().unwrap_or(false))
+    fn tables(&mut self, pid: u32, mapping: &Mapping) -> Option<&Tables> {
+        match self.file(pid, mapping) {
+            MappedFile::Described(tables) => Some(tables),
+            MappedFile::Bare | MappedFile::Another => None,
+        }
     }
 
-    fn tables(&mut self, pid: u32, mapping: &Mapping) -> Option<&Tables> {
-        if self.is_another(pid, mapping) {
-            return None;
-        }
-        self.tables
+    fn file(&mut self, pid: u32, mapping: &Mapping) -> &MappedFile {
+        let read = |elf: &Elf<'_>| {
+            if elf::is_another(elf, mapping.build_id.as_deref())? {
+                return Ok(MappedFile::Another);
+            }
+            Ok(Tables::read(elf)?.map_or(MappedFile::Bare, MappedFile::Described))
+        };
+        self.files
             .entry(key(mapping))
-            .or_insert_with(|| elf::read(&path_of(pid, mapping), Tables::read).ok().flatten())
-            .as_ref()
+            .or_insert_with(|| elf::read(&path_of(pid, mapping), read).unwrap_or(MappedFile::Bare))
     }
 }
 
