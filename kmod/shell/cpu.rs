@@ -293,8 +293,10 @@ impl Cpu {
         let value = f(&mut section);
         // A PMI that was deferred interrupted this section, not what `regs` says.
         section.regs = ptr::null();
+        let mut served = 0_u32;
         while !self.gate.leave() {
-            section.service();
+            served = served.saturating_add(1);
+            section.service(served);
         }
         Some(value)
     }

@@ -161,7 +161,9 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     if let Some(session) = session.filter(|session| session.records_branches()) {
         cpu.section(&irq, |section| section.restart_branches(session));
     }
-    if let (Some(session), true) = (session, old_tid != thread.tid) {
+    // Another thread may have got the old ID by now: then what is kept under it is that one's.
+    let freed = old_tid != thread.tid && sys::cpu_of(old_tid).is_none();
+    if let (Some(session), true) = (session, freed) {
         // The thread has its leader's ID now, and nothing will exit under the old one.
         session.threads().forget(Thread { tid: old_tid, ..thread });
         if let Some(pages) = session.pages() {

@@ -298,14 +298,16 @@ impl Engine {
         ours
     }
 
-    /// Does the work of a PMI that was acknowledged inside a section.
+    /// Does the work of a PMI that was acknowledged inside a section, the `nth` of that section.
     pub fn service<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
         session: Option<&mut Session<'_, R>>,
         last_ip: u64,
+        nth: u32,
     ) {
         if let Some(session) = session {
+            self.guard.look_for_storm(nth);
             let totals = &mut session.state.totals;
             totals.pmis += 1;
             // What `acknowledge` has done, which had no session to charge it to.

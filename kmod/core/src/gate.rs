@@ -6,7 +6,7 @@
 //! - The NMI that is refused does not touch the engine: it calls [`super::acknowledge`], which uses registers
 //!   that no section depends on, and, if the PMI was hpm's, [`Gate::defer`].
 //! - A section ends with [`Gate::leave`]; while that says false, a PMI was deferred meanwhile: serve it with
-//!   [`super::Engine::service`] and leave again.
+//!   [`super::Engine::service`], which is told how many there were, and leave again.
 //!
 //! Sections stop the PMU first, so a PMI inside one was already on its way or came after the PMU was started again at
 //! the section's end.

@@ -2,7 +2,7 @@
 //!
 //! Within each window of 100 ms a CPU may spend so much for all sessions together. Once a ceiling is passed, samples are
 //! withheld on that CPU until the window is over: counters count on without records or interrupts, and what would have
-//! been sampled is counted as lost. Time in the handler beyond the ceiling is a debt that later windows pay, so that a
+//! been sampled is counted as lost. So it is when a section of the driver has to serve many PMIs at once. Time in the handler beyond the ceiling is a debt that later windows pay, so that a
 //! handler which takes longer than a window, as on a starved virtual CPU, does not come again before the CPU has done
 //! something else. A record of PEBS raises no interrupt, so that records have a ceiling of their own; it is seen when a
 //! segment is full, or at the next cut.
@@ -11,6 +11,9 @@
 const WINDOW_MS: u64 = 100;
 /// Windows in a second.
 const WINDOWS: u64 = 1000 / WINDOW_MS;
+
+/// PMIs that a section serves before samples are withheld.
+const IN_ONE_SECTION: u32 = 8;
 
 /// The ceilings of one CPU. 0 is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +59,13 @@ impl Guard {
         let ceiling = ticks_allowed(limits);
         let ticks = if ceiling == 0 { 0 } else { self.ticks.saturating_sub(windows.saturating_mul(ceiling)) };
         *self = Self { begun_tsc: now, ticks, throttled: ticks > ceiling, ..Self::new() };
+    }
+
+    /// A PMI has come inside a section of the driver, the `nth` one. The work for it ends with counters that run again, so
+    /// that a period which the rest of the section counts up to, of an event of the kernel, would keep the CPU in there
+    /// for ever, ceilings or not.
+    pub(super) fn look_for_storm(&mut self, nth: u32) {
+        self.throttled |= nth > IN_ONE_SECTION;
     }
 
     /// So many records were written.

@@ -94,7 +94,7 @@ pub(super) fn handle<P: Port, R: Rings>(
         let handled = &mut session.state.handled;
         let written = handled.records[number] + handled.lost[number];
         let events = handled.events[number] + hardware.difference(counter, values[counter.place()], now);
-        let left = stay.left[number] + written as i64 * period - events;
+        let left = stay.positions.left[number] + written as i64 * period - events;
         if left > 0 {
             continue;
         }

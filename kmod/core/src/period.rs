@@ -13,7 +13,9 @@
 //!
 //! **Adapted** (EventSpec::rate): p·M/L of §3.4.3, with a moving average. M is taken from the events counted instead of the
 //! records written (M = events / p), which is the same without the rounding: the new period is the events of about the
-//! last 100 ms divided by the samples wished for that time. An interval that began with a period much longer is cut short.
+//! last 100 ms divided by the samples wished for that time. The rest of an interval that began with another period is brought
+//! to the new one in proportion: each CPU adapts its own, and a thread that ended the rest of a short one where the period is
+//! long would have a record that stands for far more than was counted, at every move.
 
 use core::sync::atomic::{AtomicI64, Ordering};
 
@@ -144,16 +146,15 @@ impl Periods {
                 first[place] = self.draw_first(place, seed);
             }
         }
-        first
+        Positions { left: first, periods: self.in_use }
     }
 
-    /// Fixes the periods of the span that begins, and moves the first intervals: `left` are the events to the thread's next
-    /// records, and `shift` gives the place of the thread's shift, where it has one. `seed` is any number; only the first
+    /// Fixes the periods of the span that begins, and moves the first intervals from the thread's positions: `shift` gives the place of the thread's shift, where it has one. `seed` is any number; only the first
     /// one counts.
     pub(super) fn renew<'a>(
         &mut self,
         program: &Program,
-        left: &mut Positions,
+        positions: &mut Positions,
         shift: impl Fn(usize) -> Option<&'a AtomicI64>,
         seed: u64,
     ) {
@@ -162,42 +163,37 @@ impl Periods {
             let place = usize::from(sampler.place);
             self.in_use[place] = self.draw(sampler, seed);
             let shift = shift(place).filter(|_| sampler.randomise);
-            left[place] = self.moved(sampler, left[place], shift, seed);
+            self.go_on(sampler, positions, shift, seed);
         }
     }
 
-    /// The events to the thread's next record, of which there were `left`, with a new shift in place of the last one.
-    fn moved(&mut self, sampler: SamplingCounter, left: i64, shift: Option<&AtomicI64>, seed: u64) -> i64 {
+    /// Moves the thread's position to the period in force, with a new shift in place of the last one.
+    fn go_on(
+        &mut self,
+        sampler: SamplingCounter,
+        positions: &mut Positions,
+        shift: Option<&AtomicI64>,
+        seed: u64,
+    ) {
         let place = usize::from(sampler.place);
         let nominal = self.nominal[place];
-        let most_drawn = if sampler.randomise { range(nominal) / 2 } else { 0 };
+        let (left, began_with) = (positions.left[place], positions.periods[place]);
+        positions.periods[place] = nominal;
         let new = shift.map_or(0, |_| self.draw_shift(place, seed));
         // A record that is due comes when it is due.
         if left <= 0 {
-            return left;
+            return;
         }
-        let old = shift.map_or(0, |shift| shift.load(Ordering::Relaxed));
-        let mut unshifted = left - old;
-        if sampler.rate != 0 {
-            // The rest of an interval that began with a longer period would keep samples away. One that can be drawn now
-            // stays whole: else every stay would make intervals shorter, and records stand for more than was counted.
-            unshifted = unshifted.min(sampler.grid.below(nominal + most_drawn) as i64);
-        }
+        let left = in_proportion(left, began_with, nominal).max(1);
+        let old = shift.map_or(0, |shift| in_proportion(shift.load(Ordering::Relaxed), began_with, nominal));
         // None is further away than the counter can be set.
         let most = i64::try_from(sampler.grid.most).unwrap_or(i64::MAX);
-        let moved = unshifted + new;
-        let (left, kept) = if (1..=most).contains(&moved) {
-            (moved, new)
-        } else if old.unsigned_abs() > most_drawn {
-            // Drawn for a period so much longer that no shift of this one's would ever take its place.
-            (unshifted.clamp(1, most), 0)
-        } else {
-            ((unshifted + old).clamp(1, most), old)
-        };
+        let moved = left - old + new;
+        let (left, kept) = if (1..=most).contains(&moved) { (moved, new) } else { (left.min(most), old) };
+        positions.left[place] = left;
         if let Some(shift) = shift {
             shift.store(kept, Ordering::Relaxed);
         }
-        left
     }
 
     fn draw(&mut self, sampler: SamplingCounter, seed: u64) -> u64 {
@@ -244,6 +240,18 @@ pub(super) struct Wish {
     pub(super) tsc_khz: u64,
 }
 
+/// So many events of one period, as the same part of another, rounded. As they are where the period is not known.
+fn in_proportion(events: i64, of: u64, to: u64) -> i64 {
+    let whole = events.unsigned_abs();
+    let (Some(times), Some(rest)) = (whole.checked_div(of), whole.checked_rem(of)) else { return events };
+    // Periods have at most 48 bits, so that at least 15 of the rest's are kept.
+    let bits = |value: u64| u64::BITS - value.leading_zeros();
+    let cut = (bits(rest) + bits(to)).saturating_sub(u64::BITS - 1);
+    let of = of >> cut;
+    let part = ((rest >> cut) * to + of / 2).checked_div(of).unwrap_or(0);
+    events.signum() * times.saturating_mul(to).saturating_add(part) as i64
+}
+
 /// Width of the range that intervals are drawn from: a power of two, at least 1.
 fn range(period: u64) -> u64 {
     let part = (period / RANDOM_PART).clamp(1, 1 << 31);
@@ -251,160 +259,4 @@ fn range(period: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    extern crate std;
-
-    use super::super::allocate::Counter;
-    use super::*;
-
-    fn periods(nominal: u64) -> Periods {
-        Periods {
-            nominal: [nominal; SAMPLING_COUNTERS_MAX],
-            in_use: [nominal; SAMPLING_COUNTERS_MAX],
-            averages: [Average::default(); SAMPLING_COUNTERS_MAX],
-            random: 0,
-            stale: false,
-        }
-    }
-
-    const RANDOMISED: SamplingCounter = SamplingCounter {
-        place: 0,
-        counter: Counter::at(0),
-        event: 0,
-        period: 100_000,
-        rate: 0,
-        randomise: true,
-        grid: Grid { unit: 1, least: 1, most: u64::MAX },
-    };
-
-    #[test]
-    fn no_drawn_period_leaves_the_grid() {
-        let grid = Grid { unit: 16, least: 160, most: 1_048_560 };
-        for nominal in [160, 1_048_560] {
-            let mut periods = periods(nominal);
-            for _ in 0..1000 {
-                let drawn = periods.draw(SamplingCounter { grid, ..RANDOMISED }, 7);
-                assert!((grid.least..=grid.most).contains(&drawn) && drawn % grid.unit == 0, "{drawn}");
-            }
-        }
-    }
-
-    #[test]
-    fn drawn_periods_lie_within_a_sixteenth_and_their_mean_is_the_nominal_one() {
-        for nominal in [100, 1000, 99_980, 400_000, 1 << 40] {
-            let mut periods = periods(nominal);
-            let mut sum = 0;
-            for _ in 0..10_000 {
-                let drawn = periods.draw(RANDOMISED, 12_345);
-                assert!(drawn.abs_diff(nominal) <= nominal / 16, "{drawn} for {nominal}");
-                sum += u128::from(drawn);
-            }
-            let mean = (sum / 10_000) as u64;
-            assert!(mean.abs_diff(nominal) <= 1 + nominal / 500, "{mean} for {nominal}");
-        }
-    }
-
-    #[test]
-    fn every_low_bit_is_drawn() {
-        let mut periods = periods(400_000);
-        let mut ones = [0; 15];
-        for _ in 0..4096 {
-            let shift = periods.draw_shift(0, 1) + (1 << 14);
-            for (bit, ones) in ones.iter_mut().enumerate() {
-                *ones += shift >> bit & 1;
-            }
-        }
-        assert!(ones.iter().all(|ones| (1850..2250).contains(ones)), "{ones:?}");
-    }
-
-    /// Lets a thread count so many events in each of its stays, and weighs its records; the sum of both.
-    fn stays(periods: &mut Periods, sampler: SamplingCounter, mut left: i64, each: &[i64]) -> (i64, i64) {
-        let (shift, mut counted, mut weighed) = (AtomicI64::new(0), 0, 0);
-        for events in each {
-            periods.in_use[0] = periods.draw(sampler, 99);
-            left = periods.moved(sampler, left, Some(&shift), 99) - events;
-            counted += events;
-            while left <= 0 {
-                left += periods.in_use[0] as i64;
-                weighed += periods.in_use[0] as i64;
-            }
-        }
-        (counted, weighed)
-    }
-
-    #[test]
-    fn records_stand_for_what_is_counted_however_short_the_stays_are() {
-        for (rate, part) in [0, 1000].into_iter().flat_map(|rate| [16, 256, 1000].map(|part| (rate, part))) {
-            let mut periods = periods(100_000);
-            let sampler = SamplingCounter { rate, ..RANDOMISED };
-            let each = std::vec![100_000 / part; 300 * part as usize];
-            let (counted, weighed) = stays(&mut periods, sampler, 100_000, &each);
-            assert!(
-                weighed.abs_diff(counted) * 100 <= counted as u64,
-                "{weighed} for {counted}, {part} stays"
-            );
-        }
-    }
-
-    #[test]
-    fn a_shift_that_was_drawn_for_a_longer_period_is_soon_replaced() {
-        let sampler = SamplingCounter { rate: 1000, ..RANDOMISED };
-        for (left, old) in [(300, 6000), (100, -6000)] {
-            let (mut periods, shift) = (periods(1000), AtomicI64::new(old));
-            let mut left = periods.moved(sampler, left, Some(&shift), 99);
-            assert!((1..=1125).contains(&left), "{left}");
-            let shifts: std::vec::Vec<i64> = (0..20)
-                .map(|_| {
-                    left = periods.moved(sampler, 1000, Some(&shift), 99);
-                    shift.load(Ordering::Relaxed)
-                })
-                .collect();
-            assert!(shifts.iter().all(|shift| shift.abs() <= 64), "{shifts:?}");
-            assert!(shifts.windows(2).any(|two| two[0] != two[1]), "{shifts:?}");
-        }
-    }
-
-    #[test]
-    fn threads_that_live_shorter_than_a_period_are_sampled_as_often_as_they_count() {
-        const THREADS: u64 = 20_000;
-        for nominal in [1000, 100_000, 1 << 40] {
-            let mut periods = periods(nominal);
-            let events = nominal as i64 / 4;
-            let weighed: i128 = (0..THREADS)
-                .map(|_| {
-                    let left = periods.draw_first(0, 99);
-                    assert!((1..=periods.in_use[0] as i64).contains(&left), "{left}");
-                    i128::from(stays(&mut periods, RANDOMISED, left, &[events]).1)
-                })
-                .sum();
-            let counted = i128::from(THREADS) * i128::from(events);
-            // Twice the deviation that chance makes.
-            assert!(weighed.abs_diff(counted) * 40 <= counted as u128, "{weighed} for {counted}");
-        }
-    }
-
-    /// 3 GHz.
-    const WISH: Wish = Wish { rate: 1000, tsc_khz: 3_000_000 };
-
-    #[test]
-    fn the_period_follows_an_event_rate_that_changes_a_hundredfold() {
-        let mut periods = periods(10_007);
-        // Events in each span of 10 ms, so a tenth of that is the period for 1000 a second.
-        for (spans, events) in [(60, 10_000_000), (100, 100_000), (20, 10_000_000)] {
-            for _ in 0..spans {
-                periods.adapt(0, (events, 30_000_000), WISH, 1 << 47);
-            }
-            let nominal = periods.nominal[0];
-            assert!(nominal.abs_diff(events / 10) <= events / 100, "{nominal} for {events}");
-        }
-    }
-
-    #[test]
-    fn an_event_that_stops_brings_the_period_down_to_the_floor_and_not_below() {
-        let mut periods = periods(1 << 30);
-        for _ in 0..100 {
-            periods.adapt(0, (0, 30_000_000), WISH, 1 << 47);
-        }
-        assert_eq!(periods.nominal[0], PERIOD_MIN);
-    }
-}
+mod tests;

@@ -24,8 +24,7 @@ pub(super) struct Stay {
     pub(super) start_tsc: u64,
     /// The thread's place; `None` when the table is full.
     pub(super) place: Option<Place>,
-    /// Events left until each counter overflows and so lets the next one be recorded: 0 or less when a record is due.
-    pub(super) left: Positions,
+    pub(super) positions: Positions,
     /// Whether records are written; else the sampling counters run on without.
     pub(super) armed: bool,
     /// It is not armed because a ceiling was passed.
@@ -221,7 +220,7 @@ fn count<P: Port, R: Rings>(
         let records = span.by_counter[place];
         if let (true, true, Some(ibs)) = (session.program.uses_ibs(), stay.armed, hardware.ibs()) {
             // IBS tells by itself how far it is: it counts all privilege levels, and stands still while a sample waits.
-            stay.left[place] = ibs.left(sampler.counter) as i64;
+            stay.positions.left[place] = ibs.left(sampler.counter) as i64;
             counted.records_lost += session.state.handled.lost[place];
             continue;
         }
@@ -235,9 +234,9 @@ fn count<P: Port, R: Rings>(
         counted.counts[usize::from(sampler.event)] = events.max(0) as u64;
         let missed = session.state.handled.lost[place];
         let due = records + missed;
-        let overdue = advance(&mut stay.left[place], period, due, events, stay.armed);
+        let overdue = advance(&mut stay.positions.left[place], period, due, events, stay.armed);
         counted.records_lost += missed + if stay.paused { 0 } else { overdue };
-        if stay.armed && session.program.way == Some(Way::Interrupt) && stay.left[place] <= 0 {
+        if stay.armed && session.program.way == Some(Way::Interrupt) && stay.positions.left[place] <= 0 {
             // The counter is set anew before its interrupt has come.
             hardware.note_served_overflow(port);
         }

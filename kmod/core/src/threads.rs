@@ -3,6 +3,7 @@
 //! A thread runs on one CPU at a time, and the scheduler orders its stays, so a place has one user at a time; only
 //! claiming and freeing places needs atomic operations.
 
+use core::array;
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use super::abi::SAMPLING_COUNTERS_MAX;
@@ -10,8 +11,20 @@ use super::lbr::calls::SavedCalls;
 use super::session::Thread;
 use super::turns::Turn;
 
-/// For each general counter the events left until it overflows for the thread's next record.
-pub(super) type Positions = [i64; SAMPLING_COUNTERS_MAX];
+/// How far a thread is from its next records, for each sampling counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Positions {
+    /// Events left until the counter overflows and so lets the next one be recorded: 0 or less when a record is due.
+    pub(super) left: [i64; SAMPLING_COUNTERS_MAX],
+    /// The period that these are the rest of. CPUs adapt theirs apart.
+    pub(super) periods: [u64; SAMPLING_COUNTERS_MAX],
+}
+
+impl Positions {
+    /// Those of a thread that is not sampled.
+    pub(super) const NONE: Self =
+        Self { left: [0; SAMPLING_COUNTERS_MAX], periods: [0; SAMPLING_COUNTERS_MAX] };
+}
 
 /// Keys of places without a thread; thread IDs are below 2^22 (Linux PID_MAX_LIMIT).
 const NEVER_USED: u32 = 0;
@@ -27,6 +40,7 @@ const PROBES: usize = 64;
 pub struct ThreadSlot {
     key: AtomicU32,
     left: [AtomicI64; SAMPLING_COUNTERS_MAX],
+    periods: [AtomicU64; SAMPLING_COUNTERS_MAX],
     /// By how much each counter's last randomised interval was moved.
     shifts: [AtomicI64; SAMPLING_COUNTERS_MAX],
     /// The thread's turn in a session that multiplexes, as [`Turn::packed`] has it; 0 before it has left a CPU.
@@ -63,6 +77,7 @@ impl ThreadSlot {
         Self {
             key: AtomicU32::new(NEVER_USED),
             left: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX],
+            periods: [const { AtomicU64::new(0) }; SAMPLING_COUNTERS_MAX],
             shifts: [const { AtomicI64::new(0) }; SAMPLING_COUNTERS_MAX],
             turn: AtomicU64::new(0),
             last_on: AtomicU32::new(0),
@@ -140,11 +155,9 @@ impl<'a> Threads<'a> {
         let key = if thread.tid == 0 { IDLE | cpu } else { thread.tid };
         if let Some(place) = self.find(key) {
             let slot = &self.slots[place.0];
-            let mut positions = [0; SAMPLING_COUNTERS_MAX];
-            for (position, left) in positions.iter_mut().zip(&slot.left) {
-                *position = left.load(Ordering::Relaxed);
-            }
-            return (Some(place), positions);
+            let left = array::from_fn(|number| slot.left[number].load(Ordering::Relaxed));
+            let periods = array::from_fn(|number| slot.periods[number].load(Ordering::Relaxed));
+            return (Some(place), Positions { left, periods });
         }
         let place = self.claim(key);
         if let Some(place) = place {
@@ -158,8 +171,10 @@ impl<'a> Threads<'a> {
 
     /// Keeps the positions until the thread runs again.
     pub(super) fn store(&self, place: Place, positions: &Positions) {
-        for (left, position) in self.slots[place.0].left.iter().zip(positions) {
-            left.store(*position, Ordering::Relaxed);
+        let slot = &self.slots[place.0];
+        for number in 0..SAMPLING_COUNTERS_MAX {
+            slot.left[number].store(positions.left[number], Ordering::Relaxed);
+            slot.periods[number].store(positions.periods[number], Ordering::Relaxed);
         }
     }
 
@@ -244,7 +259,12 @@ mod tests {
 
     use super::*;
 
-    const FRESH: Positions = [7; SAMPLING_COUNTERS_MAX];
+    /// Positions that can be told from others.
+    const fn at(left: i64) -> Positions {
+        Positions { left: [left; SAMPLING_COUNTERS_MAX], periods: [left as u64 + 1; SAMPLING_COUNTERS_MAX] }
+    }
+
+    const FRESH: Positions = at(7);
 
     fn thread(tid: u32) -> Thread {
         Thread { pid: 1, tid }
@@ -261,8 +281,8 @@ mod tests {
         let first = table.enter(thread(0), 0, || FRESH).0.expect("room");
         let second = table.enter(thread(0), 1, || FRESH).0.expect("room");
         assert_ne!(first, second);
-        table.store(first, &[3; SAMPLING_COUNTERS_MAX]);
-        assert_eq!(table.enter(thread(0), 0, || FRESH), (Some(first), [3; SAMPLING_COUNTERS_MAX]));
+        table.store(first, &at(3));
+        assert_eq!(table.enter(thread(0), 0, || FRESH), (Some(first), at(3)));
     }
 
     #[test]
@@ -286,7 +306,7 @@ mod tests {
                         let (place, fresh) = table.enter(thread(tid), cpu, || FRESH);
                         let place = place.expect("room for two each");
                         assert_eq!(fresh, FRESH);
-                        let own = [i64::from(tid); SAMPLING_COUNTERS_MAX];
+                        let own = at(tid.into());
                         table.store(place, &own);
                         std::thread::yield_now();
                         assert_eq!(table.enter(thread(tid), cpu, || FRESH), (Some(place), own));

@@ -81,6 +81,39 @@ fn threads_keep_their_positions_across_switches_and_cpus() {
     }
 }
 
+/// The kernel's own loads, between the work for a PMI and the end of the section, are enough for the next PMI.
+#[test]
+fn a_section_ends_whatever_the_period_and_without_ceilings() {
+    for by_pebs in [false, true] {
+        let mut spec = if by_pebs { precise(LOADS, 100) } else { interrupting(LOADS, 100) };
+        spec.privilege = EventSpec::USER | EventSpec::KERNEL;
+        let (mut rig, session, tid) = one_thread(&SessionConfig {
+            segments: 64,
+            // With stacks each precise record interrupts too.
+            stack_bytes: 1024,
+            stack_ring_bytes: 1 << 16,
+            ..config(&[spec])
+        });
+        rig.cores[0].borrow_mut().machine.nmi_latency = 5;
+        for behind in [150, 0] {
+            rig.behind_service = behind;
+            rig.run(0, 101, &[Load]);
+            rig.cut(0, QuantumEnd::Timer);
+        }
+        rig.stop(session);
+        rig.read_all();
+        let seen = &rig.sessions[session].reader.threads[&tid];
+        let kernel = seen.counts[0] - 202;
+        assert!(kernel % 150 == 0 && (8 * 150..16 * 150).contains(&kernel), "{kernel} loads of the kernel");
+        assert!(seen.throttled > 0 && seen.records[0] >= 9, "{} records", seen.records[0]);
+        assert!(
+            (seen.records[0] + seen.records_lost).abs_diff(seen.counts[0] / 100) <= 1,
+            "{}",
+            seen.records_lost
+        );
+    }
+}
+
 #[test]
 fn without_a_free_segment_nothing_interrupts_and_the_loss_is_exact() {
     let mut config = config(&[interrupting(LOADS, 100)]);

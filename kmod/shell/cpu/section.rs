@@ -144,9 +144,9 @@ impl Section<'_> {
     }
 
     /// Does the work of a PMI that came inside this section.
-    pub(super) fn service(&mut self) {
+    pub(super) fn service(&mut self, nth: u32) {
         let last_ip = self.look_at_current();
-        self.with_loaded(|engine, port, session| engine.service(port, session, last_ip));
+        self.with_loaded(|engine, port, session| engine.service(port, session, last_ip, nth));
         self.note_quantum();
     }
 

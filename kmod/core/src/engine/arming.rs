@@ -50,11 +50,11 @@ impl Engine {
         let Some(hardware) = &mut self.hardware else { return };
         let (threads, place) = (session.threads, stay.place);
         let shift = |number| place.map(|place| threads.shift(place, number));
-        session.state.periods.renew(session.program, &mut stay.left, shift, stay.start_tsc);
+        session.state.periods.renew(session.program, &mut stay.positions, shift, stay.start_tsc);
         for sampler in session.program.sampling_counters() {
             let place = usize::from(sampler.place);
             // One that overflowed without its record must overflow again.
-            let left = stay.left[place].clamp(LEFT_MIN, hardware.period_max());
+            let left = stay.positions.left[place].clamp(LEFT_MIN, hardware.period_max());
             if let (true, Some(ibs)) = (session.program.uses_ibs(), hardware.ibs_mut()) {
                 ibs.set(sampler.counter, session.program.ibs_control(sampler.counter), left as u64);
                 continue;

@@ -1,6 +1,6 @@
 //! One stay of a thread on a CPU: it begins, is cut into quanta, and ends.
 
-use super::super::abi::{QuantumEnd, SAMPLING_COUNTERS_MAX};
+use super::super::abi::QuantumEnd;
 use super::super::counters::Now;
 use super::super::hardware::Hardware;
 use super::super::layout::RecordLayout;
@@ -37,13 +37,13 @@ impl Engine {
         if !read {
             hardware.read_all(port, program, &mut self.values);
         }
-        let Entered { place, left, turn, page } = entered;
+        let Entered { place, positions, turn, page } = entered;
         let mut stay = Stay {
             session: session.id,
             thread,
             start_tsc: port.rdtsc(),
             place,
-            left,
+            positions,
             armed: false,
             throttled: false,
             paused: false,
@@ -92,7 +92,7 @@ impl Engine {
             if ending.end == QuantumEnd::Exit {
                 session.threads.free(place);
             } else {
-                session.threads.store(place, &stay.left);
+                session.threads.store(place, &stay.positions);
                 session.threads.store_turn(place, stay.turn);
             }
         }
@@ -178,13 +178,13 @@ impl Engine {
 
 /// Whether a counter of the stay has overflowed and its record is not written yet.
 fn is_overdue(program: &Program, stay: &Stay) -> bool {
-    program.sampling_counters().any(|sampler| stay.left[usize::from(sampler.place)] <= 0)
+    program.sampling_counters().any(|sampler| stay.positions.left[usize::from(sampler.place)] <= 0)
 }
 
 /// Where a thread goes on.
 struct Entered {
     place: Option<threads::Place>,
-    left: Positions,
+    positions: Positions,
     turn: Turn,
     page: Option<usize>,
 }
@@ -193,15 +193,15 @@ struct Entered {
 fn enter<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, thread: Thread, cpu: u32) -> Entered {
     let page = session.page_of(thread);
     if !session.program.samples() && !session.multiplexes() {
-        return Entered { place: None, left: [0; SAMPLING_COUNTERS_MAX], turn: Turn::default(), page };
+        return Entered { place: None, positions: Positions::NONE, turn: Turn::default(), page };
     }
     let periods = &mut session.state.periods;
     let fresh = || periods.first(session.program, port.rdtsc());
-    let (place, left) = session.threads.enter(thread, cpu, fresh);
+    let (place, positions) = session.threads.enter(thread, cpu, fresh);
     // A turn of a core of the other type may be one more than this type has.
     let has = |turn: &Turn| usize::from(turn.number) < session.programs.len();
     let kept = place.and_then(|place| session.threads.turn(place)).filter(has);
     let turn = kept.unwrap_or_else(|| session.state.new_turn(session.programs.len()));
     session.select(turn);
-    Entered { place, left, turn, page }
+    Entered { place, positions, turn, page }
 }

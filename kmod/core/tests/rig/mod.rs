@@ -26,7 +26,7 @@ use hpm_core::{
     counters::{self, PageKeys},
     detect,
     turns::Turns,
-    CpuSession, Engine, Pmu, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
+    CpuSession, Engine, Pmu, Port, Program, Session, Thread, ThreadSlot, ThreadTally, Threads,
 };
 use vpmu::profile::Profile;
 use vpmu::{BranchKind, Options, PmuCore, Privilege};
@@ -79,6 +79,8 @@ pub struct Rig {
     pub users: Vec<User>,
     /// The thread on each CPU.
     pub on_cpu: Vec<usize>,
+    /// Loads of the kernel between the work for a PMI and the end of the section that did it.
+    pub behind_service: u32,
 }
 
 impl SessionMemory {
@@ -141,6 +143,7 @@ impl Rig {
             sessions: Vec::new(),
             users: vec![User::default(); cpus],
             on_cpu: (0..cpus).collect(),
+            behind_service: 0,
         }
     }
 
@@ -227,10 +230,28 @@ impl Rig {
         let mut port = self.port(cpu);
         assert!(gate.enter());
         let result = act(&mut self.engines[cpu], &mut port);
-        while !gate.leave() {
-            self.with_loaded(cpu, |engine, port, session| engine.service(port, session, 0));
-        }
+        self.leave(cpu);
         result
+    }
+
+    /// Ends a section. The kernel runs on for some instructions behind each PMI that it serves.
+    fn leave(&mut self, cpu: usize) {
+        let gate = Rc::clone(&self.cores[cpu].borrow().machine.gate);
+        for nth in 1.. {
+            if gate.leave() {
+                break;
+            }
+            assert!(nth < 1000, "the section does not end");
+            self.with_loaded(cpu, |engine, port, session| engine.service(port, session, 0, nth));
+            for _ in 0..self.behind_service {
+                let user = &mut self.users[self.on_cpu[cpu]];
+                user.sequence += 1;
+                let pc = u64::from(user.tid) << TID_SHIFT | user.sequence;
+                self.cores[cpu].borrow_mut().retire(pc, Instruction::Load, Privilege::Kernel);
+                // Time passes, so that the NMI may arrive.
+                self.port(cpu).rdtsc();
+            }
+        }
     }
 
     fn with_loaded<T>(
@@ -264,9 +285,7 @@ impl Rig {
         let result =
             with_session(&mut sessions, &cores, session, cpu, |session| act(engine, &mut port, session));
         self.sessions = sessions;
-        while !gate.leave() {
-            self.with_loaded(cpu, |engine, port, session| engine.service(port, session, 0));
-        }
+        self.leave(cpu);
         result
     }
 
@@ -439,9 +458,7 @@ impl Rig {
         assert!(gate.enter(), "no section is interrupted");
         let claimed = self.with_loaded(cpu, |engine, port, session| engine.pmi(port, session, 0));
         self.cores[cpu].borrow_mut().machine.unclaimed += u64::from(!claimed);
-        while !gate.leave() {
-            self.with_loaded(cpu, |engine, port, session| engine.service(port, session, 0));
-        }
+        self.leave(cpu);
     }
 
     /// The reader takes what there is on a CPU, checks it, and gives it back.
