@@ -48,7 +48,7 @@ enum Action {
         /// After so many minutes no further step begins.
         #[arg(long, value_name = "N")]
         minutes: Option<u64>,
-        /// Only steps with this in their name, which is `SCENARIO on MACHINE`.
+        /// Only the step of this name, which is `SCENARIO on MACHINE`, or those with it in theirs.
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },

@@ -107,11 +107,14 @@ pub(crate) fn full(root: &Path, wish: &Wish) -> Result<ExitCode> {
     Ok(results.total().close())
 }
 
-/// The steps that have not passed at this commit, in reverse order of the list.
+/// The steps that have not passed at this commit, in reverse order of the list: with `only`, the one that is called so, or those with
+/// this in their name.
 fn chosen(all: Vec<Step>, only: Option<&str>, results: &Results) -> Result<Vec<(Standing, Step)>> {
     let label = |step: &Step| format!("{} on {}", step.name(), step.machine());
-    let mut chosen: Vec<Step> =
-        all.into_iter().filter(|step| only.is_none_or(|only| label(step).contains(only))).collect();
+    let whole = only.is_some_and(|only| all.iter().any(|step| label(step) == only));
+    let is_meant =
+        |label: &str| only.is_none_or(|only| if whole { label == only } else { label.contains(only) });
+    let mut chosen: Vec<Step> = all.into_iter().filter(|step| is_meant(&label(step))).collect();
     ensure!(!chosen.is_empty(), "no step has {:?} in its name", only.unwrap_or_default());
     chosen.reverse();
     let standing = |step: Step| (results.standing(step.name(), &step.machine()), step);
@@ -149,6 +152,7 @@ mod tests {
         assert_eq!(of("torture.million").unwrap(), 3);
         assert_eq!(of("torture on").unwrap(), vpmu::profile::ALL.len() + 2, "and twice on the debug kernel");
         assert_eq!(of("-debug").unwrap(), matrix::debug_jobs().len());
+        assert_eq!(of("scopes on skylake-2").unwrap(), 1, "and none of the machines whose names go on");
         assert!(of("no such step").unwrap_err().to_string().contains("no step has"));
     }
 }
