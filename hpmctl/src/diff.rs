@@ -258,7 +258,7 @@ fn head(text: &mut String, compared: &Compared) {
         let turns = side
             .counted_share
             .map_or_else(String::new, |share| format!(" in {:.1} % of the time, not scaled,", share * 100.0));
-        text::counted(side.counted, side.events) + &turns
+        text::counted(&side.event.name, side.counted, side.events) + &turns
     };
     // Counts of different parts of the time cannot be compared.
     let took_turns = before.counted_share.is_some() || after.counted_share.is_some();

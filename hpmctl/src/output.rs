@@ -57,9 +57,26 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
+/// The unit of an event's counts, if they are of time: the kernel's clocks count in ns.
+pub(crate) fn unit(event: &str) -> Option<&'static str> {
+    let base = event.split_once(':').map_or(event, |(base, _)| base);
+    matches!(base, "cpu-clock" | "task-clock").then_some("ns")
+}
+
+/// So many of an event, for people: digits in threes, or a time.
+pub(crate) fn amount(event: &str, count: u64) -> String {
+    if unit(event).is_some() { time(count) } else { grouped(count) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clocks_are_times_whatever_their_modifiers() {
+        assert_eq!(amount("cpu-clock:u", 46_026_985), "46.027 ms");
+        assert_eq!(amount("cycles:u", 46_026_985), "46,026,985");
+    }
 
     #[test]
     fn digits_are_grouped_from_the_right() {

@@ -25,7 +25,7 @@ use self::breakdown::{Per, Who};
 use self::metric::Metric;
 use crate::cli::TargetArgs;
 use crate::measure::sources;
-use crate::output::{grouped, note, time, warn};
+use crate::output::{grouped, note, time, unit, warn};
 
 /// Count events of a program, a process or the system.
 ///
@@ -239,7 +239,7 @@ fn event_count(index: usize, event: &Event, totals: &Totals, ns: impl Fn(u64) ->
         user: event.user,
         kernel: event.kernel,
         count,
-        unit: metric::unit(&event.name),
+        unit: unit(&event.name),
         scaled: scaled(count, enabled, running),
         enabled_ns: ns(enabled),
         running_ns: ns(running),

@@ -1,5 +1,6 @@
 //! `hpmctl info`, `verify` and `merge`: what a trace holds, whether it is whole, and one from several.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,8 +12,9 @@ use serde::Serialize;
 
 use crate::measure::tsc_to_ns;
 use crate::opened::{how_unfinished, open_trace};
-use crate::output::{counted, grouped, print, time};
+use crate::output::{amount, counted, grouped, print, time};
 use crate::report::samples::unfinished;
+use crate::report::text::commands;
 
 /// Tell what a trace holds.
 #[derive(Args, Debug)]
@@ -33,6 +35,9 @@ pub(crate) struct VerifyArgs {
     /// The trace that `hpmctl record` wrote
     #[arg(value_name = "NAME.hpm")]
     trace: PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Make one trace of several, in the order of time.
@@ -47,6 +52,36 @@ pub(crate) struct MergeArgs {
     /// The traces
     #[arg(value_name = "NAME.hpm", required = true, num_args = 1..)]
     traces: Vec<PathBuf>,
+}
+
+/// What `verify --json` shows.
+#[derive(Serialize)]
+struct Verified {
+    /// Nothing is missing or wrong in what was written.
+    whole: bool,
+    /// The recording was ended.
+    complete: bool,
+    /// It is being written.
+    growing: bool,
+    /// Rows of each table that could be read.
+    rows: BTreeMap<&'static str, u64>,
+    /// Tables that end before their end, a sentence each.
+    cuts: Vec<String>,
+    /// Contradictions, a sentence each.
+    problems: Vec<String>,
+}
+
+impl Verified {
+    fn of(meta: &Meta, verdict: &Verdict, growing: bool) -> Self {
+        Self {
+            whole: verdict.is_good(),
+            complete: meta.complete,
+            growing,
+            rows: verdict.tables.iter().copied().collect(),
+            cuts: verdict.cuts.iter().map(ToString::to_string).collect(),
+            problems: verdict.problems.iter().map(ToString::to_string).collect(),
+        }
+    }
 }
 
 /// What `info --json` shows.
@@ -77,7 +112,11 @@ pub(crate) fn info(args: &InfoArgs) -> Result<()> {
 pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     let reader = open_trace(&args.trace)?;
     let verdict = trace::verify(&reader);
-    print(verify_text(reader.meta(), &verdict, reader.is_growing()).trim_end())?;
+    if args.json {
+        print(&serde_json::to_string_pretty(&Verified::of(reader.meta(), &verdict, reader.is_growing()))?)?;
+    } else {
+        print(verify_text(reader.meta(), &verdict, reader.is_growing()).trim_end())?;
+    }
     Ok(if verdict.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -124,7 +163,7 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
     let mut field = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<9} {value}");
     };
-    field("command", if meta.command.is_empty() { "(no command)".into() } else { meta.command.join(" ") });
+    field("command", commands(meta));
     let source = if meta.source_note.is_empty() { &meta.source } else { &meta.source_note };
     field("source", source.clone());
     field(
@@ -145,7 +184,7 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
         let how = match event.mode {
             EventUse::Count => "counted".to_owned(),
             _ if event.rate > 0 => format!("sampled {} times a second", grouped(event.rate)),
-            _ => format!("sampled each {}", grouped(event.period)),
+            _ => format!("sampled each {}", amount(&event.name, event.period)),
         };
         field("event", format!("{}, {how}", event.name));
     }
@@ -278,6 +317,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_wrong_is_told_to_programs_too() {
+        let temp = TempDir::new().unwrap();
+        let told = |folder: &Path| {
+            let reader = TraceReader::open(folder).unwrap();
+            let verdict = trace::verify(&reader);
+            serde_json::to_value(Verified::of(reader.meta(), &verdict, reader.is_growing())).unwrap()
+        };
+        let whole = told(&write(&temp, "a.hpm", "lab", 0, |_| {}));
+        assert_eq!(
+            (&whole["whole"], &whole["complete"], &whole["growing"]),
+            (&true.into(), &true.into(), &false.into())
+        );
+        assert_eq!((&whole["rows"]["quanta"], &whole["problems"]), (&4.into(), &serde_json::json!([])));
+        let wrong = told(&write(&temp, "b.hpm", "lab", 0, |row| row.tid = 99));
+        assert_eq!(wrong["whole"], false);
+        assert!(wrong["problems"][0].is_string(), "{wrong}");
+    }
+
+    #[test]
     fn a_whole_trace_is_told_in_figures() {
         let temp = TempDir::new().unwrap();
         let folder = write(&temp, "a.hpm", "lab", 0, |_| {});
@@ -329,6 +387,19 @@ mod tests {
     }
 
     #[test]
+    fn each_program_of_a_merged_trace_is_named_once() {
+        let words = |command: &str| command.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let merged = ["sort -n", "uniq", "", "uniq"]
+            .map(|command| trace::Merged { command: words(command), ..trace::Merged::default() });
+        let mut meta = Meta { command: words("sort -n"), merged: merged.into(), ..Meta::default() };
+        assert_eq!(commands(&meta), "sort -n; uniq");
+        // By hpm before it kept them, and of no merged trace.
+        meta.merged.iter_mut().for_each(|merged| merged.command.clear());
+        assert_eq!(commands(&meta), "sort -n");
+        assert_eq!(commands(&Meta::default()), "(no command)");
+    }
+
+    #[test]
     fn other_hosts_get_numbers_of_their_own() {
         let temp = TempDir::new().unwrap();
         let a = write(&temp, "a.hpm", "one", 10_000, |_| {});
@@ -338,6 +409,7 @@ mod tests {
         let outcome = trace::merge(&readers.each_ref(), &merged).unwrap();
         let other = &outcome.merged[1];
         assert_eq!((other.cpu_offset, other.pid_offset), (2, 1 << 22));
+        assert_eq!(other.command, ["sort"]);
         assert!(verified(&merged).1, "{}", verified(&merged).0);
         let reader = TraceReader::open(&merged).unwrap();
         assert_eq!(reader.meta().machine.cpus, 4);

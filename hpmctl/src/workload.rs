@@ -1,7 +1,8 @@
 //! What is being measured, and when it ends: a program of our own, a running process, or the system until a signal.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -118,6 +119,14 @@ impl Workload {
     /// When the thread has ended.
     pub(crate) fn process(&self) -> Result<Option<i32>> {
         Ok(process_of(&self.target())?)
+    }
+
+    /// The program that is measured and its arguments, also where it ran already; empty where it is not one, or has gone.
+    pub(crate) fn command(&self, args: &TargetArgs) -> Vec<OsString> {
+        match self.process() {
+            Ok(Some(pid)) if args.command.is_empty() => command_line(pid).unwrap_or_default(),
+            _ => args.command.clone(),
+        }
     }
 
     /// Whether it is a program that has yet to be executed.
@@ -278,4 +287,14 @@ pub(crate) fn program_file(command: &[OsString]) -> Result<PathBuf> {
         reason: std::io::ErrorKind::NotFound.into(),
     };
     Ok(fs::canonicalize(found.ok_or_else(missing)?)?)
+}
+/// The command line of a process; of one that has none, as the kernel's threads, its name.
+fn command_line(pid: i32) -> Option<Vec<OsString>> {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = words.strip_suffix(&[0]).unwrap_or(&words);
+    if !words.is_empty() {
+        return Some(words.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).into()).collect());
+    }
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(vec![OsStr::from_bytes(name.trim_ascii_end()).into()])
 }

@@ -263,11 +263,7 @@ impl Headless {
                     self.settle()?;
                 }
                 (true, None) => {}
-                // A little longer, so that what ended with the interval has come.
-                (false, _) => {
-                    let slack = if next == interval { Duration::from_millis(150) } else { Duration::ZERO };
-                    self.wait(interval + slack)?;
-                }
+                (false, _) => next = self.wait_until_over(next, interval)?,
             }
             self.settle()?;
             if !self.press_all(&cli.keys)? {
@@ -288,6 +284,22 @@ impl Headless {
             }
         }
         Ok(())
+    }
+
+    /// Waits until an interval of live measuring is over, in time since its beginning, and what happened in it has come; the end of the
+    /// one that is over then, which is a later one where this process was held up for long.
+    fn wait_until_over(&mut self, end: Duration, interval: Duration) -> Result<Duration> {
+        // Quanta end later than what they tell of, and come with the next batch.
+        const SLACK: Duration = Duration::from_millis(150);
+        let now = |session: &Self| Duration::from_nanos(session.state.model().now_ns);
+        let give_up = Instant::now() + 2 * interval + SLACK;
+        while now(self) < end + SLACK && self.state.model().over.is_none() {
+            if !self.take_one(give_up)? {
+                break;
+            }
+        }
+        let held_up = now(self).saturating_sub(end + SLACK).as_nanos() / interval.as_nanos().max(1);
+        Ok(end + interval * u32::try_from(held_up).unwrap_or(0))
     }
 
     /// Draws and reacts until somebody wants the end.

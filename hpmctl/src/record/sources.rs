@@ -128,8 +128,8 @@ fn driver(
         Some(StackMethod::Lbr) => Stacks::Calls,
         Some(StackMethod::Fp) | None => Stacks::AsFound,
     };
-    let command = &args.target.command;
-    Ok(Box::new(DriverSource::new(session, &events, Some(reports), present, stacks, command)))
+    let command = workload.command(&args.target);
+    Ok(Box::new(DriverSource::new(session, &events, Some(reports), present, stacks, &command)))
 }
 
 fn by_perf(
@@ -152,7 +152,11 @@ fn by_perf(
         multiplex: true,
         pausable: args.phase_guided.is_some(),
         note: facts.line.clone(),
-        command: args.target.words(),
+        command: workload
+            .command(&args.target)
+            .iter()
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect(),
     };
     Ok(facts.open(events, options)?)
 }

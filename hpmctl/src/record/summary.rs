@@ -34,7 +34,13 @@ pub(super) fn summary(totals: &Totals, written: &Written, meta: &Meta, missing: 
     }
     if written.folders.len() + written.removed > 1 {
         let (all, removed) = (written.folders.len() + written.removed, written.removed);
-        text += &format!(", in {all} traces of which the oldest {removed} were removed");
+        text += &format!(", in {all} traces");
+        if removed > 0 {
+            text += &format!(
+                ", of which the oldest {removed} {} removed",
+                if removed == 1 { "was" } else { "were" }
+            );
+        }
     }
     let newest = written.folders.last().map_or_else(String::new, |folder| folder.display().to_string());
     format!("{text}; see `hpmctl report {newest}`")
@@ -68,6 +74,17 @@ mod tests {
             line(7, 2, &[]),
             "hpmctl: 5 samples of l1d-load-miss, 7 samples lost, 2 quanta lost with theirs; see `hpmctl report a.hpm`"
         );
+    }
+
+    #[test]
+    fn traces_of_a_rotated_recording_are_counted() {
+        let line = |removed| {
+            let folders = vec!["a-2.hpm".into(), "a-3.hpm".into()];
+            summary(&Totals::default(), &Written { folders, removed, samples: 5 }, &Meta::default(), &[])
+        };
+        assert!(line(0).contains(", in 2 traces; see"), "{}", line(0));
+        assert!(line(1).contains(", in 3 traces, of which the oldest 1 was removed; see"), "{}", line(1));
+        assert!(line(2).contains(", in 4 traces, of which the oldest 2 were removed; see"), "{}", line(2));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use libhpm::report::{
 use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
-use super::{GroupBy, ReportArgs, event_index, text};
+use super::{GroupBy, ReportArgs, SortBy, event_index, text};
 use crate::filters::lacking;
 use crate::opened::{how_unfinished, open_trace};
 use crate::picture;
@@ -97,6 +97,12 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         flame_graph(path, &collected, reader.meta())?;
     }
     let tables = collected.tables(args.limit, args.sort.into());
+    if matches!(args.sort, SortBy::Latency) && tables.iter().all(|table| table.all.timed == 0) {
+        bail!(
+            "no sample here has a latency to sort by: record loads where the hardware measures it (`hpmctl list` says which events), \
+             or sort by events"
+        );
+    }
     let trees = collected.calls(args)?;
     let branches = collected.taken(args)?;
     let report = Report {

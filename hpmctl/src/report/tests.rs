@@ -161,6 +161,13 @@ fn data_sources_with_their_latencies() {
 }
 
 #[test]
+fn without_latencies_there_is_nothing_to_sort_by() {
+    let temp = TempDir::new().unwrap();
+    let refused = report(&trace(&temp, true), &["--sort", "latency"]).unwrap_err().to_string();
+    assert!(refused.contains("no sample here has a latency to sort by"), "{refused}");
+}
+
+#[test]
 fn branches_with_their_mispredictions() {
     const MISPREDICTED: u64 = 1 << 63;
     let temp = TempDir::new().unwrap();

@@ -8,7 +8,7 @@ use libhpm::trace::{Event, EventUse, Machine, Meta};
 
 use super::samples::{Calls, Grouped, Report};
 use super::{table, tree};
-use crate::output::grouped as grouped_digits;
+use crate::output::{amount, grouped as grouped_digits};
 
 /// The whole text.
 pub(super) fn render(report: &Report<'_>) -> String {
@@ -54,11 +54,25 @@ pub(crate) fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{line}");
 }
 
+/// What was measured: of a merged trace each program once.
+pub(crate) fn commands(meta: &Meta) -> String {
+    let mut commands: Vec<String> = Vec::new();
+    let merged = meta.merged.iter().map(|merged| &merged.command).filter(|command| !command.is_empty());
+    for command in merged.map(|command| command.join(" ")) {
+        if !commands.contains(&command) {
+            commands.push(command);
+        }
+    }
+    if commands.is_empty() && !meta.command.is_empty() {
+        commands.push(meta.command.join(" "));
+    }
+    if commands.is_empty() { "(no command)".to_owned() } else { commands.join("; ") }
+}
+
 /// What was recorded where, and what of it is looked at.
 pub(crate) fn head(text: &mut String, meta: &Meta, filter: Option<&str>) {
     let machine = &meta.machine;
-    let command = if meta.command.is_empty() { "(no command)".to_owned() } else { meta.command.join(" ") };
-    line(text, format_args!("command   {command}"));
+    line(text, format_args!("command   {}", commands(meta)));
     line(
         text,
         format_args!(
@@ -124,9 +138,9 @@ fn is_counted(counted: u64, sampled: u64) -> bool {
     counted > 0 || sampled == 0
 }
 
-/// A count, of which `sampled` events are known by samples.
-pub(crate) fn counted(counted: u64, sampled: u64) -> String {
-    if is_counted(counted, sampled) { grouped_digits(counted) } else { "not known".to_owned() }
+/// An event's count, of which `sampled` are known by samples.
+pub(crate) fn counted(event: &str, counted: u64, sampled: u64) -> String {
+    if is_counted(counted, sampled) { amount(event, counted) } else { "not known".to_owned() }
 }
 
 fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, counts_exceed: bool) {
@@ -139,7 +153,7 @@ fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, coun
     });
     let whole = if counts_exceed { "; counts are of all code and data" } else { "" };
     let turns = if is_counted(summary.counted, summary.sampled.events) { turns } else { String::new() };
-    let counted = counted(summary.counted, summary.sampled.events);
+    let counted = counted(&event.name, summary.counted, summary.sampled.events);
     line(text, format_args!("counted   {counted}{turns}{whole}"));
     if event.mode == EventUse::Count {
         return;
@@ -159,7 +173,7 @@ fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, coun
         format_args!(
             "samples   {}; times their periods: {}{of_count}",
             grouped_digits(sampled.samples),
-            grouped_digits(sampled.events)
+            amount(&event.name, sampled.events)
         ),
     );
     let without = sampled.samples - summary.whole_stacks - summary.truncated_stacks;
@@ -205,7 +219,7 @@ pub(crate) fn how(event: &Event, machine: &Machine) -> String {
 fn period(event: &Event) -> String {
     let randomised = if event.randomised { ", randomised" } else { "" };
     match event.rate {
-        0 => format!("period {}{randomised}", grouped_digits(event.period)),
+        0 => format!("period {}{randomised}", amount(&event.name, event.period)),
         rate => format!("period adapted to {} samples/s{randomised}", grouped_digits(rate)),
     }
 }

@@ -9,8 +9,10 @@ use anyhow::{Result, bail};
 use libhpm::export::{losses, remarks};
 use libhpm::flame::FoldedStacks;
 use libhpm::report::{
-    By, Filter, Resolver, Sample, Sum, Tally, ThreadTimes, Wait, WaitKind, Waits, WallClock, WallClockEntry,
+    By, CallChain, Extent, Filter, Resolver, Sample, SharedChain, Sum, Tally, ThreadTimes, Wait, WaitKind,
+    Waits, WallClock, WallClockEntry,
 };
+use libhpm::symbol::Frame;
 use libhpm::trace::{Meta, QuantumRow, SampleRow, TraceReader};
 use serde::Serialize;
 
@@ -128,10 +130,19 @@ struct Collected<'a> {
     stacks: FoldedStacks,
     all_ns: [u64; 4],
     unplaced_ns: u64,
+    /// The place of waits of which none is known.
+    nowhere: SharedChain,
 }
 
 /// Events that come at a steady pace while a thread runs, the best first.
 const CLOCKS: [&str; 4] = ["task-clock", "cpu-clock", "ref-cycles", "cycles"];
+
+/// What stands for the place of a wait whose quantum had no sample, where only samples tell places.
+fn nowhere() -> SharedChain {
+    let frame =
+        Frame { function: Some("[not sampled]".into()), module: "[unknown]".into(), ..Frame::default() };
+    CallChain { calls: vec![[frame].into()], linked_address: 0, extent: Extent::AddressOnly }.into()
+}
 
 impl<'a> Collected<'a> {
     fn new(args: &ReportArgs, meta: &Meta, filter: &'a Filter) -> Result<Self> {
@@ -160,6 +171,7 @@ impl<'a> Collected<'a> {
             stacks: FoldedStacks::default(),
             all_ns: [0; 4],
             unplaced_ns: 0,
+            nowhere: nowhere(),
         })
     }
 
@@ -205,7 +217,10 @@ impl<'a> Collected<'a> {
             event: u8::MAX,
             ..SampleRow::default()
         };
-        let place = resolver.resolve(&row);
+        let mut place = resolver.resolve(&row);
+        if sampled.is_none() && wait.last_ip.is_none() {
+            place.chain = self.nowhere.clone();
+        }
         if !self.filter.takes(&row, &place) {
             return;
         }
@@ -314,8 +329,8 @@ fn render(report: &TimeReport<'_>) -> String {
             "A wait's place is the user-mode instruction that the thread goes on from; its callers are not recorded.\n"
         }
         None => {
-            "A wait's place is that of the last sample before it, which can be far from it: record context-switches with \
-             --stacks to see the place itself and its callers.\n"
+            "A wait's place is that of its quantum's last sample, which can be far from it, or [not sampled] where there was none: \
+             record context-switches with --stacks to see the place itself and its callers.\n"
         }
     });
     if let Some(clock) = report.clock {

@@ -60,11 +60,6 @@ fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<M
     }
 }
 
-/// The unit of a count that is one of time.
-pub(super) fn unit(name: &str) -> Option<&'static str> {
-    matches!(base(name), "cpu-clock" | "task-clock").then_some("ns")
-}
-
 /// The name without modifiers.
 fn base(name: &str) -> &str {
     name.split_once(':').map_or(name, |(base, _)| base)

@@ -156,6 +156,7 @@ pub(in crate::stat) mod tests {
     use libhpm::trace::{Event, Totals};
 
     use super::*;
+    use crate::output::unit;
     use crate::stat::{event_counts, metric};
 
     pub(in crate::stat) fn event(name: &str, count: u64, kernel: bool) -> EventCount {
@@ -167,7 +168,7 @@ pub(in crate::stat) mod tests {
             user: true,
             kernel,
             count,
-            unit: metric::unit(name),
+            unit: unit(name),
             scaled,
             enabled_ns,
             running_ns,

@@ -44,7 +44,7 @@ impl Headless {
     }
 
     /// Takes events for so long.
-    pub(super) fn wait(&mut self, time: Duration) -> Result<()> {
+    fn wait(&mut self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         while self.take_one(until)? {}
         Ok(())
@@ -66,7 +66,7 @@ impl Headless {
     }
 
     /// Takes the next event, if one comes in time and nobody wants the end.
-    fn take_one(&mut self, until: Instant) -> Result<bool> {
+    pub(super) fn take_one(&mut self, until: Instant) -> Result<bool> {
         if self.ended {
             return Ok(false);
         }

@@ -284,6 +284,13 @@ impl Model {
         }
     }
 
+    /// The time that numbers for other programs are of, in ns: where it is live, the end of the interval that is shown, so that lines come
+    /// at whole intervals; in a replay the time that it stands at.
+    pub(crate) fn told_at_ns(&self) -> u64 {
+        let (slot, length) = self.shown_slot();
+        if self.source.replay { self.now_ns } else { slot * self.source.slot_ns + length }
+    }
+
     /// The name of a thread; of one that has none, its process's.
     pub(crate) fn thread_name(&self, tid: u32) -> &str {
         let thread = self.threads.get(&tid);

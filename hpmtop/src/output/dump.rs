@@ -30,7 +30,7 @@ pub(crate) fn document(state: &State, format: Format, before: &mut String) -> St
     let sheet = state.screen().sheet(&view);
     match format {
         Format::Csv => {
-            let (headings, rows) = sheet.csv(state.model().now_ns);
+            let (headings, rows) = sheet.csv(state.model().told_at_ns());
             if *before == headings {
                 return rows;
             }
@@ -42,7 +42,7 @@ pub(crate) fn document(state: &State, format: Format, before: &mut String) -> St
             let model = state.model();
             let words: Vec<String> = remarks(model).into_iter().map(|(word, _)| word).collect();
             let known = if words.is_empty() { String::new() } else { format!(" [{}]", words.join(", ")) };
-            let at = crate::view::moment(model.now_ns);
+            let at = crate::view::moment(model.told_at_ns());
             format!("{}, {}{known}, at {at}\n{}", model.source.target, model.source.line, sheet.plain())
         }
     }
@@ -60,7 +60,7 @@ fn object(state: &State, rows: Value) -> Value {
         "screen": state.screen_name(),
         "source": model.source.line,
         "target": model.source.target,
-        "time_ns": model.now_ns,
+        "time_ns": model.told_at_ns(),
         "interval_ns": interval_ns,
         "remarks": known,
         "over": model.over,

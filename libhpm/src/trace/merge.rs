@@ -160,6 +160,7 @@ fn plan<'a>(readers: &[&'a TraceReader]) -> (Meta, Vec<Input<'a>>) {
         let uncertainty_ns = if times.is_some() { scatter_ns(own) + scatter_ns(first) } else { 0 };
         let merged = Merged {
             folder: reader.name().display().to_string(),
+            command: own.command.clone(),
             host_name: own.machine.host_name.clone(),
             cpu_offset,
             pid_offset,

@@ -177,6 +177,9 @@ impl Allocations {
 pub struct Merged {
     /// Its folder.
     pub folder: String,
+    /// The program that it measured and its arguments; empty without one, and in traces of hpm before it kept them.
+    #[serde(default)]
+    pub command: Vec<String>,
     /// `uname -n` of its machine.
     pub host_name: String,
     /// What was added to its CPU numbers.

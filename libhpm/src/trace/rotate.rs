@@ -16,7 +16,9 @@ use crate::source::Sink;
 /// When a trace is ended and the next one begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a trace at which it is ended, give or take the rows of a second; `None` for no limit.
+    /// Bytes of a trace at which it is ended, give or take the rows of a second; `None` for no limit. At least half of each is its own:
+    /// where what every trace repeats (the kernel's functions alone take megabytes) is more than half of the limit, it is ended at
+    /// twice that.
     pub bytes: Option<u64>,
     /// Traces that are kept: the oldest is removed for a new one. `None` keeps all.
     pub keep: Option<usize>,
@@ -32,6 +34,8 @@ pub struct RotatingWriter {
     limits: Limits,
     meta: Meta,
     current: TraceWriter,
+    /// Bytes of the current trace that the one before it has too.
+    repeated: u64,
     /// Number of the current trace, from 1.
     number: usize,
     /// Traces that are complete, oldest first.
@@ -71,6 +75,7 @@ impl RotatingWriter {
             first,
             limits,
             meta,
+            repeated: 0,
             number: 1,
             ended: VecDeque::new(),
             removed: 0,
@@ -123,7 +128,9 @@ impl RotatingWriter {
     pub fn tick(&mut self, now: impl FnOnce() -> Result<Totals>) -> Result<()> {
         self.current.tick()?;
         match self.limits.bytes {
-            Some(limit) if self.current.bytes_written()? >= limit => Ok(self.rotate(now()?)?),
+            Some(limit) if self.current.bytes_written()? >= limit.max(2 * self.repeated) => {
+                Ok(self.rotate(now()?)?)
+            }
             _ => Ok(()),
         }
     }
@@ -148,6 +155,8 @@ impl RotatingWriter {
         self.maps.iter().try_for_each(|row| next.map(row))?;
         self.threads.iter().try_for_each(|row| next.thread(row))?;
         self.kernel_symbols.iter().try_for_each(|row| next.kernel_symbol(row))?;
+        next.flush()?;
+        self.repeated = next.bytes_written()?;
         let full = std::mem::replace(&mut self.current, next);
         let done = full.folder().to_owned();
         (self.number, self.left_out) = (number, false);
@@ -292,6 +301,34 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_below_what_every_trace_repeats_does_not_end_one_at_every_tick() {
+        let temp = tempfile::tempdir().unwrap();
+        let limits = Limits { bytes: Some(20_000), ..Limits::default() };
+        let mut writer = RotatingWriter::create(temp.path().join("a.hpm"), Meta::default(), limits).unwrap();
+        for address in 0..20_000 {
+            let name = format!("function_{:x}", address * 0x9e37_79b9_u64);
+            writer.kernel_symbol(&KernelSymbolRow { address, name, ..KernelSymbolRow::default() }).unwrap();
+        }
+        for round in 0..60 {
+            for sample in 0..1000_u64 {
+                let address = sample.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round;
+                writer.sample(&SampleRow { ip: address, tsc: address, ..SampleRow::default() }).unwrap();
+            }
+            writer.current.flush().unwrap();
+            writer.tick(|| Ok(Totals::default())).unwrap();
+        }
+        let written = writer.finish(Totals::default()).unwrap();
+        let own: Vec<usize> = written
+            .folders
+            .iter()
+            .map(|folder| TraceReader::open(folder).unwrap().rows::<SampleRow>().count())
+            .collect();
+        assert_eq!(own.iter().sum::<usize>(), 60_000);
+        // The first repeats nothing.
+        assert!((3..20).contains(&own.len()) && own[1] > 3000, "{own:?}");
+    }
+
+    #[test]
     fn only_the_newest_are_kept() {
         let (temp, written) = written(Limits { bytes: Some(20_000), keep: Some(2), on_request: false }, 40);
         assert_eq!(written.folders.len(), 2);
@@ -309,9 +346,8 @@ mod tests {
         let other = Meta { command: vec!["another".into()], ..Meta::default() };
         drop(TraceWriter::create(folder("a-2.hpm"), other.clone()).unwrap());
         writer.tick(|| Ok(Totals::default())).unwrap();
-        writer.tick(|| Ok(Totals::default())).unwrap();
         let written = writer.finish(Totals::default()).unwrap();
-        assert_eq!(written.folders, ["a.hpm", "a-3.hpm", "a-4.hpm"].map(folder));
+        assert_eq!(written.folders, ["a.hpm", "a-3.hpm"].map(folder));
         assert_eq!(TraceReader::open(folder("a-2.hpm")).unwrap().meta().command, other.command);
     }
 

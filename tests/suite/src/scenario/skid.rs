@@ -114,7 +114,7 @@ fn registers(boot: &Boot) -> Result<String> {
             "{executed} loads were executed at {:#x}, {last} at the sample before",
             sample.ip
         );
-        late += usize::from(executed % PERIOD > 0);
+        late += usize::from(!executed.is_multiple_of(PERIOD));
         last = executed;
     }
     ensure!(late * 50 <= samples.len(), "{late} of {} samples came late", samples.len());
