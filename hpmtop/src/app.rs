@@ -290,15 +290,15 @@ impl Headless {
     /// one that is over then, which is a later one where this process was held up for long.
     fn wait_until_over(&mut self, end: Duration, interval: Duration) -> Result<Duration> {
         // Quanta end later than what they tell of, and come with the next batch.
-        const SLACK: Duration = Duration::from_millis(150);
+        let slack = Duration::from_millis(150).min(interval / 2);
         let now = |session: &Self| Duration::from_nanos(session.state.model().now_ns);
-        let give_up = Instant::now() + 2 * interval + SLACK;
-        while now(self) < end + SLACK && self.state.model().over.is_none() {
+        let give_up = Instant::now() + 2 * interval + slack;
+        while now(self) < end + slack && self.state.model().over.is_none() {
             if !self.take_one(give_up)? {
                 break;
             }
         }
-        let held_up = now(self).saturating_sub(end + SLACK).as_nanos() / interval.as_nanos().max(1);
+        let held_up = now(self).saturating_sub(end + slack).as_nanos() / interval.as_nanos().max(1);
         Ok(end + interval * u32::try_from(held_up).unwrap_or(0))
     }
 
