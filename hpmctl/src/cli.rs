@@ -69,16 +69,16 @@ pub(crate) enum Command {
 #[command(group(ArgGroup::new("target").required(true).args(["pid", "tid", "cgroup", "cpu", "all", "trace", "command"])))]
 pub(crate) struct TargetArgs {
     /// Measure this running process and all its threads, until it ends or Ctrl-C
-    #[arg(short, long, value_name = "PID")]
+    #[arg(short, long, value_name = "PID", value_parser = one_process)]
     pub(crate) pid: Option<i32>,
     /// Measure this one running thread, until it ends or Ctrl-C
-    #[arg(short, long, value_name = "TID")]
+    #[arg(short, long, value_name = "TID", value_parser = one_process)]
     pub(crate) tid: Option<i32>,
     /// Measure the control group with this directory, and those below it, until Ctrl-C
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
     /// Measure every process on this CPU, until Ctrl-C
-    #[arg(short = 'C', long, value_name = "CPU")]
+    #[arg(short = 'C', long, value_name = "CPU", value_parser = one_cpu)]
     pub(crate) cpu: Option<u32>,
     /// Measure every process on every CPU, until Ctrl-C
     #[arg(short, long)]
@@ -106,6 +106,32 @@ pub(crate) struct TargetArgs {
 pub(crate) fn folder(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     if path.is_dir() { Ok(path) } else { Err("there is no such folder".into()) }
+}
+
+/// The number of a process or thread. Lists, which perf takes, are refused with what to do instead.
+fn one_process(text: &str) -> Result<i32, String> {
+    match text.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ if is_list(text) => Err("one at a time: to measure several at once, put them into a control group and name it with --cgroup".into()),
+        _ => Err("not the number of a process or thread".into()),
+    }
+}
+
+/// The number of a CPU; lists as for [`one_process`].
+fn one_cpu(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(number) => Ok(number),
+        _ if is_list(text) => Err("one at a time: --all measures every CPU, and its rows say which".into()),
+        _ => Err("not the number of a CPU".into()),
+    }
+}
+
+/// Numbers and ranges of them, separated by commas.
+fn is_list(text: &str) -> bool {
+    text.contains(|one: char| one == ',' || one == '-')
+        && text
+            .split([',', '-'])
+            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn times(text: &str) -> Result<f64, String> {
@@ -190,6 +216,22 @@ mod tests {
         assert!(!parse(&["hpmctl", "stat", "-a", "-p", "1"]));
         assert!(!parse(&["hpmctl", "stat", "-a", "--", "ls"]));
         assert!(!parse(&["hpmctl", "stat", "--speed", "2", "ls"]));
+    }
+
+    #[test]
+    fn lists_of_processes_and_cpus_are_refused_with_what_to_do_instead() {
+        let refused = |option: &str, value: &str| {
+            let words = ["hpmctl", "stat", option, value];
+            Cli::try_parse_from(words).map_or_else(|error| error.to_string(), |_| String::new())
+        };
+        assert!(refused("-p", "1,2").contains("--cgroup"), "{}", refused("-p", "1,2"));
+        for cpus in ["0-3", "0,2-5"] {
+            assert!(refused("-C", cpus).contains("--all measures every CPU"), "{}", refused("-C", cpus));
+        }
+        assert!(refused("-p", "bash").contains("not the number of a process"), "{}", refused("-p", "bash"));
+        assert!(refused("-t", "0").contains("not the number of a process"));
+        assert!(refused("-C", "1,").contains("not the number of a CPU"));
+        assert_eq!(refused("-C", "1"), "");
     }
 
     #[test]
