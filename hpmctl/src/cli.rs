@@ -128,7 +128,7 @@ fn one_cpu(text: &str) -> Result<u32, String> {
 
 /// Numbers and ranges of them, separated by commas.
 fn is_list(text: &str) -> bool {
-    text.contains(|one: char| one == ',' || one == '-')
+    text.contains([',', '-'])
         && text
             .split([',', '-'])
             .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))

@@ -83,7 +83,11 @@ enum GroupBy {
     /// Instruction, by the address that the linker gave it
     #[value(alias = "address")]
     Instruction,
+    /// File that has the code: the program, a shared library, the kernel or one of its modules
+    Module,
     Thread,
+    /// Process, with all its threads
+    Process,
     Cpu,
     /// What is mapped where the data is: heap, stack, a file
     Region,
@@ -122,7 +126,9 @@ impl GroupBy {
             Self::Function => By::Function,
             Self::Line => By::Line,
             Self::Instruction => By::Instruction,
+            Self::Module => By::Module,
             Self::Thread => By::Thread,
+            Self::Process => By::Process,
             Self::Cpu => By::Cpu,
             Self::Region => By::Region,
             Self::Level => By::Level,
@@ -169,7 +175,7 @@ impl ReportArgs {
             bail!("{view} shows what it is named after: leave --by out");
         }
         if (self.off_cpu || self.wall_clock) && self.by.is_some_and(|by| by.table().is_none()) {
-            bail!("waits have no branches: group them by function, line, thread or CPU");
+            bail!("waits have no branches: group them by function, line, module, thread, process or CPU");
         }
         if (self.off_cpu || self.wall_clock) && self.filters.chooses_data() {
             bail!("waits have no data: leave --data out");

@@ -32,7 +32,7 @@ pub(crate) fn finish(text: &mut String, mut table: Table, numbers: usize) {
 /// Groups of samples, with the numbers first.
 pub(super) fn grouped(text: &mut String, grouped: &Grouped) {
     let mut table = plain();
-    let has_callers = matches!(grouped.by, By::Function | By::Line);
+    let has_callers = matches!(grouped.by, By::Function | By::Line | By::Module);
     let mut numbers =
         if has_callers { vec!["samples", "self", "±", "total"] } else { vec!["samples", "share", "±"] };
     let has_latency = grouped.all.timed > 0;
@@ -104,7 +104,9 @@ pub(crate) fn names(by: By) -> &'static [&'static str] {
     match by {
         By::Function => &["function", "module"],
         By::Line => &["line", "function"],
+        By::Module => &["module"],
         By::Thread => &["thread", "pid", "tid"],
+        By::Process => &["process", "pid"],
         By::Cpu => &["cpu"],
         By::Instruction => &["address", "function", "line", "module"],
         By::Region => &["region"],
@@ -123,6 +125,8 @@ pub(crate) fn name(by: By, key: &Key) -> Vec<String> {
         By::Thread => {
             vec![key.thread.as_deref().unwrap_or_default().to_owned(), number(key.pid), number(key.tid)]
         }
+        By::Module => vec![module()],
+        By::Process => vec![key.process.as_deref().unwrap_or_default().to_owned(), number(key.pid)],
         By::Cpu => vec![number(key.cpu)],
         By::Instruction => {
             let address = key.address.map_or_else(String::new, |address| format!("{address:#x}"));

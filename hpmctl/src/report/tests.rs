@@ -113,6 +113,24 @@ fn functions_and_lines() {
     insta::assert_snapshot!(text(&[]));
 }
 
+/// The words of the lines of a table that begin with these samples.
+fn row(options: &[&str], samples: &str) -> Vec<String> {
+    let text = text(options);
+    let of = text.lines().find(|line| line.split_whitespace().next() == Some(samples));
+    of.unwrap_or_else(|| panic!("{text}")).split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn processes_and_files_of_code() {
+    let process = row(&["--by", "process"], "14");
+    assert_eq!((&process[1], &process[4..]), (&"100.0".to_owned(), &["sort", "7"].map(str::to_owned)[..]));
+    let module = row(&["--by", "module"], "14");
+    assert_eq!(
+        (&module[4..6], &module[6..]),
+        (&["100.0", "%"].map(str::to_owned)[..], &["[kernel]".to_owned()][..])
+    );
+}
+
 #[test]
 fn threads() {
     insta::assert_snapshot!(text(&["--by", "thread"]));

@@ -67,6 +67,8 @@ pub struct Sample {
     pub tid: u32,
     /// The thread's name at that time; empty when unknown.
     pub thread_name: Arc<str>,
+    /// The name of its process's first thread at that time; empty when unknown.
+    pub process_name: Arc<str>,
     /// Address of the instruction that caused the event.
     pub ip: u64,
     /// Where it was called from.

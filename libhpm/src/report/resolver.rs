@@ -115,6 +115,7 @@ impl Resolver {
             pid: row.pid,
             tid: row.tid,
             thread_name: self.name_at(row.tid, row.tsc),
+            process_name: self.name_at(row.pid, row.tsc),
             ip,
             chain: self.chain(row, ip),
             source: memory_source(row),

@@ -17,8 +17,12 @@ pub enum By {
     Function,
     /// Source line, and the function it belongs to.
     Line,
+    /// The file that has the code.
+    Module,
     /// Thread.
     Thread,
+    /// Process, with all its threads.
+    Process,
     /// Logical CPU.
     Cpu,
     /// Instruction, by the address that the linker gave it, whatever process it is in.
@@ -71,6 +75,9 @@ pub struct Key {
     /// Name of the thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<Arc<str>>,
+    /// Name of the process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<Arc<str>>,
     /// What was mapped where the data is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region: Option<Arc<str>>,
@@ -91,6 +98,10 @@ pub struct Key {
 impl Key {
     pub(super) fn of_function(frame: &Frame) -> Self {
         Self { function: frame.function.clone(), module: Some(Arc::clone(&frame.module)), ..Self::default() }
+    }
+
+    fn of_module(frame: &Frame) -> Self {
+        Self { module: Some(Arc::clone(&frame.module)), ..Self::default() }
     }
 
     fn of_line(frame: &Frame) -> Self {
@@ -169,7 +180,12 @@ impl Table {
         let key: fn(&Frame) -> Key = match self.by {
             By::Function => Key::of_function,
             By::Line => Key::of_line,
+            By::Module => Key::of_module,
             By::Thread => return only(Key::of_thread(sample)),
+            By::Process => {
+                let process = Some(Arc::clone(&sample.process_name));
+                return only(Key { pid: Some(sample.pid), process, ..Key::default() });
+            }
             By::Cpu => return only(Key { cpu: Some(sample.cpu), ..Key::default() }),
             By::Instruction => {
                 let line = Key::of_line(&sample.chain.calls[0][0]);
@@ -240,6 +256,7 @@ mod tests {
             pid: 10,
             tid: 11,
             thread_name: "worker".into(),
+            process_name: "program".into(),
             ip: 0x1234,
             chain: SharedChain::from(CallChain {
                 calls: calls.iter().map(|&frames| frames.into()).collect(),
@@ -294,6 +311,32 @@ mod tests {
         let expected =
             [("leaf:10", 300, 300), ("main:30", 100, 400), ("recurse:20", 0, 300), ("recurse:21", 0, 300)];
         assert_eq!(sums(By::Line), expected.map(|(name, own, total)| (name.to_owned(), own, total)));
+    }
+
+    #[test]
+    fn files_have_the_events_that_their_functions_have_in_all() {
+        assert_eq!(sums(By::Module), [("None None None".to_owned(), 400, 400)]);
+        let mut table = Table::new(By::Module);
+        let other = Frame { module: "/lib/other.so".into(), ..frame("callee", 1, false) };
+        table.add(&sample(&[&[other], &[frame("main", 30, false)]]), Sum::sample(100, None));
+        let entries: Vec<_> = table
+            .entries(Order::Events)
+            .into_iter()
+            .map(|entry| (entry.key.module.unwrap(), entry.own.events, entry.total.events))
+            .collect();
+        assert_eq!(entries, [("/lib/other.so".into(), 100, 100), ("/bin/program".into(), 0, 100)]);
+    }
+
+    #[test]
+    fn threads_of_a_process_are_one_group() {
+        let mut table = Table::new(By::Process);
+        for tid in [10, 11] {
+            let of_thread = Sample { tid, ..sample(&[&[frame("main", 30, false)]]) };
+            table.add(&of_thread, Sum::sample(100, None));
+        }
+        let entries = table.entries(Order::Events);
+        assert_eq!((entries.len(), entries[0].key.process.as_deref()), (1, Some("program")));
+        assert_eq!((entries[0].own.events, entries[0].key.tid), (200, None));
     }
 
     #[test]
