@@ -90,7 +90,7 @@ pub(crate) struct TargetArgs {
     #[arg(long, value_name = "TIMES", value_parser = times,
         conflicts_with_all = ["pid", "tid", "cgroup", "cpu", "all", "command"])]
     pub(crate) speed: Option<f64>,
-    /// End after so many seconds; a program is then no longer measured, and waited for
+    /// End after so many seconds, or so long, such as 500ms, 10s, 5m; a program is then no longer measured, and waited for
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
     /// Leave out processes that the measured ones fork
@@ -141,11 +141,14 @@ fn times(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time above 0 in seconds.
+/// A time above 0: in seconds, or with a unit.
 fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds: Option<f64> = text.parse().ok().filter(|seconds| *seconds > 0.0);
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| "not a number of seconds above 0".into())
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let with_unit = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(unit)?, *length)));
+    let (number, length) = with_unit.unwrap_or((text, 1.0));
+    let seconds: Option<f64> = number.parse().ok().filter(|number| *number > 0.0);
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds * length).ok());
+    duration.ok_or_else(|| "not a time above 0: a number of seconds, or such as 500ms, 10s, 5m, 1h".into())
 }
 
 impl TargetArgs {
@@ -232,6 +235,25 @@ mod tests {
         assert!(refused("-t", "0").contains("not the number of a process"));
         assert!(refused("-C", "1,").contains("not the number of a CPU"));
         assert_eq!(refused("-C", "1"), "");
+    }
+
+    #[test]
+    fn times_may_have_a_unit() {
+        let ms = |text: &str| seconds(text).map(|time| time.as_millis());
+        let told = [
+            ("10", 10_000),
+            ("0.5", 500),
+            ("250ms", 250),
+            ("1.5s", 1500),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+        ];
+        for (text, wanted) in told {
+            assert_eq!(ms(text), Ok(wanted), "{text}");
+        }
+        for text in ["", "0", "-1", "s", "10 s", "1d", "nan", "inf", "1e400"] {
+            assert!(ms(text).is_err(), "{text}");
+        }
     }
 
     #[test]
