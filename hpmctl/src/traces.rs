@@ -389,12 +389,12 @@ mod tests {
     #[test]
     fn each_program_of_a_merged_trace_is_named_once() {
         let words = |command: &str| command.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let merged = ["sort -n", "uniq", "", "uniq"]
-            .map(|command| trace::Merged { command: words(command), ..trace::Merged::default() });
+        let merged = ["sort -n", "uniq", "uniq"]
+            .map(|command| trace::Merged { commands: vec![words(command)], ..trace::Merged::default() });
         let mut meta = Meta { command: words("sort -n"), merged: merged.into(), ..Meta::default() };
         assert_eq!(commands(&meta), "sort -n; uniq");
         // By hpm before it kept them, and of no merged trace.
-        meta.merged.iter_mut().for_each(|merged| merged.command.clear());
+        meta.merged.iter_mut().for_each(|merged| merged.commands.clear());
         assert_eq!(commands(&meta), "sort -n");
         assert_eq!(commands(&Meta::default()), "(no command)");
     }
@@ -409,7 +409,10 @@ mod tests {
         let outcome = trace::merge(&readers.each_ref(), &merged).unwrap();
         let other = &outcome.merged[1];
         assert_eq!((other.cpu_offset, other.pid_offset), (2, 1 << 22));
-        assert_eq!(other.command, ["sort"]);
+        assert_eq!(other.commands, [["sort"]]);
+        let again = temp.path().join("again.hpm");
+        let of_merged = TraceReader::open(&merged).unwrap();
+        assert_eq!(trace::merge(&[&of_merged], &again).unwrap().merged[0].commands, [["sort"]]);
         assert!(verified(&merged).1, "{}", verified(&merged).0);
         let reader = TraceReader::open(&merged).unwrap();
         assert_eq!(reader.meta().machine.cpus, 4);

@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -288,13 +288,14 @@ pub(crate) fn program_file(command: &[OsString]) -> Result<PathBuf> {
     };
     Ok(fs::canonicalize(found.ok_or_else(missing)?)?)
 }
-/// The command line of a process; of one that has none, as the kernel's threads, its name.
+/// The command line of a process; of one that has none, as the kernel's threads, its name in brackets, as ps has it.
 fn command_line(pid: i32) -> Option<Vec<OsString>> {
     let words = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    let words = words.strip_suffix(&[0]).unwrap_or(&words);
+    // Programs that write their state there leave what was longer as zeros.
+    let words = &words[..words.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)];
     if !words.is_empty() {
         return Some(words.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).into()).collect());
     }
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
-    Some(vec![OsStr::from_bytes(name.trim_ascii_end()).into()])
+    Some(vec![OsString::from_vec([b"[", name.trim_ascii_end(), b"]"].concat())])
 }

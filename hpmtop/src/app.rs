@@ -251,7 +251,7 @@ impl Headless {
         let replay = self.state.model().source.replay;
         let mut left = if cli.batch.is_some() { cli.batch.filter(|count| *count > 0) } else { Some(1) };
         let mut next = Duration::ZERO;
-        let mut headings = String::new();
+        let (mut headings, mut told) = (String::new(), None);
         if replay && cli.batch.is_none() && cli.at.is_none() {
             self.seek("100%")?;
         }
@@ -263,9 +263,20 @@ impl Headless {
                     self.settle()?;
                 }
                 (true, None) => {}
-                (false, _) => next = self.wait_until_over(next, interval)?,
+                (false, _) => self.wait_until_over(next, interval)?,
             }
             self.settle()?;
+            if !replay {
+                // What was held up goes on with what is shown now, and tells nothing twice.
+                let (at, over) = (self.state.model().told_at_ns(), self.state.model().over.is_some());
+                let begun = interval.as_nanos() as u64 * (at / (interval.as_nanos() as u64).max(1));
+                next = next.max(Duration::from_nanos(begun));
+                match (told.replace(at) == Some(at), over) {
+                    (true, true) => return Ok(()),
+                    (true, false) => continue,
+                    (false, _) => {}
+                }
+            }
             if !self.press_all(&cli.keys)? {
                 return Ok(());
             }
@@ -286,9 +297,8 @@ impl Headless {
         Ok(())
     }
 
-    /// Waits until an interval of live measuring is over, in time since its beginning, and what happened in it has come; the end of the
-    /// one that is over then, which is a later one where this process was held up for long.
-    fn wait_until_over(&mut self, end: Duration, interval: Duration) -> Result<Duration> {
+    /// Waits until an interval of live measuring is over that ends so long after its beginning, and what happened in it has come.
+    fn wait_until_over(&mut self, end: Duration, interval: Duration) -> Result<()> {
         // Quanta end later than what they tell of, and come with the next batch.
         let slack = Duration::from_millis(150).min(interval / 2);
         let now = |session: &Self| Duration::from_nanos(session.state.model().now_ns);
@@ -298,8 +308,7 @@ impl Headless {
                 break;
             }
         }
-        let held_up = now(self).saturating_sub(end + slack).as_nanos() / interval.as_nanos().max(1);
-        Ok(end + interval * u32::try_from(held_up).unwrap_or(0))
+        Ok(())
     }
 
     /// Draws and reacts until somebody wants the end.

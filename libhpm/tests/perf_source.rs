@@ -162,7 +162,10 @@ fn time_before_measuring_began_is_nobodys() {
     while busy.elapsed() < Duration::from_millis(50) {}
     source.stop().unwrap();
     source.take(&mut slow).unwrap();
-    let measured = slow.written.unwrap().elapsed().as_nanos() as u64;
+    let there = libhpm::sideband::processes().len();
+    let written =
+        slow.written.unwrap_or_else(|| panic!("none of {there} processes was told of: {:?}", source.meta()));
+    let measured = written.elapsed().as_nanos() as u64;
     let last = slow.rows.quanta.iter().map(|row| row.end_tsc).max().unwrap();
     for row in &slow.rows.quanta {
         assert!(last - row.start_tsc <= measured, "{row:?} begins before its measurement did");

@@ -97,7 +97,8 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         flame_graph(path, &collected, reader.meta())?;
     }
     let tables = collected.tables(args.limit, args.sort.into());
-    if matches!(args.sort, SortBy::Latency) && tables.iter().all(|table| table.all.timed == 0) {
+    let untimed = !tables.is_empty() && tables.iter().all(|table| table.all.timed == 0);
+    if matches!(args.sort, SortBy::Latency) && untimed {
         bail!(
             "no sample here has a latency to sort by: record loads where the hardware measures it (`hpmctl list` says which events), \
              or sort by events"
@@ -276,6 +277,8 @@ fn flame_graph(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
 pub(super) fn draw(path: &Path, stacks: &FoldedStacks, meta: &Meta, what: &str, unit: &str) -> Result<()> {
     let title = match meta.command.first() {
         // The arguments would not fit the picture's width.
+        // The kernel's threads have names with slashes.
+        Some(thread) if thread.starts_with('[') => format!("{thread}: {what}"),
         Some(program) => format!("{}: {what}", program.rsplit('/').next().unwrap_or(program)),
         None => what.to_owned(),
     };

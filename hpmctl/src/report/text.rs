@@ -57,8 +57,7 @@ pub(crate) fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
 /// What was measured: of a merged trace each program once.
 pub(crate) fn commands(meta: &Meta) -> String {
     let mut commands: Vec<String> = Vec::new();
-    let merged = meta.merged.iter().map(|merged| &merged.command).filter(|command| !command.is_empty());
-    for command in merged.map(|command| command.join(" ")) {
+    for command in meta.merged.iter().flat_map(|merged| &merged.commands).map(|command| command.join(" ")) {
         if !commands.contains(&command) {
             commands.push(command);
         }

@@ -137,10 +137,11 @@ struct Collected<'a> {
 /// Events that come at a steady pace while a thread runs, the best first.
 const CLOCKS: [&str; 4] = ["task-clock", "cpu-clock", "ref-cycles", "cycles"];
 
-/// What stands for the place of a wait whose quantum had no sample, where only samples tell places.
-fn nowhere() -> SharedChain {
-    let frame =
-        Frame { function: Some("[not sampled]".into()), module: "[unknown]".into(), ..Frame::default() };
+/// What stands for the place of a wait that has none: its thread has no user mode, as the kernel's own; or its quantum had no sample,
+/// where only samples tell places.
+fn nowhere(source: &str) -> SharedChain {
+    let name = if source == "driver" { "[no user code]" } else { "[not sampled]" };
+    let frame = Frame { function: Some(name.into()), module: "[unknown]".into(), ..Frame::default() };
     CallChain { calls: vec![[frame].into()], linked_address: 0, extent: Extent::AddressOnly }.into()
 }
 
@@ -171,7 +172,7 @@ impl<'a> Collected<'a> {
             stacks: FoldedStacks::default(),
             all_ns: [0; 4],
             unplaced_ns: 0,
-            nowhere: nowhere(),
+            nowhere: nowhere(&meta.source),
         })
     }
 
@@ -326,7 +327,8 @@ fn render(report: &TimeReport<'_>) -> String {
     text.push_str(match report.switches {
         Some(_) => "A wait's place is where its switch was sampled, with its callers.\n",
         None if report.meta.source == "driver" => {
-            "A wait's place is the user-mode instruction that the thread goes on from; its callers are not recorded.\n"
+            "A wait's place is the user-mode instruction that the thread goes on from, [no user code] of a thread without any; its \
+             callers are not recorded.\n"
         }
         None => {
             "A wait's place is that of its quantum's last sample, which can be far from it, or [not sampled] where there was none: \

@@ -180,17 +180,23 @@ impl Periods {
         let (left, began_with) = (positions.left[place], positions.periods[place]);
         positions.periods[place] = nominal;
         let new = shift.map_or(0, |_| self.draw_shift(place, seed));
-        // A record that is due comes when it is due.
-        if left <= 0 {
-            return;
-        }
-        let left = in_proportion(left, began_with, nominal).max(1);
         let old = shift.map_or(0, |shift| in_proportion(shift.load(Ordering::Relaxed), began_with, nominal));
         // None is further away than the counter can be set.
         let most = i64::try_from(sampler.grid.most).unwrap_or(i64::MAX);
-        let moved = left - old + new;
-        let (left, kept) = if (1..=most).contains(&moved) { (moved, new) } else { (left.min(most), old) };
-        positions.left[place] = left;
+        let rest = in_proportion(left, began_with, nominal).max(1);
+        let moved = rest - old + new;
+        let (rest, kept) = if left <= 0 {
+            // A record that is due comes when it is due.
+            (left, old)
+        } else if (1..=most).contains(&moved) {
+            (moved, new)
+        } else if old.unsigned_abs() > range(nominal) / 2 {
+            // Drawn from a range that was wider in proportion, so that none of this one's might ever take its place.
+            ((rest - old).clamp(1, most), 0)
+        } else {
+            (rest.min(most), old)
+        };
+        positions.left[place] = rest;
         if let Some(shift) = shift {
             shift.store(kept, Ordering::Relaxed);
         }
@@ -242,6 +248,9 @@ pub(super) struct Wish {
 
 /// So many events of one period, as the same part of another, rounded. As they are where the period is not known.
 fn in_proportion(events: i64, of: u64, to: u64) -> i64 {
+    if of == to {
+        return events;
+    }
     let whole = events.unsigned_abs();
     let (Some(times), Some(rest)) = (whole.checked_div(of), whole.checked_rem(of)) else { return events };
     // Periods have at most 48 bits, so that at least 15 of the rest's are kept.

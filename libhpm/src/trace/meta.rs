@@ -177,9 +177,10 @@ impl Allocations {
 pub struct Merged {
     /// Its folder.
     pub folder: String,
-    /// The program that it measured and its arguments; empty without one, and in traces of hpm before it kept them.
+    /// The programs that it measured with their arguments, several where it was merged itself; empty without one, and in traces of hpm
+    /// before it kept them.
     #[serde(default)]
-    pub command: Vec<String>,
+    pub commands: Vec<Vec<String>>,
     /// `uname -n` of its machine.
     pub host_name: String,
     /// What was added to its CPU numbers.

@@ -124,6 +124,7 @@ fn the_rest_of_an_interval_is_the_same_part_of_another_period() {
         (0, 10, 5, 0),
         (12, 0, 5, 12),
         (1 << 46, 1 << 47, 1 << 47, 1 << 46),
+        (1_234_567_890_123, 1 << 44, 1 << 44, 1_234_567_890_123),
         (1 << 46, 1 << 47, 100, 50),
         (50, 100, 1 << 47, 1 << 46),
     ] {
@@ -149,6 +150,22 @@ fn a_shift_that_was_drawn_for_a_longer_period_is_soon_replaced() {
             .collect();
         assert!(shifts.iter().all(|shift| shift.abs() <= 64), "{shifts:?}");
         assert!(shifts.windows(2).any(|two| two[0] != two[1]), "{shifts:?}");
+    }
+}
+
+#[test]
+fn a_shift_goes_over_with_its_period_where_a_record_is_due() {
+    let sampler = SamplingCounter { rate: 1000, ..RANDOMISED };
+    for old in [6_000_000, -6_000_000] {
+        let (mut periods, shift) = (periods(100_000), AtomicI64::new(old));
+        let mut positions = at(&periods, -3);
+        positions.periods[0] = 100_000_000;
+        periods.go_on(sampler, &mut positions, Some(&shift), 99);
+        assert_eq!((positions.left[0], shift.load(Ordering::Relaxed)), (-3, old / 1000));
+        // The record has come.
+        positions.left[0] += 100_000;
+        periods.go_on(sampler, &mut positions, Some(&shift), 99);
+        assert!((75_000..125_000).contains(&positions.left[0]), "{}", positions.left[0]);
     }
 }
 
