@@ -160,12 +160,11 @@ fn time_before_measuring_began_is_nobodys() {
     source.start(&mut slow).unwrap();
     let busy = Instant::now();
     while busy.elapsed() < Duration::from_millis(50) {}
+    // Who runs is known by switches alone, of which a quiet machine has none otherwise.
+    std::thread::sleep(Duration::from_millis(5));
     source.stop().unwrap();
     source.take(&mut slow).unwrap();
-    let there = libhpm::sideband::processes().len();
-    let written =
-        slow.written.unwrap_or_else(|| panic!("none of {there} processes was told of: {:?}", source.meta()));
-    let measured = written.elapsed().as_nanos() as u64;
+    let measured = slow.written.unwrap().elapsed().as_nanos() as u64;
     let last = slow.rows.quanta.iter().map(|row| row.end_tsc).max().unwrap();
     for row in &slow.rows.quanta {
         assert!(last - row.start_tsc <= measured, "{row:?} begins before its measurement did");
