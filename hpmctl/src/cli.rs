@@ -112,7 +112,11 @@ pub(crate) fn folder(text: &str) -> Result<PathBuf, String> {
 fn one_process(text: &str) -> Result<i32, String> {
     match text.parse() {
         Ok(number) if number > 0 => Ok(number),
-        _ if is_list(text) => Err("one at a time: to measure several at once, put them into a control group and name it with --cgroup".into()),
+        _ if is_list(text) => {
+            Err("one at a time: to measure several at once, put them into a control group and name it \
+                                   with --cgroup"
+                .into())
+        }
         _ => Err("not the number of a process or thread".into()),
     }
 }

@@ -54,17 +54,9 @@ pub(crate) fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{line}");
 }
 
-/// What was measured: of a merged trace each program once.
+/// What was measured, in one line.
 pub(crate) fn commands(meta: &Meta) -> String {
-    let mut commands: Vec<String> = Vec::new();
-    for command in meta.merged.iter().flat_map(|merged| &merged.commands).map(|command| command.join(" ")) {
-        if !commands.contains(&command) {
-            commands.push(command);
-        }
-    }
-    if commands.is_empty() && !meta.command.is_empty() {
-        commands.push(meta.command.join(" "));
-    }
+    let commands: Vec<String> = meta.commands().iter().map(|command| command.join(" ")).collect();
     if commands.is_empty() { "(no command)".to_owned() } else { commands.join("; ") }
 }
 

@@ -149,8 +149,8 @@ impl Periods {
         Positions { left: first, periods: self.in_use }
     }
 
-    /// Fixes the periods of the span that begins, and moves the first intervals from the thread's positions: `shift` gives the place of the thread's shift, where it has one. `seed` is any number; only the first
-    /// one counts.
+    /// Fixes the periods of the span that begins, and moves the first intervals from the thread's positions: `shift` gives the
+    /// place of the thread's shift, where it has one. `seed` is any number; only the first one counts.
     pub(super) fn renew<'a>(
         &mut self,
         program: &Program,

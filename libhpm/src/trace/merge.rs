@@ -128,18 +128,6 @@ pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Out
     Ok(Outcome { merged, notes, rows: (quanta.len() as u64, samples.len() as u64) })
 }
 
-/// The programs that a trace measured, each once.
-fn commands(of: &Meta) -> Vec<Vec<String>> {
-    let merged = of.merged.iter().flat_map(|merged| &merged.commands);
-    let mut commands: Vec<Vec<String>> = Vec::new();
-    for command in merged.chain([&of.command]).filter(|command| !command.is_empty()) {
-        if !commands.contains(command) {
-            commands.push(command.clone());
-        }
-    }
-    commands
-}
-
 /// Of two traces together. Their events are the same, or the trace would not be merged.
 fn phase_guided(all: PhaseGuided, own: PhaseGuided) -> PhaseGuided {
     PhaseGuided {
@@ -172,7 +160,7 @@ fn plan<'a>(readers: &[&'a TraceReader]) -> (Meta, Vec<Input<'a>>) {
         let uncertainty_ns = if times.is_some() { scatter_ns(own) + scatter_ns(first) } else { 0 };
         let merged = Merged {
             folder: reader.name().display().to_string(),
-            commands: commands(own),
+            commands: own.commands(),
             host_name: own.machine.host_name.clone(),
             cpu_offset,
             pid_offset,

@@ -57,6 +57,20 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// The programs that were measured with their arguments, each once: of a merged trace those of the traces that it was made of. Empty
+    /// where none was, or none is known.
+    #[must_use]
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        let merged = self.merged.iter().flat_map(|merged| &merged.commands);
+        let mut commands: Vec<Vec<String>> = Vec::new();
+        for command in merged.chain([&self.command]).filter(|command| !command.is_empty()) {
+            if !commands.contains(command) {
+                commands.push(command.clone());
+            }
+        }
+        commands
+    }
+
     /// Whether branch records show each branch that was taken, so that between two of them there was none.
     fn has_every_branch(&self) -> bool {
         self.branches.as_ref().is_some_and(|types| BranchType::ALL.iter().all(|kind| types.contains(kind)))
