@@ -265,7 +265,10 @@ impl Headless {
                 (true, None) => {}
                 (false, _) => self.wait_until_over(next, interval)?,
             }
-            self.settle()?;
+            // Asking takes up to a beat of the collector, in which the next of short intervals can end.
+            if replay || self.state.awaits_names() {
+                self.settle()?;
+            }
             if !replay {
                 // What was held up goes on with what is shown now, and tells nothing twice.
                 let (at, over) = (self.state.model().told_at_ns(), self.state.model().over.is_some());
@@ -300,7 +303,7 @@ impl Headless {
     /// Waits until an interval of live measuring is over that ends so long after its beginning, and what happened in it has come.
     fn wait_until_over(&mut self, end: Duration, interval: Duration) -> Result<()> {
         // Quanta end later than what they tell of, and come with the next batch.
-        let slack = Duration::from_millis(150).min(interval / 2);
+        let slack = Duration::from_millis(150).min(interval / 4);
         let now = |session: &Self| Duration::from_nanos(session.state.model().now_ns);
         let give_up = Instant::now() + 2 * interval + slack;
         while now(self) < end + slack && self.state.model().over.is_none() {
