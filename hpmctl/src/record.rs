@@ -60,6 +60,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         writer.current().phase_guided(guide.so_far());
     }
     writer.pause(args.paused, Totals::default());
+    if args.rows_can_wait() {
+        source.defer(&writer.current().deferred_file())?;
+    }
     let mut recording = Recording {
         writer: &mut writer,
         guide,

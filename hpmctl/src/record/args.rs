@@ -154,6 +154,11 @@ impl RecordArgs {
         Ok(())
     }
 
+    /// Whether rows of quanta and samples may be made when the program has ended, which disturbs it least: nobody looks at them before.
+    pub(super) fn rows_can_wait(&self) -> bool {
+        self.max_size.is_none() && !self.control && self.phase_guided.is_none()
+    }
+
     /// Bytes of stack that are unwound for each sample.
     pub(super) fn stack_bytes(&self) -> u32 {
         self.stack_bytes.unwrap_or(16 * 1024)

@@ -20,11 +20,11 @@ use zerocopy::IntoBytes;
 use crate::sys::device::{Command, Denied, Device};
 
 /// Bytes of a record of format 3.
-pub(super) const RECORD: usize = 200;
+pub(crate) const RECORD: usize = 200;
 const SEGMENT: u64 = SEGMENT_BYTES as u64;
 
 /// The fake driver.
-pub(super) struct Fake {
+pub(crate) struct Fake {
     memory: File,
     ready: EventFd,
     cpus: u32,
@@ -32,8 +32,8 @@ pub(super) struct Fake {
     state: RefCell<Vec<Cpu>>,
     totals: Cell<Totals>,
     /// What the next request is answered with, instead of being carried out.
-    pub(super) deny: Cell<Option<Denied>>,
-    pub(super) commands: RefCell<Vec<Command>>,
+    pub(crate) deny: Cell<Option<Denied>>,
+    pub(crate) commands: RefCell<Vec<Command>>,
 }
 
 /// The driver's state of one CPU.
@@ -48,15 +48,15 @@ struct Cpu {
 
 /// A stay to publish.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Stay {
-    pub(super) tid: u32,
-    pub(super) records: u64,
-    pub(super) stack: u32,
-    pub(super) count: u64,
+pub(crate) struct Stay {
+    pub(crate) tid: u32,
+    pub(crate) records: u64,
+    pub(crate) stack: u32,
+    pub(crate) count: u64,
 }
 
 impl Fake {
-    pub(super) fn new(cpus: u32) -> Self {
+    pub(crate) fn new(cpus: u32) -> Self {
         let memory = File::from(memfd_create(c"hpm", MFdFlags::MFD_CLOEXEC).unwrap());
         // Sparse: the areas lie as far apart as in the device.
         memory.set_len(1 << 47).unwrap();
@@ -80,7 +80,7 @@ impl Fake {
 
     /// Publishes a stay on a CPU, or loses what finds no room. Each record's RIP is `tid`, and its TSC the number of the
     /// record on its CPU; each stack byte is the low byte of `tid`.
-    pub(super) fn publish(&self, cpu: usize, stay: Stay) {
+    pub(crate) fn publish(&self, cpu: usize, stay: Stay) {
         let config = self.config.get();
         let consumed = self.consumed(cpu);
         let mut state = self.state.borrow_mut();
@@ -110,7 +110,7 @@ impl Fake {
     }
 
     /// Writes a quantum as it is, whatever it says, and publishes it.
-    pub(super) fn publish_raw(&self, cpu: usize, change: impl FnOnce(&mut Quantum)) {
+    pub(crate) fn publish_raw(&self, cpu: usize, change: impl FnOnce(&mut Quantum)) {
         let state = &mut self.state.borrow_mut()[cpu];
         let mut quantum = self.quantum(cpu, state, Stay::default());
         change(&mut quantum);
@@ -119,18 +119,18 @@ impl Fake {
         self.store_status(cpu, &state.status);
     }
 
-    pub(super) fn target_gone(&self) {
+    pub(crate) fn target_gone(&self) {
         self.write(STATUS_OFFSET + offset_of!(StatusHead, target_gone) as u64, &1_u32.to_ne_bytes());
         self.ready.write(1).unwrap();
     }
 
     /// What the driver counted as lost or produced.
-    pub(super) fn status(&self, cpu: usize) -> CpuStatus {
+    pub(crate) fn status(&self, cpu: usize) -> CpuStatus {
         self.state.borrow()[cpu].status
     }
 
     /// What the reader has given back.
-    pub(super) fn consumed(&self, cpu: usize) -> CpuControl {
+    pub(crate) fn consumed(&self, cpu: usize) -> CpuControl {
         let read = |offset: usize| {
             let mut bytes = [0; 8];
             let at = CONTROL_OFFSET + (cpu * size_of::<CpuControl>() + offset) as u64;
@@ -162,7 +162,7 @@ impl Fake {
             tid: stay.tid,
             cpu: cpu as u32,
             end: QuantumEnd::Yielded as u16,
-            flags: 0,
+            flags: if self.config.get().frames > 0 { QuantumFlags::STACK_FRAMES } else { 0 },
             last_ip: 0,
             segment: 0,
             span_offset: 0,

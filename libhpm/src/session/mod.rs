@@ -24,7 +24,7 @@ pub mod options;
 pub mod quantum;
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod tests;
 

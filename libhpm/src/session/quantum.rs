@@ -93,6 +93,11 @@ impl<'a> Quantum<'a> {
         Self { published }
     }
 
+    /// It with the bytes that belong to it.
+    pub(crate) fn published(&self) -> Published<'a> {
+        self.published
+    }
+
     /// The driver's record: times in TSC ticks, thread, CPU, flags and counts.
     #[must_use]
     pub fn raw(&self) -> &'a hpm_abi::Quantum {

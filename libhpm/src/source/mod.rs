@@ -11,6 +11,7 @@ pub mod replay;
 mod rows;
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::Result;
@@ -42,6 +43,15 @@ pub trait Source {
     /// # Errors
     /// When the sink fails, or the source contradicts itself.
     fn take(&mut self, sink: &mut dyn Sink) -> Result<()>;
+
+    /// Has quanta and samples handed over by the first [`Source::take`] after [`Source::stop`], because to make rows of them disturbs what is
+    /// measured; until then they are kept as they are in this new file. Whether the source can do that.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    fn defer(&mut self, _file: &Path) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Ends measuring. [`Source::take`] then hands over the rest.
     ///

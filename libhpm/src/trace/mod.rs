@@ -5,6 +5,7 @@
 //! every column for readers in other languages.
 
 mod column;
+mod deferred;
 mod error;
 mod merge;
 mod meta;
@@ -50,6 +51,9 @@ pub const BATCH_BYTES: usize = 1 << 20;
 
 /// Name of the file that makes a folder a trace.
 const META_FILE: &str = "meta.json";
+
+/// Name of the file in which quanta and samples are until there are rows of them ([`crate::source::Source::defer`]).
+const DEFERRED_FILE: &str = "deferred.raw";
 
 /// Name of a table's file: `.arrows` is the registered extension of Arrow IPC streams.
 fn table_file(table: &str) -> String {

@@ -5,16 +5,18 @@ use std::fs::{self, File, TryLockError};
 use std::io::{self, BufReader};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use serde::Deserialize;
 
+use super::deferred::{DEFERRED, Deferred};
 use super::error::TraceError;
 use super::meta::Meta;
 use super::row::{Row, SampleRow};
 use super::stream::BatchStream;
-use super::{FORMAT_VERSION, META_FILE};
+use super::{DEFERRED_FILE, FORMAT_VERSION, META_FILE};
 
 /// A trace being read. It may still be growing.
 pub struct TraceReader {
@@ -22,6 +24,8 @@ pub struct TraceReader {
     /// What the user calls it.
     name: PathBuf,
     meta: Meta,
+    /// Once somebody asks for it.
+    deferred: OnceLock<Deferred>,
 }
 
 /// What every version of `meta.json` says.
@@ -57,7 +61,7 @@ impl TraceReader {
             return Err(TraceError::Version { path: folder, found: head.format, recorded_by });
         }
         let meta = serde_json::from_str(&text).map_err(damaged)?;
-        Ok(Self { name: folder.clone(), folder, meta })
+        Ok(Self { name: folder.clone(), folder, meta, deferred: OnceLock::new() })
     }
 
     /// The folder.
@@ -120,9 +124,12 @@ impl TraceReader {
     /// The same rows as they are stored, in Arrow's record batches.
     #[must_use]
     pub fn batches<R: Row>(&self) -> Batches<R> {
-        let path = self.folder.join(super::table_file(R::TABLE));
+        let deferred = if DEFERRED.contains(&R::TABLE) { self.deferred() } else { None };
+        let path = deferred.and_then(|deferred| deferred.table(R::TABLE));
+        let path = path.unwrap_or_else(|| self.folder.join(super::table_file(R::TABLE)));
         let expected = self.meta.complete.then(|| self.meta.rows.get(R::TABLE).copied().unwrap_or(0));
-        let mut batches = Batches { stream: None, read: 0, expected, failure: None, row: PhantomData };
+        let failure = deferred.and_then(|deferred| deferred.failure.clone());
+        let mut batches = Batches { stream: None, read: 0, expected, failure, row: PhantomData };
         match File::open(&path) {
             Ok(file) => match BatchStream::open(BufReader::new(file), R::schema()) {
                 Ok(stream) => batches.stream = Some(stream),
@@ -131,6 +138,15 @@ impl TraceReader {
             Err(error) => batches.failure = Some(error.to_string()),
         }
         batches
+    }
+
+    /// What the recording has not made rows of, where there is such.
+    fn deferred(&self) -> Option<&Deferred> {
+        let file = self.folder.join(DEFERRED_FILE);
+        // Where everything is in the tables the file may be there still, if its removal failed.
+        let some = !self.meta.complete && file.exists();
+        (some || self.deferred.get().is_some())
+            .then(|| self.deferred.get_or_init(|| Deferred::of(&file, &self.meta)))
     }
 }
 

@@ -14,7 +14,7 @@ use super::row::{
 use super::span::SampleSpan;
 use super::table::Table;
 use super::totals::Totals;
-use super::{BATCH_BYTES, BATCH_TIME, FORMAT_VERSION, META_FILE};
+use super::{BATCH_BYTES, BATCH_TIME, DEFERRED_FILE, FORMAT_VERSION, META_FILE};
 
 /// Frames that the writer remembers to recognise stacks it has written; when there are more, it begins anew.
 const KNOWN_FRAMES_MAX: usize = 4 << 20;
@@ -85,6 +85,13 @@ impl TraceWriter {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The file of the trace for what becomes rows at its end only ([`crate::source::Source::defer`]). Readers look for rows there as long
+    /// as the trace is not complete; [`TraceWriter::finish`] removes it.
+    #[must_use]
+    pub fn deferred_file(&self) -> PathBuf {
+        self.folder.join(DEFERRED_FILE)
     }
 
     /// Bytes of the tables' files, without the rows that wait.
@@ -290,7 +297,13 @@ impl TraceWriter {
         }
         self.meta.totals = Some(totals);
         self.meta.complete = true;
-        write_meta(&self.folder, &self.meta)
+        write_meta(&self.folder, &self.meta)?;
+        match fs::remove_file(self.deferred_file()) {
+            Err(reason) if reason.kind() != io::ErrorKind::NotFound => {
+                Err(TraceError::Write { path: self.deferred_file(), reason })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn add<R: Row>(&mut self, row: &R, table: impl Fn(&mut Self) -> &mut Table<R>) -> Result<(), TraceError> {

@@ -1,24 +1,25 @@
 //! The driver as a source: its quanta and samples, and the kernel's reports of mappings and threads beside them.
 
 mod meta;
+mod rows;
 mod sample;
+mod spool;
 
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use self::sample::{SampleRows, of_quantum};
-use super::rows::SidebandRows;
+use self::rows::Rows;
+use self::spool::{Frames, Spool};
 use super::{Sink, Source};
 use crate::Result;
-use crate::address_space::AddressSpaces;
-use crate::event::Event;
+use crate::event::{self, Event};
 use crate::machine::pmu_name;
-use crate::session::{Marker, Quantum, Sample, Session};
-use crate::sideband::{self, Entry, Sideband};
+use crate::session::{Marker, Session};
+use crate::sideband::{self, Sideband};
 use crate::symbol::kernel_symbols;
 use crate::sys::clock::{ClockPair, tsc};
-use crate::trace::{MarkerRow, Meta, QuantumRow, SampleRow, Totals};
-use crate::unwind::{Snapshot, StackUnwinder};
+use crate::trace::{MarkerRow, Meta, Totals};
 
 /// How often the three clocks are paired in `meta.json`.
 const PAIR_EACH: Duration = Duration::from_secs(10);
@@ -45,21 +46,9 @@ pub struct DriverSource {
     meta: Meta,
     rows: Rows,
     paired: Instant,
-}
-
-/// What rows need from earlier ones.
-struct Rows {
-    samples_of: SampleRows,
-    sideband: SidebandRows,
-    /// For the unwinder.
-    spaces: AddressSpaces,
-    /// Absent when no stacks are to be unwound.
-    unwinder: Option<StackUnwinder>,
-    /// Branch records kept with each sample, when they are its calls.
-    calls: Option<u32>,
-    unattributed: u64,
-    /// The last quantum's, whose lists are used again.
-    quantum: QuantumRow,
+    /// Where quanta and samples wait for the end, if they do.
+    spool: Option<Spool>,
+    stopped: bool,
 }
 
 impl DriverSource {
@@ -75,16 +64,10 @@ impl DriverSource {
         command: &[std::ffi::OsString],
     ) -> Self {
         let meta = meta::meta(&session, events, command);
-        let rows = Rows {
-            samples_of: SampleRows::new(events, &pmu_name(session.info())),
-            sideband: SidebandRows::of_living_processes(),
-            spaces: AddressSpaces::default(),
-            unwinder: (stacks == Stacks::Unwind).then(StackUnwinder::default),
-            calls: (stacks == Stacks::Calls).then_some(session.config().branches),
-            unattributed: 0,
-            quantum: QuantumRow::default(),
-        };
-        Self { session, sideband, present, meta, rows, paired: Instant::now() }
+        let calls = (stacks == Stacks::Calls).then_some(session.config().branches);
+        let rows = Rows::new(events, &pmu_name(session.info()), stacks == Stacks::Unwind, calls);
+        let paired = Instant::now();
+        Self { session, sideband, present, meta, rows, paired, spool: None, stopped: false }
     }
 }
 
@@ -122,8 +105,9 @@ impl Source for DriverSource {
         if !entries.is_empty() {
             self.rows.entries(sink, entries, ClockPair::now(), tsc_khz)?;
         }
-        for quantum in batch.quanta() {
-            self.rows.quantum(sink, &quantum?)?;
+        match &mut self.spool {
+            Some(spool) => spool.append(&batch)?,
+            None => batch.quanta().try_for_each(|quantum| self.rows.quantum(sink, &quantum?))?,
         }
         drop(batch);
         for marker in self.session.markers()? {
@@ -133,11 +117,24 @@ impl Source for DriverSource {
             sink.clock_pair(ClockPair::now().into())?;
             self.paired = Instant::now();
         }
-        Ok(())
+        match self.spool.take_if(|_| self.stopped) {
+            Some(spool) => hand_over(&mut spool.read()?, &mut self.rows, sink),
+            None => Ok(()),
+        }
+    }
+
+    fn defer(&mut self, file: &Path) -> Result<bool> {
+        // Stacks are unwound while the files are there that the processes have mapped.
+        if !self.rows.unwinds() {
+            self.spool = Some(Spool::create(file, self.rows.calls())?);
+        }
+        Ok(self.spool.is_some())
     }
 
     fn stop(&mut self) -> Result<()> {
-        self.session.stop()
+        self.session.stop()?;
+        self.stopped = true;
+        Ok(())
     }
 
     fn totals(&self) -> Result<Totals> {
@@ -182,93 +179,22 @@ impl Source for DriverSource {
     }
 }
 
-impl Rows {
-    fn entries(
-        &mut self,
-        sink: &mut dyn Sink,
-        entries: Vec<Entry>,
-        now: ClockPair,
-        tsc_khz: u32,
-    ) -> Result<()> {
-        for entry in entries {
-            if let Some(row) = self.sideband.row(entry, now, tsc_khz) {
-                if self.unwinder.is_some() {
-                    row.note_in(&mut self.spaces);
-                }
-                row.hand_to(sink)?;
-            }
-        }
-        Ok(())
-    }
+/// Hands over the quanta and samples of a recording that made no rows of them ([`Source::defer`]) and of which `meta` tells, up to where
+/// it was cut off or goes on.
+///
+/// # Errors
+/// The file is damaged, or the sink fails; what comes before has been handed over.
+pub(crate) fn hand_over_deferred(file: &Path, meta: &Meta, sink: &mut dyn Sink) -> Result<()> {
+    let pmu = &meta.machine.pmu;
+    let events = meta.events.iter().map(|used| event::parse(&used.name, pmu)).collect::<Result<Vec<_>>>()?;
+    let mut frames = Frames::open(file)?;
+    let mut rows = Rows::new(&events, pmu, false, frames.calls);
+    hand_over(&mut frames, &mut rows, sink)
+}
 
-    fn quantum(&mut self, sink: &mut dyn Sink, quantum: &Quantum<'_>) -> Result<()> {
-        // The quantum comes first, so that no trace has a sample whose quantum is missing, wherever its recording was killed.
-        let records = quantum.sample_count()?;
-        set_quantum(&mut self.quantum, quantum, records);
-        sink.quantum_in_turns(&self.quantum, quantum.raw().active)?;
-        if records == 0 {
-            return Ok(());
-        }
-        let mut row = of_quantum(quantum);
-        if self.calls.is_none()
-            && let Some(span) = self.samples_of.span(quantum, &mut row)
-        {
-            return Ok(sink.samples(&span)?);
-        }
-        for sample in quantum.samples()? {
-            self.sample(sink, &mut row, quantum, &sample?)?;
-        }
-        Ok(())
-    }
-
-    /// One row for each event that the record is for. `row` is the quantum's, or an earlier sample's of it.
-    fn sample(
-        &mut self,
-        sink: &mut dyn Sink,
-        row: &mut SampleRow,
-        quantum: &Quantum<'_>,
-        sample: &Sample<'_>,
-    ) -> Result<()> {
-        self.samples_of.set_sample(row, quantum, sample);
-        if self.calls.is_some() {
-            // They are calls that have not returned, and have become the stack.
-            row.branches = None;
-        }
-        row.stack = self.stack(sink, row, quantum, sample)?;
-        let mut events = sample.events().peekable();
-        self.unattributed += u64::from(events.peek().is_none());
-        for (event, period) in events {
-            (row.event, row.period) = (event as u8, period);
-            self.samples_of.set_memory(row, sample, event);
-            sink.sample(row)?;
-        }
-        Ok(())
-    }
-
-    /// The sample's call stack, unwound if the driver has not followed its frames; `None` when it has none.
-    fn stack(
-        &mut self,
-        sink: &mut dyn Sink,
-        row: &SampleRow,
-        quantum: &Quantum<'_>,
-        sample: &Sample<'_>,
-    ) -> Result<Option<u32>> {
-        if let Some(kept) = self.calls {
-            let stack = sample.calls(kept);
-            return Ok(Some(sink.stack(&stack.frames, stack.truncated)?));
-        }
-        if let Some(callers) = sample.return_addresses() {
-            let frames: Vec<u64> = std::iter::once(row.ip).chain(callers).collect();
-            return Ok(Some(sink.stack(&frames, quantum.stack_incomplete())?));
-        }
-        let stack = sample.stack;
-        let (Some(unwinder), Some(registers), [_, ..]) = (&mut self.unwinder, &row.registers, stack) else {
-            return Ok(None);
-        };
-        let snapshot = Snapshot { pid: row.pid, tsc: row.tsc, ip: row.ip, registers, stack };
-        let call_stack = unwinder.unwind(&self.spaces, &snapshot);
-        Ok(Some(sink.stack(&call_stack.frames, call_stack.truncated)?))
-    }
+fn hand_over(frames: &mut Frames, rows: &mut Rows, sink: &mut dyn Sink) -> Result<()> {
+    while frames.next(|quantum| rows.quantum(sink, quantum))? {}
+    Ok(())
 }
 
 fn marker_row(marker: &Marker) -> MarkerRow {
@@ -279,33 +205,4 @@ fn marker_row(marker: &Marker) -> MarkerRow {
         text: crate::mark::name(&marker.name),
         value: Some(marker.value),
     }
-}
-
-fn set_quantum(row: &mut QuantumRow, quantum: &Quantum<'_>, records: usize) {
-    let raw = quantum.raw();
-    let (mut counts, mut periods) = (std::mem::take(&mut row.counts), std::mem::take(&mut row.periods));
-    counts.clear();
-    counts.extend_from_slice(quantum.counts());
-    periods.clear();
-    periods.resize(counts.len(), 0);
-    for (event, period) in raw.counter_event.iter().zip(raw.periods) {
-        if let Some(place) = periods.get_mut(usize::from(*event)) {
-            *place = period;
-        }
-    }
-    *row = QuantumRow {
-        sequence: raw.sequence,
-        cpu: raw.cpu,
-        pid: raw.pid,
-        tid: raw.tid,
-        start_tsc: raw.start_tsc,
-        end_tsc: raw.end_tsc,
-        end: raw.end as u8,
-        flags: raw.flags,
-        last_ip: (raw.last_ip != 0).then_some(raw.last_ip),
-        counts,
-        periods,
-        records: records as u32,
-        records_lost: raw.records_lost,
-    };
 }

@@ -1,0 +1,159 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::event;
+use crate::session::fake::{Fake, Stay};
+use crate::session::{Options, Session, Stack, Target};
+use crate::source::driver::hand_over_deferred;
+use crate::source::driver::rows::Rows;
+use crate::trace::{self, Meta, QuantumRow, SampleRow, StackRow, ThreadRow, TraceReader, TraceWriter};
+
+const PMU: &str = "skylake";
+
+fn meta() -> Meta {
+    let mut meta = Meta::default();
+    meta.machine.pmu = PMU.into();
+    meta.events = vec![trace::Event { name: "load:u".into(), ..trace::Event::default() }];
+    meta
+}
+
+fn session(fake: &Fake) -> Session<&Fake> {
+    let load = event::parse("load:u", PMU).unwrap();
+    let options = Options::new(Target::System).sample(load, 1000).stack(Stack::FramePointers(8));
+    Session::configure(fake, &options).unwrap()
+}
+
+/// What a trace holds of quanta, samples and stacks.
+fn rows(reader: &TraceReader) -> (Vec<QuantumRow>, Vec<SampleRow>, Vec<StackRow>) {
+    (reader.rows().collect(), reader.rows().collect(), reader.rows().collect())
+}
+
+/// Publishes stays, a list for each look at the rings, and hands each look's batch to `each`.
+fn looks(stays: &[Vec<(usize, Stay)>], mut each: impl FnMut(&Batch<'_>)) {
+    let fake = Fake::new(2);
+    let mut session = session(&fake);
+    for look in stays {
+        look.iter().for_each(|(cpu, stay)| fake.publish(*cpu, *stay));
+        each(&session.batch().unwrap());
+    }
+}
+
+/// The trace of these stays, whose rows were made at once.
+fn at_once(folder: &Path, stays: &[Vec<(usize, Stay)>]) -> TraceReader {
+    let mut writer = TraceWriter::create(folder, meta()).unwrap();
+    let mut made = Rows::new(&[event::parse("load:u", PMU).unwrap()], PMU, false, None);
+    looks(stays, |batch| {
+        batch.quanta().for_each(|quantum| made.quantum(&mut writer, &quantum.unwrap()).unwrap());
+    });
+    drop(writer);
+    TraceReader::open(folder).unwrap()
+}
+
+/// A trace of these stays that was not ended, and whose rows were not made.
+fn deferred(folder: &Path, stays: &[Vec<(usize, Stay)>]) -> TraceWriter {
+    let writer = TraceWriter::create(folder, meta()).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file(), None).unwrap();
+    looks(stays, |batch| spool.append(batch).unwrap());
+    writer
+}
+
+fn stay() -> impl Strategy<Value = (usize, Stay)> {
+    (0..2_usize, 1..9_u32, 0..40_u64, 0..4_u32, any::<u32>()).prop_map(|(cpu, tid, records, frames, count)| {
+        let stack = if records > 0 { 8 * frames } else { 0 };
+        (cpu, Stay { tid, records, stack, count: count.into() })
+    })
+}
+
+proptest! {
+    /// A recording that was killed has the rows that it would have had, and a torn file those of its whole frames.
+    #[test]
+    fn rows_are_the_same_whenever_they_are_made(
+        stays in prop::collection::vec(prop::collection::vec(stay(), 0..12), 1..5),
+        torn in 1..60_000_u64,
+    ) {
+        let temp = tempfile::tempdir().unwrap();
+        let folder = |name: &str| temp.path().join(name);
+        let wanted = rows(&at_once(&folder("a.hpm"), &stays));
+        let writer = deferred(&folder("b.hpm"), &stays);
+        let file = writer.deferred_file();
+        drop(writer);
+        let reader = TraceReader::open(folder("b.hpm")).unwrap();
+        prop_assert_eq!(rows(&reader), wanted.clone());
+        prop_assert!(trace::verify(&reader).is_good());
+        // Somebody kills it while it writes.
+        let whole = std::fs::read(&file).unwrap();
+        let cut = whole.len().saturating_sub(torn as usize).max(8 * HEAD);
+        std::fs::write(&file, &whole[..cut]).unwrap();
+        let left = rows(&TraceReader::open(folder("b.hpm")).unwrap());
+        prop_assert!(wanted.0.starts_with(&left.0) && wanted.1.starts_with(&left.1));
+        let looks = stays.iter().filter(|look| !look.is_empty()).count();
+        prop_assert!(looks < 2 || cut == 8 * HEAD || left.0.len() < wanted.0.len());
+    }
+
+    /// Any file is read to its end or refused.
+    #[test]
+    fn damage_is_told(place in 0..4000_usize, value: u8) {
+        let temp = tempfile::tempdir().unwrap();
+        let stays = vec![vec![(0, Stay { tid: 3, records: 5, stack: 16, count: 9 }), (1, Stay::default())]; 3];
+        let writer = deferred(&temp.path().join("a.hpm"), &stays);
+        let file = writer.deferred_file();
+        let mut bytes = std::fs::read(&file).unwrap();
+        let place = place % bytes.len();
+        bytes[place] = value;
+        std::fs::write(&file, bytes).unwrap();
+        let reader = TraceReader::open(temp.path().join("a.hpm")).unwrap();
+        let mut quanta = reader.rows::<QuantumRow>();
+        prop_assert!(quanta.by_ref().count() <= 6);
+        let _ = quanta.cut().map(|cut| cut.to_string());
+        let _ = trace::verify(&reader);
+    }
+}
+
+#[test]
+fn the_end_of_a_recording_leaves_tables_only() {
+    let temp = tempfile::tempdir().unwrap();
+    let stays = vec![vec![(0, Stay { tid: 3, records: 5, stack: 16, count: 9 })]];
+    let folder = temp.path().join("a.hpm");
+    let mut writer = deferred(&folder, &stays);
+    let file = writer.deferred_file();
+    writer.thread(&ThreadRow { tid: 3, ..ThreadRow::default() }).unwrap();
+    writer.flush().unwrap();
+    let growing = TraceReader::open(&folder).unwrap();
+    assert!(growing.is_growing());
+    assert_eq!((growing.rows::<SampleRow>().count(), growing.rows::<ThreadRow>().count()), (5, 1));
+    hand_over_deferred(&file, &meta(), &mut writer).unwrap();
+    writer.flush().unwrap();
+    assert_eq!(TraceReader::open(&folder).unwrap().rows::<SampleRow>().count(), 5, "not twice");
+    writer.finish(trace::Totals::default()).unwrap();
+    assert!(!file.exists());
+    assert_eq!(TraceReader::open(&folder).unwrap().rows::<SampleRow>().count(), 5);
+    assert_eq!(growing.rows::<StackRow>().count(), 1, "who has begun to read goes on");
+}
+
+#[test]
+fn what_cannot_be_read_is_said() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("a.hpm");
+    let stays = vec![vec![(0, Stay { tid: 3, records: 5, stack: 0, count: 9 })]; 2];
+    let writer = deferred(&folder, &stays);
+    let file = writer.deferred_file();
+    let bytes = std::fs::read(&file).unwrap();
+    let cut = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        let reader = TraceReader::open(&folder).unwrap();
+        let mut quanta = reader.rows::<QuantumRow>();
+        let count = quanta.by_ref().count();
+        (count, quanta.cut().map(|cut| cut.failure.unwrap()).unwrap_or_default())
+    };
+    assert_eq!(cut(&bytes), (2, String::new()));
+    let frame = (bytes.len() - 8 * HEAD) / 2;
+    let mut other = bytes.clone();
+    other[8 * HEAD + frame] ^= 1;
+    let (count, reason) = cut(&other);
+    assert!(count == 1 && reason.contains("where a frame of quanta should begin"), "{count}: {reason}");
+    other = bytes.clone();
+    other[8] ^= 1;
+    let (count, reason) = cut(&other);
+    assert!(count == 0 && reason.contains("another version of hpm"), "{count}: {reason}");
+    assert_eq!(cut(&bytes[..8 * HEAD + frame + 8]), (1, String::new()), "cut within a frame's head");
+}
