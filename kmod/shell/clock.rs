@@ -30,8 +30,6 @@ pub(super) struct Clock {
     start_in: AtomicU64,
     /// The work shall wake readers.
     wake: AtomicBool,
-    /// TSC when this CPU last woke readers.
-    woken_tsc: AtomicU64,
 }
 
 impl Clock {
@@ -43,7 +41,6 @@ impl Clock {
             expires_tsc: AtomicU64::new(STOPPED),
             start_in: AtomicU64::new(0),
             wake: AtomicBool::new(false),
-            woken_tsc: AtomicU64::new(0),
         }
     }
 
@@ -102,7 +99,6 @@ impl Clock {
 
     fn run_work(&self, irq: &LocalInterruptDisabled) {
         if self.wake.swap(false, Ordering::Relaxed) {
-            self.woken_tsc.store(sys::rdtsc(), Ordering::Relaxed);
             registry::wake_readers(irq);
         }
         let ticks = self.start_in.swap(0, Ordering::Relaxed);
@@ -115,7 +111,7 @@ impl Clock {
     /// nothing to wait for.
     fn tick(&self, cpu: &Cpu, irq: &LocalInterruptDisabled) -> Option<u64> {
         let cut_in = cpu.running().map(|session| self.cut_if_long(cpu, session, irq));
-        let wake_in = registry::has_news().then(|| self.wake_if_late());
+        let wake_in = registry::news_since().map(|since| self.wake_if_late(since));
         let Some(cut_in) = cut_in else { return wake_in };
         // Readers rather wait for the quantum's end than have the CPU interrupted once more.
         let within = registry::wake_within();
@@ -142,12 +138,12 @@ impl Clock {
         session.longest_quantum()
     }
 
-    /// TSC ticks until readers are to be woken, or again if they are now.
-    fn wake_if_late(&self) -> u64 {
-        let since_wake = sys::rdtsc().saturating_sub(self.woken_tsc.load(Ordering::Relaxed));
+    /// TSC ticks until readers are to be woken of what was published at `since` first, or again if they are now.
+    fn wake_if_late(&self, since: u64) -> u64 {
+        let age = sys::rdtsc().saturating_sub(since);
         let within = registry::wake_within();
-        if since_wake < within - within / EARLY {
-            return within - since_wake;
+        if age < within - within / EARLY {
+            return within - age;
         }
         // By the work, because a hard timer's handler must not take the locks that waking takes.
         self.wake_readers();

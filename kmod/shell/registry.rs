@@ -5,7 +5,7 @@
 //! interrupts every CPU before anything is freed.
 
 use core::ptr;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use kernel::bindings;
 use kernel::pr_warn_once;
@@ -14,10 +14,10 @@ use kernel::sync::global_lock;
 
 use super::cpu::{self, Cpu};
 use super::interrupts::LocalInterruptDisabled;
-use super::machine;
 use super::session::Session;
 use super::subject::Subject;
 use super::target::{current_tgid, Target};
+use super::{machine, sys};
 use crate::hpm_abi::Reason;
 use crate::hpm_core::processes::{Processes, Writer, GROUPS};
 use crate::hpm_core::{Refusal, Thread};
@@ -38,8 +38,8 @@ static THREADS: Processes = Processes::new();
 static GROUPED: AtomicU64 = AtomicU64::new(0);
 /// A bit for each place of [`RUNNING`] whose session measures a thread alone.
 static ALONE: AtomicU64 = AtomicU64::new(0);
-/// Some session has published since readers were last woken.
-static NEWS: AtomicBool = AtomicBool::new(false);
+/// TSC of the first that a session has published since readers were last woken; 0 for nothing.
+static NEWS_SINCE: AtomicU64 = AtomicU64::new(0);
 /// The shortest [`Session::wake_within`] of all that are started, in TSC ticks.
 static WAKE_WITHIN: AtomicU64 = AtomicU64::new(u64::MAX);
 
@@ -372,23 +372,26 @@ fn drop_member(session: &Session) {
 
 /// TSC ticks within which readers are to be woken; without any session, those of a second.
 pub(super) fn wake_within() -> u64 {
-    WAKE_WITHIN.load(Ordering::Relaxed).min(machine::ns_to_tsc(1_000_000_000))
+    match WAKE_WITHIN.load(Ordering::Relaxed) {
+        u64::MAX => machine::ns_to_tsc(1_000_000_000),
+        ticks => ticks,
+    }
 }
 
 /// Notes that a session has published.
 pub(super) fn note_news() {
-    if !NEWS.load(Ordering::Relaxed) {
-        NEWS.store(true, Ordering::Relaxed);
+    if NEWS_SINCE.load(Ordering::Relaxed) == 0 {
+        NEWS_SINCE.store(sys::rdtsc(), Ordering::Relaxed);
     }
 }
 
-/// Whether a session has published since readers were last woken.
-pub(super) fn has_news() -> bool {
-    NEWS.load(Ordering::Relaxed)
+/// TSC of the first that a session has published since readers were last woken.
+pub(super) fn news_since() -> Option<u64> {
+    Some(NEWS_SINCE.load(Ordering::Relaxed)).filter(|tsc| *tsc != 0)
 }
 
 /// Wakes whoever waits for a session that has published. Not from the NMI or under the run-queue lock.
 pub(super) fn wake_readers(irq: &LocalInterruptDisabled) {
-    NEWS.store(false, Ordering::Relaxed);
+    NEWS_SINCE.store(0, Ordering::Relaxed);
     sessions(irq).for_each(Session::wake_readers);
 }

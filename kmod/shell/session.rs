@@ -73,6 +73,8 @@ struct CpuShare {
     state: UnsafeCell<CpuSession>,
     /// Quanta, segments and markers that were produced when readers were last woken early.
     announced: UnsafeCell<[u64; 3]>,
+    /// Quanta that were produced when readers were last woken at all.
+    told: AtomicU64,
 }
 
 // SAFETY: `state` and `announced` are used by their CPU only, inside a section of its gate, or while it cannot run one.
@@ -99,6 +101,7 @@ impl CpuShare {
             memory: CpuMemory { quanta, stacks, markers, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
             announced: UnsafeCell::new([0; 3]),
+            told: AtomicU64::new(0),
         })
     }
 }

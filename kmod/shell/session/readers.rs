@@ -7,8 +7,8 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 use super::super::memory::Block;
-use super::super::{machine, registry};
-use super::Session;
+use super::super::registry;
+use super::{CpuShare, Session};
 use crate::hpm_abi::{Reason, Totals};
 
 impl Session {
@@ -55,24 +55,35 @@ impl Session {
         unsafe { AtomicU32::from_ptr(&raw mut (*self.head()).gave_up) }
     }
 
-    /// Whether a ring holds a quantum that no reader has given back.
+    /// Whether a ring holds a quantum of which readers were told and which none has given back. What has been published since waits for
+    /// the next waking, or whoever polls would never sleep while there are switches.
     pub(in super::super) fn is_readable(&self) -> bool {
-        (0..machine::cpu_count()).any(|number| {
-            // SAFETY: The field lies in the status area, and is only ever accessed atomically.
-            let produced =
-                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
+        self.shares().any(|(number, share)| {
             // SAFETY: The field lies in the control area; user space may write it at any time.
             let consumed =
                 unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_control(number)).quanta_consumed) };
-            produced.load(Ordering::Acquire) != consumed.load(Ordering::Relaxed)
+            let left = share.told.load(Ordering::Acquire).wrapping_sub(consumed.load(Ordering::Relaxed));
+            left as i64 > 0
         })
     }
 
     /// Wakes its readers if there is news since they were last woken.
     pub(in super::super) fn wake_readers(&self) {
-        if self.news.swap(false, Ordering::Relaxed) {
-            self.readers.notify_all();
+        if !self.news.swap(false, Ordering::Relaxed) {
+            return;
         }
+        for (number, share) in self.shares() {
+            // SAFETY: The field lies in the status area, and is only ever accessed atomically.
+            let produced =
+                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
+            share.told.store(produced.load(Ordering::Acquire), Ordering::Release);
+        }
+        self.readers.notify_all();
+    }
+
+    /// Its part on each CPU that can come online, with the CPU's number.
+    fn shares(&self) -> impl Iterator<Item = (u32, &CpuShare)> {
+        (0..).zip(self.cpus.iter()).filter_map(|(number, share)| Some((number, share.as_ref()?)))
     }
 
     /// The page that user space maps at this offset of the file.
