@@ -2,6 +2,7 @@
 //! from a look at what was there before.
 
 mod parse;
+mod reports;
 mod snapshot;
 
 use std::collections::HashSet;
@@ -12,6 +13,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 pub use self::snapshot::{processes, snapshot};
 
 pub(crate) use self::parse::{Parser, build_id_fits};
+pub(crate) use self::reports::Reports;
 use crate::sys::perf::{
     Attach, Attributes, EventId, Inherit, PerfEvent, RING_BYTES_ANY_USER, Ring, SAMPLE_TIME_AND_THREAD,
     Sampling,
@@ -91,7 +93,6 @@ pub struct Sideband {
     rings: Vec<(u32, Ring)>,
     /// Events of further threads, whose records arrive in `rings`.
     attached: Vec<PerfEvent>,
-    parser: Parser,
 }
 
 /// An event that counts nothing and reports mappings, names, forks and exits.
@@ -163,7 +164,7 @@ impl Sideband {
                 },
             }
         }
-        Ok(Self { rings, attached: Vec::new(), parser: Parser::new(SAMPLE_TIME_AND_THREAD, 0) })
+        Ok(Self { rings, attached: Vec::new() })
     }
 
     /// Follows one more thread, unless it has ended.
@@ -186,13 +187,16 @@ impl Sideband {
 
     /// Everything reported since the last call, in the order of time.
     pub fn drain(&mut self) -> Vec<Entry> {
-        let Self { rings, parser, .. } = self;
-        let mut entries = Vec::new();
-        for (_, ring) in rings {
-            ring.drain(|kind, misc, body| entries.extend(parser.entry(kind, misc, body)));
+        self.reports().entries()
+    }
+
+    /// Everything reported since the last call, as it is.
+    pub(crate) fn reports(&mut self) -> Reports {
+        let mut reports = Reports::default();
+        for (_, ring) in &mut self.rings {
+            ring.drain(|kind, misc, body| reports.push(kind, misc, body));
         }
-        entries.sort_by_key(|entry| entry.monotonic_raw_ns);
-        entries
+        reports
     }
 }
 

@@ -85,6 +85,15 @@ impl SidebandRows {
         }
     }
 
+    /// Reads the build IDs that rows of these entries will have and that nobody tells.
+    pub(super) fn look_up(&mut self, entries: Vec<Entry>) {
+        for Entry { pid, change, .. } in entries {
+            if let Change::Map(mapping) = change {
+                self.map(0, pid, mapping);
+            }
+        }
+    }
+
     /// The row for an entry, if it is one; `now` and `tsc_khz` convert its time.
     pub(super) fn row(&mut self, entry: Entry, now: ClockPair, tsc_khz: u32) -> Option<SidebandRow> {
         let tsc = tsc_at(entry.monotonic_raw_ns, now, tsc_khz);

@@ -6,13 +6,14 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-use super::meta::Meta;
-use super::row::{QuantumRow, Row as _, SampleRow, StackRow};
+use super::reader::TraceReader;
+use super::row::{MapRow, QuantumRow, Row as _, SampleRow, StackRow, ThreadRow};
 use super::writer::TraceWriter;
-use crate::source::driver::hand_over_deferred;
+use crate::source::driver::Frames;
 
-/// What is deferred; a recording writes everything else at once.
-pub(super) const DEFERRED: [&str; 3] = [StackRow::TABLE, QuantumRow::TABLE, SampleRow::TABLE];
+/// Tables of what is deferred; a recording writes everything else at once.
+pub(super) const DEFERRED: [&str; 5] =
+    [StackRow::TABLE, MapRow::TABLE, ThreadRow::TABLE, QuantumRow::TABLE, SampleRow::TABLE];
 
 /// Tables made of what was deferred. Their files have no name any more, so that nothing is left of them, however the reader ends.
 pub(super) struct Deferred {
@@ -22,19 +23,26 @@ pub(super) struct Deferred {
 }
 
 impl Deferred {
-    /// Makes rows of a file, in the folder for temporary files; without any where that cannot be written.
-    pub(super) fn of(file: &Path, meta: &Meta) -> Self {
+    /// Makes rows of a trace's file, in the folder for temporary files; without any where that cannot be written.
+    pub(super) fn of(trace: &TraceReader, file: &Path) -> Self {
         let mut made = Self { tables: HashMap::new(), failure: None };
-        made.failure = made.make(file, meta).err().map(|error| error.to_string());
+        made.failure = made.make(trace, file).err().map(|error| error.to_string());
         made
     }
 
-    fn make(&mut self, file: &Path, meta: &Meta) -> crate::Result<()> {
-        let aside = |reason: io::Error| crate::Error::io("make rows in the folder for temporary files")(reason);
+    fn make(&mut self, trace: &TraceReader, file: &Path) -> crate::Result<()> {
+        let aside =
+            |reason: io::Error| crate::Error::io("make rows in the folder for temporary files")(reason);
         let temp = tempfile::tempdir().map_err(aside)?;
         let folder = temp.path().join("rows.hpm");
-        let mut writer = TraceWriter::create(&folder, meta.clone())?;
-        let whole = hand_over_deferred(file, meta, &mut writer);
+        let mut writer = TraceWriter::create(&folder, trace.meta().clone())?;
+        let whole = Frames::open(file).and_then(|mut frames| {
+            // Not more of the tables' rows: a recording that was killed at its end may have begun to make them.
+            let begun = frames.begun();
+            trace.stored().take(begun.maps as usize).try_for_each(|row: MapRow| writer.map(&row))?;
+            trace.stored().take(begun.threads as usize).try_for_each(|row: ThreadRow| writer.thread(&row))?;
+            frames.hand_over_all(trace.meta(), &mut writer)
+        });
         writer.flush()?;
         for table in DEFERRED {
             self.tables.insert(table, File::open(folder.join(super::table_file(table))).map_err(aside)?);

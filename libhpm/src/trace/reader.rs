@@ -125,12 +125,22 @@ impl TraceReader {
     #[must_use]
     pub fn batches<R: Row>(&self) -> Batches<R> {
         let deferred = if DEFERRED.contains(&R::TABLE) { self.deferred() } else { None };
-        let path = deferred.and_then(|deferred| deferred.table(R::TABLE));
-        let path = path.unwrap_or_else(|| self.folder.join(super::table_file(R::TABLE)));
-        let expected = self.meta.complete.then(|| self.meta.rows.get(R::TABLE).copied().unwrap_or(0));
         let failure = deferred.and_then(|deferred| deferred.failure.clone());
+        let path = deferred.and_then(|deferred| deferred.table(R::TABLE));
+        self.batches_at(&path.unwrap_or_else(|| self.folder.join(super::table_file(R::TABLE))), failure)
+    }
+
+    /// The rows that are in the table, and not those that have yet to be made ([`DEFERRED`]).
+    pub(super) fn stored<R: Row>(&self) -> Rows<R> {
+        let path = self.folder.join(super::table_file(R::TABLE));
+        Rows { batches: self.batches_at(&path, None), batch: None, index: 0 }
+    }
+
+    /// The batches of a table's file, which has not all of them for the reason of `failure`.
+    fn batches_at<R: Row>(&self, path: &Path, failure: Option<String>) -> Batches<R> {
+        let expected = self.meta.complete.then(|| self.meta.rows.get(R::TABLE).copied().unwrap_or(0));
         let mut batches = Batches { stream: None, read: 0, expected, failure, row: PhantomData };
-        match File::open(&path) {
+        match File::open(path) {
             Ok(file) => match BatchStream::open(BufReader::new(file), R::schema()) {
                 Ok(stream) => batches.stream = Some(stream),
                 Err(error) => batches.failure = Some(reason(error)),
@@ -146,7 +156,7 @@ impl TraceReader {
         // Where everything is in the tables the file may be there still, if its removal failed.
         let some = !self.meta.complete && file.exists();
         (some || self.deferred.get().is_some())
-            .then(|| self.deferred.get_or_init(|| Deferred::of(&file, &self.meta)))
+            .then(|| self.deferred.get_or_init(|| Deferred::of(self, &file)))
     }
 }
 

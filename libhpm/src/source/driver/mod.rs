@@ -10,13 +10,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use self::rows::Rows;
-use self::spool::{Frames, Spool};
+pub(crate) use self::spool::Frames;
+use self::spool::{Part, Spool};
+use super::rows::SidebandRows;
 use super::{Sink, Source};
 use crate::Result;
 use crate::event::{self, Event};
 use crate::machine::pmu_name;
 use crate::session::{Marker, Session};
-use crate::sideband::{self, Sideband};
+use crate::sideband::{self, Reports, Sideband};
 use crate::symbol::kernel_symbols;
 use crate::sys::clock::{ClockPair, tsc};
 use crate::trace::{MarkerRow, Meta, Totals};
@@ -80,6 +82,9 @@ impl Source for DriverSource {
         if self.sideband.is_some() {
             let entries = self.present.iter().copied().flat_map(sideband::snapshot).collect();
             self.rows.entries(sink, entries, ClockPair::now(), self.session.info().tsc_khz)?;
+            if let Some(spool) = &mut self.spool {
+                spool.begin(self.rows.begun())?;
+            }
             if sink.wants_kernel_symbols() && self.meta.events.iter().any(|event| event.kernel) {
                 let symbols = kernel_symbols().map_err(crate::Error::io("read the kernel's symbols"))?;
                 symbols.iter().try_for_each(|symbol| sink.kernel_symbol(symbol))?;
@@ -101,13 +106,22 @@ impl Source for DriverSource {
         let tsc_khz = self.session.info().tsc_khz;
         // The batch is fixed before the side band is read, so that the mappings in which it executed have been reported.
         let batch = self.session.batch()?;
-        let entries = self.sideband.as_mut().map_or_else(Vec::new, Sideband::drain);
-        if !entries.is_empty() {
-            self.rows.entries(sink, entries, ClockPair::now(), tsc_khz)?;
-        }
+        let reports = self.sideband.as_mut().map_or_else(Reports::default, Sideband::reports);
+        let now = (!reports.is_empty()).then(ClockPair::now);
         match &mut self.spool {
-            Some(spool) => spool.append(&batch)?,
-            None => batch.quanta().try_for_each(|quantum| self.rows.quantum(sink, &quantum?))?,
+            Some(spool) => {
+                if let Some(now) = now {
+                    self.rows.look_up(&reports);
+                    spool.reports(&reports, now)?;
+                }
+                spool.append(&batch)?;
+            }
+            None => {
+                if let Some(now) = now {
+                    self.rows.entries(sink, reports.entries(), now, tsc_khz)?;
+                }
+                batch.quanta().try_for_each(|quantum| self.rows.quantum(sink, &quantum?))?;
+            }
         }
         drop(batch);
         for marker in self.session.markers()? {
@@ -118,15 +132,15 @@ impl Source for DriverSource {
             self.paired = Instant::now();
         }
         match self.spool.take_if(|_| self.stopped) {
-            Some(spool) => hand_over(&mut spool.read()?, &mut self.rows, sink),
+            Some(spool) => spool.read()?.hand_over(&mut self.rows, sink, tsc_khz),
             None => Ok(()),
         }
     }
 
     fn defer(&mut self, file: &Path) -> Result<bool> {
         // Stacks are unwound while the files are there that the processes have mapped.
-        if !self.rows.unwinds() {
-            self.spool = Some(Spool::create(file, self.rows.calls())?);
+        if !self.rows.unwinds() && self.sideband.is_some() {
+            self.spool = Some(Spool::create(file)?);
         }
         Ok(self.spool.is_some())
     }
@@ -179,22 +193,29 @@ impl Source for DriverSource {
     }
 }
 
-/// Hands over the quanta and samples of a recording that made no rows of them ([`Source::defer`]) and of which `meta` tells, up to where
-/// it was cut off or goes on.
-///
-/// # Errors
-/// The file is damaged, or the sink fails; what comes before has been handed over.
-pub(crate) fn hand_over_deferred(file: &Path, meta: &Meta, sink: &mut dyn Sink) -> Result<()> {
-    let pmu = &meta.machine.pmu;
-    let events = meta.events.iter().map(|used| event::parse(&used.name, pmu)).collect::<Result<Vec<_>>>()?;
-    let mut frames = Frames::open(file)?;
-    let mut rows = Rows::new(&events, pmu, false, frames.calls);
-    hand_over(&mut frames, &mut rows, sink)
-}
+impl Frames {
+    /// Hands over the rows of a recording that made none ([`Source::defer`]) and of which `meta` tells, up to where it was cut off or goes
+    /// on.
+    ///
+    /// # Errors
+    /// The file is damaged, or the sink fails; what comes before has been handed over.
+    pub(crate) fn hand_over_all(&mut self, meta: &Meta, sink: &mut dyn Sink) -> Result<()> {
+        let pmu = &meta.machine.pmu;
+        let events =
+            meta.events.iter().map(|used| event::parse(&used.name, pmu)).collect::<Result<Vec<_>>>()?;
+        let mut rows = Rows::new(&events, pmu, false, self.begun().calls);
+        // Its processes may have been another machine's.
+        rows.sideband = SidebandRows::default();
+        self.hand_over(&mut rows, sink, u32::try_from(meta.clock.tsc_khz).unwrap_or(u32::MAX))
+    }
 
-fn hand_over(frames: &mut Frames, rows: &mut Rows, sink: &mut dyn Sink) -> Result<()> {
-    while frames.next(|quantum| rows.quantum(sink, quantum))? {}
-    Ok(())
+    fn hand_over(&mut self, rows: &mut Rows, sink: &mut dyn Sink, tsc_khz: u32) -> Result<()> {
+        while self.next(|part| match part {
+            Part::Quantum(quantum) => rows.quantum(sink, quantum),
+            Part::Reports(entries, now) => rows.entries(sink, entries, now, tsc_khz),
+        })? {}
+        Ok(())
+    }
 }
 
 fn marker_row(marker: &Marker) -> MarkerRow {

@@ -1,13 +1,14 @@
 //! Quanta, their samples and the kernel's reports as rows of the trace.
 
 use super::sample::{SampleRows, of_quantum};
+use super::spool::Begun;
 use crate::Result;
 use crate::address_space::AddressSpaces;
 use crate::event::Event;
 use crate::session::{Quantum, Sample};
-use crate::sideband::Entry;
+use crate::sideband::{Entry, Reports};
 use crate::source::Sink;
-use crate::source::rows::SidebandRows;
+use crate::source::rows::{SidebandRow, SidebandRows};
 use crate::sys::clock::ClockPair;
 use crate::trace::{QuantumRow, SampleRow};
 use crate::unwind::{Snapshot, StackUnwinder};
@@ -22,6 +23,8 @@ pub(super) struct Rows {
     unwinder: Option<StackUnwinder>,
     /// Branch records kept with each sample, when they are its calls.
     calls: Option<u32>,
+    /// Rows of `maps` and of `threads`.
+    reported: [u64; 2],
     /// Records of no event.
     pub(super) unattributed: u64,
     /// The last quantum's, whose lists are used again.
@@ -37,6 +40,7 @@ impl Rows {
             spaces: AddressSpaces::default(),
             unwinder: unwind.then(StackUnwinder::default),
             calls,
+            reported: [0; 2],
             unattributed: 0,
             quantum: QuantumRow::default(),
         }
@@ -47,9 +51,17 @@ impl Rows {
         self.unwinder.is_some()
     }
 
-    /// Branch records kept with each sample, when they are its calls.
-    pub(super) fn calls(&self) -> Option<u32> {
-        self.calls
+    /// What later rows rest on, before there is any but those of what was there already.
+    pub(super) fn begun(&self) -> Begun {
+        let [maps, threads] = self.reported;
+        Begun { calls: self.calls, maps, threads }
+    }
+
+    /// Reads what will be asked of files by reports that become rows later: only now the processes are there that have mapped them.
+    pub(super) fn look_up(&mut self, reports: &Reports) {
+        if reports.need_files() {
+            self.sideband.look_up(reports.entries());
+        }
     }
 
     /// Hands over what the kernel reported.
@@ -66,6 +78,7 @@ impl Rows {
                     row.note_in(&mut self.spaces);
                 }
                 row.hand_to(sink)?;
+                self.reported[usize::from(matches!(row, SidebandRow::Thread(_)))] += 1;
             }
         }
         Ok(())

@@ -4,9 +4,10 @@ use super::*;
 use crate::event;
 use crate::session::fake::{Fake, Stay};
 use crate::session::{Options, Session, Stack, Target};
-use crate::source::driver::hand_over_deferred;
 use crate::source::driver::rows::Rows;
-use crate::trace::{self, Meta, QuantumRow, SampleRow, StackRow, ThreadRow, TraceReader, TraceWriter};
+use crate::trace::{
+    self, MapRow, MarkerRow, Meta, QuantumRow, SampleRow, StackRow, ThreadRow, TraceReader, TraceWriter,
+};
 
 const PMU: &str = "skylake";
 
@@ -52,16 +53,19 @@ fn at_once(folder: &Path, stays: &[Vec<(usize, Stay)>]) -> TraceReader {
 /// A trace of these stays that was not ended, and whose rows were not made.
 fn deferred(folder: &Path, stays: &[Vec<(usize, Stay)>]) -> TraceWriter {
     let writer = TraceWriter::create(folder, meta()).unwrap();
-    let mut spool = Spool::create(&writer.deferred_file(), None).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file()).unwrap();
+    spool.begin(Begun::default()).unwrap();
     looks(stays, |batch| spool.append(batch).unwrap());
     writer
 }
 
 fn stay() -> impl Strategy<Value = (usize, Stay)> {
-    (0..2_usize, 1..9_u32, 0..40_u64, 0..4_u32, any::<u32>()).prop_map(|(cpu, tid, records, frames, count)| {
-        let stack = if records > 0 { 8 * frames } else { 0 };
-        (cpu, Stay { tid, records, stack, count: count.into() })
-    })
+    (0..2_usize, 1..9_u32, 0..40_u64, 0..4_u32, any::<u32>()).prop_map(
+        |(cpu, tid, records, frames, count)| {
+            let stack = if records > 0 { 8 * frames } else { 0 };
+            (cpu, Stay { tid, records, stack, count: count.into() })
+        },
+    )
 }
 
 proptest! {
@@ -116,12 +120,12 @@ fn the_end_of_a_recording_leaves_tables_only() {
     let folder = temp.path().join("a.hpm");
     let mut writer = deferred(&folder, &stays);
     let file = writer.deferred_file();
-    writer.thread(&ThreadRow { tid: 3, ..ThreadRow::default() }).unwrap();
+    writer.marker(&MarkerRow::default()).unwrap();
     writer.flush().unwrap();
     let growing = TraceReader::open(&folder).unwrap();
     assert!(growing.is_growing());
-    assert_eq!((growing.rows::<SampleRow>().count(), growing.rows::<ThreadRow>().count()), (5, 1));
-    hand_over_deferred(&file, &meta(), &mut writer).unwrap();
+    assert_eq!((growing.rows::<SampleRow>().count(), growing.rows::<MarkerRow>().count()), (5, 1));
+    Frames::open(&file).unwrap().hand_over_all(&meta(), &mut writer).unwrap();
     writer.flush().unwrap();
     assert_eq!(TraceReader::open(&folder).unwrap().rows::<SampleRow>().count(), 5, "not twice");
     writer.finish(trace::Totals::default()).unwrap();
@@ -150,10 +154,56 @@ fn what_cannot_be_read_is_said() {
     let mut other = bytes.clone();
     other[8 * HEAD + frame] ^= 1;
     let (count, reason) = cut(&other);
-    assert!(count == 1 && reason.contains("where a frame of quanta should begin"), "{count}: {reason}");
+    assert!(count == 1 && reason.contains("where a frame should begin"), "{count}: {reason}");
     other = bytes.clone();
     other[8] ^= 1;
     let (count, reason) = cut(&other);
     assert!(count == 0 && reason.contains("another version of hpm"), "{count}: {reason}");
     assert_eq!(cut(&bytes[..8 * HEAD + frame + 8]), (1, String::new()), "cut within a frame's head");
+}
+
+/// A record of perf_event_open(2) with the thread and time that follow each: a name, by an execve or not.
+fn name(reports: &mut Vec<u8>, tid: u32, ns: u64, name: &[u8; 8]) {
+    const COMM: u32 = 3;
+    let thread = [tid.to_ne_bytes(), tid.to_ne_bytes()].concat();
+    let body = [&thread[..], name, &thread, &ns.to_ne_bytes()].concat();
+    reports.extend(COMM.to_ne_bytes());
+    reports.extend(0_u16.to_ne_bytes());
+    reports.extend((8 + body.len() as u16).to_ne_bytes());
+    reports.extend(body);
+}
+
+#[test]
+fn reports_become_rows_behind_those_of_what_was_there() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("a.hpm");
+    let mut meta = meta();
+    meta.clock.tsc_khz = 2_000_000;
+    let mut writer = TraceWriter::create(&folder, meta).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file()).unwrap();
+    writer.map(&MapRow { path: "/there".into(), ..MapRow::default() }).unwrap();
+    writer.thread(&ThreadRow { tid: 3, name: "there".into(), ..ThreadRow::default() }).unwrap();
+    let empty = TraceReader::open(&folder).unwrap();
+    assert_eq!(
+        (empty.rows::<ThreadRow>().count(), empty.rows::<ThreadRow>().cut()),
+        (0, None),
+        "no head yet"
+    );
+    spool.begin(Begun { calls: None, maps: 1, threads: 1 }).unwrap();
+    let mut bytes = Vec::new();
+    name(&mut bytes, 4, 1200, b"later\0\0\0");
+    name(&mut bytes, 4, 900, b"sooner\0\0");
+    let now = ClockPair { tsc: 10_000, monotonic_raw_ns: 1500, realtime_ns: 0 };
+    spool.reports(&Reports::of(&bytes), now).unwrap();
+    // Of a killed recording, which had begun to make rows of them.
+    writer.thread(&ThreadRow { tid: 4, name: "sooner".into(), ..ThreadRow::default() }).unwrap();
+    drop(writer);
+    let reader = TraceReader::open(&folder).unwrap();
+    let rows: Vec<ThreadRow> = reader.rows().collect();
+    let rows: Vec<_> = rows.iter().map(|row| (row.tid, row.tsc, row.name.as_str())).collect();
+    assert_eq!(rows, [(3, 0, "there"), (4, 8800, "sooner"), (4, 9400, "later")]);
+    assert_eq!(reader.rows::<MapRow>().count(), 1);
+    // What is no record ends them.
+    assert_eq!(Reports::of(&bytes[..bytes.len() - 1]).entries().len(), 1);
+    assert_eq!(Reports::of(&[0; 16]).entries(), []);
 }
