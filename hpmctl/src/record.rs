@@ -30,6 +30,8 @@ use crate::workload::{End, Workload};
 /// How often the source is looked at, which wakes the recording sooner when a quarter of its room is taken: as often as rows have to be
 /// written, because each look takes the CPU from the program.
 const LOOK: Duration = BATCH_TIME;
+/// The same where rows are made at the end: what a recording loses that is killed.
+const LOOK_DEFERRED: Duration = BATCH_TIME.saturating_mul(2);
 /// When the driver wakes the recording though there is room left: never before [`LOOK`] has passed, which would be two looks.
 const LATEST: Duration = LOOK.saturating_mul(10);
 
@@ -60,9 +62,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         writer.current().phase_guided(guide.so_far());
     }
     writer.pause(args.paused, Totals::default());
-    if args.rows_can_wait() {
-        source.defer(&writer.current().deferred_file())?;
-    }
+    let deferred = args.rows_can_wait() && source.defer(&writer.current().deferred_file())?;
     let mut recording = Recording {
         writer: &mut writer,
         guide,
@@ -71,6 +71,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         tracker: tracker.as_mut(),
         earlier,
         duration: args.target.duration,
+        look: match args.phase_guided {
+            Some(_) => guided::LOOK,
+            None if deferred => LOOK_DEFERRED,
+            None => LOOK,
+        },
         ended: false,
     };
     let end = match recording.run(&mut workload, source.as_mut(), &line) {
@@ -141,6 +146,8 @@ struct Recording<'a> {
     earlier: Option<Earlier>,
     /// When it ends, if it does not end by itself.
     duration: Option<Duration>,
+    /// How often it looks at the source.
+    look: Duration,
     /// Somebody asked for the end.
     ended: bool,
 }
@@ -170,8 +177,7 @@ impl Recording<'_> {
             if self.ended || left == Some(Duration::ZERO) || gone && !workload.is_program() {
                 return Ok(End::Stopped);
             }
-            let look = if self.guide.is_some() { guided::LOOK } else { LOOK };
-            let look = left.map_or(look, |left| left.min(look).max(Duration::from_millis(1)));
+            let look = left.map_or(self.look, |left| left.min(self.look).max(Duration::from_millis(1)));
             if gone {
                 if let Some(end) = workload.wait(Some(look))? {
                     return Ok(end);

@@ -1,4 +1,4 @@
-//! A trace of which one file is damaged: the first byte says which, the rest is its content.
+//! A trace of which one file is damaged, or whose rows wait in a file that is: the first byte says which, the rest is its content.
 #![no_main]
 
 use std::fs;
@@ -9,6 +9,9 @@ use libfuzzer_sys::fuzz_target;
 use libhpm::trace::{
     MapRow, Meta, QuantumRow, SampleRow, StackRow, ThreadRow, TraceReader, TraceWriter, verify,
 };
+
+/// What was reported and has not become rows.
+const DEFERRED: &str = "deferred.raw";
 
 /// The files of a small trace, in the order of their names.
 fn whole() -> &'static [(String, Vec<u8>)] {
@@ -29,6 +32,8 @@ fn whole() -> &'static [(String, Vec<u8>)] {
             })
             .collect();
         files.sort();
+        // Where it is not the damaged one there is none.
+        files.push((DEFERRED.to_owned(), Vec::new()));
         files
     })
 }
@@ -49,6 +54,9 @@ fuzz_target!(|bytes: &[u8]| {
     let damaged = usize::from(*which) % whole().len();
     for (place, (name, whole)) in whole().iter().enumerate() {
         let content = if place == damaged { content } else { whole };
+        if place != damaged && name == DEFERRED {
+            continue;
+        }
         if fs::write(temp.path().join(name), content).is_err() {
             return;
         }

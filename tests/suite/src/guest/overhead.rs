@@ -36,10 +36,11 @@ pub(crate) const NOTHING: (&str, &str) = ("nothing", "/bin/true");
 pub(super) const FIRST: &str = "100000";
 
 /// How the programs are recorded: a name, and hpmctl's words for it.
-pub(crate) const WAYS: [(&str, &[&str]); 11] = [
+pub(crate) const WAYS: [(&str, &[&str]); 12] = [
     // As long a period as there can be: no sample comes.
     ("0/s", &["-c", "2000000000"]),
     ("1000/s", &["-c", FIRST, "-F", "1000"]),
+    ("1000/s, 1 s", &["-c", FIRST, "-F", "1000", "--quantum", "1000"]),
     ("2000/s", &["-c", FIRST, "-F", "2000"]),
     ("4000/s", &["-c", FIRST, "-F", "4000"]),
     ("8000/s", &["-c", FIRST, "-F", "8000"]),
