@@ -71,11 +71,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         tracker: tracker.as_mut(),
         earlier,
         duration: args.target.duration,
-        look: match args.phase_guided {
-            Some(_) => guided::LOOK,
-            None if deferred => LOOK_DEFERRED,
-            None => LOOK,
-        },
+        look: look(args, deferred),
         ended: false,
     };
     let end = match recording.run(&mut workload, source.as_mut(), &line) {
@@ -113,6 +109,15 @@ fn replaces(args: &RecordArgs, folder: &Path) -> Result<bool> {
     }
     Earlier::check(folder, args.target.trace.as_deref())?;
     Ok(true)
+}
+
+/// How often the source is looked at.
+fn look(args: &RecordArgs, deferred: bool) -> Duration {
+    match args.phase_guided {
+        Some(_) => guided::LOOK,
+        None if deferred => LOOK_DEFERRED,
+        None => LOOK,
+    }
 }
 
 fn limits(args: &RecordArgs) -> Limits {

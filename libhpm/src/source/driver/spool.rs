@@ -208,7 +208,8 @@ impl Frames {
         let quanta = quanta_in(quanta);
         let mut bytes = rest.as_bytes();
         let mut take = |wanted: u32| {
-            let (taken, left) = bytes.split_at_checked(wanted as usize).filter(|_| wanted % 8 == 0)?;
+            let (taken, left) =
+                bytes.split_at_checked(wanted as usize).filter(|_| wanted.is_multiple_of(8))?;
             bytes = left;
             Some(taken)
         };
