@@ -173,7 +173,9 @@ impl Frames {
             input.read_exact(head.as_mut_bytes())?;
             let [magic, version, calls, maps, threads] = head;
             if magic != MAGIC || version != u64::from(ABI_VERSION) {
-                return Err(io::Error::other("another version of hpm wrote it"));
+                return Err(io::Error::other(
+                    "another version of hpm wrote it: read it with the one that recorded it",
+                ));
             }
             Ok((input, left, Begun { calls: u32::try_from(calls).ok(), maps, threads }))
         };
