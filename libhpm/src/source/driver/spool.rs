@@ -2,7 +2,7 @@
 //!
 //! Making rows of samples and mappings, and writing them, takes more instructions than everything else that a recording does while the
 //! program runs. So [`Spool`] writes quanta, records and stacks from the driver's memory to a file, one system call for all that was
-//! published, and the side band's records as they are; [`Frames`] reads them when the program has ended, or when somebody reads the
+//! published on a CPU, and the side band's records as they are; [`Frames`] reads them when the program has ended, or when somebody reads the
 //! trace before.
 //!
 //! # The file
@@ -83,20 +83,22 @@ impl Spool {
         self.write(&mut [IoSlice::new(head.as_bytes()), IoSlice::new(bytes)])
     }
 
-    /// Writes what was published.
+    /// Writes what was published, a frame for each CPU: on many of them it is too much to be read at once.
     ///
     /// # Errors
     /// [`TraceError::Write`], or [`Error::Corrupt`] as [`Batch::quanta`]. Nothing may be written then.
     pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<()> {
         let quanta = batch.quanta().collect::<Result<Vec<_>>>()?;
-        if quanta.is_empty() {
-            return Ok(());
-        }
+        quanta.chunk_by(|one, next| one.raw().cpu == next.raw().cpu).try_for_each(|of_cpu| self.frame(of_cpu))
+    }
+
+    fn frame(&mut self, quanta: &[Quantum<'_>]) -> Result<()> {
         let published = || quanta.iter().map(Quantum::published);
-        let bytes =
-            |part: for<'a> fn(Published<'a>) -> &'a [u8]| published().map(part).map(<[u8]>::len).sum();
-        let head: [usize; 2] = [bytes(|published| published.records), bytes(|published| published.stack)];
-        let head = [QUANTA, quanta.len() as u64, head[0] as u64, head[1] as u64];
+        let bytes = |part: for<'a> fn(Published<'a>) -> &'a [u8]| {
+            published().map(part).map(<[u8]>::len).sum::<usize>()
+        };
+        let (records, stacks) = (bytes(|published| published.records), bytes(|published| published.stack));
+        let head = [QUANTA, quanta.len() as u64, records as u64, stacks as u64];
         let parts: [for<'a> fn(Published<'a>) -> &'a [u8]; 3] = [
             |published| bytes_of(published.quantum),
             |published| published.records,
@@ -159,10 +161,18 @@ impl Frames {
     /// Opens it.
     ///
     /// # Errors
+    /// As [`Frames::of`].
+    fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|reason| TraceError::Read { path: path.to_owned(), reason })?;
+        Self::of(file, path)
+    }
+
+    /// Those of an open file, and its path.
+    ///
+    /// # Errors
     /// [`TraceError::Read`] when it cannot be read, or was not written by this version of hpm.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let open = || {
-            let file = File::open(path)?;
+    pub(crate) fn of(file: File, path: &Path) -> Result<Self> {
+        let begin = || {
             let left = file.metadata()?.len();
             let mut input = BufReader::with_capacity(READ_BYTES, file);
             let mut head = [0_u64; HEAD];
@@ -180,7 +190,7 @@ impl Frames {
             Ok((input, left, Begun { calls: u32::try_from(calls).ok(), maps, threads }))
         };
         let (input, left, begun) =
-            open().map_err(|reason| TraceError::Read { path: path.to_owned(), reason })?;
+            begin().map_err(|reason| TraceError::Read { path: path.to_owned(), reason })?;
         Ok(Self { path: path.to_owned(), input, left, begun, words: Vec::new() })
     }
 
