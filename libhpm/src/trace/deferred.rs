@@ -36,14 +36,11 @@ impl Deferred {
         let temp = tempfile::tempdir().map_err(aside)?;
         let folder = temp.path().join("rows.hpm");
         let mut writer = TraceWriter::create(&folder, trace.meta().clone())?;
-        let whole = Frames::of(file, &trace.deferred_file()).and_then(|mut frames| {
-            // Not more of the tables' rows: a recording that was killed at its end may have begun to make them.
-            let begun = frames.begun();
-            trace.stored().take(begun.maps as usize).try_for_each(|row: MapRow| writer.map(&row))?;
-            trace.stored().take(begun.threads as usize).try_for_each(|row: ThreadRow| writer.thread(&row))?;
-            frames.hand_over_all(trace.meta(), &mut writer)
-        });
-        writer.flush()?;
+        let there = (trace.stored::<MapRow>(), trace.stored::<ThreadRow>());
+        let whole = Frames::of(file, &trace.deferred_file())
+            .and_then(|mut frames| frames.hand_over_all(trace.meta(), there, &mut writer));
+        // Writes what waits, unless it was writing that failed.
+        drop(writer);
         for table in DEFERRED {
             self.tables.insert(table, File::open(folder.join(super::table_file(table))).map_err(aside)?);
         }

@@ -132,6 +132,11 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => IoSlice::advance_slices(&mut slices, written),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A file system that writes past the page cache pins what it writes, which the driver's memory does not allow.
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+                let rest: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+                return file.write_all(&rest);
+            }
             Err(error) => return Err(error),
         }
     }
