@@ -136,12 +136,13 @@ fn sleeps_until_told() -> Result<String> {
     while child.try_wait()?.is_none() {
         let waited = Instant::now();
         let reports: Vec<_> = sideband.descriptors().collect();
-        session.wait(&reports, Duration::from_secs(60))?;
+        let crowded = session.wait(&reports, Duration::from_secs(60))?.contains(&true);
         ensure!(waited.elapsed() < Duration::from_secs(50), "not woken for {:?}", waited.elapsed());
         if session.is_over() {
             // It stays readable until the program has gone, too.
             std::thread::sleep(Duration::from_millis(5));
-        } else {
+        } else if !crowded {
+            // Not for the kernel's reports, of which a ring is half full sooner or later.
             wakings += 1;
         }
         quanta += session.batch()?.quanta().count();
