@@ -32,7 +32,7 @@ use crate::workload::{End, Workload};
 const LOOK: Duration = BATCH_TIME;
 /// The same where rows are made at the end: what a recording loses that is killed.
 const LOOK_DEFERRED: Duration = BATCH_TIME.saturating_mul(2);
-/// When the driver wakes the recording though there is room left: never before [`LOOK`] has passed, which would be two looks.
+/// When the driver wakes the recording though there is room left: much later than it looks by itself, as these are two looks.
 const LATEST: Duration = LOOK.saturating_mul(10);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
@@ -62,7 +62,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         writer.current().phase_guided(guide.so_far());
     }
     writer.pause(args.paused, Totals::default());
-    let deferred = args.rows_can_wait() && source.defer(&writer.current().deferred_file())?;
+    let file = writer.current().deferred_file();
+    let deferred = args.rows_can_wait() && source.defer(&file)?;
     let mut recording = Recording {
         writer: &mut writer,
         guide,
@@ -71,11 +72,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         tracker: tracker.as_mut(),
         earlier,
         duration: args.target.duration,
-        look: match args.phase_guided {
-            Some(_) => guided::LOOK,
-            None if deferred => LOOK_DEFERRED,
-            None => LOOK,
-        },
+        look: look(args, deferred),
         ended: false,
     };
     let end = match recording.run(&mut workload, source.as_mut(), &line) {
@@ -83,6 +80,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         Err(error) => return Err(without_leftovers(error, writer, &folder)),
     };
     let whole = source.check();
+    tell_size(&file);
     let marked = recording.end(source.as_mut())?;
     let tracked = tracker.map(|tracker| tracker.write(&mut writer, &source.meta().source)).transpose()?;
     let (mut totals, missing) = (source.totals()?, source.missing());
@@ -113,6 +111,24 @@ fn replaces(args: &RecordArgs, folder: &Path) -> Result<bool> {
     }
     Earlier::check(folder, args.target.trace.as_deref())?;
     Ok(true)
+}
+
+/// Says why it takes a while, where rows are made of much.
+fn tell_size(deferred: &Path) {
+    const MUCH: u64 = 256 << 20;
+    match deferred.metadata() {
+        Ok(file) if file.len() >= MUCH => eprintln!("hpmctl: making rows of {} MiB", file.len() >> 20),
+        _ => {}
+    }
+}
+
+/// How often the source is looked at.
+fn look(args: &RecordArgs, deferred: bool) -> Duration {
+    match args.phase_guided {
+        Some(_) => guided::LOOK,
+        None if deferred => LOOK_DEFERRED,
+        None => LOOK,
+    }
 }
 
 fn limits(args: &RecordArgs) -> Limits {
@@ -156,6 +172,8 @@ impl Recording<'_> {
     /// Runs the workload until its end, or until the recording's, and writes what is reported meanwhile.
     fn run(&mut self, workload: &mut Workload, source: &mut dyn Source, line: &str) -> Result<End> {
         source.start(self.writer)?;
+        // What was there before: later rows may be read before the next look.
+        self.writer.current().flush()?;
         workload.begin()?;
         self.earlier.take().into_iter().for_each(Earlier::remove);
         // Only now: what cannot be measured is refused in one sentence.
@@ -217,12 +235,16 @@ impl Recording<'_> {
     /// Stops the source and writes what is left; what came through the pipe of markers.
     fn end(&mut self, source: &mut dyn Source) -> Result<Option<String>> {
         source.stop()?;
+        let ended = source.now().unwrap_or_default();
+        if let Some(marks) = &mut self.marks {
+            // Before rows are made, which may last.
+            marks.take(|| ended, self.writer)?;
+        }
         match &mut self.guide {
             Some(guide) => guide.finish(source, self.writer)?,
             None => source.take(self.writer)?,
         }
-        let now = || source.now().unwrap_or_default();
-        self.marks.take().map(|marks| marks.finish(now, self.writer)).transpose()
+        self.marks.take().map(|marks| marks.finish(|| ended, self.writer)).transpose()
     }
 
     /// Carries out what `hpmctl control` asks for.

@@ -1,7 +1,7 @@
 //! ioctl requests: numbers, envelope and arguments other than the session's configuration.
 //!
-//! poll(2) on a session's descriptor reports `POLLIN` while a ring holds quanta that the reader has not given back, and
-//! `POLLHUP` once no process of the session is left, or the session has given up ([`super::StatusHead::gave_up`]).
+//! poll(2) on a session's descriptor reports `POLLIN` while a ring holds quanta of which readers have been told, by a waking, and
+//! that the reader has not given back, and `POLLHUP` once no process of the session is left, or the session has given up ([`super::StatusHead::gave_up`]).
 
 use super::{SessionConfig, EVENTS_MAX};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a session's readers see of it: its mapped memory, and that there is news.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 
 use kernel::bindings;
 use kernel::prelude::*;
@@ -39,6 +39,8 @@ impl Session {
 
     /// Notes that its readers are to be woken.
     pub(super) fn note_news(&self) {
+        // What was published is seen by whoever takes the note away after this has found it there.
+        fence(Ordering::SeqCst);
         if !self.news.load(Ordering::Relaxed) {
             self.news.store(true, Ordering::Relaxed);
         }
@@ -58,27 +60,34 @@ impl Session {
     /// Whether a ring holds a quantum of which readers were told and which none has given back. What has been published since waits for
     /// the next waking, or whoever polls would never sleep while there are switches.
     pub(in super::super) fn is_readable(&self) -> bool {
+        let over = self.is_target_gone() || self.has_given_up();
         self.shares().any(|(number, share)| {
             // SAFETY: The field lies in the control area; user space may write it at any time.
             let consumed =
                 unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_control(number)).quanta_consumed) };
-            let left = share.told.load(Ordering::Acquire).wrapping_sub(consumed.load(Ordering::Relaxed));
-            left as i64 > 0
+            // Who reads until nothing comes any more is not told again.
+            let told = if over { self.produced(number) } else { share.told.load(Ordering::Acquire) };
+            told.wrapping_sub(consumed.load(Ordering::Relaxed)) as i64 > 0
         })
     }
 
     /// Wakes its readers if there is news since they were last woken.
     pub(in super::super) fn wake_readers(&self) {
-        if !self.news.swap(false, Ordering::Relaxed) {
+        if !self.news.swap(false, Ordering::SeqCst) {
             return;
         }
         for (number, share) in self.shares() {
-            // SAFETY: The field lies in the status area, and is only ever accessed atomically.
-            let produced =
-                unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
-            share.told.store(produced.load(Ordering::Acquire), Ordering::Release);
+            // Two CPUs may be here at once.
+            share.told.fetch_max(self.produced(number), Ordering::AcqRel);
         }
         self.readers.notify_all();
+    }
+
+    /// Quanta that were produced on a CPU.
+    fn produced(&self, number: u32) -> u64 {
+        // SAFETY: The field lies in the status area, and is only ever accessed atomically.
+        let produced = unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
+        produced.load(Ordering::Acquire)
     }
 
     /// Its part on each CPU that can come online, with the CPU's number.

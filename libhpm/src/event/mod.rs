@@ -31,6 +31,7 @@ pub use self::fits::{Counter, Fit, Misfit, Taken, fit};
 pub use self::parse::{companion, parse, privilege, split_list};
 pub use self::table::{Absent, Alias, Row, Sampling};
 
+use self::parse::split_modifiers;
 use self::table::Table;
 
 /// An event, encoded for one PMU.
@@ -81,7 +82,8 @@ impl Event {
     /// The same event in user mode only, and named so.
     #[must_use]
     pub fn user_only(mut self) -> Self {
-        let separator = if self.name.ends_with('/') { "" } else { ":" };
+        let (_, modifiers) = split_modifiers(&self.name);
+        let separator = if self.name.ends_with('/') || !modifiers.is_empty() { "" } else { ":" };
         self.name = format!("{}{separator}u", self.name);
         self.kernel = false;
         self

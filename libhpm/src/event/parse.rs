@@ -130,7 +130,7 @@ pub fn privilege(text: &str) -> (&str, bool, bool) {
 }
 
 /// Separates the modifiers at the end: after the last colon, or after the closing slash of a raw event.
-fn split_modifiers(text: &str) -> (&str, &str) {
+pub(super) fn split_modifiers(text: &str) -> (&str, &str) {
     let only_modifiers = |tail: &str| tail.chars().all(|c| matches!(c, 'u' | 'k' | 'p'));
     match text.rsplit_once(':') {
         Some((name, tail)) if !tail.is_empty() && only_modifiers(tail) => (name, tail),

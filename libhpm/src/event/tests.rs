@@ -156,3 +156,11 @@ fn the_tables_are_consistent() {
         }
     }
 }
+
+#[test]
+fn an_event_that_is_restricted_to_user_mode_is_known_by_its_new_name() {
+    for name in ["load", "load:p", "cpu/event=0xd0,umask=0x81/", "cpu/event=0xd0,umask=0x81/p"] {
+        let event = parse(name, "skylake").unwrap().user_only();
+        assert_eq!(parse(&event.name, "skylake").unwrap(), event, "{name}");
+    }
+}

@@ -173,7 +173,7 @@ impl<D: Device> Session<D> {
         }
     }
 
-    /// Waits until quanta are published, one of `others` becomes readable, the time has passed or a signal arrives; says
+    /// Waits until the driver tells of published quanta ([`Options::wake_within`]), one of `others` becomes readable, the time has passed or a signal arrives; says
     /// which of `others` are readable.
     ///
     /// # Errors

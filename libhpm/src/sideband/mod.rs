@@ -181,7 +181,7 @@ impl Sideband {
     }
 
     /// Become readable when much waits to be taken.
-    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.rings.iter().map(|(_, ring)| ring.as_fd())
     }
 

@@ -59,7 +59,8 @@ pub trait Source {
     /// When the source refuses.
     fn stop(&mut self) -> Result<()>;
 
-    /// Sums since the start; final once stopped.
+    /// Sums since the start; final once stopped, and what making rows finds ([`Totals::records_unattributed`], [`Totals::sideband_lost`])
+    /// once that has been taken, too.
     ///
     /// # Errors
     /// When the source refuses.

@@ -68,6 +68,7 @@ pub(super) struct SidebandRows {
     read: HashMap<(String, FileId), Option<Vec<u8>>>,
     /// The processes are there, so that the files they have mapped can be read.
     living: bool,
+    looks_no_more: bool,
     /// Entries that the kernel had no room for.
     pub(super) lost: u64,
 }
@@ -83,6 +84,16 @@ impl SidebandRows {
         if self.told.get(path).map(Vec::as_slice) != Some(build_id) {
             self.told.insert(path.to_owned(), build_id.to_vec());
         }
+    }
+
+    /// Tells the name of a thread that was there before.
+    pub(super) fn set_name(&mut self, row: &ThreadRow) {
+        self.names.insert(row.tid, row.name.clone());
+    }
+
+    /// From now on no file is read: the processes may have ended long ago, and others have their numbers.
+    pub(super) fn look_no_more(&mut self) {
+        self.looks_no_more = true;
     }
 
     /// Reads the build IDs that rows of these entries will have and that nobody tells.
@@ -142,11 +153,15 @@ impl SidebandRows {
         match file {
             FileId::BuildId(told) => Some(told),
             _ if !self.living => self.told.get(path).cloned(),
+            FileId::Untold if self.looks_no_more => None,
             FileId::Untold => build_id(&mapped_file(pid, path, &FileId::Untold)),
             file => {
                 let key = (path.to_owned(), file);
                 if let Some(known) = self.read.get(&key) {
                     return known.clone();
+                }
+                if self.looks_no_more {
+                    return None;
                 }
                 let found = mapped_file(pid, path, &key.1);
                 let read = build_id(&found);

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::reader::TraceReader;
 use super::row::{MapRow, QuantumRow, Row as _, SampleRow, StackRow, ThreadRow};
@@ -24,26 +24,23 @@ pub(super) struct Deferred {
 
 impl Deferred {
     /// Makes rows of a trace's file, in the folder for temporary files; without any where that cannot be written.
-    pub(super) fn of(trace: &TraceReader, file: &Path) -> Self {
+    pub(super) fn of(trace: &TraceReader, file: File) -> Self {
         let mut made = Self { tables: HashMap::new(), failure: None };
         made.failure = made.make(trace, file).err().map(|error| error.to_string());
         made
     }
 
-    fn make(&mut self, trace: &TraceReader, file: &Path) -> crate::Result<()> {
+    fn make(&mut self, trace: &TraceReader, file: File) -> crate::Result<()> {
         let aside =
             |reason: io::Error| crate::Error::io("make rows in the folder for temporary files")(reason);
         let temp = tempfile::tempdir().map_err(aside)?;
         let folder = temp.path().join("rows.hpm");
         let mut writer = TraceWriter::create(&folder, trace.meta().clone())?;
-        let whole = Frames::open(file).and_then(|mut frames| {
-            // Not more of the tables' rows: a recording that was killed at its end may have begun to make them.
-            let begun = frames.begun();
-            trace.stored().take(begun.maps as usize).try_for_each(|row: MapRow| writer.map(&row))?;
-            trace.stored().take(begun.threads as usize).try_for_each(|row: ThreadRow| writer.thread(&row))?;
-            frames.hand_over_all(trace.meta(), &mut writer)
-        });
-        writer.flush()?;
+        let there = (trace.stored::<MapRow>(), trace.stored::<ThreadRow>());
+        let whole = Frames::of(file, &trace.deferred_file())
+            .and_then(|mut frames| frames.hand_over_all(trace.meta(), there, &mut writer));
+        // Writes what waits, unless it was writing that failed.
+        drop(writer);
         for table in DEFERRED {
             self.tables.insert(table, File::open(folder.join(super::table_file(table))).map_err(aside)?);
         }

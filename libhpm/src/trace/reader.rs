@@ -25,7 +25,7 @@ pub struct TraceReader {
     name: PathBuf,
     meta: Meta,
     /// Once somebody asks for it.
-    deferred: OnceLock<Deferred>,
+    deferred: OnceLock<Option<Deferred>>,
 }
 
 /// What every version of `meta.json` says.
@@ -150,13 +150,20 @@ impl TraceReader {
         batches
     }
 
+    pub(super) fn deferred_file(&self) -> PathBuf {
+        self.folder.join(DEFERRED_FILE)
+    }
+
     /// What the recording has not made rows of, where there is such.
     fn deferred(&self) -> Option<&Deferred> {
-        let file = self.folder.join(DEFERRED_FILE);
-        // Where everything is in the tables the file may be there still, if its removal failed.
-        let some = !self.meta.complete && file.exists();
-        (some || self.deferred.get().is_some())
-            .then(|| self.deferred.get_or_init(|| Deferred::of(self, &file)))
+        let file = self.deferred_file();
+        // Where everything is in the tables the file may be there still, if its removal failed; it goes when the recording has ended, so
+        // that nobody knows what to open twice.
+        let deferred = self.deferred.get_or_init(|| {
+            let found = File::open(file).ok().filter(|_| !self.meta.complete)?;
+            Some(Deferred::of(self, found))
+        });
+        deferred.as_ref()
     }
 }
 

@@ -15,13 +15,13 @@ use self::spool::{Part, Spool};
 use super::rows::SidebandRows;
 use super::{Sink, Source};
 use crate::Result;
-use crate::event::{self, Event};
+use crate::event::{self, CoreType, Event, Sampling, core_pmus, sampling};
 use crate::machine::pmu_name;
 use crate::session::{Marker, Session};
 use crate::sideband::{self, Reports, Sideband};
 use crate::symbol::kernel_symbols;
 use crate::sys::clock::{ClockPair, tsc};
-use crate::trace::{MarkerRow, Meta, Totals};
+use crate::trace::{self, MapRow, MarkerRow, Meta, ThreadRow, Totals};
 
 /// How often the three clocks are paired in `meta.json`.
 const PAIR_EACH: Duration = Duration::from_secs(10);
@@ -132,7 +132,10 @@ impl Source for DriverSource {
             self.paired = Instant::now();
         }
         match self.spool.take_if(|_| self.stopped) {
-            Some(spool) => spool.read()?.hand_over(&mut self.rows, sink, tsc_khz),
+            Some(spool) => {
+                self.rows.sideband.look_no_more();
+                spool.read()?.hand_over(&mut self.rows, sink, tsc_khz)
+            }
             None => Ok(()),
         }
     }
@@ -195,17 +198,31 @@ impl Source for DriverSource {
 
 impl Frames {
     /// Hands over the rows of a recording that made none ([`Source::defer`]) and of which `meta` tells, up to where it was cut off or goes
-    /// on.
+    /// on; before them those of what was there already, which are the first of `maps` and `threads`.
     ///
     /// # Errors
     /// The file is damaged, or the sink fails; what comes before has been handed over.
-    pub(crate) fn hand_over_all(&mut self, meta: &Meta, sink: &mut dyn Sink) -> Result<()> {
+    pub(crate) fn hand_over_all(
+        &mut self,
+        meta: &Meta,
+        (maps, threads): (impl Iterator<Item = MapRow>, impl Iterator<Item = ThreadRow>),
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
         let pmu = &meta.machine.pmu;
-        let events =
-            meta.events.iter().map(|used| event::parse(&used.name, pmu)).collect::<Result<Vec<_>>>()?;
-        let mut rows = Rows::new(&events, pmu, false, self.begun().calls);
+        let events: Vec<Event> = meta.events.iter().map(|used| as_used(used, pmu)).collect();
+        let begun = self.begun();
+        let mut rows = Rows::new(&events, pmu, false, begun.calls);
         // Its processes may have been another machine's.
         rows.sideband = SidebandRows::default();
+        // Not more of the tables' rows: a recording that was killed at its end may have begun to make them.
+        for row in maps.take(begun.maps as usize) {
+            row.build_id.iter().for_each(|id| rows.sideband.set_build_id(&row.path, id));
+            sink.map(&row)?;
+        }
+        for row in threads.take(begun.threads as usize) {
+            rows.sideband.set_name(&row);
+            sink.thread(&row)?;
+        }
         self.hand_over(&mut rows, sink, u32::try_from(meta.clock.tsc_khz).unwrap_or(u32::MAX))
     }
 
@@ -216,6 +233,22 @@ impl Frames {
         })? {}
         Ok(())
     }
+}
+
+/// An event of a recording; where its name was not typed, but made, it may mean nothing.
+fn as_used(used: &trace::Event, pmu: &str) -> Event {
+    event::parse(&used.name, pmu).unwrap_or_else(|_| Event {
+        name: used.name.clone(),
+        encoding: used.encoding,
+        precise_encoding: used.encoding,
+        extra: used.extra,
+        core_type: CoreType::Any,
+        sampling: core_pmus(pmu).next().map_or(Sampling::Imprecise, |(_, pmu)| sampling(used.encoding, pmu)),
+        must_be_precise: false,
+        user: used.user,
+        kernel: used.kernel,
+        description: "",
+    })
 }
 
 fn marker_row(marker: &Marker) -> MarkerRow {

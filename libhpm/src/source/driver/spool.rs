@@ -2,7 +2,7 @@
 //!
 //! Making rows of samples and mappings, and writing them, takes more instructions than everything else that a recording does while the
 //! program runs. So [`Spool`] writes quanta, records and stacks from the driver's memory to a file, one system call for all that was
-//! published, and the side band's records as they are; [`Frames`] reads them when the program has ended, or when somebody reads the
+//! published on a CPU, and the side band's records as they are; [`Frames`] reads them when the program has ended, or when somebody reads the
 //! trace before.
 //!
 //! # The file
@@ -83,20 +83,22 @@ impl Spool {
         self.write(&mut [IoSlice::new(head.as_bytes()), IoSlice::new(bytes)])
     }
 
-    /// Writes what was published.
+    /// Writes what was published, a frame for each CPU: on many of them it is too much to be read at once.
     ///
     /// # Errors
     /// [`TraceError::Write`], or [`Error::Corrupt`] as [`Batch::quanta`]. Nothing may be written then.
     pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<()> {
         let quanta = batch.quanta().collect::<Result<Vec<_>>>()?;
-        if quanta.is_empty() {
-            return Ok(());
-        }
+        quanta.chunk_by(|one, next| one.raw().cpu == next.raw().cpu).try_for_each(|of_cpu| self.frame(of_cpu))
+    }
+
+    fn frame(&mut self, quanta: &[Quantum<'_>]) -> Result<()> {
         let published = || quanta.iter().map(Quantum::published);
-        let bytes =
-            |part: for<'a> fn(Published<'a>) -> &'a [u8]| published().map(part).map(<[u8]>::len).sum();
-        let head: [usize; 2] = [bytes(|published| published.records), bytes(|published| published.stack)];
-        let head = [QUANTA, quanta.len() as u64, head[0] as u64, head[1] as u64];
+        let bytes = |part: for<'a> fn(Published<'a>) -> &'a [u8]| {
+            published().map(part).map(<[u8]>::len).sum::<usize>()
+        };
+        let (records, stacks) = (bytes(|published| published.records), bytes(|published| published.stack));
+        let head = [QUANTA, quanta.len() as u64, records as u64, stacks as u64];
         let parts: [for<'a> fn(Published<'a>) -> &'a [u8]; 3] = [
             |published| bytes_of(published.quantum),
             |published| published.records,
@@ -130,6 +132,11 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => IoSlice::advance_slices(&mut slices, written),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // A file system that writes past the page cache pins what it writes, which the driver's memory does not allow.
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
+                let rest: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
+                return file.write_all(&rest);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -159,10 +166,18 @@ impl Frames {
     /// Opens it.
     ///
     /// # Errors
+    /// As [`Frames::of`].
+    fn open(path: &Path) -> Result<Self> {
+        let file = File::open(path).map_err(|reason| TraceError::Read { path: path.to_owned(), reason })?;
+        Self::of(file, path)
+    }
+
+    /// Those of an open file, and its path.
+    ///
+    /// # Errors
     /// [`TraceError::Read`] when it cannot be read, or was not written by this version of hpm.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let open = || {
-            let file = File::open(path)?;
+    pub(crate) fn of(file: File, path: &Path) -> Result<Self> {
+        let begin = || {
             let left = file.metadata()?.len();
             let mut input = BufReader::with_capacity(READ_BYTES, file);
             let mut head = [0_u64; HEAD];
@@ -173,12 +188,14 @@ impl Frames {
             input.read_exact(head.as_mut_bytes())?;
             let [magic, version, calls, maps, threads] = head;
             if magic != MAGIC || version != u64::from(ABI_VERSION) {
-                return Err(io::Error::other("another version of hpm wrote it"));
+                return Err(io::Error::other(
+                    "another version of hpm wrote it: read it with the one that recorded it",
+                ));
             }
             Ok((input, left, Begun { calls: u32::try_from(calls).ok(), maps, threads }))
         };
         let (input, left, begun) =
-            open().map_err(|reason| TraceError::Read { path: path.to_owned(), reason })?;
+            begin().map_err(|reason| TraceError::Read { path: path.to_owned(), reason })?;
         Ok(Self { path: path.to_owned(), input, left, begun, words: Vec::new() })
     }
 
@@ -208,7 +225,8 @@ impl Frames {
         let quanta = quanta_in(quanta);
         let mut bytes = rest.as_bytes();
         let mut take = |wanted: u32| {
-            let (taken, left) = bytes.split_at_checked(wanted as usize).filter(|_| wanted % 8 == 0)?;
+            let (taken, left) =
+                bytes.split_at_checked(wanted as usize).filter(|_| wanted.is_multiple_of(8))?;
             bytes = left;
             Some(taken)
         };

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use libhpm::trace::{SampleRow, TraceReader};
 
 use super::processor::{self, Sampled};
 use super::programs::{built, hpmctl, pid_of, record_each, succeed, wait_at_most};
@@ -195,16 +196,14 @@ fn killed_restores() -> Result<String> {
     Ok(seen)
 }
 
-/// Waits until a recording has written its first batch of samples.
+/// Waits until a recording has written its first samples, as readers see it.
 fn wait_for_samples(trace: &str) -> Result<()> {
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(120) {
-        let large = |path: std::path::PathBuf| path.metadata().is_ok_and(|file| file.len() > 32 * 1024);
-        let tables = std::fs::read_dir(trace).into_iter().flatten().flatten().map(|entry| entry.path());
-        if tables.filter(|path| path.to_string_lossy().contains("samples")).any(large) {
+        if TraceReader::open(trace).is_ok_and(|reader| reader.rows::<SampleRow>().next().is_some()) {
             return Ok(());
         }
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(100));
     }
     bail!("{trace} held no samples after two minutes")
 }

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use hpm_abi::{CONTROL_OFFSET, control_bytes};
 use libhpm::event;
-use libhpm::session::{Options, Target, Totals};
+use libhpm::session::{Options, Session, Target, Totals};
+use libhpm::sideband::Sideband;
 use libhpm::sys::child::Child;
 use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
@@ -43,6 +44,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         let sums = [totals.counts[0], totals.records, totals.records_lost, totals.quanta_lost];
         report.fact(window, json!(sums));
     }
+    report.check("who polls sleeps until told, however often threads switch", sleeps_until_told);
     report.check("a session gives up when somebody else writes the PMU, and says so", intruder);
     Ok(())
 }
@@ -110,6 +112,48 @@ fn scribble(control: &Mapping, turn: u64) {
 
 fn stall(_control: &Mapping, _turn: u64) {
     std::thread::sleep(Duration::from_millis(5));
+}
+
+/// How long readers may be left without being told.
+const WAKE_WITHIN: Duration = Duration::from_millis(800);
+
+/// A reader that takes all that is published each time it is woken is woken once in [`WAKE_WITHIN`] at most, though a switch publishes a
+/// quantum each few ms and threads exit, which wakes whoever polls the side band's rings.
+fn sleeps_until_told() -> Result<String> {
+    let script = "i=0; while [ $i -lt 200 ]; do sleep 0.005; i=$((i+1)); done";
+    let mut child = Child::prepare(&["sh", "-c", script])?;
+    let instructions =
+        event::parse("instructions:u", &libhpm::machine::pmu_name(&Driver::open_checked()?.1))?;
+    let options = Options::new(Target::Process(child.pid()))
+        .count(instructions)
+        .quanta(true)
+        .start_on_exec(true)
+        .wake_within(Some(WAKE_WITHIN));
+    let (mut sideband, mut session) = (Sideband::of_child(child.pid())?, Session::open(&options)?);
+    session.start()?;
+    child.execute()?;
+    let (begun, mut wakings, mut quanta) = (Instant::now(), 0_u32, 0);
+    while child.try_wait()?.is_none() {
+        let waited = Instant::now();
+        let reports: Vec<_> = sideband.descriptors().collect();
+        let crowded = session.wait(&reports, Duration::from_secs(60))?.contains(&true);
+        ensure!(waited.elapsed() < Duration::from_secs(50), "not woken for {:?}", waited.elapsed());
+        if session.is_over() {
+            // It stays readable until the program has gone, too.
+            std::thread::sleep(Duration::from_millis(5));
+        } else if !crowded {
+            // Not for the kernel's reports, of which a ring is half full sooner or later.
+            wakings += 1;
+        }
+        quanta += session.batch()?.quanta().count();
+        drop(reports);
+        sideband.drain();
+    }
+    // Told a quarter sooner where that shares an interrupt with the scheduler's tick.
+    let most = (begun.elapsed().as_secs_f64() / (0.75 * WAKE_WITHIN.as_secs_f64())) as u32 + 2;
+    ensure!(quanta > 200, "{quanta} quanta were published");
+    ensure!(wakings <= most, "woken {wakings} times in {:?}, which is enough for {most}", begun.elapsed());
+    Ok(format!("{wakings} wakings for {quanta} quanta"))
 }
 
 /// Stops every counter of CPU 0 behind hpm's back.

@@ -125,7 +125,8 @@ fn the_end_of_a_recording_leaves_tables_only() {
     let growing = TraceReader::open(&folder).unwrap();
     assert!(growing.is_growing());
     assert_eq!((growing.rows::<SampleRow>().count(), growing.rows::<MarkerRow>().count()), (5, 1));
-    Frames::open(&file).unwrap().hand_over_all(&meta(), &mut writer).unwrap();
+    let nothing = (std::iter::empty(), std::iter::empty());
+    Frames::open(&file).unwrap().hand_over_all(&meta(), nothing, &mut writer).unwrap();
     writer.flush().unwrap();
     assert_eq!(TraceReader::open(&folder).unwrap().rows::<SampleRow>().count(), 5, "not twice");
     writer.finish(trace::Totals::default()).unwrap();
@@ -173,6 +174,36 @@ fn name(reports: &mut Vec<u8>, tid: u32, ns: u64, name: &[u8; 8]) {
     reports.extend(body);
 }
 
+/// A thread, made by another one.
+fn fork(reports: &mut Vec<u8>, tid: u32, parent: u32, ns: u64) {
+    const FORK: u32 = 7;
+    let thread = [tid.to_ne_bytes(), tid.to_ne_bytes()].concat();
+    let (pids, tids) =
+        ([tid.to_ne_bytes(), parent.to_ne_bytes()].concat(), [tid, parent].map(u32::to_ne_bytes).concat());
+    let body = [&pids[..], &tids, &ns.to_ne_bytes(), &thread, &ns.to_ne_bytes()].concat();
+    reports.extend(FORK.to_ne_bytes());
+    reports.extend(0_u16.to_ne_bytes());
+    reports.extend((8 + body.len() as u16).to_ne_bytes());
+    reports.extend(body);
+}
+
+#[test]
+fn an_event_whose_name_was_made_is_known_by_its_encoding() {
+    let temp = tempfile::tempdir().unwrap();
+    let load = event::parse("load:u", PMU).unwrap();
+    let mut meta = meta();
+    meta.events[0] =
+        trace::Event { name: "no name".into(), encoding: load.precise_encoding, ..trace::Event::default() };
+    let writer = TraceWriter::create(temp.path().join("a.hpm"), meta).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file()).unwrap();
+    spool.begin(Begun::default()).unwrap();
+    looks(&[vec![(0, Stay { tid: 3, records: 5, stack: 0, count: 9 })]], |batch| {
+        spool.append(batch).unwrap()
+    });
+    drop(writer);
+    assert_eq!(TraceReader::open(temp.path().join("a.hpm")).unwrap().rows::<SampleRow>().count(), 5);
+}
+
 #[test]
 fn reports_become_rows_behind_those_of_what_was_there() {
     let temp = tempfile::tempdir().unwrap();
@@ -193,6 +224,7 @@ fn reports_become_rows_behind_those_of_what_was_there() {
     let mut bytes = Vec::new();
     name(&mut bytes, 4, 1200, b"later\0\0\0");
     name(&mut bytes, 4, 900, b"sooner\0\0");
+    fork(&mut bytes, 5, 3, 1300);
     let now = ClockPair { tsc: 10_000, monotonic_raw_ns: 1500, realtime_ns: 0 };
     spool.reports(&Reports::of(&bytes), now).unwrap();
     // Of a killed recording, which had begun to make rows of them.
@@ -201,9 +233,9 @@ fn reports_become_rows_behind_those_of_what_was_there() {
     let reader = TraceReader::open(&folder).unwrap();
     let rows: Vec<ThreadRow> = reader.rows().collect();
     let rows: Vec<_> = rows.iter().map(|row| (row.tid, row.tsc, row.name.as_str())).collect();
-    assert_eq!(rows, [(3, 0, "there"), (4, 8800, "sooner"), (4, 9400, "later")]);
+    assert_eq!(rows, [(3, 0, "there"), (4, 8800, "sooner"), (4, 9400, "later"), (5, 9600, "there")]);
     assert_eq!(reader.rows::<MapRow>().count(), 1);
     // What is no record ends them.
-    assert_eq!(Reports::of(&bytes[..bytes.len() - 1]).entries().len(), 1);
+    assert_eq!(Reports::of(&bytes[..bytes.len() - 1]).entries().len(), 2);
     assert_eq!(Reports::of(&[0; 16]).entries(), []);
 }
