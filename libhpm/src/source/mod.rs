@@ -44,7 +44,7 @@ pub trait Source {
     /// When the sink fails, or the source contradicts itself.
     fn take(&mut self, sink: &mut dyn Sink) -> Result<()>;
 
-    /// Has quanta and samples handed over by the first [`Source::take`] after [`Source::stop`], because to make rows of them disturbs what is
+    /// Has quanta, samples and what was reported of mappings and threads handed over by the first [`Source::take`] after [`Source::stop`], because to make rows of them disturbs what is
     /// measured; until then they are kept as they are in this new file. Whether the source can do that.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ pub const BATCH_BYTES: usize = 1 << 20;
 /// Name of the file that makes a folder a trace.
 const META_FILE: &str = "meta.json";
 
-/// Name of the file in which quanta and samples are until there are rows of them ([`crate::source::Source::defer`]).
+/// Name of the file in which quanta, samples, mappings and threads are until there are rows of them ([`crate::source::Source::defer`]).
 const DEFERRED_FILE: &str = "deferred.raw";
 
 /// Name of a table's file: `.arrows` is the registered extension of Arrow IPC streams.

@@ -17,10 +17,9 @@ use crate::lab::Boot;
 pub(super) const OPTIONS: &[&str] = &["--deterministic", "--plugin-arg", "truth-level=basic"];
 
 const HEADING: &str = "## What recording adds to programs";
-/// Of a program's instructions, at 1000 samples a second. Quanta of 10 ms, which the thesis' system has none of, take a part of that for
-/// themselves, whatever is sampled.
+/// Of a program's instructions, at 1000 samples a second: with quanta as they are unless asked for, and with none that the timer cuts.
 const TARGET_PERCENT: f64 = 0.1;
-const TARGET_WAY: &str = "1000/s, 1 s";
+const TARGET_WAYS: [&str; 2] = ["1000/s", "1000/s, 1 s"];
 
 /// Sums without hpmctl and with it, of a program that does nothing.
 #[derive(Deserialize)]
@@ -89,9 +88,10 @@ pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
         Ok(programs) => programs,
         Err(error) => return tally.run("overhead: every program ran", || Err(error)),
     };
-    for (name, program) in &programs {
-        tally.run(&format!("overhead: {name} at {TARGET_WAY}"), || {
-            let added = program.added(TARGET_WAY)?;
+    let targets = programs.iter().flat_map(|program| TARGET_WAYS.map(|way| (program, way)));
+    for ((name, program), way) in targets {
+        tally.run(&format!("overhead: {name} at {way}"), || {
+            let added = program.added(way)?;
             ensure!(
                 added < TARGET_PERCENT + program.noise(),
                 "{added:.3} % of its instructions are added; the target is {TARGET_PERCENT} %"
