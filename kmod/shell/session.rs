@@ -71,13 +71,11 @@ pub(super) struct Session {
 struct CpuShare {
     memory: CpuMemory,
     state: UnsafeCell<CpuSession>,
-    /// Quanta, segments and markers that were produced when readers were last woken early.
-    announced: UnsafeCell<[u64; 3]>,
-    /// Quanta that were produced when readers were last woken at all.
-    told: AtomicU64,
+    /// Quanta, segments and markers that were produced when readers were last woken.
+    told: [AtomicU64; 3],
 }
 
-// SAFETY: `state` and `announced` are used by their CPU only, inside a section of its gate, or while it cannot run one.
+// SAFETY: `state` is used by its CPU only, inside a section of its gate, or while it cannot run one.
 unsafe impl Sync for CpuShare {}
 
 impl CpuShare {
@@ -100,8 +98,7 @@ impl CpuShare {
         Ok(Self {
             memory: CpuMemory { quanta, stacks, markers, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
-            announced: UnsafeCell::new([0; 3]),
-            told: AtomicU64::new(0),
+            told: [const { AtomicU64::new(0) }; 3],
         })
     }
 }

@@ -66,7 +66,7 @@ impl Session {
             let consumed =
                 unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_control(number)).quanta_consumed) };
             // Who reads until nothing comes any more is not told again.
-            let told = if over { self.produced(number) } else { share.told.load(Ordering::Acquire) };
+            let told = if over { self.produced(number)[0] } else { share.told[0].load(Ordering::Acquire) };
             told.wrapping_sub(consumed.load(Ordering::Relaxed)) as i64 > 0
         })
     }
@@ -78,16 +78,26 @@ impl Session {
         }
         for (number, share) in self.shares() {
             // Two CPUs may be here at once.
-            share.told.fetch_max(self.produced(number), Ordering::AcqRel);
+            for (told, produced) in share.told.iter().zip(self.produced(number)) {
+                told.fetch_max(produced, Ordering::AcqRel);
+            }
         }
         self.readers.notify_all();
     }
 
-    /// Quanta that were produced on a CPU.
-    fn produced(&self, number: u32) -> u64 {
-        // SAFETY: The field lies in the status area, and is only ever accessed atomically.
-        let produced = unsafe { AtomicU64::from_ptr(&raw mut (*self.cpu_status(number)).quanta_produced) };
-        produced.load(Ordering::Acquire)
+    /// Quanta, segments and markers that were produced on a CPU.
+    fn produced(&self, number: u32) -> [u64; 3] {
+        let status = self.cpu_status(number);
+        // SAFETY: The fields lie in the status area.
+        let fields = unsafe {
+            [
+                &raw mut (*status).quanta_produced,
+                &raw mut (*status).segments_begun,
+                &raw mut (*status).markers_produced,
+            ]
+        };
+        // SAFETY: They are only ever accessed atomically.
+        fields.map(|field| unsafe { AtomicU64::from_ptr(field) }.load(Ordering::Acquire))
     }
 
     /// Its part on each CPU that can come online, with the CPU's number.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A session's part on the CPU that runs, as sections use it.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use super::super::clock::EARLY;
 use super::super::counters::Pages;
 use super::super::limits;
@@ -15,7 +17,7 @@ pub(in super::super) struct Share<'a> {
     programs: &'a [Program],
     program: &'a Program,
     state: &'a mut CpuSession,
-    announced: &'a mut [u64; 3],
+    told: &'a [AtomicU64; 3],
     rings: LiveRings<'a>,
 }
 
@@ -38,9 +40,7 @@ impl Session {
         let rings = unsafe { LiveRings::new(&share.memory, self.pages(), area, status, control) };
         // SAFETY: The gate keeps others out.
         let state = unsafe { &mut *share.state.get() };
-        // SAFETY: The gate keeps others out.
-        let announced = unsafe { &mut *share.announced.get() };
-        Some(Share { session: self, programs, program, state, announced, rings })
+        Some(Share { session: self, programs, program, state, told: &share.told, rings })
     }
 }
 
@@ -61,26 +61,23 @@ impl<'a> Share<'a> {
         }
     }
 
-    /// Notes what was published; whether a quarter of a ring has filled, so that readers should not wait for the timer.
+    /// Notes what was published; whether a quarter of a ring has filled since readers were last woken, so that readers should not wait for the timer.
     pub(in super::super) fn announce(&mut self) -> bool {
         let status = self.state.status();
         let produced = [status.quanta_produced, status.segments_begun, status.markers_produced];
-        if produced == *self.announced {
+        let told = self.told.each_ref().map(|told| told.load(Ordering::Relaxed));
+        if produced == told {
             return false;
         }
         self.session.note_news();
         let config = self.session.programs.any().config();
         let [quanta, segments, markers] = produced;
-        let [old_quanta, old_segments, old_markers] = *self.announced;
+        let [old_quanta, old_segments, old_markers] = told;
         let quanta = quanta.wrapping_sub(old_quanta);
         let segments = segments.wrapping_sub(old_segments);
         let markers = markers.wrapping_sub(old_markers);
-        let crowded = quanta >= u64::from(config.quanta / 4)
+        quanta >= u64::from(config.quanta / 4)
             || segments > u64::from(config.segments / 4) && config.segments != 0
-            || markers >= u64::from(config.markers / 4) && config.markers != 0;
-        if crowded {
-            *self.announced = produced;
-        }
-        crowded
+            || markers >= u64::from(config.markers / 4) && config.markers != 0
     }
 }

@@ -149,7 +149,7 @@ fn sleeps_until_told() -> Result<String> {
         drop(reports);
         sideband.drain();
     }
-    // Told a quarter sooner where that shares an interrupt with the scheduler's tick, and now and then by two CPUs at once.
+    // Told a quarter sooner where that shares an interrupt with the scheduler's tick; the rest is room for CPUs whose timers meet.
     let most = (begun.elapsed().as_secs_f64() / (0.5 * WAKE_WITHIN.as_secs_f64())) as u32 + 2;
     ensure!(quanta > 200, "{quanta} quanta were published");
     ensure!(wakings <= most, "woken {wakings} times in {:?}, which is enough for {most}", begun.elapsed());
