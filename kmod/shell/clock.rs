@@ -89,12 +89,31 @@ impl Clock {
 
     /// Sets the timer. Not from the NMI or under the run-queue lock.
     fn arm(&self, ticks: u64) {
-        self.expires_tsc.store(sys::rdtsc().saturating_add(ticks), Ordering::Relaxed);
         let mode = bindings::hrtimer_mode_HRTIMER_MODE_REL_PINNED_HARD;
+        let (soonest, early) = self.note_expiry(sys::rdtsc(), ticks);
+        // SAFETY: `set_up` has initialised the timer.
+        unsafe { bindings::hrtimer_start_range_ns(self.timer.get(), soonest as i64, early, mode) };
+    }
+
+    /// Notes that the timer is to expire so many TSC ticks after `now`: in how many ns at the soonest, and how many it may take more.
+    fn note_expiry(&self, now: u64, ticks: u64) -> (u64, u64) {
+        self.expires_tsc.store(now.saturating_add(ticks), Ordering::Relaxed);
         let ns = machine::tsc_to_ns(ticks).min(i64::MAX as u64);
         let early = ns / EARLY;
-        // SAFETY: `set_up` has initialised the timer.
-        unsafe { bindings::hrtimer_start_range_ns(self.timer.get(), (ns - early) as i64, early, mode) };
+        (ns - early, early)
+    }
+
+    /// The timer has expired: whether it is to expire again, which it then has been told.
+    fn expire(&self, cpu: &Cpu, irq: &LocalInterruptDisabled) -> bool {
+        let now = sys::rdtsc();
+        let Some(ticks) = self.tick(now, cpu, irq) else {
+            self.expires_tsc.store(STOPPED, Ordering::Relaxed);
+            return false;
+        };
+        let (soonest, early) = self.note_expiry(now, ticks);
+        // SAFETY: `set_up` has set the timer up, and its callback runs.
+        unsafe { sys::go_on_with_timer(self.timer.get(), soonest, early) };
+        true
     }
 
     fn run_work(&self, irq: &LocalInterruptDisabled) {
@@ -109,9 +128,9 @@ impl Clock {
 
     /// Cuts a quantum that has lasted long enough, and wakes readers; TSC ticks to the next call, or `None` when there is
     /// nothing to wait for.
-    fn tick(&self, cpu: &Cpu, irq: &LocalInterruptDisabled) -> Option<u64> {
-        let cut_in = cpu.running().map(|session| self.cut_if_long(cpu, session, irq));
-        let wake_in = registry::news_since().map(|since| self.wake_if_late(since));
+    fn tick(&self, now: u64, cpu: &Cpu, irq: &LocalInterruptDisabled) -> Option<u64> {
+        let cut_in = cpu.running().map(|session| self.cut_if_long(now, cpu, session, irq));
+        let wake_in = registry::news_since().map(|since| self.wake_if_late(now, since));
         let Some(cut_in) = cut_in else { return wake_in };
         // Readers rather wait for the quantum's end than have the CPU interrupted once more.
         let within = registry::wake_within();
@@ -119,8 +138,8 @@ impl Clock {
     }
 
     /// TSC ticks until the quantum is to be cut, or the next one if this was.
-    fn cut_if_long(&self, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) -> u64 {
-        let left = session.longest_quantum().saturating_sub(cpu.quantum_age());
+    fn cut_if_long(&self, now: u64, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) -> u64 {
+        let left = session.longest_quantum().saturating_sub(cpu.quantum_age(now));
         if left > session.longest_quantum() / EARLY {
             return left;
         }
@@ -139,8 +158,8 @@ impl Clock {
     }
 
     /// TSC ticks until readers are to be woken of what was published at `since` first, or again if they are now.
-    fn wake_if_late(&self, since: u64) -> u64 {
-        let age = sys::rdtsc().saturating_sub(since);
+    fn wake_if_late(&self, now: u64, since: u64) -> u64 {
+        let age = now.saturating_sub(since);
         let within = registry::wake_within();
         if age < within - within / EARLY {
             return within - age;
@@ -151,17 +170,12 @@ impl Clock {
     }
 }
 
-/// This CPU's timer has expired.
+/// This CPU's timer has expired; whether it is to expire again.
 #[no_mangle]
-extern "C" fn hpm_on_timer() {
+extern "C" fn hpm_on_timer() -> bool {
     // SAFETY: A hard timer's handler runs with interrupts off.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
-    if let Some(cpu) = cpu::this_cpu(irq) {
-        match cpu.clock.tick(cpu, irq) {
-            Some(ticks) => cpu.clock.arm(ticks),
-            None => cpu.clock.expires_tsc.store(STOPPED, Ordering::Relaxed),
-        }
-    }
+    cpu::this_cpu(irq).is_some_and(|cpu| cpu.clock.expire(cpu, irq))
 }
 
 unsafe extern "C" fn on_work(_work: *mut bindings::irq_work) {

@@ -259,9 +259,9 @@ impl Cpu {
         self.number
     }
 
-    /// TSC ticks since the running quantum began.
-    pub(super) fn quantum_age(&self) -> u64 {
-        sys::rdtsc().saturating_sub(self.begun_tsc.load(Ordering::Relaxed))
+    /// TSC ticks from the running quantum's beginning to `now`.
+    pub(super) fn quantum_age(&self, now: u64) -> u64 {
+        now.saturating_sub(self.begun_tsc.load(Ordering::Relaxed))
     }
 
     /// Runs `f` with this CPU's engine, unless hpm does not hold the PMU. Call on this CPU, not from its NMI.

@@ -19,13 +19,18 @@
 
 static enum hrtimer_restart hpm_timer_entry(struct hrtimer *timer)
 {
-	hpm_on_timer();
-	return HRTIMER_NORESTART;
+	return hpm_on_timer() ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
 void hpm_timer_setup(struct hrtimer *timer)
 {
 	hrtimer_setup(timer, hpm_timer_entry, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+}
+
+/* From the timer's own callback: to start it there would take it out of its queue, look for its CPU and program the clock each time. */
+void hpm_timer_go_on(struct hrtimer *timer, u64 soonest_ns, u64 range_ns)
+{
+	hrtimer_set_expires_range_ns(timer, ktime_add_ns(ktime_get(), soonest_ns), range_ns);
 }
 
 static int hpm_nmi_entry(unsigned int type, struct pt_regs *regs)

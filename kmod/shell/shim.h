@@ -113,13 +113,14 @@ void hpm_cea_unmap(const struct hpm_cea *cea);
 
 /* Entry points that only C can have. 0 or a negative errno. */
 void hpm_timer_setup(struct hrtimer *timer);
+void hpm_timer_go_on(struct hrtimer *timer, u64 soonest_ns, u64 range_ns);
 int hpm_nmi_register(void);
 void hpm_nmi_unregister(void);
 int hpm_probes_find(void);
 int hpm_probes_register(void);
 void hpm_probes_unregister(void);
 
-void hpm_on_timer(void);
+bool hpm_on_timer(void);
 int hpm_on_nmi(const struct pt_regs *regs);
 void hpm_on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
 void hpm_on_exit(struct task_struct *task, bool group_dead);

@@ -32,6 +32,7 @@ extern "C" {
     #[cfg(CONFIG_PROVE_LOCKING)]
     fn hpm_interrupts_assert_off();
     fn hpm_timer_setup(timer: *mut bindings::hrtimer);
+    fn hpm_timer_go_on(timer: *mut bindings::hrtimer, soonest_ns: u64, range_ns: u64);
     fn hpm_rdmsr(msr: u32, value: *mut u64) -> c_int;
     fn hpm_wrmsr(msr: u32, value: u64) -> c_int;
     fn hpm_rdpmc(counter: u32) -> u64;
@@ -158,6 +159,16 @@ pub(super) fn assert_interrupts_off() {
 pub(super) unsafe fn set_up_timer(timer: *mut bindings::hrtimer) {
     // SAFETY: The caller's promise.
     unsafe { hpm_timer_setup(timer) };
+}
+
+/// Has a timer whose callback runs expire again, so many ns from now at the soonest and `range_ns` later at the latest. The callback
+/// must return that it goes on.
+///
+/// # Safety
+/// [`set_up_timer`] has set it up, and its callback runs on this CPU.
+pub(super) unsafe fn go_on_with_timer(timer: *mut bindings::hrtimer, soonest_ns: u64, range_ns: u64) {
+    // SAFETY: The caller's promise.
+    unsafe { hpm_timer_go_on(timer, soonest_ns, range_ns) };
 }
 
 /// RDMSR; `None` when it faults.

@@ -30,14 +30,21 @@ use super::{Pmu, Refusal};
 #[derive(Debug)]
 pub struct Engine {
     cpu: u32,
-    hardware: Option<Hardware>,
     /// The session whose events are programmed, and the number of the turn that they are of.
     loaded: Option<(u64, u8)>,
+    stay: Option<Stay>,
+    branches: LastBranches,
+    unit: Unit,
+}
+
+/// A CPU's PMU as a stay is made ready and looked at with it. Apart from the engine, whose stay would have to be moved out and in
+/// again at each cut otherwise.
+#[derive(Debug)]
+struct Unit {
+    hardware: Option<Hardware>,
     /// The session and segment that lie in the window, which the DS area describes.
     window: Option<(u64, u64)>,
-    stay: Option<Stay>,
     guard: Guard,
-    branches: LastBranches,
     /// Each counter's value when it was last read or written.
     values: [u64; COUNTERS_MAX],
 }
@@ -48,13 +55,10 @@ impl Engine {
     pub const fn new(cpu: u32) -> Self {
         Self {
             cpu,
-            hardware: None,
             loaded: None,
-            window: None,
             stay: None,
-            guard: Guard::new(),
             branches: LastBranches::new(),
-            values: [0; COUNTERS_MAX],
+            unit: Unit { hardware: None, window: None, guard: Guard::new(), values: [0; COUNTERS_MAX] },
         }
     }
 
@@ -64,10 +68,10 @@ impl Engine {
     /// # Errors
     /// [`super::abi::Reason::CountersRunning`] when a counter runs that nobody reserved.
     pub fn acquire<P: Port>(&mut self, port: &mut P, pmu: &Pmu) -> Result<(), Refusal> {
-        if self.hardware.is_none() {
-            let hardware = self.hardware.insert(Hardware::idle(pmu));
+        if self.unit.hardware.is_none() {
+            let hardware = self.unit.hardware.insert(Hardware::idle(pmu));
             if let Err(refusal) = hardware.acquire(port) {
-                self.hardware = None;
+                self.unit.hardware = None;
                 return Err(refusal);
             }
         }
@@ -78,11 +82,11 @@ impl Engine {
     /// PMU is not held.
     pub fn release<P: Port>(&mut self, port: &mut P) {
         self.branches.release(port);
-        if let Some(hardware) = &mut self.hardware {
+        if let Some(hardware) = &mut self.unit.hardware {
             hardware.release(port);
-            self.hardware = None;
+            self.unit.hardware = None;
         }
-        (self.loaded, self.window, self.stay) = (None, None, None);
+        (self.loaded, self.unit.window, self.stay) = (None, None, None);
     }
 
     /// Whether a session may have branches recorded on this CPU, whose PMU is this one and held.
@@ -98,14 +102,14 @@ impl Engine {
     /// # Errors
     /// [`super::abi::Reason::CountersRunning`] when somebody else does, or [`super::abi::Reason::NoIbs`].
     pub fn check_ibs<P: Port>(&mut self, port: &mut P) -> Result<(), Refusal> {
-        let Some(hardware) = &mut self.hardware else { return Ok(()) };
+        let Some(hardware) = &mut self.unit.hardware else { return Ok(()) };
         hardware.ibs_mut().map_or(Err(Refusal::new(Reason::NoIbs, [0; 2])), |ibs| ibs.hold(port))
     }
 
     /// The running thread has replaced its program: branches and calls of the old one are forgotten. Nothing when no
     /// thread of this session runs, or none are recorded.
     pub fn restart_branches<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
-        if session.program.records_branches() && self.stay.is_some_and(|stay| stay.session == session.id) {
+        if session.program.records_branches() && self.measures(session) {
             self.branches.restart(port);
         }
     }
@@ -120,13 +124,13 @@ impl Engine {
     /// The session and thread being measured now: [`Engine::switch_out`] and [`Engine::cut`] are for it.
     #[must_use]
     pub fn running(&self) -> Option<(u64, Thread)> {
-        self.stay.map(|stay| (stay.session, stay.thread))
+        self.stay.as_ref().map(|stay| (stay.session, stay.thread))
     }
 
     /// TSC at which the running quantum began; `None` while no thread is measured.
     #[must_use]
     pub fn quantum_start(&self) -> Option<u64> {
-        self.stay.map(|stay| stay.start_tsc)
+        self.stay.as_ref().map(|stay| stay.start_tsc)
     }
 
     /// A thread of the session starts to run on this CPU. The session is loaded if it is not yet; one that was loaded
@@ -189,7 +193,7 @@ impl Engine {
     /// What IA32_PERF_GLOBAL_CTRL reads, if somebody else has written it: what is counted from then on is not to be
     /// believed, and the session should be unloaded.
     pub fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
-        self.hardware.as_ref()?.foreign_global_ctrl(port)
+        self.unit.hardware.as_ref()?.foreign_global_ctrl(port)
     }
 
     /// Brings the counter page of a thread up to date if it is the one being measured here. Its quantum goes on, unless an
@@ -201,7 +205,7 @@ impl Engine {
         tid: u32,
         last_ip: u64,
     ) {
-        let (Some(hardware), Some(mut stay)) = (&self.hardware, self.stay) else { return };
+        let (Some(hardware), Some(stay)) = (&self.unit.hardware, &mut self.stay) else { return };
         if stay.session != session.id || stay.thread.tid != tid {
             return;
         }
@@ -212,18 +216,17 @@ impl Engine {
         if (0..program.event_count()).any(only_sampled) {
             self.cut_metered(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip });
         } else {
-            let mut values = self.values;
+            let mut values = self.unit.values;
             hardware.read_all(&mut meter, program, &mut values);
             let now = Now { hardware, program, values: &values, tsc: meter.rdtsc() };
             let had_one = stay.page.is_some();
             stay.page = stay.page.or_else(|| session.page_of(stay.thread));
-            if let Some(page) = session.counter_page(&stay) {
+            if let Some(page) = session.counter_page(stay) {
                 if had_one {
                     now.advance(page, None);
                 }
                 now.attach(page);
             }
-            self.stay = Some(stay);
         }
         meter.charge(&mut session.state.totals);
     }
@@ -231,10 +234,10 @@ impl Engine {
     /// Stops the counters and sets them all to one value, so that a thread which may use RDPMC but is not the session's learns
     /// nothing from them. Nothing while a thread is being measured.
     pub fn conceal<P: Port>(&mut self, port: &mut P) {
-        if let (Some(hardware), None) = (&mut self.hardware, self.stay) {
+        if let (Some(hardware), None) = (&mut self.unit.hardware, &self.stay) {
             hardware.stop(port);
             hardware.level_counters(port);
-            self.values = [hardware.far_value(); COUNTERS_MAX];
+            self.unit.values = [hardware.far_value(); COUNTERS_MAX];
         }
     }
 
@@ -243,16 +246,16 @@ impl Engine {
     pub fn unload<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
         let mut meter = Meter::new(port);
         self.end(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip: 0 });
-        if let Some(hardware) = &mut self.hardware {
+        if let Some(hardware) = &mut self.unit.hardware {
             if self.loaded.is_some_and(|(id, _)| id == session.id) {
                 hardware.stop(&mut meter);
                 hardware.unload(&mut meter);
                 self.loaded = None;
             }
             self.branches.forget(session.id);
-            if self.window.is_some_and(|(id, _)| id == session.id) {
+            if self.unit.window.is_some_and(|(id, _)| id == session.id) {
                 session.rings.unmap_segment();
-                self.window = None;
+                self.unit.window = None;
             }
         }
         meter.charge(&mut session.state.totals);
@@ -266,7 +269,7 @@ impl Engine {
         session: &mut Session<'_, R>,
         marks: impl IntoIterator<Item = Mark>,
     ) -> bool {
-        let Some(stay) = self.stay.filter(|stay| stay.session == session.id) else { return false };
+        let Some(stay) = self.stay.as_ref().filter(|stay| stay.session == session.id) else { return false };
         if session.program.config().markers == 0 {
             return false;
         }
@@ -283,7 +286,7 @@ impl Engine {
         session: Option<&mut Session<'_, R>>,
         last_ip: u64,
     ) -> bool {
-        let Some(hardware) = &self.hardware else { return false };
+        let Some(hardware) = &self.unit.hardware else { return false };
         let mut meter = Meter::new(port);
         let begun = meter.rdtsc();
         let ours = hardware.acknowledge(&mut meter);
@@ -307,7 +310,7 @@ impl Engine {
         nth: u32,
     ) {
         if let Some(session) = session {
-            self.guard.look_for_storm(nth);
+            self.unit.guard.look_for_storm(nth);
             let totals = &mut session.state.totals;
             totals.pmis += 1;
             // What `acknowledge` has done, which had no session to charge it to.
@@ -319,10 +322,17 @@ impl Engine {
         }
     }
 
+    /// Whether a thread of this session is being measured.
+    fn measures<R>(&self, session: &Session<'_, R>) -> bool {
+        self.stay.as_ref().is_some_and(|stay| stay.session == session.id)
+    }
+
     /// Goes on recording branches that the PMI has frozen.
     fn thaw<P: Port, R: Rings>(&self, port: &mut P, session: &Session<'_, R>) {
-        let running = self.stay.is_some_and(|stay| stay.session == session.id);
-        if let (Some(branches), Some(hardware), true) = (&session.program.branches, &self.hardware, running) {
+        let running = self.measures(session);
+        if let (Some(branches), Some(hardware), true) =
+            (&session.program.branches, &self.unit.hardware, running)
+        {
             branches.thaw(port, hardware.perfmon_version());
         }
     }
@@ -336,25 +346,28 @@ impl Engine {
         last_ip: u64,
         begun: u64,
     ) {
-        let Some(stay) = self.stay.filter(|stay| stay.armed && stay.session == session.id) else { return };
+        let armed = |stay: &&Stay| stay.armed && stay.session == session.id;
+        let Some(stay) = self.stay.as_ref().filter(armed) else { return };
         session.select(stay.turn);
         let mut meter = Meter::new(port);
         let full = match session.program.pebs {
             Some(layout) => buffer::threshold_reached(&mut meter, &layout),
-            None => self.handle_interrupts(&mut meter, session, &stay),
+            None => self.unit.handle_interrupts(&mut meter, session, stay),
         };
         let ending = Ending { end: QuantumEnd::Pmi, last_ip };
         if full {
             self.cut_metered(&mut meter, session, ending);
         }
         let now = meter.rdtsc();
-        self.guard.add_pmi(now.saturating_sub(begun), &session.limits);
-        if self.guard.is_throttled() && self.stay.is_some_and(|stay| stay.armed) {
+        self.unit.guard.add_pmi(now.saturating_sub(begun), &session.limits);
+        if self.unit.guard.is_throttled() && self.stay.as_ref().is_some_and(|stay| stay.armed) {
             self.cut_metered(&mut meter, session, ending);
         }
         meter.charge(&mut session.state.totals);
     }
+}
 
+impl Unit {
     /// Writes the records of counters that interrupt. Whether the quantum is to be cut: the segment is full, or the record
     /// is to have a stack.
     fn handle_interrupts<P: Port, R: Rings>(

@@ -119,7 +119,7 @@ pub(super) fn handle<P: Port, R: Rings>(
 fn write<P: Port, R: Rings>(
     port: &mut P,
     session: &mut Session<'_, R>,
-    sampler: SamplingCounter,
+    sampler: &SamplingCounter,
     slot: u32,
     place: u32,
 ) -> bool {

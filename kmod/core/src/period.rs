@@ -107,7 +107,7 @@ impl Periods {
 
     /// A span has ended, with records or without.
     pub(super) fn note_drain(&mut self, program: &Program, records: bool) {
-        self.stale |= records && program.sampling_counters().any(|sampler| sampler.randomise);
+        self.stale |= records && program.randomises();
     }
 
     /// Takes note of what an event has counted in a span of so many TSC ticks, and adapts its period to the wished rate
@@ -170,7 +170,7 @@ impl Periods {
     /// Moves the thread's position to the period in force, with a new shift in place of the last one.
     fn go_on(
         &mut self,
-        sampler: SamplingCounter,
+        sampler: &SamplingCounter,
         positions: &mut Positions,
         shift: Option<&AtomicI64>,
         seed: u64,
@@ -202,7 +202,7 @@ impl Periods {
         }
     }
 
-    fn draw(&mut self, sampler: SamplingCounter, seed: u64) -> u64 {
+    fn draw(&mut self, sampler: &SamplingCounter, seed: u64) -> u64 {
         let nominal = self.nominal[usize::from(sampler.place)];
         let range = range(nominal);
         if sampler.randomise {

@@ -4,7 +4,7 @@ mod checks;
 mod facts;
 
 use self::checks::{check_places, check_sampling, check_told_apart, checked_layout};
-use super::abi::{EventSpec, SessionConfig, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
+use super::abi::{EventSpec, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
 use super::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX};
 use super::events::{self, Event, Sampling, Way};
 use super::extra::{self, Extras};
@@ -62,6 +62,8 @@ pub struct Program {
     config: SessionConfig,
     /// A bit for each event that is counted.
     active: u32,
+    /// [`super::abi::Quantum::active`].
+    complete: u32,
     assignments: [Assignment; EVENTS_MAX],
     /// A bit for each counter's place that is read at each cut: a look through all assignments for each of them would be most of what
     /// a cut costs.
@@ -69,6 +71,12 @@ pub struct Program {
     sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
     /// How many of these places have to be looked at: a cut does that a dozen times, and mostly one is in use.
     sampling_places: u8,
+    /// What every quantum says of them.
+    samplers: Samplers,
+    /// The period of one is adapted to a rate.
+    adapts: bool,
+    /// The intervals of one are drawn.
+    randomises: bool,
     /// What tells kernel mode in a record, in a session that must not see it.
     pub(super) sight: Option<Sight>,
     /// How its events are sampled, if any is.
@@ -104,10 +112,14 @@ impl Program {
     pub const EMPTY: Self = Self {
         config: SessionConfig::EMPTY,
         active: 0,
+        complete: 0,
         assignments: [Assignment { counting: None, sampling: None }; EVENTS_MAX],
         reads: 0,
         sampling: [None; SAMPLING_COUNTERS_MAX],
         sampling_places: 0,
+        samplers: ([NO_EVENT; SAMPLING_COUNTERS_MAX], [NO_EVENT; SAMPLING_COUNTERS_MAX]),
+        adapts: false,
+        randomises: false,
         sight: None,
         way: None,
         ibs: [0; ibs::SAMPLERS.len()],
@@ -169,6 +181,8 @@ impl Program {
             self.assign(pmu, index, event);
         }
         self.active &= self.events_here;
+        self.complete = self.active | ((1 << count) - 1) & !self.events_here;
+        self.summarise();
         Ok(())
     }
 
@@ -227,6 +241,17 @@ impl Program {
                     grid: pmu.period_grid(how.way, CounterSet::one(counter)),
                 });
             }
+        }
+    }
+
+    /// What each cut would have to look for among the sampling counters.
+    fn summarise(&mut self) {
+        let Self { sampling, samplers: (events, counters), .. } = self;
+        for (place, sampler) in sampling.iter().enumerate() {
+            let Some(sampler) = sampler else { continue };
+            (events[place], counters[place]) = (sampler.event, sampler.counter.bit() as u8);
+            self.adapts |= sampler.rate != 0;
+            self.randomises |= sampler.randomise;
         }
     }
 

@@ -1,7 +1,7 @@
 //! Closing a quantum: what the counters did, which records belong to it, and what the next one starts from.
 
 use super::abi::{Quantum, QuantumEnd, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
-use super::allocate::COUNTERS_MAX;
+use super::allocate::{Counter, COUNTERS_MAX};
 use super::buffer;
 use super::events::Way;
 use super::hardware::Hardware;
@@ -16,8 +16,8 @@ use super::stacks;
 use super::threads::{Place, Positions};
 use super::turns::Turn;
 
-/// A stay of a thread on this CPU, from the last cut on.
-#[derive(Clone, Copy, Debug)]
+/// A stay of a thread on this CPU, from the last cut on. Cut where it is: it is too large to be copied at each cut.
+#[derive(Debug)]
 pub(super) struct Stay {
     pub(super) session: u64,
     pub(super) thread: Thread,
@@ -76,31 +76,14 @@ pub(super) fn close<P: Port, R: Rings>(
         interrupt::take_samples(hardware, port, session);
     }
     let end_tsc = port.rdtsc();
-    let mut span = match (session.program.pebs, session.state.segments.current()) {
-        (Some(pebs), Some((segment, start))) if stay.armed => {
-            find_records(port, session, &pebs, segment, start)
-        }
-        (None, Some((segment, start))) if stay.armed => {
-            let handled = &session.state.handled;
-            let end = start + session.program.records.map_or(0, |look| handled.bytes(look));
-            Span { segment, start, end, by_counter: handled.records, moved: None }
-        }
-        _ => Span::default(),
-    };
+    let mut span = find_span(port, session, stay);
     let written =
         session.program.records.and_then(|records| (span.end - span.start).checked_div(records.size.into()));
-    let counted = count(hardware, values, port, session, stay, &span);
-    for (sum, count) in session.state.totals.counts.iter_mut().zip(counted.counts) {
-        *sum += count;
-    }
+    let mut counted = Counted { counts: [0; EVENTS_MAX], records_lost: 0 };
+    count(hardware, values, port, session, stay, &span, &mut counted);
     // A TSC that was set back must not make the sum overflow.
     let ticks = end_tsc.saturating_sub(stay.start_tsc);
-    session.state.totals.on_cpu_tsc += ticks;
-    if (session.program.complete().count_ones() as usize) < session.program.event_count() {
-        for (event, waiting) in session.state.totals.waiting_tsc.iter_mut().enumerate() {
-            *waiting += if session.program.is_complete(event) { 0 } else { ticks };
-        }
-    }
+    add_to_totals(session, &counted, ticks);
     if session.multiplexes() {
         stay.turn = stay.turn.after(ticks, session.programs.len(), session.turn_tsc);
     }
@@ -124,15 +107,31 @@ pub(super) fn close<P: Port, R: Rings>(
         }
         None => drop_quantum(port, session, &span, counted.records_lost),
     }
-    adapt_periods(session, &counted, end_tsc.saturating_sub(stay.start_tsc), hardware.period_max() as u64);
+    adapt_periods(session, &counted, ticks, hardware.period_max() as u64);
     session.state.periods.note_drain(session.program, written.is_some_and(|records| records > 0));
-    session.state.totals.records_withheld += session.state.handled.withheld;
     session.state.totals.throttled += u64::from(stay.throttled);
-    session.state.handled = Handled::NONE;
+    if session.program.pebs.is_none() && session.program.samples() {
+        session.state.totals.records_withheld += session.state.handled.withheld;
+        session.state.handled = Handled::NONE;
+    }
     session.state.sequence += 1;
     session.publish();
     stay.start_tsc = end_tsc;
     written.unwrap_or(0).into()
+}
+
+/// Adds what was counted in so many TSC ticks to the session's sums.
+fn add_to_totals<R: Rings>(session: &mut Session<'_, R>, counted: &Counted, ticks: u64) {
+    let (program, totals) = (session.program, &mut session.state.totals);
+    for (sum, count) in totals.counts.iter_mut().zip(&counted.counts).take(program.event_count()) {
+        *sum += count;
+    }
+    totals.on_cpu_tsc += ticks;
+    if program.misses() {
+        for (event, waiting) in totals.waiting_tsc.iter_mut().enumerate() {
+            *waiting += if program.is_complete(event) { 0 } else { ticks };
+        }
+    }
 }
 
 /// Adapts the periods of events that have a rate to what they counted in so many TSC ticks.
@@ -154,26 +153,41 @@ fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, counted: &Counted, tick
     }
 }
 
+/// The records that were written since the last cut.
+fn find_span<P: Port, R: Rings>(port: &mut P, session: &Session<'_, R>, stay: &Stay) -> Span {
+    let mut span = Span::default();
+    let (Some((segment, start)), true) = (session.state.segments.current(), stay.armed) else { return span };
+    (span.segment, span.start) = (segment, start);
+    match &session.program.pebs {
+        Some(pebs) => find_records(port, session, pebs, &mut span),
+        None => {
+            let handled = &session.state.handled;
+            span.end = start + session.program.records.map_or(0, |look| handled.bytes(look));
+            span.by_counter = handled.records;
+        }
+    }
+    span
+}
+
+/// Finds where the records of a span that begins here end, and whose they are.
 fn find_records<P: Port, R: Rings>(
     port: &mut P,
     session: &Session<'_, R>,
     pebs: &RecordLayout,
-    segment: u64,
-    start: u32,
-) -> Span {
-    let end = buffer::filled(port, pebs).max(start);
-    let mut by_counter = [0; SAMPLING_COUNTERS_MAX];
+    span: &mut Span,
+) {
+    span.end = buffer::filled(port, pebs).max(span.start);
     if session.program.has_several_samplers() {
-        for record in (start..end).step_by(pebs.record_size.into()) {
+        for record in (span.start..span.end).step_by(pebs.record_size.into()) {
             let counters = port.pebs_read(record + u32::from(pebs.applicable_counters));
             for sampler in session.program.sampling_counters() {
-                by_counter[usize::from(sampler.place)] += counters >> sampler.counter.bit() & 1;
+                span.by_counter[usize::from(sampler.place)] += counters >> sampler.counter.bit() & 1;
             }
         }
     } else if let Some(only) = session.program.sampling_counters().next() {
-        by_counter[usize::from(only.place)] = u64::from((end - start) / u32::from(pebs.record_size));
+        let records = (span.end - span.start) / u32::from(pebs.record_size);
+        span.by_counter[usize::from(only.place)] = records.into();
     }
-    Span { segment, start, end, by_counter, moved: None }
 }
 
 /// Moves the records of a session that may see user mode only out of the memory that hardware writes. Hardware goes on
@@ -193,6 +207,7 @@ fn move_span<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, span
     span.moved = Some(moved);
 }
 
+/// Reads the counters, and moves the sampling positions of the stay on.
 fn count<P: Port, R: Rings>(
     hardware: &Hardware,
     values: &mut [u64; COUNTERS_MAX],
@@ -200,38 +215,38 @@ fn count<P: Port, R: Rings>(
     session: &Session<'_, R>,
     stay: &mut Stay,
     span: &Span,
-) -> Counted {
-    let mut differences = [0; COUNTERS_MAX];
-    for counter in session.program.read_counters() {
-        let last = &mut values[counter.place()];
+    counted: &mut Counted,
+) {
+    let mut since_last = |port: &mut P, counter: Counter| {
         let now = hardware.read(port, counter);
-        differences[counter.place()] = hardware.difference(counter, *last, now);
-        *last = now;
-    }
-    let mut counted = Counted { counts: [0; EVENTS_MAX], records_lost: 0 };
-    for event in 0..session.program.event_count() {
+        let last = core::mem::replace(&mut values[counter.place()], now);
+        hardware.difference(counter, last, now)
+    };
+    for (event, count) in counted.counts.iter_mut().enumerate().take(session.program.event_count()) {
         if let Some(counter) = session.program.counting_counter(event) {
-            counted.counts[event] = differences[counter.place()].max(0) as u64;
+            *count = since_last(port, counter).max(0) as u64;
         }
     }
     for sampler in session.program.sampling_counters() {
         let place = usize::from(sampler.place);
         let period = session.state.periods.in_use()[place];
         let records = span.by_counter[place];
+        let count = &mut counted.counts[usize::from(sampler.event)];
+        let counted_apart = session.program.counting_counter(sampler.event.into()).is_some();
+        let own = if counted_apart { 0 } else { since_last(port, sampler.counter) };
         if let (true, true, Some(ibs)) = (session.program.uses_ibs(), stay.armed, hardware.ibs()) {
             // IBS tells by itself how far it is: it counts all privilege levels, and stands still while a sample waits.
             stay.positions.left[place] = ibs.left(sampler.counter) as i64;
             counted.records_lost += session.state.handled.lost[place];
             continue;
         }
-        let own = differences[sampler.counter.place()];
-        let events = match session.program.counting_counter(sampler.event.into()) {
-            Some(counter) => differences[counter.place()],
+        let events = match counted_apart {
+            true => *count as i64,
             // Each record has set the counter back by a period.
-            None if session.program.is_precise() => records as i64 * period as i64 + own,
-            None => session.state.handled.events[place] + own,
+            false if session.program.is_precise() => records as i64 * period as i64 + own,
+            false => session.state.handled.events[place] + own,
         };
-        counted.counts[usize::from(sampler.event)] = events.max(0) as u64;
+        *count = events.max(0) as u64;
         let missed = session.state.handled.lost[place];
         let due = records + missed;
         let overdue = advance(&mut stay.positions.left[place], period, due, events, stay.armed);
@@ -241,7 +256,6 @@ fn count<P: Port, R: Rings>(
             hardware.note_served_overflow(port);
         }
     }
-    counted
 }
 
 /// Moves a sampling position on by `events`, of which `records` were written, and returns how many were due but will not

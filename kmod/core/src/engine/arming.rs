@@ -1,16 +1,25 @@
 //! Making a CPU ready to write a thread's records: its segment, its positions and periods.
 
 use super::super::buffer::{self, Place};
+use super::super::counters::Now;
 use super::super::period::LEFT_MIN;
 use super::super::port::{Port, Rings};
+use super::super::program::Program;
 use super::super::quantum::Stay;
 use super::super::session::Session;
 use super::super::{segments, stacks};
-use super::Engine;
+use super::Unit;
 
-impl Engine {
+impl Unit {
+    /// Finds out whether the stay may have records written now.
+    pub(super) fn look<R: Rings>(&mut self, session: &mut Session<'_, R>, stay: &mut Stay) {
+        self.guard.look(stay.start_tsc, &session.limits);
+        stay.throttled = self.guard.is_throttled();
+        stay.paused = session.is_paused();
+    }
+
     /// Puts a segment into the window, if there is one, and the thread's positions into its sampling counters. The PMU
-    /// must be stopped.
+    /// must be stopped, and the stay looked at.
     pub(super) fn arm<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
@@ -32,9 +41,6 @@ impl Engine {
             session.state.segments.begin();
             session.publish();
         }
-        self.guard.look(stay.start_tsc, &session.limits);
-        stay.throttled = self.guard.is_throttled();
-        stay.paused = session.is_paused();
         stay.armed = session.state.segments.current().is_some() && !stay.throttled && !stay.paused;
         self.set_counters(port, session, stay);
         self.fill_window(port, session);
@@ -64,8 +70,8 @@ impl Engine {
             let value = if far { hardware.far_value() } else { left.wrapping_neg() as u64 };
             hardware.write(port, sampler.counter, value);
             self.values[sampler.counter.place()] = value;
-            if let Some(layout) = session.program.pebs {
-                hardware.set_reset(port, &layout, &sampler, session.state.periods.in_use()[place]);
+            if let Some(layout) = &session.program.pebs {
+                hardware.set_reset(port, layout, sampler, session.state.periods.in_use()[place]);
             }
         }
     }
@@ -73,33 +79,52 @@ impl Engine {
     /// Makes window and DS area those of the session's current segment, if they are not.
     fn fill_window<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
         let (Some(layout), Some((segment, filled))) =
-            (session.program.pebs, session.state.segments.current())
+            (&session.program.pebs, session.state.segments.current())
         else {
             return;
         };
         let wanted = (session.id, segment);
         if self.window == Some(wanted) {
             if stacks::bytes_wanted(session.program) > 0 {
-                self.set_threshold(port, session);
+                set_threshold(port, session);
             }
             return;
         }
         let slot = session.state.segments.slot(segment);
         session.rings.map_segment(slot);
         let physical = if layout.is_architectural() { session.rings.segment_address(slot) } else { 0 };
-        buffer::describe(port, &layout, Place { physical, filled });
+        buffer::describe(port, layout, Place { physical, filled });
         self.window = Some(wanted);
-        self.set_threshold(port, session);
+        set_threshold(port, session);
     }
 
-    /// A PMI when the segment is full; with stacks, at the next record.
-    pub(super) fn set_threshold<P: Port, R: Rings>(&self, port: &mut P, session: &Session<'_, R>) {
-        let (Some(pebs), Some((_, filled))) = (session.program.pebs, session.state.segments.current()) else {
-            return;
-        };
-        let stacks = stacks::bytes_wanted(session.program) > 0;
-        let threshold =
-            if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(pebs.record_size) };
-        buffer::set_threshold(port, &pebs, threshold);
+    /// Says on the thread's counter page what counts for it now.
+    pub(super) fn show<R: Rings>(&self, session: &Session<'_, R>, stay: &Stay) {
+        if let (Some(hardware), Some(page)) = (&self.hardware, session.counter_page(stay)) {
+            let now = Now { hardware, program: session.program, values: &self.values, tsc: stay.start_tsc };
+            now.attach(page);
+        }
     }
+
+    /// Lets the counters of the stay run.
+    pub(super) fn start<P: Port>(&mut self, port: &mut P, program: &Program, stay: &Stay) {
+        let Some(hardware) = &mut self.hardware else { return };
+        hardware.set_pebs_enable(
+            port,
+            if stay.armed { program.pebs_enable } else { program.unarmed_pebs_enable() },
+        );
+        let running = if stay.armed { program.global_ctrl } else { program.global_ctrl_unarmed() };
+        hardware.set_global_ctrl(port, running);
+    }
+}
+
+/// A PMI when the segment is full; with stacks, at the next record.
+pub(super) fn set_threshold<P: Port, R: Rings>(port: &mut P, session: &Session<'_, R>) {
+    let (Some(pebs), Some((_, filled))) = (&session.program.pebs, session.state.segments.current()) else {
+        return;
+    };
+    let stacks = stacks::bytes_wanted(session.program) > 0;
+    let threshold =
+        if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(pebs.record_size) };
+    buffer::set_threshold(port, pebs, threshold);
 }

@@ -11,6 +11,7 @@ use super::super::quantum::{close, Ending, Stay};
 use super::super::session::{Session, Thread};
 use super::super::threads::{self, Positions};
 use super::super::turns::Turn;
+use super::arming::set_threshold;
 use super::Engine;
 
 impl Engine {
@@ -22,7 +23,8 @@ impl Engine {
         thread: Thread,
         mut read: bool,
     ) {
-        let Some(hardware) = &mut self.hardware else { return };
+        let unit = &mut self.unit;
+        let Some(hardware) = &mut unit.hardware else { return };
         let entered = enter(port, session, thread, self.cpu);
         let program = session.program;
         // A sampling session's counters have stood still since they were read.
@@ -35,10 +37,10 @@ impl Engine {
             read = false;
         }
         if !read {
-            hardware.read_all(port, program, &mut self.values);
+            hardware.read_all(port, program, &mut unit.values);
         }
         let Entered { place, positions, turn, page } = entered;
-        let mut stay = Stay {
+        let stay = self.stay.insert(Stay {
             session: session.id,
             thread,
             start_tsc: port.rdtsc(),
@@ -49,19 +51,19 @@ impl Engine {
             paused: false,
             turn,
             page,
-        };
+        });
         if program.samples() {
-            self.arm(port, session, &mut stay);
+            unit.look(session, stay);
+            unit.arm(port, session, stay);
         }
         if let Some(branches) = &program.branches {
             let holder = Holder { session: session.id, cpu: self.cpu, place };
             self.branches.enter(port, branches, holder, session.threads);
-            let version = self.hardware.as_ref().map_or(0, Hardware::perfmon_version);
+            let version = unit.hardware.as_ref().map_or(0, Hardware::perfmon_version);
             branches.thaw_status(port, version);
         }
-        self.show(session, &stay);
-        self.start(port, program, &stay);
-        self.stay = Some(stay);
+        unit.show(session, stay);
+        unit.start(port, program, stay);
     }
 
     /// False when no thread of the session runs.
@@ -71,7 +73,8 @@ impl Engine {
         session: &mut Session<'_, R>,
         ending: Ending,
     ) -> bool {
-        let (Some(hardware), Some(mut stay)) = (&mut self.hardware, self.stay) else { return false };
+        let (unit, Some(stay)) = (&mut self.unit, &mut self.stay) else { return false };
+        let Some(hardware) = &mut unit.hardware else { return false };
         if stay.session != session.id {
             return false;
         }
@@ -81,13 +84,13 @@ impl Engine {
         }
         let program = session.program;
         let before = stay.page.map(|_| session.state.totals.counts);
-        let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
-        self.guard.add_records(records, &session.limits);
+        let records = close(hardware, &mut unit.values, port, session, stay, self.cpu, ending);
+        unit.guard.add_records(records, &session.limits);
         if program.branches.is_some() {
             self.branches.leave(port, session.threads);
         }
-        let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
-        now.leave(session, &stay, before.as_ref(), ending.end);
+        let now = Now { hardware, program, values: &unit.values, tsc: stay.start_tsc };
+        now.leave(session, stay, before.as_ref(), ending.end);
         if let Some(place) = stay.place {
             if ending.end == QuantumEnd::Exit {
                 session.threads.free(place);
@@ -106,7 +109,8 @@ impl Engine {
         session: &mut Session<'_, R>,
         ending: Ending,
     ) {
-        let (Some(hardware), Some(mut stay)) = (&mut self.hardware, self.stay) else { return };
+        let (unit, Some(stay)) = (&mut self.unit, &mut self.stay) else { return };
+        let Some(hardware) = &mut unit.hardware else { return };
         if stay.session != session.id {
             return;
         }
@@ -116,9 +120,9 @@ impl Engine {
             hardware.set_global_ctrl(port, 0);
         }
         let before = stay.page.map(|_| session.state.totals.counts);
-        let records = close(hardware, &mut self.values, port, session, &mut stay, self.cpu, ending);
-        let now = Now { hardware, program, values: &self.values, tsc: stay.start_tsc };
-        now.advance_stay(session, &stay, before.as_ref());
+        let records = close(hardware, &mut unit.values, port, session, stay, self.cpu, ending);
+        let now = Now { hardware, program, values: &unit.values, tsc: stay.start_tsc };
+        now.advance_stay(session, stay, before.as_ref());
         session.select(stay.turn);
         let program = session.program;
         let wanted = Some((session.id, stay.turn.number));
@@ -126,53 +130,33 @@ impl Engine {
         if self.loaded != wanted {
             forgotten = hardware.forgets_positions();
             hardware.load(port, program);
-            hardware.read_all(port, program, &mut self.values);
+            hardware.read_all(port, program, &mut unit.values);
             self.loaded = wanted;
             if let Some(layout) = program.pebs.filter(RecordLayout::is_architectural) {
                 // A counter's period is in a register that `load` has set to the one that was asked for.
                 for sampler in program.sampling_counters() {
                     let period = session.state.periods.in_use()[usize::from(sampler.place)];
-                    hardware.set_reset(port, &layout, &sampler, period);
+                    hardware.set_reset(port, &layout, sampler, period);
                 }
             }
         }
         if program.samples() {
-            self.guard.add_records(records, &session.limits);
-            self.guard.look(stay.start_tsc, &session.limits);
+            forgotten |= hardware.forgets_overflows() && is_overdue(program, stay);
+            unit.guard.add_records(records, &session.limits);
+            unit.look(session, stay);
             // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
             // writes its record.
-            let held = self.guard.is_throttled() || session.is_paused();
+            let held = stay.throttled || stay.paused;
             let goes_on = stay.armed && !held && !session.state.periods.is_stale();
-            forgotten |= hardware.forgets_overflows() && is_overdue(program, &stay);
             if goes_on && !forgotten && session.state.segments.current().is_some() {
-                self.set_threshold(port, session);
+                set_threshold(port, session);
             } else {
-                self.arm(port, session, &mut stay);
+                unit.arm(port, session, stay);
             }
         }
         stay.page = stay.page.or_else(|| session.page_of(stay.thread));
-        self.show(session, &stay);
-        self.start(port, program, &stay);
-        self.stay = Some(stay);
-    }
-
-    /// Says on the thread's counter page what counts for it now.
-    fn show<R: Rings>(&self, session: &Session<'_, R>, stay: &Stay) {
-        if let (Some(hardware), Some(page)) = (&self.hardware, session.counter_page(stay)) {
-            let now = Now { hardware, program: session.program, values: &self.values, tsc: stay.start_tsc };
-            now.attach(page);
-        }
-    }
-
-    /// Lets the counters of the stay run.
-    fn start<P: Port>(&mut self, port: &mut P, program: &Program, stay: &Stay) {
-        let Some(hardware) = &mut self.hardware else { return };
-        hardware.set_pebs_enable(
-            port,
-            if stay.armed { program.pebs_enable } else { program.unarmed_pebs_enable() },
-        );
-        let running = if stay.armed { program.global_ctrl } else { program.global_ctrl_unarmed() };
-        hardware.set_global_ctrl(port, running);
+        unit.show(session, stay);
+        unit.start(port, program, stay);
     }
 }
 

@@ -29,7 +29,7 @@ fn no_drawn_period_leaves_the_grid() {
     for nominal in [160, 1_048_560] {
         let mut periods = periods(nominal);
         for _ in 0..1000 {
-            let drawn = periods.draw(SamplingCounter { grid, ..RANDOMISED }, 7);
+            let drawn = periods.draw(&SamplingCounter { grid, ..RANDOMISED }, 7);
             assert!((grid.least..=grid.most).contains(&drawn) && drawn % grid.unit == 0, "{drawn}");
         }
     }
@@ -41,7 +41,7 @@ fn drawn_periods_lie_within_a_sixteenth_and_their_mean_is_the_nominal_one() {
         let mut periods = periods(nominal);
         let mut sum = 0;
         for _ in 0..10_000 {
-            let drawn = periods.draw(RANDOMISED, 12_345);
+            let drawn = periods.draw(&RANDOMISED, 12_345);
             assert!(drawn.abs_diff(nominal) <= nominal / 16, "{drawn} for {nominal}");
             sum += u128::from(drawn);
         }
@@ -74,8 +74,8 @@ fn stays(cpus: &mut [Periods], sampler: SamplingCounter, left: i64, each: &[i64]
     let mut positions = at(&cpus[0], left);
     for (stay, events) in each.iter().enumerate() {
         let periods = &mut cpus[stay % cpus.len()];
-        periods.in_use[0] = periods.draw(sampler, 99);
-        periods.go_on(sampler, &mut positions, Some(&shift).filter(|_| sampler.randomise), 99);
+        periods.in_use[0] = periods.draw(&sampler, 99);
+        periods.go_on(&sampler, &mut positions, Some(&shift).filter(|_| sampler.randomise), 99);
         positions.left[0] -= events;
         counted += events;
         while positions.left[0] <= 0 {
@@ -139,12 +139,12 @@ fn a_shift_that_was_drawn_for_a_longer_period_is_soon_replaced() {
         let (mut periods, shift) = (periods(1000), AtomicI64::new(old));
         let mut positions = at(&periods, left);
         positions.periods[0] = 100_000;
-        periods.go_on(sampler, &mut positions, Some(&shift), 99);
+        periods.go_on(&sampler, &mut positions, Some(&shift), 99);
         assert!((1..=1125).contains(&positions.left[0]), "{}", positions.left[0]);
         let shifts: std::vec::Vec<i64> = (0..20)
             .map(|_| {
                 positions.left[0] = 1000;
-                periods.go_on(sampler, &mut positions, Some(&shift), 99);
+                periods.go_on(&sampler, &mut positions, Some(&shift), 99);
                 shift.load(Ordering::Relaxed)
             })
             .collect();
@@ -160,11 +160,11 @@ fn a_shift_goes_over_with_its_period_where_a_record_is_due() {
         let (mut periods, shift) = (periods(100_000), AtomicI64::new(old));
         let mut positions = at(&periods, -3);
         positions.periods[0] = 100_000_000;
-        periods.go_on(sampler, &mut positions, Some(&shift), 99);
+        periods.go_on(&sampler, &mut positions, Some(&shift), 99);
         assert_eq!((positions.left[0], shift.load(Ordering::Relaxed)), (-3, old / 1000));
         // The record has come.
         positions.left[0] += 100_000;
-        periods.go_on(sampler, &mut positions, Some(&shift), 99);
+        periods.go_on(&sampler, &mut positions, Some(&shift), 99);
         assert!((75_000..125_000).contains(&positions.left[0]), "{}", positions.left[0]);
     }
 }

@@ -1,6 +1,6 @@
 //! What follows from a session's registers, for whoever loads, reads or explains them.
 
-use super::super::abi::{EventSpec, SessionConfig, SessionFlags, NO_EVENT, SAMPLING_COUNTERS_MAX};
+use super::super::abi::{EventSpec, SessionConfig, SessionFlags, SAMPLING_COUNTERS_MAX};
 use super::super::allocate::{Counter, COUNTERS_MAX};
 use super::super::events::Way;
 use super::super::ibs;
@@ -43,8 +43,7 @@ impl Program {
     /// cores of another type have it.
     #[must_use]
     pub const fn complete(&self) -> u32 {
-        let all = (1 << self.config.event_count) - 1;
-        self.active | all & !self.events_here
+        self.complete
     }
 
     /// The counter of each sampled event.
@@ -61,7 +60,7 @@ impl Program {
     /// Whether nothing of this event is missed, as [`Program::complete`] says.
     #[must_use]
     pub const fn is_complete(&self, event: usize) -> bool {
-        self.complete() >> event & 1 == 1
+        self.complete >> event & 1 == 1
     }
 
     /// Whether nobody is told which thread counted what, so that a thread of the session may go on where another left off.
@@ -105,9 +104,24 @@ impl Program {
         samplers.fold(self.global_ctrl, |bits, sampler| bits & !(1 << sampler.bit()))
     }
 
+    /// Whether something of an event is missed, so that its time has to be told.
+    pub(in super::super) const fn misses(&self) -> bool {
+        self.complete != (1 << self.config.event_count) - 1
+    }
+
     /// Whether the period of an event is adapted to a rate.
-    pub(in super::super) fn adapts(&self) -> bool {
-        self.sampling_counters().any(|counter| counter.rate != 0)
+    pub(in super::super) const fn adapts(&self) -> bool {
+        self.adapts
+    }
+
+    /// Whether the intervals of an event are drawn.
+    pub(in super::super) const fn randomises(&self) -> bool {
+        self.randomises
+    }
+
+    /// Places among the sampling counters that may be in use: those before this one.
+    pub(in super::super) fn sampling_places(&self) -> usize {
+        self.sampling_places.into()
     }
 
     /// Whether this event counts at CPL 3, and at CPL 0.
@@ -159,8 +173,8 @@ impl Program {
     }
 
     /// The counters whose overflows are sampled.
-    pub fn sampling_counters(&self) -> impl Iterator<Item = SamplingCounter> + '_ {
-        self.sampling.iter().take(self.sampling_places.into()).filter_map(|counter| *counter)
+    pub fn sampling_counters(&self) -> impl Iterator<Item = &SamplingCounter> + '_ {
+        self.sampling.iter().take(self.sampling_places()).filter_map(Option::as_ref)
     }
 
     /// Whether more than one counter writes records, so that a record must be asked which it is for.
@@ -195,10 +209,12 @@ impl Program {
         &self,
         periods: &[u64; SAMPLING_COUNTERS_MAX],
     ) -> [u64; SAMPLING_COUNTERS_MAX] {
-        let mut shown = *periods;
-        for (period, sampler) in shown.iter_mut().zip(&self.sampling) {
-            if sampler.is_none() {
-                *period = 0;
+        let mut shown = [0; SAMPLING_COUNTERS_MAX];
+        for ((shown, period), sampler) in
+            shown.iter_mut().zip(periods).zip(&self.sampling).take(self.sampling_places())
+        {
+            if sampler.is_some() {
+                *shown = *period;
             }
         }
         shown
@@ -206,14 +222,7 @@ impl Program {
 
     /// [`super::super::abi::Quantum::counter_event`] and [`super::super::abi::Quantum::sampler_counter`].
     #[must_use]
-    pub fn samplers(&self) -> Samplers {
-        let mut events = [NO_EVENT; SAMPLING_COUNTERS_MAX];
-        let mut counters = [NO_EVENT; SAMPLING_COUNTERS_MAX];
-        for counter in self.sampling_counters() {
-            let place = usize::from(counter.place);
-            events[place] = counter.event;
-            counters[place] = counter.counter.bit() as u8;
-        }
-        (events, counters)
+    pub const fn samplers(&self) -> Samplers {
+        self.samplers
     }
 }
