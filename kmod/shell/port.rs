@@ -214,12 +214,12 @@ impl Rings for LiveRings<'_> {
         }
     }
 
-    fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
+    fn write_quantum(&mut self, slot: u32, write: impl FnOnce(&mut Quantum)) {
         let Some(quanta) = &self.memory.quanta else { return };
         if let Some(place) = quanta.at(slot as usize * size_of::<Quantum>()) {
             // SAFETY: The ring is whole quanta long and aligned to a page; user space cannot write it, and the gate keeps
-            // other writers out.
-            unsafe { place.cast::<Quantum>().write_volatile(*quantum) };
+            // other writers out. What it may read of it before it is published it does not believe.
+            write(unsafe { &mut *place.cast::<Quantum>() });
         }
     }
 

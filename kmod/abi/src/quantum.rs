@@ -129,6 +129,37 @@ pub struct Quantum {
     /// Period of each sampling place's event, constant within the span; 0 for none.
     pub periods: [u64; SAMPLING_COUNTERS_MAX],
 }
+
+impl Quantum {
+    /// Zeroes, as in a ring's slot that nothing was written to.
+    pub const EMPTY: Self = Self {
+        sequence: 0,
+        start_tsc: 0,
+        end_tsc: 0,
+        pid: 0,
+        tid: 0,
+        cpu: 0,
+        end: 0,
+        flags: 0,
+        last_ip: 0,
+        segment: 0,
+        span_offset: 0,
+        span_bytes: 0,
+        record_size: 0,
+        record_format: 0,
+        count_len: 0,
+        pebs_enable: 0,
+        pebs_data_cfg: 0,
+        records_lost: 0,
+        stack_offset: 0,
+        stack_bytes: 0,
+        active: 0,
+        counter_event: [0; SAMPLING_COUNTERS_MAX],
+        sampler_counter: [0; SAMPLING_COUNTERS_MAX],
+        counts: [0; EVENTS_MAX],
+        periods: [0; SAMPLING_COUNTERS_MAX],
+    };
+}
 const _: () = assert!(core::mem::size_of::<Quantum>() == 320);
 const _: () = assert!(core::mem::offset_of!(Quantum, counts) == 128);
 const _: () = assert!(core::mem::offset_of!(Quantum, periods) == 256);

@@ -62,8 +62,9 @@ pub trait Rings {
     /// kernel's own mapping of it: for records that the driver writes. `offset` is a multiple of 8, and the words lie
     /// within the segment. Also from the NMI. Not visible to user space until a quantum names them.
     fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]);
-    /// Writes the quantum to this slot (0 to quanta - 1) of the ring. Not visible until [`Rings::publish`].
-    fn write_quantum(&mut self, slot: u32, quantum: &Quantum);
+    /// Has a quantum written to this slot (0 to quanta - 1) of the ring, where it is made: it is large. Not visible until
+    /// [`Rings::publish`].
+    fn write_quantum(&mut self, slot: u32, write: impl FnOnce(&mut Quantum));
     /// Writes the marker to this slot (0 to markers - 1) of the ring. Not visible until [`Rings::publish`].
     fn write_marker(&mut self, slot: u32, marker: &Marker);
     /// Stores every field of this CPU's status, each with release order, after all bytes it covers.

@@ -73,6 +73,8 @@ pub struct Program {
     sampling_places: u8,
     /// What every quantum says of them.
     samplers: Samplers,
+    /// More than one is in use.
+    several: bool,
     /// The period of one is adapted to a rate.
     adapts: bool,
     /// The intervals of one are drawn.
@@ -118,6 +120,7 @@ impl Program {
         sampling: [None; SAMPLING_COUNTERS_MAX],
         sampling_places: 0,
         samplers: ([NO_EVENT; SAMPLING_COUNTERS_MAX], [NO_EVENT; SAMPLING_COUNTERS_MAX]),
+        several: false,
         adapts: false,
         randomises: false,
         sight: None,
@@ -247,6 +250,7 @@ impl Program {
     /// What each cut would have to look for among the sampling counters.
     fn summarise(&mut self) {
         let Self { sampling, samplers: (events, counters), .. } = self;
+        self.several = sampling.iter().flatten().count() > 1;
         for (place, sampler) in sampling.iter().enumerate() {
             let Some(sampler) = sampler else { continue };
             (events[place], counters[place]) = (sampler.event, sampler.counter.bit() as u8);

@@ -10,9 +10,10 @@ use super::layout::RecordLayout;
 use super::period::Wish;
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
+use super::program::{Program, Records};
 use super::segments;
-use super::session::{Session, Thread};
-use super::stacks;
+use super::session::{CpuSession, Session, Thread};
+use super::stacks::{self, Stack};
 use super::threads::{Place, Positions};
 use super::turns::Turn;
 
@@ -52,6 +53,16 @@ struct Span {
 struct Counted {
     counts: [u64; EVENTS_MAX],
     records_lost: u64,
+}
+
+/// A quantum that is over, and not shown yet.
+struct Closed<'a> {
+    stay: &'a Stay,
+    cpu: u32,
+    ending: Ending,
+    end_tsc: u64,
+    span: Span,
+    counted: &'a Counted,
 }
 
 /// How and where the quantum ended.
@@ -98,12 +109,10 @@ pub(super) fn close<P: Port, R: Rings>(
         Some(number) => {
             let end = span.end;
             move_span(port, session, &mut span);
-            let mut quantum = describe(session, stay, cpu, ending, &span, &counted);
-            quantum.end_tsc = end_tsc;
-            if span.moved.is_none_or(|moved| !moved.last_withheld) {
-                stacks::collect(port, session, &mut quantum, end);
-            }
-            put(session, number, &quantum);
+            let shown = span.end > span.start && span.moved.is_none_or(|moved| !moved.last_withheld);
+            let stack =
+                if shown { stacks::collect(port, session, end, ending.end) } else { Stack::default() };
+            put(session, number, &Closed { stay, cpu, ending, end_tsc, span, counted: &counted }, stack);
         }
         None => drop_quantum(port, session, &span, counted.records_lost),
     }
@@ -273,21 +282,49 @@ fn advance(left: &mut i64, period: u64, records: u64, events: i64, armed: bool) 
     lost as u64
 }
 
-fn describe<R: Rings>(
-    session: &Session<'_, R>,
-    stay: &Stay,
-    cpu: u32,
-    ending: Ending,
-    span: &Span,
-    counted: &Counted,
-) -> Quantum {
-    let program = session.program;
+/// Writes what the ring shows of a quantum.
+fn describe(quantum: &mut Quantum, program: &Program, state: &CpuSession, closed: &Closed<'_>, stack: Stack) {
+    let Closed { stay, span, counted, .. } = closed;
     let (counter_event, sampler_counter) = program.samplers();
-    let withheld = span.moved.is_some_and(|moved| moved.withheld > 0) || session.state.handled.withheld > 0;
+    let records = program.records.unwrap_or(Records { size: 0, format: 0 });
+    let own_sizes = program.pebs.as_ref().is_some_and(RecordLayout::is_architectural);
+    *quantum = Quantum {
+        sequence: state.sequence,
+        start_tsc: stay.start_tsc,
+        end_tsc: closed.end_tsc,
+        pid: stay.thread.pid,
+        tid: stay.thread.tid,
+        cpu: closed.cpu,
+        end: closed.ending.end as u16,
+        flags: flags(program, state, closed) | stack.flags,
+        last_ip: closed.ending.last_ip,
+        segment: span.segment,
+        span_offset: span.start,
+        span_bytes: span.end - span.start,
+        record_size: if own_sizes { 0 } else { records.size },
+        record_format: records.format,
+        count_len: program.event_count() as u32,
+        pebs_enable: if stay.armed { program.pebs_enable } else { 0 },
+        pebs_data_cfg: program.pebs.map_or(0, |pebs| pebs.pebs_data_cfg),
+        records_lost: counted.records_lost,
+        stack_offset: stack.offset,
+        stack_bytes: stack.bytes,
+        active: program.complete(),
+        counter_event,
+        sampler_counter,
+        counts: counted.counts,
+        periods: program.shown(state.periods.in_use()),
+    };
+}
+
+/// [`QuantumFlags`] of a quantum, without those of its stack.
+fn flags(program: &Program, state: &CpuSession, closed: &Closed<'_>) -> u16 {
+    let Closed { stay, span, counted, .. } = closed;
+    let withheld = span.moved.is_some_and(|moved| moved.withheld > 0) || state.handled.withheld > 0;
     let mut flags = 0;
     for (set, flag) in [
         (counted.records_lost > 0, QuantumFlags::RECORDS_LOST),
-        (session.state.lost_before, QuantumFlags::QUANTA_LOST_BEFORE),
+        (state.lost_before, QuantumFlags::QUANTA_LOST_BEFORE),
         (withheld, QuantumFlags::RECORDS_WITHHELD),
         (span.moved.is_some_and(|moved| moved.scrubbed), QuantumFlags::RECORDS_SCRUBBED),
         (program.samples() && stay.place.is_none(), QuantumFlags::THREAD_OVERFLOW),
@@ -296,52 +333,24 @@ fn describe<R: Rings>(
     ] {
         flags |= if set { flag } else { 0 };
     }
-    Quantum {
-        sequence: session.state.sequence,
-        start_tsc: stay.start_tsc,
-        end_tsc: stay.start_tsc,
-        pid: stay.thread.pid,
-        tid: stay.thread.tid,
-        cpu,
-        end: ending.end as u16,
-        flags,
-        last_ip: ending.last_ip,
-        segment: span.segment,
-        span_offset: span.start,
-        span_bytes: span.end - span.start,
-        record_size: match (program.pebs, program.records) {
-            (Some(pebs), _) if pebs.is_architectural() => 0,
-            (_, records) => records.map_or(0, |records| records.size),
-        },
-        record_format: program.records.map_or(0, |records| records.format),
-        count_len: program.event_count() as u32,
-        pebs_enable: if stay.armed { program.pebs_enable } else { 0 },
-        pebs_data_cfg: program.pebs.map_or(0, |pebs| pebs.pebs_data_cfg),
-        records_lost: counted.records_lost,
-        stack_offset: 0,
-        stack_bytes: 0,
-        active: program.complete(),
-        counter_event,
-        sampler_counter,
-        counts: counted.counts,
-        periods: program.shown(session.state.periods.in_use()),
-    }
+    flags
 }
 
-fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, quantum: &Quantum) {
-    let state = &mut *session.state;
-    session.rings.write_quantum(state.quanta.place(number), quantum);
+fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, closed: &Closed<'_>, stack: Stack) {
+    let (program, state, span) = (session.program, &mut *session.state, &closed.span);
+    session.rings.write_quantum(state.quanta.place(number), |quantum| {
+        describe(quantum, program, state, closed, stack)
+    });
     state.quanta.produce_to(number + 1);
     state.lost_before = false;
-    if let Some(records) = session.program.records {
+    if let Some(records) = program.records {
         // A stay that is not armed has an empty span, which says nothing of the segment.
-        if state.segments.current().is_some() && quantum.span_bytes > 0 {
-            let end = quantum.span_offset + quantum.span_bytes;
-            state.segments.publish_to(end, segments::full_at(records.size));
+        if state.segments.current().is_some() && span.end > span.start {
+            state.segments.publish_to(span.end, segments::full_at(records.size));
         }
-        state.totals.records += u64::from(quantum.span_bytes / u32::from(records.size));
+        state.totals.records += u64::from((span.end - span.start) / u32::from(records.size));
     }
-    state.totals.records_lost += quantum.records_lost;
+    state.totals.records_lost += closed.counted.records_lost;
 }
 
 /// There is no room for the quantum: its records are overwritten and counted as lost.

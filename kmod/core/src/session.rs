@@ -130,6 +130,12 @@ impl CpuSession {
         }
     }
 
+    /// Quanta, segments and markers until now: of [`CpuSession::status`] what a reader may wait for.
+    #[must_use]
+    pub const fn produced(&self) -> [u64; 3] {
+        [self.quanta.produced(), self.segments.begun(), self.markers.ring.produced()]
+    }
+
     /// Adds this CPU's share to a session's totals.
     pub fn add_to(&self, totals: &mut Totals) {
         for (sum, count) in totals.counts.iter_mut().zip(self.totals.counts) {

@@ -1,7 +1,7 @@
 //! The user stack of a sample, collected when its PMI ends the quantum: copied whole for DWARF unwinding, or followed by
 //! frame pointers. Branch records that hardware does not write into the sample are collected in its place.
 
-use super::abi::{Quantum, QuantumEnd, QuantumFlags};
+use super::abi::{QuantumEnd, QuantumFlags};
 use super::lbr::{Branches, BRANCH_BYTES};
 use super::port::{Port, Rings};
 use super::session::Session;
@@ -23,29 +23,37 @@ pub(super) const fn bytes_wanted(program: &Program) -> u32 {
     }
 }
 
-/// Collects the user stack of the span's last record, when the session wants stacks. `end`: where that record ends in the
-/// window, which still has the withheld ones before it.
+/// What a quantum says of the stack that belongs to its last record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stack {
+    /// [`super::abi::Quantum::stack_offset`] and [`super::abi::Quantum::stack_bytes`].
+    pub(super) offset: u64,
+    pub(super) bytes: u32,
+    /// Those of [`QuantumFlags`] that are set for it.
+    pub(super) flags: u16,
+}
+
+/// Collects the user stack of a span's last record, when the session wants stacks. `end`: where that record ends in the
+/// window, which still has the withheld ones before it; `ended`: how the quantum did.
 pub(super) fn collect<P: Port, R: Rings>(
     port: &mut P,
     session: &mut Session<'_, R>,
-    quantum: &mut Quantum,
     end: u32,
-) {
+    ended: QuantumEnd,
+) -> Stack {
     let wanted = bytes_wanted(session.program);
-    if wanted == 0 || quantum.span_bytes == 0 {
-        return;
+    if wanted == 0 {
+        return Stack::default();
     }
     if session.state.stacks.room_for(wanted).is_none() {
         session.take_back();
     }
     let Some(start) = session.state.stacks.room_for(wanted) else {
-        quantum.flags |= QuantumFlags::STACK_LOST;
-        return;
+        return Stack { flags: QuantumFlags::STACK_LOST, ..Stack::default() };
     };
     let place = session.state.stacks.place(start);
     if let Some(branches) = session.program.branches.filter(|branches| !branches.in_records) {
-        collect_branches(port, session, quantum, &branches, (start, place));
-        return;
+        return collect_branches(port, session, &branches, (start, place), ended);
     }
     let frames = session.program.config().frames;
     let stack = match stack_register(port, session, end, frames > 0) {
@@ -53,33 +61,32 @@ pub(super) fn collect<P: Port, R: Rings>(
         Some(from) if from >> 63 == 0 => session.rings.copy_stack(from, place, wanted),
         _ => Collected::default(),
     };
-    if !stack.complete {
-        quantum.flags |= QuantumFlags::STACK_TRUNCATED;
-    }
-    if frames > 0 {
-        quantum.flags |= QuantumFlags::STACK_FRAMES;
-    }
-    (quantum.stack_offset, quantum.stack_bytes) = (start, stack.bytes.min(wanted));
-    session.state.stacks.produce_to(start + u64::from(quantum.stack_bytes));
+    let truncated = if stack.complete { 0 } else { QuantumFlags::STACK_TRUNCATED };
+    let frames = if frames > 0 { QuantumFlags::STACK_FRAMES } else { 0 };
+    keep(session, Stack { offset: start, bytes: stack.bytes.min(wanted), flags: truncated | frames })
+}
+
+/// Takes its bytes of the ring.
+fn keep<R: Rings>(session: &mut Session<'_, R>, stack: Stack) -> Stack {
+    session.state.stacks.produce_to(stack.offset + u64::from(stack.bytes));
+    stack
 }
 
 /// Reads the branches before the span's last record.
 fn collect_branches<P: Port, R: Rings>(
     port: &mut P,
     session: &mut Session<'_, R>,
-    quantum: &mut Quantum,
     branches: &Branches,
     (start, place): (u64, u32),
-) {
+    ended: QuantumEnd,
+) -> Stack {
     // Only a PMI freezes the kernel's branches: at another end of the quantum they are those of the way here.
-    if branches.kernel && quantum.end != QuantumEnd::Pmi as u16 {
-        return;
+    if branches.kernel && ended != QuantumEnd::Pmi {
+        return Stack::default();
     }
     let rings = &mut *session.rings;
     let count = branches.read(port, |number, entry| rings.write_stack(place + number * BRANCH_BYTES, entry));
-    quantum.flags |= QuantumFlags::STACK_BRANCHES;
-    (quantum.stack_offset, quantum.stack_bytes) = (start, count * BRANCH_BYTES);
-    session.state.stacks.produce_to(start + u64::from(quantum.stack_bytes));
+    keep(session, Stack { offset: start, bytes: count * BRANCH_BYTES, flags: QuantumFlags::STACK_BRANCHES })
 }
 
 /// RBP or else RSP of the span's last record, which ends here in the window; `None` when that is of kernel mode, where RBP is a register

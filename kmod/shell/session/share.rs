@@ -63,8 +63,7 @@ impl<'a> Share<'a> {
 
     /// Notes what was published; whether a quarter of a ring has filled since readers were last woken, so that readers should not wait for the timer.
     pub(in super::super) fn announce(&mut self) -> bool {
-        let status = self.state.status();
-        let produced = [status.quanta_produced, status.segments_begun, status.markers_produced];
+        let produced = self.state.produced();
         let told = self.told.each_ref().map(|told| told.load(Ordering::Relaxed));
         if produced == told {
             return false;

@@ -178,8 +178,8 @@ impl Program {
     }
 
     /// Whether more than one counter writes records, so that a record must be asked which it is for.
-    pub(in super::super) fn has_several_samplers(&self) -> bool {
-        self.sampling_counters().count() > 1
+    pub(in super::super) const fn has_several_samplers(&self) -> bool {
+        self.several
     }
 
     /// A bit for each counter that writes records, at its place in IA32_PERF_GLOBAL_STATUS.

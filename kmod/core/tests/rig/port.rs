@@ -187,8 +187,12 @@ impl Rings for CoreRings {
         }
     }
 
-    fn write_quantum(&mut self, slot: u32, quantum: &Quantum) {
-        self.core.borrow_mut().machine.shared[self.session].quanta[slot as usize] = Some(*quantum);
+    fn write_quantum(&mut self, slot: u32, write: impl FnOnce(&mut Quantum)) {
+        self.core.borrow_mut().machine.shared[self.session].quanta[slot as usize] = Some({
+            let mut quantum = Quantum::EMPTY;
+            write(&mut quantum);
+            quantum
+        });
     }
 
     fn write_marker(&mut self, slot: u32, marker: &Marker) {
