@@ -41,7 +41,7 @@ pub enum Error {
         library: u32,
     },
     /// No event has this name on this PMU.
-    #[error("no event is called `{name}` on the {pmu} PMU; {}", suggest(near))]
+    #[error("{}", unknown_event(name, pmu, near))]
     UnknownEvent {
         /// What was asked for.
         name: String,
@@ -189,6 +189,13 @@ impl Error {
     pub(crate) fn corrupt(what: impl Into<String>) -> Self {
         Self::Corrupt { what: what.into() }
     }
+}
+
+fn unknown_event(name: &str, pmu: &str, near: &[String]) -> String {
+    if name.is_empty() {
+        return "an event's name is missing: write names with one comma between them, as `hpmctl list` lists them".to_owned();
+    }
+    format!("no event is called `{name}` on the {pmu} PMU; {}", suggest(near))
 }
 
 fn suggest(near: &[String]) -> String {

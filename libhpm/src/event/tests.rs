@@ -67,7 +67,8 @@ fn unknown_names_suggest_near_ones() {
             say("MEM_LOAD_RETIRED:L1_MIS"),
             say("xyzzy"),
             say("r200d1"),
-            say("cpu/frob=1/")
+            say("cpu/frob=1/"),
+            say("")
         ]
         .join("\n")
     );
