@@ -80,19 +80,24 @@ impl InUse {
 pub(super) fn pack(quanta: &[Quantum], words: &mut Vec<u64>) {
     let Some(first) = quanta.first() else { return };
     let in_use = InUse::of(first.count_len, first.counter_event);
-    words.reserve(COMMON + quanta.len() * in_use.words());
     words.extend_from_slice(&common(first));
-    for quantum in quanta {
-        let ends = pair(u32::from(quantum.end) | u32::from(quantum.flags) << 16, quantum.span_bytes);
-        let thread = pair(quantum.pid, quantum.tid);
-        let stack = pair(quantum.stack_bytes, quantum.active);
-        let own: [u64; OWN] = [quantum.start_tsc, quantum.end_tsc, thread, ends, quantum.last_ip, stack];
-        words.extend_from_slice(&own);
-        words.extend_from_slice(&quantum.counts[..in_use.counts]);
-        for place in in_use.places() {
-            words.push(quantum.periods[place]);
-        }
+    let begin = words.len();
+    // Room for all at once: to ask for it word by word takes as long as to write them.
+    words.resize(begin + quanta.len() * in_use.words(), 0);
+    for (quantum, words) in quanta.iter().zip(words[begin..].chunks_exact_mut(in_use.words())) {
+        let (own, rest) = words.split_first_chunk_mut::<OWN>().expect("a chunk has more");
+        *own = own_words(quantum);
+        let (counts, periods) = rest.split_at_mut(in_use.counts);
+        counts.copy_from_slice(&quantum.counts[..in_use.counts]);
+        in_use.places().zip(periods).for_each(|(place, period)| *period = quantum.periods[place]);
     }
+}
+
+fn own_words(quantum: &Quantum) -> [u64; OWN] {
+    let ends = pair(u32::from(quantum.end) | u32::from(quantum.flags) << 16, quantum.span_bytes);
+    let thread = pair(quantum.pid, quantum.tid);
+    let stack = pair(quantum.stack_bytes, quantum.active);
+    [quantum.start_tsc, quantum.end_tsc, thread, ends, quantum.last_ip, stack]
 }
 
 fn common(first: &Quantum) -> [u64; COMMON] {
