@@ -129,7 +129,7 @@ fn frames_have_what_was_published_however_often_the_rings_end() {
     let stay = |number: u32| {
         let stack = if number % 50 == 3 { 200_000 } else { 8 * (number % 4) };
         let stay = Stay { tid: number, records: (number % 7).into(), stack, count: number.into() };
-        ((number % 11 == 0).into(), stay)
+        (number.is_multiple_of(11).into(), stay)
     };
     let stays: Vec<_> = (0..9000).map(stay).collect();
     let stays: Vec<_> = stays.chunks(700).map(<[_]>::to_vec).collect();
