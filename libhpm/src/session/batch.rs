@@ -31,6 +31,38 @@ impl<'a> Batch<'a> {
         })
     }
 
+    /// CPUs with rings.
+    pub(crate) fn cpus(&self) -> usize {
+        self.observed.len()
+    }
+
+    /// A CPU's quanta as [`Batch::quanta`] has them, in two parts, for who takes many at once. The bytes that they name are to be had
+    /// by [`Batch::records`] and [`Batch::stack`].
+    pub(crate) fn of_cpu(&self, cpu: usize) -> [&[hpm_abi::Quantum]; 2] {
+        self.rings.quanta(cpu)
+    }
+
+    /// The records at a place of a CPU's segment, of one quantum or of neighbours.
+    ///
+    /// # Errors
+    /// [`crate::Error::Corrupt`] when no quantum can own them.
+    pub(crate) fn records(&self, cpu: usize, segment: u64, start: u64, len: u64) -> Result<&[u8]> {
+        self.rings.records(cpu, segment, start, len)
+    }
+
+    /// The bytes at a place of a CPU's stack ring, of one quantum or of neighbours.
+    ///
+    /// # Errors
+    /// As [`Batch::records`].
+    pub(crate) fn stack(&self, cpu: usize, offset: u64, len: u64) -> Result<&[u8]> {
+        self.rings.stack(cpu, offset, len)
+    }
+
+    /// Bytes of a CPU's stack ring; 0 when it has none.
+    pub(crate) fn stack_ring(&self, cpu: usize) -> u64 {
+        self.rings.stack_ring(cpu)
+    }
+
     /// Whether nothing was published.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -50,13 +82,21 @@ impl<'a> Batch<'a> {
             segments: consumed.segments.max(observed.segments_complete),
             stack: consumed.stack,
         };
-        for number in consumed.quanta..observed.quanta {
-            let Some(Ok(published)) = self.rings.quantum(cpu, number) else { continue };
-            if !published.stack.is_empty() {
-                end.stack = published.quantum.stack_offset + published.stack.len() as u64;
+        // What was published last lies farthest, so that mostly the last quantum tells. One that names what it cannot own tells nothing.
+        let (mut records, mut stack) = (false, self.rings.stack_ring(cpu) == 0);
+        for quantum in self.rings.quanta(cpu).into_iter().rev().flat_map(|part| part.iter().rev()) {
+            if records && stack {
+                break;
             }
-            if !published.records.is_empty() {
-                end.segments = end.segments.max(published.quantum.segment);
+            let (start, len) = (quantum.span_offset.into(), quantum.span_bytes.into());
+            if !records && len > 0 && self.rings.records(cpu, quantum.segment, start, len).is_ok() {
+                end.segments = end.segments.max(quantum.segment);
+                records = true;
+            }
+            let (offset, len) = (quantum.stack_offset, quantum.stack_bytes.into());
+            if !stack && len > 0 && self.rings.stack(cpu, offset, len).is_ok() {
+                end.stack = offset + len;
+                stack = true;
             }
         }
         end

@@ -94,6 +94,7 @@ impl<'a> Quantum<'a> {
     }
 
     /// It with the bytes that belong to it.
+    #[cfg(test)]
     pub(crate) fn published(&self) -> Published<'a> {
         self.published
     }

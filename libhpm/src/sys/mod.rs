@@ -13,7 +13,6 @@
 //! | [`memory`] | mallopt has no safe wrapper |
 //! | [`probe`] | as [`device`] and [`rings`], for tests of the driver |
 //! | [`priority`] | getpriority and setpriority have no safe wrapper |
-//! | [`raw`] | quanta are read from the bytes of a file, and written as bytes |
 //! | [`pidfd`] | pidfd_open has no safe wrapper |
 //!
 //! Everything exported is safe to call.
@@ -30,5 +29,4 @@ pub mod perf;
 pub mod pidfd;
 pub mod priority;
 pub mod probe;
-pub mod raw;
 pub mod rings;

@@ -204,6 +204,35 @@ impl Rings {
         self.cpus[cpu].quantum(number)
     }
 
+    /// All quanta of a CPU that are published and not given back, in their order, in two parts because a ring has an end. The bytes that
+    /// they name are to be had by [`Rings::records`] and [`Rings::stack`].
+    #[must_use]
+    pub fn quanta(&self, cpu: usize) -> [&[Quantum]; 2] {
+        self.cpus[cpu].quanta()
+    }
+
+    /// Bytes of a CPU's segment that one quantum names, or several that name neighbours.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when no quantum can own them.
+    pub fn records(&self, cpu: usize, segment: u64, start: u64, len: u64) -> Result<&[u8]> {
+        self.cpus[cpu].records(segment, start, len)
+    }
+
+    /// Bytes of a CPU's stack ring that one quantum names, or several that name neighbours.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when no quantum can own them.
+    pub fn stack(&self, cpu: usize, offset: u64, len: u64) -> Result<&[u8]> {
+        self.cpus[cpu].stack(offset, len)
+    }
+
+    /// Bytes of a CPU's stack ring; 0 when it has none.
+    #[must_use]
+    pub fn stack_ring(&self, cpu: usize) -> u64 {
+        self.cpus[cpu].stacks.as_ref().map_or(0, |stacks| stacks.len() as u64)
+    }
+
     /// Asks the driver to take samples on no CPU, or again on all, from each one's next cut on.
     pub fn pause_samples(&self, paused: bool) {
         for cpu in 0..self.cpus.len() {
@@ -243,60 +272,72 @@ impl CpuRings {
         // is aligned. Every bit pattern is a `Quantum`. The slot is published and not given back, so nobody writes it
         // while `self` is borrowed (module documentation).
         let quantum = unsafe { &*quanta.as_ptr().cast::<Quantum>().wrapping_add(index) };
-        Some(
-            self.records(quantum)
-                .and_then(|records| Ok(Published { quantum, records, stack: self.stack(quantum)? })),
-        )
+        let records = self.records(quantum.segment, quantum.span_offset.into(), quantum.span_bytes.into());
+        let stack = || self.stack(quantum.stack_offset, quantum.stack_bytes.into());
+        Some(records.and_then(|records| Ok(Published { quantum, records, stack: stack()? })))
     }
 
-    /// The records of a published quantum.
-    fn records(&self, quantum: &Quantum) -> Result<&[u8]> {
-        if quantum.span_bytes == 0 {
+    fn quanta(&self) -> [&[Quantum]; 2] {
+        let Some(area) = &self.quanta else { return [&[]; 2] };
+        let (from, to, ring) = (self.consumed.quanta, self.produced.quanta, self.quanta_len);
+        // Not more than the ring has (`Rings::observe`).
+        let (first, count) = ((from % ring) as usize, (to - from).min(ring) as usize);
+        let before_end = count.min(ring as usize - first);
+        let part = |first: usize, len: usize| {
+            // SAFETY: `first + len` is at most the ring's length, so they lie in the mapping, which is aligned as above. All of them
+            // are published and not given back, so nobody writes them while `self` is borrowed (module documentation).
+            unsafe { std::slice::from_raw_parts(area.as_ptr().cast::<Quantum>().wrapping_add(first), len) }
+        };
+        [part(first, before_end), part(0, count - before_end)]
+    }
+
+    /// The records of published quanta.
+    fn records(&self, segment: u64, start: u64, len: u64) -> Result<&[u8]> {
+        if len == 0 {
             return Ok(&[]);
         }
-        let (start, len) = (quantum.span_offset as usize, quantum.span_bytes as usize);
         let segments = self
             .segments
             .as_ref()
             .ok_or_else(|| Error::corrupt("records in a session that samples nothing"))?;
-        let owned = (self.consumed.segments..self.produced.segments).contains(&quantum.segment);
-        if !owned || start + len > SEGMENT {
+        let owned = (self.consumed.segments..self.produced.segments).contains(&segment);
+        if !owned || start.saturating_add(len) > SEGMENT as u64 {
             return Err(Error::corrupt(format!(
-                "quantum {} names {len} bytes at {start} of segment {} while {:?} are produced and {:?} consumed",
-                quantum.sequence, quantum.segment, self.produced, self.consumed
+                "a quantum names {len} bytes at {start} of segment {segment} while {:?} are produced and {:?} consumed",
+                self.produced, self.consumed
             )));
         }
-        let place = (quantum.segment % (segments.len() / SEGMENT) as u64) as usize;
+        let place = (segment % (segments.len() / SEGMENT) as u64) as usize;
+        let (start, len) = (start as usize, len as usize);
         // SAFETY: `place` is below the number of segments and `start + len` within one, so the bytes lie in the mapping.
-        // They are published by `quantum` and their segment is not given back, so hardware no longer writes them
+        // They are published by a quantum and their segment is not given back, so hardware no longer writes them
         // (module documentation).
         Ok(unsafe {
             std::slice::from_raw_parts(segments.as_ptr().wrapping_add(place * SEGMENT + start), len)
         })
     }
 
-    /// The stack of a published quantum.
-    fn stack(&self, quantum: &Quantum) -> Result<&[u8]> {
-        if quantum.stack_bytes == 0 {
+    /// The stacks of published quanta.
+    fn stack(&self, offset: u64, len: u64) -> Result<&[u8]> {
+        if len == 0 {
             return Ok(&[]);
         }
         let stacks =
             self.stacks.as_ref().ok_or_else(|| Error::corrupt("a stack in a session that copies none"))?;
-        let len = quantum.stack_bytes as usize;
-        let place = (quantum.stack_offset % stacks.len() as u64) as usize;
-        let end = quantum.stack_offset.saturating_add(len as u64);
-        if quantum.stack_offset < self.consumed.stack
+        let place = offset % stacks.len() as u64;
+        let end = offset.saturating_add(len);
+        if offset < self.consumed.stack
             || end > self.produced.stack
-            || place + len > stacks.len()
+            || place.saturating_add(len) > stacks.len() as u64
         {
             return Err(Error::corrupt(format!(
-                "quantum {} names {len} stack bytes at {} while {:?} are produced and {:?} consumed",
-                quantum.sequence, quantum.stack_offset, self.produced, self.consumed
+                "a quantum names {len} stack bytes at {offset} while {:?} are produced and {:?} consumed",
+                self.produced, self.consumed
             )));
         }
         // SAFETY: `place + len` lies within the mapping; the bytes are published and not given back, so nobody writes them
         // (module documentation).
-        Ok(unsafe { std::slice::from_raw_parts(stacks.as_ptr().wrapping_add(place), len) })
+        Ok(unsafe { std::slice::from_raw_parts(stacks.as_ptr().wrapping_add(place as usize), len as usize) })
     }
 }
 

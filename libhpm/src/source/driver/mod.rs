@@ -1,5 +1,6 @@
 //! The driver as a source: its quanta and samples, and the kernel's reports of mappings and threads beside them.
 
+mod compact;
 mod meta;
 mod rows;
 mod sample;

@@ -1,16 +1,20 @@
-//! What the driver and the kernel reported, kept as it was until there is time to make rows of it.
+//! What the driver and the kernel reported, kept until there is time to make rows of it.
 //!
 //! Making rows of samples and mappings, and writing them, takes more instructions than everything else that a recording does while the
-//! program runs. So [`Spool`] writes quanta, records and stacks from the driver's memory to a file, one system call for all that was
-//! published on a CPU, and the side band's records as they are; [`Frames`] reads them when the program has ended, or when somebody reads the
-//! trace before.
+//! program runs. So [`Spool`] writes quanta, records and stacks to a file, one system call for all that was published, and the side band's
+//! records as they are; [`Frames`] reads them when the program has ended, or when somebody reads the trace before.
+//!
+//! What it costs is above all new pages of the file, of which each takes thousands of the kernel's instructions, and what is done for each
+//! quantum. So quanta are written without what is not needed of them ([`compact`]). Records and stacks go from the driver's memory to the
+//! file as they are, as many neighbours at once as there are: the rows have all registers of a record, and to leave out what else a
+//! record may not need, its data source's latency and the like, would take as many instructions for copying the rest as it saves.
 //!
 //! # The file
 //! Words of 8 bytes in the machine's order: a head of [`HEAD`], then frames, each with a head of [`FRAME_HEAD`]. The last one may be cut off.
 //!
 //! | frame | its head | then |
 //! |---|---|---|
-//! | [`QUANTA`] | quanta, bytes of all their records, bytes of all their stacks | the quanta as [`hpm_abi::Quantum`], the records and the stacks in the quanta's order |
+//! | [`QUANTA`] | bytes of the quanta, of all their records, and of all their stacks | quanta of one CPU as [`compact`] has them, the records and the stacks in the quanta's order |
 //! | [`REPORTS`] | bytes, and the moment at which they were read, as TSC and as CLOCK_MONOTONIC_RAW | records of perf_event_open(2) |
 
 use std::fs::File;
@@ -20,10 +24,10 @@ use std::path::{Path, PathBuf};
 use hpm_abi::ABI_VERSION;
 use zerocopy::IntoBytes as _;
 
+use super::compact;
 use crate::session::{Batch, Quantum};
 use crate::sideband::{Entry, Reports};
 use crate::sys::clock::ClockPair;
-use crate::sys::raw::{QUANTUM_WORDS, bytes_of, quanta_in};
 use crate::sys::rings::Published;
 use crate::trace::TraceError;
 use crate::{Error, Result};
@@ -33,12 +37,16 @@ const MAGIC: u64 = u64::from_le_bytes(*b"hpmspool");
 /// The first words of frames.
 const QUANTA: u64 = u64::from_le_bytes(*b"quanta..");
 const REPORTS: u64 = u64::from_le_bytes(*b"reports.");
-/// Words of the file's head: [`MAGIC`], the version of the driver's interface, and the members of [`Begun`].
+/// Which file this is: the number of its own layout, which was 0 before quanta were compact, above the version of the driver's interface.
+const VERSION: u64 = 1 << 32 | ABI_VERSION as u64;
+/// Words of the file's head: [`MAGIC`], [`VERSION`], and the members of [`Begun`].
 const HEAD: usize = 5;
 /// Words of a frame's head.
 const FRAME_HEAD: usize = 4;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 << 10;
+/// Words of quanta that are kept before they are written.
+const WORDS_KEPT: usize = 16 << 10;
 
 /// What has to be known of a recording to make its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,13 +62,23 @@ pub(crate) struct Begun {
 pub(super) struct Spool {
     path: PathBuf,
     file: File,
+    /// Heads and quanta that are being written.
+    words: Vec<u64>,
+}
+
+/// What is written next.
+enum Piece<'a> {
+    /// Of [`Spool::words`] those to here.
+    Words(usize),
+    /// Of the driver's memory.
+    Bytes(&'a [u8]),
 }
 
 impl Spool {
     /// Creates the file.
     pub(super) fn create(path: &Path) -> Result<Self, TraceError> {
         let refused = |reason| TraceError::Write { path: path.to_owned(), reason };
-        Ok(Self { path: path.to_owned(), file: File::create_new(path).map_err(refused)? })
+        Ok(Self { path: path.to_owned(), file: File::create_new(path).map_err(refused)?, words: Vec::new() })
     }
 
     /// Writes the head, before anything else.
@@ -69,7 +87,7 @@ impl Spool {
     /// [`TraceError::Write`].
     pub(super) fn begin(&mut self, begun: Begun) -> Result<()> {
         let calls = begun.calls.map_or(u64::MAX, u64::from);
-        let head = [MAGIC, ABI_VERSION.into(), calls, begun.maps, begun.threads];
+        let head = [MAGIC, VERSION, calls, begun.maps, begun.threads];
         self.write(&mut [IoSlice::new(head.as_bytes())])
     }
 
@@ -83,32 +101,80 @@ impl Spool {
         self.write(&mut [IoSlice::new(head.as_bytes()), IoSlice::new(bytes)])
     }
 
-    /// Writes what was published, a frame for each CPU: on many of them it is too much to be read at once.
+    /// Writes what was published, all at once unless it is much: a frame for each CPU, or several where quanta differ in what a frame's have
+    /// in common.
     ///
     /// # Errors
     /// [`TraceError::Write`], or [`Error::Corrupt`] as [`Batch::quanta`]. Nothing may be written then.
     pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<()> {
-        let quanta = batch.quanta().collect::<Result<Vec<_>>>()?;
-        quanta.chunk_by(|one, next| one.raw().cpu == next.raw().cpu).try_for_each(|of_cpu| self.frame(of_cpu))
+        // Nothing is left of a look that failed.
+        self.words.clear();
+        let mut pieces = Vec::new();
+        for cpu in 0..batch.cpus() {
+            for quanta in batch.of_cpu(cpu) {
+                for alike in quanta.chunk_by(compact::goes_on) {
+                    self.add_frame(batch, cpu, alike, &mut pieces)?;
+                }
+            }
+            if self.words.len() >= WORDS_KEPT {
+                self.write_pieces(&mut pieces)?;
+            }
+        }
+        self.write_pieces(&mut pieces)
     }
 
-    fn frame(&mut self, quanta: &[Quantum<'_>]) -> Result<()> {
-        let published = || quanta.iter().map(Quantum::published);
-        let bytes = |part: for<'a> fn(Published<'a>) -> &'a [u8]| {
-            published().map(part).map(<[u8]>::len).sum::<usize>()
+    /// Adds a frame of quanta to what is written next.
+    fn add_frame<'a>(
+        &mut self,
+        batch: &'a Batch<'_>,
+        cpu: usize,
+        quanta: &'a [hpm_abi::Quantum],
+        pieces: &mut Vec<Piece<'a>>,
+    ) -> Result<()> {
+        let head = self.words.len();
+        self.words.extend([QUANTA, 0, 0, 0]);
+        compact::pack(quanta, &mut self.words);
+        pieces.push(Piece::Words(self.words.len()));
+        let mut total = [0_u64; 2];
+        let records = |quantum: &hpm_abi::Quantum| {
+            (quantum.segment, u64::from(quantum.span_offset), u64::from(quantum.span_bytes))
         };
-        let (records, stacks) = (bytes(|published| published.records), bytes(|published| published.stack));
-        let head = [QUANTA, quanta.len() as u64, records as u64, stacks as u64];
-        let parts: [for<'a> fn(Published<'a>) -> &'a [u8]; 3] = [
-            |published| bytes_of(published.quantum),
-            |published| published.records,
-            |published| published.stack,
-        ];
-        let mut slices = vec![IoSlice::new(head.as_bytes())];
-        for part in parts {
-            slices.extend(published().map(part).filter(|bytes| !bytes.is_empty()).map(IoSlice::new));
-        }
-        self.write(&mut slices)
+        runs(quanta.iter().map(records), |segment, start, len| {
+            total[0] += len;
+            pieces.push(Piece::Bytes(batch.records(cpu, segment, start, len)?));
+            Ok(())
+        })?;
+        // Where there is no ring, one that names a stack all the same is refused.
+        let ring = batch.stack_ring(cpu).max(1);
+        let stack = |quantum: &hpm_abi::Quantum| {
+            // Neighbours of two laps through the ring are not neighbours in memory.
+            (quantum.stack_offset / ring, quantum.stack_offset, u64::from(quantum.stack_bytes))
+        };
+        let with_stack = quanta.iter().filter(|quantum| quantum.stack_bytes != 0);
+        runs(with_stack.map(stack), |_, offset, len| {
+            total[1] += len;
+            pieces.push(Piece::Bytes(batch.stack(cpu, offset, len)?));
+            Ok(())
+        })?;
+        let packed = 8 * (self.words.len() - head - FRAME_HEAD) as u64;
+        self.words[head + 1..head + FRAME_HEAD].copy_from_slice(&[packed, total[0], total[1]]);
+        Ok(())
+    }
+
+    /// Writes them, and empties them and the words.
+    fn write_pieces(&mut self, pieces: &mut Vec<Piece<'_>>) -> Result<()> {
+        let words = std::mem::take(&mut self.words);
+        let mut from = 0;
+        let slices = pieces.drain(..).map(|piece| match piece {
+            Piece::Bytes(bytes) => IoSlice::new(bytes),
+            Piece::Words(to) => IoSlice::new(words[std::mem::replace(&mut from, to)..to].as_bytes()),
+        });
+        let mut slices: Vec<IoSlice<'_>> = slices.collect();
+        let written = self.write(&mut slices);
+        drop(slices);
+        self.words = words;
+        self.words.clear();
+        written
     }
 
     fn write(&mut self, slices: &mut [IoSlice<'_>]) -> Result<()> {
@@ -123,6 +189,29 @@ impl Spool {
     pub(super) fn read(self) -> Result<Frames> {
         Frames::open(&self.path)
     }
+}
+
+/// Joins what lies one behind the other: of spans, each of an area, from a place of it on, so many bytes, hands those that are left to `each`.
+fn runs(
+    spans: impl Iterator<Item = (u64, u64, u64)>,
+    mut each: impl FnMut(u64, u64, u64) -> Result<()>,
+) -> Result<()> {
+    let (mut area, mut start, mut len) = (0, 0_u64, 0_u64);
+    for (next_area, next_start, next_len) in spans {
+        if next_len == 0 {
+            continue;
+        }
+        if len != 0 && next_area == area && start.checked_add(len) == Some(next_start) {
+            // No sum of quanta's lengths, of 32 bits each, comes near its end.
+            len += next_len;
+            continue;
+        }
+        if len != 0 {
+            each(area, start, len)?;
+        }
+        (area, start, len) = (next_area, next_start, next_len);
+    }
+    if len != 0 { each(area, start, len) } else { Ok(()) }
 }
 
 /// [`io::Write::write_all`] of many slices.
@@ -141,6 +230,13 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
         }
     }
     Ok(())
+}
+
+/// Takes so many bytes off the beginning; `None` where they are too few, or would leave what follows unaligned.
+fn take<'a>(bytes: &mut &'a [u8], wanted: u32) -> Option<&'a [u8]> {
+    let (taken, left) = bytes.split_at_checked(wanted as usize).filter(|_| wanted.is_multiple_of(8))?;
+    *bytes = left;
+    Some(taken)
 }
 
 /// What a frame holds.
@@ -187,7 +283,7 @@ impl Frames {
             };
             input.read_exact(head.as_mut_bytes())?;
             let [magic, version, calls, maps, threads] = head;
-            if magic != MAGIC || version != u64::from(ABI_VERSION) {
+            if magic != MAGIC || version != VERSION {
                 return Err(io::Error::other(
                     "another version of hpm wrote it: read it with the one that recorded it",
                 ));
@@ -215,28 +311,26 @@ impl Frames {
                 let now = ClockPair { tsc, monotonic_raw_ns, realtime_ns: 0 };
                 each(Part::Reports(Reports::of(self.words.as_bytes()).entries(), now))?;
             }
-            Some([_, count, ..]) => self.quanta(count as usize, each)?,
+            Some([_, packed, records, _]) => self.quanta(packed as usize / 8, records as usize, each)?,
         }
         Ok(true)
     }
 
-    fn quanta(&self, count: usize, mut each: impl FnMut(Part<'_>) -> Result<()>) -> Result<()> {
-        let (quanta, rest) = self.words.split_at(count * QUANTUM_WORDS);
-        let quanta = quanta_in(quanta);
-        let mut bytes = rest.as_bytes();
-        let mut take = |wanted: u32| {
-            let (taken, left) =
-                bytes.split_at_checked(wanted as usize).filter(|_| wanted.is_multiple_of(8))?;
-            bytes = left;
-            Some(taken)
-        };
+    fn quanta(
+        &self,
+        packed: usize,
+        records: usize,
+        mut each: impl FnMut(Part<'_>) -> Result<()>,
+    ) -> Result<()> {
         let corrupt = || Error::corrupt("a frame of quanta with other records than they name");
-        let records: Option<Vec<&[u8]>> = quanta.iter().map(|quantum| take(quantum.span_bytes)).collect();
-        for (quantum, records) in quanta.iter().zip(records.ok_or_else(corrupt)?) {
-            let stack = take(quantum.stack_bytes).ok_or_else(corrupt)?;
-            each(Part::Quantum(&Quantum::new(Published { quantum, records, stack })))?;
+        let (packed, rest) = self.words.split_at(packed);
+        let (mut records, mut stacks) = rest.as_bytes().split_at(records);
+        for quantum in compact::unpack(packed).ok_or_else(corrupt)? {
+            let records = take(&mut records, quantum.span_bytes).ok_or_else(corrupt)?;
+            let stack = take(&mut stacks, quantum.stack_bytes).ok_or_else(corrupt)?;
+            each(Part::Quantum(&Quantum::new(Published { quantum: &quantum, records, stack })))?;
         }
-        Ok(())
+        if records.is_empty() && stacks.is_empty() { Ok(()) } else { Err(corrupt()) }
     }
 
     /// Reads a frame's words; its head, or `None` where none is whole any more.
@@ -245,13 +339,13 @@ impl Frames {
         let mut head = [0_u64; FRAME_HEAD];
         self.read(|input| input.read_exact(head.as_mut_bytes()))?;
         let bytes = match head {
-            [QUANTA, count, records, stacks] => count
-                .checked_mul(8 * QUANTUM_WORDS as u64)
-                .and_then(|bytes| bytes.checked_add(records)?.checked_add(stacks)),
-            [REPORTS, bytes, ..] => Some(bytes),
+            [QUANTA, parts @ ..] => {
+                let add = |sum: u64, part| sum.checked_add(part).filter(|sum| sum.is_multiple_of(8));
+                parts.into_iter().try_fold(0, add)
+            }
+            [REPORTS, bytes, ..] => Some(bytes).filter(|bytes| bytes.is_multiple_of(8)),
             _ => None,
         };
-        let bytes = bytes.filter(|bytes| bytes.is_multiple_of(8));
         let bytes = bytes.ok_or_else(|| Error::corrupt("something else where a frame should begin"))?;
         // Before memory is asked for, which a damaged head alone would not justify.
         let Some(left) = left.checked_sub(bytes) else { return Ok(None) };

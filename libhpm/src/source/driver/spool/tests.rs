@@ -4,6 +4,7 @@ use super::*;
 use crate::event;
 use crate::session::fake::{Fake, Stay};
 use crate::session::{Options, Session, Stack, Target};
+use crate::source::driver::compact::tests::needed;
 use crate::source::driver::rows::Rows;
 use crate::trace::{
     self, MapRow, MarkerRow, Meta, QuantumRow, SampleRow, StackRow, ThreadRow, TraceReader, TraceWriter,
@@ -113,6 +114,100 @@ proptest! {
     }
 }
 
+/// A published quantum as it is after all, and copies of its records and its stack.
+fn copied(quantum: &Quantum<'_>) -> (hpm_abi::Quantum, Vec<u8>, Vec<u8>) {
+    let Published { quantum, records, stack } = quantum.published();
+    (needed(quantum), records.to_vec(), stack.to_vec())
+}
+
+#[test]
+fn frames_have_what_was_published_however_often_the_rings_end() {
+    let temp = tempfile::tempdir().unwrap();
+    let file = temp.path().join("deferred.raw");
+    let mut spool = Spool::create(&file).unwrap();
+    spool.begin(Begun::default()).unwrap();
+    let stay = |number: u32| {
+        let stack = if number % 50 == 3 { 200_000 } else { 8 * (number % 4) };
+        let stay = Stay { tid: number, records: (number % 7).into(), stack, count: number.into() };
+        (number.is_multiple_of(11).into(), stay)
+    };
+    let stays: Vec<_> = (0..9000).map(stay).collect();
+    let stays: Vec<_> = stays.chunks(700).map(<[_]>::to_vec).collect();
+    let mut published = Vec::new();
+    looks(&stays, |batch| {
+        published.extend(batch.quanta().map(|quantum| copied(&quantum.unwrap())));
+        spool.append(batch).unwrap();
+    });
+    assert_eq!(published.len(), 9000);
+    assert!(published.iter().map(|(_, _, stack)| stack.len()).sum::<usize>() > 2 * (16 << 20));
+    let mut frames = spool.read().unwrap();
+    let (mut read, mut count) = (Vec::new(), 0);
+    while frames
+        .next(|part| {
+            if let Part::Quantum(quantum) = part {
+                read.push(copied(quantum));
+            }
+            Ok(())
+        })
+        .unwrap()
+    {
+        count += 1;
+    }
+    assert!(read == published);
+    // One for each CPU and look, and one more where a ring of quanta ended.
+    assert!((13 * 2..13 * 2 + 4).contains(&count), "{count}");
+}
+
+#[test]
+fn what_a_quantum_cannot_own_is_not_written() {
+    type Change = fn(&mut hpm_abi::Quantum);
+    let cases: [Change; 4] = [
+        |quantum| (quantum.segment, quantum.span_bytes) = (3, 200),
+        |quantum| (quantum.span_offset, quantum.span_bytes) = (65_500, 200),
+        |quantum| quantum.stack_bytes = 1024,
+        |quantum| (quantum.stack_offset, quantum.stack_bytes) = (u64::MAX, 1024),
+    ];
+    for change in cases {
+        let temp = tempfile::tempdir().unwrap();
+        let mut spool = Spool::create(&temp.path().join("deferred.raw")).unwrap();
+        spool.begin(Begun::default()).unwrap();
+        let fake = Fake::new(1);
+        let mut session = session(&fake);
+        fake.publish(0, Stay { tid: 3, records: 5, stack: 16, count: 9 });
+        fake.publish_raw(0, change);
+        assert!(matches!(spool.append(&session.batch().unwrap()), Err(Error::Corrupt { .. })));
+        // What is published later can be.
+        fake.publish(0, Stay { tid: 4, records: 5, stack: 16, count: 9 });
+        spool.append(&session.batch().unwrap()).unwrap();
+        let (mut frames, mut threads) = (spool.read().unwrap(), Vec::new());
+        let mut each = |part: Part<'_>| {
+            if let Part::Quantum(quantum) = part {
+                threads.push(quantum.raw().tid);
+            }
+            Ok(())
+        };
+        while frames.next(&mut each).unwrap() {}
+        assert_eq!(threads, [4]);
+    }
+}
+
+#[test]
+fn neighbours_are_joined_within_their_area() {
+    let joined = |spans: &[(u64, u64, u64)]| {
+        let mut joined = Vec::new();
+        runs(spans.iter().copied(), |area, start, len| {
+            joined.push((area, start, len));
+            Ok(())
+        })
+        .unwrap();
+        joined
+    };
+    assert_eq!(joined(&[]), []);
+    assert_eq!(joined(&[(1, 0, 8), (0, 0, 0), (1, 8, 16), (1, 32, 8)]), [(1, 0, 24), (1, 32, 8)]);
+    assert_eq!(joined(&[(1, 0, 8), (2, 8, 8), (2, 8, 8)]), [(1, 0, 8), (2, 8, 8), (2, 8, 8)]);
+    assert_eq!(joined(&[(0, u64::MAX, 8), (0, 7, 8)]), [(0, u64::MAX, 8), (0, 7, 8)]);
+}
+
 #[test]
 fn the_end_of_a_recording_leaves_tables_only() {
     let temp = tempfile::tempdir().unwrap();
@@ -160,7 +255,30 @@ fn what_cannot_be_read_is_said() {
     other[8] ^= 1;
     let (count, reason) = cut(&other);
     assert!(count == 0 && reason.contains("another version of hpm"), "{count}: {reason}");
+    // The layout of whole quanta had the version of the driver's interface alone.
+    other[8..16].copy_from_slice(&u64::from(ABI_VERSION).to_ne_bytes());
+    let (count, reason) = cut(&other);
+    assert!(count == 0 && reason.contains("another version of hpm"), "{count}: {reason}");
     assert_eq!(cut(&bytes[..8 * HEAD + frame + 8]), (1, String::new()), "cut within a frame's head");
+    // Sizes in the second frame's head that are not its parts', or not words.
+    for (word, change, wanted) in [
+        (1, 64, "other records than they name"),
+        (2, 64, "other records than they name"),
+        (2, 4, "where a frame should begin"),
+        (3, u64::MAX - 7, "where a frame should begin"),
+    ] {
+        other.copy_from_slice(&bytes);
+        let head = other[8 * HEAD + frame..].as_chunks_mut::<8>().0;
+        let sum = u64::from_ne_bytes(head[word]).wrapping_add(change);
+        head[word] = sum.to_ne_bytes();
+        // What a part has too much the next one has too little, so that the frame is whole.
+        if change < 1000 && change.is_multiple_of(8) {
+            let other = if word == 1 { 2 } else { 1 };
+            head[other] = (u64::from_ne_bytes(head[other]) - change).to_ne_bytes();
+        }
+        let (count, reason) = cut(&other);
+        assert!(count <= 2 && reason.contains(wanted), "{word}: {count}: {reason}");
+    }
 }
 
 /// A record of perf_event_open(2) with the thread and time that follow each: a name, by an execve or not.
