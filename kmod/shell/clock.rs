@@ -170,12 +170,14 @@ impl Clock {
     }
 }
 
-/// This CPU's timer has expired; whether it is to expire again.
+/// This CPU's timer has expired; whether it is to expire again. Not another's, which the kernel would have brought here from a CPU
+/// that went offline.
 #[no_mangle]
-extern "C" fn hpm_on_timer() -> bool {
+extern "C" fn hpm_on_timer(timer: *const bindings::hrtimer) -> bool {
     // SAFETY: A hard timer's handler runs with interrupts off.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
-    cpu::this_cpu(irq).is_some_and(|cpu| cpu.clock.expire(cpu, irq))
+    let own = |cpu: &&Cpu| timer == cpu.clock.timer.get();
+    cpu::this_cpu(irq).filter(own).is_some_and(|cpu| cpu.clock.expire(cpu, irq))
 }
 
 unsafe extern "C" fn on_work(_work: *mut bindings::irq_work) {

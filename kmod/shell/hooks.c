@@ -19,7 +19,7 @@
 
 static enum hrtimer_restart hpm_timer_entry(struct hrtimer *timer)
 {
-	return hpm_on_timer() ? HRTIMER_RESTART : HRTIMER_NORESTART;
+	return hpm_on_timer(timer) ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
 void hpm_timer_setup(struct hrtimer *timer)

@@ -120,7 +120,7 @@ int hpm_probes_find(void);
 int hpm_probes_register(void);
 void hpm_probes_unregister(void);
 
-bool hpm_on_timer(void);
+bool hpm_on_timer(struct hrtimer *timer);
 int hpm_on_nmi(const struct pt_regs *regs);
 void hpm_on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);
 void hpm_on_exit(struct task_struct *task, bool group_dead);
