@@ -3,8 +3,9 @@
 //! They change only between two spans, so that one period holds for all records of a quantum.
 //!
 //! **Randomised** (EventSpec::RANDOMISE): a program that repeats itself every few events is sampled at few of its places
-//! when the period is a multiple of its own, or nearly (Schneider, thesis, §3.5). So before each span the low bits are drawn
-//! anew, both of the reset value and of the first interval. Intervals lie within one sixteenth around the nominal period,
+//! when the period is a multiple of its own, or nearly (Schneider, thesis, §3.5). So the low bits are drawn anew, both of the
+//! reset value and of the first interval: whenever a thread comes to the CPU, with each segment, and at the cut that ends
+//! [`RECORDS_A_DRAW`] records. Intervals lie within one sixteenth around the nominal period,
 //! their mean is the nominal period. The first interval is moved by a shift that belongs to the thread, and each new shift
 //! replaces the last one, so that records × periods never stray from the count by more than one sixteenth of a period.
 //! A thread that is new, or has no place for its positions, begins anywhere in an interval: one that counts a quarter of a
@@ -37,6 +38,9 @@ const SMALLEST_STEP: u64 = 8;
 /// `x86_perf_event_set_period`). Positions are kept by counts, so that a record which comes an event late moves no other; what
 /// a thread lacks that never counts two events in one stay is lost, and said to be.
 pub(super) const LEFT_MIN: i64 = 2;
+/// Records after which a thread that stays on its CPU has its intervals drawn anew, at the next cut: a draw costs more than the rest of
+/// a cut does. The thesis draws about twice a second (§3.5).
+const RECORDS_A_DRAW: u64 = 16;
 /// An interval is drawn from the range of a power of two that is at most this part of the period.
 const RANDOM_PART: u64 = 8;
 
@@ -85,6 +89,8 @@ pub(super) struct Periods {
     random: u64,
     /// The span that begins is to have other periods than the last one.
     stale: bool,
+    /// Records since they were drawn.
+    records: u64,
 }
 
 impl Periods {
@@ -92,7 +98,7 @@ impl Periods {
     pub(super) fn new(program: &Program) -> Self {
         let nominal = hybrid::periods(program.config());
         let averages = [Average { events: 0, ticks: 0 }; SAMPLING_COUNTERS_MAX];
-        Self { nominal, in_use: nominal, averages, random: 0, stale: false }
+        Self { nominal, in_use: nominal, averages, random: 0, stale: false, records: 0 }
     }
 
     /// Events from one record to the next in the span that begins, or has begun.
@@ -105,9 +111,10 @@ impl Periods {
         self.stale
     }
 
-    /// A span has ended, with records or without.
-    pub(super) fn note_drain(&mut self, program: &Program, records: bool) {
-        self.stale |= records && program.randomises();
+    /// A span with so many records has ended.
+    pub(super) fn note_drain(&mut self, program: &Program, records: u64) {
+        self.records += records;
+        self.stale |= program.randomises() && self.records >= RECORDS_A_DRAW;
     }
 
     /// Takes note of what an event has counted in a span of so many TSC ticks, and adapts its period to the wished rate
@@ -158,7 +165,7 @@ impl Periods {
         shift: impl Fn(usize) -> Option<&'a AtomicI64>,
         seed: u64,
     ) {
-        self.stale = false;
+        (self.stale, self.records) = (false, 0);
         for sampler in program.sampling_counters() {
             let place = usize::from(sampler.place);
             self.in_use[place] = self.draw(sampler, seed);

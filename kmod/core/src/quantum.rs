@@ -117,7 +117,7 @@ pub(super) fn close<P: Port, R: Rings>(
         None => drop_quantum(port, session, &span, counted.records_lost),
     }
     adapt_periods(session, &counted, ticks, hardware.period_max() as u64);
-    session.state.periods.note_drain(session.program, written.is_some_and(|records| records > 0));
+    session.state.periods.note_drain(session.program, written.unwrap_or(0).into());
     session.state.totals.throttled += u64::from(stay.throttled);
     if session.program.pebs.is_none() && session.program.samples() {
         session.state.totals.records_withheld += session.state.handled.withheld;

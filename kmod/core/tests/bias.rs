@@ -63,6 +63,29 @@ fn a_fixed_period_that_the_loop_divides_sees_one_store_and_a_randomised_one_sees
 }
 
 #[test]
+fn intervals_are_drawn_anew_at_the_cut_that_ends_sixteen_records() {
+    let mut rig = Rig::new(1, Options::default());
+    rig.acquire();
+    let session =
+        rig.add_session(&config(&[EventSpec { flags: EventSpec::RANDOMISE, ..precise(STORES, 100_000) }]));
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    let tid = rig.users[thread].tid;
+    // A segment, which would have them drawn too, holds more.
+    let periods: Vec<u64> = (0..36)
+        .map(|_| {
+            rig.run_stores(0, 8 * 100_000);
+            rig.cut(0, QuantumEnd::Timer);
+            rig.read_all();
+            rig.sessions[session].reader.threads[&tid].period
+        })
+        .collect();
+    let changes = periods.windows(2).filter(|two| two[0] != two[1]).count();
+    let kept = periods.windows(3).all(|three| three[0] == three[1] || three[1] == three[2]);
+    assert!(kept && (12..=18).contains(&changes), "{periods:?}");
+}
+
+#[test]
 #[ignore = "takes a minute: the table of docs/measurements.md"]
 fn loops_of_five_to_sixteen_stores() {
     println!("| stores | period | randomised | samples of each store | largest / smallest |\n|---|---|---|---|---|");

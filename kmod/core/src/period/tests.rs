@@ -10,6 +10,7 @@ fn periods(nominal: u64) -> Periods {
         averages: [Average::default(); SAMPLING_COUNTERS_MAX],
         random: 0,
         stale: false,
+        records: 0,
     }
 }
 
