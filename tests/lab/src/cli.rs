@@ -72,6 +72,9 @@ pub(crate) struct Options {
     /// Let time pass with executed instructions instead of with this machine's clock (one CPU only).
     #[arg(long)]
     pub(crate) deterministic: bool,
+    /// With --deterministic: ns that an instruction takes, a power of two.
+    #[arg(long, value_name = "NS", default_value = "2", value_parser = ["1", "2", "4"])]
+    pub(crate) instruction_ns: String,
     /// Do not build or load hpm.ko.
     #[arg(long)]
     pub(crate) no_module: bool,
@@ -114,6 +117,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// ns that an instruction takes; `None` where time is this machine's.
+    pub(crate) fn instruction_ns(&self) -> Option<u32> {
+        self.deterministic.then(|| self.instruction_ns.parse().unwrap_or(2))
+    }
+
     /// Number of CPUs.
     ///
     /// # Errors

@@ -32,8 +32,8 @@ pub(crate) struct Machine {
     pub(crate) threads: u32,
     /// Memory in MiB.
     pub(crate) memory_mib: u32,
-    /// Clock driven by the instruction count instead of by the host's time.
-    pub(crate) deterministic: bool,
+    /// ns that an instruction takes, a power of two; `None`: time is the host's, however many are executed.
+    pub(crate) instruction_ns: Option<u32>,
     /// Rate of the guest's time stamp counter in kHz, if known.
     pub(crate) tsc_khz: Option<u64>,
     /// Added to the kernel command line.
@@ -85,9 +85,9 @@ fn arguments(machine: &Machine, files: &RunFiles<'_>) -> Vec<OsString> {
     add("-cpu", machine.cpu.into());
     add("-smp", format!("{},threads={}", machine.cpus, machine.threads).into());
     add("-m", machine.memory_mib.to_string().into());
-    if machine.deterministic {
+    if let Some(ns) = machine.instruction_ns {
         add("-accel", "tcg,thread=single".into());
-        add("-icount", "shift=1,sleep=off".into());
+        add("-icount", format!("shift={},sleep=off", ns.ilog2()).into());
         add("-rtc", "base=2026-01-01,clock=vm".into());
         add("-seed", "1".into());
     } else {
@@ -135,7 +135,7 @@ fn export(args: &mut Vec<OsString>, tag: &str, path: &Path, readonly: bool) {
 
 fn cmdline(machine: &Machine) -> String {
     let mut line = CMDLINE.to_owned();
-    if machine.deterministic {
+    if machine.instruction_ns.is_some() {
         // Addresses are part of what has to repeat.
         line += " norandmaps";
     } else if let Some(khz) = machine.tsc_khz {
@@ -166,7 +166,7 @@ mod tests {
             cpus: 2,
             threads: 1,
             memory_mib: 512,
-            deterministic: false,
+            instruction_ns: None,
             tsc_khz: Some(2_600_000),
             append: vec!["pti=off".into(), "nmi_watchdog=1".into()],
             plugin: None,
@@ -186,7 +186,7 @@ mod tests {
         assert!(line.ends_with(" pti=off nmi_watchdog=1"), "{line}");
         let plain = cmdline(&Machine { append: vec![], ..machine() });
         assert!(!plain.contains("pti") && plain.contains("tsc_early_khz=2600000"), "{plain}");
-        let deterministic = cmdline(&Machine { deterministic: true, ..machine() });
+        let deterministic = cmdline(&Machine { instruction_ns: Some(2), ..machine() });
         assert!(!deterministic.contains("tsc_early_khz"), "virtual time has its own rate: {deterministic}");
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
         cpus,
         threads,
         memory_mib: options.memory,
-        deterministic: options.deterministic,
+        instruction_ns: options.instruction_ns(),
         // A panic there has been printed; the guest then measures by itself.
         tsc_khz: tsc_khz.join().unwrap_or_default(),
         append: options.append.clone(),

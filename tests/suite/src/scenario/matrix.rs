@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd};
 
-use super::{Scenario, advice, heap, methods, siblings, tracking, unknown};
+use super::{Scenario, advice, heap, methods, overhead, siblings, tracking, unknown};
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -33,7 +33,7 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 13] = [
+const LONG_ONLY: [&str; 14] = [
     "adaptive",
     advice::NAME,
     "cachegrind",
@@ -43,6 +43,7 @@ const LONG_ONLY: [&str; 13] = [
     "locality",
     methods::NAME,
     "overhead",
+    overhead::BILLION,
     "screens",
     "torture.million",
     tracking::NAME,

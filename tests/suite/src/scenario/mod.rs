@@ -112,6 +112,11 @@ const ALL: &[Scenario] = &[
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario { name: "screens", options: crate::guest::screens::OPTIONS, compare: screens::compare },
     Scenario { name: "overhead", options: overhead::OPTIONS, compare: overhead::compare },
+    Scenario {
+        name: overhead::BILLION,
+        options: overhead::OPTIONS_BILLION,
+        compare: overhead::compare_billion,
+    },
     Scenario { name: heap::NAME, options: heap::OPTIONS, compare: heap::compare },
     // Time passes with instructions, so that an interval is as many of them, whatever the host does.
     Scenario { name: "guided", options: &["--deterministic"], compare: |_, _| {} },
@@ -170,7 +175,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
                 methods::NAME => methods::prepare(root, machine, folder),
                 advice::NAME => advice::prepare(root, folder),
                 tracking::NAME => tracking::prepare(root, folder),
-                "overhead" => overhead::prepare(root),
+                "overhead" | overhead::BILLION => overhead::prepare(root),
                 "screens" => screens::prepare(root, folder),
                 _ => Ok(()),
             },

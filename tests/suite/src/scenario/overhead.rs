@@ -9,14 +9,20 @@ use serde::Deserialize;
 
 use super::document;
 use crate::check::Tally;
-use crate::guest::overhead::{NOTHING, PROGRAMS, Run, WAYS};
+use crate::guest::overhead::{AT_TARGET, NOTHING, PROGRAMS, Run, WAYS, WAYS_AT_TARGET};
 use crate::guest::truth::Sums;
 use crate::lab::Boot;
 
 /// The guest's clock is the number of executed instructions, so that neither the host nor the model's slowness shows.
 pub(super) const OPTIONS: &[&str] = &["--deterministic", "--plugin-arg", "truth-level=basic"];
 
+/// The same on a guest that executes twice as many instructions in a second, at the target's rate.
+pub(super) const BILLION: &str = "overhead.billion";
+pub(super) const OPTIONS_BILLION: &[&str] =
+    &["--deterministic", "--instruction-ns", "1", "--append", AT_TARGET, "--plugin-arg", "truth-level=basic"];
+
 const HEADING: &str = "## What recording adds to programs";
+const HEADING_BILLION: &str = "## What recording adds where a second is a billion instructions";
 /// Of a program's instructions, at 1000 samples a second: with quanta as they are unless asked for, and with none that the timer cuts.
 const TARGET_PERCENT: f64 = 0.1;
 const TARGET_WAYS: [&str; 2] = ["1000/s", "1000/s, 1 s"];
@@ -84,6 +90,20 @@ pub(super) fn prepare(root: &Path) -> Result<()> {
 
 /// Checks the target and writes the tables.
 pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
+    check_and_write(boot, tally, HEADING, |programs| tables(programs, &fact(boot, NOTHING.0)?));
+}
+
+/// As [`compare`], of [`BILLION`].
+pub(super) fn compare_billion(boot: &Boot, tally: &mut Tally) {
+    check_and_write(boot, tally, HEADING_BILLION, table_of_billion);
+}
+
+fn check_and_write(
+    boot: &Boot,
+    tally: &mut Tally,
+    heading: &str,
+    tables: impl Fn(&[(&str, Program)]) -> Result<String>,
+) {
     let programs = match programs(boot) {
         Ok(programs) => programs,
         Err(error) => return tally.run("overhead: every program ran", || Err(error)),
@@ -109,7 +129,7 @@ pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
     });
     tally.run("overhead: the tables are written", || {
         let root = boot.folder.ancestors().nth(3).context("no folder above target")?;
-        document::replace(root, HEADING, &tables(&programs, &fact(boot, NOTHING.0)?)?).map(|()| String::new())
+        document::replace(root, heading, &tables(&programs)?).map(|()| String::new())
     });
 }
 
@@ -121,6 +141,17 @@ fn programs(boot: &Boot) -> Result<Vec<(&'static str, Program)>> {
 fn fact<T: for<'a> Deserialize<'a>>(boot: &Boot, name: &str) -> Result<T> {
     let value = boot.report.facts.get(name).with_context(|| format!("the guest left nothing of {name}"))?;
     serde_json::from_value(value.clone()).with_context(|| format!("the guest's {name}"))
+}
+
+fn table_of_billion(programs: &[(&str, Program)]) -> Result<String> {
+    let mut text = format!(
+        "{HEADING_BILLION}\n\nCommand: `target/release/suite scenario {BILLION}` (part of `make test-full`). As above, but an instruction \
+         takes 1 ns instead of 2, which is nearer to what processors do; a second has as many samples, quanta and looks as there, and \
+         they weigh half as much.\n\n"
+    );
+    let ways: Vec<&str> = WAYS[..WAYS_AT_TARGET].iter().map(|(way, _)| *way).collect();
+    by_way(&mut text, programs, &ways)?;
+    Ok(text)
 }
 
 fn tables(programs: &[(&str, Program)], once: &Once) -> Result<String> {
