@@ -34,7 +34,7 @@ pub(crate) struct RecordArgs {
     /// Adapt the period, beginning with PERIOD, to HZ samples per second of time on a CPU
     #[arg(short = 'F', long, value_name = "HZ", value_parser = clap::value_parser!(u64).range(1..=1_000_000), conflicts_with = "trace")]
     pub(super) frequency: Option<u64>,
-    /// Keep the period's low bits. Without this they are drawn anew for each quantum, so that a loop is not sampled always
+    /// Keep the period's low bits. Without this they are drawn anew every few samples, so that a loop is not sampled always
     /// at the same place; the mean stays PERIOD
     #[arg(long, conflicts_with = "trace")]
     pub(super) no_randomise: bool,

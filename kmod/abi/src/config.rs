@@ -95,9 +95,9 @@ impl EventSpec {
     pub const USER: u8 = 1;
     /// Count at CPL 0. Needs what perf asks for kernel events.
     pub const KERNEL: u8 = 2;
-    /// Draw the low bits of the period anew again and again (at the latest at the cut that ends 16 records), of the reset value and of the
-    /// first interval. A thread's first record then
-    /// comes anywhere in its first period, so that threads that live shorter than one are sampled as often as they count.
+    /// Draw the low bits of the period anew every few records, of the reset value and of the first interval: whenever a thread comes to
+    /// the CPU, with each segment, and at the cut that ends 16 records, or one with a stack. A thread's first record then comes anywhere
+    /// in its first period, so that threads that live shorter than one are sampled as often as they count.
     pub const RANDOMISE: u8 = 1;
 }
 

@@ -5,7 +5,7 @@
 //! **Randomised** (EventSpec::RANDOMISE): a program that repeats itself every few events is sampled at few of its places
 //! when the period is a multiple of its own, or nearly (Schneider, thesis, §3.5). So the low bits are drawn anew, both of the
 //! reset value and of the first interval: whenever a thread comes to the CPU, with each segment, and at the cut that ends
-//! [`RECORDS_A_DRAW`] records. Intervals lie within one sixteenth around the nominal period,
+//! [`RECORDS_A_DRAW`] records, or one with a stack. Intervals lie within one sixteenth around the nominal period,
 //! their mean is the nominal period. The first interval is moved by a shift that belongs to the thread, and each new shift
 //! replaces the last one, so that records × periods never stray from the count by more than one sixteenth of a period.
 //! A thread that is new, or has no place for its positions, begins anywhere in an interval: one that counts a quarter of a
@@ -24,6 +24,7 @@ use super::abi::{EventSpec, SAMPLING_COUNTERS_MAX};
 use super::events::PERIOD_MIN;
 use super::hybrid;
 use super::program::{Program, SamplingCounter};
+use super::stacks;
 use super::threads::Positions;
 
 /// The moving average weighs half when it is this old, in ms.
@@ -114,7 +115,9 @@ impl Periods {
     /// A span with so many records has ended.
     pub(super) fn note_drain(&mut self, program: &Program, records: u64) {
         self.records += records;
-        self.stale |= program.randomises() && self.records >= RECORDS_A_DRAW;
+        // Beside the PMI that a stack takes, a draw is little.
+        let enough = if stacks::bytes_wanted(program) > 0 { 1 } else { RECORDS_A_DRAW };
+        self.stale |= program.randomises() && self.records >= enough;
     }
 
     /// Takes note of what an event has counted in a span of so many TSC ticks, and adapts its period to the wished rate

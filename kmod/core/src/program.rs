@@ -36,7 +36,7 @@ pub struct SamplingCounter {
     pub period: u64,
     /// Samples per second to which the period is adapted; 0 for a period that stays.
     pub rate: u64,
-    /// The period's low bits are drawn anew for each span.
+    /// The period's low bits are drawn anew every few records.
     pub randomise: bool,
     /// The periods that it takes.
     pub grid: Grid,

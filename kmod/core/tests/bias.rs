@@ -4,7 +4,7 @@
 
 mod rig;
 
-use hpm_abi::{EventSpec, QuantumEnd};
+use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
 use rig::scene::{config, precise, STORES};
 use rig::{Rig, TID_SHIFT};
 use vpmu::Options;
@@ -62,27 +62,38 @@ fn a_fixed_period_that_the_loop_divides_sees_one_store_and_a_randomised_one_sees
     compare(8);
 }
 
-#[test]
-fn intervals_are_drawn_anew_at_the_cut_that_ends_sixteen_records() {
+/// The periods of a thread's quanta, which are cut after each so many stores.
+fn periods_of(config: &SessionConfig, stores: u64, cuts: usize) -> Vec<u64> {
     let mut rig = Rig::new(1, Options::default());
     rig.acquire();
-    let session =
-        rig.add_session(&config(&[EventSpec { flags: EventSpec::RANDOMISE, ..precise(STORES, 100_000) }]));
+    let session = rig.add_session(config);
     let thread = rig.add_thread(Some(session));
     rig.switch(0, thread, QuantumEnd::Preempted);
     let tid = rig.users[thread].tid;
-    // A segment, which would have them drawn too, holds more.
-    let periods: Vec<u64> = (0..36)
+    (0..cuts)
         .map(|_| {
-            rig.run_stores(0, 8 * 100_000);
+            rig.run_stores(0, stores);
             rig.cut(0, QuantumEnd::Timer);
             rig.read_all();
             rig.sessions[session].reader.threads[&tid].period
         })
-        .collect();
-    let changes = periods.windows(2).filter(|two| two[0] != two[1]).count();
+        .collect()
+}
+
+fn changes(periods: &[u64]) -> usize {
+    periods.windows(2).filter(|two| two[0] != two[1]).count()
+}
+
+#[test]
+fn intervals_are_drawn_anew_at_the_cut_that_ends_sixteen_records_or_one_with_a_stack() {
+    let randomised = config(&[EventSpec { flags: EventSpec::RANDOMISE, ..precise(STORES, 100_000) }]);
+    // Of eight records each; a segment, with which they would be drawn too, holds more than all of them.
+    let periods = periods_of(&randomised, 8 * 100_000, 36);
     let kept = periods.windows(3).all(|three| three[0] == three[1] || three[1] == three[2]);
-    assert!(kept && (12..=18).contains(&changes), "{periods:?}");
+    assert!(kept && (12..=18).contains(&changes(&periods)), "{periods:?}");
+    let with_stacks = SessionConfig { frames: 4, stack_ring_bytes: 1 << 16, ..randomised };
+    let periods = periods_of(&with_stacks, 2 * 100_000, 36);
+    assert!(changes(&periods) > 30, "{periods:?}");
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl Options {
         self
     }
 
-    /// Draws the low bits of each sampled event's period anew for each quantum, so that no loop is sampled always at the
+    /// Draws the low bits of each sampled event's period anew every few records, so that no loop is sampled always at the
     /// same place; the mean stays the period.
     #[must_use]
     pub fn randomise(mut self, yes: bool) -> Self {

@@ -274,7 +274,7 @@ pub struct Event {
     /// Samples per second of time on a CPU to which the driver adapted the period; 0 when it kept it.
     #[serde(default)]
     pub rate: u64,
-    /// The driver drew the period's low bits anew for each quantum.
+    /// The driver drew the period's low bits anew every few records.
     #[serde(default)]
     pub randomised: bool,
     /// Counted at CPL 3.

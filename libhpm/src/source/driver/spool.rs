@@ -223,8 +223,7 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // A file system that writes past the page cache pins what it writes, which the driver's memory does not allow.
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
-                let rest: Vec<u8> = slices.iter().flat_map(|slice| slice.iter().copied()).collect();
-                return file.write_all(&rest);
+                return slices.iter().try_for_each(|slice| file.write_all(&slice.to_vec()));
             }
             Err(error) => return Err(error),
         }
