@@ -13,13 +13,25 @@ use crate::guest::overhead::{AT_TARGET, NOTHING, PROGRAMS, Run, WAYS, WAYS_AT_TA
 use crate::guest::truth::Sums;
 use crate::lab::Boot;
 
-/// The guest's clock is the number of executed instructions, so that neither the host nor the model's slowness shows.
-pub(super) const OPTIONS: &[&str] = &["--deterministic", "--plugin-arg", "truth-level=basic"];
+/// The guest's clock is the number of executed instructions, so that neither the host nor the model's slowness shows. Whether a huge page is
+/// to be had depends on what ran before, and each that is not costs some hundred page faults: there are none.
+pub(super) const OPTIONS: &[&str] =
+    &["--deterministic", "--append", NO_HUGE_PAGES, "--plugin-arg", "truth-level=basic"];
+const NO_HUGE_PAGES: &str = "transparent_hugepage=never";
 
 /// The same on a guest that executes twice as many instructions in a second, at the target's rate.
 pub(super) const BILLION: &str = "overhead.billion";
-pub(super) const OPTIONS_BILLION: &[&str] =
-    &["--deterministic", "--instruction-ns", "1", "--append", AT_TARGET, "--plugin-arg", "truth-level=basic"];
+pub(super) const OPTIONS_BILLION: &[&str] = &[
+    "--deterministic",
+    "--instruction-ns",
+    "1",
+    "--append",
+    NO_HUGE_PAGES,
+    "--append",
+    AT_TARGET,
+    "--plugin-arg",
+    "truth-level=basic",
+];
 
 const HEADING: &str = "## What recording adds to programs";
 const HEADING_BILLION: &str = "## What recording adds where a second is a billion instructions";
@@ -157,7 +169,7 @@ fn table_of_billion(programs: &[(&str, Program)]) -> Result<String> {
 fn tables(programs: &[(&str, Program)], once: &Once) -> Result<String> {
     let mut text = format!(
         "{HEADING}\n\nCommand: `target/release/suite scenario overhead` (part of `make test-full`). `hpmctl record -e load:u` of eight \
-         programs, on a guest whose clock is the number of executed instructions: a second is {} of them. Percent of all \
+         programs, on a guest whose clock is the number of executed instructions, a second is {} of them, and that has no transparent huge pages, whose number depends on what ran before. Percent of all \
          instructions of the machine, user's and kernel's, from the program's start to its end, that are there besides those of \
          a run without hpmctl: hpmctl's own and the driver's, not those of hpmctl's start and of the trace's completion. *Noise* is \
          half the difference of two runs without hpmctl.\n\n{}\n",
