@@ -223,7 +223,12 @@ fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> 
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             // A file system that writes past the page cache pins what it writes, which the driver's memory does not allow.
             Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
-                return slices.iter().try_for_each(|slice| file.write_all(&slice.to_vec()));
+                let mut copy = Vec::new();
+                return slices.iter().try_for_each(|slice| {
+                    copy.clear();
+                    copy.extend_from_slice(slice);
+                    file.write_all(&copy)
+                });
             }
             Err(error) => return Err(error),
         }
