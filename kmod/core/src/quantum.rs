@@ -119,6 +119,7 @@ pub(super) fn close<P: Port, R: Rings>(
     adapt_periods(session, &counted, ticks, hardware.period_max() as u64);
     session.state.periods.note_drain(session.program, written.unwrap_or(0).into());
     session.state.totals.throttled += u64::from(stay.throttled);
+    // Where hardware writes the records, no handler does.
     if session.program.pebs.is_none() && session.program.samples() {
         session.state.totals.records_withheld += session.state.handled.withheld;
         session.state.handled = Handled::NONE;
@@ -249,11 +250,13 @@ fn count<P: Port, R: Rings>(
             counted.records_lost += session.state.handled.lost[place];
             continue;
         }
-        let events = match counted_apart {
-            true => *count as i64,
+        let events = if counted_apart {
+            *count as i64
+        } else if session.program.is_precise() {
             // Each record has set the counter back by a period.
-            false if session.program.is_precise() => records as i64 * period as i64 + own,
-            false => session.state.handled.events[place] + own,
+            records as i64 * period as i64 + own
+        } else {
+            session.state.handled.events[place] + own
         };
         *count = events.max(0) as u64;
         let missed = session.state.handled.lost[place];

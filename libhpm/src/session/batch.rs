@@ -23,11 +23,9 @@ impl<'a> Batch<'a> {
     /// # Errors
     /// An item is [`crate::Error::Corrupt`] when it names bytes that it cannot own.
     pub fn quanta(&self) -> impl Iterator<Item = Result<Quantum<'_>>> {
-        self.observed.iter().enumerate().flat_map(move |(cpu, observed)| {
-            let numbers = self.rings.consumed(cpu).quanta..observed.quanta;
-            numbers
-                .filter_map(move |number| self.rings.quantum(cpu, number))
-                .map(|found| found.map(Quantum::new))
+        (0..self.cpus()).flat_map(move |cpu| {
+            let quanta = self.of_cpu(cpu).into_iter().flatten();
+            quanta.map(move |quantum| self.rings.published(cpu, quantum).map(Quantum::new))
         })
     }
 

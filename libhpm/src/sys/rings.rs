@@ -196,12 +196,15 @@ impl Rings {
         Ok(())
     }
 
-    /// Quantum number `number` of a CPU; `None` when it is not published, or was given back.
+    /// A CPU's quantum, one of [`Rings::quanta`], with the bytes that it names.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when it names bytes that it cannot own.
-    pub fn quantum(&self, cpu: usize, number: u64) -> Option<Result<Published<'_>>> {
-        self.cpus[cpu].quantum(number)
+    pub fn published<'a>(&'a self, cpu: usize, quantum: &'a Quantum) -> Result<Published<'a>> {
+        let records =
+            self.records(cpu, quantum.segment, quantum.span_offset.into(), quantum.span_bytes.into())?;
+        let stack = self.stack(cpu, quantum.stack_offset, quantum.stack_bytes.into())?;
+        Ok(Published { quantum, records, stack })
     }
 
     /// All quanta of a CPU that are published and not given back, in their order, in two parts because a ring has an end. The bytes that
@@ -262,21 +265,6 @@ impl Rings {
 }
 
 impl CpuRings {
-    fn quantum(&self, number: u64) -> Option<Result<Published<'_>>> {
-        if !(self.consumed.quanta..self.produced.quanta).contains(&number) {
-            return None;
-        }
-        let quanta = self.quanta.as_ref()?;
-        let index = (number % self.quanta_len) as usize;
-        // SAFETY: `index` is below the ring's length, so the 320 bytes lie in the mapping, which starts on a page and thus
-        // is aligned. Every bit pattern is a `Quantum`. The slot is published and not given back, so nobody writes it
-        // while `self` is borrowed (module documentation).
-        let quantum = unsafe { &*quanta.as_ptr().cast::<Quantum>().wrapping_add(index) };
-        let records = self.records(quantum.segment, quantum.span_offset.into(), quantum.span_bytes.into());
-        let stack = || self.stack(quantum.stack_offset, quantum.stack_bytes.into());
-        Some(records.and_then(|records| Ok(Published { quantum, records, stack: stack()? })))
-    }
-
     fn quanta(&self) -> [&[Quantum]; 2] {
         let Some(area) = &self.quanta else { return [&[]; 2] };
         let (from, to, ring) = (self.consumed.quanta, self.produced.quanta, self.quanta_len);
@@ -284,8 +272,9 @@ impl CpuRings {
         let (first, count) = ((from % ring) as usize, (to - from).min(ring) as usize);
         let before_end = count.min(ring as usize - first);
         let part = |first: usize, len: usize| {
-            // SAFETY: `first + len` is at most the ring's length, so they lie in the mapping, which is aligned as above. All of them
-            // are published and not given back, so nobody writes them while `self` is borrowed (module documentation).
+            // SAFETY: `first + len` is at most the ring's length, so they lie in the mapping, which starts on a page and thus is
+            // aligned. Every bit pattern is a `Quantum`. All of them are published and not given back, so nobody writes them while
+            // `self` is borrowed (module documentation).
             unsafe { std::slice::from_raw_parts(area.as_ptr().cast::<Quantum>().wrapping_add(first), len) }
         };
         [part(first, before_end), part(0, count - before_end)]

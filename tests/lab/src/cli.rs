@@ -2,6 +2,7 @@
 
 use crate::kernels::Which;
 use anyhow::{Result, ensure};
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -73,8 +74,8 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) deterministic: bool,
     /// With --deterministic: ns that an instruction takes, a power of two.
-    #[arg(long, value_name = "NS", default_value = "2", value_parser = ["1", "2", "4"])]
-    pub(crate) instruction_ns: String,
+    #[arg(long, value_name = "NS", default_value = "2", value_parser = PossibleValuesParser::new(["1", "2", "4"]).try_map(|ns| ns.parse::<u32>()))]
+    instruction_ns: u32,
     /// Do not build or load hpm.ko.
     #[arg(long)]
     pub(crate) no_module: bool,
@@ -119,7 +120,7 @@ pub(crate) struct Options {
 impl Options {
     /// ns that an instruction takes; `None` where time is this machine's.
     pub(crate) fn instruction_ns(&self) -> Option<u32> {
-        self.deterministic.then(|| self.instruction_ns.parse().unwrap_or(2))
+        self.deterministic.then_some(self.instruction_ns)
     }
 
     /// Number of CPUs.

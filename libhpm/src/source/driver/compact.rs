@@ -3,7 +3,7 @@
 //! A quantum has 320 bytes, most of them places for events and samplers that a session does not have. Where a quantum follows another one
 //! of its CPU it has [`OWN`] words, and one for each event and each sampler. What all of them have in common is written once:
 //!
-//! | [`Common`], words of 8 bytes |
+//! | common, [`COMMON`] words of 8 bytes |
 //! |---|
 //! | the first one's sequence; the others' are the numbers that follow |
 //! | CPU |
@@ -31,7 +31,7 @@ use hpm_abi::{EVENTS_MAX, NO_EVENT, Quantum, SAMPLING_COUNTERS_MAX};
 
 /// Words that every quantum has.
 const OWN: usize = 6;
-/// Words of [`Common`].
+/// Words of what a frame's quanta have in common.
 const COMMON: usize = 8;
 
 /// Whether a quantum can stand behind another one, which is the one before it in the ring.
@@ -149,30 +149,16 @@ fn common_to(common: &[u64; COMMON]) -> Quantum {
     let [sequence, cpu, sizes, pebs_enable, pebs_data_cfg, records_lost, events, counters] = *common;
     Quantum {
         sequence,
-        start_tsc: 0,
-        end_tsc: 0,
-        pid: 0,
-        tid: 0,
         cpu: cpu as u32,
-        end: 0,
-        flags: 0,
-        last_ip: 0,
-        segment: 0,
-        span_offset: 0,
-        span_bytes: 0,
         record_size: sizes as u16,
         record_format: (sizes >> 16) as u16,
         count_len: (sizes >> 32) as u32,
         pebs_enable,
         pebs_data_cfg,
         records_lost,
-        stack_offset: 0,
-        stack_bytes: 0,
-        active: 0,
         counter_event: events.to_le_bytes(),
         sampler_counter: counters.to_le_bytes(),
-        counts: [0; EVENTS_MAX],
-        periods: [0; SAMPLING_COUNTERS_MAX],
+        ..Quantum::EMPTY
     }
 }
 

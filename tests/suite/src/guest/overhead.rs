@@ -56,8 +56,8 @@ pub(crate) const WAYS: [(&str, &[&str]); 12] = [
     ("adaptive", &["-c", FIRST, "-F", "400"]),
 ];
 
-/// The first so many of [`WAYS`] are run where the kernel's command line has [`AT_TARGET`]: those that the target is of, and the one
-/// without samples.
+/// The first so many of [`WAYS`] are run where the kernel's command line has [`AT_TARGET`]: the one without samples, and those that the
+/// target is of.
 pub(crate) const WAYS_AT_TARGET: usize = 3;
 pub(crate) const AT_TARGET: &str = "hpm.overhead=target";
 

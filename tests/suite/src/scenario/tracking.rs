@@ -103,7 +103,7 @@ fn table(all: &[(&str, Found)]) -> String {
     let mut text = format!(
         "{HEADING}\n\nCommand: `target/release/suite scenario {NAME}`. `hpmctl record -e load:u -c 100000 -F 1000` with `--allocations` \
          (all of them), and with `--allocations=524288` (one in so many bytes), beside heaptrack's preloaded library, whose log goes to a \
-         file; on a guest whose clock is the number of executed instructions: a second is {SECOND} of them. Percent of all instructions of \
+         file; on a guest whose clock is the number of executed instructions: a second is {SECOND} of them, and that has no transparent huge pages. Percent of all instructions of \
          the machine, user's and kernel's, from the program's start to its end, that are there besides those of a run without either. What \
          is done with the logs afterwards is not in it, neither hpmctl's part nor heaptrack's. sort, gzip and sha256sum allocate little, \
          perl and bc much.\n\n\
