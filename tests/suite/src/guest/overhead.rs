@@ -181,13 +181,14 @@ pub(super) fn plain(folder: &Path, name: &str) -> Result<Sums> {
 /// As [`plain`], after the shell has executed something.
 pub(super) fn plain_after(folder: &Path, name: &str, before: &str) -> Result<Sums> {
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["guest", "overhead_one"]).env(BEFORE, before);
-    measured(command, folder, name).map(|one| one.sums)
+    command.args(["guest", "overhead_one"]);
+    measured(command, folder, name, before).map(|one| one.sums)
 }
 
-fn measured(mut command: Command, folder: &Path, name: &str) -> Result<One> {
-    let jaq = jaq()?;
-    succeed(command.current_dir(folder).env(WHICH, name).env("JAQ", jaq).stdin(Stdio::null()))?;
+/// The environment has the same variables in all runs: it lies on the program's stack, whose place some programs' instructions depend on.
+fn measured(mut command: Command, folder: &Path, name: &str, before: &str) -> Result<One> {
+    command.current_dir(folder).env(WHICH, name).env(BEFORE, before).env("JAQ", jaq()?);
+    succeed(command.stdin(Stdio::null()))?;
     Ok(serde_json::from_slice(&fs::read(folder.join(LEFT))?)?)
 }
 
@@ -196,7 +197,7 @@ pub(super) fn recorded(folder: &Path, name: &str, words: &[&str]) -> Result<Run>
     let mut command = hpmctl(&["record", "-e", "load:u"])?;
     command.args(words).arg("-o").arg(&trace).arg("--").arg(std::env::current_exe()?);
     command.args(["guest", "overhead_one"]);
-    let One { sums, memory } = measured(command, folder, name)?;
+    let One { sums, memory } = measured(command, folder, name, "")?;
     let reader = TraceReader::open(&trace)?;
     let totals = reader.meta().totals.clone().context("a trace without totals")?;
     let run = Run {
