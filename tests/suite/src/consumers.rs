@@ -203,7 +203,7 @@ impl Run {
             );
         }
         // The page computes its statistics itself, and shows thousands in groups.
-        let sum = all[0]["statistics"]["sum"].as_f64().context("there is no sum")?;
+        let sum = all["rows"][0]["statistics"]["sum"].as_f64().context("there is no sum")?;
         let shown = steps[0]["statistics"][0][3].as_str().unwrap_or_default().replace(',', "");
         ensure!(shown == format!("{sum:.0}"), "the page's sum is {shown}, hpmctl's {sum:.0}");
         Ok(format!("{:?} records, {:?} after zooming, {:?} selected", about(0), about(1), about(2)))

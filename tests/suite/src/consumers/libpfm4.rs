@@ -112,25 +112,24 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
 
 /// The program that asks libpfm4.
 fn build(root: &Path) -> Result<Asks> {
-    let (header, libraries) = Tools::libpfm4(root)?;
+    let (headers, archive) = Tools::libpfm4(root)?;
     let program = root.join("target/consumers/encode");
     let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-Wall", "-Werror", "-I"]).arg(&header).arg("-o").arg(&program);
-    gcc.arg(root.join("tests/suite/consumers/encode.c")).arg("-L").arg(&libraries).arg("-lpfm");
+    gcc.args(["-O1", "-Wall", "-Werror", "-I"]).arg(&headers).arg("-o").arg(&program);
+    gcc.arg(root.join("tests/suite/consumers/encode.c")).arg(&archive);
     output(&mut gcc)?;
-    Ok(Asks { program, libraries })
+    Ok(Asks { program })
 }
 
 struct Asks {
     program: PathBuf,
-    libraries: PathBuf,
 }
 
 impl Asks {
     /// The codes of each name, or why there are none.
     fn ask(&self, names: &[String]) -> Result<Vec<Result<Vec<u64>, String>>> {
         let mut command = Command::new(&self.program);
-        command.env("LIBPFM_ENCODE_INACTIVE", "1").env("LD_LIBRARY_PATH", &self.libraries);
+        command.env("LIBPFM_ENCODE_INACTIVE", "1");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut input = child.stdin.take().context("its input is piped")?;
         let lines = names.join("\n") + "\n";

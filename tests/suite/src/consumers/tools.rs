@@ -66,16 +66,15 @@ impl Tools {
         })
     }
 
-    /// The folders of libpfm4's header and of its library.
+    /// The folder of libpfm4's headers, and its archive: the shared library is in another package, which apt does not fetch where the
+    /// machine has it.
     pub(super) fn libpfm4(root: &Path) -> Result<(PathBuf, PathBuf)> {
         let unpacked = root.join("target/consumers/debian");
         fs::create_dir_all(&unpacked)?;
         let header = debian(&unpacked, "libpfm4-dev", &["usr/include/perfmon"], "pfmlib.h")?;
-        let library =
-            debian(&unpacked, "libpfm4-dev", &["usr/lib/x86_64-linux-gnu", "usr/lib"], "libpfm.so")?;
-        let folder = |path: &Path, levels: usize| path.ancestors().nth(levels).map(Path::to_owned);
-        let folders = folder(&header, 2).zip(folder(&library, 1));
-        folders.context("they are in no folder")
+        let archive = debian(&unpacked, "libpfm4-dev", &["usr/lib/x86_64-linux-gnu", "usr/lib"], "libpfm.a")?;
+        let headers = header.ancestors().nth(2).context("the header is in no folder")?;
+        Ok((headers.to_owned(), archive))
     }
 
     /// Lets a program find the libraries that were unpacked with it.
