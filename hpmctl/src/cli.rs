@@ -146,7 +146,7 @@ fn times(text: &str) -> Result<f64, String> {
 }
 
 /// A time above 0: in seconds, or with a unit.
-fn seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
     let with_unit = units.iter().find_map(|(unit, length)| Some((text.strip_suffix(unit)?, *length)));
     let (number, length) = with_unit.unwrap_or((text, 1.0));

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     if let Some(guide) = &guide {
         writer.current().phase_guided(guide.so_far());
     }
-    writer.pause(args.paused, Totals::default());
+    writer.pause(args.paused || args.delay.is_some(), Totals::default());
     let file = writer.current().deferred_file();
     let deferred = args.rows_can_wait() && source.defer(&file)?;
     let mut recording = Recording {
@@ -71,6 +71,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         marks,
         tracker: tracker.as_mut(),
         earlier,
+        delay: args.delay,
         duration: args.target.duration,
         look: look(args, deferred),
         ended: false,
@@ -79,6 +80,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         Ok(end) => end,
         Err(error) => return Err(without_leftovers(error, writer, &folder)),
     };
+    if let Some(delay) = recording.delay {
+        eprintln!("hpmctl: nothing was written: the recording ended before its delay of {delay:?} was over");
+    }
     let whole = source.check();
     tell_size(&file);
     let marked = recording.end(source.as_mut())?;
@@ -160,7 +164,9 @@ struct Recording<'a> {
     tracker: Option<&'a mut Tracker>,
     /// The trace that is replaced.
     earlier: Option<Earlier>,
-    /// When it ends, if it does not end by itself.
+    /// How long nothing is written in the beginning.
+    delay: Option<Duration>,
+    /// When it ends, if it does not end by itself: after the delay.
     duration: Option<Duration>,
     /// How often it looks at the source.
     look: Duration,
@@ -184,15 +190,22 @@ impl Recording<'_> {
                 std::process::id()
             );
         }
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         loop {
             if let Some(end) = workload.ended()? {
                 return Ok(end);
             }
-            let left = self.duration.map(|duration| duration.saturating_sub(begun.elapsed()));
+            if self.delay.is_some_and(|delay| begun.elapsed() >= delay) {
+                (self.delay, begun) = (None, Instant::now());
+                // What came meanwhile is left out.
+                self.take(source)?;
+                self.writer.pause(false, source.totals()?);
+            }
+            let left = self.delay.or(self.duration).map(|time| time.saturating_sub(begun.elapsed()));
             // The driver's descriptor stays readable once the target has gone; the program's own end is waited for without it.
             let gone = source.is_over();
-            if self.ended || left == Some(Duration::ZERO) || gone && !workload.is_program() {
+            let over = left == Some(Duration::ZERO) && self.delay.is_none();
+            if self.ended || over || gone && !workload.is_program() {
                 return Ok(End::Stopped);
             }
             let look = left.map_or(self.look, |left| left.min(self.look).max(Duration::from_millis(1)));

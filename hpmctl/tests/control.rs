@@ -4,6 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use libhpm::sys::clock::ClockPair;
 use libhpm::trace::{QuantumRow, SampleRow, TraceReader};
 
 fn hpmctl(folder: &Path, arguments: &[&str]) -> Command {
@@ -70,4 +71,43 @@ fn a_recording_is_started_dumped_and_ended_from_outside() {
     assert!(rest.iter().any(|line| line.contains("a-2.hpm")), "{rest:?}");
     let gone = ask("start");
     assert!(!gone.status.success() && said(&gone.stderr).contains("no `hpmctl record --control`"));
+}
+
+#[test]
+fn with_a_delay_nothing_before_its_end_is_written_and_a_duration_counts_from_there() {
+    if libhpm::source::perf::software().is_err() {
+        return;
+    }
+    const DELAY_NS: u64 = 300_000_000;
+    let folder = tempfile::tempdir().unwrap();
+    let begin = ["record", "--source", "perf", "-e", "cpu-clock:u", "-o", "a.hpm"];
+    let options =
+        ["--delay", "300ms", "--duration", "500ms", "timeout", "2", "sh", "-c", "while :; do :; done"];
+    let before = ClockPair::now().monotonic_raw_ns;
+    let output = hpmctl(folder.path(), &[&begin[..], &options].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(124), "that of timeout: {}", said(&output.stderr));
+    let reader = TraceReader::open(folder.path().join("a.hpm")).unwrap();
+    let quanta: Vec<QuantumRow> = reader.rows().collect();
+    let (first, last) =
+        (quanta.iter().map(|row| row.start_tsc).min(), quanta.iter().map(|row| row.end_tsc).max());
+    let (first, last) = (first.expect("quanta after the delay"), last.unwrap());
+    assert!(first >= before + DELAY_NS, "{} ns after the beginning", first - before);
+    assert!(last - first < 1_200_000_000, "not until the program's end, {} ns", last - first);
+    assert!(reader.rows::<SampleRow>().count() > 0 && reader.meta().complete);
+}
+
+#[test]
+fn what_ended_before_its_delay_is_said_to_have() {
+    if libhpm::source::perf::software().is_err() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = hpmctl(
+        folder.path(),
+        &["record", "--source", "perf", "-e", "cpu-clock:u", "-o", "a.hpm", "--delay", "10m", "true"],
+    )
+    .output()
+    .unwrap();
+    let words = "nothing was written: the recording ended before its delay of 600s was over";
+    assert!(output.status.success() && said(&output.stderr).contains(words), "{}", said(&output.stderr));
 }

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum as _};
 use libhpm::record::BranchType;
 use libhpm::source::choice::Wish;
 
-use crate::cli::TargetArgs;
+use crate::cli::{TargetArgs, seconds};
 use crate::measure::sources;
 
 /// A longer one perf_event refuses without saying why.
@@ -95,6 +95,9 @@ pub(crate) struct RecordArgs {
     /// Write nothing until `hpmctl control start`
     #[arg(long, requires = "control")]
     pub(super) paused: bool,
+    /// Write nothing of the first so many seconds, or so long, such as 500ms: of a program's beginning. --duration counts from then on
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ["trace", "paused", "phase_guided", "allocations"])]
+    pub(super) delay: Option<Duration>,
     /// Take markers from this named pipe, or from the pipe that is open as the descriptor with this number: each line `NAME [VALUE]`
     /// is a marker of the moment at which it is read
     #[arg(long, value_name = "PIPE", conflicts_with = "trace")]
@@ -156,7 +159,7 @@ impl RecordArgs {
 
     /// Whether rows of quanta and samples may be made when the program has ended, which disturbs it least: nobody looks at them before.
     pub(super) fn rows_can_wait(&self) -> bool {
-        self.max_size.is_none() && !self.control && self.phase_guided.is_none()
+        self.max_size.is_none() && !self.control && self.phase_guided.is_none() && self.delay.is_none()
     }
 
     /// Bytes of stack that are unwound for each sample.
