@@ -12,8 +12,8 @@ use crate::hpm_abi::SEGMENT_BYTES;
 
 /// Whole zeroed pages, contiguous in the kernel's address space only.
 ///
-/// User space may map and, for a control area, write them at any time, so that no reference to their content is ever
-/// made: only raw, volatile or atomic accesses.
+/// User space may map them and, for a control area, write them at any time: of what it may write no reference is ever made, only raw,
+/// volatile or atomic accesses. What the driver alone writes (quanta, counter pages) is written by reference, too.
 pub(super) struct Area {
     /// Owns the memory; its length stays 0.
     _pages: VVec<[u8; PAGE_SIZE]>,

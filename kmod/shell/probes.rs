@@ -103,9 +103,13 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
             section.switch_out(QuantumEnd::Exit);
         });
     }
-    // Sessions that measured it elsewhere or before, as those of one CPU or of a control group that it has left, keep no place for it.
+    // Sessions that measured it elsewhere or before, as those of one CPU or of a control group that it has left, keep no place and no page
+    // for it.
     for session in registry::sessions(&irq) {
         session.threads().forget(thread);
+        if let Some(pages) = session.pages() {
+            pages.keys().forget(thread.tid);
+        }
     }
     registry::exit(task, thread, group_dead, &irq);
     markers::exit(thread.tid, &irq);

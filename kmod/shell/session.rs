@@ -71,8 +71,8 @@ pub(super) struct Session {
 struct CpuShare {
     memory: CpuMemory,
     state: UnsafeCell<CpuSession>,
-    /// Quanta, segments and markers that were produced when readers were last woken.
-    told: [AtomicU64; 3],
+    /// Quanta, segments, markers and bytes of stacks that were produced when readers were last woken.
+    told: [AtomicU64; 4],
 }
 
 // SAFETY: `state` is used by its CPU only, inside a section of its gate, or while it cannot run one.
@@ -98,7 +98,7 @@ impl CpuShare {
         Ok(Self {
             memory: CpuMemory { quanta, stacks, markers, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
-            told: [const { AtomicU64::new(0) }; 3],
+            told: [const { AtomicU64::new(0) }; 4],
         })
     }
 }

@@ -5,7 +5,7 @@
 //! | status | [`STATUS_OFFSET`] | [`status_bytes`] | read | driver |
 //! | control | [`CONTROL_OFFSET`] | [`control_bytes`] | read, write | user |
 //! | quanta of a CPU | [`quanta_offset`] | quanta × 320, whole pages | read | driver |
-//! | segments of a CPU | [`segments_offset`] | segments × 64 KiB | read | hardware; the driver for a session that may not see the kernel |
+//! | segments of a CPU | [`segments_offset`] | segments × 64 KiB | read | hardware; the driver for a session that may not see the kernel, and for records of interrupts and IBS |
 //! | stacks of a CPU | [`stacks_offset`] | the ring's size | read | driver |
 //! | counters of a thread | [`counters_offset`] | one page | read | driver |
 //! | markers of a CPU | [`markers_offset`] | markers × 64, whole pages | read | driver |
@@ -114,7 +114,7 @@ pub struct CpuStatus {
     pub markers_produced: u64,
     /// Markers that found no room.
     pub markers_lost: u64,
-    /// The period of each sampling place's event now: what adapting and randomising have made of it.
+    /// The period of each sampling place's event in the last quantum: what adapting and randomising had made of it.
     pub periods: [u64; SAMPLING_COUNTERS_MAX],
 }
 const _: () = assert!(core::mem::size_of::<CpuStatus>() == 128);

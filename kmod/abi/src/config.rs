@@ -154,8 +154,9 @@ pub struct SessionConfig {
     /// Which branches are recorded: [`BranchFilter`] bits, or 0 for all types. Those of the privilege levels that the session's
     /// events count.
     pub branch_filter: u32,
-    /// Readers are woken at the latest so many ms after something was published, 10 to 10,000, unless a reader of another session
-    /// has to be woken sooner; 0 for the driver's default of 50. They are woken at once when a quarter of a ring has filled.
+    /// Readers are woken so many ms after something was published, 10 to 10,000, or up to a quarter later where the timer that cuts quanta
+    /// comes then anyway, unless a reader of another session has to be woken sooner; 0 for the driver's default of 50. They are woken at
+    /// once when a quarter of a ring has filled.
     pub wake_ms: u32,
 }
 const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 40 * EVENTS_MAX + 64);

@@ -42,7 +42,8 @@ impl PageKeys {
     /// The page of this thread.
     #[must_use]
     pub fn find(&self, tid: u32) -> Option<usize> {
-        if self.live.load(Ordering::Relaxed) == 0 {
+        // A CPU's idle thread has the number of a page that was never used.
+        if tid == NEVER_USED || self.live.load(Ordering::Relaxed) == 0 {
             return None;
         }
         for page in probes(tid) {

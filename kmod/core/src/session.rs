@@ -1,6 +1,6 @@
 //! A session as one CPU sees it.
 
-use super::abi::{CounterPage, CpuControl, CpuStatus, Totals, EVENTS_MAX};
+use super::abi::{CounterPage, CpuControl, CpuStatus, SessionConfig, Totals, EVENTS_MAX};
 use super::counters::PageKeys;
 use super::guard::Limits;
 use super::interrupt::Handled;
@@ -130,10 +130,11 @@ impl CpuSession {
         }
     }
 
-    /// Quanta, segments and markers until now: of [`CpuSession::status`] what a reader may wait for.
+    /// Quanta, segments, markers and bytes of stacks until now: of [`CpuSession::status`] what a reader may wait for.
     #[must_use]
-    pub const fn produced(&self) -> [u64; 3] {
-        [self.quanta.produced(), self.segments.begun(), self.markers.ring.produced()]
+    pub const fn produced(&self) -> [u64; 4] {
+        let (markers, stacks) = (self.markers.ring.produced(), self.stacks.produced());
+        [self.quanta.produced(), self.segments.begun(), markers, stacks]
     }
 
     /// Adds this CPU's share to a session's totals.
@@ -157,6 +158,21 @@ impl CpuSession {
         totals.msr_writes += self.totals.msr_writes;
         totals.throttled += self.totals.throttled;
     }
+}
+
+/// Whether one of the rings has filled by a quarter from when [`CpuSession::produced`] was `told` to when it was `produced`, so that readers
+/// should not wait any longer.
+#[must_use]
+pub fn has_filled_a_quarter(config: &SessionConfig, told: [u64; 4], produced: [u64; 4]) -> bool {
+    let sizes = [config.quanta, config.segments, config.markers, config.stack_ring_bytes];
+    // Of the segments that were begun the last one is not full.
+    let unfinished = [0, 1, 0, 0];
+    let since = told.into_iter().zip(produced).map(|(told, produced)| produced.wrapping_sub(told));
+    sizes
+        .into_iter()
+        .zip(unfinished)
+        .zip(since)
+        .any(|((size, unfinished), since)| size != 0 && since >= u64::from(size / 4) + unfinished)
 }
 
 /// What the shell hands to each engine call: one session, seen from the CPU the caller runs on.
@@ -229,5 +245,35 @@ impl<R: Rings> Session<'_, R> {
     pub(super) fn publish(&mut self) {
         let status = self.state.status();
         self.rings.publish(&status);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarter_of_any_ring_is_enough_and_a_ring_that_is_not_there_is_never_full() {
+        let config = SessionConfig {
+            quanta: 64,
+            segments: 8,
+            markers: 128,
+            stack_ring_bytes: 4096,
+            ..SessionConfig::EMPTY
+        };
+        let told = [1000, 10, u64::MAX, 0];
+        let after = |more: [u64; 4]| {
+            let mut produced = told;
+            produced
+                .iter_mut()
+                .zip(more)
+                .for_each(|(produced, more)| *produced = produced.wrapping_add(more));
+            has_filled_a_quarter(&config, told, produced)
+        };
+        assert!(!after([15, 2, 31, 1023]));
+        for enough in [[16, 0, 0, 0], [0, 3, 0, 0], [0, 0, 32, 0], [0, 0, 0, 1024]] {
+            assert!(after(enough), "{enough:?}");
+        }
+        assert!(!has_filled_a_quarter(&SessionConfig::EMPTY, [0; 4], [0, 0, 1, 0]));
     }
 }

@@ -146,6 +146,10 @@ fn a_thread_that_exits_leaves_its_last_counts_and_its_page_to_the_next() {
     let keys = &rig.sessions[session].keys;
     let tid = rig.users[thread].tid;
     assert_eq!(keys.find(tid), None);
+    keys.assign(page, tid);
+    assert_eq!(keys.find(0), None, "the idle thread of a CPU has no page, though others have");
+    keys.forget(tid);
+    assert_eq!(keys.find(tid), None);
     assert_ne!(keys.claim(tid, |_| false), Some(page), "somebody still looks at it");
     assert_eq!(keys.claim(tid, |_| true), Some(page));
 }

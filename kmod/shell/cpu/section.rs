@@ -106,10 +106,12 @@ impl Section<'_> {
         engine.foreign_global_ctrl(&mut port).map(|_| Reason::CountersRunning)
     }
 
-    /// Brings a thread's counter page up to date if it is the one being measured.
+    /// Brings a thread's counter page up to date if it is the one being measured, for which its quantum may have to end.
     pub(in super::super) fn refresh(&mut self, session: &Session, tid: u32) {
+        self.take_markers();
         let last_ip = current_user_ip();
         self.with(session, |engine, port, session| engine.refresh(port, session, tid, last_ip));
+        self.note_quantum();
     }
 
     /// The current thread, which is being measured for this session, has replaced its program.
@@ -160,7 +162,7 @@ impl Section<'_> {
         current_user_ip()
     }
 
-    /// Notes when the running quantum began, which the work of a PMI has ended or not.
+    /// Notes when the running quantum began: what was done may have ended the one before.
     fn note_quantum(&self) {
         if let Some(begun) = self.inside.engine.quantum_start() {
             self.cpu.begun_tsc.store(begun, Ordering::Relaxed);

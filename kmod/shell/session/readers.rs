@@ -42,7 +42,9 @@ impl Session {
         // What was published is seen by whoever takes the note away after this has found it there.
         fence(Ordering::SeqCst);
         if !self.news.load(Ordering::Relaxed) {
-            self.news.store(true, Ordering::Relaxed);
+            // An exchange, so that the note is there before the time of the first one is looked at: who takes notes away sets the time
+            // back before.
+            self.news.swap(true, Ordering::SeqCst);
         }
         registry::note_news();
     }
@@ -85,8 +87,8 @@ impl Session {
         self.readers.notify_all();
     }
 
-    /// Quanta, segments and markers that were produced on a CPU.
-    fn produced(&self, number: u32) -> [u64; 3] {
+    /// Quanta, segments, markers and bytes of stacks that were produced on a CPU.
+    fn produced(&self, number: u32) -> [u64; 4] {
         let status = self.cpu_status(number);
         // SAFETY: The fields lie in the status area.
         let fields = unsafe {
@@ -94,6 +96,7 @@ impl Session {
                 &raw mut (*status).quanta_produced,
                 &raw mut (*status).segments_begun,
                 &raw mut (*status).markers_produced,
+                &raw mut (*status).stack_produced,
             ]
         };
         // SAFETY: They are only ever accessed atomically.

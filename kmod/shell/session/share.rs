@@ -17,7 +17,7 @@ pub(in super::super) struct Share<'a> {
     programs: &'a [Program],
     program: &'a Program,
     state: &'a mut CpuSession,
-    told: &'a [AtomicU64; 3],
+    told: &'a [AtomicU64; 4],
     rings: LiveRings<'a>,
 }
 
@@ -69,14 +69,6 @@ impl<'a> Share<'a> {
             return false;
         }
         self.session.note_news();
-        let config = self.session.programs.any().config();
-        let [quanta, segments, markers] = produced;
-        let [old_quanta, old_segments, old_markers] = told;
-        let quanta = quanta.wrapping_sub(old_quanta);
-        let segments = segments.wrapping_sub(old_segments);
-        let markers = markers.wrapping_sub(old_markers);
-        quanta >= u64::from(config.quanta / 4)
-            || segments > u64::from(config.segments / 4) && config.segments != 0
-            || markers >= u64::from(config.markers / 4) && config.markers != 0
+        hpm_core::has_filled_a_quarter(self.session.programs.any().config(), told, produced)
     }
 }

@@ -79,7 +79,7 @@ const QUANTA_UNREAD: u32 = 0;
 const MARKERS: u32 = 4096;
 /// Segments per CPU: 2 MiB, or 10 000 records of Skylake.
 const SEGMENTS: u32 = 32;
-/// Bytes of a CPU's stack ring: 1024 stacks of 16 KiB. Readers are woken after 50 ms at the latest.
+/// Bytes of a CPU's stack ring: 1024 stacks of 16 KiB. Readers are woken when a quarter of it has filled.
 const STACK_RING_BYTES: u32 = 16 << 20;
 /// Bytes of a CPU's stack ring for branch records: 682 times 32 of them.
 const BRANCH_RING_BYTES: u32 = 512 << 10;
