@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::files::FilesArgs;
 use crate::opened::open_trace;
+use crate::output::{note, say};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::export::{self, Stacks};
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<()> {
 
 /// The samples, for a format that shows stacks.
 fn stacks<'a>(args: &ExportArgs, reader: &'a TraceReader) -> Result<Option<Stacks<'a>>> {
-    export::remarks(reader.meta()).iter().for_each(|remark| eprintln!("hpmctl: note: {remark}"));
+    note(&export::remarks(reader.meta()));
     if matches!(args.format, Format::Chrome | Format::Csv | Format::Parquet) {
         if args.event.is_some() {
             bail!("--event is for formats of stacks; tables and the Chrome trace have all events");
@@ -149,7 +150,7 @@ fn events(args: &ExportArgs, reader: &TraceReader) -> Result<Vec<usize>> {
     }
     if matches!(args.format, Format::Folded | Format::Svg | Format::Png) && sampled.len() > 1 {
         let (first, others) = (&events[sampled[0]].name, sampled.len() - 1);
-        eprintln!("hpmctl: note: this format shows one event, {first}; --event chooses from {others} more");
+        say(format_args!("note: this format shows one event, {first}; --event chooses from {others} more"));
         sampled.truncate(1);
     }
     Ok(sampled)
@@ -201,6 +202,6 @@ fn table<R: Row>(format: Format, reader: &TraceReader, output: &mut (impl Write 
 
 fn warn(cuts: impl IntoIterator<Item = Cut>) {
     for cut in cuts {
-        eprintln!("hpmctl: warning: {cut}");
+        say(format_args!("warning: {cut}"));
     }
 }

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 
 use crate::opened::open_trace;
-use crate::output::{print, warn};
+use crate::output::{print, say, warn};
 
 /// Moves to the upper left corner and clears the screen (ECMA-48: CUP, ED 2).
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
@@ -52,7 +52,7 @@ impl FollowArgs {
                 }
                 (Err(error), None) => return Err(error),
                 (Err(error), Some(seconds)) => {
-                    eprintln!("hpmctl: nothing to show yet: {error}");
+                    say(format_args!("nothing to show yet: {error}"));
                     sleep(Duration::from_secs(seconds));
                 }
             }

@@ -4,6 +4,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use libhpm::trace::TraceReader;
+
 /// A file that keeps what it holds until there is something to write, for a result that comes to nothing.
 pub(crate) struct LateFile {
     file: File,
@@ -17,8 +19,15 @@ impl LateFile {
     /// Opens the file, which is made when it is not there.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; or it lies in a trace, whose tables it could be.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        // A folder without a name is the one that is worked in.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if TraceReader::open(folder).is_ok() {
+            return Err(io::Error::other(
+                "its folder is a trace, which holds nothing else: name another place",
+            ));
+        }
         let mut options = OpenOptions::new();
         let (file, made) = match options.write(true).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {

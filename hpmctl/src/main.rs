@@ -1,4 +1,9 @@
 //! The hpm command line: one module for each command (see [`cli`]).
+#![deny(
+    clippy::print_stderr,
+    clippy::print_stdout,
+    reason = "they panic where nobody reads, which ends the measured program: output::say, print"
+)]
 
 mod annotate;
 mod cli;

@@ -6,6 +6,8 @@ use anyhow::Result;
 use clap::Args;
 use libhpm::mark::Marks;
 
+use crate::output::say;
+
 /// Set a marker in the trace that is being recorded of the calling script.
 ///
 /// It stands in the `markers` table of the trace, with its time and thread. This needs the hpm module; `hpmctl record --marks`
@@ -23,7 +25,7 @@ pub(crate) struct MarkArgs {
 pub(crate) fn run(args: &MarkArgs) -> Result<ExitCode> {
     if !Marks::open()?.mark(&args.name, args.value)? {
         // A script is run without a recording too.
-        eprintln!("hpmctl: no recording measures this process, so the marker was not kept");
+        say("no recording measures this process, so the marker was not kept");
     }
     Ok(ExitCode::SUCCESS)
 }

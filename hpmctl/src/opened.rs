@@ -9,7 +9,7 @@ use libhpm::source::perf_data;
 use libhpm::trace::{SampleRow, TraceReader};
 
 use crate::for_now::ForNow;
-use crate::output::{grouped, print};
+use crate::output::{grouped, print, say};
 
 /// Make a trace of a file that `perf record` wrote.
 ///
@@ -80,7 +80,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<()> {
 
 fn tell(path: &Path, remarks: &[String]) {
     for remark in remarks {
-        eprintln!("hpmctl: note: {}: {remark}", path.display());
+        say(format_args!("note: {}: {remark}", path.display()));
     }
 }
 

@@ -1,8 +1,10 @@
-//! Writing results to standard output, and how numbers are written.
+//! Writing results to standard output, what is said beside them, and how numbers are written.
 
+use std::fmt::Display;
 use std::io::{self, Write as _};
 
 use anyhow::{Context, Result};
+use libhpm::text;
 
 /// Writes a result and a line end. A reader that has seen enough, as `head`, is no error.
 ///
@@ -11,7 +13,7 @@ use anyhow::{Context, Result};
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
     // What is left in the buffer would be written when nobody can tell of a failure.
-    match writeln!(output, "{text}").and_then(|()| output.flush()) {
+    match writeln!(output, "{}", text::lines(text)).and_then(|()| output.flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(error).context("cannot write the result")
         }
@@ -19,18 +21,20 @@ pub(crate) fn print(text: &str) -> Result<()> {
     }
 }
 
-/// Says what has to be known of a result beside it, if anybody listens.
-pub(crate) fn warn(warnings: &[String]) {
-    for warning in warnings {
-        let _ = writeln!(io::stderr(), "hpmctl: warning: {warning}");
-    }
+/// Says something beside the result, if anybody listens: where standard error is closed or full, a program that is being measured runs on.
+pub(crate) fn say(what: impl Display) {
+    let line = format!("hpmctl: {what}");
+    let _ = writeln!(io::stderr(), "{}", text::lines(&line));
 }
 
-/// Says what is good to know of a result beside it, if anybody listens.
+/// Says what has to be known of a result beside it.
+pub(crate) fn warn(warnings: &[String]) {
+    warnings.iter().for_each(|warning| say(format_args!("warning: {warning}")));
+}
+
+/// Says what is good to know of a result beside it.
 pub(crate) fn note(notes: &[String]) {
-    for note in notes {
-        let _ = writeln!(io::stderr(), "hpmctl: note: {note}");
-    }
+    notes.iter().for_each(|note| say(format_args!("note: {note}")));
 }
 
 /// Digits in groups of three.

@@ -24,7 +24,7 @@ use self::guided::Guide;
 use self::marks::MarkPipe;
 use self::summary::summary;
 use crate::control::{Controlled, Request};
-use crate::output::warn;
+use crate::output::{say, warn};
 use crate::workload::{End, Workload};
 
 /// How often the source is looked at, which wakes the recording sooner when a quarter of its room is taken: as often as rows have to be
@@ -63,45 +63,36 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     }
     writer.pause(args.paused || args.delay.is_some(), Totals::default());
     let file = writer.current().deferred_file();
-    let deferred = args.rows_can_wait() && source.defer(&file)?;
+    let deferred = match args.rows_can_wait().then(|| source.defer(&file)).transpose() {
+        Ok(deferred) => deferred == Some(true),
+        Err(error) => return Err(without_leftovers(error.into(), writer, &folder)),
+    };
     let mut recording = Recording {
-        writer: &mut writer,
+        writer,
         guide,
         controlled,
         marks,
-        tracker: tracker.as_mut(),
+        tracker,
         earlier,
         delay: args.delay,
         duration: args.target.duration,
         look: look(args, deferred),
+        begun: false,
         ended: false,
     };
-    let end = match recording.run(&mut workload, source.as_mut(), &line) {
-        Ok(end) => end,
-        Err(error) => return Err(without_leftovers(error, writer, &folder)),
-    };
-    if let Some(delay) = recording.delay {
-        eprintln!("hpmctl: nothing was written: the recording ended before its delay of {delay:?} was over");
+    let ended = recording.run(&mut workload, source.as_mut(), &line);
+    if !recording.begun
+        && let Err(error) = ended
+    {
+        return Err(without_leftovers(error, recording.writer, &folder));
     }
-    let whole = source.check();
-    tell_size(&file);
-    let marked = recording.end(source.as_mut())?;
-    let tracked = tracker.map(|tracker| tracker.write(&mut writer, &source.meta().source)).transpose()?;
-    let (mut totals, missing) = (source.totals()?, source.missing());
-    if source.meta().source == "perf.data" {
-        // They are only what its samples stand for.
-        totals.counts.clear();
-    }
-    writer.current().missing(&missing);
-    let written = writer.finish(totals.clone())?;
-    marked.iter().for_each(|marked| eprintln!("hpmctl: {marked}"));
-    tracked.iter().for_each(|tracked| eprintln!("hpmctl: {tracked}"));
-    warn(&missing);
-    eprintln!("{}", summary(&totals, &written, source.meta(), &missing));
-    whole?;
+    let ended = ended.and_then(|end| recording.complete(source.as_mut()).map(|()| end));
     drop(source);
     // Its exit status is passed on, also when it was measured for a part of its time only.
-    let end = workload.outlived(end)?;
+    let end = match ended {
+        Ok(end) => workload.outlived(end)?,
+        Err(error) => return Err(outlived(error, &mut workload, &folder)),
+    };
     Ok(ExitCode::from(end.status()))
 }
 
@@ -121,7 +112,7 @@ fn replaces(args: &RecordArgs, folder: &Path) -> Result<bool> {
 fn tell_size(deferred: &Path) {
     const MUCH: u64 = 256 << 20;
     match deferred.metadata() {
-        Ok(file) if file.len() >= MUCH => eprintln!("hpmctl: making rows of {} MiB", file.len() >> 20),
+        Ok(file) if file.len() >= MUCH => say(format_args!("making rows of {} MiB", file.len() >> 20)),
         _ => {}
     }
 }
@@ -143,25 +134,35 @@ fn limits(args: &RecordArgs) -> Limits {
     }
 }
 
-/// Removes the trace of a program that never ran, which leaves nothing worth keeping; why the recording failed.
+/// Removes the trace of a recording that never began, which leaves nothing worth keeping; why.
 fn without_leftovers(error: anyhow::Error, writer: RotatingWriter, folder: &Path) -> anyhow::Error {
-    if matches!(error.downcast_ref(), Some(libhpm::Error::Exec { .. })) {
-        drop(writer);
-        if let Err(reason) = std::fs::remove_dir_all(folder) {
-            return error.context(format!("cannot remove {}: {reason}", folder.display()));
-        }
+    drop(writer);
+    match std::fs::remove_dir_all(folder) {
+        Ok(()) => error,
+        Err(reason) => error.context(format!("cannot remove {}: {reason}", folder.display())),
     }
-    error
+}
+
+/// Lets the program of a recording that failed run on to its end: what it does must not depend on whether there is room for its trace. Why
+/// it failed.
+fn outlived(error: anyhow::Error, workload: &mut Workload, folder: &Path) -> anyhow::Error {
+    if workload.is_program() {
+        warn(&[format!("{error:#}: the program runs on without being recorded")]);
+        // How it ended is not asked for: that it was not recorded is what the status says.
+        let _ = workload.outlived(End::Stopped);
+    }
+    let folder = folder.display();
+    error.context(format!("{folder} is not complete (`hpmctl info {folder}` says what can be read of it)"))
 }
 
 /// A recording while it runs.
-struct Recording<'a> {
-    writer: &'a mut RotatingWriter,
+struct Recording {
+    writer: RotatingWriter,
     /// Pauses samples.
     guide: Option<Guide>,
     controlled: Option<Controlled>,
     marks: Option<MarkPipe>,
-    tracker: Option<&'a mut Tracker>,
+    tracker: Option<Tracker>,
     /// The trace that is replaced.
     earlier: Option<Earlier>,
     /// How long nothing is written in the beginning.
@@ -170,25 +171,28 @@ struct Recording<'a> {
     duration: Option<Duration>,
     /// How often it looks at the source.
     look: Duration,
+    /// The target is being measured, and its program runs.
+    begun: bool,
     /// Somebody asked for the end.
     ended: bool,
 }
 
-impl Recording<'_> {
+impl Recording {
     /// Runs the workload until its end, or until the recording's, and writes what is reported meanwhile.
     fn run(&mut self, workload: &mut Workload, source: &mut dyn Source, line: &str) -> Result<End> {
-        source.start(self.writer)?;
+        source.start(&mut self.writer)?;
         // What was there before: later rows may be read before the next look.
         self.writer.current().flush()?;
         workload.begin()?;
+        self.begun = true;
         self.earlier.take().into_iter().for_each(Earlier::remove);
         // Only now: what cannot be measured is refused in one sentence.
-        eprintln!("hpmctl: source: {line}");
+        say(format_args!("source: {line}"));
         if self.controlled.is_some() {
-            eprintln!(
-                "hpmctl: `hpmctl control start|stop|dump|end {}` controls this recording",
+            say(format_args!(
+                "`hpmctl control start|stop|dump|end {}` controls this recording",
                 std::process::id()
-            );
+            ));
         }
         let mut begun = Instant::now();
         loop {
@@ -218,7 +222,7 @@ impl Recording<'_> {
             }
             if let Some(marks) = &mut self.marks {
                 // Before the source is taken, which may last: a marker's time is that of its reading.
-                marks.take(|| source.now().unwrap_or_default(), self.writer)?;
+                marks.take(|| source.now().unwrap_or_default(), &mut self.writer)?;
             }
             if let Some(tracker) = &mut self.tracker {
                 tracker.take();
@@ -232,8 +236,8 @@ impl Recording<'_> {
     /// Writes what the source has.
     fn take(&mut self, source: &mut dyn Source) -> Result<()> {
         match &mut self.guide {
-            Some(guide) => guide.take(source, self.writer),
-            None => Ok(source.take(self.writer)?),
+            Some(guide) => guide.take(source, &mut self.writer),
+            None => Ok(source.take(&mut self.writer)?),
         }
     }
 
@@ -245,19 +249,45 @@ impl Recording<'_> {
         controlled.into_iter().chain(marks).chain(probes).collect()
     }
 
+    /// Stops the source, makes the trace complete, and says what has become of it.
+    fn complete(mut self, source: &mut dyn Source) -> Result<()> {
+        if let Some(delay) = self.delay {
+            say(format_args!(
+                "nothing was written: the recording ended before its delay of {delay:?} was over"
+            ));
+        }
+        let whole = source.check();
+        tell_size(&self.writer.current().deferred_file());
+        let marked = self.end(source)?;
+        let Self { mut writer, tracker, .. } = self;
+        let tracked = tracker.map(|tracker| tracker.write(&mut writer, &source.meta().source)).transpose()?;
+        let (mut totals, missing) = (source.totals()?, source.missing());
+        if source.meta().source == "perf.data" {
+            // They are only what its samples stand for.
+            totals.counts.clear();
+        }
+        writer.current().missing(&missing);
+        let written = writer.finish(totals.clone())?;
+        marked.iter().for_each(say);
+        tracked.iter().for_each(say);
+        warn(&missing);
+        say(summary(&totals, &written, source.meta(), &missing));
+        Ok(whole?)
+    }
+
     /// Stops the source and writes what is left; what came through the pipe of markers.
     fn end(&mut self, source: &mut dyn Source) -> Result<Option<String>> {
         source.stop()?;
         let ended = source.now().unwrap_or_default();
         if let Some(marks) = &mut self.marks {
             // Before rows are made, which may last.
-            marks.take(|| ended, self.writer)?;
+            marks.take(|| ended, &mut self.writer)?;
         }
         match &mut self.guide {
-            Some(guide) => guide.finish(source, self.writer)?,
-            None => source.take(self.writer)?,
+            Some(guide) => guide.finish(source, &mut self.writer)?,
+            None => source.take(&mut self.writer)?,
         }
-        self.marks.take().map(|marks| marks.finish(|| ended, self.writer)).transpose()
+        self.marks.take().map(|marks| marks.finish(|| ended, &mut self.writer)).transpose()
     }
 
     /// Carries out what `hpmctl control` asks for.

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use crate::measure::tsc_to_ns;
 use crate::opened::{how_unfinished, open_trace};
-use crate::output::{amount, counted, grouped, print, time};
+use crate::output::{amount, counted, grouped, print, time, warn};
 use crate::report::samples::unfinished;
 use crate::report::text::commands;
 
@@ -125,10 +125,14 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<()> {
         bail!("more than {HOSTS_MAX} traces cannot be merged at once: merge some first");
     }
     let readers = args.traces.iter().map(|trace| open_trace(trace)).collect::<Result<Vec<_>>>()?;
-    let outcome = trace::merge(&readers.iter().map(|opened| &**opened).collect::<Vec<_>>(), &args.output)?;
-    for note in &outcome.notes {
-        eprintln!("hpmctl: warning: {note}");
+    let is_new = !args.output.exists();
+    let merged = trace::merge(&readers.iter().map(|opened| &**opened).collect::<Vec<_>>(), &args.output);
+    if is_new && merged.is_err() {
+        // A part of it is worth nothing, and would be in the way of another try. What cannot be removed is said to be there by that.
+        let _ = std::fs::remove_dir_all(&args.output);
     }
+    let outcome = merged?;
+    warn(&outcome.notes);
     let (quanta, samples) = outcome.rows;
     let mut text =
         format!("{}: {} quanta, {} samples\n", args.output.display(), grouped(quanta), grouped(samples));

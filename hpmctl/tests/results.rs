@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use libhpm::trace::TraceReader;
+
 fn stat(folder: &Path, options: &[&str], script: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
     command.args(["stat", "--source", "perf", "-e", "task-clock"]).args(options);
@@ -188,4 +190,103 @@ fn a_forced_recording_replaces_a_trace() {
     let second = record("true second");
     assert!(second.contains("true second") && !second.contains("true first"), "{second}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing else is left");
+}
+
+/// `hpmctl record` of a script, where nobody may write files of more than so many blocks of 512 bytes.
+fn record(folder: &Path, options: &str, blocks: u32, script: &str) -> Command {
+    // A signal that is ignored is so in what is executed, too: writing then fails, as on a full disk.
+    let begin = format!(
+        "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" record --source perf -o a.hpm {options} sh -c '{script}'"
+    );
+    let mut command = Command::new("dash");
+    command.args(["-c", &begin, env!("CARGO_BIN_EXE_hpmctl")]).current_dir(folder);
+    command
+}
+
+#[test]
+fn a_program_outlives_the_readers_of_its_recording() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = record(folder.path(), "-e cpu-clock:u", 1 << 20, &format!("{LASTS} 4"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stderr.take());
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert!(folder.path().join("mark").exists());
+    assert!(TraceReader::open(folder.path().join("a.hpm")).unwrap().meta().complete);
+}
+
+#[test]
+fn a_program_outlives_a_recording_that_finds_no_room() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        "i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done; sleep 1.5; echo done > mark; exit 4";
+    let output = record(folder.path(), "-e page-faults:u", 128, script).output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("the program runs on without being recorded"), "{text}");
+    assert!(text.contains("a.hpm is not complete") && folder.path().join("mark").exists(), "{text}");
+    assert!(!TraceReader::open(folder.path().join("a.hpm")).unwrap().meta().complete);
+}
+
+#[test]
+fn a_recording_that_never_began_leaves_nothing_and_its_program_is_not_run() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let output = record(folder.path(), "-e cpu-clock:u", 0, LASTS).output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("hpmctl: cannot ") && text.lines().count() == 1, "{text}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{text}");
+}
+
+#[test]
+fn no_result_is_written_into_a_trace_and_no_clock_sampled_faster_than_the_kernel_does() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let run = |words: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
+        command.args(words.split(' ')).current_dir(&folder).output().unwrap()
+    };
+    assert!(run("record --source perf -e page-faults:u -o a.hpm true").status.success());
+    let output = run("export -f folded -o a.hpm/samples.arrows a.hpm");
+    assert!(said(&output).contains("its folder is a trace") && !output.status.success(), "{}", said(&output));
+    assert!(run("verify a.hpm").status.success());
+    let output = run("record --source perf -e page-faults,cpu-clock:u -c 1000 -o b.hpm true");
+    assert!(said(&output).contains("cpu-clock:u each 10000 ns at the most"), "{}", said(&output));
+    assert!(!folder.path().join("b.hpm").exists());
+}
+
+#[test]
+fn no_control_character_of_a_name_reaches_the_terminal() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("a\u{1b}[31m\nb");
+    fs::copy("/bin/sleep", &program).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
+    command
+        .args(["record", "--source", "perf", "-e", "page-faults", "-o", "a.hpm"])
+        .arg(&program)
+        .arg("0.01");
+    let recorded = command.current_dir(&folder).output().unwrap();
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    for words in [&["report", "--by", "thread", "a.hpm"][..], &["report", "a.hpm"], &["info", "a.hpm"]] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
+        let output = command.args(words).current_dir(&folder).output().unwrap();
+        let text = String::from_utf8(output.stdout.clone()).unwrap() + &said(&output);
+        assert!(output.status.success() && text.contains("␛[31m"), "{words:?}: {text}");
+        assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{words:?}: {text:?}");
+    }
 }

@@ -26,6 +26,7 @@ pub mod sideband;
 pub mod source;
 pub mod symbol;
 pub mod sys;
+pub mod text;
 pub mod trace;
 pub mod unwind;
 

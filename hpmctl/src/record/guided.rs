@@ -14,6 +14,8 @@ use libhpm::trace::{
     RotatingWriter, SampleRow, ThreadRow, TraceError,
 };
 
+use crate::output::say;
+
 /// Longest time between two looks at the source.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 /// Least time on a CPU of an interval.
@@ -104,7 +106,7 @@ impl Guide {
         self.over.push_back((u64::MAX, 1.0));
         self.release(writer)?;
         let how = self.so_far();
-        eprintln!("hpmctl: {}", how.sentence());
+        say(format_args!("{}", how.sentence()));
         writer.current().phase_guided(how);
         Ok(())
     }

@@ -13,6 +13,8 @@ use nix::fcntl::OFlag;
 
 use crate::mark;
 
+use crate::output::say;
+
 /// A longer line is no marker; its rest is not kept.
 const LINE_MAX: usize = 256;
 /// Bytes that are read at a time.
@@ -108,10 +110,10 @@ impl MarkPipe {
             Err(reason) => {
                 self.bad += 1;
                 if self.bad == 1 {
-                    eprintln!(
-                        "hpmctl: {}: not a marker: {reason}; a line is NAME [VALUE] (more such lines are only counted)",
+                    say(format_args!(
+                        "{}: not a marker: {reason}; a line is NAME [VALUE] (more such lines are only counted)",
                         self.name
-                    );
+                    ));
                 }
             }
         }

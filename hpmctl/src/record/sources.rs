@@ -15,7 +15,7 @@ use libhpm::trace::AllocationRow;
 use super::LATEST;
 use super::args::{RecordArgs, StackMethod};
 use crate::opened::{Opened, open_trace};
-use crate::output::note;
+use crate::output::{note, say};
 use crate::workload::Workload;
 
 /// Most frames followed; perf's default.
@@ -87,6 +87,7 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
             } else {
                 facts.parse(&args.events)?
             };
+            check_clock(args, &events)?;
             Ok(Prepared::Perf(facts, events))
         }
     }
@@ -213,10 +214,25 @@ fn tell_stand_ins(events: &[Event]) {
     let stands_in =
         |event: &&Event| event.sampling == Sampling::Op && event.encoding != event.precise_encoding;
     for event in events.iter().filter(stands_in) {
-        eprintln!(
-            "hpmctl: {} are sampled by IBS as the micro-operations that they consist of, and so counted",
+        say(format_args!(
+            "{} are sampled by IBS as the micro-operations that they consist of, and so counted",
             event.name
-        );
+        ));
+    }
+}
+
+/// The kernel samples its clocks no faster, whatever is asked for (`perf_swevent_start_hrtimer`), so that samples would stand for less time
+/// than they do.
+fn check_clock(args: &RecordArgs, events: &[PerfName]) -> Result<()> {
+    const LEAST_NS: u64 = 10_000;
+    match (args.period, events.iter().find(|event| event.id.is_clock())) {
+        (Some(period), Some(clock)) if period < LEAST_NS => {
+            bail!(
+                "the kernel samples {} each {LEAST_NS} ns at the most: name at least that with -c",
+                clock.name
+            )
+        }
+        _ => Ok(()),
     }
 }
 

@@ -11,7 +11,7 @@ pub(super) fn summary(totals: &Totals, written: &Written, meta: &Meta, missing: 
         Some(EventUse::Software) => "samples by software",
         _ => "samples",
     };
-    let mut text = format!("hpmctl: {} {kind} of {}", written.samples, names.join(", "));
+    let mut text = format!("{} {kind} of {}", written.samples, names.join(", "));
     let lost = [
         (totals.records_lost, "samples lost"),
         (totals.quanta_lost, "quanta lost with theirs"),
@@ -62,17 +62,14 @@ mod tests {
             let written = Written { folders: vec!["a.hpm".into()], removed: 0, samples: 5 };
             summary(&totals, &written, &meta, missing)
         };
-        assert_eq!(
-            line(0, 0, &[]),
-            "hpmctl: 5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`"
-        );
+        assert_eq!(line(0, 0, &[]), "5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`");
         assert_eq!(
             line(0, 0, &["the table `samples` is cut off".into()]),
-            "hpmctl: 5 samples of l1d-load-miss, but the trace they come from is not whole; see `hpmctl report a.hpm`"
+            "5 samples of l1d-load-miss, but the trace they come from is not whole; see `hpmctl report a.hpm`"
         );
         assert_eq!(
             line(7, 2, &[]),
-            "hpmctl: 5 samples of l1d-load-miss, 7 samples lost, 2 quanta lost with theirs; see `hpmctl report a.hpm`"
+            "5 samples of l1d-load-miss, 7 samples lost, 2 quanta lost with theirs; see `hpmctl report a.hpm`"
         );
     }
 

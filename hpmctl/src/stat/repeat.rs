@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::out::Out;
 use super::{Counted, EventCount, StatArgs, beside_csv, csv, measurement, status};
-use crate::output::{grouped, warn};
+use crate::output::{grouped, say, time, unit, warn};
 use crate::workload::End;
 
 /// Everything that the text and the JSON show.
@@ -61,7 +61,7 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
         runs.push(counted);
     }
     if runs.is_empty() {
-        eprintln!("hpmctl: a signal ended the first run, so that there is nothing to show");
+        say("a signal ended the first run, so that there is nothing to show");
         return Ok(ExitCode::from(statuses[0]));
     }
     let all = of_runs(&runs, wanted, statuses);
@@ -113,7 +113,7 @@ fn rows(runs: &[Counted]) -> Vec<Row> {
     for (place, event) in runs[0].events.iter().enumerate() {
         let scaled = runs.iter().any(|run| run.events[place].took_turns());
         let count = |run: &Counted| run.events[place].scaled.map(|count| count as f64);
-        rows.extend(row(&event.name, "", scaled, &count));
+        rows.extend(row(&event.name, unit(&event.name).unwrap_or_default(), scaled, &count));
         if let Some(metric) = runs.iter().find_map(|run| run.events[place].metric) {
             let value = |run: &Counted| run.events[place].metric.map(|metric| metric.value);
             rows.extend(row(&event.name, metric.unit, scaled, &value));
@@ -139,8 +139,11 @@ fn text(runs: &Runs) -> String {
     table.load_style(presets::NOTHING);
     table.set_header(["mean", "±", "", "least", "greatest", "", ""]);
     for Row { name, unit, values, scaled } in &runs.rows {
-        let number =
-            |value: f64| if unit.is_empty() { grouped(value.round() as u64) } else { format!("{value:.3}") };
+        let number = |value: f64| match *unit {
+            "" => grouped(value.round() as u64),
+            "ns" => time(value.round() as u64),
+            _ => format!("{value:.3}"),
+        };
         let interval = values.interval.unwrap_or(f64::NAN);
         let percent = if values.mean > 0.0 {
             format!("({:.2} %)", interval * 100.0 / values.mean)
@@ -154,7 +157,8 @@ fn text(runs: &Runs) -> String {
             ("", true) => "scaled".to_owned(),
             (of, true) => format!("{of}, scaled"),
         };
-        let name = if unit.is_empty() { name.clone() } else { format!("{unit} ({name})") };
+        // A clock's numbers have units of their own.
+        let name = if matches!(*unit, "" | "ns") { name.clone() } else { format!("{unit} ({name})") };
         let cells = [number(values.mean), number(interval), percent, number(values.min), number(values.max)];
         table.add_row(cells.into_iter().chain([name, what]));
     }

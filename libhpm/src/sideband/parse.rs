@@ -63,7 +63,7 @@ impl Parser {
         let (pid, tid, change) = match raw.parse().ok()? {
             EventRecord::Mmap2(map) => (map.pid, map.tid, Change::Map(mapping(&map))),
             EventRecord::Comm(comm) => {
-                let name = String::from_utf8_lossy(&comm.name.as_slice()).into_owned();
+                let name = crate::text::name(&comm.name.as_slice());
                 (comm.pid, comm.tid, Change::Name { name, exec: comm.is_execve })
             }
             EventRecord::Fork(fork) => {

@@ -13,7 +13,8 @@ pub fn snapshot(pid: u32) -> Vec<Entry> {
     let entry = |tid, change| Entry { monotonic_raw_ns: now, pid, tid, change };
     let names = threads(pid as i32).into_iter().filter_map(|tid| {
         let comm = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
-        let name = String::from_utf8_lossy(comm.trim_ascii_end()).into_owned();
+        // The line end behind it is the file's.
+        let name = crate::text::name(comm.strip_suffix(b"\n").unwrap_or(&comm));
         Some(entry(tid as u32, Change::Name { name, exec: false }))
     });
     let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();

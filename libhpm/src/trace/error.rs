@@ -81,7 +81,7 @@ pub enum TraceError {
         reason: io::Error,
     },
     /// The operating system refused to write.
-    #[error("cannot write {}: {reason}; what was written before can be read", path.display())]
+    #[error("cannot write {}: {reason}", path.display())]
     Write {
         /// The file or folder.
         path: PathBuf,

@@ -59,16 +59,24 @@ impl TraceWriter {
             io::ErrorKind::AlreadyExists => TraceError::Exists(folder.clone()),
             _ => TraceError::Create { path: folder.clone(), reason },
         })?;
+        Self::begin(&folder, meta).inspect_err(|_| {
+            // Nothing that can be read, and in the way of the next try; what cannot be removed is said to be there by that.
+            let _ = fs::remove_dir_all(&folder);
+        })
+    }
+
+    /// The first files in a folder that is empty.
+    fn begin(folder: &Path, meta: Meta) -> Result<Self, TraceError> {
         let meta = Meta { format: FORMAT_VERSION, complete: false, totals: None, rows: [].into(), ..meta };
-        write_meta(&folder, &meta)?;
+        write_meta(folder, &meta)?;
         Ok(Self {
-            quanta: Table::create(&folder)?,
-            samples: Table::create(&folder)?,
-            stacks: Table::create(&folder)?,
-            maps: Table::create(&folder)?,
-            threads: Table::create(&folder)?,
-            kernel_symbols: Table::create(&folder)?,
-            markers: Table::create(&folder)?,
+            quanta: Table::create(folder)?,
+            samples: Table::create(folder)?,
+            stacks: Table::create(folder)?,
+            maps: Table::create(folder)?,
+            threads: Table::create(folder)?,
+            kernel_symbols: Table::create(folder)?,
+            markers: Table::create(folder)?,
             allocations: None,
             known_stacks: HashMap::new(),
             known_frames: 0,
@@ -76,7 +84,7 @@ impl TraceWriter {
             written: Instant::now(),
             waiting: false,
             failed: false,
-            folder,
+            folder: folder.to_owned(),
             meta,
         })
     }

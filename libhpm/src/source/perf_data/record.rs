@@ -96,7 +96,7 @@ pub(super) fn told(record: &RawEventRecord<'_>, layout: Layout) -> Option<Told> 
             of(map.pid, map.tid, map_of(map.pid, mapping))
         }
         EventRecord::Comm(comm) => {
-            let name = String::from_utf8_lossy(&comm.name.as_slice()).into_owned();
+            let name = crate::text::name(&comm.name.as_slice());
             of(comm.pid, comm.tid, What::Report(Change::Name { name, exec: comm.is_execve }))
         }
         EventRecord::Fork(fork) => {
