@@ -1,10 +1,12 @@
 //! The commands and their options.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::bail;
+use clap::error::ErrorKind;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use libhpm::session::Target;
 use libhpm::source::replay::Speed;
@@ -100,6 +102,38 @@ pub(crate) struct TargetArgs {
     /// before it
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+impl Cli {
+    /// What was asked for. Ends the program where it cannot be understood, or only help was wanted.
+    pub(crate) fn parsed() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            if error.kind() != ErrorKind::ValueValidation {
+                error.exit();
+            }
+            let _ = write!(io::stderr(), "{}", about_numbers(&error.render().to_string()));
+            std::process::exit(error.exit_code());
+        })
+    }
+}
+
+/// A message in which what the standard library and clap say of a number is said for those who typed it.
+fn about_numbers(message: &str) -> String {
+    let message = message
+        .replace("invalid digit found in string", "not a whole number")
+        .replace("cannot parse integer from empty string", "not a whole number")
+        .replace("number too large to fit in target type", "too large a number")
+        .replace("invalid float literal", "not a number");
+    let Some((before, range)) = message.split_once(" is not in ") else { return message };
+    let (range, rest) = range.split_at(range.find('\n').unwrap_or(range.len()));
+    let Some((least, most)) = range.split_once("..") else { return message };
+    // A range that has no end of its own ends with its type's numbers.
+    let endless = [u64::MAX, u32::MAX.into(), u16::MAX.into(), u8::MAX.into()];
+    match most.trim_start_matches('=').parse::<u64>() {
+        Ok(most) if endless.contains(&most) => format!("{before} is less than {least}{rest}"),
+        Ok(most) => format!("{before} is not from {least} to {most}{rest}"),
+        Err(_) => message,
+    }
 }
 
 /// A folder that is there.
@@ -275,6 +309,22 @@ mod tests {
         assert_eq!(command("record --stacks ./w -o x"), words("./w -o x"));
         assert_eq!(command("record -o x --branches ./w -p 1"), words("./w -p 1"));
         assert_eq!(command("stat --no-such-option ./w"), None);
+    }
+
+    #[test]
+    fn of_numbers_it_is_said_what_is_wrong_with_them() {
+        let said = |words: &str| {
+            let error = Cli::try_parse_from(words.split(' ')).err().expect(words);
+            let message = about_numbers(&error.render().to_string());
+            let line = message.lines().next().unwrap_or_default();
+            line.rsplit_once(": ").map_or(String::new(), |(_, reason)| reason.to_owned())
+        };
+        assert_eq!(said("hpmctl stat -I 0 true"), "0 is less than 10");
+        assert_eq!(said("hpmctl stat -r 1 true"), "1 is less than 2");
+        assert_eq!(said("hpmctl stat --topdown=3 true"), "3 is not from 1 to 2");
+        assert_eq!(said("hpmctl stat -I x true"), "not a whole number");
+        assert_eq!(said("hpmctl report --limit 99999999999999999999 a.hpm"), "too large a number");
+        assert_eq!(said("hpmctl stat -p 1x"), "not the number of a process or thread");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::opened::open_trace;
-use crate::output::{grouped, print, warn};
+use crate::output::{amount, grouped, print, warn};
 use crate::report::samples::{sampled_events, unfinished};
 use crate::report::{event_index, named, table, text};
 
@@ -295,7 +295,7 @@ fn rows(text: &mut String, diff: &Diff, compared: &Compared, limit: usize, all: 
         let numbers = ["before", "after", "change", "chance"];
         table.set_header(numbers.iter().chain(table::names(diff.by)));
         for change in shown.iter().take(limit) {
-            table.add_row(cells(change, diff));
+            table.add_row(cells(&compared.name, change, diff));
         }
         text.push('\n');
         table::finish(text, table, numbers.len());
@@ -311,7 +311,7 @@ fn rows(text: &mut String, diff: &Diff, compared: &Compared, limit: usize, all: 
     }
 }
 
-fn cells(change: &Change, diff: &Diff) -> Vec<String> {
+fn cells(event: &str, change: &Change, diff: &Diff) -> Vec<String> {
     let mut cells = match diff.basis {
         Basis::Share => {
             let percent = |share: f64| format!("{:.1} %", share * 100.0);
@@ -328,7 +328,7 @@ fn cells(change: &Change, diff: &Diff) -> Vec<String> {
                 0 => "new".to_owned(),
                 before => format!("{:+.1} %", (after as f64 / before as f64 - 1.0) * 100.0),
             };
-            vec![grouped(before), grouped(after), grown]
+            vec![amount(event, before), amount(event, after), grown]
         }
     };
     cells.push(match change.false_discovery_rate * 100.0 {

@@ -40,7 +40,6 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
 
 use cli::{Cli, Command};
 
@@ -50,7 +49,7 @@ const STATUS_NOT_FOUND: u8 = 127;
 const STATUS_NOT_EXECUTABLE: u8 = 126;
 
 fn main() -> ExitCode {
-    match run(&Cli::parse().command) {
+    match run(&Cli::parsed().command) {
         Ok(status) => status,
         Err(error) => {
             // Where standard error is closed or full, the status is all that can be told.

@@ -330,7 +330,7 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["export", "-f", "folded", "--table", "maps", "-o", "x", "t.hpm"], "--table is for csv and parquet"),
     (
         &["record", "-c", "18446744073709551615", "-o", "u.hpm", "--", "true"],
-        "is not in 1..=9223372036854775807",
+        "is not from 1 to 9223372036854775807",
     ),
     (&["report", "-e", "nobody", "t.hpm"], "the trace has no event `nobody`"),
     (&["report", "--symfs", "none", "t.hpm"], "there is no such folder"),
