@@ -318,7 +318,13 @@ impl Headless {
     fn interact(&mut self, cli: &Cli) -> Result<()> {
         let mut terminal = Taken::take(!cli.no_mouse)?;
         hear_keys(&self.sender)?;
-        self.draw_and_react(&mut terminal)
+        self.draw_and_react(&mut terminal)?;
+        self.verdict()
+    }
+
+    /// What is left to be told when the screen is closed.
+    pub(crate) fn verdict(&self) -> Result<()> {
+        self.state.lost().map_or(Ok(()), |why| bail!("{why}"))
     }
 
     fn draw_and_react(&mut self, terminal: &mut Taken) -> Result<()> {

@@ -102,11 +102,11 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts the thread, in which the source is opened: perf_event's rings stay in the thread that mapped them. Returns once it is
-    /// open.
+    /// Starts the thread, in which the source is opened: perf_event's rings stay in the thread that mapped them. Returns once it
+    /// measures, or can be replayed.
     ///
     /// # Errors
-    /// The source cannot be opened.
+    /// The source cannot be opened, or the program not be run.
     pub(crate) fn start(setup: Setup, events: SyncSender<Event>) -> Result<(Self, SourceFacts)> {
         let (commands, orders) = channel();
         let (opened, waits) = channel();
@@ -169,7 +169,9 @@ fn collect(
                 digest.recorder.begin(folder, Totals::default())?;
             }
             let began = facts::Since::now();
-            let live = Live { source: open.source, subject, digest, events: events.clone(), began };
+            let mut live = Live { source: open.source, subject, digest, events: events.clone(), began };
+            // A program that cannot be run is told before a screen is opened for it.
+            live.start()?;
             opened(facts);
             live.run(orders)
         }
@@ -277,7 +279,8 @@ struct Live {
 }
 
 impl Live {
-    fn run(mut self, orders: &Receiver<Command>) -> Result<()> {
+    /// Begins to measure.
+    fn start(&mut self) -> Result<()> {
         // What was there before the beginning is at the beginning.
         if let Some(now) = self.source.now() {
             self.digest.begin(now);
@@ -286,6 +289,10 @@ impl Live {
         if let Subject::Program(child) = &mut self.subject {
             child.execute()?;
         }
+        Ok(())
+    }
+
+    fn run(mut self, orders: &Receiver<Command>) -> Result<()> {
         let mut summed: Option<Instant> = None;
         let mut sums_each = SUMS_EACH;
         let mut over = None;

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::{Reply, Screen, View};
 use crate::keys::{Action, Binding};
-use crate::view::{Cell, Head, Sheet, bar, put, si, spark};
+use crate::view::{Cell, Head, Sheet, bar, put, si, spark, wrapped};
 
 /// Keys of this screen: it has none of its own.
 pub(crate) const BINDINGS: &[Binding] = &[];
@@ -154,19 +154,9 @@ fn heading(view: &View<'_>, lines: &mut Vec<Line>, title: &str) {
 /// A name and what belongs to it, on as many lines as it needs.
 fn named(view: &View<'_>, lines: &mut Vec<Line>, name: &str, text: &str) {
     let width = usize::from(view.area.width).saturating_sub(14).max(20);
-    let mut rest = text;
-    let mut name = name;
-    while !rest.is_empty() {
-        let end = match rest.char_indices().nth(width) {
-            None => rest.len(),
-            Some((end, _)) => rest[..end].rfind(' ').map_or(end, |space| space + 1),
-        };
-        lines.push(vec![
-            (format!("{name:<12}"), view.theme.faint()),
-            (rest[..end].trim_end().to_owned(), Style::new()),
-        ]);
-        name = "";
-        rest = &rest[end..];
+    for (row, text) in wrapped(text, width).into_iter().enumerate() {
+        let name = if row == 0 { name } else { "" };
+        lines.push(vec![(format!("{name:<12}"), view.theme.faint()), (text, Style::new())]);
     }
 }
 

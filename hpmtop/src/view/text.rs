@@ -101,6 +101,29 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     kept
 }
 
+/// A text in lines of at most so many columns, parted between words where there are any; at least one line.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+    let mut lines = Vec::new();
+    for paragraph in text.split('\n') {
+        let mut line = String::new();
+        for word in paragraph.split_inclusive(' ') {
+            if !line.is_empty() && line.width() + word.trim_end().width() > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            for one in word.chars() {
+                // A word that is longer than a line goes on in the next; a space at the end of a line is not seen.
+                if one != ' ' && !line.is_empty() && line.width() + one.width().unwrap_or(0) > width {
+                    lines.push(std::mem::take(&mut line));
+                }
+                line.push(one);
+            }
+        }
+        lines.push(line);
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
 /// What a person writes for a moment: `1.5s`, `250ms`, `2:30`, `40%` of `whole_ns`, or seconds.
 pub(crate) fn parse_moment(text: &str, whole_ns: Option<u64>) -> Option<u64> {
     let text = text.trim();
@@ -148,6 +171,15 @@ mod tests {
         assert_eq!(cut("hpmtop", 4), "hpm…");
         assert_eq!(cut("漢字", 3), "漢…");
         assert_eq!(cut("x", 0), "");
+    }
+
+    #[test]
+    fn long_texts_go_on_in_further_lines() {
+        assert_eq!(wrapped("the source is lost", 10), ["the source", "is lost"]);
+        assert_eq!(wrapped("the source is lost", 80), ["the source is lost"]);
+        assert_eq!(wrapped("a\nabcdefg 漢字", 3), ["a", "abc", "def", "g", "漢", "字"]);
+        assert_eq!(wrapped("", 5), [""]);
+        assert_eq!(wrapped("ab", 0).concat(), "ab", "no width is no reason to hang");
     }
 
     #[test]

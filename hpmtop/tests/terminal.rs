@@ -1,0 +1,61 @@
+//! What hpmtop does on a terminal: one that `script` of util-linux makes, whose output is all that is seen there.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What is written when the screen is opened, and when it is closed.
+const OPENED: &str = "\x1b[?1049h";
+const CLOSED: &str = "\x1b[?1049l";
+
+/// Runs hpmtop with these words of a shell on a terminal of 80×24, and types `q` once the screen is open; what is seen there, what
+/// comes on its standard error output, and its exit status.
+fn on_terminal(folder: &Path, words: &str) -> (String, String, i32) {
+    let errors = folder.join("errors");
+    let line = format!(
+        "stty cols 80 rows 24; exec timeout 60 {} {words} 2> {}",
+        env!("CARGO_BIN_EXE_hpmtop"),
+        errors.display()
+    );
+    let mut script = Command::new("script");
+    script.args(["-q", "-e", "-c", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    script.env("XDG_CONFIG_HOME", folder).env("SHELL", "/bin/sh").env("TERM", "xterm-256color");
+    let mut script = script.spawn().unwrap();
+    let (mut keys, mut screen) = (script.stdin.take(), script.stdout.take().unwrap());
+    let (mut seen, mut part) = (Vec::new(), [0; 4096]);
+    loop {
+        match screen.read(&mut part).unwrap() {
+            0 => break,
+            read => seen.extend_from_slice(&part[..read]),
+        }
+        if String::from_utf8_lossy(&seen).contains(OPENED)
+            && let Some(mut keys) = keys.take()
+        {
+            keys.write_all(b"q").unwrap();
+        }
+    }
+    let status = script.wait().unwrap().code().unwrap();
+    (String::from_utf8_lossy(&seen).into_owned(), fs::read_to_string(errors).unwrap(), status)
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_told_where_no_screen_hides_it() {
+    if libhpm::source::perf::software().is_err() {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let words = "--source perf -e cpu-clock:u -- /no/such/program";
+    let (seen, errors, status) = on_terminal(temp.path(), words);
+    assert_eq!(status, 1, "{errors}");
+    assert!(
+        errors.starts_with("hpmtop: cannot run `/no/such/program`: ") && errors.lines().count() == 1,
+        "{errors}"
+    );
+    assert_eq!(seen.matches(OPENED).count(), seen.matches(CLOSED).count(), "{seen:?}");
+    let once = Command::new(env!("CARGO_BIN_EXE_hpmtop"))
+        .args(["--once", "--source", "perf", "-e", "cpu-clock:u", "/no/such/program"])
+        .output()
+        .unwrap();
+    assert_eq!((String::from_utf8(once.stderr).unwrap(), once.status.code()), (errors, Some(1)));
+}
