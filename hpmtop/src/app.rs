@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::CommandFactory as _;
+use libhpm::for_now::ENDING;
 use nix::sys::signal::{SigSet, Signal};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
@@ -33,8 +34,6 @@ use crate::view::{draw, parse_moment};
 const WAITING: usize = 256;
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(25);
-/// Signals that end the program in its own time, so that a recording is finished and the measured program ended.
-const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// Signals that only a taken terminal has to answer.
 const OF_TERMINAL: [Signal; 2] = [Signal::SIGTSTP, Signal::SIGCONT];
 
@@ -108,6 +107,7 @@ impl Headless {
         }
         let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
         let setup = setup(cli, &config, output)?;
+        // What ends the program does it in its own time, so that a recording is finished and the measured program ended.
         // Threads inherit the mask; the measured program, which was forked before, does not.
         let of_terminal = OF_TERMINAL.into_iter().filter(|_| !cli.prints());
         let signals: SigSet = ENDING.into_iter().chain(of_terminal).collect();

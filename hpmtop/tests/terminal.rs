@@ -59,3 +59,45 @@ fn a_program_that_cannot_be_run_is_told_where_no_screen_hides_it() {
         .unwrap();
     assert_eq!((String::from_utf8(once.stderr).unwrap(), once.status.code()), (errors, Some(1)));
 }
+
+/// A file of `perf record` of libhpm's tests.
+fn perf_data(name: &str) -> String {
+    format!("{}/../libhpm/tests/data/perf/{name}.data", env!("CARGO_MANIFEST_DIR"))
+}
+
+#[test]
+fn a_file_of_perf_record_is_replayed_and_leaves_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let for_now = temp.path().join("tmp");
+    fs::create_dir(&for_now).unwrap();
+    let replay = |name: &str, screen: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_hpmtop"))
+            .args(["--replay", &perf_data(name), "--once", "--format", "json", "--screen", screen])
+            .env("XDG_CONFIG_HOME", temp.path())
+            .env("TMPDIR", &for_now)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(fs::read_dir(&for_now).unwrap().count(), 0, "{name}: its trace is gone");
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let lacks_quanta = |seen: &serde_json::Value| seen["remarks"].to_string().contains("--switch-events");
+    let with = replay("plain", "processes");
+    assert_eq!(with["target"], "the trace plain.data");
+    assert!(with["rows"].to_string().contains("tiny") && !lacks_quanta(&with), "{with}");
+    let without = replay("two", "process");
+    assert!(without["rows"].to_string().contains("\"function\"") && lacks_quanta(&without), "{without}");
+}
+
+#[test]
+fn notes_are_told_before_the_screen_is_opened() {
+    let temp = tempfile::tempdir().unwrap();
+    // Cut off, so that there is something to say.
+    let bytes = fs::read(perf_data("two")).unwrap();
+    let file = temp.path().join("cut.data");
+    fs::write(&file, &bytes[..bytes.len() * 3 / 4]).unwrap();
+    let (seen, errors, status) = on_terminal(temp.path(), &format!("--replay {}", file.display()));
+    assert_eq!(status, 0, "{seen} {errors}");
+    assert!(seen.contains(OPENED) && seen.contains(CLOSED) && !seen.contains("note: "), "{seen}");
+    assert!(errors.starts_with(&format!("hpmtop: note: {}: ", file.display())), "{errors}");
+}

@@ -7,6 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use libhpm::for_now::hand_over_signals;
+use libhpm::source::opened::open_trace;
 use libhpm::symbol::FileFinder;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
@@ -27,6 +29,13 @@ pub(super) fn list_keys(keys: &KeyMap) -> String {
         format!("{place}\t{}\t{}\t{}\n", entry.binding.name, keys.join(" "), entry.binding.help)
     };
     keys.entries().iter().map(line).collect()
+}
+
+/// Says what is good to know beside what is shown, if anybody listens: before the screen is opened, which it would garble.
+pub(super) fn note(notes: &[String]) {
+    for note in notes {
+        let _ = writeln!(io::stderr(), "hpmtop: note: {note}");
+    }
 }
 
 /// Prints what the measured program printed, now that there is room for it.
@@ -70,7 +79,12 @@ pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> 
     let origin = match &cli.replay {
         Some(folder) => {
             let paused = cli.prints() || cli.at.is_some();
-            Origins::Replay { folder: folder.clone(), speed: cli.speed, paused }
+            let trace = open_trace(folder)?;
+            // From here on they are heard of otherwise; until then they ended this process, and removed what it had made.
+            hand_over_signals();
+            let of_file = |remark: &String| format!("{}: {remark}", folder.display());
+            note(&trace.remarks().iter().map(of_file).collect::<Vec<_>>());
+            Origins::Replay { trace: Box::new(trace), speed: cli.speed, paused }
         }
         None => {
             let wanted = Wanted {

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use libhpm::session::Target;
 use libhpm::source::Source;
+use libhpm::source::opened::Opened;
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{Meta, Totals};
+use libhpm::trace::{Meta, QuantumRow, Totals};
 
 use self::digest::{Digest, FULL};
 pub(crate) use self::live::{Subject, Wanted};
@@ -80,7 +81,7 @@ pub(crate) struct PhaseOptions {
 /// What to collect from.
 pub(crate) enum Origins {
     Live(Box<Wanted>, Subject),
-    Replay { folder: PathBuf, speed: f64, paused: bool },
+    Replay { trace: Box<Opened>, speed: f64, paused: bool },
 }
 
 /// Options of the collector.
@@ -175,19 +176,22 @@ fn collect(
             opened(facts);
             live.run(orders)
         }
-        Origins::Replay { folder, speed, paused } => {
-            let reader = libhpm::trace::TraceReader::open(&folder)?;
-            let meta = reader.meta().clone();
+        Origins::Replay { trace, speed, paused } => {
+            let meta = trace.meta().clone();
+            let name = trace.name().file_name().unwrap_or(trace.name().as_os_str());
+            let has_quanta = trace.rows::<QuantumRow>().next().is_some();
             let facts = SourceFacts {
                 line: replay_line(&meta),
-                target: format!("the trace {}", folder.file_name().unwrap_or(folder.as_os_str()).display()),
+                target: format!("the trace {}", name.display()),
                 replay: true,
-                slot_ns: slot_ns.unwrap_or(player::slot_ns(&reader)),
+                lacks_quanta: (!has_quanta).then(|| trace.lacks_quanta("by which threads are shown")),
+                slot_ns: slot_ns.unwrap_or(player::slot_ns(&trace)),
                 ..facts(&meta, &phases)?
             };
-            let naming = Naming::start(Origin::Trace(folder), finder, facts.slot_ticks(), events.clone())?;
+            let origin = Origin::Trace(trace.folder().to_owned());
+            let naming = Naming::start(origin, finder, facts.slot_ticks(), events.clone())?;
             let digest = digest(&meta, &phases, naming)?;
-            let player = Player::new(reader, digest, events.clone(), facts.slot_ns, (speed, paused));
+            let player = Player::new(trace, digest, events.clone(), facts.slot_ns, (speed, paused));
             opened(facts);
             player.run(orders)
         }
