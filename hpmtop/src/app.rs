@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, Signal};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 
-use self::outside::{hear_keys, hear_signals, list_keys, pass_on, setup, suspend};
+use self::outside::{configuration, hear_keys, hear_signals, list_keys, pass_on, setup, suspend};
 use crate::cli::Cli;
 use crate::collect::{Collector, Command};
 use crate::config::Config;
@@ -54,8 +54,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         return Ok(());
     }
     if cli.list_keys {
-        let path = cli.config.clone().or_else(Config::path);
-        let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        let config = configuration(&cli)?;
         let text = list_keys(&KeyMap::new(&bindings(), &config.keys)?);
         return io::stdout().lock().write_all(text.as_bytes()).context("cannot write the keys");
     }
@@ -101,11 +100,7 @@ impl Headless {
     }
 
     fn with_output(cli: &Cli, output: &File) -> Result<Self> {
-        let path = cli.config.clone().or_else(Config::path);
-        if let Some(path) = cli.config.as_ref().filter(|path| !path.exists()) {
-            bail!("there is no configuration {}", path.display());
-        }
-        let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        let config = configuration(cli)?;
         let setup = setup(cli, &config, output)?;
         // What ends the program does it in its own time, so that a recording is finished and the measured program ended.
         // Threads inherit the mask; the measured program, which was forked before, does not.
@@ -120,6 +115,7 @@ impl Headless {
         let mut state = State::new(facts, config, cli.theme.unwrap_or(usual))?;
         let size = if !cli.screenshot.is_empty() { cli.size } else { (200, 60) };
         state.set_area(Rect::new(0, 0, size.0, size.1));
+        let path = cli.config.clone().or_else(Config::path);
         let mut session =
             Self { state, events, collector, sender, config: path, size, synced: 0, ended: false };
         if let Some(name) = &cli.screen {

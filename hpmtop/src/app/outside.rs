@@ -38,6 +38,16 @@ pub(super) fn note(notes: &[String]) {
     }
 }
 
+/// The configuration that holds.
+///
+/// # Errors
+/// As [`Config::find`].
+pub(super) fn configuration(cli: &Cli) -> Result<Config> {
+    let (config, remark) = Config::find(cli.config.as_deref())?;
+    note(remark.as_slice());
+    Ok(config)
+}
+
 /// Prints what the measured program printed, now that there is room for it.
 pub(super) fn pass_on(output: &mut File) -> Result<()> {
     let pass = |output: &mut File| {
