@@ -1,5 +1,7 @@
 //! Numbers and small pictures as text.
 
+use libhpm::source::perf::counts_ns;
+
 /// Eighths of a character's height.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Eighths of a character's width.
@@ -72,6 +74,11 @@ pub(crate) fn time(ns: u64) -> String {
             }
         }
     }
+}
+
+/// So many of an event: of a clock, which counts ns, a time.
+pub(crate) fn amount(event: &str, count: u64) -> String {
+    if counts_ns(event) { time(count) } else { si(count as f64) }
 }
 
 /// A moment since the beginning, always in seconds, so that moments can be compared.
@@ -155,6 +162,12 @@ mod tests {
     fn times_have_units() {
         let shown = [5, 1500, 2_500_000, 3_210_000_000, 75_000_000_000, 3_725_000_000_000].map(time);
         assert_eq!(shown, ["5 ns", "1.5 µs", "2.5 ms", "3.21 s", "1:15", "1:02:05"]);
+    }
+
+    #[test]
+    fn clocks_are_times() {
+        assert_eq!([amount("cpu-clock:u", 1_240_000), amount("task-clock", 0)], ["1.2 ms", "0 ns"]);
+        assert_eq!(amount("page-faults", 1_240_000), "1.24M");
     }
 
     #[test]
