@@ -4,7 +4,7 @@ mod outside;
 mod script;
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
@@ -17,7 +17,7 @@ use nix::sys::signal::{SigSet, Signal};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 
-use self::outside::{configuration, hear_keys, hear_signals, list_keys, pass_on, setup, suspend};
+use self::outside::{configuration, hear_keys, hear_signals, list_keys, pass_on, print, setup, suspend};
 use crate::cli::Cli;
 use crate::collect::{Collector, Command};
 use crate::config::Config;
@@ -45,7 +45,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
     if let Some(shell) = cli.completions {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "hpmtop", &mut text);
-        return io::stdout().lock().write_all(&text).context("cannot write the completions");
+        return print(&text).map(drop);
     }
     if let Some(folder) = &cli.man {
         std::fs::create_dir_all(folder)
@@ -55,8 +55,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
     }
     if cli.list_keys {
         let config = configuration(&cli)?;
-        let text = list_keys(&KeyMap::new(&bindings(), &config.keys)?);
-        return io::stdout().lock().write_all(text.as_bytes()).context("cannot write the keys");
+        return print(list_keys(&KeyMap::new(&bindings(), &config.keys)?).as_bytes()).map(drop);
     }
     let prints = cli.prints();
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
@@ -72,8 +71,8 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
     let Headless { collector, events, .. } = headless;
     drop(events);
     drop(collector);
-    pass_on(&mut output)?;
-    done
+    let passed = pass_on(&mut output);
+    done.and(passed)
 }
 
 /// A state with what feeds it, but without a terminal.
@@ -284,9 +283,8 @@ impl Headless {
                 return paths.try_for_each(|path| output::screenshot(&self.state, path, cli.size));
             }
             let text = output::document(&self.state, cli.format, &mut headings);
-            match io::stdout().lock().write_all(text.as_bytes()) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written.context("cannot print")?,
+            if !print(text.as_bytes())? {
+                return Ok(());
             }
             left = left.map(|left| left - 1);
             if left == Some(0) || self.state.model().over.is_some() {

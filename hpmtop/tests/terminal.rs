@@ -101,3 +101,24 @@ fn notes_are_told_before_the_screen_is_opened() {
     assert!(seen.contains(OPENED) && seen.contains(CLOSED) && !seen.contains("note: "), "{seen}");
     assert!(errors.starts_with(&format!("hpmtop: note: {}: ", file.display())), "{errors}");
 }
+
+#[test]
+fn where_nothing_can_be_written_the_status_tells() {
+    let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+    let status = |words: &[&str], out: Stdio, errors: Stdio| {
+        let mut hpmtop = Command::new(env!("CARGO_BIN_EXE_hpmtop"));
+        hpmtop.args(words).stdout(out).stderr(errors).status().unwrap().code()
+    };
+    let (lost, keys) = (["--once", "--replay", "/no/such/trace"], ["--list-keys", "--config", "/dev/null"]);
+    assert_eq!(status(&lost, Stdio::null(), full().into()), Some(1), "and no panic");
+    assert_eq!(status(&keys, full().into(), full().into()), Some(1));
+    let (read, write) = std::io::pipe().unwrap();
+    drop(read);
+    assert_eq!(status(&keys, write.into(), Stdio::null()), Some(0), "a reader that has seen enough");
+    let temp = tempfile::tempdir().unwrap();
+    let mut hpmtop = Command::new(env!("CARGO_BIN_EXE_hpmtop"));
+    // A folder cannot be read as a file, also by root.
+    fs::create_dir_all(temp.path().join("hpmtop/config.toml")).unwrap();
+    hpmtop.arg("--list-keys").env("XDG_CONFIG_HOME", temp.path()).stdout(Stdio::null());
+    assert_eq!(hpmtop.stderr(full()).status().unwrap().code(), Some(0), "a note that nobody can read");
+}

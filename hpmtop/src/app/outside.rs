@@ -38,6 +38,16 @@ pub(super) fn note(notes: &[String]) {
     }
 }
 
+/// Prints a result; whether anybody goes on reading. A reader that has seen enough, as `head`, is no error.
+pub(super) fn print(text: &[u8]) -> Result<bool> {
+    let mut out = io::stdout().lock();
+    // What is left in the buffer would be written when nobody can tell of a failure.
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("cannot print"),
+    }
+}
+
 /// The configuration that holds.
 ///
 /// # Errors
