@@ -122,3 +122,32 @@ fn where_nothing_can_be_written_the_status_tells() {
     hpmtop.arg("--list-keys").env("XDG_CONFIG_HOME", temp.path()).stdout(Stdio::null());
     assert_eq!(hpmtop.stderr(full()).status().unwrap().code(), Some(0), "a note that nobody can read");
 }
+
+#[test]
+fn a_thread_that_gives_itself_a_name_commands_no_terminal() {
+    if libhpm::source::perf::software().is_err() {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    let hpmtop = |program: &str| {
+        let mut hpmtop = Command::new(env!("CARGO_BIN_EXE_hpmtop"));
+        hpmtop.args([
+            "--source",
+            "perf",
+            "-e",
+            "cpu-clock:u",
+            "--interval",
+            "300",
+            "--once",
+            "sh",
+            "-c",
+            program,
+        ]);
+        hpmtop.env("XDG_CONFIG_HOME", temp.path()).output().unwrap()
+    };
+    let output = hpmtop("printf 'a\\n\\033[31mX' > /proc/$$/comm; while :; do :; done");
+    let seen = String::from_utf8(output.stdout).unwrap();
+    assert!(seen.contains("[31mX") && !seen.contains('\x1b') && seen.lines().count() == 3, "{seen:?}");
+    let output = hpmtop("printf '\\033[31mX' >&2; exit 0");
+    assert!(output.stderr.ends_with(b"\x1b[31mX"), "what the program prints itself is passed on as it is");
+}

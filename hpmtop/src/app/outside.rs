@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::event::Event;
 use crate::keys::KeyMap;
 use crate::terminal::{Taken, give_back};
+use crate::view::printable;
 
 /// A line for each binding.
 pub(super) fn list_keys(keys: &KeyMap) -> String {
@@ -34,7 +35,7 @@ pub(super) fn list_keys(keys: &KeyMap) -> String {
 /// Says what is good to know beside what is shown, if anybody listens: before the screen is opened, which it would garble.
 pub(super) fn note(notes: &[String]) {
     for note in notes {
-        let _ = writeln!(io::stderr(), "hpmtop: note: {note}");
+        let _ = writeln!(io::stderr(), "hpmtop: note: {}", printable(note));
     }
 }
 

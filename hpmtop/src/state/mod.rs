@@ -7,6 +7,8 @@ mod prompt;
 #[cfg(test)]
 mod long;
 #[cfg(test)]
+mod printed;
+#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;

@@ -15,7 +15,7 @@ use crate::app::Headless;
 use crate::cli::Cli;
 use crate::collect::Command;
 use crate::event::Event;
-use crate::model::{Batch, ProcessFacts, Quantum};
+use crate::model::{Batch, ProcessFacts};
 use crate::screens::ALL;
 
 /// The made-up trace.
@@ -232,36 +232,6 @@ fn the_source_may_go_and_the_screen_stays() {
     headless.press_all("2 Left").unwrap();
     assert_eq!(headless.press("q"), [crate::state::Effect::Quit]);
     assert_eq!(headless.verdict().unwrap_err().to_string(), sentence, "it is told when the screen is closed");
-}
-
-/// What the shown screen prints of a system in which two events of software are measured, after these keys.
-fn printed(batch: Batch, key: &str) -> String {
-    let event =
-        |name: &str, period| libhpm::trace::Event { name: name.to_owned(), period, ..Default::default() };
-    let meta = libhpm::trace::Meta {
-        events: vec![event("cpu-clock:u", 1_000_000), event("page-faults", 1_240_000)],
-        ..Default::default()
-    };
-    let source = crate::model::SourceFacts { meta, slot_ns: 1_000_000_000, ..Default::default() };
-    let mut state = State::new(source, crate::config::Config::default(), Default::default()).unwrap();
-    state.update(Event::Batch(Box::new(batch)));
-    let (code, modifiers) = (KeyCode::Char(key.chars().next().unwrap()), KeyModifiers::NONE);
-    state.update(Event::Key(KeyEvent::new(code, modifiers)));
-    crate::output::document(&state, crate::output::Format::Text, &mut String::new())
-}
-
-#[test]
-fn clocks_are_shown_as_times() {
-    let mut quantum = Quantum { end_ns: 2_000_000, pid: 7, tid: 7, ..Quantum::default() };
-    quantum.counts[..2].copy_from_slice(&[1_580_000, 1_580_000]);
-    let batch = || Batch { now_ns: 2_000_000, quanta: vec![quantum], ..Batch::default() };
-    let time = printed(batch(), "2");
-    let row = time.lines().last().unwrap();
-    assert!(row.trim_end().ends_with("1.6 ms        1.58M"), "{time}");
-    let machine = printed(batch(), "6");
-    let of = |name: &str| machine.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert!(of("cpu-clock:u").contains(" 1.0 ms ") && of("cpu-clock:u").contains(" 1.6 ms "), "{machine}");
-    assert!(of("page-faults").contains(" 1.24M ") && of("page-faults").contains(" 1.58M "), "{machine}");
 }
 
 #[test]
