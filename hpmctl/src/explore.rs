@@ -189,7 +189,7 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
     let (records, warnings) = load::records(&reader, finder);
     warn(&warnings);
     if records.all().is_empty() {
-        bail!(reader.lacks_quanta(&args.trace, "that can be read"));
+        bail!(reader.lacks_quanta("that can be read"));
     }
     print(output(args, reader.meta(), &records, &warnings)?.trim_end())
 }

@@ -16,7 +16,6 @@ mod export;
 mod files;
 mod filters;
 mod follow;
-mod for_now;
 mod late_file;
 mod list;
 mod locality;

@@ -1,15 +1,14 @@
 //! Opening what the commands read: a trace folder, or a file of `perf record`, which becomes one.
 
-use std::ops::Deref;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
+use libhpm::source::opened::{self, Opened};
 use libhpm::source::perf_data;
 use libhpm::trace::{SampleRow, TraceReader};
 
-use crate::for_now::ForNow;
-use crate::output::{grouped, print, say};
+use crate::output::{grouped, note, print};
 
 /// Make a trace of a file that `perf record` wrote.
 ///
@@ -25,45 +24,14 @@ pub(crate) struct ImportArgs {
     file: std::path::PathBuf,
 }
 
-/// A trace that can be read, and the folder that it is in, if that is only for now.
-pub(crate) struct Opened {
-    reader: TraceReader,
-    folder: Option<ForNow>,
-}
-
-impl Opened {
-    /// What to say to who wants to see quanta, of a trace at a path that has none (`which`).
-    pub(crate) fn lacks_quanta(&self, path: &Path, which: &str) -> String {
-        let cure = match self.folder {
-            Some(_) => "`perf record --switch-events` writes down what they are made of",
-            None => "record again",
-        };
-        format!("{} holds no quantum {which}; {cure}", path.display())
-    }
-}
-
-impl Deref for Opened {
-    type Target = TraceReader;
-
-    fn deref(&self) -> &TraceReader {
-        &self.reader
-    }
-}
-
-/// Opens a trace folder, or a file of `perf record`.
+/// Opens a trace folder, or a file of `perf record`, and says what that lacks.
 ///
 /// # Errors
 /// It is neither, or cannot be read.
 pub(crate) fn open_trace(path: &Path) -> Result<Opened> {
-    if !perf_data::is_perf_data(path) {
-        return Ok(Opened { reader: TraceReader::open(path)?, folder: None });
-    }
-    let folder =
-        ForNow::new().with_context(|| format!("cannot make a folder for what {} holds", path.display()))?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let trace = folder.path().join(format!("{name}.hpm"));
-    tell(path, &perf_data::import(path, &trace)?);
-    Ok(Opened { reader: TraceReader::open(trace)?.called(path), folder: Some(folder) })
+    let opened = opened::open_trace(path)?;
+    tell(path, opened.remarks());
+    Ok(opened)
 }
 
 /// Runs `hpmctl import`.
@@ -79,9 +47,8 @@ pub(crate) fn import(args: &ImportArgs) -> Result<()> {
 }
 
 fn tell(path: &Path, remarks: &[String]) {
-    for remark in remarks {
-        say(format_args!("note: {}: {remark}", path.display()));
-    }
+    let of_file = |remark: &String| format!("{}: {remark}", path.display());
+    note(&remarks.iter().map(of_file).collect::<Vec<_>>());
 }
 
 /// How it is with a recording that has not ended.

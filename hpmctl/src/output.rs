@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, Write as _};
 
 use anyhow::{Context, Result};
+use libhpm::source::perf::counts_ns;
 use libhpm::text;
 
 /// Writes a result and a line end. A reader that has seen enough, as `head`, is no error.
@@ -61,10 +62,9 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
-/// The unit of an event's counts, if they are of time: the kernel's clocks count in ns.
+/// The unit of an event's counts, if they are of time.
 pub(crate) fn unit(event: &str) -> Option<&'static str> {
-    let base = event.split_once(':').map_or(event, |(base, _)| base);
-    matches!(base, "cpu-clock" | "task-clock").then_some("ns")
+    counts_ns(event).then_some("ns")
 }
 
 /// So many of an event, for people: digits in threes, or a time.

@@ -173,7 +173,7 @@ fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
     };
     let all = subjects(rows.by_ref(), kind, ((args.interval * ticks_per_ms) as u64).max(1));
     if all.is_empty() {
-        bail!(reader.lacks_quanta(&args.trace, "that can be read"));
+        bail!(reader.lacks_quanta("that can be read"));
     }
     let mut warnings: Vec<String> = rows.cut().map(|cut| cut.to_string()).into_iter().collect();
     if !meta.complete {

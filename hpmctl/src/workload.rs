@@ -9,6 +9,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail};
+use libhpm::for_now::{ENDING, hand_over_signals};
 use libhpm::session::Target;
 use libhpm::source::choice::process_of;
 use libhpm::sys::child::Child;
@@ -19,7 +20,6 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::cli::TargetArgs;
-use crate::for_now;
 
 /// The measured program, or whatever else is measured, and the signals that can end it.
 pub(crate) struct Workload {
@@ -67,9 +67,6 @@ impl End {
     }
 }
 
-/// Signals that would end this process and lose what it has measured.
-pub(crate) const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
-
 impl Workload {
     /// Prepares the program without running it, or finds the process; from here on signals end the measurement instead of
     /// this process.
@@ -95,7 +92,7 @@ impl Workload {
             None => Subject::Program(Child::prepare_with(&args.command, variables)?),
         };
         // What is replayed may lie in a folder for now.
-        for_now::hand_over_signals();
+        hand_over_signals();
         let mut mask = SigSet::from_iter(ENDING);
         mask.add(Signal::SIGCHLD);
         let unblocked = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;

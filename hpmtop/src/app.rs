@@ -4,7 +4,7 @@ mod outside;
 mod script;
 
 use std::fs::File;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread;
@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use clap::CommandFactory as _;
+use libhpm::for_now::ENDING;
 use nix::sys::signal::{SigSet, Signal};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 
-use self::outside::{hear_keys, hear_signals, list_keys, pass_on, setup, suspend};
+use self::outside::{configuration, hear_keys, hear_signals, list_keys, pass_on, print, setup, suspend};
 use crate::cli::Cli;
 use crate::collect::{Collector, Command};
 use crate::config::Config;
@@ -33,8 +34,6 @@ use crate::view::{draw, parse_moment};
 const WAITING: usize = 256;
 /// Shortest time between two frames.
 const FRAME: Duration = Duration::from_millis(25);
-/// Signals that end the program in its own time, so that a recording is finished and the measured program ended.
-const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// Signals that only a taken terminal has to answer.
 const OF_TERMINAL: [Signal; 2] = [Signal::SIGTSTP, Signal::SIGCONT];
 
@@ -46,7 +45,7 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
     if let Some(shell) = cli.completions {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut Cli::command(), "hpmtop", &mut text);
-        return io::stdout().lock().write_all(&text).context("cannot write the completions");
+        return print(&text).map(drop);
     }
     if let Some(folder) = &cli.man {
         std::fs::create_dir_all(folder)
@@ -55,10 +54,8 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
         return Ok(());
     }
     if cli.list_keys {
-        let path = cli.config.clone().or_else(Config::path);
-        let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
-        let text = list_keys(&KeyMap::new(&bindings(), &config.keys)?);
-        return io::stdout().lock().write_all(text.as_bytes()).context("cannot write the keys");
+        let config = configuration(&cli)?;
+        return print(list_keys(&KeyMap::new(&bindings(), &config.keys)?).as_bytes()).map(drop);
     }
     let prints = cli.prints();
     let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
@@ -74,8 +71,8 @@ pub(crate) fn run(cli: Cli) -> Result<()> {
     let Headless { collector, events, .. } = headless;
     drop(events);
     drop(collector);
-    pass_on(&mut output)?;
-    done
+    let passed = pass_on(&mut output);
+    done.and(passed)
 }
 
 /// A state with what feeds it, but without a terminal.
@@ -102,12 +99,9 @@ impl Headless {
     }
 
     fn with_output(cli: &Cli, output: &File) -> Result<Self> {
-        let path = cli.config.clone().or_else(Config::path);
-        if let Some(path) = cli.config.as_ref().filter(|path| !path.exists()) {
-            bail!("there is no configuration {}", path.display());
-        }
-        let config = path.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        let config = configuration(cli)?;
         let setup = setup(cli, &config, output)?;
+        // What ends the program does it in its own time, so that a recording is finished and the measured program ended.
         // Threads inherit the mask; the measured program, which was forked before, does not.
         let of_terminal = OF_TERMINAL.into_iter().filter(|_| !cli.prints());
         let signals: SigSet = ENDING.into_iter().chain(of_terminal).collect();
@@ -120,6 +114,7 @@ impl Headless {
         let mut state = State::new(facts, config, cli.theme.unwrap_or(usual))?;
         let size = if !cli.screenshot.is_empty() { cli.size } else { (200, 60) };
         state.set_area(Rect::new(0, 0, size.0, size.1));
+        let path = cli.config.clone().or_else(Config::path);
         let mut session =
             Self { state, events, collector, sender, config: path, size, synced: 0, ended: false };
         if let Some(name) = &cli.screen {
@@ -288,9 +283,8 @@ impl Headless {
                 return paths.try_for_each(|path| output::screenshot(&self.state, path, cli.size));
             }
             let text = output::document(&self.state, cli.format, &mut headings);
-            match io::stdout().lock().write_all(text.as_bytes()) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => written.context("cannot print")?,
+            if !print(text.as_bytes())? {
+                return Ok(());
             }
             left = left.map(|left| left - 1);
             if left == Some(0) || self.state.model().over.is_some() {
@@ -318,7 +312,13 @@ impl Headless {
     fn interact(&mut self, cli: &Cli) -> Result<()> {
         let mut terminal = Taken::take(!cli.no_mouse)?;
         hear_keys(&self.sender)?;
-        self.draw_and_react(&mut terminal)
+        self.draw_and_react(&mut terminal)?;
+        self.verdict()
+    }
+
+    /// What is left to be told when the screen is closed.
+    pub(crate) fn verdict(&self) -> Result<()> {
+        self.state.lost().map_or(Ok(()), |why| bail!("{why}"))
     }
 
     fn draw_and_react(&mut self, terminal: &mut Taken) -> Result<()> {

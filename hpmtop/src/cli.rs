@@ -24,8 +24,8 @@ pub(crate) struct Cli {
     /// Measure the control group with this directory, and those below it
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Instead of measuring, replay this trace
-    #[arg(long, value_name = "NAME.hpm")]
+    /// Instead of measuring, replay this trace, or a file of `perf record`
+    #[arg(long, value_name = "NAME.hpm|perf.data")]
     pub(crate) replay: Option<PathBuf>,
     /// Replay so many times as fast as it was recorded
     #[arg(long, value_name = "TIMES", requires = "replay", default_value_t = 1.0, value_parser = times,

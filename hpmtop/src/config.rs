@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use libhpm::analysis::explore::Definitions;
 use serde::{Deserialize, Serialize};
 
@@ -61,16 +61,51 @@ impl Config {
         Some(folder.join("hpmtop/config.toml"))
     }
 
-    /// Reads it; without a file everything is as usual.
+    /// The one that holds: that was named, else the one at its usual place, if it is there and can be read. Of one that cannot be
+    /// read there is a note to be told.
     ///
     /// # Errors
-    /// It cannot be read, or has what is no configuration.
+    /// A named one that cannot be read, or what is no configuration.
+    pub(crate) fn find(named: Option<&Path>) -> Result<(Self, Option<String>)> {
+        match (named, Self::path()) {
+            (Some(path), _) => Ok((Self::read(path)?, None)),
+            (None, Some(path)) => Self::usual(&path),
+            (None, None) => Ok((Self::default(), None)),
+        }
+    }
+
+    /// The one at its usual place; a home that is somebody else's is no reason to show nothing.
+    fn usual(path: &Path) -> Result<(Self, Option<String>)> {
+        match fs::read_to_string(path) {
+            Ok(text) => Ok((Self::parse(path, &text)?, None)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Ok((Self::default(), None))
+            }
+            Err(error) => {
+                let note = format!(
+                    "cannot read {}: {error}; everything is as usual (name another configuration with --config)",
+                    path.display()
+                );
+                Ok((Self::default(), Some(note)))
+            }
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is not there, cannot be read, or has what is no configuration.
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = match fs::read_to_string(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            text => text.with_context(|| format!("cannot read {}", path.display()))?,
-        };
-        let config: Self = toml::from_str(&text)
+        match fs::read_to_string(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("there is no configuration {}", path.display())
+            }
+            text => Self::parse(path, &text.with_context(|| format!("cannot read {}", path.display()))?),
+        }
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self> {
+        let config: Self = toml::from_str(text)
             .map_err(|error| anyhow!("{}: {}", path.display(), error.to_string().trim_end()))?;
         config.definitions().map_err(|error| anyhow!("{}: {error}", path.display()))?;
         Ok(config)
@@ -134,11 +169,33 @@ mod tests {
     fn it_is_read_as_it_was_written() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("a/config.toml");
-        assert_eq!(Config::read(&path).unwrap(), Config::default(), "without a file");
         let config: Config = toml::from_str(EVERY_KEY).unwrap();
         config.write(&path).unwrap();
         assert_eq!(Config::read(&path).unwrap(), config);
         assert!(config.columns[0].shown && config.theme == Some(ThemeName::ColourBlind));
+    }
+
+    #[test]
+    fn the_usual_one_need_not_be_there_nor_be_readable() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("config.toml");
+        assert_eq!(Config::usual(&path).unwrap(), (Config::default(), None), "without a file");
+        let problem = Config::read(&path).unwrap_err().to_string();
+        assert_eq!(problem, format!("there is no configuration {}", path.display()), "one that was named");
+        fs::write(&path, "hide_idle = true").unwrap();
+        assert!(Config::usual(&path).unwrap().0.hide_idle);
+        let below = path.join("config.toml");
+        assert_eq!(Config::usual(&below).unwrap(), (Config::default(), None), "as in the home /dev/null");
+        // Root may read everything, but no folder as a file.
+        let (config, note) = Config::usual(temp.path()).unwrap();
+        let note = note.unwrap();
+        assert!(
+            config == Config::default() && note.contains("cannot read") && note.contains("--config"),
+            "{note}"
+        );
+        assert!(format!("{:#}", Config::read(temp.path()).unwrap_err()).contains("cannot read"));
+        fs::write(&path, "colour = 1").unwrap();
+        assert!(Config::usual(&path).is_err(), "mistakes are not passed over");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod terminal;
 mod theme;
 mod view;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -31,7 +32,8 @@ pub fn main() -> ExitCode {
     match app::run(cli::Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hpmtop: {error:#}");
+            // Where standard error is closed or full, the status is all that can be told.
+            let _ = writeln!(io::stderr(), "hpmtop: {}", view::printable_lines(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

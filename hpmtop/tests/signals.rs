@@ -68,6 +68,26 @@ fn a_replay_without_a_terminal_ends_when_told_to() {
     }
 }
 
+/// Also when the signal comes while the trace is made, or nobody listens yet.
+#[test]
+fn what_was_made_of_a_file_of_perf_record_goes_with_a_signal() {
+    let temp = tempfile::tempdir().unwrap();
+    let for_now = temp.path().join("tmp");
+    fs::create_dir(&for_now).unwrap();
+    let entries = || fs::read_dir(&for_now).unwrap().count();
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../libhpm/tests/data/perf/plain.data");
+    for patience in [0, 200] {
+        let mut command = hpmtop(temp.path());
+        command.args(["--replay", file, "--once", "--keys", "wait=600000"]).env("TMPDIR", &for_now);
+        let mut child = command.spawn().unwrap();
+        wait_for("a folder for now", || entries() > 0);
+        sleep(Duration::from_millis(patience));
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+        wait_for("the end", || child.try_wait().unwrap().is_some());
+        assert_eq!(entries(), 0, "after {patience} ms");
+    }
+}
+
 #[test]
 fn a_recording_is_finished_and_the_program_ended() {
     if libhpm::source::perf::software().is_err() {

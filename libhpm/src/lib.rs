@@ -14,6 +14,7 @@ pub mod error;
 pub mod event;
 pub mod export;
 pub mod flame;
+pub mod for_now;
 pub mod histogram;
 pub mod machine;
 pub mod mark;

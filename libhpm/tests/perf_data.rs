@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use libhpm::Result;
 use libhpm::record::Attribution;
 use libhpm::report::Resolver;
+use libhpm::source::opened::open_trace;
 use libhpm::source::perf_data::{PerfData, import, is_perf_data};
 use libhpm::source::{Sink, Source};
 use libhpm::symbol::FileFinder;
@@ -182,6 +183,26 @@ fn a_trace_of_it_is_whole() {
         assert!(names.iter().all(|name| ["tiny", "perf"].contains(&&**name)), "{name}: {names:?}");
     }
     assert!(!is_perf_data(temp.path()) && !is_perf_data(&temp.path().join("none")));
+}
+
+#[test]
+fn a_file_and_a_trace_are_opened_alike_and_what_was_made_for_it_goes() {
+    let temp = TempDir::new().unwrap();
+    let made = temp.path().join("a.hpm");
+    import(&path("two"), &made).unwrap();
+    let trace = open_trace(&made).unwrap();
+    assert!(trace.name() == made && trace.remarks().is_empty() && trace.folder() == made);
+    assert!(trace.lacks_quanta("to be seen").ends_with("a.hpm holds no quantum to be seen; record again"));
+    let file = open_trace(&path("two")).unwrap();
+    let folder = file.folder().to_owned();
+    assert!(file.name() == path("two") && folder.is_dir());
+    assert_eq!(but_the_kernel(file.remarks().to_vec()), [""; 0]);
+    assert!(file.lacks_quanta("").contains("--switch-events"));
+    assert_eq!(file.rows::<SampleRow>().count(), trace.rows::<SampleRow>().count());
+    drop(file);
+    assert!(!folder.exists() && !folder.parent().unwrap().exists());
+    let problem = open_trace(temp.path()).err().unwrap().to_string();
+    assert!(problem.contains("is not an hpm trace"), "{problem}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use libhpm::analysis::phase::{Base, BehaviourControl, Interval, MAX_EVENTS, Shares, Signal};
+use libhpm::source::perf::counts_ns;
 use libhpm::source::{Sink, Source};
 use libhpm::trace::{
     ClockPair, Event, KernelSymbolRow, MapRow, MarkerRow, Meta, PhaseGuided, QuantumFlags, QuantumRow,
@@ -22,8 +23,6 @@ pub(super) const LOOK: Duration = Duration::from_millis(5);
 const INTERVAL_MS: u64 = 10;
 /// Intervals whose samples may still come: sources hold samples back until their quantum has ended.
 const REMEMBERED: usize = 64;
-/// Events that count time, which says nothing of what a program does.
-const CLOCKS: [&str; 2] = ["cpu-clock", "task-clock"];
 
 /// Decides when samples are taken.
 pub(super) struct Guide {
@@ -166,7 +165,8 @@ impl Guide {
 fn chosen<'a>(events: &'a [Event], name: &str) -> Result<(usize, &'a Event)> {
     let base = |event: &Event| event.name.split(':').next().unwrap_or_default().to_owned();
     let suits = |(_, event): &(usize, &Event)| match name {
-        "" => !CLOCKS.contains(&base(event).as_str()),
+        // Time says nothing of what a program does.
+        "" => !counts_ns(&event.name),
         name => event.name == name || base(event) == name,
     };
     let found = events.iter().enumerate().take(MAX_EVENTS).find(suits);

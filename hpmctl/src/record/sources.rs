@@ -8,13 +8,14 @@ use libhpm::source::choice::{
     Chosen, PerfFacts, choose, companion, events_at_hand, open_session, parse_events, sideband,
 };
 use libhpm::source::driver::{DriverSource, Stacks};
+use libhpm::source::opened::Opened;
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::Replay;
 use libhpm::trace::AllocationRow;
 
 use super::LATEST;
 use super::args::{RecordArgs, StackMethod};
-use crate::opened::{Opened, open_trace};
+use crate::opened::open_trace;
 use crate::output::{note, say};
 use crate::workload::Workload;
 

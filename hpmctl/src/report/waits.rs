@@ -89,7 +89,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         bail!("{} holds no quantum {}", args.trace.display(), lacking(&filter));
     }
     if waits.threads.is_empty() {
-        bail!(reader.lacks_quanta(&args.trace, "that can be read"));
+        bail!(reader.lacks_quanta("that can be read"));
     }
     collected.read(&reader, &mut resolver, &waits);
     if filter.chooses_code_or_data() && collected.stacks.is_empty() {

@@ -13,12 +13,13 @@ use libhpm::source::choice::{
     Chosen, PerfFacts, choose, events_at_hand, open_session, parse_events, refused_for, sideband,
 };
 use libhpm::source::driver::{DriverSource, Stacks};
+use libhpm::source::opened::Opened;
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfSource, PerfStacks, PerfStream};
 use libhpm::source::replay::{Replay, Speed};
 use libhpm::trace::{Meta, QuantumRow};
 
 use super::{StatArgs, topdown};
-use crate::opened::{Opened, open_trace};
+use crate::opened::open_trace;
 use crate::workload::Workload;
 
 /// What is counted by the module when nothing is asked for; the last ones go first when there are too few counters.
@@ -44,7 +45,7 @@ pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
         let opened = open_trace(trace)?;
         // Without counts of its own, those of its quanta are shown.
         if opened.meta().source == "perf.data" && opened.rows::<QuantumRow>().next().is_none() {
-            bail!(opened.lacks_quanta(trace, "whose counts could be shown"));
+            bail!(opened.lacks_quanta("whose counts could be shown"));
         }
         return Ok(Prepared::Trace(Box::new(opened)));
     }

@@ -7,6 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use libhpm::for_now::hand_over_signals;
+use libhpm::source::opened::open_trace;
 use libhpm::symbol::FileFinder;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
@@ -18,6 +20,7 @@ use crate::config::Config;
 use crate::event::Event;
 use crate::keys::KeyMap;
 use crate::terminal::{Taken, give_back};
+use crate::view::printable;
 
 /// A line for each binding.
 pub(super) fn list_keys(keys: &KeyMap) -> String {
@@ -27,6 +30,33 @@ pub(super) fn list_keys(keys: &KeyMap) -> String {
         format!("{place}\t{}\t{}\t{}\n", entry.binding.name, keys.join(" "), entry.binding.help)
     };
     keys.entries().iter().map(line).collect()
+}
+
+/// Says what is good to know beside what is shown, if anybody listens: before the screen is opened, which it would garble.
+pub(super) fn note(notes: &[String]) {
+    for note in notes {
+        let _ = writeln!(io::stderr(), "hpmtop: note: {}", printable(note));
+    }
+}
+
+/// Prints a result; whether anybody goes on reading. A reader that has seen enough, as `head`, is no error.
+pub(super) fn print(text: &[u8]) -> Result<bool> {
+    let mut out = io::stdout().lock();
+    // What is left in the buffer would be written when nobody can tell of a failure.
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => written.map(|()| true).context("cannot print"),
+    }
+}
+
+/// The configuration that holds.
+///
+/// # Errors
+/// As [`Config::find`].
+pub(super) fn configuration(cli: &Cli) -> Result<Config> {
+    let (config, remark) = Config::find(cli.config.as_deref())?;
+    note(remark.as_slice());
+    Ok(config)
 }
 
 /// Prints what the measured program printed, now that there is room for it.
@@ -70,7 +100,12 @@ pub(super) fn setup(cli: &Cli, config: &Config, output: &File) -> Result<Setup> 
     let origin = match &cli.replay {
         Some(folder) => {
             let paused = cli.prints() || cli.at.is_some();
-            Origins::Replay { folder: folder.clone(), speed: cli.speed, paused }
+            let trace = open_trace(folder)?;
+            // From here on they are heard of otherwise; until then they ended this process, and removed what it had made.
+            hand_over_signals();
+            let of_file = |remark: &String| format!("{}: {remark}", folder.display());
+            note(&trace.remarks().iter().map(of_file).collect::<Vec<_>>());
+            Origins::Replay { trace: Box::new(trace), speed: cli.speed, paused }
         }
         None => {
             let wanted = Wanted {

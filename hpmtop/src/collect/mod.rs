@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow};
 use libhpm::session::Target;
 use libhpm::source::Source;
+use libhpm::source::opened::Opened;
 use libhpm::symbol::FileFinder;
-use libhpm::trace::{Meta, Totals};
+use libhpm::trace::{Meta, QuantumRow, Totals};
 
 use self::digest::{Digest, FULL};
 pub(crate) use self::live::{Subject, Wanted};
@@ -80,7 +81,7 @@ pub(crate) struct PhaseOptions {
 /// What to collect from.
 pub(crate) enum Origins {
     Live(Box<Wanted>, Subject),
-    Replay { folder: PathBuf, speed: f64, paused: bool },
+    Replay { trace: Box<Opened>, speed: f64, paused: bool },
 }
 
 /// Options of the collector.
@@ -102,11 +103,11 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Starts the thread, in which the source is opened: perf_event's rings stay in the thread that mapped them. Returns once it is
-    /// open.
+    /// Starts the thread, in which the source is opened: perf_event's rings stay in the thread that mapped them. Returns once it
+    /// measures, or can be replayed.
     ///
     /// # Errors
-    /// The source cannot be opened.
+    /// The source cannot be opened, or the program not be run.
     pub(crate) fn start(setup: Setup, events: SyncSender<Event>) -> Result<(Self, SourceFacts)> {
         let (commands, orders) = channel();
         let (opened, waits) = channel();
@@ -169,23 +170,28 @@ fn collect(
                 digest.recorder.begin(folder, Totals::default())?;
             }
             let began = facts::Since::now();
-            let live = Live { source: open.source, subject, digest, events: events.clone(), began };
+            let mut live = Live { source: open.source, subject, digest, events: events.clone(), began };
+            // A program that cannot be run is told before a screen is opened for it.
+            live.start()?;
             opened(facts);
             live.run(orders)
         }
-        Origins::Replay { folder, speed, paused } => {
-            let reader = libhpm::trace::TraceReader::open(&folder)?;
-            let meta = reader.meta().clone();
+        Origins::Replay { trace, speed, paused } => {
+            let meta = trace.meta().clone();
+            let name = trace.name().file_name().unwrap_or(trace.name().as_os_str());
+            let has_quanta = trace.rows::<QuantumRow>().next().is_some();
             let facts = SourceFacts {
                 line: replay_line(&meta),
-                target: format!("the trace {}", folder.file_name().unwrap_or(folder.as_os_str()).display()),
+                target: format!("the trace {}", name.display()),
                 replay: true,
-                slot_ns: slot_ns.unwrap_or(player::slot_ns(&reader)),
+                lacks_quanta: (!has_quanta).then(|| trace.lacks_quanta("by which threads are shown")),
+                slot_ns: slot_ns.unwrap_or(player::slot_ns(&trace)),
                 ..facts(&meta, &phases)?
             };
-            let naming = Naming::start(Origin::Trace(folder), finder, facts.slot_ticks(), events.clone())?;
+            let origin = Origin::Trace(trace.folder().to_owned());
+            let naming = Naming::start(origin, finder, facts.slot_ticks(), events.clone())?;
             let digest = digest(&meta, &phases, naming)?;
-            let player = Player::new(reader, digest, events.clone(), facts.slot_ns, (speed, paused));
+            let player = Player::new(trace, digest, events.clone(), facts.slot_ns, (speed, paused));
             opened(facts);
             player.run(orders)
         }
@@ -277,7 +283,8 @@ struct Live {
 }
 
 impl Live {
-    fn run(mut self, orders: &Receiver<Command>) -> Result<()> {
+    /// Begins to measure.
+    fn start(&mut self) -> Result<()> {
         // What was there before the beginning is at the beginning.
         if let Some(now) = self.source.now() {
             self.digest.begin(now);
@@ -286,6 +293,10 @@ impl Live {
         if let Subject::Program(child) = &mut self.subject {
             child.execute()?;
         }
+        Ok(())
+    }
+
+    fn run(mut self, orders: &Receiver<Command>) -> Result<()> {
         let mut summed: Option<Instant> = None;
         let mut sums_each = SUMS_EACH;
         let mut over = None;

@@ -2,6 +2,7 @@
 
 use libhpm::analysis::phase::{Base, Detector, Disorder, MAX_EVENTS, Rules, Signal, Slicer, Stay};
 use libhpm::numbers::NumberMap;
+use libhpm::source::perf::counts_ns;
 use libhpm::trace::{Meta, QuantumFlags, QuantumRow};
 
 use crate::model::PhaseNews;
@@ -44,10 +45,9 @@ impl Watch {
                 )
             })
         };
-        let is_clock = |name: &str| matches!(base(name).as_str(), "cpu-clock" | "task-clock");
         let usual = || match (place("instructions"), place("cycles")) {
             (Some(instructions), Some(cycles)) => Some((instructions, Some(cycles))),
-            _ => names.iter().position(|name| !is_clock(name)).map(|event| (event, None)),
+            _ => names.iter().position(|name| !counts_ns(name)).map(|event| (event, None)),
         };
         let chosen = match (event, per) {
             (None, None) => usual(),

@@ -4,9 +4,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use libhpm::source::opened::Opened;
 use libhpm::source::replay::{Replay, Speed};
 use libhpm::source::{Nowhere, Source as _};
-use libhpm::trace::{MarkerRow, QuantumRow, TraceReader};
+use libhpm::trace::{MarkerRow, QuantumRow, SampleRow, TraceReader};
 
 use super::digest::Digest;
 use super::{BEAT, Command, SUMS_EACH, common, facts, tell};
@@ -15,20 +16,22 @@ use crate::model::Playback;
 
 /// Slots that a short trace is divided into.
 const SLOTS: u64 = 60;
-/// Most rows of quanta that are looked at to learn how long a trace is.
+/// Most rows of a table that are looked at to learn how long a trace is.
 const LOOKED_AT: usize = 2_000_000;
 
 /// Lengths of slots that people can read.
 const LENGTHS_MS: [u64; 10] = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000];
 
-/// When the first quantum of a recording begins and the last one ends (TSC), as far as it is read.
+/// When the first quantum of a recording begins and the last one ends (TSC), as far as it is read; of a recording without quanta,
+/// when the first and the last sample were taken.
 fn span(reader: &TraceReader) -> (u64, u64) {
-    let mut span: Option<(u64, u64)> = None;
-    for row in reader.rows::<QuantumRow>().take(LOOKED_AT) {
-        let (first, last) = span.unwrap_or((row.start_tsc, row.end_tsc));
-        span = Some((first.min(row.start_tsc), last.max(row.end_tsc)));
-    }
-    span.unwrap_or_default()
+    let widest = |span: Option<(u64, u64)>, (start, end): (u64, u64)| {
+        let (first, last) = span.unwrap_or((start, end));
+        Some((first.min(start), last.max(end)))
+    };
+    let quanta = reader.rows::<QuantumRow>().take(LOOKED_AT).map(|row| (row.start_tsc, row.end_tsc));
+    let samples = || reader.rows::<SampleRow>().take(LOOKED_AT).map(|row| (row.tsc, row.tsc));
+    quanta.fold(None, widest).or_else(|| samples().fold(None, widest)).unwrap_or_default()
 }
 
 /// A length of slots that suits a trace: 1 s for long ones, less for short ones.
@@ -41,7 +44,7 @@ pub(super) fn slot_ns(reader: &TraceReader) -> u64 {
 
 /// The replay of a trace.
 pub(super) struct Player {
-    reader: TraceReader,
+    reader: Box<Opened>,
     replay: Replay,
     digest: Digest,
     events: SyncSender<Event>,
@@ -59,7 +62,7 @@ pub(super) struct Player {
 
 impl Player {
     pub(super) fn new(
-        reader: TraceReader,
+        reader: Box<Opened>,
         digest: Digest,
         events: SyncSender<Event>,
         slot_ns: u64,

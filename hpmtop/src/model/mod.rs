@@ -45,6 +45,8 @@ pub(crate) struct SourceFacts {
     pub(crate) target: String,
     /// A recorded trace.
     pub(crate) replay: bool,
+    /// What to say of a trace that holds no quantum: it shows samples, and nothing of who ran when.
+    pub(crate) lacks_quanta: Option<String>,
     /// Length of a slot in ns.
     pub(crate) slot_ns: u64,
     /// What is watched for phases, in words; absent when nothing can be.

@@ -8,7 +8,7 @@ use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use crate::state::State;
-use crate::view::{Parts, remarks};
+use crate::view::{Parts, printable, remarks};
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -37,15 +37,24 @@ pub(crate) fn document(state: &State, format: Format, before: &mut String) -> St
             before.clone_from(&headings);
             headings + &rows
         }
-        Format::Json => format!("{}\n", object(state, state.screen().json(&view))),
+        Format::Json => escaped(&object(state, state.screen().json(&view)).to_string()) + "\n",
         Format::Text => {
             let model = state.model();
             let words: Vec<String> = remarks(model).into_iter().map(|(word, _)| word).collect();
             let known = if words.is_empty() { String::new() } else { format!(" [{}]", words.join(", ")) };
             let at = crate::view::moment(model.told_at_ns());
-            format!("{}, {}{known}, at {at}\n{}", model.source.target, model.source.line, sheet.plain())
+            let from = format!("{}, {}", model.source.target, model.source.line);
+            format!("{}{known}, at {at}\n{}", printable(&from), sheet.plain())
         }
     }
+}
+
+/// JSON without characters that a terminal takes for commands: of those, serde_json escapes C0 alone, as RFC 8259 (7) wants.
+fn escaped(json: &str) -> String {
+    let escape = |one: char| {
+        if one.is_control() { format!("\\u{:04x}", u32::from(one)) } else { one.to_string() }
+    };
+    json.chars().map(escape).collect()
 }
 
 /// The rows with what has to be known of them.

@@ -6,7 +6,7 @@ use ratatui::style::Style;
 
 use super::{Reply, Screen, View};
 use crate::keys::{Action, Binding};
-use crate::view::{Cell, Head, Sheet, bar, put, si, spark};
+use crate::view::{Cell, Head, Sheet, amount, bar, put, si, spark, wrapped};
 
 /// Keys of this screen: it has none of its own.
 pub(crate) const BINDINGS: &[Binding] = &[];
@@ -97,7 +97,7 @@ fn events(view: &View<'_>) -> Sheet {
         let share = running.map_or(f64::NAN, |&running| running as f64 * 100.0 / on_cpu as f64);
         let period = match (event.period, event.rate) {
             (0, 0) => "-".to_owned(),
-            (period, 0) => si(period as f64),
+            (period, 0) => amount(&event.name, period),
             (_, rate) => format!("{}/s", si(rate as f64)),
         };
         let mode = match (event.user, event.kernel) {
@@ -112,7 +112,7 @@ fn events(view: &View<'_>) -> Sheet {
             Cell::text(mode),
             Cell { value: event.period.into(), ..Cell::text(period) },
             Cell::number(samples as f64 / seconds, si(samples as f64 / seconds)),
-            Cell::number(count as f64, si(count as f64)),
+            Cell::number(count as f64, amount(&event.name, count)),
             Cell::number(share, if share.is_finite() { format!("{share:.0} %") } else { "-".into() })
                 .styled(style),
             Cell::text(how(event)).styled(view.theme.faint()),
@@ -122,9 +122,9 @@ fn events(view: &View<'_>) -> Sheet {
         heads: vec![
             Head::text("event", 22),
             Head::text("mode", 11),
-            Head::number("period", 9),
+            Head::number("period", 8),
             Head::number("samples/s", 9),
-            Head::number("count", 7),
+            Head::number("count", 8),
             Head::number("on", 6),
             Head::text("how", 0),
         ],
@@ -154,19 +154,9 @@ fn heading(view: &View<'_>, lines: &mut Vec<Line>, title: &str) {
 /// A name and what belongs to it, on as many lines as it needs.
 fn named(view: &View<'_>, lines: &mut Vec<Line>, name: &str, text: &str) {
     let width = usize::from(view.area.width).saturating_sub(14).max(20);
-    let mut rest = text;
-    let mut name = name;
-    while !rest.is_empty() {
-        let end = match rest.char_indices().nth(width) {
-            None => rest.len(),
-            Some((end, _)) => rest[..end].rfind(' ').map_or(end, |space| space + 1),
-        };
-        lines.push(vec![
-            (format!("{name:<12}"), view.theme.faint()),
-            (rest[..end].trim_end().to_owned(), Style::new()),
-        ]);
-        name = "";
-        rest = &rest[end..];
+    for (row, text) in wrapped(text, width).into_iter().enumerate() {
+        let name = if row == 0 { name } else { "" };
+        lines.push(vec![(format!("{name:<12}"), view.theme.faint()), (text, Style::new())]);
     }
 }
 

@@ -7,6 +7,8 @@ mod prompt;
 #[cfg(test)]
 mod long;
 #[cfg(test)]
+mod printed;
+#[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
@@ -76,6 +78,9 @@ pub(crate) struct State {
     /// First line of the help that is seen, while it is open.
     pub(crate) help: Option<usize>,
     pub(crate) message: Option<String>,
+    /// Something was measured, and so there is something to be looked at.
+    fed: bool,
+    lost: Option<String>,
     searched: String,
     area: Rect,
 }
@@ -129,6 +134,8 @@ impl State {
             prompt: None,
             help: None,
             message: None,
+            fed: false,
+            lost: None,
             searched: String::new(),
             area: Rect::new(0, 0, 80, 24),
         };
@@ -155,6 +162,11 @@ impl State {
 
     pub(crate) fn screen_name(&self) -> &'static str {
         ALL[self.at].0
+    }
+
+    /// That the source is lost and why, in a sentence.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.as_deref()
     }
 
     pub(crate) fn keys(&self) -> &KeyMap {
@@ -197,6 +209,7 @@ impl State {
                     self.frozen = None;
                 }
                 self.live.apply(*batch);
+                self.fed = true;
                 self.follow_focus();
                 self.look()
             }
@@ -214,9 +227,10 @@ impl State {
                 Vec::new()
             }
             Event::Lost(why) => {
-                self.live.over = Some(format!("the source is lost: {why}"));
-                self.message.clone_from(&self.live.over);
-                Vec::new()
+                self.lost = Some(format!("the source is lost: {why}"));
+                self.live.over.clone_from(&self.lost);
+                // Without anything to look at there is nothing to stay for.
+                if self.fed { Vec::new() } else { vec![Effect::Quit] }
             }
             Event::Synced(_) => Vec::new(),
             Event::Key(key) => self.key(key),

@@ -217,10 +217,32 @@ fn what_is_frozen_stays() {
 fn the_source_may_go_and_the_screen_stays() {
     let (_temp, folder) = trace();
     let mut headless = replay(&folder, (80, 24), "1s", "");
-    headless.send(Event::Lost("the module was unloaded".to_owned()));
-    let text = seen(headless.state(), (80, 24));
-    assert!(text.contains("the source is lost: the module was unloaded") && text.contains("batch"), "{text}");
+    assert!(headless.verdict().is_ok());
+    let why = "the module was unloaded while it measured this program, and it has told the reason in the kernel's log";
+    headless.send(Event::Lost(why.to_owned()));
+    let sentence = format!("the source is lost: {why}");
+    for keys in ["", "1"] {
+        headless.press_all(keys).unwrap();
+        let text = seen(headless.state(), (80, 24));
+        let words: Vec<&str> = text.split(|one: char| one == '"' || one.is_whitespace()).collect();
+        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        assert!(words.join(" ").contains(&sentence) && text.contains("batch"), "after `{keys}`: {text}");
+        assert!(text.lines().last().unwrap().contains("look closer"), "keys can be read, too: {text}");
+    }
     headless.press_all("2 Left").unwrap();
+    assert_eq!(headless.press("q"), [crate::state::Effect::Quit]);
+    assert_eq!(headless.verdict().unwrap_err().to_string(), sentence, "it is told when the screen is closed");
+}
+
+#[test]
+fn a_source_that_is_lost_before_it_has_shown_anything_ends_the_program() {
+    let source = crate::model::SourceFacts::default();
+    let mut state = State::new(source, crate::config::Config::default(), Default::default()).unwrap();
+    assert_eq!(state.update(Event::Lost("nobody measures".to_owned())), [crate::state::Effect::Quit]);
+    assert_eq!(state.lost(), Some("the source is lost: nobody measures"));
+    let told = state.update(Event::Batch(Box::default()));
+    assert_ne!(told, [crate::state::Effect::Quit]);
+    assert_eq!(state.update(Event::Lost("again".to_owned())), []);
 }
 
 #[test]

@@ -2,13 +2,44 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::widgets::{Clear, Widget as _};
 
+use super::Parts;
 use super::sheet::{Cell, Head, Sheet, put};
+use super::text::wrapped;
 use crate::keys::{Action, Context};
 use crate::state::State;
 
-/// Draws the line.
-pub(crate) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
+/// Draws the line, and above it what has to be read as a whole.
+pub(crate) fn draw(state: &State, parts: Parts, buffer: &mut Buffer) {
+    let footer = parts.footer;
+    let mut above = footer.y;
+    match &state.message {
+        Some(message) if state.prompt.is_none() => {
+            above = tell(message, state, parts, footer.bottom(), buffer)
+        }
+        _ => line(state, footer, buffer),
+    }
+    if let Some(lost) = state.lost() {
+        tell(lost, state, parts, above, buffer);
+    }
+}
+
+/// Draws a sentence in as many lines as it needs, the last one above the row `below`; over what the screen has there, as far as
+/// there is room. The row of the first one.
+fn tell(text: &str, state: &State, parts: Parts, below: u16, buffer: &mut Buffer) -> u16 {
+    let lines = wrapped(text, usize::from(parts.footer.width.saturating_sub(2)));
+    let first = below.saturating_sub(lines.len() as u16).max(parts.body.y);
+    for (y, text) in (first..below).zip(&lines) {
+        let row = Rect { y, height: 1, ..parts.footer };
+        Clear.render(row, buffer);
+        put(buffer, (row.x + 1, y), text, row.width.saturating_sub(1), false, state.theme.warning());
+    }
+    first
+}
+
+/// Draws the line itself: what is being asked, or what keys do here.
+fn line(state: &State, area: Rect, buffer: &mut Buffer) {
     let theme = &state.theme;
     if let Some(prompt) = &state.prompt {
         let label = prompt.ask.label();
@@ -19,10 +50,6 @@ pub(crate) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
         let skip = prompt.text.chars().count().saturating_sub(room.into());
         let text: String = prompt.text.chars().skip(skip).collect();
         put(buffer, (x, area.y), &format!("{text}▏"), room + 1, false, theme.strong());
-        return;
-    }
-    if let Some(message) = &state.message {
-        put(buffer, (area.x + 1, area.y), message, area.width.saturating_sub(1), false, theme.warning());
         return;
     }
     let mut x = area.x + 1;

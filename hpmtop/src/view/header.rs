@@ -67,6 +67,8 @@ fn of_trace(model: &Model) -> Vec<(String, String)> {
         };
         remarks.push((word.to_owned(), model.missing.join("; ")));
     }
+    let lacks_quanta = model.source.lacks_quanta.clone();
+    remarks.extend(lacks_quanta.map(|sentence| ("no quanta".to_owned(), sentence)));
     remarks.extend(meta.phase_guided.as_ref().map(|guided| ("phase-guided".to_owned(), guided.sentence())));
     remarks
 }

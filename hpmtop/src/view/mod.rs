@@ -14,7 +14,9 @@ pub(crate) use self::footer::palette;
 pub(crate) use self::header::{remarks, tab_places};
 pub(crate) use self::help::lines as help_lines;
 pub(crate) use self::sheet::{Cell, Head, Sheet, put};
-pub(crate) use self::text::{bar, cut, eighth, moment, parse_moment, si, spark, time};
+pub(crate) use self::text::{
+    amount, bar, cut, eighth, moment, parse_moment, printable, printable_lines, si, spark, time, wrapped,
+};
 
 use crate::state::State;
 use crate::theme::Theme;
@@ -68,7 +70,7 @@ pub(crate) fn draw(state: &State, area: Rect, buffer: &mut Buffer) {
     header::draw(state, parts.header, buffer);
     header::tabs(state, parts.tabs, buffer);
     state.screen().draw(&state.view(parts.body), buffer);
-    footer::draw(state, parts.footer, buffer);
+    footer::draw(state, parts, buffer);
     if state.palette_is_open() {
         footer::suggestions(state, parts.body, buffer);
     }

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use serde_json::Value;
 
-use super::text::cut;
+use super::text::{cut, printable};
 use crate::theme::Theme;
 
 /// A column.
@@ -25,12 +25,12 @@ pub(crate) struct Head {
 impl Head {
     /// A number.
     pub(crate) fn number(title: &str, width: u16) -> Self {
-        Self { title: title.to_owned(), width, right: true, ..Self::default() }
+        Self { right: true, ..Self::text(title, width) }
     }
 
     /// A text.
     pub(crate) fn text(title: &str, width: u16) -> Self {
-        Self { title: title.to_owned(), width, ..Self::default() }
+        Self { title: printable(title).into_owned(), width, ..Self::default() }
     }
 
     /// A small picture.
@@ -52,7 +52,8 @@ impl Cell {
     /// A text.
     pub(crate) fn text(text: impl Into<String>) -> Self {
         let text = text.into();
-        Self { value: Value::from(text.as_str()), text, style: Style::new() }
+        // Other programs are told the text as it is.
+        Self { text: printable(&text).into_owned(), value: Value::from(text), style: Style::new() }
     }
 
     /// A number, and how it is shown; nothing for what is not a number.
@@ -164,7 +165,8 @@ impl Sheet {
         Value::Array(self.rows.iter().map(|cells| Value::Object(row(cells))).collect())
     }
 
-    /// As comma-separated values (RFC 4180): the headings, and the rows, with the time of both in front.
+    /// As comma-separated values (RFC 4180): the headings, and the rows, with the time of both in front. People read them on terminals,
+    /// too, and so names are as they are printed.
     pub(crate) fn csv(&self, now_ns: u64) -> (String, String) {
         let heads: Vec<usize> = (0..self.heads.len()).filter(|&place| !self.heads[place].picture).collect();
         let line = |first: String, cells: Vec<String>| [vec![first], cells].concat().join(",") + "\r\n";
@@ -172,7 +174,7 @@ impl Sheet {
         let row = |row: &Vec<Cell>| {
             let cell = |place: &usize| match row.get(*place).map(|cell| &cell.value) {
                 None | Some(Value::Null) => String::new(),
-                Some(Value::String(text)) => quoted(text),
+                Some(Value::String(text)) => quoted(&printable(text)),
                 Some(other) => other.to_string(),
             };
             line(format!("{:.6}", now_ns as f64 / 1e9), heads.iter().map(cell).collect())
@@ -212,13 +214,9 @@ impl Sheet {
     }
 }
 
-/// A text in quotes where commas, quotes or ends of lines make them needed.
+/// A text in quotes where commas or quotes make them needed.
 fn quoted(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 /// Whether each character of a text takes one column: ASCII, lines and blocks do, and most texts have nothing else.
@@ -248,7 +246,7 @@ pub(crate) fn put(
         }
         return;
     }
-    let text = cut(text, usize::from(width));
+    let text = cut(&printable(text), usize::from(width));
     let shift = if right { width.saturating_sub(text.width() as u16) } else { 0 };
     buffer.set_stringn(x + shift, y, &text, usize::from(width - shift), style);
 }

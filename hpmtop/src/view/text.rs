@@ -1,5 +1,9 @@
 //! Numbers and small pictures as text.
 
+use std::borrow::Cow;
+
+use libhpm::source::perf::counts_ns;
+
 /// Eighths of a character's height.
 const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 /// Eighths of a character's width.
@@ -74,9 +78,25 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
+/// So many of an event: of a clock, which counts ns, a time.
+pub(crate) fn amount(event: &str, count: u64) -> String {
+    if counts_ns(event) { time(count) } else { si(count as f64) }
+}
+
 /// A moment since the beginning, always in seconds, so that moments can be compared.
 pub(crate) fn moment(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
+}
+
+/// A text that a terminal takes for nothing else: anybody may give a thread, a file or a function a name that moves the cursor or begins a
+/// line. Such characters (C0, DEL, C1) become spaces.
+pub(crate) fn printable(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) { text.replace(char::is_control, " ").into() } else { text.into() }
+}
+
+/// The same of sentences that may have lines.
+pub(crate) fn printable_lines(text: &str) -> String {
+    text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
 
 /// The first so many columns of a text, with `…` where something is missing.
@@ -99,6 +119,29 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
         kept.push('…');
     }
     kept
+}
+
+/// A text in lines of at most so many columns, parted between words where there are any; at least one line.
+pub(crate) fn wrapped(text: &str, width: usize) -> Vec<String> {
+    use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+    let mut lines = Vec::new();
+    for paragraph in printable_lines(text).split('\n') {
+        let mut line = String::new();
+        for word in paragraph.split_inclusive(' ') {
+            if !line.is_empty() && line.width() + word.trim_end().width() > width {
+                lines.push(std::mem::take(&mut line));
+            }
+            for one in word.chars() {
+                // A word that is longer than a line goes on in the next; a space at the end of a line is not seen.
+                if one != ' ' && !line.is_empty() && line.width() + one.width().unwrap_or(0) > width {
+                    lines.push(std::mem::take(&mut line));
+                }
+                line.push(one);
+            }
+        }
+        lines.push(line);
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// What a person writes for a moment: `1.5s`, `250ms`, `2:30`, `40%` of `whole_ns`, or seconds.
@@ -135,6 +178,12 @@ mod tests {
     }
 
     #[test]
+    fn clocks_are_times() {
+        assert_eq!([amount("cpu-clock:u", 1_240_000), amount("task-clock", 0)], ["1.2 ms", "0 ns"]);
+        assert_eq!(amount("page-faults", 1_240_000), "1.24M");
+    }
+
+    #[test]
     fn small_pictures() {
         assert_eq!(spark(&[0.0, 1.0, 4.0, 8.0, f64::NAN], None), " ▁▄█ ");
         assert_eq!(spark(&[0.01], Some(1.0)), "▁", "more than nothing is seen");
@@ -148,6 +197,22 @@ mod tests {
         assert_eq!(cut("hpmtop", 4), "hpm…");
         assert_eq!(cut("漢字", 3), "漢…");
         assert_eq!(cut("x", 0), "");
+    }
+
+    #[test]
+    fn long_texts_go_on_in_further_lines() {
+        assert_eq!(wrapped("the source is lost", 10), ["the source", "is lost"]);
+        assert_eq!(wrapped("the source is lost", 80), ["the source is lost"]);
+        assert_eq!(wrapped("a\nabcdefg 漢字", 3), ["a", "abc", "def", "g", "漢", "字"]);
+        assert_eq!(wrapped("", 5), [""]);
+        assert_eq!(wrapped("ab", 0).concat(), "ab", "no width is no reason to hang");
+    }
+
+    #[test]
+    fn names_command_no_terminal() {
+        assert_eq!(printable("a\n\x1b[31mX\x7f\u{9b}"), "a  [31mX  ");
+        assert_eq!(printable("漢字 — ok"), "漢字 — ok");
+        assert_eq!(printable_lines("a\r\n\x1bb"), "a \n b");
     }
 
     #[test]

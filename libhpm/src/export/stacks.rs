@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::{first_tsc, remarks, ticks_to_ns};
 use crate::report::{Extent, Resolver, Sample};
+use crate::source::perf;
 use crate::symbol::Frame;
 use crate::trace::{Cut, Event, EventUse, Meta, SampleRow, TraceReader};
 
@@ -112,8 +113,7 @@ impl<'a> Stacks<'a> {
 
 /// Whether an event counts ns, as the kernel's clocks do.
 pub(super) fn counts_ns(event: &Event) -> bool {
-    let base = event.name.split(':').next().unwrap_or_default();
-    event.mode == EventUse::Software && matches!(base, "cpu-clock" | "task-clock")
+    event.mode == EventUse::Software && perf::counts_ns(&event.name)
 }
 
 /// A sample's frames, outermost first; what is missing at the outer end is a frame of its own.

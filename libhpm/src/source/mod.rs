@@ -5,6 +5,7 @@
 
 pub mod choice;
 pub mod driver;
+pub mod opened;
 pub mod perf;
 pub mod perf_data;
 pub mod replay;

@@ -11,7 +11,7 @@ use super::Time;
 use super::window::{LaneCell, Layout, Window, slot_of};
 use crate::model::{Column, Quantum, Subject};
 use crate::screens::View;
-use crate::view::{Cell, Head, Sheet, eighth, moment, put, si, time as duration};
+use crate::view::{Cell, Head, Sheet, amount, eighth, moment, put, time as duration};
 
 /// Characters of CPUs and threads where there are no colours.
 const GLYPHS: &str = "0123456789abcdefghijklmnoqrstuvwz#";
@@ -267,6 +267,7 @@ pub(super) fn table(
         Head::text("end", 9),
     ];
     heads.extend(shown.map(|column| Head::number(&column.title, 7)));
+    // A clock's time has up to eight characters, as its name does at least.
     heads.extend(events.iter().map(|event| Head::number(event, event.chars().count().clamp(6, 16) as u16)));
     let has_ends = window.chosen.iter().any(|quantum| quantum.last_ip.is_some());
     heads.extend(has_ends.then(|| Head::text("last function", 0)));
@@ -291,11 +292,10 @@ pub(super) fn table(
             Cell::number(value, column.shown(value))
         }));
         cells.extend(
-            quantum
-                .counts
+            events
                 .iter()
-                .take(events.len())
-                .map(|&count| Cell { value: count.into(), ..Cell::text(si(count as f64)) }),
+                .zip(quantum.counts)
+                .map(|(event, count)| Cell { value: count.into(), ..Cell::text(amount(event, count)) }),
         );
         cells.extend(has_ends.then(|| last_function(quantum, view)));
         cells

@@ -61,6 +61,13 @@ pub const NAMES: [Name; 13] = [
     name("cache-misses", EventId::CACHE_MISSES, 1_009, "misses of the last cache, by a hardware counter"),
 ];
 
+/// Whether the event of this name counts ns, as the kernel's clocks do, whatever its modifiers.
+#[must_use]
+pub fn counts_ns(event: &str) -> bool {
+    let base = event.split(':').next().unwrap_or_default();
+    NAMES.iter().any(|known| known.name == base && known.id.is_clock())
+}
+
 /// An event to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfName {
@@ -195,6 +202,12 @@ mod tests {
 
     fn one(text: &str) -> Result<PerfName> {
         parse(&[text.to_owned()]).map(|mut names| names.remove(0))
+    }
+
+    #[test]
+    fn clocks_count_ns_whatever_their_modifiers() {
+        let counts = ["cpu-clock", "task-clock:u", "cpu-clock:pppH"].map(counts_ns);
+        assert_eq!((counts, counts_ns("cycles"), counts_ns("clock")), ([true; 3], false, false));
     }
 
     #[test]

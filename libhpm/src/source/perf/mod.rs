@@ -18,7 +18,7 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-pub use self::event::{NAMES, Name, PerfName, hardware, parse, software};
+pub use self::event::{NAMES, Name, PerfName, counts_ns, hardware, parse, software};
 pub use self::open::{PerfOptions, PerfStream};
 
 use self::open::Opened;

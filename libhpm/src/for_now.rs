@@ -1,4 +1,4 @@
-//! A folder that goes with hpmctl, also when a signal ends that.
+//! A folder that goes with the program, also when a signal ends that.
 
 use std::fs;
 use std::io;
@@ -11,9 +11,10 @@ use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
-use crate::workload::ENDING;
+/// Signals that would end a program, and lose what it has measured.
+pub const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 
-/// Those that are there.
+/// The folders that are there.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 /// Somebody else takes the signals, and ends properly then.
 static HANDED_OVER: AtomicBool = AtomicBool::new(false);
@@ -21,35 +22,39 @@ static HANDED_OVER: AtomicBool = AtomicBool::new(false);
 /// How often a folder is removed into which another thread writes.
 const ATTEMPTS: usize = 100;
 
-/// A folder for temporary files.
-pub(crate) struct ForNow(TempDir);
+/// A folder for temporary files. With the first one the thread that makes it, and those that it starts from then on, block the
+/// signals that end a program; a thread of its own waits for them.
+#[derive(Debug)]
+pub struct ForNow(TempDir);
 
 impl ForNow {
     /// Makes one.
     ///
     /// # Errors
     /// The system's.
-    pub(crate) fn new() -> io::Result<Self> {
+    pub fn new() -> io::Result<Self> {
         static WATCHED: Once = Once::new();
         WATCHED.call_once(watch);
         // Locked meanwhile, so that no signal finds a folder that is not among them.
         let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = tempfile::Builder::new().prefix("hpmctl-").tempdir()?;
+        let folder = tempfile::Builder::new().prefix("hpm-").tempdir()?;
         folders.push(folder.path().to_owned());
         Ok(Self(folder))
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.0.path()
     }
 }
 
-/// Leaves the signals that end hpmctl to the caller, who blocks them and drops what has to be removed.
-pub(crate) fn hand_over_signals() {
+/// Leaves the signals that end the program to the caller, who blocks them and drops what has to be removed.
+pub fn hand_over_signals() {
     HANDED_OVER.store(true, Ordering::Release);
 }
 
-/// Has a thread wait for signals that end hpmctl. Without one they leave the folder, as they did.
+/// Has a thread wait for signals that end the program. Without one they leave the folder, as they did.
 fn watch() {
     let signals = heeded();
     if signals.thread_block().is_ok() {
@@ -73,7 +78,7 @@ fn wait(signals: SigSet) {
     let _ = raise(signal);
 }
 
-/// The signals that end hpmctl, without those that it was started to ignore, as by nohup (proc(5), `SigIgn`).
+/// The signals that end the program, without those that it was started to ignore, as by nohup (proc(5), `SigIgn`).
 fn heeded() -> SigSet {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
