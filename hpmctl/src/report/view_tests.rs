@@ -65,6 +65,44 @@ fn options_choose_samples() {
     assert!(error(&["--filter", "cpu =="]).contains("the expression"));
 }
 
+/// A shell's fork that runs another program, and later another process with the same ID.
+#[test]
+fn a_process_that_runs_another_program_is_one_row() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("forks.hpm");
+    let mut writer = TraceWriter::create(&folder, meta()).unwrap();
+    for (tsc, name, what) in [
+        (10, "sh", ThreadChange::Fork),
+        (20, "sort", ThreadChange::Exec),
+        (40, "sort", ThreadChange::Exit),
+        (50, "sh", ThreadChange::Fork),
+        (60, "cat", ThreadChange::Exec),
+    ] {
+        let what = what as u8;
+        writer
+            .thread(&ThreadRow { tsc, pid: 7, tid: 7, name: name.into(), what, ..ThreadRow::default() })
+            .unwrap();
+    }
+    for tsc in [11, 21, 22, 61] {
+        let sample = SampleRow { tsc, pid: 7, tid: 7, period: 1000, ip: KERNEL, ..SampleRow::default() };
+        writer.sample(&sample).unwrap();
+    }
+    writer.finish(Totals::default()).unwrap();
+    let rows = |options: &[&str], name: &str| -> Vec<(String, u64)> {
+        let json = report(&folder, &[options, &["--json"]].concat()).unwrap().0;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let row = |entry: &serde_json::Value| {
+            (entry[name].as_str().unwrap().to_owned(), entry["self"]["samples"].as_u64().unwrap())
+        };
+        json["tables"][0]["entries"].as_array().unwrap().iter().map(row).collect()
+    };
+    let expected = [("sort".to_owned(), 3), ("cat".to_owned(), 1)];
+    assert_eq!(rows(&["--by", "process"], "process"), expected);
+    assert_eq!(rows(&["--by", "thread"], "thread"), expected);
+    // What is chosen has the name at its own time.
+    assert_eq!(rows(&["--by", "thread", "--thread", "sh"], "thread"), [("sort".to_owned(), 1)]);
+}
+
 #[test]
 fn choosing_nothing_is_an_error() {
     // The quantum of this trace is nobody's.
