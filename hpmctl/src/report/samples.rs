@@ -31,6 +31,9 @@ pub(super) struct Report<'a> {
     /// The filter chooses code or data, so that the counts are of more than the samples.
     #[serde(skip)]
     pub(super) counts_exceed: bool,
+    /// The filter chooses quanta, so that of lost ones it is not known whether it would have chosen them.
+    #[serde(skip)]
+    pub(super) quanta_chosen: bool,
     pub(super) tables: Vec<Grouped>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) trees: Vec<Calls>,
@@ -110,6 +113,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         meta: reader.meta(),
         filter: args.filters.words(),
         counts_exceed: filter.chooses_code_or_data(),
+        quanta_chosen: filter.chooses_quanta(),
         notes: notes(&resolver, tables.iter().flat_map(|table| &table.entries)),
         tables,
         trees,

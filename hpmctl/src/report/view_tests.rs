@@ -103,6 +103,29 @@ fn a_process_that_runs_another_program_is_one_row() {
     assert_eq!(rows(&["--by", "thread", "--thread", "sh"], "thread"), [("sort".to_owned(), 1)]);
 }
 
+/// Of quanta that are missing nobody knows whether they would have been chosen; where none is, there is nothing to say.
+#[test]
+fn lost_quanta_are_nobodys() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, true);
+    let quanta = |options: &[&str]| {
+        let text = report(&folder, options).unwrap().0;
+        text.lines().find(|line| line.starts_with("quanta")).unwrap().to_owned()
+    };
+    let lost = |options: &[&str]| -> u64 {
+        let json = report(&folder, &[options, &["--json"]].concat()).unwrap().0;
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["summary"]["quanta_lost"].as_u64().unwrap()
+    };
+    assert_eq!(quanta(&["--cpu", "0"]), "quanta    1, 1 lost, which could be anybody's; 2 records lost");
+    assert_eq!(quanta(&["--code", "read"]), "quanta    1, 1 lost; 2 records lost");
+    assert_eq!((lost(&[]), lost(&["--cpu", "0"])), (1, 1));
+    let path = folder.join("meta.json");
+    let mut meta: Meta = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    meta.totals.as_mut().unwrap().quanta_lost = 0;
+    std::fs::write(&path, serde_json::to_vec(&meta).unwrap()).unwrap();
+    assert_eq!(quanta(&["--cpu", "0"]), "quanta    1, 0 lost; 2 records lost");
+}
+
 #[test]
 fn choosing_nothing_is_an_error() {
     // The quantum of this trace is nobody's.
