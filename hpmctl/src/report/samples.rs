@@ -181,7 +181,18 @@ impl Collected {
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut());
         let mut warnings: Vec<String> = cuts.map(|cut| cut.to_string()).collect();
         warnings.extend(unfinished(reader));
-        Self { summary, tables, trees, stacks, branches, drawn, warnings }
+        let mut collected = Self { summary, tables, trees, stacks, branches, drawn, warnings };
+        if let Some(only) = only {
+            collected.keep(only);
+        }
+        collected
+    }
+
+    /// Leaves the summaries of other events out. All tables and trees are of this one: it becomes the first.
+    fn keep(&mut self, only: usize) {
+        self.summary.events = vec![self.summary.events.swap_remove(only)];
+        self.tables.iter_mut().for_each(|(event, _)| *event = 0);
+        self.trees.iter_mut().for_each(|(event, ..)| *event = 0);
     }
 
     /// The branches, when they are asked for.

@@ -103,6 +103,48 @@ fn a_process_that_runs_another_program_is_one_row() {
     assert_eq!(rows(&["--by", "thread", "--thread", "sh"], "thread"), [("sort".to_owned(), 1)]);
 }
 
+#[test]
+fn only_the_event_that_was_asked_for_is_shown() {
+    let events = |text: &str| -> Vec<String> {
+        let heads = text.lines().filter_map(|line| line.strip_prefix("event "));
+        heads.map(|head| head.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(events(&text(&[])), ["l1d-load-miss", "instructions"]);
+    let counted = text(&["-e", "instructions"]);
+    assert_eq!(events(&counted), ["instructions"]);
+    assert!(counted.contains("counted   1,300,000") && !counted.contains("samples"), "{counted}");
+    for options in [&["-e", "l1d-load-miss"][..], &["-e", "l1d-load-miss", "--callers"]] {
+        let sampled = text(options);
+        assert_eq!(events(&sampled), ["l1d-load-miss"]);
+        assert!(sampled.contains("copy"), "{sampled}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&text(&["-e", "instructions", "--json"])).unwrap();
+    assert_eq!(json["summary"]["events"].as_array().unwrap().len(), 1);
+    assert_eq!(json["summary"]["events"][0]["event"]["name"], "instructions");
+}
+
+/// The tables of an event that is not the trace's first are those of the only summary.
+#[test]
+fn tables_of_a_later_event_are_shown() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("two.hpm");
+    let mut of = meta();
+    of.events.reverse();
+    let mut writer = TraceWriter::create(&folder, of).unwrap();
+    let name = KernelSymbolRow { address: KERNEL, name: "entry".into(), module: None };
+    writer.kernel_symbol(&name).unwrap();
+    writer.sample(&SampleRow { event: 1, period: 1000, ip: KERNEL, ..SampleRow::default() }).unwrap();
+    writer.finish(Totals::default()).unwrap();
+    let options = ["-e", "l1d-load-miss", "--by", "function"];
+    assert!(report(&folder, &options).unwrap().0.contains("entry     [kernel]"));
+    let json = report(&folder, &[&options[..], &["--json"]].concat()).unwrap().0;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["tables"][0]["event"], &json["summary"]["events"][0]["sampled"]["samples"]),
+        (&0.into(), &1.into())
+    );
+}
+
 /// Of quanta that are missing nobody knows whether they would have been chosen; where none is, there is nothing to say.
 #[test]
 fn lost_quanta_are_nobodys() {
