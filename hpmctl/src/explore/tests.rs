@@ -133,6 +133,12 @@ fn json_has_what_the_table_has() {
     let json: serde_json::Value = serde_json::from_str(&text(&["--json", "ipc"])).unwrap();
     assert_eq!(json["rows"][0]["statistics"]["count"], 7);
     let json: serde_json::Value =
+        serde_json::from_str(&text(&["--json", "--by", "thread", "ipc", "instructions"])).unwrap();
+    // The helper has one record, in which no cycle was counted.
+    let [without, single] = [0, 1].map(|row| &json["rows"][row]["statistics"]);
+    assert_eq!((&without["mean"], &without["sum"]), (&serde_json::Value::Null, &0.0.into()));
+    assert_eq!((&single["mean"], &single["sd"]), (&10.0.into(), &serde_json::Value::Null));
+    let json: serde_json::Value =
         serde_json::from_str(&text(&["--json", "--show", "records", "ipc"])).unwrap();
     assert_eq!(json["rows"].as_array().unwrap().len(), 8);
     assert_eq!(json["rows"][0]["metrics"]["ipc"], 2.0);
