@@ -40,6 +40,10 @@ fn a_function_that_is_on_no_stack_is_an_error() {
 fn what_does_not_go_together_is_refused() {
     assert!(error(&["--callers", "--by", "line"]).contains("leave --by out"));
     assert!(error(&["--off-cpu", "--by", "branch"]).contains("waits have no branches"));
+    for view in ["--off-cpu", "--wall-clock"] {
+        let sentence = error(&[view, "-e", "l1d-load-miss"]);
+        assert!(sentence.contains("of no event: leave --event out"), "{sentence}");
+    }
     assert!(error(&["--around", "main"]).contains("--around is for --by offset"));
     assert!(error(&["another.hpm"]).contains("hpmctl diff"));
     assert!(error(&["--min-share", "1"]).contains("--min-share is for --callers and --callees"));
