@@ -1,6 +1,7 @@
 //! `hpmctl report`: which functions and lines the samples of a trace name, who called them, and where threads waited.
 
 mod distribution;
+pub(crate) mod lacking;
 mod offset;
 pub(crate) mod samples;
 pub(crate) mod table;

@@ -12,9 +12,11 @@ use libhpm::report::{
 use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
+use super::lacking::no_sample;
 use super::{GroupBy, ReportArgs, SortBy, event_index, text};
 use crate::filters::lacking;
 use crate::opened::{how_unfinished, open_trace};
+use crate::output::warn;
 use crate::picture;
 
 /// Per cent of the events below which a branch of a tree is left out.
@@ -97,7 +99,11 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         );
     }
     if let Some(path) = &args.picture {
-        flame_graph(path, &collected, reader.meta())?;
+        collected.flame_graph(path, reader.meta()).unwrap_or_else(|| {
+            // A trace that is damaged may have none for that alone.
+            warn(&collected.warnings);
+            bail!(no_sample(&args.trace, reader.meta(), event, &filter))
+        })?;
     }
     let tables = collected.tables(args.limit, args.sort.into());
     let untimed = !tables.is_empty() && tables.iter().all(|table| table.all.timed == 0);
@@ -152,8 +158,6 @@ impl Collected {
         let (mut summary, cut) = Summary::new(reader, filter, resolver);
         let events = sampled_events(reader.meta(), only);
         let (mut tables, mut trees) = (empty_tables(args, &events), empty_trees(args, &events));
-        // Events of different kinds cannot be added up, so one picture shows one event.
-        let drawn = events.first().copied().filter(|_| args.picture.is_some());
         let mut stacks = FoldedStacks::default();
         let mut rows = reader.rows::<SampleRow>();
         let mut tally = Tally::default();
@@ -169,6 +173,9 @@ impl Collected {
             }
             tally.add(sample, row.period, row.latency_cycles);
         });
+        // Events of different kinds cannot be added up, so one picture shows one event: the first that can be seen in it.
+        let has_samples = |&event: &usize| tally.iter().any(|(sample, _)| event == usize::from(sample.event));
+        let drawn = events.into_iter().filter(|_| args.picture.is_some()).find(has_samples);
         for (sample, sum) in tally.iter() {
             let event = usize::from(sample.event);
             summary.add(sample, sum);
@@ -193,6 +200,12 @@ impl Collected {
         self.summary.events = vec![self.summary.events.swap_remove(only)];
         self.tables.iter_mut().for_each(|(event, _)| *event = 0);
         self.trees.iter_mut().for_each(|(event, ..)| *event = 0);
+    }
+
+    /// Draws the stacks; `None` when there is no sample to draw.
+    fn flame_graph(&self, path: &Path, meta: &Meta) -> Option<Result<()>> {
+        let name = &meta.events[self.drawn?].name;
+        Some(draw(path, &self.stacks, meta, name, &format!("{name} (estimated)")))
     }
 
     /// The branches, when they are asked for.
@@ -278,14 +291,6 @@ fn empty_trees(args: &ReportArgs, events: &[usize]) -> Vec<(usize, Direction, Ca
 pub(crate) fn unfinished(reader: &TraceReader) -> Option<String> {
     let how = how_unfinished(reader.is_growing());
     (!reader.meta().complete).then(|| format!("{how}; the report covers what was written until then"))
-}
-
-fn flame_graph(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
-    let Some(event) = collected.drawn.filter(|_| !collected.stacks.is_empty()) else {
-        bail!("no samples to draw a flame graph from; record with a precise event");
-    };
-    let name = &meta.events[event].name;
-    draw(path, &collected.stacks, meta, name, &format!("{name} (estimated)"))
 }
 
 /// Draws a flame graph of something that was measured in these units.
