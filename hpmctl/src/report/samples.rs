@@ -90,13 +90,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let filter = args.filters.of(&reader)?;
     let collected = Collected::read(&reader, &mut resolver, args, event, &filter);
     if collected.nothing(filter.chooses_code_or_data()) {
-        bail!(
-            "{} holds {} {}{}",
-            args.trace.display(),
-            if filter.chooses_code_or_data() { "no sample" } else { "no quantum and no sample" },
-            lacking(&filter),
-            collected.warnings.first().map_or_else(String::new, |warning| format!(": {warning}"))
-        );
+        bail!(collected.empty(&args.trace, &filter));
     }
     if let Some(path) = &args.picture {
         collected.flame_graph(path, reader.meta()).unwrap_or_else(|| {
@@ -226,6 +220,19 @@ impl Collected {
     fn nothing(&self, only_samples: bool) -> bool {
         let no_sample = self.summary.events.iter().all(|event| event.sampled.samples == 0);
         no_sample && (only_samples || self.summary.quanta == 0)
+    }
+
+    /// What to say then.
+    fn empty(&self, path: &Path, filter: &Filter) -> String {
+        let what = if filter.chooses_code_or_data() { "no sample" } else { "no quantum and no sample" };
+        let path = path.display();
+        match self.warnings.first() {
+            Some(warning) => format!("{path} holds {what} {}: {warning}", lacking(filter)),
+            None if filter.is_empty() => {
+                format!("{path} holds {what}: record for longer, or sample more often (-c)")
+            }
+            None => format!("{path} holds {what} {}", lacking(filter)),
+        }
     }
 
     fn tables(&self, limit: usize, order: Order) -> Vec<Grouped> {
