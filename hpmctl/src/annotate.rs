@@ -14,13 +14,14 @@ use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::opened::open_trace;
 use crate::output::{grouped, print, warn};
+use crate::report::lacking::no_sample;
 use crate::report::samples::{sampled_events, unfinished};
 use crate::report::{event_index, table, text};
 
 /// Show source and assembly of functions side by side, with the samples of each instruction.
 #[derive(Args, Debug)]
 pub(crate) struct AnnotateArgs {
-    /// Choose functions by this event, and show only its samples [default: by the trace's first, and all events]
+    /// Choose functions by this event, and show only its samples [default: by the first that has samples, and all events]
     #[arg(short, long, value_name = "NAME")]
     event: Option<String>,
     /// Without a function named, show so many: those with most events
@@ -81,7 +82,6 @@ fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
     let meta = reader.meta();
     let only = args.event.as_deref().map(|name| event_index(meta, name)).transpose()?;
     let shown = sampled_events(meta, only);
-    let Some(&first) = shown.first() else { bail!("{} has no sampled event", args.trace.display()) };
     let finder = args.files.finder();
     let mut resolver = Resolver::new(&reader, finder.clone());
     let filter = args.filters.of(&reader)?;
@@ -97,7 +97,12 @@ fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
         }
     }
     let cuts = resolver.cuts().iter().cloned().chain(rows.cut()).map(|cut| cut.to_string());
-    let warnings = cuts.chain(unfinished(&reader)).collect();
+    let warnings: Vec<String> = cuts.chain(unfinished(&reader)).collect();
+    let Some(&first) = shown.iter().find(|&&event| all[event].samples > 0) else {
+        // A trace that is damaged may have none for that alone.
+        warn(&warnings);
+        bail!(no_sample(&args.trace, meta, only, &filter));
+    };
     let sources = Sources { finder, folders: args.source_dirs.clone() };
     let (functions, notes) = annotated(args, &hotspots, first, &mut resolver, &sources)?;
     let filter = args.filters.words();

@@ -25,6 +25,9 @@ pub(crate) struct DoctorArgs {
 #[derive(Serialize)]
 struct Report<'a> {
     usable: bool,
+    /// How `stat` and `record` measure without the module.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perf_event: Option<&'static str>,
     findings: &'a [Finding],
     facts: &'a Facts,
 }
@@ -34,7 +37,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     let findings = assess(&facts);
     let usable = usable(&findings);
     if args.json {
-        let report = Report { usable, findings: &findings, facts: &facts };
+        let report = Report { usable, perf_event: instead(), findings: &findings, facts: &facts };
         print(&serde_json::to_string_pretty(&report).context("cannot write JSON")?)?;
     } else {
         print(&text(&findings, instead()))?;
@@ -51,7 +54,9 @@ fn instead() -> Option<&'static str> {
     match (perf::software(), perf::hardware()) {
         (Err(_), _) => None,
         (Ok(()), Ok(())) => Some("with the PMU's counters"),
-        (Ok(()), Err(_)) => Some("with software events only"),
+        (Ok(()), Err(_)) => {
+            Some("with software events only, such as task-clock, context-switches and page-faults")
+        }
     }
 }
 
@@ -79,7 +84,7 @@ fn text(findings: &[Finding], instead: Option<&str>) -> String {
         n => format!("The hpm module cannot be used on this machine: {n} obstacles."),
     };
     let instead = instead.filter(|_| obstacles > 0).map_or_else(String::new, |how| {
-        format!("\nUntil then `hpmctl stat` and `hpmctl record` go on by the kernel's perf_event, {how}.")
+        format!("\n`hpmctl stat` and `hpmctl record` work all the same: by the kernel's perf_event, {how}.")
     });
     format!("{}\n\n{verdict}{instead}", table.trim_fmt())
 }

@@ -2,6 +2,7 @@
 
 mod html;
 mod load;
+mod names;
 mod plot;
 mod saved;
 mod svg;
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use libhpm::analysis::explore::{BUILT_IN, Definitions, Metric, Record, RecordScope, Records, VARIABLES};
+use libhpm::analysis::explore::{BUILT_IN, Definitions, Metric, Record, RecordScope, Records};
 use libhpm::analysis::expression::Scope as _;
 use libhpm::export::quanta_remarks;
 use libhpm::trace::Meta;
@@ -53,7 +54,7 @@ pub(crate) struct ExploreArgs {
     /// What to show
     #[arg(short, long, value_enum, default_value_t)]
     show: Show,
-    /// Statistics of each group instead of all
+    /// Statistics of each group instead of all: for --show statistics
     #[arg(long, value_enum, value_name = "WHAT")]
     by: Option<Group>,
     /// Show at most this many records
@@ -71,7 +72,7 @@ pub(crate) struct ExploreArgs {
     /// Also write a page for the browser with the graphs, timelines, statistics and the table of these records, which zooms
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Print JSON for other programs (of statistics, records and correlations)
+    /// Print JSON for other programs (of statistics, records, correlations and names)
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -196,10 +197,14 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
 
 /// What is to be printed; files are written and definitions saved on the way.
 fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String]) -> Result<String> {
+    if args.by.is_some() && args.show != Show::Statistics {
+        bail!("--by groups statistics: leave it out, or leave --show out");
+    }
     let definitions = definitions(args, records)?;
     let scope = RecordScope::new(records, &definitions);
     if args.show == Show::Names {
-        return Ok(names(records, &definitions));
+        let names = names::names(records, &definitions);
+        return if args.json { names::json(&names, meta, warnings) } else { Ok(names::text(&names)) };
     }
     let metrics = metrics(args, records, &scope)?;
     let filter = args.filter.as_ref().map(|text| Metric::new(text, &scope)).transpose()?;
@@ -268,26 +273,4 @@ fn metrics(args: &ExploreArgs, records: &Records, scope: &RecordScope<'_>) -> Re
     // Those whose events were not counted cannot be had.
     metrics.extend(BUILT_IN.iter().filter_map(|(name, _)| Metric::new(name, scope).ok()));
     Ok(metrics)
-}
-
-fn names(records: &Records, definitions: &Definitions) -> String {
-    let mut text = String::from("events:\n");
-    for event in records.events() {
-        text += &format!("  {event}\n");
-    }
-    text += "of every record:\n";
-    for (name, _, _, what) in VARIABLES {
-        text += &format!("  {name:<18} {what}\n");
-    }
-    text += "built-in, where the events were counted:\n";
-    for (name, expression) in BUILT_IN {
-        text += &format!("  {name:<18} {expression}\n");
-    }
-    if definitions.iter().next().is_some() {
-        text += "defined:\n";
-    }
-    for (name, expression) in definitions.iter() {
-        text += &format!("  {name:<18} {expression}\n");
-    }
-    text
 }

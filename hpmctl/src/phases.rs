@@ -13,7 +13,7 @@ use libhpm::analysis::phase::change::{Cusum, pelt};
 use libhpm::analysis::phase::metrics::{Quality, evaluate, groups, levels, weighted_cov};
 use libhpm::analysis::phase::{
     Base, ByChance, Interval, MAX_EVENTS, NoPhases, Phases, Repeating, Rules, Signal, Subject, SubjectKind,
-    find_phases, subjects,
+    find_phases, subjects, usual_event,
 };
 use libhpm::export::quanta_remarks;
 use libhpm::trace::{Meta, QuantumRow, ThreadRow, TraceReader};
@@ -26,7 +26,7 @@ use crate::picture;
 /// Show how a program's behaviour repeats: patterns in how often events happen, and when each comes back.
 #[derive(Args, Debug)]
 pub(crate) struct PhasesArgs {
-    /// Look at this event [default: the trace's first]; several are looked at together
+    /// Look at this event [default: the trace's first that is no clock]; several are looked at together
     #[arg(short, long = "event", value_name = "NAME")]
     events: Vec<String>,
     /// Relate events to this one, instead of to time on a CPU
@@ -219,17 +219,32 @@ fn signal<'a>(args: &PhasesArgs, meta: &'a Meta) -> Result<(Signal, Vec<&'a str>
         }
         Ok(index)
     };
-    let indices: Vec<usize> = match args.events.as_slice() {
-        [] => vec![0],
-        events => events.iter().map(|name| index(name)).collect::<Result<_>>()?,
-    };
     let base = match &args.per {
         Some(name) => Base::Event(index(name)?),
         None => Base::Time,
     };
+    let indices: Vec<usize> = match args.events.as_slice() {
+        [] => vec![usual(args, meta, base)?],
+        events => events.iter().map(|name| index(name)).collect::<Result<_>>()?,
+    };
     let signal = Signal::new(&indices, base);
     let names = signal.events().iter().filter_map(|&event| meta.events.get(event));
     Ok((signal, names.map(|event| event.name.as_str()).collect()))
+}
+
+/// The event that is looked at when none is named.
+fn usual(args: &PhasesArgs, meta: &Meta, base: Base) -> Result<usize> {
+    let names = || meta.events.iter().map(|event| event.name.as_str());
+    usual_event(names(), base).with_context(|| {
+        let beside = args.per.as_ref().map_or_else(String::new, |per| format!(" beside `{per}`"));
+        let names: Vec<&str> = names().filter(|name| args.per.as_deref() != Some(name)).collect();
+        format!(
+            "{} has only clocks{beside} ({}), whose density does not vary with what a program does: record an event that does, such as \
+             page-faults, with `hpmctl record -e cpu-clock,page-faults`",
+            args.trace.display(),
+            names.join(", ")
+        )
+    })
 }
 
 /// The last name of each thread.

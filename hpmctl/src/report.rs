@@ -1,6 +1,7 @@
 //! `hpmctl report`: which functions and lines the samples of a trace name, who called them, and where threads waited.
 
 mod distribution;
+pub(crate) mod lacking;
 mod offset;
 pub(crate) mod samples;
 pub(crate) mod table;
@@ -176,6 +177,9 @@ impl ReportArgs {
         }
         if (self.off_cpu || self.wall_clock) && self.by.is_some_and(|by| by.table().is_none()) {
             bail!("waits have no branches: group them by function, line, module, thread, process or CPU");
+        }
+        if (self.off_cpu || self.wall_clock) && self.event.is_some() {
+            bail!("waits and wall-clock time are of no event: leave --event out");
         }
         if (self.off_cpu || self.wall_clock) && self.filters.chooses_data() {
             bail!("waits have no data: leave --data out");

@@ -225,6 +225,10 @@ fn doctor_names_the_obstacle_in_text_and_json() {
     assert!(String::from_utf8(text.stdout).unwrap().contains("hpm is not loaded"));
     let json: serde_json::Value = serde_json::from_slice(&hpmctl(&["doctor", "--json"]).stdout).unwrap();
     assert_eq!(json["usable"], false);
+    // No PMU is claimed that the kernel has looked for and not found.
+    if json["facts"]["hypervisor"].is_object() && json["facts"]["kernel_pmu"] == false {
+        assert_eq!(json["facts"]["pmu"]["general_counters"], 0);
+    }
     let module =
         json["findings"].as_array().unwrap().iter().find(|finding| finding["topic"] == "module").unwrap();
     assert_eq!(module["status"], "obstacle");

@@ -91,6 +91,7 @@ mod tests {
             pid: 1,
             tid: 1,
             thread_name: "worker".into(),
+            last_thread_name: "worker".into(),
             process_name: "program".into(),
             ip: 0,
             chain: CallChain { calls, linked_address: 0, extent }.into(),

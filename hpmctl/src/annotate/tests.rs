@@ -121,3 +121,21 @@ fn what_cannot_be_annotated_is_one_sentence() {
     std::fs::remove_file(program).unwrap();
     assert!(error(&[]).contains("nothing can be annotated"));
 }
+
+#[test]
+fn a_trace_without_samples_says_so() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("empty.hpm");
+    let event = Event { name: "cpu-clock".into(), mode: EventUse::Software, ..Event::default() };
+    let meta = Meta { events: vec![event], ..Meta::default() };
+    TraceWriter::create(&folder, meta).unwrap().finish(Totals::default()).unwrap();
+    for options in [&[][..], &["-e", "cpu-clock"], &["main"]] {
+        let sentence = format!("{:#}", annotate(&folder, options).unwrap_err());
+        assert!(
+            sentence.contains(
+                "empty.hpm has no sample of `cpu-clock`: record for longer, or sample more often (-c)"
+            ),
+            "{sentence}"
+        );
+    }
+}

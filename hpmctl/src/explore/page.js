@@ -74,7 +74,8 @@ function statistics(values) {
   const squares = numbers.reduce((a, b) => a + (b - mean) ** 2, 0);
   let deltas = 0;
   for (let i = 1; i < n; i++) deltas += Math.abs(numbers[i] - numbers[i - 1]);
-  const per = (total) => n > 1 ? total / (n - 1) : 0;
+  // A single value does not differ from any other.
+  const per = (total) => n > 1 ? total / (n - 1) : NaN;
   return { n, sum, min, max, mean, sd: Math.sqrt(per(squares)), delta: per(deltas) };
 }
 function correlation(xs, ys) {
@@ -258,7 +259,8 @@ function drawStatistics(shown) {
   const sums = data.added.map((column) => shown.reduce((sum, i) => sum + column[i], 0));
   const lines = data.metrics.map((name, m) => {
     const s = statistics(shown.map((i) => data.values[m][i])), overall = number(computed(data.overall[m], sums));
-    const [records, ...cells] = [s.n, s.sum, s.min, s.max, s.mean, s.sd, s.delta].map((value) => number(s.n ? value : null));
+    const cell = (value) => !s.n ? '' : Number.isNaN(value) ? 'undefined' : number(value);
+    const [records, ...cells] = [s.n, s.sum, s.min, s.max, s.mean, s.sd, s.delta].map(cell);
     return row([[name, true], ...[records, overall, ...cells].map((cell) => [cell, false])], 'td');
   });
   byId('statistics').replaceChildren(row(head, 'th'), ...lines);

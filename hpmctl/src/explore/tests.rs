@@ -119,6 +119,12 @@ fn what_cannot_be_shown_is_told() {
     assert!(sentence(&["--where", "cpu == 9"]).contains("none of the 8 records"));
     assert!(sentence(&["--show", "scatter", "ipc"]).contains("two metrics"));
     assert!(sentence(&["ipcs"]).contains("did you mean `ipc`"));
+    for show in ["records", "correlation", "threads", "names"] {
+        assert!(
+            sentence(&["--by", "thread", "--show", show]).contains("--by groups statistics: leave it out")
+        );
+    }
+    assert!(sentence(&["--json", "--show", "threads"]).contains("graphs have no JSON"));
     assert!(sentence(&["-d", "slow"]).contains("no NAME=EXPRESSION"));
     assert!(sentence(&["-d", "cycles=1"]).contains("already means something"));
     assert!(sentence(&["--picture", "graph.svg"]).contains("--show scatter, time, threads or cpus"));
@@ -133,6 +139,12 @@ fn json_has_what_the_table_has() {
     let json: serde_json::Value = serde_json::from_str(&text(&["--json", "ipc"])).unwrap();
     assert_eq!(json["rows"][0]["statistics"]["count"], 7);
     let json: serde_json::Value =
+        serde_json::from_str(&text(&["--json", "--by", "thread", "ipc", "instructions"])).unwrap();
+    // The helper has one record, in which no cycle was counted.
+    let [without, single] = [0, 1].map(|row| &json["rows"][row]["statistics"]);
+    assert_eq!((&without["mean"], &without["sum"]), (&serde_json::Value::Null, &0.0.into()));
+    assert_eq!((&single["mean"], &single["sd"]), (&10.0.into(), &serde_json::Value::Null));
+    let json: serde_json::Value =
         serde_json::from_str(&text(&["--json", "--show", "records", "ipc"])).unwrap();
     assert_eq!(json["rows"].as_array().unwrap().len(), 8);
     assert_eq!(json["rows"][0]["metrics"]["ipc"], 2.0);
@@ -140,6 +152,18 @@ fn json_has_what_the_table_has() {
     let (folder, page) = (trace(&temp), temp.path().join("page.html"));
     let text = explore(&folder, &["--json", "--html", page.to_str().unwrap(), "ipc"]).unwrap();
     assert!(page.exists() && serde_json::from_str::<serde_json::Value>(&text).is_ok(), "{text}");
+}
+
+#[test]
+fn names_are_listed_and_have_json() {
+    insta::assert_snapshot!(text(&["--show", "names", "-d", "slow=ipc < 1.5"]));
+    let json = text(&["--json", "--show", "names", "-d", "slow=ipc < 1.5"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows[0], serde_json::json!({ "kind": "event", "name": "instructions" }));
+    let defined = serde_json::json!({ "kind": "defined", "name": "slow", "expression": "ipc < 1.5" });
+    assert_eq!(rows.last(), Some(&defined));
+    assert!(rows.iter().any(|row| row["kind"] == "built_in") && json["remarks"].is_array(), "{json}");
 }
 
 /// By perf_event what quanta counted is only known from samples.

@@ -47,8 +47,8 @@ pub(super) fn render(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
 }
 
 /// Rows with what has to be known of them.
-fn document(view: &View<'_>, rows: Vec<Value>) -> Result<String> {
-    let document = json!({ "rows": rows, "warnings": view.warnings, "remarks": view.remarks });
+pub(super) fn document(rows: Vec<Value>, warnings: &[String], remarks: &[String]) -> Result<String> {
+    let document = json!({ "rows": rows, "warnings": warnings, "remarks": remarks });
     Ok(serde_json::to_string_pretty(&document)?)
 }
 
@@ -86,7 +86,7 @@ fn json_statistics(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
             "statistics": row.statistics,
         })
     };
-    document(view, rows(args, view).iter().map(row).collect())
+    document(rows(args, view).iter().map(row).collect(), view.warnings, &view.remarks)
 }
 
 fn statistics(args: &ExploreArgs, view: &View<'_>) -> String {
@@ -134,7 +134,7 @@ fn pairs<'a>(view: &View<'a>) -> Result<Vec<(&'a str, &'a str, Correlation)>> {
 fn json_correlations(view: &View<'_>) -> Result<String> {
     let rows = pairs(view)?;
     let row = |(a, b, correlation): &(&str, &str, Correlation)| json!({ "a": a, "b": b, "correlation": correlation });
-    document(view, rows.iter().map(row).collect())
+    document(rows.iter().map(row).collect(), view.warnings, &view.remarks)
 }
 
 fn correlation(view: &View<'_>) -> Result<String> {
@@ -159,7 +159,7 @@ fn json_records(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
             "function": &*record.function, "samples": record.samples, "metrics": metrics,
         })
     };
-    document(view, view.chosen.iter().take(args.limit).map(row).collect())
+    document(view.chosen.iter().take(args.limit).map(row).collect(), view.warnings, &view.remarks)
 }
 
 fn records(args: &ExploreArgs, view: &View<'_>) -> String {

@@ -27,10 +27,14 @@ struct Thread<'a> {
 }
 
 fn trace(temp: &TempDir, threads: &[Thread<'_>]) -> PathBuf {
+    trace_of(temp, ["l1d-load-miss", "instructions"], threads)
+}
+
+fn trace_of(temp: &TempDir, names: [&str; 2], threads: &[Thread<'_>]) -> PathBuf {
     let folder = temp.path().join("made.hpm");
     let event = |name: &str| Event { name: name.into(), user: true, ..Event::default() };
     let meta = Meta {
-        events: vec![event("l1d-load-miss"), event("instructions")],
+        events: names.map(event).into(),
         clock: Clock { tsc_khz: TICKS, ..Clock::default() },
         command: vec!["work".into(), "--all <of it>".into()],
         ..Meta::default()
@@ -88,6 +92,29 @@ fn several_events_related_to_another() {
     assert!(text.lines().any(|line| line.contains("3:01") && line.ends_with("180.0 ms")), "{text}");
     let (text, _) = phases(&folder, &["-e", "l1d-load-miss", "-e", "instructions"]).unwrap();
     assert!(text.contains("l1d-load-miss and instructions per time"), "{text}");
+}
+
+/// The interval's first count is as good as constant, as a clock's is; the second one has the phases.
+#[test]
+fn clocks_are_looked_at_only_when_they_are_named() {
+    let temp = TempDir::new().unwrap();
+    let mut threads = two_threads();
+    let [worker, _] = &mut threads;
+    worker.intervals.iter_mut().for_each(|interval| interval.counts.swap(0, 1));
+    let folder = trace_of(&temp, ["cpu-clock", "page-faults"], &threads[..1]);
+    let (text, _) = phases(&folder, &[]).unwrap();
+    assert!(text.contains("page-faults per time on a CPU") && !text.contains("no phases"), "{text}");
+    assert!(phases(&folder, &["-e", "cpu-clock"]).unwrap().0.contains("cpu-clock per time on a CPU"));
+    let refused = phases(&folder, &["--per", "page-faults"]).unwrap_err().to_string();
+    assert!(refused.contains("has only clocks beside `page-faults` (cpu-clock), whose"), "{refused}");
+    let temp = TempDir::new().unwrap();
+    let only = trace_of(&temp, ["cpu-clock:u", "task-clock:u"], &threads[..1]);
+    let refused = phases(&only, &[]).unwrap_err().to_string();
+    assert!(
+        refused.contains("has only clocks (cpu-clock:u, task-clock:u), whose density does not vary")
+            && refused.contains("hpmctl record -e cpu-clock,page-faults"),
+        "{refused}"
+    );
 }
 
 #[test]

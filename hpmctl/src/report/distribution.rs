@@ -11,6 +11,7 @@ use libhpm::report::{By, Distribution, Entry, Order, QUANTILES, Resolver, Sum, T
 use libhpm::trace::{Event, EventUse, SampleRow};
 use serde::Serialize;
 
+use super::lacking::no_sample;
 use super::samples::{sampled_events, unfinished};
 use super::{ReportArgs, event_index, named, table, text};
 use crate::opened::open_trace;
@@ -23,6 +24,9 @@ struct Distributions<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     events: Vec<OfEvent>,
+    /// Of traces without samples, why.
+    #[serde(skip)]
+    lacking: Vec<String>,
     warnings: Vec<String>,
     remarks: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,6 +50,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let mut distributions = Distributions {
         filter: args.filters.words(),
         events: Vec::new(),
+        lacking: Vec::new(),
         warnings: Vec::new(),
         remarks: Vec::new(),
         picture: args.picture.as_deref(),
@@ -56,7 +61,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     if distributions.events.is_empty() {
         // A trace that is damaged may have none for that alone.
         warn(&distributions.warnings);
-        bail!("no trace has samples that were asked for");
+        bail!(distributions.lacking.join("; "));
     }
     if let Some(path) = &args.picture {
         picture::write(path, |file| draw(&distributions, file))?;
@@ -105,7 +110,11 @@ impl Distributions<'_> {
                 top: entries,
             }
         };
-        self.events.extend(tables.into_iter().filter(|(_, table)| table.all().samples > 0).map(of_event));
+        tables.retain(|(_, table)| table.all().samples > 0);
+        if tables.is_empty() {
+            self.lacking.push(no_sample(path, reader.meta(), only, &filter));
+        }
+        self.events.extend(tables.into_iter().map(of_event));
         Ok(())
     }
 }

@@ -12,9 +12,11 @@ use libhpm::report::{
 use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
+use super::lacking::no_sample;
 use super::{GroupBy, ReportArgs, SortBy, event_index, text};
 use crate::filters::lacking;
 use crate::opened::{how_unfinished, open_trace};
+use crate::output::warn;
 use crate::picture;
 
 /// Per cent of the events below which a branch of a tree is left out.
@@ -31,6 +33,9 @@ pub(super) struct Report<'a> {
     /// The filter chooses code or data, so that the counts are of more than the samples.
     #[serde(skip)]
     pub(super) counts_exceed: bool,
+    /// The filter chooses quanta, so that of lost ones it is not known whether it would have chosen them.
+    #[serde(skip)]
+    pub(super) quanta_chosen: bool,
     pub(super) tables: Vec<Grouped>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) trees: Vec<Calls>,
@@ -85,16 +90,14 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let filter = args.filters.of(&reader)?;
     let collected = Collected::read(&reader, &mut resolver, args, event, &filter);
     if collected.nothing(filter.chooses_code_or_data()) {
-        bail!(
-            "{} holds {} {}{}",
-            args.trace.display(),
-            if filter.chooses_code_or_data() { "no sample" } else { "no quantum and no sample" },
-            lacking(&filter),
-            collected.warnings.first().map_or_else(String::new, |warning| format!(": {warning}"))
-        );
+        bail!(collected.empty(&args.trace, &filter));
     }
     if let Some(path) = &args.picture {
-        flame_graph(path, &collected, reader.meta())?;
+        collected.flame_graph(path, reader.meta()).unwrap_or_else(|| {
+            // A trace that is damaged may have none for that alone.
+            warn(&collected.warnings);
+            bail!(no_sample(&args.trace, reader.meta(), event, &filter))
+        })?;
     }
     let tables = collected.tables(args.limit, args.sort.into());
     let untimed = !tables.is_empty() && tables.iter().all(|table| table.all.timed == 0);
@@ -110,6 +113,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         meta: reader.meta(),
         filter: args.filters.words(),
         counts_exceed: filter.chooses_code_or_data(),
+        quanta_chosen: filter.chooses_quanta(),
         notes: notes(&resolver, tables.iter().flat_map(|table| &table.entries)),
         tables,
         trees,
@@ -148,8 +152,6 @@ impl Collected {
         let (mut summary, cut) = Summary::new(reader, filter, resolver);
         let events = sampled_events(reader.meta(), only);
         let (mut tables, mut trees) = (empty_tables(args, &events), empty_trees(args, &events));
-        // Events of different kinds cannot be added up, so one picture shows one event.
-        let drawn = events.first().copied().filter(|_| args.picture.is_some());
         let mut stacks = FoldedStacks::default();
         let mut rows = reader.rows::<SampleRow>();
         let mut tally = Tally::default();
@@ -165,6 +167,9 @@ impl Collected {
             }
             tally.add(sample, row.period, row.latency_cycles);
         });
+        // Events of different kinds cannot be added up, so one picture shows one event: the first that can be seen in it.
+        let has_samples = |&event: &usize| tally.iter().any(|(sample, _)| event == usize::from(sample.event));
+        let drawn = events.into_iter().filter(|_| args.picture.is_some()).find(has_samples);
         for (sample, sum) in tally.iter() {
             let event = usize::from(sample.event);
             summary.add(sample, sum);
@@ -177,7 +182,24 @@ impl Collected {
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut());
         let mut warnings: Vec<String> = cuts.map(|cut| cut.to_string()).collect();
         warnings.extend(unfinished(reader));
-        Self { summary, tables, trees, stacks, branches, drawn, warnings }
+        let mut collected = Self { summary, tables, trees, stacks, branches, drawn, warnings };
+        if let Some(only) = only {
+            collected.keep(only);
+        }
+        collected
+    }
+
+    /// Leaves the summaries of other events out. All tables and trees are of this one: it becomes the first.
+    fn keep(&mut self, only: usize) {
+        self.summary.events = vec![self.summary.events.swap_remove(only)];
+        self.tables.iter_mut().for_each(|(event, _)| *event = 0);
+        self.trees.iter_mut().for_each(|(event, ..)| *event = 0);
+    }
+
+    /// Draws the stacks; `None` when there is no sample to draw.
+    fn flame_graph(&self, path: &Path, meta: &Meta) -> Option<Result<()>> {
+        let name = &meta.events[self.drawn?].name;
+        Some(draw(path, &self.stacks, meta, name, &format!("{name} (estimated)")))
     }
 
     /// The branches, when they are asked for.
@@ -198,6 +220,19 @@ impl Collected {
     fn nothing(&self, only_samples: bool) -> bool {
         let no_sample = self.summary.events.iter().all(|event| event.sampled.samples == 0);
         no_sample && (only_samples || self.summary.quanta == 0)
+    }
+
+    /// What to say then.
+    fn empty(&self, path: &Path, filter: &Filter) -> String {
+        let what = if filter.chooses_code_or_data() { "no sample" } else { "no quantum and no sample" };
+        let path = path.display();
+        match self.warnings.first() {
+            Some(warning) => format!("{path} holds {what} {}: {warning}", lacking(filter)),
+            None if filter.is_empty() => {
+                format!("{path} holds {what}: record for longer, or sample more often (-c)")
+            }
+            None => format!("{path} holds {what} {}", lacking(filter)),
+        }
     }
 
     fn tables(&self, limit: usize, order: Order) -> Vec<Grouped> {
@@ -263,14 +298,6 @@ fn empty_trees(args: &ReportArgs, events: &[usize]) -> Vec<(usize, Direction, Ca
 pub(crate) fn unfinished(reader: &TraceReader) -> Option<String> {
     let how = how_unfinished(reader.is_growing());
     (!reader.meta().complete).then(|| format!("{how}; the report covers what was written until then"))
-}
-
-fn flame_graph(path: &Path, collected: &Collected, meta: &Meta) -> Result<()> {
-    let Some(event) = collected.drawn.filter(|_| !collected.stacks.is_empty()) else {
-        bail!("no samples to draw a flame graph from; record with a precise event");
-    };
-    let name = &meta.events[event].name;
-    draw(path, &collected.stacks, meta, name, &format!("{name} (estimated)"))
 }
 
 /// Draws a flame graph of something that was measured in these units.

@@ -275,7 +275,13 @@ fn nothing_to_report_is_an_error() {
         fs::write(folder.join(format!("{table}.arrows")), "").unwrap();
     }
     let error = report(&folder, &[]).unwrap_err().to_string();
-    assert!(error.contains("holds no quantum and no sample that can be read"), "{error}");
+    let damaged = "holds no quantum and no sample that can be read: ";
+    assert!(error.contains(damaged), "{error}");
+    let empty = temp.path().join("empty.hpm");
+    TraceWriter::create(&empty, meta()).unwrap().finish(Totals::default()).unwrap();
+    let error = report(&empty, &[]).unwrap_err().to_string();
+    let cure = "empty.hpm holds no quantum and no sample: record for longer, or sample more often (-c)";
+    assert!(error.ends_with(cure), "{error}");
     assert!(report(temp.path(), &[]).unwrap_err().to_string().contains("not an hpm trace"));
 }
 

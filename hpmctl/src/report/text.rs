@@ -14,7 +14,7 @@ use crate::output::{amount, grouped as grouped_digits};
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report.meta, report.filter.as_deref());
-    losses(&mut text, report.meta, &report.summary, report.filter.is_some());
+    losses(&mut text, report.meta, &report.summary, report.quanta_chosen);
     for (index, event) in report.summary.events.iter().enumerate() {
         let of_event = |of: usize, samples: u64| of == index && samples > 0;
         let tables = |table: &&Grouped| of_event(table.event, table.all.samples);
@@ -100,18 +100,15 @@ pub(crate) fn remarks(text: &mut String, remarks: &[String]) {
     }
 }
 
-/// How many quanta there are, and what is missing. Of chosen ones it is known only as far as their quanta tell.
+/// How many quanta there are, and what is missing. Whether lost quanta were of the chosen ones nobody knows.
 fn losses(text: &mut String, meta: &Meta, summary: &Summary, chosen: bool) {
-    let lost = if chosen {
-        "those lost could be anybody's".to_owned()
-    } else {
-        format!("{} lost", grouped_digits(summary.quanta_lost))
-    };
+    let whose = if chosen && summary.quanta_lost > 0 { ", which could be anybody's" } else { "" };
     line(
         text,
         format_args!(
-            "quanta    {}, {lost}; {} records lost",
+            "quanta    {}, {} lost{whose}; {} records lost",
             grouped_digits(summary.quanta),
+            grouped_digits(summary.quanta_lost),
             grouped_digits(summary.records_lost)
         ),
     );

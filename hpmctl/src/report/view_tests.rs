@@ -40,6 +40,10 @@ fn a_function_that_is_on_no_stack_is_an_error() {
 fn what_does_not_go_together_is_refused() {
     assert!(error(&["--callers", "--by", "line"]).contains("leave --by out"));
     assert!(error(&["--off-cpu", "--by", "branch"]).contains("waits have no branches"));
+    for view in ["--off-cpu", "--wall-clock"] {
+        let sentence = error(&[view, "-e", "l1d-load-miss"]);
+        assert!(sentence.contains("of no event: leave --event out"), "{sentence}");
+    }
     assert!(error(&["--around", "main"]).contains("--around is for --by offset"));
     assert!(error(&["another.hpm"]).contains("hpmctl diff"));
     assert!(error(&["--min-share", "1"]).contains("--min-share is for --callers and --callees"));
@@ -63,6 +67,109 @@ fn options_choose_samples() {
     assert_eq!(samples(&["--filter", "function ~ \"^(idle|copy)$\" and tid > 0"]), 11);
     assert_eq!(samples(&["--filter", "cpu == 1", "--thread", "sort"]), 3);
     assert!(error(&["--filter", "cpu =="]).contains("the expression"));
+}
+
+/// A shell's fork that runs another program, and later another process with the same ID.
+#[test]
+fn a_process_that_runs_another_program_is_one_row() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("forks.hpm");
+    let mut writer = TraceWriter::create(&folder, meta()).unwrap();
+    for (tsc, name, what) in [
+        (10, "sh", ThreadChange::Fork),
+        (20, "sort", ThreadChange::Exec),
+        (40, "sort", ThreadChange::Exit),
+        (50, "sh", ThreadChange::Fork),
+        (60, "cat", ThreadChange::Exec),
+    ] {
+        let what = what as u8;
+        writer
+            .thread(&ThreadRow { tsc, pid: 7, tid: 7, name: name.into(), what, ..ThreadRow::default() })
+            .unwrap();
+    }
+    for tsc in [11, 21, 22, 61] {
+        let sample = SampleRow { tsc, pid: 7, tid: 7, period: 1000, ip: KERNEL, ..SampleRow::default() };
+        writer.sample(&sample).unwrap();
+    }
+    writer.finish(Totals::default()).unwrap();
+    let rows = |options: &[&str], name: &str| -> Vec<(String, u64)> {
+        let json = report(&folder, &[options, &["--json"]].concat()).unwrap().0;
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let row = |entry: &serde_json::Value| {
+            (entry[name].as_str().unwrap().to_owned(), entry["self"]["samples"].as_u64().unwrap())
+        };
+        json["tables"][0]["entries"].as_array().unwrap().iter().map(row).collect()
+    };
+    let expected = [("sort".to_owned(), 3), ("cat".to_owned(), 1)];
+    assert_eq!(rows(&["--by", "process"], "process"), expected);
+    assert_eq!(rows(&["--by", "thread"], "thread"), expected);
+    // What is chosen has the name at its own time.
+    assert_eq!(rows(&["--by", "thread", "--thread", "sh"], "thread"), [("sort".to_owned(), 1)]);
+}
+
+#[test]
+fn only_the_event_that_was_asked_for_is_shown() {
+    let events = |text: &str| -> Vec<String> {
+        let heads = text.lines().filter_map(|line| line.strip_prefix("event "));
+        heads.map(|head| head.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(events(&text(&[])), ["l1d-load-miss", "instructions"]);
+    let counted = text(&["-e", "instructions"]);
+    assert_eq!(events(&counted), ["instructions"]);
+    assert!(counted.contains("counted   1,300,000") && !counted.contains("samples"), "{counted}");
+    for options in [&["-e", "l1d-load-miss"][..], &["-e", "l1d-load-miss", "--callers"]] {
+        let sampled = text(options);
+        assert_eq!(events(&sampled), ["l1d-load-miss"]);
+        assert!(sampled.contains("copy"), "{sampled}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&text(&["-e", "instructions", "--json"])).unwrap();
+    assert_eq!(json["summary"]["events"].as_array().unwrap().len(), 1);
+    assert_eq!(json["summary"]["events"][0]["event"]["name"], "instructions");
+}
+
+/// The tables of an event that is not the trace's first are those of the only summary.
+#[test]
+fn tables_of_a_later_event_are_shown() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("two.hpm");
+    let mut of = meta();
+    of.events.reverse();
+    let mut writer = TraceWriter::create(&folder, of).unwrap();
+    let name = KernelSymbolRow { address: KERNEL, name: "entry".into(), module: None };
+    writer.kernel_symbol(&name).unwrap();
+    writer.sample(&SampleRow { event: 1, period: 1000, ip: KERNEL, ..SampleRow::default() }).unwrap();
+    writer.finish(Totals::default()).unwrap();
+    let options = ["-e", "l1d-load-miss", "--by", "function"];
+    assert!(report(&folder, &options).unwrap().0.contains("entry     [kernel]"));
+    let json = report(&folder, &[&options[..], &["--json"]].concat()).unwrap().0;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["tables"][0]["event"], &json["summary"]["events"][0]["sampled"]["samples"]),
+        (&0.into(), &1.into())
+    );
+}
+
+/// Of quanta that are missing nobody knows whether they would have been chosen; where none is, there is nothing to say.
+#[test]
+fn lost_quanta_are_nobodys() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, true);
+    let quanta = |options: &[&str]| {
+        let text = report(&folder, options).unwrap().0;
+        text.lines().find(|line| line.starts_with("quanta")).unwrap().to_owned()
+    };
+    let lost = |options: &[&str]| -> u64 {
+        let json = report(&folder, &[options, &["--json"]].concat()).unwrap().0;
+        serde_json::from_str::<serde_json::Value>(&json).unwrap()["summary"]["quanta_lost"].as_u64().unwrap()
+    };
+    assert_eq!(quanta(&["--cpu", "0"]), "quanta    1, 1 lost, which could be anybody's; 2 records lost");
+    assert_eq!(quanta(&["--code", "read"]), "quanta    1, 1 lost; 2 records lost");
+    assert_eq!((lost(&[]), lost(&["--cpu", "0"])), (1, 1));
+    let path = folder.join("meta.json");
+    let mut meta: Meta = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    meta.totals.as_mut().unwrap().quanta_lost = 0;
+    std::fs::write(&path, serde_json::to_vec(&meta).unwrap()).unwrap();
+    assert_eq!(quanta(&["--cpu", "0"]), "quanta    1, 0 lost; 2 records lost");
 }
 
 #[test]

@@ -25,8 +25,8 @@ pub struct Processor {
     pub stepping: u8,
 }
 
-/// The PMU, by CPUID leaf 0AH and the DS bits of leaf 1; AMD's by leaf 80000001H.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The PMU, by CPUID leaf 0AH and the DS bits of leaf 1; AMD's by leaf 80000001H. All zero in a virtual machine that has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pmu {
     /// Architectural PerfMon version; 0 without one.
     pub perfmon_version: u8,
@@ -74,6 +74,19 @@ pub struct DriverFacts {
     pub held_by_others: bool,
 }
 
+impl DriverFacts {
+    /// The module is there and can program the PMU, whatever others say of it.
+    pub(super) fn can_measure(&self) -> bool {
+        self.problem.is_none() && self.usable
+    }
+
+    /// Whether there is a PMU has to be asked elsewhere. A driver that knows none does not say whether there is one, and CPUID does not
+    /// of AMD's: a processor of this family has the counters that a hypervisor withholds. Of others the leaf tells.
+    fn leaves_open(&self, is_amd: bool) -> bool {
+        self.problem.is_some() || is_amd && !self.usable
+    }
+}
+
 /// Everything that [`super::assess`] judges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Facts {
@@ -81,6 +94,8 @@ pub struct Facts {
     pub processor: Processor,
     /// Its PMU as this system shows it.
     pub pmu: Pmu,
+    /// The kernel's own driver has found a PMU, and registered it as an event source.
+    pub kernel_pmu: bool,
     /// The hypervisor, if there is one.
     pub hypervisor: Option<Hypervisor>,
     /// `uname -r`.
@@ -119,10 +134,17 @@ impl Facts {
         let read = |path: &str| fs::read_to_string(root.join(path)).ok().map(|text| text.trim().to_owned());
         let number = |path| read(path)?.parse().ok();
         let kernel_release = read("proc/sys/kernel/osrelease").unwrap_or_default();
+        let hypervisor = hypervisor(cpuid);
+        // Hybrid processors have one for each type of cores.
+        let kernel_pmu = ["cpu", "cpu_core"]
+            .iter()
+            .any(|name| root.join("sys/bus/event_source/devices").join(name).exists());
+        let is_withheld = hypervisor.is_some() && !kernel_pmu && driver.leaves_open(is_amd(cpuid));
         Self {
             processor: processor(cpuid),
-            pmu: pmu(cpuid),
-            hypervisor: hypervisor(cpuid),
+            pmu: if is_withheld { Pmu::default() } else { pmu(cpuid) },
+            kernel_pmu,
+            hypervisor,
             kernel_has_rust: read(&format!("boot/config-{kernel_release}"))
                 .map(|config| config.lines().any(|line| line == "CONFIG_RUST=y")),
             kernel_headers: root.join(format!("lib/modules/{kernel_release}/build/Makefile")).exists(),
@@ -153,7 +175,7 @@ fn processor<R: CpuIdReader>(cpuid: &CpuId<R>) -> Processor {
 }
 
 fn pmu<R: CpuIdReader>(cpuid: &CpuId<R>) -> Pmu {
-    if cpuid.get_vendor_info().is_some_and(|vendor| vendor.as_str() == "AuthenticAMD") {
+    if is_amd(cpuid) {
         return amd_pmu(cpuid);
     }
     let leaf = cpuid.get_performance_monitoring_info();
@@ -166,6 +188,10 @@ fn pmu<R: CpuIdReader>(cpuid: &CpuId<R>) -> Pmu {
         debug_store: cpuid.get_feature_info().is_some_and(|features| features.has_ds()),
         ibs: false,
     }
+}
+
+fn is_amd<R: CpuIdReader>(cpuid: &CpuId<R>) -> bool {
+    cpuid.get_vendor_info().is_some_and(|vendor| vendor.as_str() == "AuthenticAMD")
 }
 
 /// Four counters of 48 bits, from PerfCtrExtCore on six (AMD64 Architecture Programmer's Manual Vol. 2, 13.2.1).

@@ -81,20 +81,14 @@ fn pmu(facts: &Facts) -> Finding {
     if pmu.perfmon_version == 0 && pmu.general_counters > 0 {
         return amd_pmu(facts);
     }
-    if pmu.perfmon_version == 0 && facts.driver.usable && facts.driver.problem.is_none() {
+    if pmu.perfmon_version == 0 && facts.driver.can_measure() {
         return Finding::ok(
             "PMU",
             "not architectural (CPUID leaf 0AH is zero); the driver knows it by family and model",
         );
     }
     if pmu.perfmon_version == 0 {
-        let advice = match (&facts.hypervisor, facts.processor.vendor.as_str()) {
-            (Some(_), _) => "switch the virtual PMU on in the hypervisor",
-            (None, "GenuineIntel") => "switch performance monitoring on in the firmware",
-            (None, _) => "use a machine with a processor that hpm knows",
-        };
-        let what = "the processor shows no architectural PMU (CPUID leaf 0AH is zero)";
-        return Finding::new("PMU", Status::Obstacle, what, advice);
+        return no_pmu(facts);
     }
     let what = format!(
         "PerfMon version {}, {} general counters of {} bits, {} fixed counters",
@@ -109,6 +103,20 @@ fn pmu(facts: &Facts) -> Finding {
         what + ", no debug store",
         "precise sampling (PEBS) is not possible; count instead",
     )
+}
+
+fn no_pmu(facts: &Facts) -> Finding {
+    let advice = match (&facts.hypervisor, facts.processor.vendor.as_str()) {
+        (Some(_), _) => "switch the virtual PMU on in the hypervisor",
+        (None, "GenuineIntel") => "switch performance monitoring on in the firmware",
+        (None, _) => "use a machine with a processor that hpm knows",
+    };
+    let what = if facts.hypervisor.is_some() && !facts.kernel_pmu {
+        "there is none in this virtual machine: the kernel's own driver found none (/sys/bus/event_source/devices/cpu is missing)"
+    } else {
+        "the processor shows no architectural PMU (CPUID leaf 0AH is zero)"
+    };
+    Finding::new("PMU", Status::Obstacle, what, advice)
 }
 
 fn amd_pmu(facts: &Facts) -> Finding {
@@ -167,7 +175,7 @@ fn module(facts: &Facts) -> Finding {
 fn driver(facts: &Facts) -> Option<Finding> {
     let driver = &facts.driver;
     // A device that cannot be opened, or a PMU that is not there, has its own finding.
-    if driver.problem.is_some() || facts.pmu.perfmon_version == 0 && !driver.usable {
+    if driver.problem.is_some() || facts.pmu.general_counters == 0 && !driver.usable {
         return None;
     }
     if !driver.usable {
@@ -297,7 +305,7 @@ fn rdpmc(facts: &Facts) -> Option<Finding> {
 
 /// Where nothing can be measured, the virtual lab still shows what hpm does.
 fn lab(facts: &Facts) -> Option<Finding> {
-    (facts.pmu.general_counters == 0).then(|| {
+    (facts.pmu.general_counters == 0 && !facts.driver.can_measure()).then(|| {
         let what = "without a PMU, hpm can be tried in its virtual lab machine";
         Finding::new(
             "virtual lab",

@@ -124,6 +124,68 @@ fn a_virtual_machine_without_pmu_and_module() {
     )));
 }
 
+/// The same under a hypervisor. CPUID does not tell whether it lets counters be used.
+fn virtual_zen_4(leaf: u32, sub: u32) -> CpuIdResult {
+    match leaf {
+        1 => CpuIdResult { ecx: 1 << 31, ..zen_4(leaf, sub) },
+        0x4000_0000 => virtual_machine(leaf, sub),
+        _ => zen_4(leaf, sub),
+    }
+}
+
+#[test]
+fn counters_that_a_hypervisor_withholds_are_not_claimed() {
+    let gather = |files: &[(&str, &str)], driver| {
+        let root = root(files);
+        Facts::gather_at(root.path(), &CpuId::with_cpuid_fn(virtual_zen_4), driver)
+    };
+    let absent = || DriverFacts { problem: Some("/dev/hpm does not exist".into()), ..DriverFacts::default() };
+    let without = gather(&[RELEASE, CAPABLE], absent());
+    insta::assert_snapshot!(judged(&without));
+    assert_eq!((without.pmu.general_counters, without.pmu.ibs, without.kernel_pmu), (0, false, false));
+    let claimed = "Ok PMU: AMD's, 6 counters of 48 bits, instruction-based sampling (IBS)";
+    // The kernel's driver has found that they count, or hpm's has, which knows PMUs that the kernel's does not.
+    let of_kernel = gather(&[CAPABLE, ("sys/bus/event_source/devices/cpu/type", "4\n")], absent());
+    assert!(judged(&of_kernel).contains(claimed), "{}", judged(&of_kernel));
+    let knows = DriverFacts { pmu_name: "zen4".into(), pebs_format: None, ibs: true, ..driver(None) };
+    let of_module = gather(&[MODULE, RELEASE, CAPABLE], knows);
+    assert!(judged(&of_module).contains(claimed), "{}", judged(&of_module));
+    assert!(assess(&of_module).iter().all(|finding| finding.status != Status::Obstacle));
+    // One that knows no PMU does not make one.
+    let knows_not = || DriverFacts { usable: false, ..driver(None) };
+    let of_neither = judged(&gather(&[MODULE, RELEASE, CAPABLE], knows_not()));
+    assert!(of_neither.contains("Obstacle PMU: there is none in this virtual machine"), "{of_neither}");
+    let files = [MODULE, RELEASE, CAPABLE, ("sys/bus/event_source/devices/cpu/type", "4\n")];
+    let unknown = judged(&gather(&files, knows_not()));
+    assert!(unknown.contains("Obstacle driver: the driver does not know this PMU"), "{unknown}");
+}
+
+/// A hypervisor that shows leaf 0AH means it: a driver that could be opened and does not know that PMU says which one it is.
+#[test]
+fn an_architectural_pmu_that_the_driver_does_not_know_is_named_in_a_virtual_machine() {
+    let virtual_skylake = |leaf, sub| match leaf {
+        0xa => skylake(leaf, sub),
+        _ => virtual_machine(leaf, sub),
+    };
+    let root = root(&[MODULE, RELEASE, CAPABLE]);
+    let judged =
+        |driver| judged(&Facts::gather_at(root.path(), &CpuId::with_cpuid_fn(virtual_skylake), driver));
+    let unknown = judged(DriverFacts { usable: false, ..driver(None) });
+    assert!(unknown.contains("PMU: PerfMon version 4, 8 general counters"), "{unknown}");
+    assert!(unknown.contains("Obstacle driver: the driver does not know this PMU"), "{unknown}");
+    let absent = judged(DriverFacts { problem: Some("absent".into()), ..DriverFacts::default() });
+    assert!(absent.contains("Obstacle PMU: there is none in this virtual machine"), "{absent}");
+}
+
+/// A Pentium 4's counters are in no leaf: its driver knows them.
+#[test]
+fn a_pmu_that_only_the_driver_knows_needs_no_virtual_lab() {
+    let root = root(&[MODULE, RELEASE, CAPABLE]);
+    let facts = Facts::gather_at(root.path(), &CpuId::with_cpuid_fn(virtual_machine), driver(None));
+    let judged = judged(&facts);
+    assert!(judged.contains("Ok PMU: not architectural") && !judged.contains("virtual lab"), "{judged}");
+}
+
 #[test]
 fn what_stands_in_the_way_is_an_obstacle() {
     let obstacles = |files: &[(&str, &str)], driver| {

@@ -14,6 +14,7 @@ pub(super) fn sample(functions: &[&str], extent: Extent) -> Sample {
         pid: 10,
         tid: 11,
         thread_name: "worker".into(),
+        last_thread_name: "worker".into(),
         process_name: "program".into(),
         ip: 0x1234,
         chain: SharedChain::from(CallChain { calls, linked_address: 0x234, extent }),

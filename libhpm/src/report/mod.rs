@@ -18,6 +18,7 @@ mod filter;
 mod fixture;
 mod locator;
 mod lost;
+mod names;
 mod offsets;
 mod references;
 mod resolver;
@@ -67,7 +68,9 @@ pub struct Sample {
     pub tid: u32,
     /// The thread's name at that time; empty when unknown.
     pub thread_name: Arc<str>,
-    /// The name of its process's first thread at that time; empty when unknown.
+    /// The thread's last name, the same in all samples of its life; empty when unknown.
+    pub last_thread_name: Arc<str>,
+    /// The last name of its process's first thread, the same in all samples of the process; empty when unknown.
     pub process_name: Arc<str>,
     /// Address of the instruction that caused the event.
     pub ip: u64,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::cause::Causes;
+use super::names::ThreadNames;
 use super::{CallChain, Extent, MemorySource, Sample, SharedChain};
 use crate::address_space::{AddressSpaces, Mapping};
 use crate::record::{Level, Snoop};
@@ -74,7 +75,7 @@ impl Resolver {
             spaces: AddressSpaces::default(),
             symbolizer: Symbolizer::new(finder.clone(), []).of_kernel(&meta.machine.kernel_release),
             stacks: HashMap::new(),
-            names: ThreadNames::new(&[]),
+            names: ThreadNames::default(),
             chains: HashMap::new(),
             causes: Causes::new(&meta.events, finder),
             regions: HashMap::new(),
@@ -115,7 +116,8 @@ impl Resolver {
             pid: row.pid,
             tid: row.tid,
             thread_name: self.name_at(row.tid, row.tsc),
-            process_name: self.name_at(row.pid, row.tsc),
+            last_thread_name: self.names.last(row.tid, row.tsc),
+            process_name: self.names.last(row.pid, row.tsc),
             ip,
             chain: self.chain(row, ip),
             source: memory_source(row),
@@ -239,30 +241,4 @@ fn all_rows<R: Row>(reader: &TraceReader, cuts: &mut Vec<Cut>) -> Vec<R> {
     let read = rows.by_ref().collect();
     cuts.extend(rows.cut());
     read
-}
-
-/// Names of threads through time.
-struct ThreadNames {
-    of_thread: HashMap<u32, Vec<(u64, Arc<str>)>>,
-}
-
-impl ThreadNames {
-    /// From rows in order of time.
-    fn new(rows: &[ThreadRow]) -> Self {
-        let mut names = Self { of_thread: HashMap::new() };
-        rows.iter().for_each(|row| names.add(row));
-        names
-    }
-
-    /// The next row of a thread.
-    fn add(&mut self, row: &ThreadRow) {
-        self.of_thread.entry(row.tid).or_default().push((row.tsc, row.name.as_str().into()));
-    }
-
-    /// The last name given until then, else the first one given later, else nothing.
-    fn at(&self, tid: u32, tsc: u64) -> Arc<str> {
-        let names = self.of_thread.get(&tid).map_or(&[][..], Vec::as_slice);
-        let later = names.partition_point(|&(since, _)| since <= tsc);
-        names.get(later.saturating_sub(1)).map_or_else(|| "".into(), |(_, name)| Arc::clone(name))
-    }
 }

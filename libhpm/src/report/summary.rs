@@ -13,7 +13,8 @@ pub struct Summary {
     pub events: Vec<EventSummary>,
     /// Quanta in the trace.
     pub quanta: u64,
-    /// Quanta that are missing because the rings were full, as far as known.
+    /// Quanta of the whole trace that are missing because the rings were full, as far as known: whose they were is not, whatever
+    /// the filter chooses.
     pub quanta_lost: u64,
     /// Records that could not be written or were held back, as far as known.
     pub records_lost: u64,
@@ -65,9 +66,9 @@ impl Summary {
                 event.counted_share = (running < totals.on_cpu_tsc).then_some(share);
             }
         }
+        summary.quanta_lost = meta.totals.as_ref().map_or(0, |totals| totals.quanta_lost);
         if let Some(totals) = meta.totals.as_ref().filter(|_| !filter.chooses_quanta()) {
             summary.records_lost = totals.records_lost;
-            summary.quanta_lost = totals.quanta_lost;
             summary.throttled = totals.throttled;
             for (event, &count) in summary.events.iter_mut().zip(&totals.counts) {
                 event.counted = count;

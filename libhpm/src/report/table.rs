@@ -72,10 +72,10 @@ pub struct Key {
     /// Thread ID.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tid: Option<u32>,
-    /// Name of the thread.
+    /// Last name of the thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<Arc<str>>,
-    /// Name of the process.
+    /// Last name of the process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<Arc<str>>,
     /// What was mapped where the data is.
@@ -121,7 +121,7 @@ impl Key {
     }
 
     fn of_thread(sample: &Sample) -> Self {
-        let thread = Some(Arc::clone(&sample.thread_name));
+        let thread = Some(Arc::clone(&sample.last_thread_name));
         Self { pid: Some(sample.pid), tid: Some(sample.tid), thread, ..Self::default() }
     }
 }
@@ -256,6 +256,7 @@ mod tests {
             pid: 10,
             tid: 11,
             thread_name: "worker".into(),
+            last_thread_name: "worker".into(),
             process_name: "program".into(),
             ip: 0x1234,
             chain: SharedChain::from(CallChain {
@@ -337,6 +338,19 @@ mod tests {
         let entries = table.entries(Order::Events);
         assert_eq!((entries.len(), entries[0].key.process.as_deref()), (1, Some("program")));
         assert_eq!((entries[0].own.events, entries[0].key.tid), (200, None));
+    }
+
+    /// A fork that runs another program has two names, and is one thread all the same.
+    #[test]
+    fn a_thread_that_got_another_name_is_one_group() {
+        let mut table = Table::new(By::Thread);
+        for name in ["sh", "worker"] {
+            let named = Sample { thread_name: name.into(), ..sample(&[&[frame("main", 30, false)]]) };
+            table.add(&named, Sum::sample(100, None));
+        }
+        let entries = table.entries(Order::Events);
+        assert_eq!((entries.len(), entries[0].own.samples), (1, 2));
+        assert_eq!(entries[0].key.thread.as_deref(), Some("worker"));
     }
 
     #[test]

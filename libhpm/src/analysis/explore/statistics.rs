@@ -5,7 +5,8 @@ use serde::Serialize;
 /// Two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_985;
 
-/// What the values of a metric come to, as Sweeney et al. show it (section 4).
+/// What the values of a metric come to, as Sweeney et al. show it (section 4). What is not defined is not a number, which JSON shows
+/// as null: of no value all but the sum, of a single one what tells how values differ.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Statistics {
     /// Values that are numbers.
@@ -14,15 +15,15 @@ pub struct Statistics {
     pub undefined: usize,
     /// Their sum.
     pub sum: f64,
-    /// The least; 0 when there is none, as for all that follow.
+    /// The least.
     pub min: f64,
     /// The greatest.
     pub max: f64,
     /// The arithmetic mean, in which each record counts once.
     pub mean: f64,
-    /// The standard deviation of the sample (n − 1).
+    /// The standard deviation of the sample (n − 1), which takes two values.
     pub sd: f64,
-    /// The mean of the absolute differences between successive values.
+    /// The mean of the absolute differences between successive values, of which one alone has none.
     pub mean_delta: f64,
 }
 
@@ -32,27 +33,29 @@ impl Statistics {
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let all: Vec<f64> = values.into_iter().collect();
         let values: Vec<f64> = all.iter().copied().filter(|value| value.is_finite()).collect();
-        let (count, undefined) = (values.len(), all.len() - values.len());
-        if count == 0 {
-            let (sum, min, max, mean, sd, mean_delta) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
-            return Self { count, undefined, sum, min, max, mean, sd, mean_delta };
-        }
+        let count = values.len();
         let sum: f64 = values.iter().sum();
-        let mean = sum / count as f64;
+        let mean = per(sum, count);
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
         let deltas: f64 = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).sum();
-        let per = |sum: f64, count: usize| if count == 0 { 0.0 } else { sum / count as f64 };
+        let differences = count.saturating_sub(1);
         Self {
             count,
-            undefined,
+            undefined: all.len() - count,
             sum,
-            min: values.iter().copied().fold(f64::INFINITY, f64::min),
-            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            // Of numbers and NaN these take the number.
+            min: values.iter().copied().fold(f64::NAN, f64::min),
+            max: values.iter().copied().fold(f64::NAN, f64::max),
             mean,
-            sd: per(squares, count - 1).sqrt(),
-            mean_delta: per(deltas, count - 1),
+            sd: per(squares, differences).sqrt(),
+            mean_delta: per(deltas, differences),
         }
     }
+}
+
+/// A part of a sum; not a number where there is none to take.
+fn per(sum: f64, count: usize) -> f64 {
+    if count == 0 { f64::NAN } else { sum / count as f64 }
 }
 
 /// Pearson's correlation coefficient of two metrics over the same records.

@@ -96,6 +96,12 @@ fn statistics_of_known_values() {
     close(s.sd, (0.8_f64 / 3.0).sqrt());
     let none = Statistics::of([f64::NAN]);
     assert_eq!((none.count, none.undefined, none.sum), (0, 1, 0.0));
+    assert!([none.min, none.max, none.mean, none.sd, none.mean_delta].iter().all(|value| value.is_nan()));
+    let one = Statistics::of([3.0, f64::NAN]);
+    assert_eq!((one.count, one.min, one.max, one.mean), (1, 3.0, 3.0, 3.0));
+    assert!(one.sd.is_nan() && one.mean_delta.is_nan(), "a single value does not differ: {one:?}");
+    let two = Statistics::of([3.0, 3.0]);
+    assert_eq!((two.sd, two.mean_delta), (0.0, 0.0));
 }
 
 #[test]

@@ -28,6 +28,18 @@ pub enum Base {
     Event(usize),
 }
 
+/// Events that count time. As many of them come in each ms on a CPU, whatever a program does.
+const CLOCKS: [&str; 2] = ["cpu-clock", "task-clock"];
+
+/// The place of the event whose density tells phases where none is asked for: among those that an interval holds, the first that is
+/// neither a clock nor the base itself.
+#[must_use]
+pub fn usual_event<'a>(names: impl IntoIterator<Item = &'a str>, base: Base) -> Option<usize> {
+    let is_clock = |name: &str| name.split(':').next().is_some_and(|name| CLOCKS.contains(&name));
+    let mut events = names.into_iter().take(MAX_EVENTS).enumerate();
+    events.find(|(place, name)| base != Base::Event(*place) && !is_clock(name)).map(|(place, _)| place)
+}
+
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
@@ -170,6 +182,17 @@ mod tests {
         let mut interval = Interval { on_cpu: 1000, ..Interval::default() };
         interval.counts[..counts.len()].copy_from_slice(counts);
         interval
+    }
+
+    #[test]
+    fn the_usual_event_is_no_clock_and_not_the_base() {
+        let software = ["cpu-clock:u", "task-clock", "page-faults:u"];
+        assert_eq!(usual_event(software, Base::Time), Some(2));
+        assert_eq!(usual_event(software, Base::Event(2)), None);
+        assert_eq!(usual_event(["instructions", "cycles"], Base::Event(0)), Some(1));
+        assert_eq!(usual_event(["cpu-clock"], Base::Time), None);
+        let late = ["task-clock"; MAX_EVENTS].into_iter().chain(["page-faults"]);
+        assert_eq!(usual_event(late, Base::Time), None, "intervals do not hold it");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub use self::detector::{Detector, Occurrence, Step};
 pub use self::distance::{Distances, Repetition, TOLERANCE, within_tolerance};
 pub use self::interval::{Disorder, Interval, MAX_EVENTS, Slicer, Stay};
 pub use self::lag::Lags;
-pub use self::level::{Base, LEVELS, MAJOR_LEVEL, Meter, Signal, THRESHOLDS, Variation};
+pub use self::level::{Base, LEVELS, MAJOR_LEVEL, Meter, Signal, THRESHOLDS, Variation, usual_event};
 pub use self::outcome::{ByChance, NoPhases, PatternSummary, Phases, Repeating, Span, find_phases};
 pub use self::recorded::Recorded;
 pub use self::shape::{DIES_AFTER, MAX_CODES, PatternKey, Shape, ShapeBuilder};

@@ -1,0 +1,103 @@
+//! Why a trace has no sample to show, and what to do about it.
+
+use std::path::Path;
+
+use libhpm::report::Filter;
+use libhpm::trace::{EventUse, Meta};
+
+use super::samples::sampled_events;
+use crate::filters::lacking;
+
+/// Says it of the trace at a path, of one event or of all.
+pub(crate) fn no_sample(path: &Path, meta: &Meta, only: Option<usize>, filter: &Filter) -> String {
+    let path = path.display();
+    let name = |event: usize| format!("`{}`", meta.events[event].name);
+    let names: Vec<String> = sampled_events(meta, only).into_iter().map(name).collect();
+    match only {
+        Some(event) if meta.events[event].mode == EventUse::Count => {
+            format!("{path} has no sample of {}, which was only counted: record it with -e", name(event))
+        }
+        _ if names.is_empty() => {
+            format!("{path} has no sample, because its events were only counted: record one with -e")
+        }
+        _ if !filter.is_empty() => {
+            format!("{path} has no sample of {} {}", names.join(" or "), lacking(filter))
+        }
+        _ => {
+            let lost = meta.totals.as_ref().map_or(0, |totals| totals.records_lost + totals.quanta_lost);
+            let cure = match lost {
+                0 => "record for longer, or sample more often (-c)",
+                _ => "samples were lost, so sample less often (-c)",
+            };
+            format!("{path} has no sample of {}: {cure}", names.join(" or "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libhpm::report::Clause;
+    use libhpm::trace::{Event, QuantumRow, SampleRow, Totals, TraceWriter};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::report::tests::{meta, report};
+
+    #[test]
+    fn the_reason_is_told_with_what_to_do() {
+        let event = |name: &str, mode| Event { name: name.into(), mode, ..Event::default() };
+        let clock = event("cpu-clock", EventUse::Software);
+        let counted = event("page-faults", EventUse::Count);
+        let of = |events: &[&Event], quanta_lost| Meta {
+            events: events.iter().map(|&event| event.clone()).collect(),
+            totals: Some(Totals { quanta_lost, ..Totals::default() }),
+            ..Meta::default()
+        };
+        let says = |meta: &Meta, only, filter: &Filter| no_sample(Path::new("t.hpm"), meta, only, filter);
+        let (both, any) = (of(&[&clock, &counted], 0), Filter::default());
+        let usual = "t.hpm has no sample of `cpu-clock`: record for longer, or sample more often (-c)";
+        assert_eq!(says(&both, None, &any), usual);
+        assert_eq!(says(&both, Some(0), &any), usual);
+        assert_eq!(
+            says(&both, Some(1), &any),
+            "t.hpm has no sample of `page-faults`, which was only counted: record it with -e"
+        );
+        assert!(says(&of(&[&counted], 0), None, &any).contains("its events were only counted: record one"));
+        assert!(says(&of(&[&clock], 3), None, &any).ends_with("lost, so sample less often (-c)"));
+        let mut filter = Filter::default();
+        filter.add(Clause::Process(vec![7]));
+        let chosen = says(&both, None, &filter);
+        assert!(chosen.starts_with("t.hpm has no sample of `cpu-clock` that was asked for; "), "{chosen}");
+    }
+
+    /// Two sampled events, of which the second has samples or none.
+    #[test]
+    fn pictures_and_distributions_of_nothing_say_why() {
+        let temp = TempDir::new().unwrap();
+        let svg = temp.path().join("flame.svg");
+        let picture = ["--picture", svg.to_str().unwrap()];
+        let folder = |name: &str, samples| {
+            let folder = temp.path().join(name);
+            let mut of = meta();
+            of.events[1].mode = EventUse::Software;
+            let mut writer = TraceWriter::create(&folder, of).unwrap();
+            writer.quantum(&QuantumRow { counts: vec![0, 0], ..QuantumRow::default() }).unwrap();
+            for _ in 0..samples {
+                writer.sample(&SampleRow { event: 1, period: 1, ip: 5, ..SampleRow::default() }).unwrap();
+            }
+            writer.finish(Totals::default()).unwrap();
+            folder
+        };
+        let (empty, some) = (folder("empty.hpm", 0), folder("some.hpm", 1));
+        let error = |folder: &Path, options: &[&str]| report(folder, options).unwrap_err().to_string();
+        let names = "has no sample of `l1d-load-miss` or `instructions`: record for longer";
+        assert!(error(&empty, &picture).contains(names), "{}", error(&empty, &picture));
+        assert!(error(&empty, &["--distribution"]).contains(names));
+        let one = "has no sample of `l1d-load-miss`: record for longer";
+        assert!(error(&some, &["-e", "l1d-load-miss", "--distribution"]).contains(one));
+        assert!(error(&some, &[&picture[..], &["-e", "l1d-load-miss"]].concat()).contains(one));
+        assert!(!svg.exists());
+        report(&some, &picture).unwrap();
+        assert!(std::fs::read_to_string(svg).unwrap().contains(": instructions"), "the one that has samples");
+    }
+}
