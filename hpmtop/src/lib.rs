@@ -33,7 +33,7 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // Where standard error is closed or full, the status is all that can be told.
-            let _ = writeln!(io::stderr(), "hpmtop: {}", view::printable_lines(&format!("{error:#}")));
+            let _ = writeln!(io::stderr(), "hpmtop: {}", libhpm::text::lines(&format!("{error:#}")));
             ExitCode::FAILURE
         }
     }

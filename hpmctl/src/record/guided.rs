@@ -7,8 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use libhpm::analysis::phase::{Base, BehaviourControl, Interval, MAX_EVENTS, Shares, Signal};
-use libhpm::source::perf::counts_ns;
+use libhpm::analysis::phase::{Base, BehaviourControl, Interval, MAX_EVENTS, Shares, Signal, usual_event};
 use libhpm::source::{Sink, Source};
 use libhpm::trace::{
     ClockPair, Event, KernelSymbolRow, MapRow, MarkerRow, Meta, PhaseGuided, QuantumFlags, QuantumRow,
@@ -164,13 +163,11 @@ impl Guide {
 /// The event by whose density behaviours are told apart, and its place.
 fn chosen<'a>(events: &'a [Event], name: &str) -> Result<(usize, &'a Event)> {
     let base = |event: &Event| event.name.split(':').next().unwrap_or_default().to_owned();
-    let suits = |(_, event): &(usize, &Event)| match name {
-        // Time says nothing of what a program does.
-        "" => !counts_ns(&event.name),
-        name => event.name == name || base(event) == name,
+    let place = match name {
+        "" => usual_event(events.iter().map(|event| &*event.name), Base::Time),
+        name => events.iter().take(MAX_EVENTS).position(|event| event.name == name || base(event) == name),
     };
-    let found = events.iter().enumerate().take(MAX_EVENTS).find(suits);
-    found.with_context(|| {
+    place.map(|place| (place, &events[place])).with_context(|| {
         if name.is_empty() {
             "--phase-guided tells phases by the density of an event, and only clocks are recorded: name another one with -e too"
                 .to_owned()

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use libhpm::for_now::hand_over_signals;
 use libhpm::source::opened::open_trace;
 use libhpm::symbol::FileFinder;
+use libhpm::text;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use ratatui::crossterm::event as terminal_event;
@@ -20,7 +21,6 @@ use crate::config::Config;
 use crate::event::Event;
 use crate::keys::KeyMap;
 use crate::terminal::{Taken, give_back};
-use crate::view::printable;
 
 /// A line for each binding.
 pub(super) fn list_keys(keys: &KeyMap) -> String {
@@ -35,7 +35,7 @@ pub(super) fn list_keys(keys: &KeyMap) -> String {
 /// Says what is good to know beside what is shown, if anybody listens: before the screen is opened, which it would garble.
 pub(super) fn note(notes: &[String]) {
     for note in notes {
-        let _ = writeln!(io::stderr(), "hpmtop: note: {}", printable(note));
+        let _ = writeln!(io::stderr(), "hpmtop: note: {}", text::line(note));
     }
 }
 

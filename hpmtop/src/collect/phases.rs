@@ -1,8 +1,9 @@
 //! A phase detector for each process, fed by its quanta.
 
-use libhpm::analysis::phase::{Base, Detector, Disorder, MAX_EVENTS, Rules, Signal, Slicer, Stay};
+use libhpm::analysis::phase::{
+    Base, Detector, Disorder, MAX_EVENTS, Rules, Signal, Slicer, Stay, usual_event,
+};
 use libhpm::numbers::NumberMap;
-use libhpm::source::perf::counts_ns;
 use libhpm::trace::{Meta, QuantumFlags, QuantumRow};
 
 use crate::model::PhaseNews;
@@ -47,7 +48,7 @@ impl Watch {
         };
         let usual = || match (place("instructions"), place("cycles")) {
             (Some(instructions), Some(cycles)) => Some((instructions, Some(cycles))),
-            _ => names.iter().position(|name| !counts_ns(name)).map(|event| (event, None)),
+            _ => usual_event(names.iter().copied(), Base::Time).map(|event| (event, None)),
         };
         let chosen = match (event, per) {
             (None, None) => usual(),

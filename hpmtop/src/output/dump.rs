@@ -4,11 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use libhpm::text;
 use ratatui::layout::Rect;
 use serde_json::{Value, json};
 
 use crate::state::State;
-use crate::view::{Parts, printable, remarks};
+use crate::view::{Parts, remarks};
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -44,7 +45,7 @@ pub(crate) fn document(state: &State, format: Format, before: &mut String) -> St
             let known = if words.is_empty() { String::new() } else { format!(" [{}]", words.join(", ")) };
             let at = crate::view::moment(model.told_at_ns());
             let from = format!("{}, {}", model.source.target, model.source.line);
-            format!("{}{known}, at {at}\n{}", printable(&from), sheet.plain())
+            format!("{}{known}, at {at}\n{}", text::line(&from), sheet.plain())
         }
     }
 }

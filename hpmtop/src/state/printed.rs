@@ -39,7 +39,7 @@ fn text(state: &State) -> String {
 
 /// A name that anybody may give to a thread: it would begin a line and colour it, the last one for terminals that know C1.
 const NAME: &str = "a\n\x1b[31mX\x7f\u{9b}31m";
-const SHOWN: &str = "a  [31mX  31m";
+const SHOWN: &str = "a␊␛[31mX␡\u{fffd}31m";
 
 /// A process in which everything has that name.
 fn named() -> Batch {

@@ -14,9 +14,7 @@ pub(crate) use self::footer::palette;
 pub(crate) use self::header::{remarks, tab_places};
 pub(crate) use self::help::lines as help_lines;
 pub(crate) use self::sheet::{Cell, Head, Sheet, put};
-pub(crate) use self::text::{
-    amount, bar, cut, eighth, moment, parse_moment, printable, printable_lines, si, spark, time, wrapped,
-};
+pub(crate) use self::text::{amount, bar, cut, eighth, moment, parse_moment, si, spark, time, wrapped};
 
 use crate::state::State;
 use crate::theme::Theme;

@@ -1,11 +1,12 @@
 //! A table as data: drawn, dumped to JSON and CSV, and printed by `--once`.
 
+use libhpm::text;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use serde_json::Value;
 
-use super::text::{cut, printable};
+use super::text::cut;
 use crate::theme::Theme;
 
 /// A column.
@@ -30,7 +31,7 @@ impl Head {
 
     /// A text.
     pub(crate) fn text(title: &str, width: u16) -> Self {
-        Self { title: printable(title).into_owned(), width, ..Self::default() }
+        Self { title: text::line(title).into_owned(), width, ..Self::default() }
     }
 
     /// A small picture.
@@ -53,7 +54,7 @@ impl Cell {
     pub(crate) fn text(text: impl Into<String>) -> Self {
         let text = text.into();
         // Other programs are told the text as it is.
-        Self { text: printable(&text).into_owned(), value: Value::from(text), style: Style::new() }
+        Self { text: text::line(&text).into_owned(), value: Value::from(text), style: Style::new() }
     }
 
     /// A number, and how it is shown; nothing for what is not a number.
@@ -174,7 +175,7 @@ impl Sheet {
         let row = |row: &Vec<Cell>| {
             let cell = |place: &usize| match row.get(*place).map(|cell| &cell.value) {
                 None | Some(Value::Null) => String::new(),
-                Some(Value::String(text)) => quoted(&printable(text)),
+                Some(Value::String(text)) => quoted(&text::line(text)),
                 Some(other) => other.to_string(),
             };
             line(format!("{:.6}", now_ns as f64 / 1e9), heads.iter().map(cell).collect())
@@ -246,7 +247,7 @@ pub(crate) fn put(
         }
         return;
     }
-    let text = cut(&printable(text), usize::from(width));
+    let text = cut(&text::line(text), usize::from(width));
     let shift = if right { width.saturating_sub(text.width() as u16) } else { 0 };
     buffer.set_stringn(x + shift, y, &text, usize::from(width - shift), style);
 }

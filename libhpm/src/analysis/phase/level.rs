@@ -2,6 +2,7 @@
 
 use super::Rules;
 use super::interval::{Interval, MAX_EVENTS};
+use crate::source::perf::counts_ns;
 
 /// Discrete levels of variation (§3.1: "we use 4 discrete levels").
 pub const LEVELS: u8 = 4;
@@ -28,16 +29,12 @@ pub enum Base {
     Event(usize),
 }
 
-/// Events that count time. As many of them come in each ms on a CPU, whatever a program does.
-const CLOCKS: [&str; 2] = ["cpu-clock", "task-clock"];
-
 /// The place of the event whose density tells phases where none is asked for: among those that an interval holds, the first that is
-/// neither a clock nor the base itself.
+/// neither a clock, of which as many come in each ms on a CPU whatever a program does, nor the base itself.
 #[must_use]
 pub fn usual_event<'a>(names: impl IntoIterator<Item = &'a str>, base: Base) -> Option<usize> {
-    let is_clock = |name: &str| name.split(':').next().is_some_and(|name| CLOCKS.contains(&name));
     let mut events = names.into_iter().take(MAX_EVENTS).enumerate();
-    events.find(|(place, name)| base != Base::Event(*place) && !is_clock(name)).map(|(place, _)| place)
+    events.find(|(place, name)| base != Base::Event(*place) && !counts_ns(name)).map(|(place, _)| place)
 }
 
 /// What is looked at.
