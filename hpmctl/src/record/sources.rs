@@ -226,15 +226,14 @@ fn tell_stand_ins(events: &[Event]) {
 /// than they do.
 fn check_clock(args: &RecordArgs, events: &[PerfName]) -> Result<()> {
     const LEAST_NS: u64 = 10_000;
-    match (args.period, events.iter().find(|event| event.id.is_clock())) {
-        (Some(period), Some(clock)) if period < LEAST_NS => {
-            bail!(
-                "the kernel samples {} each {LEAST_NS} ns at the most: name at least that with -c",
-                clock.name
-            )
-        }
-        _ => Ok(()),
-    }
+    const MOST_HZ: u64 = 1_000_000_000 / LEAST_NS;
+    let Some(clock) = events.iter().find(|event| event.id.is_clock()) else { return Ok(()) };
+    let asked = match (args.period, args.frequency) {
+        (_, Some(rate)) if rate > MOST_HZ => format!("-F {MOST_HZ}"),
+        (Some(period), None) if period < LEAST_NS => format!("-c {LEAST_NS}"),
+        _ => return Ok(()),
+    };
+    bail!("the kernel samples {} each {LEAST_NS} ns at the most, which is {asked}", clock.name)
 }
 
 /// Imprecise samples come only when they are asked for.
