@@ -18,13 +18,14 @@ pub(super) fn summary(totals: &Totals, written: &Written, meta: &Meta, missing: 
         (totals.records_withheld, "samples withheld that show the kernel"),
         (totals.processes_left_out, "processes left out"),
         (totals.records_unattributed, "records that name no sampled counter left out"),
+        (totals.stacks_lost, "stacks lost for want of room"),
         (totals.markers_lost, "markers lost"),
         (totals.sideband_lost, "reports of mappings and threads lost"),
     ];
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!(", {count} {what}");
     }
-    if totals.records_lost + totals.quanta_lost + totals.throttled == 0 {
+    if totals.records_lost + totals.quanta_lost + totals.throttled + totals.stacks_lost == 0 {
         text +=
             if missing.is_empty() { ", none lost" } else { ", but the trace they come from is not whole" };
     }

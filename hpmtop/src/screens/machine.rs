@@ -225,6 +225,7 @@ fn losses(view: &View<'_>, lines: &mut Vec<Line>) {
         ("samples lost", totals.records_lost),
         ("samples withheld (kernel)", totals.records_withheld),
         ("samples of no event", totals.records_unattributed),
+        ("stacks without room", totals.stacks_lost),
         (throttled, totals.throttled),
         ("threads without a place", totals.threads_overflowed),
         ("processes left out", totals.processes_left_out),

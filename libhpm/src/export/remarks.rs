@@ -47,6 +47,7 @@ pub fn losses(meta: &Meta) -> Vec<String> {
         (totals.records_lost, "samples could not be written or were held back"),
         (totals.records_withheld, "samples are withheld, because the kernel showed in them"),
         (totals.records_unattributed, "records named no sampled event and are left out"),
+        (totals.stacks_lost, "samples have no stack, because there was no room for it"),
         (totals.quanta_lost, "quanta were lost with their samples"),
         (totals.markers_lost, "markers were lost"),
         (totals.sideband_lost, "reports of mappings and threads were lost; symbols may be wrong"),

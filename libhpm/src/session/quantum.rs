@@ -128,6 +128,12 @@ impl<'a> Quantum<'a> {
         self.raw().flags & (QuantumFlags::STACK_TRUNCATED | QuantumFlags::STACK_LOST) != 0
     }
 
+    /// Whether the last sample's stack found no room.
+    #[must_use]
+    pub fn stack_lost(&self) -> bool {
+        self.raw().flags & QuantumFlags::STACK_LOST != 0
+    }
+
     /// How many samples there are.
     ///
     /// # Errors

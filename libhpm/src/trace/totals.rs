@@ -37,6 +37,9 @@ pub struct Totals {
     /// Records that named no counter of a sampled event, and are not among the samples.
     #[serde(default)]
     pub records_unattributed: u64,
+    /// Stacks of samples that found no room in the driver's ring; the samples are there.
+    #[serde(default)]
+    pub stacks_lost: u64,
     /// Performance-monitoring interrupts handled.
     pub pmis: u64,
     /// RDMSR and RDPMC executed for the measurement.
@@ -114,6 +117,7 @@ impl Totals {
             processes_left_out: of(self.processes_left_out, other.processes_left_out),
             throttled: of(self.throttled, other.throttled),
             records_unattributed: of(self.records_unattributed, other.records_unattributed),
+            stacks_lost: of(self.stacks_lost, other.stacks_lost),
             pmis: of(self.pmis, other.pmis),
             msr_reads: of(self.msr_reads, other.msr_reads),
             msr_writes: of(self.msr_writes, other.msr_writes),

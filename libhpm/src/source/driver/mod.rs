@@ -174,6 +174,7 @@ impl Source for DriverSource {
             markers_lost: sums.markers_lost,
             records_withheld: sums.records_withheld,
             records_unattributed: self.rows.unattributed,
+            stacks_lost: self.rows.stacks_lost,
             processes_left_out: sums.processes_left_out,
             sideband_lost: self.rows.sideband.lost,
         })

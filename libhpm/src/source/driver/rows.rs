@@ -27,6 +27,8 @@ pub(super) struct Rows {
     reported: [u64; 2],
     /// Records of no event.
     pub(super) unattributed: u64,
+    /// Stacks that found no room, one for each quantum that says so.
+    pub(super) stacks_lost: u64,
     /// The last quantum's, whose lists are used again.
     quantum: QuantumRow,
 }
@@ -42,6 +44,7 @@ impl Rows {
             calls,
             reported: [0; 2],
             unattributed: 0,
+            stacks_lost: 0,
             quantum: QuantumRow::default(),
         }
     }
@@ -88,6 +91,7 @@ impl Rows {
     pub(super) fn quantum(&mut self, sink: &mut dyn Sink, quantum: &Quantum<'_>) -> Result<()> {
         // The quantum comes first, so that no trace has a sample whose quantum is missing, wherever its recording was killed.
         let records = quantum.sample_count()?;
+        self.stacks_lost += u64::from(quantum.stack_lost());
         set_quantum(&mut self.quantum, quantum, records);
         sink.quantum_in_turns(&self.quantum, quantum.raw().active)?;
         if records == 0 {

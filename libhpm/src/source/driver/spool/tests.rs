@@ -357,3 +357,25 @@ fn reports_become_rows_behind_those_of_what_was_there() {
     assert_eq!(Reports::of(&bytes[..bytes.len() - 1]).entries().len(), 2);
     assert_eq!(Reports::of(&[0; 16]).entries(), []);
 }
+
+#[test]
+fn a_stack_that_found_no_room_is_counted_whenever_rows_are_made() {
+    let temp = tempfile::tempdir().unwrap();
+    // No ring has room for the second one.
+    let stack = |stack| (0, Stay { tid: 3, records: 1, stack, count: 9 });
+    let stays = vec![vec![stack(16), stack(1 << 30), stack(16)]];
+    let load = || [event::parse("load:u", PMU).unwrap()];
+    let (mut at_once, mut later) =
+        (Rows::new(&load(), PMU, false, None), Rows::new(&load(), PMU, false, None));
+    let mut writer = deferred(&temp.path().join("a.hpm"), &stays);
+    looks(&stays, |batch| {
+        batch.quanta().for_each(|quantum| at_once.quantum(&mut writer, &quantum.unwrap()).unwrap());
+    });
+    let mut frames = Frames::open(&writer.deferred_file()).unwrap();
+    let mut each = |part: Part<'_>| match part {
+        Part::Quantum(quantum) => later.quantum(&mut writer, quantum),
+        Part::Reports(..) => Ok(()),
+    };
+    while frames.next(&mut each).unwrap() {}
+    assert_eq!((at_once.stacks_lost, later.stacks_lost), (1, 1));
+}
