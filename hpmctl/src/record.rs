@@ -201,9 +201,7 @@ impl Recording {
             }
             if self.delay.is_some_and(|delay| begun.elapsed() >= delay) {
                 (self.delay, begun) = (None, Instant::now());
-                // What came meanwhile is left out.
-                self.take(source)?;
-                self.writer.pause(false, source.totals()?);
+                self.writer.go_on(source.now().unwrap_or(0), source.totals()?);
             }
             let left = self.delay.or(self.duration).map(|time| time.saturating_sub(begun.elapsed()));
             // The driver's descriptor stays readable once the target has gone; the program's own end is waited for without it.
@@ -296,7 +294,7 @@ impl Recording {
         controlled.serve(|request| {
             Ok(match request {
                 Request::Start => {
-                    writer.pause(false, source.totals()?);
+                    writer.go_on(source.now().unwrap_or(0), source.totals()?);
                     "written from now on".to_owned()
                 }
                 Request::Stop => {

@@ -95,7 +95,8 @@ pub(crate) struct RecordArgs {
     /// Write nothing until `hpmctl control start`
     #[arg(long, requires = "control")]
     pub(super) paused: bool,
-    /// Write nothing of the first so many seconds, or so long, such as 500ms: of a program's beginning. --duration counts from then on
+    /// Write nothing of the first so many seconds, or so long, such as 500ms: of a program's beginning. The quantum that runs then is
+    /// written whole. --duration counts from then on
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with_all = ["trace", "paused", "phase_guided", "allocations"])]
     pub(super) delay: Option<Duration>,
     /// Take markers from this named pipe, or from the pipe that is open as the descriptor with this number: each line `NAME [VALUE]`

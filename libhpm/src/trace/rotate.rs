@@ -48,6 +48,10 @@ pub struct RotatingWriter {
     part: Part,
     samples: u64,
     paused: bool,
+    /// What ended before this moment of the rows' clock is left out.
+    since: u64,
+    /// The last quantum was left out, and with it what comes of its samples at once.
+    skips: bool,
     /// Something was left out of the current trace while it paused, so that only its own sums hold.
     left_out: bool,
 }
@@ -85,6 +89,8 @@ impl RotatingWriter {
             part: Part::default(),
             samples: 0,
             paused: false,
+            since: 0,
+            skips: false,
             left_out: false,
         })
     }
@@ -94,6 +100,13 @@ impl RotatingWriter {
     pub fn pause(&mut self, paused: bool, now: Totals) {
         self.part.look(now, self.paused);
         self.paused = paused;
+    }
+
+    /// From now on, when the session has these sums, takes quanta, samples and markers again, but for those of before `since` on the rows'
+    /// clock, which a source may have held back. The quantum that ran at that moment is taken whole.
+    pub fn go_on(&mut self, since: u64, now: Totals) {
+        self.since = since;
+        self.pause(false, now);
     }
 
     /// Ends the current trace and begins another one, when the session has these sums; the folder that is complete now.
@@ -172,6 +185,11 @@ impl RotatingWriter {
         Ok(())
     }
 
+    /// Whether a row of this moment is.
+    fn leaves_out(&self, tsc: u64) -> bool {
+        self.paused || tsc < self.since
+    }
+
     /// The next trace beside the first one, and its number: another recording's, whose number it would be, is not touched.
     fn next(&self) -> Result<(usize, TraceWriter), TraceError> {
         let mut number = self.number + 1;
@@ -194,7 +212,8 @@ fn numbered(first: &Path, number: usize) -> PathBuf {
 
 impl Sink for RotatingWriter {
     fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
-        if self.paused {
+        self.skips = self.leaves_out(row.end_tsc);
+        if self.skips {
             self.left_out = true;
             return Ok(());
         }
@@ -202,14 +221,14 @@ impl Sink for RotatingWriter {
         self.current.quantum(row)
     }
     fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {
-        if self.paused {
+        if self.leaves_out(row.tsc) {
             return Ok(());
         }
         self.samples += 1;
         self.current.sample(row)
     }
     fn samples(&mut self, span: &SampleSpan<'_>) -> Result<(), TraceError> {
-        if self.paused {
+        if self.paused || self.skips {
             return Ok(());
         }
         self.samples += span.len() as u64;
@@ -234,7 +253,7 @@ impl Sink for RotatingWriter {
         self.current.kernel_symbol(row)
     }
     fn marker(&mut self, row: &MarkerRow) -> Result<(), TraceError> {
-        if self.paused {
+        if self.leaves_out(row.tsc) {
             return Ok(());
         }
         self.current.marker(row)
@@ -389,13 +408,15 @@ mod tests {
         };
         writer.pause(true, Totals::default());
         round(&mut writer, 1);
-        writer.pause(false, Totals::default());
+        writer.go_on(2, Totals::default());
+        // Held back until now.
+        round(&mut writer, 1);
         round(&mut writer, 2);
         let first = writer.dump(Totals::default()).unwrap();
         round(&mut writer, 3);
         let written = writer.finish(Totals { counts: vec![99], ..Totals::default() }).unwrap();
         assert_eq!((written.folders.len(), &written.folders[0], written.samples), (2, &first, 2));
-        for (folder, tsc, maps) in [(0, 2, 2), (1, 3, 3)] {
+        for (folder, tsc, maps) in [(0, 2, 3), (1, 3, 4)] {
             let reader = TraceReader::open(&written.folders[folder]).unwrap();
             let times: Vec<u64> = reader.rows::<SampleRow>().map(|row| row.tsc).collect();
             assert_eq!((times, reader.rows::<MapRow>().count()), (vec![tsc], maps));
