@@ -125,13 +125,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<()> {
         bail!("more than {HOSTS_MAX} traces cannot be merged at once: merge some first");
     }
     let readers = args.traces.iter().map(|trace| open_trace(trace)).collect::<Result<Vec<_>>>()?;
-    let is_new = !args.output.exists();
-    let merged = trace::merge(&readers.iter().map(|opened| &**opened).collect::<Vec<_>>(), &args.output);
-    if is_new && merged.is_err() {
-        // A part of it is worth nothing, and would be in the way of another try. What cannot be removed is said to be there by that.
-        let _ = std::fs::remove_dir_all(&args.output);
-    }
-    let outcome = merged?;
+    let outcome = trace::merge(&readers.iter().map(|opened| &**opened).collect::<Vec<_>>(), &args.output)?;
     warn(&outcome.notes);
     let (quanta, samples) = outcome.rows;
     let mut text =

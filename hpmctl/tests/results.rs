@@ -13,6 +13,10 @@ fn stat(folder: &Path, options: &[&str], script: &str) -> Command {
     command
 }
 
+fn hpmctl(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_hpmctl")).args(words).current_dir(folder).output().unwrap()
+}
+
 fn said(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
@@ -180,9 +184,8 @@ fn a_forced_recording_replaces_a_trace() {
     }
     let folder = tempfile::tempdir().unwrap();
     let record = |script: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
-        command.args(["record", "--source", "perf", "-e", "cpu-clock:u", "-f", "-o", "t.hpm"]);
-        let output = command.args(["sh", "-c", script]).current_dir(&folder).output().unwrap();
+        let begin = ["record", "--source", "perf", "-e", "cpu-clock:u", "-f", "-o", "t.hpm"];
+        let output = hpmctl(folder.path(), &[&begin[..], &["sh", "-c", script]].concat());
         assert!(output.status.success(), "{}", said(&output));
         fs::read_to_string(folder.path().join("t.hpm/meta.json")).unwrap()
     };
@@ -192,15 +195,18 @@ fn a_forced_recording_replaces_a_trace() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing else is left");
 }
 
-/// `hpmctl record` of a script, where nobody may write files of more than so many blocks of 512 bytes.
-fn record(folder: &Path, options: &str, blocks: u32, script: &str) -> Command {
+/// hpmctl where nobody may write files of more than so many blocks of 512 bytes.
+fn limited(folder: &Path, blocks: u32, words: &str) -> Command {
     // A signal that is ignored is so in what is executed, too: writing then fails, as on a full disk.
-    let begin = format!(
-        "trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" record --source perf -o a.hpm {options} sh -c '{script}'"
-    );
+    let begin = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" {words}");
     let mut command = Command::new("dash");
     command.args(["-c", &begin, env!("CARGO_BIN_EXE_hpmctl")]).current_dir(folder);
     command
+}
+
+/// `hpmctl record` of a script, there.
+fn record(folder: &Path, options: &str, blocks: u32, script: &str) -> Command {
+    limited(folder, blocks, &format!("record --source perf -o a.hpm {options} sh -c '{script}'"))
 }
 
 #[test]
@@ -249,15 +255,32 @@ fn a_recording_that_never_began_leaves_nothing_and_its_program_is_not_run() {
 }
 
 #[test]
+fn a_merge_that_finds_no_room_leaves_nothing() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done";
+    let recorded = record(folder.path(), "-e page-faults:u", 1 << 20, script).output().unwrap();
+    assert!(recorded.status.success(), "{}", said(&recorded));
+    let output = limited(folder.path(), 128, "merge -o m.hpm a.hpm").output().unwrap();
+    assert!(
+        said(&output).starts_with("hpmctl: cannot write m.hpm") && !output.status.success(),
+        "{}",
+        said(&output)
+    );
+    assert!(!folder.path().join("m.hpm").exists());
+    let output = limited(folder.path(), 1 << 20, "merge -o m.hpm a.hpm").output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn no_result_is_written_into_a_trace_and_no_clock_sampled_faster_than_the_kernel_does() {
     if !perf_is_here() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let run = |words: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
-        command.args(words.split(' ')).current_dir(&folder).output().unwrap()
-    };
+    let run = |words: &str| hpmctl(folder.path(), &words.split(' ').collect::<Vec<_>>());
     assert!(run("record --source perf -e page-faults:u -o a.hpm true").status.success());
     let output = run("export -f folded -o a.hpm/samples.arrows a.hpm");
     assert!(said(&output).contains("its folder is a trace") && !output.status.success(), "{}", said(&output));
@@ -278,16 +301,12 @@ fn no_control_character_of_a_name_reaches_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("a\u{1b}[31m\nb");
     fs::copy("/bin/sleep", &program).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
-    command
-        .args(["record", "--source", "perf", "-e", "page-faults", "-o", "a.hpm"])
-        .arg(&program)
-        .arg("0.01");
-    let recorded = command.current_dir(&folder).output().unwrap();
+    let begin = ["record", "--source", "perf", "-e", "page-faults", "-o", "a.hpm"];
+    let program = program.to_str().unwrap();
+    let recorded = hpmctl(folder.path(), &[&begin[..], &[program, "0.01"]].concat());
     assert!(recorded.status.success(), "{}", said(&recorded));
     for words in [&["report", "--by", "thread", "a.hpm"][..], &["report", "a.hpm"], &["info", "a.hpm"]] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
-        let output = command.args(words).current_dir(&folder).output().unwrap();
+        let output = hpmctl(folder.path(), words);
         let text = String::from_utf8(output.stdout.clone()).unwrap() + &said(&output);
         assert!(output.status.success() && text.contains("␛[31m"), "{words:?}: {text}");
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{words:?}: {text:?}");

@@ -4,6 +4,7 @@ mod check;
 mod turns;
 
 use std::collections::HashMap;
+use std::fs;
 use std::path::PathBuf;
 
 use self::turns::Turns;
@@ -77,13 +78,27 @@ impl Conversion {
 ///
 /// # Errors
 /// [`TraceError`] when a trace stands twice among them, one does not tell how its clock stands to the others', nothing can be read
-/// of one or there is nothing in any, or the new trace cannot be written.
+/// of one or there is nothing in any, or the new trace cannot be written; nothing of it is left then.
 pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Outcome, TraceError> {
     check::check(readers)?;
-    let (meta, mut inputs) = plan(readers);
+    let (meta, inputs) = plan(readers);
+    let folder = folder.into();
+    let writer = TraceWriter::create(&folder, meta.clone())?;
+    write(readers, &meta, inputs, writer).inspect_err(|_| {
+        // A part of it would be in the way of another try; what cannot be removed is said to be there by that.
+        let _ = fs::remove_dir_all(&folder);
+    })
+}
+
+/// Writes the rows of all traces, as planned, into the new one.
+fn write(
+    readers: &[&TraceReader],
+    meta: &Meta,
+    mut inputs: Vec<Input<'_>>,
+    mut writer: TraceWriter,
+) -> Result<Outcome, TraceError> {
     let (mut notes, mut missing) = (Vec::new(), meta.missing.clone());
     let (mut totals, mut turns) = (Totals::default(), Turns::new(meta.events.len()));
-    let mut writer = TraceWriter::create(folder, meta)?;
     kernel_symbols(readers, &mut writer, &mut notes)?;
     let (mut quanta, mut samples) = (Vec::new(), Vec::new());
     for input in &mut inputs {
