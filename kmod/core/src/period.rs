@@ -5,7 +5,7 @@
 //! **Randomised** (EventSpec::RANDOMISE): a program that repeats itself every few events is sampled at few of its places
 //! when the period is a multiple of its own, or nearly (Schneider, thesis, §3.5). So the low bits are drawn anew, both of the
 //! reset value and of the first interval: whenever a thread comes to the CPU, with each segment, and at the cut that ends
-//! 16 records, or one with a stack. Intervals lie within one sixteenth around the nominal period,
+//! 24 records, or one with a stack. Intervals lie within one sixteenth around the nominal period,
 //! their mean is the nominal period. The first interval is moved by a shift that belongs to the thread, and each new shift
 //! replaces the last one, so that records × periods never stray from the count by more than one sixteenth of a period.
 //! A thread that is new, or has no place for its positions, begins anywhere in an interval: one that counts a quarter of a
@@ -39,9 +39,9 @@ const SMALLEST_STEP: u64 = 8;
 /// `x86_perf_event_set_period`). Positions are kept by counts, so that a record which comes an event late moves no other; what
 /// a thread lacks that never counts two events in one stay is lost, and said to be.
 pub(super) const LEFT_MIN: i64 = 2;
-/// Records after which a thread that stays on its CPU has its intervals drawn anew, at the next cut: a draw costs more than the rest of
-/// a cut does. The thesis draws about twice a second (§3.5).
-const RECORDS_A_DRAW: u64 = 16;
+/// Records after which a thread that stays on its CPU has its intervals drawn anew, at the next cut, of whose instructions a draw is a
+/// sixth. The thesis draws about twice a second (§3.5).
+const RECORDS_A_DRAW: u64 = 24;
 /// An interval is drawn from the range of a power of two that is at most this part of the period.
 const RANDOM_PART: u64 = 8;
 

@@ -1,6 +1,6 @@
 //! Closing a quantum: what the counters did, which records belong to it, and what the next one starts from.
 
-use super::abi::{Quantum, QuantumEnd, QuantumFlags, EVENTS_MAX, SAMPLING_COUNTERS_MAX};
+use super::abi::{Quantum, QuantumEnd, QuantumFlags, SAMPLING_COUNTERS_MAX};
 use super::allocate::{Counter, COUNTERS_MAX};
 use super::buffer;
 use super::events::Way;
@@ -49,12 +49,6 @@ struct Span {
     moved: Option<Moved>,
 }
 
-/// What a quantum counted.
-struct Counted {
-    counts: [u64; EVENTS_MAX],
-    records_lost: u64,
-}
-
 /// A quantum that is over, and not shown yet.
 struct Closed<'a> {
     stay: &'a Stay,
@@ -62,7 +56,7 @@ struct Closed<'a> {
     ending: Ending,
     end_tsc: u64,
     span: Span,
-    counted: &'a Counted,
+    records_lost: u64,
 }
 
 /// How and where the quantum ended.
@@ -90,11 +84,10 @@ pub(super) fn close<P: Port, R: Rings>(
     let mut span = find_span(port, session, stay);
     let written =
         session.program.records.and_then(|records| (span.end - span.start).checked_div(records.size.into()));
-    let mut counted = Counted { counts: [0; EVENTS_MAX], records_lost: 0 };
-    count(hardware, values, port, session, stay, &span, &mut counted);
+    let records_lost = count(hardware, values, port, session, stay, &span);
     // A TSC that was set back must not make the sum overflow.
     let ticks = end_tsc.saturating_sub(stay.start_tsc);
-    add_to_totals(session, &counted, ticks);
+    add_to_totals(session, ticks);
     if session.multiplexes() {
         stay.turn = stay.turn.after(ticks, session.programs.len(), session.turn_tsc);
     }
@@ -112,11 +105,11 @@ pub(super) fn close<P: Port, R: Rings>(
             let shown = span.end > span.start && span.moved.is_none_or(|moved| !moved.last_withheld);
             let stack =
                 if shown { stacks::collect(port, session, end, ending.end) } else { Stack::default() };
-            put(session, number, &Closed { stay, cpu, ending, end_tsc, span, counted: &counted }, stack);
+            put(session, number, &Closed { stay, cpu, ending, end_tsc, span, records_lost }, stack);
         }
-        None => drop_quantum(port, session, &span, counted.records_lost),
+        None => drop_quantum(port, session, &span, records_lost),
     }
-    adapt_periods(session, &counted, ticks, hardware.period_max() as u64);
+    adapt_periods(session, ticks, hardware.period_max() as u64);
     session.state.periods.note_drain(session.program, written.unwrap_or(0).into());
     session.state.totals.throttled += u64::from(stay.throttled);
     // Where hardware writes the records, no handler does.
@@ -131,9 +124,10 @@ pub(super) fn close<P: Port, R: Rings>(
 }
 
 /// Adds what was counted in so many TSC ticks to the session's sums.
-fn add_to_totals<R: Rings>(session: &mut Session<'_, R>, counted: &Counted, ticks: u64) {
-    let (program, totals) = (session.program, &mut session.state.totals);
-    for (sum, count) in totals.counts.iter_mut().zip(&counted.counts).take(program.event_count()) {
+fn add_to_totals<R: Rings>(session: &mut Session<'_, R>, ticks: u64) {
+    let (program, state) = (session.program, &mut *session.state);
+    let totals = &mut state.totals;
+    for (sum, count) in totals.counts.iter_mut().zip(&state.counts).take(program.event_count()) {
         *sum += count;
     }
     totals.on_cpu_tsc += ticks;
@@ -145,7 +139,7 @@ fn add_to_totals<R: Rings>(session: &mut Session<'_, R>, counted: &Counted, tick
 }
 
 /// Adapts the periods of events that have a rate to what they counted in so many TSC ticks.
-fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, counted: &Counted, ticks: u64, limit: u64) {
+fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, ticks: u64, limit: u64) {
     if !session.program.adapts() {
         return;
     }
@@ -153,7 +147,7 @@ fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, counted: &Counted, tick
     for sampler in session.program.sampling_counters().filter(|sampler| sampler.rate != 0) {
         let rate = if wished == 0 { sampler.rate } else { wished };
         let wish = Wish { rate, tsc_khz: session.limits.tsc_khz.into() };
-        let events = counted.counts[usize::from(sampler.event)];
+        let events = session.state.counts[usize::from(sampler.event)];
         session.state.periods.adapt(
             sampler.place.into(),
             (events, ticks),
@@ -217,57 +211,62 @@ fn move_span<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, span
     span.moved = Some(moved);
 }
 
-/// Reads the counters, and moves the sampling positions of the stay on.
+/// Reads the counters, says what they did in the session's `counts`, and moves the sampling positions of the stay on. Returns how many
+/// records were lost.
 fn count<P: Port, R: Rings>(
     hardware: &Hardware,
     values: &mut [u64; COUNTERS_MAX],
     port: &mut P,
-    session: &Session<'_, R>,
+    session: &mut Session<'_, R>,
     stay: &mut Stay,
     span: &Span,
-    counted: &mut Counted,
-) {
+) -> u64 {
+    let (program, state) = (session.program, &mut *session.state);
+    let (counts, handled) = (&mut state.counts, &state.handled);
+    let mut records_lost = 0;
     let mut since_last = |port: &mut P, counter: Counter| {
         let now = hardware.read(port, counter);
         let last = core::mem::replace(&mut values[counter.place()], now);
         hardware.difference(counter, last, now)
     };
-    for (event, count) in counted.counts.iter_mut().enumerate().take(session.program.event_count()) {
-        if let Some(counter) = session.program.counting_counter(event) {
-            *count = since_last(port, counter).max(0) as u64;
-        }
+    for (event, count) in counts.iter_mut().enumerate().take(program.event_count()) {
+        *count = match program.counting_counter(event) {
+            Some(counter) => since_last(port, counter).max(0) as u64,
+            None => 0,
+        };
     }
-    for sampler in session.program.sampling_counters() {
+    for sampler in program.sampling_counters() {
         let place = usize::from(sampler.place);
-        let period = session.state.periods.in_use()[place];
+        let period = state.periods.in_use()[place];
         let records = span.by_counter[place];
-        let count = &mut counted.counts[usize::from(sampler.event)];
-        let counted_apart = session.program.counting_counter(sampler.event.into()).is_some();
+        let count = &mut counts[usize::from(sampler.event)];
+        let counted_apart = program.counting_counter(sampler.event.into()).is_some();
         let own = if counted_apart { 0 } else { since_last(port, sampler.counter) };
-        if let (true, true, Some(ibs)) = (session.program.uses_ibs(), stay.armed, hardware.ibs()) {
+        if let (true, true, Some(ibs)) = (program.uses_ibs(), stay.armed, hardware.ibs()) {
             // IBS tells by itself how far it is: it counts all privilege levels, and stands still while a sample waits.
             stay.positions.left[place] = ibs.left(sampler.counter) as i64;
-            counted.records_lost += session.state.handled.lost[place];
+            records_lost += handled.lost[place];
             continue;
         }
         let events = if counted_apart {
             *count as i64
-        } else if session.program.is_precise() {
+        } else if program.is_precise() {
             // Each record has set the counter back by a period.
             records as i64 * period as i64 + own
         } else {
-            session.state.handled.events[place] + own
+            handled.events[place] + own
         };
         *count = events.max(0) as u64;
-        let missed = session.state.handled.lost[place];
+        let missed = handled.lost[place];
         let due = records + missed;
         let overdue = advance(&mut stay.positions.left[place], period, due, events, stay.armed);
-        counted.records_lost += missed + if stay.paused { 0 } else { overdue };
-        if stay.armed && session.program.way == Some(Way::Interrupt) && stay.positions.left[place] <= 0 {
+        records_lost += missed + if stay.paused { 0 } else { overdue };
+        if stay.armed && program.way == Some(Way::Interrupt) && stay.positions.left[place] <= 0 {
             // The counter is set anew before its interrupt has come.
             hardware.note_served_overflow(port);
         }
     }
+    records_lost
 }
 
 /// Moves a sampling position on by `events`, of which `records` were written, and returns how many were due but will not
@@ -287,7 +286,7 @@ fn advance(left: &mut i64, period: u64, records: u64, events: i64, armed: bool) 
 
 /// Writes what the ring shows of a quantum.
 fn describe(quantum: &mut Quantum, program: &Program, state: &CpuSession, closed: &Closed<'_>, stack: Stack) {
-    let Closed { stay, span, counted, .. } = closed;
+    let Closed { stay, span, .. } = closed;
     let (counter_event, sampler_counter) = program.samplers();
     let records = program.records.unwrap_or(Records { size: 0, format: 0 });
     let own_sizes = program.pebs.as_ref().is_some_and(RecordLayout::is_architectural);
@@ -309,24 +308,24 @@ fn describe(quantum: &mut Quantum, program: &Program, state: &CpuSession, closed
         count_len: program.event_count() as u32,
         pebs_enable: if stay.armed { program.pebs_enable } else { 0 },
         pebs_data_cfg: program.pebs.map_or(0, |pebs| pebs.pebs_data_cfg),
-        records_lost: counted.records_lost,
+        records_lost: closed.records_lost,
         stack_offset: stack.offset,
         stack_bytes: stack.bytes,
         active: program.complete(),
         counter_event,
         sampler_counter,
-        counts: counted.counts,
+        counts: state.counts,
         periods: program.shown(state.periods.in_use()),
     };
 }
 
 /// [`QuantumFlags`] of a quantum, without those of its stack.
 fn flags(program: &Program, state: &CpuSession, closed: &Closed<'_>) -> u16 {
-    let Closed { stay, span, counted, .. } = closed;
+    let Closed { stay, span, .. } = closed;
     let withheld = span.moved.is_some_and(|moved| moved.withheld > 0) || state.handled.withheld > 0;
     let mut flags = 0;
     for (set, flag) in [
-        (counted.records_lost > 0, QuantumFlags::RECORDS_LOST),
+        (closed.records_lost > 0, QuantumFlags::RECORDS_LOST),
         (state.lost_before, QuantumFlags::QUANTA_LOST_BEFORE),
         (withheld, QuantumFlags::RECORDS_WITHHELD),
         (span.moved.is_some_and(|moved| moved.scrubbed), QuantumFlags::RECORDS_SCRUBBED),
@@ -353,7 +352,7 @@ fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, closed: &Closed<'_>,
         }
         state.totals.records += u64::from((span.end - span.start) / u32::from(records.size));
     }
-    state.totals.records_lost += closed.counted.records_lost;
+    state.totals.records_lost += closed.records_lost;
 }
 
 /// There is no room for the quantum: its records are overwritten and counted as lost.

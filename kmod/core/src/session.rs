@@ -55,6 +55,8 @@ pub struct CpuTotals {
 pub struct CpuSession {
     /// Sums.
     pub(super) totals: CpuTotals,
+    /// What the quantum that was closed last counted; here, because to clear as many at each cut would cost more than to count a few.
+    pub(super) counts: [u64; EVENTS_MAX],
     pub(super) quanta: Ring,
     pub(super) stacks: Ring,
     pub(super) segments: Segments,
@@ -89,6 +91,7 @@ impl CpuSession {
                 msr_writes: 0,
                 throttled: 0,
             },
+            counts: [0; EVENTS_MAX],
             quanta: Ring::new(config.quanta),
             stacks: Ring::new(config.stack_ring_bytes),
             segments: Segments::new(config.segments),
