@@ -13,6 +13,7 @@ mod topdown;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -23,7 +24,7 @@ use serde::Serialize;
 
 use self::breakdown::{Per, Who};
 use self::metric::Metric;
-use crate::cli::TargetArgs;
+use crate::cli::{TargetArgs, seconds};
 use crate::measure::sources;
 use crate::output::{grouped, note, time, unit, warn};
 
@@ -55,6 +56,10 @@ pub(crate) struct StatArgs {
     /// Show the counts on each CPU
     #[arg(long)]
     per_cpu: bool,
+    /// Leave out the first so many seconds, or so long, such as 500ms: a program's beginning. --interval and --duration count from
+    /// then on
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "trace")]
+    delay: Option<Duration>,
     /// Run the command N times, and show the means with their 95 % intervals
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..),
         conflicts_with_all = ["interval", "per_thread", "per_cpu"])]

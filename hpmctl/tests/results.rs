@@ -275,6 +275,41 @@ fn a_merge_that_finds_no_room_leaves_nothing() {
 }
 
 #[test]
+fn a_delay_leaves_out_what_comes_before_its_end() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let counted = |options: &[&str], script: &str| {
+        let output = stat(folder.path(), options, script).output().unwrap();
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        let values = serde_json::Deserializer::from_str(&text).into_iter().map(Result::unwrap);
+        values.collect::<Vec<serde_json::Value>>()
+    };
+    // Busy for a second, idle for half of one.
+    let script = "timeout 1 sh -c 'while :; do :; done'; sleep 0.5; exit 4";
+    let json = ["--json", "--per-thread"];
+    let whole = &counted(&json, script)[0];
+    let rest = &counted(&[&json[..], &["--delay", "1200ms"]].concat(), script)[0];
+    let busy = |counted: &serde_json::Value| counted["events"][0]["count"].as_u64().unwrap();
+    let in_parts =
+        |counted: &serde_json::Value| -> u64 { counted["parts"].as_array().unwrap().iter().map(busy).sum() };
+    assert!(busy(whole) > 10 * busy(rest) && in_parts(whole) > 10 * in_parts(rest), "{whole} {rest}");
+    assert!(rest["elapsed_ns"].as_u64().unwrap() + 1_000_000_000 < whole["elapsed_ns"].as_u64().unwrap());
+    let lines = counted(&["--json", "-I", "100", "--delay", "1200ms"], script);
+    assert!(
+        lines[0]["until_ns"].as_u64().unwrap() < 1_000_000_000,
+        "intervals begin when it is over: {}",
+        lines[0]
+    );
+    let early = &counted(&["--json", "--per-thread", "--delay", "10m"], "exit 4")[0];
+    let words = "nothing was counted: the measurement ended before its delay of 600s was over";
+    assert!(early["warnings"].to_string().contains(words), "{early}");
+    assert!(busy(early) == 0 && early.get("parts").is_none(), "{early}");
+}
+
+#[test]
 fn no_result_is_written_into_a_trace_and_no_clock_sampled_faster_than_the_kernel_does() {
     if !perf_is_here() {
         return;

@@ -34,18 +34,30 @@ pub(super) fn measured(args: &StatArgs, out: &mut Out) -> Result<(Counted, Workl
         begun: Instant::now(),
         breakdown: Breakdown::new(args.per()),
         parts: Vec::new(),
+        skipped: Totals::default(),
+        missed: None,
         before: Totals::default(),
     };
     source.start(&mut measured.breakdown)?;
     // What was looked at before is no part of the measurement.
     measured.begun = Instant::now();
     workload.begin()?;
-    let end = measured.wait(&mut workload, source.as_mut(), out)?;
+    let early = match args.delay {
+        Some(delay) => measured.skip(delay, &mut workload, source.as_mut())?,
+        None => None,
+    };
+    let end = match early {
+        Some(end) => end,
+        None => measured.wait(&mut workload, source.as_mut(), out)?,
+    };
     let ended = measured.begun.elapsed();
     source.stop()?;
     source.take(&mut measured.breakdown)?;
     let elapsed = source.elapsed().unwrap_or(ended);
-    if args.interval.is_some() {
+    if measured.missed.is_some() {
+        measured.breakdown.take();
+        measured.skipped = source.totals()?;
+    } else if args.interval.is_some() {
         measured.interval(source.as_ref(), elapsed, out)?;
     }
     let counted = measured.counted(&prepared.line(), source.as_ref(), elapsed, end)?;
@@ -61,11 +73,43 @@ struct Measured<'a> {
     breakdown: Breakdown,
     /// Sums of each thread or CPU over the intervals that have passed.
     parts: Vec<(Who, Totals)>,
+    /// Sums when the delay was over, which are left out.
+    skipped: Totals,
+    /// The delay, where the end came before its.
+    missed: Option<Duration>,
     /// Sums when the last interval ended.
     before: Totals,
 }
 
 impl Measured<'_> {
+    /// Leaves out what comes until the delay is over; the end, if it comes before.
+    fn skip(
+        &mut self,
+        delay: Duration,
+        workload: &mut Workload,
+        source: &mut dyn Source,
+    ) -> Result<Option<End>> {
+        loop {
+            let left = delay.saturating_sub(self.begun.elapsed());
+            if left == Duration::ZERO {
+                break;
+            }
+            let gone = !workload.is_program() && source.is_over();
+            let end = workload.wait(Some(left.min(LOOK)))?.or(gone.then_some(End::Stopped));
+            if end.is_some() {
+                self.missed = Some(delay);
+                return Ok(end);
+            }
+            source.take(&mut self.breakdown)?;
+        }
+        source.take(&mut self.breakdown)?;
+        self.breakdown.take();
+        self.skipped = source.totals()?;
+        self.before = self.skipped.clone();
+        self.begun = Instant::now();
+        Ok(None)
+    }
+
     /// Waits for the end. A process may also leave the session by becoming what the session may not see.
     fn wait(&mut self, workload: &mut Workload, source: &mut dyn Source, out: &mut Out) -> Result<End> {
         let interval = self.args.interval.map(Duration::from_millis);
@@ -139,7 +183,8 @@ impl Measured<'_> {
     fn counted(mut self, line: &str, source: &dyn Source, elapsed: Duration, end: End) -> Result<Counted> {
         let rest = self.breakdown.take();
         self.add(rest);
-        let (meta, totals) = (source.meta(), source.totals()?);
+        let (meta, until_now) = (source.meta(), source.totals()?);
+        let totals = until_now.since(&self.skipped);
         let whole = self.slice(source, None, None, &totals);
         let parts =
             self.parts.iter().map(|(who, sums)| self.slice(source, Some(who.clone()), None, sums)).collect();
@@ -157,12 +202,18 @@ impl Measured<'_> {
             pmis: totals.pmis,
             msr_reads: totals.msr_reads,
             msr_writes: totals.msr_writes,
-            processes_left_out: totals.processes_left_out,
+            // Those of before are missing from then on, too.
+            processes_left_out: until_now.processes_left_out,
             quanta_lost: totals.quanta_lost,
             exit_status: end.of_program(),
             topdown: whole.topdown,
             warnings: warnings(source, in_turns && in_parts)
                 .into_iter()
+                .chain(self.missed.map(|delay| {
+                    format!(
+                        "nothing was counted: the measurement ended before its delay of {delay:?} was over"
+                    )
+                }))
                 .chain(sources::left_out(self.args, meta))
                 .collect(),
             topdown_remark: self.topdown.map_or_else(String::new, Plan::remark),

@@ -31,6 +31,9 @@ struct Runs {
     /// What shares of issue slots rest on; empty when nothing has to be said.
     #[serde(skip_serializing_if = "str::is_empty")]
     topdown_remark: String,
+    /// What else has to be known of the counts of some or all runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<String>,
     /// Exit status of each run.
     exit_statuses: Vec<u8>,
 }
@@ -68,6 +71,7 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
     let written = out.repeated(&all, text(&all), values(&all));
     if args.csv {
         beside_csv(&all.source, &all.topdown_remark);
+        warn(&all.warnings);
         warn(all.lacking().as_slice());
         warn(super::text::left_out(all.processes_left_out).as_slice());
     }
@@ -86,8 +90,24 @@ fn of_runs(runs: &[Counted], wanted: u32, exit_statuses: Vec<u8>) -> Runs {
         not_counted: not_counted(runs),
         processes_left_out: runs.iter().map(|run| run.processes_left_out).sum(),
         topdown_remark: first.topdown_remark.clone(),
+        warnings: warnings(runs),
         exit_statuses,
     }
+}
+
+/// Each warning of a run once, and of how many runs it is where it is not of all.
+fn warnings(runs: &[Counted]) -> Vec<String> {
+    let mut all: Vec<(&String, usize)> = Vec::new();
+    for warning in runs.iter().flat_map(|run| &run.warnings) {
+        match all.iter_mut().find(|(known, _)| *known == warning) {
+            Some((_, times)) => *times += 1,
+            None => all.push((warning, 1)),
+        }
+    }
+    let told = |(warning, times): (&String, usize)| {
+        if times == runs.len() { warning.clone() } else { format!("of {times} of the runs: {warning}") }
+    };
+    all.into_iter().map(told).collect()
 }
 
 impl Runs {
@@ -174,7 +194,8 @@ fn text(runs: &Runs) -> String {
     let failed = runs.exit_statuses.iter().filter(|status| **status != 0).count();
     let failed =
         if failed > 0 { format!("\n{failed} of the runs ended with a failure.") } else { String::new() };
-    let lacking = runs.lacking().map_or_else(String::new, |what| format!("\nWarning: {what}."));
+    let warnings = runs.warnings.iter().cloned().chain(runs.lacking());
+    let warnings: String = warnings.map(|what| format!("\nWarning: {what}.")).collect();
     let left_out =
         super::text::left_out(runs.processes_left_out).map_or_else(String::new, |what| format!("\n{what}."));
     let remark = match runs.topdown_remark.as_str() {
@@ -183,7 +204,7 @@ fn text(runs: &Runs) -> String {
     };
     format!(
         "\nCounts of {} in {done} runs:\n\n{}\n\n± is the mean's 95 % interval by Student's t, for runs that are independent \
-         and scatter normally.{remark}{fewer}{failed}{lacking}\nSource: {}.{left_out}",
+         and scatter normally.{remark}{fewer}{failed}{warnings}\nSource: {}.{left_out}",
         runs.target,
         table.trim_fmt(),
         runs.source
@@ -259,6 +280,10 @@ mod tests {
             let mut one =
                 counted(vec![event("load", 0, true), event("cycles", 5, true), event("store", 0, true)]);
             (one.events[0].scaled, one.events[2].scaled) = (first, None);
+            one.warnings = ["no turn", "an old kernel"][usize::from(first.is_some())..]
+                .iter()
+                .map(ToString::to_string)
+                .collect();
             one
         };
         let all = of_runs(&[run(None), run(Some(7)), run(Some(9))], 3, vec![0; 3]);
@@ -269,6 +294,8 @@ mod tests {
             "{shown}"
         );
         assert!(shown.contains("in no run did these events have their turn: store"), "{shown}");
+        let warned = "Warning: of 1 of the runs: no turn.\nWarning: an old kernel.\n";
+        assert!(shown.contains(warned), "{shown}");
         let ended = text(&of_runs(&[run(Some(7))], 3, vec![0, 130]));
         assert!(ended.contains("Only 1 of 3 runs came to their end"), "{ended}");
     }

@@ -4,7 +4,6 @@ mod check;
 mod turns;
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::PathBuf;
 
 use self::turns::Turns;
@@ -82,12 +81,7 @@ impl Conversion {
 pub fn merge(readers: &[&TraceReader], folder: impl Into<PathBuf>) -> Result<Outcome, TraceError> {
     check::check(readers)?;
     let (meta, inputs) = plan(readers);
-    let folder = folder.into();
-    let writer = TraceWriter::create(&folder, meta.clone())?;
-    write(readers, &meta, inputs, writer).inspect_err(|_| {
-        // A part of it would be in the way of another try; what cannot be removed is said to be there by that.
-        let _ = fs::remove_dir_all(&folder);
-    })
+    TraceWriter::whole(&folder.into(), meta.clone(), |writer| write(readers, &meta, inputs, writer))
 }
 
 /// Writes the rows of all traces, as planned, into the new one.

@@ -65,6 +65,18 @@ impl TraceWriter {
         })
     }
 
+    /// Creates a trace that is of use as a whole only, and writes it: nothing of it is left where `write` fails.
+    pub(crate) fn whole<T, E: From<TraceError>>(
+        folder: &Path,
+        meta: Meta,
+        write: impl FnOnce(Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        write(Self::create(folder, meta)?).inspect_err(|_| {
+            // A part of it would be in the way of another try; what cannot be removed is said to be there by that.
+            let _ = fs::remove_dir_all(folder);
+        })
+    }
+
     /// The first files in a folder that is empty.
     fn begin(folder: &Path, meta: Meta) -> Result<Self, TraceError> {
         let meta = Meta { format: FORMAT_VERSION, complete: false, totals: None, rows: [].into(), ..meta };

@@ -78,10 +78,15 @@ pub fn is_perf_data(path: &Path) -> bool {
 /// `source_note` says that, and what else has to be known. What the file itself lacks the trace has in [`Meta::missing`].
 ///
 /// # Errors
-/// [`Error::PerfData`] when the file cannot be read, [`Error::Trace`] when the trace cannot be written.
+/// [`Error::PerfData`] when the file cannot be read, [`Error::Trace`] when the trace cannot be written; nothing of it is left then.
 pub fn import(path: &Path, folder: &Path) -> Result<Vec<String>> {
-    let mut source = PerfData::open(path)?;
-    let mut writer = TraceWriter::create(folder, source.meta().clone())?;
+    let source = PerfData::open(path)?;
+    let meta = source.meta().clone();
+    TraceWriter::whole(folder, meta, |writer| write(source, writer))
+}
+
+/// Writes all of a source that has not been started; returns what it lacks.
+fn write(mut source: PerfData, mut writer: TraceWriter) -> Result<Vec<String>> {
     source.start(&mut writer)?;
     while !source.is_over() {
         source.take(&mut writer)?;
