@@ -46,6 +46,21 @@ fn asking_for_the_driver_says_that_the_module_is_not_loaded() {
 }
 
 #[test]
+fn a_name_that_is_missing_is_not_laid_to_the_module() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    let said = |events| said(&hpmctl(&["stat", "-e", events, "true"]));
+    assert!(said("task-clock,,page-faults").ends_with("as `hpmctl list` lists them\n"), "{}", said(""));
+    let near = said("page-fault");
+    assert!(near.contains("did you mean `page-faults`? Other events need the hpm module"), "{near}");
+    assert!(
+        said("l1d-load-miss")
+            .contains("; other events need the hpm module, which is not used here: /dev/hpm")
+    );
+}
+
+#[test]
 fn counting_goes_on_by_perf_event_and_says_why() {
     if driver_is_here() {
         return;

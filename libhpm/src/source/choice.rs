@@ -127,7 +127,12 @@ impl PerfFacts {
     /// [`Error::WithoutModule`] when perf_event has no such events; the module may have.
     pub fn parse(&self, lists: &[String]) -> Result<Vec<PerfName>> {
         perf::parse(lists).map_err(|error| {
-            self.without_module(format!("{error}; other events need the hpm module, which is not used here"))
+            if matches!(&error, Error::UnknownEvent { name, .. } if name.is_empty()) {
+                return error;
+            }
+            let sentence = error.to_string();
+            let but = if sentence.ends_with('?') { " Other" } else { "; other" };
+            self.without_module(format!("{sentence}{but} events need the hpm module, which is not used here"))
         })
     }
 
