@@ -30,6 +30,8 @@ pub(super) struct Clock {
     start_in: AtomicU64,
     /// The work shall wake readers.
     wake: AtomicBool,
+    /// TSC when it was last seen whether somebody else uses the PMU.
+    looked_tsc: AtomicU64,
 }
 
 impl Clock {
@@ -41,6 +43,7 @@ impl Clock {
             expires_tsc: AtomicU64::new(STOPPED),
             start_in: AtomicU64::new(0),
             wake: AtomicBool::new(false),
+            looked_tsc: AtomicU64::new(0),
         }
     }
 
@@ -66,10 +69,12 @@ impl Clock {
         self.expires_tsc.store(STOPPED, Ordering::Relaxed);
     }
 
-    /// Makes sure that the timer expires within `ticks` of the TSC after `now`, or as soon as readers may have to be woken. On
-    /// its CPU, from any context.
-    pub(super) fn start(&self, now: u64, ticks: u64) {
-        let ticks = ticks.min(registry::wake_within());
+    /// Makes sure that the timer expires within a quantum's longest time, in TSC ticks, after `now`, or as soon as readers may have to be
+    /// woken. At once where nobody has looked for others' use of the PMU so long, because nothing was measured when the timer expired.
+    /// On its CPU, from any context.
+    pub(super) fn start(&self, now: u64, longest_quantum: u64) {
+        let unseen = now.saturating_sub(self.looked_tsc.load(Ordering::Relaxed));
+        let ticks = if unseen > longest_quantum { 1 } else { longest_quantum.min(registry::wake_within()) };
         if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(ticks) {
             self.start_in.store(ticks, Ordering::Relaxed);
             self.queue();
@@ -137,12 +142,12 @@ impl Clock {
         Some(cut_in.min(wake_in.unwrap_or(u64::MAX).clamp(within / 2, within)))
     }
 
-    /// TSC ticks until the quantum is to be cut, or the next one if this was.
+    /// TSC ticks until the quantum is to be cut, or the next one if this was. Others' use of the PMU is looked for however short the
+    /// quanta are, which switches and PMIs end too.
     fn cut_if_long(&self, now: u64, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) -> u64 {
         let left = session.longest_quantum().saturating_sub(cpu.quantum_age(now));
-        if left > session.longest_quantum() / EARLY {
-            return left;
-        }
+        let is_long = left <= session.longest_quantum() / EARLY;
+        self.looked_tsc.store(now, Ordering::Relaxed);
         cpu.section(irq, |section| {
             if let Some(reason) = section.intruder(session) {
                 session.give_up(reason);
@@ -150,11 +155,15 @@ impl Clock {
             }
             if session.has_given_up() {
                 section.unload(session);
-            } else {
+            } else if is_long {
                 section.cut(QuantumEnd::Timer);
             }
         });
-        session.longest_quantum()
+        if is_long {
+            session.longest_quantum()
+        } else {
+            left
+        }
     }
 
     /// TSC ticks until readers are to be woken of what was published at `since` first, or again if they are now.

@@ -143,6 +143,7 @@ impl Descriptor {
         if self.running.load(Ordering::Relaxed) {
             return Err(error_of(bindings::EALREADY).into());
         }
+        session.check_virtualisation()?;
         let plugged = Plugged::hold();
         if let Err(refusal) = registry::insert(session) {
             unload(session, &plugged);

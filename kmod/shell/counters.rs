@@ -73,6 +73,13 @@ impl Pages {
         self.area(offset / PAGE_SIZE)?.page(offset % PAGE_SIZE)
     }
 
+    /// The thread has replaced its program: the right to RDPMC was the old address space's.
+    pub(super) fn withdraw_rdpmc(&self, tid: u32) {
+        if let Some(page) = self.keys.find(tid).and_then(|number| self.page(number)) {
+            page.flags.fetch_and(!CounterPageFlags::MAY_RDPMC, Ordering::Relaxed);
+        }
+    }
+
     /// The page of this thread, made or used again if it has none. One caller at a time.
     fn obtain(&self, tid: u32, events: u32) -> Result<usize, Refusal> {
         if let Some(number) = self.keys.find(tid) {

@@ -158,8 +158,11 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
     let session = unsafe { session_of(task, thread, cpu, &irq) };
+    for pages in registry::sessions(&irq).filter_map(Session::pages) {
+        pages.withdraw_rdpmc(thread.tid);
+    }
     if cpu.running().is_some() || session.is_some() {
-        // The old program's quantum ends here. Its new address space has not been granted RDPMC.
+        // The old program's quantum ends here.
         cpu.switch(&irq, QuantumEnd::Flush, session, thread, false);
     }
     if let Some(session) = session.filter(|session| session.records_branches()) {

@@ -189,12 +189,18 @@ fn no_memory(bytes: u64) -> Refusal {
     Refusal::new(Reason::NoMemory, [bytes, 0])
 }
 
-/// Whether precise records can be written on every CPU. The kernel's own checks are of the debug store only.
-fn check_precise(programs: &Programs) -> Result<(), Refusal> {
+/// A guest that is entered while PEBS is armed would have records written to its addresses.
+fn refuse_virtualisation() -> Result<(), Refusal> {
     // KVM switches it on on every CPU at once.
     if sys::in_vmx() {
         return Err(Refusal::new(Reason::Virtualisation, [0; 2]));
     }
+    Ok(())
+}
+
+/// Whether precise records can be written on every CPU. The kernel's own checks are of the debug store only.
+fn check_precise(programs: &Programs) -> Result<(), Refusal> {
+    refuse_virtualisation()?;
     if programs.iter().any(Program::uses_debug_store) && !sys::has_pebs() {
         return Err(Refusal::new(Reason::NoPebs, [0; 2]));
     }
@@ -271,6 +277,14 @@ impl Session {
     /// Whether hardware writes records for it into memory.
     pub(super) fn is_precise(&self) -> bool {
         self.programs.iter().any(Program::is_precise)
+    }
+
+    /// Whether it can begin beside virtualisation, which may have been switched on since it was configured.
+    pub(super) fn check_virtualisation(&self) -> Result<(), Refusal> {
+        if self.is_precise() {
+            refuse_virtualisation()?;
+        }
+        Ok(())
     }
 
     /// Whether it has branches recorded.

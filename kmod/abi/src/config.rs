@@ -96,7 +96,7 @@ impl EventSpec {
     /// Count at CPL 0. Needs what perf asks for kernel events.
     pub const KERNEL: u8 = 2;
     /// Draw the low bits of the period anew every few records, of the reset value and of the first interval: whenever a thread comes to
-    /// the CPU, with each segment, and at the cut that ends 24 records, or one with a stack. A thread's first record then comes anywhere
+    /// the CPU, with each segment, and at the cut that ends 24 records, or one with a stack (docs/abi.md has the rest). A thread's first record then comes anywhere
     /// in its first period, so that threads that live shorter than one are sampled as often as they count.
     pub const RANDOMISE: u8 = 1;
 }
@@ -154,8 +154,8 @@ pub struct SessionConfig {
     /// Which branches are recorded: [`BranchFilter`] bits, or 0 for all types. Those of the privilege levels that the session's
     /// events count.
     pub branch_filter: u32,
-    /// Readers are woken so many ms after something was published, 10 to 10,000, or up to a quarter later where the timer that cuts quanta
-    /// comes then anyway, unless a reader of another session has to be woken sooner; 0 for the driver's default of 50. They are woken at
+    /// Readers are woken so many ms after something was published, 10 to 10,000, up to a quarter sooner or later where a timer comes
+    /// then anyway, unless a reader of another session has to be woken sooner; 0 for the driver's default of 50. They are woken at
     /// once when a quarter of a ring has filled.
     pub wake_ms: u32,
 }

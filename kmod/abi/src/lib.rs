@@ -2,7 +2,7 @@
 //!
 //! Everything here is plain data with explicit padding; a size and offset assertion stands beside each struct.
 //! Structs grow by length, never by reuse of a field: every request starts with an [`Envelope`] that says how long the
-//! caller's struct is, and the driver zero-fills what an older caller did not send.
+//! caller's struct is, and the driver zero-fills what was not sent. Callers of another version are refused.
 //!
 //! This crate is compiled twice: by cargo for the host, and by path into `hpm.ko` (edition 2021, no `crate::` paths).
 #![no_std]

@@ -6,7 +6,7 @@ use super::{EVENTS_MAX, SAMPLING_COUNTERS_MAX};
 #[repr(u16)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantumEnd {
-    /// The thread blocked or yielded.
+    /// The thread blocked. One that called `sched_yield` is runnable, and so [`Self::Preempted`].
     Yielded = 1,
     /// The thread was pre-empted while runnable.
     Preempted = 2,
@@ -14,7 +14,8 @@ pub enum QuantumEnd {
     Timer = 3,
     /// A performance-monitoring interrupt; the thread ran on.
     Pmi = 4,
-    /// A reader asked for a flush, or the session stopped; the thread ran on.
+    /// The driver ended it: a reader asked for a flush, or for a count that it tells only then, the session stopped or gave up, the CPU went
+    /// offline or to sleep, or the thread replaced its program. It ran on, perhaps unmeasured.
     Flush = 5,
     /// The thread exited.
     Exit = 6,

@@ -24,17 +24,18 @@ pub enum Reason {
     CountersReserved = 9,
     /// A counter is running that nobody reserved (Intel PT, a firmware agent, …); `detail` is the MSR and its value.
     CountersRunning = 10,
-    /// Another hpm session uses the PMU in a way that excludes this one; `detail[0]` is its owner's PID.
+    /// Another hpm session uses the PMU in a way that excludes this one; `detail[0]` is its owner's PID, or the caller's where the table of
+    /// processes is full.
     SessionBusy = 11,
     /// Kernel-mode events need CAP_PERFMON, or perf_event_paranoid at most 1.
     NeedKernelRight = 12,
     /// System-wide sessions need CAP_PERFMON, or perf_event_paranoid at most 0.
     NeedSystemRight = 13,
-    /// Measuring this process needs CAP_PERFMON.
+    /// Measuring this process needs CAP_PERFMON, or a proof that the caller may read it ([`super::SessionConfig`]).
     NeedTargetRight = 14,
     /// No process has this PID; `detail[0]` is the PID.
     NoProcess = 15,
-    /// Precise sampling into mapped memory needs the right to see the kernel (CAP_PERFMON, or perf_event_paranoid at most 1).
+    /// Not given any more: precise sampling into mapped memory needed the right to see the kernel.
     NeedPreciseRight = 16,
     /// The kernel is locked down; it forbids what perf would need.
     LockedDown = 17,
@@ -50,7 +51,7 @@ pub enum Reason {
     NoPebs = 22,
     /// The CPU entry area has no PEBS slots to map segments into.
     NoEntryArea = 23,
-    /// The module is being unloaded.
+    /// Not given any more: the module is being unloaded.
     Unloading = 24,
     /// A tracepoint that the driver needs is missing from this kernel.
     NoTracepoint = 25,
@@ -65,7 +66,8 @@ pub enum Reason {
     NoCgroup = 42,
     /// The session's memory exceeds what the user may lock; `detail` is the bytes asked for and the bytes allowed.
     MemoryLimit = 43,
-    /// As many sessions run as the driver allows (module parameter `max_sessions`); `detail[0]` is that number.
+    /// As many sessions are configured as the driver allows (module parameter `max_sessions`), or are started as it has places for (64);
+    /// `detail[0]` is that number.
     TooManySessions = 44,
     /// The session's memory exceeds the module parameter `max_session_mib`; `detail` is the bytes asked for and allowed.
     MemoryCeiling = 45,

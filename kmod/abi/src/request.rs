@@ -162,7 +162,8 @@ pub struct Totals {
     /// Threads seen that found no place in the session's thread table (their counts are in `counts`, their sampling
     /// position is not carried across switches).
     pub threads_overflowed: u64,
-    /// Processes that a measured one forked and that are not measured, because the driver's table was full.
+    /// Processes that a measured one forked and that are not measured, because the driver's table was full or another session
+    /// measures them.
     pub processes_left_out: u64,
     /// Records that hardware wrote and that are not shown, because the kernel showed in them and the session may not see
     /// it; and samples of IBS, which knows no privilege levels, of a level that their event does not count. They are not

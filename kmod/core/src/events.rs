@@ -132,15 +132,27 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
             return Err(period_field);
         }
     }
-    if let Interface::Architectural = pmu.interface {
-        event.extra = extra::check(pmu.generation, index, spec.encoding as u16, spec.extra)?;
-        let offcore = [ExtraRegister::OffcoreRsp0, ExtraRegister::OffcoreRsp1];
-        if pmu.shares_offcore && event.extra.is_some_and(|(register, _)| offcore.contains(&register)) {
-            return Err(Refusal::new(Reason::SharedEvent, [index as u64, 0]));
-        }
-    }
+    check_extra(pmu, index, spec, &mut event)?;
     bar_counters(pmu, &mut event);
     Ok(event)
+}
+
+/// Checks the register's value beside the event; NetBurst's is part of its encoding and checked with that.
+fn check_extra(pmu: &Pmu, index: usize, spec: &EventSpec, event: &mut Event) -> Result<(), Refusal> {
+    match pmu.interface {
+        Interface::Architectural => {
+            event.extra = extra::check(pmu.generation, index, spec.encoding as u16, spec.extra)?;
+            let offcore = [ExtraRegister::OffcoreRsp0, ExtraRegister::OffcoreRsp1];
+            if pmu.shares_offcore && event.extra.is_some_and(|(register, _)| offcore.contains(&register)) {
+                return Err(Refusal::new(Reason::SharedEvent, [index as u64, 0]));
+            }
+            Ok(())
+        }
+        Interface::Amd(_) if spec.extra != 0 => {
+            Err(Refusal::new(Reason::ExtraBits, [index as u64, spec.extra]))
+        }
+        Interface::Amd(_) | Interface::NetBurst(_) => Ok(()),
+    }
 }
 
 /// Takes the counters away that do not count the event at its privilege level.

@@ -3,7 +3,7 @@
 mod checks;
 mod facts;
 
-use self::checks::{check_places, check_sampling, check_told_apart, checked_layout};
+use self::checks::{check_groups, check_places, check_sampling, check_told_apart, checked_layout};
 use super::abi::{EventSpec, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
 use super::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX};
 use super::events::{self, Event, Sampling, Way};
@@ -193,6 +193,7 @@ impl Program {
     #[inline(never)]
     fn choose_records(&mut self, pmu: &Pmu, checked: &[Event; EVENTS_MAX]) -> Result<(), Refusal> {
         self.way = check_sampling(checked)?;
+        check_groups(&self.config, self.way)?;
         check_places(&self.config, checked)?;
         let pebs = pmu.pebs.ok().filter(|_| self.way == Some(Way::Pebs));
         self.branches = Branches::wanted(pmu, &self.config, pebs.as_ref())?;

@@ -384,4 +384,10 @@ fn what_a_family_does_not_have_is_refused() {
         [precise(OPS, 1600), EventSpec { mode: EventMode::Interrupt as u8, ..precise(BRANCHES, 1600) }];
     let refused = Program::new(&rig(&amd::ZEN_4, 1).pmu, &config(&both)).expect_err("two kinds of records");
     assert_eq!(refused.reason, Reason::Field);
+    // What has no meaning there, neither beside an event nor in a record.
+    let with_extra = EventSpec { extra: 7, ..counted(INSTRUCTIONS) };
+    assert_eq!(refusal(&amd::ZEN_4, with_extra), Refusal::new(Reason::ExtraBits, [0, 7]));
+    let grouped = SessionConfig { record_groups: 2, ..config(&[precise(OPS, 1600)]) };
+    let refused = Program::new(&rig(&amd::ZEN_4, 1).pmu, &grouped).expect_err("IBS writes no groups");
+    assert_eq!(refused, Refusal::new(Reason::RecordGroups, [2, 0]));
 }

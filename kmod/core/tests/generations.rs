@@ -206,6 +206,10 @@ fn values_of_one_register_are_shared_or_moved_to_its_sibling_or_refused() {
     assert_eq!((refused.reason, refused.detail), (Reason::ExtraBits, [0, 1 << 63]));
     let refused = new(&[offcore(0x00C0, 7)]).expect_err("takes none");
     assert_eq!((refused.reason, refused.detail), (Reason::ExtraBits, [0, 7]));
+    let groups =
+        |events: &[EventSpec]| Program::new(&rig.pmu, &SessionConfig { record_groups: 1, ..config(events) });
+    let refused = groups(&[counted(0x00C0)]).expect_err("no record is written");
+    assert_eq!((refused.reason, refused.detail), (Reason::RecordGroups, [1, 0]));
     let refused = new(&[offcore(0x01CD, 30)]).expect_err("only while sampled");
     assert_eq!(refused.reason, Reason::OnlyPrecise);
 }

@@ -171,7 +171,7 @@ impl Options {
         self
     }
 
-    /// Wakes who waits for the session ([`super::Session::wait`]) at the latest so long after something was published, 10 ms to 10 s, and
+    /// Wakes who waits for the session ([`super::Session::wait`]) so long after something was published, up to a quarter sooner or later, 10 ms to 10 s, and
     /// at once when a quarter of a ring has filled; `None` is the driver's default of 50 ms. Who need not show what is measured at
     /// once disturbs it less.
     #[must_use]

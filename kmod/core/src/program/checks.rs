@@ -2,7 +2,7 @@
 
 use core::mem::{offset_of, size_of};
 
-use super::super::abi::{EventSpec, Reason, SessionConfig, SAMPLING_COUNTERS_MAX};
+use super::super::abi::{EventMode, EventSpec, Reason, SessionConfig, SAMPLING_COUNTERS_MAX};
 use super::super::events::{Event, Way};
 use super::super::hybrid;
 use super::super::layout::{RecordLayout, GPRS};
@@ -38,6 +38,18 @@ pub(super) fn checked_layout(
         return Err(Refusal::new(Reason::RecordGroups, [GPRS, pebs.groups]));
     }
     Ok(layout)
+}
+
+/// Refuses groups of records where hardware does not write these into memory.
+pub(super) fn check_groups(config: &SessionConfig, way: Option<Way>) -> Result<(), Refusal> {
+    // On a hybrid processor those of the other type of core may be precise.
+    let precise = |event: &EventSpec| event.mode == EventMode::Precise as u8;
+    let written =
+        config.events.iter().take(config.event_count as usize).any(precise) && way != Some(Way::Ibs);
+    if config.record_groups != 0 && !written {
+        return Err(Refusal::new(Reason::RecordGroups, [config.record_groups.into(), 0]));
+    }
+    Ok(())
 }
 
 /// Refuses sampled events that a quantum has no place for.
