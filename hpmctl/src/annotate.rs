@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::opened::open_trace;
-use crate::output::{grouped, print, warn};
+use crate::output::{counted, print, warn};
 use crate::report::lacking::no_sample;
 use crate::report::samples::{sampled_events, unfinished};
 use crate::report::{event_index, table, text};
@@ -194,11 +194,11 @@ fn render(listing: &Listing, context: usize) -> String {
             text::line(
                 &mut text,
                 format_args!(
-                    "event     {} in {}, {}: {} samples here, {:.1} % ± {:.1} of all",
+                    "event     {} in {}, {}: {} here, {:.1} % ± {:.1} of all",
                     of.name,
                     text::privilege(of),
                     text::how(of, &listing.machine),
-                    grouped(here.samples),
+                    counted(here.samples, "sample"),
                     share.share * 100.0,
                     share.error * 100.0
                 ),

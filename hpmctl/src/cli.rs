@@ -130,7 +130,13 @@ fn about_numbers(message: &str) -> String {
     // A range that has no end of its own ends with its type's numbers.
     let endless = [u64::MAX, u32::MAX.into(), u16::MAX.into(), u8::MAX.into()];
     match most.trim_start_matches('=').parse::<u64>() {
-        Ok(most) if endless.contains(&most) => format!("{before} is less than {least}{rest}"),
+        Ok(most) if endless.contains(&most) => {
+            let number = before.rsplit(' ').next().and_then(|number| number.parse::<u128>().ok());
+            match number > Some(u128::from(most)) {
+                true => format!("{before} is too large a number{rest}"),
+                false => format!("{before} is less than {least}{rest}"),
+            }
+        }
         Ok(most) => format!("{before} is not from {least} to {most}{rest}"),
         Err(_) => message,
     }

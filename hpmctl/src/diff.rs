@@ -19,7 +19,7 @@ use crate::report::{event_index, named, table, text};
 /// Show what changed between two traces, function by function, and whether it is more than chance.
 ///
 /// Shares of all samples are compared, as runs may be of different length; with --absolute events, for runs that did the same
-/// work. What is shown could be chance in at most 5 % of the rows (exact binomial tests, Benjamini and Hochberg's correction).
+/// work. What is shown could be chance in at most 5 % of the rows (exact tests: Fisher's, with --absolute binomial ones; Benjamini and Hochberg's correction).
 /// That is the chance of sampling alone: other differences between two runs it does not know.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {

@@ -290,14 +290,17 @@ impl Recording {
 
     /// Carries out what `hpmctl control` asks for.
     fn serve(&mut self, source: &dyn Source) -> Result<()> {
-        let Self { writer, controlled: Some(controlled), ended, .. } = self else { return Ok(()) };
+        let Self { writer, controlled: Some(controlled), ended, delay, .. } = self else { return Ok(()) };
         controlled.serve(|request| {
             Ok(match request {
                 Request::Start => {
+                    *delay = None;
                     writer.go_on(source.now().unwrap_or(0), source.totals()?);
                     "written from now on".to_owned()
                 }
                 Request::Stop => {
+                    // Nor does the delay's end begin it again.
+                    *delay = None;
                     writer.pause(true, source.totals()?);
                     "left out from now on".to_owned()
                 }

@@ -106,6 +106,12 @@ struct Counted {
     quanta_lost: u64,
     /// Processes that a measured one forked and that are missing in the counts, because the driver's table was full.
     processes_left_out: u64,
+    /// It ended before its delay was over.
+    #[serde(skip)]
+    missed: bool,
+    /// How long after the start counting began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ns: Option<u64>,
     /// The program's exit status as a shell shows it; null when it went on.
     exit_status: Option<i32>,
     /// Where issue slots went.

@@ -44,5 +44,11 @@ pub(super) fn write(trace: &Path, definitions: &Definitions) -> Result<()> {
     let path = trace.join(FILE);
     let all: BTreeMap<&str, &str> = definitions.iter().collect();
     let text = serde_json::to_string_pretty(&all)? + "\n";
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    // In one step: where there is no room, the old ones stay.
+    let new = trace.join("explore.json.new");
+    let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &path));
+    written.with_context(|| {
+        let _ = fs::remove_file(&new);
+        format!("cannot write {}", path.display())
+    })
 }

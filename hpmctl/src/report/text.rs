@@ -67,7 +67,7 @@ pub(crate) fn head(text: &mut String, meta: &Meta, filter: Option<&str>) {
     line(
         text,
         format_args!(
-            "machine   {}: {} PMU ({} family {} model {}), {} CPUs, Linux {}; hpm {}, from the {}",
+            "machine   {}: {} PMU ({} family {} model {}), {} CPUs, Linux {}; hpm {}, from {}",
             machine.host_name,
             machine.pmu,
             machine.vendor,
@@ -76,7 +76,11 @@ pub(crate) fn head(text: &mut String, meta: &Meta, filter: Option<&str>) {
             machine.cpus,
             machine.kernel_release,
             meta.hpm_version,
-            meta.source
+            match meta.source.as_str() {
+                "driver" => "the driver",
+                "perf.data" => "a file of perf record",
+                other => other,
+            }
         ),
     );
     if !meta.source_note.is_empty() {

@@ -206,6 +206,8 @@ impl Measured<'_> {
             processes_left_out: until_now.processes_left_out,
             quanta_lost: totals.quanta_lost,
             exit_status: end.of_program(),
+            missed: self.missed.is_some(),
+            delay_ns: self.args.delay.map(|delay| delay.as_nanos() as u64),
             topdown: whole.topdown,
             warnings: warnings(source, in_turns && in_parts)
                 .into_iter()

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
 use libhpm::analysis::statistics::Repeated;
 use libhpm::analysis::topdown::Share;
@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::out::Out;
 use super::{Counted, EventCount, StatArgs, beside_csv, csv, measurement, status};
-use crate::output::{grouped, say, time, unit, warn};
+use crate::output::{counted, grouped, say, time, unit, warn};
 use crate::workload::End;
 
 /// Everything that the text and the JSON show.
@@ -20,8 +20,11 @@ struct Runs {
     target: String,
     /// How many were asked for; fewer when a signal ended one.
     wanted: u32,
-    /// How many came to their end.
+    /// How many came to their end and counted something.
     done: u64,
+    /// How many ended before their delay was over, and are left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    missed: u64,
     rows: Vec<Row>,
     /// Events that never had their turn, in any run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -50,29 +53,39 @@ struct Row {
     scaled: bool,
 }
 
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Runs the command as often as asked, or until a signal ends one.
 pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
     let wanted = args.repeat.unwrap_or(1);
     let mut out = Out::new(args)?;
-    let (mut runs, mut statuses) = (Vec::new(), Vec::new());
+    let (mut runs, mut missed, mut statuses) = (Vec::new(), 0, Vec::new());
     while statuses.len() < wanted as usize {
         let (counted, end): (Counted, End) = measurement::once(args, &mut out)?;
         statuses.push(end.status());
         if matches!(end, End::Interrupted(_)) {
             break;
         }
-        runs.push(counted);
+        if counted.missed {
+            missed += 1;
+        } else {
+            runs.push(counted);
+        }
+    }
+    if runs.is_empty() && missed > 0 {
+        bail!("nothing was counted: each run ended before its delay was over");
     }
     if runs.is_empty() {
         say("a signal ended the first run, so that there is nothing to show");
         return Ok(ExitCode::from(statuses[0]));
     }
-    let all = of_runs(&runs, wanted, statuses);
+    let all = Runs { missed, ..of_runs(&runs, wanted, statuses) };
     let written = out.repeated(&all, text(&all), values(&all));
     if args.csv {
         beside_csv(&all.source, &all.topdown_remark);
-        warn(&all.warnings);
-        warn(all.lacking().as_slice());
+        warn(&all.remarks());
         warn(super::text::left_out(all.processes_left_out).as_slice());
     }
     status(written, all.exit_statuses.iter().copied().find(|status| *status != 0).unwrap_or(0))
@@ -86,6 +99,7 @@ fn of_runs(runs: &[Counted], wanted: u32, exit_statuses: Vec<u8>) -> Runs {
         target: first.target.clone(),
         wanted,
         done: runs.len() as u64,
+        missed: 0,
         rows: rows(runs),
         not_counted: not_counted(runs),
         processes_left_out: runs.iter().map(|run| run.processes_left_out).sum(),
@@ -111,6 +125,20 @@ fn warnings(runs: &[Counted]) -> Vec<String> {
 }
 
 impl Runs {
+    /// What has to be known of the counts beside them.
+    fn remarks(&self) -> Vec<String> {
+        let Self { done, missed, wanted, .. } = *self;
+        let missed_too = (missed > 0)
+            .then(|| format!("{missed} of the runs ended before the delay was over, and are left out"));
+        let fewer = (done + missed < u64::from(wanted)).then(|| {
+            format!("only {} of {wanted} runs came to their end: a signal ended the last one", done + missed)
+        });
+        let failed = self.exit_statuses.iter().filter(|status| **status != 0).count();
+        let failed = (failed > 0).then(|| format!("{failed} of the runs ended with a failure"));
+        let said = self.warnings.iter().cloned().chain(self.lacking());
+        [missed_too, fewer, failed].into_iter().flatten().chain(said).collect()
+    }
+
     /// What is in no row.
     fn lacking(&self) -> Option<String> {
         let names = self.not_counted.join(", ");
@@ -164,11 +192,11 @@ fn text(runs: &Runs) -> String {
             "ns" => time(value.round() as u64),
             _ => format!("{value:.3}"),
         };
-        let interval = values.interval.unwrap_or(f64::NAN);
-        let percent = if values.mean > 0.0 {
-            format!("({:.2} %)", interval * 100.0 / values.mean)
-        } else {
-            String::new()
+        // One run tells nothing of how others scatter.
+        let interval = values.interval.map_or_else(|| "-".to_owned(), number);
+        let percent = match values.interval {
+            Some(interval) if values.mean > 0.0 => format!("({:.2} %)", interval * 100.0 / values.mean),
+            _ => String::new(),
         };
         let of =
             if values.runs < runs.done { format!("in {} of the runs", values.runs) } else { String::new() };
@@ -179,23 +207,13 @@ fn text(runs: &Runs) -> String {
         };
         // A clock's numbers have units of their own.
         let name = if matches!(*unit, "" | "ns") { name.clone() } else { format!("{unit} ({name})") };
-        let cells = [number(values.mean), number(interval), percent, number(values.min), number(values.max)];
+        let cells = [number(values.mean), interval, percent, number(values.min), number(values.max)];
         table.add_row(cells.into_iter().chain([name, what]));
     }
     for column in table.column_iter_mut().take(5) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let done = runs.done;
-    let fewer = if done < u64::from(runs.wanted) {
-        format!("\nOnly {done} of {} runs came to their end: a signal ended the last one.", runs.wanted)
-    } else {
-        String::new()
-    };
-    let failed = runs.exit_statuses.iter().filter(|status| **status != 0).count();
-    let failed =
-        if failed > 0 { format!("\n{failed} of the runs ended with a failure.") } else { String::new() };
-    let warnings = runs.warnings.iter().cloned().chain(runs.lacking());
-    let warnings: String = warnings.map(|what| format!("\nWarning: {what}.")).collect();
+    let warnings: String = runs.remarks().iter().map(|what| format!("\nWarning: {what}.")).collect();
     let left_out =
         super::text::left_out(runs.processes_left_out).map_or_else(String::new, |what| format!("\n{what}."));
     let remark = match runs.topdown_remark.as_str() {
@@ -203,9 +221,10 @@ fn text(runs: &Runs) -> String {
         remark => format!("\n{remark}"),
     };
     format!(
-        "\nCounts of {} in {done} runs:\n\n{}\n\n± is the mean's 95 % interval by Student's t, for runs that are independent \
-         and scatter normally.{remark}{fewer}{failed}{warnings}\nSource: {}.{left_out}",
+        "\nCounts of {} in {}:\n\n{}\n\n± is the mean's 95 % interval by Student's t, for runs that are independent \
+         and scatter normally.{remark}{warnings}\nSource: {}.{left_out}",
         runs.target,
+        counted(runs.done, "run"),
         table.trim_fmt(),
         runs.source
     )
@@ -288,7 +307,7 @@ mod tests {
         };
         let all = of_runs(&[run(None), run(Some(7)), run(Some(9))], 3, vec![0; 3]);
         let shown = text(&all);
-        assert!(shown.contains("in 3 runs") && !shown.contains("a signal ended"), "{shown}");
+        assert!(shown.contains("in 3 runs") && !shown.contains("signal ended"), "{shown}");
         assert!(
             shown.lines().any(|line| line.contains("load") && line.ends_with("in 2 of the runs")),
             "{shown}"
@@ -297,7 +316,12 @@ mod tests {
         let warned = "Warning: of 1 of the runs: no turn.\nWarning: an old kernel.\n";
         assert!(shown.contains(warned), "{shown}");
         let ended = text(&of_runs(&[run(Some(7))], 3, vec![0, 130]));
-        assert!(ended.contains("Only 1 of 3 runs came to their end"), "{ended}");
+        assert!(
+            ended.contains("only 1 of 3 runs came to their end")
+                && ended.contains("in 1 run:")
+                && !ended.contains("NaN"),
+            "{ended}"
+        );
     }
 
     #[test]

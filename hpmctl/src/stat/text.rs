@@ -29,7 +29,9 @@ pub(super) fn text(counted: &Counted) -> String {
             counted.on_cpu_ns as f64 / elapsed as f64
         ),
     };
-    let mut text = format!("\nCounts of {}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
+    let without =
+        counted.delay_ns.map_or_else(String::new, |delay| format!(", without its first {}", time(delay)));
+    let mut text = format!("\nCounts of {}{without}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
     if !counted.parts.is_empty() {
         text += &format!("\n\n{}\n", parts(&counted.parts));
     }
@@ -191,6 +193,8 @@ pub(in crate::stat) mod tests {
             processes_left_out: 0,
             quanta_lost: 0,
             exit_status: Some(0),
+            missed: false,
+            delay_ns: None,
             topdown: vec![],
             topdown_remark: String::new(),
             warnings: vec![],

@@ -127,6 +127,7 @@ fn write(
     }
     totals.running_tsc = turns.of(totals.on_cpu_tsc);
     quanta.sort_by_key(|row: &QuantumRow| (row.end_tsc, row.cpu, row.sequence));
+    number_by_time(&mut quanta, &mut samples);
     samples.sort_by_key(|row: &SampleRow| (row.tsc, row.cpu, row.quantum));
     quanta.iter().try_for_each(|row| writer.quantum(row))?;
     samples.iter().try_for_each(|row| writer.sample(row))?;
@@ -229,7 +230,37 @@ fn place_of(event: &super::Event, meta: &mut Meta) -> usize {
     }
 }
 
-/// Traces that have quanta of the same CPU get numbers behind each other.
+/// Numbers the quanta, sorted by their ends, anew on each CPU, where traces may have been recorded at one time or be given in another
+/// order than theirs. A gap, which lost quanta leave, stays before the quantum that follows it.
+fn number_by_time(quanta: &mut [QuantumRow], samples: &mut [SampleRow]) {
+    let mut numbers: HashMap<u32, Vec<u64>> = HashMap::new();
+    for row in quanta.iter() {
+        numbers.entry(row.cpu).or_default().push(row.sequence);
+    }
+    let mut lost_before: HashMap<(u32, u64), u64> = HashMap::new();
+    for (&cpu, numbers) in &mut numbers {
+        numbers.sort_unstable();
+        let mut next = 0;
+        for &number in numbers.iter() {
+            lost_before.insert((cpu, number), number.saturating_sub(next));
+            next = number + 1;
+        }
+    }
+    let (mut next, mut anew): (HashMap<u32, u64>, HashMap<(u32, u64), u64>) = Default::default();
+    for row in quanta {
+        let next = next.entry(row.cpu).or_default();
+        let old = (row.cpu, row.sequence);
+        row.sequence = *next + lost_before.get(&old).copied().unwrap_or(0);
+        *next = row.sequence + 1;
+        anew.insert(old, row.sequence);
+    }
+    for row in samples {
+        // One whose quantum is missing names a number that no other has.
+        row.quantum = anew.get(&(row.cpu, row.quantum)).copied().unwrap_or(u64::MAX);
+    }
+}
+
+/// Traces that have quanta of the same CPU get numbers behind each other, so that each has one of its own while they are read.
 fn number_quanta(inputs: &mut [Input<'_>]) {
     let mut next: HashMap<u32, u64> = HashMap::new();
     for input in inputs {

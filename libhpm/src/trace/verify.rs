@@ -58,8 +58,8 @@ impl Verdict {
 #[must_use]
 pub fn verify(reader: &TraceReader) -> Verdict {
     let meta = reader.meta();
-    let cpus_known = meta.source != "perf.data";
-    let mut check = Check { events: meta.events.len(), cpus_known, ..Check::default() };
+    let one_at_a_time = meta.source != "perf.data" && meta.merged.is_empty();
+    let mut check = Check { events: meta.events.len(), one_at_a_time, ..Check::default() };
     let mut verdict = Verdict::default();
     let stacks = &mut HashSet::new();
     each::<StackRow>(reader, &mut verdict, |row| {
@@ -104,8 +104,9 @@ fn each<R: Row>(reader: &TraceReader, verdict: &mut Verdict, mut look: impl FnMu
 #[derive(Default)]
 struct Check {
     events: usize,
-    /// Quanta have the CPUs on which they were; a perf.data file need not tell.
-    cpus_known: bool,
+    /// A CPU had one quantum at a time: a perf.data file need not tell the CPUs, and traces that were merged may have been recorded side
+    /// by side.
+    one_at_a_time: bool,
     /// By kind.
     problems: Vec<(&'static str, Problem)>,
     /// Number and end of the last quantum of each CPU.
@@ -154,7 +155,7 @@ impl Check {
             if sequence <= last {
                 self.note("order", || format!("quantum {sequence} of CPU {cpu} comes after quantum {last}"));
             }
-            if start_tsc < last_end && self.cpus_known {
+            if start_tsc < last_end && self.one_at_a_time {
                 self.note("overlap", || {
                     format!("quantum {sequence} of CPU {cpu} starts before quantum {last} has ended")
                 });

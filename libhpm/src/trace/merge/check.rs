@@ -74,7 +74,7 @@ fn any<R: Row>(reader: &TraceReader, cuts: &mut Vec<Cut>) -> bool {
 mod tests {
     use super::*;
     use crate::record::BranchType;
-    use crate::trace::{Allocations, ClockPair, Totals, TraceWriter, merge, verify};
+    use crate::trace::{Allocations, ClockPair, Event, Totals, TraceWriter, merge, verify};
     use std::path::{Path, PathBuf};
 
     /// A trace of so many quanta from this time on.
@@ -172,6 +172,48 @@ mod tests {
         assert_eq!(merged(&[(512, all.clone()), (512, call.clone())]), (false, call));
         assert_eq!(merged(&[(512, none), (0, all.clone())]), (true, all.clone()));
         assert_eq!(merged(&[(0, all), (0, None)]), (false, None));
+    }
+
+    #[test]
+    fn traces_of_one_cpu_are_numbered_by_time_and_gaps_stay() {
+        let temp = tempfile::tempdir().unwrap();
+        let write = |name: &str, rows: [(u64, u64); 3]| {
+            let mut meta = Meta { events: vec![Event::default()], ..Meta::default() };
+            meta.clock.tsc_khz = 1_000_000;
+            let now = rows[0].1;
+            meta.clock.pairs = vec![ClockPair { tsc: now, monotonic_raw_ns: now, realtime_ns: now }];
+            let folder = temp.path().join(name);
+            let mut writer = TraceWriter::create(&folder, meta).unwrap();
+            for (sequence, tsc) in rows {
+                let row = QuantumRow {
+                    sequence,
+                    start_tsc: tsc - 5,
+                    end_tsc: tsc,
+                    counts: vec![0],
+                    periods: vec![0],
+                    ..QuantumRow::default()
+                };
+                writer.quantum(&row).unwrap();
+                writer.sample(&SampleRow { quantum: sequence, tsc, ..SampleRow::default() }).unwrap();
+            }
+            writer.finish(Totals { quanta: 3, records: 3, ..Totals::default() }).unwrap();
+            TraceReader::open(folder).unwrap()
+        };
+        // Side by side, and of the second one three quanta were lost.
+        let (a, b) = (
+            write("a.hpm", [(0, 1000), (1, 1020), (2, 1040)]),
+            write("b.hpm", [(0, 1001), (4, 1021), (5, 1041)]),
+        );
+        for (number, order) in [[&b, &a], [&a, &b]].iter().enumerate() {
+            let folder = temp.path().join(format!("{number}.hpm"));
+            merge(order, &folder).unwrap();
+            let merged = TraceReader::open(&folder).unwrap();
+            assert!(verify(&merged).is_good(), "{:?}", verify(&merged));
+            let quanta: Vec<u64> = merged.rows::<QuantumRow>().map(|row| row.sequence).collect();
+            assert_eq!(quanta, [0, 1, 2, 6, 7, 8]);
+            let samples: Vec<u64> = merged.rows::<SampleRow>().map(|row| row.quantum).collect();
+            assert_eq!(samples, quanta, "each names its own");
+        }
     }
 
     #[test]
