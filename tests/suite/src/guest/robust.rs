@@ -3,7 +3,8 @@
 use std::fs::{self, OpenOptions};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::process::{Child as Process, Command, Stdio};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +15,8 @@ use libhpm::sideband::Sideband;
 use libhpm::sys::child::Child;
 use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::GuestReport;
@@ -45,7 +48,24 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         report.fact(window, json!(sums));
     }
     report.check("who polls sleeps until told, however often threads switch", sleeps_until_told);
-    report.check("a session gives up when somebody else writes the PMU, and says so", intruder);
+    report.check("a session gives up when somebody else writes the PMU, and says so", || {
+        let mut target =
+            Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
+        let said = gives_up(&["-p", &target.id().to_string()]);
+        ensure!(target.try_wait()?.is_none(), "the target ended first");
+        target.kill()?;
+        target.wait()?;
+        said
+    });
+    report.check("also where no quanta last long enough to be cut, because threads switch", || {
+        let mut target = Command::new("taskset");
+        target.args(["-c", "0", "sh", "-c", "yes | cat"]).stdout(Stdio::null()).process_group(0);
+        let mut target = target.spawn()?;
+        let said = gives_up(&["--per-thread", "-C", "0"]);
+        killpg(Pid::from_raw(i32::try_from(target.id())?), Signal::SIGKILL)?;
+        target.wait()?;
+        said
+    });
     Ok(())
 }
 
@@ -156,12 +176,10 @@ fn sleeps_until_told() -> Result<String> {
     Ok(format!("{wakings} wakings for {quanta} quanta"))
 }
 
-/// Stops every counter of CPU 0 behind hpm's back.
-fn intruder() -> Result<String> {
-    let mut target = Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
-    let pid = target.id().to_string();
-    let mut session =
-        hpmctl(&["stat", "-e", "instructions:u", "-p", &pid])?.stderr(Stdio::piped()).spawn()?;
+/// What `hpmctl stat` says when every counter of CPU 0 is stopped behind hpm's back.
+fn gives_up(whom: &[&str]) -> Result<String> {
+    let words = [&["stat", "-e", "instructions:u"], whom].concat();
+    let mut session = hpmctl(&words)?.stderr(Stdio::piped()).spawn()?;
     settled(&session)?;
     let msr = OpenOptions::new().write(true).open("/dev/cpu/0/msr")?;
     // A write that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.
@@ -171,15 +189,7 @@ fn intruder() -> Result<String> {
             .context("writing IA32_PERF_GLOBAL_CTRL")?;
         std::thread::sleep(Duration::from_millis(20));
     }
-    let said = ended(session, &mut target);
-    target.kill()?;
-    target.wait()?;
-    said
-}
-
-fn ended(mut session: Process, target: &mut Process) -> Result<String> {
     let status = wait_at_most(&mut session, LIMIT)?;
-    ensure!(target.try_wait()?.is_none(), "the target ended first");
     let mut said = String::new();
     std::io::Read::read_to_string(&mut session.stderr.take().context("no standard error")?, &mut said)?;
     ensure!(
