@@ -77,6 +77,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         delay: args.delay,
         duration: args.target.duration,
         look: look(args, deferred),
+        since: Instant::now(),
         begun: false,
         ended: false,
     };
@@ -171,6 +172,8 @@ struct Recording {
     duration: Option<Duration>,
     /// How often it looks at the source.
     look: Duration,
+    /// What the delay counts from, and after it the duration.
+    since: Instant,
     /// The target is being measured, and its program runs.
     begun: bool,
     /// Somebody asked for the end.
@@ -194,16 +197,16 @@ impl Recording {
                 std::process::id()
             ));
         }
-        let mut begun = Instant::now();
+        self.since = Instant::now();
         loop {
             if let Some(end) = workload.ended()? {
                 return Ok(end);
             }
-            if self.delay.is_some_and(|delay| begun.elapsed() >= delay) {
-                (self.delay, begun) = (None, Instant::now());
+            if self.delay.is_some_and(|delay| self.since.elapsed() >= delay) {
+                (self.delay, self.since) = (None, Instant::now());
                 self.writer.go_on(source.now().unwrap_or(0), source.totals()?);
             }
-            let left = self.delay.or(self.duration).map(|time| time.saturating_sub(begun.elapsed()));
+            let left = self.delay.or(self.duration).map(|time| time.saturating_sub(self.since.elapsed()));
             // The driver's descriptor stays readable once the target has gone; the program's own end is waited for without it.
             let gone = source.is_over();
             let over = left == Some(Duration::ZERO) && self.delay.is_none();
@@ -290,17 +293,24 @@ impl Recording {
 
     /// Carries out what `hpmctl control` asks for.
     fn serve(&mut self, source: &dyn Source) -> Result<()> {
-        let Self { writer, controlled: Some(controlled), ended, delay, .. } = self else { return Ok(()) };
+        let Self { writer, controlled: Some(controlled), ended, delay, since, .. } = self else {
+            return Ok(());
+        };
+        // Whoever asks decides instead of the delay, which does not begin to write later either.
+        let mut decided = || {
+            if delay.take().is_some() {
+                *since = Instant::now();
+            }
+        };
         controlled.serve(|request| {
             Ok(match request {
                 Request::Start => {
-                    *delay = None;
+                    decided();
                     writer.go_on(source.now().unwrap_or(0), source.totals()?);
                     "written from now on".to_owned()
                 }
                 Request::Stop => {
-                    // Nor does the delay's end begin it again.
-                    *delay = None;
+                    decided();
                     writer.pause(true, source.totals()?);
                     "left out from now on".to_owned()
                 }

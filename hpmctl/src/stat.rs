@@ -56,8 +56,8 @@ pub(crate) struct StatArgs {
     /// Show the counts on each CPU
     #[arg(long)]
     per_cpu: bool,
-    /// Leave out the first so many seconds, or so long, such as 500ms: a program's beginning. --interval and --duration count from
-    /// then on
+    /// Leave out the first so many seconds, or so long, such as 500ms: a program's beginning, to within 10 ms on each CPU. --interval and
+    /// --duration count from then on
     #[arg(long, value_name = "SECONDS", value_parser = seconds, conflicts_with = "trace")]
     delay: Option<Duration>,
     /// Run the command N times, and show the means with their 95 % intervals
@@ -134,7 +134,7 @@ struct Slice {
     /// Whose; absent when it is everybody's.
     #[serde(flatten)]
     who: Option<Who>,
-    /// When the interval ended, since the start; absent when it is all of the time.
+    /// When the interval ended, since counting began; absent when it is all of the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     until_ns: Option<u64>,
     /// Time during which measured threads were on a CPU.

@@ -99,6 +99,36 @@ fn with_a_delay_nothing_before_its_end_is_written_and_a_duration_counts_from_the
 }
 
 #[test]
+fn who_asks_decides_instead_of_the_delay_and_the_duration_counts_from_then() {
+    if libhpm::source::perf::software().is_err() {
+        return;
+    }
+    for (request, written) in [("start", true), ("stop", false)] {
+        let folder = tempfile::tempdir().unwrap();
+        let begin = ["record", "--source", "perf", "-e", "cpu-clock:u", "-o", "a.hpm", "--control"];
+        let rest =
+            ["--delay", "700ms", "--duration", "600ms", "timeout", "4", "sh", "-c", "while :; do :; done"];
+        let mut recorder =
+            hpmctl(folder.path(), &[&begin[..], &rest].concat()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(recorder.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.by_ref().any(|line| line.contains("hpmctl control start|stop|dump|end")));
+        // Longer than the delay less the duration: the latter must not count from the beginning.
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        let pid = recorder.id().to_string();
+        assert!(hpmctl(folder.path(), &["control", request, &pid]).output().unwrap().status.success());
+        let told: Vec<String> = lines.collect();
+        assert_eq!(recorder.wait().unwrap().code(), Some(124), "that of timeout: {told:?}");
+        assert!(!told.iter().any(|line| line.contains("nothing was written")), "{told:?}");
+        let reader = TraceReader::open(folder.path().join("a.hpm")).unwrap();
+        let samples: Vec<u64> = reader.rows::<SampleRow>().map(|row| row.tsc).collect();
+        assert_eq!(!samples.is_empty(), written, "after {request}: {told:?}");
+        if let (Some(first), Some(last)) = (samples.iter().min(), samples.iter().max()) {
+            assert!(last - first > 400_000_000, "{} ns of 600 ms", last - first);
+        }
+    }
+}
+
+#[test]
 fn what_ended_before_its_delay_is_said_to_have() {
     if libhpm::source::perf::software().is_err() {
         return;

@@ -123,7 +123,10 @@ fn a_run_that_a_signal_ended_passes_on_its_status() {
     let folder = tempfile::tempdir().unwrap();
     let output = stat(folder.path(), &["-r", "3"], "kill -TERM $$").output().unwrap();
     assert_eq!(output.status.code(), Some(143), "{}", said(&output));
-    assert_eq!(said(&output), "hpmctl: a signal ended the first run, so that there is nothing to show\n");
+    assert_eq!(
+        said(&output),
+        "hpmctl: a signal ended the run before anything was counted, so that there is nothing to show\n"
+    );
     let output = stat(folder.path(), &["-r", "3"], "exit 200").output().unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(200), "{text}");

@@ -30,7 +30,9 @@ pub(super) struct Clock {
     start_in: AtomicU64,
     /// The work shall wake readers.
     wake: AtomicBool,
-    /// TSC when it was last seen whether somebody else uses the PMU.
+    /// The work shall see whether somebody else uses the PMU.
+    look: AtomicBool,
+    /// TSC when that was last seen.
     looked_tsc: AtomicU64,
 }
 
@@ -43,6 +45,7 @@ impl Clock {
             expires_tsc: AtomicU64::new(STOPPED),
             start_in: AtomicU64::new(0),
             wake: AtomicBool::new(false),
+            look: AtomicBool::new(false),
             looked_tsc: AtomicU64::new(0),
         }
     }
@@ -67,14 +70,19 @@ impl Clock {
         // SAFETY: As above. That handler may have queued the work once more, which does not start the timer again.
         unsafe { bindings::irq_work_sync(self.work.get()) };
         self.expires_tsc.store(STOPPED, Ordering::Relaxed);
+        // The TSC may be set back before this runs again.
+        self.looked_tsc.store(0, Ordering::Relaxed);
     }
 
     /// Makes sure that the timer expires within a quantum's longest time, in TSC ticks, after `now`, or as soon as readers may have to be
-    /// woken. At once where nobody has looked for others' use of the PMU so long, because nothing was measured when the timer expired.
-    /// On its CPU, from any context.
+    /// woken; and that others' use of the PMU is looked for now where nobody has so long, because nothing was measured when the timer
+    /// expired. On its CPU, from any context.
     pub(super) fn start(&self, now: u64, longest_quantum: u64) {
-        let unseen = now.saturating_sub(self.looked_tsc.load(Ordering::Relaxed));
-        let ticks = if unseen > longest_quantum { 1 } else { longest_quantum.min(registry::wake_within()) };
+        if now.saturating_sub(self.looked_tsc.load(Ordering::Relaxed)) > longest_quantum {
+            self.look.store(true, Ordering::Relaxed);
+            self.queue();
+        }
+        let ticks = longest_quantum.min(registry::wake_within());
         if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(ticks) {
             self.start_in.store(ticks, Ordering::Relaxed);
             self.queue();
@@ -121,7 +129,11 @@ impl Clock {
         true
     }
 
-    fn run_work(&self, irq: &LocalInterruptDisabled) {
+    fn run_work(&self, cpu: &Cpu, irq: &LocalInterruptDisabled) {
+        // Not where the switch asks for it, because giving up prints.
+        if let (true, Some(session)) = (self.look.swap(false, Ordering::Relaxed), cpu.running()) {
+            self.attend(sys::rdtsc(), cpu, session, irq, false);
+        }
         if self.wake.swap(false, Ordering::Relaxed) {
             registry::wake_readers(irq);
         }
@@ -147,6 +159,17 @@ impl Clock {
     fn cut_if_long(&self, now: u64, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) -> u64 {
         let left = session.longest_quantum().saturating_sub(cpu.quantum_age(now));
         let is_long = left <= session.longest_quantum() / EARLY;
+        self.attend(now, cpu, session, irq, is_long);
+        if is_long {
+            session.longest_quantum()
+        } else {
+            left
+        }
+    }
+
+    /// Sees whether somebody else uses the PMU, for which the session that runs gives up and leaves this CPU; else cuts its quantum if that
+    /// is wanted.
+    fn attend(&self, now: u64, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled, cut: bool) {
         self.looked_tsc.store(now, Ordering::Relaxed);
         cpu.section(irq, |section| {
             if let Some(reason) = section.intruder(session) {
@@ -155,15 +178,10 @@ impl Clock {
             }
             if session.has_given_up() {
                 section.unload(session);
-            } else if is_long {
+            } else if cut {
                 section.cut(QuantumEnd::Timer);
             }
         });
-        if is_long {
-            session.longest_quantum()
-        } else {
-            left
-        }
     }
 
     /// TSC ticks until readers are to be woken of what was published at `since` first, or again if they are now.
@@ -193,6 +211,6 @@ unsafe extern "C" fn on_work(_work: *mut bindings::irq_work) {
     // SAFETY: Without PREEMPT_RT, for which hpm is not built, work that was queued on this CPU runs in its interrupt.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
     if let Some(cpu) = cpu::this_cpu(irq) {
-        cpu.clock.run_work(irq);
+        cpu.clock.run_work(cpu, irq);
     }
 }

@@ -9,6 +9,7 @@ use libhpm::analysis::topdown::Share;
 use serde::Serialize;
 
 use super::out::Out;
+use super::text::without;
 use super::{Counted, EventCount, StatArgs, beside_csv, csv, measurement, status};
 use crate::output::{counted, grouped, say, time, unit, warn};
 use crate::workload::End;
@@ -18,6 +19,9 @@ use crate::workload::End;
 struct Runs {
     source: String,
     target: String,
+    /// How long after each run's start counting began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_ns: Option<u64>,
     /// How many were asked for; fewer when a signal ended one.
     wanted: u32,
     /// How many came to their end and counted something.
@@ -74,12 +78,12 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
             runs.push(counted);
         }
     }
-    if runs.is_empty() && missed > 0 {
+    if runs.is_empty() && missed == u64::from(wanted) {
         bail!("nothing was counted: each run ended before its delay was over");
     }
     if runs.is_empty() {
-        say("a signal ended the first run, so that there is nothing to show");
-        return Ok(ExitCode::from(statuses[0]));
+        say("a signal ended the run before anything was counted, so that there is nothing to show");
+        return Ok(ExitCode::from(statuses.pop().unwrap_or_default()));
     }
     let all = Runs { missed, ..of_runs(&runs, wanted, statuses) };
     let written = out.repeated(&all, text(&all), values(&all));
@@ -97,6 +101,7 @@ fn of_runs(runs: &[Counted], wanted: u32, exit_statuses: Vec<u8>) -> Runs {
     Runs {
         source: first.source.clone(),
         target: first.target.clone(),
+        delay_ns: first.delay_ns,
         wanted,
         done: runs.len() as u64,
         missed: 0,
@@ -221,9 +226,10 @@ fn text(runs: &Runs) -> String {
         remark => format!("\n{remark}"),
     };
     format!(
-        "\nCounts of {} in {}:\n\n{}\n\n± is the mean's 95 % interval by Student's t, for runs that are independent \
+        "\nCounts of {}{} in {}:\n\n{}\n\n± is the mean's 95 % interval by Student's t, for runs that are independent \
          and scatter normally.{remark}{warnings}\nSource: {}.{left_out}",
         runs.target,
+        without(runs.delay_ns),
         counted(runs.done, "run"),
         table.trim_fmt(),
         runs.source

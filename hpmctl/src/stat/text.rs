@@ -29,8 +29,7 @@ pub(super) fn text(counted: &Counted) -> String {
             counted.on_cpu_ns as f64 / elapsed as f64
         ),
     };
-    let without =
-        counted.delay_ns.map_or_else(String::new, |delay| format!(", without its first {}", time(delay)));
+    let without = without(counted.delay_ns);
     let mut text = format!("\nCounts of {}{without}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
     if !counted.parts.is_empty() {
         text += &format!("\n\n{}\n", parts(&counted.parts));
@@ -60,6 +59,11 @@ pub(super) fn lost_in_parts(counted: &Counted) -> Option<String> {
             counted.quanta_lost
         )
     })
+}
+
+/// What a delay has left out, behind the name of what was measured.
+pub(super) fn without(delay_ns: Option<u64>) -> String {
+    delay_ns.map_or_else(String::new, |delay| format!(", without its first {}", time(delay)))
 }
 
 /// What counts lack in which so many processes are missing.

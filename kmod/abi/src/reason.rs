@@ -80,7 +80,8 @@ pub enum Reason {
     ExtraBits = 51,
     /// Two events want different values of one register; `detail` is the index of the later one and the register.
     ExtraConflict = 52,
-    /// The processor does not write these groups of a record, or a group is missing that stacks need; `detail` is the
+    /// The processor does not write these groups of a record, or no event is sampled by records that it writes, or a group is missing that
+    /// stacks need; `detail` is the
     /// groups at fault and those that it can write.
     RecordGroups = 53,
     /// The event is counted only while it is sampled precisely; `detail[0]` is its index.

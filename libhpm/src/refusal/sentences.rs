@@ -75,8 +75,8 @@ impl Refusal {
                  turns (`hpmctl stat --multiplex`) or in two runs"
             ),
             Reason::RecordGroups => format!(
-                "this processor does not write the record groups {first:#x}, or they are missing from the request and \
-                 stacks need them: it can write {second:#x}"
+                "this processor does not write the record groups {first:#x}, no event is sampled so that it writes any, or they \
+                 are missing from the request and stacks need them: it can write {second:#x}"
             ),
             Reason::OnlyPrecise => format!(
                 "{event} is counted only while it is sampled precisely: use `hpmctl record` without --imprecise"

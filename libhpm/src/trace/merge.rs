@@ -230,6 +230,9 @@ fn place_of(event: &super::Event, meta: &mut Meta) -> usize {
     }
 }
 
+/// What a sample of a merged trace names whose quantum is missing.
+const NO_QUANTUM: u64 = u64::MAX;
+
 /// Numbers the quanta, sorted by their ends, anew on each CPU, where traces may have been recorded at one time or be given in another
 /// order than theirs. A gap, which lost quanta leave, stays before the quantum that follows it.
 fn number_by_time(quanta: &mut [QuantumRow], samples: &mut [SampleRow]) {
@@ -255,8 +258,8 @@ fn number_by_time(quanta: &mut [QuantumRow], samples: &mut [SampleRow]) {
         anew.insert(old, row.sequence);
     }
     for row in samples {
-        // One whose quantum is missing names a number that no other has.
-        row.quantum = anew.get(&(row.cpu, row.quantum)).copied().unwrap_or(u64::MAX);
+        // One whose quantum is missing names a number that none has.
+        row.quantum = anew.get(&(row.cpu, row.quantum)).copied().unwrap_or(NO_QUANTUM);
     }
 }
 
@@ -265,14 +268,17 @@ fn number_quanta(inputs: &mut [Input<'_>]) {
     let mut next: HashMap<u32, u64> = HashMap::new();
     for input in inputs {
         let mut last: HashMap<u32, u64> = HashMap::new();
-        for row in input.reader.rows::<QuantumRow>() {
-            let last = last.entry(row.cpu).or_default();
-            *last = (*last).max(row.sequence);
+        let quanta = input.reader.rows::<QuantumRow>().map(|row| (row.cpu, row.sequence));
+        // Also those whose quanta are missing, which would be another trace's else.
+        let named = input.reader.rows::<SampleRow>().map(|row| (row.cpu, row.quantum));
+        for (cpu, number) in quanta.chain(named.filter(|(_, number)| *number != NO_QUANTUM)) {
+            let last = last.entry(cpu).or_default();
+            *last = (*last).max(number);
         }
         for (cpu, last) in last {
             let next = next.entry(cpu + input.merged.cpu_offset).or_default();
             input.sequences.insert(cpu, *next);
-            *next += last + 1;
+            *next = next.saturating_add(last).saturating_add(1);
         }
     }
 }
@@ -362,7 +368,7 @@ impl Input<'_> {
     }
 
     fn number(&self, cpu: u32, sequence: u64) -> u64 {
-        sequence + self.sequences.get(&cpu).copied().unwrap_or(0)
+        sequence.saturating_add(self.sequences.get(&cpu).copied().unwrap_or(0))
     }
 
     /// Numbers of each event at their places in the merged trace.

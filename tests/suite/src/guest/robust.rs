@@ -57,14 +57,12 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         target.wait()?;
         said
     });
-    report.check("also where no quanta last long enough to be cut, because threads switch", || {
-        let mut target = Command::new("taskset");
-        target.args(["-c", "0", "sh", "-c", "yes | cat"]).stdout(Stdio::null()).process_group(0);
-        let mut target = target.spawn()?;
-        let said = gives_up(&["--per-thread", "-C", "0"]);
-        killpg(Pid::from_raw(i32::try_from(target.id())?), Signal::SIGKILL)?;
-        target.wait()?;
-        said
+    report.check("also where no quantum lasts long enough to be cut, because threads switch", || {
+        gives_up_beside("yes | cat", |_| vec!["--per-thread".into(), "-C".into(), "0".into()])
+    });
+    report.check("also where a thread sleeps whenever the timer expires", || {
+        let sleeps = "exec perl -e 'while (1) { select undef, undef, undef, 0.015 }'";
+        gives_up_beside(sleeps, |pid| vec!["--per-thread".into(), "-p".into(), pid.to_string()])
     });
     Ok(())
 }
@@ -174,6 +172,20 @@ fn sleeps_until_told() -> Result<String> {
     ensure!(quanta > 200, "{quanta} quanta were published");
     ensure!(wakings <= most, "woken {wakings} times in {:?}, which is enough for {most}", begun.elapsed());
     Ok(format!("{wakings} wakings for {quanta} quanta"))
+}
+
+/// As [`gives_up`], with a shell's script on CPU 0, of whose process ID the words are made.
+fn gives_up_beside(script: &str, words: impl FnOnce(u32) -> Vec<String>) -> Result<String> {
+    let mut target = Command::new("taskset");
+    target.args(["-c", "0", "sh", "-c", script]).stdout(Stdio::null()).process_group(0);
+    let mut target = target.spawn()?;
+    // Until it is what it executes, or hpmctl would take that for another program.
+    std::thread::sleep(Duration::from_millis(500));
+    let words = words(target.id());
+    let said = gives_up(&words.iter().map(String::as_str).collect::<Vec<_>>());
+    killpg(Pid::from_raw(i32::try_from(target.id())?), Signal::SIGKILL)?;
+    target.wait()?;
+    said
 }
 
 /// What `hpmctl stat` says when every counter of CPU 0 is stopped behind hpm's back.
