@@ -132,9 +132,10 @@ fn about_numbers(message: &str) -> String {
     match most.trim_start_matches('=').parse::<u64>() {
         Ok(most) if endless.contains(&most) => {
             let number = before.rsplit(' ').next().and_then(|number| number.parse::<u128>().ok());
-            match number > Some(u128::from(most)) {
-                true => format!("{before} is too large a number{rest}"),
-                false => format!("{before} is less than {least}{rest}"),
+            if number > Some(u128::from(most)) {
+                format!("{before} is too large a number{rest}")
+            } else {
+                format!("{before} is less than {least}{rest}")
             }
         }
         Ok(most) => format!("{before} is not from {least} to {most}{rest}"),

@@ -278,6 +278,18 @@ fn a_merge_that_finds_no_room_leaves_nothing() {
 }
 
 #[test]
+fn an_import_that_finds_no_room_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let import =
+        concat!("import -o m.hpm '", env!("CARGO_MANIFEST_DIR"), "/../libhpm/tests/data/perf/plain.data'");
+    let output = limited(folder.path(), 8, import).output().unwrap();
+    assert!(said(&output).starts_with("hpmctl: cannot write m.hpm"), "{}", said(&output));
+    assert!(!output.status.success() && fs::read_dir(&folder).unwrap().next().is_none());
+    let output = limited(folder.path(), 1 << 20, import).output().unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+}
+
+#[test]
 fn a_delay_leaves_out_what_comes_before_its_end() {
     if !perf_is_here() {
         return;

@@ -35,28 +35,23 @@ pub(super) fn measured(args: &StatArgs, out: &mut Out) -> Result<(Counted, Workl
         breakdown: Breakdown::new(args.per()),
         parts: Vec::new(),
         skipped: Totals::default(),
-        missed: None,
+        missed: false,
         before: Totals::default(),
     };
     source.start(&mut measured.breakdown)?;
     // What was looked at before is no part of the measurement.
     measured.begun = Instant::now();
     workload.begin()?;
-    let early = match args.delay {
-        Some(delay) => measured.skip(delay, &mut workload, source.as_mut())?,
-        None => None,
-    };
-    let end = match early {
-        Some(end) => end,
+    let end = match measured.skip(&mut workload, source.as_mut())? {
+        Some(early) => early,
         None => measured.wait(&mut workload, source.as_mut(), out)?,
     };
     let ended = measured.begun.elapsed();
     source.stop()?;
     source.take(&mut measured.breakdown)?;
     let elapsed = source.elapsed().unwrap_or(ended);
-    if measured.missed.is_some() {
-        measured.breakdown.take();
-        measured.skipped = source.totals()?;
+    if measured.missed {
+        measured.leave_out(source.as_ref())?;
     } else if args.interval.is_some() {
         measured.interval(source.as_ref(), elapsed, out)?;
     }
@@ -75,20 +70,16 @@ struct Measured<'a> {
     parts: Vec<(Who, Totals)>,
     /// Sums when the delay was over, which are left out.
     skipped: Totals,
-    /// The delay, where the end came before its.
-    missed: Option<Duration>,
+    /// The end came before that.
+    missed: bool,
     /// Sums when the last interval ended.
     before: Totals,
 }
 
 impl Measured<'_> {
-    /// Leaves out what comes until the delay is over; the end, if it comes before.
-    fn skip(
-        &mut self,
-        delay: Duration,
-        workload: &mut Workload,
-        source: &mut dyn Source,
-    ) -> Result<Option<End>> {
+    /// Leaves out what comes until the delay is over, if there is one; the end, if it comes before.
+    fn skip(&mut self, workload: &mut Workload, source: &mut dyn Source) -> Result<Option<End>> {
+        let Some(delay) = self.args.delay else { return Ok(None) };
         loop {
             let left = delay.saturating_sub(self.begun.elapsed());
             if left == Duration::ZERO {
@@ -97,17 +88,23 @@ impl Measured<'_> {
             let gone = !workload.is_program() && source.is_over();
             let end = workload.wait(Some(left.min(LOOK)))?.or(gone.then_some(End::Stopped));
             if end.is_some() {
-                self.missed = Some(delay);
+                self.missed = true;
                 return Ok(end);
             }
             source.take(&mut self.breakdown)?;
         }
         source.take(&mut self.breakdown)?;
+        self.leave_out(source)?;
+        self.begun = Instant::now();
+        Ok(None)
+    }
+
+    /// Leaves out what has been counted until now.
+    fn leave_out(&mut self, source: &dyn Source) -> Result<()> {
         self.breakdown.take();
         self.skipped = source.totals()?;
         self.before = self.skipped.clone();
-        self.begun = Instant::now();
-        Ok(None)
+        Ok(())
     }
 
     /// Waits for the end. A process may also leave the session by becoming what the session may not see.
@@ -206,12 +203,12 @@ impl Measured<'_> {
             processes_left_out: until_now.processes_left_out,
             quanta_lost: totals.quanta_lost,
             exit_status: end.of_program(),
-            missed: self.missed.is_some(),
+            missed: self.missed,
             delay_ns: self.args.delay.map(|delay| delay.as_nanos() as u64),
             topdown: whole.topdown,
             warnings: warnings(source, in_turns && in_parts)
                 .into_iter()
-                .chain(self.missed.map(|delay| {
+                .chain(self.args.delay.filter(|_| self.missed).map(|delay| {
                     format!(
                         "nothing was counted: the measurement ended before its delay of {delay:?} was over"
                     )

@@ -48,8 +48,6 @@ struct Input<'a> {
     event_count: usize,
     /// Converts times; `None` for the clock of the first trace.
     times: Option<Conversion>,
-    /// What is added to the quanta's numbers, by CPU.
-    sequences: HashMap<u32, u64>,
     stacks: HashMap<u32, u32>,
 }
 
@@ -95,8 +93,8 @@ fn write(
     let (mut totals, mut turns) = (Totals::default(), Turns::new(meta.events.len()));
     kernel_symbols(readers, &mut writer, &mut notes)?;
     let (mut quanta, mut samples) = (Vec::new(), Vec::new());
-    for input in &mut inputs {
-        let (mut cuts, before) = (Vec::new(), (quanta.len(), samples.len()));
+    for (place, input) in inputs.iter_mut().enumerate() {
+        let mut cuts = Vec::new();
         for row in all::<MapRow>(input.reader, &mut cuts) {
             writer.map(&MapRow { tsc: input.tsc(row.tsc), pid: input.pid(row.pid), ..row })?;
         }
@@ -115,22 +113,24 @@ fn write(
                 writer.allocation(&input.allocation(row))?;
             }
         }
-        quanta.extend(all(input.reader, &mut cuts).map(|row| input.quantum(row)));
-        samples.extend(all(input.reader, &mut cuts).map(|row| input.sample(row)));
+        let own_quanta: Vec<_> = all(input.reader, &mut cuts).map(|row| input.quantum(row)).collect();
+        let before = samples.len();
+        samples.extend(all(input.reader, &mut cuts).map(|row| (place, input.sample(row))));
         missing.extend(cuts.into_iter().map(|cut| format!("{}: {cut}", input.merged.folder)));
-        if (quanta.len(), samples.len()) == before {
+        if own_quanta.is_empty() && samples.len() == before {
             notes.push(format!("{} holds nothing: no quantum and no sample", input.merged.folder));
         }
-        let own = input.totals(&quanta[before.0..]);
+        let own = input.totals(&own_quanta);
         turns.add(&input.events, &own);
         totals.add(&own);
+        quanta.extend(Quantum::all(place, own_quanta));
     }
     totals.running_tsc = turns.of(totals.on_cpu_tsc);
-    quanta.sort_by_key(|row: &QuantumRow| (row.end_tsc, row.cpu, row.sequence));
+    quanta.sort_by_key(|Quantum { row, input, .. }| (row.end_tsc, row.cpu, *input, row.sequence));
     number_by_time(&mut quanta, &mut samples);
-    samples.sort_by_key(|row: &SampleRow| (row.tsc, row.cpu, row.quantum));
-    quanta.iter().try_for_each(|row| writer.quantum(row))?;
-    samples.iter().try_for_each(|row| writer.sample(row))?;
+    samples.sort_by_key(|(_, row)| (row.tsc, row.cpu, row.quantum));
+    quanta.iter().try_for_each(|quantum| writer.quantum(&quantum.row))?;
+    samples.iter().try_for_each(|(_, row)| writer.sample(row))?;
     writer.missing(&missing);
     writer.finish(totals)?;
     let notes = missing.into_iter().chain(notes).collect();
@@ -179,17 +179,8 @@ fn plan<'a>(readers: &[&'a TraceReader]) -> (Meta, Vec<Input<'a>>) {
         let events = own.events.iter().map(|event| place_of(event, &mut meta)).collect();
         let lacking = reader.lacking().into_iter();
         meta.missing.extend(lacking.map(|sentence| format!("{}: {sentence}", merged.folder)));
-        inputs.push(Input {
-            reader,
-            merged,
-            events,
-            event_count: 0,
-            times,
-            sequences: HashMap::new(),
-            stacks: HashMap::new(),
-        });
+        inputs.push(Input { reader, merged, events, event_count: 0, times, stacks: HashMap::new() });
     }
-    number_quanta(&mut inputs);
     inputs.iter_mut().for_each(|input| input.event_count = meta.events.len());
     meta.machine.cpus = hosts.iter().map(|(host, ..)| host.machine.cpus.max(1)).sum();
     let allocations = readers.iter().filter_map(|reader| reader.meta().allocations);
@@ -230,56 +221,41 @@ fn place_of(event: &super::Event, meta: &mut Meta) -> usize {
     }
 }
 
-/// What a sample of a merged trace names whose quantum is missing.
-const NO_QUANTUM: u64 = u64::MAX;
+/// A quantum of one of the traces, with that one's number until all are there.
+struct Quantum {
+    input: usize,
+    row: QuantumRow,
+    /// Numbers of lost quanta between the one before it on its CPU and its own.
+    lost_before: u64,
+}
 
-/// Numbers the quanta, sorted by their ends, anew on each CPU, where traces may have been recorded at one time or be given in another
-/// order than theirs. A gap, which lost quanta leave, stays before the quantum that follows it.
-fn number_by_time(quanta: &mut [QuantumRow], samples: &mut [SampleRow]) {
-    let mut numbers: HashMap<u32, Vec<u64>> = HashMap::new();
-    for row in quanta.iter() {
-        numbers.entry(row.cpu).or_default().push(row.sequence);
-    }
-    let mut lost_before: HashMap<(u32, u64), u64> = HashMap::new();
-    for (&cpu, numbers) in &mut numbers {
-        numbers.sort_unstable();
-        let mut next = 0;
-        for &number in numbers.iter() {
-            lost_before.insert((cpu, number), number.saturating_sub(next));
-            next = number + 1;
-        }
-    }
-    let (mut next, mut anew): (HashMap<u32, u64>, HashMap<(u32, u64), u64>) = Default::default();
-    for row in quanta {
-        let next = next.entry(row.cpu).or_default();
-        let old = (row.cpu, row.sequence);
-        row.sequence = *next + lost_before.get(&old).copied().unwrap_or(0);
-        *next = row.sequence + 1;
-        anew.insert(old, row.sequence);
-    }
-    for row in samples {
-        // One whose quantum is missing names a number that none has.
-        row.quantum = anew.get(&(row.cpu, row.quantum)).copied().unwrap_or(NO_QUANTUM);
+impl Quantum {
+    /// Those of one trace, in its order.
+    fn all(input: usize, rows: Vec<QuantumRow>) -> impl Iterator<Item = Self> {
+        let mut next: HashMap<u32, u64> = HashMap::new();
+        rows.into_iter().map(move |row| {
+            let next = next.entry(row.cpu).or_default();
+            let lost_before = row.sequence.saturating_sub(*next);
+            *next = row.sequence.saturating_add(1);
+            Self { input, row, lost_before }
+        })
     }
 }
 
-/// Traces that have quanta of the same CPU get numbers behind each other, so that each has one of its own while they are read.
-fn number_quanta(inputs: &mut [Input<'_>]) {
-    let mut next: HashMap<u32, u64> = HashMap::new();
-    for input in inputs {
-        let mut last: HashMap<u32, u64> = HashMap::new();
-        let quanta = input.reader.rows::<QuantumRow>().map(|row| (row.cpu, row.sequence));
-        // Also those whose quanta are missing, which would be another trace's else.
-        let named = input.reader.rows::<SampleRow>().map(|row| (row.cpu, row.quantum));
-        for (cpu, number) in quanta.chain(named.filter(|(_, number)| *number != NO_QUANTUM)) {
-            let last = last.entry(cpu).or_default();
-            *last = (*last).max(number);
-        }
-        for (cpu, last) in last {
-            let next = next.entry(cpu + input.merged.cpu_offset).or_default();
-            input.sequences.insert(cpu, *next);
-            *next = next.saturating_add(last).saturating_add(1);
-        }
+/// Numbers the quanta, sorted by their ends, anew on each CPU, where traces may have been recorded at one time or be given in another
+/// order than theirs. A gap, which lost quanta leave, stays before the quantum that follows it. Samples, each with the trace that it is
+/// of, name quanta by the new numbers.
+fn number_by_time(quanta: &mut [Quantum], samples: &mut [(usize, SampleRow)]) {
+    let (mut next, mut anew) = (HashMap::<u32, u64>::new(), HashMap::new());
+    for Quantum { input, row, lost_before } in quanta {
+        let next = next.entry(row.cpu).or_default();
+        let number = *next + *lost_before;
+        anew.insert((*input, row.cpu, row.sequence), number);
+        (row.sequence, *next) = (number, number + 1);
+    }
+    for (input, row) in samples {
+        // One whose quantum is missing names a number that none has.
+        row.quantum = anew.get(&(*input, row.cpu, row.quantum)).copied().unwrap_or(u64::MAX);
     }
 }
 
@@ -367,10 +343,6 @@ impl Input<'_> {
         if pid == 0 { 0 } else { pid.wrapping_add(self.merged.pid_offset) }
     }
 
-    fn number(&self, cpu: u32, sequence: u64) -> u64 {
-        sequence.saturating_add(self.sequences.get(&cpu).copied().unwrap_or(0))
-    }
-
     /// Numbers of each event at their places in the merged trace.
     fn placed(&self, numbers: &[u64]) -> Vec<u64> {
         let mut placed = vec![0; self.event_count];
@@ -401,7 +373,6 @@ impl Input<'_> {
 
     fn quantum(&self, row: QuantumRow) -> QuantumRow {
         QuantumRow {
-            sequence: self.number(row.cpu, row.sequence),
             cpu: row.cpu + self.merged.cpu_offset,
             pid: self.pid(row.pid),
             tid: self.pid(row.tid),
@@ -416,7 +387,6 @@ impl Input<'_> {
     fn sample(&self, row: SampleRow) -> SampleRow {
         SampleRow {
             tsc: self.tsc(row.tsc),
-            quantum: self.number(row.cpu, row.quantum),
             cpu: row.cpu + self.merged.cpu_offset,
             pid: self.pid(row.pid),
             tid: self.pid(row.tid),
