@@ -17,6 +17,11 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
     tally.run("lints", || {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"])
     });
+    // They are no members, so that nobody else needs what fuzzing does, and would be missed only by the full tier.
+    tally.run("lock file of the fuzzing targets", || {
+        let manifest = ["--manifest-path", "libhpm/fuzz/Cargo.toml"];
+        cargo(root, &[&["metadata", "--locked", "--format-version", "1"][..], &manifest].concat())
+    });
     tally.run("documentation", || cargo(root, &["doc", "--workspace", "--no-deps", "--release"]));
     libtest(root, &["--workspace"], &[], tally);
     crate::libgc::check(root, tally);
