@@ -21,13 +21,7 @@ impl LateFile {
     /// # Errors
     /// The system's; or it lies in a trace, whose tables it could be.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        // A folder without a name is the one that is worked in.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if TraceReader::open(folder).is_ok() {
-            return Err(io::Error::other(
-                "its folder is a trace, which holds nothing else: name another place",
-            ));
-        }
+        outside_of_traces(path)?;
         let mut options = OpenOptions::new();
         let (file, made) = match options.write(true).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -49,6 +43,19 @@ impl LateFile {
             self.file.set_len(0)?;
         }
         Ok(())
+    }
+}
+
+/// Sees that a file that is to be written would not lie in a trace.
+///
+/// # Errors
+/// It would.
+pub(crate) fn outside_of_traces(path: &Path) -> io::Result<()> {
+    // A folder without a name is the one that is worked in.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match TraceReader::open(folder) {
+        Ok(_) => Err(io::Error::other("its folder is a trace, which holds nothing else: name another place")),
+        Err(_) => Ok(()),
     }
 }
 

@@ -39,6 +39,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Result;
+use nix::sys::signal::{SigSet, Signal};
 
 use cli::{Cli, Command};
 
@@ -48,6 +49,9 @@ const STATUS_NOT_FOUND: u8 = 127;
 const STATUS_NOT_EXECUTABLE: u8 = 126;
 
 fn main() -> ExitCode {
+    // A file that grows beyond a limit (`ulimit -f`) is then an error that can be told, and what was written is kept or removed as with a
+    // full disk.
+    let _ = SigSet::from(Signal::SIGXFSZ).thread_block();
     match run(&Cli::parsed().command) {
         Ok(status) => status,
         Err(error) => {

@@ -10,6 +10,8 @@ use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::{Database, Family, Query};
 use resvg::usvg::{Options, Tree};
 
+use crate::late_file::outside_of_traces;
+
 /// Pixels of a PNG for each unit of the drawing, so that small text can be read.
 const SCALE: f32 = 2.0;
 /// A picture that would have more pixels is drawn smaller.
@@ -66,7 +68,9 @@ pub(crate) fn write(path: &Path, draw: impl FnOnce(&mut Vec<u8>) -> io::Result<(
     if format(path) == Some(Format::Png) {
         picture = png(&picture).with_context(|| format!("cannot draw {}", path.display()))?;
     }
-    fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))
+    outside_of_traces(path)
+        .and_then(|()| fs::write(path, picture))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// An SVG drawing as a PNG.

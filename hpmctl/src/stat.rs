@@ -96,6 +96,9 @@ struct Counted {
     on_cpu_ns: u64,
     /// `on_cpu_ns` includes the time in which CPUs were idle, because the source cannot tell.
     idle_included: bool,
+    /// The driver counted single threads, from switch to switch.
+    #[serde(skip)]
+    of_threads: bool,
     /// Performance-monitoring interrupts handled.
     pmis: u64,
     /// RDMSR and RDPMC executed for the measurement.

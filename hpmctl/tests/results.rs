@@ -196,12 +196,21 @@ fn a_forced_recording_replaces_a_trace() {
     let second = record("true second");
     assert!(second.contains("true second") && !second.contains("true first"), "{second}");
     assert_eq!(folder.path().read_dir().unwrap().count(), 1, "nothing else is left");
+    fs::write(folder.path().join("t.hpm/notes"), "precious").unwrap();
+    let begin = ["record", "--source", "perf", "-e", "cpu-clock:u", "-f", "-o", "t.hpm", "true"];
+    let output = hpmctl(folder.path(), &begin);
+    assert!(
+        said(&output).contains("t.hpm holds `notes`, too, which --force would remove"),
+        "{}",
+        said(&output)
+    );
+    assert_eq!(fs::read_to_string(folder.path().join("t.hpm/notes")).unwrap(), "precious");
 }
 
 /// hpmctl where nobody may write files of more than so many blocks of 512 bytes.
 fn limited(folder: &Path, blocks: u32, words: &str) -> Command {
-    // A signal that is ignored is so in what is executed, too: writing then fails, as on a full disk.
-    let begin = format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" {words}");
+    // Writing then fails, as on a full disk, although a signal is sent, too.
+    let begin = format!("ulimit -f {blocks}; exec \"$0\" {words}");
     let mut command = Command::new("dash");
     command.args(["-c", &begin, env!("CARGO_BIN_EXE_hpmctl")]).current_dir(folder);
     command
@@ -226,6 +235,18 @@ fn a_program_outlives_the_readers_of_its_recording() {
     assert_eq!(child.wait().unwrap().code(), Some(4));
     assert!(folder.path().join("mark").exists());
     assert!(TraceReader::open(folder.path().join("a.hpm")).unwrap().meta().complete);
+}
+
+/// The limit of a file's size ends the program as without hpmctl, which itself goes on.
+#[test]
+fn a_program_finds_the_signals_that_it_would_find_alone() {
+    if !perf_is_here() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = "exec head -c 1000000 /dev/zero > big";
+    let output = record(folder.path(), "-e page-faults:u", 128, script).output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 25), "{}", said(&output));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The earlier trace that a recording replaces.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,18 @@ use crate::output::warn;
 
 /// Its name while it stands aside.
 const ASIDE: &str = "earlier.hpm";
+
+/// A file in a trace's folder that hpm did not write.
+fn foreign(trace: &Path) -> Result<Option<OsString>> {
+    let entries = fs::read_dir(trace).with_context(|| format!("cannot read {}", trace.display()))?;
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let is_own = |name: &OsString| {
+        let name = name.to_str().unwrap_or_default();
+        ["meta.json", "explore.json"].contains(&name.strip_suffix(".new").unwrap_or(name))
+            || name.ends_with(".arrows")
+    };
+    Ok(names.into_iter().find(|name| !is_own(name)))
+}
 
 /// A trace that stands aside until the recording that replaces it has begun. It comes back when that comes to nothing.
 pub(super) struct Earlier {
@@ -24,7 +37,7 @@ impl Earlier {
     /// Whether a recording may replace what is at its place.
     ///
     /// # Errors
-    /// It is no trace, one that is being recorded, or the one that is to be replayed.
+    /// It is no trace, one that is being recorded, one that holds other files, or the one that is to be replayed.
     pub(super) fn check(place: &Path, replayed: Option<&Path>) -> Result<()> {
         match TraceReader::open(place) {
             Ok(trace) if trace.is_growing() => {
@@ -32,6 +45,13 @@ impl Earlier {
             }
             Ok(_) | Err(TraceError::Version { .. }) => {}
             Err(error) => return Err(error).context("--force replaces nothing but traces"),
+        }
+        if let Some(name) = foreign(place)? {
+            let name = Path::new(&name).display();
+            bail!(
+                "{} holds `{name}`, too, which --force would remove: take it elsewhere first",
+                place.display()
+            );
         }
         let real = |path: &Path| fs::canonicalize(path).ok();
         if replayed.is_some_and(|replayed| real(replayed) == real(place)) {

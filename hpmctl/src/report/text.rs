@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use libhpm::export::is_clock_of_one_mode;
 use libhpm::record::Attribution;
 use libhpm::report::{EventSummary, Summary};
 use libhpm::trace::{Event, EventUse, Machine, Meta};
@@ -146,7 +147,8 @@ fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, coun
     let whole = if counts_exceed { "; counts are of all code and data" } else { "" };
     let turns = if is_counted(summary.counted, summary.sampled.events) { turns } else { String::new() };
     let counted = counted(&event.name, summary.counted, summary.sampled.events);
-    line(text, format_args!("counted   {counted}{turns}{whole}"));
+    let modes = if is_clock_of_one_mode(event) { ", in user and kernel mode, as every clock" } else { "" };
+    line(text, format_args!("counted   {counted}{modes}{turns}{whole}"));
     if event.mode == EventUse::Count {
         return;
     }

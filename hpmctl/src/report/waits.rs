@@ -6,14 +6,14 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use libhpm::export::{losses, remarks};
+use libhpm::export::{is_clock_of_one_mode, losses, remarks};
 use libhpm::flame::FoldedStacks;
 use libhpm::report::{
     By, CallChain, Extent, Filter, Resolver, Sample, SharedChain, Sum, Tally, ThreadTimes, Wait, WaitKind,
     Waits, WallClock, WallClockEntry,
 };
 use libhpm::symbol::Frame;
-use libhpm::trace::{Meta, QuantumRow, SampleRow, TraceReader};
+use libhpm::trace::{Event, Meta, QuantumRow, SampleRow, TraceReader};
 use serde::Serialize;
 
 use self::lives::Lives;
@@ -33,6 +33,9 @@ struct TimeReport<'a> {
     /// The event whose samples say where threads were on a CPU; absent of waits alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<&'a str>,
+    /// What the clock says of the mode in which it takes no samples.
+    #[serde(skip)]
+    other_mode: &'static str,
     /// The event whose samples say where threads left their CPUs, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     switches: Option<&'a str>,
@@ -132,6 +135,8 @@ struct Collected<'a> {
     unplaced_ns: u64,
     /// The place of waits of which none is known.
     nowhere: SharedChain,
+    /// The place of what a clock that counts ns does not sample: the other mode.
+    other_mode: Option<SharedChain>,
 }
 
 /// Events that come at a steady pace while a thread runs, the best first.
@@ -140,7 +145,11 @@ const CLOCKS: [&str; 4] = ["task-clock", "cpu-clock", "ref-cycles", "cycles"];
 /// What stands for the place of a wait that has none: its thread has no user mode, as the kernel's own; or its quantum had no sample,
 /// where only samples tell places.
 fn nowhere(source: &str) -> SharedChain {
-    let name = if source == "driver" { "[no user code]" } else { "[not sampled]" };
+    unknown(if source == "driver" { "[no user code]" } else { "[not sampled]" })
+}
+
+/// A place that is not known but for this.
+fn unknown(name: &str) -> SharedChain {
     let frame = Frame { function: Some(name.into()), module: "[unknown]".into(), ..Frame::default() };
     CallChain { calls: vec![[frame].into()], linked_address: 0, extent: Extent::AddressOnly }.into()
 }
@@ -173,6 +182,10 @@ impl<'a> Collected<'a> {
             all_ns: [0; 4],
             unplaced_ns: 0,
             nowhere: nowhere(&meta.source),
+            other_mode: clock
+                .map(|clock| &meta.events[clock])
+                .filter(|clock| is_clock_of_one_mode(clock))
+                .map(|clock| unknown(if clock.user { "[kernel mode]" } else { "[user mode]" })),
         })
     }
 
@@ -238,14 +251,23 @@ impl<'a> Collected<'a> {
 
     /// Shares a thread's time on CPUs out to its samples. A choice of code takes its samples' part of the time.
     fn on_cpu(&mut self, running: Option<&Running>, thread: &ThreadTimes) {
-        let samples: Vec<(Sample, Sum)> = running
+        let mut samples: Vec<(Sample, Sum)> = running
             .into_iter()
             .flat_map(|running| running.taken.iter())
             .map(|(sample, sum)| (sample.clone(), sum))
             .collect();
-        let events: u64 = samples.iter().map(|(_, sum)| sum.events).sum();
-        let all = running.map_or(0, |running| running.events);
+        let mut all = running.map_or(0, |running| running.events);
         let whole_ns = tsc_to_ns(thread.times.on_cpu, self.tsc_khz);
+        if let (Some(chain), Some(rest), Some((sample, _))) =
+            (&self.other_mode, whole_ns.checked_sub(all), samples.first())
+        {
+            all = whole_ns;
+            if !self.filter.chooses_code_or_data() {
+                let sample = Sample { ip: 0, chain: chain.clone(), ..sample.clone() };
+                samples.push((sample, Sum { events: rest, ..Sum::default() }));
+            }
+        }
+        let events: u64 = samples.iter().map(|(_, sum)| sum.events).sum();
         // Of a thread without samples it is not known whether it was there.
         let ns = (u128::from(whole_ns) * u128::from(events))
             .checked_div(all.into())
@@ -296,6 +318,7 @@ impl<'a> Collected<'a> {
             meta,
             filter: args.filters.words(),
             clock: name(self.clock),
+            other_mode: self.clock.map_or("", |clock| other_mode(&meta.events[clock])),
             switches: name(self.switches),
             threads: waits.threads.iter().take(args.limit).map(thread).collect(),
             thread_count: waits.threads.len(),
@@ -307,6 +330,17 @@ impl<'a> Collected<'a> {
             remarks: remarks(meta),
             picture: args.picture.as_deref(),
         }
+    }
+}
+
+/// What becomes of the time in the mode in which the clock takes no samples; a part of a sentence.
+fn other_mode(clock: &Event) -> &'static str {
+    match (is_clock_of_one_mode(clock), clock.user, clock.kernel) {
+        (true, true, _) => ", of user mode alone: what they leave is estimated to be time in kernel mode",
+        (true, ..) => ", of kernel mode alone: what they leave is estimated to be time in user mode",
+        (false, true, false) => ", of user mode alone, which have the time in kernel mode, too",
+        (false, false, true) => ", of kernel mode alone, which have the time in user mode, too",
+        _ => "",
     }
 }
 
@@ -339,7 +373,8 @@ fn render(report: &TimeReport<'_>) -> String {
         text::line(
             &mut text,
             format_args!(
-                "Time on a CPU is exact for each thread; its places are those of the samples of {clock}."
+                "Time on a CPU is exact for each thread; its places are those of the samples of {clock}{}.",
+                report.other_mode
             ),
         );
     }

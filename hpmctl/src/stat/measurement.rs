@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use libhpm::analysis::topdown::Plan;
+use libhpm::export::counts_remarks;
 use libhpm::session::Target;
 use libhpm::source::Source;
 use libhpm::trace::Totals;
@@ -196,6 +197,9 @@ impl Measured<'_> {
             idle_included: meta.source == "perf_event"
                 && self.args.per().is_none()
                 && matches!(self.args.target.target(), Some(Target::System | Target::Cpu(_))),
+            of_threads: meta.source == "driver"
+                && self.args.target.trace.is_none()
+                && !matches!(self.args.target.target(), Some(Target::System | Target::Cpu(_))),
             pmis: totals.pmis,
             msr_reads: totals.msr_reads,
             msr_writes: totals.msr_writes,
@@ -206,7 +210,7 @@ impl Measured<'_> {
             missed: self.missed,
             delay_ns: self.args.delay.map(|delay| delay.as_nanos() as u64),
             topdown: whole.topdown,
-            warnings: warnings(source, in_turns && in_parts)
+            warnings: warnings(source, in_parts, in_turns)
                 .into_iter()
                 .chain(self.args.delay.filter(|_| self.missed).map(|delay| {
                     format!(
@@ -221,8 +225,8 @@ impl Measured<'_> {
     }
 }
 
-/// What a replayed trace lacks, what that means for the counts, and what those are.
-fn warnings(source: &dyn Source, in_turns: bool) -> Vec<String> {
+/// What a replayed trace lacks, what that means for the counts, and what those are, `in_parts` of threads, CPUs or intervals.
+fn warnings(source: &dyn Source, in_parts: bool, in_turns: bool) -> Vec<String> {
     let mut warnings = source.missing();
     if !warnings.is_empty() && source.is_over() && source.meta().totals.is_some() {
         warnings.push(
@@ -236,8 +240,10 @@ fn warnings(source: &dyn Source, in_turns: bool) -> Vec<String> {
              clocks are the time on CPUs, in user and kernel mode"
                 .to_owned(),
         );
+    } else {
+        warnings.extend(counts_remarks(source.meta(), in_parts));
     }
-    if in_turns && source.elapsed().is_some() {
+    if in_parts && in_turns && source.elapsed().is_some() {
         warnings.push(
             "the counts of threads, CPUs and intervals are not scaled, because a trace does not tell when which event was on"
                 .to_owned(),

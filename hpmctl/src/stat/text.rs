@@ -45,7 +45,7 @@ pub(super) fn text(counted: &Counted) -> String {
     if counted.events.iter().any(EventCount::took_turns) {
         text += "\nCounts with a percentage are scaled: the events took turns, and each was counted in that share of the time.";
     }
-    if counted.events.iter().any(|event| event.kernel) {
+    if counted.of_threads && counted.events.iter().any(|event| event.kernel) {
         text += "\nKernel mode is counted from the scheduler's switch to the measured thread to the switch away from it.";
     }
     text
@@ -191,6 +191,7 @@ pub(in crate::stat) mod tests {
             elapsed_ns: 2_000_000,
             on_cpu_ns: 1_500_000,
             idle_included: false,
+            of_threads: true,
             pmis: 1,
             msr_reads: 20,
             msr_writes: 30,

@@ -28,7 +28,7 @@ pub use self::csv::write_csv;
 pub use self::firefox::write_firefox;
 pub use self::parquet::write_parquet;
 pub use self::pprof::write_pprof;
-pub use self::remarks::{losses, quanta_remarks, remarks};
+pub use self::remarks::{counts_remarks, is_clock_of_one_mode, losses, quanta_remarks, remarks};
 pub use self::speedscope::write_speedscope;
 pub use self::stacks::{StackSample, Stacks};
 

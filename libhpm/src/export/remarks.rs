@@ -22,20 +22,37 @@ pub fn remarks(meta: &Meta) -> Vec<String> {
 /// The same, and what has to be known of the counts of quanta: by perf_event, and in its files, only samples tell of an event.
 #[must_use]
 pub fn quanta_remarks(meta: &Meta) -> Vec<String> {
-    let mut remarks = remarks(meta);
-    let sums = |event: &&Event| {
+    remarks(meta).into_iter().chain(counts_remarks(meta, true)).collect()
+}
+
+/// What has to be known of counts by perf_event, and in its files: what clocks count and, `of_quanta`, that counts of threads, CPUs or
+/// times are estimated, which those of a whole recording are not.
+#[must_use]
+pub fn counts_remarks(meta: &Meta, of_quanta: bool) -> Vec<String> {
+    if !matches!(meta.source.as_str(), "perf_event" | "perf.data") {
+        return Vec::new();
+    }
+    let names = |which: &dyn Fn(&Event) -> bool| {
+        let names: Vec<&str> =
+            meta.events.iter().filter(|event| which(event)).map(|event| event.name.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    };
+    let clocks = names(&is_clock_of_one_mode).map(|clocks| {
+        format!("counts of {clocks} are the time on CPUs in user and kernel mode; its samples alone are of one mode")
+    });
+    let sums = |event: &Event| {
         event.mode != EventUse::Count && !counts_ns(event) && (event.period != 1 || event.rate != 0)
     };
-    if matches!(meta.source.as_str(), "perf_event" | "perf.data") {
-        let names: Vec<&str> = meta.events.iter().filter(sums).map(|event| event.name.as_str()).collect();
-        if !names.is_empty() {
-            remarks.push(format!(
-                "counts of {} are estimates: the sums of the periods of the samples in each quantum",
-                names.join(", ")
-            ));
-        }
-    }
-    remarks
+    let estimates = names(&sums).filter(|_| of_quanta).map(|events| {
+        format!("counts of {events} are estimates: the sums of the periods of the samples in each quantum")
+    });
+    clocks.into_iter().chain(estimates).collect()
+}
+
+/// Whether the event's samples are of one mode, but its count of both, because the kernel's clocks go on in the other.
+#[must_use]
+pub fn is_clock_of_one_mode(event: &Event) -> bool {
+    counts_ns(event) && event.user != event.kernel
 }
 
 /// Those of them that the trace's totals tell: what is lost, held back, or was measured in turns.

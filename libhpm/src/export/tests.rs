@@ -106,7 +106,7 @@ fn remarks_tell_what_is_lost_and_what_was_measured_in_turns() {
 fn counts_that_are_estimates_are_told() {
     let event = |name: &str, mode, period| Event { name: name.into(), mode, period, ..Event::default() };
     let events = vec![
-        event("cpu-clock:u", EventUse::Software, 1_000_000),
+        Event { user: true, ..event("cpu-clock:u", EventUse::Software, 1_000_000) },
         event("instructions:u", EventUse::Interrupt, 100_000),
         event("page-faults:u", EventUse::Software, 1),
         event("cycles:u", EventUse::Count, 0),
@@ -114,8 +114,10 @@ fn counts_that_are_estimates_are_told() {
     let meta = Meta { complete: true, source: "perf_event".into(), events, ..Meta::default() };
     let told =
         "counts of instructions:u are estimates: the sums of the periods of the samples in each quantum";
-    assert_eq!(quanta_remarks(&meta), [told]);
-    assert_eq!(quanta_remarks(&Meta { source: "perf.data".into(), ..meta.clone() }), [told]);
+    let of_both = "counts of cpu-clock:u are the time on CPUs in user and kernel mode; its samples alone are of one mode";
+    assert_eq!(quanta_remarks(&meta), [of_both, told]);
+    assert_eq!(quanta_remarks(&Meta { source: "perf.data".into(), ..meta.clone() }), [of_both, told]);
+    assert_eq!(counts_remarks(&meta, false), [of_both]);
     assert_eq!(quanta_remarks(&Meta { source: "driver".into(), ..meta }), [""; 0]);
 }
 

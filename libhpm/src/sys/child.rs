@@ -196,8 +196,8 @@ fn execute(
     gate_writer: &OwnedFd,
     report: &OwnedFd,
 ) -> ! {
-    // SAFETY: close, read, write, signal, execvpe and _exit are async-signal-safe (glibc's execvpe uses only its stack since
-    // 2.24). The buffers are local, `arguments` and `variables` end in a null pointer and point to strings of the parent's copy.
+    // SAFETY: close, read, write, signal, sigprocmask and its kin, execvpe and _exit are async-signal-safe (glibc's execvpe uses only its stack since
+    // 2.24). The buffers are local, a set of signals may be all zeroes, `arguments` and `variables` end in a null pointer and point to strings of the parent's copy.
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "one sequence under one argument")]
     unsafe {
         // Or the end of the parent would not close the gate.
@@ -206,6 +206,11 @@ fn execute(
         if libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 {
             // Rust's runtime ignores SIGPIPE; the program shall find the default.
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            // Whoever writes traces blocks it, and the program shall not.
+            let mut of_file_size = std::mem::zeroed();
+            libc::sigemptyset(&raw mut of_file_size);
+            libc::sigaddset(&raw mut of_file_size, libc::SIGXFSZ);
+            libc::sigprocmask(libc::SIG_UNBLOCK, &raw const of_file_size, std::ptr::null_mut());
             libc::execvpe(arguments[0], arguments.as_ptr(), variables.as_ptr());
             let errno = *libc::__errno_location();
             libc::write(report.as_raw_fd(), (&raw const errno).cast(), size_of_val(&errno));

@@ -269,9 +269,10 @@ pub struct Event {
     /// Which instruction its samples name.
     #[serde(default)]
     pub attribution: Attribution,
-    /// Period asked for, in events per record; 0 when only counted. The period used is in `quanta.periods`.
+    /// Period asked for, in events per record; 0 when only counted. The period used is in `quanta.periods`, or in the
+    /// samples alone.
     pub period: u64,
-    /// Samples per second of time on a CPU to which the driver adapted the period; 0 when it kept it.
+    /// Samples per second of time on a CPU to which the driver, or the kernel, adapted the period; 0 when it kept it.
     #[serde(default)]
     pub rate: u64,
     /// The driver drew the period's low bits anew every few records.

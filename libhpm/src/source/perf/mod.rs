@@ -105,10 +105,14 @@ impl Source for PerfSource {
 
     fn start(&mut self, sink: &mut dyn Sink) -> Result<()> {
         if self.opened.has_rings() {
-            let counted = |event: &trace::Event, clock| Counted { clock, period: event.period };
             let clocks = self.options.events.iter().map(|event| event.id.is_clock());
-            let events =
-                self.meta.events.iter().zip(clocks).map(|(event, clock)| counted(event, clock)).collect();
+            let events = self
+                .meta
+                .events
+                .iter()
+                .zip(clocks)
+                .map(|(event, clock)| Counted::new(event, clock))
+                .collect();
             let rows = SidebandRows::of_living_processes();
             let stream = Stream::with_quanta(events, 0, rows).with_this_kernels_chains();
             let mut stream = stream.awaiting(self.options.awaited());

@@ -4,7 +4,7 @@ use hpm_abi::QuantumEnd;
 
 use super::record::{Switch, SwitchKind, Taken};
 use crate::numbers::NumberMap;
-use crate::trace::QuantumRow;
+use crate::trace::{Event, QuantumRow};
 
 /// A quantum that samples or a reader can cut is cut after this long (10 ms, the quantum of Sweeney et al., section 3).
 const MAX_QUANTUM_NS: u64 = 10_000_000;
@@ -20,8 +20,14 @@ pub(in crate::source) type Row = Box<QuantumRow>;
 pub(in crate::source) struct Counted {
     /// It counts nanoseconds, which every quantum has as its length. Others are counted by their samples.
     pub(in crate::source) clock: bool,
-    /// Period that was asked for.
+    /// Its period; 0 where the kernel adapts it, and each sample has its own.
     pub(in crate::source) period: u64,
+}
+
+impl Counted {
+    pub(in crate::source) fn new(event: &Event, clock: bool) -> Self {
+        Self { clock, period: if event.rate == 0 { event.period } else { 0 } }
+    }
 }
 
 /// The quantum of a sample.

@@ -64,7 +64,7 @@ impl Events {
             found.places.push((!dummy).then_some(found.events.len()));
             if !dummy {
                 let event = event(of, number, vendor);
-                found.counted.push(Counted { clock: is_clock(&of.attr), period: event.period });
+                found.counted.push(Counted::new(&event, is_clock(&of.attr)));
                 found.events.push(event);
             }
         }
