@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use libhpm::export::remarks;
-use libhpm::report::{Basis, By, Change, Order, Resolver, Summary, Table, Tally, changes};
+use libhpm::export::{is_clock_of_one_mode, remarks};
+use libhpm::report::{Basis, By, Change, EventSummary, Order, Resolver, Summary, Table, Tally, changes};
 use libhpm::trace::{Event, Meta, SampleRow};
 use serde::Serialize;
 
@@ -206,7 +206,9 @@ impl Read {
         let name = path.display().to_string();
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut()).map(|cut| cut.to_string());
         let warnings = named(&name, cuts.chain(unfinished(&reader)));
-        let remarks = named(&name, remarks(meta));
+        let compares_events = args.absolute && !filter.chooses_code_or_data();
+        let far = summary.events.iter().filter(|_| compares_events).filter_map(far_off);
+        let remarks = named(&name, remarks(meta).into_iter().chain(far));
         Ok(Self { name, meta: meta.clone(), summary, tables, warnings, remarks })
     }
 
@@ -224,6 +226,18 @@ impl Read {
             throttled: self.summary.throttled,
         }
     }
+}
+
+/// What has to be known of an estimate that is far from what was counted, as where the kernel adapts a period badly; a sentence.
+fn far_off(of: &EventSummary) -> Option<String> {
+    let (counted, sampled) = (of.counted, of.sampled.events);
+    let is_of_all = of.counted_share.is_none() && !is_clock_of_one_mode(&of.event);
+    let exceeds = |one: u64, other: u64| u128::from(one) * 4 > u128::from(other) * 5;
+    let is_far = counted > 0 && sampled > 0 && (exceeds(sampled, counted) || exceeds(counted, sampled));
+    (is_of_all && is_far).then(|| {
+        let percent = sampled as f64 * 100.0 / counted as f64;
+        format!("the events of {} as estimated from samples are {percent:.0} % of its count", of.event.name)
+    })
 }
 
 fn render(diff: &Diff, limit: usize, all: bool) -> String {

@@ -114,7 +114,7 @@ impl Results {
             let text = serde_json::to_string_pretty(&self.rows)? + "\n";
             fs::write(&kept, text).with_context(|| format!("writing {}", kept.display()))?;
         }
-        document::replace_in(&root.join(REPORT), HEADING, &self.text(steps.len()))
+        document::replace_in(&root.join(REPORT), HEADING, &self.text(steps))
     }
 
     /// Takes in what another run has written meanwhile.
@@ -139,18 +139,30 @@ impl Results {
     }
 
     /// The report's section, for a tier of so many steps.
-    fn text(&self, steps: usize) -> String {
+    fn text(&self, steps: &[(String, String)]) -> String {
         let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).sum::<u64>();
         let mut text = format!(
             "{HEADING}\n\nWritten by `make test-full`. It takes hours: a run (`target/release/suite full --minutes N` for a part of it) \
              goes on with what has never run, then with what ran longest ago and has not passed at this commit. Each result is of the commit that stands with \
              it; a plus sign says that sources had been changed since.\n\n\
-             | steps | never run | minutes | checks passed | failed |\n|---|---|---|---|---|\n| {steps} | {} | {} | {} | {} |\n",
-            steps - self.rows.len(),
+             | steps | never run | minutes | checks passed | failed |\n|---|---|---|---|---|\n| {} | {} | {} | {} | {} |\n",
+            steps.len(),
+            steps.len() - self.rows.len(),
             sum(|row| row.seconds).div_ceil(60),
             sum(|row| row.tally.passed),
             sum(|row| row.tally.failed)
         );
+        let is_open = |(scenario, machine): &&(String, String)| {
+            !self.rows.iter().any(|row| row.is_of(scenario, machine))
+        };
+        let open: Vec<String> = steps
+            .iter()
+            .filter(is_open)
+            .map(|(scenario, machine)| format!("{scenario} on {machine}"))
+            .collect();
+        if !open.is_empty() {
+            let _ = writeln!(text, "\nNever run: {}.", open.join(", "));
+        }
         self.table(&mut text);
         self.failures(&mut text);
         text
@@ -247,7 +259,10 @@ mod tests {
         let mut rows = vec![row("counting", "skylake-1", &tally), row("counting", "nehalem-1", &tally)];
         tally.run("a check", || anyhow::bail!("no"));
         rows.push(row("sampling", "skylake-1", &tally));
-        let text = results(rows, "c0ffee0123").text(4);
+        let ran = rows.iter().map(|row| (row.scenario.clone(), row.machine.clone()));
+        let steps: Vec<_> = ran.chain([("judge".to_owned(), "haswell-1".to_owned())]).collect();
+        let text = results(rows, "c0ffee0123").text(&steps);
+        assert!(text.contains("\nNever run: judge on haswell-1.\n"), "{text}");
         assert!(text.contains("| 4 | 1 | 4 | 3 | 1 |"), "{text}");
         assert!(text.contains("| skylake-1 | c0ffee0 | counting 1, **sampling 1 + 1** |"), "{text}");
         assert!(text.contains("- [skylake-1] a check: no\n"), "{text}");

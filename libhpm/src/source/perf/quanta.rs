@@ -174,7 +174,8 @@ impl Quanta {
         row.records += 1;
         row.last_ip = Some(sample.ip);
         if !self.events[event].clock {
-            row.counts[event] += sample.period;
+            // A damaged file can have any period and any time.
+            row.counts[event] = row.counts[event].saturating_add(sample.period);
         }
         row.sequence
     }
@@ -243,7 +244,7 @@ impl Quanta {
                 *count = length;
             }
         }
-        self.on_cpu_ns += length;
+        self.on_cpu_ns = self.on_cpu_ns.saturating_add(length);
         self.ended += 1;
         Some(row)
     }
@@ -347,6 +348,19 @@ mod tests {
         quanta.forked(6);
         quanta.switch(100 * MS, &switch(6, SwitchKind::In));
         assert_eq!(quanta.switch(101 * MS, &switch(6, SwitchKind::Yielded)).unwrap().counts[0], MS);
+    }
+
+    #[test]
+    fn times_and_periods_that_no_machine_has_are_no_overflow() {
+        let mut quanta = quanta();
+        for tid in [6, 7] {
+            quanta.begin(0, (0, 5, tid));
+            quanta.sample(1, 1, &Taken { period: u64::MAX, ..fault(tid) });
+            quanta.sample(1, 1, &Taken { period: u64::MAX, ..fault(tid) });
+        }
+        let rows = quanta.stop(u64::MAX);
+        assert_eq!(rows.iter().map(|row| row.counts[1]).collect::<Vec<_>>(), [u64::MAX; 2]);
+        assert_eq!(quanta.on_cpu_ns, u64::MAX);
     }
 
     #[test]

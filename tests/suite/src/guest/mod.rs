@@ -6,6 +6,7 @@ mod bad_input;
 pub(crate) mod bench;
 mod cachegrind;
 mod counting;
+mod ends;
 pub(crate) mod equivalents;
 mod glimpse;
 mod guided;

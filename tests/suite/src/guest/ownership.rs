@@ -1,15 +1,17 @@
 //! Who holds the PMU: hpm against the kernel's perf, both ways round.
 
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 
 use super::GuestReport;
 use super::lifecycle::MODULE;
 use super::processor::loads;
 use super::programs::{hpmctl, pid_of, succeed};
 
+const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 const WATCHDOG: &str = "/proc/sys/kernel/nmi_watchdog";
 
 /// Checks that each side refuses while the other holds the counters, and says who.
@@ -21,6 +23,11 @@ pub(super) fn run(report: &mut GuestReport) {
     report.check(
         "records can be had after the watchdog that ran when the module was loaded",
         loaded_under_watchdog,
+    );
+    // The kernel can be locked down, and not be opened again.
+    report.check(
+        "a kernel that is locked down lets records of memory be had by nobody, and counts",
+        locked_down,
     );
 }
 
@@ -103,6 +110,30 @@ fn loaded_under_watchdog() -> Result<String> {
 
 fn sampled() -> Result<Output> {
     Ok(hpmctl(&["record", "-e", &loads()?, "-o", "owned.hpm", "--", "true"])?.output()?)
+}
+
+/// What `kernel_lockdown(7)` calls confidentiality forbids what shows the kernel's memory.
+fn locked_down() -> Result<String> {
+    if !Path::new(LOCKDOWN).exists() {
+        succeed(Command::new("mount").args(["-t", "securityfs", "securityfs", "/sys/kernel/security"]))?;
+    }
+    std::fs::write(LOCKDOWN, "confidentiality").context("this kernel cannot be locked down")?;
+    let precise = sampled()?;
+    let kernel = by_interrupts("instructions", "kernel.hpm")?;
+    for output in [&precise, &kernel] {
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(!output.status.success() && said.contains("locked down"), "it says: {said}");
+    }
+    let user = by_interrupts("instructions:u", "user.hpm")?;
+    let counts = hpmctl(&["stat", "-e", "instructions", "--", "true"])?.output()?;
+    for output in [&user, &counts] {
+        ensure!(output.status.success(), "it says: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&precise.stderr).trim().to_owned())
+}
+
+fn by_interrupts(event: &str, trace: &str) -> Result<Output> {
+    Ok(hpmctl(&["record", "--imprecise", "-e", event, "-o", trace, "--", "true"])?.output()?)
 }
 
 fn stop(child: &mut Child) -> Result<()> {

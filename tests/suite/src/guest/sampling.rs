@@ -5,13 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::processor::{latency_events, profile};
-use super::programs::{built, record, record_of, succeed, wait_at_most};
+use super::processor::{Sampled, latency_events, profile, sampled};
+use super::programs::{built, hpmctl, record, record_of, succeed, wait_at_most};
 
 /// Traces of what [`super::processor::sampled`] says: of one program, then of two at the same time.
 pub(crate) const MISSES: [&str; 3] = ["strides.hpm", "first.hpm", "second.hpm"];
 /// The trace of loads sampled for their latency.
 pub(crate) const LOADS: &str = "loads.hpm";
+
+/// The trace with randomised periods, which is as [`MISSES`]' first otherwise.
+pub(crate) const RANDOMISED: &str = "randomised.hpm";
 
 /// Records traces for the host part to compare with the truth.
 pub(super) fn run() -> Result<()> {
@@ -29,6 +32,9 @@ pub(super) fn run() -> Result<()> {
     // IBS samples loads among all ops.
     if profile()?.amd().is_none() {
         succeed(record_of(&latency_events()?, LOADS, &[])?.arg(built("strides")?))?;
+        let Sampled { events, period, .. } = sampled()?;
+        let words = ["record", "-e", &events, "-c", &period.to_string(), "-o", RANDOMISED, "--"];
+        succeed(hpmctl(&words)?.arg(built("strides")?))?;
     }
     Ok(())
 }

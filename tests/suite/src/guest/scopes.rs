@@ -63,6 +63,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     );
     counted(report, "one thread of a process", "loops3", one_thread);
     report.check("two threads of one process, each by its own session", two_threads);
+    super::ends::run(report);
     counted(report, "one CPU beside another", "loops4", one_cpu);
     counted(report, "a control group", "loops5", control_group);
     report.check("the same target twice is refused", twice);

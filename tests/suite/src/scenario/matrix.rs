@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use vpmu::profile::{self, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd};
+use vpmu::profile::{
+    self, ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
+};
 
 use super::{Scenario, advice, heap, methods, overhead, siblings, tracking, unknown};
 use crate::machine::Machine;
@@ -13,7 +15,7 @@ use crate::machine::Machine;
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle.short"];
 
 /// What is run on the debug kernel: all that exercises the driver.
-const ON_DEBUG_KERNEL: [&str; 12] = [
+const ON_DEBUG_KERNEL: [&str; 15] = [
     "counting",
     "sampling",
     "stacks",
@@ -26,7 +28,13 @@ const ON_DEBUG_KERNEL: [&str; 12] = [
     "torture",
     "lifecycle.short",
     "bad_input",
+    "interrupt",
+    "multiplex",
+    "selfread",
 ];
+
+/// What is run there on processors whose segments the driver allocates and programs otherwise: architectural PEBS, and two kinds of cores.
+const ON_DEBUG_KERNEL_ELSEWHERE: [&str; 2] = ["sampling", "lifecycle.short"];
 
 /// What is run on the stock kernel before the newest: what Rust for Linux offers drivers changes from one to the next. The
 /// fast tier loads and unloads, the full one does the rest.
@@ -134,6 +142,8 @@ pub(super) fn long_jobs() -> Vec<Job> {
     for profile in [ADAPTIVE, &SAPPHIRE_RAPIDS] {
         all.extend(jobs(["lbr", "locality"], &Machine::of(profile)));
     }
+    // Records of architectural PEBS are withheld by other fields.
+    all.extend(jobs(["privacy"], &Machine::of(&CLEARWATER_FOREST)));
     let flat = Machine { isolated: false, ..Machine::plain() };
     all.extend(jobs(EVERYWHERE.into_iter().chain(BEYOND), &flat));
     all.extend(jobs(["counting"], &Machine { cpus: 4, ..Machine::plain() }));
@@ -146,7 +156,10 @@ pub(super) fn debug_jobs() -> Vec<Job> {
     let on = |isolated| {
         jobs(ON_DEBUG_KERNEL, &Machine { isolated, kernel: "debug".to_owned(), ..Machine::plain() })
     };
-    [on(true), on(false)].into_iter().flatten().collect()
+    let others = [&CLEARWATER_FOREST, &ALDER_LAKE].into_iter().flat_map(|profile| {
+        jobs(ON_DEBUG_KERNEL_ELSEWHERE, &Machine { kernel: "debug".to_owned(), ..Machine::of(profile) })
+    });
+    [on(true), on(false)].into_iter().flatten().chain(others).collect()
 }
 
 /// Compiles the debug kernel while machines run, with what they leave of the processor.

@@ -10,10 +10,10 @@ use vpmu::profile::{DataRecord, EventSpec, Profile};
 use vpmu::truth::Report;
 
 use super::ibs;
-use super::records::{Pair, open, pairs, periods, rows};
+use super::records::{Pair, open, pairs, periods, rows, totals};
 use crate::check::Tally;
 use crate::guest::processor::sampled_event;
-use crate::guest::sampling::{LOADS, MISSES};
+use crate::guest::sampling::{LOADS, MISSES, RANDOMISED};
 use crate::lab::Boot;
 
 /// Every record of every trace is right, belongs to the right thread, and none is missing.
@@ -23,7 +23,8 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     }
     let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
     let mut paired = Vec::new();
-    let all = [MISSES[0], MISSES[1], MISSES[2], LOADS];
+    let fixed = [MISSES[0], MISSES[1], MISSES[2], LOADS];
+    let all = [MISSES[0], MISSES[1], MISSES[2], LOADS, RANDOMISED];
     tally.run("sampling: the samples are the records that were written, in order", || {
         paired = pairs(boot, &all, &report)?;
         Ok(format!("{} records", paired.len()))
@@ -31,10 +32,13 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     for name in all {
         let of_trace: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == name).collect();
         tally.run(&format!("sampling: every record of {name} is right"), || records(boot, name, &of_trace));
+    }
+    for name in fixed {
         tally.run(&format!("sampling: samples × period agrees with the count in {name}"), || {
             Ok(format!("{} lost", periods(boot, name)?))
         });
     }
+    tally.run("sampling: randomised periods differ, and agree with the count", || randomised(boot));
     tally.run("sampling: every sample lies in code that its process had mapped", || mapped(boot));
     tally.run("sampling: strides' misses are on its missing load", || strides(&paired));
     tally.run("sampling: sampled loads have their latency and their data's source", || loads(boot, &paired));
@@ -42,6 +46,30 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
         processes(boot, &paired, |truth| truth.page_table)
     });
     tally.run("sampling: no thread has another's samples", || threads(boot));
+}
+
+/// Each sample stands for the events since the one before, so that all stand for all but those after the last one. Periods are drawn
+/// from an eighth below the one that was asked for.
+fn randomised(boot: &Boot) -> Result<String> {
+    let totals = totals(boot, RANDOMISED)?;
+    ensure!(totals.records_lost + totals.quanta_lost == 0, "something is lost: {totals:?}");
+    let (period, samples) =
+        (open(boot, RANDOMISED)?.meta().events[0].period, rows::<SampleRow>(boot, RANDOMISED)?);
+    let periods: BTreeSet<u64> = samples.iter().map(|sample| sample.period).collect();
+    let (counted, sampled): (u64, u64) =
+        (totals.counts.iter().sum(), samples.iter().map(|sample| sample.period).sum());
+    ensure!(
+        (sampled..=sampled + 2 * period).contains(&counted),
+        "{counted} events, but the samples stand for {sampled} (period {period})"
+    );
+    ensure!(periods.len() > 10, "only the periods {periods:?} were drawn for {} samples", samples.len());
+    let all = period / 2..=period * 2;
+    ensure!(periods.iter().all(|one| all.contains(one)), "some periods are far from {period}: {periods:?}");
+    Ok(format!(
+        "{} samples of {} periods stand for {sampled} of {counted} events",
+        samples.len(),
+        periods.len()
+    ))
 }
 
 /// The event that a trace sampled on this core.

@@ -5,6 +5,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::counting::{counts_of, stat_counts, true_counts};
+use super::records::periods;
 use crate::check::Tally;
 use crate::guest::torture;
 use crate::lab::Boot;
@@ -39,6 +40,9 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     tally.run("torture: counts are exact while random requests come", || storm_counts(boot));
     tally.run("torture: while random requests come the lost records are those that are missing", || {
         storm_samples(boot)
+    });
+    tally.run("torture: each of a thousand threads has samples for what it counted", || {
+        Ok(format!("{} lost", periods(boot, torture::THREADS_TRACE)?))
     });
     tally.run("torture: at a tiny period the lost records are those that are missing", || tiny(boot));
 }
