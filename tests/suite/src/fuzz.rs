@@ -66,7 +66,11 @@ fn fuzz(root: &Path, target: &str, seconds: u32) -> Result<String> {
     let output = command.arg(&corpus).arg(&seeds).stdin(Stdio::null()).output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     let lines: Vec<&str> = text.lines().collect();
-    ensure!(output.status.success(), "{}", lines[lines.len().saturating_sub(40)..].join("\n"));
+    // What a panic says stands before its stack, and libFuzzer's words, with the input's file, behind.
+    let panic = lines.iter().position(|line| line.contains("panicked at"));
+    let said = panic.map_or(&[][..], |at| &lines[at..lines.len().min(at + 2)]);
+    let last = &lines[lines.len().saturating_sub(40)..];
+    ensure!(output.status.success(), "{}", [said, last].concat().join("\n"));
     let runs = lines.iter().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     let runs: u64 = runs.context("it says nothing of its runs")?.trim().parse()?;
     ensure!(runs > 1000, "only {runs} inputs were tried in {seconds} s");

@@ -109,7 +109,7 @@ fn loaded_under_watchdog() -> Result<String> {
 }
 
 fn sampled() -> Result<Output> {
-    Ok(hpmctl(&["record", "-e", &loads()?, "-o", "owned.hpm", "--", "true"])?.output()?)
+    Ok(hpmctl(&["record", "-e", &loads()?, "-f", "-o", "owned.hpm", "--", "true"])?.output()?)
 }
 
 /// What `kernel_lockdown(7)` calls confidentiality forbids what shows the kernel's memory.

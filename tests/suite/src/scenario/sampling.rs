@@ -48,28 +48,25 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     tally.run("sampling: no thread has another's samples", || threads(boot));
 }
 
-/// Each sample stands for the events since the one before, so that all stand for all but those after the last one. Periods are drawn
-/// from an eighth below the one that was asked for.
+/// A sample's period is its span's, and only its span's first interval is drawn apart, from an eighth of the period: what all stand for is
+/// the count but for those draws, and for what came after the last sample.
 fn randomised(boot: &Boot) -> Result<String> {
     let totals = totals(boot, RANDOMISED)?;
     ensure!(totals.records_lost + totals.quanta_lost == 0, "something is lost: {totals:?}");
-    let (period, samples) =
-        (open(boot, RANDOMISED)?.meta().events[0].period, rows::<SampleRow>(boot, RANDOMISED)?);
-    let periods: BTreeSet<u64> = samples.iter().map(|sample| sample.period).collect();
-    let (counted, sampled): (u64, u64) =
-        (totals.counts.iter().sum(), samples.iter().map(|sample| sample.period).sum());
+    let period = open(boot, RANDOMISED)?.meta().events[0].period;
+    let samples = rows::<SampleRow>(boot, RANDOMISED)?;
+    let spans = 1 + samples.array_windows().filter(|[one, next]| one.period != next.period).count();
+    ensure!(spans > 10, "periods were drawn {spans} times for {} samples", samples.len());
+    let counted: u64 = totals.counts.iter().sum();
+    let sampled: u64 = samples.iter().map(|sample| sample.period).sum();
+    // Four standard deviations of the difference of two numbers drawn from the same range, for each span.
+    let chance = 4.0 * (spans as f64 / 6.0).sqrt() * period as f64 / 8.0;
+    let most = 2 * period + chance as u64;
     ensure!(
-        (sampled..=sampled + 2 * period).contains(&counted),
-        "{counted} events, but the samples stand for {sampled} (period {period})"
+        counted.abs_diff(sampled) <= most,
+        "{counted} events, but the samples of {spans} spans stand for {sampled} (period {period})"
     );
-    ensure!(periods.len() > 10, "only the periods {periods:?} were drawn for {} samples", samples.len());
-    let all = period / 2..=period * 2;
-    ensure!(periods.iter().all(|one| all.contains(one)), "some periods are far from {period}: {periods:?}");
-    Ok(format!(
-        "{} samples of {} periods stand for {sampled} of {counted} events",
-        samples.len(),
-        periods.len()
-    ))
+    Ok(format!("{} samples of {spans} spans stand for {sampled} of {counted} events", samples.len()))
 }
 
 /// The event that a trace sampled on this core.
