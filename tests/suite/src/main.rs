@@ -177,7 +177,7 @@ fn run(action: Action) -> anyhow::Result<ExitCode> {
         Action::Pictures { host } => tallied(|tally| screen::pictures::run(&root, host, tally)),
         Action::BenchScreen => screen::bench::run(&root),
         Action::BenchSymbols => symbols::bench::run(&root),
-        Action::Bench => scenario::bench::run(&root),
+        Action::Bench => tallied(|tally| scenario::bench::run(&root, tally)),
         Action::Guest { name } => guest::run(&name),
     }
 }

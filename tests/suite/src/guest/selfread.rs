@@ -22,12 +22,14 @@ pub(super) fn run(report: &mut GuestReport) {
         ("turns", "with events that take turns"),
         ("revoked", "while RDPMC is taken from every process"),
     ] {
-        report.check(&format!("threads read themselves exactly {how}"), || read(mode));
+        report.check(&format!("threads read themselves exactly {how}"), || read("selfread", &[mode, "2000"]));
     }
+    report.check("a thread that runs is read exactly by another", || read("outside", &["200"]));
 }
 
-fn read(mode: &str) -> Result<String> {
-    let output = succeed(Command::new(built("selfread")?).args([mode, "2000"]))?;
+/// Runs a program that says what is wrong, and fails then.
+fn read(program: &str, words: &[&str]) -> Result<String> {
+    let output = succeed(Command::new(built(program)?).args(words))?;
     let text = String::from_utf8(output.stdout).context("its output")?;
     Ok(text.trim().to_owned())
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
 use super::document;
+use crate::check::Tally;
 use crate::guest::bench::C_PROGRAMS;
 use crate::guest::programs::PERIOD;
 use crate::guest::truth::Sums;
@@ -28,20 +28,107 @@ struct Comparison {
 /// User instructions, kernel instructions, all instructions, accesses to PMU registers and PMIs per unit of work.
 type Cost = [f64; 5];
 
-/// Runs the comparison in the lab, prints the table and puts it into the documentation.
-///
-/// # Errors
-/// The lab or a step failed; the message names it.
-pub(crate) fn run(root: &Path) -> Result<ExitCode> {
+/// What hpm may cost at most, as a part of what perf costs for the same.
+struct Target {
+    what: &'static str,
+    /// The comparison.
+    fact: &'static str,
+    ours: &'static str,
+    theirs: &'static str,
+    /// Of [`Cost`].
+    kind: usize,
+    most: f64,
+}
+
+const KERNEL: usize = 1;
+const ALL: usize = 2;
+
+const fn target(
+    what: &'static str,
+    fact: &'static str,
+    (ours, theirs): (&'static str, &'static str),
+    kind: usize,
+    most: f64,
+) -> Target {
+    Target { what, fact, ours, theirs, kind, most }
+}
+
+const TARGETS: [Target; 5] = [
+    target(
+        "a switch between threads adds half of perf's kernel instructions",
+        SWITCHES[0].0,
+        ("hpm", "perf"),
+        KERNEL,
+        0.5,
+    ),
+    target(
+        "a switch between processes adds half of perf's kernel instructions",
+        SWITCHES[1].0,
+        ("hpm", "perf"),
+        KERNEL,
+        0.5,
+    ),
+    target(
+        "a precise sample adds a tenth of perf's kernel instructions",
+        "sample",
+        ("hpm", "perf"),
+        KERNEL,
+        0.1,
+    ),
+    target("a read takes no more instructions than perf's by RDPMC", "read", ("hpm", "perf"), ALL, 1.0),
+    target(
+        "a read of what PEBS samples takes half of the instructions of perf's system call",
+        "read",
+        ("hpm, sampled", "perf, large PEBS"),
+        ALL,
+        0.5,
+    ),
+];
+
+/// Facts of the guest, and who switches in them.
+const SWITCHES: [(&str, &str); 2] =
+    [("switch threads", "threads of one process"), ("switch processes", "processes")];
+
+/// Runs the comparison in the lab, prints the tables, puts them into the documentation, and holds them against the targets.
+pub(crate) fn run(root: &Path, tally: &mut Tally) {
+    let mut compared = None;
+    tally.run("bench: the lab compares hpm and perf", || {
+        let boot = boot(root)?;
+        let text = tables(&boot)?;
+        print!("{text}");
+        document::replace(root, HEADING, &text)?;
+        compared = Some(boot);
+        Ok(String::new())
+    });
+    for target in TARGETS.iter().filter(|_| compared.is_some()) {
+        tally.run(&format!("bench: {}, at most", target.what), || {
+            target.holds(compared.as_ref().context("no comparison")?)
+        });
+    }
+}
+
+fn boot(root: &Path) -> Result<Boot> {
     let machine = Machine { cpus: 1, ..Machine::plain() };
     let options = ["--deterministic", "--plugin-arg", "truth-level=basic"];
-    let boot = lab::boot_prepared(root, "bench", &machine, &options, |folder| {
+    lab::boot_prepared(root, "bench", &machine, &options, |folder| {
         C_PROGRAMS.iter().try_for_each(|name| lab::compile(root, folder, name))
-    })?;
-    let text = tables(&boot)?;
-    print!("{text}");
-    document::replace(root, HEADING, &text)?;
-    Ok(ExitCode::SUCCESS)
+    })
+}
+
+impl Target {
+    fn holds(&self, boot: &Boot) -> Result<String> {
+        let compared = comparison(boot, self.fact)?;
+        let rows = if compared.costs.contains_key("plain") { compared.added()? } else { compared.rows() };
+        let cost = |name: &str| {
+            let row =
+                rows.iter().find(|row| row.name == name).with_context(|| format!("no row of {name}"))?;
+            Ok::<_, anyhow::Error>((row.cost[self.kind], row.spread))
+        };
+        let ((ours, spread), (theirs, other)) = (cost(self.ours)?, cost(self.theirs)?);
+        let told = format!("{ours:.2} (spread {spread:.2}) against {theirs:.2} (spread {other:.2})");
+        ensure!(ours <= self.most * theirs, "{told}");
+        Ok(told)
+    }
 }
 
 fn tables(boot: &Boot) -> Result<String> {
@@ -53,9 +140,9 @@ fn tables(boot: &Boot) -> Result<String> {
          The largest distance of a round's kernel instructions from the median is told as *spread*: what an idle guest's timers do \
          while it waits for this machine's files, which on a busy machine is much.\n"
     );
-    for (mode, subjects) in [("threads", "threads of one process"), ("processes", "processes")] {
+    for (fact, subjects) in SWITCHES {
         let title = format!("Added per context switch between two {subjects}, four counters");
-        let compared = comparison(boot, &format!("switch {mode}"))?;
+        let compared = comparison(boot, fact)?;
         section(
             &mut text,
             &title,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use super::matrix::{self, Job};
-use super::{demo, equivalents, run};
+use super::{bench, demo, equivalents, run};
 use crate::check::Tally;
 use crate::results::{Results, Standing};
 use crate::{consumers, fuzz, host, libgc, symbols};
@@ -24,8 +24,8 @@ pub(crate) struct Wish {
 
 type HostCheck = fn(&Path, &mut Tally);
 
-/// Steps that need no machine of the scenarios'.
-const ON_HOST: [(&str, HostCheck); 11] = [
+/// Steps that need no machine of the scenarios', or have one of their own.
+const ON_HOST: [(&str, HostCheck); 12] = [
     ("host", host::run),
     ("stack", crate::stack::check),
     ("demo", demo::check),
@@ -36,6 +36,7 @@ const ON_HOST: [(&str, HostCheck); 11] = [
     ("libpfm4", consumers::libpfm4::run),
     ("symbols", symbols::run),
     ("libgc", libgc::check),
+    ("bench", bench::run),
     ("fuzz", |root, tally| fuzz::run(root, fuzz::SECONDS, tally)),
 ];
 
