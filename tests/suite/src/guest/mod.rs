@@ -23,6 +23,7 @@ mod module;
 mod multiplex;
 mod mutation;
 mod no_pmu;
+mod others;
 pub(crate) mod overhead;
 mod ownership;
 mod privacy;

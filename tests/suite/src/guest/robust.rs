@@ -1,10 +1,8 @@
-//! What happens around a session: CPUs that go, sleep, somebody else at the PMU, a consumer that scribbles or stalls.
+//! What happens around a session: CPUs that go, sleep, a consumer that scribbles or stalls, somebody else at the PMU.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -15,19 +13,14 @@ use libhpm::sideband::Sideband;
 use libhpm::sys::child::Child;
 use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, stat_command, wait_at_most};
+use super::programs::{built, stat_command, wait_at_most};
 use super::proof::denied;
-use super::scopes::settled;
 
 const LIMIT: Duration = Duration::from_secs(240);
 const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
-/// SDM Vol. 4, table 2-2.
-const IA32_PERF_GLOBAL_CTRL: u64 = 0x38f;
 /// Period of the sessions whose consumer misbehaves: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
 
@@ -48,22 +41,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         report.fact(window, json!(sums));
     }
     report.check("who polls sleeps until told, however often threads switch", sleeps_until_told);
-    report.check("a session gives up when somebody else writes the PMU, and says so", || {
-        let mut target =
-            Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
-        let said = gives_up(&["-p", &target.id().to_string()]);
-        ensure!(target.try_wait()?.is_none(), "the target ended first");
-        target.kill()?;
-        target.wait()?;
-        said
-    });
-    report.check("also where no quantum lasts long enough to be cut, because threads switch", || {
-        gives_up_beside("yes | cat", |_| vec!["--per-thread".into(), "-C".into(), "0".into()])
-    });
-    report.check("also where a thread sleeps whenever the timer expires", || {
-        let sleeps = "exec perl -e 'while (1) { select undef, undef, undef, 0.015 }'";
-        gives_up_beside(sleeps, |pid| vec!["--per-thread".into(), "-p".into(), pid.to_string()])
-    });
+    super::others::run(report);
     Ok(())
 }
 
@@ -172,41 +150,4 @@ fn sleeps_until_told() -> Result<String> {
     ensure!(quanta > 200, "{quanta} quanta were published");
     ensure!(wakings <= most, "woken {wakings} times in {:?}, which is enough for {most}", begun.elapsed());
     Ok(format!("{wakings} wakings for {quanta} quanta"))
-}
-
-/// As [`gives_up`], with a shell's script on CPU 0, of whose process ID the words are made.
-fn gives_up_beside(script: &str, words: impl FnOnce(u32) -> Vec<String>) -> Result<String> {
-    let mut target = Command::new("taskset");
-    target.args(["-c", "0", "sh", "-c", script]).stdout(Stdio::null()).process_group(0);
-    let mut target = target.spawn()?;
-    // Until it is what it executes, or hpmctl would take that for another program.
-    std::thread::sleep(Duration::from_millis(500));
-    let words = words(target.id());
-    let said = gives_up(&words.iter().map(String::as_str).collect::<Vec<_>>());
-    killpg(Pid::from_raw(i32::try_from(target.id())?), Signal::SIGKILL)?;
-    target.wait()?;
-    said
-}
-
-/// What `hpmctl stat` says when every counter of CPU 0 is stopped behind hpm's back.
-fn gives_up(whom: &[&str]) -> Result<String> {
-    let words = [&["stat", "-e", "instructions:u"], whom].concat();
-    let mut session = hpmctl(&words)?.stderr(Stdio::piped()).spawn()?;
-    settled(&session)?;
-    let msr = OpenOptions::new().write(true).open("/dev/cpu/0/msr")?;
-    // A write that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.
-    let start = Instant::now();
-    while session.try_wait()?.is_none() && start.elapsed() < LIMIT {
-        msr.write_all_at(&0u64.to_le_bytes(), IA32_PERF_GLOBAL_CTRL)
-            .context("writing IA32_PERF_GLOBAL_CTRL")?;
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let status = wait_at_most(&mut session, LIMIT)?;
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut session.stderr.take().context("no standard error")?, &mut said)?;
-    ensure!(
-        !status.success() && said.contains("somebody else changed which counters run"),
-        "hpmctl ended with {status}: {said}"
-    );
-    Ok(said.lines().last().unwrap_or_default().to_owned())
 }

@@ -93,7 +93,11 @@ const ALL: &[Scenario] = &[
         options: &["--plugin-arg", "pebs-log=on", "--plugin-arg", "pebs-skid=30"],
         compare: privacy::compare,
     },
-    Scenario { name: "robust", options: &["--plugin-arg", "truth-level=basic"], compare: robust::compare },
+    Scenario {
+        name: "robust",
+        options: &["--plugin-arg", "truth-level=basic", "--plugin-arg", "processor-trace=on"],
+        compare: robust::compare,
+    },
     Scenario { name: "torture", options: torture::OPTIONS, compare: torture::compare },
     Scenario { name: "selfread", options: &[], compare: |_, _| {} },
     Scenario {

@@ -10,7 +10,7 @@ use vpmu::{Profile, profile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgumentError {
     #[error(
-        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, loads-per-tag, skid, trace, I1, D1, L2, LL, indexing, caches"
+        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, loads-per-tag, processor-trace, skid, trace, I1, D1, L2, LL, indexing, caches"
     )]
     Unknown(String),
     #[error("argument `{0}` is not of the form name=value")]
@@ -47,6 +47,8 @@ pub(crate) struct Args {
     pub(crate) pebs_skid: u64,
     /// `loads-per-tag=N`: one load in N is tagged for the load latency facility.
     pub(crate) loads_per_tag: u32,
+    /// `processor-trace=on`: the processor says that it has Processor Trace.
+    pub(crate) processor_trace: bool,
     /// `skid=N`: a PMI is raised N instructions late.
     pub(crate) skid: u64,
     /// `trace=N`: 1 prints faults and PEBS losses, 2 every PMU register access and PMI too.
@@ -76,6 +78,7 @@ impl Args {
             pebs_disable_disarms: true,
             pebs_skid: 0,
             loads_per_tag: 1,
+            processor_trace: false,
             skid: 0,
             trace: 0,
             geometry: profile.geometry,
@@ -95,6 +98,7 @@ impl Args {
             pebs_disable_disarms: self.pebs_disable_disarms,
             pebs_skid: self.pebs_skid,
             loads_per_tag: self.loads_per_tag,
+            processor_trace: self.processor_trace,
         }
     }
 
@@ -138,6 +142,7 @@ impl Args {
             }
             "pebs-skid" => self.pebs_skid = value.parse().map_err(|_| bad("a number of instructions"))?,
             "loads-per-tag" => self.loads_per_tag = value.parse().map_err(|_| bad("a number of loads"))?,
+            "processor-trace" => self.processor_trace = switch()?,
             "skid" => self.skid = value.parse().map_err(|_| bad("a number of instructions"))?,
             "trace" => self.trace = value.parse().map_err(|_| bad("0, 1 or 2"))?,
             "I1" => self.geometry.l1i = cache(value).ok_or_else(|| bad(CACHE))?,

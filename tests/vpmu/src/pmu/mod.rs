@@ -63,11 +63,14 @@ pub struct Options {
     /// One load in so many, on average, is tagged for the load latency facility; 1: every load (SDM Vol. 3B
     /// 18.9.4.2: "randomly").
     pub loads_per_tag: u32,
+    /// Whether the processor says that it has Processor Trace, of which IA32_RTIT_CTL is modelled: it holds what was written, and
+    /// nothing is traced.
+    pub processor_trace: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pebs_disable_disarms: true, pebs_skid: 0, loads_per_tag: 1 }
+        Self { pebs_disable_disarms: true, pebs_skid: 0, loads_per_tag: 1, processor_trace: false }
     }
 }
 

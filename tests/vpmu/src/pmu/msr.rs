@@ -23,6 +23,7 @@ pub const MSR_PEBS_DATA_CFG: u32 = 0x3F2;
 pub const MSR_PEBS_LD_LAT_THRESHOLD: u32 = 0x3F6;
 pub const MSR_PEBS_FRONTEND: u32 = 0x3F7;
 pub const IA32_A_PMC0: u32 = 0x4C1;
+pub const IA32_RTIT_CTL: u32 = 0x570;
 pub const IA32_DS_AREA: u32 = 0x600;
 pub const MSR_LASTBRANCH_0_FROM_IP: u32 = 0x680;
 pub const MSR_LASTBRANCH_0_TO_IP: u32 = 0x6C0;

@@ -11,6 +11,8 @@ const DTES64: u32 = 1 << 2;
 const PDCM: u32 = 1 << 15;
 /// `CPUID.01H:EDX`: debug store.
 const DS: u32 = 1 << 21;
+/// `CPUID.07H.0:EBX`: Processor Trace.
+const INTEL_PT: u32 = 1 << 25;
 /// `CPUID.07H.0:EDX`: the part has cores of more than one type.
 const HYBRID: u32 = 1 << 15;
 /// `CPUID.07H.0:EDX`: architectural last-branch records.
@@ -24,6 +26,7 @@ const LBR_LIP: u32 = 1 << 31;
 
 const FEATURES: u32 = 0x07;
 const PERFMON: u32 = 0x0A;
+const TRACE: u32 = 0x14;
 const HYBRID_INFORMATION: u32 = 0x1A;
 const LAST_BRANCH: u32 = 0x1C;
 const PERFMON_EXTENDED: u32 = 0x23;
@@ -32,6 +35,9 @@ impl Perfmon {
     /// Overlays the profile onto the machine's answer (SDM Vol. 2A, CPUID).
     pub(in crate::pmu) fn cpuid(&self, leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
         overlay(self.profile, self.facts, leaf, subleaf, regs);
+        if self.options.processor_trace {
+            with_processor_trace(leaf, subleaf, regs);
+        }
     }
 
     /// IA32_MISC_ENABLE: performance monitoring is available (7), PEBS by way of the DS area is not unavailable (12)
@@ -71,6 +77,16 @@ fn overlay(profile: &Profile, facts: &profile::Perfmon, leaf: u32, subleaf: u32,
             let answer = |extension| perfmon_extended(profile, facts, extension, subleaf);
             *regs = extended.perfmon_extension.map(answer).unwrap_or_default();
         }
+        _ => {}
+    }
+}
+
+/// Says that there is Processor Trace, and of its capabilities none (SDM Vol. 3C 33.3.1), so that Linux's driver leaves it alone.
+fn with_processor_trace(leaf: u32, subleaf: u32, regs: &mut CpuidRegs) {
+    match (leaf, subleaf) {
+        (0, _) => regs.eax = regs.eax.max(TRACE),
+        (FEATURES, 0) => regs.ebx |= INTEL_PT,
+        (TRACE, _) => *regs = CpuidRegs::default(),
         _ => {}
     }
 }

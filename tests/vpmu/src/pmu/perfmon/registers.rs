@@ -23,6 +23,7 @@ pub(super) struct Registers {
     pub(super) debugctl: u64,
     pub(super) ld_lat: u64,
     frontend: u64,
+    trace_control: u64,
     pub(super) offcore: [u64; 2],
     pub(super) later: LaterRegisters,
 }
@@ -47,6 +48,7 @@ pub(super) enum Register {
     LdLat,
     Frontend,
     Offcore(usize),
+    TraceControl,
     DsArea,
     DebugCtl,
     LbrSelect,
@@ -84,6 +86,7 @@ impl Registers {
             debugctl: 0,
             ld_lat: 0,
             frontend: 0,
+            trace_control: 0,
             offcore: [0; 2],
             later: LaterRegisters::reset(pmu),
         }
@@ -148,6 +151,7 @@ impl Perfmon {
             msr::MSR_OFFCORE_RSP_0 => within(0, pmu.offcore.registers.into(), R::Offcore(0)),
             msr::MSR_OFFCORE_RSP_1 => within(1, pmu.offcore.registers.into(), R::Offcore(1)),
             msr::IA32_DS_AREA => R::DsArea,
+            msr::IA32_RTIT_CTL if self.options.processor_trace => R::TraceControl,
             msr::IA32_DEBUGCTL => R::DebugCtl,
             msr::MSR_LBR_SELECT | msr::MSR_LASTBRANCH_TOS if depth == 0 => R::Absent,
             msr::MSR_LBR_SELECT => R::LbrSelect,
@@ -220,6 +224,7 @@ impl Perfmon {
             R::LdLat => registers.ld_lat,
             R::Frontend => registers.frontend,
             R::Offcore(index) => registers.offcore[index],
+            R::TraceControl => registers.trace_control,
             R::DsArea => registers.ds_area,
             R::DebugCtl => registers.debugctl,
             R::LbrSelect => self.lbr.select,
@@ -260,6 +265,8 @@ impl Perfmon {
             R::LdLat => 0xFFFF,
             R::Frontend => pmu.frontend_mask,
             R::Offcore(_) => pmu.offcore.mask,
+            // TraceEn, OS, User and BranchEn (SDM Vol. 3C, table 33-6); what no capability is told of is reserved.
+            R::TraceControl => 0x200D,
             R::DebugCtl => pmu.debugctl_mask,
             R::LbrSelect => pmu.lbr_select_mask,
             R::LbrTos => u64::from(pmu.lbr_depth) - 1,
@@ -317,6 +324,7 @@ impl Perfmon {
             }
             R::Later(later) => self.store_later(later, value),
             R::LdLat => self.registers.ld_lat = value,
+            R::TraceControl => self.registers.trace_control = value,
             R::Frontend => self.registers.frontend = value,
             R::Offcore(index) => self.registers.offcore[index] = value,
             R::DsArea => self.registers.ds_area = value,

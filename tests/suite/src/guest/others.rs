@@ -1,0 +1,101 @@
+//! Somebody else who programs the PMU, or traces, while hpm measures: sessions give up and say why, or do not begin.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+
+use super::GuestReport;
+use super::programs::{built, hpmctl, wait_at_most};
+use super::scopes::settled;
+
+const LIMIT: Duration = Duration::from_secs(240);
+/// A register, and the value that somebody else writes into it (SDM Vol. 4, table 2-2).
+type Write = (u64, u64);
+/// IA32_PERF_GLOBAL_CTRL: every counter stops.
+const STOP: Write = (0x38f, 0);
+/// IA32_RTIT_CTL: TraceEn.
+const TRACE: Write = (0x570, 1);
+const NO_TRACE: Write = (0x570, 0);
+
+/// Runs every case.
+pub(super) fn run(report: &mut GuestReport) {
+    for (who, write, told) in [
+        ("somebody else writes the PMU", STOP, "somebody else changed which counters run"),
+        ("somebody else traces", TRACE, "Processor Trace"),
+    ] {
+        let gives_up = |whom: &[&str]| gives_up(whom, write, told);
+        report.check(&format!("a session gives up when {who}, and says so"), || {
+            let mut target =
+                Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
+            let said = gives_up(&["-p", &target.id().to_string()]);
+            ensure!(target.try_wait()?.is_none(), "the target ended first");
+            target.kill()?;
+            target.wait()?;
+            said
+        });
+        report.check(&format!("also where no quantum lasts long enough to be cut, when {who}"), || {
+            beside("yes | cat", |_| gives_up(&["--per-thread", "-C", "0"]))
+        });
+        report.check(&format!("also where a thread sleeps whenever the timer expires, when {who}"), || {
+            let sleeps = "exec perl -e 'while (1) { select undef, undef, undef, 0.015 }'";
+            beside(sleeps, |pid| gives_up(&["--per-thread", "-p", &pid.to_string()]))
+        });
+    }
+    report.check("no session begins while somebody traces, and one does afterwards", refused_beside_trace);
+}
+
+/// Does this beside a shell's script on CPU 0, of whose process ID it is told.
+fn beside(script: &str, what: impl FnOnce(u32) -> Result<String>) -> Result<String> {
+    let mut target = Command::new("taskset");
+    target.args(["-c", "0", "sh", "-c", script]).stdout(Stdio::null()).process_group(0);
+    let mut target = target.spawn()?;
+    // Until it is what it executes, or hpmctl would take that for another program.
+    std::thread::sleep(Duration::from_millis(500));
+    let said = what(target.id());
+    killpg(Pid::from_raw(i32::try_from(target.id())?), Signal::SIGKILL)?;
+    target.wait()?;
+    said
+}
+
+/// Writes a register of CPU 0 behind hpm's back.
+fn write((register, value): Write) -> Result<()> {
+    let msr = OpenOptions::new().write(true).open("/dev/cpu/0/msr").context("opening CPU 0's registers")?;
+    msr.write_all_at(&value.to_le_bytes(), register).with_context(|| format!("writing MSR {register:#x}"))
+}
+
+/// What `hpmctl stat` says when this is written.
+fn gives_up(whom: &[&str], other: Write, told: &str) -> Result<String> {
+    let words = [&["stat", "-e", "instructions:u"], whom].concat();
+    let mut session = hpmctl(&words)?.stderr(Stdio::piped()).spawn()?;
+    settled(&session)?;
+    // A write to the PMU that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.
+    let start = Instant::now();
+    while session.try_wait()?.is_none() && start.elapsed() < LIMIT {
+        write(other)?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    write(NO_TRACE)?;
+    let status = wait_at_most(&mut session, LIMIT)?;
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut session.stderr.take().context("no standard error")?, &mut said)?;
+    ensure!(!status.success() && said.contains(told), "hpmctl ended with {status}: {said}");
+    Ok(said.lines().last().unwrap_or_default().to_owned())
+}
+
+fn refused_beside_trace() -> Result<String> {
+    let stat = || Ok::<_, anyhow::Error>(hpmctl(&["stat", "-e", "instructions:u", "--", "true"])?.output()?);
+    write(TRACE)?;
+    let beside = stat();
+    write(NO_TRACE)?;
+    let (beside, alone) = (beside?, stat()?);
+    let said = String::from_utf8_lossy(&beside.stderr).trim().to_owned();
+    ensure!(!beside.status.success() && said.contains("Processor Trace"), "hpmctl said: {said}");
+    ensure!(alone.status.success(), "hpmctl said: {}", String::from_utf8_lossy(&alone.stderr));
+    Ok(said)
+}
