@@ -215,6 +215,25 @@ fn cpuid_is_consistent_with_the_registers() {
     assert_eq!(pmu.misc_enable(1 << 12 | 1), 1 | 1 << 7 | 1 << 11);
 }
 
+/// SDM Vol. 4, table 2-2: IA32_RTIT_CTL is there where CPUID.07H:EBX[25] says so.
+#[test]
+fn processor_trace_is_there_on_request_only() {
+    let ask = |machine: &Machine, leaf| {
+        let mut regs = CpuidRegs { eax: 0x0D, ebx: 1, ecx: 1, edx: 1 };
+        machine.pmu.cpuid(leaf, 0, &mut regs);
+        regs
+    };
+    let mut without = Machine::new(Options::default());
+    assert_eq!((ask(&without, 0).eax, ask(&without, 7).ebx), (0x0D, 1));
+    assert!(!without.pmu.owns_msr(msr::IA32_RTIT_CTL) && without.pmu.rdmsr(msr::IA32_RTIT_CTL).is_err());
+    let mut machine = Machine::new(Options { processor_trace: true, ..Options::default() });
+    assert_eq!((ask(&machine, 0).eax, ask(&machine, 7).ebx), (0x14, 1 | 1 << 25));
+    assert_eq!(ask(&machine, 0x14), CpuidRegs::default(), "no capability");
+    machine.wr(msr::IA32_RTIT_CTL, 1);
+    assert_eq!(machine.rd(msr::IA32_RTIT_CTL), 1);
+    assert!(machine.pmu.wrmsr(msr::IA32_RTIT_CTL, 1 << 1).is_err(), "cycle-accurate mode is a capability");
+}
+
 /// A snapshot carries the whole state; one of an unknown profile is refused.
 #[test]
 fn a_snapshot_restores_the_pmu() {
