@@ -52,15 +52,19 @@ pub struct OwnPage {
 fn now(event: &CounterEvent) -> Option<u64> {
     let counter = event.counter.load(Ordering::Relaxed);
     let base = event.base.load(Ordering::Relaxed);
-    match counter {
-        COUNT_HELD | COUNT_ABSENT => Some(base),
-        // The driver's answer is right whatever has changed meanwhile.
-        COUNT_ASK => None,
-        _ => {
-            let counted = fault::rdpmc(counter)?.wrapping_sub(event.start.load(Ordering::Relaxed));
-            Some(base.wrapping_add(counted & event.mask.load(Ordering::Relaxed)))
-        }
+    // One comparison where there is a counter: this is read in tight loops.
+    if is_counter(counter) {
+        let counted = fault::rdpmc(counter)?.wrapping_sub(event.start.load(Ordering::Relaxed));
+        return Some(base.wrapping_add(counted & event.mask.load(Ordering::Relaxed)));
     }
+    // The driver's answer is right whatever has changed meanwhile.
+    (counter != COUNT_ASK).then_some(base)
+}
+
+/// Whether a page's word for an event names a counter. What it may say instead are the highest numbers.
+const fn is_counter(word: u32) -> bool {
+    const { assert!(COUNT_ABSENT < COUNT_ASK && COUNT_ASK < COUNT_HELD && COUNT_HELD == u32::MAX) };
+    word < COUNT_ABSENT
 }
 
 /// What a thread counted of one event.
@@ -119,7 +123,7 @@ impl OwnPage {
     #[must_use]
     pub fn misleads(&self, event: usize) -> bool {
         let event = self.map.page().events.get(event);
-        event.is_some_and(|event| event.counter.load(Ordering::Relaxed) < COUNT_ABSENT)
+        event.is_some_and(|event| is_counter(event.counter.load(Ordering::Relaxed)))
     }
 
     /// As [`OwnPage::count`], with the times that a scaled count needs.

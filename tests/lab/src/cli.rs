@@ -40,6 +40,11 @@ pub(crate) enum Action {
         #[command(flatten)]
         options: Options,
     },
+    /// Build an installed source of the module by dkms(8), as a machine does that gets a new kernel.
+    Dkms {
+        /// A folder with dkms.conf, named as dkms names it: MODULE-VERSION.
+        source: PathBuf,
+    },
     /// Show what the PMU model itself counted during a run.
     Truth {
         /// Name of the run (see `run --name`); the last one if left out.

@@ -6,6 +6,7 @@ mod cli;
 mod clock;
 mod console;
 mod debug_kernel;
+mod dkms;
 mod host;
 mod initramfs;
 mod kernel;
@@ -30,6 +31,7 @@ mod watch;
 use anyhow::{Context, Result};
 use clap::Parser;
 use cli::{Action, Cli};
+use kernels::Which;
 use std::process::ExitCode;
 
 /// Exit status when the lab itself failed; commands rarely use it (docker and git bisect have it too).
@@ -55,6 +57,15 @@ fn act(action: &Action) -> Result<u8> {
             for file in [Some(ready.init), ready.plugin, ready.hpm].into_iter().flatten() {
                 println!("{}", file.display());
             }
+        }
+        Action::Dkms { source } => {
+            let cache = paths::cache()?;
+            let (tree, _lock) = ready::tree(&cache)?;
+            println!(
+                "{}",
+                dkms::build(&tree, &kernels::ready(&tree, &cache, &Which::Newest)?, &cache, source)?
+                    .display()
+            );
         }
         Action::Truth { name, json } => {
             let file = rundir::find(&paths::cache()?, name.as_deref(), "truth.json")?;

@@ -49,7 +49,10 @@ pub(crate) fn ready(cache: &Path, options: &Options) -> Result<Ready> {
 }
 
 /// The tree and a shared lock on it. Fetching takes the lock for itself alone.
-fn tree(cache: &Path) -> Result<(Tree, File)> {
+///
+/// # Errors
+/// When it cannot be fetched or unpacked.
+pub(crate) fn tree(cache: &Path) -> Result<(Tree, File)> {
     let lock = lock_file(cache, "tree")?;
     loop {
         lock.lock_shared().context("waiting for another lab's download")?;

@@ -10,7 +10,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// What the lab needs besides the kernel; apt adds what these depend on.
-const PACKAGES: [&str; 32] = [
+const PACKAGES: [&str; 33] = [
     // The machine, and the judges: perf runs in it, Cachegrind beside it.
     "qemu-system-x86",
     "linux-perf",
@@ -37,6 +37,7 @@ const PACKAGES: [&str; 32] = [
     "bc",
     "bindgen",
     "bison",
+    "dkms",
     "flex",
     "gcc",
     "libelf-dev",
