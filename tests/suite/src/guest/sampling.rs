@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::processor::{Sampled, latency_events, profile, sampled};
+use super::processor::{Sampled, latency_events, loads, on_each_type_of_core, profile, sampled};
 use super::programs::{built, hpmctl, record, record_of, succeed, wait_at_most};
 
 /// Traces of what [`super::processor::sampled`] says: of one program, then of two at the same time.
@@ -15,6 +15,9 @@ pub(crate) const LOADS: &str = "loads.hpm";
 
 /// The trace with randomised periods, which is as [`MISSES`]' first otherwise.
 pub(crate) const RANDOMISED: &str = "randomised.hpm";
+
+/// The trace of loads and stores, both sampled precisely at once, of a program that has as many of each.
+pub(crate) const SEVERAL: &str = "several.hpm";
 
 /// Records traces for the host part to compare with the truth.
 pub(super) fn run() -> Result<()> {
@@ -32,6 +35,8 @@ pub(super) fn run() -> Result<()> {
     // IBS samples loads among all ops.
     if profile()?.amd().is_none() {
         succeed(record_of(&latency_events()?, LOADS, &[])?.arg(built("strides")?))?;
+        let both = loads()? + "," + &on_each_type_of_core(|_| Ok("store"))?;
+        succeed(record_of(&both, SEVERAL, &[])?.arg(built("loops")?))?;
         let Sampled { events, period, .. } = sampled()?;
         let words = ["record", "-e", &events, "-c", &period.to_string(), "-o", RANDOMISED, "--"];
         succeed(hpmctl(&words)?.arg(built("strides")?))?;

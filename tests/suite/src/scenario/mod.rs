@@ -27,6 +27,7 @@ mod robust;
 mod sampling;
 mod scopes;
 pub(crate) mod screens;
+mod several;
 mod siblings;
 mod skid;
 mod stacks;

@@ -9,11 +9,11 @@ use vpmu::DataSource;
 use vpmu::profile::{DataRecord, EventSpec, Profile};
 use vpmu::truth::Report;
 
-use super::ibs;
 use super::records::{Pair, open, pairs, periods, rows, totals};
+use super::{ibs, several};
 use crate::check::Tally;
 use crate::guest::processor::sampled_event;
-use crate::guest::sampling::{LOADS, MISSES, RANDOMISED};
+use crate::guest::sampling::{LOADS, MISSES, RANDOMISED, SEVERAL};
 use crate::lab::Boot;
 
 /// Every record of every trace is right, belongs to the right thread, and none is missing.
@@ -24,12 +24,12 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
     let mut paired = Vec::new();
     let fixed = [MISSES[0], MISSES[1], MISSES[2], LOADS];
-    let all = [MISSES[0], MISSES[1], MISSES[2], LOADS, RANDOMISED];
+    let all = [MISSES[0], MISSES[1], MISSES[2], LOADS, RANDOMISED, SEVERAL];
     tally.run("sampling: the samples are the records that were written, in order", || {
         paired = pairs(boot, &all, &report)?;
         Ok(format!("{} records", paired.len()))
     });
-    for name in all {
+    for name in all.into_iter().filter(|name| *name != SEVERAL) {
         let of_trace: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == name).collect();
         tally.run(&format!("sampling: every record of {name} is right"), || records(boot, name, &of_trace));
     }
@@ -38,6 +38,9 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
             Ok(format!("{} lost", periods(boot, name)?))
         });
     }
+    tally.run("sampling: two precise events at once have their own samples", || {
+        several::compare(boot, &paired)
+    });
     tally.run("sampling: randomised periods differ, and agree with the count", || randomised(boot));
     tally.run("sampling: every sample lies in code that its process had mapped", || mapped(boot));
     tally.run("sampling: strides' misses are on its missing load", || strides(&paired));

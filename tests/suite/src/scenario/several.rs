@@ -1,0 +1,45 @@
+//! Records of two precise events at once: each sample is of the event whose counter made its record.
+
+use anyhow::{Context, Result, ensure};
+use libhpm::record::Attribution;
+use vpmu::profile::{DataRecord, EventSpec, Profile};
+use vpmu::{Event, EventSet};
+
+use super::records::{Pair, open, periods};
+use crate::guest::sampling::SEVERAL;
+use crate::lab::Boot;
+
+/// The program's loads and stores are other instructions, so that the truth of a record tells which event it is of.
+pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
+    let events = open(boot, SEVERAL)?.meta().events.clone();
+    let mut of_each = [0_u64; 2];
+    for Pair { sample, truth, .. } in paired.iter().filter(|pair| pair.trace == SEVERAL) {
+        let event = &events[usize::from(sample.event)];
+        let is_store = event.name.contains("store");
+        let done = if is_store { truth.store.filter(|_| truth.load.is_none()) } else { truth.load };
+        let address =
+            done.with_context(|| format!("a sample of {} is of neither: {truth:x?}", event.name))?;
+        let core = boot.machine.profile.of_cpu(sample.cpu, boot.machine.cpus);
+        let has_address =
+            spec(core, if is_store { Event::Store } else { Event::Load })?.data != DataRecord::None;
+        let ip = if event.attribution == Attribution::Cause { truth.pc } else { truth.next_pc };
+        let right = (ip, has_address.then_some(address));
+        let got = (sample.ip, sample.data_address);
+        ensure!(got == right, "a record of {} says {got:x?}, the truth is {right:x?}", event.name);
+        of_each[usize::from(is_store)] += 1;
+    }
+    let lost = periods(boot, SEVERAL)?;
+    let [loads, stores] = of_each;
+    ensure!(
+        loads > 100 && loads.abs_diff(stores) < 20,
+        "{loads} loads and {stores} stores of as many were sampled"
+    );
+    Ok(format!("{loads} loads and {stores} stores, {lost} lost"))
+}
+
+/// The precise event of a core that counts just this.
+fn spec(core: &'static Profile, what: Event) -> Result<&'static EventSpec> {
+    let counts = EventSet::of(&[what]);
+    let found = core.events.iter().find(|event| event.precise && event.counts == counts);
+    found.with_context(|| format!("{} has no precise event of {what:?}", core.name))
+}
