@@ -245,9 +245,13 @@ const PAIRS: [(&str, &str); 4] = [
     ("hpm, another thread", "perf, another thread"),
 ];
 
-/// A quotient of two costs; none where there is hardly anything to divide by.
+/// A quotient of two costs; none where there is hardly anything to divide, or to divide by: what is less than nothing is a spread.
 fn ratio(one: f64, other: f64) -> String {
-    if other.abs() < 0.001 { "–".to_owned() } else { format!("**{:.3}**", one / other) }
+    match () {
+        () if other < 0.001 => "–".to_owned(),
+        () if one < 0.0 => "**≤ 0**".to_owned(),
+        () => format!("**{:.3}**", one / other),
+    }
 }
 
 #[cfg(test)]
@@ -262,6 +266,12 @@ mod tests {
         let rows = Comparison { units: Some(2.0), costs: costs.into() }.added().unwrap();
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].cost[1], rows[0].spread), (20.0 - 6.0, 25.0 + 1.0));
+    }
+
+    #[test]
+    fn a_quotient_needs_something_to_divide() {
+        let cells = [(1.0, 4.0), (-2.0, 4.0), (1.0, -0.01), (0.0, 0.0)].map(|(one, other)| ratio(one, other));
+        assert_eq!(cells, ["**0.250**", "**≤ 0**", "–", "–"]);
     }
 
     #[test]
