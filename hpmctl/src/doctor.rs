@@ -54,9 +54,7 @@ fn instead() -> Option<&'static str> {
     match (perf::software(), perf::hardware()) {
         (Err(_), _) => None,
         (Ok(()), Ok(())) => Some("with the PMU's counters"),
-        (Ok(()), Err(_)) => {
-            Some("with software events only, such as task-clock, context-switches and page-faults")
-        }
+        (Ok(()), Err(_)) => Some("with software events only, such as task-clock and page-faults"),
     }
 }
 

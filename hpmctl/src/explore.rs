@@ -79,6 +79,19 @@ pub(crate) struct ExploreArgs {
     files: FilesArgs,
 }
 
+impl ExploreArgs {
+    /// What has to be known of functions that only samples tell, where some are asked for; a sentence.
+    fn of_last_sample(&self, meta: &Meta) -> Option<String> {
+        let texts = self.metrics.iter().chain(&self.filter).chain(&self.definitions);
+        let asked =
+            self.by == Some(Group::Function) || texts.into_iter().any(|text| text.contains("function"));
+        (asked && meta.source != "driver").then(|| {
+            "a record's function is that of its last sample, which can be long before its end, and [unknown] without one"
+                .to_owned()
+        })
+    }
+}
+
 /// Values of `--show`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum Show {
@@ -216,8 +229,8 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String
         let filter = args.filter.as_deref().unwrap_or_default();
         bail!("none of the {} records is one for which `{filter}` holds", records.all().len());
     }
-    let view =
-        View { meta, records, chosen: &chosen, metrics: &metrics, warnings, remarks: quanta_remarks(meta) };
+    let remarks = quanta_remarks(meta).into_iter().chain(args.of_last_sample(meta)).collect();
+    let view = View { meta, records, chosen: &chosen, metrics: &metrics, warnings, remarks };
     let (mut text, mut files) = (text::render(args, &view)?, String::new());
     if let Some(path) = &args.picture {
         let drawing = svg::draw(args.show, &view)?;

@@ -201,6 +201,9 @@ fn top(text: &mut String, of: &OfEvent, limit: usize) {
         table.add_row([numbers, table::name(By::Instruction, &entry.key)].concat());
     }
     table::finish(text, table, 3);
+    if of.top.len() > limit {
+        text::line(text, format_args!(" … and {} more (--limit)", of.top.len() - limit));
+    }
 }
 
 fn draw(distributions: &Distributions<'_>, file: &mut Vec<u8>) -> std::io::Result<()> {
