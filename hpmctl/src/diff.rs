@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use libhpm::export::{is_clock_of_one_mode, remarks};
+use libhpm::export::{counts_remarks, is_clock_of_one_mode, remarks};
 use libhpm::report::{Basis, By, Change, EventSummary, Order, Resolver, Summary, Table, Tally, changes};
 use libhpm::trace::{Event, Meta, SampleRow};
 use serde::Serialize;
@@ -208,7 +208,8 @@ impl Read {
         let warnings = named(&name, cuts.chain(unfinished(&reader)));
         let compares_events = args.absolute && !filter.chooses_code_or_data();
         let far = summary.events.iter().filter(|_| compares_events).filter_map(far_off);
-        let remarks = named(&name, remarks(meta).into_iter().chain(far));
+        let told = remarks(meta).into_iter().chain(counts_remarks(meta, filter.chooses_quanta())).chain(far);
+        let remarks = named(&name, told);
         Ok(Self { name, meta: meta.clone(), summary, tables, warnings, remarks })
     }
 

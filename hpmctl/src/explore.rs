@@ -24,6 +24,7 @@ use libhpm::export::quanta_remarks;
 use libhpm::trace::Meta;
 
 use crate::files::FilesArgs;
+use crate::late_file::outside_of_traces;
 use crate::opened::open_trace;
 use crate::output::{print, warn};
 use crate::picture;
@@ -77,19 +78,6 @@ pub(crate) struct ExploreArgs {
     json: bool,
     #[command(flatten)]
     files: FilesArgs,
-}
-
-impl ExploreArgs {
-    /// What has to be known of functions that only samples tell, where some are asked for; a sentence.
-    fn of_last_sample(&self, meta: &Meta) -> Option<String> {
-        let texts = self.metrics.iter().chain(&self.filter).chain(&self.definitions);
-        let asked =
-            self.by == Some(Group::Function) || texts.into_iter().any(|text| text.contains("function"));
-        (asked && meta.source != "driver").then(|| {
-            "a record's function is that of its last sample, which can be long before its end, and [unknown] without one"
-                .to_owned()
-        })
-    }
 }
 
 /// Values of `--show`.
@@ -208,6 +196,13 @@ pub(crate) fn run(args: &ExploreArgs) -> Result<()> {
     print(output(args, reader.meta(), &records, &warnings)?.trim_end())
 }
 
+/// What has to be known of functions that only samples tell; a sentence.
+fn of_last_sample(meta: &Meta) -> Option<String> {
+    matches!(meta.source.as_str(), "perf_event" | "perf.data").then(|| {
+        "a record's function is that of its last sample, which can be long before its end, and [unknown] without one".to_owned()
+    })
+}
+
 /// What is to be printed; files are written and definitions saved on the way.
 fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String]) -> Result<String> {
     if args.by.is_some() && args.show != Show::Statistics {
@@ -229,7 +224,7 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String
         let filter = args.filter.as_deref().unwrap_or_default();
         bail!("none of the {} records is one for which `{filter}` holds", records.all().len());
     }
-    let remarks = quanta_remarks(meta).into_iter().chain(args.of_last_sample(meta)).collect();
+    let remarks = quanta_remarks(meta).into_iter().chain(of_last_sample(meta)).collect();
     let view = View { meta, records, chosen: &chosen, metrics: &metrics, warnings, remarks };
     let (mut text, mut files) = (text::render(args, &view)?, String::new());
     if let Some(path) = &args.picture {
@@ -249,7 +244,9 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    outside_of_traces(path)
+        .and_then(|()| fs::write(path, text))
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Those of earlier calls and of this one, all of which must mean something here.

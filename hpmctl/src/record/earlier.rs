@@ -16,7 +16,10 @@ const ASIDE: &str = "earlier.hpm";
 /// A file in a trace's folder that hpm did not write.
 fn foreign(trace: &Path) -> Result<Option<OsString>> {
     let entries = fs::read_dir(trace).with_context(|| format!("cannot read {}", trace.display()))?;
-    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let names: Vec<OsString> = entries
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<std::io::Result<_>>()
+        .with_context(|| format!("cannot read {}", trace.display()))?;
     let is_own = |name: &OsString| {
         let name = name.to_str().unwrap_or_default();
         ["meta.json", "explore.json"].contains(&name.strip_suffix(".new").unwrap_or(name))

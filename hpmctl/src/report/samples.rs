@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use libhpm::export::remarks;
+use libhpm::export::{counts_remarks, remarks};
 use libhpm::flame::FoldedStacks;
 use libhpm::report::{
     BranchEntry, BranchTable, By, CallNode, CallTree, Direction, Entry, Filter, Order, Resolver, Sum,
@@ -120,12 +120,17 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
         branches,
         summary: collected.summary,
         warnings: collected.warnings,
-        remarks: remarks(reader.meta()),
+        remarks: all_remarks(reader.meta(), &filter),
         picture: args.picture.as_deref(),
     };
     let output =
         if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { text::render(&report) };
     Ok((output, report.warnings))
+}
+
+/// What has to be known of samples and counts; of counts of some quanta only, that they may be estimates.
+fn all_remarks(meta: &Meta, filter: &Filter) -> Vec<String> {
+    remarks(meta).into_iter().chain(counts_remarks(meta, filter.chooses_quanta())).collect()
 }
 
 /// What one pass over a trace gathers.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use libhpm::export::is_clock_of_one_mode;
+use libhpm::export::counts_remarks;
 use libhpm::record::Attribution;
 use libhpm::report::{EventSummary, Summary};
 use libhpm::trace::{Event, EventUse, Machine, Meta};
@@ -16,6 +16,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report.meta, report.filter.as_deref());
     losses(&mut text, report.meta, &report.summary, report.quanta_chosen);
+    remarks(&mut text, &counts_remarks(report.meta, report.quanta_chosen));
     for (index, event) in report.summary.events.iter().enumerate() {
         let of_event = |of: usize, samples: u64| of == index && samples > 0;
         let tables = |table: &&Grouped| of_event(table.event, table.all.samples);
@@ -147,8 +148,7 @@ fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, coun
     let whole = if counts_exceed { "; counts are of all code and data" } else { "" };
     let turns = if is_counted(summary.counted, summary.sampled.events) { turns } else { String::new() };
     let counted = counted(&event.name, summary.counted, summary.sampled.events);
-    let modes = if is_clock_of_one_mode(event) { ", in user and kernel mode, as every clock" } else { "" };
-    line(text, format_args!("counted   {counted}{modes}{turns}{whole}"));
+    line(text, format_args!("counted   {counted}{turns}{whole}"));
     if event.mode == EventUse::Count {
         return;
     }

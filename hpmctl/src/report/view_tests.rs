@@ -393,6 +393,49 @@ fn a_choice_holds_for_waits_and_time_on_cpus() {
     assert!(error(&["--off-cpu", "--data", "heap"]).contains("leave --data out"));
 }
 
+/// A clock that samples user mode counts on in the kernel: of 10 ms its samples stand for 4.
+#[test]
+fn wall_clock_time_in_the_mode_without_samples_is_told_apart() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("user.hpm");
+    let mut writer = clocked(&folder, false);
+    writer
+        .quantum(&QuantumRow {
+            tid: 7,
+            end_tsc: 10 * MS,
+            end: 1,
+            counts: vec![10 * MS],
+            ..QuantumRow::default()
+        })
+        .unwrap();
+    for ip in [0x10, 0x20] {
+        writer.sample(&SampleRow { tid: 7, period: 2 * MS, ip, cpu: 0, ..SampleRow::default() }).unwrap();
+    }
+    writer.finish(Totals { on_cpu_tsc: 10 * MS, counts: vec![10 * MS], ..Totals::default() }).unwrap();
+    let path = folder.join("meta.json");
+    let mut meta: Meta = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    (meta.events[0].name, meta.events[0].kernel) = ("cpu-clock:u".into(), false);
+    std::fs::write(&path, serde_json::to_vec(&meta).unwrap()).unwrap();
+    let (text, _) = report(&folder, &["--wall-clock"]).unwrap();
+    assert!(text.contains("what they leave is [kernel mode]"), "{text}");
+    let json = |options: &[&str]| -> serde_json::Value {
+        let options = [&["--wall-clock", "--json"], options].concat();
+        serde_json::from_str(&report(&folder, &options).unwrap().0).unwrap()
+    };
+    let first = &json(&[])["tables"][0]["entries"][0];
+    assert_eq!(
+        (&first["function"], &first["on_cpu_ns"]),
+        (&"[kernel mode]".into(), &(6 * MS).into()),
+        "{first}"
+    );
+    assert_eq!(json(&["--by", "cpu"])["tables"][0]["entries"][0]["on_cpu_ns"], 10 * MS);
+    let (text, _) = report(&folder, &[]).unwrap();
+    assert!(
+        text.contains("remark    counts of cpu-clock:u are the time on CPUs in user and kernel mode"),
+        "{text}"
+    );
+}
+
 #[test]
 fn wall_clock_time_needs_a_clock() {
     assert!(error(&["--wall-clock"]).contains("record one of task-clock, cpu-clock, ref-cycles, cycles"));

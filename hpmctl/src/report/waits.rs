@@ -34,7 +34,7 @@ struct TimeReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<&'a str>,
     /// What the clock says of the mode in which it takes no samples.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "str::is_empty")]
     other_mode: &'static str,
     /// The event whose samples say where threads left their CPUs, where there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -251,15 +251,12 @@ impl<'a> Collected<'a> {
 
     /// Shares a thread's time on CPUs out to its samples. A choice of code takes its samples' part of the time.
     fn on_cpu(&mut self, running: Option<&Running>, thread: &ThreadTimes) {
-        let mut samples: Vec<(Sample, Sum)> = running
-            .into_iter()
-            .flat_map(|running| running.taken.iter())
-            .map(|(sample, sum)| (sample.clone(), sum))
-            .collect();
-        let mut all = running.map_or(0, |running| running.events);
+        let taken = running.into_iter().flat_map(|running| running.taken.iter());
+        let known: Vec<(Sample, Sum)> = taken.map(|(sample, sum)| (sample.clone(), sum)).collect();
+        let (mut samples, mut all) = (known.clone(), running.map_or(0, |running| running.events));
         let whole_ns = tsc_to_ns(thread.times.on_cpu, self.tsc_khz);
         if let (Some(chain), Some(rest), Some((sample, _))) =
-            (&self.other_mode, whole_ns.checked_sub(all), samples.first())
+            (&self.other_mode, whole_ns.checked_sub(all), known.first())
         {
             all = whole_ns;
             if !self.filter.chooses_code_or_data() {
@@ -273,8 +270,9 @@ impl<'a> Collected<'a> {
             .checked_div(all.into())
             .map_or(whole_ns, |part| part as u64);
         let mut left = 0;
-        for (_, table) in &mut self.tables {
-            left = table.on_cpu(&samples, ns);
+        for (by, table) in &mut self.tables {
+            // On which CPU the other mode's time was the samples' shares tell best.
+            left = table.on_cpu(if *by == By::Cpu { &known } else { &samples }, ns);
         }
         self.unplaced_ns += left;
         self.all_ns[0] += ns - left;
@@ -336,10 +334,14 @@ impl<'a> Collected<'a> {
 /// What becomes of the time in the mode in which the clock takes no samples; a part of a sentence.
 fn other_mode(clock: &Event) -> &'static str {
     match (is_clock_of_one_mode(clock), clock.user, clock.kernel) {
-        (true, true, _) => ", of user mode alone: what they leave is estimated to be time in kernel mode",
-        (true, ..) => ", of kernel mode alone: what they leave is estimated to be time in user mode",
-        (false, true, false) => ", of user mode alone, which have the time in kernel mode, too",
-        (false, false, true) => ", of kernel mode alone, which have the time in user mode, too",
+        (true, true, _) => {
+            "of user mode alone: what they leave is [kernel mode], with up to a period for each thread and what was lost"
+        }
+        (true, ..) => {
+            "of kernel mode alone: what they leave is [user mode], with up to a period for each thread and what was lost"
+        }
+        (false, true, false) => "of user mode alone, which have the time in kernel mode, too",
+        (false, false, true) => "of kernel mode alone, which have the time in user mode, too",
         _ => "",
     }
 }
@@ -373,7 +375,8 @@ fn render(report: &TimeReport<'_>) -> String {
         text::line(
             &mut text,
             format_args!(
-                "Time on a CPU is exact for each thread; its places are those of the samples of {clock}{}.",
+                "Time on a CPU is exact for each thread; its places are those of the samples of {clock}{}{}.",
+                if report.other_mode.is_empty() { "" } else { ", " },
                 report.other_mode
             ),
         );

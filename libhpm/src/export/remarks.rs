@@ -38,7 +38,9 @@ pub fn counts_remarks(meta: &Meta, of_quanta: bool) -> Vec<String> {
         (!names.is_empty()).then(|| names.join(", "))
     };
     let clocks = names(&is_clock_of_one_mode).map(|clocks| {
-        format!("counts of {clocks} are the time on CPUs in user and kernel mode; its samples alone are of one mode")
+        format!(
+            "counts of {clocks} are the time on CPUs in user and kernel mode; samples alone are of one mode"
+        )
     });
     let sums = |event: &Event| {
         event.mode != EventUse::Count && !counts_ns(event) && (event.period != 1 || event.rate != 0)

@@ -114,7 +114,8 @@ fn counts_that_are_estimates_are_told() {
     let meta = Meta { complete: true, source: "perf_event".into(), events, ..Meta::default() };
     let told =
         "counts of instructions:u are estimates: the sums of the periods of the samples in each quantum";
-    let of_both = "counts of cpu-clock:u are the time on CPUs in user and kernel mode; its samples alone are of one mode";
+    let of_both =
+        "counts of cpu-clock:u are the time on CPUs in user and kernel mode; samples alone are of one mode";
     assert_eq!(quanta_remarks(&meta), [of_both, told]);
     assert_eq!(quanta_remarks(&Meta { source: "perf.data".into(), ..meta.clone() }), [of_both, told]);
     assert_eq!(counts_remarks(&meta, false), [of_both]);

@@ -206,7 +206,7 @@ fn execute(
         if libc::read(gate.as_raw_fd(), (&raw mut byte).cast(), 1) == 1 {
             // Rust's runtime ignores SIGPIPE; the program shall find the default.
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            // Whoever writes traces blocks it, and the program shall not.
+            // hpmctl blocks it, and the program shall find it as it usually is.
             let mut of_file_size = std::mem::zeroed();
             libc::sigemptyset(&raw mut of_file_size);
             libc::sigaddset(&raw mut of_file_size, libc::SIGXFSZ);

@@ -60,7 +60,8 @@ fn act(action: &Action) -> Result<u8> {
         }
         Action::Dkms { source } => {
             let cache = paths::cache()?;
-            let (tree, _lock) = ready::tree(&cache)?;
+            let (tree, _tree_lock) = ready::tree(&cache)?;
+            let _build_lock = ready::build_lock(&cache)?;
             println!(
                 "{}",
                 dkms::build(&tree, &kernels::ready(&tree, &cache, &Which::Newest)?, &cache, source)?

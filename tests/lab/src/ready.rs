@@ -33,8 +33,7 @@ pub(crate) struct Ready {
 pub(crate) fn ready(cache: &Path, options: &Options) -> Result<Ready> {
     let (tree, tree_lock) = tree(cache)?;
     let kernel = kernels::ready(&tree, cache, &options.kernel)?;
-    let build_lock = lock_file(cache, "build")?;
-    build_lock.lock().context("waiting for another lab's build")?;
+    let build_lock = build_lock(cache)?;
     let init = host::init(cache)?;
     let plugin = match (&options.plugin, options.no_plugin) {
         (_, true) => None,
@@ -66,6 +65,16 @@ pub(crate) fn tree(cache: &Path) -> Result<(Tree, File)> {
         }
         lock.unlock().context("releasing the lock on the tree")?;
     }
+}
+
+/// The lock that whoever builds, or reads what was built, holds.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn build_lock(cache: &Path) -> Result<File> {
+    let lock = lock_file(cache, "build")?;
+    lock.lock().context("waiting for another lab's build")?;
+    Ok(lock)
 }
 
 fn lock_file(cache: &Path, name: &str) -> Result<File> {

@@ -57,8 +57,7 @@ fn alone() -> Result<String> {
 struct Ends(BTreeMap<u16, usize>);
 
 impl Ends {
-    /// Of what this Perl does on CPU 0, in a trace of this name. The last quantum is the exit's, and each quantum that knows its last
-    /// instruction ended in code of its process.
+    /// Of what this Perl does on CPU 0, in a trace of this name. The last quantum is the exit's.
     fn of(name: &str, script: &str) -> Result<Self> {
         let options = ["record", "-e", "load:u", "-c", PERIOD, "--no-randomise", "-f", "-o", name, "--"];
         succeed(hpmctl(&options)?.args(["taskset", "-c", "0", "perl", "-e", script]))?;
@@ -66,14 +65,7 @@ impl Ends {
         let quanta: Vec<QuantumRow> = reader.rows().collect();
         let last = quanta.iter().max_by_key(|quantum| quantum.end_tsc).context("there are no quanta")?;
         ensure!(last.end == QuantumEnd::Exit as u8, "the last quantum did not end by the exit: {last:?}");
-        let maps: Vec<MapRow> = reader.rows().collect();
-        for quantum in &quanta {
-            let Some(ip) = quantum.last_ip else { continue };
-            let is_code = |map: &MapRow| map.executable && (map.start..map.end).contains(&ip);
-            // The side band does not tell of the one page that the kernel maps itself, nor of a program that is just beginning.
-            let is_known = maps.iter().any(is_code) || quantum.end == QuantumEnd::Flush as u8;
-            ensure!(is_known, "a quantum ended at {ip:#x}, which is no code: {quantum:?}");
-        }
+        check_places(&reader, &quanta)?;
         let mut ends = BTreeMap::new();
         quanta.iter().for_each(|quantum| *ends.entry(u16::from(quantum.end)).or_default() += 1);
         ensure!(ends.get(&(QuantumEnd::Exit as u16)) == Some(&1), "one thread exits once: {ends:?}");
@@ -91,4 +83,27 @@ impl Ends {
         };
         Ok(self.0.iter().map(told).collect::<Result<Vec<_>>>()?.join(", "))
     }
+}
+
+/// Quanta know their last instruction, which is in code that their process had mapped. The side band does not tell of the one page that
+/// the kernel maps itself, in which hardly a quantum ends.
+fn check_places(reader: &TraceReader, quanta: &[QuantumRow]) -> Result<()> {
+    let maps: Vec<MapRow> = reader.rows().collect();
+    let (mut known, mut elsewhere) = (0, Vec::new());
+    for quantum in quanta.iter().filter(|quantum| quantum.end != QuantumEnd::Flush as u8) {
+        let Some(ip) = quantum.last_ip else { continue };
+        let is_code =
+            |map: &MapRow| map.pid == quantum.pid && map.executable && (map.start..map.end).contains(&ip);
+        known += 1;
+        if !maps.iter().any(is_code) {
+            elsewhere.push(format!("{ip:#x}"));
+        }
+    }
+    ensure!(known * 2 > quanta.len(), "only {known} of {} quanta know their last instruction", quanta.len());
+    ensure!(
+        elsewhere.len() * 50 < known,
+        "of {known} quanta some ended where no code is: {}",
+        elsewhere.join(", ")
+    );
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -74,13 +74,9 @@ fn gives_up(whom: &[&str], other: Write, told: &str) -> Result<String> {
     let words = [&["stat", "-e", "instructions:u"], whom].concat();
     let mut session = hpmctl(&words)?.stderr(Stdio::piped()).spawn()?;
     settled(&session)?;
-    // A write to the PMU that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.
-    let start = Instant::now();
-    while session.try_wait()?.is_none() && start.elapsed() < LIMIT {
-        write(other)?;
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let written = write_until_over(&mut session, other);
     write(NO_TRACE)?;
+    written?;
     let status = wait_at_most(&mut session, LIMIT)?;
     let mut said = String::new();
     std::io::Read::read_to_string(&mut session.stderr.take().context("no standard error")?, &mut said)?;
@@ -88,10 +84,19 @@ fn gives_up(whom: &[&str], other: Write, told: &str) -> Result<String> {
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
 
+/// A write to the PMU that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.
+fn write_until_over(session: &mut Child, other: Write) -> Result<()> {
+    let start = Instant::now();
+    while session.try_wait()?.is_none() && start.elapsed() < LIMIT {
+        write(other)?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
 fn refused_beside_trace() -> Result<String> {
     let stat = || Ok::<_, anyhow::Error>(hpmctl(&["stat", "-e", "instructions:u", "--", "true"])?.output()?);
-    write(TRACE)?;
-    let beside = stat();
+    let beside = write(TRACE).and_then(|()| stat());
     write(NO_TRACE)?;
     let (beside, alone) = (beside?, stat()?);
     let said = String::from_utf8_lossy(&beside.stderr).trim().to_owned();

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use vpmu::Profile;
 
 use super::processor::{Sampled, latency_events, loads, on_each_type_of_core, profile, sampled};
 use super::programs::{built, hpmctl, record, record_of, succeed, wait_at_most};
@@ -18,6 +19,11 @@ pub(crate) const RANDOMISED: &str = "randomised.hpm";
 
 /// The trace of loads and stores, both sampled precisely at once, of a program that has as many of each.
 pub(crate) const SEVERAL: &str = "several.hpm";
+
+/// Whether records say which counters they are for (SDM Vol. 3B, table 18-23: from format 3 on).
+pub(crate) fn tells_events_apart(profile: &Profile) -> bool {
+    profile.perfmon().is_some_and(|pmu| pmu.pebs_format() >= 3)
+}
 
 /// Records traces for the host part to compare with the truth.
 pub(super) fn run() -> Result<()> {
@@ -36,7 +42,14 @@ pub(super) fn run() -> Result<()> {
     if profile()?.amd().is_none() {
         succeed(record_of(&latency_events()?, LOADS, &[])?.arg(built("strides")?))?;
         let both = loads()? + "," + &on_each_type_of_core(|_| Ok("store"))?;
-        succeed(record_of(&both, SEVERAL, &[])?.arg(built("loops")?))?;
+        let several = record_of(&both, SEVERAL, &[])?.arg(built("loops")?).output()?;
+        let said = String::from_utf8_lossy(&several.stderr);
+        if tells_events_apart(profile()?) {
+            ensure!(several.status.success(), "hpmctl record of two events said: {said}");
+        } else {
+            let refused = !several.status.success() && said.contains("do not say which event they are for");
+            ensure!(refused, "hpmctl record of two events said: {said}");
+        }
         let Sampled { events, period, .. } = sampled()?;
         let words = ["record", "-e", &events, "-c", &period.to_string(), "-o", RANDOMISED, "--"];
         succeed(hpmctl(&words)?.arg(built("strides")?))?;

@@ -40,6 +40,7 @@ struct Target {
     most: f64,
 }
 
+const USER: usize = 0;
 const KERNEL: usize = 1;
 const ALL: usize = 2;
 
@@ -75,7 +76,8 @@ const TARGETS: [Target; 5] = [
         KERNEL,
         0.1,
     ),
-    target("a read takes no more instructions than perf's by RDPMC", "read", ("hpm", "perf"), ALL, 1.0),
+    // Neither enters the kernel: what it does meanwhile is as much as they differ by.
+    target("a read takes no more instructions than perf's by RDPMC", "read", ("hpm", "perf"), USER, 1.0),
     target(
         "a read of what PEBS samples takes half of the instructions of perf's system call",
         "read",

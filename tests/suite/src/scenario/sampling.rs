@@ -13,7 +13,7 @@ use super::records::{Pair, open, pairs, periods, rows, totals};
 use super::{ibs, several};
 use crate::check::Tally;
 use crate::guest::processor::sampled_event;
-use crate::guest::sampling::{LOADS, MISSES, RANDOMISED, SEVERAL};
+use crate::guest::sampling::{LOADS, MISSES, RANDOMISED, SEVERAL, tells_events_apart};
 use crate::lab::Boot;
 
 /// Every record of every trace is right, belongs to the right thread, and none is missing.
@@ -24,12 +24,14 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
     let mut paired = Vec::new();
     let fixed = [MISSES[0], MISSES[1], MISSES[2], LOADS];
-    let all = [MISSES[0], MISSES[1], MISSES[2], LOADS, RANDOMISED, SEVERAL];
+    let single = [MISSES[0], MISSES[1], MISSES[2], LOADS, RANDOMISED];
+    let several = tells_events_apart(boot.machine.profile);
+    let all: Vec<&str> = single.into_iter().chain(several.then_some(SEVERAL)).collect();
     tally.run("sampling: the samples are the records that were written, in order", || {
         paired = pairs(boot, &all, &report)?;
         Ok(format!("{} records", paired.len()))
     });
-    for name in all.into_iter().filter(|name| *name != SEVERAL) {
+    for name in single {
         let of_trace: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == name).collect();
         tally.run(&format!("sampling: every record of {name} is right"), || records(boot, name, &of_trace));
     }
@@ -38,9 +40,11 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
             Ok(format!("{} lost", periods(boot, name)?))
         });
     }
-    tally.run("sampling: two precise events at once have their own samples", || {
-        several::compare(boot, &paired)
-    });
+    if several {
+        tally.run("sampling: two precise events at once have their own samples", || {
+            several::compare(boot, &paired)
+        });
+    }
     tally.run("sampling: randomised periods differ, and agree with the count", || randomised(boot));
     tally.run("sampling: every sample lies in code that its process had mapped", || mapped(boot));
     tally.run("sampling: strides' misses are on its missing load", || strides(&paired));
@@ -51,23 +55,29 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     tally.run("sampling: no thread has another's samples", || threads(boot));
 }
 
-/// A sample's period is its span's, and only its span's first interval is drawn apart, from an eighth of the period: what all stand for is
-/// the count but for those draws, and for what came after the last sample.
+/// Intervals lie within a sixteenth around the period, draws replace one another, and the thread begins anywhere in an interval: what all
+/// samples stand for is the count but for a period and a sixteenth.
 fn randomised(boot: &Boot) -> Result<String> {
     let totals = totals(boot, RANDOMISED)?;
-    ensure!(totals.records_lost + totals.quanta_lost == 0, "something is lost: {totals:?}");
     let period = open(boot, RANDOMISED)?.meta().events[0].period;
     let samples = rows::<SampleRow>(boot, RANDOMISED)?;
     let spans = 1 + samples.array_windows().filter(|[one, next]| one.period != next.period).count();
     ensure!(spans > 10, "periods were drawn {spans} times for {} samples", samples.len());
+    let near = period - period / 16..=period + period / 16;
+    let far = samples.iter().find(|sample| !near.contains(&sample.period));
+    ensure!(
+        far.is_none(),
+        "a sample stands for {:?} events, not for {near:?}",
+        far.map(|sample| sample.period)
+    );
     let counted: u64 = totals.counts.iter().sum();
-    let sampled: u64 = samples.iter().map(|sample| sample.period).sum();
-    // Four standard deviations of the difference of two numbers drawn from the same range, for each span.
-    let chance = 4.0 * (spans as f64 / 6.0).sqrt() * period as f64 / 8.0;
-    let most = 2 * period + chance as u64;
+    let sampled = samples.iter().map(|sample| sample.period).sum::<u64>() + totals.records_lost * period;
+    // Of a lost record's period the range alone is known.
+    let most = period + (1 + totals.records_lost) * (period / 16 + 1);
     ensure!(
         counted.abs_diff(sampled) <= most,
-        "{counted} events, but the samples of {spans} spans stand for {sampled} (period {period})"
+        "{counted} events, but the samples of {spans} spans and {} lost ones stand for {sampled} (period {period})",
+        totals.records_lost
     );
     Ok(format!("{} samples of {spans} spans stand for {sampled} of {counted} events", samples.len()))
 }

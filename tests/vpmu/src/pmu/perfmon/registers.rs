@@ -265,8 +265,8 @@ impl Perfmon {
             R::LdLat => 0xFFFF,
             R::Frontend => pmu.frontend_mask,
             R::Offcore(_) => pmu.offcore.mask,
-            // TraceEn, OS, User and BranchEn (SDM Vol. 3C, table 33-6); what no capability is told of is reserved.
-            R::TraceControl => 0x200D,
+            // TraceEn, OS, User, TSCEn, DisRETC and BranchEn (SDM Vol. 3C, table 33-6); what only a capability allows is reserved.
+            R::TraceControl => 0x2C0D,
             R::DebugCtl => pmu.debugctl_mask,
             R::LbrSelect => pmu.lbr_select_mask,
             R::LbrTos => u64::from(pmu.lbr_depth) - 1,
