@@ -62,7 +62,8 @@ fn randomised(boot: &Boot) -> Result<String> {
     let period = open(boot, RANDOMISED)?.meta().events[0].period;
     let samples = rows::<SampleRow>(boot, RANDOMISED)?;
     let spans = 1 + samples.array_windows().filter(|[one, next]| one.period != next.period).count();
-    ensure!(spans > 10, "periods were drawn {spans} times for {} samples", samples.len());
+    // With each segment at least, which hold some hundred records each.
+    ensure!(spans >= 3, "periods were drawn {spans} times for {} samples", samples.len());
     let near = period - period / 16..=period + period / 16;
     let far = samples.iter().find(|sample| !near.contains(&sample.period));
     ensure!(
