@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use libhpm::export::{counts_remarks, is_clock_of_one_mode, remarks};
+use libhpm::export::is_clock_of_one_mode;
 use libhpm::report::{Basis, By, Change, EventSummary, Order, Resolver, Summary, Table, Tally, changes};
 use libhpm::trace::{Event, Meta, SampleRow};
 use serde::Serialize;
@@ -13,7 +13,7 @@ use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::opened::open_trace;
 use crate::output::{amount, grouped, print, warn};
-use crate::report::samples::{sampled_events, unfinished};
+use crate::report::samples::{all_remarks, sampled_events, unfinished};
 use crate::report::{event_index, named, table, text};
 
 /// Show what changed between two traces, function by function, and whether it is more than chance.
@@ -208,8 +208,7 @@ impl Read {
         let warnings = named(&name, cuts.chain(unfinished(&reader)));
         let compares_events = args.absolute && !filter.chooses_code_or_data();
         let far = summary.events.iter().filter(|_| compares_events).filter_map(far_off);
-        let told = remarks(meta).into_iter().chain(counts_remarks(meta, filter.chooses_quanta())).chain(far);
-        let remarks = named(&name, told);
+        let remarks = named(&name, all_remarks(meta, &filter).into_iter().chain(far));
         Ok(Self { name, meta: meta.clone(), summary, tables, warnings, remarks })
     }
 

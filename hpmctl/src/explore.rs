@@ -12,9 +12,8 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
-use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -24,7 +23,7 @@ use libhpm::export::quanta_remarks;
 use libhpm::trace::Meta;
 
 use crate::files::FilesArgs;
-use crate::late_file::outside_of_traces;
+use crate::late_file;
 use crate::opened::open_trace;
 use crate::output::{print, warn};
 use crate::picture;
@@ -233,7 +232,7 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String
         files += &format!("\npicture: {}\n", path.display());
     }
     if let Some(path) = &args.html {
-        write(path, &html::page(&view, args.filter.as_deref())?)?;
+        late_file::write(path, html::page(&view, args.filter.as_deref())?)?;
         files += &format!("\npage: {}\n", path.display());
     }
     // JSON is for other programs, which know the files' names.
@@ -241,12 +240,6 @@ fn output(args: &ExploreArgs, meta: &Meta, records: &Records, warnings: &[String
         text += &files;
     }
     Ok(text)
-}
-
-fn write(path: &Path, text: &str) -> Result<()> {
-    outside_of_traces(path)
-        .and_then(|()| fs::write(path, text))
-        .with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Those of earlier calls and of this one, all of which must mean something here.

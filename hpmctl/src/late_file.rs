@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context as _, Result};
 use libhpm::trace::TraceReader;
 
 /// A file that keeps what it holds until there is something to write, for a result that comes to nothing.
@@ -46,11 +47,21 @@ impl LateFile {
     }
 }
 
+/// Writes a file at once, but not into a trace.
+///
+/// # Errors
+/// The system's; or it would lie in a trace. The message names the file.
+pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
+    outside_of_traces(path)
+        .and_then(|()| fs::write(path, contents))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// Sees that a file that is to be written would not lie in a trace.
 ///
 /// # Errors
 /// It would.
-pub(crate) fn outside_of_traces(path: &Path) -> io::Result<()> {
+fn outside_of_traces(path: &Path) -> io::Result<()> {
     // A folder without a name is the one that is worked in.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match TraceReader::open(folder) {

@@ -1,6 +1,5 @@
 //! Picture files: SVG as it is drawn, or PNG of it. The file's name says which.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,7 +9,7 @@ use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::{Database, Family, Query};
 use resvg::usvg::{Options, Tree};
 
-use crate::late_file::outside_of_traces;
+use crate::late_file;
 
 /// Pixels of a PNG for each unit of the drawing, so that small text can be read.
 const SCALE: f32 = 2.0;
@@ -68,9 +67,7 @@ pub(crate) fn write(path: &Path, draw: impl FnOnce(&mut Vec<u8>) -> io::Result<(
     if format(path) == Some(Format::Png) {
         picture = png(&picture).with_context(|| format!("cannot draw {}", path.display()))?;
     }
-    outside_of_traces(path)
-        .and_then(|()| fs::write(path, picture))
-        .with_context(|| format!("cannot write {}", path.display()))
+    late_file::write(path, picture)
 }
 
 /// An SVG drawing as a PNG.
@@ -124,6 +121,8 @@ fn with_families(mut fonts: Database) -> Result<Database> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::svg::picture;
 

@@ -4,6 +4,7 @@ use clap::Parser;
 use libhpm::trace::{
     Event, EventUse, MarkerRow, Meta, QuantumRow, ThreadChange, ThreadRow, Totals, TraceReader, TraceWriter,
 };
+use std::fs;
 use tempfile::TempDir;
 
 use super::*;

@@ -129,7 +129,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
 }
 
 /// What has to be known of samples and counts; of counts of some quanta only, that they may be estimates.
-fn all_remarks(meta: &Meta, filter: &Filter) -> Vec<String> {
+pub(crate) fn all_remarks(meta: &Meta, filter: &Filter) -> Vec<String> {
     remarks(meta).into_iter().chain(counts_remarks(meta, filter.chooses_quanta())).collect()
 }
 

@@ -252,11 +252,11 @@ impl<'a> Collected<'a> {
     /// Shares a thread's time on CPUs out to its samples. A choice of code takes its samples' part of the time.
     fn on_cpu(&mut self, running: Option<&Running>, thread: &ThreadTimes) {
         let taken = running.into_iter().flat_map(|running| running.taken.iter());
-        let known: Vec<(Sample, Sum)> = taken.map(|(sample, sum)| (sample.clone(), sum)).collect();
-        let (mut samples, mut all) = (known.clone(), running.map_or(0, |running| running.events));
+        let mut samples: Vec<(Sample, Sum)> = taken.map(|(sample, sum)| (sample.clone(), sum)).collect();
+        let (known, mut all) = (samples.len(), running.map_or(0, |running| running.events));
         let whole_ns = tsc_to_ns(thread.times.on_cpu, self.tsc_khz);
         if let (Some(chain), Some(rest), Some((sample, _))) =
-            (&self.other_mode, whole_ns.checked_sub(all), known.first())
+            (&self.other_mode, whole_ns.checked_sub(all), samples.first())
         {
             all = whole_ns;
             if !self.filter.chooses_code_or_data() {
@@ -272,7 +272,7 @@ impl<'a> Collected<'a> {
         let mut left = 0;
         for (by, table) in &mut self.tables {
             // On which CPU the other mode's time was the samples' shares tell best.
-            left = table.on_cpu(if *by == By::Cpu { &known } else { &samples }, ns);
+            left = table.on_cpu(if *by == By::Cpu { &samples[..known] } else { &samples }, ns);
         }
         self.unplaced_ns += left;
         self.all_ns[0] += ns - left;

@@ -196,8 +196,9 @@ fn execute(
     gate_writer: &OwnedFd,
     report: &OwnedFd,
 ) -> ! {
-    // SAFETY: close, read, write, signal, sigprocmask and its kin, execvpe and _exit are async-signal-safe (glibc's execvpe uses only its stack since
-    // 2.24). The buffers are local, a set of signals may be all zeroes, `arguments` and `variables` end in a null pointer and point to strings of the parent's copy.
+    // SAFETY: close, read, write, signal, sigprocmask and its kin, execvpe and _exit are async-signal-safe (glibc's execvpe uses
+    // only its stack since 2.24). The buffers are local, a set of signals may be all zeroes, `arguments` and `variables` end in a
+    // null pointer and point to strings of the parent's copy.
     #[allow(clippy::multiple_unsafe_ops_per_block, reason = "one sequence under one argument")]
     unsafe {
         // Or the end of the parent would not close the gate.

@@ -43,11 +43,14 @@ pub(super) fn cpus() -> Result<usize> {
 /// The precise event that is sampled: loads that missed the first-level cache. Processors before Ivy Bridge count the loads
 /// that hit each level only; there it is the hits of the third level, where the programs' memory lies.
 pub(crate) fn sampled_event(profile: &Profile) -> Result<&'static EventSpec> {
-    let one = |event| {
-        let counts = EventSet::of(&[event]);
-        profile.events.iter().find(move |spec| spec.precise && spec.counts == counts)
-    };
+    let one = |event| precise_event(profile, event);
     one(Event::LoadL1Miss).or_else(|| one(Event::LoadL3Hit)).context("no precise event counts missing loads")
+}
+
+/// The precise event that counts just this.
+pub(crate) fn precise_event(profile: &Profile, what: Event) -> Option<&'static EventSpec> {
+    let counts = EventSet::of(&[what]);
+    profile.events.iter().find(|spec| spec.precise && spec.counts == counts)
 }
 
 /// hpmctl's name of [`sampled_event`]: the generic one, where the generic one means it.

@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result, ensure};
 use libhpm::record::Attribution;
-use vpmu::profile::{DataRecord, EventSpec, Profile};
-use vpmu::{Event, EventSet};
+use vpmu::Event;
+use vpmu::profile::DataRecord;
 
 use super::records::{Pair, open, periods, totals};
+use crate::guest::processor::precise_event;
 use crate::guest::sampling::SEVERAL;
 use crate::lab::Boot;
 
@@ -20,8 +21,8 @@ pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
         let address =
             done.with_context(|| format!("a sample of {} is of neither: {truth:x?}", event.name))?;
         let core = boot.machine.profile.of_cpu(sample.cpu, boot.machine.cpus);
-        let has_address =
-            spec(core, if is_store { Event::Store } else { Event::Load })?.data != DataRecord::None;
+        let spec = precise_event(core, if is_store { Event::Store } else { Event::Load });
+        let has_address = spec.context("no precise event counts this")?.data != DataRecord::None;
         let ip = if event.attribution == Attribution::Cause { truth.pc } else { truth.next_pc };
         let right = (ip, has_address.then_some(address));
         let got = (sample.ip, sample.data_address);
@@ -39,11 +40,4 @@ pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
         "{loads} loads and {stores} stores of as many were sampled, {lost} are lost"
     );
     Ok(format!("{loads} loads and {stores} stores, {lost} lost"))
-}
-
-/// The precise event of a core that counts just this.
-fn spec(core: &'static Profile, what: Event) -> Result<&'static EventSpec> {
-    let counts = EventSet::of(&[what]);
-    let found = core.events.iter().find(|event| event.precise && event.counts == counts);
-    found.with_context(|| format!("{} has no precise event of {what:?}", core.name))
 }
