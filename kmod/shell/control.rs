@@ -118,15 +118,24 @@ impl Descriptor {
         let size = core::mem::replace(&mut config.envelope.size, size_of::<SessionConfig>() as u32);
         let programs = Programs::new(config);
         config.envelope.size = size;
-        self.open_session(&mut owner, programs?)
+        config.segment_bytes = self.open_session(&mut owner, programs?, config.segment_bytes)?;
+        Ok(())
     }
 
-    fn open_session(&self, owner: &mut Owner, programs: Programs) -> Result<(), Failure> {
+    /// Returns the bytes of a segment, which should be `segment_bytes`.
+    fn open_session(
+        &self,
+        owner: &mut Owner,
+        mut programs: Programs,
+        segment_bytes: u32,
+    ) -> Result<u32, Failure> {
         owner.prepare()?;
+        programs.enlarge_segments(segment_bytes.min(cpu::window_bytes()));
+        let segment_bytes = programs.any().config().segment_bytes;
         let session = self.boxed(programs)?;
         owner.add_session(session.records_branches(), session.uses_ibs())?;
         self.session.populate(session);
-        Ok(())
+        Ok(segment_bytes)
     }
 
     /// Not inlined, because a session's memory on the kernel's stack must be gone before a CPU's PMU is acquired, which takes some,

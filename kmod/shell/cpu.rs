@@ -12,13 +12,14 @@ use kernel::prelude::*;
 
 pub(super) use self::section::Section;
 use super::clock::Clock;
+use super::entry_area::EntryArea;
 use super::every_cpu::Plugged;
 use super::interrupts::LocalInterruptDisabled;
 use super::port::LivePort;
 use super::session::Session;
-use super::sys::{self, EntryArea};
+use super::sys;
 use super::{machine, registry};
-use crate::hpm_abi::Reason;
+use crate::hpm_abi::{Reason, SEGMENT_BYTES};
 use crate::hpm_core::port::Port;
 use crate::hpm_core::{acknowledge, Engine, Gate, Refusal};
 
@@ -133,6 +134,12 @@ pub(super) unsafe fn find_entry_areas() {
         // SAFETY: The caller's promise.
         unsafe { *cpu.area.get() = EntryArea::find(number).ok() };
     }
+}
+
+/// Bytes of the largest segments that every CPU has room for.
+pub(super) fn window_bytes() -> u32 {
+    let areas = (0..machine::cpu_count()).filter_map(cpu).filter_map(Cpu::entry_area);
+    areas.map(EntryArea::bytes).min().unwrap_or(SEGMENT_BYTES)
 }
 
 /// Ends every CPU's timer and deferred work. Nothing may start them meanwhile.

@@ -8,7 +8,6 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 
 use super::sys;
-use crate::hpm_abi::SEGMENT_BYTES;
 
 /// Whole zeroed pages, contiguous in the kernel's address space only.
 ///
@@ -56,7 +55,10 @@ impl Area {
 }
 
 /// One segment: physically contiguous zeroed pages in the direct map, each with its own reference count.
-pub(super) struct Block(NonNull<u8>);
+pub(super) struct Block {
+    base: NonNull<u8>,
+    bytes: usize,
+}
 
 // SAFETY: A block is plain memory without ties to a thread.
 unsafe impl Send for Block {}
@@ -64,23 +66,25 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Block {
-    /// Bytes of a block.
-    pub(super) const BYTES: usize = SEGMENT_BYTES as usize;
-
-    /// Allocates a block.
-    pub(super) fn new() -> Result<Self> {
+    /// Allocates a block of so many bytes, a multiple of the page size and not 0.
+    pub(super) fn new(bytes: usize) -> Result<Self> {
         let flags = bindings::GFP_KERNEL_ACCOUNT | bindings::__GFP_ZERO | bindings::__GFP_NOWARN;
         // SAFETY: Process context.
-        let base = unsafe { bindings::alloc_pages_exact_noprof(Self::BYTES, flags) };
-        Ok(Self(NonNull::new(base.cast()).ok_or(ENOMEM)?))
+        let base = unsafe { bindings::alloc_pages_exact_noprof(bytes, flags) };
+        Ok(Self { base: NonNull::new(base.cast()).ok_or(ENOMEM)?, bytes })
     }
 
     /// The first byte.
     pub(super) fn base(&self) -> *mut u8 {
-        self.0.as_ptr()
+        self.base.as_ptr()
     }
 
-    /// Its physical address, a multiple of its size.
+    /// Its bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Its physical address, a multiple of its size where that is a power of two.
     pub(super) fn physical(&self) -> u64 {
         // SAFETY: The block lies in the direct map.
         unsafe { sys::physical(self.base()) }
@@ -88,7 +92,7 @@ impl Block {
 
     /// The page at this offset, or `None` outside.
     pub(super) fn page(&self, offset: usize) -> Option<*mut bindings::page> {
-        if offset >= Self::BYTES {
+        if offset >= self.bytes {
             return None;
         }
         // SAFETY: `offset` lies within the block.
@@ -101,6 +105,6 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         // SAFETY: Allocated by `Block::new`. Pages that something still refers to outlive this by their own count.
-        unsafe { bindings::free_pages_exact(self.0.as_ptr().cast(), Self::BYTES) };
+        unsafe { bindings::free_pages_exact(self.base.as_ptr().cast(), self.bytes) };
     }
 }

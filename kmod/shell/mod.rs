@@ -15,6 +15,7 @@ mod control;
 mod counters;
 mod cpu;
 mod device;
+mod entry_area;
 mod every_cpu;
 mod interrupts;
 mod limits;

@@ -8,8 +8,9 @@ use kernel::bindings;
 
 use super::counters::Pages;
 use super::cpu;
+use super::entry_area::EntryArea;
 use super::memory::{Area, Block};
-use super::sys::{self, EntryArea};
+use super::sys;
 use super::target::current_tid;
 use crate::hpm_abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum};
 use crate::hpm_core::interrupt::Registers;
@@ -126,15 +127,12 @@ impl Port for LivePort<'_> {
     }
 
     fn pebs_window(&mut self) -> u64 {
-        self.area.map_or(0, EntryArea::pebs_buffer)
+        self.area.map_or(0, EntryArea::window)
     }
 
     fn pebs_read(&mut self, offset: u32) -> u64 {
-        let inside = offset as usize <= Block::BYTES - 8 && offset % 8 == 0;
-        let Some(area) = self.area.filter(|_| inside) else { return 0 };
-        let word = (area.pebs_buffer() + u64::from(offset)) as *const u64;
-        // SAFETY: Records lie where a segment is mapped, and `hpm_core` reads only what records cover.
-        unsafe { word.read_volatile() }
+        // SAFETY: This is the area's CPU by the promise of `new`, and a session is unloaded from every CPU before its memory is freed.
+        self.area.and_then(|area| unsafe { area.read(offset) }).unwrap_or(0)
     }
 }
 
@@ -186,7 +184,7 @@ impl Rings for LiveRings<'_> {
         if let (Some(area), Some(block)) = (self.area, self.memory.written(slot)) {
             // SAFETY: This is the area's CPU by the promise of `new`, and `hpm_core` has stopped the PMU. The block lives
             // as long as the session, which is unloaded from every CPU before it is freed.
-            unsafe { area.map(block.base()) };
+            unsafe { area.map(block) };
         }
     }
 
@@ -207,7 +205,7 @@ impl Rings for LiveRings<'_> {
 
     fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]) {
         let Some(block) = self.memory.segments.get(slot as usize) else { return };
-        for (place, word) in (offset as usize..=Block::BYTES - 8).step_by(8).zip(words) {
+        for (place, word) in (offset as usize..=block.bytes() - 8).step_by(8).zip(words) {
             // SAFETY: The place lies within the block, and is aligned by contract. User space cannot write it, and hardware
             // writes only what follows what is published; the gate keeps other writers out.
             unsafe { block.base().add(place).cast::<u64>().write_volatile(*word) };

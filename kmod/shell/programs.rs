@@ -7,7 +7,7 @@ use kernel::prelude::*;
 
 use super::machine;
 use super::rights;
-use crate::hpm_abi::{Reason, SessionConfig};
+use crate::hpm_abi::{Reason, SessionConfig, SEGMENT_BYTES};
 use crate::hpm_core::hybrid::{check_types, place, CORE_TYPES};
 use crate::hpm_core::turns::Turns;
 use crate::hpm_core::{Pmu, Program, Refusal};
@@ -35,6 +35,14 @@ impl Programs {
         };
         let second = pmus.next().map(|(_, pmu)| turns_of(pmu, config)).transpose()?;
         Ok(Self { first, first_place, second })
+    }
+
+    /// Makes segments as large as all programs have use for, up to `most` bytes.
+    pub(super) fn enlarge_segments(&mut self, most: u32) {
+        let bytes = self.iter().map(|program| program.largest_segment(most)).min().unwrap_or(SEGMENT_BYTES);
+        for program in [Some(&mut self.first), self.second.as_mut()].into_iter().flatten().flatten() {
+            program.set_segment_bytes(bytes);
+        }
     }
 
     /// The programs of the turns for this place; `None` when no CPU had it yet when the session was made.

@@ -24,7 +24,7 @@ use super::sys;
 use super::target::current_tgid;
 use crate::hpm_abi::{
     control_bytes, status_bytes, whole_pages, CpuControl, CpuStatus, Marker, Quantum, Reason, SessionFlags,
-    StatusHead, ABI_VERSION,
+    StatusHead, ABI_VERSION, SEGMENT_BYTES,
 };
 use crate::hpm_core::lbr::calls::SavedCalls;
 use crate::hpm_core::threads::{ThreadSlot, ThreadTally, Threads};
@@ -83,9 +83,10 @@ impl CpuShare {
     /// is of is not known while it has never been online.
     fn new(program: &Program, staged: bool) -> Result<Self> {
         let config = program.config();
-        let mut segments = KVec::with_capacity(config.segments as usize, GFP_KERNEL)?;
-        for _ in 0..config.segments {
-            segments.push(Block::new()?, GFP_KERNEL)?;
+        let count = config.segment_count();
+        let mut segments = KVec::with_capacity(count as usize, GFP_KERNEL)?;
+        for _ in 0..count {
+            segments.push(Block::new(config.segment_bytes as usize)?, GFP_KERNEL)?;
         }
         let optional = |bytes: usize| match bytes {
             0 => Ok(None),
@@ -94,7 +95,7 @@ impl CpuShare {
         let stacks = optional(config.stack_ring_bytes as usize)?;
         let markers = optional(config.markers as usize * size_of::<Marker>())?;
         let quanta = optional(config.quanta as usize * size_of::<Quantum>())?;
-        let staging = if staged { Some(Block::new()?) } else { None };
+        let staging = if staged { Some(Block::new(config.segment_bytes as usize)?) } else { None };
         Ok(Self {
             memory: CpuMemory { quanta, stacks, markers, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
@@ -225,7 +226,7 @@ fn bytes_wanted(programs: &Programs) -> u64 {
     let config = programs.any().config();
     let ring = u64::from(config.quanta) * size_of::<Quantum>() as u64;
     let blocks = u64::from(config.segments) + u64::from(programs.iter().any(Program::hides_kernel));
-    let segments = blocks * Block::BYTES as u64;
+    let segments = blocks * u64::from(SEGMENT_BYTES);
     let cpus = (0..machine::cpu_count()).filter(|&number| machine::is_possible(number)).count() as u64;
     let calls = if programs.any().follows_calls() { size_of::<SavedCalls>() } else { 0 };
     let threads = places_wanted(programs) * (size_of::<ThreadSlot>() + calls);

@@ -97,19 +97,21 @@ bool hpm_rdpmc_may(const struct task_struct *task);
 void hpm_load_another_mm(unsigned int cpu);
 void hpm_zero_leftovers(unsigned int cpu);
 
-#define HPM_CEA_PAGES 16
-
-/* One CPU's debug store and PEBS slots in the CPU entry area. */
+/* One CPU's debug store in its entry area, and where beside it hardware may write: the window. */
 struct hpm_cea {
 	u64 *debug_store;
-	u64 pebs_buffer;
-	void *pte[HPM_CEA_PAGES];
-	u64 found[HPM_CEA_PAGES];
+	u64 window;
+	/* Page-table entries of the window: of its first pages, and of those from `split` on, which another table has. */
+	void *pte[2];
+	u32 split;
+	u32 pages;
+	/* What each entry holds while nothing is mapped. */
+	u64 found;
 };
 
 int hpm_cea_find(unsigned int cpu, struct hpm_cea *cea);
-void hpm_cea_map(const struct hpm_cea *cea, void *block);
-void hpm_cea_unmap(const struct hpm_cea *cea);
+void hpm_cea_map(const struct hpm_cea *cea, void *block, u32 pages);
+void hpm_cea_unmap(const struct hpm_cea *cea, u32 from, u32 to);
 
 /* Entry points that only C can have. 0 or a negative errno. */
 void hpm_timer_setup(struct hrtimer *timer);

@@ -7,20 +7,9 @@ use kernel::bindings;
 use kernel::error::to_result;
 use kernel::prelude::*;
 
+use super::entry_area::Cea;
 use super::interrupts::LocalInterruptDisabled;
 use crate::hpm_core::interrupt::Registers;
-
-/// Pages of one CPU's PEBS slots in the CPU entry area (`HPM_CEA_PAGES`).
-const CEA_PAGES: usize = 16;
-
-/// One CPU's debug store and PEBS slots in the CPU entry area (`struct hpm_cea`).
-#[repr(C)]
-pub(super) struct EntryArea {
-    debug_store: *mut u64,
-    pebs_buffer: u64,
-    pte: [*mut c_void; CEA_PAGES],
-    found: [u64; CEA_PAGES],
-}
 
 #[expect(
     improper_ctypes,
@@ -65,9 +54,9 @@ extern "C" {
     fn hpm_user_ip(task: *mut bindings::task_struct) -> u64;
     fn hpm_page_of(address: *mut c_void) -> *mut bindings::page;
     fn hpm_physical(address: *mut c_void) -> u64;
-    fn hpm_cea_find(cpu: c_uint, cea: *mut EntryArea) -> c_int;
-    fn hpm_cea_map(cea: *const EntryArea, block: *mut c_void);
-    fn hpm_cea_unmap(cea: *const EntryArea);
+    pub(super) fn hpm_cea_find(cpu: c_uint, cea: *mut Cea) -> c_int;
+    pub(super) fn hpm_cea_map(cea: *const Cea, block: *mut c_void, pages: u32);
+    pub(super) fn hpm_cea_unmap(cea: *const Cea, from: u32, to: u32);
     fn hpm_page_mapped(page: *mut bindings::page) -> bool;
     fn hpm_find_thread(nr: c_int, tgid: *mut u32, tid: *mut u32) -> bool;
     fn hpm_cpu_of(tid: u32, running: bool) -> c_int;
@@ -81,53 +70,6 @@ extern "C" {
     fn hpm_probes_find() -> c_int;
     fn hpm_probes_register() -> c_int;
     fn hpm_probes_unregister();
-}
-
-impl EntryArea {
-    /// The areas of a possible CPU.
-    ///
-    /// # Errors
-    /// `ENODEV` when the processor has none (not Intel), `EBUSY` when somebody has mapped buffers there.
-    pub(super) fn find(cpu: u32) -> Result<Self> {
-        let mut area = Self {
-            debug_store: core::ptr::null_mut(),
-            pebs_buffer: 0,
-            pte: [core::ptr::null_mut(); CEA_PAGES],
-            found: [0; CEA_PAGES],
-        };
-        // SAFETY: `area` has the layout of `struct hpm_cea` and is writable.
-        to_result(unsafe { hpm_cea_find(cpu, &mut area) })?;
-        Ok(area)
-    }
-
-    /// The DS management area, writable for as long as the kernel runs.
-    pub(super) fn debug_store(&self) -> *mut u64 {
-        self.debug_store
-    }
-
-    /// Linear address of the PEBS slots.
-    pub(super) fn pebs_buffer(&self) -> u64 {
-        self.pebs_buffer
-    }
-
-    /// Maps a block into the PEBS slots and drops this CPU's old translations.
-    ///
-    /// # Safety
-    /// Runs on the CPU of this area with PEBS off, and `block` starts [`CEA_PAGES`] contiguous pages of the direct map,
-    /// which stay allocated until they are unmapped or replaced.
-    pub(super) unsafe fn map(&self, block: *mut u8) {
-        // SAFETY: The area was filled by `hpm_cea_find`; the rest is the caller's promise.
-        unsafe { hpm_cea_map(self, block.cast()) };
-    }
-
-    /// Puts back the page-table entries found at first.
-    ///
-    /// # Safety
-    /// Runs on the CPU of this area with PEBS off.
-    pub(super) unsafe fn unmap(&self) {
-        // SAFETY: The area was filled by `hpm_cea_find`; the rest is the caller's promise.
-        unsafe { hpm_cea_unmap(self) };
-    }
 }
 
 /// Switches interrupts off on this CPU; what [`restore_interrupts`] puts back.

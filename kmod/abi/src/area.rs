@@ -5,7 +5,7 @@
 //! | status | [`STATUS_OFFSET`] | [`status_bytes`] | read | driver |
 //! | control | [`CONTROL_OFFSET`] | [`control_bytes`] | read, write | user |
 //! | quanta of a CPU | [`quanta_offset`] | quanta × 320, whole pages | read | driver |
-//! | segments of a CPU | [`segments_offset`] | segments × 64 KiB | read | hardware; the driver for a session that may not see the kernel, and for records of interrupts and IBS |
+//! | segments of a CPU | [`segments_offset`] | [`super::SessionConfig::segment_count`] × [`super::SessionConfig::segment_bytes`] | read | hardware; the driver for a session that may not see the kernel, and for records of interrupts and IBS |
 //! | stacks of a CPU | [`stacks_offset`] | the ring's size | read | driver |
 //! | counters of a thread | [`counters_offset`] | one page | read | driver |
 //! | markers of a CPU | [`markers_offset`] | markers × 64, whole pages | read | driver |

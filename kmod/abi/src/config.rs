@@ -117,7 +117,8 @@ pub struct SessionConfig {
     pub event_count: u32,
     /// What to measure.
     pub events: [EventSpec; EVENTS_MAX],
-    /// Segments of [`super::SEGMENT_BYTES`] per CPU: 0 when nothing is sampled, else 2 to 256.
+    /// Memory for records on each CPU, in units of [`super::SEGMENT_BYTES`]: 0 when nothing is sampled, else 2 to 256. It is divided
+    /// into [`SessionConfig::segment_count`] segments.
     pub segments: u32,
     /// Quanta per CPU: a power of two from 64 to 65536; or 0 when nothing is sampled and only sums are wanted, which makes
     /// switches between threads of the session cost next to nothing.
@@ -158,8 +159,15 @@ pub struct SessionConfig {
     /// then anyway, unless a reader of another session has to be woken sooner; 0 for the driver's default of 50. They are woken at
     /// once when a quarter of a ring has filled.
     pub wake_ms: u32,
+    /// At most so many bytes in a segment, at least [`super::SEGMENT_BYTES`]; 0 for that many. The larger a segment, the fewer PMIs.
+    /// [`super::IOCTL_CONFIGURE`] returns what they have: a multiple of [`super::SEGMENT_BYTES`] that there are three of at least, that every
+    /// CPU's entry area has room for, and a power of two for architectural PEBS; no more than [`super::SEGMENT_BYTES`] where
+    /// the driver itself looks at each record.
+    pub segment_bytes: u32,
+    /// Must be zero.
+    pub reserved: u32,
 }
-const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 40 * EVENTS_MAX + 64);
+const _: () = assert!(core::mem::size_of::<SessionConfig>() == 32 + 16 + 40 * EVENTS_MAX + 72);
 
 impl SessionConfig {
     /// Nothing asked for.
@@ -185,7 +193,20 @@ impl SessionConfig {
         markers: 0,
         branch_filter: 0,
         wake_ms: 0,
+        segment_bytes: 0,
+        reserved: 0,
     };
+
+    /// Segments of each CPU, of [`SessionConfig::segment_bytes`] each.
+    #[must_use]
+    pub const fn segment_count(&self) -> u32 {
+        let units = self.segment_bytes / super::SEGMENT_BYTES;
+        // Without a division by what may be zero nothing can panic.
+        match self.segments.checked_div(units) {
+            Some(count) => count,
+            None => self.segments,
+        }
+    }
 }
 
 impl Default for SessionConfig {

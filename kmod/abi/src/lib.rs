@@ -27,7 +27,7 @@ pub use self::record::*;
 pub use self::request::*;
 
 /// Version of this interface. Any change to a struct or constant in this crate raises it.
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// Path of the character device.
 pub const DEVICE_PATH: &str = "/dev/hpm";
@@ -38,5 +38,6 @@ pub const EVENTS_MAX: usize = 16;
 /// Sampled events that one session may hold: each has a counter of its own, whose event and period a quantum describes.
 pub const SAMPLING_COUNTERS_MAX: usize = 8;
 
-/// Bytes of one segment: what one CPU's PEBS slots in the CPU entry area hold (`PEBS_BUFFER_SIZE` in Linux).
+/// Bytes of the smallest segment, of which larger ones are a multiple: what one CPU's PEBS slots in the CPU entry area hold
+/// (`PEBS_BUFFER_SIZE` in Linux).
 pub const SEGMENT_BYTES: u32 = 64 * 1024;

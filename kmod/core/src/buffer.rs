@@ -5,10 +5,10 @@ use super::ds;
 use super::layout::RecordLayout;
 use super::port::Port;
 use super::registers::{PebsIndex, IA32_PEBS_BASE, IA32_PEBS_INDEX};
-use super::segments;
+use super::segments::Segments;
 
-/// IA32_PEBS_BASE bits 3:0: the buffer has this power of two pages, which makes a segment.
-const SEGMENT_ORDER: u64 = (super::abi::SEGMENT_BYTES / 4096).trailing_zeros() as u64;
+/// Bytes of a page, of which IA32_PEBS_BASE bits 3:0 say how many the buffer has, as a power of two.
+const PAGE: u32 = 4096;
 /// IA32_PEBS_INDEX counts in units of this many bytes.
 const INDEX_UNIT: u32 = 16;
 
@@ -22,22 +22,23 @@ pub(super) struct Place {
 }
 
 /// Makes the segment at this place the buffer. The PMU must be stopped.
-pub(super) fn describe<P: Port>(port: &mut P, layout: &RecordLayout, place: Place) {
+pub(super) fn describe<P: Port>(port: &mut P, layout: &RecordLayout, segments: &Segments, place: Place) {
     if layout.is_architectural() {
-        port.wrmsr(IA32_PEBS_BASE, place.physical | SEGMENT_ORDER);
+        let order = (segments.bytes() / PAGE).trailing_zeros();
+        port.wrmsr(IA32_PEBS_BASE, place.physical | u64::from(order));
     } else {
-        ds::set_buffer(port, segments::capacity(layout.record_size) * u32::from(layout.record_size));
+        ds::set_buffer(port, segments.capacity(layout.record_size) * u32::from(layout.record_size));
     }
     set_index(port, layout, place.filled);
 }
 
 /// How far the segment is filled, in bytes from its start: whole records, whatever hardware says.
-pub(super) fn filled<P: Port>(port: &mut P, layout: &RecordLayout) -> u32 {
+pub(super) fn filled<P: Port>(port: &mut P, layout: &RecordLayout, segments: &Segments) -> u32 {
     if !layout.is_architectural() {
-        return ds::filled(port, layout.record_size);
+        return ds::filled(port, layout.record_size, segments.bytes());
     }
     let written = PebsIndex(port.rdmsr(IA32_PEBS_INDEX)).wr() as u32 * INDEX_UNIT;
-    let bytes = written.min(super::abi::SEGMENT_BYTES);
+    let bytes = written.min(segments.bytes());
     bytes - bytes % u32::from(layout.record_size)
 }
 

@@ -4,7 +4,7 @@ use core::mem::{offset_of, size_of};
 
 use super::abi::{
     BranchFilter, Envelope, EventMode, EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION,
-    EVENTS_MAX,
+    EVENTS_MAX, SEGMENT_BYTES,
 };
 use super::Refusal;
 
@@ -54,6 +54,8 @@ pub fn check(request: &SessionConfig) -> Result<SessionConfig, Refusal> {
     check_memory(request)?;
     check_branches(request)?;
     let mut config = *request;
+    // Larger ones are the shell's to choose, which knows what each CPU has room for.
+    config.segment_bytes = SEGMENT_BYTES;
     if config.max_quantum_ns == 0 {
         config.max_quantum_ns = MAX_QUANTUM_DEFAULT_NS;
     }
@@ -132,6 +134,9 @@ fn check_memory(request: &SessionConfig) -> Result<(), Refusal> {
     let samples = samples(request);
     let segments = if samples { 2..=256 } else { 0..=0 };
     require(segments.contains(&request.segments), offset_of!(SessionConfig, segments))?;
+    let larger = samples && request.segment_bytes >= SEGMENT_BYTES;
+    require(request.segment_bytes == 0 || larger, offset_of!(SessionConfig, segment_bytes))?;
+    require(request.reserved == 0, offset_of!(SessionConfig, reserved))?;
     require(ring(request.quanta) || request.quanta == 0 && !samples, offset_of!(SessionConfig, quanta))?;
     require(request.markers == 0 || ring(request.markers), offset_of!(SessionConfig, markers))?;
     let stack = request.stack_bytes;

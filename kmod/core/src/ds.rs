@@ -1,6 +1,5 @@
 //! The DS management area: where hardware writes PEBS records (SDM Vol. 3B 18.4.9, layout of 64-bit mode; 20.3.1.1.1).
 
-use super::abi::SEGMENT_BYTES;
 use super::allocate::Counter;
 use super::port::Port;
 
@@ -30,10 +29,10 @@ pub(super) const fn reset(format: u16, counter: Counter) -> u32 {
     PEBS_COUNTER_RESET + 8 * place
 }
 
-/// How far the current segment is filled, in bytes from its start: whole records, whatever the field holds.
-pub(super) fn filled<P: Port>(port: &mut P, record_size: u16) -> u32 {
+/// How far the current segment of so many bytes is filled, in bytes from its start: whole records, whatever the field holds.
+pub(super) fn filled<P: Port>(port: &mut P, record_size: u16, segment_bytes: u32) -> u32 {
     let index = port.ds_read(PEBS_INDEX).saturating_sub(port.pebs_window());
-    let bytes = index.min(u64::from(SEGMENT_BYTES)) as u32;
+    let bytes = index.min(u64::from(segment_bytes)) as u32;
     bytes - bytes % u32::from(record_size)
 }
 

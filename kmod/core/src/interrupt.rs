@@ -14,7 +14,6 @@ use super::period::LEFT_MIN;
 use super::port::{Port, Rings};
 use super::program::{Records, SamplingCounter};
 use super::quantum::Stay;
-use super::segments;
 use super::session::Session;
 
 /// Words of a record.
@@ -85,7 +84,7 @@ pub(super) fn handle<P: Port, R: Rings>(
     let Some((segment, start)) = session.state.segments.current() else { return false };
     if session.program.uses_ibs() {
         take_samples(hardware, port, session);
-        return start + session.state.handled.bytes(ibs::RECORDS) >= segments::full_at(ibs::RECORDS.size);
+        return is_full(session, start, ibs::RECORDS);
     }
     for sampler in session.program.sampling_counters() {
         let (number, counter) = (usize::from(sampler.place), sampler.counter);
@@ -112,7 +111,12 @@ pub(super) fn handle<P: Port, R: Rings>(
         hardware.note_served_overflow(port);
         values[counter.place()] = value;
     }
-    start + session.state.handled.bytes(RECORDS) >= segments::full_at(RECORDS.size)
+    is_full(session, start, RECORDS)
+}
+
+/// Whether the segment, filled up to `start` at the last cut, has no room for more of these records.
+fn is_full<R: Rings>(session: &Session<'_, R>, start: u32, look: Records) -> bool {
+    start + session.state.handled.bytes(look) >= session.state.segments.full_at(look.size)
 }
 
 /// False when there are no registers that the session may see.

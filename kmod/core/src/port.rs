@@ -38,7 +38,7 @@ pub trait Port {
     fn ds_read(&mut self, offset: u32) -> u64;
     /// Writes the 64-bit field at this byte offset of the DS management area (volatile). Called with the PMU off.
     fn ds_write(&mut self, offset: u32, value: u64);
-    /// Linear address of the window of [`super::abi::SEGMENT_BYTES`] through which hardware writes PEBS records. Constant.
+    /// Linear address of the window through which hardware writes PEBS records, of a segment's size at least. Constant.
     fn pebs_window(&mut self) -> u64;
     /// Reads the 64-bit word at this byte offset of the window (volatile). Only offsets that records cover.
     fn pebs_read(&mut self, offset: u32) -> u64;

@@ -11,7 +11,6 @@ use super::period::Wish;
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
 use super::program::{Program, Records};
-use super::segments;
 use super::session::{CpuSession, Session, Thread};
 use super::stacks::{self, Stack};
 use super::threads::{Place, Positions};
@@ -180,7 +179,7 @@ fn find_records<P: Port, R: Rings>(
     pebs: &RecordLayout,
     span: &mut Span,
 ) {
-    span.end = buffer::filled(port, pebs).max(span.start);
+    span.end = buffer::filled(port, pebs, &session.state.segments).max(span.start);
     if session.program.has_several_samplers() {
         for record in (span.start..span.end).step_by(pebs.record_size.into()) {
             let counters = port.pebs_read(record + u32::from(pebs.applicable_counters));
@@ -348,7 +347,8 @@ fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, closed: &Closed<'_>,
     if let Some(records) = program.records {
         // A stay that is not armed has an empty span, which says nothing of the segment.
         if state.segments.current().is_some() && span.end > span.start {
-            state.segments.publish_to(span.end, segments::full_at(records.size));
+            let full_at = state.segments.full_at(records.size);
+            state.segments.publish_to(span.end, full_at);
         }
         state.totals.records += u64::from((span.end - span.start) / u32::from(records.size));
     }

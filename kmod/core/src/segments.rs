@@ -6,25 +6,20 @@ use super::abi::SEGMENT_BYTES;
 /// has stopped it (SDM Vol. 3B 18.4.9 asks for several).
 const RECORDS_AFTER_THRESHOLD: u32 = 16;
 
-/// Records that one segment holds.
-#[must_use]
-pub const fn capacity(record_size: u16) -> u32 {
-    match SEGMENT_BYTES.checked_div(record_size as u32) {
-        Some(records) => records,
-        None => 0,
-    }
-}
+/// Fewest large segments: while hardware fills one and the reader has yet to give back another, there is a third.
+const LARGE_MIN: u32 = 3;
 
-/// Byte offset at which a segment counts as full.
-#[must_use]
-pub const fn full_at(record_size: u16) -> u32 {
-    (capacity(record_size) - RECORDS_AFTER_THRESHOLD) * record_size as u32
+/// Bytes of the largest segments, up to `most`, that so many [`SEGMENT_BYTES`] can be divided into.
+pub(super) fn largest(units: u32, most: u32, power_of_two: bool) -> u32 {
+    let most = (most / SEGMENT_BYTES).min(units / LARGE_MIN).max(1);
+    SEGMENT_BYTES * if power_of_two { 1 << most.ilog2() } else { most }
 }
 
 /// Which segments of a session hardware may fill on one CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct Segments {
     count: u32,
+    bytes: u32,
     begun: u64,
     consumed: u64,
     /// Bytes published of the newest segment; `None` once it is full.
@@ -32,10 +27,31 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// None begun of `count`.
+    /// None begun of `count`, of so many bytes each.
     #[must_use]
-    pub const fn new(count: u32) -> Self {
-        Self { count, begun: 0, consumed: 0, published: None }
+    pub const fn new(count: u32, bytes: u32) -> Self {
+        Self { count, bytes, begun: 0, consumed: 0, published: None }
+    }
+
+    /// Bytes of a segment.
+    #[must_use]
+    pub const fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// Records that one segment holds.
+    #[must_use]
+    pub const fn capacity(&self, record_size: u16) -> u32 {
+        match self.bytes.checked_div(record_size as u32) {
+            Some(records) => records,
+            None => 0,
+        }
+    }
+
+    /// Byte offset at which a segment counts as full.
+    #[must_use]
+    pub const fn full_at(&self, record_size: u16) -> u32 {
+        (self.capacity(record_size) - RECORDS_AFTER_THRESHOLD) * record_size as u32
     }
 
     /// Segments begun since the start.
@@ -87,11 +103,22 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
-    use super::Segments;
+    use super::super::abi::SEGMENT_BYTES;
+    use super::{largest, Segments};
+
+    #[test]
+    fn large_segments_are_three_at_least_and_as_large_as_they_may_be() {
+        let units = |units, most, power_of_two| largest(units, most, power_of_two) / SEGMENT_BYTES;
+        assert_eq!(units(42, u32::MAX, false), 14);
+        assert_eq!(units(42, 13 * SEGMENT_BYTES - 1, false), 12);
+        assert_eq!(units(42, u32::MAX, true), 8);
+        assert_eq!(units(32, 0, true), 1, "never less than one");
+        assert_eq!(units(2, u32::MAX, false), 1, "two are small ones");
+    }
 
     #[test]
     fn a_segment_is_begun_only_when_its_slot_was_given_back() {
-        let mut segments = Segments::new(2);
+        let mut segments = Segments::new(2, SEGMENT_BYTES);
         assert_eq!(segments.current(), None);
         segments.begin();
         assert_eq!(segments.current(), Some((0, 0)));
@@ -110,7 +137,7 @@ mod tests {
 
     #[test]
     fn a_reader_gives_back_at_most_what_was_begun() {
-        let mut segments = Segments::new(2);
+        let mut segments = Segments::new(2, SEGMENT_BYTES);
         segments.begin();
         segments.publish_to(1, 1);
         segments.give_back(u64::MAX);

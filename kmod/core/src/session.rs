@@ -94,7 +94,7 @@ impl CpuSession {
             counts: [0; EVENTS_MAX],
             quanta: Ring::new(config.quanta),
             stacks: Ring::new(config.stack_ring_bytes),
-            segments: Segments::new(config.segments),
+            segments: Segments::new(config.segment_count(), config.segment_bytes),
             markers: Markers::new(config.markers),
             handled: Handled::NONE,
             periods: Periods::new(program),
@@ -167,7 +167,7 @@ impl CpuSession {
 /// should not wait any longer.
 #[must_use]
 pub fn has_filled_a_quarter(config: &SessionConfig, told: [u64; 4], produced: [u64; 4]) -> bool {
-    let sizes = [config.quanta, config.segments, config.markers, config.stack_ring_bytes];
+    let sizes = [config.quanta, config.segment_count(), config.markers, config.stack_ring_bytes];
     // Of the segments that were begun the last one is not full.
     let unfinished = [0, 1, 0, 0];
     let since = told.into_iter().zip(produced).map(|(told, produced)| produced.wrapping_sub(told));

@@ -3,7 +3,7 @@
 
 mod rig;
 
-use hpm_abi::{EventSpec, Reason, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX};
+use hpm_abi::{EventSpec, Reason, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX, SEGMENT_BYTES};
 use hpm_core::turns::{Turns, TURNS_MAX};
 use proptest::prelude::*;
 use rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS, LOADS, STORES};
@@ -36,7 +36,7 @@ fn number() -> impl Strategy<Value = u64> {
 /// Changes the field with this number to this value.
 fn change(request: &mut SessionConfig, field: usize, value: u64) {
     let event = &mut request.events[field / 64 % EVENTS_MAX];
-    match field % 30 {
+    match field % 32 {
         0 => request.envelope.version = value as u32,
         1 => request.envelope.size = value as u32,
         2 => request.envelope.reserved = value as u32,
@@ -66,6 +66,8 @@ fn change(request: &mut SessionConfig, field: usize, value: u64) {
         26 => event.privilege = value as u8,
         27 => event.flags = value as u8,
         28 => event.core_type = value as u8,
+        29 => request.segment_bytes = value as u32,
+        30 => request.reserved = value as u32,
         _ => event.reserved[field % 4] = value as u8,
     }
 }
@@ -103,7 +105,9 @@ fn check(profile: &'static Profile, request: &SessionConfig) -> Result<(), TestC
         Ok(programs) => {
             prop_assert!((1..=TURNS_MAX).contains(&programs.len()));
             prop_assert_eq!(request.envelope.version, ABI_VERSION);
-            for config in programs.iter().map(|program| program.config()) {
+            for program in &programs {
+                let (config, largest) = (program.config(), program.largest_segment(request.segment_bytes));
+                prop_assert!(config.segments == 0 || largest / SEGMENT_BYTES <= config.segments / 2);
                 prop_assert!((1..=EVENTS_MAX as u32).contains(&config.event_count));
                 prop_assert!(config.segments <= 256 && config.quanta <= 65_536 && config.markers <= 65_536);
                 prop_assert!(config.stack_bytes <= 64_512 && config.stack_ring_bytes <= 64 << 20);

@@ -169,25 +169,28 @@ fn segments_follow_each_other_on_every_profile() {
         // All that runs are loads, so that instructions serve where loads cannot be sampled.
         let event = precise_events(rig.pmu.generation).map_or(INSTRUCTIONS, |[_, loads, ..]| loads);
         let core_type = rig.pmu.core_type as u8;
-        let session = rig.add_session(&config(&[EventSpec { core_type, ..precise(event, 100) }]));
-        let thread = rig.add_thread(Some(session));
-        rig.switch(0, thread, QuantumEnd::Preempted);
-        for _ in 0..10 {
-            rig.run(0, 20_000, &[Load]);
-            rig.read_all();
-        }
-        rig.stop(session);
-        rig.read_all();
-        let totals = rig.sessions[session].totals();
-        let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
-        assert_eq!(
-            (seen.counts[0], seen.records[0], seen.records_lost),
-            (200_000, 1999, 0),
-            "{}",
-            profile.name
-        );
-        assert!(totals.pmis > 3, "{}", profile.name);
+        let small = config(&[EventSpec { core_type, ..precise(event, 100) }]);
+        let large = SessionConfig { segments: 6, segment_bytes: u32::MAX, ..small };
+        let pmis = [small, large].map(|request| pmis_of_filled_segments(&mut rig, &request));
+        assert!(pmis[1] > 1 && pmis[0] > 3 && pmis[1] < pmis[0], "{}: {pmis:?}", profile.name);
     }
+}
+
+/// PMIs of a session that samples each hundredth of 200,000 loads.
+fn pmis_of_filled_segments(rig: &mut Rig, request: &SessionConfig) -> u64 {
+    let session = rig.add_session(request);
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    for _ in 0..10 {
+        rig.run(0, 20_000, &[Load]);
+        rig.read_all();
+    }
+    rig.stop(session);
+    rig.read_all();
+    let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
+    let name = rig.pmu.generation.name;
+    assert_eq!((seen.counts[0], seen.records[0], seen.records_lost), (200_000, 1999, 0), "{name}");
+    rig.sessions[session].totals().pmis
 }
 
 #[test]

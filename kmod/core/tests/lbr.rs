@@ -7,9 +7,11 @@ use std::collections::{HashMap, VecDeque};
 
 use hpm_abi::{
     BranchFilter, EventSpec, QuantumEnd, QuantumFlags, Reason, SessionConfig, RECORD_FORMAT_ARCHITECTURAL,
+    SEGMENT_BYTES,
 };
 use hpm_core::layout::RecordLayout;
-use hpm_core::{segments, Pmu, Program, Refusal};
+use hpm_core::segments::Segments;
+use hpm_core::{Pmu, Program, Refusal};
 use proptest::prelude::*;
 use rig::core::word;
 use rig::core::Instruction::{Load, Plain};
@@ -476,7 +478,8 @@ fn a_segment_holds_as_many_records_as_the_document_says() {
     let pebs = rig(named("icelake")).pmu.pebs.expect("PEBS");
     let held = |branches| {
         let size = RecordLayout::new(&pebs, 0, branches).expect("a layout").record_size;
-        (segments::capacity(size), segments::full_at(size) / u32::from(size))
+        let segments = Segments::new(2, SEGMENT_BYTES);
+        (segments.capacity(size), segments.full_at(size) / u32::from(size))
     };
     // docs/architecture.md, "How a sample travels".
     assert_eq!([held(0), held(32)], [(315, 299), (67, 51)]);

@@ -134,12 +134,13 @@ fn events() -> impl Strategy<Value = Vec<EventSpec>> {
 
 fn session(processor: Processor) -> impl Strategy<Value = SessionConfig> {
     let events = if processor == Processor::Skylake { events().boxed() } else { pentium_4_events(processor) };
-    (events, 2..5u32, any::<bool>(), 1..8u32).prop_map(|(events, segments, stacks, max_threads)| {
+    let memory = prop_oneof![2..5u32, 6..12u32];
+    (events, memory, any::<bool>(), 1..8u32).prop_map(|(events, segments, stacks, max_threads)| {
         let mut config = config(&events);
         config.quanta = 64;
         config.max_threads = max_threads;
         if config.segments > 0 {
-            config.segments = segments;
+            (config.segments, config.segment_bytes) = (segments, u32::MAX);
             (config.stack_bytes, config.stack_ring_bytes) = if stacks { (1024, 1 << 16) } else { (0, 0) };
         }
         config

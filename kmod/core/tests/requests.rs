@@ -4,7 +4,9 @@ mod rig;
 
 use std::mem::offset_of;
 
-use hpm_abi::{EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX};
+use hpm_abi::{
+    EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX, SEGMENT_BYTES,
+};
 use hpm_core::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX};
 use hpm_core::events::{Event, Sampling, Way, PERIOD_MIN};
 use hpm_core::{Program, Refusal};
@@ -106,6 +108,8 @@ fn each_field_is_checked() {
         (first + offset_of!(EventSpec, reserved), |c| c.events[0].reserved[3] = 1),
         (offset_of!(SessionConfig, segments), |c| c.segments = 1),
         (offset_of!(SessionConfig, segments), |c| c.segments = 257),
+        (offset_of!(SessionConfig, segment_bytes), |c| c.segment_bytes = SEGMENT_BYTES - 1),
+        (offset_of!(SessionConfig, reserved), |c| c.reserved = 1),
         (offset_of!(SessionConfig, quanta), |c| c.quanta = 96),
         (offset_of!(SessionConfig, quanta), |c| c.quanta = 1 << 17),
         (offset_of!(SessionConfig, stack_bytes), |c| c.stack_bytes = 1000),
@@ -147,6 +151,7 @@ fn each_field_is_checked() {
 fn defaults_are_filled_in() {
     let rig = Rig::new(1, Options::default());
     let program = Program::new(&rig.pmu, &config(&[counted(STORES)])).expect("valid");
+    assert_eq!(program.config().segment_bytes, SEGMENT_BYTES);
     assert_eq!((program.config().max_quantum_ns, program.config().max_threads), (10_000_000, 4096));
     assert_eq!(program.config().wake_ms, 50);
     assert!(!program.samples() && !program.sees_kernel());

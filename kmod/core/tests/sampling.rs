@@ -2,13 +2,16 @@
 
 mod rig;
 
-use hpm_abi::{QuantumEnd, SessionConfig};
+use hpm_abi::{QuantumEnd, SessionConfig, SEGMENT_BYTES};
+use hpm_core::Program;
 use rig::core::Instruction::{self, Branch, Load, Plain, Store};
 use rig::scene::{
-    acquired, config, counted, one_thread, precise, take_turns, BRANCHES, INSTRUCTIONS, LOADS,
+    acquired, config, counted, interrupting, one_thread, precise, take_turns, BRANCHES, INSTRUCTIONS, LOADS,
     PRECISE_INSTRUCTIONS, STORES,
 };
 use rig::Rig;
+use vpmu::profile::Profile;
+use vpmu::Options;
 
 const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
 
@@ -39,6 +42,47 @@ fn a_segment_is_filled_and_the_next_one_begun_without_a_gap() {
     assert_eq!((seen.records[0], seen.records_lost), (1999, 0));
     // 327 records fit; the PMI comes 16 before.
     assert_eq!(totals.pmis, 1999 / 311);
+}
+
+#[test]
+fn one_interrupt_for_a_large_segment() {
+    let large = SessionConfig { segments: 42, segment_bytes: u32::MAX, ..config(&[precise(LOADS, 100)]) };
+    let (mut rig, session, tid) = one_thread(&large);
+    let used = *rig.sessions[session].program.config();
+    assert_eq!((used.segment_count(), used.segment_bytes), (3, 14 * SEGMENT_BYTES));
+    for _ in 0..10 {
+        rig.run(0, 200_000, &[Load]);
+        rig.read_all();
+    }
+    rig.stop(session);
+    rig.read_all();
+    let seen = &rig.sessions[session].reader.threads[&tid];
+    assert_eq!((seen.counts[0], seen.records[0], seen.records_lost), (2_000_000, 19_999, 0));
+    // 4587 records fit; the PMI comes 16 before.
+    assert_eq!(rig.sessions[session].totals().pmis, 19_999 / 4571);
+}
+
+fn named(name: &str) -> &'static Profile {
+    vpmu::profile::ALL.iter().find(|profile| profile.name == name).expect("a profile")
+}
+
+#[test]
+fn segments_are_small_where_the_driver_looks_at_each_record_and_a_power_of_two_where_hardware_wants_it() {
+    let largest = |profile: &str, config: SessionConfig, hides: bool| {
+        let rig = Rig::of(named(profile), 1, Options::default());
+        let mut program = Program::new(&rig.pmu, &SessionConfig { segments: 42, ..config }).expect("valid");
+        if hides {
+            program.hide_kernel();
+        }
+        program.largest_segment(u32::MAX) / SEGMENT_BYTES
+    };
+    let one = config(&[precise(LOADS, 100)]);
+    assert_eq!(largest("skylake", one, false), 14);
+    assert_eq!(largest("skylake", one, true), 1);
+    assert_eq!(largest("skylake", config(&[precise(LOADS, 100), precise(STORES, 100)]), false), 1);
+    assert_eq!(largest("skylake", config(&[interrupting(LOADS, 100)]), false), 1);
+    assert_eq!(largest("skylake", SessionConfig { frames: 8, stack_ring_bytes: 1 << 16, ..one }, false), 1);
+    assert_eq!(largest("clearwaterforest", one, false), 8);
 }
 
 #[test]

@@ -6,7 +6,6 @@ use core::sync::atomic::{fence, AtomicU32, AtomicU64, Ordering};
 use kernel::bindings;
 use kernel::prelude::*;
 
-use super::super::memory::Block;
 use super::super::registry;
 use super::{CpuShare, Session};
 use crate::hpm_abi::{Reason, Totals};
@@ -116,7 +115,10 @@ impl Session {
             (0, 0) => self.status.page(place),
             (0, 1) => self.control.page(place),
             (2, _) => share()?.quanta.as_ref()?.page(place),
-            (3, _) => share()?.segments.get(place / Block::BYTES)?.page(place % Block::BYTES),
+            (3, _) => {
+                let bytes = self.programs.any().config().segment_bytes as usize;
+                share()?.segments.get(place.checked_div(bytes)?)?.page(place.checked_rem(bytes)?)
+            }
             (4, _) => share()?.stacks.as_ref()?.page(place),
             (5, 0) => self.pages()?.page_at(place),
             (6, _) => share()?.markers.as_ref()?.page(place),

@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::clock::EARLY;
 use super::super::counters::Pages;
+use super::super::entry_area::EntryArea;
 use super::super::limits;
 use super::super::port::LiveRings;
-use super::super::sys::EntryArea;
 use super::{Loaded, Session};
 use crate::hpm_core::{self, CpuSession, Program};
 

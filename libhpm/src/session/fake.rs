@@ -33,6 +33,8 @@ pub(crate) struct Fake {
     totals: Cell<Totals>,
     /// What the next request is answered with, instead of being carried out.
     pub(crate) deny: Cell<Option<Denied>>,
+    /// What is said to who wants large segments.
+    pub(crate) deny_large: Cell<Option<Denied>>,
     pub(crate) commands: RefCell<Vec<Command>>,
 }
 
@@ -68,6 +70,7 @@ impl Fake {
             state: RefCell::new(vec![Cpu::default(); cpus as usize]),
             totals: Cell::default(),
             deny: Cell::default(),
+            deny_large: Cell::default(),
             commands: RefCell::default(),
         };
         fake.write(
@@ -286,8 +289,12 @@ impl Device for &Fake {
         Ok(Info { cpus: self.cpus, tsc_khz: 3_000_000, ..Info::default() })
     }
 
-    fn configure(&self, config: &SessionConfig) -> Result<(), Denied> {
+    fn configure(&self, config: &mut SessionConfig) -> Result<(), Denied> {
         self.answer()?;
+        if let (Some(denied), 1..) = (self.deny_large.get(), config.segment_bytes) {
+            return Err(denied);
+        }
+        config.segment_bytes = SEGMENT_BYTES;
         self.config.set(*config);
         Ok(())
     }

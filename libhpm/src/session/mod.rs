@@ -90,7 +90,7 @@ impl<D: Device> Session<D> {
         let access = Access::of(options.target())?;
         let mut config = options.config_for(&info);
         access.name_in(&mut config);
-        device.configure(&config).map_err(refused("configure a session"))?;
+        configure(&device, &mut config).map_err(refused("configure a session"))?;
         let rings = Rings::map(device.memory(), &info, &config)?;
         Ok(Self { device, info, config, events, rings })
     }
@@ -101,7 +101,7 @@ impl<D: Device> Session<D> {
         &self.info
     }
 
-    /// What the driver was asked for; its descriptors are closed by now.
+    /// What the driver was asked for, with the segments that it made; its descriptors are closed by now.
     #[must_use]
     pub fn config(&self) -> &SessionConfig {
         &self.config
@@ -214,6 +214,20 @@ impl<D: Device> Session<D> {
     fn command(&self, command: Command, doing: &'static str) -> Result<()> {
         self.device.command(command).map_err(|denied| refuse(doing, denied, &self.events))
     }
+}
+
+/// Configures a session, with small segments where there is no memory for large ones.
+fn configure<D: Device>(device: &D, config: &mut SessionConfig) -> Result<(), Denied> {
+    let small = options::with_small_segments(config);
+    device.configure(config).or_else(|denied| {
+        let memory =
+            [Reason::NoMemory, Reason::MemoryLimit, Reason::MemoryCeiling].map(|reason| reason as u32);
+        if small == *config || !memory.contains(&denied.reason) {
+            return Err(denied);
+        }
+        *config = small;
+        device.configure(config)
+    })
 }
 
 /// A denied request as an error; looks up the likely holders when counters are taken.

@@ -77,8 +77,11 @@ const QUANTA: u32 = 4096;
 const QUANTA_UNREAD: u32 = 0;
 /// Markers per CPU when samples are read as they come.
 const MARKERS: u32 = 4096;
-/// Segments per CPU: 2 MiB, or 10 000 records of Skylake.
+/// Memory for records per CPU, in the smallest segments: 2 MiB, or 10 000 records of Skylake.
 const SEGMENTS: u32 = 32;
+/// Memory where hardware may fill large segments without an interrupt: three of 896 KiB, of which two may wait to be read, as nearly all of
+/// the small ones may.
+const LARGE_SEGMENTS: u32 = 42;
 /// Bytes of a CPU's stack ring: 1024 stacks of 16 KiB. Readers are woken when a quarter of it has filled.
 const STACK_RING_BYTES: u32 = 16 << 20;
 /// Bytes of a CPU's stack ring for branch records: 682 times 32 of them.
@@ -228,6 +231,11 @@ impl Options {
         self.imprecise || sampled.any(|(event, _)| !event.sampled_precisely())
     }
 
+    /// How many events are sampled.
+    fn sampled(&self) -> usize {
+        self.events.iter().filter(|(_, period)| period.is_some()).count()
+    }
+
     /// Whom to measure.
     #[must_use]
     pub fn target(&self) -> &Target {
@@ -275,7 +283,7 @@ impl Options {
                 slot.flags = if self.randomise { EventSpec::RANDOMISE } else { 0 };
             }
         }
-        let sampled = self.events.iter().any(|(_, period)| period.is_some());
+        let sampled = self.sampled() > 0;
         config.quanta = if sampled || self.quanta { QUANTA } else { QUANTA_UNREAD };
         if sampled {
             self.ask_for_samples(&mut config);
@@ -286,6 +294,9 @@ impl Options {
     /// Memory for samples, and what is taken with each.
     fn ask_for_samples(&self, config: &mut SessionConfig) {
         config.segments = SEGMENTS;
+        if self.stack == Stack::None && self.sampled() == 1 && !self.samples_by_interrupts() {
+            (config.segments, config.segment_bytes) = (LARGE_SEGMENTS, u32::MAX);
+        }
         config.markers = MARKERS;
         match self.stack {
             Stack::None | Stack::BranchCalls => {}
@@ -332,6 +343,11 @@ impl Options {
         }
         config
     }
+}
+
+/// The request with less memory for records, in small segments.
+pub(super) fn with_small_segments(config: &SessionConfig) -> SessionConfig {
+    SessionConfig { segments: config.segments.min(SEGMENTS), segment_bytes: 0, ..*config }
 }
 
 fn spec(event: &Event, period: Option<u64>, by_interrupts: bool) -> EventSpec {
@@ -382,7 +398,10 @@ mod tests {
         let counted = || Options::new(Target::System).count(load.clone());
         assert_eq!(rings(counted()), (QUANTA_UNREAD, 0));
         assert_eq!(rings(counted().quanta(true)), (QUANTA, 0));
-        assert_eq!(rings(Options::new(Target::System).sample(load.clone(), 1000)), (QUANTA, SEGMENTS));
+        let sampled = Options::new(Target::System).sample(load.clone(), 1000);
+        assert_eq!(rings(sampled.clone()), (QUANTA, LARGE_SEGMENTS));
+        assert_eq!(rings(sampled.clone().imprecise(true)), (QUANTA, SEGMENTS));
+        assert_eq!(rings(sampled.stack(Stack::FramePointers(8))), (QUANTA, SEGMENTS));
     }
 
     #[test]

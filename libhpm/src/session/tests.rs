@@ -269,3 +269,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_session_without_memory_for_large_segments_has_small_ones() {
+    let denied = |reason: Reason| Denied { errno: libc::ENOMEM, reason: reason as u32, detail: [0; 2] };
+    let asked = |refused: Option<Reason>| {
+        let fake = Fake::new(1);
+        fake.deny_large.set(refused.map(denied));
+        let result = Session::configure(&fake, &options()).map(|session| session.config().segments);
+        result.map_err(|error| error.to_string())
+    };
+    assert_eq!(asked(None), Ok(42));
+    assert_eq!(asked(Some(Reason::MemoryLimit)), Ok(32));
+    assert!(asked(Some(Reason::NeedSystemRight)).is_err());
+}

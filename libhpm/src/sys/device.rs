@@ -33,11 +33,11 @@ pub trait Device: AsFd {
     /// # Errors
     /// What the device said.
     fn info(&self) -> Result<Info, Denied>;
-    /// [`IOCTL_CONFIGURE`]: makes the descriptor a session.
+    /// [`IOCTL_CONFIGURE`]: makes the descriptor a session. [`SessionConfig::segment_bytes`] is then what segments have.
     ///
     /// # Errors
     /// What the device said.
-    fn configure(&self, config: &SessionConfig) -> Result<(), Denied>;
+    fn configure(&self, config: &mut SessionConfig) -> Result<(), Denied>;
     /// [`IOCTL_START`], [`IOCTL_STOP`] or [`IOCTL_FLUSH`].
     ///
     /// # Errors
@@ -171,8 +171,8 @@ impl Device for Driver {
         Ok(info)
     }
 
-    fn configure(&self, config: &SessionConfig) -> Result<(), Denied> {
-        self.ioctl(IOCTL_CONFIGURE, &mut config.clone())
+    fn configure(&self, config: &mut SessionConfig) -> Result<(), Denied> {
+        self.ioctl(IOCTL_CONFIGURE, config)
     }
 
     fn command(&self, command: Command) -> Result<(), Denied> {

@@ -11,15 +11,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hpm_abi::{
-    CONTROL_OFFSET, CpuControl, CpuStatus, Info, Marker, Quantum, SEGMENT_BYTES, STATUS_OFFSET,
-    SessionConfig, StatusHead, control_bytes, markers_offset, quanta_offset, segments_offset, stacks_offset,
-    status_bytes, whole_pages,
+    CONTROL_OFFSET, CpuControl, CpuStatus, Info, Marker, Quantum, STATUS_OFFSET, SessionConfig, StatusHead,
+    control_bytes, markers_offset, quanta_offset, segments_offset, stacks_offset, status_bytes, whole_pages,
 };
 use memmap2::{MmapOptions, MmapRaw};
 
 use crate::{Error, Result};
-
-const SEGMENT: usize = SEGMENT_BYTES as usize;
 
 /// Numbers of one CPU's three rings, each a count since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,6 +63,7 @@ struct CpuRings {
     quanta: Option<MmapRaw>,
     /// Absent when the session samples nothing.
     segments: Option<MmapRaw>,
+    segment_bytes: usize,
     /// Absent when the session copies no stacks.
     stacks: Option<MmapRaw>,
     /// Absent when the session keeps no markers.
@@ -79,11 +77,13 @@ struct CpuRings {
 }
 
 impl Rings {
-    /// Maps the areas of a configured session.
+    /// Maps the areas of a session that was configured by `config`.
     ///
     /// # Errors
     /// [`Error::Io`] when an area cannot be mapped.
     pub fn map(memory: BorrowedFd<'_>, info: &Info, config: &SessionConfig) -> Result<Self> {
+        let segment_bytes = config.segment_bytes as usize;
+        let segments_bytes = config.segment_count() as usize * segment_bytes;
         let quanta_bytes = whole_pages(config.quanta as usize * size_of::<Quantum>());
         let cpu = |cpu: u32| -> Result<CpuRings> {
             let optional = |offset, bytes: usize| match bytes {
@@ -92,7 +92,8 @@ impl Rings {
             };
             Ok(CpuRings {
                 quanta: optional(quanta_offset(cpu), quanta_bytes)?,
-                segments: optional(segments_offset(cpu), config.segments as usize * SEGMENT)?,
+                segments: optional(segments_offset(cpu), segments_bytes)?,
+                segment_bytes,
                 stacks: optional(stacks_offset(cpu), config.stack_ring_bytes as usize)?,
                 markers: optional(markers_offset(cpu), config.markers as usize * size_of::<Marker>())?,
                 markers_consumed: 0,
@@ -290,19 +291,22 @@ impl CpuRings {
             .as_ref()
             .ok_or_else(|| Error::corrupt("records in a session that samples nothing"))?;
         let owned = (self.consumed.segments..self.produced.segments).contains(&segment);
-        if !owned || start.saturating_add(len) > SEGMENT as u64 {
+        if !owned || start.saturating_add(len) > self.segment_bytes as u64 {
             return Err(Error::corrupt(format!(
                 "a quantum names {len} bytes at {start} of segment {segment} while {:?} are produced and {:?} consumed",
                 self.produced, self.consumed
             )));
         }
-        let place = (segment % (segments.len() / SEGMENT) as u64) as usize;
+        let place = (segment % (segments.len() / self.segment_bytes) as u64) as usize;
         let (start, len) = (start as usize, len as usize);
         // SAFETY: `place` is below the number of segments and `start + len` within one, so the bytes lie in the mapping.
         // They are published by a quantum and their segment is not given back, so hardware no longer writes them
         // (module documentation).
         Ok(unsafe {
-            std::slice::from_raw_parts(segments.as_ptr().wrapping_add(place * SEGMENT + start), len)
+            std::slice::from_raw_parts(
+                segments.as_ptr().wrapping_add(place * self.segment_bytes + start),
+                len,
+            )
         })
     }
 

@@ -7,7 +7,7 @@ use super::super::port::{Port, Rings};
 use super::super::program::Program;
 use super::super::quantum::Stay;
 use super::super::session::Session;
-use super::super::{segments, stacks};
+use super::super::stacks;
 use super::Unit;
 
 impl Unit {
@@ -93,7 +93,7 @@ impl Unit {
         let slot = session.state.segments.slot(segment);
         session.rings.map_segment(slot);
         let physical = if layout.is_architectural() { session.rings.segment_address(slot) } else { 0 };
-        buffer::describe(port, layout, Place { physical, filled });
+        buffer::describe(port, layout, &session.state.segments, Place { physical, filled });
         self.window = Some(wanted);
         set_threshold(port, session);
     }
@@ -124,7 +124,7 @@ pub(super) fn set_threshold<P: Port, R: Rings>(port: &mut P, session: &Session<'
         return;
     };
     let stacks = stacks::bytes_wanted(session.program) > 0;
-    let threshold =
-        if stacks { filled + u32::from(pebs.record_size) } else { segments::full_at(pebs.record_size) };
+    let full = session.state.segments.full_at(pebs.record_size);
+    let threshold = if stacks { filled + u32::from(pebs.record_size) } else { full };
     buffer::set_threshold(port, pebs, threshold);
 }

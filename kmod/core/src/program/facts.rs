@@ -1,11 +1,12 @@
 //! What follows from a session's registers, for whoever loads, reads or explains them.
 
-use super::super::abi::{EventSpec, SessionConfig, SessionFlags, SAMPLING_COUNTERS_MAX};
+use super::super::abi::{EventSpec, SessionConfig, SessionFlags, SAMPLING_COUNTERS_MAX, SEGMENT_BYTES};
 use super::super::allocate::{Counter, COUNTERS_MAX};
 use super::super::events::Way;
 use super::super::ibs;
 use super::super::privacy::Sight;
 use super::super::turns::Pins;
+use super::super::{segments, stacks};
 use super::{Program, Samplers, SamplingCounter};
 
 impl Program {
@@ -170,6 +171,25 @@ impl Program {
     #[must_use]
     pub const fn hides_kernel(&self) -> bool {
         self.sight.is_some()
+    }
+
+    /// Bytes of the largest segments, up to `most`, that the session may have; to be asked once it is known whether it sees the kernel. Where
+    /// the driver looks at each record, or wants an interrupt after each, no more than [`SEGMENT_BYTES`]: what it does in one interrupt
+    /// must be bounded.
+    #[must_use]
+    pub fn largest_segment(&self, most: u32) -> u32 {
+        let looks = self.hides_kernel() || self.several || stacks::bytes_wanted(self) > 0;
+        match &self.pebs {
+            Some(layout) if !looks => {
+                segments::largest(self.config.segments, most, layout.is_architectural())
+            }
+            _ => SEGMENT_BYTES,
+        }
+    }
+
+    /// Has the session's memory divided into segments of so many bytes.
+    pub fn set_segment_bytes(&mut self, bytes: u32) {
+        self.config.segment_bytes = bytes;
     }
 
     /// The counters whose overflows are sampled.

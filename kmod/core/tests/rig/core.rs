@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use hpm_abi::{CpuControl, CpuStatus, Marker, Quantum, SessionConfig, SEGMENT_BYTES};
+use hpm_abi::{CpuControl, CpuStatus, Marker, Quantum, SessionConfig};
 use hpm_core::{Gate, Limits};
 use vpmu::profile::{PmuKind, Profile};
 use vpmu::{
@@ -139,9 +139,11 @@ impl Bus for Machine {
 
     fn write_physical(&mut self, physical: u64, from: &[u8]) {
         let at = physical.checked_sub(PHYSICAL).expect("a session's segment");
-        let (session, slot) = ((at / SESSION_BYTES) as usize, at % SESSION_BYTES / u64::from(SEGMENT_BYTES));
+        let session = (at / SESSION_BYTES) as usize;
+        let segment = self.shared[session].segments[0].len() as u64;
+        let slot = at % SESSION_BYTES / segment;
         assert_eq!(self.window, Some((session, slot as usize)), "the segment that the session fills");
-        let at = (at % u64::from(SEGMENT_BYTES)) as usize;
+        let at = (at % SESSION_BYTES % segment) as usize;
         self.window().expect("a segment is mapped")[at..at + from.len()].copy_from_slice(from);
     }
 
@@ -214,8 +216,8 @@ impl Core {
 
     pub fn add_session(&mut self, config: &SessionConfig, staged: bool) {
         self.machine.shared.push(Shared {
-            staging: staged.then(|| vec![0; SEGMENT_BYTES as usize]),
-            segments: vec![vec![0; SEGMENT_BYTES as usize]; config.segments as usize],
+            staging: staged.then(|| vec![0; config.segment_bytes as usize]),
+            segments: vec![vec![0; config.segment_bytes as usize]; config.segment_count() as usize],
             stacks: vec![0; config.stack_ring_bytes as usize],
             quanta: vec![None; config.quanta as usize],
             markers: vec![None; config.markers as usize],

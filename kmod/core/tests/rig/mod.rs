@@ -179,7 +179,7 @@ impl Rig {
     }
 
     pub fn add_session(&mut self, config: &SessionConfig) -> usize {
-        self.add_programs(self.pmus.iter().map(|pmu| turns_of(pmu, config)).collect())
+        self.add_programs(self.pmus.iter().map(|pmu| turns_of(pmu, config)).collect(), config.segment_bytes)
     }
 
     /// A session that may see user mode only.
@@ -189,10 +189,14 @@ impl Rig {
             turns.iter_mut().for_each(Program::hide_kernel);
             turns
         };
-        self.add_programs(self.pmus.iter().map(turns).collect())
+        self.add_programs(self.pmus.iter().map(turns).collect(), config.segment_bytes)
     }
 
-    fn add_programs(&mut self, turns: Vec<Vec<Program>>) -> usize {
+    /// `most`: bytes of the largest segments that there may be.
+    fn add_programs(&mut self, mut turns: Vec<Vec<Program>>, most: u32) -> usize {
+        let largest = turns.iter().flatten().map(|program| program.largest_segment(most)).min();
+        let bytes = largest.expect("a program");
+        turns.iter_mut().flatten().for_each(|program| program.set_segment_bytes(bytes));
         let programs: Vec<Program> = turns.iter().map(|turns| turns[0]).collect();
         let program = programs[0];
         let config = program.config();

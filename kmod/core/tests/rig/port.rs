@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use hpm_abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum, SEGMENT_BYTES};
+use hpm_abi::{CounterPage, CpuControl, CpuStatus, Marker, Quantum};
 use hpm_core::stacks::Collected;
 use hpm_core::{acknowledge, Cpuid, CpuidRegisters, Port, Rings};
 use vpmu::CpuidRegs;
@@ -156,7 +156,8 @@ pub struct CoreRings {
 
 impl Rings for CoreRings {
     fn segment_address(&mut self, slot: u32) -> u64 {
-        PHYSICAL + self.session as u64 * SESSION_BYTES + u64::from(slot * SEGMENT_BYTES)
+        let segment = self.core.borrow().machine.shared[self.session].segments[0].len();
+        PHYSICAL + self.session as u64 * SESSION_BYTES + u64::from(slot) * segment as u64
     }
 
     fn counter_page(&self, number: usize) -> Option<&CounterPage> {

@@ -95,7 +95,7 @@ impl Reader {
         };
         let pebs_enable = programs.iter().map(enabled).collect();
         Self {
-            segments: program.config().segments.into(),
+            segments: program.config().segment_count().into(),
             quanta: program.config().quanta.into(),
             pebs_enable,
             cpus: vec![Position::default(); cpus],

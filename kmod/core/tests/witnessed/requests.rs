@@ -95,9 +95,11 @@ fn of_netburst() -> impl Strategy<Value = EventSpec> {
 
 /// A session of one to five events.
 pub(crate) fn session(pmu: &Pmu) -> impl Strategy<Value = SessionConfig> {
-    (prop::collection::vec(event(pmu), 1..6), 2..4u32).prop_map(|(events, segments)| {
+    (prop::collection::vec(event(pmu), 1..6), 2..8u32).prop_map(|(events, segments)| {
         let mut config = config(&events);
-        config.segments = if config.segments > 0 { segments } else { 0 };
+        if config.segments > 0 {
+            (config.segments, config.segment_bytes) = (segments, u32::MAX);
+        }
         config
     })
 }

@@ -1,5 +1,5 @@
-//! The least that a consumer of precise samples does: `consume PERIOD PROGRAM...` samples a program's loads, looks at every
-//! record where hardware wrote it, and prints how many there were. tests/guest/perf_measure.c does the same by the kernel's perf.
+//! The least that a consumer of precise samples does: `consume PERIOD QUANTUM_MS PROGRAM...` samples a program's loads in quanta of so
+//! many ms at most, looks at every record where hardware wrote it, and prints how many there were. tests/guest/perf_measure.c does the same by the kernel's perf.
 
 use std::time::Duration;
 
@@ -10,15 +10,18 @@ use libhpm::{event, machine};
 
 fn main() -> libhpm::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((Ok(period), program)) = arguments.split_first().map(|(first, rest)| (first.parse(), rest))
-    else {
-        eprintln!("usage: consume PERIOD PROGRAM...");
+    let numbers = arguments.first().zip(arguments.get(1)).map(|(period, ms)| (period.parse(), ms.parse()));
+    let Some((Ok(period), Ok(quantum_ms))) = numbers else {
+        eprintln!("usage: consume PERIOD QUANTUM_MS PROGRAM...");
         std::process::exit(2);
     };
     let pmu = machine::pmu_name(&Driver::open_checked()?.1);
-    let mut child = Child::prepare(program)?;
+    let mut child = Child::prepare(&arguments[2..])?;
     let loads = event::parse("load:u", &pmu)?;
-    let options = Options::new(Target::Process(child.pid())).sample(loads, period).start_on_exec(true);
+    let options = Options::new(Target::Process(child.pid()))
+        .sample(loads, period)
+        .longest_quantum(Some(Duration::from_millis(quantum_ms)))
+        .start_on_exec(true);
     let mut session = Session::open(&options)?;
     session.start()?;
     child.execute()?;

@@ -68,9 +68,10 @@ fn switches(mode: &'static str) -> Result<Vec<Tool<'static>>> {
 fn samples() -> Result<Vec<Tool<'static>>> {
     let program = built("strides")?;
     let period = PERIOD.to_string();
-    let tools: [(&str, Vec<PathBuf>); 4] = [
+    let tools: [(&str, Vec<PathBuf>); 5] = [
         ("plain", vec!["env".into()]),
-        ("hpm", vec![built("consume")?, period.clone().into()]),
+        ("hpm", vec![built("consume")?, period.clone().into(), "10".into()]),
+        ("hpm, quanta of 1 s", vec![built("consume")?, period.clone().into(), "1000".into()]),
         ("perf", vec![c_program("perf_measure")?, "ip".into(), period.clone().into()]),
         ("perf with addresses", vec![c_program("perf_measure")?, "address".into(), period.into()]),
     ];

@@ -58,7 +58,7 @@ fn measured(child: &Child) -> Result<Driver> {
     let options = Options::new(Target::Process(child.pid())).count(instructions).counter_pages(true);
     let (proof, mut config) = (proof_of(child)?, options.config());
     prove(&mut config, &proof);
-    driver.configure(&config).map_err(denied)?;
+    driver.configure(&mut config).map_err(denied)?;
     driver.command(DeviceCommand::Start).map_err(denied)?;
     Ok(driver)
 }

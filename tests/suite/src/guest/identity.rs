@@ -47,8 +47,8 @@ fn renumber() -> Result<String> {
     let tid = told_number(&mut process)?;
     let (driver, info) = Driver::open_checked()?;
     let instructions = event::parse("instructions:u", &libhpm::machine::pmu_name(&info))?;
-    let config = Options::new(Target::Thread(tid)).count(instructions).config();
-    driver.configure(&config).map_err(denied)?;
+    let mut config = Options::new(Target::Thread(tid)).count(instructions).config();
+    driver.configure(&mut config).map_err(denied)?;
     driver.command(DeviceCommand::Start).map_err(denied)?;
     process.stdin.take().context("its input")?.write_all(b"\n")?;
     let status = process.wait()?;

@@ -103,7 +103,7 @@ fn configure(driver: &Driver, info: &Info, child: &Child) -> Result<SessionConfi
     let (proof, mut config) = (proof_of(child)?, options.config());
     prove(&mut config, &proof);
     config.segments = 4;
-    driver.configure(&config).map_err(denied)?;
+    driver.configure(&mut config).map_err(denied)?;
     Ok(config)
 }
 

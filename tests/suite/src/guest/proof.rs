@@ -68,7 +68,7 @@ fn configured(child: &Child, proof: &File) -> Result<Result<Driver, Denied>> {
     let instructions = event::parse("instructions:u", &libhpm::machine::pmu_name(&info))?;
     let mut config = Options::new(Target::Process(child.pid())).count(instructions).config();
     prove(&mut config, proof);
-    Ok(driver.configure(&config).map(|()| driver))
+    Ok(driver.configure(&mut config).map(|()| driver))
 }
 
 /// What shows the right to measure the child, while it executes what it executes now.

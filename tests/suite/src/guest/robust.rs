@@ -85,8 +85,9 @@ fn misread(arguments: usize, consumer: fn(&Mapping, u64)) -> Result<Totals> {
     let mut child = Child::prepare(&words)?;
     let (driver, info) = Driver::open_checked()?;
     let load = event::parse("load:u", &libhpm::machine::pmu_name(&info))?;
-    let config = Options::new(Target::Process(child.pid())).sample(load, PERIOD).start_on_exec(true).config();
-    driver.configure(&config).map_err(denied)?;
+    let mut config =
+        Options::new(Target::Process(child.pid())).sample(load, PERIOD).start_on_exec(true).config();
+    driver.configure(&mut config).map_err(denied)?;
     let control = Mapping::new(driver.as_fd(), CONTROL_OFFSET, control_bytes(info.cpus), true)?;
     driver.command(DeviceCommand::Start).map_err(denied)?;
     child.execute()?;

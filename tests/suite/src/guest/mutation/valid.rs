@@ -94,7 +94,7 @@ impl Valid {
         }
         let mut config = options.config();
         config.quanta = if samples { 64 } else { random.choice([0, 64]).unwrap_or(0) };
-        config.segments = config.segments.min(2);
+        config.segments = config.segments.min(random.choice([2, 6]).unwrap_or(2));
         config.max_threads = random.choice([0, 1, 64]).unwrap_or(0);
         config.markers = random.choice([0, 64]).unwrap_or(0);
         config.stack_ring_bytes = config.stack_ring_bytes.min(STACK_RING);
