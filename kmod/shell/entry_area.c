@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The window of a CPU's entry area through which hardware writes PEBS records: where it is, and what it maps. */
+/* The window beside a CPU's entry area through which hardware writes PEBS records: where it is, and what it maps. */
 #include <linux/io.h>
 #include <linux/mm.h>
 #include <linux/perf_event.h>
@@ -11,46 +11,79 @@
 
 #include "shim.h"
 
-/* A window has a multiple of a segment's pages (SEGMENT_BYTES in kmod/abi), and no more than one interrupt should map. */
+/* Pages of the smallest segment (SEGMENT_BYTES in kmod/abi). */
 #define SEGMENT_PAGES 16
-#define WINDOW_PAGES_MAX 256
+/* No more than one interrupt should map. */
+#define WINDOW_PAGES 256
 
 /*
  * Both page tables of page-table isolation share the top-level entry that all CPU entry areas lie under, so that what is mapped
- * there is mapped while user code runs, too. Each CPU's area lies at a random place of those 512 GiB (init_cea_offsets() in
- * arch/x86/mm/cpu_entry_area.c), in a page table that is otherwise empty and that nobody writes to after boot.
+ * there is mapped while user code runs, too. The areas take some hundred KiB of its 512 GiB for each possible CPU, at random places or one
+ * after the other, and nobody maps anything there after boot (arch/x86/mm/cpu_entry_area.c).
  */
 
-/* Pages from this address on, `limit` at most, whose entries are there and hold nothing. */
-static u32 hpm_cea_free(unsigned long address, u32 limit)
+/* The entry for a page table's 2 MiB around this address of the kernel's; NULL where there is no table of such entries. */
+static pmd_t *hpm_pmd(unsigned long address)
 {
-	u32 pages;
+	pgd_t *pgd = pgd_offset_pgd(__va(read_cr3_pa()), address);
+	p4d_t *p4d;
+	pud_t *pud;
 
-	for (pages = 0; pages < limit; pages++, address += PAGE_SIZE) {
-		unsigned int level;
-		pte_t *pte = lookup_address(address, &level);
+	if (pgd_none(*pgd))
+		return NULL;
+	p4d = p4d_offset(pgd, address);
+	if (p4d_none(*p4d) || p4d_leaf(*p4d))
+		return NULL;
+	pud = pud_offset(p4d, address);
+	if (pud_none(*pud) || pud_leaf(*pud))
+		return NULL;
+	return pmd_offset(pud, address);
+}
 
-		if (!pte || level != PG_LEVEL_4K || !pte_none(*pte))
-			break;
+/* Whether no page is mapped by the page table that this entry, the one for `address`, leads to or could lead to. */
+static bool hpm_is_free(pmd_t *pmd, unsigned long address)
+{
+	unsigned int i;
+
+	if (pmd_none(*pmd))
+		return true;
+	if (pmd_leaf(*pmd))
+		return false;
+	for (i = 0; i < PTRS_PER_PTE; i++) {
+		if (!pte_none(*pte_offset_kernel(pmd, address + i * PAGE_SIZE)))
+			return false;
 	}
-	return pages;
+	return true;
 }
 
 /*
- * The free entries of the page tables that this CPU's area lies in: those after it, or those before it. Before it only if the table
- * has nothing else there, so that no two CPUs find the same ones: entries between two areas are those of the first.
+ * A page table of its own for each CPU's window, in the same GiB as the CPU's area: the free one with the CPU's number, which is
+ * no other CPU's, because this is called while nothing is mapped in any window. A table that had to be made stays for as long as the kernel
+ * runs, because processors may hold on to where it is; the module takes it again when it is loaded again.
  */
-static void hpm_cea_find_free(struct hpm_cea *cea, unsigned long area)
+static bool hpm_cea_take_table(struct hpm_cea *cea, unsigned int cpu, unsigned long area)
 {
-	unsigned long end = area + CPU_ENTRY_AREA_SIZE, table = area & PMD_MASK;
-	u32 before = (area - table) >> PAGE_SHIFT;
-	u32 after = (ALIGN(end, PMD_SIZE) - end) >> PAGE_SHIFT;
+	unsigned long address, end = (area & PUD_MASK) + PUD_SIZE;
 
-	if (hpm_cea_free(table, before) < before)
-		before = 0;
-	after = hpm_cea_free(end, after);
-	cea->window = before > after ? table : end;
-	cea->pages = min_t(u32, rounddown(max(before, after), SEGMENT_PAGES), WINDOW_PAGES_MAX);
+	for (address = area & PUD_MASK; address < end; address += PMD_SIZE) {
+		pmd_t *pmd = hpm_pmd(address);
+
+		if (!pmd)
+			return false;
+		if (!hpm_is_free(pmd, address) || cpu-- != 0)
+			continue;
+		if (pmd_none(*pmd)) {
+			unsigned long table = get_zeroed_page(GFP_KERNEL);
+
+			if (!table)
+				return false;
+			set_pmd(pmd, __pmd(__pa(table) | _KERNPG_TABLE));
+		}
+		cea->window = address;
+		cea->pages = WINDOW_PAGES;
+		return true;
+	}
+	return false;
 }
 
 /*
@@ -105,8 +138,7 @@ int hpm_cea_find(unsigned int cpu, struct hpm_cea *cea)
 		return -ENODEV;
 
 	cea->debug_store = (u64 *)&area->cpu_debug_store;
-	hpm_cea_find_free(cea, (unsigned long)area);
-	if (cea->pages <= SEGMENT_PAGES)
+	if (!hpm_cea_take_table(cea, cpu, (unsigned long)area))
 		hpm_cea_take_slots(cea, area);
 	return hpm_cea_find_entries(cea);
 }

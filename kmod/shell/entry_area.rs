@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The window of a CPU's entry area through which hardware writes PEBS records (`entry_area.c`), and the block that it shows.
+//! The window beside a CPU's entry area through which hardware writes PEBS records (`entry_area.c`), and the block that it shows.
 
 use core::ffi::c_void;
 use core::ptr;
