@@ -29,9 +29,23 @@ pub(crate) fn first_complaint(log: &str) -> Option<&str> {
     log.lines().filter(complains).find(|line| !line.contains(ADVICE)).map(str::trim)
 }
 
+/// Whether the kernel died while it booted, of the breakpoint that it writes over an instruction while it replaces it
+/// (arch/x86/kernel/alternative.c): with two CPUs QEMU can let it be executed when it is gone again.
+pub(crate) fn died_of_patching(log: &str) -> bool {
+    log.contains(" Oops: int3") && !log.contains("Run /init as init process")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::first_complaint;
+    use super::{died_of_patching, first_complaint};
+
+    #[test]
+    fn a_breakpoint_is_the_emulators_only_before_init_runs() {
+        let early = "[    2.719018] Oops: int3: 0000 [#1] SMP PTI\n";
+        assert!(died_of_patching(early));
+        assert!(!died_of_patching(&format!("[ 2.1] Run /init as init process\n{early}")));
+        assert!(!died_of_patching("[ 2.1] Oops: 0000 [#1] SMP PTI\n"));
+    }
 
     #[test]
     fn warnings_are_found_and_slow_handlers_are_not() {

@@ -78,8 +78,17 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
 fn boot(tree: &Tree, machine: &Machine, options: &Options, dir: &RunDir) -> Result<u8> {
     let (archive, console, status) = (dir.file(INITRAMFS), dir.file("console.log"), dir.file("status.json"));
     let files = RunFiles { initramfs: &archive, console: &console, status: &status };
-    let mut command = qemu::command(tree, machine, &files);
-    let ended = watch::watch(&mut command, machine.terminal, &dir.file("qemu.log"), options.timeout);
+    let run = || {
+        let mut command = qemu::command(tree, machine, &files);
+        watch::watch(&mut command, machine.terminal, &dir.file("qemu.log"), options.timeout)
+    };
+    let mut ended = run();
+    if matches!(ended, Ok(Ended::Exited)) && console::died_of_patching(&read(&console)) {
+        eprintln!(
+            "lab: the guest's kernel met a breakpoint of its own while it patched its code, before anything of hpm ran; booting again"
+        );
+        ended = run();
+    }
     discard(&archive)?;
     discard(&dir.file(PLUGIN))?;
     dir.publish()?;
@@ -93,8 +102,7 @@ fn boot(tree: &Tree, machine: &Machine, options: &Options, dir: &RunDir) -> Resu
 /// Turns how QEMU ended and what PID 1 reported into an exit status.
 fn verdict(ended: &Ended, options: &Options, dir: &RunDir) -> Result<u8> {
     let console = dir.file("console.log");
-    let log =
-        fs::read(&console).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    let log = read(&console);
     let complaint = console::first_complaint(&log);
     let hint = || complaint.map(|line| format!(" The guest's kernel said: {line}")).unwrap_or_default();
     match ended {
@@ -126,6 +134,10 @@ fn verdict(ended: &Ended, options: &Options, dir: &RunDir) -> Result<u8> {
         Outcome::Signalled(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
         Outcome::Failed(reason) => bail!("in the guest: {reason}. Its kernel log is {}", console.display()),
     })
+}
+
+fn read(log: &Path) -> String {
+    fs::read(log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 fn copy_plugin(plugin: &Path, options: &Options, dir: &RunDir) -> Result<(PathBuf, Vec<String>)> {
