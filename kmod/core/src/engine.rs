@@ -44,6 +44,8 @@ struct Unit {
     hardware: Option<Hardware>,
     /// The session and segment that lie in the window, which the DS area describes.
     window: Option<(u64, u64)>,
+    /// The byte of that segment from which on hardware raises a PMI.
+    threshold: Option<u32>,
     guard: Guard,
     /// Each counter's value when it was last read or written.
     values: [u64; COUNTERS_MAX],
@@ -58,7 +60,13 @@ impl Engine {
             loaded: None,
             stay: None,
             branches: LastBranches::new(),
-            unit: Unit { hardware: None, window: None, guard: Guard::new(), values: [0; COUNTERS_MAX] },
+            unit: Unit {
+                hardware: None,
+                window: None,
+                threshold: None,
+                guard: Guard::new(),
+                values: [0; COUNTERS_MAX],
+            },
         }
     }
 

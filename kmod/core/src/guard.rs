@@ -4,8 +4,8 @@
 //! withheld on that CPU until the window is over: counters count on without records or interrupts, and what would have
 //! been sampled is counted as lost. So it is when a section of the driver has to serve many PMIs at once. Time in the handler beyond the ceiling is a debt that later windows pay, so that a
 //! handler which takes longer than a window, as on a starved virtual CPU, does not come again before the CPU has done
-//! something else. A record of PEBS raises no interrupt, so that records have a ceiling of their own; it is seen when a
-//! segment is full, or at the next cut.
+//! something else. A record of PEBS raises no interrupt, so that records have a ceiling of their own: hardware interrupts at the latest after
+//! those that the window has left.
 
 /// Length of a window, in ms.
 const WINDOW_MS: u64 = 100;
@@ -74,6 +74,14 @@ impl Guard {
         self.throttled |= passes(self.records, limits.record_rate);
     }
 
+    /// Records until the ceiling is passed, at least one.
+    pub(super) fn records_left(&self, limits: &Limits) -> u64 {
+        match limits.record_rate {
+            0 => u64::MAX,
+            rate => (u64::from(rate) / WINDOWS + 1).saturating_sub(self.records).max(1),
+        }
+    }
+
     /// A PMI was handled, which took so many TSC ticks.
     pub(super) fn add_pmi(&mut self, ticks: u64, limits: &Limits) {
         self.pmis += 1;
@@ -137,6 +145,19 @@ mod tests {
         guard.add_pmi(100 * WINDOW, &LIMITS);
         guard.look(20 * WINDOW, &none);
         assert!(!guard.is_throttled(), "an administrator has lifted the ceiling");
+    }
+
+    #[test]
+    fn the_record_that_passes_the_ceiling_is_the_last_one_left() {
+        let mut guard = begun();
+        for records in [1999, 1] {
+            guard.add_records(records, &LIMITS);
+            assert!(!guard.is_throttled());
+        }
+        assert_eq!(guard.records_left(&LIMITS), 1);
+        guard.add_records(1, &LIMITS);
+        assert!(guard.is_throttled());
+        assert_eq!(guard.records_left(&Limits { record_rate: 0, ..LIMITS }), u64::MAX);
     }
 
     #[test]

@@ -115,14 +115,16 @@ fn a_rate_of_few_samples_a_second_is_reached_too() {
     }
 }
 
-fn throttled(spec: EventSpec, limits: Limits) -> (Rig, usize, u32) {
+/// Two windows of 100 ms, in so many quanta.
+fn throttled(spec: EventSpec, limits: Limits, quanta: usize) -> (Rig, usize, u32) {
     let mut config = config(&[spec, counted(INSTRUCTIONS)]);
-    config.segments = 256;
+    (config.segments, config.segment_bytes) = (256, u32::MAX);
     let (mut rig, session, tid) = one_thread(&config);
     rig.cores[0].borrow_mut().limits = limits;
-    // Two windows of 100 ms.
-    for _ in 0..20 {
-        rig.run(0, 10_000, &[Load]);
+    // New limits hold from the next cut on.
+    rig.cut(0, QuantumEnd::Timer);
+    for _ in 0..quanta {
+        rig.run(0, 200_000 / quanta, &[Load]);
         rig.cut(0, QuantumEnd::Timer);
     }
     rig.stop(session);
@@ -134,12 +136,13 @@ fn throttled(spec: EventSpec, limits: Limits) -> (Rig, usize, u32) {
 fn a_ceiling_on_interrupts_or_records_holds_samples_back_and_the_loss_is_exact() {
     let limits = Limits { tsc_khz: 1000, ..Limits::default() };
     let cases = [
-        (interrupting(LOADS, 100), Limits { pmi_rate: 2000, ..limits }, 200),
-        (interrupting(LOADS, 100), Limits { record_rate: 2000, ..limits }, 300),
-        (precise(LOADS, 100), Limits { record_rate: 2000, ..limits }, 311),
+        (interrupting(LOADS, 100), Limits { pmi_rate: 2000, ..limits }, 20, 200),
+        (interrupting(LOADS, 100), Limits { record_rate: 2000, ..limits }, 20, 300),
+        // Hardware interrupts in time, also where nothing else cuts.
+        (precise(LOADS, 100), Limits { record_rate: 2000, ..limits }, 4, 201),
     ];
-    for (spec, limits, most_per_window) in cases {
-        let (rig, session, tid) = throttled(spec, limits);
+    for (spec, limits, quanta, most_per_window) in cases {
+        let (rig, session, tid) = throttled(spec, limits, quanta);
         let seen = &rig.sessions[session].reader.threads[&tid];
         assert_eq!(seen.counts[..2], [200_000, 200_000], "{limits:?}");
         // The last overflow of PEBS lets an event be recorded that never came.
@@ -183,7 +186,7 @@ fn a_reader_that_wants_no_samples_gets_counts_alone() {
 #[test]
 fn below_the_ceilings_nothing_is_held_back() {
     let limits = Limits { tsc_khz: 1000, pmi_rate: 1 << 30, record_rate: 1 << 30, handler_percent: 99 };
-    let (rig, session, tid) = throttled(interrupting(LOADS, 100), limits);
+    let (rig, session, tid) = throttled(interrupting(LOADS, 100), limits, 20);
     let seen = &rig.sessions[session].reader.threads[&tid];
     assert_eq!((seen.records[0], seen.records_lost, seen.throttled), (2000, 0, 0));
 }

@@ -85,17 +85,32 @@ impl Unit {
         };
         let wanted = (session.id, segment);
         if self.window == Some(wanted) {
-            if stacks::bytes_wanted(session.program) > 0 {
-                set_threshold(port, session);
-            }
-            return;
+            return self.set_threshold(port, session);
         }
         let slot = session.state.segments.slot(segment);
         session.rings.map_segment(slot);
         let physical = if layout.is_architectural() { session.rings.segment_address(slot) } else { 0 };
         buffer::describe(port, layout, &session.state.segments, Place { physical, filled });
         self.window = Some(wanted);
-        set_threshold(port, session);
+        self.threshold = None;
+        self.set_threshold(port, session);
+    }
+
+    /// Wants a PMI when the segment is full, or the records are written that the CPU's ceiling allows; with stacks, at the next record.
+    pub(super) fn set_threshold<P: Port, R: Rings>(&mut self, port: &mut P, session: &Session<'_, R>) {
+        let (Some(pebs), Some((_, filled))) = (&session.program.pebs, session.state.segments.current())
+        else {
+            return;
+        };
+        let full = session.state.segments.full_at(pebs.record_size);
+        let stacks = stacks::bytes_wanted(session.program) > 0;
+        let records = if stacks { 1 } else { self.guard.records_left(&session.limits) };
+        let bytes = records.saturating_mul(pebs.record_size.into());
+        let threshold = u64::from(filled).saturating_add(bytes).min(full.into()) as u32;
+        if self.threshold != Some(threshold) {
+            buffer::set_threshold(port, pebs, threshold);
+            self.threshold = Some(threshold);
+        }
     }
 
     /// Says on the thread's counter page what counts for it now.
@@ -116,15 +131,4 @@ impl Unit {
         let running = if stay.armed { program.global_ctrl } else { program.global_ctrl_unarmed() };
         hardware.set_global_ctrl(port, running);
     }
-}
-
-/// A PMI when the segment is full; with stacks, at the next record.
-pub(super) fn set_threshold<P: Port, R: Rings>(port: &mut P, session: &Session<'_, R>) {
-    let (Some(pebs), Some((_, filled))) = (&session.program.pebs, session.state.segments.current()) else {
-        return;
-    };
-    let stacks = stacks::bytes_wanted(session.program) > 0;
-    let full = session.state.segments.full_at(pebs.record_size);
-    let threshold = if stacks { filled + u32::from(pebs.record_size) } else { full };
-    buffer::set_threshold(port, pebs, threshold);
 }

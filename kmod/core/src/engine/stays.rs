@@ -11,7 +11,6 @@ use super::super::quantum::{close, Ending, Stay};
 use super::super::session::{Session, Thread};
 use super::super::threads::{self, Positions};
 use super::super::turns::Turn;
-use super::arming::set_threshold;
 use super::Engine;
 
 impl Engine {
@@ -149,7 +148,7 @@ impl Engine {
             let held = stay.throttled || stay.paused;
             let goes_on = stay.armed && !held && !session.state.periods.is_stale();
             if goes_on && !forgotten && session.state.segments.current().is_some() {
-                set_threshold(port, session);
+                unit.set_threshold(port, session);
             } else {
                 unit.arm(port, session, stay);
             }
