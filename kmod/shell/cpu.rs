@@ -55,7 +55,7 @@ pub(super) struct Cpu {
     expected_pmi: AtomicU64,
     /// Which of a session's programs it runs; set when the module is loaded, or the CPU comes online later.
     core: AtomicUsize,
-    /// Its DS area and PEBS slots; `None` where the processor has none, or somebody uses them. Changes only as
+    /// Its DS area and window; `None` where the processor has none, or somebody uses what it would have. Changes only as
     /// [`find_entry_areas`] says.
     area: UnsafeCell<Option<EntryArea>>,
     inside: UnsafeCell<Inside>,
@@ -124,7 +124,7 @@ pub(super) fn sibling_is_held() -> bool {
     sys::sibling(machine::this_cpu()).and_then(cpu).is_some_and(|cpu| cpu.held.load(Ordering::Relaxed))
 }
 
-/// Finds the DS area and PEBS slots of every CPU that has none yet.
+/// Finds the DS area and window of every CPU that has none yet.
 ///
 /// # Safety
 /// No session is configured, or can be meanwhile, and no CPU's PMU is held: only who has either looks at them.
@@ -229,7 +229,7 @@ impl Cpu {
         });
     }
 
-    /// Its DS area and PEBS slots, once they have been found.
+    /// Its DS area and window, once they have been found.
     pub(super) fn entry_area(&self) -> Option<&EntryArea> {
         // SAFETY: By the promise of `find_entry_areas` it changes only while nobody looks.
         unsafe { &*self.area.get() }.as_ref()

@@ -41,8 +41,7 @@ impl Owner {
         self.asleep
     }
 
-    /// Before a session is made: finds the CPUs' PEBS slots where somebody used them when the module was loaded, as the kernel's NMI
-    /// watchdog does.
+    /// Before a session is made: finds the CPUs' windows that could not be had when the module was loaded.
     ///
     /// # Errors
     /// [`Reason::CountersReserved`] while somebody still holds counters, and may use them.

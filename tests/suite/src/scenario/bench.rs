@@ -43,7 +43,6 @@ struct Target {
 const USER: usize = 0;
 const KERNEL: usize = 1;
 const ALL: usize = 2;
-const MSRS: usize = 3;
 const PMIS: usize = 4;
 
 const fn target(
@@ -56,7 +55,7 @@ const fn target(
     Target { what, fact, ours, theirs, kind, most }
 }
 
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 6] = [
     target(
         "a switch between threads adds half of perf's kernel instructions",
         SWITCHES[0].0,
@@ -79,14 +78,6 @@ const TARGETS: [Target; 7] = [
         0.1,
     ),
     target("a precise sample adds a tenth of perf's PMIs", "sample", ("hpm", "perf"), PMIS, 0.1),
-    // perf has no quanta: a timer that cuts them reads the counters each time.
-    target(
-        "a precise sample in quanta of 1 s adds a tenth of perf's MSR accesses",
-        "sample",
-        ("hpm, quanta of 1 s", "perf"),
-        MSRS,
-        0.1,
-    ),
     // Neither enters the kernel: what it does meanwhile is as much as they differ by.
     target("a read takes no more instructions than perf's by RDPMC", "read", ("hpm", "perf"), USER, 1.0),
     target(
