@@ -86,11 +86,15 @@ fn events_are_counted_or_sampled_in_their_order() {
     assert_eq!(both.names(), ["load", "store:k"]);
 }
 
+/// Memory for records where each raises an interrupt, and no wish for large segments.
+const SMALL: (u32, u32) = (32, 0);
+
 #[test]
 fn what_makes_samples_imprecise_makes_all_so() {
     changes(&sampling(), &sampling().imprecise(true), |c| {
         c.events[0].mode = EventMode::Interrupt as u8;
         c.events[0].encoding = event("load").encoding;
+        (c.segments, c.segment_bytes) = SMALL;
     });
     // No table says that cycles are sampled precisely here.
     let mixed = sampling().sample(event("cycles"), 5000).config();
@@ -114,9 +118,11 @@ fn periods_are_drawn_and_adapted_of_sampled_events_only() {
 fn stacks_have_their_ring() {
     changes(&sampling(), &sampling().stack(Stack::Copied(16 << 10)), |c| {
         (c.stack_bytes, c.stack_ring_bytes) = (16 << 10, 16 << 20);
+        (c.segments, c.segment_bytes) = SMALL;
     });
     changes(&sampling(), &sampling().stack(Stack::FramePointers(127)), |c| {
         (c.frames, c.stack_ring_bytes) = (127, 16 << 20);
+        (c.segments, c.segment_bytes) = SMALL;
     });
     for stack in [Stack::Copied(1024), Stack::FramePointers(1), Stack::BranchCalls] {
         assert_eq!(counting().stack(stack).config(), counting().config(), "nothing is sampled");
