@@ -49,6 +49,8 @@ pub(super) struct Cpu {
     loaded: AtomicPtr<Session>,
     /// Counters may hold what a thread that was measured here has counted.
     exposed: AtomicBool,
+    /// Counters run although no thread is measured ([`Engine::is_resting`]).
+    resting: AtomicBool,
     /// TSC when the running quantum began.
     begun_tsc: AtomicU64,
     /// TSC until which an NMI is taken for hpm's ([`Port::expect_pmi`]).
@@ -160,6 +162,7 @@ impl Cpu {
             tid: AtomicU32::new(0),
             loaded: AtomicPtr::new(ptr::null_mut()),
             exposed: AtomicBool::new(false),
+            resting: AtomicBool::new(false),
             begun_tsc: AtomicU64::new(0),
             expected_pmi: AtomicU64::new(0),
             core: AtomicUsize::new(0),
@@ -256,6 +259,11 @@ impl Cpu {
         self.exposed.load(Ordering::Relaxed)
     }
 
+    /// Whether counters run although no thread is measured here.
+    pub(super) fn is_resting(&self) -> bool {
+        self.resting.load(Ordering::Relaxed)
+    }
+
     /// Whether a thread of this session is being measured here.
     pub(super) fn is_running(&self, session: &Session) -> bool {
         ptr::eq(self.running.load(Ordering::Relaxed), session)
@@ -298,6 +306,7 @@ impl Cpu {
         let inside = unsafe { &mut *self.inside.get() };
         let mut section = Section { cpu: self, inside, regs };
         let value = f(&mut section);
+        self.resting.store(section.inside.engine.is_resting(), Ordering::Relaxed);
         // A PMI that was deferred interrupted this section, not what `regs` says.
         section.regs = ptr::null();
         let mut served = 0_u32;

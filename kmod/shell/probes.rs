@@ -43,6 +43,25 @@ unsafe fn session_of<'a>(
     session.filter(|session| !session.has_given_up())
 }
 
+/// Who runs from now on.
+struct Next {
+    thread: Thread,
+    /// It may read what others have left in the counters.
+    curious: bool,
+    /// It runs no user code, ever.
+    in_kernel: bool,
+}
+
+/// Whether the task is one of the kernel's own: those run no user code, nor can they execute a program.
+///
+/// # Safety
+/// The task is alive.
+unsafe fn never_leaves_kernel(task: *const bindings::task_struct) -> bool {
+    // SAFETY: The caller's promise.
+    let flags = unsafe { (&raw const (*task).flags).read_volatile() };
+    flags & bindings::PF_KTHREAD != 0
+}
+
 /// An NMI on this CPU, which interrupted `regs`. 1 when it was hpm's.
 #[no_mangle]
 extern "C" fn hpm_on_nmi(regs: *const bindings::pt_regs) -> c_int {
@@ -75,12 +94,14 @@ extern "C" fn hpm_on_switch(
     if !curious && staying.is_some_and(Session::is_careless) {
         return;
     }
-    if cpu.running().is_none() && next_session.is_none() && !curious {
+    // SAFETY: As above.
+    let in_kernel = unsafe { never_leaves_kernel(next) };
+    if cpu.running().is_none() && next_session.is_none() && !curious && (in_kernel || !cpu.is_resting()) {
         return;
     }
     // A thread that called sched_yield is runnable too, and looks like one that was pre-empted.
     let end = if preempt || prev_state == 0 { QuantumEnd::Preempted } else { QuantumEnd::Yielded };
-    cpu.switch(irq, end, next_session, next_thread, curious);
+    cpu.switch(irq, end, next_session, &Next { thread: next_thread, curious, in_kernel });
 }
 
 /// The current task exits; `group_dead` when it is the last of its process.
@@ -137,7 +158,7 @@ extern "C" fn hpm_on_secure_exec(task: *mut bindings::task_struct) {
     // SAFETY: The current task is alive.
     let session = unsafe { session_of(task, thread, cpu, &irq) };
     if cpu.running().is_some() || session.is_some() {
-        cpu.switch(&irq, QuantumEnd::Flush, session, thread, false);
+        cpu.switch(&irq, QuantumEnd::Flush, session, &Next { thread, curious: false, in_kernel: false });
     }
 }
 
@@ -163,7 +184,7 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     }
     if cpu.running().is_some() || session.is_some() {
         // The old program's quantum ends here.
-        cpu.switch(&irq, QuantumEnd::Flush, session, thread, false);
+        cpu.switch(&irq, QuantumEnd::Flush, session, &Next { thread, curious: false, in_kernel: false });
     }
     if let Some(session) = session.filter(|session| session.records_branches()) {
         cpu.section(&irq, |section| section.restart_branches(session));
@@ -192,25 +213,21 @@ impl Cpu {
         }
     }
 
-    /// The running quantum ends; `next` runs, for this session or unmeasured. `curious` when it may read what others have
-    /// left in the counters.
-    fn switch(
-        &self,
-        irq: &LocalInterruptDisabled,
-        end: QuantumEnd,
-        session: Option<&Session>,
-        next: Thread,
-        curious: bool,
-    ) {
+    /// The running quantum, if there is one, ends; `next` runs, for this session or unmeasured.
+    fn switch(&self, irq: &LocalInterruptDisabled, end: QuantumEnd, session: Option<&Session>, next: &Next) {
         self.section(irq, |section| match session {
-            Some(session) if self.is_running(session) && !curious => section.switch_over(end, session, next),
+            Some(session) if self.is_running(session) && !next.curious => {
+                section.switch_over(end, session, next.thread);
+            }
+            None if next.in_kernel => section.step_aside(end),
             session => {
                 section.switch_out(end);
-                if curious {
+                if next.curious {
                     section.conceal();
                 }
-                if let Some(session) = session {
-                    section.switch_in(session, next);
+                match session {
+                    Some(session) => section.switch_in(session, next.thread),
+                    None => section.settle(),
                 }
             }
         });

@@ -4,8 +4,13 @@
 //!
 //! A session that only counts leaves its counters running: a switch reads them and writes nothing. A session that
 //! samples stops the PMU at each switch, because the position of a sampling counter belongs to a thread: GLOBAL_CTRL = 0,
-//! PEBS_ENABLE = 0, publish; then positions, PEBS_ENABLE, GLOBAL_CTRL for the next one. The counters' freezing by
-//! IA32_DEBUGCTL is not used: the kernel writes that register for its own purposes.
+//! publish; then PEBS_ENABLE = 0, positions, PEBS_ENABLE, GLOBAL_CTRL for the next one. A thread that comes back before another one was
+//! measured finds everything there. The counters' freezing by IA32_DEBUGCTL is not used: the kernel writes that register for its own
+//! purposes.
+//!
+//! Counters that stand still in the kernel ([`Program::rests_in_kernel`]) need not be stopped to be looked at: they are before user code
+//! of others runs, and before anything is changed that they go by but the threshold and the reset value, which hardware reads when it
+//! writes a record.
 
 mod arming;
 mod stays;
@@ -24,7 +29,7 @@ use super::port::{Port, Rings};
 use super::quantum::{Ending, Stay};
 use super::session::{Session, Thread};
 use super::stacks;
-use super::{Pmu, Refusal};
+use super::{Pmu, Program, Refusal};
 
 /// One CPU's engine. The shell keeps one per possible CPU.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub struct Engine {
     /// The session whose events are programmed, and the number of the turn that they are of.
     loaded: Option<(u64, u8)>,
     stay: Option<Stay>,
+    /// No thread is measured, and the counters of the last one run on, because no code runs that they would count.
+    resting: bool,
     branches: LastBranches,
     unit: Unit,
 }
@@ -46,9 +53,21 @@ struct Unit {
     window: Option<(u64, u64)>,
     /// The byte of that segment from which on hardware raises a PMI.
     threshold: Option<u32>,
+    /// Whose position the sampling counter holds, while no thread is measured.
+    held: Option<Held>,
     guard: Guard,
     /// Each counter's value when it was last read or written.
     values: [u64; COUNTERS_MAX],
+}
+
+/// The position of a thread that has left the CPU, in the counter that writes its records: if it comes back before another one is
+/// measured, it goes on there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    session: u64,
+    turn: u8,
+    tid: u32,
+    left: i64,
 }
 
 impl Engine {
@@ -59,11 +78,13 @@ impl Engine {
             cpu,
             loaded: None,
             stay: None,
+            resting: false,
             branches: LastBranches::new(),
             unit: Unit {
                 hardware: None,
                 window: None,
                 threshold: None,
+                held: None,
                 guard: Guard::new(),
                 values: [0; COUNTERS_MAX],
             },
@@ -95,6 +116,7 @@ impl Engine {
             self.unit.hardware = None;
         }
         (self.loaded, self.unit.window, self.stay) = (None, None, None);
+        (self.resting, self.unit.held) = (false, None);
     }
 
     /// Whether a session may have branches recorded on this CPU, whose PMU is this one and held.
@@ -164,8 +186,36 @@ impl Engine {
         last_ip: u64,
     ) {
         let mut meter = Meter::new(port);
-        self.end(&mut meter, session, Ending { end, last_ip });
+        self.end(&mut meter, session, Ending { end, last_ip }, false);
         meter.charge(&mut session.state.totals);
+    }
+
+    /// [`Engine::switch_out`] before a thread that never leaves the kernel, as the idle one: counters that stand still there run on
+    /// ([`Engine::is_resting`]). Before any other thread [`Engine::switch_in`] or [`Engine::settle`] is to be called.
+    pub fn step_aside<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        end: QuantumEnd,
+        last_ip: u64,
+    ) {
+        let mut meter = Meter::new(port);
+        self.end(&mut meter, session, Ending { end, last_ip }, true);
+        meter.charge(&mut session.state.totals);
+    }
+
+    /// Whether counters run although no thread is measured, since [`Engine::step_aside`].
+    #[must_use]
+    pub const fn is_resting(&self) -> bool {
+        self.resting
+    }
+
+    /// A thread comes that is not measured and may run in user mode: stops what [`Engine::step_aside`] has left running.
+    pub fn settle<P: Port>(&mut self, port: &mut P) {
+        if let (Some(hardware), true) = (&mut self.unit.hardware, self.resting) {
+            hardware.set_global_ctrl(port, 0);
+        }
+        self.resting = false;
     }
 
     /// [`Engine::switch_out`] and [`Engine::switch_in`] between two threads of one session, which needs fewer reads: what
@@ -178,7 +228,7 @@ impl Engine {
         next: Thread,
     ) {
         let mut meter = Meter::new(port);
-        let ended = self.end(&mut meter, session, Ending { end, last_ip });
+        let ended = self.end(&mut meter, session, Ending { end, last_ip }, true);
         self.begin(&mut meter, session, next, ended);
         meter.charge(&mut session.state.totals);
     }
@@ -246,6 +296,7 @@ impl Engine {
             hardware.stop(port);
             hardware.level_counters(port);
             self.unit.values = [hardware.far_value(); COUNTERS_MAX];
+            (self.resting, self.unit.held) = (false, None);
         }
     }
 
@@ -253,12 +304,12 @@ impl Engine {
     /// counter runs for it, and its segments are out of the window. To be called on every CPU.
     pub fn unload<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
         let mut meter = Meter::new(port);
-        self.end(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip: 0 });
+        self.end(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip: 0 }, false);
         if let Some(hardware) = &mut self.unit.hardware {
             if self.loaded.is_some_and(|(id, _)| id == session.id) {
                 hardware.stop(&mut meter);
                 hardware.unload(&mut meter);
-                self.loaded = None;
+                (self.loaded, self.resting, self.unit.held) = (None, false, None);
             }
             self.branches.forget(session.id);
             if self.unit.window.is_some_and(|(id, _)| id == session.id) {
@@ -297,7 +348,14 @@ impl Engine {
         let Some(hardware) = &self.unit.hardware else { return false };
         let mut meter = Meter::new(port);
         let begun = meter.rdtsc();
-        let ours = hardware.acknowledge(&mut meter);
+        let stay = self.stay.as_ref().filter(|stay| stay.armed);
+        let ready = match (&session, stay) {
+            (Some(session), Some(stay)) if stay.session == session.id => {
+                has_ready(&mut meter, session.program)
+            }
+            _ => false,
+        };
+        let ours = ready && hardware.acknowledge_records(&mut meter) || hardware.acknowledge(&mut meter);
         if let Some(session) = session {
             session.state.totals.pmis += u64::from(ours);
             meter.charge(&mut session.state.totals);
@@ -391,4 +449,9 @@ impl Unit {
         let any = session.state.handled.records.iter().any(|&records| records > 0);
         full || stacks::bytes_wanted(session.program) > 0 && any
     }
+}
+
+/// Whether the debug store says that the records are there which a PMI is for: then no register has to.
+fn has_ready<P: Port>(port: &mut P, program: &Program) -> bool {
+    program.pebs.is_some_and(|layout| !layout.is_architectural() && buffer::threshold_reached(port, &layout))
 }

@@ -79,6 +79,8 @@ pub struct Program {
     adapts: bool,
     /// The intervals of one are drawn.
     randomises: bool,
+    /// [`Program::rests_in_kernel`], unless records have to be moved.
+    rests: bool,
     /// What tells kernel mode in a record, in a session that must not see it.
     pub(super) sight: Option<Sight>,
     /// How its events are sampled, if any is.
@@ -123,6 +125,7 @@ impl Program {
         several: false,
         adapts: false,
         randomises: false,
+        rests: false,
         sight: None,
         way: None,
         ibs: [0; ibs::SAMPLERS.len()],
@@ -186,6 +189,12 @@ impl Program {
         self.active &= self.events_here;
         self.complete = self.active | ((1 << count) - 1) & !self.events_here;
         self.summarise();
+        let architectural = matches!(pmu.interface, Interface::Architectural);
+        self.rests = architectural
+            && self.uses_debug_store()
+            && !self.several
+            && !self.sees_kernel()
+            && self.branches.is_none();
         Ok(())
     }
 

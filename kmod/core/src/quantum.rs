@@ -36,6 +36,13 @@ pub(super) struct Stay {
     pub(super) page: Option<usize>,
 }
 
+impl Stay {
+    /// Whether a counter has overflowed and its record is not written yet.
+    pub(super) fn is_overdue(&self, program: &Program) -> bool {
+        program.sampling_counters().any(|sampler| self.positions.left[usize::from(sampler.place)] <= 0)
+    }
+}
+
 /// The records that were written since the last cut.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
@@ -66,7 +73,7 @@ pub(super) struct Ending {
 }
 
 /// Closes the stay's quantum and publishes it; the stay goes on from here. `values` are the counters' last values, kept
-/// up to date. A sampling session's PMU must be stopped. Returns how many records there were.
+/// up to date. A sampling session's PMU must be stopped, or rest. Returns how many records there were.
 pub(super) fn close<P: Port, R: Rings>(
     hardware: &mut Hardware,
     values: &mut [u64; COUNTERS_MAX],
@@ -106,7 +113,7 @@ pub(super) fn close<P: Port, R: Rings>(
                 if shown { stacks::collect(port, session, end, ending.end) } else { Stack::default() };
             put(session, number, &Closed { stay, cpu, ending, end_tsc, span, records_lost }, stack);
         }
-        None => drop_quantum(port, session, &span, records_lost),
+        None => drop_quantum(hardware, port, session, &span, records_lost),
     }
     adapt_periods(session, ticks, hardware.period_max() as u64);
     session.state.periods.note_drain(session.program, written.unwrap_or(0).into());
@@ -357,6 +364,7 @@ fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, closed: &Closed<'_>,
 
 /// There is no room for the quantum: its records are overwritten and counted as lost.
 fn drop_quantum<P: Port, R: Rings>(
+    hardware: &mut Hardware,
     port: &mut P,
     session: &mut Session<'_, R>,
     span: &Span,
@@ -365,6 +373,7 @@ fn drop_quantum<P: Port, R: Rings>(
     if let Some(shape) = session.program.records {
         let records = (span.end - span.start) / u32::from(shape.size);
         if let (Some(layout), true) = (session.program.pebs, records > 0) {
+            hardware.set_global_ctrl(port, 0);
             buffer::set_index(port, &layout, span.start);
         }
         records_lost += u64::from(records);

@@ -213,6 +213,11 @@ impl<R: Rings> Session<'_, R> {
         self.programs.len() > 1
     }
 
+    /// [`Program::rests_in_kernel`], of all programs that take turns.
+    pub(super) const fn rests_in_kernel(&self) -> bool {
+        self.program.rests_in_kernel() && !self.multiplexes()
+    }
+
     /// The number of the thread's counter page.
     pub(super) fn page_of(&self, thread: Thread) -> Option<usize> {
         self.pages.and_then(|pages| pages.find(thread.tid))

@@ -74,7 +74,7 @@ fn action() -> impl Strategy<Value = Action> {
         2 => (cpu(), 1..5usize, 0..MIXES.len())
             .prop_map(|(cpu, instructions, mix)| Action::Run { cpu, instructions, mix }),
         1 => (cpu(), 1..30usize).prop_map(|(cpu, instructions)| Action::Kernel { cpu, instructions }),
-        4 => (cpu(), 0..10usize).prop_map(|(cpu, thread)| Action::Switch { cpu, thread }),
+        4 => (cpu(), 0..12usize).prop_map(|(cpu, thread)| Action::Switch { cpu, thread }),
         1 => cpu().prop_map(|cpu| Action::Cut { cpu }),
         1 => (0..2usize, cpu()).prop_map(|(session, cpu)| Action::Read { session, cpu }),
     ]
@@ -291,6 +291,8 @@ fn run(scenario: &Scenario) {
             rig.add_thread(Some(session));
         }
     }
+    rig.add_kernel_thread();
+    rig.add_kernel_thread();
     for &action in &scenario.actions {
         perform(&mut rig, action);
         if scenario.eager_reader {

@@ -46,11 +46,26 @@ impl Section<'_> {
 
     /// The thread that is being measured, if there is one, leaves.
     pub(in super::super) fn switch_out(&mut self, end: QuantumEnd) {
+        self.leave(|engine, port, session, last_ip| engine.switch_out(port, session, end, last_ip));
+    }
+
+    /// As [`Self::switch_out`], to a thread that runs no user code.
+    pub(in super::super) fn step_aside(&mut self, end: QuantumEnd) {
+        self.leave(|engine, port, session, last_ip| engine.step_aside(port, session, end, last_ip));
+    }
+
+    fn leave(&mut self, out: impl FnOnce(&mut Engine, &mut LivePort<'_>, &mut Loaded<'_, '_>, u64)) {
         let Some(session) = self.cpu.running() else { return };
         self.take_markers();
         let last_ip = current_user_ip();
-        self.with(session, |engine, port, session| engine.switch_out(port, session, end, last_ip));
+        self.with(session, |engine, port, session| out(engine, port, session, last_ip));
         self.cpu.running.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// A thread runs that is not measured, and may run user code.
+    pub(in super::super) fn settle(&mut self) {
+        let (engine, mut port) = self.parts();
+        engine.settle(&mut port);
     }
 
     /// The thread that is being measured leaves, and the next one of the same session starts to run.

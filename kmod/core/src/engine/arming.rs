@@ -8,7 +8,7 @@ use super::super::program::Program;
 use super::super::quantum::Stay;
 use super::super::session::Session;
 use super::super::stacks;
-use super::Unit;
+use super::{Held, Unit};
 
 impl Unit {
     /// Finds out whether the stay may have records written now.
@@ -19,7 +19,7 @@ impl Unit {
     }
 
     /// Puts a segment into the window, if there is one, and the thread's positions into its sampling counters. The PMU
-    /// must be stopped, and the stay looked at.
+    /// must be stopped, or rest, and the stay looked at.
     pub(super) fn arm<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
@@ -27,9 +27,14 @@ impl Unit {
         stay: &mut Stay,
     ) {
         let Some(hardware) = &mut self.hardware else { return };
-        // The window must not change under a counter that has overflowed and waits to write its record.
-        hardware.set_pebs_enable(port, 0);
-        if session.program.pebs.is_some() && session.program.has_several_samplers() {
+        let several = session.program.has_several_samplers();
+        let goes_on = stay.armed && !several && !stay.is_overdue(session.program);
+        if !goes_on {
+            // A counter has overflowed, or may have, and waits to write its record: the window must not change under it, and the
+            // record must not become another thread's.
+            hardware.stop(port);
+        }
+        if session.program.pebs.is_some() && several {
             // A record says by the overflow indications which counters it is for; none may be left of another thread. Those of
             // counters that interrupt stay until their NMI has come, which is claimed by them.
             hardware.reset_status(port, session.program.sampling_bits());
@@ -42,20 +47,23 @@ impl Unit {
             session.publish();
         }
         stay.armed = session.state.segments.current().is_some() && !stay.throttled && !stay.paused;
-        self.set_counters(port, session, stay);
+        self.set_counters(port, session, stay, goes_on);
         self.fill_window(port, session);
     }
 
-    /// Fixes the periods of the span that begins, and writes the thread's positions into its sampling counters.
+    /// Fixes the periods of the span that begins, and writes the thread's positions into its sampling counters, unless it `goes_on`
+    /// where they are.
     fn set_counters<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
         session: &mut Session<'_, R>,
         stay: &mut Stay,
+        goes_on: bool,
     ) {
         let Some(hardware) = &mut self.hardware else { return };
         let (threads, place) = (session.threads, stay.place);
         let shift = |number| place.map(|place| threads.shift(place, number));
+        let before = (stay.positions.left, *session.state.periods.in_use());
         session.state.periods.renew(session.program, &mut stay.positions, shift, stay.start_tsc);
         for sampler in session.program.sampling_counters() {
             let place = usize::from(sampler.place);
@@ -68,10 +76,18 @@ impl Unit {
             // One that would interrupt, or write a record, and must not, starts as far from its overflow as it can.
             let far = !(stay.armed || session.program.is_precise() && hardware.can_forbid_records());
             let value = if far { hardware.far_value() } else { left.wrapping_neg() as u64 };
+            let period = session.state.periods.in_use()[place];
+            if goes_on
+                && stay.armed
+                && (stay.positions.left[place], period) == (before.0[place], before.1[place])
+            {
+                continue;
+            }
+            hardware.set_global_ctrl(port, 0);
             hardware.write(port, sampler.counter, value);
             self.values[sampler.counter.place()] = value;
             if let Some(layout) = &session.program.pebs {
-                hardware.set_reset(port, layout, sampler, session.state.periods.in_use()[place]);
+                hardware.set_reset(port, layout, sampler, period);
             }
         }
     }
@@ -86,6 +102,9 @@ impl Unit {
         let wanted = (session.id, segment);
         if self.window == Some(wanted) {
             return self.set_threshold(port, session);
+        }
+        if let Some(hardware) = &mut self.hardware {
+            hardware.set_global_ctrl(port, 0);
         }
         let slot = session.state.segments.slot(segment);
         session.rings.map_segment(slot);
@@ -113,6 +132,31 @@ impl Unit {
         }
     }
 
+    /// Takes note of the position that a thread leaves in the counter.
+    pub(super) fn hold(&mut self, program: &Program, stay: &Stay) {
+        let keeps = self.hardware.as_ref().is_some_and(|hardware| !hardware.forgets_overflows());
+        self.held = None;
+        if keeps && stay.armed && program.pebs.is_some() && !program.has_several_samplers() {
+            self.held = held(program, stay);
+        }
+    }
+
+    /// Whether the thread of a stay that begins goes on where it was: the session's events are programmed, and nothing has been measured
+    /// meanwhile. Afterwards nobody's position is held.
+    pub(super) fn resume<R>(&mut self, session: &Session<'_, R>, stay: &mut Stay) -> bool {
+        let here = self.held.take();
+        stay.armed = here.is_some() && here == held(session.program, stay);
+        stay.armed && self.can_go_on(session, stay)
+    }
+
+    /// Whether the records of a stay can go on to be written where they are, and from where the counters are.
+    pub(super) fn can_go_on<R>(&self, session: &Session<'_, R>, stay: &Stay) -> bool {
+        let segment = session.state.segments.current().map(|(segment, _)| (session.id, segment));
+        let there = session.program.pebs.is_none() || self.window == segment;
+        let held = stay.throttled || stay.paused;
+        stay.armed && !held && !session.state.periods.is_stale() && segment.is_some() && there
+    }
+
     /// Says on the thread's counter page what counts for it now.
     pub(super) fn show<R: Rings>(&self, session: &Session<'_, R>, stay: &Stay) {
         if let (Some(hardware), Some(page)) = (&self.hardware, session.counter_page(stay)) {
@@ -131,4 +175,10 @@ impl Unit {
         let running = if stay.armed { program.global_ctrl } else { program.global_ctrl_unarmed() };
         hardware.set_global_ctrl(port, running);
     }
+}
+
+fn held(program: &Program, stay: &Stay) -> Option<Held> {
+    let sampler = program.sampling_counters().next()?;
+    let left = stay.positions.left[usize::from(sampler.place)];
+    Some(Held { session: stay.session, turn: stay.turn.number, tid: stay.thread.tid, left })
 }

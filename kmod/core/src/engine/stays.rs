@@ -6,7 +6,6 @@ use super::super::hardware::Hardware;
 use super::super::layout::RecordLayout;
 use super::super::lbr::Holder;
 use super::super::port::{Port, Rings};
-use super::super::program::Program;
 use super::super::quantum::{close, Ending, Stay};
 use super::super::session::{Session, Thread};
 use super::super::threads::{self, Positions};
@@ -27,7 +26,7 @@ impl Engine {
         let entered = enter(port, session, thread, self.cpu);
         let program = session.program;
         // A sampling session's counters have stood still since they were read.
-        read |= hardware.is_stopped();
+        read |= hardware.is_stopped() || core::mem::take(&mut self.resting);
         let wanted = Some((session.id, entered.turn.number));
         if self.loaded != wanted {
             hardware.stop(port);
@@ -53,7 +52,11 @@ impl Engine {
         });
         if program.samples() {
             unit.look(session, stay);
-            unit.arm(port, session, stay);
+            if unit.resume(session, stay) {
+                unit.set_threshold(port, session);
+            } else {
+                unit.arm(port, session, stay);
+            }
         }
         if let Some(branches) = &program.branches {
             let holder = Holder { session: session.id, cpu: self.cpu, place };
@@ -65,12 +68,13 @@ impl Engine {
         unit.start(port, program, stay);
     }
 
-    /// False when no thread of the session runs.
+    /// `aside`: only kernel code runs until the next call. False when no thread of the session runs.
     pub(super) fn end<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
         session: &mut Session<'_, R>,
         ending: Ending,
+        aside: bool,
     ) -> bool {
         let (unit, Some(stay)) = (&mut self.unit, &mut self.stay) else { return false };
         let Some(hardware) = &mut unit.hardware else { return false };
@@ -78,8 +82,11 @@ impl Engine {
             return false;
         }
         session.select(stay.turn);
-        if session.program.samples() {
+        self.resting = aside && session.rests_in_kernel();
+        if hardware.forgets_overflows() && session.program.samples() {
             hardware.stop(port);
+        } else if session.program.samples() && !self.resting {
+            hardware.set_global_ctrl(port, 0);
         }
         let program = session.program;
         let before = stay.page.map(|_| session.state.totals.counts);
@@ -90,6 +97,7 @@ impl Engine {
         }
         let now = Now { hardware, program, values: &unit.values, tsc: stay.start_tsc };
         now.leave(session, stay, before.as_ref(), ending.end);
+        unit.hold(program, stay);
         if let Some(place) = stay.place {
             if ending.end == QuantumEnd::Exit {
                 session.threads.free(place);
@@ -115,7 +123,7 @@ impl Engine {
         }
         session.select(stay.turn);
         let program = session.program;
-        if program.samples() || session.multiplexes() {
+        if (program.samples() || session.multiplexes()) && !session.rests_in_kernel() {
             hardware.set_global_ctrl(port, 0);
         }
         let before = stay.page.map(|_| session.state.totals.counts);
@@ -140,16 +148,15 @@ impl Engine {
             }
         }
         if program.samples() {
-            forgotten |= hardware.forgets_overflows() && is_overdue(program, stay);
+            forgotten |= hardware.forgets_overflows() && stay.is_overdue(program);
             unit.guard.add_records(records, &session.limits);
             unit.look(session, stay);
             // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
             // writes its record.
-            let held = stay.throttled || stay.paused;
-            let goes_on = stay.armed && !held && !session.state.periods.is_stale();
-            if goes_on && !forgotten && session.state.segments.current().is_some() {
+            if unit.can_go_on(session, stay) && !forgotten {
                 unit.set_threshold(port, session);
             } else {
+                stay.armed &= !forgotten;
                 unit.arm(port, session, stay);
             }
         }
@@ -157,11 +164,6 @@ impl Engine {
         unit.show(session, stay);
         unit.start(port, program, stay);
     }
-}
-
-/// Whether a counter of the stay has overflowed and its record is not written yet.
-fn is_overdue(program: &Program, stay: &Stay) -> bool {
-    program.sampling_counters().any(|sampler| stay.positions.left[usize::from(sampler.place)] <= 0)
 }
 
 /// Where a thread goes on.

@@ -240,11 +240,12 @@ impl Hardware {
         self.global_ctrl == 0
     }
 
-    /// Allows or forbids records. The PMU must be stopped.
+    /// Allows or forbids records. Stops the PMU if that is a change.
     pub(super) fn set_pebs_enable<P: Port>(&mut self, port: &mut P, value: u64) {
         if self.pebs_enable == value {
             return;
         }
+        self.set_global_ctrl(port, 0);
         if self.has_debug_store() {
             port.wrmsr(IA32_PEBS_ENABLE, value);
         } else {
@@ -257,6 +258,12 @@ impl Hardware {
     /// Clears overflow indications.
     pub(super) fn reset_status<P: Port>(&self, port: &mut P, bits: u64) {
         port.wrmsr(IA32_PERF_GLOBAL_STATUS_RESET, bits);
+    }
+
+    /// Acknowledges a PMI that is for records alone.
+    pub(super) fn acknowledge_records<P: Port>(&self, port: &mut P) {
+        self.reset_status(port, GlobalStatus(0).with_ovf_buf(1).0);
+        port.unmask_pmi();
     }
 
     /// RDPMC's ECX for this counter.

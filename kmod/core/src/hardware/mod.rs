@@ -69,6 +69,14 @@ impl Hardware {
         acknowledge(port, self.pmu())
     }
 
+    /// As [`Hardware::acknowledge`], of a PMI that is known to be for records of the debug store, and of no counter that interrupts. False,
+    /// with nothing done, where registers must be asked nevertheless.
+    pub(super) fn acknowledge_records<P: Port>(&self, port: &mut P) -> bool {
+        let Self::Architectural(held) = self else { return false };
+        held.acknowledge_records(port);
+        true
+    }
+
     fn pmu(&self) -> &Pmu {
         of_interface!(self, held => held.pmu())
     }
@@ -142,7 +150,8 @@ impl Hardware {
         of_interface!(self, held => held.is_stopped())
     }
 
-    /// Sets IA32_PEBS_ENABLE: allows or forbids records, and tags. The PMU must be stopped.
+    /// Sets IA32_PEBS_ENABLE: allows or forbids records, and tags. The PMU must be stopped; of Intel's architectural one it is, if there is
+    /// something to be changed.
     pub(super) fn set_pebs_enable<P: Port>(&mut self, port: &mut P, value: u64) {
         match self {
             Self::Architectural(held) => held.set_pebs_enable(port, value),

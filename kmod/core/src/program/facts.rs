@@ -120,6 +120,14 @@ impl Program {
         self.randomises
     }
 
+    /// Whether its counters stand still while the kernel works, and hardware writes no record then, so that they need not be stopped
+    /// while hpm looks at them, nor before a thread that never leaves the kernel: they count user mode alone, and one of them writes
+    /// records, where it may.
+    #[must_use]
+    pub const fn rests_in_kernel(&self) -> bool {
+        self.rests && self.sight.is_none()
+    }
+
     /// Places among the sampling counters that may be in use: those before this one.
     pub(in super::super) fn sampling_places(&self) -> usize {
         self.sampling_places.into()

@@ -22,6 +22,10 @@ pub const RBP: u64 = 0x7fff_0000_1230;
 pub const GLOBAL_CTRL: u32 = 0x38F;
 pub const PEBS_ENABLE: u32 = 0x3F1;
 const PEBS_INDEX: u32 = 0x3F5;
+const FIXED_CTR_CTRL: u32 = 0x38D;
+const PERFEVTSEL0: u32 = 0x186;
+/// IA32_PERFEVTSELx.OS.
+const EVTSEL_OS: u64 = 1 << 17;
 const MSR_IQ_CCCR4: u32 = 0x370;
 const CCCR_ENABLE: u64 = 1 << 12;
 const PEBS_INDEX_EN: u64 = 1 << 32;
@@ -298,8 +302,26 @@ impl Core {
         assert_eq!(running, 0, "a counter runs");
     }
 
-    /// The memory that hardware writes must not change while it may write it.
+    /// Whether every counter that runs stands still in the kernel, where hpm works.
+    pub fn rests(&mut self) -> bool {
+        if self.pmu.profile().amd().is_some() || self.pebs_cccr().is_some() {
+            return false;
+        }
+        let mut read = |register| self.pmu.rdmsr(register).expect("exists");
+        let running = read(GLOBAL_CTRL);
+        let general = (0..8).filter(|number| running >> number & 1 == 1);
+        let fixed = read(FIXED_CTR_CTRL);
+        let fixed_os =
+            (0..3).any(|number| running >> (32 + number) & 1 == 1 && fixed >> (4 * number) & 1 == 1);
+        !fixed_os && general.into_iter().all(|number| read(PERFEVTSEL0 + number) & EVTSEL_OS == 0)
+    }
+
+    /// The memory that hardware writes must not change while it may write it: with IA32_PEBS_ENABLE set no counter must run (as Linux's
+    /// `intel_pmu_handle_irq` has it, which sets the buffer's index back).
     pub fn assert_no_records(&mut self) {
+        if self.pebs_cccr().is_none() && self.pmu.rdmsr(GLOBAL_CTRL).expect("exists") == 0 {
+            return;
+        }
         let shared = self.thread.1 > 1;
         let enabled = match self.pmu.rdmsr(PEBS_ENABLE) {
             // Where two logical processors share the register, the counter must stand still.

@@ -47,6 +47,8 @@ pub struct User {
     /// Its session, if it is monitored.
     pub session: Option<usize>,
     pub tid: u32,
+    /// It is one of the kernel's own threads, and nobody's.
+    pub in_kernel: bool,
     sequence: u64,
     /// Each event of its session, while the session was on.
     pub truth: [u64; EVENTS_MAX],
@@ -229,6 +231,13 @@ impl Rig {
         self.users.len() - 1
     }
 
+    /// A thread of the kernel's own.
+    pub fn add_kernel_thread(&mut self) -> usize {
+        let thread = self.add_thread(None);
+        self.users[thread].in_kernel = true;
+        thread
+    }
+
     fn section<T>(&mut self, cpu: usize, act: impl FnOnce(&mut Engine, &mut CorePort) -> T) -> T {
         let gate = Rc::clone(&self.cores[cpu].borrow().machine.gate);
         let mut port = self.port(cpu);
@@ -306,9 +315,11 @@ impl Rig {
                 });
             }
             _ => {
+                let in_kernel = self.users[next].in_kernel;
                 if let Some(session) = previous {
                     self.in_session(session, cpu, |engine, port, session| {
-                        engine.switch_out(port, session, end, 0);
+                        let out = if in_kernel { Engine::step_aside } else { Engine::switch_out };
+                        out(engine, port, session, end, 0);
                     });
                 }
                 self.load_registers(cpu, next);
@@ -316,6 +327,8 @@ impl Rig {
                     self.in_session(session, cpu, |engine, port, session| {
                         engine.switch_in(port, session, thread);
                     });
+                } else if !in_kernel {
+                    self.section(cpu, |engine, port| engine.settle(port));
                 }
             }
         }
@@ -366,6 +379,11 @@ impl Rig {
         self.section(cpu, |engine, port| engine.conceal(port));
     }
 
+    /// Whether counters run on this CPU beside a thread of the kernel's own.
+    pub fn is_resting(&self, cpu: usize) -> bool {
+        self.engines[cpu].is_resting()
+    }
+
     pub fn stop(&mut self, session: usize) {
         for cpu in 0..self.cores.len() {
             self.in_session(session, cpu, |engine, port, session| engine.unload(port, session));
@@ -376,6 +394,9 @@ impl Rig {
     /// The thread on the CPU runs `count` instructions, of the kinds in `mix` in turn.
     pub fn run(&mut self, cpu: usize, count: usize, mix: &[Instruction]) {
         let user = self.on_cpu[cpu];
+        if self.users[user].in_kernel {
+            return self.run_kernel(cpu, count);
+        }
         let running = self.monitored(user).map(|session| self.sessions[session].programs[cpu]);
         let events = running.map(|program| (*program.config(), program.events_here()));
         for &instruction in mix.iter().cycle().take(count) {

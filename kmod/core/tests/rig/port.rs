@@ -10,6 +10,9 @@ use vpmu::CpuidRegs;
 
 use super::core::{word, Core, DS_AREA, PHYSICAL, RBP, SESSION_BYTES, WINDOW};
 
+/// Of the DS management area: what hardware compares with when it has written a record.
+const PEBS_INTERRUPT_THRESHOLD: u32 = 0x38;
+
 /// The driver's port to a CPU. An NMI may arrive at each use, inside a section.
 pub struct CorePort(pub Rc<RefCell<Core>>);
 
@@ -98,7 +101,9 @@ impl Port for CorePort {
 
     fn ds_write(&mut self, offset: u32, value: u64) {
         self.with(|core| {
-            core.assert_stopped();
+            if offset != PEBS_INTERRUPT_THRESHOLD || !core.rests() {
+                core.assert_stopped();
+            }
             let at = offset as usize;
             core.machine.ds[at..at + 8].copy_from_slice(&value.to_le_bytes());
         });
