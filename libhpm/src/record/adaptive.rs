@@ -45,15 +45,13 @@ pub(crate) fn places(format: u64) -> Option<Places> {
 ///
 /// # Errors
 /// [`Error::Corrupt`] when they are not aligned, or not as many as the record and its groups take.
+#[inline]
 pub fn parse(bytes: &[u8]) -> Result<Record<'_>> {
     let mut parts = Parts(bytes);
     let &[format, ip, counters, tsc] = parts.take::<[u64; 4]>()?;
     let size = (format >> 48) as usize;
     if size != bytes.len() {
-        return Err(Error::corrupt(format!(
-            "a record that says {size} bytes among records of {}",
-            bytes.len()
-        )));
+        return Err(of_another_size(size, bytes.len()));
     }
     let has = |group: u64| format & group != 0;
     let memory: Option<&[u64; 4]> = parts.take_if(has(groups::MEMORY))?;
@@ -62,10 +60,7 @@ pub fn parse(bytes: &[u8]) -> Result<Record<'_>> {
     let branches = if has(groups::LBRS) { (format >> 24 & 0xff) as usize + 1 } else { 0 };
     let branches: &[Branch] = parts.take_many(branches)?;
     if !has(groups::COUNTERS) && !parts.0.is_empty() {
-        return Err(Error::corrupt(format!(
-            "{} bytes behind the groups {format:#x} of a record",
-            parts.0.len()
-        )));
+        return Err(longer(format, parts.0.len()));
     }
     Ok(Record {
         ip,
@@ -79,4 +74,14 @@ pub fn parse(bytes: &[u8]) -> Result<Record<'_>> {
         xmm,
         branches,
     })
+}
+
+#[cold]
+fn of_another_size(size: usize, among: usize) -> Error {
+    Error::corrupt(format!("a record that says {size} bytes among records of {among}"))
+}
+
+#[cold]
+fn longer(format: u64, bytes: usize) -> Error {
+    Error::corrupt(format!("{bytes} bytes behind the groups {format:#x} of a record"))
 }

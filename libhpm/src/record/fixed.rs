@@ -9,7 +9,6 @@
 
 use zerocopy::FromBytes;
 
-use super::parts::Parts;
 use super::places::{Order, Places};
 use super::{Attribution, MemoryAccess, Record, Registers};
 use crate::{Error, Result};
@@ -41,8 +40,14 @@ impl Format {
 
     /// Bytes of a record.
     #[must_use]
+    #[inline]
     pub fn size(self) -> usize {
-        [0x90, 0xB0, 0xC0, 0xC8][usize::from(self.0)]
+        match self.0 {
+            0 => 0x90,
+            1 => 0xB0,
+            2 => 0xC0,
+            _ => 0xC8,
+        }
     }
 }
 
@@ -50,14 +55,12 @@ impl Format {
 ///
 /// # Errors
 /// [`Error::Corrupt`] when they are too few or not aligned.
+#[inline]
 pub fn parse(format: Format, bytes: &[u8]) -> Result<Record<'_>> {
     // One look at size and alignment for all parts: this is what each sample of most processors goes through.
-    let words: &[u64; 18] = Parts(bytes).take()?;
-    let rest = <[u64]>::ref_from_bytes(&bytes[size_of_val(words)..format.size().min(bytes.len())]);
-    let rest = rest.ok().filter(|rest| rest.len() * 8 + size_of_val(words) == format.size());
-    let rest = rest.ok_or_else(|| {
-        Error::corrupt(format!("{} bytes where a record of {} should be", bytes.len(), format.size()))
-    })?;
+    let words = bytes.get(..format.size()).and_then(|bytes| <[u64]>::ref_from_bytes(bytes).ok());
+    let parts = words.and_then(|words| words.split_first_chunk::<18>());
+    let (words, rest) = parts.ok_or_else(|| no_record(format, bytes))?;
     let registers = Registers::fixed(words);
     let memory: Option<&[u64; 4]> = rest.first_chunk();
     let cause: Option<u64> = rest.get(4).copied();
@@ -72,4 +75,10 @@ pub fn parse(format: Format, bytes: &[u8]) -> Result<Record<'_>> {
         xmm: None,
         branches: &[],
     })
+}
+
+#[cold]
+fn no_record(format: Format, bytes: &[u8]) -> Error {
+    let (len, size) = (bytes.len(), format.size());
+    Error::corrupt(format!("{len} bytes at {:p} where a record of {size} should be", bytes.as_ptr()))
 }

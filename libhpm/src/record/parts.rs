@@ -37,6 +37,7 @@ impl<'a> Parts<'a> {
 }
 
 /// A part that is cut off, or begins at an odd place.
+#[cold]
 fn short<T>(bytes: &[u8]) -> Error {
     let part = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
     Error::corrupt(format!("{} bytes at {:p} where a record has its {part}", bytes.len(), bytes.as_ptr()))

@@ -28,10 +28,12 @@ impl<'a> Registers<'a> {
     /// How many there are.
     pub const COUNT: usize = COUNT;
 
+    #[inline]
     pub(super) fn fixed(words: &'a [u64; COUNT]) -> Self {
         Self(Words::Fixed(words))
     }
 
+    #[inline]
     pub(super) fn adaptive(words: &'a [u64; COUNT]) -> Self {
         Self(Words::Adaptive(words))
     }
@@ -54,6 +56,7 @@ impl<'a> Registers<'a> {
 
     /// RIP: the instruction to which the registers belong, which is the next one for a precise record.
     #[must_use]
+    #[inline]
     pub fn rip(self) -> u64 {
         match self.0 {
             Words::Fixed(words) | Words::Adaptive(words) => words[1],

@@ -181,6 +181,7 @@ impl<'a> Quantum<'a> {
     ///
     /// # Errors
     /// [`Error::RecordFormat`] for a format this library cannot read.
+    #[inline]
     pub fn samples(&self) -> Result<impl Iterator<Item = Result<Sample<'a>>> + use<'a>> {
         let Published { quantum, stack, .. } = self.published;
         let mut records = self.records()?;
