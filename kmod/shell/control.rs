@@ -118,7 +118,8 @@ impl Descriptor {
         let size = core::mem::replace(&mut config.envelope.size, size_of::<SessionConfig>() as u32);
         let programs = Programs::new(config);
         config.envelope.size = size;
-        config.segment_bytes = self.open_session(&mut owner, programs?, config.segment_bytes)?;
+        let bytes = self.open_session(&mut owner, programs?, config.segment_bytes)?;
+        config.segment_bytes = if config.segments > 0 { bytes } else { 0 };
         Ok(())
     }
 

@@ -17,9 +17,10 @@
 #define WINDOW_PAGES 256
 
 /*
- * Both page tables of page-table isolation share the top-level entry that all CPU entry areas lie under, so that what is mapped
- * there is mapped while user code runs, too. The areas take some hundred KiB of its 512 GiB for each possible CPU, at random places or one
- * after the other, and nobody maps anything there after boot (arch/x86/mm/cpu_entry_area.c).
+ * Both page tables of page-table isolation share the entry of 512 GiB (of the top level, or of the fourth of five) that all CPU entry
+ * areas lie under, so that what is mapped there is mapped while user code runs, too. The areas take some hundred KiB of it for each
+ * possible CPU, at random places or one after the other, and nobody maps anything outside their own page tables there after boot
+ * (arch/x86/mm/cpu_entry_area.c).
  */
 
 /* The entry for a page table's 2 MiB around this address of the kernel's; NULL where there is no table of such entries. */
@@ -65,6 +66,9 @@ static bool hpm_cea_take_table(struct hpm_cea *cea, unsigned int cpu, unsigned l
 {
 	unsigned long address, end = (area & PUD_MASK) + PUD_SIZE;
 
+	/* A hypervisor that checks page tables has not been told of a new one. */
+	if (cpu_feature_enabled(X86_FEATURE_XENPV))
+		return false;
 	for (address = area & PUD_MASK; address < end; address += PMD_SIZE) {
 		pmd_t *pmd = hpm_pmd(address);
 

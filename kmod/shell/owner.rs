@@ -41,7 +41,7 @@ impl Owner {
         self.asleep
     }
 
-    /// Before a session is made: finds the CPUs' windows that could not be had when the module was loaded.
+    /// Before a session is made: finds the CPUs' windows that have not been found yet.
     ///
     /// # Errors
     /// [`Reason::CountersReserved`] while somebody still holds counters, and may use them.

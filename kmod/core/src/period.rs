@@ -4,8 +4,8 @@
 //!
 //! **Randomised** (EventSpec::RANDOMISE): a program that repeats itself every few events is sampled at few of its places
 //! when the period is a multiple of its own, or nearly (Schneider, thesis, §3.5). So the low bits are drawn anew, both of the
-//! reset value and of the first interval: whenever a thread comes to the CPU, with each segment, and at the cut that ends
-//! 24 records, or one with a stack. Intervals lie within one sixteenth around the nominal period,
+//! reset value and of the first interval: whenever a thread comes to a CPU where another one was measured since it left, with each
+//! segment, and at the cut that ends 24 records, or one with a stack. Intervals lie within one sixteenth around the nominal period,
 //! their mean is the nominal period. The first interval is moved by a shift that belongs to the thread, and each new shift
 //! replaces the last one, so that records × periods never stray from the count by more than one sixteenth of a period.
 //! A thread that is new, or has no place for its positions, begins anywhere in an interval: one that counts a quarter of a

@@ -219,10 +219,12 @@ impl<D: Device> Session<D> {
 /// Configures a session, with small segments where there is no memory for large ones.
 fn configure<D: Device>(device: &D, config: &mut SessionConfig) -> Result<(), Denied> {
     let small = options::with_small_segments(config);
+    // Compared before the driver writes its reason into the request.
+    let is_small = small == *config;
     device.configure(config).or_else(|denied| {
         let memory =
             [Reason::NoMemory, Reason::MemoryLimit, Reason::MemoryCeiling].map(|reason| reason as u32);
-        if small == *config || !memory.contains(&denied.reason) {
+        if is_small || !memory.contains(&denied.reason) {
             return Err(denied);
         }
         *config = small;
