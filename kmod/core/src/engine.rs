@@ -9,8 +9,7 @@
 //! purposes.
 //!
 //! Counters that stand still in the kernel ([`Program::rests_in_kernel`]) need not be stopped to be looked at: they are before user code
-//! of others runs, and before anything is changed that they go by but the threshold and the reset value, which hardware reads when it
-//! writes a record.
+//! of others runs, and before anything is changed that they go by but the threshold, which hardware reads when it has written a record.
 
 mod arming;
 mod stays;
@@ -185,9 +184,7 @@ impl Engine {
         end: QuantumEnd,
         last_ip: u64,
     ) {
-        let mut meter = Meter::new(port);
-        self.end(&mut meter, session, Ending { end, last_ip }, false);
-        meter.charge(&mut session.state.totals);
+        self.leave(port, session, Ending { end, last_ip }, false);
     }
 
     /// [`Engine::switch_out`] before a thread that never leaves the kernel, as the idle one: counters that stand still there run on
@@ -199,8 +196,18 @@ impl Engine {
         end: QuantumEnd,
         last_ip: u64,
     ) {
+        self.leave(port, session, Ending { end, last_ip }, true);
+    }
+
+    fn leave<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        ending: Ending,
+        aside: bool,
+    ) {
         let mut meter = Meter::new(port);
-        self.end(&mut meter, session, Ending { end, last_ip }, true);
+        self.end(&mut meter, session, ending, aside);
         meter.charge(&mut session.state.totals);
     }
 

@@ -4,7 +4,7 @@ mod rig;
 
 use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
 use rig::core::Instruction::Load;
-use rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS};
+use rig::scene::{config, counted, one_thread, precise, INSTRUCTIONS, LOADS};
 use rig::Rig;
 
 /// Reads and writes that were charged to the session so far.
@@ -23,10 +23,8 @@ fn of(rig: &mut Rig, session: usize, act: impl FnOnce(&mut Rig)) -> (u64, u64) {
 
 /// A CPU with a thread of the session on it, which has run; the session and the thread.
 fn running(config: &SessionConfig) -> (Rig, usize, usize) {
-    let mut rig = acquired(1);
-    let session = rig.add_session(config);
-    let thread = rig.add_thread(Some(session));
-    rig.switch(0, thread, QuantumEnd::Yielded);
+    let (mut rig, session, _) = one_thread(config);
+    let thread = rig.on_cpu[0];
     rig.run(0, 5050, &[Load]);
     (rig, session, thread)
 }
