@@ -157,11 +157,12 @@ impl Clock {
     /// TSC ticks until the quantum is to be cut, or the next one if this was. Others' use of the PMU is looked for however short the
     /// quanta are, which switches and PMIs end too.
     fn cut_if_long(&self, now: u64, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) -> u64 {
-        let left = session.longest_quantum().saturating_sub(cpu.quantum_age(now));
-        let is_long = left <= session.longest_quantum() / EARLY;
+        let longest = cpu.longest_quantum(session);
+        let left = longest.saturating_sub(cpu.quantum_age(now));
+        let is_long = left <= longest / EARLY;
         self.attend(now, cpu, session, irq, is_long);
         if is_long {
-            session.longest_quantum()
+            cpu.longest_quantum(session)
         } else {
             left
         }

@@ -11,7 +11,7 @@ use kernel::bindings;
 use kernel::prelude::*;
 
 pub(super) use self::section::Section;
-use super::clock::Clock;
+use super::clock::{Clock, EARLY};
 use super::entry_area::EntryArea;
 use super::every_cpu::Plugged;
 use super::interrupts::LocalInterruptDisabled;
@@ -21,7 +21,7 @@ use super::sys;
 use super::{machine, registry};
 use crate::hpm_abi::{Reason, SEGMENT_BYTES};
 use crate::hpm_core::port::Port;
-use crate::hpm_core::{acknowledge, Engine, Gate, Refusal};
+use crate::hpm_core::{acknowledge, Engine, Gate, Refusal, THROTTLE_MS};
 
 /// All CPUs, indexed by their number: set while the module is initialised, cleared when no entry point is left.
 static CPUS: AtomicPtr<Cpu> = AtomicPtr::new(ptr::null_mut());
@@ -51,6 +51,8 @@ pub(super) struct Cpu {
     exposed: AtomicBool,
     /// Counters run although no thread is measured ([`Engine::is_resting`]).
     resting: AtomicBool,
+    /// Samples are withheld ([`Engine::is_throttled`]).
+    throttled: AtomicBool,
     /// TSC when the running quantum began.
     begun_tsc: AtomicU64,
     /// TSC until which an NMI is taken for hpm's ([`Port::expect_pmi`]).
@@ -163,6 +165,7 @@ impl Cpu {
             loaded: AtomicPtr::new(ptr::null_mut()),
             exposed: AtomicBool::new(false),
             resting: AtomicBool::new(false),
+            throttled: AtomicBool::new(false),
             begun_tsc: AtomicU64::new(0),
             expected_pmi: AtomicU64::new(0),
             core: AtomicUsize::new(0),
@@ -272,6 +275,17 @@ impl Cpu {
     /// The CPU's number.
     pub(super) fn number(&self) -> u32 {
         self.number
+    }
+
+    /// TSC ticks after which a quantum of this session is cut here: while samples are withheld, soon enough for them to come back.
+    pub(super) fn longest_quantum(&self, session: &Session) -> u64 {
+        let longest = session.longest_quantum();
+        if !self.throttled.load(Ordering::Relaxed) {
+            return longest;
+        }
+        let window = machine::ns_to_tsc(THROTTLE_MS * 1_000_000);
+        // Over also if the timer comes early.
+        longest.min(window + window / (EARLY - 1))
     }
 
     /// TSC ticks from the running quantum's beginning to `now`.

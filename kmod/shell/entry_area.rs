@@ -26,9 +26,11 @@ pub(super) struct Cea {
 /// One CPU's debug store and window.
 pub(super) struct EntryArea {
     cea: Cea,
-    /// The block that is mapped, where the kernel has it; null while none is. Written by this CPU with PEBS off.
+    /// The block that hardware writes, where the kernel has it; null while there is none. Written by this CPU with PEBS off.
     block: AtomicPtr<u8>,
-    /// Its pages.
+    /// Its bytes.
+    bytes: AtomicU32,
+    /// Pages that are mapped in the window: the block's, or none where it needs no window.
     mapped: AtomicU32,
 }
 
@@ -48,7 +50,8 @@ impl EntryArea {
         };
         // SAFETY: `cea` has the layout of `struct hpm_cea` and is writable.
         to_result(unsafe { sys::hpm_cea_find(cpu, &mut cea) })?;
-        Ok(Self { cea, block: AtomicPtr::new(ptr::null_mut()), mapped: AtomicU32::new(0) })
+        let (bytes, mapped) = (AtomicU32::new(0), AtomicU32::new(0));
+        Ok(Self { cea, block: AtomicPtr::new(ptr::null_mut()), bytes, mapped })
     }
 
     /// The DS management area, writable for as long as the kernel runs.
@@ -77,8 +80,23 @@ impl EntryArea {
         unsafe { sys::hpm_cea_map(&self.cea, block.base().cast(), pages) };
         // SAFETY: As above. Of a longer block before nothing may stay.
         unsafe { sys::hpm_cea_unmap(&self.cea, pages, before) };
-        self.block.store(block.base(), Ordering::Relaxed);
         self.mapped.store(pages, Ordering::Relaxed);
+        self.refer_to(block.base(), pages as usize * PAGE_SIZE);
+    }
+
+    /// Takes note of a block that hardware writes by its physical address; what the window maps is taken out.
+    ///
+    /// # Safety
+    /// As for [`Self::map`].
+    pub(super) unsafe fn show(&self, block: &Block) {
+        // SAFETY: The caller's promise.
+        unsafe { self.unmap() };
+        self.refer_to(block.base(), block.bytes());
+    }
+
+    fn refer_to(&self, block: *mut u8, bytes: usize) {
+        self.block.store(block, Ordering::Relaxed);
+        self.bytes.store(bytes as u32, Ordering::Relaxed);
     }
 
     /// Puts back the page-table entries found at first.
@@ -88,17 +106,16 @@ impl EntryArea {
     pub(super) unsafe fn unmap(&self) {
         // SAFETY: `map` has mapped so many pages; the rest is the caller's promise.
         unsafe { sys::hpm_cea_unmap(&self.cea, 0, self.mapped.load(Ordering::Relaxed)) };
-        self.block.store(ptr::null_mut(), Ordering::Relaxed);
         self.mapped.store(0, Ordering::Relaxed);
+        self.refer_to(ptr::null_mut(), 0);
     }
 
-    /// The word at this byte offset of the block that is mapped, which hardware may have written; `None` outside.
+    /// The word at this byte offset of the block that hardware writes; `None` outside.
     ///
     /// # Safety
-    /// Runs on the CPU of this area; what is mapped is still allocated.
+    /// Runs on the CPU of this area; the block is still allocated.
     pub(super) unsafe fn read(&self, offset: u32) -> Option<u64> {
-        let bytes = self.mapped.load(Ordering::Relaxed) as usize * PAGE_SIZE;
-        let offset = offset as usize;
+        let (bytes, offset) = (self.bytes.load(Ordering::Relaxed) as usize, offset as usize);
         if offset % 8 != 0 || offset + 8 > bytes {
             return None;
         }

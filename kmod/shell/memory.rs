@@ -8,6 +8,7 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 
 use super::sys;
+use crate::hpm_abi::SEGMENT_BYTES;
 
 /// Whole zeroed pages, contiguous in the kernel's address space only.
 ///
@@ -68,9 +69,10 @@ unsafe impl Sync for Block {}
 impl Block {
     /// Allocates a block of so many bytes, a multiple of the page size and not 0.
     pub(super) fn new(bytes: usize) -> Result<Self> {
-        let flags = bindings::GFP_KERNEL_ACCOUNT | bindings::__GFP_ZERO | bindings::__GFP_NOWARN;
+        // Who is refused a large one can ask for small ones.
+        let insist = bytes <= SEGMENT_BYTES as usize;
         // SAFETY: Process context.
-        let base = unsafe { bindings::alloc_pages_exact_noprof(bytes, flags) };
+        let base = unsafe { sys::hpm_block_alloc(bytes, insist) };
         Ok(Self { base: NonNull::new(base.cast()).ok_or(ENOMEM)?, bytes })
     }
 

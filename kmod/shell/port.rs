@@ -188,8 +188,13 @@ impl Rings for LiveRings<'_> {
         }
     }
 
-    fn segment_address(&mut self, slot: u32) -> u64 {
-        self.memory.written(slot).map_or(0, Block::physical)
+    fn show_segment(&mut self, slot: u32) -> u64 {
+        let Some(block) = self.memory.written(slot) else { return 0 };
+        if let Some(area) = self.area {
+            // SAFETY: As above.
+            unsafe { area.show(block) };
+        }
+        block.physical()
     }
 
     fn unmap_segment(&mut self) {

@@ -37,9 +37,10 @@ impl Programs {
         Ok(Self { first, first_place, second })
     }
 
-    /// Makes segments as large as all programs have use for, up to `most` bytes.
+    /// Makes segments as large as all programs that sample have use for, up to `most` bytes.
     pub(super) fn enlarge_segments(&mut self, most: u32) {
-        let bytes = self.iter().map(|program| program.largest_segment(most)).min().unwrap_or(SEGMENT_BYTES);
+        let sampling = self.iter().filter(|program| program.samples());
+        let bytes = sampling.map(|program| program.largest_segment(most)).min().unwrap_or(SEGMENT_BYTES);
         for program in [Some(&mut self.first), self.second.as_mut()].into_iter().flatten().flatten() {
             program.set_segment_bytes(bytes);
         }

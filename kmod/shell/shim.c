@@ -314,6 +314,12 @@ bool hpm_registers(struct pt_regs *regs, bool user_only, u64 *to)
 	return true;
 }
 
+void *hpm_block_alloc(size_t bytes, bool insist)
+{
+	return alloc_pages_exact(bytes,
+				 GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_NOWARN | (insist ? 0 : __GFP_NORETRY));
+}
+
 struct page *hpm_page_of(void *address)
 {
 	return virt_to_page(address);

@@ -79,7 +79,10 @@ void hpm_mlock_uncharge(struct user_struct *user, unsigned long pages);
 u64 hpm_user_ip(struct task_struct *task);
 bool hpm_registers(struct pt_regs *regs, bool user_only, u64 *to);
 
-/* The page of an address in the direct map. */
+/* Zeroed pages in a row, charged to the caller. `insist`: other memory is moved and written back for them until there is some. */
+void *hpm_block_alloc(size_t bytes, bool insist);
+
+/* The page of an address in the direct map, and its physical address. */
 struct page *hpm_page_of(void *address);
 u64 hpm_physical(void *address);
 

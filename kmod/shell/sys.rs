@@ -52,6 +52,7 @@ extern "C" {
     fn hpm_cgroup_encloses(cgroup: *mut bindings::cgroup, other: *mut bindings::cgroup) -> bool;
     fn hpm_registers(regs: *mut bindings::pt_regs, user_only: bool, to: *mut u64) -> bool;
     fn hpm_user_ip(task: *mut bindings::task_struct) -> u64;
+    pub(super) fn hpm_block_alloc(bytes: usize, insist: bool) -> *mut c_void;
     fn hpm_page_of(address: *mut c_void) -> *mut bindings::page;
     fn hpm_physical(address: *mut c_void) -> u64;
     pub(super) fn hpm_cea_find(cpu: c_uint, cea: *mut Cea) -> c_int;

@@ -156,6 +156,13 @@ impl Engine {
         self.stay.as_ref().map(|stay| (stay.session, stay.thread))
     }
 
+    /// Whether samples of the thread that is being measured are withheld: until the first [`Engine::cut`] after the window of the ceilings
+    /// is over, of [`super::THROTTLE_MS`].
+    #[must_use]
+    pub fn is_throttled(&self) -> bool {
+        self.stay.as_ref().is_some_and(|stay| stay.throttled)
+    }
+
     /// TSC at which the running quantum began; `None` while no thread is measured.
     #[must_use]
     pub fn quantum_start(&self) -> Option<u64> {

@@ -8,9 +8,9 @@
 //! those that the window has left.
 
 /// Length of a window, in ms.
-const WINDOW_MS: u64 = 100;
+pub const THROTTLE_MS: u64 = 100;
 /// Windows in a second.
-const WINDOWS: u64 = 1000 / WINDOW_MS;
+const WINDOWS: u64 = 1000 / THROTTLE_MS;
 
 /// PMIs that a section serves before samples are withheld.
 const IN_ONE_SECTION: u32 = 8;
@@ -52,7 +52,7 @@ impl Guard {
     /// Begins a new window when the last one is over.
     pub(super) fn look(&mut self, now: u64, limits: &Limits) {
         let elapsed = now.wrapping_sub(self.begun_tsc);
-        let Some(windows) = elapsed.checked_div(WINDOW_MS * u64::from(limits.tsc_khz)).filter(|&n| n > 0)
+        let Some(windows) = elapsed.checked_div(THROTTLE_MS * u64::from(limits.tsc_khz)).filter(|&n| n > 0)
         else {
             return;
         };
@@ -93,7 +93,7 @@ impl Guard {
 
 /// TSC ticks of a window that the handler may take; 0 for no ceiling.
 fn ticks_allowed(limits: &Limits) -> u64 {
-    WINDOW_MS * u64::from(limits.tsc_khz) / 100 * u64::from(limits.handler_percent)
+    THROTTLE_MS * u64::from(limits.tsc_khz) / 100 * u64::from(limits.handler_percent)
 }
 
 fn passes(spent: u64, rate: u32) -> bool {

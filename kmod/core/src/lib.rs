@@ -70,7 +70,7 @@ pub mod turns;
 pub use self::detect::{detect, Cpuid, CpuidRegisters, Machine};
 pub use self::engine::Engine;
 pub use self::gate::Gate;
-pub use self::guard::Limits;
+pub use self::guard::{Limits, THROTTLE_MS};
 pub use self::hardware::acknowledge;
 pub use self::pmu::Pmu;
 pub use self::port::{Port, Rings};

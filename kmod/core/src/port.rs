@@ -40,7 +40,7 @@ pub trait Port {
     fn ds_write(&mut self, offset: u32, value: u64);
     /// Linear address of the window through which hardware writes PEBS records, of a segment's size at least. Constant.
     fn pebs_window(&mut self) -> u64;
-    /// Reads the 64-bit word at this byte offset of the window (volatile). Only offsets that records cover.
+    /// Reads the 64-bit word at this byte offset of the segment that is mapped, or shown (volatile). Only offsets that records cover.
     fn pebs_read(&mut self, offset: u32) -> u64;
 }
 
@@ -50,10 +50,10 @@ pub trait Rings {
     /// Maps the session's segment in this slot (0 to segments - 1) into [`Port::pebs_window`] and flushes the old
     /// translations of this CPU. Called with the PMU off, also from the NMI: no lock, no allocation.
     fn map_segment(&mut self, slot: u32);
-    /// Physical address of what [`Rings::map_segment`] maps for this slot, which is contiguous and aligned to its size: where
-    /// architectural PEBS writes.
-    fn segment_address(&mut self, slot: u32) -> u64;
-    /// Takes the session's segment out of the window; what was mapped there before hpm is back. Called with
+    /// The physical address of what [`Rings::map_segment`] would map, which is contiguous and aligned to its size: architectural PEBS
+    /// writes there and needs no window, which stays as it is. From now on [`Port::pebs_read`] reads it. As above.
+    fn show_segment(&mut self, slot: u32) -> u64;
+    /// Takes the session's segment out of the window, if it is there; what was mapped there before hpm is back. Called with
     /// PEBS off; another session's counters may run.
     fn unmap_segment(&mut self);
     /// The session's counter page with this number, if it has been made.

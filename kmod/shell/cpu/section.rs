@@ -40,7 +40,7 @@ impl Section<'_> {
             self.cpu.tid.store(thread.tid, Ordering::Relaxed);
             self.cpu.exposed.store(true, Ordering::Relaxed);
             let now = self.begin_quantum();
-            self.cpu.clock.start(now, session.longest_quantum());
+            self.cpu.clock.start(now, self.cpu.longest_quantum(session));
         }
     }
 
@@ -181,12 +181,23 @@ impl Section<'_> {
     fn note_quantum(&self) {
         if let Some(begun) = self.inside.engine.quantum_start() {
             self.cpu.begun_tsc.store(begun, Ordering::Relaxed);
+            self.note_throttle();
+        }
+    }
+
+    /// Notes whether samples are withheld now. If so they come back with a cut, for which the timer must run.
+    fn note_throttle(&self) {
+        let throttled = self.inside.engine.is_throttled();
+        let was = self.cpu.throttled.swap(throttled, Ordering::Relaxed);
+        if let (false, true, Some(session)) = (was, throttled, self.cpu.running()) {
+            self.cpu.clock.start(sys::rdtsc(), self.cpu.longest_quantum(session));
         }
     }
 
     fn begin_quantum(&self) -> u64 {
         let now = sys::rdtsc();
         self.cpu.begun_tsc.store(now, Ordering::Relaxed);
+        self.note_throttle();
         now
     }
 

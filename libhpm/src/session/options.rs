@@ -7,7 +7,7 @@ use hpm_abi::{
     BranchFilter, Envelope, EventMode, EventSpec, Info, InfoFlags, Scope, SessionConfig, SessionFlags,
 };
 
-use crate::event::Event;
+use crate::event::{CoreType, Event};
 
 /// Whom to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -236,6 +236,14 @@ impl Options {
         self.events.iter().filter(|(_, period)| period.is_some()).count()
     }
 
+    /// Whether no type of core samples more than one event.
+    fn samples_one_a_core(&self) -> bool {
+        let sampled =
+            || self.events.iter().filter(|(_, period)| period.is_some()).map(|(event, _)| event.core_type);
+        let on = |core| sampled().filter(|&of| of == core || of == CoreType::Any).count();
+        on(CoreType::Core) <= 1 && on(CoreType::Atom) <= 1
+    }
+
     /// Whom to measure.
     #[must_use]
     pub fn target(&self) -> &Target {
@@ -294,7 +302,7 @@ impl Options {
     /// Memory for samples, and what is taken with each.
     fn ask_for_samples(&self, config: &mut SessionConfig) {
         config.segments = SEGMENTS;
-        if self.stack == Stack::None && self.sampled() == 1 && !self.samples_by_interrupts() {
+        if self.stack == Stack::None && self.samples_one_a_core() && !self.samples_by_interrupts() {
             (config.segments, config.segment_bytes) = (LARGE_SEGMENTS, u32::MAX);
         }
         config.markers = MARKERS;
@@ -389,6 +397,19 @@ mod tests {
         assert_eq!(ring(true, false), 0);
         let with_frames = request(Stack::FramePointers(8), all, true, false);
         assert_eq!((with_frames.stack_ring_bytes, with_frames.branches), (STACK_RING_BYTES, 32));
+    }
+
+    #[test]
+    fn one_sampled_event_for_each_type_of_core_has_large_segments() {
+        let on = |core_type| Event { core_type, ..event::parse("load:u", "skylake").unwrap() };
+        let segments = |types: &[CoreType]| {
+            let options = Options::new(Target::System);
+            types.iter().fold(options, |options, &core| options.sample(on(core), 1000)).config().segments
+        };
+        assert_eq!(segments(&[CoreType::Core, CoreType::Atom]), LARGE_SEGMENTS);
+        assert_eq!(segments(&[CoreType::Any]), LARGE_SEGMENTS);
+        assert_eq!(segments(&[CoreType::Atom, CoreType::Atom]), SEGMENTS);
+        assert_eq!(segments(&[CoreType::Any, CoreType::Core]), SEGMENTS);
     }
 
     #[test]

@@ -107,8 +107,12 @@ impl Unit {
             hardware.set_global_ctrl(port, 0);
         }
         let slot = session.state.segments.slot(segment);
-        session.rings.map_segment(slot);
-        let physical = if layout.is_architectural() { session.rings.segment_address(slot) } else { 0 };
+        let physical = if layout.is_architectural() {
+            session.rings.show_segment(slot)
+        } else {
+            session.rings.map_segment(slot);
+            0
+        };
         buffer::describe(port, layout, &session.state.segments, Place { physical, filled });
         self.window = Some(wanted);
         self.threshold = None;

@@ -160,7 +160,8 @@ pub struct CoreRings {
 }
 
 impl Rings for CoreRings {
-    fn segment_address(&mut self, slot: u32) -> u64 {
+    fn show_segment(&mut self, slot: u32) -> u64 {
+        self.map_segment(slot);
         let segment = self.core.borrow().machine.shared[self.session].segments[0].len();
         PHYSICAL + self.session as u64 * SESSION_BYTES + u64::from(slot) * segment as u64
     }

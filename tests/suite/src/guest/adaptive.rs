@@ -11,6 +11,8 @@ use super::programs::{built, hpmctl, succeed};
 pub(crate) const RATES: [(u64, &str); 2] = [(1000, "thousand.hpm"), (5000, "five-thousand.hpm")];
 /// The trace of more records than the ceiling allows, and the ceiling in records per second.
 pub(crate) const RECORDS: (&str, u64) = ("records.hpm", 5000);
+/// The same in quanta that are longer than the ceiling's window.
+pub(crate) const LONG_QUANTA: (&str, u64) = ("long-quanta.hpm", 5000);
 /// The trace of more interrupts than the ceiling allows, and the ceiling in interrupts per second.
 pub(crate) const PMIS: (&str, u64) = ("pmis.hpm", 2000);
 
@@ -24,9 +26,11 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     }
     let often = ["-c", "1009", "--no-randomise"];
     with_ceiling("max_record_rate", RECORDS.1, || record_loops(RECORDS.0, &often))?;
+    let in_long_quanta = ["-c", "1009", "--no-randomise", "--quantum", "1000"];
+    with_ceiling("max_record_rate", LONG_QUANTA.1, || record_loops(LONG_QUANTA.0, &in_long_quanta))?;
     let by_interrupts = ["-c", "1009", "--no-randomise", "--imprecise"];
     with_ceiling("max_pmi_rate", PMIS.1, || record_loops(PMIS.0, &by_interrupts))?;
-    for trace in [RECORDS.0, PMIS.0] {
+    for trace in [RECORDS.0, LONG_QUANTA.0, PMIS.0] {
         report.check(&format!("the report of {trace} says that samples were held back"), || {
             let text = succeed(&mut hpmctl(&["report", trace])?)?.stdout;
             let text = String::from_utf8_lossy(&text);

@@ -26,6 +26,8 @@ pub(crate) struct Sums {
     pub(crate) records: i64,
     /// Loads in user mode that missed the first-level data cache; 0 where the model does not follow accesses.
     pub(crate) misses: i64,
+    /// Of the accesses, those by RDPMC, which read a counter and are no access to a model-specific register.
+    pub(crate) rdpmc: i64,
 }
 
 impl Sums {
@@ -34,7 +36,7 @@ impl Sums {
     /// # Errors
     /// The lab runs without the model.
     pub(super) fn now() -> Result<Self> {
-        let [user, kernel, accesses, pmis, records, misses] = [0, 1, 2, 3, 4, 5].map(sum);
+        let [user, kernel, accesses, pmis, records, misses, rdpmc] = [0, 1, 2, 3, 4, 5, 6].map(sum);
         Ok(Self {
             user: user?,
             kernel: kernel?,
@@ -42,6 +44,7 @@ impl Sums {
             pmis: pmis?,
             records: records?,
             misses: misses?,
+            rdpmc: rdpmc?,
         })
     }
 
@@ -68,6 +71,7 @@ impl Sub for Sums {
             pmis: self.pmis - earlier.pmis,
             records: self.records - earlier.records,
             misses: self.misses - earlier.misses,
+            rdpmc: self.rdpmc - earlier.rdpmc,
         }
     }
 }

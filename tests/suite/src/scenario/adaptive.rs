@@ -8,7 +8,7 @@ use libhpm::trace::{QuantumRow, SampleRow, Totals};
 
 use super::records::{open, periods, rows, totals};
 use crate::check::Tally;
-use crate::guest::adaptive::{PMIS, RATES, RECORDS};
+use crate::guest::adaptive::{LONG_QUANTA, PMIS, RATES, RECORDS};
 use crate::lab::Boot;
 
 /// Options of `lab run`: a second is as many instructions on any machine.
@@ -21,11 +21,15 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
             format!("adaptive: {rate} samples/s settle within 2 s though events come 100 times as often");
         tally.run(&name, || settles(boot, trace, rate));
     }
-    let (trace, ceiling) = RECORDS;
-    tally.run("adaptive: no more records than max_record_rate, and all others counted as lost", || {
-        let totals = throttled(boot, trace)?;
-        held(boot, &totals, totals.records, ceiling)
-    });
+    for ((trace, ceiling), quanta) in [(RECORDS, "of 10 ms"), (LONG_QUANTA, "of 1 s")] {
+        let name = format!(
+            "adaptive: in quanta {quanta} no more records than max_record_rate, and all others counted as lost"
+        );
+        tally.run(&name, || {
+            let totals = throttled(boot, trace)?;
+            held(boot, &totals, totals.records, ceiling)
+        });
+    }
     let (trace, ceiling) = PMIS;
     tally.run("adaptive: no more interrupts than max_pmi_rate, and all others counted as lost", || {
         let totals = throttled(boot, trace)?;

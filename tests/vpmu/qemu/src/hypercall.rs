@@ -68,7 +68,7 @@ pub(crate) fn call(here: &Here, state: &mut State, ecx: u32) {
 }
 
 /// What all CPUs together have done since observation began: 0 instructions at CPL 3, 1 at CPL 0, 2 accesses to PMU registers
-/// (`RDMSR`, `WRMSR`, `RDPMC`), 3 PMIs, 4 PEBS records written, 5 loads at CPL 3 that missed the first-level data cache.
+/// (`RDMSR`, `WRMSR`, `RDPMC`), 3 PMIs, 4 PEBS records written, 5 loads at CPL 3 that missed the first-level data cache, 6 `RDPMC` alone.
 fn sum(cpus: &[CpuReport], which: u32) -> Option<u64> {
     let number: fn(&CpuReport) -> u64 = match which {
         0 => |cpu| cpu.counts.of(Event::Instruction).user,
@@ -77,6 +77,7 @@ fn sum(cpus: &[CpuReport], which: u32) -> Option<u64> {
         3 => |cpu| cpu.activity.pmis,
         4 => |cpu| cpu.activity.pebs_written,
         5 => |cpu| cpu.counts.of(Event::LoadL1Miss).user,
+        6 => |cpu| cpu.activity.rdpmc,
         _ => return None,
     };
     Some(cpus.iter().map(number).sum())
