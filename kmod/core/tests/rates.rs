@@ -96,6 +96,24 @@ fn the_period_is_adapted_to_the_wished_rate_and_to_a_new_wish() {
     assert_eq!(status.periods.into_iter().max(), Some(rig.sessions[session].reader.threads[&tid].period));
 }
 
+/// Large segments and no cut but the PMI's.
+#[test]
+fn a_period_far_too_short_is_adapted_long_before_its_quantum_ends() {
+    let rated = EventSpec { rate: 2000, ..precise(STORES, 1009) };
+    let mut config = config(&[rated]);
+    (config.segments, config.segment_bytes) = (42, u32::MAX);
+    let (mut rig, session, tid) = one_thread(&config);
+    rig.cores[0].borrow_mut().limits.tsc_khz = TSC_KHZ;
+    // A second with 99,108 times this period.
+    rig.run_stores(0, 100_000_000);
+    rig.stop(session);
+    rig.read_all();
+    let seen = &rig.sessions[session].reader.threads[&tid];
+    assert_eq!(seen.counts[0], 100_000_000);
+    assert!(seen.records[0].abs_diff(2000) <= 2 * 500, "{} records", seen.records[0]);
+    assert!(rig.sessions[session].totals().pmis <= 10, "{} PMIs", rig.sessions[session].totals().pmis);
+}
+
 #[test]
 fn a_rate_of_few_samples_a_second_is_reached_too() {
     for rate in [1, 5, 12] {

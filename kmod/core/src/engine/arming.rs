@@ -119,7 +119,8 @@ impl Unit {
         self.set_threshold(port, session);
     }
 
-    /// Wants a PMI when the segment is full, or the records are written that the CPU's ceiling allows; with stacks, at the next record.
+    /// Wants a PMI when the segment is full, or the records are written that the CPU's ceiling allows, or after which periods that adapt
+    /// are to be looked at; with stacks, at the next record.
     pub(super) fn set_threshold<P: Port, R: Rings>(&mut self, port: &mut P, session: &Session<'_, R>) {
         let (Some(pebs), Some((_, filled))) = (&session.program.pebs, session.state.segments.current())
         else {
@@ -127,10 +128,14 @@ impl Unit {
         };
         let full = session.state.segments.full_at(pebs.record_size);
         let stacks = stacks::bytes_wanted(session.program) > 0;
-        let records = if stacks { 1 } else { self.guard.records_left(&session.limits) };
+        let look = session.program.records_a_look();
+        let records = if stacks { 1 } else { self.guard.records_left(&session.limits).min(look) };
         let bytes = records.saturating_mul(pebs.record_size.into());
         let threshold = u64::from(filled).saturating_add(bytes).min(full.into()) as u32;
-        if self.threshold != Some(threshold) {
+        // One that comes a little earlier is good enough: each cut would move it on otherwise.
+        let early = threshold - (threshold.saturating_sub(filled)) / 2;
+        let kept = self.threshold.is_some_and(|kept| look != u64::MAX && (early..=threshold).contains(&kept));
+        if self.threshold != Some(threshold) && !kept {
             buffer::set_threshold(port, pebs, threshold);
             self.threshold = Some(threshold);
         }

@@ -9,6 +9,9 @@ use super::super::turns::Pins;
 use super::super::{segments, stacks};
 use super::{Program, Samplers, SamplingCounter};
 
+/// Fewest records after which rates are looked at, however low they are.
+const FEWEST_A_LOOK: u64 = 16;
+
 impl Program {
     /// The request, with the driver's defaults in the fields that were 0 for default.
     #[must_use]
@@ -203,6 +206,16 @@ impl Program {
     /// The counters whose overflows are sampled.
     pub fn sampling_counters(&self) -> impl Iterator<Item = &SamplingCounter> + '_ {
         self.sampling.iter().take(self.sampling_places()).filter_map(Option::as_ref)
+    }
+
+    /// Records after which the wished rates should be looked at again, if nothing cuts before: those of a quarter of a second.
+    /// `u64::MAX` where a period does not adapt.
+    pub(in super::super) fn records_a_look(&self) -> u64 {
+        if !self.adapts {
+            return u64::MAX;
+        }
+        let fewest = self.sampling_counters().map(|sampler| sampler.rate).filter(|&rate| rate != 0).min();
+        fewest.map_or(u64::MAX, |rate| (rate / 4).max(FEWEST_A_LOOK))
     }
 
     /// Whether more than one counter writes records, so that a record must be asked which it is for.
