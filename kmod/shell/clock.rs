@@ -17,6 +17,10 @@ use crate::hpm_abi::QuantumEnd;
 /// quantum of 10 ms the last quarter contains one of 250 a second. So a quantum with less than this left is long enough.
 pub(super) const EARLY: u64 = 4;
 
+/// Registers that somebody else may have written are read at the first look so long after the last time, or before hpm writes over them:
+/// an access each 10 ms would be as many as the quanta take.
+const REGISTERS_NS: u64 = 25_000_000;
+
 /// [`Clock::expires_tsc`] of a timer that does not run.
 const STOPPED: u64 = u64::MAX;
 
@@ -34,6 +38,8 @@ pub(super) struct Clock {
     look: AtomicBool,
     /// TSC when that was last seen.
     looked_tsc: AtomicU64,
+    /// TSC when registers were last read for that.
+    registers_tsc: AtomicU64,
 }
 
 impl Clock {
@@ -47,6 +53,7 @@ impl Clock {
             wake: AtomicBool::new(false),
             look: AtomicBool::new(false),
             looked_tsc: AtomicU64::new(0),
+            registers_tsc: AtomicU64::new(0),
         }
     }
 
@@ -72,6 +79,7 @@ impl Clock {
         self.expires_tsc.store(STOPPED, Ordering::Relaxed);
         // The TSC may be set back before this runs again.
         self.looked_tsc.store(0, Ordering::Relaxed);
+        self.registers_tsc.store(0, Ordering::Relaxed);
     }
 
     /// Makes sure that the timer expires within a quantum's longest time, in TSC ticks, after `now`, or as soon as readers may have to be
@@ -172,8 +180,13 @@ impl Clock {
     /// is wanted.
     fn attend(&self, now: u64, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled, cut: bool) {
         self.looked_tsc.store(now, Ordering::Relaxed);
+        let age = now.saturating_sub(self.registers_tsc.load(Ordering::Relaxed));
+        let registers = age >= machine::ns_to_tsc(REGISTERS_NS) || cut && session.restarts_at_cuts();
+        if registers {
+            self.registers_tsc.store(now, Ordering::Relaxed);
+        }
         cpu.section(irq, |section| {
-            if let Some(reason) = section.intruder(session) {
+            if let Some(reason) = section.intruder(session, registers) {
                 session.give_up(reason);
                 self.wake_readers();
             }

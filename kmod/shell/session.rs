@@ -280,6 +280,12 @@ impl Session {
         self.programs.iter().any(Program::is_precise)
     }
 
+    /// Whether a cut says anew which counters run, over what somebody else may have written.
+    pub(super) fn restarts_at_cuts(&self) -> bool {
+        let restarts = |program: &Program| program.samples() && !program.rests_in_kernel();
+        self.programs.take_turns() || self.programs.iter().any(restarts)
+    }
+
     /// Whether it can begin beside virtualisation, which may have been switched on since it was configured.
     pub(super) fn check_virtualisation(&self) -> Result<(), Refusal> {
         if self.is_precise() {

@@ -109,10 +109,13 @@ impl Section<'_> {
         waiting.give_back();
     }
 
-    /// Why the session that runs must give up: somebody else has begun to use the PMU, or to run guests.
-    pub(in super::super) fn intruder(&mut self, session: &Session) -> Option<Reason> {
+    /// Why the session that runs must give up: somebody else has begun to run guests, or to use the PMU, for which `registers` are read.
+    pub(in super::super) fn intruder(&mut self, session: &Session, registers: bool) -> Option<Reason> {
         if session.is_precise() && sys::in_vmx() {
             return Some(Reason::Virtualisation);
+        }
+        if !registers {
+            return None;
         }
         if machine::processor_trace_runs() {
             return Some(Reason::IntelPt);
