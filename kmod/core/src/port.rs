@@ -51,7 +51,7 @@ pub trait Rings {
     /// translations of this CPU. Called with the PMU off, also from the NMI: no lock, no allocation.
     fn map_segment(&mut self, slot: u32);
     /// The physical address of what [`Rings::map_segment`] would map, which is contiguous and aligned to its size: architectural PEBS
-    /// writes there and needs no window, which stays as it is. From now on [`Port::pebs_read`] reads it. As above.
+    /// writes there, and needs no window. From now on [`Port::pebs_read`] reads it. Called as [`Rings::map_segment`] is.
     fn show_segment(&mut self, slot: u32) -> u64;
     /// Takes the session's segment out of the window, if it is there; what was mapped there before hpm is back. Called with
     /// PEBS off; another session's counters may run.

@@ -22,7 +22,8 @@ fn walk(array: &[u64], steps: usize) -> u64 {
 }
 
 fn work(index: usize, thousands: usize) {
-    let array = vec![index as u64; ELEMENTS];
+    // Of an array of zeros all pages would be the kernel's one page of zeros, which fits the first-level cache.
+    let array = vec![1 + index as u64; ELEMENTS];
     let steps = (index + 1) * thousands * 1000;
     let sum = walk(&array, steps);
     let tid = std::fs::read_link("/proc/thread-self").unwrap_or_default();

@@ -205,16 +205,19 @@ pub(super) fn processes<T>(boot: &Boot, paired: &[Pair<'_, T>], page_table: fn(&
     Ok(String::new())
 }
 
-/// Threads walk at the same time, each on its own stack, so that where RSP is at the walk's load tells them apart.
+/// Threads walk at the same time, each on its own stack, so that where RSP is at the walk's load tells them apart; each has the share of
+/// the samples that it has of the loads.
 fn threads(boot: &Boot) -> Result<String> {
     let mut seen = 0;
     for name in [MISSES[1], MISSES[2]] {
         let mut stacks = BTreeMap::<u64, u32>::new();
+        let mut counts = BTreeMap::<u32, usize>::new();
         let samples = rows::<SampleRow>(boot, name)?;
         let hot = hottest(&samples);
         for sample in samples.iter().filter(|sample| sample.ip == hot) {
             let registers = sample.registers.context("a sample has no registers")?;
             let stack = registers.at(Registers::RSP);
+            *counts.entry(sample.tid).or_default() += 1;
             let owner = *stacks.entry(stack).or_insert(sample.tid);
             ensure!(
                 owner == sample.tid,
@@ -225,6 +228,16 @@ fn threads(boot: &Boot) -> Result<String> {
         let threads: BTreeSet<u32> = stacks.values().copied().collect();
         ensure!(threads.len() == stacks.len(), "{name}: a thread walked on several stacks: {stacks:x?}");
         seen += threads.len();
+        // The threads of tests/guest/src/bin/threads.rs walk once, twice, three times as far.
+        let mut counts: Vec<usize> = counts.into_values().collect();
+        counts.sort_unstable();
+        let all: usize = counts.iter().sum();
+        let parts = counts.len() * (counts.len() + 1) / 2;
+        let right = |(place, &count): (usize, &usize)| {
+            let wanted = all * (place + 1) / parts;
+            count.abs_diff(wanted) * 10 <= wanted
+        };
+        ensure!(counts.iter().enumerate().all(right), "{name}: samples of the threads: {counts:?}");
     }
     ensure!(seen == 5, "{seen} threads have samples where 5 walked");
     Ok(format!("{seen} threads"))
