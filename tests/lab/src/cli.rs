@@ -75,6 +75,9 @@ pub(crate) struct Options {
     /// Memory in MiB.
     #[arg(long, default_value_t = 2048, value_name = "MIB", value_parser = clap::value_parser!(u32).range(256..))]
     pub(crate) memory: u32,
+    /// Attach an empty disk of so many MiB, `/dev/vda` once virtio_blk is loaded; it is gone at the end.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(16..))]
+    pub(crate) disk: Option<u32>,
     /// Let time pass with executed instructions instead of with this machine's clock (one CPU only).
     #[arg(long)]
     pub(crate) deterministic: bool,

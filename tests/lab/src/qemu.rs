@@ -40,6 +40,8 @@ pub(crate) struct Machine {
     pub(crate) append: Vec<String>,
     /// PMU plugin and its arguments.
     pub(crate) plugin: Option<(PathBuf, Vec<String>)>,
+    /// The file of its disk.
+    pub(crate) disk: Option<PathBuf>,
     /// Host folders the guest may write to.
     pub(crate) shares: Vec<Share>,
     /// A terminal instead of separate standard output and error.
@@ -109,6 +111,11 @@ fn arguments(machine: &Machine, files: &RunFiles<'_>) -> Vec<OsString> {
     }
     add("-chardev", option("file,id=status,path=", files.status));
     add("-device", format!("virtserialport,chardev=status,name={PORT_STATUS}").into());
+    if let Some(disk) = &machine.disk {
+        // Nothing on it outlives the guest, so that nobody waits for the host's disk.
+        let drive = option("if=none,id=disk,format=raw,cache=unsafe,file=", disk);
+        args.extend(["-drive".into(), drive, "-device".into(), "virtio-blk-pci,drive=disk".into()]);
+    }
     export(&mut args, TAG_ROOT, Path::new("/"), true);
     for share in &machine.shares {
         export(&mut args, &share.tag, &share.path, false);
@@ -170,6 +177,7 @@ mod tests {
             tsc_khz: Some(2_600_000),
             append: vec!["pti=off".into(), "nmi_watchdog=1".into()],
             plugin: None,
+            disk: None,
             shares: vec![],
             terminal: false,
         }

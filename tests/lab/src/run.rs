@@ -26,6 +26,7 @@ const TOOLS: [(&str, &str); 6] = [
 /// Files of a run that go when it ends.
 const INITRAMFS: &str = "initramfs.cpio";
 const PLUGIN: &str = "plugin.so";
+const DISK: &str = "disk.img";
 
 /// Exit status after a time-out, as timeout(1) has it.
 const STATUS_TIMEOUT: u8 = 124;
@@ -68,6 +69,7 @@ pub(crate) fn run(options: &Options, argv: Option<&[String]>) -> Result<u8> {
         tsc_khz: tsc_khz.join().unwrap_or_default(),
         append: options.append.clone(),
         plugin,
+        disk: options.disk.map(|mib| make_disk(&dir, mib)).transpose()?,
         shares: spec.shares,
         terminal: terminal.is_some(),
     };
@@ -91,6 +93,7 @@ fn boot(tree: &Tree, machine: &Machine, options: &Options, dir: &RunDir) -> Resu
     }
     discard(&archive)?;
     discard(&dir.file(PLUGIN))?;
+    discard(&dir.file(DISK))?;
     dir.publish()?;
     let verdict = ended.and_then(|ended| verdict(&ended, options, dir));
     let kept = keep(&console, options.keep_log.as_deref())
@@ -148,6 +151,14 @@ fn copy_plugin(plugin: &Path, options: &Options, dir: &RunDir) -> Result<(PathBu
     let mut args = vec![format!("profile={}", options.profile), format!("truth={truth}")];
     args.extend(options.plugin_arg.iter().cloned());
     Ok((copy, args))
+}
+
+/// An empty file, which takes no room before the guest writes to it.
+fn make_disk(dir: &RunDir, mib: u32) -> Result<PathBuf> {
+    let path = dir.file(DISK);
+    let made = fs::File::create(&path).and_then(|file| file.set_len(u64::from(mib) << 20));
+    made.with_context(|| format!("creating {}", path.display()))?;
+    Ok(path)
 }
 
 fn keep(from: &Path, to: Option<&Path>) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The driver as a source: its quanta and samples, and the kernel's reports of mappings and threads beside them.
 
+mod blocks;
 mod compact;
 mod meta;
 mod rows;
@@ -144,7 +145,8 @@ impl Source for DriverSource {
     fn defer(&mut self, file: &Path) -> Result<bool> {
         // Stacks are unwound while the files are there that the processes have mapped.
         if !self.rows.unwinds() && self.sideband.is_some() {
-            self.spool = Some(Spool::create(file)?);
+            let room = u64::from(self.session.config().segments) * u64::from(hpm_abi::SEGMENT_BYTES);
+            self.spool = Some(Spool::create(file, room)?);
         }
         Ok(self.spool.is_some())
     }

@@ -4,13 +4,14 @@
 //! program runs. So [`Spool`] writes quanta, records and stacks to a file, one system call for all that was published, and the side band's
 //! records as they are; [`Frames`] reads them when the program has ended, or when somebody reads the trace before.
 //!
-//! What it costs is above all new pages of the file, of which each takes thousands of the kernel's instructions, and what is done for each
-//! quantum. So quanta are written without what is not needed of them ([`compact`]). Records and stacks go from the driver's memory to the
-//! file as they are, as many neighbours at once as there are: the rows have all registers of a record, and to leave out what else a
-//! record may not need, its data source's latency and the like, would take as many instructions for copying the rest as it saves.
+//! Pages of a file cost thousands of the kernel's instructions each, unless the page cache is left out ([`Blocks`]), and what is done for
+//! each quantum costs. So quanta are written without what is not needed of them ([`compact`]). Records and stacks go to the file as they
+//! are, as many neighbours at once as there are: the rows have all registers of a record, and to leave out what else a record may not
+//! need, its data source's latency and the like, would take more instructions than it saves.
 //!
 //! # The file
-//! Words of 8 bytes in the machine's order: a head of [`HEAD`], then frames, each with a head of [`FRAME_HEAD`]. The last one may be cut off.
+//! Words of 8 bytes in the machine's order: a head of [`HEAD`], then frames, each with a head of [`FRAME_HEAD`], and zeros to the end of
+//! the block. The last frame may be cut off.
 //!
 //! | frame | its head | then |
 //! |---|---|---|
@@ -18,12 +19,14 @@
 //! | [`REPORTS`] | bytes, and the moment at which they were read, as TSC and as CLOCK_MONOTONIC_RAW | records of perf_event_open(2) |
 
 use std::fs::File;
-use std::io::{self, BufReader, IoSlice, Read as _, Write as _};
+use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use hpm_abi::ABI_VERSION;
 use zerocopy::IntoBytes as _;
 
+use super::blocks::{BLOCK, Blocks};
 use super::compact;
 use crate::session::{Batch, Quantum};
 use crate::sideband::{Entry, Reports};
@@ -38,7 +41,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"hpmspool");
 const QUANTA: u64 = u64::from_le_bytes(*b"quanta..");
 const REPORTS: u64 = u64::from_le_bytes(*b"reports.");
 /// Which file this is: the number of its own layout, which was 0 before quanta were compact, above the version of the driver's interface.
-const VERSION: u64 = 1 << 32 | ABI_VERSION as u64;
+const VERSION: u64 = 2 << 32 | ABI_VERSION as u64;
 /// Words of the file's head: [`MAGIC`], [`VERSION`], and the members of [`Begun`].
 const HEAD: usize = 5;
 /// Words of a frame's head.
@@ -47,6 +50,10 @@ const FRAME_HEAD: usize = 4;
 const READ_BYTES: usize = 256 << 10;
 /// Words of quanta that are kept before they are written.
 const WORDS_KEPT: usize = 16 << 10;
+/// How long the disk may let the recording wait without a loss: who fills more than the room that lasts so long does not wait for it.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// The first records of a recording, whose periods have not been adapted yet, are not taken for what comes.
+const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// What has to be known of a recording to make its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,7 +68,10 @@ pub(crate) struct Begun {
 /// The file being written.
 pub(super) struct Spool {
     path: PathBuf,
-    file: File,
+    file: Blocks,
+    /// Bytes of records that the driver has room for on each CPU, and when it was last emptied.
+    room: u64,
+    emptied: Instant,
     /// Heads and quanta that are being written.
     words: Vec<u64>,
 }
@@ -75,10 +85,14 @@ enum Piece<'a> {
 }
 
 impl Spool {
-    /// Creates the file.
-    pub(super) fn create(path: &Path) -> Result<Self, TraceError> {
+    /// Creates the file, for a driver that has room for so many bytes of records on each CPU.
+    ///
+    /// # Errors
+    /// [`TraceError::Write`].
+    pub(super) fn create(path: &Path, room: u64) -> Result<Self, TraceError> {
         let refused = |reason| TraceError::Write { path: path.to_owned(), reason };
-        Ok(Self { path: path.to_owned(), file: File::create_new(path).map_err(refused)?, words: Vec::new() })
+        let file = Blocks::create(path).map_err(refused)?;
+        Ok(Self { path: path.to_owned(), file, room, emptied: Instant::now(), words: Vec::new() })
     }
 
     /// Writes the head, before anything else.
@@ -88,21 +102,21 @@ impl Spool {
     pub(super) fn begin(&mut self, begun: Begun) -> Result<()> {
         let calls = begun.calls.map_or(u64::MAX, u64::from);
         let head = [MAGIC, VERSION, calls, begun.maps, begun.threads];
-        self.write(&mut [IoSlice::new(head.as_bytes())])
+        self.emptied = Instant::now();
+        self.write(|file| file.push(head.as_bytes()).and_then(|()| file.flush()))
     }
 
-    /// Writes what the kernel reported until this moment.
+    /// Adds what the kernel reported until this moment; [`Spool::append`] writes it.
     ///
     /// # Errors
     /// [`TraceError::Write`]. Nothing may be written then.
     pub(super) fn reports(&mut self, reports: &Reports, now: ClockPair) -> Result<()> {
         let bytes = reports.bytes();
         let head = [REPORTS, bytes.len() as u64, now.tsc, now.monotonic_raw_ns];
-        self.write(&mut [IoSlice::new(head.as_bytes()), IoSlice::new(bytes)])
+        self.write(|file| file.push(head.as_bytes()).and_then(|()| file.push(bytes)))
     }
 
-    /// Writes what was published, all at once unless it is much: a frame for each CPU, or several where quanta differ in what a frame's have
-    /// in common.
+    /// Writes what was published: a frame for each CPU, or several where quanta differ in what a frame's have in common.
     ///
     /// # Errors
     /// [`TraceError::Write`], or [`Error::Corrupt`] as [`Batch::quanta`]. Nothing may be written then.
@@ -110,27 +124,41 @@ impl Spool {
         // Nothing is left of a look that failed.
         self.words.clear();
         let mut pieces = Vec::new();
+        let mut most = 0;
         for cpu in 0..batch.cpus() {
+            let mut records = 0;
             for quanta in batch.of_cpu(cpu) {
                 for alike in quanta.chunk_by(compact::goes_on) {
-                    self.add_frame(batch, cpu, alike, &mut pieces)?;
+                    records += self.add_frame(batch, cpu, alike, &mut pieces)?;
                 }
             }
+            most = most.max(records);
             if self.words.len() >= WORDS_KEPT {
                 self.write_pieces(&mut pieces)?;
             }
         }
-        self.write_pieces(&mut pieces)
+        if self.is_pressed(most) {
+            self.write(Blocks::cache)?;
+        }
+        self.write_pieces(&mut pieces)?;
+        self.write(Blocks::flush)
     }
 
-    /// Adds a frame of quanta to what is written next.
+    /// Whether so many bytes of records on one CPU since the last look leave no time to wait for a disk.
+    fn is_pressed(&mut self, records: u64) -> bool {
+        let now = Instant::now();
+        let passed = now.duration_since(std::mem::replace(&mut self.emptied, now)).max(AT_LEAST);
+        PATIENCE.as_secs_f64() * records as f64 > passed.as_secs_f64() * self.room as f64
+    }
+
+    /// Adds a frame of quanta to what is written next; the bytes of its records.
     fn add_frame<'a>(
         &mut self,
         batch: &'a Batch<'_>,
         cpu: usize,
         quanta: &'a [hpm_abi::Quantum],
         pieces: &mut Vec<Piece<'a>>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let head = self.words.len();
         self.words.extend([QUANTA, 0, 0, 0]);
         compact::pack(quanta, &mut self.words);
@@ -158,35 +186,35 @@ impl Spool {
         })?;
         let packed = 8 * (self.words.len() - head - FRAME_HEAD) as u64;
         self.words[head + 1..head + FRAME_HEAD].copy_from_slice(&[packed, total[0], total[1]]);
-        Ok(())
+        Ok(total[0])
     }
 
-    /// Writes them, and empties them and the words.
+    /// Adds them to the file, and empties them and the words.
     fn write_pieces(&mut self, pieces: &mut Vec<Piece<'_>>) -> Result<()> {
         let words = std::mem::take(&mut self.words);
         let mut from = 0;
-        let slices = pieces.drain(..).map(|piece| match piece {
-            Piece::Bytes(bytes) => IoSlice::new(bytes),
-            Piece::Words(to) => IoSlice::new(words[std::mem::replace(&mut from, to)..to].as_bytes()),
+        let written = pieces.drain(..).try_for_each(|piece| {
+            self.write(|file| match piece {
+                Piece::Bytes(bytes) => file.push(bytes),
+                Piece::Words(to) => file.push(words[std::mem::replace(&mut from, to)..to].as_bytes()),
+            })
         });
-        let mut slices: Vec<IoSlice<'_>> = slices.collect();
-        let written = self.write(&mut slices);
-        drop(slices);
         self.words = words;
         self.words.clear();
         written
     }
 
-    fn write(&mut self, slices: &mut [IoSlice<'_>]) -> Result<()> {
-        let written = write_all(&mut self.file, slices);
+    fn write(&mut self, how: impl FnOnce(&mut Blocks) -> io::Result<()>) -> Result<()> {
+        let written = how(&mut self.file);
         Ok(written.map_err(|reason| TraceError::Write { path: self.path.clone(), reason })?)
     }
 
     /// What was written.
     ///
     /// # Errors
-    /// [`TraceError::Read`].
-    pub(super) fn read(self) -> Result<Frames> {
+    /// [`TraceError::Write`], [`TraceError::Read`].
+    pub(super) fn read(mut self) -> Result<Frames> {
+        self.write(Blocks::flush)?;
         Frames::open(&self.path)
     }
 }
@@ -212,28 +240,6 @@ fn runs(
         (area, start, len) = (next_area, next_start, next_len);
     }
     if len != 0 { each(area, start, len) } else { Ok(()) }
-}
-
-/// [`io::Write::write_all`] of many slices.
-fn write_all(file: &mut File, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
-    while !slices.is_empty() {
-        match file.write_vectored(slices) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut slices, written),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // A file system that writes past the page cache pins what it writes, which the driver's memory does not allow.
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {
-                let mut copy = Vec::new();
-                return slices.iter().try_for_each(|slice| {
-                    copy.clear();
-                    copy.extend_from_slice(slice);
-                    file.write_all(&copy)
-                });
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Takes so many bytes off the beginning; `None` where they are too few, or would leave what follows unaligned.
@@ -342,6 +348,9 @@ impl Frames {
         let Some(left) = self.left.checked_sub((8 * FRAME_HEAD) as u64) else { return Ok(None) };
         let mut head = [0_u64; FRAME_HEAD];
         self.read(|input| input.read_exact(head.as_mut_bytes()))?;
+        if head == [0; FRAME_HEAD] && left < BLOCK as u64 {
+            return Ok(None);
+        }
         let bytes = match head {
             [QUANTA, parts @ ..] => {
                 let add = |sum: u64, part| sum.checked_add(part).filter(|sum| sum.is_multiple_of(8));

@@ -16,7 +16,9 @@ use crate::lab::Boot;
 /// The guest's clock is the number of executed instructions, so that neither the host nor the model's slowness shows. Whether a huge page is
 /// to be had depends on what ran before, and each that is not costs some hundred page faults: there are none.
 pub(super) const OPTIONS: &[&str] =
-    &["--deterministic", "--append", NO_HUGE_PAGES, "--plugin-arg", "truth-level=basic"];
+    &["--deterministic", "--disk", DISK_MIB, "--append", NO_HUGE_PAGES, "--plugin-arg", "truth-level=basic"];
+/// What the longest recording writes fits ten times.
+const DISK_MIB: &str = "4096";
 const NO_HUGE_PAGES: &str = "transparent_hugepage=never";
 
 /// The same on a guest that executes twice as many instructions in a second, at the target's rate.
@@ -25,6 +27,8 @@ pub(super) const OPTIONS_BILLION: &[&str] = &[
     "--deterministic",
     "--instruction-ns",
     "1",
+    "--disk",
+    DISK_MIB,
     "--append",
     NO_HUGE_PAGES,
     "--append",

@@ -11,6 +11,8 @@ use crate::trace::{
 };
 
 const PMU: &str = "skylake";
+/// Of the driver, for records.
+const ROOM: u64 = 4 << 20;
 
 fn meta() -> Meta {
     let mut meta = Meta::default();
@@ -54,7 +56,7 @@ fn at_once(folder: &Path, stays: &[Vec<(usize, Stay)>]) -> TraceReader {
 /// A trace of these stays that was not ended, and whose rows were not made.
 fn deferred(folder: &Path, stays: &[Vec<(usize, Stay)>]) -> TraceWriter {
     let writer = TraceWriter::create(folder, meta()).unwrap();
-    let mut spool = Spool::create(&writer.deferred_file()).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file(), ROOM).unwrap();
     spool.begin(Begun::default()).unwrap();
     looks(stays, |batch| spool.append(batch).unwrap());
     writer
@@ -74,7 +76,7 @@ proptest! {
     #[test]
     fn rows_are_the_same_whenever_they_are_made(
         stays in prop::collection::vec(prop::collection::vec(stay(), 0..12), 1..5),
-        torn in 1..60_000_u64,
+        torn in BLOCK as u64..60_000,
     ) {
         let temp = tempfile::tempdir().unwrap();
         let folder = |name: &str| temp.path().join(name);
@@ -124,7 +126,7 @@ fn copied(quantum: &Quantum<'_>) -> (hpm_abi::Quantum, Vec<u8>, Vec<u8>) {
 fn frames_have_what_was_published_however_often_the_rings_end() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("deferred.raw");
-    let mut spool = Spool::create(&file).unwrap();
+    let mut spool = Spool::create(&file, ROOM).unwrap();
     spool.begin(Begun::default()).unwrap();
     let stay = |number: u32| {
         let stack = if number % 50 == 3 { 200_000 } else { 8 * (number % 4) };
@@ -169,7 +171,7 @@ fn what_a_quantum_cannot_own_is_not_written() {
     ];
     for change in cases {
         let temp = tempfile::tempdir().unwrap();
-        let mut spool = Spool::create(&temp.path().join("deferred.raw")).unwrap();
+        let mut spool = Spool::create(&temp.path().join("deferred.raw"), ROOM).unwrap();
         spool.begin(Begun::default()).unwrap();
         let fake = Fake::new(1);
         let mut session = session(&fake);
@@ -246,7 +248,8 @@ fn what_cannot_be_read_is_said() {
         (count, quanta.cut().map(|cut| cut.failure.unwrap()).unwrap_or_default())
     };
     assert_eq!(cut(&bytes), (2, String::new()));
-    let frame = (bytes.len() - 8 * HEAD) / 2;
+    let heads = bytes.windows(8).enumerate().filter(|(_, word)| *word == QUANTA.to_ne_bytes());
+    let frame = heads.map(|(at, _)| at).nth(1).unwrap() - 8 * HEAD;
     let mut other = bytes.clone();
     other[8 * HEAD + frame] ^= 1;
     let (count, reason) = cut(&other);
@@ -313,7 +316,7 @@ fn an_event_whose_name_was_made_is_known_by_its_encoding() {
     meta.events[0] =
         trace::Event { name: "no name".into(), encoding: load.precise_encoding, ..trace::Event::default() };
     let writer = TraceWriter::create(temp.path().join("a.hpm"), meta).unwrap();
-    let mut spool = Spool::create(&writer.deferred_file()).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file(), ROOM).unwrap();
     spool.begin(Begun::default()).unwrap();
     looks(&[vec![(0, Stay { tid: 3, records: 5, stack: 0, count: 9 })]], |batch| {
         spool.append(batch).unwrap()
@@ -329,7 +332,7 @@ fn reports_become_rows_behind_those_of_what_was_there() {
     let mut meta = meta();
     meta.clock.tsc_khz = 2_000_000;
     let mut writer = TraceWriter::create(&folder, meta).unwrap();
-    let mut spool = Spool::create(&writer.deferred_file()).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file(), ROOM).unwrap();
     writer.map(&MapRow { path: "/there".into(), ..MapRow::default() }).unwrap();
     writer.thread(&ThreadRow { tid: 3, name: "there".into(), ..ThreadRow::default() }).unwrap();
     let empty = TraceReader::open(&folder).unwrap();
@@ -345,6 +348,7 @@ fn reports_become_rows_behind_those_of_what_was_there() {
     fork(&mut bytes, 5, 3, 1300);
     let now = ClockPair { tsc: 10_000, monotonic_raw_ns: 1500, realtime_ns: 0 };
     spool.reports(&Reports::of(&bytes), now).unwrap();
+    looks(&[Vec::new()], |batch| spool.append(batch).unwrap());
     // Of a killed recording, which had begun to make rows of them.
     writer.thread(&ThreadRow { tid: 4, name: "sooner".into(), ..ThreadRow::default() }).unwrap();
     drop(writer);
