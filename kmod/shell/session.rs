@@ -73,6 +73,8 @@ struct CpuShare {
     state: UnsafeCell<CpuSession>,
     /// Quanta, segments, markers and bytes of stacks that were produced when readers were last woken.
     told: [AtomicU64; 4],
+    /// Of each, how many more are not to wait for the timer.
+    quarters: [u64; 4],
 }
 
 // SAFETY: `state` is used by its CPU only, inside a section of its gate, or while it cannot run one.
@@ -100,6 +102,7 @@ impl CpuShare {
             memory: CpuMemory { quanta, stacks, markers, segments, staging },
             state: UnsafeCell::new(CpuSession::new(program)),
             told: [const { AtomicU64::new(0) }; 4],
+            quarters: hpm_core::quarters(config),
         })
     }
 }

@@ -76,5 +76,5 @@ pub use self::pmu::Pmu;
 pub use self::port::{Port, Rings};
 pub use self::program::Program;
 pub use self::refusal::Refusal;
-pub use self::session::{has_filled_a_quarter, CpuSession, CpuTotals, Session, Thread};
+pub use self::session::{has_filled, quarters, CpuSession, CpuTotals, Session, Thread};
 pub use self::threads::{ThreadSlot, ThreadTally, Threads};

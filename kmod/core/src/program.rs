@@ -42,6 +42,19 @@ pub struct SamplingCounter {
     pub grid: Grid,
 }
 
+impl SamplingCounter {
+    /// What nobody looks at.
+    const NONE: Self = Self {
+        place: 0,
+        counter: Counter::at(0),
+        event: 0,
+        period: 0,
+        rate: 0,
+        randomise: false,
+        grid: Grid { unit: 1, least: 0, most: 0 },
+    };
+}
+
 /// How the records of a session look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Records {
@@ -56,6 +69,9 @@ pub type Samplers = ([u8; SAMPLING_COUNTERS_MAX], [u8; SAMPLING_COUNTERS_MAX]);
 
 const _: () = assert!(COUNTERS_MAX <= 64, "each has a bit of `Program::reads`");
 
+/// Fewest records after which rates are looked at, however low they are.
+const FEWEST_A_LOOK: u64 = 16;
+
 /// What a session writes to the PMU, and how its counters map to its events.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
@@ -68,15 +84,18 @@ pub struct Program {
     /// A bit for each counter's place that is read at each cut: a look through all assignments for each of them would be most of what
     /// a cut costs.
     reads: u64,
-    sampling: [Option<SamplingCounter>; SAMPLING_COUNTERS_MAX],
-    /// How many of these places have to be looked at: a cut does that a dozen times, and mostly one is in use.
-    sampling_places: u8,
+    /// Those of this type of core, in the order of their places.
+    sampling: [SamplingCounter; SAMPLING_COUNTERS_MAX],
+    /// How many these are: a cut looks at all a dozen times, and mostly there is one.
+    sampling_count: u8,
     /// What every quantum says of them.
     samplers: Samplers,
     /// More than one is in use.
     several: bool,
     /// The period of one is adapted to a rate.
     adapts: bool,
+    /// [`Program::records_a_look`].
+    records_a_look: u64,
     /// The intervals of one are drawn.
     randomises: bool,
     /// [`Program::rests_in_kernel`], unless records have to be moved.
@@ -119,11 +138,12 @@ impl Program {
         complete: 0,
         assignments: [Assignment { counting: None, sampling: None }; EVENTS_MAX],
         reads: 0,
-        sampling: [None; SAMPLING_COUNTERS_MAX],
-        sampling_places: 0,
+        sampling: [SamplingCounter::NONE; SAMPLING_COUNTERS_MAX],
+        sampling_count: 0,
         samplers: ([NO_EVENT; SAMPLING_COUNTERS_MAX], [NO_EVENT; SAMPLING_COUNTERS_MAX]),
         several: false,
         adapts: false,
+        records_a_look: u64::MAX,
         randomises: false,
         rests: false,
         sight: None,
@@ -241,10 +261,10 @@ impl Program {
             }
             let spec = &self.config.events[index];
             let place = hybrid::sampling_place(&self.config, index);
-            // `check_places` has seen that there is one.
-            if let Some(entry) = self.sampling.get_mut(place) {
-                self.sampling_places = self.sampling_places.max(place as u8 + 1);
-                *entry = Some(SamplingCounter {
+            // `check_places` has seen that there is room.
+            if let Some(entry) = self.sampling.get_mut(usize::from(self.sampling_count)) {
+                self.sampling_count += 1;
+                *entry = SamplingCounter {
                     place: place as u8,
                     counter,
                     event: index as u8,
@@ -252,7 +272,7 @@ impl Program {
                     rate: spec.rate,
                     randomise: spec.flags & EventSpec::RANDOMISE != 0,
                     grid: pmu.period_grid(how.way, CounterSet::one(counter)),
-                });
+                };
             }
         }
     }
@@ -260,12 +280,15 @@ impl Program {
     /// What each cut would have to look for among the sampling counters.
     fn summarise(&mut self) {
         let Self { sampling, samplers: (events, counters), .. } = self;
-        self.several = sampling.iter().flatten().count() > 1;
-        for (place, sampler) in sampling.iter().enumerate() {
-            let Some(sampler) = sampler else { continue };
+        self.several = self.sampling_count > 1;
+        for sampler in sampling.iter().take(self.sampling_count.into()) {
+            let place = usize::from(sampler.place);
             (events[place], counters[place]) = (sampler.event, sampler.counter.bit() as u8);
-            self.adapts |= sampler.rate != 0;
             self.randomises |= sampler.randomise;
+            if sampler.rate != 0 {
+                self.adapts = true;
+                self.records_a_look = self.records_a_look.min((sampler.rate / 4).max(FEWEST_A_LOOK));
+            }
         }
     }
 

@@ -163,19 +163,21 @@ impl CpuSession {
     }
 }
 
-/// Whether one of the rings has filled by a quarter from when [`CpuSession::produced`] was `told` to when it was `produced`, so that readers
-/// should not wait any longer.
+/// By how much [`CpuSession::produced`] grows while a ring fills by a quarter, of each ring; `u64::MAX` of one that is not there. Readers
+/// should not wait any longer then.
 #[must_use]
-pub fn has_filled_a_quarter(config: &SessionConfig, told: [u64; 4], produced: [u64; 4]) -> bool {
-    let sizes = [config.quanta, config.segment_count(), config.markers, config.stack_ring_bytes];
+pub fn quarters(config: &SessionConfig) -> [u64; 4] {
+    let quarter = |size: u32| if size == 0 { u64::MAX } else { u64::from(size / 4) };
     // Of the segments that were begun the last one is not full.
-    let unfinished = [0, 1, 0, 0];
-    let since = told.into_iter().zip(produced).map(|(told, produced)| produced.wrapping_sub(told));
-    sizes
-        .into_iter()
-        .zip(unfinished)
-        .zip(since)
-        .any(|((size, unfinished), since)| size != 0 && since >= u64::from(size / 4) + unfinished)
+    let segments = quarter(config.segment_count()).saturating_add(1);
+    [quarter(config.quanta), segments, quarter(config.markers), quarter(config.stack_ring_bytes)]
+}
+
+/// Whether one of the rings has filled by one of these [`quarters`] from when [`CpuSession::produced`] was `told` to when it was `produced`.
+#[must_use]
+pub fn has_filled(quarters: &[u64; 4], told: &[u64; 4], produced: &[u64; 4]) -> bool {
+    let since = told.iter().zip(produced).map(|(told, produced)| produced.wrapping_sub(*told));
+    quarters.iter().zip(since).any(|(quarter, since)| since >= *quarter)
 }
 
 /// What the shell hands to each engine call: one session, seen from the CPU the caller runs on.
@@ -276,12 +278,12 @@ mod tests {
                 .iter_mut()
                 .zip(more)
                 .for_each(|(produced, more)| *produced = produced.wrapping_add(more));
-            has_filled_a_quarter(&config, told, produced)
+            has_filled(&quarters(&config), &told, &produced)
         };
         assert!(!after([15, 2, 31, 1023]));
         for enough in [[16, 0, 0, 0], [0, 3, 0, 0], [0, 0, 32, 0], [0, 0, 0, 1024]] {
             assert!(after(enough), "{enough:?}");
         }
-        assert!(!has_filled_a_quarter(&SessionConfig::EMPTY, [0; 4], [0, 0, 1, 0]));
+        assert!(!has_filled(&quarters(&SessionConfig::EMPTY), &[0; 4], &[0, 0, 1, 0]));
     }
 }

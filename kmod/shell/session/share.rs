@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A session's part on the CPU that runs, as sections use it.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use super::super::clock::EARLY;
 use super::super::counters::Pages;
 use super::super::entry_area::EntryArea;
 use super::super::limits;
 use super::super::port::LiveRings;
-use super::{Loaded, Session};
+use super::{CpuShare, Loaded, Session};
 use crate::hpm_core::{self, CpuSession, Program};
 
 /// A session's part on the CPU that runs.
@@ -17,7 +17,7 @@ pub(in super::super) struct Share<'a> {
     programs: &'a [Program],
     program: &'a Program,
     state: &'a mut CpuSession,
-    told: &'a [AtomicU64; 4],
+    share: &'a CpuShare,
     rings: LiveRings<'a>,
 }
 
@@ -40,7 +40,7 @@ impl Session {
         let rings = unsafe { LiveRings::new(&share.memory, self.pages(), area, status, control) };
         // SAFETY: The gate keeps others out.
         let state = unsafe { &mut *share.state.get() };
-        Some(Share { session: self, programs, program, state, told: &share.told, rings })
+        Some(Share { session: self, programs, program, state, share, rings })
     }
 }
 
@@ -64,11 +64,11 @@ impl<'a> Share<'a> {
     /// Notes what was published; whether a quarter of a ring has filled since readers were last woken, so that readers should not wait for the timer.
     pub(in super::super) fn announce(&mut self) -> bool {
         let produced = self.state.produced();
-        let told = self.told.each_ref().map(|told| told.load(Ordering::Relaxed));
+        let told = self.share.told.each_ref().map(|told| told.load(Ordering::Relaxed));
         if produced == told {
             return false;
         }
         self.session.note_news();
-        hpm_core::has_filled_a_quarter(self.session.programs.any().config(), told, produced)
+        hpm_core::has_filled(&self.share.quarters, &told, &produced)
     }
 }

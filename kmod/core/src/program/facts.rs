@@ -9,9 +9,6 @@ use super::super::turns::Pins;
 use super::super::{segments, stacks};
 use super::{Program, Samplers, SamplingCounter};
 
-/// Fewest records after which rates are looked at, however low they are.
-const FEWEST_A_LOOK: u64 = 16;
-
 impl Program {
     /// The request, with the driver's defaults in the fields that were 0 for default.
     #[must_use]
@@ -131,11 +128,6 @@ impl Program {
         self.rests && self.sight.is_none()
     }
 
-    /// Places among the sampling counters that may be in use: those before this one.
-    pub(in super::super) fn sampling_places(&self) -> usize {
-        self.sampling_places.into()
-    }
-
     /// Whether this event counts at CPL 3, and at CPL 0.
     pub(in super::super) fn levels(&self, event: usize) -> (bool, bool) {
         let privilege = self.config.events[event].privilege;
@@ -205,17 +197,13 @@ impl Program {
 
     /// The counters whose overflows are sampled.
     pub fn sampling_counters(&self) -> impl Iterator<Item = &SamplingCounter> + '_ {
-        self.sampling.iter().take(self.sampling_places()).filter_map(Option::as_ref)
+        self.sampling.get(..self.sampling_count.into()).unwrap_or_default().iter()
     }
 
     /// Records after which the wished rates should be looked at again, if nothing cuts before: those of a quarter of a second.
     /// `u64::MAX` where a period does not adapt.
-    pub(in super::super) fn records_a_look(&self) -> u64 {
-        if !self.adapts {
-            return u64::MAX;
-        }
-        let fewest = self.sampling_counters().map(|sampler| sampler.rate).filter(|&rate| rate != 0).min();
-        fewest.map_or(u64::MAX, |rate| (rate / 4).max(FEWEST_A_LOOK))
+    pub(in super::super) const fn records_a_look(&self) -> u64 {
+        self.records_a_look
     }
 
     /// Whether more than one counter writes records, so that a record must be asked which it is for.
@@ -251,12 +239,8 @@ impl Program {
         periods: &[u64; SAMPLING_COUNTERS_MAX],
     ) -> [u64; SAMPLING_COUNTERS_MAX] {
         let mut shown = [0; SAMPLING_COUNTERS_MAX];
-        for ((shown, period), sampler) in
-            shown.iter_mut().zip(periods).zip(&self.sampling).take(self.sampling_places())
-        {
-            if sampler.is_some() {
-                *shown = *period;
-            }
+        for place in self.sampling_counters().map(|sampler| usize::from(sampler.place)) {
+            shown[place] = periods[place];
         }
         shown
     }

@@ -12,13 +12,13 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-use memmap2::MmapMut;
+use memmap2::{MmapMut, MmapOptions};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// Bytes that are written as one, at a multiple of them, from memory at one: what no disk's sectors exceed.
 pub(super) const BLOCK: usize = 4096;
 /// Bytes of the buffer.
-const BUFFER: usize = 64 * BLOCK;
+const BUFFER: usize = 128 * BLOCK;
 
 /// The file. Its end is filled up with zeros to a whole block.
 pub(super) struct Blocks {
@@ -41,7 +41,8 @@ impl Blocks {
     /// # Errors
     /// It is there already, or cannot be.
     pub(super) fn create(path: &Path) -> io::Result<Self> {
-        let buffer = MmapMut::map_anon(BUFFER)?;
+        // Its pages are there before anything is measured.
+        let buffer = MmapOptions::new().len(BUFFER).populate().map_anon()?;
         let file = File::create_new(path)?;
         // Not when it is created: a file system that refuses has then created it all the same.
         let direct = fcntl(&file, FcntlArg::F_SETFL(OFlag::O_DIRECT)).is_ok();
