@@ -1,6 +1,8 @@
 //! Closing a quantum: what the counters did, which records belong to it, and what the next one starts from.
 
-use super::abi::{Quantum, QuantumEnd, QuantumFlags, SAMPLING_COUNTERS_MAX};
+mod describe;
+
+use super::abi::{QuantumEnd, SAMPLING_COUNTERS_MAX};
 use super::allocate::{Counter, COUNTERS_MAX};
 use super::buffer;
 use super::events::Way;
@@ -10,8 +12,8 @@ use super::layout::RecordLayout;
 use super::period::Wish;
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
-use super::program::{Program, Records};
-use super::session::{CpuSession, Session, Thread};
+use super::program::Program;
+use super::session::{Session, Thread};
 use super::stacks::{self, Stack};
 use super::threads::{Place, Positions};
 use super::turns::Turn;
@@ -290,64 +292,10 @@ fn advance(left: &mut i64, period: u64, records: u64, events: i64, armed: bool) 
     lost as u64
 }
 
-/// Writes what the ring shows of a quantum.
-fn describe(quantum: &mut Quantum, program: &Program, state: &CpuSession, closed: &Closed<'_>, stack: Stack) {
-    let Closed { stay, span, .. } = closed;
-    let (counter_event, sampler_counter) = program.samplers();
-    let records = program.records.unwrap_or(Records { size: 0, format: 0 });
-    let own_sizes = program.pebs.as_ref().is_some_and(RecordLayout::is_architectural);
-    *quantum = Quantum {
-        sequence: state.sequence,
-        start_tsc: stay.start_tsc,
-        end_tsc: closed.end_tsc,
-        pid: stay.thread.pid,
-        tid: stay.thread.tid,
-        cpu: closed.cpu,
-        end: closed.ending.end as u16,
-        flags: flags(program, state, closed) | stack.flags,
-        last_ip: closed.ending.last_ip,
-        segment: span.segment,
-        span_offset: span.start,
-        span_bytes: span.end - span.start,
-        record_size: if own_sizes { 0 } else { records.size },
-        record_format: records.format,
-        count_len: program.event_count() as u32,
-        pebs_enable: if stay.armed { program.pebs_enable } else { 0 },
-        pebs_data_cfg: program.pebs.map_or(0, |pebs| pebs.pebs_data_cfg),
-        records_lost: closed.records_lost,
-        stack_offset: stack.offset,
-        stack_bytes: stack.bytes,
-        active: program.complete(),
-        counter_event,
-        sampler_counter,
-        counts: state.counts,
-        periods: program.shown(state.periods.in_use()),
-    };
-}
-
-/// [`QuantumFlags`] of a quantum, without those of its stack.
-fn flags(program: &Program, state: &CpuSession, closed: &Closed<'_>) -> u16 {
-    let Closed { stay, span, .. } = closed;
-    let withheld = span.moved.is_some_and(|moved| moved.withheld > 0) || state.handled.withheld > 0;
-    let mut flags = 0;
-    for (set, flag) in [
-        (closed.records_lost > 0, QuantumFlags::RECORDS_LOST),
-        (state.lost_before, QuantumFlags::QUANTA_LOST_BEFORE),
-        (withheld, QuantumFlags::RECORDS_WITHHELD),
-        (span.moved.is_some_and(|moved| moved.scrubbed), QuantumFlags::RECORDS_SCRUBBED),
-        (program.samples() && stay.place.is_none(), QuantumFlags::THREAD_OVERFLOW),
-        (stay.throttled, QuantumFlags::THROTTLED),
-        (stay.paused, QuantumFlags::PAUSED),
-    ] {
-        flags |= if set { flag } else { 0 };
-    }
-    flags
-}
-
 fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, closed: &Closed<'_>, stack: Stack) {
     let (program, state, span) = (session.program, &mut *session.state, &closed.span);
     session.rings.write_quantum(state.quanta.place(number), |quantum| {
-        describe(quantum, program, state, closed, stack)
+        describe::describe(quantum, program, state, closed, stack)
     });
     state.quanta.produce_to(number + 1);
     state.lost_before = false;

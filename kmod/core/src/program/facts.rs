@@ -233,16 +233,16 @@ impl Program {
         })
     }
 
-    /// [`super::super::abi::Quantum::periods`]: those of the events that are sampled on this type of core.
-    pub(in super::super) fn shown(
+    /// Writes [`super::super::abi::Quantum::periods`]: those of the events that are sampled on this type of core.
+    pub(in super::super) fn show(
         &self,
         periods: &[u64; SAMPLING_COUNTERS_MAX],
-    ) -> [u64; SAMPLING_COUNTERS_MAX] {
-        let mut shown = [0; SAMPLING_COUNTERS_MAX];
+        shown: &mut [u64; SAMPLING_COUNTERS_MAX],
+    ) {
+        *shown = [0; SAMPLING_COUNTERS_MAX];
         for place in self.sampling_counters().map(|sampler| usize::from(sampler.place)) {
             shown[place] = periods[place];
         }
-        shown
     }
 
     /// [`super::super::abi::Quantum::counter_event`] and [`super::super::abi::Quantum::sampler_counter`].
