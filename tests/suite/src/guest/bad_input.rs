@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use libhpm::trace::{SampleRow, TraceReader};
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, record, succeed};
+use super::programs::{built, hpmctl, mount_disk, record, succeed};
 
 /// Makes every mistake a person may make.
 pub(super) fn run(report: &mut GuestReport) {
@@ -27,6 +29,7 @@ pub(super) fn run(report: &mut GuestReport) {
     report
         .check("a file that is no trace", || refused(hpmctl(&["report", "/etc/hostname"])?, "/etc/hostname"));
     report.check("a trace cut off in the middle", cut_trace);
+    report.check("a full disk", full_disk);
     report.check("no module", no_module);
 }
 
@@ -63,6 +66,24 @@ fn cut_trace() -> Result<String> {
     ensure!(said.contains("samples"), "it does not say that the samples are cut: {said:?}");
     ensure!(!said.contains("panicked"), "it panicked: {said}");
     Ok(said)
+}
+
+/// Records until the disk is full: the program runs to its end, and what was written can be read.
+fn full_disk() -> Result<String> {
+    mount_disk(Path::new("disk"))?;
+    let mut command = hpmctl(&["record", "-e", "load:u", "-c", "300", "-o", "disk/full.hpm", "--"])?;
+    command.args(["sh", "-c", "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done; echo over"]);
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    ensure!(!output.status.success(), "it succeeded");
+    ensure!(output.stdout == b"over\n", "the program did not run to its end: {said}");
+    ensure!(said.contains("No space left") && said.contains("not complete"), "it does not say so: {said}");
+    let reader = TraceReader::open("disk/full.hpm")?;
+    let rows = reader.rows::<SampleRow>().count();
+    // Nearly all that the disk has room for.
+    ensure!(rows > 10_000, "only {rows} samples can be read");
+    succeed(Command::new("umount").arg("disk"))?;
+    Ok(format!("{rows} samples can be read: {said}"))
 }
 
 fn no_module() -> Result<String> {
