@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use libhpm::trace::{SampleRow, TraceReader};
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, mount_disk, record, succeed};
+use super::programs::{built, hpmctl, record, succeed};
 
 /// Makes every mistake a person may make.
 pub(super) fn run(report: &mut GuestReport) {
@@ -29,7 +28,7 @@ pub(super) fn run(report: &mut GuestReport) {
     report
         .check("a file that is no trace", || refused(hpmctl(&["report", "/etc/hostname"])?, "/etc/hostname"));
     report.check("a trace cut off in the middle", cut_trace);
-    report.check("a full disk", full_disk);
+    report.check("a full file system", full);
     report.check("no module", no_module);
 }
 
@@ -68,21 +67,22 @@ fn cut_trace() -> Result<String> {
     Ok(said)
 }
 
-/// Records until the disk is full: the program runs to its end, and what was written can be read.
-fn full_disk() -> Result<String> {
-    mount_disk(Path::new("disk"))?;
-    let mut command = hpmctl(&["record", "-e", "load:u", "-c", "300", "-o", "disk/full.hpm", "--"])?;
+/// Records until the file system is full: the program runs to its end, and what was written can be read.
+fn full() -> Result<String> {
+    fs::create_dir("full")?;
+    succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "size=12m", "tmpfs", "full"]))?;
+    let mut command = hpmctl(&["record", "-e", "load:u", "-c", "300", "-o", "full/trace.hpm", "--"])?;
     command.args(["sh", "-c", "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done; echo over"]);
     let output = command.output()?;
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     ensure!(!output.status.success(), "it succeeded");
     ensure!(output.stdout == b"over\n", "the program did not run to its end: {said}");
     ensure!(said.contains("No space left") && said.contains("not complete"), "it does not say so: {said}");
-    let reader = TraceReader::open("disk/full.hpm")?;
+    let reader = TraceReader::open("full/trace.hpm")?;
     let rows = reader.rows::<SampleRow>().count();
     // Nearly all that the disk has room for.
     ensure!(rows > 10_000, "only {rows} samples can be read");
-    succeed(Command::new("umount").arg("disk"))?;
+    succeed(Command::new("umount").arg("full"))?;
     Ok(format!("{rows} samples can be read: {said}"))
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use libhpm::trace::{AllocationRow, TraceReader};
 use serde::{Deserialize, Serialize};
 
-use super::programs::{hpmctl, mount_disk, succeed};
+use super::programs::{hpmctl, succeed};
 use super::truth::Sums;
 use super::{GuestReport, is_asked_for, tracking};
 
@@ -138,6 +138,15 @@ fn once(report: &mut GuestReport, folder: &Path) -> Result<()> {
 /// Where in the programs' folder traces are written, on a disk as those of people are: the memory that is this machine's root keeps all in
 /// its page cache.
 const TRACES: &str = "traces";
+
+/// Makes a file system on the machine's disk (`lab run --disk`), and shows it as this folder.
+fn mount_disk(at: &Path) -> Result<()> {
+    const DEVICE: &str = "/dev/vda";
+    fs::create_dir_all(at)?;
+    succeed(Command::new("modprobe").args(["-a", "virtio_blk", "ext4"]))?;
+    succeed(Command::new("mkfs.ext4").args(["-q", DEVICE]))?;
+    succeed(Command::new("mount").args(["-t", "ext4", DEVICE]).arg(at)).map(drop)
+}
 
 /// Where the programs find their inputs, which are so many times as large as the smallest.
 pub(super) fn folder(times: usize) -> Result<PathBuf> {

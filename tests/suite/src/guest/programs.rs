@@ -1,7 +1,7 @@
 //! Running programs in the guest.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,15 +20,6 @@ pub(super) fn built(name: &str) -> Result<PathBuf> {
 /// A C program that was compiled into the working folder ([`crate::lab::compile`]).
 pub(super) fn c_program(name: &str) -> Result<PathBuf> {
     fs::canonicalize(name).with_context(|| format!("{name}: nobody has compiled it"))
-}
-
-/// Makes a file system on the machine's disk (`lab run --disk`), and shows it as this folder.
-pub(super) fn mount_disk(at: &Path) -> Result<()> {
-    const DEVICE: &str = "/dev/vda";
-    fs::create_dir_all(at)?;
-    succeed(Command::new("modprobe").args(["-a", "virtio_blk", "ext4"]))?;
-    succeed(Command::new("mkfs.ext4").args(["-q", DEVICE]))?;
-    succeed(Command::new("mount").args(["-t", "ext4", DEVICE]).arg(at)).map(drop)
 }
 
 /// `hpmctl` with arguments.
