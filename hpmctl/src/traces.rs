@@ -231,7 +231,7 @@ fn state(meta: &Meta, verdict: &Verdict, grows: bool) -> String {
         (_, false) => "damaged: see `hpmctl verify`".into(),
         (true, true) => "complete".into(),
         (false, true) if grows => "it is being recorded".into(),
-        (false, true) => "not finished: its recording was killed".into(),
+        (false, true) => "not finished: its recording was killed, or could not be written".into(),
     }
 }
 
