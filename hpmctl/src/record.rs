@@ -31,7 +31,7 @@ use crate::workload::{End, Workload};
 /// written, because each look takes the CPU from the program.
 const LOOK: Duration = BATCH_TIME;
 /// The same where rows are made at the end: what a recording loses that is killed.
-const LOOK_DEFERRED: Duration = BATCH_TIME.saturating_mul(2);
+const LOOK_DEFERRED: Duration = BATCH_TIME.saturating_mul(4);
 /// When the driver wakes the recording though there is room left: much later than it looks by itself, as these are two looks.
 const LATEST: Duration = LOOK.saturating_mul(10);
 

@@ -17,8 +17,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 /// Bytes that are written as one, at a multiple of them, from memory at one: what no disk's sectors exceed.
 pub(super) const BLOCK: usize = 4096;
-/// Bytes of the buffer.
-const BUFFER: usize = 128 * BLOCK;
+/// Bytes of the buffer: what comes in some seconds is mostly written as one.
+const BUFFER: usize = 256 * BLOCK;
 
 /// The file. Its end is filled up with zeros to a whole block.
 pub(super) struct Blocks {
