@@ -43,7 +43,7 @@ pub use self::writer::TraceWriter;
 /// Version of the folder's format. Any change to a table or to `meta.json` that an older reader would misread raises it.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// Rows stay in memory for at most this long.
+/// Rows stay in memory for at most this long, unless who writes them looks more seldom.
 pub const BATCH_TIME: Duration = Duration::from_secs(1);
 
 /// Rows of one table that take about this many bytes are written at once.

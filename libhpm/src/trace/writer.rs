@@ -267,7 +267,7 @@ impl TraceWriter {
     }
 
     /// Writes what waits, unless something was written less than half of [`BATCH_TIME`] ago. To be called at least once in
-    /// [`BATCH_TIME`], as soon as rows were added: so none waits for longer, also when it is called no more often than that.
+    /// [`BATCH_TIME`], as soon as rows were added, if none is to wait for longer: also when it is called no more often than that.
     ///
     /// # Errors
     /// As [`TraceWriter::quantum`].

@@ -2,10 +2,10 @@
 //!
 //! What a recording writes while the program runs is read again minutes later, if at all. In the page cache it costs thousands of the
 //! kernel's instructions for each page, and takes memory that caches what the program reads. So blocks are written by `O_DIRECT`
-//! (open(2)) from a buffer that is used over and over. Where the file system does not have that, tmpfs among them, all is the same but
+//! (open(2)) from a buffer that is used over and over. Where the file system does not have that, or is in memory, all is the same but
 //! that the page cache is in between.
 //!
-//! A write past the page cache lasts as long as the disk takes, so that this is for who can wait ([`Blocks::cache`]).
+//! A write past the page cache lasts as long as the disk takes, so that this is for who can wait ([`Blocks::wait_for_disk`]).
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use std::path::Path;
 use memmap2::{MmapMut, MmapOptions};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-/// Bytes that are written as one, at a multiple of them, from memory at one: what no disk's sectors exceed.
+/// Bytes that are written as one, at a multiple of them, from memory at one: what hardly a disk's sectors exceed.
 pub(super) const BLOCK: usize = 4096;
 /// Bytes of the buffer: what comes in some seconds is mostly written as one.
 const BUFFER: usize = 256 * BLOCK;
@@ -23,8 +23,9 @@ const BUFFER: usize = 256 * BLOCK;
 /// The file. Its end is filled up with zeros to a whole block.
 pub(super) struct Blocks {
     file: File,
-    /// Whether writes go past the page cache.
-    direct: bool,
+    /// Whether writes go past the page cache, and whether they may.
+    waits: bool,
+    can_wait: bool,
     /// Pages of memory of its own: no place of any other is aligned so.
     buffer: MmapMut,
     /// Bytes of it that are taken.
@@ -45,17 +46,20 @@ impl Blocks {
         let buffer = MmapOptions::new().len(BUFFER).populate().map_anon()?;
         let file = File::create_new(path)?;
         // Not when it is created: a file system that refuses has then created it all the same.
-        let direct = fcntl(&file, FcntlArg::F_SETFL(OFlag::O_DIRECT)).is_ok();
-        Ok(Self { file, direct, buffer, taken: 0, written: 0, offset: 0 })
+        let can_wait = fcntl(&file, FcntlArg::F_SETFL(OFlag::O_DIRECT)).is_ok();
+        Ok(Self { file, waits: can_wait, can_wait, buffer, taken: 0, written: 0, offset: 0 })
     }
 
-    /// From now on what is written goes to the page cache, which takes more of the kernel's instructions, but waits for no disk.
+    /// Whether to write past the page cache from now on, which waits for the disk, where that can be done; else through it.
     ///
     /// # Errors
     /// fcntl(2)'s.
-    pub(super) fn cache(&mut self) -> io::Result<()> {
-        if std::mem::take(&mut self.direct) {
-            fcntl(&self.file, FcntlArg::F_SETFL(OFlag::empty()))?;
+    pub(super) fn wait_for_disk(&mut self, wait: bool) -> io::Result<()> {
+        let wait = wait && self.can_wait;
+        if self.waits != wait {
+            let flags = if wait { OFlag::O_DIRECT } else { OFlag::empty() };
+            fcntl(&self.file, FcntlArg::F_SETFL(flags))?;
+            self.waits = wait;
         }
         Ok(())
     }
@@ -98,9 +102,11 @@ impl Blocks {
 
     fn write(&mut self, len: usize) -> io::Result<()> {
         match self.file.write_all_at(&self.buffer[..len], self.offset) {
-            // The file system wants more than our blocks, or a limit cuts one off.
-            Err(error) if self.direct && error.raw_os_error() == Some(libc::EINVAL) => {
-                self.cache()?;
+            // The file system wants larger blocks than ours, a limit cuts one off, or whoever serves it cannot do it after all. Where the
+            // reason is another one it comes again.
+            Err(_) if self.waits => {
+                self.can_wait = false;
+                self.wait_for_disk(false)?;
                 self.file.write_all_at(&self.buffer[..len], self.offset)
             }
             written => written,
@@ -124,7 +130,7 @@ mod tests {
             let path = temp.path().join("blocks");
             let mut blocks = Blocks::create(&path).unwrap();
             let mut wanted = Vec::new();
-            for (pieces, cache) in looks {
+            for (pieces, wait) in looks {
                 for len in pieces {
                     let piece: Vec<u8> = (wanted.len()..).take(len).map(|at| (at % 251 + 1) as u8).collect();
                     blocks.push(&piece).unwrap();
@@ -134,9 +140,7 @@ mod tests {
                 let (there, padding) = (std::fs::read(&path).unwrap(), wanted.len().next_multiple_of(BLOCK));
                 prop_assert_eq!(there.len(), padding);
                 prop_assert!(there[..wanted.len()] == wanted && there[wanted.len()..].iter().all(|&byte| byte == 0));
-                if cache {
-                    blocks.cache().unwrap();
-                }
+                blocks.wait_for_disk(wait).unwrap();
             }
         }
     }

@@ -3,6 +3,7 @@
 mod blocks;
 mod compact;
 mod meta;
+mod pressure;
 mod rows;
 mod sample;
 mod spool;
@@ -145,8 +146,7 @@ impl Source for DriverSource {
     fn defer(&mut self, file: &Path) -> Result<bool> {
         // Stacks are unwound while the files are there that the processes have mapped.
         if !self.rows.unwinds() && self.sideband.is_some() {
-            let room = u64::from(self.session.config().segments) * u64::from(hpm_abi::SEGMENT_BYTES);
-            self.spool = Some(Spool::create(file, room)?);
+            self.spool = Some(Spool::create(file, self.session.config())?);
         }
         Ok(self.spool.is_some())
     }

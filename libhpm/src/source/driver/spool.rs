@@ -21,13 +21,14 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hpm_abi::ABI_VERSION;
+use hpm_abi::{ABI_VERSION, SessionConfig};
 use zerocopy::IntoBytes as _;
 
 use super::blocks::{BLOCK, Blocks};
 use super::compact;
+use super::pressure::Pressure;
 use crate::session::{Batch, Quantum};
 use crate::sideband::{Entry, Reports};
 use crate::sys::clock::ClockPair;
@@ -50,10 +51,6 @@ const FRAME_HEAD: usize = 4;
 const READ_BYTES: usize = 256 << 10;
 /// Words of quanta that are kept before they are written.
 const WORDS_KEPT: usize = 16 << 10;
-/// How long the disk may let the recording wait without a loss: who fills more than the room that lasts so long does not wait for it.
-const PATIENCE: Duration = Duration::from_secs(8);
-/// The first records of a recording, whose periods have not been adapted yet, are not taken for what comes.
-const AT_LEAST: Duration = Duration::from_secs(1);
 
 /// What has to be known of a recording to make its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,9 +66,7 @@ pub(crate) struct Begun {
 pub(super) struct Spool {
     path: PathBuf,
     file: Blocks,
-    /// Bytes of records that the driver has room for on each CPU, and when it was last emptied.
-    room: u64,
-    emptied: Instant,
+    pressure: Pressure,
     /// Heads and quanta that are being written.
     words: Vec<u64>,
 }
@@ -85,14 +80,14 @@ enum Piece<'a> {
 }
 
 impl Spool {
-    /// Creates the file, for a driver that has room for so many bytes of records on each CPU.
+    /// Creates the file of a session.
     ///
     /// # Errors
     /// [`TraceError::Write`].
-    pub(super) fn create(path: &Path, room: u64) -> Result<Self, TraceError> {
+    pub(super) fn create(path: &Path, config: &SessionConfig) -> Result<Self, TraceError> {
         let refused = |reason| TraceError::Write { path: path.to_owned(), reason };
         let file = Blocks::create(path).map_err(refused)?;
-        Ok(Self { path: path.to_owned(), file, room, emptied: Instant::now(), words: Vec::new() })
+        Ok(Self { path: path.to_owned(), file, pressure: Pressure::new(config), words: Vec::new() })
     }
 
     /// Writes the head, before anything else.
@@ -102,7 +97,6 @@ impl Spool {
     pub(super) fn begin(&mut self, begun: Begun) -> Result<()> {
         let calls = begun.calls.map_or(u64::MAX, u64::from);
         let head = [MAGIC, VERSION, calls, begun.maps, begun.threads];
-        self.emptied = Instant::now();
         self.write(|file| file.push(head.as_bytes()).and_then(|()| file.flush()))
     }
 
@@ -123,42 +117,36 @@ impl Spool {
     pub(super) fn append(&mut self, batch: &Batch<'_>) -> Result<()> {
         // Nothing is left of a look that failed.
         self.words.clear();
+        let wait = self.pressure.allows_waiting(batch);
+        self.write(|file| file.wait_for_disk(wait))?;
+        let begun = Instant::now();
         let mut pieces = Vec::new();
-        let mut most = 0;
         for cpu in 0..batch.cpus() {
-            let mut records = 0;
             for quanta in batch.of_cpu(cpu) {
                 for alike in quanta.chunk_by(compact::goes_on) {
-                    records += self.add_frame(batch, cpu, alike, &mut pieces)?;
+                    self.add_frame(batch, cpu, alike, &mut pieces)?;
                 }
             }
-            most = most.max(records);
             if self.words.len() >= WORDS_KEPT {
                 self.write_pieces(&mut pieces)?;
             }
         }
-        if self.is_pressed(most) {
-            self.write(Blocks::cache)?;
-        }
         self.write_pieces(&mut pieces)?;
-        self.write(Blocks::flush)
+        self.write(Blocks::flush)?;
+        if wait {
+            self.pressure.waited(begun.elapsed());
+        }
+        Ok(())
     }
 
-    /// Whether so many bytes of records on one CPU since the last look leave no time to wait for a disk.
-    fn is_pressed(&mut self, records: u64) -> bool {
-        let now = Instant::now();
-        let passed = now.duration_since(std::mem::replace(&mut self.emptied, now)).max(AT_LEAST);
-        PATIENCE.as_secs_f64() * records as f64 > passed.as_secs_f64() * self.room as f64
-    }
-
-    /// Adds a frame of quanta to what is written next; the bytes of its records.
+    /// Adds a frame of quanta to what is written next.
     fn add_frame<'a>(
         &mut self,
         batch: &'a Batch<'_>,
         cpu: usize,
         quanta: &'a [hpm_abi::Quantum],
         pieces: &mut Vec<Piece<'a>>,
-    ) -> Result<u64> {
+    ) -> Result<()> {
         let head = self.words.len();
         self.words.extend([QUANTA, 0, 0, 0]);
         compact::pack(quanta, &mut self.words);
@@ -186,7 +174,7 @@ impl Spool {
         })?;
         let packed = 8 * (self.words.len() - head - FRAME_HEAD) as u64;
         self.words[head + 1..head + FRAME_HEAD].copy_from_slice(&[packed, total[0], total[1]]);
-        Ok(total[0])
+        Ok(())
     }
 
     /// Adds them to the file, and empties them and the words.

@@ -11,8 +11,7 @@ use crate::trace::{
 };
 
 const PMU: &str = "skylake";
-/// Of the driver, for records.
-const ROOM: u64 = 4 << 20;
+const CONFIG: SessionConfig = SessionConfig { segments: 64, quanta: 4096, ..SessionConfig::EMPTY };
 
 fn meta() -> Meta {
     let mut meta = Meta::default();
@@ -56,7 +55,7 @@ fn at_once(folder: &Path, stays: &[Vec<(usize, Stay)>]) -> TraceReader {
 /// A trace of these stays that was not ended, and whose rows were not made.
 fn deferred(folder: &Path, stays: &[Vec<(usize, Stay)>]) -> TraceWriter {
     let writer = TraceWriter::create(folder, meta()).unwrap();
-    let mut spool = Spool::create(&writer.deferred_file(), ROOM).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file(), &CONFIG).unwrap();
     spool.begin(Begun::default()).unwrap();
     looks(stays, |batch| spool.append(batch).unwrap());
     writer
@@ -126,7 +125,7 @@ fn copied(quantum: &Quantum<'_>) -> (hpm_abi::Quantum, Vec<u8>, Vec<u8>) {
 fn frames_have_what_was_published_however_often_the_rings_end() {
     let temp = tempfile::tempdir().unwrap();
     let file = temp.path().join("deferred.raw");
-    let mut spool = Spool::create(&file, ROOM).unwrap();
+    let mut spool = Spool::create(&file, &CONFIG).unwrap();
     spool.begin(Begun::default()).unwrap();
     let stay = |number: u32| {
         let stack = if number % 50 == 3 { 200_000 } else { 8 * (number % 4) };
@@ -171,7 +170,7 @@ fn what_a_quantum_cannot_own_is_not_written() {
     ];
     for change in cases {
         let temp = tempfile::tempdir().unwrap();
-        let mut spool = Spool::create(&temp.path().join("deferred.raw"), ROOM).unwrap();
+        let mut spool = Spool::create(&temp.path().join("deferred.raw"), &CONFIG).unwrap();
         spool.begin(Begun::default()).unwrap();
         let fake = Fake::new(1);
         let mut session = session(&fake);
@@ -316,7 +315,7 @@ fn an_event_whose_name_was_made_is_known_by_its_encoding() {
     meta.events[0] =
         trace::Event { name: "no name".into(), encoding: load.precise_encoding, ..trace::Event::default() };
     let writer = TraceWriter::create(temp.path().join("a.hpm"), meta).unwrap();
-    let mut spool = Spool::create(&writer.deferred_file(), ROOM).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file(), &CONFIG).unwrap();
     spool.begin(Begun::default()).unwrap();
     looks(&[vec![(0, Stay { tid: 3, records: 5, stack: 0, count: 9 })]], |batch| {
         spool.append(batch).unwrap()
@@ -332,7 +331,7 @@ fn reports_become_rows_behind_those_of_what_was_there() {
     let mut meta = meta();
     meta.clock.tsc_khz = 2_000_000;
     let mut writer = TraceWriter::create(&folder, meta).unwrap();
-    let mut spool = Spool::create(&writer.deferred_file(), ROOM).unwrap();
+    let mut spool = Spool::create(&writer.deferred_file(), &CONFIG).unwrap();
     writer.map(&MapRow { path: "/there".into(), ..MapRow::default() }).unwrap();
     writer.thread(&ThreadRow { tid: 3, name: "there".into(), ..ThreadRow::default() }).unwrap();
     let empty = TraceReader::open(&folder).unwrap();
