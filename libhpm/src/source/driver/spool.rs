@@ -1,7 +1,7 @@
 //! What the driver and the kernel reported, kept until there is time to make rows of it.
 //!
 //! Making rows of samples and mappings, and writing them, takes more instructions than everything else that a recording does while the
-//! program runs. So [`Spool`] writes quanta, records and stacks to a file, one system call for all that was published, and the side band's
+//! program runs. So [`Spool`] writes quanta, records and stacks to a file, all that was published at once, and the side band's
 //! records as they are; [`Frames`] reads them when the program has ended, or when somebody reads the trace before.
 //!
 //! Pages of a file cost thousands of the kernel's instructions each, unless the page cache is left out ([`Blocks`]), and what is done for

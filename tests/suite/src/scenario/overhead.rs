@@ -173,7 +173,7 @@ fn table_of_billion(programs: &[(&str, Program)]) -> Result<String> {
 fn tables(programs: &[(&str, Program)], once: &Once) -> Result<String> {
     let mut text = format!(
         "{HEADING}\n\nCommand: `target/release/suite scenario overhead` (part of `make test-full`). `hpmctl record -e load:u` of eight \
-         programs, on a guest whose clock is the number of executed instructions, a second is {} of them, and that has no transparent huge pages, whose number depends on what ran before; traces lie on ext4 on a disk, past whose page cache they are written unless samples come fast (not from 4000 a second on). Percent of all \
+         programs, on a guest whose clock is the number of executed instructions, a second is {} of them, and that has no transparent huge pages, whose number depends on what ran before; traces lie on ext4 on a disk, past whose page cache they are written unless samples come fast (not from 2000 a second on). Percent of all \
          instructions of the machine, user's and kernel's, from the program's start to its end, that are there besides those of \
          a run without hpmctl: hpmctl's own and the driver's, not those of hpmctl's start and of the trace's completion. *Noise* is \
          half the difference of two runs without hpmctl.\n\n{}\n",
