@@ -90,10 +90,6 @@ pub struct Program {
     sampling_count: u8,
     /// What every quantum says of them.
     samplers: Samplers,
-    /// More than one is in use.
-    several: bool,
-    /// The period of one is adapted to a rate.
-    adapts: bool,
     /// [`Program::records_a_look`].
     records_a_look: u64,
     /// The intervals of one are drawn.
@@ -141,8 +137,6 @@ impl Program {
         sampling: [SamplingCounter::NONE; SAMPLING_COUNTERS_MAX],
         sampling_count: 0,
         samplers: ([NO_EVENT; SAMPLING_COUNTERS_MAX], [NO_EVENT; SAMPLING_COUNTERS_MAX]),
-        several: false,
-        adapts: false,
         records_a_look: u64::MAX,
         randomises: false,
         rests: false,
@@ -212,7 +206,7 @@ impl Program {
         let architectural = matches!(pmu.interface, Interface::Architectural);
         self.rests = architectural
             && self.uses_debug_store()
-            && !self.several
+            && !self.has_several_samplers()
             && !self.sees_kernel()
             && self.branches.is_none();
         Ok(())
@@ -280,13 +274,11 @@ impl Program {
     /// What each cut would have to look for among the sampling counters.
     fn summarise(&mut self) {
         let Self { sampling, samplers: (events, counters), .. } = self;
-        self.several = self.sampling_count > 1;
         for sampler in sampling.iter().take(self.sampling_count.into()) {
             let place = usize::from(sampler.place);
             (events[place], counters[place]) = (sampler.event, sampler.counter.bit() as u8);
             self.randomises |= sampler.randomise;
             if sampler.rate != 0 {
-                self.adapts = true;
                 self.records_a_look = self.records_a_look.min((sampler.rate / 4).max(FEWEST_A_LOOK));
             }
         }

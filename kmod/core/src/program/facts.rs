@@ -112,7 +112,7 @@ impl Program {
 
     /// Whether the period of an event is adapted to a rate.
     pub(in super::super) const fn adapts(&self) -> bool {
-        self.adapts
+        self.records_a_look != u64::MAX
     }
 
     /// Whether the intervals of an event are drawn.
@@ -181,7 +181,7 @@ impl Program {
     /// must be bounded.
     #[must_use]
     pub fn largest_segment(&self, most: u32) -> u32 {
-        let looks = self.hides_kernel() || self.several || stacks::bytes_wanted(self) > 0;
+        let looks = self.hides_kernel() || self.has_several_samplers() || stacks::bytes_wanted(self) > 0;
         match &self.pebs {
             Some(layout) if !looks => {
                 segments::largest(self.config.segments, most, layout.is_architectural())
@@ -208,7 +208,7 @@ impl Program {
 
     /// Whether more than one counter writes records, so that a record must be asked which it is for.
     pub(in super::super) const fn has_several_samplers(&self) -> bool {
-        self.several
+        self.sampling_count > 1
     }
 
     /// A bit for each counter that writes records, at its place in IA32_PERF_GLOBAL_STATUS.
