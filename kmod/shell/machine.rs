@@ -153,6 +153,9 @@ pub(super) fn ns_to_tsc(ns: u64) -> u64 {
 
 /// `value * by / over` without an intermediate that overflows while the result does not; saturates.
 fn scale(value: u64, by: u64, over: u64) -> u64 {
+    if let Some(product) = value.checked_mul(by) {
+        return product / over;
+    }
     let whole = (value / over).saturating_mul(by);
     whole.saturating_add((value % over).saturating_mul(by) / over)
 }

@@ -263,6 +263,16 @@ impl Rings for LiveRings<'_> {
         control
     }
 
+    fn rate(&mut self) -> u64 {
+        // SAFETY: As for the whole page, of which this is a field.
+        unsafe { (&raw const (*self.control).rate).read_volatile() }
+    }
+
+    fn pause(&mut self) -> u64 {
+        // SAFETY: As for the whole page, of which this is a field.
+        unsafe { (&raw const (*self.control).pause).read_volatile() }
+    }
+
     fn write_stack(&mut self, place: u32, words: &[u64]) {
         let Some(stacks) = &self.memory.stacks else { return };
         for (place, word) in (place as usize..).step_by(size_of::<u64>()).zip(words) {

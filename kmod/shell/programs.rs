@@ -70,6 +70,16 @@ impl Programs {
         self.first.len() > 1 || self.second.as_ref().is_some_and(|second| second.len() > 1)
     }
 
+    /// Whether hardware writes records for one of them into memory.
+    pub(super) fn are_precise(&self) -> bool {
+        self.iter().any(Program::is_precise)
+    }
+
+    /// Whether a cut says anew which counters run.
+    pub(super) fn restart_at_cuts(&self) -> bool {
+        self.take_turns() || self.iter().any(Program::restarts_at_cuts)
+    }
+
     /// All of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Program> {
         [Some(&self.first), self.second.as_ref()].into_iter().flatten().flatten()

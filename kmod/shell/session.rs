@@ -39,6 +39,10 @@ pub(super) struct Session {
     programs: Programs,
     /// With [`SessionFlags::COUNTER_PAGES`].
     pages: Option<Pages>,
+    /// Hardware writes records for it. Kept, as the next one is, because each cut asks.
+    precise: bool,
+    /// See [`Session::restarts_at_cuts`].
+    restarts_at_cuts: bool,
     subject: Subject,
     /// Thread group of the process that configured it.
     owner: u32,
@@ -113,7 +117,7 @@ impl Session {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
         let subject = Subject::find(programs.any().config())?;
-        if programs.iter().any(Program::is_precise) {
+        if programs.are_precise() {
             check_precise(&programs)?;
         }
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -152,6 +156,8 @@ impl Session {
             longest_quantum: machine::ns_to_tsc(programs.any().config().max_quantum_ns).max(1),
             wake_within: machine::ns_to_tsc(u64::from(programs.any().config().wake_ms) * 1_000_000).max(1),
             pages: if programs.any().has_counter_pages() { Some(Pages::new()?) } else { None },
+            precise: programs.are_precise(),
+            restarts_at_cuts: programs.restart_at_cuts(),
             programs,
             subject,
             owner: current_tgid(),
@@ -280,13 +286,12 @@ impl Session {
 
     /// Whether hardware writes records for it into memory.
     pub(super) fn is_precise(&self) -> bool {
-        self.programs.iter().any(Program::is_precise)
+        self.precise
     }
 
     /// Whether a cut says anew which counters run, over what somebody else may have written.
     pub(super) fn restarts_at_cuts(&self) -> bool {
-        let restarts = |program: &Program| program.samples() && !program.rests_in_kernel();
-        self.programs.take_turns() || self.programs.iter().any(restarts)
+        self.restarts_at_cuts
     }
 
     /// Whether it can begin beside virtualisation, which may have been switched on since it was configured.

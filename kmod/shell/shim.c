@@ -70,11 +70,6 @@ u64 hpm_rdpmc(u32 counter)
 	return rdpmc(counter);
 }
 
-u64 hpm_rdtsc(void)
-{
-	return rdtsc_ordered();
-}
-
 /* apic_read() and apic_write() are static calls whose keys are not exported; the driver table behind them is. */
 u32 hpm_lvtpc_read(void)
 {

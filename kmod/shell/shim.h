@@ -31,7 +31,6 @@ void hpm_interrupts_assert_off(void);
 int hpm_rdmsr(u32 msr, u64 *value);
 int hpm_wrmsr(u32 msr, u64 value);
 u64 hpm_rdpmc(u32 counter);
-u64 hpm_rdtsc(void);
 u32 hpm_lvtpc_read(void);
 void hpm_lvtpc_write(u32 value);
 u32 hpm_sibling(u32 cpu);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The C shim (`shim.h`) as Rust sees it, and safe wrappers of what has no precondition.
 
+use core::arch::asm;
 use core::ptr::NonNull;
 
 use kernel::bindings;
@@ -25,7 +26,6 @@ extern "C" {
     fn hpm_rdmsr(msr: u32, value: *mut u64) -> c_int;
     fn hpm_wrmsr(msr: u32, value: u64) -> c_int;
     fn hpm_rdpmc(counter: u32) -> u64;
-    fn hpm_rdtsc() -> u64;
     fn hpm_lvtpc_read() -> u32;
     fn hpm_lvtpc_write(value: u32);
     fn hpm_sibling(cpu: u32) -> u32;
@@ -142,8 +142,10 @@ pub(super) unsafe fn rdpmc(counter: u32) -> u64 {
 
 /// RDTSC, ordered after earlier loads.
 pub(super) fn rdtsc() -> u64 {
-    // SAFETY: Every CPU of x86-64 has RDTSC.
-    unsafe { hpm_rdtsc() }
+    let (low, high): (u32, u32);
+    // SAFETY: Every CPU of x86-64 has both. LFENCE keeps RDTSC behind what was done before (SDM Vol. 2B, RDTSC).
+    unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nostack)) };
+    u64::from(high) << 32 | u64::from(low)
 }
 
 /// This CPU's LVTPC (SDM Vol. 3A 12.5.1).

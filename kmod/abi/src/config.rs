@@ -96,7 +96,7 @@ impl EventSpec {
     /// Count at CPL 0. Needs what perf asks for kernel events.
     pub const KERNEL: u8 = 2;
     /// Draw the low bits of the period anew every few records, of the reset value and of the first interval: whenever a thread comes to
-    /// the CPU, with each segment, and at the cut that ends 24 records, or one with a stack (docs/abi.md has the rest). A thread's first record then comes anywhere
+    /// the CPU, with each segment, and at the cut that ends 48 records, or one with a stack (docs/abi.md has the rest). A thread's first record then comes anywhere
     /// in its first period, so that threads that live shorter than one are sampled as often as they count.
     pub const RANDOMISE: u8 = 1;
 }

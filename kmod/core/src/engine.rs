@@ -48,13 +48,21 @@ struct Unit {
     hardware: Option<Hardware>,
     /// The session and segment that lie in the window, which the DS area describes.
     window: Option<(u64, u64)>,
-    /// The byte of that segment from which on hardware raises a PMI.
-    threshold: Option<u32>,
+    /// Where in that segment hardware raises a PMI.
+    threshold: Option<Threshold>,
     /// Whose position the sampling counter holds, while no thread is measured.
     held: Option<Held>,
     guard: Guard,
     /// Each counter's value when it was last read or written.
     values: [u64; COUNTERS_MAX],
+}
+
+/// From which byte of a segment on hardware raises a PMI.
+#[derive(Clone, Copy, Debug)]
+struct Threshold {
+    at: u32,
+    /// It is good enough while less than so many bytes are filled; 0 for looked at anew in any case.
+    good_to: u32,
 }
 
 /// The position of a thread that has left the CPU, in the counter that writes its records: if it comes back before another one is

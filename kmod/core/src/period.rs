@@ -5,7 +5,7 @@
 //! **Randomised** (EventSpec::RANDOMISE): a program that repeats itself every few events is sampled at few of its places
 //! when the period is a multiple of its own, or nearly (Schneider, thesis, §3.5). So the low bits are drawn anew, both of the
 //! reset value and of the first interval: whenever a thread comes to a CPU where another one was measured since it left, with each
-//! segment, and at the cut that ends 24 records, or one with a stack. Intervals lie within one sixteenth around the nominal period,
+//! segment, and at the cut that ends 48 records, or one with a stack. Intervals lie within one sixteenth around the nominal period,
 //! their mean is the nominal period. The first interval is moved by a shift that belongs to the thread, and each new shift
 //! replaces the last one, so that records × periods never stray from the count by more than one sixteenth of a period.
 //! A thread that is new, or has no place for its positions, begins anywhere in an interval: one that counts a quarter of a
@@ -29,6 +29,11 @@ use super::threads::Positions;
 
 /// The moving average weighs half when it is this old, in ms.
 const AVERAGE_MS: u64 = 100;
+/// A rate is looked at when it has been counted for so long since the last time, in ms, or for the events of [`FEWEST_A_LOOK`] records:
+/// at each cut it would be many of the cut's instructions.
+const LOOK_MS: u64 = 20;
+/// Fewest records after which a rate is looked at.
+pub(super) const FEWEST_A_LOOK: u64 = 16;
 /// Highest rate that can be wished, samples per second and CPU.
 pub const RATE_MAX: u64 = 1_000_000;
 /// A period is kept until the wished one is further away than this part of it: each change costs register writes.
@@ -41,7 +46,7 @@ const SMALLEST_STEP: u64 = 8;
 pub(super) const LEFT_MIN: i64 = 2;
 /// Records after which a thread that stays on its CPU has its intervals drawn anew, at the next cut, of whose instructions a draw is a
 /// sixth. The thesis draws about twice a second (§3.5).
-const RECORDS_A_DRAW: u64 = 24;
+const RECORDS_A_DRAW: u64 = 48;
 /// An interval is drawn from the range of a power of two that is at most this part of the period.
 const RANDOM_PART: u64 = 8;
 
@@ -73,11 +78,29 @@ impl Grid {
     }
 }
 
+/// What an event has counted, in how many TSC ticks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counted {
+    events: u64,
+    ticks: u64,
+}
+
+impl Counted {
+    const NOTHING: Self = Self { events: 0, ticks: 0 };
+
+    fn add(&mut self, more: Self) {
+        self.events = self.events.saturating_add(more.events);
+        self.ticks = self.ticks.saturating_add(more.ticks);
+    }
+}
+
 /// What an event has counted lately.
 #[derive(Clone, Copy, Debug, Default)]
 struct Average {
-    events: u64,
-    ticks: u64,
+    /// Until its rate was last looked at, less of it the older it is.
+    known: Counted,
+    /// Since then.
+    fresh: Counted,
 }
 
 /// The periods of a session's sampled events on one CPU, by their places.
@@ -98,7 +121,7 @@ impl Periods {
     /// Those that were asked for.
     pub(super) fn new(program: &Program) -> Self {
         let nominal = hybrid::periods(program.config());
-        let averages = [Average { events: 0, ticks: 0 }; SAMPLING_COUNTERS_MAX];
+        let averages = [Average { known: Counted::NOTHING, fresh: Counted::NOTHING }; SAMPLING_COUNTERS_MAX];
         Self { nominal, in_use: nominal, averages, random: 0, stale: false, records: 0 }
     }
 
@@ -123,10 +146,13 @@ impl Periods {
     /// Takes note of what an event has counted in a span of so many TSC ticks, and adapts its period to the wished rate
     /// in samples per second. `limit` is the longest period that the counter can have.
     pub(super) fn adapt(&mut self, place: usize, span: (u64, u64), wish: Wish, limit: u64) {
-        let (events, ticks) = span;
-        let average = &mut self.averages[place];
-        average.events = average.events.saturating_add(events);
-        average.ticks = average.ticks.saturating_add(ticks);
+        let nominal = self.nominal[place];
+        let Average { known: average, fresh } = &mut self.averages[place];
+        fresh.add(Counted { events: span.0, ticks: span.1 });
+        if fresh.ticks < LOOK_MS * wish.tsc_khz && fresh.events < nominal.saturating_mul(FEWEST_A_LOOK) {
+            return;
+        }
+        average.add(core::mem::take(fresh));
         let rate = wish.rate.min(RATE_MAX);
         // A low rate is known only after some samples' time.
         let window_ms = AVERAGE_MS.max(2000_u64.checked_div(rate).unwrap_or(0));
@@ -136,7 +162,6 @@ impl Periods {
         }
         // Samples wished for that time, times 1000.
         let Some(wished) = (average.ticks * rate).checked_div(wish.tsc_khz) else { return };
-        let nominal = self.nominal[place];
         if wished < 1000 {
             return;
         }

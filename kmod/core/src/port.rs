@@ -71,6 +71,10 @@ pub trait Rings {
     fn publish(&mut self, status: &CpuStatus);
     /// Loads this CPU's control page, each field once, with acquire order. Any value may come; this crate clamps it.
     fn control(&mut self) -> CpuControl;
+    /// Loads [`CpuControl::rate`] alone, which a cut wants.
+    fn rate(&mut self) -> u64;
+    /// Loads [`CpuControl::pause`] alone, which a cut wants.
+    fn pause(&mut self) -> u64;
     /// Writes the words to byte `place` of the stack ring, a multiple of 8, which has room for them.
     fn write_stack(&mut self, place: u32, words: &[u64]);
     /// Copies up to `bytes` from the user address `from` of the current thread to byte `place` of the stack ring, without

@@ -63,7 +63,7 @@ struct Closed<'a> {
     cpu: u32,
     ending: Ending,
     end_tsc: u64,
-    span: Span,
+    span: &'a Span,
     records_lost: u64,
 }
 
@@ -113,11 +113,11 @@ pub(super) fn close<P: Port, R: Rings>(
             let shown = span.end > span.start && span.moved.is_none_or(|moved| !moved.last_withheld);
             let stack =
                 if shown { stacks::collect(port, session, end, ending.end) } else { Stack::default() };
-            put(session, number, &Closed { stay, cpu, ending, end_tsc, span, records_lost }, stack);
+            put(session, number, &Closed { stay, cpu, ending, end_tsc, span: &span, records_lost }, stack);
         }
         None => drop_quantum(hardware, port, session, &span, records_lost),
     }
-    adapt_periods(session, ticks, hardware.period_max() as u64);
+    adapt_periods(session, ticks);
     session.state.periods.note_drain(session.program, written.unwrap_or(0).into());
     session.state.totals.throttled += u64::from(stay.throttled);
     // Where hardware writes the records, no handler does.
@@ -147,21 +147,16 @@ fn add_to_totals<R: Rings>(session: &mut Session<'_, R>, ticks: u64) {
 }
 
 /// Adapts the periods of events that have a rate to what they counted in so many TSC ticks.
-fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, ticks: u64, limit: u64) {
+fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, ticks: u64) {
     if !session.program.adapts() {
         return;
     }
-    let wished = session.rings.control().rate;
+    let wished = session.rings.rate();
     for sampler in session.program.sampling_counters().filter(|sampler| sampler.rate != 0) {
         let rate = if wished == 0 { sampler.rate } else { wished };
         let wish = Wish { rate, tsc_khz: session.limits.tsc_khz.into() };
         let events = session.state.counts[usize::from(sampler.event)];
-        session.state.periods.adapt(
-            sampler.place.into(),
-            (events, ticks),
-            wish,
-            limit.min(sampler.grid.most),
-        );
+        session.state.periods.adapt(sampler.place.into(), (events, ticks), wish, sampler.grid.most);
     }
 }
 
@@ -293,7 +288,7 @@ fn advance(left: &mut i64, period: u64, records: u64, events: i64, armed: bool) 
 }
 
 fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, closed: &Closed<'_>, stack: Stack) {
-    let (program, state, span) = (session.program, &mut *session.state, &closed.span);
+    let (program, state, span) = (session.program, &mut *session.state, closed.span);
     session.rings.write_quantum(state.quanta.place(number), |quantum| {
         describe::describe(quantum, program, state, closed, stack)
     });

@@ -248,7 +248,7 @@ impl<R: Rings> Session<'_, R> {
 
     /// Whether the reader wants no samples now.
     pub(super) fn is_paused(&mut self) -> bool {
-        self.rings.control().pause == CpuControl::PAUSE
+        self.rings.pause() == CpuControl::PAUSE
     }
 
     /// Tells user space what there is.

@@ -9,8 +9,8 @@ use rig::scene::{config, precise, STORES};
 use rig::{Rig, TID_SHIFT};
 use vpmu::Options;
 
-/// What a drain holds at 10 ms a quantum and 2500 samples a second.
-const RECORDS_PER_DRAIN: u64 = 25;
+/// What a drain holds whose end has intervals drawn anew.
+const RECORDS_PER_DRAIN: u64 = 48;
 /// What it holds where the segment is full first, as in the comparison with perf (`suite bench`).
 const RECORDS_PER_SEGMENT: u64 = 4571;
 
@@ -86,11 +86,11 @@ fn changes(periods: &[u64]) -> usize {
 }
 
 #[test]
-fn intervals_are_drawn_anew_at_the_cut_that_ends_24_records_or_one_with_a_stack() {
+fn intervals_are_drawn_anew_at_the_cut_that_ends_48_records_or_one_with_a_stack() {
     let randomised = config(&[EventSpec { flags: EventSpec::RANDOMISE, ..precise(STORES, 100_000) }]);
     // Of eight records each; a segment, with which they would be drawn too, holds more than all of them.
-    let periods = periods_of(&randomised, 8 * 100_000, 36);
-    let kept = periods.chunk_by(|one, next| one == next).rev().skip(1).all(|alike| alike.len() >= 3);
+    let periods = periods_of(&randomised, 8 * 100_000, 72);
+    let kept = periods.chunk_by(|one, next| one == next).rev().skip(1).all(|alike| alike.len() >= 6);
     assert!(kept && (8..=12).contains(&changes(&periods)), "{periods:?}");
     let with_stacks = SessionConfig { frames: 4, stack_ring_bytes: 1 << 16, ..randomised };
     let periods = periods_of(&with_stacks, 2 * 100_000, 36);

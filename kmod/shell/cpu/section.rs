@@ -191,8 +191,15 @@ impl Section<'_> {
     /// Notes whether samples are withheld now. If so they come back with a cut, for which the timer must run.
     fn note_throttle(&self) {
         let throttled = self.inside.engine.is_throttled();
-        let was = self.cpu.throttled.swap(throttled, Ordering::Relaxed);
-        if let (false, true, Some(session)) = (was, throttled, self.cpu.running()) {
+        if throttled != self.cpu.throttled.load(Ordering::Relaxed) {
+            self.change_throttle(throttled);
+        }
+    }
+
+    #[cold]
+    fn change_throttle(&self, throttled: bool) {
+        self.cpu.throttled.store(throttled, Ordering::Relaxed);
+        if let (true, Some(session)) = (throttled, self.cpu.running()) {
             self.cpu.clock.start(sys::rdtsc(), self.cpu.longest_quantum(session));
         }
     }
@@ -230,12 +237,14 @@ impl Section<'_> {
     ) -> T {
         let cpu = self.cpu;
         let (engine, mut port) = self.parts();
+        let Some(share) = session.and_then(|session| session.share(cpu.number, cpu.core())) else {
+            return f(engine, &mut port, None);
+        };
+        let work = |loaded: &mut Loaded<'_, '_>| f(engine, &mut port, Some(loaded));
         // SAFETY: This section holds the gate of the CPU that runs.
-        let share =
-            session.and_then(|session| unsafe { session.share(cpu.number, cpu.core(), cpu.entry_area()) });
-        let Some(mut share) = share else { return f(engine, &mut port, None) };
-        let value = f(engine, &mut port, Some(&mut share.loaded()));
-        if share.announce() {
+        let value = unsafe { share.with_loaded(cpu.entry_area(), work) };
+        // SAFETY: As above.
+        if unsafe { share.announce() } {
             cpu.clock.wake_readers();
         }
         value

@@ -8,7 +8,7 @@ use super::super::program::Program;
 use super::super::quantum::Stay;
 use super::super::session::Session;
 use super::super::stacks;
-use super::{Held, Unit};
+use super::{Held, Threshold, Unit};
 
 impl Unit {
     /// Finds out whether the stay may have records written now.
@@ -16,6 +16,30 @@ impl Unit {
         self.guard.look(stay.start_tsc, &session.limits);
         stay.throttled = self.guard.is_throttled();
         stay.paused = session.is_paused();
+    }
+
+    /// Makes the CPU ready for the rest of a stay that was cut. `forgotten`: the counters are not where they were. Whether all goes on as it
+    /// was, and but for the counters, if they were stopped, nothing is to be started.
+    pub(super) fn go_on<P: Port, R: Rings>(
+        &mut self,
+        port: &mut P,
+        session: &mut Session<'_, R>,
+        stay: &mut Stay,
+        mut forgotten: bool,
+    ) -> bool {
+        let Some(hardware) = &self.hardware else { return false };
+        forgotten |= hardware.forgets_overflows() && stay.is_overdue(session.program);
+        self.look(session, stay);
+        // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
+        // writes its record.
+        let goes_on = self.can_go_on(session, stay) && !forgotten;
+        if goes_on {
+            self.set_threshold(port, session);
+        } else {
+            stay.armed &= !forgotten;
+            self.arm(port, session, stay);
+        }
+        goes_on
     }
 
     /// Puts a segment into the window, if there is one, and the thread's positions into its sampling counters. The PMU
@@ -126,19 +150,25 @@ impl Unit {
         else {
             return;
         };
+        let (left, look) = (self.guard.records_left(&session.limits), session.program.records_a_look());
+        if left >= look && self.threshold.is_some_and(|threshold| filled < threshold.good_to) {
+            return;
+        }
         let full = session.state.segments.full_at(pebs.record_size);
         let stacks = stacks::bytes_wanted(session.program) > 0;
-        let look = session.program.records_a_look();
-        let records = if stacks { 1 } else { self.guard.records_left(&session.limits).min(look) };
+        let records = if stacks { 1 } else { left.min(look) };
         let bytes = records.saturating_mul(pebs.record_size.into());
-        let threshold = u64::from(filled).saturating_add(bytes).min(full.into()) as u32;
-        // One that comes a little earlier is good enough: each cut would move it on otherwise.
-        let early = threshold - (threshold.saturating_sub(filled)) / 2;
-        let kept = self.threshold.is_some_and(|kept| look != u64::MAX && (early..=threshold).contains(&kept));
-        if self.threshold != Some(threshold) && !kept {
-            buffer::set_threshold(port, pebs, threshold);
-            self.threshold = Some(threshold);
+        let at = u64::from(filled).saturating_add(bytes).min(full.into()) as u32;
+        let good_to = match at {
+            _ if left < look => 0,
+            at if at == full => u32::MAX,
+            // One that comes a little earlier is good enough: each cut would move it on otherwise.
+            at => filled + (at - filled) / 2 + 1,
+        };
+        if self.threshold.is_none_or(|threshold| threshold.at != at) {
+            buffer::set_threshold(port, pebs, at);
         }
+        self.threshold = Some(Threshold { at, good_to });
     }
 
     /// Takes note of the position that a thread leaves in the counter.
@@ -172,6 +202,11 @@ impl Unit {
             let now = Now { hardware, program: session.program, values: &self.values, tsc: stay.start_tsc };
             now.attach(page);
         }
+    }
+
+    /// Whether counters run.
+    pub(super) fn runs(&self) -> bool {
+        self.hardware.as_ref().is_some_and(|hardware| !hardware.is_stopped())
     }
 
     /// Lets the counters of the stay run.

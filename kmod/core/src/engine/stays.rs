@@ -123,7 +123,7 @@ impl Engine {
         }
         session.select(stay.turn);
         let program = session.program;
-        if (program.samples() || session.multiplexes()) && !session.rests_in_kernel() {
+        if program.restarts_at_cuts() || session.multiplexes() {
             hardware.set_global_ctrl(port, 0);
         }
         let before = stay.page.map(|_| session.state.totals.counts);
@@ -136,33 +136,30 @@ impl Engine {
         let mut forgotten = false;
         if self.loaded != wanted {
             forgotten = hardware.forgets_positions();
-            hardware.load(port, program);
+            reload(hardware, port, session);
             hardware.read_all(port, program, &mut unit.values);
             self.loaded = wanted;
-            if let Some(layout) = program.pebs.filter(RecordLayout::is_architectural) {
-                // A counter's period is in a register that `load` has set to the one that was asked for.
-                for sampler in program.sampling_counters() {
-                    let period = session.state.periods.in_use()[usize::from(sampler.place)];
-                    hardware.set_reset(port, &layout, sampler, period);
-                }
-            }
         }
-        if program.samples() {
-            forgotten |= hardware.forgets_overflows() && stay.is_overdue(program);
-            unit.guard.add_records(records, &session.limits);
-            unit.look(session, stay);
-            // PEBS_ENABLE stays as it is when the segment and the periods do, so that a counter that has overflowed still
-            // writes its record.
-            if unit.can_go_on(session, stay) && !forgotten {
-                unit.set_threshold(port, session);
-            } else {
-                stay.armed &= !forgotten;
-                unit.arm(port, session, stay);
-            }
-        }
+        unit.guard.add_records(records, &session.limits);
+        let goes_on = program.samples() && unit.go_on(port, session, stay, forgotten);
         stay.page = stay.page.or_else(|| session.page_of(stay.thread));
         unit.show(session, stay);
-        unit.start(port, program, stay);
+        if !(goes_on && unit.runs()) {
+            unit.start(port, program, stay);
+        }
+    }
+}
+
+/// Loads the program that has its turn now, while a thread stays.
+fn reload<P: Port, R>(hardware: &mut Hardware, port: &mut P, session: &Session<'_, R>) {
+    let program = session.program;
+    hardware.load(port, program);
+    if let Some(layout) = program.pebs.filter(RecordLayout::is_architectural) {
+        // A counter's period is in a register that `load` has set to the one that was asked for.
+        for sampler in program.sampling_counters() {
+            let period = session.state.periods.in_use()[usize::from(sampler.place)];
+            hardware.set_reset(port, &layout, sampler, period);
+        }
     }
 }
 

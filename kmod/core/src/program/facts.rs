@@ -128,6 +128,13 @@ impl Program {
         self.rests && self.sight.is_none()
     }
 
+    /// Whether a cut stops its counters, and then says anew which of them run, over what somebody else may have written. One whose events
+    /// take turns with another's always does.
+    #[must_use]
+    pub const fn restarts_at_cuts(&self) -> bool {
+        self.samples() && !self.rests_in_kernel()
+    }
+
     /// Whether this event counts at CPL 3, and at CPL 0.
     pub(in super::super) fn levels(&self, event: usize) -> (bool, bool) {
         let privilege = self.config.events[event].privilege;

@@ -61,7 +61,10 @@ pub(super) fn describe(
     (*stack_offset, *stack_bytes) = (stack.offset, stack.bytes);
     *active = program.complete();
     (*counter_event, *sampler_counter) = program.samplers();
-    *counts = state.counts;
+    // The others of the ring's memory are zero, and stay so: a session's number of events does not change.
+    for (shown, count) in counts.iter_mut().zip(&state.counts).take(program.event_count()) {
+        *shown = *count;
+    }
     program.show(state.periods.in_use(), periods);
 }
 

@@ -214,6 +214,14 @@ impl Rings for CoreRings {
         self.core.borrow().machine.shared[self.session].control
     }
 
+    fn rate(&mut self) -> u64 {
+        self.control().rate
+    }
+
+    fn pause(&mut self) -> u64 {
+        self.control().pause
+    }
+
     fn write_stack(&mut self, place: u32, words: &[u64]) {
         let stacks = &mut self.core.borrow_mut().machine.shared[self.session].stacks;
         for (place, word) in (place as usize..).step_by(8).zip(words) {
