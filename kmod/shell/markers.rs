@@ -197,7 +197,7 @@ pub(super) fn exit(tid: u32, _irq: &LocalInterruptDisabled) {
 
 /// The place of the current thread, known by this number, if it has one.
 fn place_of(tid: u32) -> Option<&'static Place> {
-    if COUNT.load(Ordering::Relaxed) == 0 {
+    if !are_there() {
         return None;
     }
     PLACES.get(THREADS.get(tid)? as usize).filter(|place| place.is_of(Task::current_raw()))
@@ -232,6 +232,11 @@ pub(super) struct Waiting {
     place: &'static Place,
     page: *mut MarkerPage,
     pub(super) pending: crate::hpm_core::markers::Pending,
+}
+
+/// Whether any thread has a page.
+pub(super) fn are_there() -> bool {
+    COUNT.load(Ordering::Relaxed) != 0
 }
 
 /// What waits in the page of the current thread, if there is anything.

@@ -51,11 +51,11 @@ impl Guard {
 
     /// Begins a new window when the last one is over.
     pub(super) fn look(&mut self, now: u64, limits: &Limits) {
-        let elapsed = now.wrapping_sub(self.begun_tsc);
-        let Some(windows) = elapsed.checked_div(THROTTLE_MS * u64::from(limits.tsc_khz)).filter(|&n| n > 0)
-        else {
+        let (elapsed, window) = (now.wrapping_sub(self.begun_tsc), THROTTLE_MS * u64::from(limits.tsc_khz));
+        if elapsed < window {
             return;
-        };
+        }
+        let Some(windows) = elapsed.checked_div(window) else { return };
         let ceiling = ticks_allowed(limits);
         let ticks = if ceiling == 0 { 0 } else { self.ticks.saturating_sub(windows.saturating_mul(ceiling)) };
         *self = Self { begun_tsc: now, ticks, throttled: ticks > ceiling, ..Self::new() };

@@ -24,15 +24,14 @@ use super::abi::{EventSpec, SAMPLING_COUNTERS_MAX};
 use super::events::PERIOD_MIN;
 use super::hybrid;
 use super::program::{Program, SamplingCounter};
-use super::stacks;
 use super::threads::Positions;
 
 /// The moving average weighs half when it is this old, in ms.
 const AVERAGE_MS: u64 = 100;
-/// A rate is looked at when it has been counted for so long since the last time, in ms, or for the events of [`FEWEST_A_LOOK`] records:
-/// at each cut it would be many of the cut's instructions.
+/// Rates are looked at when the session has run for so long since the last time, in ms, or [`FEWEST_A_LOOK`] records have come: at each
+/// cut it would be a twelfth of the cut's instructions.
 const LOOK_MS: u64 = 20;
-/// Fewest records after which a rate is looked at.
+/// Fewest records after which rates are looked at.
 pub(super) const FEWEST_A_LOOK: u64 = 16;
 /// Highest rate that can be wished, samples per second and CPU.
 pub const RATE_MAX: u64 = 1_000_000;
@@ -44,9 +43,9 @@ const SMALLEST_STEP: u64 = 8;
 /// `x86_perf_event_set_period`). Positions are kept by counts, so that a record which comes an event late moves no other; what
 /// a thread lacks that never counts two events in one stay is lost, and said to be.
 pub(super) const LEFT_MIN: i64 = 2;
-/// Records after which a thread that stays on its CPU has its intervals drawn anew, at the next cut, of whose instructions a draw is a
-/// sixth. The thesis draws about twice a second (§3.5).
-const RECORDS_A_DRAW: u64 = 48;
+/// Records after which a thread that stays on its CPU has its intervals drawn anew, at the next cut, to whose instructions a draw adds a
+/// third. The thesis draws about twice a second (§3.5).
+pub(super) const RECORDS_A_DRAW: u64 = 48;
 /// An interval is drawn from the range of a power of two that is at most this part of the period.
 const RANDOM_PART: u64 = 8;
 
@@ -78,29 +77,15 @@ impl Grid {
     }
 }
 
-/// What an event has counted, in how many TSC ticks.
+/// What an event has counted, and in how many TSC ticks.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counted {
-    events: u64,
-    ticks: u64,
+pub(super) struct Counted {
+    pub(super) events: u64,
+    pub(super) ticks: u64,
 }
 
 impl Counted {
     const NOTHING: Self = Self { events: 0, ticks: 0 };
-
-    fn add(&mut self, more: Self) {
-        self.events = self.events.saturating_add(more.events);
-        self.ticks = self.ticks.saturating_add(more.ticks);
-    }
-}
-
-/// What an event has counted lately.
-#[derive(Clone, Copy, Debug, Default)]
-struct Average {
-    /// Until its rate was last looked at, less of it the older it is.
-    known: Counted,
-    /// Since then.
-    fresh: Counted,
 }
 
 /// The periods of a session's sampled events on one CPU, by their places.
@@ -108,7 +93,13 @@ struct Average {
 pub(super) struct Periods {
     nominal: [u64; SAMPLING_COUNTERS_MAX],
     in_use: [u64; SAMPLING_COUNTERS_MAX],
-    averages: [Average; SAMPLING_COUNTERS_MAX],
+    /// Of each event the less the older it is.
+    averages: [Counted; SAMPLING_COUNTERS_MAX],
+    /// Of each event all until its rate was last looked at.
+    looked_at: [Counted; SAMPLING_COUNTERS_MAX],
+    /// TSC ticks that the session had run when rates were last looked at, and records since.
+    looked_ticks: u64,
+    unlooked_records: u64,
     /// State of an xorshift generator; 0 before its first use.
     random: u64,
     /// The span that begins is to have other periods than the last one.
@@ -121,8 +112,21 @@ impl Periods {
     /// Those that were asked for.
     pub(super) fn new(program: &Program) -> Self {
         let nominal = hybrid::periods(program.config());
-        let averages = [Average { known: Counted::NOTHING, fresh: Counted::NOTHING }; SAMPLING_COUNTERS_MAX];
-        Self { nominal, in_use: nominal, averages, random: 0, stale: false, records: 0 }
+        Self::of(nominal)
+    }
+
+    const fn of(nominal: [u64; SAMPLING_COUNTERS_MAX]) -> Self {
+        Self {
+            nominal,
+            in_use: nominal,
+            averages: [Counted::NOTHING; SAMPLING_COUNTERS_MAX],
+            looked_at: [Counted::NOTHING; SAMPLING_COUNTERS_MAX],
+            looked_ticks: 0,
+            unlooked_records: 0,
+            random: 0,
+            stale: false,
+            records: 0,
+        }
     }
 
     /// Events from one record to the next in the span that begins, or has begun.
@@ -138,21 +142,28 @@ impl Periods {
     /// A span with so many records has ended.
     pub(super) fn note_drain(&mut self, program: &Program, records: u64) {
         self.records += records;
-        // Beside the PMI that a stack takes, a draw is little.
-        let enough = if stacks::bytes_wanted(program) > 0 { 1 } else { RECORDS_A_DRAW };
-        self.stale |= program.randomises() && self.records >= enough;
+        self.stale |= self.records >= program.records_a_draw();
     }
 
-    /// Takes note of what an event has counted in a span of so many TSC ticks, and adapts its period to the wished rate
-    /// in samples per second. `limit` is the longest period that the counter can have.
-    pub(super) fn adapt(&mut self, place: usize, span: (u64, u64), wish: Wish, limit: u64) {
-        let nominal = self.nominal[place];
-        let Average { known: average, fresh } = &mut self.averages[place];
-        fresh.add(Counted { events: span.0, ticks: span.1 });
-        if fresh.ticks < LOOK_MS * wish.tsc_khz && fresh.events < nominal.saturating_mul(FEWEST_A_LOOK) {
-            return;
+    /// Whether rates are to be looked at now that the session has run for so many TSC ticks, of `tsc_khz` a millisecond, and so many more
+    /// records have come. Afterwards they have been.
+    pub(super) fn is_look_due(&mut self, ticks: u64, records: u64, tsc_khz: u64) -> bool {
+        self.unlooked_records += records;
+        let is_due = ticks.wrapping_sub(self.looked_ticks) >= LOOK_MS * tsc_khz
+            || self.unlooked_records >= FEWEST_A_LOOK;
+        if is_due {
+            (self.looked_ticks, self.unlooked_records) = (ticks, 0);
         }
-        average.add(core::mem::take(fresh));
+        is_due
+    }
+
+    /// Takes note of what an event has counted from the start to now, and adapts its period to the wished rate in samples
+    /// per second. `limit` is the longest period that the counter can have.
+    pub(super) fn adapt(&mut self, place: usize, counted: Counted, wish: Wish, limit: u64) {
+        let before = core::mem::replace(&mut self.looked_at[place], counted);
+        let average = &mut self.averages[place];
+        average.events = average.events.saturating_add(counted.events.wrapping_sub(before.events));
+        average.ticks = average.ticks.saturating_add(counted.ticks.wrapping_sub(before.ticks));
         let rate = wish.rate.min(RATE_MAX);
         // A low rate is known only after some samples' time.
         let window_ms = AVERAGE_MS.max(2000_u64.checked_div(rate).unwrap_or(0));
@@ -162,6 +173,7 @@ impl Periods {
         }
         // Samples wished for that time, times 1000.
         let Some(wished) = (average.ticks * rate).checked_div(wish.tsc_khz) else { return };
+        let nominal = self.nominal[place];
         if wished < 1000 {
             return;
         }

@@ -12,7 +12,7 @@ use super::hybrid;
 use super::ibs;
 use super::layout::RecordLayout;
 use super::lbr::Branches;
-use super::period::{Grid, FEWEST_A_LOOK};
+use super::period::{Grid, FEWEST_A_LOOK, RECORDS_A_DRAW};
 use super::pmu::netburst::assignment;
 use super::pmu::netburst::events::Encoding;
 use super::pmu::netburst::settings::Settings;
@@ -21,7 +21,7 @@ use super::pmu::{ExtraRegister, Interface};
 use super::privacy::Sight;
 use super::registers::PerfEvtSel;
 use super::turns::Pins;
-use super::{cfg_c, config, interrupt, Pmu, Refusal};
+use super::{cfg_c, config, interrupt, stacks, Pmu, Refusal};
 
 /// A counter whose overflows are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,8 +89,8 @@ pub struct Program {
     samplers: Samplers,
     /// [`Program::records_a_look`].
     records_a_look: u64,
-    /// The intervals of one are drawn.
-    randomises: bool,
+    /// [`Program::records_a_draw`].
+    records_a_draw: u64,
     /// [`Program::rests_in_kernel`], unless records have to be moved.
     rests: bool,
     /// What tells kernel mode in a record, in a session that must not see it.
@@ -135,7 +135,7 @@ impl Program {
         sampling_count: 0,
         samplers: ([NO_EVENT; SAMPLING_COUNTERS_MAX], [NO_EVENT; SAMPLING_COUNTERS_MAX]),
         records_a_look: u64::MAX,
-        randomises: false,
+        records_a_draw: u64::MAX,
         rests: false,
         sight: None,
         way: None,
@@ -270,11 +270,15 @@ impl Program {
 
     /// What each cut would have to look for among the sampling counters.
     fn summarise(&mut self) {
+        // Beside the PMI that a stack takes, a draw is little.
+        let records_a_draw = if stacks::bytes_wanted(self) > 0 { 1 } else { RECORDS_A_DRAW };
         let Self { sampling, samplers: (events, counters), .. } = self;
         for sampler in sampling.iter().take(self.sampling_count.into()) {
             let place = usize::from(sampler.place);
             (events[place], counters[place]) = (sampler.event, sampler.counter.bit() as u8);
-            self.randomises |= sampler.randomise;
+            if sampler.randomise {
+                self.records_a_draw = records_a_draw;
+            }
             if sampler.rate != 0 {
                 self.records_a_look = self.records_a_look.min((sampler.rate / 4).max(FEWEST_A_LOOK));
             }

@@ -9,7 +9,7 @@ use super::events::Way;
 use super::hardware::Hardware;
 use super::interrupt::{self, Handled};
 use super::layout::RecordLayout;
-use super::period::Wish;
+use super::period::{Counted, Wish};
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
 use super::program::Program;
@@ -117,8 +117,9 @@ pub(super) fn close<P: Port, R: Rings>(
         }
         None => drop_quantum(hardware, port, session, &span, records_lost),
     }
-    adapt_periods(session, ticks);
-    session.state.periods.note_drain(session.program, written.unwrap_or(0).into());
+    let written = u64::from(written.unwrap_or(0));
+    adapt_periods(session, written);
+    session.state.periods.note_drain(session.program, written);
     session.state.totals.throttled += u64::from(stay.throttled);
     // Where hardware writes the records, no handler does.
     if session.program.pebs.is_none() && session.program.samples() {
@@ -128,7 +129,7 @@ pub(super) fn close<P: Port, R: Rings>(
     session.state.sequence += 1;
     session.publish();
     stay.start_tsc = end_tsc;
-    written.unwrap_or(0).into()
+    written
 }
 
 /// Adds what was counted in so many TSC ticks to the session's sums.
@@ -146,17 +147,22 @@ fn add_to_totals<R: Rings>(session: &mut Session<'_, R>, ticks: u64) {
     }
 }
 
-/// Adapts the periods of events that have a rate to what they counted in so many TSC ticks.
-fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, ticks: u64) {
-    if !session.program.adapts() {
+/// Adapts the periods of events that have a rate to what they have counted, now and then; so many more records have come.
+fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, records: u64) {
+    let (program, state) = (session.program, &mut *session.state);
+    let (totals, tsc_khz) = (&state.totals, session.limits.tsc_khz.into());
+    if !program.adapts() || !state.periods.is_look_due(totals.on_cpu_tsc, records, tsc_khz) {
         return;
     }
     let wished = session.rings.rate();
-    for sampler in session.program.sampling_counters().filter(|sampler| sampler.rate != 0) {
+    for sampler in program.sampling_counters().filter(|sampler| sampler.rate != 0) {
+        let event = usize::from(sampler.event);
         let rate = if wished == 0 { sampler.rate } else { wished };
-        let wish = Wish { rate, tsc_khz: session.limits.tsc_khz.into() };
-        let events = session.state.counts[usize::from(sampler.event)];
-        session.state.periods.adapt(sampler.place.into(), (events, ticks), wish, sampler.grid.most);
+        let counted = Counted {
+            events: totals.counts[event],
+            ticks: totals.on_cpu_tsc.saturating_sub(totals.waiting_tsc[event]),
+        };
+        state.periods.adapt(sampler.place.into(), counted, Wish { rate, tsc_khz }, sampler.grid.most);
     }
 }
 

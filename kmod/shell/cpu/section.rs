@@ -98,6 +98,13 @@ impl Section<'_> {
     /// Keeps the markers that wait in the current thread's page. To be called before its quantum ends, so that their
     /// times lie in it.
     fn take_markers(&mut self) {
+        // Mostly there are none, and each cut asks.
+        if markers::are_there() {
+            self.take_waiting_markers();
+        }
+    }
+
+    fn take_waiting_markers(&mut self) {
         let Some(session) = self.cpu.running().filter(|session| session.keeps_markers()) else { return };
         // SAFETY: Sections run with interrupts off.
         let irq = unsafe { LocalInterruptDisabled::assume_disabled() };

@@ -130,7 +130,9 @@ impl Engine {
         let records = close(hardware, &mut unit.values, port, session, stay, self.cpu, ending);
         let now = Now { hardware, program, values: &unit.values, tsc: stay.start_tsc };
         now.advance_stay(session, stay, before.as_ref());
-        session.select(stay.turn);
+        if session.multiplexes() {
+            session.select(stay.turn);
+        }
         let program = session.program;
         let wanted = Some((session.id, stay.turn.number));
         let mut forgotten = false;

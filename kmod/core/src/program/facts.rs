@@ -115,9 +115,9 @@ impl Program {
         self.records_a_look != u64::MAX
     }
 
-    /// Whether the intervals of an event are drawn.
-    pub(in super::super) const fn randomises(&self) -> bool {
-        self.randomises
+    /// Records after which intervals are drawn anew, at the cut that ends them; `u64::MAX` where none are drawn.
+    pub(in super::super) const fn records_a_draw(&self) -> u64 {
+        self.records_a_draw
     }
 
     /// Whether its counters stand still while the kernel works, and hardware writes no record then, so that they need not be stopped
