@@ -143,7 +143,8 @@ pub(super) unsafe fn rdpmc(counter: u32) -> u64 {
 /// RDTSC, ordered after earlier loads.
 pub(super) fn rdtsc() -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: Every CPU of x86-64 has both. LFENCE keeps RDTSC behind what was done before (SDM Vol. 2B, RDTSC).
+    // SAFETY: Every CPU of x86-64 has both. LFENCE keeps RDTSC behind what was done before (SDM Vol. 2B, RDTSC),
+    // and the compiler must, too: without `nomem`.
     unsafe { asm!("lfence", "rdtsc", out("eax") low, out("edx") high, options(nostack)) };
     u64::from(high) << 32 | u64::from(low)
 }

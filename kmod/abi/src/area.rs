@@ -133,7 +133,7 @@ pub struct CpuControl {
     /// Markers read.
     pub markers_consumed: u64,
     /// Samples per second wished for instead of [`super::EventSpec::rate`], of every event that has one; 0 for no other
-    /// wish. The driver reads it at each cut, and clamps it.
+    /// wish. The driver reads it when it looks at rates, and clamps it.
     pub rate: u64,
     /// [`CpuControl::PAUSE`]: no samples are wanted; counters count on. Anything else: they are, so that a reader that scribbles over its
     /// memory loses none without their being counted. The driver reads it at each cut, and says so in

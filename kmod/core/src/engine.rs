@@ -61,7 +61,7 @@ struct Unit {
 #[derive(Clone, Copy, Debug)]
 struct Threshold {
     at: u32,
-    /// It is good enough while less than so many bytes are filled; 0 for looked at anew in any case.
+    /// It is good enough while less than so many bytes are filled.
     good_to: u32,
 }
 

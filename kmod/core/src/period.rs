@@ -28,11 +28,9 @@ use super::threads::Positions;
 
 /// The moving average weighs half when it is this old, in ms.
 const AVERAGE_MS: u64 = 100;
-/// Rates are looked at when the session has run for so long since the last time, in ms, or [`FEWEST_A_LOOK`] records have come: at each
-/// cut it would be a twelfth of the cut's instructions.
+/// Rates are looked at when the session has run for so long since the last time, in ms: at each cut it would be a twelfth of the cut's
+/// instructions.
 const LOOK_MS: u64 = 20;
-/// Fewest records after which rates are looked at.
-pub(super) const FEWEST_A_LOOK: u64 = 16;
 /// Highest rate that can be wished, samples per second and CPU.
 pub const RATE_MAX: u64 = 1_000_000;
 /// A period is kept until the wished one is further away than this part of it: each change costs register writes.
@@ -77,15 +75,11 @@ impl Grid {
     }
 }
 
-/// What an event has counted, and in how many TSC ticks.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counted {
-    pub(super) events: u64,
-    pub(super) ticks: u64,
-}
-
-impl Counted {
-    const NOTHING: Self = Self { events: 0, ticks: 0 };
+/// What an event has counted lately, the less of it the older it is.
+#[derive(Clone, Copy, Debug)]
+struct Average {
+    events: u64,
+    ticks: u64,
 }
 
 /// The periods of a session's sampled events on one CPU, by their places.
@@ -93,11 +87,9 @@ impl Counted {
 pub(super) struct Periods {
     nominal: [u64; SAMPLING_COUNTERS_MAX],
     in_use: [u64; SAMPLING_COUNTERS_MAX],
-    /// Of each event the less the older it is.
-    averages: [Counted; SAMPLING_COUNTERS_MAX],
-    /// Of each event all until its rate was last looked at.
-    looked_at: [Counted; SAMPLING_COUNTERS_MAX],
-    /// TSC ticks that the session had run when rates were last looked at, and records since.
+    averages: [Average; SAMPLING_COUNTERS_MAX],
+    /// What each event, and the TSC, had counted while the session ran, when rates were last looked at; and records since.
+    looked_events: [u64; SAMPLING_COUNTERS_MAX],
     looked_ticks: u64,
     unlooked_records: u64,
     /// State of an xorshift generator; 0 before its first use.
@@ -119,8 +111,8 @@ impl Periods {
         Self {
             nominal,
             in_use: nominal,
-            averages: [Counted::NOTHING; SAMPLING_COUNTERS_MAX],
-            looked_at: [Counted::NOTHING; SAMPLING_COUNTERS_MAX],
+            averages: [Average { events: 0, ticks: 0 }; SAMPLING_COUNTERS_MAX],
+            looked_events: [0; SAMPLING_COUNTERS_MAX],
             looked_ticks: 0,
             unlooked_records: 0,
             random: 0,
@@ -145,25 +137,26 @@ impl Periods {
         self.stale |= self.records >= program.records_a_draw();
     }
 
-    /// Whether rates are to be looked at now that the session has run for so many TSC ticks, of `tsc_khz` a millisecond, and so many more
-    /// records have come. Afterwards they have been.
-    pub(super) fn is_look_due(&mut self, ticks: u64, records: u64, tsc_khz: u64) -> bool {
+    /// TSC ticks since rates were last looked at, if they are to be now that the session has run for so many `ticks`, of `tsc_khz` a
+    /// millisecond, and so many more records have come.
+    pub(super) fn look(&mut self, program: &Program, ticks: u64, records: u64, tsc_khz: u64) -> Option<u64> {
         self.unlooked_records += records;
-        let is_due = ticks.wrapping_sub(self.looked_ticks) >= LOOK_MS * tsc_khz
-            || self.unlooked_records >= FEWEST_A_LOOK;
-        if is_due {
+        let passed = ticks.wrapping_sub(self.looked_ticks);
+        // Half of them, because a PMI for them may come so much earlier.
+        let enough = self.unlooked_records >= program.records_a_look() / 2;
+        (passed >= LOOK_MS * tsc_khz || enough).then(|| {
             (self.looked_ticks, self.unlooked_records) = (ticks, 0);
-        }
-        is_due
+            passed
+        })
     }
 
-    /// Takes note of what an event has counted from the start to now, and adapts its period to the wished rate in samples
-    /// per second. `limit` is the longest period that the counter can have.
-    pub(super) fn adapt(&mut self, place: usize, counted: Counted, wish: Wish, limit: u64) {
-        let before = core::mem::replace(&mut self.looked_at[place], counted);
+    /// Takes note of what an event has counted until now, and adapts its period to the wished rate in samples per second. `passed`: TSC
+    /// ticks since that was last done. `limit` is the longest period that the counter can have.
+    pub(super) fn adapt(&mut self, place: usize, counted: u64, passed: u64, wish: Wish, limit: u64) {
+        let before = core::mem::replace(&mut self.looked_events[place], counted);
         let average = &mut self.averages[place];
-        average.events = average.events.saturating_add(counted.events.wrapping_sub(before.events));
-        average.ticks = average.ticks.saturating_add(counted.ticks.wrapping_sub(before.ticks));
+        average.events = average.events.saturating_add(counted.wrapping_sub(before));
+        average.ticks = average.ticks.saturating_add(passed);
         let rate = wish.rate.min(RATE_MAX);
         // A low rate is known only after some samples' time.
         let window_ms = AVERAGE_MS.max(2000_u64.checked_div(rate).unwrap_or(0));

@@ -62,8 +62,8 @@ pub trait Rings {
     /// kernel's own mapping of it: for records that the driver writes. `offset` is a multiple of 8, and the words lie
     /// within the segment. Also from the NMI. Not visible to user space until a quantum names them.
     fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]);
-    /// Has a quantum written to this slot (0 to quanta - 1) of the ring, where it is made: it is large. Not visible until
-    /// [`Rings::publish`].
+    /// Has a quantum written to this slot (0 to quanta - 1) of the ring, where it is made: it is large. `write` is given what was last
+    /// written there, or zeroes, and need not write all of it. Not visible until [`Rings::publish`].
     fn write_quantum(&mut self, slot: u32, write: impl FnOnce(&mut Quantum));
     /// Writes the marker to this slot (0 to markers - 1) of the ring. Not visible until [`Rings::publish`].
     fn write_marker(&mut self, slot: u32, marker: &Marker);
@@ -71,9 +71,9 @@ pub trait Rings {
     fn publish(&mut self, status: &CpuStatus);
     /// Loads this CPU's control page, each field once, with acquire order. Any value may come; this crate clamps it.
     fn control(&mut self) -> CpuControl;
-    /// Loads [`CpuControl::rate`] alone, which a cut wants.
+    /// Loads [`CpuControl::rate`] alone.
     fn rate(&mut self) -> u64;
-    /// Loads [`CpuControl::pause`] alone, which a cut wants.
+    /// Loads [`CpuControl::pause`] alone, as each cut does.
     fn pause(&mut self) -> u64;
     /// Writes the words to byte `place` of the stack ring, a multiple of 8, which has room for them.
     fn write_stack(&mut self, place: u32, words: &[u64]);

@@ -12,7 +12,7 @@ use super::hybrid;
 use super::ibs;
 use super::layout::RecordLayout;
 use super::lbr::Branches;
-use super::period::{Grid, FEWEST_A_LOOK, RECORDS_A_DRAW};
+use super::period::{Grid, RECORDS_A_DRAW};
 use super::pmu::netburst::assignment;
 use super::pmu::netburst::events::Encoding;
 use super::pmu::netburst::settings::Settings;
@@ -68,6 +68,9 @@ pub struct Records {
 pub type Samplers = ([u8; SAMPLING_COUNTERS_MAX], [u8; SAMPLING_COUNTERS_MAX]);
 
 const _: () = assert!(COUNTERS_MAX <= 64, "each has a bit of `Program::reads`");
+
+/// Fewest records after which rates are looked at, however low they are.
+const FEWEST_A_LOOK: u64 = 16;
 
 /// What a session writes to the PMU, and how its counters map to its events.
 #[derive(Clone, Copy, Debug)]

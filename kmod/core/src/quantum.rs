@@ -9,7 +9,7 @@ use super::events::Way;
 use super::hardware::Hardware;
 use super::interrupt::{self, Handled};
 use super::layout::RecordLayout;
-use super::period::{Counted, Wish};
+use super::period::Wish;
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
 use super::program::Program;
@@ -149,20 +149,17 @@ fn add_to_totals<R: Rings>(session: &mut Session<'_, R>, ticks: u64) {
 
 /// Adapts the periods of events that have a rate to what they have counted, now and then; so many more records have come.
 fn adapt_periods<R: Rings>(session: &mut Session<'_, R>, records: u64) {
-    let (program, state) = (session.program, &mut *session.state);
-    let (totals, tsc_khz) = (&state.totals, session.limits.tsc_khz.into());
-    if !program.adapts() || !state.periods.is_look_due(totals.on_cpu_tsc, records, tsc_khz) {
+    let (program, state, tsc_khz) = (session.program, &mut *session.state, session.limits.tsc_khz.into());
+    if !program.adapts() {
         return;
     }
+    // A sampled event has no turns: it is counted for as long as the session runs.
+    let Some(passed) = state.periods.look(program, state.totals.on_cpu_tsc, records, tsc_khz) else { return };
     let wished = session.rings.rate();
     for sampler in program.sampling_counters().filter(|sampler| sampler.rate != 0) {
-        let event = usize::from(sampler.event);
-        let rate = if wished == 0 { sampler.rate } else { wished };
-        let counted = Counted {
-            events: totals.counts[event],
-            ticks: totals.on_cpu_tsc.saturating_sub(totals.waiting_tsc[event]),
-        };
-        state.periods.adapt(sampler.place.into(), counted, Wish { rate, tsc_khz }, sampler.grid.most);
+        let wish = Wish { rate: if wished == 0 { sampler.rate } else { wished }, tsc_khz };
+        let counted = state.totals.counts[usize::from(sampler.event)];
+        state.periods.adapt(sampler.place.into(), counted, passed, wish, sampler.grid.most);
     }
 }
 

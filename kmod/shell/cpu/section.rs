@@ -248,9 +248,10 @@ impl Section<'_> {
             return f(engine, &mut port, None);
         };
         let work = |loaded: &mut Loaded<'_, '_>| f(engine, &mut port, Some(loaded));
-        // SAFETY: This section holds the gate of the CPU that runs.
+        // SAFETY: This section holds the gate of the CPU that runs, to which share and area belong; the engine, which is what `f` works
+        // with, knows no section.
         let value = unsafe { share.with_loaded(cpu.entry_area(), work) };
-        // SAFETY: As above.
+        // SAFETY: As above; that is over.
         if unsafe { share.announce() } {
             cpu.clock.wake_readers();
         }

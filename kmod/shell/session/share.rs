@@ -11,7 +11,7 @@ use super::super::port::LiveRings;
 use super::{CpuShare, Loaded, Session};
 use crate::hpm_core::{self, Program};
 
-/// A session's part on the CPU that runs.
+/// A session's part on one CPU.
 pub(in super::super) struct Share<'a> {
     session: &'a Session,
     programs: &'a [Program],
@@ -34,7 +34,8 @@ impl Share<'_> {
     /// instructions.
     ///
     /// # Safety
-    /// The caller runs on the CPU, whose entry area is `area`, holds its gate, and has no other share of the session.
+    /// The caller runs on the CPU with the share's number, whose entry area is `area`, and holds its gate; `f` does not do this once more for
+    /// this session.
     pub(in super::super) unsafe fn with_loaded<T>(
         &self,
         area: Option<&EntryArea>,
@@ -62,7 +63,7 @@ impl Share<'_> {
     /// Notes what was published; whether a quarter of a ring has filled since readers were last woken, so that readers should not wait for the timer.
     ///
     /// # Safety
-    /// As for [`Share::with_loaded`].
+    /// The caller runs on the CPU with the share's number, holds its gate, and is not within [`Share::with_loaded`].
     pub(in super::super) unsafe fn announce(&self) -> bool {
         // SAFETY: The gate keeps others out.
         let produced = unsafe { &*self.share.state.get() }.produced();

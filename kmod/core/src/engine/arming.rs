@@ -18,8 +18,8 @@ impl Unit {
         stay.paused = session.is_paused();
     }
 
-    /// Makes the CPU ready for the rest of a stay that was cut. `forgotten`: the counters are not where they were. Whether all goes on as it
-    /// was, and but for the counters, if they were stopped, nothing is to be started.
+    /// Makes the CPU ready for the rest of a stay that was cut. `forgotten`: the counters are not where they were. Whether the counters run
+    /// on already, because nothing stopped or changed them.
     pub(super) fn go_on<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
@@ -39,7 +39,7 @@ impl Unit {
             stay.armed &= !forgotten;
             self.arm(port, session, stay);
         }
-        goes_on
+        goes_on && self.hardware.as_ref().is_some_and(|hardware| !hardware.is_stopped())
     }
 
     /// Puts a segment into the window, if there is one, and the thread's positions into its sampling counters. The PMU
@@ -150,21 +150,21 @@ impl Unit {
         else {
             return;
         };
-        let (left, look) = (self.guard.records_left(&session.limits), session.program.records_a_look());
-        if left >= look && self.threshold.is_some_and(|threshold| filled < threshold.good_to) {
+        let left = self.guard.records_left(&session.limits);
+        let may_stay = |kept: &Threshold| {
+            let bytes = u64::from(kept.at.saturating_sub(filled));
+            filled < kept.good_to && bytes <= left.saturating_mul(pebs.record_size.into())
+        };
+        if self.threshold.as_ref().is_some_and(may_stay) {
             return;
         }
         let full = session.state.segments.full_at(pebs.record_size);
         let stacks = stacks::bytes_wanted(session.program) > 0;
-        let records = if stacks { 1 } else { left.min(look) };
+        let records = if stacks { 1 } else { left.min(session.program.records_a_look()) };
         let bytes = records.saturating_mul(pebs.record_size.into());
         let at = u64::from(filled).saturating_add(bytes).min(full.into()) as u32;
-        let good_to = match at {
-            _ if left < look => 0,
-            at if at == full => u32::MAX,
-            // One that comes a little earlier is good enough: each cut would move it on otherwise.
-            at => filled + (at - filled) / 2 + 1,
-        };
+        // One that comes a little earlier is good enough: each cut would move it on otherwise.
+        let good_to = if at == full { u32::MAX } else { filled + (at - filled) / 2 + 1 };
         if self.threshold.is_none_or(|threshold| threshold.at != at) {
             buffer::set_threshold(port, pebs, at);
         }
@@ -202,11 +202,6 @@ impl Unit {
             let now = Now { hardware, program: session.program, values: &self.values, tsc: stay.start_tsc };
             now.attach(page);
         }
-    }
-
-    /// Whether counters run.
-    pub(super) fn runs(&self) -> bool {
-        self.hardware.as_ref().is_some_and(|hardware| !hardware.is_stopped())
     }
 
     /// Lets the counters of the stay run.

@@ -143,10 +143,10 @@ impl Engine {
             self.loaded = wanted;
         }
         unit.guard.add_records(records, &session.limits);
-        let goes_on = program.samples() && unit.go_on(port, session, stay, forgotten);
+        let runs = program.samples() && unit.go_on(port, session, stay, forgotten);
         stay.page = stay.page.or_else(|| session.page_of(stay.thread));
         unit.show(session, stay);
-        if !(goes_on && unit.runs()) {
+        if !runs {
             unit.start(port, program, stay);
         }
     }

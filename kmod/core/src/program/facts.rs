@@ -207,7 +207,7 @@ impl Program {
         self.sampling.get(..self.sampling_count.into()).unwrap_or_default().iter()
     }
 
-    /// Records after which the wished rates should be looked at again, if nothing cuts before: those of a quarter of a second.
+    /// Records after which the wished rates should be looked at again, if they have not been before: those of a quarter of a second.
     /// `u64::MAX` where a period does not adapt.
     pub(in super::super) const fn records_a_look(&self) -> u64 {
         self.records_a_look

@@ -195,11 +195,8 @@ impl Rings for CoreRings {
     }
 
     fn write_quantum(&mut self, slot: u32, write: impl FnOnce(&mut Quantum)) {
-        self.core.borrow_mut().machine.shared[self.session].quanta[slot as usize] = Some({
-            let mut quantum = Quantum::EMPTY;
-            write(&mut quantum);
-            quantum
-        });
+        let slot = &mut self.core.borrow_mut().machine.shared[self.session].quanta[slot as usize];
+        write(slot.get_or_insert(Quantum::EMPTY));
     }
 
     fn write_marker(&mut self, slot: u32, marker: &Marker) {
