@@ -164,7 +164,7 @@ impl Unit {
         let bytes = records.saturating_mul(pebs.record_size.into());
         let at = u64::from(filled).saturating_add(bytes).min(full.into()) as u32;
         // One that comes a little earlier is good enough: each cut would move it on otherwise.
-        let good_to = if at == full { u32::MAX } else { filled + (at - filled) / 2 + 1 };
+        let good_to = if at == full { u32::MAX } else { filled + at.saturating_sub(filled) / 2 + 1 };
         if self.threshold.is_none_or(|threshold| threshold.at != at) {
             buffer::set_threshold(port, pebs, at);
         }
