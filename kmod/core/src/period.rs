@@ -28,8 +28,8 @@ use super::threads::Positions;
 
 /// The moving average weighs half when it is this old, in ms.
 const AVERAGE_MS: u64 = 100;
-/// Rates are looked at when the session has run for so long since the last time, in ms: at each cut it would be a twelfth of the cut's
-/// instructions.
+/// Rates are looked at when the session has run for so long since the last time, in ms: at each cut it would be a fifteenth of the
+/// cut's instructions.
 const LOOK_MS: u64 = 20;
 /// Highest rate that can be wished, samples per second and CPU.
 pub const RATE_MAX: u64 = 1_000_000;
