@@ -1,12 +1,14 @@
 //! Reported instruction pointers against the true ones, for interrupts and for PEBS (Schneider's thesis, Figure 2.3).
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result, ensure};
-use libhpm::trace::{Registers, SampleRow};
+use libhpm::trace::{QuantumRow, Registers, SampleRow};
 use serde_json::Value;
 use vpmu::truth::Report;
 
 use super::interrupt::overflows;
-use super::records::{open, pairs, periods, rows};
+use super::records::{open, pairs, periods, rows, totals};
 use crate::check::Tally;
 use crate::guest::programs::PERIOD;
 use crate::guest::skid::{HISTOGRAMS, IMPRECISE, PICTURE, PRECISE, TEXT};
@@ -34,7 +36,8 @@ pub(super) fn compare(boot: &Boot, tally: &mut Tally) {
     tally.run("skid: interrupts name what comes so many instructions later", || {
         peak(boot, IMPRECISE, SKID + 1)
     });
-    tally.run("skid: registers are those of the overflow, not of an earlier one", || registers(boot));
+    tally.run("skid: registers are those of the overflow, not of an earlier one", || registers(boot, &truth));
+    tally.run("skid: a period lies between the overflows", || intervals(boot));
     tally.run("skid: the picture has a bar at each peak", || pictured(boot));
     tally.run("skid: the text shows both side by side", || {
         let text = std::fs::read_to_string(boot.folder.join(TEXT))?;
@@ -95,29 +98,61 @@ fn peak(boot: &Boot, trace: &str, distance: i64) -> Result<String> {
     ))
 }
 
-/// The program counts its loads down in R13, and each misses: when a sample is taken, a whole number of periods has been executed.
-/// One or two more have been where the program was interrupted with one left to the overflow, or within the skid: the driver sets no
-/// counter to less than two events.
-fn registers(boot: &Boot) -> Result<String> {
-    /// Place in a record (SDM Vol. 3B, "PEBS Record Format"): R8 follows RSP.
+/// The program reads at RSI + RCX: a sample's registers lead to the address whose load made the counter overflow.
+fn registers(boot: &Boot, truth: &Report) -> Result<String> {
+    /// Place in a record (SDM Vol. 3B, "PEBS Record Format"): RCX follows RBX.
+    const RCX: usize = Registers::RAX + 2;
+    let samples = rows::<SampleRow>(boot, IMPRECISE)?;
+    for (sample, pmi) in samples.iter().zip(overflows(&samples, truth)?) {
+        let registers = sample.registers.context("a sample has no registers")?;
+        let address = registers.at(Registers::RSI) + registers.at(RCX);
+        ensure!(
+            pmi.load == Some(address),
+            "at {:#x} they lead to {address:#x}, the load was at {:#x?}",
+            sample.ip,
+            pmi.load
+        );
+    }
+    Ok(format!("{} samples", samples.len()))
+}
+
+/// The program counts its loads down in R13, and each misses: a sample is taken when a whole number of periods is over. One is late
+/// where the quantum before had left less than two: the driver sets no counter to less, and then that many are executed in the sample's.
+fn intervals(boot: &Boot) -> Result<String> {
+    /// R8 follows RSP.
     const R13: usize = Registers::RSP + 6;
-    let load = load(boot)?;
-    let mut samples = rows::<SampleRow>(boot, IMPRECISE)?;
-    samples.sort_by_key(|sample| sample.tsc);
-    let (mut last, mut late) = (0, 0);
+    const LEAST: u64 = 2;
+    let totals = totals(boot, IMPRECISE)?;
+    let counted = totals.counts[0];
+    ensure!(counted == LOADS, "{counted} of {LOADS} loads were counted as misses");
+    if totals.quanta_lost > 0 {
+        return Ok(format!(
+            "{} quanta were lost, so that samples cannot be compared with counts",
+            totals.quanta_lost
+        ));
+    }
+    let mut quanta = rows::<QuantumRow>(boot, IMPRECISE)?;
+    quanta.sort_by_key(|quantum| quantum.start_tsc);
+    let mut before = BTreeMap::new();
+    let mut sum = 0;
+    for quantum in &quanta {
+        before.insert((quantum.cpu, quantum.sequence), sum);
+        sum += quantum.counts[0];
+    }
+    let mut late = 0;
+    let samples = rows::<SampleRow>(boot, IMPRECISE)?;
     for sample in &samples {
         let left = sample.registers.context("a sample has no registers")?.at(R13);
-        let executed = LOADS - left + u64::from(sample.ip != load);
-        ensure!(executed % PERIOD <= 2, "{executed} loads were executed at {:#x}", sample.ip);
+        let executed = LOADS - left + 1;
+        let too_many = executed % PERIOD;
+        let begun = *before.get(&(sample.cpu, sample.quantum)).context("a sample is of no quantum")?;
         ensure!(
-            executed > last,
-            "{executed} loads were executed at {:#x}, {last} at the sample before",
+            too_many == 0 || executed == begun + LEAST && executed - too_many < begun + LEAST,
+            "{executed} loads were executed at {:#x}, {begun} when its quantum began",
             sample.ip
         );
-        late += usize::from(!executed.is_multiple_of(PERIOD));
-        last = executed;
+        late += usize::from(too_many > 0);
     }
-    ensure!(late * 50 <= samples.len(), "{late} of {} samples came late", samples.len());
     Ok(format!("{} samples, {late} of them late", samples.len()))
 }
 

@@ -345,6 +345,7 @@ impl CpuTruth {
             label: state.spaces[self.space].label.clone(),
             pc: retired.pc,
             next_pc: retired.next_pc,
+            load: retired.load.map(|access| access.linear),
             privilege: retired.privilege,
             tsc,
         };

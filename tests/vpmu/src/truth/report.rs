@@ -133,6 +133,8 @@ pub struct PmiReport {
     pub pc: u64,
     /// Instruction that executed next.
     pub next_pc: u64,
+    /// Linear address that the instruction read, if it read any and the level of observation was that of data addresses or above.
+    pub load: Option<u64>,
     /// Privilege level of the instruction.
     pub privilege: Privilege,
     /// Time-stamp counter.
