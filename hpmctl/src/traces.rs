@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, TraceReader, Verdict};
+use libhpm::export::losses;
+use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, PhaseGuided, TraceReader, Verdict};
 use serde::Serialize;
 
 use crate::measure::tsc_to_ns;
@@ -202,6 +203,9 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
     let tables: Vec<String> =
         verdict.tables.iter().map(|(table, rows)| format!("{} {table}", grouped(*rows))).collect();
     field("rows", tables.join(", "));
+    for remark in meta.phase_guided.iter().map(PhaseGuided::sentence).chain(losses(meta)) {
+        field("remark", remark);
+    }
     origins(&mut field, meta);
     field(
         "size",
@@ -340,6 +344,19 @@ mod tests {
         let reader = TraceReader::open(&folder).unwrap();
         insta::assert_snapshot!(info_text(reader.meta(), &trace::verify(&reader), false, 5 << 19));
         assert!(verified(&folder).1, "{}", verified(&folder).0);
+    }
+
+    #[test]
+    fn what_is_lost_is_told() {
+        let temp = TempDir::new().unwrap();
+        let reader = TraceReader::open(write(&temp, "a.hpm", "lab", 0, |_| {})).unwrap();
+        let told = |meta: &Meta| info_text(meta, &trace::verify(&reader), false, 1);
+        assert!(!told(reader.meta()).contains("remark"));
+        let mut meta = reader.meta().clone();
+        meta.totals = Some(Totals { records_lost: 5, throttled: 2, ..Totals::default() });
+        let text = told(&meta);
+        assert!(text.contains("remark    5 samples could not be written or were held back\n"), "{text}");
+        assert!(text.contains("remark    samples were held back in 2 quanta"), "{text}");
     }
 
     #[test]
