@@ -23,6 +23,8 @@ const CLOSE_WINDOW: u32 = 3;
 const REPORT: u32 = 4;
 /// Returns one of [`sum`]'s numbers, named by bits 15:8 of ECX, in EBX and (its upper half) EDX.
 const SUM: u32 = 5;
+/// Nobody wants the truth of what comes now: nothing is observed that no counter asks for, until the next label, window or sum.
+const REST: u32 = 6;
 
 /// Executes what ECX names: a function in its lowest byte, and what that asks for above. EAX becomes [`PRESENT`] if that was
 /// done, 0 if there is no such function, window or number.
@@ -62,6 +64,7 @@ pub(crate) fn call(here: &Here, state: &mut State, ecx: u32) {
                 None => answer = 0,
             }
         }
+        REST => here.machine.mode.rest(),
         _ => answer = 0,
     }
     here.set_gpr(Gpr::Rax, answer);

@@ -50,7 +50,7 @@ pub(crate) struct Mode {
     level: AtomicU8,
     /// Each vCPU's demand.
     demands: [AtomicU8; MAX_VCPUS],
-    /// What the truth asks for since the guest's first label or window.
+    /// What the truth asks for since the guest's first label or window; nothing again when it rests.
     floor: AtomicU8,
     /// Since when a lower level would do.
     idle_since: Mutex<Option<Instant>>,
@@ -101,6 +101,11 @@ impl Mode {
     pub(crate) fn require(&self, here: &Here, level: Level) -> bool {
         self.floor.fetch_max(level as u8, Ordering::Relaxed);
         self.raise(here)
+    }
+
+    /// Asks for nothing beyond what counters demand, from now on.
+    pub(crate) fn rest(&self) {
+        self.floor.store(Level::Off as u8, Ordering::Relaxed);
     }
 
     fn raise(&self, here: &Here) -> bool {
