@@ -8,14 +8,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use clap::Args;
 use libhpm::export::losses;
-use libhpm::trace::{self, EventUse, HOSTS_MAX, Meta, PhaseGuided, TraceReader, Verdict};
+use libhpm::trace::{self, HOSTS_MAX, Meta, PhaseGuided, TraceReader, Verdict};
 use serde::Serialize;
 
 use crate::measure::tsc_to_ns;
 use crate::opened::{how_unfinished, open_trace};
-use crate::output::{amount, counted, grouped, print, time, warn};
+use crate::output::{counted, grouped, print, time, warn};
 use crate::report::samples::unfinished;
-use crate::report::text::commands;
+use crate::report::text::{commands, how, privilege};
 
 /// Tell what a trace holds.
 #[derive(Args, Debug)]
@@ -180,12 +180,7 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
         ),
     );
     for event in &meta.events {
-        let how = match event.mode {
-            EventUse::Count => "counted".to_owned(),
-            _ if event.rate > 0 => format!("sampled {} times a second", grouped(event.rate)),
-            _ => format!("sampled each {}", amount(&event.name, event.period)),
-        };
-        field("event", format!("{}, {how}", event.name));
+        field("event", format!("{} in {}, {}", event.name, privilege(event), how(event, machine)));
     }
     let span = verdict.span.map_or(0, |(first, last)| tsc_to_ns(last - first, meta.clock.tsc_khz));
     let on_cpu = tsc_to_ns(verdict.sums.on_cpu_tsc, meta.clock.tsc_khz);

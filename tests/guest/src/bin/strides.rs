@@ -2,8 +2,8 @@
 //! larger than any first-level cache), another always reads the same line.
 //!
 //! With `argc` = A the loop runs A × 1,000,000 times. Every record of a miss must name `missing_load`, its data address
-//! must be RSI + RCX of the record, and must lie in `array`. The truth has
-//! the loop as the window `stridesA` (hypercalls 2 and 3 of tests/vpmu).
+//! must be RSI + RCX of the record, and must lie in `array`. The truth has the loop as the window `strides` with the character that
+//! comes A behind the digit 0 (hypercalls 2 and 3 of tests/vpmu).
 #![no_main]
 #![allow(unsafe_code, reason = "the program is assembly; it has no unsafe block and no Rust code")]
 
@@ -12,7 +12,7 @@ core::arch::global_asm!(
     ".type _start, @function",
     "_start:",
     "mov r12, [rsp]",
-    "lea r14, [r12 + 0x30]", // one digit
+    "lea r14, [r12 + 0x30]", // a digit where A is below 10
     "shl r14, 56",
     "movabs rax, 0x73656469727473", // "strides"
     "or r14, rax",

@@ -20,7 +20,7 @@ pub(crate) mod locality;
 pub(crate) mod markers;
 pub(crate) mod methods;
 mod module;
-mod multiplex;
+pub(crate) mod multiplex;
 mod mutation;
 mod no_pmu;
 mod others;

@@ -2,14 +2,20 @@
 
 use anyhow::{Result, ensure};
 
-use super::GuestReport;
 use super::bad_input::refused;
 use super::programs::{built, hpmctl, succeed};
+use super::{GuestReport, is_asked_for};
 
 /// Three events, each several times over, of which no processor has counters for all: the same event must come to the same. One
 /// instruction counter may be a fixed one, the others need a general one each.
 const EVENTS: &str = "instructions:u,branch:u,load:u,cpu/event=0xc0/u,cpu/event=0xc4/u,load:u,cpu/event=0xc0/u,cpu/event=0xc4/u,\
     load:u,cpu/event=0xc0/u,cpu/event=0xc4/u";
+
+/// The kernel's argument for a program eight times as long: where time passes with instructions it would have few turns otherwise.
+pub(crate) const LONG: &str = "hpm.multiplex=long";
+/// The facts that have the counts, and how many million rounds the program's loop made.
+pub(crate) const COUNTS: &str = "counts";
+pub(crate) const MILLIONS: &str = "millions";
 
 /// Counts a steady program with too many events.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
@@ -19,13 +25,15 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         command.arg(&program);
         refused(command, "--multiplex")
     });
-    let arguments = ["x"; 7];
+    let millions: u8 = if is_asked_for(LONG)? { 64 } else { 8 };
+    let arguments = vec!["x"; usize::from(millions) - 1];
+    report.fact(MILLIONS, millions.into());
     let stat = |options: &[&str]| -> Result<std::process::Output> {
         let mut command = hpmctl(&["stat", "--multiplex", "-e", EVENTS])?;
-        succeed(command.args(options).arg("--").arg(&program).args(arguments))
+        succeed(command.args(options).arg("--").arg(&program).args(&arguments))
     };
     stat(&["--json", "-o", "turns.json"])?;
-    report.fact("strides8", serde_json::from_slice(&std::fs::read("turns.json")?)?);
+    report.fact(COUNTS, serde_json::from_slice(&std::fs::read("turns.json")?)?);
     report.check("the text says in how much of the time each was counted", || {
         let text = String::from_utf8(stat(&[])?.stderr)?;
         let labelled = text.lines().filter(|line| line.contains("% of the time")).count();

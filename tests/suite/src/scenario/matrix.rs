@@ -8,7 +8,7 @@ use vpmu::profile::{
     self, ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
 };
 
-use super::{Scenario, advice, heap, methods, overhead, siblings, tracking, unknown};
+use super::{Scenario, advice, heap, methods, multiplex, overhead, siblings, tracking, unknown};
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -29,7 +29,7 @@ const ON_DEBUG_KERNEL: [&str; 15] = [
     "lifecycle.short",
     "bad_input",
     "interrupt",
-    "multiplex",
+    multiplex::DETERMINISTIC,
     "selfread",
 ];
 
@@ -41,7 +41,7 @@ const ON_DEBUG_KERNEL_ELSEWHERE: [&str; 2] = ["sampling", "lifecycle.short"];
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 14] = [
+const LONG_ONLY: [&str; 15] = [
     "adaptive",
     advice::NAME,
     "cachegrind",
@@ -50,6 +50,7 @@ const LONG_ONLY: [&str; 14] = [
     "lifecycle",
     "locality",
     methods::NAME,
+    multiplex::DETERMINISTIC,
     "overhead",
     overhead::BILLION,
     "screens",

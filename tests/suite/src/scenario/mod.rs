@@ -107,6 +107,11 @@ const ALL: &[Scenario] = &[
         options: &["--plugin-arg", crate::lab::TRUTH_OF_ALL],
         compare: multiplex::compare,
     },
+    Scenario {
+        name: multiplex::DETERMINISTIC,
+        options: multiplex::OPTIONS_DETERMINISTIC,
+        compare: multiplex::compare,
+    },
     Scenario { name: "torture.million", options: torture::OPTIONS_LONG, compare: torture::compare },
     Scenario { name: "lifecycle", options: &[], compare: |_, _| {} },
     Scenario { name: "lifecycle.short", options: &["--append", "hpm.lifecycle=short"], compare: |_, _| {} },

@@ -6,7 +6,15 @@ use vpmu::event::Event;
 use vpmu::truth::Report;
 
 use crate::check::Tally;
+use crate::guest::multiplex::{COUNTS, LONG, MILLIONS};
 use crate::lab::Boot;
+
+/// The scenario where time passes with instructions, whatever the machine below the lab does: on a debug kernel its pauses were seen to
+/// make a fifth of a count.
+pub(super) const DETERMINISTIC: &str = "multiplex.deterministic";
+/// Its options of `lab run`.
+pub(super) const OPTIONS_DETERMINISTIC: &[&str] =
+    &["--deterministic", "--plugin-arg", "truth-level=basic", "--append", LONG];
 
 /// Of whichever event the guest part counts in each place.
 const EVENTS: [Event; 11] = [
@@ -31,12 +39,15 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
 }
 
 fn scaled(boot: &Boot) -> Result<String> {
-    let stat = boot.report.facts.get("strides8").context("the guest left no counts")?;
+    let stat = boot.report.facts.get(COUNTS).context("the guest left no counts")?;
     let events = stat["events"].as_array().with_context(|| format!("no events in {stat}"))?;
     ensure!(events.len() == EVENTS.len(), "{} events", events.len());
     let report: Report = serde_json::from_value(boot.truth.clone()).context("the truth")?;
-    let window =
-        report.windows.iter().find(|window| window.tag == "strides8").context("the window strides8")?;
+    // As the program names its window.
+    let millions =
+        boot.report.facts.get(MILLIONS).and_then(Value::as_u64).context("the guest left no rounds")?;
+    let tag = format!("strides{}", char::from(b'0' + millions as u8));
+    let window = report.windows.iter().find(|window| window.tag == tag).context("the truth has no window")?;
     let mut worst = 0.0_f64;
     let mut turns = 0;
     for (event, told) in EVENTS.into_iter().zip(events) {
