@@ -9,8 +9,8 @@ use crate::check::Tally;
 use crate::guest::multiplex::{COUNTS, LONG, MILLIONS};
 use crate::lab::Boot;
 
-/// The scenario where time passes with instructions, whatever the machine below the lab does: on a debug kernel its pauses were seen to
-/// make a fifth of a count.
+/// The scenario where time passes with instructions: with the time of the machine below the lab, counts on a debug kernel were seen to be a
+/// fifth off.
 pub(super) const DETERMINISTIC: &str = "multiplex.deterministic";
 /// Its options of `lab run`.
 pub(super) const OPTIONS_DETERMINISTIC: &[&str] =
