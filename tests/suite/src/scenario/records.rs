@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
-use libhpm::trace::{QuantumRow, Row, SampleRow, Totals, TraceReader};
+use libhpm::trace::{QuantumRow, Registers, Row, SampleRow, Totals, TraceReader};
 use vpmu::PebsOutcome;
 use vpmu::truth::{PebsReport, PmiReport, Report};
 
@@ -146,6 +146,18 @@ fn stays(boot: &Boot, traces: &[&'static str]) -> Result<Vec<Stay>> {
         ensure!(samples.is_empty(), "{trace}: samples of no quantum");
     }
     Ok(stays)
+}
+
+/// Programs whose load misses read at RSI + RCX: a sample's registers, which are those after the load and before the add, lead to the
+/// address that was truly read.
+pub(super) fn lead_to(sample: &SampleRow, load: Option<u64>) -> Result<()> {
+    /// Place in a record (SDM Vol. 3B, "PEBS Record Format"): RCX follows RBX.
+    const RCX: usize = Registers::RAX + 2;
+    let registers = sample.registers.context("a sample has no registers")?;
+    let address = registers.at(Registers::RSI) + registers.at(RCX);
+    let ip = sample.ip;
+    ensure!(load == Some(address), "the data was at {load:x?}, but at {ip:#x} RSI + RCX = {address:#x}");
+    Ok(())
 }
 
 /// For each event of each thread: |(records + lost ones) × period − count| ≤ period. The period must be fixed. Where quanta were lost,

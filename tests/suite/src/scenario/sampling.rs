@@ -9,7 +9,7 @@ use vpmu::DataSource;
 use vpmu::profile::{DataRecord, EventSpec, Profile};
 use vpmu::truth::Report;
 
-use super::records::{Pair, open, pairs, periods, rows, totals};
+use super::records::{Pair, lead_to, open, pairs, periods, rows, totals};
 use super::{ibs, several};
 use crate::check::Tally;
 use crate::guest::processor::sampled_event;
@@ -113,12 +113,8 @@ fn records(boot: &Boot, name: &str, paired: &[&Pair<'_>]) -> Result<String> {
     Ok(format!("{} records", paired.len()))
 }
 
-/// The misses are on one instruction, but for the few that an interrupt caused by evicting the other load's line. It read at
-/// RSI + RCX of the record: the registers are those after the load, before the add.
+/// The misses are on one instruction, but for the few that an interrupt caused by evicting the other load's line.
 fn strides(paired: &[Pair<'_>]) -> Result<String> {
-    /// Places of RCX and RSI in a record (SDM Vol. 3B, "PEBS Record Format").
-    const RCX: usize = 4;
-    const RSI: usize = 6;
     let samples: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == MISSES[0]).collect();
     let hot = hottest(samples.iter().map(|pair| &pair.sample));
     let on_hot = samples.iter().filter(|pair| pair.sample.ip == hot);
@@ -127,13 +123,7 @@ fn strides(paired: &[Pair<'_>]) -> Result<String> {
         "fewer than 99 % of the misses are on {hot:#x}"
     );
     for Pair { sample, truth, .. } in on_hot {
-        let registers = sample.registers.context("a sample has no registers")?;
-        let address = registers.at(RSI) + registers.at(RCX);
-        ensure!(
-            truth.load == Some(address),
-            "the data was at {:x?}, but RSI + RCX = {address:#x}",
-            truth.load
-        );
+        lead_to(sample, truth.load)?;
     }
     Ok(format!("{} samples", samples.len()))
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use vpmu::truth::Report;
 
 use super::interrupt::overflows;
-use super::records::{open, pairs, periods, rows, totals};
+use super::records::{lead_to, open, pairs, periods, rows, totals};
 use crate::check::Tally;
 use crate::guest::programs::PERIOD;
 use crate::guest::skid::{HISTOGRAMS, IMPRECISE, PICTURE, PRECISE, TEXT};
@@ -98,20 +98,11 @@ fn peak(boot: &Boot, trace: &str, distance: i64) -> Result<String> {
     ))
 }
 
-/// The program reads at RSI + RCX: a sample's registers lead to the address whose load made the counter overflow.
+/// A sample's registers lead to the address whose load made the counter overflow.
 fn registers(boot: &Boot, truth: &Report) -> Result<String> {
-    /// Place in a record (SDM Vol. 3B, "PEBS Record Format"): RCX follows RBX.
-    const RCX: usize = Registers::RAX + 2;
     let samples = rows::<SampleRow>(boot, IMPRECISE)?;
     for (sample, pmi) in samples.iter().zip(overflows(&samples, truth)?) {
-        let registers = sample.registers.context("a sample has no registers")?;
-        let address = registers.at(Registers::RSI) + registers.at(RCX);
-        ensure!(
-            pmi.load == Some(address),
-            "at {:#x} they lead to {address:#x}, the load was at {:#x?}",
-            sample.ip,
-            pmi.load
-        );
+        lead_to(sample, pmi.load)?;
     }
     Ok(format!("{} samples", samples.len()))
 }
@@ -119,33 +110,34 @@ fn registers(boot: &Boot, truth: &Report) -> Result<String> {
 /// The program counts its loads down in R13, and each misses: a sample is taken when a whole number of periods is over. It is late where
 /// a quantum began with less than two left, and each one since ended before its second load: the driver sets no counter to less.
 fn intervals(boot: &Boot) -> Result<String> {
-    /// R8 follows RSP.
+    /// Place in a record (SDM Vol. 3B, "PEBS Record Format"): R8 follows RSP.
     const R13: usize = Registers::RSP + 6;
     /// Loads to the overflow at which a counter is set at least.
     const LEAST: u64 = 2;
     let totals = totals(boot, IMPRECISE)?;
     let counted = totals.counts[0];
     ensure!(counted == LOADS, "{counted} of {LOADS} loads were counted as misses");
-    if totals.quanta_lost > 0 {
-        return Ok(format!("{} quanta were lost, and what they counted", totals.quanta_lost));
-    }
-    let begun = counted_before(boot)?;
-    let mut late = 0;
-    let samples = rows::<SampleRow>(boot, IMPRECISE)?;
+    // What lost quanta counted is in none of the others.
+    let begun = if totals.quanta_lost == 0 { Some(counted_before(boot)?) } else { None };
+    let mut samples = rows::<SampleRow>(boot, IMPRECISE)?;
+    samples.sort_by_key(|sample| sample.tsc);
+    let (mut last, mut late) = (0, 0);
     for sample in &samples {
-        let left = sample.registers.context("a sample has no registers")?.at(R13);
+        let (ip, left) = (sample.ip, sample.registers.context("a sample has no registers")?.at(R13));
         let executed = LOADS - left + 1;
+        ensure!(executed > last, "{executed} loads were executed at {ip:#x}, {last} at the sample before");
+        last = executed;
         let due = executed - executed % PERIOD;
-        if executed == due {
-            continue;
+        late += usize::from(executed > due);
+        if let (true, Some(begun)) = (executed > due, &begun) {
+            let own = begun.get(&(sample.cpu, sample.quantum)).context("a sample is of no quantum")?;
+            let first = begun.values().copied().filter(|&begun| begun + LEAST > due).min();
+            let explained = executed == own + LEAST && first.is_some_and(|first| first <= due);
+            ensure!(explained, "{executed} loads were executed at {ip:#x}, {own} before its quantum");
         }
-        late += 1;
-        let last = begun[&(sample.cpu, sample.quantum)];
-        let first = begun.values().copied().filter(|&begun| begun + LEAST > due).min();
-        let explained = executed == last + LEAST && first.is_some_and(|first| first <= due);
-        ensure!(explained, "{executed} loads were executed at {:#x}, {last} before its quantum", sample.ip);
     }
-    Ok(format!("{} samples, {late} of them late", samples.len()))
+    ensure!(late * 50 <= samples.len(), "{late} of {} samples came late", samples.len());
+    Ok(format!("{} samples, {late} of them late, {} quanta lost", samples.len(), totals.quanta_lost))
 }
 
 /// How many loads were counted before each quantum, by its CPU and number there.
