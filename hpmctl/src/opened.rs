@@ -8,7 +8,7 @@ use libhpm::source::opened::{self, Opened};
 use libhpm::source::perf_data;
 use libhpm::trace::{SampleRow, TraceReader};
 
-use crate::output::{grouped, note, print};
+use crate::output::{counted, note, print};
 
 /// Make a trace of a file that `perf record` wrote.
 ///
@@ -43,7 +43,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<()> {
     tell(&args.file, &perf_data::import(&args.file, &args.output)?);
     let reader = TraceReader::open(&args.output)?;
     let samples = reader.rows::<SampleRow>().count() as u64;
-    print(&format!("{}: {} samples", args.output.display(), grouped(samples)))
+    print(&format!("{}: {}", args.output.display(), counted(samples, "sample")))
 }
 
 fn tell(path: &Path, remarks: &[String]) {

@@ -130,7 +130,7 @@ pub(crate) fn merge(args: &MergeArgs) -> Result<()> {
     warn(&outcome.notes);
     let (quanta, samples) = outcome.rows;
     let mut text =
-        format!("{}: {} quanta, {} samples\n", args.output.display(), grouped(quanta), grouped(samples));
+        format!("{}: {} quanta, {}\n", args.output.display(), grouped(quanta), counted(samples, "sample"));
     for (merged, trace) in outcome.merged.iter().zip(&args.traces) {
         let clock = match merged.uncertainty_ns {
             0 if merged.pid_offset == 0 => "same clock".to_owned(),
@@ -168,14 +168,14 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
     field(
         "machine",
         format!(
-            "{}: {} PMU ({} family {} model {} stepping {}), {} CPUs, Linux {}",
+            "{}: {} PMU ({} family {} model {} stepping {}), {}, Linux {}",
             machine.host_name,
             machine.pmu,
             machine.vendor,
             machine.family,
             machine.model,
             machine.stepping,
-            machine.cpus,
+            counted(machine.cpus.into(), "CPU"),
             machine.kernel_release
         ),
     );
@@ -183,14 +183,16 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
         field("event", format!("{} in {}, {}", event.name, privilege(event), how(event, machine)));
     }
     let span = verdict.span.map_or(0, |(first, last)| tsc_to_ns(last - first, meta.clock.tsc_khz));
-    let on_cpu = tsc_to_ns(verdict.sums.on_cpu_tsc, meta.clock.tsc_khz);
+    // Without quanta nobody knows how long threads ran.
+    let (rows, on_cpu) = match verdict.sums.quanta {
+        0 => ("sample", String::new()),
+        _ => ("quantum", time(tsc_to_ns(verdict.sums.on_cpu_tsc, meta.clock.tsc_khz)) + " "),
+    };
     field(
         "time",
         format!(
-            "{} from the first {} to the last, {} on {} by {}",
+            "{} from the first {rows} to the last, {on_cpu}on {} by {}",
             time(span),
-            if verdict.sums.quanta > 0 { "quantum" } else { "sample" },
-            time(on_cpu),
             counted(verdict.cpus as u64, "CPU"),
             counted(verdict.threads as u64, "thread")
         ),

@@ -3,8 +3,9 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use comfy_table::{Table, presets};
+use libhpm::Error;
 use libhpm::event::{self, CoreType, Counter, Event, Fit, Misfit, Taken, core_pmus, fit, split_list};
 use serde::Serialize;
 
@@ -39,8 +40,14 @@ pub(super) fn show(
     json: bool,
 ) -> Result<(String, bool)> {
     let mut outcomes = Vec::new();
+    let texts = split_list(list);
+    if let Some(unknown) = texts.iter().find(|text| is_unknown_everywhere(text, names)) {
+        bail!(
+            "no PMU that hpm knows has an event called `{unknown}`; `hpmctl list WORD` searches names and descriptions"
+        );
+    }
     for name in names {
-        let events: Vec<_> = split_list(list).into_iter().map(|text| event::parse(text, name)).collect();
+        let events: Vec<_> = texts.iter().map(|text| event::parse(text, name)).collect();
         for (core_type, pmu) in core_pmus(name) {
             outcomes.push(outcome(&events, core_type, pmu, general_counters));
         }
@@ -50,6 +57,12 @@ pub(super) fn show(
         return Ok((serde_json::to_string_pretty(&outcomes).context("cannot write JSON")?, all_fit));
     }
     Ok((text(&outcomes), all_fit))
+}
+
+/// Whether several PMUs would say one after the other that they have no event of this name; one PMU says so itself, and names similar ones.
+fn is_unknown_everywhere(text: &str, pmus: &[String]) -> bool {
+    let is_unknown = |pmu: &String| matches!(event::parse(text, pmu), Err(Error::UnknownEvent { .. }));
+    pmus.len() > 1 && pmus.iter().all(is_unknown)
 }
 
 fn outcome<'a>(
@@ -185,6 +198,18 @@ mod tests {
     fn events_of_the_only_type_of_core_that_is_left_are_placed() {
         let (text, all) = fits("cpu_core/load/", &["goldencove"]);
         assert!(all && text.contains("cpu_core/load/"), "{text}");
+    }
+
+    #[test]
+    fn a_name_that_no_pmu_has_is_told_once() {
+        let pmus = ["skylake".to_owned(), "zen4".to_owned()];
+        let error = show("cycles,foo", &pmus, u32::MAX, false).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no PMU that hpm knows has an event called `foo`; `hpmctl list WORD` searches names and descriptions"
+        );
+        let of_one = fits("cycles,MEM_INST_RETIRED.ALL_LOADS", &["skylake", "zen4"]).0;
+        assert!(of_one.contains("on the zen4 PMU"), "{of_one}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use libhpm::analysis::method::{Bottleneck, Component, GridPoint};
 
 use super::folder::{FunctionRow, ProfileFile, SelectionFile};
 use super::report::{Measured, Report};
-use crate::output::{grouped, time};
+use crate::output::{counted, grouped, time};
 
 fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
@@ -64,16 +64,14 @@ pub(super) fn profile(profile: &ProfileFile, show: usize) -> String {
     line(&mut text, format_args!("command   {}", profile.command.join(" ")));
     line(&mut text, format_args!("times     {}", profile.clock));
     let calls = profile.functions.iter().map(|row| row.calls).sum::<u64>();
-    let threads = profile.threads.len();
     line(
         &mut text,
         format_args!(
-            "profile   {} in {} functions, {} calls, {} {}",
+            "profile   {} in {}, {}, {}",
             profile.time(profile.total()),
-            profile.functions.len(),
-            grouped(calls),
-            threads,
-            if threads == 1 { "thread" } else { "threads" }
+            counted(profile.functions.len() as u64, "function"),
+            counted(calls, "call"),
+            counted(profile.threads.len() as u64, "thread")
         ),
     );
     if let Some(least) = profile.least_bytes {
@@ -99,7 +97,7 @@ pub(super) fn profile(profile: &ProfileFile, show: usize) -> String {
     if profile.unwound > 0 {
         line(
             &mut text,
-            format_args!("unwound   {} calls ended by an exception or longjmp", grouped(profile.unwound)),
+            format_args!("unwound   {} ended by an exception or longjmp", counted(profile.unwound, "call")),
         );
     }
     text.push('\n');
@@ -254,9 +252,12 @@ fn measured(report: &Report, measured: &Measured) -> String {
     let mut text = String::from("\n");
     let least = measured.runs_by_event.values().min().copied().unwrap_or(0);
     let runs = if measured.runs_by_event.is_empty() {
-        format!("time alone, in {} runs", measured.runs)
+        format!("time alone, in {}", counted(measured.runs as u64, "run"))
     } else {
-        format!("{} runs; each event counted in {least} or more of them and averaged", measured.runs)
+        format!(
+            "{}; each event counted in {least} or more of them and averaged",
+            counted(measured.runs as u64, "run")
+        )
     };
     line(&mut text, format_args!("measured  {runs}"));
     line(&mut text, format_args!("counting  {}", measured.counting));

@@ -87,7 +87,7 @@ fn several_events_related_to_another() {
     let (text, _) =
         phases(&folder, &["-e", "l1d-load-miss", "--per", "instructions", "--by", "process"]).unwrap();
     assert!(text.contains("l1d-load-miss per instructions"), "{text}");
-    assert!(text.contains("worker, process 7: 1800 intervals of 1.00 ms"), "{text}");
+    assert!(text.contains("worker, process 7: 1,800 intervals of 1.00 ms"), "{text}");
     // A round is 180 intervals.
     assert!(text.lines().any(|line| line.contains("3:01") && line.ends_with("180.0 ms")), "{text}");
     let (text, _) = phases(&folder, &["-e", "l1d-load-miss", "-e", "instructions"]).unwrap();

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::{Found, Outcome, Repetitive, Report};
+use crate::output::{counted, grouped};
 use crate::report::text::remarks;
 
 /// The whole text.
@@ -46,9 +47,9 @@ fn subject(text: &mut String, found: &Found) {
     line(
         text,
         format_args!(
-            "\n{}: {} intervals of {:.2} ms, {:.1} ms on a CPU",
+            "\n{}: {} of {:.2} ms, {:.1} ms on a CPU",
             title(found),
-            found.intervals,
+            counted(found.intervals as u64, "interval"),
             found.mean_interval_ms,
             found.on_cpu_ms
         ),
@@ -62,7 +63,7 @@ fn subject(text: &mut String, found: &Found) {
 fn repetitive(text: &mut String, phases: &Repetitive) {
     let (found, by_chance) = (&phases.found, &phases.by_chance);
     line(text, format_args!("  {found}, in random order {by_chance}"));
-    line(text, format_args!("  {} intervals belong to repetitions", found.intervals));
+    line(text, format_args!("  {} of its intervals are in repetitions", grouped(found.intervals as u64)));
     patterns(text, phases);
     if let Some(predicted) = phases.predicted_ms {
         line(text, format_args!("  the whole is expected to repeat every {predicted:.1} ms"));

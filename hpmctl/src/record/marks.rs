@@ -13,7 +13,7 @@ use nix::fcntl::OFlag;
 
 use crate::mark;
 
-use crate::output::say;
+use crate::output::{counted, say};
 
 /// A longer line is no marker; its rest is not kept.
 const LINE_MAX: usize = 256;
@@ -133,7 +133,7 @@ impl MarkPipe {
             1 => ", 1 line was not understood".into(),
             bad => format!(", {bad} lines were not understood"),
         };
-        Ok(format!("{} markers read from the pipe {}{bad}", self.markers, self.name))
+        Ok(format!("{} read from the pipe {}{bad}", counted(self.markers, "marker"), self.name))
     }
 }
 

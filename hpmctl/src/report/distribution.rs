@@ -15,7 +15,7 @@ use super::lacking::no_sample;
 use super::samples::{sampled_events, unfinished};
 use super::{ReportArgs, event_index, named, table, text};
 use crate::opened::open_trace;
-use crate::output::{grouped, warn};
+use crate::output::{counted, grouped, warn};
 use crate::picture;
 
 /// Everything that the text and the JSON show.
@@ -212,16 +212,16 @@ fn draw(distributions: &Distributions<'_>, file: &mut Vec<u8>) -> std::io::Resul
         share: entry.own_share.share,
         error: entry.own_share.error,
         label: format!(
-            "{rank}: {:#x} in {}, {} samples, {:.2} % ± {:.2}",
+            "{rank}: {:#x} in {}, {}, {:.2} % ± {:.2}",
             entry.key.address.unwrap_or(0),
             table::function(&entry.key),
-            entry.own.samples,
+            counted(entry.own.samples, "sample"),
             entry.own_share.share * 100.0,
             entry.own_share.error * 100.0
         ),
     };
     let panel = |of: &OfEvent| Panel {
-        title: format!("{}: {}, {} samples", of.trace, of.event.name, of.all.samples),
+        title: format!("{}: {}, {}", of.trace, of.event.name, counted(of.all.samples, "sample")),
         bars: (1..).zip(&of.top).map(bar).collect(),
     };
     let panels: Vec<Panel> = distributions.events.iter().map(panel).collect();

@@ -17,6 +17,7 @@ use super::samples::unfinished;
 use super::{ReportArgs, event_index, named};
 use crate::filters::lacking;
 use crate::opened::open_trace;
+use crate::output::counted;
 use crate::picture;
 
 /// Everything that the text and the JSON show.
@@ -213,20 +214,20 @@ fn draw(histograms: &Histograms<'_>, code: &Code, file: &mut Vec<u8>) -> std::io
             share: entry.estimate.share,
             error: entry.estimate.error,
             label: format!(
-                "{:+} {}: {} samples, {:.2} % ± {:.2}",
+                "{:+} {}: {}, {:.2} % ± {:.2}",
                 entry.distance,
                 text::instruction(code, entry.distance).mnemonic,
-                entry.own.samples,
+                counted(entry.own.samples, "sample"),
                 entry.estimate.share * 100.0,
                 entry.estimate.error * 100.0
             ),
         };
         Panel {
             title: format!(
-                "{}: {}, {} samples",
+                "{}: {}, {}",
                 histogram.trace,
                 how(&histogram.event),
-                histogram.all.samples
+                counted(histogram.all.samples, "sample")
             ),
             bars: histogram.entries.iter().map(bar).collect(),
         }

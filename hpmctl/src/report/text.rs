@@ -9,7 +9,7 @@ use libhpm::trace::{Event, EventUse, Machine, Meta};
 
 use super::samples::{Calls, Grouped, Report};
 use super::{table, tree};
-use crate::output::{amount, grouped as grouped_digits};
+use crate::output::{amount, counted as number_of, grouped as grouped_digits};
 
 /// The whole text.
 pub(super) fn render(report: &Report<'_>) -> String {
@@ -69,13 +69,13 @@ pub(crate) fn head(text: &mut String, meta: &Meta, filter: Option<&str>) {
     line(
         text,
         format_args!(
-            "machine   {}: {} PMU ({} family {} model {}), {} CPUs, Linux {}; hpm {}, from {}",
+            "machine   {}: {} PMU ({} family {} model {}), {}, Linux {}; hpm {}, from {}",
             machine.host_name,
             machine.pmu,
             machine.vendor,
             machine.family,
             machine.model,
-            machine.cpus,
+            number_of(machine.cpus.into(), "CPU"),
             machine.kernel_release,
             meta.hpm_version,
             match meta.source.as_str() {
@@ -112,10 +112,10 @@ fn losses(text: &mut String, meta: &Meta, summary: &Summary, chosen: bool) {
     line(
         text,
         format_args!(
-            "quanta    {}, {} lost{whose}; {} records lost",
+            "quanta    {}, {} lost{whose}; {} lost",
             grouped_digits(summary.quanta),
             grouped_digits(summary.quanta_lost),
-            grouped_digits(summary.records_lost)
+            number_of(summary.records_lost, "record")
         ),
     );
     if summary.throttled > 0 {
@@ -174,7 +174,7 @@ fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, coun
     line(
         text,
         format_args!(
-            "stacks    {} whole, {} without their outermost calls; {} samples have none",
+            "stacks    {} whole, {} without their outermost calls; {} without any",
             grouped_digits(summary.whole_stacks),
             grouped_digits(summary.truncated_stacks),
             grouped_digits(without)

@@ -113,7 +113,9 @@ pub fn choose(wish: Wish) -> Result<Chosen> {
     let (line, hardware) = match perf::hardware() {
         Ok(()) => (format!("the kernel's perf_event with the PMU's counters, because {why}"), true),
         Err(refusal) => (
-            format!("the kernel's perf_event with software events only, because {why}; and {refusal}"),
+            format!(
+                "the kernel's perf_event with software events only, because {why}; and of hardware events {refusal}"
+            ),
             false,
         ),
     };

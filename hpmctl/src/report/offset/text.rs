@@ -9,6 +9,7 @@ use libhpm::report::OffsetEntry;
 use libhpm::symbol::{Code, Instruction};
 
 use super::{Histogram, Histograms, how};
+use crate::output::counted;
 use crate::report::text::remarks;
 
 /// Characters of a bar that stands for all samples.
@@ -29,10 +30,10 @@ pub(super) fn render(histograms: &Histograms<'_>, code: &Code, limit: usize) -> 
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "[{number}]       {}: {}, {} samples, {} of them in other functions{moved}",
+            "[{number}]       {}: {}, {}, {} of them in other functions{moved}",
             histogram.trace,
             how(&histogram.event),
-            histogram.all.samples,
+            counted(histogram.all.samples, "sample"),
             histogram.elsewhere.samples
         );
     }

@@ -61,6 +61,15 @@ pub const NAMES: [Name; 13] = [
     name("cache-misses", EventId::CACHE_MISSES, 1_009, "misses of the last cache, by a hardware counter"),
 ];
 
+/// What `perf list` calls some of them besides.
+const OTHER_NAMES: [(&str, &str); 5] = [
+    ("cs", "context-switches"),
+    ("faults", "page-faults"),
+    ("migrations", "cpu-migrations"),
+    ("cpu-cycles", "cycles"),
+    ("branch-instructions", "branches"),
+];
+
 /// Whether the event of this name counts ns, as the kernel's clocks do, whatever its modifiers.
 #[must_use]
 pub fn counts_ns(event: &str) -> bool {
@@ -71,7 +80,7 @@ pub fn counts_ns(event: &str) -> bool {
 /// An event to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfName {
-    /// As it was asked for.
+    /// As it was asked for; one of [`NAMES`] where another name for it was given.
     pub name: String,
     /// The event.
     pub id: EventId,
@@ -117,7 +126,7 @@ impl PerfName {
     }
 }
 
-/// Understands lists of events: names of [`NAMES`], and for a PMU raw encodings as `r01c2`, each with `:u` or `:k` behind.
+/// Understands lists of events: names of [`NAMES`] and perf's other names for them, and for a PMU raw encodings as `r01c2`, each with `:u` or `:k` behind.
 ///
 /// # Errors
 /// [`Error::UnknownEvent`] or [`Error::EventSyntax`].
@@ -136,8 +145,11 @@ fn parse_one(text: &str) -> Result<PerfName> {
             return Err(Error::EventSyntax { text: text.into(), problem });
         }
     };
+    let other = OTHER_NAMES.iter().find(|(other, _)| body.eq_ignore_ascii_case(other));
+    let body = other.map_or(body, |(_, name)| name);
     let (id, period) = known(body)?;
-    Ok(PerfName { name: text.into(), id, period, user, kernel })
+    let name = if modifiers.is_empty() { body.to_owned() } else { format!("{body}:{modifiers}") };
+    Ok(PerfName { name, id, period, user, kernel })
 }
 
 fn known(body: &str) -> Result<(EventId, u64)> {
@@ -221,6 +233,15 @@ mod tests {
         ];
         assert_eq!(seen, expected);
         assert!(all[2].id.is_hardware() && !all[0].id.is_hardware() && all[1].id.is_clock());
+    }
+
+    #[test]
+    fn perf_s_other_names_mean_the_same() {
+        let all =
+            parse(&["cs,faults:u,Migrations".into(), "cpu-cycles:k,branch-instructions".into()]).unwrap();
+        let seen: Vec<_> = all.iter().map(|event| event.name.as_str()).collect();
+        let names = ["context-switches", "page-faults:u", "cpu-migrations", "cycles:k", "branches"];
+        assert_eq!(seen, names);
     }
 
     #[test]
