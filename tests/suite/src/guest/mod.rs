@@ -30,6 +30,7 @@ mod privacy;
 pub(crate) mod processor;
 pub(crate) mod programs;
 mod proof;
+mod rights;
 pub(crate) mod robust;
 pub(crate) mod sampling;
 mod scopes;

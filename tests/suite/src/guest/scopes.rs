@@ -66,6 +66,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     super::ends::run(report);
     counted(report, "one CPU beside another", "loops4", one_cpu);
     counted(report, "a control group", "loops5", control_group);
+    counted(report, "the whole system", "loops6", whole_system);
     report.check("the same target twice is refused", twice);
     report.check("what is no control group is refused", || {
         refused(hpmctl(&["stat", "-e", EVENTS, "--cgroup", "/tmp"])?, "cgroup")
@@ -300,10 +301,23 @@ fn one_cpu() -> Result<Value> {
     result("cpu1")
 }
 
-fn control_group() -> Result<Value> {
+/// Makes control groups visible where the machine's init has not.
+pub(super) fn mount_cgroups() -> Result<()> {
     if !Path::new("/sys/fs/cgroup/cgroup.procs").exists() {
         succeed(Command::new("mount").args(["-t", "cgroup2", "none", "/sys/fs/cgroup"]))?;
     }
+    Ok(())
+}
+
+/// On every CPU, while the program moves between them.
+fn whole_system() -> Result<Value> {
+    let mut command = stat("system", &["-a", "--"])?;
+    succeed(command.arg(built("loops")?).args(["x"; 5]))?;
+    result("system")
+}
+
+fn control_group() -> Result<Value> {
+    mount_cgroups()?;
     // The program runs in a group below the one that is measured.
     let inner = format!("{CGROUP}/inner");
     fs::create_dir_all(&inner)?;

@@ -20,6 +20,7 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
         ("loops3", "one thread", SLACK_PROCESS),
         ("loops4", "one CPU", SLACK_CPU),
         ("loops5", "a control group", SLACK_PROCESS),
+        ("loops6", "the whole system", SLACK_CPU),
     ] {
         tally.run(&format!("scopes: {scope}"), || within(boot, window, slack));
     }
