@@ -7,6 +7,7 @@ use libhpm::Error;
 use libhpm::session::Target;
 use libhpm::source::perf::{PerfOptions, PerfSource, PerfStacks, PerfStream, parse, software};
 use libhpm::source::{Sink, Source};
+use libhpm::symbol::KERNEL_START;
 use libhpm::sys::child::Child;
 use libhpm::trace::{QuantumRow, SampleRow, ThreadRow, Totals, TraceError};
 
@@ -189,6 +190,20 @@ fn samples_belong_to_quanta_and_faults_have_addresses() {
     assert!(deep.filter(|frames| frames.len() >= 3).count() > 0, "stacks are unwound");
     assert_eq!(rows.stale, 0, "a sample is handed over with its stack");
     assert!(rows.threads.iter().any(|row| row.name == "sh"));
+}
+
+/// A thread that goes to sleep does so deep in the kernel, where a program called it.
+#[test]
+fn stacks_of_switches_have_the_kernels_calls_and_the_users() {
+    let stream = PerfStream::Samples { period: 0, rate: 0 };
+    let script = "sleep 0.01; sleep 0.01";
+    let Some((rows, _)) = measure(script, "context-switches", stream, PerfStacks::Copied(8192)) else {
+        return;
+    };
+    let in_kernel = |frames: &&Vec<u64>| frames.iter().filter(|&&frame| frame >= KERNEL_START).count();
+    let stacks = rows.samples.iter().filter_map(|sample| rows.stacks.get(sample.stack? as usize));
+    let both = stacks.filter(|frames| in_kernel(frames) >= 3 && frames.len() >= in_kernel(frames) + 2);
+    assert!(both.count() > 0, "{:x?}", rows.stacks);
 }
 
 #[test]

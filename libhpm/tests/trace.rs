@@ -202,6 +202,27 @@ fn rows_that_wait_are_written_after_a_second() {
     assert_eq!(read::<QuantumRow>(&folder), [quantum(0)]);
 }
 
+/// Who reads the quanta first would else find samples whose quanta he has not seen.
+#[test]
+fn samples_written_after_a_growing_trace_was_opened_are_not_read() {
+    let temp = TempDir::new().unwrap();
+    let folder = temp.path().join("trace");
+    let mut writer = TraceWriter::create(&folder, meta()).unwrap();
+    let mut write = |numbers: std::ops::Range<u64>| {
+        numbers.clone().for_each(|number| writer.quantum(&quantum(number)).unwrap());
+        numbers.for_each(|number| writer.sample(&sample(number, None)).unwrap());
+        writer.flush().unwrap();
+    };
+    write(0..10);
+    let reader = TraceReader::open(&folder).unwrap();
+    write(10..20);
+    let quanta = reader.rows::<QuantumRow>().count();
+    let mut samples = reader.rows::<SampleRow>();
+    assert_eq!((samples.by_ref().count(), quanta), (10, 20));
+    assert_eq!(samples.cut(), None);
+    assert_eq!(TraceReader::open(&folder).unwrap().rows::<SampleRow>().count(), 20);
+}
+
 #[test]
 fn many_rows_are_written_without_waiting() {
     let temp = TempDir::new().unwrap();

@@ -109,6 +109,17 @@ fn text(options: &[&str]) -> String {
 }
 
 #[test]
+fn stacks_by_frame_pointers_are_not_called_whole() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, true);
+    let file = folder.join("meta.json");
+    let meta = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, meta.replacen('{', "{\"frame_pointers\": true,", 1)).unwrap();
+    let text = report(&folder, &[]).unwrap().0;
+    assert!(text.contains("10 by frame pointers, less callers that keep none, 3 without"), "{text}");
+}
+
+#[test]
 fn functions_and_lines() {
     insta::assert_snapshot!(text(&[]));
 }

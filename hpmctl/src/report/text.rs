@@ -21,7 +21,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
         let of_event = |of: usize, samples: u64| of == index && samples > 0;
         let tables = |table: &&Grouped| of_event(table.event, table.all.samples);
         let trees = |tree: &&Calls| of_event(tree.event, tree.all.samples);
-        event_head(&mut text, event, &report.meta.machine, report.counts_exceed);
+        event_head(&mut text, event, report.meta, report.counts_exceed);
         report.tables.iter().filter(tables).for_each(|grouped| table::grouped(&mut text, grouped));
         report.trees.iter().filter(trees).for_each(|calls| tree::calls(&mut text, calls));
     }
@@ -137,8 +137,8 @@ pub(crate) fn counted(event: &str, counted: u64, sampled: u64) -> String {
     if is_counted(counted, sampled) { amount(event, counted) } else { "not known".to_owned() }
 }
 
-fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, counts_exceed: bool) {
-    let event = &summary.event;
+fn event_head(text: &mut String, summary: &EventSummary, meta: &Meta, counts_exceed: bool) {
+    let (event, machine) = (&summary.event, &meta.machine);
     let by_ibs = event.mode == EventUse::Precise && machine.samples_by_ibs();
     let how = how(event, machine);
     line(text, format_args!("\nevent     {} in {}, {}", event.name, privilege(event), how));
@@ -170,11 +170,16 @@ fn event_head(text: &mut String, summary: &EventSummary, machine: &Machine, coun
             amount(&event.name, sampled.events)
         ),
     );
-    let without = sampled.samples - summary.whole_stacks - summary.truncated_stacks;
+    stacks(text, summary, meta);
+}
+
+fn stacks(text: &mut String, summary: &EventSummary, meta: &Meta) {
+    let without = summary.sampled.samples - summary.whole_stacks - summary.truncated_stacks;
+    let whole = if meta.frame_pointers { "by frame pointers, less callers that keep none" } else { "whole" };
     line(
         text,
         format_args!(
-            "stacks    {} whole, {} without their outermost calls; {} without any",
+            "stacks    {} {whole}, {} without their outermost calls; {} without any",
             grouped_digits(summary.whole_stacks),
             grouped_digits(summary.truncated_stacks),
             grouped_digits(without)

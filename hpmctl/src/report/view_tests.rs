@@ -336,6 +336,54 @@ fn waits_have_their_places() {
 }
 
 #[test]
+fn the_place_of_a_switch_in_the_kernel_is_where_the_program_called_it() {
+    let temp = TempDir::new().unwrap();
+    let mut writer = clocked(&temp.path().join("called.hpm"), true);
+    let kernel = KernelSymbolRow { address: KERNEL, name: "schedule".into(), module: None };
+    writer.kernel_symbol(&kernel).unwrap();
+    let mapping = |start, path: &str| MapRow {
+        pid: 7,
+        start,
+        end: start + 0x1000,
+        path: path.into(),
+        ..MapRow::default()
+    };
+    writer.map(&mapping(0x1000, "/nowhere/waiter")).unwrap();
+    writer.map(&mapping(0x5000, "/nowhere/main")).unwrap();
+    let stack = writer.stack(&[KERNEL + 8, KERNEL + 4, 0x1005, 0x5006], false).unwrap();
+    for (sequence, start) in [(0, 0), (1, 40)] {
+        writer
+            .quantum(&QuantumRow {
+                sequence,
+                pid: 7,
+                tid: 7,
+                start_tsc: start * MS,
+                end_tsc: (start + 10) * MS,
+                end: 1,
+                last_ip: Some(KERNEL + 8),
+                counts: vec![0, 1],
+                ..QuantumRow::default()
+            })
+            .unwrap();
+    }
+    let switch = SampleRow {
+        tsc: 10 * MS - 1,
+        pid: 7,
+        tid: 7,
+        event: 1,
+        period: 1,
+        ip: KERNEL + 8,
+        ..SampleRow::default()
+    };
+    writer.sample(&SampleRow { stack: Some(stack), ..switch }).unwrap();
+    writer.finish(Totals::default()).unwrap();
+    let (text, _) = report(&temp.path().join("called.hpm"), &["--off-cpu", "--by", "module"]).unwrap();
+    let place = text.lines().find(|line| line.contains("/nowhere/waiter"));
+    assert!(place.is_some_and(|line| line.contains("30.000 ms")), "{text}");
+    assert!(!text.contains("[kernel]"), "{text}");
+}
+
+#[test]
 fn wall_clock_time_is_on_a_cpu_or_off_it() {
     let temp = TempDir::new().unwrap();
     let svg = temp.path().join("time.svg");

@@ -231,7 +231,7 @@ impl<'a> Collected<'a> {
             event: u8::MAX,
             ..SampleRow::default()
         };
-        let mut place = resolver.resolve(&row);
+        let mut place = resolver.resolve_entry(&row);
         if sampled.is_none() && wait.last_ip.is_none() {
             place.chain = self.nowhere.clone();
         }
@@ -240,7 +240,8 @@ impl<'a> Collected<'a> {
         }
         let ns = tsc_to_ns(wait.ticks(), self.tsc_khz);
         self.tables.iter_mut().for_each(|(_, table)| table.wait(wait.kind, &place, ns));
-        self.stacks.add(&place, Sum::sample(ns, None));
+        let whole = if sampled.is_some() { resolver.resolve(&row) } else { place };
+        self.stacks.add(&whole, Sum::sample(ns, None));
         let kind = match wait.kind {
             WaitKind::Blocked => 1,
             WaitKind::Preempted => 2,

@@ -125,6 +125,20 @@ impl Resolver {
         }
     }
 
+    /// As [`Resolver::resolve`], but of a sample taken in the kernel this is of the user-mode instruction that led there and of its
+    /// callers, as far as the stack tells.
+    pub fn resolve_entry(&mut self, row: &SampleRow) -> Sample {
+        let mut sample = self.resolve(row);
+        let frames = row.stack.map_or(&[][..], |id| Self::stack(self, id));
+        let entry = frames.get(entered_from(frames)).filter(|_| row.ip >= KERNEL_START);
+        if let Some(&entry) = entry.filter(|&&entry| entry < KERNEL_START) {
+            // As in all of a stack but the innermost, it is one byte after what called.
+            sample.ip = entry.wrapping_sub(1);
+            sample.chain = self.chain(row, sample.ip);
+        }
+        sample
+    }
+
     /// A thread's name at a time; empty when unknown.
     #[must_use]
     pub fn name_at(&self, tid: u32, tsc: u64) -> Arc<str> {
@@ -198,8 +212,9 @@ impl Resolver {
         let stack = row.stack.and_then(|id| self.stacks.get(&id)).filter(|stack| !stack.frames.is_empty());
         let chain = match stack {
             Some(stack) => {
+                let innermost = if ip < KERNEL_START { entered_from(&stack.frames) } else { 0 };
                 // All but the innermost are return addresses: the call is just before them.
-                let callers = stack.frames[1..].iter().map(|address| address.wrapping_sub(1));
+                let callers = stack.frames[innermost + 1..].iter().map(|address| address.wrapping_sub(1));
                 let calls: Vec<Frames> = std::iter::once(ip).chain(callers).map(&mut functions).collect();
                 let extent = if stack.truncated { Extent::Truncated } else { Extent::Whole };
                 CallChain { calls, linked_address, extent }
@@ -223,6 +238,11 @@ impl Sink for Resolver {
         self.names.add(row);
         Ok(())
     }
+}
+
+/// Index of the innermost frame outside the kernel; 0 where there is none.
+fn entered_from(frames: &[u64]) -> usize {
+    frames.iter().position(|&frame| frame < KERNEL_START).unwrap_or(0)
 }
 
 fn is_stack(address: u64, stack_pointer: u64) -> bool {

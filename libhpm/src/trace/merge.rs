@@ -186,6 +186,7 @@ fn plan<'a>(readers: &[&'a TraceReader]) -> (Meta, Vec<Input<'a>>) {
     let allocations = readers.iter().filter_map(|reader| reader.meta().allocations);
     meta.allocations = allocations.reduce(Allocations::with);
     meta.branches = branches(readers);
+    meta.frame_pointers = readers.iter().any(|reader| reader.meta().frame_pointers);
     meta.merged = inputs.iter().map(|input| input.merged.clone()).collect();
     meta.clock = Clock { tsc_khz: first.clock.tsc_khz, pairs: first.clock.pairs.clone() };
     (meta, inputs)

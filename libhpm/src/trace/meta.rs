@@ -51,6 +51,9 @@ pub struct Meta {
     /// not say which (hpm did not before this was told, and other sources have none).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branches: Option<Vec<BranchType>>,
+    /// Call stacks of some samples were found by frame pointers: a caller that keeps none is missing, and nothing shows it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frame_pointers: bool,
     /// How samples were paused; absent when they were not, and each stands for its period alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase_guided: Option<PhaseGuided>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs::{self, File, TryLockError};
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, Read as _, Take};
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -24,6 +24,9 @@ pub struct TraceReader {
     /// What the user calls it.
     name: PathBuf,
     meta: Meta,
+    /// Bytes of the samples' table when a trace was opened that still grows: samples are written after their quanta, so that those that
+    /// are read have theirs, whichever table is read first.
+    samples_bytes: Option<u64>,
     /// Once somebody asks for it.
     deferred: OnceLock<Option<Deferred>>,
 }
@@ -60,8 +63,10 @@ impl TraceReader {
             let recorded_by = head.hpm_version.unwrap_or_else(|| "unknown".to_owned());
             return Err(TraceError::Version { path: folder, found: head.format, recorded_by });
         }
-        let meta = serde_json::from_str(&text).map_err(damaged)?;
-        Ok(Self { name: folder.clone(), folder, meta, deferred: OnceLock::new() })
+        let meta: Meta = serde_json::from_str(&text).map_err(damaged)?;
+        let samples = fs::metadata(folder.join(super::table_file(SampleRow::TABLE)));
+        let samples_bytes = samples.ok().filter(|_| !meta.complete).map(|file| file.len());
+        Ok(Self { name: folder.clone(), folder, meta, samples_bytes, deferred: OnceLock::new() })
     }
 
     /// The folder.
@@ -126,22 +131,29 @@ impl TraceReader {
     pub fn batches<R: Row>(&self) -> Batches<R> {
         let deferred = if DEFERRED.contains(&R::TABLE) { self.deferred() } else { None };
         let failure = deferred.and_then(|deferred| deferred.failure.clone());
-        let path = deferred.and_then(|deferred| deferred.table(R::TABLE));
-        self.batches_at(&path.unwrap_or_else(|| self.folder.join(super::table_file(R::TABLE))), failure)
+        match deferred.and_then(|deferred| deferred.table(R::TABLE)) {
+            Some(path) => self.batches_at(&path, None, failure),
+            None => self.stored_batches(failure),
+        }
     }
 
     /// The rows that are in the table, and not those that have yet to be made ([`DEFERRED`]).
     pub(super) fn stored<R: Row>(&self) -> Rows<R> {
-        let path = self.folder.join(super::table_file(R::TABLE));
-        Rows { batches: self.batches_at(&path, None), batch: None, index: 0 }
+        Rows { batches: self.stored_batches(None), batch: None, index: 0 }
     }
 
-    /// The batches of a table's file, which has not all of them for the reason of `failure`.
-    fn batches_at<R: Row>(&self, path: &Path, failure: Option<String>) -> Batches<R> {
+    fn stored_batches<R: Row>(&self, failure: Option<String>) -> Batches<R> {
+        let limit = self.samples_bytes.filter(|_| R::TABLE == SampleRow::TABLE);
+        self.batches_at(&self.folder.join(super::table_file(R::TABLE)), limit, failure)
+    }
+
+    /// The batches in the first bytes of a table's file, which has not all of them for the reason of `failure`.
+    fn batches_at<R: Row>(&self, path: &Path, limit: Option<u64>, failure: Option<String>) -> Batches<R> {
         let expected = self.meta.complete.then(|| self.meta.rows.get(R::TABLE).copied().unwrap_or(0));
         let mut batches = Batches { stream: None, read: 0, expected, failure, row: PhantomData };
+        let limit = limit.unwrap_or(u64::MAX);
         match File::open(path) {
-            Ok(file) => match BatchStream::open(BufReader::new(file), R::schema()) {
+            Ok(file) => match BatchStream::open(BufReader::new(file).take(limit), R::schema()) {
                 Ok(stream) => batches.stream = Some(stream),
                 Err(error) => batches.failure = Some(reason(error)),
             },
@@ -176,7 +188,7 @@ pub struct Rows<R: Row> {
 
 /// Iterator over the record batches of one table, whose columns are [`Row::schema`]'s.
 pub struct Batches<R: Row> {
-    stream: Option<BatchStream<BufReader<File>>>,
+    stream: Option<BatchStream<Take<BufReader<File>>>>,
     read: u64,
     expected: Option<u64>,
     failure: Option<String>,

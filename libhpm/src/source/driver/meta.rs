@@ -54,6 +54,7 @@ pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) ->
         events: events.iter().zip(&session.config().events).map(event).collect(),
         clock: Clock { tsc_khz: info.tsc_khz.into(), pairs: vec![ClockPair::now().into()] },
         branches: Some(branch_types(session)),
+        frame_pointers: session.config().frames > 0,
         command: command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         ..Meta::default()
     }

@@ -265,6 +265,7 @@ fn meta(options: &PerfOptions) -> Meta {
         hpm_version: env!("CARGO_PKG_VERSION").into(),
         source: "perf_event".into(),
         source_note: options.note.clone(),
+        frame_pointers: options.samples() && options.stacks == PerfStacks::FramePointers,
         machine: Machine {
             pmu: "perf_event".into(),
             vendor: processor.vendor.clone(),

@@ -341,7 +341,10 @@ impl PerfOptions {
     fn format(&self) -> (u64, u64) {
         match self.stacks {
             PerfStacks::FramePointers if self.samples() => (SAMPLE_EVENT | SAMPLE_CALLCHAIN, 0),
-            PerfStacks::Copied(_) if self.samples() => (SAMPLE_EVENT | SAMPLE_USER_STACK, USER_REGISTERS),
+            // The chain is the kernel's own part (`Attributes::attr`).
+            PerfStacks::Copied(_) if self.samples() => {
+                (SAMPLE_EVENT | SAMPLE_CALLCHAIN | SAMPLE_USER_STACK, USER_REGISTERS)
+            }
             _ => (SAMPLE_EVENT, 0),
         }
     }

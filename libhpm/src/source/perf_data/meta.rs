@@ -161,8 +161,16 @@ pub(super) fn meta(file: &PerfFile) -> Meta {
         },
         clock: Clock { tsc_khz: TSC_KHZ.into(), pairs: clock_pair(file).into_iter().collect() },
         command: command(file),
+        frame_pointers: file.event_attributes().iter().any(|of| has_frame_pointers(of.attr.sample_format)),
         ..Meta::default()
     }
+}
+
+/// Whether the kernel follows the user's calls for samples of this format, which it does by frame pointers. It need not have been asked
+/// for those, so that of samples with branch records it is not known.
+fn has_frame_pointers(format: SampleFormat) -> bool {
+    format.contains(SampleFormat::CALLCHAIN)
+        && !format.intersects(SampleFormat::STACK_USER | SampleFormat::BRANCH_STACK)
 }
 
 /// The same moment on the file's clock and on that of the wall, where `perf record -k` wrote it down.

@@ -205,6 +205,8 @@ impl Attributes {
         if self.stack_bytes > 0 {
             attr.sample_stack_user = self.stack_bytes;
             attr.sample_regs_user = USER_REGISTERS;
+            // That part of the chain is unwound from the copy.
+            attr.set_exclude_callchain_user(1);
         }
         attr.read_format = (b::PERF_FORMAT_TOTAL_TIME_ENABLED | b::PERF_FORMAT_TOTAL_TIME_RUNNING).into();
         attr.clockid = libc::CLOCK_MONOTONIC_RAW;

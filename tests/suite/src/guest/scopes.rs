@@ -311,8 +311,11 @@ pub(super) fn mount_cgroups() -> Result<()> {
 
 /// On every CPU, while the program moves between them.
 fn whole_system() -> Result<Value> {
-    let mut command = stat("system", &["-a", "--"])?;
-    succeed(command.arg(built("loops")?).args(["x"; 5]))?;
+    let mut session = stat("system", &["-a"])?.spawn()?;
+    settled(&session)?;
+    succeed(Command::new(built("loops")?).args(["x"; 5]))?;
+    signal(&session, Signal::SIGINT)?;
+    wait_at_most(&mut session, LIMIT)?;
     result("system")
 }
 
