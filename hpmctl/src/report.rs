@@ -11,14 +11,14 @@ mod waits;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
 use libhpm::report::{By, Order};
 use libhpm::trace::Meta;
 
 use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
-use crate::output::{print, warn};
+use crate::output::{counted, print, warn};
 
 /// Show which functions and source lines the samples of a trace name, who called them, or where threads waited.
 #[derive(Args, Debug)]
@@ -215,16 +215,28 @@ fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     }
 }
 
-/// The place of an event in a trace.
+/// The place of an event in a trace, by its name; `NAME#2` is the second of those that a merged trace has of this name.
 ///
 /// # Errors
-/// The trace has no such event.
+/// The trace has no such event, or several.
 pub(crate) fn event_index(meta: &Meta, name: &str) -> Result<usize> {
-    let names = || meta.events.iter().map(|event| event.name.as_str()).collect::<Vec<_>>().join(", ");
-    meta.events
-        .iter()
-        .position(|event| event.name == name)
-        .with_context(|| format!("the trace has no event `{name}`; it has {}", names()))
+    let numbered =
+        name.rsplit_once('#').and_then(|(name, number)| Some((name, number.parse::<usize>().ok()?)));
+    let (name, number) = numbered.map_or((name, None), |(name, number)| (name, Some(number)));
+    let called: Vec<usize> =
+        (0..meta.events.len()).filter(|&index| meta.events[index].name == name).collect();
+    match (called.as_slice(), number) {
+        ([], _) => {
+            let names: Vec<&str> = meta.events.iter().map(|event| event.name.as_str()).collect();
+            bail!("the trace has no event `{name}`; it has {}", names.join(", "))
+        }
+        ([only], None) => Ok(*only),
+        (all, Some(number)) if (1..=all.len()).contains(&number) => Ok(all[number - 1]),
+        (all, _) => bail!(
+            "the trace has {} called `{name}`, which its recordings measured differently: choose one by `{name}#1`, and so on",
+            counted(all.len() as u64, "event")
+        ),
+    }
 }
 
 /// Sentences about one of several traces.

@@ -120,6 +120,18 @@ fn stacks_by_frame_pointers_are_not_called_whole() {
 }
 
 #[test]
+fn of_several_events_of_one_name_one_is_chosen() {
+    let mut meta = meta();
+    meta.events.push(Event { period: 5000, ..meta.events[0].clone() });
+    assert_eq!(event_index(&meta, "instructions").unwrap(), 1);
+    assert_eq!([1, 2].map(|number| event_index(&meta, &format!("l1d-load-miss#{number}")).unwrap()), [0, 2]);
+    for name in ["l1d-load-miss", "l1d-load-miss#3", "l1d-load-miss#0"] {
+        let error = event_index(&meta, name).unwrap_err().to_string();
+        assert!(error.starts_with("the trace has 2 events called `l1d-load-miss`"), "{error}");
+    }
+}
+
+#[test]
 fn functions_and_lines() {
     insta::assert_snapshot!(text(&[]));
 }

@@ -96,15 +96,15 @@ impl<'a> Stacks<'a> {
     pub(super) fn tracks(&self) -> Vec<Track<'_>> {
         let mut tracks: BTreeMap<(u8, u32, u32), Track<'_>> = BTreeMap::new();
         for sample in &self.samples {
-            let Sample { event, pid, tid, thread_name, .. } = &sample.sample;
+            let Sample { event, pid, tid, last_thread_name, .. } = &sample.sample;
             let track = tracks.entry((*event, *pid, *tid)).or_insert_with(|| Track {
                 event: self.event((*event).into()),
                 pid: *pid,
                 tid: *tid,
-                thread: Arc::clone(thread_name),
+                thread: Arc::clone(last_thread_name),
                 samples: Vec::new(),
             });
-            track.thread = Arc::clone(thread_name);
+            track.thread = Arc::clone(last_thread_name);
             track.samples.push(sample);
         }
         tracks.into_values().collect()
