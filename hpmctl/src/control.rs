@@ -116,9 +116,10 @@ fn request(stream: &UnixStream) -> Result<Request> {
     if asker.uid() != 0 && asker.uid() != geteuid().as_raw() {
         bail!("only the user who records, or root, may ask");
     }
-    // It is written at once; a recorder does not wait for those who are slow.
+    // It is written at once, but on a busy machine its writer may have to wait for a CPU; what is recorded waits in rings meanwhile,
+    // which last for longer.
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(Duration::from_millis(100)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     let word = line(stream).context("nothing was asked")?;
     Request::from_str(&word, false).map_err(|_| anyhow::anyhow!("`{word}` is none of start, stop, dump, end"))
 }
