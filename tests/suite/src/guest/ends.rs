@@ -32,7 +32,7 @@ pub(super) fn run(report: &mut GuestReport) {
 fn sleeper() -> Result<String> {
     let ends = Ends::of("sleeper.hpm", PERIOD, &format!("select undef, undef, undef, 0.01 for 1..{SLEEPS}"))?;
     ensure!(ends.count(QuantumEnd::Yielded) >= SLEEPS, "it slept {SLEEPS} times: {ends:?}");
-    ensure!(ends.count(QuantumEnd::Preempted) < SLEEPS, "hardly anybody else ran: {ends:?}");
+    ends.as_the_kernel_counts()?;
     ends.told()
 }
 
@@ -45,6 +45,7 @@ fn competitor() -> Result<String> {
     let ends = ends?;
     let (preempted, yielded) = (ends.count(QuantumEnd::Preempted), ends.count(QuantumEnd::Yielded));
     ensure!(preempted >= 10 && yielded * 4 < preempted, "it shared its CPU all the time: {ends:?}");
+    ends.as_the_kernel_counts()?;
     ends.told()
 }
 
@@ -64,13 +65,23 @@ struct Ends {
     reasons: BTreeMap<u16, usize>,
     /// How many samples they have.
     samples: usize,
+    /// The kernel's own count of the switches at which the thread gave up its CPU, and of those at which it was taken from it.
+    switches: [usize; 2],
 }
+
+/// With what a script tells the kernel's counts of its switches (proc_pid_status(5)).
+const TELL: &str =
+    r#"open STATUS, "/proc/self/status"; print map { /ctxt_switches:\s*(\d+)/ ? "$1 " : "" } <STATUS>"#;
 
 impl Ends {
     /// Of what this Perl does on CPU 0, sampled in this period, in a trace of this name. The last quantum is the exit's.
     fn of(name: &str, period: &str, script: &str) -> Result<Self> {
         let options = ["record", "-e", "load:u", "-c", period, "--no-randomise", "-f", "-o", name, "--"];
-        succeed(hpmctl(&options)?.args(["taskset", "-c", "0", "perl", "-e", script]))?;
+        let script = format!("{script}; {TELL}");
+        let output = succeed(hpmctl(&options)?.args(["taskset", "-c", "0", "perl", "-e", &script]))?;
+        let told = String::from_utf8(output.stdout)?;
+        let switches = told.split_whitespace().map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+        let switches = switches.try_into().map_err(|_| anyhow::anyhow!("the script told {told:?}"))?;
         let reader = TraceReader::open(name)?;
         let quanta: Vec<QuantumRow> = reader.rows().collect();
         let last = quanta.iter().max_by_key(|quantum| quantum.end_tsc).context("there are no quanta")?;
@@ -79,11 +90,20 @@ impl Ends {
         let mut reasons = BTreeMap::new();
         quanta.iter().for_each(|quantum| *reasons.entry(u16::from(quantum.end)).or_default() += 1);
         ensure!(reasons.get(&(QuantumEnd::Exit as u16)) == Some(&1), "one thread exits once: {reasons:?}");
-        Ok(Self { reasons, samples: reader.rows::<SampleRow>().count() })
+        Ok(Self { reasons, samples: reader.rows::<SampleRow>().count(), switches })
     }
 
     fn count(&self, end: QuantumEnd) -> usize {
         self.reasons.get(&(end as u16)).copied().unwrap_or(0)
+    }
+
+    /// As many stays ended for each reason as the kernel says: the few between its answer and the exit are missing there, and in the trace
+    /// those before the program was executed.
+    fn as_the_kernel_counts(&self) -> Result<()> {
+        let ends = [QuantumEnd::Yielded, QuantumEnd::Preempted].map(|end| self.count(end));
+        let near = |(&own, kernel): (&usize, usize)| own.abs_diff(kernel) <= 10 + kernel / 20;
+        ensure!(ends.iter().zip(self.switches).all(near), "the kernel counts other switches: {self:?}");
+        Ok(())
     }
 
     fn told(&self) -> Result<String> {
