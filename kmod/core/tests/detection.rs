@@ -290,6 +290,30 @@ fn pebs_is_used_only_when_every_sign_of_it_is_there() {
     assert!(without(|p| _ = p.registers.insert(0x1A0, 1 << 12)).is_err());
 }
 
+/// Linux's `pebs_ucodes` (arch/x86/events/intel/core.c) and `intel_clovertown_quirk`: what they refuse, hpm refuses.
+#[test]
+fn pebs_is_not_used_where_an_erratum_breaks_it() {
+    let pebs = |signature, capabilities, version: u32, microcode| {
+        let mut processor = Processor { microcode, ..skylake() };
+        processor.leaves.insert(1, leaf(signature, 0, ECX, EDX));
+        processor.leaves.insert(0xA, leaf(0x0730_0400 | version, 0, 0, 0x603));
+        processor.registers.insert(0x345, capabilities);
+        machine(&processor).pmu.expect("known").pebs.map(|_| ())
+    };
+    let refused = |microcode: u32, needed: u32| {
+        Err(Refusal::new(Reason::PebsErratum, [microcode.into(), needed.into()]))
+    };
+    for (signature, needed) in [(0x0002_06A7, 0x28), (0x0002_06D6, 0x618), (0x0002_06D7, 0x70C)] {
+        let with = |microcode| pebs(signature, 0x31C3, 3, microcode);
+        assert_eq!(with(needed), Ok(()), "{signature:#x}");
+        assert_eq!(with(needed - 1), refused(needed - 1, needed), "{signature:#x}");
+    }
+    let never = u32::MAX;
+    assert_eq!(pebs(0x0002_06A5, 0x31C3, 3, 0x700), refused(0x700, never), "a stepping that is not known");
+    assert_eq!(pebs(0x0000_06FB, 0x00C0, 2, 0xBA), refused(0xBA, never), "the first Core 2");
+    assert_eq!(pebs(0x0003_06A9, 0x31C4, 3, 0), Ok(()), "Ivy Bridge has no such erratum");
+}
+
 #[test]
 fn counters_that_no_skylake_has_are_not_believed() {
     for eax in [0x0700_0404, 0x0730_0004, 0x0730_0401, 0x07FF_0404] {
