@@ -24,6 +24,9 @@ pub(crate) struct ControlArgs {
     request: Request,
     /// PID of the recorder, which it tells when it begins
     pid: u32,
+    /// Samples a second, for `rate`
+    #[arg(required_if_eq("request", "rate"), value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rate: Option<u64>,
 }
 
 /// What can be asked of a recorder.
@@ -37,7 +40,21 @@ pub(crate) enum Request {
     Dump,
     /// End the recording
     End,
+    /// Take RATE samples a second from now on, of each event that is recorded with a rate (-F)
+    Rate,
 }
+
+/// A request as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// What to do.
+    pub(crate) request: Request,
+    /// Samples a second; with [`Request::Rate`] alone.
+    pub(crate) rate: Option<u64>,
+}
+
+/// What is answered to a request: what was done, or why it was not.
+pub(crate) type Answer = std::result::Result<String, String>;
 
 /// A request is answered, and an answer given, within this time, or nobody is there.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,10 +66,16 @@ const LINE_MAX: u64 = 4096;
 /// # Errors
 /// Nobody records under this PID, or the recorder refuses.
 pub(crate) fn run(args: &ControlArgs) -> Result<()> {
-    let word = args.request.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let mut words =
+        args.request.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    match (args.request, args.rate) {
+        (Request::Rate, Some(rate)) => words += &format!(" {rate}"),
+        (_, Some(_)) => bail!("a number of samples a second is for `rate` alone"),
+        _ => {}
+    }
     let stream = UnixStream::connect_addr(&address(args.pid)?)
         .with_context(|| format!("no `hpmctl record --control` has PID {}", args.pid))?;
-    let answer = ask(stream, &word).context("the recorder does not answer")?;
+    let answer = ask(stream, &words).context("the recorder does not answer")?;
     match answer.strip_prefix("ok ") {
         Some(answer) => print(answer),
         None => bail!("the recorder refuses: {answer}"),
@@ -95,15 +118,18 @@ impl Controlled {
         self.0.as_fd()
     }
 
-    /// Has the requests that are there carried out; what is returned is the answer, in one line.
+    /// Has the requests that are there carried out; what is returned is the answer, in one line. One that is refused is no error.
     ///
     /// # Errors
     /// What carrying it out says.
-    pub(crate) fn serve(&self, mut carry_out: impl FnMut(Request) -> Result<String>) -> Result<()> {
+    pub(crate) fn serve(&self, mut carry_out: impl FnMut(Asked) -> Result<Answer>) -> Result<()> {
         // An asker that went away again, or says nothing, must not end the recording.
         while let Ok((stream, _)) = self.0.accept() {
             match request(&stream) {
-                Ok(request) => answer(&stream, &format!("ok {}", carry_out(request)?)),
+                Ok(request) => match carry_out(request)? {
+                    Ok(done) => answer(&stream, &format!("ok {done}")),
+                    Err(refusal) => answer(&stream, &refusal),
+                },
                 Err(refusal) => answer(&stream, &refusal.to_string()),
             }
         }
@@ -111,7 +137,7 @@ impl Controlled {
     }
 }
 
-fn request(stream: &UnixStream) -> Result<Request> {
+fn request(stream: &UnixStream) -> Result<Asked> {
     let asker = getsockopt(stream, sockopt::PeerCredentials).context("who asks is not known")?;
     if asker.uid() != 0 && asker.uid() != geteuid().as_raw() {
         bail!("only the user who records, or root, may ask");
@@ -120,8 +146,14 @@ fn request(stream: &UnixStream) -> Result<Request> {
     // which last for longer.
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-    let word = line(stream).context("nothing was asked")?;
-    Request::from_str(&word, false).map_err(|_| anyhow::anyhow!("`{word}` is none of start, stop, dump, end"))
+    let words = line(stream).context("nothing was asked")?;
+    understood(&words).with_context(|| format!("`{words}` is none of start, stop, dump, end, rate N"))
+}
+
+fn understood(words: &str) -> Option<Asked> {
+    let (word, rate) = words.split_once(' ').map_or((words, None), |(word, rate)| (word, Some(rate)));
+    let (request, rate) = (Request::from_str(word, false).ok()?, rate.map(str::parse).transpose().ok()?);
+    ((request == Request::Rate) == rate.is_some()).then_some(Asked { request, rate })
 }
 
 fn answer(mut stream: &UnixStream, line: &str) {
@@ -142,24 +174,32 @@ mod tests {
         };
         let mut requests = Vec::new();
         let mut answers = Vec::new();
-        for word in ["dump", "sing", "stop"] {
+        for word in ["dump", "sing", "rate 7", "rate", "stop"] {
             let asker = asked(word);
             while !asker.is_finished() {
-                let serve = |request| {
-                    requests.push(request);
-                    Ok(format!("{request:?}\ndone"))
+                let serve = |asked: Asked| {
+                    requests.push((asked.request, asked.rate));
+                    Ok(if asked.rate == Some(7) {
+                        Err("too few".to_owned())
+                    } else {
+                        Ok("it is\ndone".to_owned())
+                    })
                 };
                 controlled.serve(serve).unwrap();
             }
             answers.push(asker.join().unwrap());
         }
-        assert_eq!(requests, [Request::Dump, Request::Stop]);
-        assert_eq!(answers, ["ok Dump done", "`sing` is none of start, stop, dump, end", "ok Stop done"]);
+        assert_eq!(requests, [(Request::Dump, None), (Request::Rate, Some(7)), (Request::Stop, None)]);
+        let unknown = |words| format!("`{words}` is none of start, stop, dump, end, rate N");
+        assert_eq!(
+            answers,
+            ["ok it is done", &unknown("sing"), "too few", &unknown("rate"), "ok it is done"]
+        );
     }
 
     #[test]
     fn nobody_is_there() {
-        let error = run(&ControlArgs { request: Request::Start, pid: u32::MAX }).unwrap_err();
+        let error = run(&ControlArgs { request: Request::Start, pid: u32::MAX, rate: None }).unwrap_err();
         assert!(format!("{error:#}").starts_with("no `hpmctl record --control` has PID"), "{error:#}");
     }
 }

@@ -23,7 +23,7 @@ use self::earlier::Earlier;
 use self::guided::Guide;
 use self::marks::MarkPipe;
 use self::summary::summary;
-use crate::control::{Controlled, Request};
+use crate::control::{Answer, Asked, Controlled, Request};
 use crate::output::{say, warn};
 use crate::workload::{End, Workload};
 
@@ -193,7 +193,7 @@ impl Recording {
         say(format_args!("source: {line}"));
         if self.controlled.is_some() {
             say(format_args!(
-                "`hpmctl control start|stop|dump|end {}` controls this recording",
+                "`hpmctl control start|stop|dump|end|rate {}` controls this recording",
                 std::process::id()
             ));
         }
@@ -292,7 +292,7 @@ impl Recording {
     }
 
     /// Carries out what `hpmctl control` asks for.
-    fn serve(&mut self, source: &dyn Source) -> Result<()> {
+    fn serve(&mut self, source: &mut dyn Source) -> Result<()> {
         let Self { writer, controlled: Some(controlled), ended, delay, since, .. } = self else {
             return Ok(());
         };
@@ -302,8 +302,8 @@ impl Recording {
                 *since = Instant::now();
             }
         };
-        controlled.serve(|request| {
-            Ok(match request {
+        controlled.serve(|Asked { request, rate }| {
+            Ok(Ok(match request {
                 Request::Start => {
                     decided();
                     writer.go_on(source.now().unwrap_or(0), source.totals()?);
@@ -319,7 +319,19 @@ impl Recording {
                     *ended = true;
                     "the recording ends".to_owned()
                 }
-            })
+                Request::Rate => return Ok(set_rate(rate.unwrap_or(0), source, writer)),
+            }))
         })
     }
+}
+
+/// Wishes for another rate, and has the trace say so: its events have the one that the recording began with.
+fn set_rate(rate: u64, source: &mut dyn Source, writer: &mut RotatingWriter) -> Answer {
+    if !source.wish_rate(rate) {
+        return Err(
+            "only the module can take another rate while it records, and only of an event that has one (record -F)".to_owned()
+        );
+    }
+    writer.remark(&format!("while it was recorded {rate} samples/s became the wish (hpmctl control)"));
+    Ok(format!("{rate} samples/s from now on"))
 }

@@ -163,8 +163,13 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
         let _ = writeln!(text, "{name:<9} {value}");
     };
     field("command", commands(meta));
-    let source = if meta.source_note.is_empty() { &meta.source } else { &meta.source_note };
-    field("source", source.clone());
+    // The other sources' notes begin with what they are.
+    let source = match (&*meta.source, &*meta.source_note) {
+        (source, "") => source.to_owned(),
+        ("driver", note) => format!("driver; {note}"),
+        (_, note) => note.to_owned(),
+    };
+    field("source", source);
     field(
         "machine",
         format!(

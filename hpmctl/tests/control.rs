@@ -48,10 +48,12 @@ fn a_recording_is_started_dumped_and_ended_from_outside() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(recorder.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.by_ref().any(|line| line.contains("hpmctl control start|stop|dump|end")));
+    assert!(lines.by_ref().any(|line| line.contains("hpmctl control start|stop|dump|end|rate")));
     let pid = recorder.id().to_string();
     let ask =
         |request: &str| -> Output { hpmctl(folder.path(), &["control", request, &pid]).output().unwrap() };
+    let refused = hpmctl(folder.path(), &["control", "rate", &pid, "2000"]).output().unwrap();
+    assert!(!refused.status.success() && said(&refused.stderr).contains("only the module"), "{refused:?}");
     for request in ["start", "dump", "stop", "end"] {
         let output = ask(request);
         assert!(output.status.success(), "{request}: {}", said(&output.stderr));
@@ -111,7 +113,7 @@ fn who_asks_decides_instead_of_the_delay_and_the_duration_counts_from_then() {
         let mut recorder =
             hpmctl(folder.path(), &[&begin[..], &rest].concat()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(recorder.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert!(lines.by_ref().any(|line| line.contains("hpmctl control start|stop|dump|end")));
+        assert!(lines.by_ref().any(|line| line.contains("hpmctl control start|stop|dump|end|rate")));
         // Longer than the delay less the duration: the latter must not count from the beginning.
         std::thread::sleep(std::time::Duration::from_millis(400));
         let pid = recorder.id().to_string();

@@ -137,6 +137,12 @@ impl<D: Device> Session<D> {
         self.rings.pause_samples(paused);
     }
 
+    /// Wishes for so many samples a second of each event whose period adapts ([`Options::rate`]), instead of what was asked for when the
+    /// session was made; 0 for that again. The driver reads it when it looks at rates, some 50 times a second, and keeps to its own limits.
+    pub fn wish_rate(&self, per_second: u64) {
+        self.rings.wish_rate(per_second);
+    }
+
     /// Sums since the start; exact once stopped.
     ///
     /// # Errors

@@ -75,6 +75,11 @@ pub trait Source {
         Ok(false)
     }
 
+    /// Wishes for so many samples a second of each event whose period adapts. Whether the source can do that, and has such an event.
+    fn wish_rate(&mut self, _per_second: u64) -> bool {
+        false
+    }
+
     /// Whether nothing will be measured any more.
     fn is_over(&self) -> bool;
 

@@ -239,10 +239,18 @@ impl Rings {
 
     /// Asks the driver to take samples on no CPU, or again on all, from each one's next cut on.
     pub fn pause_samples(&self, paused: bool) {
+        let value = if paused { CpuControl::PAUSE } else { 0 };
+        self.set_on_each_cpu(std::mem::offset_of!(CpuControl, pause), value);
+    }
+
+    /// Wishes for so many samples a second of each event that has a rate, on every CPU; 0 for the rates of the session's request.
+    pub fn wish_rate(&self, per_second: u64) {
+        self.set_on_each_cpu(std::mem::offset_of!(CpuControl, rate), per_second);
+    }
+
+    fn set_on_each_cpu(&self, field: usize, value: u64) {
         for cpu in 0..self.cpus.len() {
-            let field = cpu * size_of::<CpuControl>() + std::mem::offset_of!(CpuControl, pause);
-            let value = if paused { CpuControl::PAUSE } else { 0 };
-            word(&self.control, field).store(value, Ordering::Release);
+            word(&self.control, cpu * size_of::<CpuControl>() + field).store(value, Ordering::Release);
         }
     }
 

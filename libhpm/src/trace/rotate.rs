@@ -123,6 +123,14 @@ impl RotatingWriter {
         Ok(folder)
     }
 
+    /// Adds what has to be known of this trace and of those after it ([`TraceWriter::remark`]).
+    pub fn remark(&mut self, remark: &str) {
+        self.current.remark(&[remark.to_owned()]);
+        let note = &mut self.meta.source_note;
+        note.push_str(if note.is_empty() { "" } else { "; " });
+        note.push_str(remark);
+    }
+
     /// The trace that is being written.
     pub fn current(&mut self) -> &mut TraceWriter {
         &mut self.current

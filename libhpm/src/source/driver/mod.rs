@@ -187,6 +187,11 @@ impl Source for DriverSource {
         Ok(true)
     }
 
+    fn wish_rate(&mut self, per_second: u64) -> bool {
+        self.session.wish_rate(per_second);
+        self.meta.events.iter().any(|event| event.rate > 0)
+    }
+
     fn is_over(&self) -> bool {
         self.session.is_over()
     }

@@ -1,14 +1,17 @@
 //! Periods that adapt to a wished rate, and the ceilings of the driver, on a program whose event rate changes.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, succeed};
+use super::programs::{built, hpmctl, pid_of, succeed, wait_at_most};
 
 /// Samples per second that are wished for, and the trace of each.
 pub(crate) const RATES: [(u64, &str); 2] = [(1000, "thousand.hpm"), (5000, "five-thousand.hpm")];
+/// The trace that begins with a thousand samples a second wished for, and what is wished for while it is recorded.
+pub(crate) const STEERED: (&str, u64) = ("steered.hpm", 4000);
 /// The trace of more records than the ceiling allows, and the ceiling in records per second.
 pub(crate) const RECORDS: (&str, u64) = ("records.hpm", 5000);
 /// The same in quanta that are longer than the ceiling's window.
@@ -24,6 +27,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
                 .arg(built("phases")?),
         )?;
     }
+    steered()?;
     let often = ["-c", "1009", "--no-randomise"];
     with_ceiling("max_record_rate", RECORDS.1, || record_loops(RECORDS.0, &often))?;
     let in_long_quanta = ["-c", "1009", "--no-randomise", "--quantum", "1000"];
@@ -38,6 +42,19 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
             Ok(String::new())
         });
     }
+    Ok(())
+}
+
+/// Within the first of the program's phases, each of which lasts for seconds.
+fn steered() -> Result<()> {
+    let (trace, rate) = STEERED;
+    let mut command = hpmctl(&["record", "-e", "load:u", "-F", "1000", "--control", "-o", trace, "--"])?;
+    let mut recorder = command.arg(built("phases")?).spawn()?;
+    pid_of("phases")?;
+    std::thread::sleep(Duration::from_secs(1));
+    succeed(&mut hpmctl(&["control", "rate", &recorder.id().to_string(), &rate.to_string()])?)?;
+    let status = wait_at_most(&mut recorder, Duration::from_mins(10))?;
+    ensure!(status.success(), "hpmctl ended with {status}");
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use libhpm::trace::{QuantumRow, SampleRow, Totals};
 
 use super::records::{open, periods, rows, totals};
 use crate::check::Tally;
-use crate::guest::adaptive::{LONG_QUANTA, PMIS, RATES, RECORDS};
+use crate::guest::adaptive::{LONG_QUANTA, PMIS, RATES, RECORDS, STEERED};
 use crate::lab::Boot;
 
 /// Options of `lab run`: a second is as many instructions on any machine.
@@ -21,6 +21,9 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
             format!("adaptive: {rate} samples/s settle within 2 s though events come 100 times as often");
         tally.run(&name, || settles(boot, trace, rate));
     }
+    tally.run("adaptive: another rate is taken while a recording runs, and its trace says so", || {
+        steered(boot)
+    });
     for ((trace, ceiling), quanta) in [(RECORDS, "of 10 ms"), (LONG_QUANTA, "of 1 s")] {
         let name = format!(
             "adaptive: in quanta {quanta} no more records than max_record_rate, and all others counted as lost"
@@ -77,20 +80,21 @@ fn phases(boot: &Boot, trace: &str) -> Result<Vec<Phase>> {
     Ok(phases)
 }
 
+/// After its first two seconds a phase has this rate.
+fn settled(seconds: &[u64], rate: u64) -> Result<()> {
+    // The last second of a phase is not whole.
+    let settled = seconds.split_last().and_then(|(_, whole)| whole.get(2..)).unwrap_or_default();
+    ensure!(!settled.is_empty(), "a phase lasted for less than 3 s");
+    ensure!(settled.iter().all(|samples| samples.abs_diff(rate) * 10 <= rate), "not the rate, by the second");
+    Ok(())
+}
+
 /// In every whole second after the first two of each phase, the rate is within 10 % of what is wished.
 fn settles(boot: &Boot, trace: &str, rate: u64) -> Result<String> {
     let phases = phases(boot, trace)?;
     let seen: Vec<&[u64]> = phases.iter().map(|phase| &phase.seconds[..]).collect();
     ensure!(phases.len() == 3, "{} phases: {seen:?}", phases.len());
-    for seconds in &seen {
-        // The last second of a phase is not whole.
-        let settled = seconds.split_last().and_then(|(_, whole)| whole.get(2..)).unwrap_or_default();
-        ensure!(!settled.is_empty(), "a phase lasted for less than 3 s: {seen:?}");
-        ensure!(
-            settled.iter().all(|samples| samples.abs_diff(rate) * 10 <= rate),
-            "samples in each second of each phase: {seen:?}"
-        );
-    }
+    seen.iter().try_for_each(|seconds| settled(seconds, rate)).with_context(|| format!("{seen:?}"))?;
     let mut periods: Vec<u64> = rows::<QuantumRow>(boot, trace)?.iter().map(|row| row.periods[0]).collect();
     periods.sort_unstable();
     let (least, most) = (periods[0], periods[periods.len() - 1]);
@@ -99,6 +103,19 @@ fn settles(boot: &Boot, trace: &str, rate: u64) -> Result<String> {
         "periods from {least} to {most}: events did not come 100 times as often"
     );
     Ok(format!("samples in each second of each phase: {seen:?}, periods from {least} to {most}"))
+}
+
+/// The program's phases after the first, in which the rate was changed, have the new one; without the change they have the old one, as the
+/// trace of that rate shows.
+fn steered(boot: &Boot) -> Result<String> {
+    let (trace, rate) = STEERED;
+    let note = open(boot, trace)?.meta().source_note.clone();
+    ensure!(note.contains(&format!("{rate} samples/s became the wish")), "the trace says {note:?}");
+    let phases = phases(boot, trace)?;
+    let seen: Vec<&[u64]> = phases.iter().map(|phase| &phase.seconds[..]).collect();
+    ensure!(seen.len() == 3, "{} phases: {seen:?}", seen.len());
+    seen[1..].iter().try_for_each(|seconds| settled(seconds, rate)).with_context(|| format!("{seen:?}"))?;
+    Ok(format!("samples in each second of each phase: {seen:?}"))
 }
 
 /// The totals of a trace in which samples were held back, each of them counted as lost.
