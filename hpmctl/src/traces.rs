@@ -163,13 +163,7 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
         let _ = writeln!(text, "{name:<9} {value}");
     };
     field("command", commands(meta));
-    // The other sources' notes begin with what they are.
-    let source = match (&*meta.source, &*meta.source_note) {
-        (source, "") => source.to_owned(),
-        ("driver", note) => format!("driver; {note}"),
-        (_, note) => note.to_owned(),
-    };
-    field("source", source);
+    field("source", source(meta));
     field(
         "machine",
         format!(
@@ -220,6 +214,15 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
     );
     field("state", state(meta, verdict, grows));
     text
+}
+
+fn source(meta: &Meta) -> String {
+    match (&*meta.source, &*meta.source_note) {
+        (source, "") => source.to_owned(),
+        ("driver", note) => format!("driver; {note}"),
+        // The other sources' notes begin with what they are.
+        (_, note) => note.to_owned(),
+    }
 }
 
 /// The traces that this one was made of, and what they lacked.
