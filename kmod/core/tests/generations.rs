@@ -1,5 +1,5 @@
 //! Every generation: its tables are sound, its processors are found, and whatever is asked of it is refused, or programmed
-//! without a fault and counted right.
+//! without a fault, and all registers are restored after it.
 
 mod rig;
 
