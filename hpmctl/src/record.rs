@@ -94,6 +94,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
         Ok(end) => workload.outlived(end)?,
         Err(error) => return Err(outlived(error, &mut workload, &folder)),
     };
+    end.tell();
     Ok(ExitCode::from(end.status()))
 }
 

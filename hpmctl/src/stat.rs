@@ -220,7 +220,9 @@ pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
             text::lost_in_parts(&counted).into_iter().chain(text::left_out(counted.processes_left_out));
         warn(&counted.warnings.iter().cloned().chain(missing).collect::<Vec<_>>());
     }
-    status(written, workload.outlived(end)?.status())
+    let end = workload.outlived(end)?;
+    end.tell();
+    status(written, end.status())
 }
 
 /// Says what has no place in comma-separated values: who counted, and what shares of slots rest on.

@@ -20,6 +20,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::cli::TargetArgs;
+use crate::output::say;
 
 /// The measured program, or whatever else is measured, and the signals that can end it.
 pub(crate) struct Workload {
@@ -46,7 +47,9 @@ enum Subject {
 pub(crate) enum End {
     /// The program ended with this exit status.
     Exit(i32),
-    /// It ended with this one by a signal, or after one that asked for its end: it did not get to what it should do.
+    /// A signal of this number ended it that nobody sent by way of hpmctl: a failure of its own.
+    Killed(i32),
+    /// It ended with this exit status after a signal that asked for its end: it did not get to what it should do.
     Interrupted(i32),
     /// The process went, or the user had enough.
     Stopped,
@@ -57,6 +60,7 @@ impl End {
     pub(crate) fn of_program(self) -> Option<i32> {
         match self {
             Self::Exit(status) | Self::Interrupted(status) => Some(status),
+            Self::Killed(signal) => Some(128 + signal),
             Self::Stopped => None,
         }
     }
@@ -64,6 +68,13 @@ impl End {
     /// The exit status to pass on.
     pub(crate) fn status(self) -> u8 {
         self.of_program().unwrap_or(0) as u8
+    }
+
+    /// Says which signal ended the program, as a shell does: its exit status alone says little.
+    pub(crate) fn tell(self) {
+        if let Self::Killed(signal) = self {
+            say(format_args!("the program was ended by {}", signal_name(signal)));
+        }
     }
 }
 
@@ -160,6 +171,11 @@ impl Workload {
     /// # Errors
     /// When the system refuses to tell.
     pub(crate) fn ended(&mut self) -> Result<Option<End>> {
+        // Before signals are read: a Ctrl-C reaches both, and is known by the time the program has ended of it.
+        let gone = match &mut self.subject {
+            Subject::Program(child) => child.try_wait()?,
+            Subject::Other(..) | Subject::Endless(_) | Subject::Replay => None,
+        };
         while let Some(info) = self.signals.read_signal().context("cannot read a signal")? {
             let signal =
                 Signal::try_from(info.ssi_signo as i32).ok().filter(|signal| ENDING.contains(signal));
@@ -180,9 +196,7 @@ impl Workload {
         }
         match &mut self.subject {
             Subject::Program(child) => {
-                let status = child.try_wait()?;
-                let interrupted = self.asked || child.was_killed();
-                Ok(status.map(if interrupted { End::Interrupted } else { End::Exit }))
+                Ok(gone.map(|status| program_end(status, child.killed_by(), self.asked)))
             }
             Subject::Other(_, fd) => Ok(readable(fd.as_fd(), PollTimeout::ZERO)?.then_some(End::Stopped)),
             Subject::Endless(_) | Subject::Replay => Ok(None),
@@ -225,6 +239,36 @@ impl Drop for Workload {
         // A next one forks a child that must not have them blocked. A valid mask cannot be refused.
         let _ = self.unblocked.thread_set_mask();
     }
+}
+
+/// How a program ended; `asked`: after a signal to hpmctl that asks for the end.
+fn program_end(status: i32, killed_by: Option<i32>, asked: bool) -> End {
+    let is_asked = |signal: i32| ENDING.into_iter().any(|ending| ending as i32 == signal);
+    match killed_by {
+        Some(signal) if !(asked && is_asked(signal)) => End::Killed(signal),
+        _ if asked => End::Interrupted(status),
+        _ => End::Exit(status),
+    }
+}
+
+/// A signal's name, and what it says where that is not in the name.
+pub(crate) fn signal_name(number: i32) -> String {
+    let Ok(signal) = Signal::try_from(number) else { return format!("signal {number}") };
+    let means = match signal {
+        Signal::SIGABRT => "it gave up by abort",
+        Signal::SIGALRM => "a timer that it had set",
+        Signal::SIGBUS => "bus error",
+        Signal::SIGFPE => "arithmetic error",
+        Signal::SIGILL => "illegal instruction",
+        Signal::SIGPIPE => "nobody read its output any more",
+        Signal::SIGSEGV => "segmentation fault",
+        Signal::SIGSYS => "system call that is not allowed",
+        Signal::SIGTRAP => "breakpoint",
+        Signal::SIGXCPU => "limit of CPU time",
+        Signal::SIGXFSZ => "limit of file size",
+        _ => return signal.to_string(),
+    };
+    format!("{signal} ({means})")
 }
 
 /// `si_code` of a signal that the kernel itself sent, as for Ctrl-C in a terminal (sigaction(2)).

@@ -147,7 +147,7 @@ pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -
         if let Some(end) = workload.wait(Some(LOOK_AFTER))? {
             let status = end.of_program().context("the program was stopped")?;
             let (interrupted, wall_ms) =
-                (matches!(end, End::Interrupted(_)), begin.elapsed().as_secs_f64() * 1e3);
+                (matches!(end, End::Interrupted(_) | End::Killed(_)), begin.elapsed().as_secs_f64() * 1e3);
             return Ok(Ran { status, interrupted, wall_ms });
         }
     }

@@ -1,5 +1,6 @@
 //! `stat --repeat N`: the same command again and again, and how far its counts scatter.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -12,7 +13,7 @@ use super::out::Out;
 use super::text::without;
 use super::{Counted, EventCount, StatArgs, beside_csv, csv, measurement, status};
 use crate::output::{counted, grouped, say, time, unit, warn};
-use crate::workload::End;
+use crate::workload::{End, signal_name};
 
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
@@ -43,6 +44,9 @@ struct Runs {
     warnings: Vec<String>,
     /// Exit status of each run.
     exit_statuses: Vec<u8>,
+    /// How each ended.
+    #[serde(skip)]
+    ends: Vec<End>,
 }
 
 /// One value over the runs.
@@ -61,14 +65,15 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Runs the command as often as asked, or until a signal ends one.
+/// Runs the command as often as asked, or until a signal to hpmctl ends one. A signal that a program dies of by itself is a failure as
+/// any other.
 pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
     let wanted = args.repeat.unwrap_or(1);
     let mut out = Out::new(args)?;
-    let (mut runs, mut missed, mut statuses) = (Vec::new(), 0, Vec::new());
-    while statuses.len() < wanted as usize {
+    let (mut runs, mut missed, mut ends) = (Vec::new(), 0, Vec::new());
+    while ends.len() < wanted as usize {
         let (counted, end): (Counted, End) = measurement::once(args, &mut out)?;
-        statuses.push(end.status());
+        ends.push(end);
         if matches!(end, End::Interrupted(_)) {
             break;
         }
@@ -83,9 +88,9 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
     }
     if runs.is_empty() {
         say("a signal ended the run before anything was counted, so that there is nothing to show");
-        return Ok(ExitCode::from(statuses.pop().unwrap_or_default()));
+        return Ok(ExitCode::from(ends.pop().map_or(0, End::status)));
     }
-    let all = Runs { missed, ..of_runs(&runs, wanted, statuses) };
+    let all = Runs { missed, ..of_runs(&runs, wanted, ends) };
     let written = out.repeated(&all, text(&all), values(&all));
     if args.csv {
         beside_csv(&all.source, &all.topdown_remark);
@@ -96,7 +101,7 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
 }
 
 /// What the runs, of which there is one at least, come to.
-fn of_runs(runs: &[Counted], wanted: u32, exit_statuses: Vec<u8>) -> Runs {
+fn of_runs(runs: &[Counted], wanted: u32, ends: Vec<End>) -> Runs {
     let first = &runs[0];
     Runs {
         source: first.source.clone(),
@@ -110,7 +115,8 @@ fn of_runs(runs: &[Counted], wanted: u32, exit_statuses: Vec<u8>) -> Runs {
         processes_left_out: runs.iter().map(|run| run.processes_left_out).sum(),
         topdown_remark: first.topdown_remark.clone(),
         warnings: warnings(runs),
-        exit_statuses,
+        exit_statuses: ends.iter().map(|end| end.status()).collect(),
+        ends,
     }
 }
 
@@ -138,10 +144,25 @@ impl Runs {
         let fewer = (done + missed < u64::from(wanted)).then(|| {
             format!("only {} of {wanted} runs came to their end: a signal ended the last one", done + missed)
         });
-        let failed = self.exit_statuses.iter().filter(|status| **status != 0).count();
-        let failed = (failed > 0).then(|| format!("{failed} of the runs ended with a failure"));
         let said = self.warnings.iter().cloned().chain(self.lacking());
-        [missed_too, fewer, failed].into_iter().flatten().chain(said).collect()
+        [missed_too, fewer, self.failed()].into_iter().flatten().chain(said).collect()
+    }
+
+    /// How many failed, and the signals that ended any. That one is interrupted is not its failure.
+    fn failed(&self) -> Option<String> {
+        let is_failure = |end: &&End| match end {
+            End::Exit(status) => *status != 0,
+            End::Killed(_) => true,
+            End::Interrupted(_) | End::Stopped => false,
+        };
+        let failed = self.ends.iter().filter(is_failure).count();
+        let killed = self.ends.iter().filter_map(|end| match end {
+            End::Killed(signal) => Some(*signal),
+            _ => None,
+        });
+        let signals: Vec<String> = BTreeSet::from_iter(killed).into_iter().map(signal_name).collect();
+        let by = if signals.is_empty() { String::new() } else { format!(", by {}", signals.join(" and ")) };
+        (failed > 0).then(|| format!("{failed} of the runs ended with a failure{by}"))
     }
 
     /// What is in no row.
@@ -270,7 +291,7 @@ mod tests {
         };
         let all =
             [run(1_000_000, 2_000_000_000), run(1_200_000, 3_000_000_000), run(1_400_000, 2_500_000_000)];
-        of_runs(&all, 3, vec![0, 3, 0])
+        of_runs(&all, 3, [0, 3, 0].map(End::Exit).into())
     }
 
     /// As the plain form tells it.
@@ -285,7 +306,7 @@ mod tests {
             one.topdown_remark = plan.remark();
             one
         };
-        let all = of_runs(&[run(2), run(1)], 2, vec![0, 0]);
+        let all = of_runs(&[run(2), run(1)], 2, vec![End::Exit(0); 2]);
         let shares: Vec<_> = all.rows.iter().filter(|row| row.unit == "%").collect();
         assert!(!shares.is_empty() && shares.iter().all(|row| row.scaled));
         let text = text(&all);
@@ -311,7 +332,7 @@ mod tests {
                 .collect();
             one
         };
-        let all = of_runs(&[run(None), run(Some(7)), run(Some(9))], 3, vec![0; 3]);
+        let all = of_runs(&[run(None), run(Some(7)), run(Some(9))], 3, vec![End::Exit(0); 3]);
         let shown = text(&all);
         assert!(shown.contains("in 3 runs") && !shown.contains("signal ended"), "{shown}");
         assert!(
@@ -321,10 +342,11 @@ mod tests {
         assert!(shown.contains("in no run did these events have their turn: store"), "{shown}");
         let warned = "Warning: of 1 of the runs: no turn.\nWarning: an old kernel.\n";
         assert!(shown.contains(warned), "{shown}");
-        let ended = text(&of_runs(&[run(Some(7))], 3, vec![0, 130]));
+        let ended = text(&of_runs(&[run(Some(7))], 3, vec![End::Exit(0), End::Interrupted(130)]));
         assert!(
             ended.contains("only 1 of 3 runs came to their end")
                 && ended.contains("in 1 run:")
+                && !ended.contains("failure")
                 && !ended.contains("NaN"),
             "{ended}"
         );

@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, pipe2};
 
 use crate::{Error, Result};
@@ -29,7 +28,7 @@ pub struct Child {
     /// Carries the errno of a failed execve; closed by a successful one.
     failure: File,
     ended: bool,
-    killed: bool,
+    killed_by: Option<i32>,
 }
 
 impl Child {
@@ -80,7 +79,7 @@ impl Child {
                 gate: Some(gate.into()),
                 failure: failure.into(),
                 ended: false,
-                killed: false,
+                killed_by: None,
             }),
         }
     }
@@ -123,7 +122,7 @@ impl Child {
     /// [`Error::Io`] when it was waited for already.
     pub fn wait(&mut self) -> Result<i32> {
         loop {
-            if let Some(status) = self.poll(None)? {
+            if let Some(status) = self.poll(0)? {
                 return Ok(status);
             }
         }
@@ -134,27 +133,29 @@ impl Child {
     /// # Errors
     /// As [`Child::wait`].
     pub fn try_wait(&mut self) -> Result<Option<i32>> {
-        self.poll(Some(WaitPidFlag::WNOHANG))
+        self.poll(libc::WNOHANG)
     }
 
-    /// Whether a signal ended it; by its exit status it could as well be a program that exits with more than 128.
+    /// The number of the signal that ended it, if one did; by its exit status it could as well be a program that exits with more
+    /// than 128.
     #[must_use]
-    pub fn was_killed(&self) -> bool {
-        self.killed
+    pub fn killed_by(&self) -> Option<i32> {
+        self.killed_by
     }
 
-    fn poll(&mut self, flags: Option<WaitPidFlag>) -> Result<Option<i32>> {
-        let status = match waitpid(self.pid, flags) {
-            Ok(WaitStatus::Exited(_, code)) => code,
-            Ok(WaitStatus::Signaled(_, signal, _)) => {
-                self.killed = true;
-                128 + signal as i32
-            }
-            Ok(_) | Err(Errno::EINTR) => return Ok(None),
+    fn poll(&mut self, flags: i32) -> Result<Option<i32>> {
+        let mut status = 0;
+        // nix has no name for real-time signals, so that its waitpid fails of a program that one of them ended.
+        // SAFETY: it writes the status to a local variable.
+        let waited = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, flags) };
+        match Errno::result(waited) {
+            Ok(0) | Err(Errno::EINTR) => return Ok(None),
+            Ok(_) => {}
             Err(errno) => return Err(Error::io("wait for the program")(io::Error::from(errno))),
-        };
+        }
+        self.killed_by = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
         self.ended = true;
-        Ok(Some(status))
+        Ok(Some(self.killed_by.map_or(libc::WEXITSTATUS(status), |signal| 128 + signal)))
     }
 }
 
@@ -234,6 +235,19 @@ mod tests {
     fn the_exit_status_is_a_shells() {
         assert_eq!(run(&["sh", "-c", "exit 7"]).unwrap(), 7);
         assert_eq!(run(&["sh", "-c", "kill -9 $$"]).unwrap(), 137);
+        assert_eq!(run(&["sh", "-c", "kill -40 $$"]).unwrap(), 168, "a real-time signal");
+    }
+
+    #[test]
+    fn a_signal_that_ended_it_is_told() {
+        let killed_by = |script: &str| {
+            let mut child = Child::prepare(&["sh", "-c", script]).unwrap();
+            child.execute().unwrap();
+            child.wait().unwrap();
+            child.killed_by()
+        };
+        assert_eq!(killed_by("kill -SEGV $$"), Some(Signal::SIGSEGV as i32));
+        assert_eq!(killed_by("exit 139"), None);
     }
 
     #[test]
