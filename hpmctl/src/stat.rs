@@ -32,7 +32,7 @@ use crate::output::{grouped, note, time, unit, warn};
 ///
 /// The counts are exact: nothing is sampled or scaled, and events that do not fit the counters together are refused, unless
 /// --multiplex asks for turns. The result goes to standard error, so that the
-/// program's own output stays as it is; the exit status is the program's.
+/// program's own output stays as it is (that of --trace to standard output, as there is no program); the exit status is the program's.
 #[derive(Args, Debug)]
 pub(crate) struct StatArgs {
     /// Events to count, separated by commas (see `hpmctl list`) [default: cycles, instructions, branches,
@@ -192,6 +192,11 @@ impl StatArgs {
         }
     }
 
+    /// Whether the result goes to standard error: standard output is the program's, but a trace has none.
+    fn on_standard_error(&self) -> bool {
+        self.output.is_none() && self.target.trace.is_none()
+    }
+
     /// Whether events that do not fit the counters together take turns.
     fn takes_turns(&self) -> bool {
         self.multiplex || self.topdown == Some(2)
@@ -211,11 +216,7 @@ pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
     let (counted, mut workload, end) = measurement::measured(args, &mut out)?;
     let written = out.whole(&counted);
     if args.csv {
-        match args.output {
-            Some(_) => beside_csv(&counted.source, &counted.topdown_remark),
-            // The note would stand among the values: only what has to be known of them does.
-            None => note(&lines(&counted.topdown_remark)),
-        }
+        beside_csv(args, &counted.source, &counted.topdown_remark);
         let missing =
             text::lost_in_parts(&counted).into_iter().chain(text::left_out(counted.processes_left_out));
         warn(&counted.warnings.iter().cloned().chain(missing).collect::<Vec<_>>());
@@ -226,8 +227,13 @@ pub(crate) fn run(args: &StatArgs) -> Result<ExitCode> {
 }
 
 /// Says what has no place in comma-separated values: who counted, and what shares of slots rest on.
-fn beside_csv(source: &str, topdown_remark: &str) {
-    note(&[vec![format!("source: {source}")], lines(topdown_remark)].concat());
+fn beside_csv(args: &StatArgs, source: &str, topdown_remark: &str) {
+    if args.on_standard_error() {
+        // The note would stand among the values: only what has to be known of them does.
+        note(&lines(topdown_remark));
+    } else {
+        note(&[vec![format!("source: {source}")], lines(topdown_remark)].concat());
+    }
 }
 
 fn lines(text: &str) -> Vec<String> {

@@ -48,7 +48,7 @@ fn its_quanta_are_counted_in_the_time_of_the_recording() {
     let path = file("plain.data");
     let output = hpmctl(&["stat", "--json", "--trace", path.to_str().unwrap()]);
     assert!(output.status.success(), "{}", said(&output));
-    let counted: serde_json::Value = serde_json::from_slice(&output.stderr).unwrap();
+    let counted: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     let (elapsed, on_cpu) = (number(&counted["elapsed_ns"]), number(&counted["on_cpu_ns"]));
     assert!((60_000_000..200_000_000).contains(&elapsed) && on_cpu <= elapsed, "{counted}");

@@ -305,12 +305,7 @@ fn intervals_of_a_trace_add_up_to_its_counts() {
     assert!(recorded.status.success(), "{}", said(&recorded));
     let counts = |options: &[&str]| {
         let arguments = [&["stat", "--trace", "t.hpm", "--csv"][..], options].concat();
-        let text = said(&hpmctl_in(folder.path(), &arguments));
-        let csv: String = text
-            .lines()
-            .filter(|line| !line.starts_with("hpmctl"))
-            .map(|line| line.to_owned() + "\n")
-            .collect();
+        let csv = String::from_utf8(hpmctl_in(folder.path(), &arguments).stdout).unwrap();
         let number = |text: &&str| text.parse::<u64>().unwrap();
         let (ends, events) = (column(&csv, "interval_end_s"), column(&csv, "event"));
         let (counts, scaled) = (column(&csv, "count"), column(&csv, "scaled"));
@@ -392,4 +387,16 @@ fn what_users_get_wrong_is_one_sentence() {
     assert!(kept.status.success(), "the earlier trace is as it was: {}", said(&kept));
     let left: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
+}
+
+/// The values stand where warnings do: what is only good to know is left out there, also of runs.
+#[test]
+fn comma_separated_values_on_standard_error_are_alone() {
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    for options in [&["--csv"][..], &["--csv", "-r", "2"]] {
+        let said = said(&hpmctl(&[&["stat", "-e", "page-faults"], options, &["true"]].concat()));
+        assert!(said.contains("page-faults,") && !said.contains("hpmctl:"), "{options:?}: {said}");
+    }
 }

@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::{Counted, Slice, StatArgs, csv, text};
 use crate::late_file::LateFile;
 
-/// Standard error, or a file. What is measured goes on when it cannot be written to.
+/// Standard error, standard output where no program writes to it, or a file. What is measured goes on when it cannot be written to.
 pub(super) struct Out {
     file: Option<LateFile>,
+    on_standard_error: bool,
     form: Form,
     intervals: bool,
     begun: bool,
@@ -40,7 +41,14 @@ impl Out {
             (_, true) => Form::Csv,
             _ => Form::Text,
         };
-        Ok(Self { file, form, intervals: args.interval.is_some(), begun: false, failed: None })
+        Ok(Self {
+            file,
+            on_standard_error: args.on_standard_error(),
+            form,
+            intervals: args.interval.is_some(),
+            begun: false,
+            failed: None,
+        })
     }
 
     /// An interval that has passed. When it cannot be written, it and those that follow are left out.
@@ -114,7 +122,12 @@ impl Out {
         if self.failed.is_none() {
             let written = match &mut self.file {
                 Some(file) => file.write_all(text.as_bytes()),
-                None => io::stderr().write_all(text.as_bytes()),
+                None if self.on_standard_error => io::stderr().write_all(text.as_bytes()),
+                None => {
+                    // An interval is shown as soon as it has passed, also through a pipe.
+                    let mut output = io::stdout().lock();
+                    output.write_all(text.as_bytes()).and_then(|()| output.flush())
+                }
             };
             self.failed = written.err();
         }

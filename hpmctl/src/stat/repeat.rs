@@ -93,7 +93,7 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
     let all = Runs { missed, ..of_runs(&runs, wanted, ends) };
     let written = out.repeated(&all, text(&all), values(&all));
     if args.csv {
-        beside_csv(&all.source, &all.topdown_remark);
+        beside_csv(args, &all.source, &all.topdown_remark);
         warn(&all.remarks());
         warn(super::text::left_out(all.processes_left_out).as_slice());
     }
