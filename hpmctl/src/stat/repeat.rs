@@ -208,14 +208,20 @@ fn rows(runs: &[Counted]) -> Vec<Row> {
     rows
 }
 
+/// A mean of counts: small ones are seldom whole.
+fn mean(value: f64) -> String {
+    if value < 100.0 && value.fract() != 0.0 { format!("{value:.2}") } else { grouped(value.round() as u64) }
+}
+
 fn text(runs: &Runs) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["mean", "±", "", "least", "greatest", "", ""]);
     for Row { name, unit, values, scaled } in &runs.rows {
         let number = |value: f64| match *unit {
-            "" => grouped(value.round() as u64),
+            "" => mean(value),
             "ns" => time(value.round() as u64),
+            "s" => time((value * 1e9).round() as u64),
             _ => format!("{value:.3}"),
         };
         // One run tells nothing of how others scatter.
@@ -231,8 +237,8 @@ fn text(runs: &Runs) -> String {
             ("", true) => "scaled".to_owned(),
             (of, true) => format!("{of}, scaled"),
         };
-        // A clock's numbers have units of their own.
-        let name = if matches!(*unit, "" | "ns") { name.clone() } else { format!("{unit} ({name})") };
+        // Times have units of their own.
+        let name = if matches!(*unit, "" | "ns" | "s") { name.clone() } else { format!("{unit} ({name})") };
         let cells = [number(values.mean), interval, percent, number(values.min), number(values.max)];
         table.add_row(cells.into_iter().chain([name, what]));
     }
@@ -350,6 +356,11 @@ mod tests {
                 && !ended.contains("NaN"),
             "{ended}"
         );
+    }
+
+    #[test]
+    fn small_means_are_not_rounded() {
+        assert_eq!([0.0, 0.5, 6.353, 99.0, 1234.5].map(mean), ["0", "0.50", "6.35", "99", "1,235"]);
     }
 
     #[test]
