@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use libhpm::for_now::{ENDING, hand_over_signals};
 use libhpm::session::Target;
 use libhpm::source::choice::process_of;
-use libhpm::sys::child::Child;
+use libhpm::sys::child::{Child, CpuTime};
 use libhpm::sys::pidfd::{pidfd, pidfd_of_thread};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -140,6 +140,14 @@ impl Workload {
     /// Whether it is a program that has yet to be executed.
     pub(crate) fn is_program(&self) -> bool {
         matches!(self.subject, Subject::Program(_))
+    }
+
+    /// The time on CPUs of a program that has ended.
+    pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
+        match &self.subject {
+            Subject::Program(child) => child.cpu_time(),
+            Subject::Other(..) | Subject::Endless(_) | Subject::Replay => None,
+        }
     }
 
     /// Whether nothing is measured, but a trace is replayed.

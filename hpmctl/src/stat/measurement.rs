@@ -56,7 +56,12 @@ pub(super) fn measured(args: &StatArgs, out: &mut Out) -> Result<(Counted, Workl
     } else if args.interval.is_some() {
         measured.interval(source.as_ref(), elapsed, out)?;
     }
-    let counted = measured.counted(&prepared.line(), source.as_ref(), elapsed, end)?;
+    let of_program = workload.cpu_time().filter(|_| args.delay.is_none() && !args.target.no_inherit);
+    let counted = Counted {
+        user_ns: of_program.map(|time| time.user.as_nanos() as u64),
+        system_ns: of_program.map(|time| time.system.as_nanos() as u64),
+        ..measured.counted(&prepared.line(), source.as_ref(), elapsed, end)?
+    };
     source.check()?;
     drop(source);
     Ok((counted, workload, end))
@@ -194,6 +199,8 @@ impl Measured<'_> {
             events: whole.events,
             elapsed_ns: elapsed.as_nanos() as u64,
             on_cpu_ns: whole.on_cpu_ns,
+            user_ns: None,
+            system_ns: None,
             idle_included: meta.source == "perf_event"
                 && self.args.per().is_none()
                 && matches!(self.args.target.target(), Some(Target::System | Target::Cpu(_))),

@@ -52,7 +52,7 @@ struct Runs {
 /// One value over the runs.
 #[derive(Serialize)]
 struct Row {
-    /// An event, what its count means beside another one, a share of issue slots, or `elapsed` and `on CPU` in seconds.
+    /// An event, what its count means beside another one, a share of issue slots, or `on a CPU`, `user`, `system` and `elapsed` in seconds.
     name: String,
     unit: &'static str,
     #[serde(flatten)]
@@ -204,6 +204,8 @@ fn rows(runs: &[Counted]) -> Vec<Row> {
         rows.extend(row(&share.label(), "%", scaled, &value));
     }
     rows.extend(row("on a CPU", "s", false, &|run| Some(run.on_cpu_ns as f64 / 1e9)));
+    rows.extend(row("user", "s", false, &|run| Some(run.user_ns? as f64 / 1e9)));
+    rows.extend(row("system", "s", false, &|run| Some(run.system_ns? as f64 / 1e9)));
     rows.extend(row("elapsed", "s", false, &|run| Some(run.elapsed_ns as f64 / 1e9)));
     rows
 }

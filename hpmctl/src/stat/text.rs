@@ -29,6 +29,10 @@ pub(super) fn text(counted: &Counted) -> String {
             counted.on_cpu_ns as f64 / elapsed as f64
         ),
     };
+    let times = match (counted.user_ns, counted.system_ns) {
+        (Some(user), Some(system)) => format!("{times}; user {}, system {}", time(user), time(system)),
+        _ => times,
+    };
     let without = without(counted.delay_ns);
     let mut text = format!("\nCounts of {}{without}:\n\n{}\n\n{times}", counted.target, table.trim_fmt());
     if !counted.parts.is_empty() {
@@ -190,6 +194,8 @@ pub(in crate::stat) mod tests {
             events,
             elapsed_ns: 2_000_000,
             on_cpu_ns: 1_500_000,
+            user_ns: None,
+            system_ns: None,
             idle_included: false,
             of_threads: true,
             pmis: 1,
@@ -276,6 +282,15 @@ pub(in crate::stat) mod tests {
         };
         all.parts = vec![part(7, "main", [20_000, 40_000]), part(8, "worker", [10, 20])];
         insta::assert_snapshot!(text(&all));
+    }
+
+    #[test]
+    fn the_program_s_user_and_system_time_stand_behind_the_others() {
+        let (user_ns, system_ns) = (Some(1_200_000), Some(300_000));
+        let all = Counted { user_ns, system_ns, ..counted(vec![event("cycles", 5, true)]) };
+        let text = text(&all);
+        let times = "\n1.500 ms on a CPU in 2.000 ms (0.75 CPUs used); user 1.200 ms, system 300.000 µs\n";
+        assert!(text.contains(times), "{text}");
     }
 
     /// Each thread had its own turns.

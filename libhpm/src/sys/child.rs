@@ -3,6 +3,7 @@
 use std::ffi::{CString, NulError, OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::thread::sleep;
@@ -18,6 +19,15 @@ use crate::{Error, Result};
 /// How long a child that is no longer wanted has to obey SIGTERM before it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Time on CPUs of a program and of what it started and waited for, as the kernel accounts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuTime {
+    /// In user mode.
+    pub user: Duration,
+    /// In kernel mode.
+    pub system: Duration,
+}
+
 /// A forked child. Dropping it ends it, unless it has ended and was waited for.
 #[derive(Debug)]
 pub struct Child {
@@ -29,6 +39,7 @@ pub struct Child {
     failure: File,
     ended: bool,
     killed_by: Option<i32>,
+    cpu_time: Option<CpuTime>,
 }
 
 impl Child {
@@ -80,6 +91,7 @@ impl Child {
                 failure: failure.into(),
                 ended: false,
                 killed_by: None,
+                cpu_time: None,
             }),
         }
     }
@@ -143,20 +155,34 @@ impl Child {
         self.killed_by
     }
 
+    /// What its life took of CPUs; `None` before it has ended and was waited for.
+    #[must_use]
+    pub fn cpu_time(&self) -> Option<CpuTime> {
+        self.cpu_time
+    }
+
     fn poll(&mut self, flags: i32) -> Result<Option<i32>> {
         let mut status = 0;
-        // nix has no name for real-time signals, so that its waitpid fails of a program that one of them ended.
-        // SAFETY: it writes the status to a local variable.
-        let waited = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, flags) };
+        // nix has no name for real-time signals, so that its waitpid fails of a program that one of them ended, and no wait4.
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: it writes to local variables.
+        let waited = unsafe { libc::wait4(self.pid.as_raw(), &raw mut status, flags, usage.as_mut_ptr()) };
         match Errno::result(waited) {
             Ok(0) | Err(Errno::EINTR) => return Ok(None),
             Ok(_) => {}
             Err(errno) => return Err(Error::io("wait for the program")(io::Error::from(errno))),
         }
+        // SAFETY: of a child that has ended the kernel writes it whole, and numbers may be zero in any case.
+        let usage = unsafe { usage.assume_init() };
+        self.cpu_time = Some(CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) });
         self.killed_by = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
         self.ended = true;
         Ok(Some(self.killed_by.map_or(libc::WEXITSTATUS(status), |signal| 128 + signal)))
     }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
 }
 
 impl Drop for Child {
@@ -248,6 +274,17 @@ mod tests {
         };
         assert_eq!(killed_by("kill -SEGV $$"), Some(Signal::SIGSEGV as i32));
         assert_eq!(killed_by("exit 139"), None);
+    }
+
+    #[test]
+    fn its_time_on_cpus_is_known_once_it_has_ended() {
+        let work = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done";
+        let mut child = Child::prepare(&["sh", "-c", work]).unwrap();
+        assert_eq!(child.cpu_time(), None);
+        child.execute().unwrap();
+        child.wait().unwrap();
+        let time = child.cpu_time().unwrap();
+        assert!(time.user > Duration::ZERO && time.user + time.system < Duration::from_mins(1), "{time:?}");
     }
 
     #[test]
