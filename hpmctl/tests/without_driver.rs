@@ -51,6 +51,7 @@ fn a_name_that_is_missing_is_not_laid_to_the_module() {
         return;
     }
     let said = |events| said(&hpmctl(&["stat", "-e", events, "true"]));
+    assert!(said("sched:sched_switch").ends_with("`hpmctl list` has the events that it does\n"));
     assert!(said("task-clock,,page-faults").ends_with("as `hpmctl list` lists them\n"), "{}", said(""));
     let near = said("page-fault");
     assert!(near.contains("did you mean `page-faults`? Other events need the hpm module"), "{near}");

@@ -68,6 +68,11 @@ pub enum Error {
         /// What is wrong with it, and what to write instead.
         problem: String,
     },
+    /// An event is one of the kernel's tracepoints, as perf names them.
+    #[error(
+        "`{0}` is a tracepoint, and hpm does not measure those; `hpmctl list` has the events that it does"
+    )]
+    Tracepoint(String),
     /// The program to measure could not be executed.
     #[error("cannot run `{program}`: {}", describe_exec(reason))]
     Exec {

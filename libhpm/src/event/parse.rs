@@ -5,7 +5,7 @@ use super::table::Row;
 use super::{CoreType, Event, Sampling, core_pmus, generic_names, sampling, table, vendor_names};
 use crate::{Error, Result};
 
-/// Splits a comma-separated list of events; commas between slashes belong to a raw event.
+/// Splits a comma-separated list of events, which may have blanks around the commas; commas between slashes belong to a raw event.
 #[must_use]
 pub fn split_list(list: &str) -> Vec<&str> {
     let mut in_slashes = false;
@@ -13,6 +13,7 @@ pub fn split_list(list: &str) -> Vec<&str> {
         in_slashes ^= c == '/';
         c == ',' && !in_slashes
     })
+    .map(str::trim)
     .collect()
 }
 

@@ -129,7 +129,9 @@ impl PerfFacts {
     /// [`Error::WithoutModule`] when perf_event has no such events; the module may have.
     pub fn parse(&self, lists: &[String]) -> Result<Vec<PerfName>> {
         perf::parse(lists).map_err(|error| {
-            if matches!(&error, Error::UnknownEvent { name, .. } if name.is_empty()) {
+            // For which the module would be of no help.
+            let is_none = matches!(&error, Error::UnknownEvent { name, .. } if name.is_empty());
+            if is_none || matches!(&error, Error::Tracepoint(_)) {
                 return error;
             }
             let sentence = error.to_string();

@@ -129,7 +129,7 @@ impl PerfName {
 /// Understands lists of events: names of [`NAMES`] and perf's other names for them, and for a PMU raw encodings as `r01c2`, each with `:u` or `:k` behind.
 ///
 /// # Errors
-/// [`Error::UnknownEvent`] or [`Error::EventSyntax`].
+/// [`Error::UnknownEvent`], [`Error::Tracepoint`] or [`Error::EventSyntax`].
 pub fn parse(lists: &[String]) -> Result<Vec<PerfName>> {
     lists.iter().flat_map(|list| split_list(list)).map(parse_one).collect()
 }
@@ -140,6 +140,9 @@ fn parse_one(text: &str) -> Result<PerfName> {
         "" | "uk" | "ku" => (true, true),
         "u" => (true, false),
         "k" => (false, true),
+        _ if is_tracepoint(body, modifiers) => {
+            return Err(Error::Tracepoint(text.into()));
+        }
         _ => {
             let problem = format!("`:{modifiers}` is no privilege: write `:u` or `:k`, or leave it out");
             return Err(Error::EventSyntax { text: text.into(), problem });
@@ -150,6 +153,14 @@ fn parse_one(text: &str) -> Result<PerfName> {
     let (id, period) = known(body)?;
     let name = if modifiers.is_empty() { body.to_owned() } else { format!("{body}:{modifiers}") };
     Ok(PerfName { name, id, period, user, kernel })
+}
+
+/// Whether it is written as perf writes the kernel's tracepoints, `SUBSYSTEM:NAME`: no event that is known, and more than modifiers behind
+/// the colon.
+fn is_tracepoint(body: &str, name: &str) -> bool {
+    let is_known =
+        OTHER_NAMES.iter().any(|(other, _)| body.eq_ignore_ascii_case(other)) || known(body).is_ok();
+    !is_known && name.len() > 2
 }
 
 fn known(body: &str) -> Result<(EventId, u64)> {
@@ -224,7 +235,7 @@ mod tests {
 
     #[test]
     fn names_raw_encodings_and_privileges() {
-        let all = parse(&["page-faults,cpu-clock:u".into(), "r01C2:k".into()]).unwrap();
+        let all = parse(&["page-faults, cpu-clock:u".into(), "r01C2:k".into()]).unwrap();
         let seen: Vec<_> = all.iter().map(|name| (name.id, name.user, name.kernel)).collect();
         let expected = [
             (EventId::PAGE_FAULTS, true, true),
@@ -249,6 +260,14 @@ mod tests {
         let sentence = |text| one(text).unwrap_err().to_string();
         assert!(sentence("page-fault").contains("did you mean `page-faults`"), "{}", sentence("page-fault"));
         assert!(sentence("cycles:x").contains("`:x` is no privilege"));
+        for tracepoint in ["sched:sched_switch", "raw_syscalls:sys_enter"] {
+            assert!(
+                sentence(tracepoint).contains("is a tracepoint, and hpm does not"),
+                "{}",
+                sentence(tracepoint)
+            );
+        }
+        assert!(sentence("cs:pppH").contains("is no privilege"));
         assert!(sentence("rxyz").contains("no event is called"));
     }
 
