@@ -21,7 +21,7 @@ pub(crate) struct FilterArgs {
     /// On these CPUs, such as 0-3,7
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = cpus)]
     cpu: Vec<RangeInclusive<u32>>,
-    /// Between these times since the trace began (10ms..1.5s), or in this part of it (20%..40%)
+    /// Between these times since the trace began (10ms..1.5s, or 1..2 in seconds), or in this part of it (20%..40%)
     #[arg(long, value_name = "FROM..TO")]
     time: Option<TimeRange>,
     /// In this function, or at these addresses in memory

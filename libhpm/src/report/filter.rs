@@ -246,13 +246,24 @@ impl FromStr for TimeRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` are no times: write FROM..TO, such as 10ms..1.5s, ..20% or 3s..");
+        let wrong = || {
+            format!(
+                "`{text}` are no times: write FROM..TO, such as 10ms..1.5s, 1..2 (seconds), ..20% or 3s.."
+            )
+        };
         let (from, to) = text.split_once("..").ok_or_else(wrong)?;
         let moment = |text: &str| match text.trim() {
             "" => Ok(None),
             text => moment(text).map(Some).ok_or_else(wrong),
         };
         let times = Self { from: moment(from)?, to: moment(to)? };
+        let is_mixed = |one: &str, other: &str| is_bare(one) && other.trim().ends_with('%');
+        if is_mixed(from, to) || is_mixed(to, from) {
+            // Seconds would be read, and a part of the trace is likely to be meant.
+            return Err(format!(
+                "`{text}` has a `%` at one end only: write it, or a time's unit, at the other too"
+            ));
+        }
         // Of a time and a part of the trace only the trace tells.
         match (times.from, times.to) {
             (Some(Moment::Ns(from)), Some(Moment::Ns(to)))
@@ -266,9 +277,14 @@ impl FromStr for TimeRange {
     }
 }
 
-/// A number with `%`, `ns`, `us`, `ms` or `s`.
+/// Whether it is a number without a unit, and not 0, which needs none.
+fn is_bare(text: &str) -> bool {
+    text.trim().parse::<f64>().is_ok_and(|number| number != 0.0)
+}
+
+/// A number of seconds, or with `%`, `ns`, `us`, `ms` or `s`.
 fn moment(text: &str) -> Option<Moment> {
-    let split = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+    let split = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let number: f64 = number.parse().ok()?;
     match unit {
@@ -276,7 +292,7 @@ fn moment(text: &str) -> Option<Moment> {
         "ns" => Some(Moment::Ns(number)),
         "us" | "µs" => Some(Moment::Ns(number * 1e3)),
         "ms" => Some(Moment::Ns(number * 1e6)),
-        "s" => Some(Moment::Ns(number * 1e9)),
+        "s" | "" => Some(Moment::Ns(number * 1e9)),
         _ => None,
     }
 }
@@ -390,7 +406,12 @@ mod tests {
         assert_eq!(range("25%..50%"), 1500..2000);
         assert_eq!(range("..0.5us"), 0..2000);
         assert_eq!(range("1ms.."), 2_001_000..u64::MAX);
-        for wrong in ["", "1ms", "1..2", "ms..", "101%..", "-1s..", "1h..2h"] {
+        assert_eq!(range("1..2.5"), range("1s..2500ms"), "bare numbers are seconds");
+        assert_eq!(range("0..50%"), range("0%..50%"));
+        for mixed in ["20..40%", "20%..40"] {
+            assert!(mixed.parse::<TimeRange>().unwrap_err().contains("at one end only"), "{mixed}");
+        }
+        for wrong in ["", "1ms", "1", "1..x", "...", "ms..", "101%..", "-1s..", "1h..2h"] {
             assert!(wrong.parse::<TimeRange>().unwrap_err().contains("are no times"), "{wrong}");
         }
         for empty in ["5s..1s", "1ms..1ms", "40%..20%"] {
