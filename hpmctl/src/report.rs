@@ -9,6 +9,7 @@ pub(crate) mod text;
 mod tree;
 mod waits;
 
+use std::iter;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
@@ -161,10 +162,12 @@ impl ReportArgs {
             bail!("--around is for --by offset");
         }
         let alone = [(&self.callers, "--callers"), (&self.callees, "--callees")];
+        // A name behind the option is taken for a trace, the first or one beside it.
+        let mut traces = iter::once(&self.trace).chain(&self.beside);
         if let Some((_, option)) = alone.iter().find(|(given, _)| **given == Some(None))
-            && !self.trace.exists()
+            && let Some(name) = traces.find(|name| !name.exists())
         {
-            let name = self.trace.display();
+            let name = name.display();
             bail!("there is no trace {name}: if it is meant for {option}, write {option}={name}");
         }
         if !self.beside.is_empty() && !by_offset && !self.distribution {

@@ -45,6 +45,10 @@ fn what_does_not_go_together_is_refused() {
         assert!(sentence.contains("of no event: leave --event out"), "{sentence}");
     }
     assert!(error(&["--around", "main"]).contains("--around is for --by offset"));
+    for meant in [&["--callers", "inner"], &["inner", "--callees"]] {
+        let sentence = error(meant);
+        assert!(sentence.contains("there is no trace inner: if it is meant for --call"), "{sentence}");
+    }
     assert!(error(&["another.hpm"]).contains("hpmctl diff"));
     assert!(error(&["--min-share", "1"]).contains("--min-share is for --callers and --callees"));
     let sentence = error(&["--by", "offset", "--around", "0xzz"]);
