@@ -54,10 +54,10 @@ pub(crate) struct ExploreArgs {
     /// What to show
     #[arg(short, long, value_enum, default_value_t)]
     show: Show,
-    /// Statistics of each group instead of all: for --show statistics
+    /// Statistics of each group instead of all, first of the group for which the first expression's sum is greatest: for --show statistics
     #[arg(long, value_enum, value_name = "WHAT")]
     by: Option<Group>,
-    /// Show at most this many records
+    /// Show at most this many records, or groups of --by
     #[arg(long, default_value_t = 20, value_name = "N")]
     limit: usize,
     /// Characters of a graph's width

@@ -75,6 +75,14 @@ fn text(options: &[&str]) -> String {
 fn statistics_of_all_and_of_groups() {
     insta::assert_snapshot!(text(&[]));
     insta::assert_snapshot!(text(&["--by", "thread", "ipc", "l1d_mpki"]));
+    // By what is counted, not by the name; also in JSON only what the limit leaves.
+    let limited = text(&["--by", "thread", "--limit", "1", "duration_ns"]);
+    assert!(limited.contains("worker 1") && !limited.contains("helper"), "{limited}");
+    assert!(limited.contains(" … and 1 more (--limit)\n"), "{limited}");
+    let json = text(&["--by", "thread", "--limit", "1", "--json", "duration_ns"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((json["rows"].as_array().unwrap().len(), &json["rows"][0]["group"]), (1, &"worker 1".into()));
+    assert_eq!(json["remarks"].as_array().unwrap().last().unwrap(), "1 more group left out (--limit)");
 }
 
 #[test]
@@ -142,7 +150,7 @@ fn json_has_what_the_table_has() {
     let json: serde_json::Value =
         serde_json::from_str(&text(&["--json", "--by", "thread", "ipc", "instructions"])).unwrap();
     // The helper has one record, in which no cycle was counted.
-    let [without, single] = [0, 1].map(|row| &json["rows"][row]["statistics"]);
+    let [without, single] = [2, 3].map(|row| &json["rows"][row]["statistics"]);
     assert_eq!((&without["mean"], &without["sum"]), (&serde_json::Value::Null, &0.0.into()));
     assert_eq!((&single["mean"], &single["sd"]), (&10.0.into(), &serde_json::Value::Null));
     let json: serde_json::Value =

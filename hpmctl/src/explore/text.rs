@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
-use libhpm::analysis::explore::{Correlation, Record, Statistics, Timeline};
+use libhpm::analysis::explore::{Correlation, Metric, Record, Statistics, Timeline};
 use serde_json::{Value, json};
 
 use super::plot::{Plot, Point};
 use super::{ExploreArgs, Show, View, timeline};
-use crate::output::{grouped, time};
+use crate::output::{counted, grouped, time};
 use crate::report::text::remarks;
 
 /// Characters of threads in graphs, in the order of their appearance; more share the last.
@@ -61,22 +61,28 @@ struct Row<'a> {
     statistics: Statistics,
 }
 
-fn rows<'a>(args: &ExploreArgs, view: &View<'a>) -> Vec<Row<'a>> {
+/// The rows of the groups that are shown, and how many groups more there are.
+fn rows<'a>(args: &ExploreArgs, view: &View<'a>) -> (Vec<Row<'a>>, u64) {
     let mut groups: BTreeMap<String, Vec<&Record>> = BTreeMap::new();
     for &record in view.chosen {
         groups.entry(args.by.map_or_else(String::new, |by| by.key(record))).or_default().push(record);
     }
-    let mut rows = Vec::new();
-    for (group, records) in groups {
-        rows.extend(view.metrics.iter().map(|metric| Row {
+    let of_group = |(group, records): (String, Vec<&Record>)| {
+        let row = |metric: &'a Metric| Row {
             group: group.clone(),
             metric: &metric.text,
             records: records.len(),
             overall: metric.overall(records.iter().copied()),
             statistics: Statistics::of(records.iter().map(|record| view.value(metric, record))),
-        }));
-    }
-    rows
+        };
+        view.metrics.iter().map(row).collect()
+    };
+    let mut groups: Vec<Vec<Row<'a>>> = groups.into_iter().map(of_group).collect();
+    // Of equal ones the names' order stays.
+    let first_sum = |rows: &Vec<Row<'a>>| rows.first().map_or(0.0, |row| row.statistics.sum);
+    groups.sort_by(|one, other| first_sum(other).total_cmp(&first_sum(one)));
+    let more = groups.len().saturating_sub(args.limit) as u64;
+    (groups.into_iter().take(args.limit).flatten().collect(), more)
 }
 
 fn json_statistics(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
@@ -86,11 +92,14 @@ fn json_statistics(args: &ExploreArgs, view: &View<'_>) -> Result<String> {
             "statistics": row.statistics,
         })
     };
-    document(rows(args, view).iter().map(row).collect(), view.warnings, &view.remarks)
+    let (rows, more) = rows(args, view);
+    let left_out = (more > 0).then(|| format!("{} left out (--limit)", counted(more, "more group")));
+    let remarks: Vec<String> = view.remarks.iter().cloned().chain(left_out).collect();
+    document(rows.iter().map(row).collect(), view.warnings, &remarks)
 }
 
 fn statistics(args: &ExploreArgs, view: &View<'_>) -> String {
-    let rows = rows(args, view);
+    let (rows, more) = rows(args, view);
     let group = args.by.map_or("", |_| "group");
     let mut table =
         table(&[group, "records", "metric", "overall", "sum", "min", "max", "mean", "sd", "mean delta"]);
@@ -109,7 +118,7 @@ fn statistics(args: &ExploreArgs, view: &View<'_>) -> String {
         table.add_row([group.clone(), records, (*metric).to_owned(), overall].into_iter().chain(numbers));
     }
     align(&mut table, &[1, 3, 4, 5, 6, 7, 8, 9]);
-    let mut text = lines(&table);
+    let mut text = lines(&table) + &and_more(more);
     text += "\noverall is computed of the sums over all records, the rest of the values of single records\n";
     if undefined > 0 {
         text += "\"N of M\": the metric cannot be computed for the other records\n";
@@ -182,9 +191,12 @@ fn records(args: &ExploreArgs, view: &View<'_>) -> String {
     }
     let numbers: Vec<usize> = [0, 1, 2, 4].into_iter().chain(fixed.len()..names.len()).collect();
     align(&mut table, &numbers);
-    let more = view.chosen.len().saturating_sub(args.limit) as u64;
-    let more = if more > 0 { format!(" … and {} more (--limit)\n", grouped(more)) } else { String::new() };
-    lines(&table) + &more
+    lines(&table) + &and_more(view.chosen.len().saturating_sub(args.limit) as u64)
+}
+
+/// Says how much --limit left out.
+fn and_more(more: u64) -> String {
+    if more > 0 { format!(" … and {} more (--limit)\n", grouped(more)) } else { String::new() }
 }
 
 /// Points of a letter for each thread.
