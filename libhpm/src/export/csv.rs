@@ -1,4 +1,4 @@
-//! A table as comma-separated values (RFC 4180). Null is empty. A list of one number for each event becomes a column for each
+//! A table as comma-separated values (RFC 4180, with line feeds). Null is empty. A list of one number for each event becomes a column for each
 //! event, `counts.cycles`; other lists have their numbers separated by spaces.
 
 use std::io::{self, Write};
@@ -58,7 +58,7 @@ fn line<'a>(cells: impl Iterator<Item = &'a str>, output: &mut dyn Write) -> io:
         }
         push(&mut line, cell);
     }
-    line.push_str("\r\n");
+    line.push('\n');
     output.write_all(line.as_bytes())
 }
 

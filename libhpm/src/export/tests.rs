@@ -294,10 +294,7 @@ fn tables_as_csv() {
     let mut bytes = Vec::new();
     write_csv::<ThreadRow>(&mut reader.batches(), reader.meta(), &mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
-    assert_eq!(
-        text,
-        "tsc,pid,tid,parent_pid,name,what\r\n0,7,7,,sort,1\r\n0,7,8,,\"a \"\"helper\"\", too\",1\r\n"
-    );
+    assert_eq!(text, "tsc,pid,tid,parent_pid,name,what\n0,7,7,,sort,1\n0,7,8,,\"a \"\"helper\"\", too\",1\n");
     let mut bytes = Vec::new();
     write_csv::<StackRow>(&mut reader.batches(), reader.meta(), &mut bytes).unwrap();
     let lines = String::from_utf8(bytes).unwrap();
