@@ -30,7 +30,8 @@ pub(crate) struct InfoArgs {
 
 /// Read all of a trace and tell whether it is whole and does not contradict itself.
 ///
-/// Exits with 0 when it is, else with 1. What is damaged is named; everything before it can be used.
+/// Exits with 0 when it is, else with 1, also when its recording goes on or was killed. What is damaged is named; everything before it can
+/// be used.
 #[derive(Args, Debug)]
 pub(crate) struct VerifyArgs {
     /// The trace that `hpmctl record` wrote
@@ -118,7 +119,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Result<ExitCode> {
     } else {
         print(verify_text(reader.meta(), &verdict, reader.is_growing()).trim_end())?;
     }
-    Ok(if verdict.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if verdict.is_good() && reader.meta().complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 pub(crate) fn merge(args: &MergeArgs) -> Result<()> {

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libhpm::trace::{
-    ClockPair, Event, EventUse, KernelSymbolRow, MapRow, MarkerRow, Meta, QuantumRow, Registers, Row,
-    SampleRow, StackRow, ThreadChange, ThreadRow, Totals, TraceError, TraceReader, TraceWriter,
+    AllocationRow, ClockPair, Event, EventUse, KernelSymbolRow, MapRow, MarkerRow, Meta, QuantumRow,
+    Registers, Row, SampleRow, StackRow, ThreadChange, ThreadRow, Totals, TraceError, TraceReader,
+    TraceWriter,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
@@ -163,6 +164,20 @@ fn a_missing_table_is_empty_and_says_so() {
     assert_eq!(rows.by_ref().count(), 0);
     let sentence = rows.cut().unwrap().to_string();
     assert!(sentence.contains("`quanta`") && sentence.contains("first 0 rows were read of 6"), "{sentence}");
+    // A recording always writes the table, also without rows.
+    let markers = folder.join("markers.arrows");
+    let cut = |folder: &Path| {
+        let mut rows = TraceReader::open(folder).unwrap().rows::<MarkerRow>();
+        assert_eq!(rows.by_ref().count(), 0);
+        rows.cut().map(|cut| cut.to_string())
+    };
+    assert_eq!(cut(&folder), None);
+    fs::write(&markers, "").unwrap();
+    assert!(cut(&folder).unwrap().contains("the table `markers` is missing or damaged; it had no rows"));
+    fs::remove_file(&markers).unwrap();
+    assert!(cut(&folder).unwrap().contains("the table `markers` is missing or damaged; it had no rows"));
+    // That of allocations it need not have.
+    assert_eq!(TraceReader::open(&folder).unwrap().rows::<AllocationRow>().cut(), None);
 }
 
 #[test]

@@ -120,10 +120,15 @@ impl TraceReader {
         Rows { batches: self.batches(), batch: None, index: 0 }
     }
 
-    /// Whether the trace has a table at all: of allocations it need not have one.
+    /// Whether the trace has a table at all, or had one when it was complete: of allocations it need not have one.
     #[must_use]
     pub fn has<R: Row>(&self) -> bool {
-        self.folder.join(super::table_file(R::TABLE)).exists()
+        self.was_written::<R>() || self.folder.join(super::table_file(R::TABLE)).exists()
+    }
+
+    /// Whether the complete trace had this table, with or without rows.
+    fn was_written<R: Row>(&self) -> bool {
+        self.meta.complete && self.meta.rows.contains_key(R::TABLE)
     }
 
     /// The same rows as they are stored, in Arrow's record batches.
@@ -157,6 +162,7 @@ impl TraceReader {
                 Ok(stream) => batches.stream = Some(stream),
                 Err(error) => batches.failure = Some(reason(error)),
             },
+            Err(_) if self.meta.complete && !self.was_written::<R>() => {}
             Err(error) => batches.failure = Some(error.to_string()),
         }
         batches
@@ -210,13 +216,14 @@ pub struct Cut {
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the table `{}` is cut off or damaged; its first {} rows were read",
-            self.table, self.rows
-        )?;
-        if let Some(written) = self.written {
-            write!(f, " of {written}")?;
+        let Self { table, rows, .. } = self;
+        match self.written {
+            Some(0) => write!(f, "the table `{table}` is missing or damaged; it had no rows")?,
+            Some(written) => write!(
+                f,
+                "the table `{table}` is cut off or damaged; its first {rows} rows were read of {written}"
+            )?,
+            None => write!(f, "the table `{table}` is cut off or damaged; its first {rows} rows were read")?,
         }
         match &self.failure {
             Some(failure) => write!(f, " ({failure})"),
@@ -234,11 +241,14 @@ impl<R: Row> Rows<R> {
 }
 
 impl<R: Row> Batches<R> {
-    /// Whether rows are missing at the end of the table; meaningful once the iterator has ended. A trace that is not
+    /// Whether rows are missing at the end of the table, or its file is damaged; meaningful once the iterator has ended. A trace that is not
     /// [`Meta::complete`] may also lack whole batches, which leaves no mark in the file.
     #[must_use]
     pub fn cut(&self) -> Option<Cut> {
         let missing = match self.expected {
+            // That the file is gone or emptied shows in nothing else.
+            Some(0) => self.read != 0 || self.failure.is_some(),
+            // With all rows there, only the mark of the end can be damaged.
             Some(expected) => expected != self.read,
             None => self.failure.is_some(),
         };
