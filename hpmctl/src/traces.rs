@@ -197,22 +197,13 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
             counted(verdict.threads as u64, "thread")
         ),
     );
-    let tables: Vec<String> =
-        verdict.tables.iter().map(|(table, rows)| format!("{} {table}", grouped(*rows))).collect();
+    let tables: Vec<String> = verdict.tables.iter().map(|(table, rows)| rows_of(table, *rows)).collect();
     field("rows", tables.join(", "));
     for remark in meta.phase_guided.iter().map(PhaseGuided::sentence).chain(losses(meta)) {
         field("remark", remark);
     }
     origins(&mut field, meta);
-    field(
-        "size",
-        format!(
-            "{:.1} MiB, format {}, hpm {}",
-            bytes as f64 / f64::from(1 << 20),
-            meta.format,
-            meta.hpm_version
-        ),
-    );
+    field("size", format!("{}, format {}, hpm {}", size(bytes), meta.format, meta.hpm_version));
     field("state", state(meta, verdict, grows));
     text
 }
@@ -223,6 +214,22 @@ fn source(meta: &Meta) -> String {
         ("driver", note) => format!("driver; {note}"),
         // The other sources' notes begin with what they are.
         (_, note) => note.to_owned(),
+    }
+}
+
+/// `1 thread`, `2 threads`: a table's name is a plural.
+fn rows_of(table: &str, rows: u64) -> String {
+    match (rows, table) {
+        (1, "quanta") => "1 quantum".to_owned(),
+        (1, table) => format!("1 {}", table.trim_end_matches('s')),
+        (rows, table) => format!("{} {table}", grouped(rows)),
+    }
+}
+
+fn size(bytes: u64) -> String {
+    match bytes as f64 / 1024.0 {
+        kib @ ..1024.0 => format!("{kib:.1} KiB"),
+        kib => format!("{:.1} MiB", kib / 1024.0),
     }
 }
 
@@ -363,6 +370,14 @@ mod tests {
         let text = told(&meta);
         assert!(text.contains("remark    5 samples could not be written or were held back\n"), "{text}");
         assert!(text.contains("remark    samples were held back in 2 quanta"), "{text}");
+    }
+
+    #[test]
+    fn one_is_no_plural_and_small_files_have_a_size() {
+        let tables = ["quanta", "threads", "kernel_symbols"].map(|table| rows_of(table, 1));
+        assert_eq!(tables, ["1 quantum", "1 thread", "1 kernel_symbol"]);
+        assert_eq!([rows_of("stacks", 0), rows_of("maps", 1200)], ["0 stacks", "1,200 maps"]);
+        assert_eq!([22_100, 1 << 20, 5 << 19].map(size), ["21.6 KiB", "1.0 MiB", "2.5 MiB"]);
     }
 
     #[test]

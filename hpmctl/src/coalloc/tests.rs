@@ -281,6 +281,9 @@ fn samples_in_unknown_code_belong_to_no_field() {
     assert_eq!(json["fields"], serde_json::json!([]));
     assert_eq!(json["advice"], serde_json::json!([]));
     assert_eq!(json["unattributed"], serde_json::json!([["no-code", 150.0]]));
+    // A heading of nothing is left out.
+    let text = run(&folder, &[]).unwrap();
+    assert!(text.contains(" 150 did not: ") && !text.contains("young  field"), "{text}");
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
         ),
     );
     for (why, samples) in &report.unattributed {
-        line(&mut text, format_args!("          {samples:.1} did not: {}", why.words()));
+        line(&mut text, format_args!("          {} did not: {}", samples_in_words(*samples), why.words()));
     }
     match report.allocations {
         None => line(
@@ -58,7 +58,15 @@ pub(super) fn render(report: &Report<'_>) -> String {
     text
 }
 
+/// Samples are whole, unless one stands for several fields or for a part.
+fn samples_in_words(samples: f64) -> String {
+    if samples.fract() == 0.0 { grouped(samples as u64) } else { format!("{samples:.1}") }
+}
+
 fn fields(text: &mut String, report: &Report<'_>) {
+    if report.fields.is_empty() {
+        return;
+    }
     let mut table = plain();
     table.set_header(["samples", "share", "young", "field"]);
     for row in &report.fields {

@@ -174,3 +174,17 @@ fn what_is_not_there_is_said() {
     assert!(error(&["--data", "0x1-0x2"]).contains("no sample that was asked for"));
     assert!(error(&["-e", "none"]).contains("no event `none`"));
 }
+
+/// By perf_event only the kernel's own events have addresses.
+#[test]
+fn addresses_that_the_kernel_gave_are_not_hardware_s() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, true);
+    let file = folder.join("meta.json");
+    let json = std::fs::read_to_string(&file).unwrap();
+    let mut meta: serde_json::Value = serde_json::from_str(&json).unwrap();
+    meta["source"] = "perf_event".into();
+    std::fs::write(&file, meta.to_string()).unwrap();
+    let text = run(&folder, &[]).unwrap();
+    assert!(text.contains("addresses 10 by the kernel, 0 computed"), "{text}");
+}

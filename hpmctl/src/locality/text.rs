@@ -2,6 +2,7 @@
 
 use libhpm::analysis::locality::{By, Entry, Sharing, Sum, Touch, by_thread};
 use libhpm::export::losses;
+use libhpm::trace::Meta;
 
 use super::{Addresses, Report, name};
 use crate::output::grouped;
@@ -16,7 +17,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report.meta, report.filter.as_deref());
     remarks(&mut text, &losses(report.meta));
-    addresses(&mut text, &report.addresses);
+    addresses(&mut text, &report.addresses, report.meta);
     table(&mut text, report);
     if report.by == By::Line && report.entries.iter().any(|entry| entry.sharing == Some(Sharing::False)) {
         text.push_str(
@@ -27,13 +28,15 @@ pub(super) fn render(report: &Report<'_>) -> String {
 }
 
 /// How the addresses came to be known.
-fn addresses(text: &mut String, addresses: &Addresses) {
+fn addresses(text: &mut String, addresses: &Addresses, meta: &Meta) {
     let (known, unknown) = (addresses.known(), addresses.unknown_samples());
     let percent = 100.0 * known as f64 / (known + unknown).max(1) as f64;
+    // What perf_event samples without a driver's precise records are the kernel's own events, as page faults.
+    let giver = if meta.source == "perf_event" { "the kernel" } else { "hardware" };
     line(
         text,
         format_args!(
-            "addresses {} by hardware, {} computed from registers, {} unknown ({percent:.1} % known)",
+            "addresses {} by {giver}, {} computed from registers, {} unknown ({percent:.1} % known)",
             grouped(addresses.hardware),
             grouped(addresses.computed),
             grouped(unknown)
@@ -47,7 +50,7 @@ fn addresses(text: &mut String, addresses: &Addresses) {
         line(
             text,
             format_args!(
-                "check     {} samples have an address by hardware and a computed one; {} agree",
+                "check     {} samples have an address by {giver} and a computed one; {} agree",
                 grouped(agreement.compared),
                 grouped(agreement.equal)
             ),

@@ -60,7 +60,7 @@ pub enum NoPhases {
     )]
     Constant,
     /// No pattern came back when predicted.
-    #[error("none of the {patterns} patterns came back when it was predicted")]
+    #[error("{}", never_came_back(*patterns))]
     NoRepetition {
         /// Different patterns.
         patterns: usize,
@@ -73,6 +73,13 @@ pub enum NoPhases {
         /// The most that shuffled streams show.
         by_chance: ByChance,
     },
+}
+
+fn never_came_back(patterns: usize) -> String {
+    match patterns {
+        1 => "the only pattern did not come back when it was predicted".to_owned(),
+        _ => format!("none of the {patterns} patterns came back when it was predicted"),
+    }
 }
 
 /// How much repeats as predicted.

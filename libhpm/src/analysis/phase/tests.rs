@@ -78,6 +78,8 @@ fn without_phases_there_is_a_reason() {
     let mut one_step = stream("steps", 0.0, 50);
     one_step[30].counts[0] *= 3;
     assert_eq!(reason(&one_step), NoPhases::NoRepetition { patterns: 2 });
+    let only = NoPhases::NoRepetition { patterns: 1 }.to_string();
+    assert_eq!(only, "the only pattern did not come back when it was predicted");
     // The published rules have patterns where nothing varies, and these come back by chance.
     let published = find_phases(Rules::Published, signal(), &one_step).unwrap_err();
     assert!(matches!(published, NoPhases::Chance { .. }), "{published:?}");
