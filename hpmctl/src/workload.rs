@@ -70,9 +70,12 @@ impl End {
         self.of_program().unwrap_or(0) as u8
     }
 
-    /// Says which signal ended the program, as a shell does: its exit status alone says little.
+    /// Says which signal ended the program, as a shell does: its exit status alone says little. That nobody reads its output any more is
+    /// how many a program usually ends (`yes | head`).
     pub(crate) fn tell(self) {
-        if let Self::Killed(signal) = self {
+        if let Self::Killed(signal) = self
+            && signal != Signal::SIGPIPE as i32
+        {
             say(format_args!("the program was ended by {}", signal_name(signal)));
         }
     }
@@ -268,7 +271,6 @@ pub(crate) fn signal_name(number: i32) -> String {
         Signal::SIGBUS => "bus error",
         Signal::SIGFPE => "arithmetic error",
         Signal::SIGILL => "illegal instruction",
-        Signal::SIGPIPE => "nobody read its output any more",
         Signal::SIGSEGV => "segmentation fault",
         Signal::SIGSYS => "system call that is not allowed",
         Signal::SIGTRAP => "breakpoint",
