@@ -135,15 +135,10 @@ fn annotated(
 ) -> Result<(Vec<Annotated>, Vec<String>)> {
     let mut wanted = hotspots.functions(event);
     let (mut functions, mut notes) = (Vec::new(), Vec::new());
+    let mut with_more = None;
     match &args.functions[..] {
         [] => {
-            let first = wanted.iter().position(has_code).unwrap_or(wanted.len());
-            if let Some((file, name)) = wanted.first().filter(|_| first > 0) {
-                let name = name.as_deref().unwrap_or("code without a symbol");
-                notes.push(format!(
-                    "more samples than in what is shown lie in {name} of {file}, which cannot be shown"
-                ));
-            }
+            with_more = wanted.first().filter(|first| !has_code(first)).cloned();
             wanted.retain(has_code);
             wanted.truncate(args.limit);
         }
@@ -165,14 +160,34 @@ fn annotated(
         }
         notes.extend(resolver.note(&key.0).map(str::to_owned));
     }
-    notes.sort();
-    notes.dedup();
     if functions.is_empty() {
+        notes.extend(with_more.as_ref().map(|key| without_code(key, resolver)));
         let why = notes.first().map_or_else(String::new, |note| format!(": {note}"));
         return Err(anyhow::anyhow!("nothing can be annotated{why}"))
             .with_context(|| args.trace.display().to_string());
     }
+    notes.extend(with_more.map(|(file, name)| {
+        let name = name.as_deref().unwrap_or("code without a symbol");
+        format!("more samples than in what is shown lie in {name} of {file}, which cannot be shown")
+    }));
+    notes.sort();
+    notes.dedup();
     Ok((functions, notes))
+}
+
+/// Why the code with most samples cannot be shown, where none can.
+fn without_code((file, name): &(Arc<str>, Option<Arc<str>>), resolver: &Resolver) -> String {
+    match name {
+        Some(name) => {
+            format!(
+                "most samples lie in {name} of {file}, and neither the kernel's code nor what is made at run time is in a file here"
+            )
+        }
+        None => {
+            let cure = resolver.note(file).map_or_else(String::new, |note| format!("; {note}"));
+            format!("most samples lie in code without a symbol of {file}{cure}")
+        }
+    }
 }
 
 /// Whether a function has a symbol and is in a file, and not the kernel's or made at run time.
@@ -227,20 +242,26 @@ fn body(text: &mut String, listing: &Listing, function: &Annotated, context: usi
         })
         .collect();
     let near = |place: usize| sampled.iter().any(|&other| place.abs_diff(other) <= context);
-    let (mut line, mut left_out) = (None, false);
+    let gap = || numbers.iter().map(|_| String::new()).chain(["…", "", ""].map(str::to_owned));
+    let (mut line, mut left_out, mut next) = (None, false, None);
     for (place, instruction) in function.instructions.iter().enumerate() {
+        // Parts of a function can lie apart.
+        left_out |= next.is_some_and(|next| next != instruction.address);
+        next = Some(instruction.address + u64::from(instruction.bytes));
         if !near(place) {
             left_out = true;
             continue;
         }
         if std::mem::take(&mut left_out) {
-            let empty = numbers.iter().map(|_| String::new());
-            table.add_row(empty.chain(["…", "", ""].map(str::to_owned)));
+            table.add_row(gap());
             line = None;
         }
         let begins = instruction.line != line;
         line = instruction.line;
         table.add_row(cells(listing, function, instruction, timed, begins));
+    }
+    if left_out {
+        table.add_row(gap());
     }
     text.push('\n');
     table::finish(text, table, numbers.len());

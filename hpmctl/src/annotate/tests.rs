@@ -35,6 +35,13 @@ fn trace(temp: &TempDir, program: &Path) -> (PathBuf, usize) {
     let code = Code::around(&Place::of_symbol("walk"), program, None, &finder).unwrap().unwrap();
     let load = code.instructions.iter().rposition(|one| one.text.starts_with("mov rax, [rax]")).unwrap();
     let offset = |place| (0..1 << 16).find(|&offset| code.instruction_of(offset) == Some(place)).unwrap();
+    // Most samples lie where there is no code to be shown.
+    let nowhere = 5_u64.wrapping_sub(BASE);
+    (sampled(temp, program, &[(nowhere, 30), (offset(0), 1), (offset(load), 9)]), load)
+}
+
+/// A trace with so many samples at each byte of a program.
+fn sampled(temp: &TempDir, program: &Path, places: &[(u64, usize)]) -> PathBuf {
     let event =
         Event { name: "load".into(), mode: EventUse::Precise, period: 100, user: true, ..Event::default() };
     let folder = temp.path().join("walk.hpm");
@@ -48,23 +55,20 @@ fn trace(temp: &TempDir, program: &Path) -> (PathBuf, usize) {
         ..MapRow::default()
     };
     writer.map(&map).unwrap();
-    // Most samples lie where there is no code to be shown.
-    let elsewhere = SampleRow { tsc: 1, pid: 7, tid: 7, period: 100, ip: 5, ..SampleRow::default() };
-    (0..30).for_each(|_| writer.sample(&elsewhere).unwrap());
-    for (place, count) in [(0, 1), (load, 9)] {
+    for &(offset, count) in places {
         let sample = SampleRow {
             tsc: 1,
             pid: 7,
             tid: 7,
             period: 100,
-            ip: BASE + offset(place),
+            ip: BASE.wrapping_add(offset),
             latency_cycles: Some(200),
             ..SampleRow::default()
         };
         (0..count).for_each(|_| writer.sample(&sample).unwrap());
     }
     writer.finish(Totals { counts: vec![1000], ..Totals::default() }).unwrap();
-    (folder, load)
+    folder
 }
 
 fn annotate(folder: &Path, options: &[&str]) -> Result<String> {
@@ -97,6 +101,60 @@ fn samples_stand_beside_their_source_and_their_instruction() {
     assert_eq!(function["instructions"][load]["sums"][0]["samples"], 9);
     let near = annotate(&folder, &["--context", "0", "walk"]).unwrap();
     assert!(near.contains('…') && near.lines().count() < text.lines().count(), "{near}");
+    // Also what is left out behind the last row is told.
+    let rows: Vec<&str> = near.lines().filter(|row| row.contains('…') || row.contains(" %   ")).collect();
+    assert!(rows.last().unwrap().contains('…'), "{near}");
+}
+
+/// As distributions have their programs: a function that no other file calls has a symbol in the debug file alone, and another one is
+/// the last before it in the program's own table. A label in the middle of the function is reported as a function of its own.
+#[test]
+fn a_function_has_the_name_and_the_bounds_that_reports_give_it() {
+    let temp = TempDir::new().unwrap();
+    let [source, program, debug] = ["part.c", "part", "part.debug"].map(|name| temp.path().join(name));
+    let text = "long exported(long n) { return n + 1; }\n\
+                __asm__(\".text\\n.type hidden,@function\\nhidden: nop\\nnop\\nmarked: cld\\nret\\n.size hidden,.-hidden\\n\");\n\
+                int main(void) { return 0; }\n";
+    std::fs::write(&source, text).unwrap();
+    let run = |tool: &str, words: &[&str]| {
+        assert!(Command::new(tool).args(words).status().unwrap().success(), "{tool} {words:?}");
+    };
+    let [source, path, debug] = [&source, &program, &debug].map(|path| path.to_str().unwrap());
+    run("cc", &["-O1", "-rdynamic", "-fno-toplevel-reorder", "-o", path, source]);
+    run("objcopy", &["--only-keep-debug", path, debug]);
+    run("strip", &["--strip-all", path]);
+    run("objcopy", &[&format!("--add-gnu-debuglink={debug}"), path]);
+    let finder = libhpm::symbol::FileFinder::default();
+    let code = Code::around(&Place::of_symbol("hidden"), &program, None, &finder).unwrap().unwrap();
+    assert_eq!(code.instructions.len(), 4);
+    let offset = |place| (0..1 << 16).find(|&offset| code.instruction_of(offset) == Some(place)).unwrap();
+    let folder = sampled(&temp, &program, &[(offset(1), 3), (offset(2), 1)]);
+    let text = annotate(&folder, &[]).unwrap();
+    assert!(
+        text.contains(&format!("function  hidden of {path}\n")) && text.contains("3 samples here"),
+        "{text}"
+    );
+    assert_eq!(text.matches(" nop").count(), 2, "{text}");
+    assert!(!text.contains("cld"), "{text}");
+    let label = annotate(&folder, &["marked"]).unwrap();
+    assert!(label.contains("1 sample here") && label.contains("100.0 %"), "{label}");
+    assert!(label.contains("cld") && label.contains("ret") && !label.contains(" nop"), "{label}");
+}
+
+#[test]
+fn code_without_symbols_is_said_to_be_that() {
+    let temp = TempDir::new().unwrap();
+    let program = program(&temp);
+    let finder = libhpm::symbol::FileFinder::default();
+    let code = Code::around(&Place::of_symbol("walk"), &program, None, &finder).unwrap().unwrap();
+    let offset = (0..1 << 16).find(|&offset| code.instruction_of(offset) == Some(0)).unwrap();
+    assert!(Command::new("strip").arg(&program).status().unwrap().success());
+    let folder = sampled(&temp, &program, &[(offset, 4)]);
+    let sentence = format!("{:#}", annotate(&folder, &[]).unwrap_err());
+    let file = program.display();
+    let expected =
+        format!("nothing can be annotated: most samples lie in code without a symbol of {file}; {file} ");
+    assert!(sentence.contains(&expected), "{sentence}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::{Resolver, Sample, Sum};
-use crate::symbol::{Code, FileFinder, Frame, Place};
+use crate::symbol::{Code, CodeFile, FileFinder, Frame, Frames, Instruction, Place};
 use crate::trace::SampleRow;
 
 /// Samples of functions by instruction, before any code is read.
@@ -67,6 +67,8 @@ pub struct AnnotatedLine {
 pub struct AnnotatedInstruction {
     /// The address that the linker gave it.
     pub address: u64,
+    /// How many bytes it has.
+    pub bytes: u8,
     /// It, in Intel's syntax.
     pub text: String,
     /// The function outside this one to which it branches.
@@ -111,7 +113,7 @@ impl Hotspots {
         found.into_iter().map(|(_, key)| key.clone()).collect()
     }
 
-    /// A function's code with its samples; `None` where the file has no function there, or is not a file (code made at run
+    /// A function's code with its samples; `None` where the file has no such function there, or is not a file (code made at run
     /// time, the kernel).
     ///
     /// # Errors
@@ -125,35 +127,45 @@ impl Hotspots {
         let Some(hotspot) = self.functions.get(key).filter(|_| key.0.starts_with('/')) else {
             return Ok(None);
         };
-        let place = Place::Linked(hotspot.linked_address);
         let build_id = resolver.file(&hotspot.row, hotspot.ip).and_then(|file| file.build_id.clone());
-        let code = Code::around(&place, Path::new(&*key.0), build_id.as_deref(), &sources.finder)?;
-        let Some(code) = code else { return Ok(None) };
+        let file = CodeFile::open(Path::new(&*key.0), build_id.as_deref(), &sources.finder)?;
         // Where the linker put an instruction, and where it was in the sample's process.
         let moved = hotspot.ip.wrapping_sub(hotspot.linked_address);
         let mut frames = |address: u64| resolver.functions(&hotspot.row, address.wrapping_add(moved));
-        let all_lines: Vec<Option<(Arc<str>, u32)>> = code
-            .instructions
-            .iter()
-            .map(|one| frames(one.address).first().and_then(|frame| Some((frame.file.clone()?, frame.line?))))
-            .collect();
-        let targets: Vec<Option<Arc<str>>> = code
-            .instructions
-            .iter()
-            .map(|one| {
-                one.target.filter(|to| !code.contains(*to)).and_then(|to| frames(to).last()?.function.clone())
-            })
-            .collect();
+        // Symbols bound the code, and the resolver knows, as for all samples, what of it is this function: not what lies behind a
+        // label that is called like a function of its own.
+        let code = hotspot.code(&file)?;
+        let own = code.into_iter().map(|one| (frames(one.address), one));
+        let own: Vec<(Frames, Instruction)> =
+            own.filter(|(frames, _)| frames.last().is_some_and(|frame| frame.function == key.1)).collect();
+        if own.is_empty() {
+            return Ok(None);
+        }
+        let line_of = |(frames, _): &(Frames, Instruction)| {
+            frames.first().and_then(|frame| Some((frame.file.clone()?, frame.line?)))
+        };
+        let all_lines: Vec<Option<(Arc<str>, u32)>> = own.iter().map(line_of).collect();
+        let mut target = |one: &Instruction| {
+            let there = frames(one.target?);
+            there.last().filter(|frame| frame.function != key.1)?.function.clone()
+        };
         let mut lines = Lines::new(&all_lines, hotspot.all.len(), sources);
-        let instructions = code.instructions.into_iter().zip(all_lines.iter().zip(targets));
-        let annotated = instructions.map(|(one, (line, target))| {
+        let annotated = own.into_iter().zip(&all_lines).map(|((_, one), line)| {
             let sums = hotspot.sums_of(one.address..one.address + u64::from(one.bytes));
             let line = line.as_ref().map(|line| lines.add(line, &sums));
-            AnnotatedInstruction { address: one.address, text: one.text, target, line, sums }
+            let target = target(&one);
+            AnnotatedInstruction {
+                address: one.address,
+                bytes: one.bytes,
+                text: one.text,
+                target,
+                line,
+                sums,
+            }
         });
         let instructions = annotated.collect();
         Ok(Some(Annotated {
-            function: code.function,
+            function: key.1.clone().unwrap_or_else(|| "[no symbol]".into()),
             module: Arc::clone(&key.0),
             all: hotspot.all.clone(),
             lines: lines.lines,
@@ -163,6 +175,22 @@ impl Hotspots {
 }
 
 impl Hotspot {
+    /// The instructions around its samples, in the order of their addresses. A function can be in several parts: compilers put code
+    /// that is seldom run elsewhere.
+    fn code(&self, file: &CodeFile) -> io::Result<Vec<Instruction>> {
+        let mut parts: Vec<Code> = Vec::new();
+        for &address in self.sums.keys() {
+            if !parts.iter().any(|part| part.contains(address)) {
+                parts.extend(file.around(&Place::Linked(address))?);
+            }
+        }
+        let mut instructions: Vec<Instruction> =
+            parts.into_iter().flat_map(|part| part.instructions).collect();
+        instructions.sort_by_key(|one| one.address);
+        instructions.dedup_by_key(|one| one.address);
+        Ok(instructions)
+    }
+
     fn sums_of(&self, addresses: std::ops::Range<u64>) -> Vec<Sum> {
         let mut sums = vec![Sum::default(); self.all.len()];
         for (_, found) in self.sums.range(addresses) {

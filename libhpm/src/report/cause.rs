@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::address_space::{AddressSpaces, Mapping};
 use crate::record::Attribution;
-use crate::symbol::{Code, FileFinder, Place};
+use crate::symbol::{Code, CodeFile, FileFinder, Place};
 use crate::trace::{Event, SampleRow};
 
 /// Path and build ID of a file.
@@ -21,8 +21,8 @@ pub(super) struct Causes {
     /// Whether each event's samples name the next instruction.
     next: Vec<bool>,
     finder: FileFinder,
-    /// Decoded functions of each file.
-    functions: HashMap<FileKey, Vec<Code>>,
+    /// Each file, where it can be read, with those of its functions that were decoded.
+    files: HashMap<FileKey, (Option<CodeFile>, Vec<Code>)>,
     /// How far before a byte of a file the instruction before it begins.
     back: HashMap<(FileKey, u64), u64>,
 }
@@ -30,7 +30,7 @@ pub(super) struct Causes {
 impl Causes {
     pub(super) fn new(events: &[Event], finder: FileFinder) -> Self {
         let next = events.iter().map(|event| event.attribution == Attribution::Next).collect();
-        Self { next, finder, functions: HashMap::new(), back: HashMap::new() }
+        Self { next, finder, files: HashMap::new(), back: HashMap::new() }
     }
 
     /// The address of the instruction that caused a sample; the reported one where that is not known.
@@ -54,11 +54,14 @@ impl Causes {
         if let Some(&back) = self.back.get(&place) {
             return back;
         }
-        let functions = self.functions.entry(file).or_default();
-        if !functions.iter().any(|code| code.instruction_of(offset).is_some()) {
+        let (file, functions) = self.files.entry(file).or_insert_with(|| {
             let (path, build_id) = (Path::new(&*mapping.path), mapping.build_id.as_deref());
-            let code = Code::around(&Place::FileOffset(offset), path, build_id, &self.finder);
-            functions.extend(code.ok().flatten());
+            (CodeFile::open(path, build_id, &self.finder).ok(), Vec::new())
+        });
+        if !functions.iter().any(|code| code.instruction_of(offset).is_some())
+            && let Some(file) = file
+        {
+            functions.extend(file.around(&Place::FileOffset(offset)).ok().flatten());
         }
         let before = |code: &Code| {
             let place = code.instruction_of(offset)?.checked_sub(1)?;

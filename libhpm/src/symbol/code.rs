@@ -1,17 +1,19 @@
 //! The instructions around a place in a binary.
 
+use std::cell::OnceCell;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use iced_x86::{Decoder, DecoderOptions, FastFormatter, FlowControl};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use serde::Serialize;
 
-use super::FileFinder;
 use super::demangle::demangled;
 use super::module::Changed;
+use super::table::SymbolTable;
+use super::{FileFinder, frames};
 use crate::elf::{self, Elf, Segments};
 
 /// A place in a program's code, as people write it.
@@ -71,9 +73,81 @@ pub struct Code {
     segments: Segments,
 }
 
+/// A file that code is looked at in: where its functions are is read once, as its own symbols and those of its separate debug
+/// information say, and their code when it is asked for.
+#[derive(Debug)]
+pub struct CodeFile {
+    /// Its path when it was recorded.
+    recorded: PathBuf,
+    /// Where it is here.
+    here: PathBuf,
+    segments: Segments,
+    symbols: SymbolTable,
+    /// What the tables for unwinding describe, which stripped files have, too; read when no symbol covers a place.
+    described: OnceCell<Vec<Range<u64>>>,
+}
+
+impl CodeFile {
+    /// The file that was recorded as `path` with this build ID (if one is known).
+    ///
+    /// # Errors
+    /// The file cannot be read, is no ELF file, or is another one here than was recorded.
+    pub fn open(path: &Path, build_id: Option<&[u8]>, finder: &FileFinder) -> io::Result<Self> {
+        let here = finder.here(path);
+        let read = elf::read(&here, |elf| {
+            if elf::is_another(elf, build_id)? {
+                return Ok(Err(Changed));
+            }
+            Ok(Ok((Segments::of(elf), SymbolTable::of(path, elf, finder))))
+        })?;
+        let (segments, symbols) = read.map_err(|Changed| {
+            io::Error::other(
+                "it is another file here than the one recorded (its build ID differs); name the recorded machine's files \
+                 with --symfs",
+            )
+        })?;
+        Ok(Self { recorded: path.to_owned(), here, segments, symbols, described: OnceCell::new() })
+    }
+
+    /// The function around a place; `None` when the file has no such symbol, or no function covers the place. One without a symbol
+    /// is called after its address.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn around(&self, place: &Place) -> io::Result<Option<Code>> {
+        let address = match place {
+            Place::Symbol(name, offset) => {
+                self.symbols.address_of(name).map(|address| address.wrapping_add(*offset))
+            }
+            Place::FileOffset(offset) => self.segments.address_of(*offset),
+            Place::Linked(address) => Some(*address),
+        };
+        let Some(address) = address else { return Ok(None) };
+        elf::read(&self.here, |elf| {
+            let Some((function, extent)) = self.function_at(elf, address) else { return Ok(None) };
+            let instructions = decode(&bytes(elf, &extent)?, extent.start);
+            let reference = instruction_at(&instructions, address);
+            let segments = self.segments.clone();
+            Ok(reference.map(|reference| Code { function, instructions, reference, segments }))
+        })
+    }
+
+    /// Name and extent of the function that covers an address.
+    fn function_at(&self, elf: &Elf<'_>, address: u64) -> Option<(Arc<str>, Range<u64>)> {
+        let mut sections =
+            elf.sections().map(|section| section.address()..section.address().saturating_add(section.size()));
+        let section = sections.find(|section| section.contains(&address))?;
+        if let Some((name, extent)) = self.symbols.function_at(address, &section) {
+            return Some((demangled(name).into(), extent));
+        }
+        let described = self.described.get_or_init(|| frames::described(elf));
+        let extent = described.iter().find(|extent| extent.contains(&address))?.clone();
+        Some((frames::name(&self.recorded, extent.start), extent))
+    }
+}
+
 impl Code {
-    /// The function around a place in the file that was recorded as `path` with this build ID (if one is known); `None` when the
-    /// file has no such symbol, or no function covers the place.
+    /// As [`CodeFile::around`] has it, of a file that is looked at once.
     ///
     /// # Errors
     /// The file cannot be read, is no ELF file, or is another one here than was recorded.
@@ -83,29 +157,7 @@ impl Code {
         build_id: Option<&[u8]>,
         finder: &FileFinder,
     ) -> io::Result<Option<Self>> {
-        let read = elf::read(&finder.here(path), |elf| {
-            if elf::is_another(elf, build_id)? {
-                return Ok(Err(Changed));
-            }
-            let segments = Segments::of(elf);
-            let address = match place {
-                Place::Symbol(name, offset) => address_of(elf, name).map(|address| address + offset),
-                Place::FileOffset(offset) => segments.address_of(*offset),
-                Place::Linked(address) => Some(*address),
-            };
-            let Some((function, extent)) = address.and_then(|address| function_at(elf, address)) else {
-                return Ok(Ok(None));
-            };
-            let instructions = decode(&bytes(elf, &extent)?, extent.start);
-            let reference = instruction_at(&instructions, address.unwrap_or_default());
-            Ok(Ok(reference.map(|reference| Self { function, instructions, reference, segments })))
-        })?;
-        read.map_err(|Changed| {
-            io::Error::other(
-                "it is another file here than the one recorded (its build ID differs); name the recorded machine's files \
-                 with --symfs",
-            )
-        })
+        CodeFile::open(path, build_id, finder)?.around(place)
     }
 
     /// Whether an address that the linker gave is in the function.
@@ -136,32 +188,6 @@ pub(super) fn code_symbols<'a>(
     let all = elf.symbols().chain(elf.dynamic_symbols());
     let code = all.filter(move |symbol| !symbol.is_undefined() && kinds.contains(&symbol.kind()));
     code.filter_map(|symbol| symbol.name().ok().filter(|name| !name.is_empty()).map(|name| (symbol, name)))
-}
-
-/// The address of a symbol by its name, mangled or not.
-fn address_of(elf: &Elf<'_>, wanted: &str) -> Option<u64> {
-    let found = code_symbols(elf).find(|(_, name)| *name == wanted);
-    let found = found.or_else(|| code_symbols(elf).find(|(_, name)| demangled(name) == wanted));
-    found.map(|(symbol, _)| symbol.address())
-}
-
-/// The function that covers an address, and its extent. A symbol without a size reaches to the next one, or to its section's end.
-fn function_at(elf: &Elf<'_>, address: u64) -> Option<(Arc<str>, Range<u64>)> {
-    let sized = code_symbols(elf).find(|(symbol, _)| {
-        symbol.size() > 0 && (symbol.address()..symbol.address() + symbol.size()).contains(&address)
-    });
-    if let Some((symbol, found)) = sized {
-        return Some((demangled(found).into(), symbol.address()..symbol.address() + symbol.size()));
-    }
-    let section = elf
-        .sections()
-        .find(|section| (section.address()..section.address() + section.size()).contains(&address))?;
-    let (symbol, found) = code_symbols(elf)
-        .filter(|(symbol, _)| (section.address()..=address).contains(&symbol.address()))
-        .max_by_key(|(symbol, _)| symbol.address())?;
-    let next = code_symbols(elf).map(|(symbol, _)| symbol.address()).filter(|&next| next > address).min();
-    let end = section.address() + section.size();
-    Some((demangled(found).into(), symbol.address()..next.map_or(end, |next| next.min(end))))
 }
 
 /// The bytes of these addresses.

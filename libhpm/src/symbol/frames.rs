@@ -1,6 +1,8 @@
 //! Where functions are by the tables for unwinding, which stripped files have, too.
 
 use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection as _};
 use object::{Object as _, ObjectSection as _};
@@ -34,4 +36,9 @@ pub(super) fn described(elf: &Elf<'_>) -> Vec<Range<u64>> {
         }
     }
     found
+}
+
+/// What a function of a file is called of which only its address is known.
+pub(super) fn name(path: &Path, start: u64) -> Arc<str> {
+    format!("[{}+{start:#x}]", path.file_name().unwrap_or_default().to_string_lossy()).into()
 }

@@ -56,13 +56,11 @@ impl Extents {
             section.name().is_ok_and(|name| name.starts_with(".plt"))
         });
         let linkage: Vec<u64> = linkage.map(|section| section.address()).collect();
-        let file = path.file_name().unwrap_or_default().to_string_lossy();
         let described = frames::described(elf).into_iter();
         let unknown = described.filter(|range| {
             !range.is_empty() && self.at(range.start).is_none() && !linkage.contains(&range.start)
         });
-        let added: Vec<_> =
-            unknown.map(|range| (range.clone(), format!("[{file}+{:#x}]", range.start).into())).collect();
+        let added: Vec<_> = unknown.map(|range| (range.clone(), frames::name(path, range.start))).collect();
         self.0.extend(added);
         self.0.sort_by_key(|(range, _)| range.start);
     }

@@ -21,7 +21,7 @@ mod table;
 mod types;
 mod vdso;
 
-pub use self::code::{Code, Instruction, Place};
+pub use self::code::{Code, CodeFile, Instruction, Place};
 pub use self::files::FileFinder;
 pub use self::image::{Image, Images, Loaded};
 pub use self::instrumentation::{FunctionCode, functions_of};

@@ -1,11 +1,15 @@
-//! Symbol tables: the name at an address when there is no debug information.
+//! Symbol tables: the name at an address when there is no debug information, and where its function begins and ends.
 
+use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 use object::{Object as _, ObjectSection, ObjectSymbol as _, SectionFlags, SymbolKind};
 
+use super::demangle::demangled;
+use super::files::FileFinder;
 use super::plt;
-use crate::elf::Elf;
+use crate::elf::{self, Elf};
 
 /// Functions by address.
 #[derive(Debug, Default)]
@@ -22,6 +26,18 @@ struct Symbol {
 }
 
 impl SymbolTable {
+    /// That of a file, which was recorded as `recorded`, with what its separate debug information has.
+    pub(super) fn of(recorded: &Path, elf: &Elf<'_>, finder: &FileFinder) -> Self {
+        let mut table = Self::default();
+        table.add(elf);
+        let debug_file = if elf.has_debug_symbols() { None } else { finder.debug_file(recorded, elf) };
+        // One that cannot be read leaves the file's own symbols.
+        let read = |path| elf::read(path, |debug| Ok(table.add(debug))).ok();
+        debug_file.as_deref().and_then(read);
+        table.sort();
+        table
+    }
+
     /// Takes in the functions of a file's `.symtab` and `.dynsym`, and the entries of its `.plt` sections; what of these names no
     /// function has the section's name.
     pub(super) fn add(&mut self, elf: &Elf<'_>) {
@@ -51,14 +67,47 @@ impl SymbolTable {
     /// Brings the table into the order that look-ups need.
     pub(super) fn sort(&mut self) {
         self.0.sort_by(|a, b| (a.address, a.rank, &a.name).cmp(&(b.address, b.rank, &b.name)));
-        self.0.dedup_by_key(|symbol| symbol.address);
+        // A file with separate debug information repeats the symbols of its program.
+        self.0.dedup_by(|a, b| a.address == b.address && a.name == b.name);
     }
 
     /// The (mangled) name of the function that covers the address.
     pub(super) fn name_at(&self, address: u64) -> Option<&Arc<str>> {
-        let after = self.0.partition_point(|symbol| symbol.address <= address);
-        let symbol = &self.0[after.checked_sub(1)?];
+        let symbol = self.beginning_at(self.before(address).last()?.address).first()?;
         symbol.end.is_none_or(|end| address < end).then_some(&symbol.name)
+    }
+
+    /// The address of a function by its name, mangled or not.
+    pub(super) fn address_of(&self, wanted: &str) -> Option<u64> {
+        let found = self.0.iter().find(|symbol| &*symbol.name == wanted);
+        let found = found.or_else(|| self.0.iter().find(|symbol| demangled(&symbol.name) == wanted));
+        found.map(|symbol| symbol.address)
+    }
+
+    /// Name and extent of the function whose code an address of a section is in: labels within a function are of it. Symbols
+    /// without a size that are in none reach to the next one, or to the section's end.
+    pub(super) fn function_at(&self, address: u64, section: &Range<u64>) -> Option<(&Arc<str>, Range<u64>)> {
+        let in_section = self.0.partition_point(|symbol| symbol.address < section.start);
+        let before = self.before(address).get(in_section..)?;
+        let covers = |symbol: &&Symbol| symbol.end.is_some_and(|end| address < end);
+        if let Some(nearest) = before.iter().rfind(covers) {
+            let symbol = self.beginning_at(nearest.address).iter().find(covers).unwrap_or(nearest);
+            return Some((&symbol.name, symbol.address..symbol.end?));
+        }
+        let symbol = self.beginning_at(before.last()?.address).first()?;
+        let next = self.0.get(self.before(address).len()).map_or(section.end, |next| next.address);
+        symbol.end.is_none().then(|| (&symbol.name, symbol.address..next.min(section.end)))
+    }
+
+    /// The symbols that do not begin behind an address.
+    fn before(&self, address: u64) -> &[Symbol] {
+        &self.0[..self.0.partition_point(|symbol| symbol.address <= address)]
+    }
+
+    /// The symbols of one address, the one that is shown first.
+    fn beginning_at(&self, address: u64) -> &[Symbol] {
+        let before = self.before(address);
+        &before[before.partition_point(|symbol| symbol.address < address)..]
     }
 }
 
@@ -89,5 +138,32 @@ mod tests {
         assert_eq!(name(0x11f), Some("function"));
         assert_eq!(name(0x120), None);
         assert_eq!(name(0x9999), Some("label"));
+    }
+
+    #[test]
+    fn labels_are_of_the_function_around_them() {
+        let mut table = SymbolTable(vec![
+            symbol(0x100, Some(0x140), 0, "whole"),
+            symbol(0x110, None, 3, "label"),
+            symbol(0x160, Some(0x170), 2, "alias"),
+            symbol(0x160, Some(0x170), 0, "name"),
+            symbol(0x180, None, 3, "unsized"),
+            symbol(0x1a0, None, 3, "next"),
+        ]);
+        table.sort();
+        let at =
+            |address| table.function_at(address, &(0x100..0x1c0)).map(|(name, extent)| (&**name, extent));
+        assert_eq!(at(0x100), Some(("whole", 0x100..0x140)));
+        assert_eq!(at(0x118), Some(("whole", 0x100..0x140)));
+        // A function that ends before the address does not have it, however far the next one is.
+        assert!([0xff, 0x140, 0x170].into_iter().all(|address| at(address).is_none()));
+        assert_eq!(at(0x165), Some(("name", 0x160..0x170)));
+        assert_eq!(at(0x181), Some(("unsized", 0x180..0x1a0)));
+        assert_eq!(at(0x1b0), Some(("next", 0x1a0..0x1c0)));
+        assert_eq!(table.function_at(0x1b0, &(0x1a8..0x1c0)), None, "another section's");
+        assert_eq!(
+            ["alias", "label", "none"].map(|name| table.address_of(name)),
+            [Some(0x160), Some(0x110), None]
+        );
     }
 }

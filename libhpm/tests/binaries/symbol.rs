@@ -155,6 +155,27 @@ fn functions_without_debug_information_are_named_by_the_separate_symbol_table() 
     let frames = symbolizer.frames(&spaces, PID, 0, addresses.start);
     assert_eq!((frames.len(), frames[0].function.as_deref(), frames[0].line), (1, Some("compare"), None));
     assert!(symbolizer.note(path).unwrap().contains("no debug information"));
+    // Its code is found by that name, and has that name and that extent.
+    let code = Code::around(&Place::of_symbol("compare"), Path::new(path), None, &FileFinder::default());
+    let code = code.unwrap().unwrap();
+    assert_eq!(&*code.function, "compare");
+    let bytes: u64 = code.instructions.iter().map(|one| u64::from(one.bytes)).sum();
+    assert_eq!(bytes, addresses.end - addresses.start);
+}
+
+/// What has no symbol is not taken for the last function before it that has one.
+#[test]
+fn code_without_a_symbol_is_bounded_by_the_tables_for_unwinding() {
+    let temp = TempDir::new().unwrap();
+    let program = programs::build(temp.path());
+    let around =
+        |place: &Place| Code::around(place, &program, None, &FileFinder::default()).unwrap().unwrap();
+    let whole = around(&Place::of_symbol("compare"));
+    programs::run("strip", &["--strip-all", program.to_str().unwrap()]);
+    let start = whole.instructions[0].address;
+    let stripped = around(&Place::Linked(start + 1));
+    assert_eq!(&*stripped.function, format!("[nested+{start:#x}]"));
+    assert_eq!(stripped.instructions, whole.instructions);
 }
 
 #[test]
