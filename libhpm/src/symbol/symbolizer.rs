@@ -12,8 +12,8 @@ use super::{Frame, Frames, KERNEL_START, jitdump, perf_map, vdso};
 use crate::address_space::{AddressSpaces, Mapping};
 use crate::trace::KernelSymbolRow;
 
-/// Path and build ID of a file.
-type FileKey = (Arc<str>, Option<Arc<[u8]>>);
+/// Path and build ID of a file, and whether its code can be run where it is mapped.
+type FileKey = (Arc<str>, Option<Arc<[u8]>>, bool);
 
 /// Finds functions; reads each binary once and remembers each address.
 pub struct Symbolizer {
@@ -162,9 +162,12 @@ impl Symbolizer {
     /// The binary of a mapping, read when it is first asked for; `None` when that cannot be.
     fn module(&mut self, mapping: &Mapping) -> Option<&Module> {
         let (finder, notes) = (&self.finder, &mut self.notes);
-        let file = (Arc::clone(&mapping.path), mapping.build_id.clone());
-        let load = |(path, build_id): &FileKey| {
+        let file = (Arc::clone(&mapping.path), mapping.build_id.clone(), mapping.executable);
+        let load = |(path, build_id, executable): &FileKey| {
             let (module, note) = load(path, build_id.as_deref(), finder);
+            // Build IDs are recorded of mappings with code: one of data, into which a wrong return address can point, has none
+            // and says nothing of the file.
+            let note = note.filter(|_| *executable || build_id.is_some());
             notes.extend(note.map(|note| (Arc::clone(path), note)));
             module
         };

@@ -25,6 +25,7 @@ fn spaces(path: &str, build_id: Option<Vec<u8>>) -> AddressSpaces {
         end: BASE + (1 << 30),
         path: path.into(),
         build_id,
+        executable: true,
         ..MapRow::default()
     };
     spaces.map(&row);
@@ -261,6 +262,18 @@ fn a_program_that_can_have_changed_is_told() {
     let recorded = build_id(&program);
     assert_eq!(noted(recorded.clone()), None);
     assert!(noted(None).unwrap().contains("without a build ID and the file here has one"));
+    // Only of mappings with code the build ID is recorded.
+    let mut data = AddressSpaces::default();
+    data.map(&MapRow {
+        pid: PID,
+        start: BASE,
+        end: BASE + (1 << 30),
+        path: path.into(),
+        ..MapRow::default()
+    });
+    let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+    symbolizer.frames(&data, PID, 0, address);
+    assert_eq!(symbolizer.note(path), None);
     programs::run("objcopy", &["--remove-section=.note.gnu.build-id", path]);
     assert!(noted(recorded).unwrap().contains("with a build ID and the file here has none"));
 }
