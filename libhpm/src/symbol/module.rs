@@ -22,6 +22,8 @@ pub(super) struct Module {
     segments: Segments,
     symbols: SymbolTable,
     lines: Option<Context<Reader>>,
+    /// Neither it nor its debug file says more of functions than which of them other files call.
+    stripped: bool,
     /// The recorded file had a build ID and this one has none, or the other way round.
     doubtful: bool,
 }
@@ -48,16 +50,25 @@ impl Module {
             let doubtful = elf.build_id().ok().flatten().is_some() != build_id.is_some();
             let mut symbols = SymbolTable::default();
             symbols.add(elf);
+            let mut stripped = elf.symbols().next().is_none();
             let lines = lines(recorded, elf, finder).or_else(|| {
                 let debug_file = finder.debug_file(recorded, elf)?;
                 let read = |debug: &Elf<'_>| {
                     symbols.add(debug);
+                    stripped &= debug.symbols().next().is_none();
                     Ok(lines(&debug_file, debug, finder))
                 };
                 elf::read(&debug_file, read).ok()?
             });
             symbols.sort();
-            Ok(Ok(Self { name: Arc::clone(path), segments: Segments::of(elf), symbols, lines, doubtful }))
+            Ok(Ok(Self {
+                name: Arc::clone(path),
+                segments: Segments::of(elf),
+                symbols,
+                lines,
+                stripped,
+                doubtful,
+            }))
         })
     }
 
@@ -74,6 +85,11 @@ impl Module {
     /// Whether there is debug information.
     pub(super) fn has_lines(&self) -> bool {
         self.lines.is_some()
+    }
+
+    /// Whether functions are unknown that no other file calls.
+    pub(super) fn is_stripped(&self) -> bool {
+        self.stripped
     }
 
     /// The address that the linker gave to a byte of the file.

@@ -187,6 +187,14 @@ fn load(path: &Arc<str>, build_id: Option<&[u8]>, finder: &FileFinder) -> (Optio
             (Some(module), Some(note))
         }
         Ok(Ok(module)) if module.has_lines() => (Some(module), None),
+        Ok(Ok(module)) if module.is_stripped() => {
+            let note = format!(
+                "{path} is stripped and has no debug information here, so its functions that other files do not call, its \
+                 lines and inlined functions are unknown; install its debug package, name the folder that has it with \
+                 --debug-dir, or record a build that is not stripped"
+            );
+            (Some(module), Some(note))
+        }
         Ok(Ok(module)) => {
             let note = format!(
                 "{path} has no debug information here, so its lines and inlined functions are unknown; install its debug \

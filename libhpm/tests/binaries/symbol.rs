@@ -172,7 +172,12 @@ fn code_without_a_symbol_is_bounded_by_the_tables_for_unwinding() {
     let around =
         |place: &Place| Code::around(place, &program, None, &FileFinder::default()).unwrap().unwrap();
     let whole = around(&Place::of_symbol("compare"));
-    programs::run("strip", &["--strip-all", program.to_str().unwrap()]);
+    let path = program.to_str().unwrap();
+    programs::run("strip", &["--strip-all", path]);
+    let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+    symbolizer.frames(&spaces(path, build_id(&program)), PID, 0, BASE + (1 << 12));
+    let note = symbolizer.note(path).unwrap();
+    assert!(note.contains("is stripped and has no debug information here, so its functions that"), "{note}");
     let start = whole.instructions[0].address;
     let stripped = around(&Place::Linked(start + 1));
     assert_eq!(&*stripped.function, format!("[nested+{start:#x}]"));
