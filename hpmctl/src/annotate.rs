@@ -14,7 +14,7 @@ use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::opened::open_trace;
 use crate::output::{counted, print, warn};
-use crate::report::lacking::no_sample;
+use crate::report::lacking::{Functions, did_you_mean, no_sample};
 use crate::report::samples::{sampled_events, unfinished};
 use crate::report::{event_index, table, text};
 
@@ -47,6 +47,9 @@ pub(crate) struct AnnotateArgs {
     #[command(flatten)]
     filters: FilterArgs,
 }
+
+/// File and name of a function.
+type FunctionKey = (Arc<str>, Option<Arc<str>>);
 
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
@@ -101,7 +104,8 @@ fn output(args: &AnnotateArgs) -> Result<(String, Vec<String>)> {
     let Some(&first) = shown.iter().find(|&&event| all[event].samples > 0) else {
         // A trace that is damaged may have none for that alone.
         warn(&warnings);
-        bail!(no_sample(&args.trace, meta, only, &filter));
+        let missing = Functions::of(&reader, &mut resolver).missing(&args.filters);
+        bail!("{}{missing}", no_sample(&args.trace, meta, only, &filter));
     };
     let sources = Sources { finder, folders: args.source_dirs.clone() };
     let (functions, notes) = annotated(args, &hotspots, first, &mut resolver, &sources)?;
@@ -142,14 +146,7 @@ fn annotated(
             wanted.retain(has_code);
             wanted.truncate(args.limit);
         }
-        named => wanted.retain(|(_, name)| named.iter().any(|wanted| name.as_deref() == Some(wanted))),
-    }
-    for name in &args.functions {
-        if !wanted.iter().any(|(_, found)| found.as_deref() == Some(name)) {
-            bail!(
-                "no sample lies in a function `{name}`; functions that were inlined are shown where they were put"
-            );
-        }
+        named => wanted = chosen(named, wanted)?,
     }
     for key in &wanted {
         let name = key.1.as_deref().unwrap_or("[no symbol]");
@@ -175,8 +172,23 @@ fn annotated(
     Ok((functions, notes))
 }
 
+/// The functions with these names.
+fn chosen(named: &[String], mut functions: Vec<FunctionKey>) -> Result<Vec<FunctionKey>> {
+    let is = |(_, function): &FunctionKey, name: &String| function.as_deref() == Some(name);
+    for name in named {
+        if !functions.iter().any(|function| is(function, name)) {
+            let near = did_you_mean(name, functions.iter().filter_map(|(_, function)| function.as_ref()));
+            bail!(
+                "no sample lies in a function `{name}`{near}; functions that were inlined are shown where they were put"
+            );
+        }
+    }
+    functions.retain(|function| named.iter().any(|name| is(function, name)));
+    Ok(functions)
+}
+
 /// Why the code with most samples cannot be shown, where none can.
-fn without_code((file, name): &(Arc<str>, Option<Arc<str>>), resolver: &Resolver) -> String {
+fn without_code((file, name): &FunctionKey, resolver: &Resolver) -> String {
     match name {
         Some(name) => {
             format!(
@@ -191,7 +203,7 @@ fn without_code((file, name): &(Arc<str>, Option<Arc<str>>), resolver: &Resolver
 }
 
 /// Whether a function has a symbol and is in a file, and not the kernel's or made at run time.
-fn has_code((file, name): &(Arc<str>, Option<Arc<str>>)) -> bool {
+fn has_code((file, name): &FunctionKey) -> bool {
     file.starts_with('/') && name.is_some()
 }
 

@@ -71,6 +71,15 @@ impl FilterArgs {
         Ok(filter)
     }
 
+    /// The functions that samples have to be in, and those that have to be on their stacks.
+    pub(crate) fn functions(&self) -> (Vec<&str>, &[String]) {
+        let code = self.code.iter().filter_map(|place| match place {
+            CodePlace::Function(name) => Some(name.as_str()),
+            CodePlace::Addresses(_) => None,
+        });
+        (code.collect(), &self.within)
+    }
+
     /// Whether it matters where data is.
     pub(crate) fn chooses_data(&self) -> bool {
         !self.data.is_empty()

@@ -174,7 +174,10 @@ fn what_cannot_be_annotated_is_one_sentence() {
     let program = program(&temp);
     let (folder, _) = trace(&temp, &program);
     let error = |options: &[&str]| format!("{:#}", annotate(&folder, options).unwrap_err());
-    assert!(error(&["main"]).contains("no sample lies in a function `main`"));
+    assert!(error(&["main"]).contains("no sample lies in a function `main`; functions"));
+    assert!(error(&["wlak"]).contains("no sample lies in a function `wlak`: did you mean `walk`?"));
+    let filtered = error(&["--code", "_walk"]);
+    assert!(filtered.ends_with("no sample lies in a function `_walk`: did you mean `walk`?"), "{filtered}");
     assert!(error(&["--event", "store"]).contains("no event `store`"));
     std::fs::remove_file(program).unwrap();
     assert!(error(&[]).contains("nothing can be annotated"));

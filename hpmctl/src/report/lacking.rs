@@ -1,12 +1,15 @@
 //! Why a trace has no sample to show, and what to do about it.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
-use libhpm::report::Filter;
-use libhpm::trace::{EventUse, Meta};
+use libhpm::report::{Filter, Resolver, similar};
+use libhpm::symbol::Frame;
+use libhpm::trace::{EventUse, Meta, SampleRow, TraceReader};
 
 use super::samples::sampled_events;
-use crate::filters::lacking;
+use crate::filters::{FilterArgs, lacking};
 
 /// Says it of the trace at a path, of one event or of all.
 pub(crate) fn no_sample(path: &Path, meta: &Meta, only: Option<usize>, filter: &Filter) -> String {
@@ -32,6 +35,58 @@ pub(crate) fn no_sample(path: &Path, meta: &Meta, only: Option<usize>, filter: &
             format!("{path} has no sample of {}: {cure}", names.join(" or "))
         }
     }
+}
+
+/// The functions of a trace's samples.
+#[derive(Default)]
+pub(crate) struct Functions {
+    /// Those that samples are in, also where they were inlined.
+    own: BTreeSet<Arc<str>>,
+    /// Those on their stacks, too.
+    all: BTreeSet<Arc<str>>,
+}
+
+impl Functions {
+    /// Goes through all samples again, which is worth it where nothing was found.
+    pub(crate) fn of(reader: &TraceReader, resolver: &mut Resolver) -> Self {
+        let mut found = Self::default();
+        for row in reader.rows::<SampleRow>() {
+            let sample = resolver.resolve(&row);
+            let name = |frame: &Frame| frame.function.clone();
+            found.own.extend(sample.chain.calls[0].iter().filter_map(name));
+            found.all.extend(sample.chain.frames().filter_map(name));
+        }
+        found
+    }
+
+    /// Says which of the functions that were asked for no sample has, and what may have been meant; empty where all are there.
+    pub(crate) fn missing(&self, filters: &FilterArgs) -> String {
+        let (code, within) = filters.functions();
+        let own = code.into_iter().filter(|name| !self.own.contains(*name)).map(|name| {
+            if self.all.contains(name) {
+                return format!(
+                    "; no sample is in `{name}` itself, but it is on stacks: choose those by --within"
+                );
+            }
+            format!("; no sample lies in a function `{name}`{}", did_you_mean(name, &self.own))
+        });
+        let within = within.iter().filter(|name| !self.all.contains(name.as_str())).map(|name| {
+            format!("; no sample's stack has a function `{name}`{}", did_you_mean(name, &self.all))
+        });
+        own.chain(within).collect()
+    }
+
+    /// What may have been meant by the name of a function on a stack.
+    pub(crate) fn near(&self, name: &str) -> String {
+        did_you_mean(name, &self.all)
+    }
+}
+
+/// Names that are like one that is not there, as the end of a sentence; empty without any.
+pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a Arc<str>>) -> String {
+    let near = similar(name, names.into_iter().map(|name| &**name));
+    let near: Vec<String> = near.into_iter().map(|name| format!("`{name}`")).collect();
+    if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use libhpm::report::{
 use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
 use serde::Serialize;
 
-use super::lacking::no_sample;
+use super::lacking::{Functions, no_sample};
 use super::{GroupBy, ReportArgs, SortBy, event_index, text};
 use crate::filters::lacking;
 use crate::opened::{how_unfinished, open_trace};
@@ -90,7 +90,8 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     let filter = args.filters.of(&reader)?;
     let collected = Collected::read(&reader, &mut resolver, args, event, &filter);
     if collected.nothing(filter.chooses_code_or_data()) {
-        bail!(collected.empty(&args.trace, &filter));
+        let missing = Functions::of(&reader, &mut resolver).missing(&args.filters);
+        bail!("{}{missing}", collected.empty(&args.trace, &filter));
     }
     if let Some(path) = &args.picture {
         collected.flame_graph(path, reader.meta()).unwrap_or_else(|| {
@@ -107,7 +108,7 @@ pub(super) fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
              or sort by events"
         );
     }
-    let trees = collected.calls(args)?;
+    let trees = collected.calls(args, || Functions::of(&reader, &mut resolver))?;
     let branches = collected.taken(args)?;
     let report = Report {
         meta: reader.meta(),
@@ -250,7 +251,8 @@ impl Collected {
         self.tables.iter().map(grouped).collect()
     }
 
-    fn calls(&self, args: &ReportArgs) -> Result<Vec<Calls>> {
+    /// The trees; `functions` are those to choose from.
+    fn calls(&self, args: &ReportArgs, functions: impl FnOnce() -> Functions) -> Result<Vec<Calls>> {
         let function = args.callers.clone().or_else(|| args.callees.clone()).flatten();
         let calls = |(event, direction, tree): &(usize, Direction, CallTree)| Calls {
             event: *event,
@@ -264,8 +266,9 @@ impl Collected {
             Some(name)
                 if !all.is_empty() && self.trees.iter().all(|(.., tree)| tree.nodes(1, 0.0).is_empty()) =>
             {
+                let near = functions().near(name);
                 bail!(
-                    "no sample's stack has a function `{name}`: name it as `hpmctl report` does, and record with --stacks"
+                    "no sample's stack has a function `{name}`{near}; name it as `hpmctl report` does, and record with --stacks"
                 )
             }
             _ => Ok(all),

@@ -33,7 +33,18 @@ fn callees_of_one_function() {
 
 #[test]
 fn a_function_that_is_on_no_stack_is_an_error() {
-    assert!(error(&["--callers=nobody"]).contains("no sample's stack has a function `nobody`"));
+    assert!(error(&["--callers=nobody"]).contains("no sample's stack has a function `nobody`; name it"));
+    assert!(
+        error(&["--callers=cop"]).contains("no sample's stack has a function `cop`: did you mean `copy`?")
+    );
+    assert!(
+        error(&["--code", "__copy"])
+            .ends_with("; no sample lies in a function `__copy`: did you mean `copy`?")
+    );
+    assert!(
+        error(&["--within", "raed"])
+            .ends_with("; no sample's stack has a function `raed`: did you mean `read`?")
+    );
 }
 
 #[test]

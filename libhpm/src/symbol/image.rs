@@ -1,5 +1,6 @@
 //! A binary as it lies in memory: its machine code, its functions and its variables by address.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -11,6 +12,7 @@ use object::{
 };
 
 use super::demangle::demangled;
+use super::preference::Preference;
 use super::{FileFinder, frames};
 use crate::address_space::{AddressSpaces, Mapping};
 use crate::elf::{self, Elf, Segments};
@@ -35,14 +37,31 @@ pub struct Image {
 #[derive(Debug, Default)]
 struct Extents(Vec<(Range<u64>, Arc<str>)>);
 
+/// A symbol of a file.
+struct Symbol {
+    address: u64,
+    size: u64,
+    section_end: u64,
+    name: String,
+    /// Other files do not see it.
+    local: bool,
+}
+
+impl Symbol {
+    /// By address, and at one address the one that is kept first: of the greatest ones that with the name which people type.
+    fn order(&self) -> (u64, Reverse<u64>, Preference<'_>) {
+        (self.address, Reverse(self.size), Preference::of(&self.name, self.local))
+    }
+}
+
 impl Extents {
     /// Of these addresses, sizes and names. A symbol without a size reaches to the next one, or to the end of its section.
-    fn new(mut symbols: Vec<(u64, u64, u64, String)>) -> Self {
-        // Of symbols at one address the first by name of those with the greatest size is kept.
-        symbols.sort_by(|a, b| (a.0, std::cmp::Reverse(a.1), &a.3).cmp(&(b.0, std::cmp::Reverse(b.1), &b.3)));
-        symbols.dedup_by_key(|(address, ..)| *address);
-        let next: Vec<u64> = symbols.iter().skip(1).map(|(address, ..)| *address).chain([u64::MAX]).collect();
-        let extents = symbols.into_iter().zip(next).map(|((address, size, section_end, name), next)| {
+    fn new(mut symbols: Vec<Symbol>) -> Self {
+        symbols.sort_by(|a, b| a.order().cmp(&b.order()));
+        symbols.dedup_by_key(|symbol| symbol.address);
+        let next: Vec<u64> = symbols.iter().skip(1).map(|symbol| symbol.address).chain([u64::MAX]).collect();
+        let extents = symbols.into_iter().zip(next).map(|(symbol, next)| {
+            let Symbol { address, size, section_end, name, .. } = symbol;
             let end = if size > 0 { address.saturating_add(size) } else { next.min(section_end) };
             (address..end, demangled(&name).into())
         });
@@ -154,17 +173,18 @@ fn code(elf: &Elf<'_>) -> object::Result<Vec<(Range<u64>, Vec<u8>)>> {
 }
 
 /// Adds the functions and variables of a file.
-fn symbols(
-    elf: &Elf<'_>,
-    functions: &mut Vec<(u64, u64, u64, String)>,
-    variables: &mut Vec<(u64, u64, u64, String)>,
-) {
+fn symbols(elf: &Elf<'_>, functions: &mut Vec<Symbol>, variables: &mut Vec<Symbol>) {
     for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
         let Ok(name) = symbol.name() else { continue };
         let section = symbol.section_index().and_then(|index| elf.section_by_index(index).ok());
         let Some(section) = section.filter(|_| !name.is_empty() && !symbol.is_undefined()) else { continue };
-        let end = section.address().saturating_add(section.size());
-        let entry = || (symbol.address(), symbol.size(), end, name.to_owned());
+        let entry = || Symbol {
+            address: symbol.address(),
+            size: symbol.size(),
+            section_end: section.address().saturating_add(section.size()),
+            name: name.to_owned(),
+            local: symbol.is_local(),
+        };
         let is_code = section.kind() == object::SectionKind::Text;
         match symbol.kind() {
             SymbolKind::Text => functions.push(entry()),

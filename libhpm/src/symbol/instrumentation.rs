@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::FileFinder;
 use super::code::{bytes, code_symbols, decode};
 use super::demangle::demangled;
+use super::preference::Preference;
 use crate::elf::{self, Segments};
 
 /// A function of a file.
@@ -50,15 +51,15 @@ pub fn functions_of(path: &Path, finder: &FileFinder) -> io::Result<Vec<Function
                 one.mnemonic != "call"
                     && one.target.is_some_and(|target| extent.contains(&target) && target <= one.address)
             });
-            functions.push(FunctionCode {
-                name: demangled(name).into(),
-                offset,
-                bytes: symbol.size(),
-                loops: backward,
-            });
+            let (name, bytes) = (demangled(name).into(), symbol.size());
+            functions.push((FunctionCode { name, offset, bytes, loops: backward }, symbol.is_local()));
         }
-        functions.sort_by(|a, b| (a.offset, &a.name).cmp(&(b.offset, &b.name)));
-        functions.dedup_by_key(|function| function.offset);
-        Ok(functions)
+        /// Of the names of one function the one is kept that reports show.
+        fn order((function, local): &(FunctionCode, bool)) -> (u64, Preference<'_>) {
+            (function.offset, Preference::of(&function.name, *local))
+        }
+        functions.sort_by(|a, b| order(a).cmp(&order(b)));
+        functions.dedup_by_key(|(function, _)| function.offset);
+        Ok(functions.into_iter().map(|(function, _)| function).collect())
     })
 }

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::{Arc, OnceLock};
 
+use super::preference::Preference;
 use crate::trace::KernelSymbolRow;
 
 /// The running kernel's functions, for [`crate::trace::TraceWriter::kernel_symbol`].
@@ -85,8 +86,13 @@ impl KernelTable {
             });
             (row.address, row.name.into(), module.unwrap_or_else(|| Arc::clone(&kernel)))
         };
-        let mut symbols: Vec<_> = rows.into_iter().map(&mut shown).collect();
-        symbols.sort();
+        let mut symbols: Vec<(u64, Arc<str>, Arc<str>)> = rows.into_iter().map(&mut shown).collect();
+        /// Of the names of one address the one is kept that people type; which of them are local is not recorded.
+        fn order((address, name, _): &(u64, Arc<str>, Arc<str>)) -> (u64, Preference<'_>) {
+            (*address, Preference::of(name, false))
+        }
+        symbols.sort_by(|a, b| order(a).cmp(&order(b)));
+        symbols.dedup_by_key(|(address, ..)| *address);
         Self(symbols)
     }
 
@@ -111,7 +117,8 @@ mod tests {
 
     #[test]
     fn functions_are_read_with_their_modules() {
-        let table = KernelTable::new(parse(KALLSYMS.as_bytes()).unwrap());
+        let more = "ffffffff81000100 t __softirqentry_text_start\nffffffff81000100 t __do_one\n";
+        let table = KernelTable::new(parse(format!("{KALLSYMS}{more}").as_bytes()).unwrap());
         let at = |address| table.at(address).map(|(name, module)| (&**name, &**module));
         assert_eq!(at(0xffff_ffff_8100_0150), Some(("do_one_initcall", "[kernel]")));
         assert_eq!(at(0xffff_ffff_c000_0008), Some(("probe", "[hpm]")));

@@ -16,6 +16,7 @@ mod kernel;
 mod module;
 mod perf_map;
 mod plt;
+mod preference;
 mod symbolizer;
 mod table;
 mod types;

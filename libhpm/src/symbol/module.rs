@@ -101,33 +101,42 @@ impl Module {
     pub(super) fn frames(&self, file_offset: u64) -> Frames {
         let Some(address) = self.segments.address_of(file_offset) else { return self.unknown() };
         let symbol = self.symbols.name_at(address);
-        let mut linked = false;
+        let mut raw = None;
         let mut frames = self.lines.as_ref().map_or_else(Vec::new, |lines| {
             // Split debug information (.dwo) is not followed: distributions do not ship it.
             let found = lines.find_frames(address).skip_all_loads();
-            found.map_or_else(|_| Vec::new(), |found| self.debug_frames(found, &mut linked))
+            found.map_or_else(|_| Vec::new(), |found| self.debug_frames(found, &mut raw))
         });
         if frames.is_empty() {
             frames.push(Frame { module: Arc::clone(&self.name), ..Frame::default() });
         }
         if let Some(outermost) = frames.last_mut() {
             outermost.inlined = false;
-            let name = || symbol.map(|name| demangled(name).into());
-            // A function that only its file can see, such as one made for a lambda, has a short name in the debug information,
-            // and its whole name in the symbol table.
-            if outermost.function.is_none() || (!linked && symbol.is_some_and(|name| is_mangled(name))) {
-                outermost.function = name().or(outermost.function.take());
+            if symbol.is_some_and(|symbol| self.is_better(symbol, raw.as_deref(), address)) {
+                outermost.function = symbol.map(|name| demangled(name).into());
             }
         }
         frames.into()
     }
 
-    /// `linked`: the outermost one's name is that of the linker.
-    fn debug_frames(&self, mut found: FrameIter<'_, Reader>, linked: &mut bool) -> Vec<Frame> {
+    /// Whether a symbol names the function at an address better than the debug information does.
+    fn is_better(&self, symbol: &str, debug_name: Option<&str>, address: u64) -> bool {
+        match debug_name {
+            None => true,
+            // That of the linker, with all of the types.
+            Some(name) if is_mangled(name) => false,
+            // A function that only its file can see, such as one made for a lambda, has a short name in the debug information,
+            // and its whole name in the symbol table. Of several names of one of C the table knows which is typed; a part of a
+            // function that lies elsewhere has a symbol of its own, though.
+            Some(name) => is_mangled(symbol) || self.symbols.is_name_at(address, name),
+        }
+    }
+
+    /// `raw`: the outermost one's name as the debug information has it.
+    fn debug_frames(&self, mut found: FrameIter<'_, Reader>, raw: &mut Option<String>) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Ok(Some(frame)) = found.next() {
             let name = frame.function.as_ref().and_then(|name| name.raw_name().ok());
-            *linked = name.as_deref().is_some_and(is_mangled);
             let location = frame.location.as_ref();
             frames.push(Frame {
                 function: name.as_deref().map(|name| demangled(name).into()),
@@ -136,6 +145,7 @@ impl Module {
                 line: location.and_then(|location| location.line).filter(|&line| line > 0),
                 inlined: true,
             });
+            *raw = name.map(Into::into);
         }
         frames
     }

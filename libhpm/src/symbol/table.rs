@@ -9,6 +9,7 @@ use object::{Object as _, ObjectSection, ObjectSymbol as _, SectionFlags, Symbol
 use super::demangle::demangled;
 use super::files::FileFinder;
 use super::plt;
+use super::preference::Preference;
 use crate::elf::{self, Elf};
 
 /// Functions by address.
@@ -20,9 +21,28 @@ struct Symbol {
     address: u64,
     /// First address after it; `None` when the table does not say.
     end: Option<u64>,
-    /// Of several symbols at one address the lowest rank is shown.
-    rank: u8,
+    /// Of several symbols at one address the one of the first kind is shown.
+    kind: Kind,
+    /// Other files do not see it.
+    local: bool,
     name: Arc<str>,
+}
+
+/// What names code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Function,
+    /// Of assembler code, which often has no other symbols.
+    Label,
+    /// An entry of a procedure linkage table.
+    Linkage,
+}
+
+impl Symbol {
+    /// By address, and at one address the one that is shown first.
+    fn order(&self) -> (u64, Kind, bool, Preference<'_>) {
+        (self.address, self.kind, self.end.is_none(), Preference::of(&self.name, self.local))
+    }
 }
 
 impl SymbolTable {
@@ -31,9 +51,13 @@ impl SymbolTable {
         let mut table = Self::default();
         table.add(elf);
         let debug_file = if elf.has_debug_symbols() { None } else { finder.debug_file(recorded, elf) };
-        // One that cannot be read leaves the file's own symbols.
-        let read = |path| elf::read(path, |debug| Ok(table.add(debug))).ok();
-        debug_file.as_deref().and_then(read);
+        if let Some(path) = debug_file {
+            // One that cannot be read leaves the file's own symbols.
+            let _ = elf::read(&path, |debug| {
+                table.add(debug);
+                Ok(())
+            });
+        }
         table.sort();
         table
     }
@@ -44,29 +68,28 @@ impl SymbolTable {
         for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
             let section = symbol.section_index().and_then(|index| elf.section_by_index(index).ok());
             let is_code = section.is_some_and(|section| holds_code(&section));
-            let rank = match symbol.kind() {
-                SymbolKind::Text if symbol.is_weak() => 1,
-                SymbolKind::Text if symbol.is_local() => 2,
-                SymbolKind::Text => 0,
-                // Labels of assembler code, which often has no other symbols.
-                SymbolKind::Unknown | SymbolKind::Label => 3,
+            let kind = match symbol.kind() {
+                SymbolKind::Text => Kind::Function,
+                SymbolKind::Unknown | SymbolKind::Label => Kind::Label,
                 _ => continue,
             };
             if let (true, false, Ok(name)) = (is_code, symbol.is_undefined(), symbol.name())
                 && !name.is_empty()
             {
                 let end = (symbol.size() > 0).then(|| symbol.address().saturating_add(symbol.size()));
-                self.0.push(Symbol { address: symbol.address(), end, rank, name: name.into() });
+                let (address, local) = (symbol.address(), symbol.is_local());
+                self.0.push(Symbol { address, end, kind, local, name: name.into() });
             }
         }
         for (addresses, name) in plt::entries(elf) {
-            self.0.push(Symbol { address: addresses.start, end: Some(addresses.end), rank: 4, name });
+            let (address, end, kind) = (addresses.start, Some(addresses.end), Kind::Linkage);
+            self.0.push(Symbol { address, end, kind, local: true, name });
         }
     }
 
     /// Brings the table into the order that look-ups need.
     pub(super) fn sort(&mut self) {
-        self.0.sort_by(|a, b| (a.address, a.rank, &a.name).cmp(&(b.address, b.rank, &b.name)));
+        self.0.sort_by(|a, b| a.order().cmp(&b.order()));
         // A file with separate debug information repeats the symbols of its program.
         self.0.dedup_by(|a, b| a.address == b.address && a.name == b.name);
     }
@@ -75,6 +98,12 @@ impl SymbolTable {
     pub(super) fn name_at(&self, address: u64) -> Option<&Arc<str>> {
         let symbol = self.beginning_at(self.before(address).last()?.address).first()?;
         symbol.end.is_none_or(|end| address < end).then_some(&symbol.name)
+    }
+
+    /// Whether the function that covers the address has this (mangled) name, too.
+    pub(super) fn is_name_at(&self, address: u64, name: &str) -> bool {
+        let start = self.before(address).last().map(|symbol| symbol.address);
+        start.is_some_and(|start| self.beginning_at(start).iter().any(|symbol| &*symbol.name == name))
     }
 
     /// The address of a function by its name, mangled or not.
@@ -120,16 +149,16 @@ fn holds_code<'a>(section: &impl ObjectSection<'a>) -> bool {
 mod tests {
     use super::*;
 
-    fn symbol(address: u64, end: Option<u64>, rank: u8, name: &str) -> Symbol {
-        Symbol { address, end, rank, name: name.into() }
+    fn symbol(address: u64, end: Option<u64>, kind: Kind, name: &str) -> Symbol {
+        Symbol { address, end, kind, local: false, name: name.into() }
     }
 
     #[test]
     fn the_covering_function_is_found() {
         let mut table = SymbolTable(vec![
-            symbol(0x200, None, 3, "label"),
-            symbol(0x100, Some(0x120), 1, "weak_alias"),
-            symbol(0x100, Some(0x120), 0, "function"),
+            symbol(0x200, None, Kind::Label, "label"),
+            symbol(0x100, Some(0x120), Kind::Function, "__function"),
+            symbol(0x100, Some(0x120), Kind::Function, "function"),
         ]);
         table.sort();
         let name = |address| table.name_at(address).map(|name| &**name);
@@ -138,17 +167,19 @@ mod tests {
         assert_eq!(name(0x11f), Some("function"));
         assert_eq!(name(0x120), None);
         assert_eq!(name(0x9999), Some("label"));
+        assert_eq!([0x110, 0x120].map(|address| table.is_name_at(address, "__function")), [true, true]);
+        assert!(!table.is_name_at(0x200, "__function") && !table.is_name_at(0xff, "__function"));
     }
 
     #[test]
     fn labels_are_of_the_function_around_them() {
         let mut table = SymbolTable(vec![
-            symbol(0x100, Some(0x140), 0, "whole"),
-            symbol(0x110, None, 3, "label"),
-            symbol(0x160, Some(0x170), 2, "alias"),
-            symbol(0x160, Some(0x170), 0, "name"),
-            symbol(0x180, None, 3, "unsized"),
-            symbol(0x1a0, None, 3, "next"),
+            symbol(0x100, Some(0x140), Kind::Function, "whole"),
+            symbol(0x110, None, Kind::Label, "label"),
+            symbol(0x160, Some(0x170), Kind::Function, "_name"),
+            symbol(0x160, Some(0x170), Kind::Function, "name"),
+            symbol(0x180, None, Kind::Label, "unsized"),
+            symbol(0x1a0, None, Kind::Label, "next"),
         ]);
         table.sort();
         let at =
@@ -156,13 +187,13 @@ mod tests {
         assert_eq!(at(0x100), Some(("whole", 0x100..0x140)));
         assert_eq!(at(0x118), Some(("whole", 0x100..0x140)));
         // A function that ends before the address does not have it, however far the next one is.
-        assert!([0xff, 0x140, 0x170].into_iter().all(|address| at(address).is_none()));
+        assert!([0xff, 0x170].into_iter().all(|address| at(address).is_none()));
         assert_eq!(at(0x165), Some(("name", 0x160..0x170)));
         assert_eq!(at(0x181), Some(("unsized", 0x180..0x1a0)));
         assert_eq!(at(0x1b0), Some(("next", 0x1a0..0x1c0)));
         assert_eq!(table.function_at(0x1b0, &(0x1a8..0x1c0)), None, "another section's");
         assert_eq!(
-            ["alias", "label", "none"].map(|name| table.address_of(name)),
+            ["_name", "label", "none"].map(|name| table.address_of(name)),
             [Some(0x160), Some(0x110), None]
         );
     }

@@ -220,6 +220,31 @@ fn a_stripped_program_has_its_exported_functions_and_says_what_is_missing() {
     assert!(symbolizer.note(path).unwrap().contains("no debug information"));
 }
 
+/// As glibc has it: its debug information knows one name of a function, and several symbols are at its address.
+#[test]
+fn of_several_names_the_one_that_people_type_is_shown() {
+    let temp = TempDir::new().unwrap();
+    let [source, program] = ["names.c", "names"].map(|name| temp.path().join(name));
+    let text = "long __libc_walk(long n) { return n * 3; }\n\
+                long walk(long) __attribute__((weak, alias(\"__libc_walk\")));\n\
+                static long hidden(long) __attribute__((alias(\"__libc_walk\"), used));\n\
+                int main(void) { return 0; }\n";
+    fs::write(&source, text).unwrap();
+    let [source, path] = [&source, &program].map(|path| path.to_str().unwrap());
+    for debug in ["-g", "-g0"] {
+        programs::run("cc", &["-O1", debug, "-o", path, source]);
+        let mut symbolizer = Symbolizer::new(FileFinder::default(), []);
+        let address = addresses_of("__libc_walk", &program).start;
+        let frames = symbolizer.frames(&spaces(path, None), PID, 0, address);
+        assert_eq!(frames[0].function.as_deref(), Some("walk"), "{debug}");
+        // All of its names are known.
+        for name in ["walk", "__libc_walk", "hidden"] {
+            let code = Code::around(&Place::of_symbol(name), &program, None, &FileFinder::default());
+            assert_eq!(&*code.unwrap().unwrap().function, "walk");
+        }
+    }
+}
+
 #[test]
 fn short_names_of_c_are_no_types_of_cxx() {
     let temp = TempDir::new().unwrap();
