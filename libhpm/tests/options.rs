@@ -115,6 +115,12 @@ fn periods_are_drawn_and_adapted_of_sampled_events_only() {
 }
 
 #[test]
+fn vector_registers_come_beside_what_records_have_anyway() {
+    changes(&sampling(), &sampling().xmm(true), |c| c.record_groups = 0b111);
+    assert_eq!(counting().xmm(true).config(), counting().config(), "nothing is sampled");
+}
+
+#[test]
 fn stacks_have_their_ring() {
     changes(&sampling(), &sampling().stack(Stack::Copied(16 << 10)), |c| {
         (c.stack_bytes, c.stack_ring_bytes) = (16 << 10, 16 << 20);

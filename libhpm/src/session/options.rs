@@ -8,6 +8,7 @@ use hpm_abi::{
 };
 
 use crate::event::{CoreType, Event};
+use crate::record::adaptive::groups;
 
 /// Whom to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,9 +40,13 @@ pub struct Options {
     imprecise: bool,
     randomise: bool,
     rate: u64,
+    xmm: bool,
     longest_quantum: Option<Duration>,
     wake_within: Option<Duration>,
 }
+
+/// The groups that the driver has in a record by default, and the XMM registers.
+const WITH_XMM: u32 = (groups::MEMORY | groups::GPRS | groups::XMMS) as u32;
 
 /// Last branch records to keep with each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,6 +115,7 @@ impl Options {
             imprecise: false,
             randomise: false,
             rate: 0,
+            xmm: false,
             longest_quantum: None,
             wake_within: None,
         }
@@ -156,6 +162,14 @@ impl Options {
     #[must_use]
     pub fn randomise(mut self, yes: bool) -> Self {
         self.randomise = yes;
+        self
+    }
+
+    /// Has each precise sample hold XMM0 to XMM15, too ([`crate::record::Record::xmm`]; traces do not keep them). Only adaptive and
+    /// architectural PEBS can; elsewhere the session is refused.
+    #[must_use]
+    pub fn xmm(mut self, yes: bool) -> Self {
+        self.xmm = yes;
         self
     }
 
@@ -306,6 +320,9 @@ impl Options {
             (config.segments, config.segment_bytes) = (LARGE_SEGMENTS, u32::MAX);
         }
         config.markers = MARKERS;
+        if self.xmm {
+            config.record_groups = WITH_XMM;
+        }
         match self.stack {
             Stack::None | Stack::BranchCalls => {}
             Stack::Copied(bytes) => config.stack_bytes = bytes,

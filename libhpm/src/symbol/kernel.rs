@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::{Arc, OnceLock};
 
+use super::demangle::{demangled, is_mangled};
 use super::preference::Preference;
 use crate::trace::KernelSymbolRow;
 
@@ -84,7 +85,9 @@ impl KernelTable {
                 let name = || format!("[{module}]").into();
                 Arc::clone(modules.entry(module.clone()).or_insert_with(name))
             });
-            (row.address, row.name.into(), module.unwrap_or_else(|| Arc::clone(&kernel)))
+            // Modules and parts of the kernel are written in Rust.
+            let name = if is_mangled(&row.name) { demangled(&row.name).into() } else { row.name.into() };
+            (row.address, name, module.unwrap_or_else(|| Arc::clone(&kernel)))
         };
         let mut symbols: Vec<(u64, Arc<str>, Arc<str>)> = rows.into_iter().map(&mut shown).collect();
         /// Of the names of one address the one is kept that people type; which of them are local is not recorded.
@@ -123,6 +126,8 @@ mod tests {
         assert_eq!(at(0xffff_ffff_8100_0150), Some(("do_one_initcall", "[kernel]")));
         assert_eq!(at(0xffff_ffff_c000_0008), Some(("probe", "[hpm]")));
         assert_eq!(at(0xffff_ffff_8000_0000), None);
+        let rust = KernelTable::new(parse("ffffffffc0000100 t _RNvC3hpm5start\t[hpm]\n".as_bytes()).unwrap());
+        assert_eq!(rust.at(0xffff_ffff_c000_0100).map(|(name, _)| &**name), Some("hpm::start"));
     }
 
     #[test]
