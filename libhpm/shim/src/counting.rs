@@ -101,6 +101,7 @@ fn open(names: &[PerfName]) -> Result<Vec<PerfEvent>> {
             sampling: Sampling::Never,
             sample_type: 0,
             stack_bytes: 0,
+            user_chain: false,
             user: name.user,
             kernel: name.opens_kernel(false),
             inherit: Inherit::Nothing,

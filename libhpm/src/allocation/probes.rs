@@ -176,6 +176,7 @@ const ATTRIBUTES: Attributes = Attributes {
     sampling: Sampling::Period(1),
     sample_type: SAMPLE_EVENT | SAMPLE_CALLCHAIN | SAMPLE_USER_STACK,
     stack_bytes: STACK_AT_CALL,
+    user_chain: true,
     user: true,
     kernel: false,
     inherit: Inherit::All,

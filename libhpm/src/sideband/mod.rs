@@ -101,6 +101,7 @@ const REPORTS: Attributes = Attributes {
     sampling: Sampling::Never,
     sample_type: SAMPLE_TIME_AND_THREAD,
     stack_bytes: 0,
+    user_chain: false,
     user: true,
     // Nothing is counted or sampled, so nothing of the kernel is asked for.
     kernel: false,

@@ -206,6 +206,7 @@ fn try_open(event: EventId, name: &str) -> Result<()> {
         sampling: Sampling::Never,
         sample_type: SAMPLE_TIME_AND_THREAD,
         stack_bytes: 0,
+        user_chain: false,
         user: true,
         kernel: false,
         inherit: Inherit::Nothing,

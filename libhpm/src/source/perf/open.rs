@@ -341,7 +341,7 @@ impl PerfOptions {
     fn format(&self) -> (u64, u64) {
         match self.stacks {
             PerfStacks::FramePointers if self.samples() => (SAMPLE_EVENT | SAMPLE_CALLCHAIN, 0),
-            // The chain is the kernel's own part (`Attributes::attr`).
+            // The chain is the kernel's own part.
             PerfStacks::Copied(_) if self.samples() => {
                 (SAMPLE_EVENT | SAMPLE_CALLCHAIN | SAMPLE_USER_STACK, USER_REGISTERS)
             }
@@ -360,6 +360,8 @@ impl PerfOptions {
                 PerfStacks::Copied(bytes) if self.samples() => bytes,
                 _ => 0,
             },
+            // Those of a copied stack are unwound from the copy.
+            user_chain: self.stacks == PerfStacks::FramePointers,
             user: true,
             kernel: false,
             inherit: match self.target {

@@ -142,6 +142,8 @@ pub struct Attributes {
     pub sample_type: u64,
     /// Bytes of user stack in each sample; 0 for none. Registers come with them ([`USER_REGISTERS`]).
     pub stack_bytes: u32,
+    /// A call chain has the user's calls, which the kernel follows by frame pointers.
+    pub user_chain: bool,
     /// What happens in user mode counts.
     pub user: bool,
     /// What happens in kernel mode counts.
@@ -205,8 +207,6 @@ impl Attributes {
         if self.stack_bytes > 0 {
             attr.sample_stack_user = self.stack_bytes;
             attr.sample_regs_user = USER_REGISTERS;
-            // That part of the chain is unwound from the copy.
-            attr.set_exclude_callchain_user(1);
         }
         attr.read_format = (b::PERF_FORMAT_TOTAL_TIME_ENABLED | b::PERF_FORMAT_TOTAL_TIME_RUNNING).into();
         attr.clockid = libc::CLOCK_MONOTONIC_RAW;
@@ -228,6 +228,7 @@ impl Attributes {
         attr.set_exclude_user((!self.user).into());
         attr.set_exclude_kernel((!self.kernel).into());
         attr.set_exclude_callchain_kernel((!self.kernel).into());
+        attr.set_exclude_callchain_user((!self.user_chain).into());
         attr.set_exclude_hv(1);
         let on_exec = matches!(attach, Attach::ThreadOnExec(_));
         attr.set_disabled((self.disabled || on_exec).into());
