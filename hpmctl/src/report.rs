@@ -223,9 +223,8 @@ fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
 /// # Errors
 /// The trace has no such event, or several.
 pub(crate) fn event_index(meta: &Meta, name: &str) -> Result<usize> {
-    let numbered =
-        name.rsplit_once('#').and_then(|(name, number)| Some((name, number.parse::<usize>().ok()?)));
-    let (name, number) = numbered.map_or((name, None), |(name, number)| (name, Some(number)));
+    let numbered = name.rsplit_once('#').map(|(name, number)| (name, number.parse::<usize>().ok()));
+    let (name, number) = numbered.filter(|(_, number)| number.is_some()).unwrap_or((name, None));
     let called: Vec<usize> =
         (0..meta.events.len()).filter(|&index| meta.events[index].name == name).collect();
     match (called.as_slice(), number) {

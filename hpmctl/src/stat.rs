@@ -95,8 +95,7 @@ struct Counted {
     /// Time during which measured threads were on a CPU, summed over CPUs.
     on_cpu_ns: u64,
     /// Of the program's whole life, from its fork on, by the kernel's own account, which divides it by samples: its time on CPUs in user
-    /// mode. Absent where no program was started, or
-    /// has not ended, or where it is not all that is counted.
+    /// mode. Absent where no program was started, or has not ended, or where it is not all that is counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     user_ns: Option<u64>,
     /// The same in kernel mode.

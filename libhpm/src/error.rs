@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::refusal::Refusal;
+use crate::report::did_you_mean;
 
 /// Result of this library.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -204,11 +205,7 @@ fn unknown_event(name: &str, pmu: &str, near: &[String]) -> String {
 }
 
 fn suggest(near: &[String]) -> String {
-    match near {
-        [] => "`hpmctl list` lists them".to_owned(),
-        [one] => format!("did you mean `{one}`?"),
-        [first @ .., last] => format!("did you mean `{}` or `{last}`?", first.join("`, `")),
-    }
+    did_you_mean(near).unwrap_or_else(|| "`hpmctl list` lists them".to_owned())
 }
 
 /// The usual refusals of perf_event_open(2) in plain words, else the system's own.

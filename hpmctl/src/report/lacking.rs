@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use libhpm::report::{Filter, Resolver, similar};
+use libhpm::report::{self, Filter, Resolver, similar};
 use libhpm::symbol::Frame;
 use libhpm::trace::{EventUse, Meta, SampleRow, TraceReader};
 
@@ -85,8 +85,7 @@ impl Functions {
 /// Names that are like one that is not there, as the end of a sentence; empty without any.
 pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a Arc<str>>) -> String {
     let near = similar(name, names.into_iter().map(|name| &**name));
-    let near: Vec<String> = near.into_iter().map(|name| format!("`{name}`")).collect();
-    if near.is_empty() { String::new() } else { format!(": did you mean {}?", near.join(" or ")) }
+    report::did_you_mean(&near).map_or_else(String::new, |question| format!(": {question}"))
 }
 
 #[cfg(test)]

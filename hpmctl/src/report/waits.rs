@@ -362,7 +362,7 @@ fn render(report: &TimeReport<'_>) -> String {
         format_args!("\nAll: {on_cpu}{blocked} blocked, {preempted} pre-empted, {unknown} not told."),
     );
     text.push_str(match report.switches {
-        Some(_) => "A wait's place is where its switch was sampled, with its callers.\n",
+        Some(_) => "A wait's place is where its switch was sampled, with its callers: where the program entered the kernel, as far as its stack tells.\n",
         None if report.meta.source == "driver" => {
             "A wait's place is the user-mode instruction that the thread goes on from, [no user code] of a thread without any; its \
              callers are not recorded.\n"

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
 use libhpm::analysis::statistics::Repeated;
 use libhpm::analysis::topdown::Share;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::out::Out;
 use super::text::without;
@@ -42,10 +42,8 @@ struct Runs {
     /// What else has to be known of the counts of some or all runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     warnings: Vec<String>,
-    /// Exit status of each run.
-    exit_statuses: Vec<u8>,
-    /// How each ended.
-    #[serde(skip)]
+    /// How each run ended; in JSON its exit status.
+    #[serde(rename = "exit_statuses", serialize_with = "statuses")]
     ends: Vec<End>,
 }
 
@@ -59,6 +57,10 @@ struct Row {
     values: Repeated,
     /// In some run the event took turns, and its count is scaled; a share, which is made of all counts, when any of them is.
     scaled: bool,
+}
+
+fn statuses<S: Serializer>(ends: &[End], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(ends.iter().map(|end| end.status()))
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -97,7 +99,7 @@ pub(super) fn run(args: &StatArgs) -> Result<ExitCode> {
         warn(&all.remarks());
         warn(super::text::left_out(all.processes_left_out).as_slice());
     }
-    status(written, all.exit_statuses.iter().copied().find(|status| *status != 0).unwrap_or(0))
+    status(written, all.ends.iter().map(|end| end.status()).find(|status| *status != 0).unwrap_or(0))
 }
 
 /// What the runs, of which there is one at least, come to.
@@ -115,7 +117,6 @@ fn of_runs(runs: &[Counted], wanted: u32, ends: Vec<End>) -> Runs {
         processes_left_out: runs.iter().map(|run| run.processes_left_out).sum(),
         topdown_remark: first.topdown_remark.clone(),
         warnings: warnings(runs),
-        exit_statuses: ends.iter().map(|end| end.status()).collect(),
         ends,
     }
 }

@@ -43,7 +43,7 @@ pub(crate) use self::lost::{Losses, LostSpans};
 pub use self::offsets::{Around, OffsetEntry, Offsets};
 pub use self::references::{References, TypeHeat, Unattributed};
 pub use self::resolver::Resolver;
-pub use self::similar::similar;
+pub use self::similar::{did_you_mean, similar};
 pub use self::summary::{EventSummary, Summary};
 pub use self::table::{By, Entry, Key, Order, Table};
 pub use self::tally::{Sum, Tally};

@@ -212,6 +212,7 @@ impl Resolver {
         let stack = row.stack.and_then(|id| self.stacks.get(&id)).filter(|stack| !stack.frames.is_empty());
         let chain = match stack {
             Some(stack) => {
+                // Of a place outside the kernel ([`Resolver::resolve_entry`]) the kernel's calls are no callers.
                 let innermost = if ip < KERNEL_START { entered_from(&stack.frames) } else { 0 };
                 // All but the innermost are return addresses: the call is just before them.
                 let callers = stack.frames[innermost + 1..].iter().map(|address| address.wrapping_sub(1));

@@ -1,4 +1,4 @@
-//! Names that are like one that is not there: what a mistyped function may have meant.
+//! Names that are like one that is not there: what a mistyped one may have meant.
 
 /// Below this, names have too little in common to be what was meant.
 const SIMILAR: f64 = 0.8;
@@ -22,9 +22,25 @@ pub fn similar<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Ve
     scored.into_iter().take(MOST).map(|(_, name)| name).collect()
 }
 
+/// The question behind a name that is not there, where there are names that are like it.
+#[must_use]
+pub fn did_you_mean<S: AsRef<str>>(names: &[S]) -> Option<String> {
+    let names: Vec<String> = names.iter().map(|name| format!("`{}`", name.as_ref())).collect();
+    let (last, first) = names.split_last()?;
+    let first = if first.is_empty() { String::new() } else { format!("{} or ", first.join(", ")) };
+    Some(format!("did you mean {first}{last}?"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_that_may_have_been_meant_are_listed() {
+        let asked = [&["a", "b", "c"][..], &["a", "b"], &["a"], &[]].map(did_you_mean);
+        let expected = ["did you mean `a`, `b` or `c`?", "did you mean `a` or `b`?", "did you mean `a`?"];
+        assert_eq!(asked.iter().flatten().collect::<Vec<_>>(), expected);
+    }
 
     #[test]
     fn what_has_the_name_comes_before_what_is_spelt_alike() {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::sync::{Arc, OnceLock};
 
-use super::demangle::{demangled, is_mangled};
+use super::demangle::demangled;
 use super::preference::Preference;
 use crate::trace::KernelSymbolRow;
 
@@ -86,8 +86,7 @@ impl KernelTable {
                 Arc::clone(modules.entry(module.clone()).or_insert_with(name))
             });
             // Modules and parts of the kernel are written in Rust.
-            let name = if is_mangled(&row.name) { demangled(&row.name).into() } else { row.name.into() };
-            (row.address, name, module.unwrap_or_else(|| Arc::clone(&kernel)))
+            (row.address, demangled(&row.name).into(), module.unwrap_or_else(|| Arc::clone(&kernel)))
         };
         let mut symbols: Vec<(u64, Arc<str>, Arc<str>)> = rows.into_iter().map(&mut shown).collect();
         /// Of the names of one address the one is kept that people type; which of them are local is not recorded.

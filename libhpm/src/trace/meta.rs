@@ -74,6 +74,12 @@ impl Meta {
         commands
     }
 
+    /// Adds what has to be known of the source.
+    pub(super) fn remark(&mut self, remark: &str) {
+        self.source_note.push_str(if self.source_note.is_empty() { "" } else { "; " });
+        self.source_note.push_str(remark);
+    }
+
     /// Whether branch records show each branch that was taken, so that between two of them there was none.
     fn has_every_branch(&self) -> bool {
         self.branches.as_ref().is_some_and(|types| BranchType::ALL.iter().all(|kind| types.contains(kind)))

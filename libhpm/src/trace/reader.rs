@@ -64,8 +64,8 @@ impl TraceReader {
             return Err(TraceError::Version { path: folder, found: head.format, recorded_by });
         }
         let meta: Meta = serde_json::from_str(&text).map_err(damaged)?;
-        let samples = fs::metadata(folder.join(super::table_file(SampleRow::TABLE)));
-        let samples_bytes = samples.ok().filter(|_| !meta.complete).map(|file| file.len());
+        let samples = || fs::metadata(folder.join(super::table_file(SampleRow::TABLE)));
+        let samples_bytes = if meta.complete { None } else { samples().ok().map(|file| file.len()) };
         Ok(Self { name: folder.clone(), folder, meta, samples_bytes, deferred: OnceLock::new() })
     }
 

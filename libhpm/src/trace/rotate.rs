@@ -126,9 +126,7 @@ impl RotatingWriter {
     /// Adds what has to be known of this trace and of those after it ([`TraceWriter::remark`]).
     pub fn remark(&mut self, remark: &str) {
         self.current.remark(&[remark.to_owned()]);
-        let note = &mut self.meta.source_note;
-        note.push_str(if note.is_empty() { "" } else { "; " });
-        note.push_str(remark);
+        self.meta.remark(remark);
     }
 
     /// The trace that is being written.

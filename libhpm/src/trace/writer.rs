@@ -249,11 +249,7 @@ impl TraceWriter {
 
     /// Adds what has to be known of the source to `meta.json`, where [`TraceWriter::finish`] writes it.
     pub fn remark(&mut self, remarks: &[String]) {
-        for remark in remarks {
-            let note = &mut self.meta.source_note;
-            note.push_str(if note.is_empty() { "" } else { "; " });
-            note.push_str(remark);
-        }
+        remarks.iter().for_each(|remark| self.meta.remark(remark));
     }
 
     /// Adds what the traces lacked from which this one is made to `meta.json`, where [`TraceWriter::finish`] writes it; each

@@ -188,8 +188,11 @@ impl Source for DriverSource {
     }
 
     fn wish_rate(&mut self, per_second: u64) -> bool {
-        self.session.wish_rate(per_second);
-        self.meta.events.iter().any(|event| event.rate > 0)
+        let adapts = self.meta.events.iter().any(|event| event.rate > 0);
+        if adapts {
+            self.session.wish_rate(per_second);
+        }
+        adapts
     }
 
     fn is_over(&self) -> bool {

@@ -136,31 +136,22 @@ pub fn parse(lists: &[String]) -> Result<Vec<PerfName>> {
 
 fn parse_one(text: &str) -> Result<PerfName> {
     let (body, modifiers) = text.split_once(':').unwrap_or((text, ""));
+    let other = OTHER_NAMES.iter().find(|(other, _)| body.eq_ignore_ascii_case(other));
+    let body = other.map_or(body, |(_, name)| name);
     let (user, kernel) = match modifiers {
         "" | "uk" | "ku" => (true, true),
         "u" => (true, false),
         "k" => (false, true),
-        _ if is_tracepoint(body, modifiers) => {
-            return Err(Error::Tracepoint(text.into()));
-        }
+        // As perf writes the kernel's tracepoints, `SUBSYSTEM:NAME`: more than modifiers behind what is no event.
+        name if name.len() > 2 && known(body).is_err() => return Err(Error::Tracepoint(text.into())),
         _ => {
             let problem = format!("`:{modifiers}` is no privilege: write `:u` or `:k`, or leave it out");
             return Err(Error::EventSyntax { text: text.into(), problem });
         }
     };
-    let other = OTHER_NAMES.iter().find(|(other, _)| body.eq_ignore_ascii_case(other));
-    let body = other.map_or(body, |(_, name)| name);
     let (id, period) = known(body)?;
     let name = if modifiers.is_empty() { body.to_owned() } else { format!("{body}:{modifiers}") };
     Ok(PerfName { name, id, period, user, kernel })
-}
-
-/// Whether it is written as perf writes the kernel's tracepoints, `SUBSYSTEM:NAME`: no event that is known, and more than modifiers behind
-/// the colon.
-fn is_tracepoint(body: &str, name: &str) -> bool {
-    let is_known =
-        OTHER_NAMES.iter().any(|(other, _)| body.eq_ignore_ascii_case(other)) || known(body).is_ok();
-    !is_known && name.len() > 2
 }
 
 fn known(body: &str) -> Result<(EventId, u64)> {

@@ -80,6 +80,13 @@ fn phases(boot: &Boot, trace: &str) -> Result<Vec<Phase>> {
     Ok(phases)
 }
 
+/// The samples in each second of each of the program's three phases.
+fn seconds(boot: &Boot, trace: &str) -> Result<Vec<Vec<u64>>> {
+    let seen: Vec<Vec<u64>> = phases(boot, trace)?.into_iter().map(|phase| phase.seconds).collect();
+    ensure!(seen.len() == 3, "{} phases: {seen:?}", seen.len());
+    Ok(seen)
+}
+
 /// After its first two seconds a phase has this rate.
 fn settled(seconds: &[u64], rate: u64) -> Result<()> {
     // The last second of a phase is not whole.
@@ -91,9 +98,7 @@ fn settled(seconds: &[u64], rate: u64) -> Result<()> {
 
 /// In every whole second after the first two of each phase, the rate is within 10 % of what is wished.
 fn settles(boot: &Boot, trace: &str, rate: u64) -> Result<String> {
-    let phases = phases(boot, trace)?;
-    let seen: Vec<&[u64]> = phases.iter().map(|phase| &phase.seconds[..]).collect();
-    ensure!(phases.len() == 3, "{} phases: {seen:?}", phases.len());
+    let seen = seconds(boot, trace)?;
     seen.iter().try_for_each(|seconds| settled(seconds, rate)).with_context(|| format!("{seen:?}"))?;
     let mut periods: Vec<u64> = rows::<QuantumRow>(boot, trace)?.iter().map(|row| row.periods[0]).collect();
     periods.sort_unstable();
@@ -111,9 +116,7 @@ fn steered(boot: &Boot) -> Result<String> {
     let (trace, rate) = STEERED;
     let note = open(boot, trace)?.meta().source_note.clone();
     ensure!(note.contains(&format!("{rate} samples/s became the wish")), "the trace says {note:?}");
-    let phases = phases(boot, trace)?;
-    let seen: Vec<&[u64]> = phases.iter().map(|phase| &phase.seconds[..]).collect();
-    ensure!(seen.len() == 3, "{} phases: {seen:?}", seen.len());
+    let seen = seconds(boot, trace)?;
     seen[1..].iter().try_for_each(|seconds| settled(seconds, rate)).with_context(|| format!("{seen:?}"))?;
     Ok(format!("samples in each second of each phase: {seen:?}"))
 }
