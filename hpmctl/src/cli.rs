@@ -66,27 +66,29 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// Whom to measure: exactly one of them.
+/// Whom to measure: one of them, or a program, or one of them while a program runs.
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("target").required(true).args(["pid", "tid", "cgroup", "cpu", "all", "trace", "command"])))]
+#[command(group(ArgGroup::new("measured").required(true).multiple(true)
+    .args(["pid", "tid", "cgroup", "cpu", "all", "trace", "command"])))]
+#[command(group(ArgGroup::new("target").args(["pid", "tid", "cgroup", "cpu", "all", "trace"])))]
 pub(crate) struct TargetArgs {
-    /// Measure this running process and all its threads, until it ends or Ctrl-C
+    /// Measure this running process and all its threads, until it ends, COMMAND does, or Ctrl-C
     #[arg(short, long, value_name = "PID", value_parser = one_process)]
     pub(crate) pid: Option<i32>,
-    /// Measure this one running thread, until it ends or Ctrl-C
+    /// Measure this one running thread, until it ends, COMMAND does, or Ctrl-C
     #[arg(short, long, value_name = "TID", value_parser = one_process)]
     pub(crate) tid: Option<i32>,
-    /// Measure the control group with this directory, and those below it, until Ctrl-C
+    /// Measure the control group with this directory, and those below it, until COMMAND ends or Ctrl-C
     #[arg(long, value_name = "PATH")]
     pub(crate) cgroup: Option<PathBuf>,
-    /// Measure every process on this CPU, until Ctrl-C
+    /// Measure every process on this CPU, until COMMAND ends or Ctrl-C
     #[arg(short = 'C', long, value_name = "CPU", value_parser = one_cpu)]
     pub(crate) cpu: Option<u32>,
-    /// Measure every process on every CPU, until Ctrl-C
+    /// Measure every process on every CPU, until COMMAND ends or Ctrl-C
     #[arg(short, long)]
     pub(crate) all: bool,
     /// Instead of measuring, replay this trace that `hpmctl record` wrote
-    #[arg(long, value_name = "NAME.hpm")]
+    #[arg(long, value_name = "NAME.hpm", conflicts_with = "command")]
     pub(crate) trace: Option<PathBuf>,
     /// Replay so many times as fast as it was recorded [default: as fast as it can be read]
     #[arg(long, value_name = "TIMES", value_parser = times,
@@ -98,8 +100,8 @@ pub(crate) struct TargetArgs {
     /// Leave out processes that the measured ones fork
     #[arg(long)]
     pub(crate) no_inherit: bool,
-    /// Run this program, with what follows as its arguments, and measure it from its first instruction to its end; `--` may stand
-    /// before it
+    /// Run this program, with what follows as its arguments, and measure it from its first instruction to its end, or, beside --pid,
+    /// --tid, --cgroup, --cpu or --all, what these name until it ends; `--` may stand before it
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_one_target_is_asked_for() {
+    fn one_target_is_asked_for_or_a_command_or_both() {
         let parse = |words: &[&str]| Cli::try_parse_from(words.iter().copied()).is_ok();
         assert!(parse(&["hpmctl", "stat", "--", "ls", "-l"]));
         assert!(parse(&["hpmctl", "stat", "-p", "1"]));
@@ -262,7 +264,11 @@ mod tests {
         assert!(!parse(&["hpmctl", "stat", "-a", "-C", "1"]));
         assert!(!parse(&["hpmctl", "stat"]));
         assert!(!parse(&["hpmctl", "stat", "-a", "-p", "1"]));
-        assert!(!parse(&["hpmctl", "stat", "-a", "--", "ls"]));
+        assert!(
+            parse(&["hpmctl", "stat", "-a", "--", "ls"])
+                && parse(&["hpmctl", "stat", "-p", "1", "sleep", "5"])
+        );
+        assert!(!parse(&["hpmctl", "stat", "--trace", "a.hpm", "ls"]));
         assert!(!parse(&["hpmctl", "stat", "--speed", "2", "ls"]));
     }
 

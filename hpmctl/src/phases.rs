@@ -22,6 +22,7 @@ use serde::Serialize;
 use crate::opened::{how_unfinished, open_trace};
 use crate::output::{print, warn};
 use crate::picture;
+use crate::report::text::measured;
 
 /// Show how a program's behaviour repeats: patterns in how often events happen, and when each comes back.
 #[derive(Args, Debug)]
@@ -64,6 +65,9 @@ enum By {
 #[derive(Serialize)]
 struct Report<'a> {
     command: &'a [String],
+    /// What was measured, after the word for it.
+    #[serde(skip)]
+    measured: (&'static str, String),
     events: Vec<&'a str>,
     /// The event that densities are related to; time when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -183,6 +187,7 @@ fn output(args: &PhasesArgs) -> Result<(String, Vec<String>)> {
     let shown = all.iter().take(args.limit);
     let report = Report {
         command: &meta.command,
+        measured: measured(meta),
         events,
         per: args.per.as_deref(),
         subjects: shown.map(|subject| found(subject, signal, ticks_per_ms, &names, args.limit)).collect(),

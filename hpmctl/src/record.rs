@@ -57,6 +57,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     let earlier = replaces.then(|| Earlier::put_aside(&folder)).transpose()?;
     // A replay hands over no allocations.
     let meta = Meta { allocations: None, ..source.meta().clone() };
+    let meta =
+        if workload.is_replay() { meta } else { Meta { subject: workload.subject(&args.target), ..meta } };
     let mut writer = RotatingWriter::create(&folder, meta, limits(args))?;
     if let Some(guide) = &guide {
         writer.current().phase_guided(guide.so_far());
@@ -148,7 +150,7 @@ fn without_leftovers(error: anyhow::Error, writer: RotatingWriter, folder: &Path
 /// Lets the program of a recording that failed run on to its end: what it does must not depend on whether there is room for its trace. Why
 /// it failed.
 fn outlived(error: anyhow::Error, workload: &mut Workload, folder: &Path) -> anyhow::Error {
-    if workload.is_program() {
+    if workload.child().is_some() {
         warn(&[format!("{error:#}: the program runs on without being recorded")]);
         // How it ended is not asked for: that it was not recorded is what the status says.
         let _ = workload.outlived(End::Stopped);

@@ -87,7 +87,8 @@ pub(crate) struct StatArgs {
 struct Counted {
     /// Which source counted, and why that one.
     source: String,
-    /// The program with its arguments, `PID n`, `thread n`, `CPU n`, `the control group PATH` or `the whole system`.
+    /// The program with its arguments, `PID n`, `thread n`, `CPU n`, `the control group PATH` or `the whole system`; one of these `while` a
+    /// program `ran`, if it was measured only so long.
     target: String,
     events: Vec<EventCount>,
     /// Wall-clock time from the start to the end of the measurement.

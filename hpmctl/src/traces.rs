@@ -15,7 +15,7 @@ use crate::measure::tsc_to_ns;
 use crate::opened::{how_unfinished, open_trace};
 use crate::output::{counted, grouped, print, time, warn};
 use crate::report::samples::unfinished;
-use crate::report::text::{commands, how, privilege};
+use crate::report::text::{how, measured, privilege};
 
 /// Tell what a trace holds.
 #[derive(Args, Debug)]
@@ -163,7 +163,8 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
     let mut field = |name: &str, value: String| {
         let _ = writeln!(text, "{name:<9} {value}");
     };
-    field("command", commands(meta));
+    let (label, what) = measured(meta);
+    field(label, what);
     field("source", source(meta));
     field(
         "machine",
@@ -428,11 +429,14 @@ mod tests {
         let merged = ["sort -n", "uniq", "uniq"]
             .map(|command| trace::Merged { commands: vec![words(command)], ..trace::Merged::default() });
         let mut meta = Meta { command: words("sort -n"), merged: merged.into(), ..Meta::default() };
-        assert_eq!(commands(&meta), "sort -n; uniq");
+        assert_eq!(measured(&meta), ("command", "sort -n; uniq".to_owned()));
+        meta.merged[2].subjects = vec!["CPU 1".into()];
+        assert_eq!(measured(&meta), ("measured", "sort -n; uniq; CPU 1".to_owned()));
+        meta.merged[2].subjects.clear();
         // By hpm before it kept them, and of no merged trace.
         meta.merged.iter_mut().for_each(|merged| merged.commands.clear());
-        assert_eq!(commands(&meta), "sort -n");
-        assert_eq!(commands(&Meta::default()), "(no command)");
+        assert_eq!(measured(&meta).1, "sort -n");
+        assert_eq!(measured(&Meta::default()).1, "(no command)");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What is being measured, and when it ends: a program of our own, a running process, or the system until a signal.
+//! What is being measured, and when it ends: a program of our own, a running process, or the system until a signal; or while a program
+//! of our own runs.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,11 +34,16 @@ pub(crate) struct Workload {
 }
 
 enum Subject {
+    /// A program that is measured itself.
     Program(Child),
-    /// A process or thread, and what tells its end.
-    Other(Target, OwnedFd),
-    /// What does not end by itself: the system, a CPU, a control group.
-    Endless(Target),
+    /// What is there already.
+    Other {
+        target: Target,
+        /// Tells the end of a process or thread; the system, a CPU and a control group have none.
+        end: Option<OwnedFd>,
+        /// What runs meanwhile: the measurement lasts no longer.
+        meanwhile: Option<Child>,
+    },
     /// A trace, which was measured before.
     Replay,
 }
@@ -97,13 +103,16 @@ impl Workload {
     /// As [`Workload::new`].
     pub(crate) fn with(args: &TargetArgs, variables: &[(&str, OsString)]) -> Result<Self> {
         check(args.target().as_ref())?;
+        // The child inherits the signal mask, so it is forked before signals are blocked.
+        let prepare = || Child::prepare_with(&args.command, variables);
         let subject = match args.target() {
-            Some(Target::Process(pid)) => Subject::Other(Target::Process(pid), pidfd(pid)?),
-            Some(Target::Thread(tid)) => Subject::Other(Target::Thread(tid), pidfd_of_thread(tid)?),
-            Some(endless) => Subject::Endless(endless),
+            Some(target) => Subject::Other {
+                end: end_of(&target)?,
+                target,
+                meanwhile: (!args.command.is_empty()).then(prepare).transpose()?,
+            },
             None if args.trace.is_some() => Subject::Replay,
-            // The child inherits the signal mask, so it is forked before signals are blocked.
-            None => Subject::Program(Child::prepare_with(&args.command, variables)?),
+            None => Subject::Program(prepare()?),
         };
         // What is replayed may lie in a folder for now.
         hand_over_signals();
@@ -119,7 +128,7 @@ impl Workload {
     pub(crate) fn target(&self) -> Target {
         match &self.subject {
             Subject::Program(child) => Target::Process(child.pid()),
-            Subject::Other(target, _) | Subject::Endless(target) => target.clone(),
+            Subject::Other { target, .. } => target.clone(),
             Subject::Replay => Target::System,
         }
     }
@@ -135,21 +144,49 @@ impl Workload {
     /// The program that is measured and its arguments, also where it ran already; empty where it is not one, or has gone.
     pub(crate) fn command(&self, args: &TargetArgs) -> Vec<OsString> {
         match self.process() {
-            Ok(Some(pid)) if args.command.is_empty() => command_line(pid).unwrap_or_default(),
-            _ => args.command.clone(),
+            _ if self.is_program() => args.command.clone(),
+            Ok(Some(pid)) => command_line(pid).unwrap_or_default(),
+            _ => vec![],
         }
     }
 
-    /// Whether it is a program that has yet to be executed.
+    /// What is measured where it is no process, as [`Meta::subject`](libhpm::trace::Meta::subject) keeps it.
+    pub(crate) fn subject(&self, args: &TargetArgs) -> String {
+        match &self.subject {
+            Subject::Other { target: Target::System | Target::Cpu(_) | Target::Cgroup(_), .. } => {
+                heading(args)
+            }
+            Subject::Other { target: Target::Process(_) | Target::Thread(_), .. }
+            | Subject::Program(_)
+            | Subject::Replay => String::new(),
+        }
+    }
+
+    /// Whether a program is measured that has yet to be executed.
     pub(crate) fn is_program(&self) -> bool {
         matches!(self.subject, Subject::Program(_))
     }
 
-    /// The time on CPUs of a program that has ended.
+    /// The program that is run, measured or not.
+    pub(crate) fn child(&self) -> Option<&Child> {
+        match &self.subject {
+            Subject::Program(child) | Subject::Other { meanwhile: Some(child), .. } => Some(child),
+            Subject::Other { meanwhile: None, .. } | Subject::Replay => None,
+        }
+    }
+
+    fn child_mut(&mut self) -> Option<&mut Child> {
+        match &mut self.subject {
+            Subject::Program(child) | Subject::Other { meanwhile: Some(child), .. } => Some(child),
+            Subject::Other { meanwhile: None, .. } | Subject::Replay => None,
+        }
+    }
+
+    /// The time on CPUs of a measured program that has ended.
     pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
         match &self.subject {
             Subject::Program(child) => child.cpu_time(),
-            Subject::Other(..) | Subject::Endless(_) | Subject::Replay => None,
+            Subject::Other { .. } | Subject::Replay => None,
         }
     }
 
@@ -163,54 +200,44 @@ impl Workload {
     /// # Errors
     /// [`libhpm::Error::Exec`].
     pub(crate) fn begin(&mut self) -> Result<()> {
-        match &mut self.subject {
-            Subject::Program(child) => Ok(child.execute()?),
-            Subject::Other(..) | Subject::Endless(_) | Subject::Replay => Ok(()),
-        }
+        self.child_mut().map_or(Ok(()), |child| Ok(child.execute()?))
     }
 
     /// Descriptors that become readable when [`Workload::ended`] should be asked.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        match &self.subject {
-            Subject::Other(_, fd) => vec![self.signals.as_fd(), fd.as_fd()],
-            Subject::Program(_) | Subject::Endless(_) | Subject::Replay => vec![self.signals.as_fd()],
-        }
+        let of_process = match &self.subject {
+            Subject::Other { end, .. } => end.as_ref(),
+            Subject::Program(_) | Subject::Replay => None,
+        };
+        [self.signals.as_fd()].into_iter().chain(of_process.map(AsFd::as_fd)).collect()
     }
 
-    /// Whether it has ended, or a signal asked for the end.
+    /// Whether it has ended, or a signal asked for the end. What is run meanwhile decides how, if both have.
     ///
     /// # Errors
     /// When the system refuses to tell.
     pub(crate) fn ended(&mut self) -> Result<Option<End>> {
         // Before signals are read: a Ctrl-C reaches both, and is known by the time the program has ended of it.
-        let gone = match &mut self.subject {
-            Subject::Program(child) => child.try_wait()?,
-            Subject::Other(..) | Subject::Endless(_) | Subject::Replay => None,
-        };
+        let gone = self.child_mut().map(Child::try_wait).transpose()?.flatten();
         while let Some(info) = self.signals.read_signal().context("cannot read a signal")? {
-            let signal =
-                Signal::try_from(info.ssi_signo as i32).ok().filter(|signal| ENDING.contains(signal));
-            match (&self.subject, signal) {
-                (_, None) => {}
-                (Subject::Program(child), Some(signal)) => {
-                    self.asked = true;
-                    // The terminal has sent its Ctrl-C to the program as well; what another process sends to hpmctl alone
-                    // is passed on. Either way the program decides.
-                    if info.ssi_code != SI_KERNEL {
-                        child.signal(signal);
-                    }
-                }
-                (Subject::Other(..) | Subject::Endless(_) | Subject::Replay, Some(_)) => {
-                    return Ok(Some(End::Stopped));
-                }
+            let signal = Signal::try_from(info.ssi_signo as i32).ok();
+            let Some(signal) = signal.filter(|signal| ENDING.contains(signal)) else { continue };
+            let Some(child) = self.child() else { return Ok(Some(End::Stopped)) };
+            // The terminal has sent its Ctrl-C to the program as well; what another process sends to hpmctl alone
+            // is passed on. Either way the program decides.
+            if info.ssi_code != SI_KERNEL {
+                child.signal(signal);
             }
+            self.asked = true;
         }
-        match &mut self.subject {
-            Subject::Program(child) => {
-                Ok(gone.map(|status| program_end(status, child.killed_by(), self.asked)))
+        if let (Some(status), Some(child)) = (gone, self.child()) {
+            return Ok(Some(program_end(status, child.killed_by(), self.asked)));
+        }
+        match &self.subject {
+            Subject::Other { end: Some(fd), .. } => {
+                Ok(readable(fd.as_fd(), PollTimeout::ZERO)?.then_some(End::Stopped))
             }
-            Subject::Other(_, fd) => Ok(readable(fd.as_fd(), PollTimeout::ZERO)?.then_some(End::Stopped)),
-            Subject::Endless(_) | Subject::Replay => Ok(None),
+            Subject::Program(_) | Subject::Other { end: None, .. } | Subject::Replay => Ok(None),
         }
     }
 
@@ -229,13 +256,17 @@ impl Workload {
         }
     }
 
-    /// How it ended when its measurement ended like this: a program that is no longer measured is waited for.
+    /// How it ended when its measurement ended like this: a program that runs on is waited for.
     ///
     /// # Errors
     /// As [`Workload::ended`].
     pub(crate) fn outlived(&mut self, measurement: End) -> Result<End> {
-        if measurement != End::Stopped || !self.is_program() {
+        if measurement != End::Stopped || self.child().is_none() {
             return Ok(measurement);
+        }
+        // That what was measured has gone is no news any more.
+        if let Subject::Other { end, .. } = &mut self.subject {
+            *end = None;
         }
         loop {
             if let Some(end) = self.wait(None)? {
@@ -290,6 +321,15 @@ fn readable(fd: BorrowedFd<'_>, timeout: PollTimeout) -> Result<bool> {
     Ok(fds[0].any().unwrap_or(false))
 }
 
+/// What becomes readable when a process or thread ends; the others have no end.
+fn end_of(target: &Target) -> Result<Option<OwnedFd>> {
+    match target {
+        Target::Process(pid) => Ok(Some(pidfd(*pid)?)),
+        Target::Thread(tid) => Ok(Some(pidfd_of_thread(*tid)?)),
+        Target::System | Target::Cpu(_) | Target::Cgroup(_) => Ok(None),
+    }
+}
+
 /// What is to be measured must be there.
 fn check(target: Option<&Target>) -> Result<()> {
     match target {
@@ -307,16 +347,19 @@ fn check(target: Option<&Target>) -> Result<()> {
 
 /// What is measured, as a heading says it.
 pub(crate) fn heading(args: &TargetArgs) -> String {
-    match (args.target(), &args.trace) {
+    let program = format!("`{}`", args.words().join(" "));
+    let what = match (args.target(), &args.trace) {
         (Some(Target::Process(pid)), _) => format!("PID {pid}"),
         (Some(Target::Thread(tid)), _) => format!("thread {tid}"),
         (Some(Target::Cgroup(path)), _) => format!("the control group {}", path.display()),
         (Some(Target::Cpu(cpu)), _) => format!("CPU {cpu}"),
         (Some(Target::System), _) => "the whole system".into(),
         (None, Some(trace)) => format!("the trace {}", trace.display()),
-        (None, None) => format!("`{}`", args.words().join(" ")),
-    }
+        (None, None) => return program,
+    };
+    if args.command.is_empty() { what } else { format!("{what} while {program} ran") }
 }
+
 /// The file of a program, by its name or path.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ pub(super) fn draw(report: &Report<'_>) -> String {
     let height = 40 + PART * report.subjects.len();
     let mut svg = String::new();
     let per = report.per.unwrap_or("time on a CPU");
-    let head = format!("{}: {} per {per}", report.command.join(" "), report.events.join(" and "));
+    let head = format!("{}: {} per {per}", report.measured.1, report.events.join(" and "));
     put(&mut svg, format_args!("<text x=\"{MARGIN}\" y=\"22\" font-size=\"14\">{}</text>", escaped(&head)));
     for (place, found) in report.subjects.iter().enumerate() {
         part(&mut svg, found, 40 + place * PART);

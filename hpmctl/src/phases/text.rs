@@ -11,9 +11,8 @@ use crate::report::text::remarks;
 /// The whole text.
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
-    let command =
-        if report.command.is_empty() { "(no command)".to_owned() } else { report.command.join(" ") };
-    line(&mut text, format_args!("command   {command}"));
+    let (label, what) = &report.measured;
+    line(&mut text, format_args!("{label:<9} {what}"));
     let per = report.per.unwrap_or("time on a CPU");
     line(&mut text, format_args!("density   {} per {per}", report.events.join(" and ")));
     remarks(&mut text, &report.remarks);

@@ -150,9 +150,9 @@ impl RecordArgs {
         if self.stack_bytes.is_some() && self.stacks != Some(StackMethod::Dwarf) {
             bail!("--stack-bytes is for --stacks=dwarf");
         }
-        if self.allocations.is_some() && target.command.is_empty() {
+        if self.allocations.is_some() && (target.command.is_empty() || target.target().is_some()) {
             bail!(
-                "--allocations is for a program that hpmctl starts, because nothing can be preloaded into one that runs: name a command"
+                "--allocations is for a program that hpmctl starts, because nothing can be preloaded into one that runs: name a command, and nothing else to measure"
             );
         }
         Ok(())
@@ -168,10 +168,10 @@ impl RecordArgs {
         self.stack_bytes.unwrap_or(16 * 1024)
     }
 
-    /// The folder that was asked for, or one named after the program.
+    /// The folder that was asked for, or one named after the program that is measured.
     pub(super) fn folder(&self) -> PathBuf {
         self.output.clone().unwrap_or_else(|| {
-            let program = self.target.command.first();
+            let program = self.target.command.first().filter(|_| self.target.target().is_none());
             let program = program.and_then(|program| PathBuf::from(program).file_name().map(PathBuf::from));
             let mut name = program.unwrap_or_else(|| "trace".into()).into_os_string();
             name.push(".hpm");
@@ -232,6 +232,11 @@ mod tests {
     fn the_folder_is_named_after_the_program() {
         assert_eq!(parsed("-- /usr/bin/ls -l").folder(), PathBuf::from("ls.hpm"));
         assert_eq!(parsed("-p 1").folder(), PathBuf::from("trace.hpm"));
+        assert_eq!(
+            parsed("-a -- sleep 1").folder(),
+            PathBuf::from("trace.hpm"),
+            "it is not the system's name"
+        );
         assert_eq!(parsed("-o x -- ls").folder(), PathBuf::from("x"));
     }
 

@@ -315,7 +315,8 @@ pub(super) fn draw(path: &Path, stacks: &FoldedStacks, meta: &Meta, what: &str, 
         // The kernel's threads have names with slashes.
         Some(thread) if thread.starts_with('[') => format!("{thread}: {what}"),
         Some(program) => format!("{}: {what}", program.rsplit('/').next().unwrap_or(program)),
-        None => what.to_owned(),
+        None if meta.subject.is_empty() => what.to_owned(),
+        None => format!("{}: {what}", meta.subject),
     };
     picture::write(path, |file| stacks.write_svg(&title, unit, file))
 }

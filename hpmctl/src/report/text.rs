@@ -56,16 +56,20 @@ pub(crate) fn line(text: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(text, "{line}");
 }
 
-/// What was measured, in one line.
-pub(crate) fn commands(meta: &Meta) -> String {
-    let commands: Vec<String> = meta.commands().iter().map(|command| command.join(" ")).collect();
-    if commands.is_empty() { "(no command)".to_owned() } else { commands.join("; ") }
+/// What was measured, in one line, after the word for it.
+pub(crate) fn measured(meta: &Meta) -> (&'static str, String) {
+    let (commands, subjects) = (meta.commands(), meta.subjects());
+    let label = if subjects.is_empty() { "command" } else { "measured" };
+    let commands = commands.iter().map(|command| command.join(" "));
+    let all: Vec<String> = commands.chain(subjects.into_iter().map(str::to_owned)).collect();
+    (label, if all.is_empty() { "(no command)".to_owned() } else { all.join("; ") })
 }
 
 /// What was recorded where, and what of it is looked at.
 pub(crate) fn head(text: &mut String, meta: &Meta, filter: Option<&str>) {
     let machine = &meta.machine;
-    line(text, format_args!("command   {}", commands(meta)));
+    let (label, what) = measured(meta);
+    line(text, format_args!("{label:<9} {what}"));
     line(
         text,
         format_args!(

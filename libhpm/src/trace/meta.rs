@@ -31,6 +31,10 @@ pub struct Meta {
     pub clock: Clock,
     /// The command line that was measured; empty for a running process or the whole system.
     pub command: Vec<String>,
+    /// What was measured where it was no process: "the whole system", "CPU 1", "the control group /sys/fs/cgroup/a", with the program during
+    /// whose run it was; empty else, and in traces of hpm before it kept them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub subject: String,
     /// The folder was written to its end: `totals` and `rows` are final.
     pub complete: bool,
     /// Sums over the whole session, by the driver.
@@ -72,6 +76,19 @@ impl Meta {
             }
         }
         commands
+    }
+
+    /// What was measured beside programs, each once: of a merged trace that of the traces that it was made of.
+    #[must_use]
+    pub fn subjects(&self) -> Vec<&str> {
+        let merged = self.merged.iter().flat_map(|merged| &merged.subjects);
+        let mut subjects: Vec<&str> = Vec::new();
+        for subject in merged.chain([&self.subject]).filter(|subject| !subject.is_empty()) {
+            if !subjects.contains(&subject.as_str()) {
+                subjects.push(subject);
+            }
+        }
+        subjects
     }
 
     /// Adds what has to be known of the source.
@@ -204,6 +221,9 @@ pub struct Merged {
     /// before it kept them.
     #[serde(default)]
     pub commands: Vec<Vec<String>>,
+    /// What it measured beside programs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subjects: Vec<String>,
     /// `uname -n` of its machine.
     pub host_name: String,
     /// What was added to its CPU numbers.
