@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::GuestReport;
 use super::bad_input::refused;
 use super::lifecycle::{registers, unchanged};
-use super::processor::loads;
+use super::processor::{branch_records, loads, profile};
 use super::programs::{built, hpmctl, record_of, record_with, succeed};
 use super::scopes::{as_nobody, open_to_nobody};
 
@@ -34,17 +34,26 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
             .args(["2", "200"])
             .stdout(Stdio::null()),
     )?;
-    succeed(record_with(&format!("{CALLS}.hpm"), &["--stacks=lbr"])?.arg(built("calls")?))?;
-    succeed(record_loads(DEEP, &["--stacks=lbr"])?.arg(built("branches")?))?;
+    let follow_calls = branch_records(profile()?)?.follow_calls;
+    if follow_calls {
+        succeed(record_with(&format!("{CALLS}.hpm"), &["--stacks=lbr"])?.arg(built("calls")?))?;
+        succeed(record_loads(DEEP, &["--stacks=lbr"])?.arg(built("branches")?))?;
+    } else {
+        report.check("stacks of records that cannot follow calls are refused", || {
+            let mut command = record_loads(DEEP, &["--stacks=lbr"])?;
+            command.arg("true");
+            refused(command, "call")
+        });
+    }
     report.check("report shows the loop's branches equally often", loops_branches);
     report.check("only the types asked for are recorded", only_calls);
     report.check("samples by interrupt have the branches before them", by_interrupt);
     report.check("a session that sees the kernel has the kernel's branches", kernels_branches);
-    report.check("a user's session never has an address of the kernel", no_kernel_address);
+    report.check("a user's session never has an address of the kernel", || no_kernel_address(follow_calls));
     report.check("a filter that nothing passes is refused", || {
-        let words =
-            ["record", "-e", "load:u", "--branches", "--branch-types", "far", "-o", "far.hpm", "--", "true"];
-        refused(hpmctl(&words)?, "")
+        let mut command = record_loads("far.hpm", &["--branches", "--branch-types", "far"])?;
+        command.arg("true");
+        refused(command, "")
     });
     report.check("every branch register is as it was", || unchanged(&before));
     Ok(())
@@ -127,7 +136,8 @@ fn by_interrupt() -> Result<String> {
 
 fn kernels_branches() -> Result<String> {
     let trace = "kernel.hpm";
-    let words = ["record", "-e", "load", "-c", "10007", "--branches", "-o", trace, "--"];
+    let in_both_modes = loads()?.replace("/u", "/");
+    let words = ["record", "-e", &in_both_modes, "-c", "10007", "--branches", "-o", trace, "--"];
     let mut command = hpmctl(&words)?;
     succeed(command.args(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=300"]))?;
     let ends = ends(trace)?;
@@ -146,12 +156,13 @@ fn kernels_branches() -> Result<String> {
 }
 
 /// As nobody, of a program that is in the kernel half of its time.
-fn no_kernel_address() -> Result<String> {
+fn no_kernel_address(follow_calls: bool) -> Result<String> {
     open_to_nobody()?;
     let mut seen = 0;
-    for (name, option) in [("nobody", "--branches"), ("nobodys_calls", "--stacks=lbr")] {
+    let kinds = [("nobody", "--branches"), ("nobodys_calls", "--stacks=lbr")];
+    for (name, option) in kinds.into_iter().take(1 + usize::from(follow_calls)) {
         let trace = format!("/tmp/nobody/{name}.hpm");
-        let words = ["record", "-e", "load:u", "-c", "307", option, "-o", &trace, "--"];
+        let words = ["record", "-e", &loads()?, "-c", "307", option, "-o", &trace, "--"];
         let mut command: Command = as_nobody(hpmctl(&words)?);
         succeed(
             command

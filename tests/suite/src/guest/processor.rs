@@ -1,5 +1,6 @@
 //! The processor that this runs on: whose PMU is modelled, how many CPUs there are, and whether hpm takes it.
 
+use std::fmt::Display;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
@@ -38,6 +39,28 @@ pub(crate) fn identity(profile: &Profile) -> (u32, u32) {
 /// CPUs that are online.
 pub(super) fn cpus() -> Result<usize> {
     Ok(std::thread::available_parallelism().context("asking for the number of CPUs")?.get())
+}
+
+/// The branch records of a processor.
+pub(crate) struct BranchRecords {
+    /// How many branches they hold.
+    pub(crate) depth: usize,
+    /// Whether hardware can have them follow calls (SDM Vol. 3B, "LBR Call Stack": from Haswell on).
+    pub(crate) follow_calls: bool,
+}
+
+/// What an Intel processor has of them.
+pub(crate) fn branch_records(profile: &Profile) -> Result<BranchRecords> {
+    const EN_CALLSTACK: u64 = 1 << 9;
+    let pmu = profile.perfmon().with_context(|| format!("{} has no such records", profile.name))?;
+    Ok(match pmu.extended.arch_lbr {
+        // Bit n: a depth of 8 * (n + 1).
+        Some(lbr) => BranchRecords { depth: 8 * (1 + lbr.depths.ilog2() as usize), follow_calls: true },
+        None => BranchRecords {
+            depth: pmu.lbr_depth.into(),
+            follow_calls: pmu.lbr_select_mask & EN_CALLSTACK != 0,
+        },
+    })
 }
 
 /// The precise event that is sampled: loads that missed the first-level cache. Processors before Ivy Bridge count the loads
@@ -105,9 +128,9 @@ pub(super) fn loads() -> Result<String> {
     on_each_type_of_core(|_| Ok("load"))
 }
 
-/// hpmctl's names of loads sampled for their latency, in user mode: also those that hit the first level, which takes 4 cycles.
-pub(super) fn latency_events() -> Result<String> {
-    on_each_type_of_core(|_| Ok("mem-loads,ldlat=3"))
+/// hpmctl's names of loads sampled for their latency, in user mode, if they take more cycles than this.
+pub(super) fn latency_events(cycles: u32) -> Result<String> {
+    on_each_type_of_core(|_| Ok(format!("mem-loads,ldlat={cycles}")))
 }
 
 /// Whether the processor counts loads and stores only together, as accesses to the data cache: AMD's before Zen.
@@ -131,7 +154,7 @@ pub(super) fn counted_events() -> Result<String> {
 }
 
 /// On a hybrid part an event must say for which cores it is, also where those of the other type are switched off.
-pub(super) fn on_each_type_of_core(name: impl Fn(&Profile) -> Result<&'static str>) -> Result<String> {
+pub(super) fn on_each_type_of_core<N: Display>(name: impl Fn(&Profile) -> Result<N>) -> Result<String> {
     let (profile, cpus) = (profile()?, cpus()? as u32);
     if profile.hybrid.is_none() {
         return Ok(format!("cpu/{}/u", name(profile)?));

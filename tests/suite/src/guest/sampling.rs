@@ -11,8 +11,13 @@ use super::programs::{built, hpmctl, record, record_of, succeed, wait_at_most};
 
 /// Traces of what [`super::processor::sampled`] says: of one program, then of two at the same time.
 pub(crate) const MISSES: [&str; 3] = ["strides.hpm", "first.hpm", "second.hpm"];
-/// The trace of loads sampled for their latency.
+/// The trace of loads sampled for their latency, also of those that hit the first level, which takes 4 cycles.
 pub(crate) const LOADS: &str = "loads.hpm";
+/// The trace of those that took more cycles than [`LONG`].
+pub(crate) const LONG_LOADS: &str = "long_loads.hpm";
+pub(crate) const LONG: u32 = 30;
+/// The trace of a program whose registers are known.
+pub(crate) const REGISTERS: &str = "registers.hpm";
 
 /// The trace with randomised periods, which is as [`MISSES`]' first otherwise.
 pub(crate) const RANDOMISED: &str = "randomised.hpm";
@@ -40,7 +45,9 @@ pub(super) fn run() -> Result<()> {
     }
     // IBS samples loads among all ops.
     if profile()?.amd().is_none() {
-        succeed(record_of(&latency_events()?, LOADS, &[])?.arg(built("strides")?))?;
+        succeed(record_of(&latency_events(3)?, LOADS, &[])?.arg(built("strides")?))?;
+        succeed(record_of(&latency_events(LONG)?, LONG_LOADS, &[])?.arg(built("strides")?))?;
+        succeed(record(REGISTERS)?.arg(built("registers")?))?;
         let both = loads()? + "," + &on_each_type_of_core(|_| Ok("store"))?;
         let several = record_of(&both, SEVERAL, &[])?.arg(built("loops")?).output()?;
         let said = String::from_utf8_lossy(&several.stderr);

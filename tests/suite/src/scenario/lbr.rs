@@ -1,17 +1,16 @@
 //! Branch records against the branches that were truly taken, and call stacks made of them against known calls.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use libhpm::symbol::KERNEL_START;
-use libhpm::trace::{MapRow, SampleRow, StackRow};
+use libhpm::trace::{MapRow, StackRow};
 use vpmu::Privilege;
-use vpmu::truth::{PebsReport, Report, TakenBranch};
+use vpmu::truth::{Report, TakenBranch};
 
-use super::records::rows;
+use super::records::{Pair, paired, rows};
 use super::stacks::calls;
 use crate::check::Tally;
 use crate::guest::lbr::{CALLS, DEEP, TRACES};
+use crate::guest::processor::{BranchRecords, branch_records};
 use crate::lab::Boot;
 
 /// Compares every trace that has a truth.
@@ -22,13 +21,15 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
             branches(boot, name, &report)
         });
     }
-    tally.run("lbr: call stacks of branch records are the program's calls", || calls(boot, CALLS));
-    tally.run("lbr: deeper calls than there are records are cut, and said to be", || deep(boot));
+    if records_of(boot).is_ok_and(|records| records.follow_calls) {
+        tally.run("lbr: call stacks of branch records are the program's calls", || calls(boot, CALLS));
+        tally.run("lbr: deeper calls than there are records are cut, and said to be", || deep(boot));
+    }
 }
 
-/// The true records, by what a sample has in common with its own.
-fn by_time(report: &Report) -> BTreeMap<(u32, u64), &PebsReport> {
-    report.pebs.iter().map(|record| ((record.cpu, record.tsc), record)).collect()
+/// What the machine's processor has of branch records.
+fn records_of(boot: &Boot) -> Result<BranchRecords> {
+    branch_records(boot.machine.profile)
 }
 
 /// Whether the branch is recorded in a session that counts user mode. One whose memory operand faults has not been taken, and
@@ -41,18 +42,16 @@ fn is_recorded(branch: &&TakenBranch) -> bool {
 /// The records of each sample are the last branches of user mode, far ones aside, the newest first: from, to, whether they
 /// were mispredicted. A thread has fewer when it has just come to the CPU. One that comes back to it has its own from before,
 /// where the truth has those of other processes that ran meanwhile.
-fn branches(boot: &Boot, name: &str, report: &Report) -> Result<String> {
+fn branches(boot: &Boot, name: &'static str, report: &Report) -> Result<String> {
     const MISPREDICTED: u32 = 63;
-    let truth = by_time(report);
-    let samples = rows::<SampleRow>(boot, name)?;
+    let depth = records_of(boot)?.depth;
+    let (samples, _) = paired(boot, &[name], report.pebs.iter())?;
     let maps = rows::<MapRow>(boot, name)?;
     let is_own = |pid: u32, address: u64| {
         maps.iter().any(|map| map.pid == pid && map.executable && (map.start..map.end).contains(&address))
     };
     let (mut full, mut records) = (0, 0);
-    for sample in &samples {
-        let place = (sample.cpu, sample.tsc);
-        let record = truth.get(&place).with_context(|| format!("the truth has no record at {place:?}"))?;
+    for Pair { sample, truth: record, .. } in &samples {
         let (found, _) = sample.branches.as_deref().unwrap_or_default().as_chunks::<3>();
         let taken = record.branches.iter().filter(is_recorded);
         for (age, (&[from, to, info], taken)) in found.iter().zip(taken).enumerate() {
@@ -68,22 +67,32 @@ fn branches(boot: &Boot, name: &str, report: &Report) -> Result<String> {
             );
             records += 1;
         }
-        full += usize::from(found.len() == 32);
+        full += usize::from(found.len() == depth);
     }
-    ensure!(full * 10 > samples.len() * 9, "only {full} of {} samples have all 32 records", samples.len());
-    ensure!(records * 10 > full * 32 * 9, "only {records} records of {full} full samples could be compared");
+    ensure!(
+        full * 10 > samples.len() * 9,
+        "only {full} of {} samples have all {depth} records",
+        samples.len()
+    );
+    ensure!(
+        records * 10 > full * depth * 9,
+        "only {records} records of {full} full samples could be compared"
+    );
     Ok(format!("{} samples, {records} branches compared", samples.len()))
 }
 
-/// At the bottom of 40 calls, the records have the 32 newest.
+/// At the bottom of 40 calls, the records have as many of the newest as there are.
 fn deep(boot: &Boot) -> Result<String> {
+    let depth = records_of(boot)?.depth;
     let stacks = rows::<StackRow>(boot, DEEP)?;
     let by_recursion = |stack: &&StackRow| {
         let (_, callers) = stack.frames.split_at(1);
-        callers.len() == 32 && callers.iter().all(|caller| *caller == callers[0])
+        callers.len() == depth && callers.iter().all(|caller| *caller == callers[0])
     };
-    let stack =
-        stacks.iter().find(by_recursion).context("no stack has 32 callers, all of them by recursion")?;
+    let stack = stacks
+        .iter()
+        .find(by_recursion)
+        .with_context(|| format!("no stack has {depth} callers, all of them by recursion"))?;
     ensure!(stack.truncated, "a stack that lacks its outermost calls is said to be whole");
     Ok(format!("{} stacks", stacks.len()))
 }

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use vpmu::profile::{
-    self, ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
+    self, ALDER_LAKE, CLEARWATER_FOREST, HASWELL, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
 };
 
 use super::{Scenario, advice, heap, methods, multiplex, overhead, siblings, tracking, unknown};
@@ -142,6 +142,10 @@ pub(super) fn long_jobs() -> Vec<Job> {
     // Branch records that hardware writes into its records, of model-specific and of architectural registers.
     for profile in [ADAPTIVE, &SAPPHIRE_RAPIDS] {
         all.extend(jobs(["lbr", "locality"], &Machine::of(profile)));
+    }
+    // Registers of formats 3 and 4, without and with following calls; two kinds of cores; records of architectural PEBS.
+    for profile in [OLD, &HASWELL, &ALDER_LAKE, &CLEARWATER_FOREST] {
+        all.extend(jobs(["lbr"], &Machine::of(profile)));
     }
     // Records of architectural PEBS are withheld by other fields.
     all.extend(jobs(["privacy"], &Machine::of(&CLEARWATER_FOREST)));

@@ -82,6 +82,22 @@ pub(super) fn all_paired<'a, T: Moment>(
     traces: &[&'static str],
     moments: impl Iterator<Item = &'a T>,
 ) -> Result<Vec<Pair<'a, T>>> {
+    let (pairs, left) = paired(boot, traces, moments)?;
+    let lost = traces.iter().map(|trace| lost_with_quanta(boot, trace)).sum::<Result<u64>>()?;
+    ensure!(left as u64 == lost, "{left} samples are in no trace, {lost} are said to be lost");
+    ensure!(lost * 4 <= pairs.len() as u64, "{lost} records are lost, {} not", pairs.len());
+    Ok(pairs)
+}
+
+/// Pairs the samples of these traces with what was in their quanta of these moments, and counts those that were in none.
+///
+/// # Errors
+/// A quantum has more samples, or fewer.
+pub(super) fn paired<'a, T: Moment>(
+    boot: &Boot,
+    traces: &[&'static str],
+    moments: impl Iterator<Item = &'a T>,
+) -> Result<(Vec<Pair<'a, T>>, usize)> {
     let key = |(number, moment): (usize, &'a T)| {
         let (cpu, tsc) = moment.at();
         ((cpu, tsc, number), moment)
@@ -104,10 +120,7 @@ pub(super) fn all_paired<'a, T: Moment>(
             pairs.push(Pair { trace, sample, truth });
         }
     }
-    let lost = traces.iter().map(|trace| lost_with_quanta(boot, trace)).sum::<Result<u64>>()?;
-    ensure!(due.len() as u64 == lost, "{} samples are in no trace, {lost} are said to be lost", due.len());
-    ensure!(lost * 4 <= pairs.len() as u64, "{lost} records are lost, {} not", pairs.len());
-    Ok(pairs)
+    Ok((pairs, due.len()))
 }
 
 /// Records that were lost because their quanta were.
@@ -148,11 +161,12 @@ fn stays(boot: &Boot, traces: &[&'static str]) -> Result<Vec<Stay>> {
     Ok(stays)
 }
 
+/// Place of RCX in a record (SDM Vol. 3B, "PEBS Record Format"): it follows RBX.
+pub(super) const RCX: usize = Registers::RAX + 2;
+
 /// Programs whose load misses read at RSI + RCX: a sample's registers, which are those after the load and before the add, lead to the
 /// address that was truly read.
 pub(super) fn lead_to(sample: &SampleRow, load: Option<u64>) -> Result<()> {
-    /// Place in a record (SDM Vol. 3B, "PEBS Record Format"): RCX follows RBX.
-    const RCX: usize = Registers::RAX + 2;
     let registers = sample.registers.context("a sample has no registers")?;
     let address = registers.at(Registers::RSI) + registers.at(RCX);
     let ip = sample.ip;

@@ -9,11 +9,13 @@ use vpmu::DataSource;
 use vpmu::profile::{DataRecord, EventSpec, Profile};
 use vpmu::truth::Report;
 
-use super::records::{Pair, lead_to, open, pairs, periods, rows, totals};
+use super::records::{Pair, RCX, lead_to, open, pairs, periods, rows, totals};
 use super::{ibs, several};
 use crate::check::Tally;
 use crate::guest::processor::sampled_event;
-use crate::guest::sampling::{LOADS, MISSES, RANDOMISED, SEVERAL, tells_events_apart};
+use crate::guest::sampling::{
+    LOADS, LONG, LONG_LOADS, MISSES, RANDOMISED, REGISTERS, SEVERAL, tells_events_apart,
+};
 use crate::lab::Boot;
 
 /// Every record of every trace is right, belongs to the right thread, and none is missing.
@@ -23,15 +25,15 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     }
     let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();
     let mut paired = Vec::new();
-    let fixed = [MISSES[0], MISSES[1], MISSES[2], LOADS];
-    let single = [MISSES[0], MISSES[1], MISSES[2], LOADS, RANDOMISED];
+    let fixed = [MISSES[0], MISSES[1], MISSES[2], LOADS, LONG_LOADS, REGISTERS];
+    let single: Vec<&str> = fixed.into_iter().chain([RANDOMISED]).collect();
     let several = tells_events_apart(boot.machine.profile);
-    let all: Vec<&str> = single.into_iter().chain(several.then_some(SEVERAL)).collect();
+    let all: Vec<&str> = single.iter().copied().chain(several.then_some(SEVERAL)).collect();
     tally.run("sampling: the samples are the records that were written, in order", || {
         paired = pairs(boot, &all, &report)?;
         Ok(format!("{} records", paired.len()))
     });
-    for name in single {
+    for &name in &single {
         let of_trace: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == name).collect();
         tally.run(&format!("sampling: every record of {name} is right"), || records(boot, name, &of_trace));
     }
@@ -48,7 +50,23 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     tally.run("sampling: randomised periods differ, and agree with the count", || randomised(boot));
     tally.run("sampling: every sample lies in code that its process had mapped", || mapped(boot));
     tally.run("sampling: strides' misses are on its missing load", || strides(&paired));
-    tally.run("sampling: sampled loads have their latency and their data's source", || loads(boot, &paired));
+    tally.run("sampling: every register is at its place", || registers(&paired));
+    tally.run("sampling: sampled loads have their latency and their data's source", || {
+        let levels = loads(boot, &paired, LOADS)?;
+        // Half of the loads hit, the others walk an array that is larger than the first level.
+        let hits = levels.get(&Level::L1).copied().unwrap_or(0);
+        let all: u64 = levels.values().sum();
+        ensure!(hits * 3 > all && hits * 3 < all * 2, "{hits} of {all} sampled loads hit the first level");
+        Ok(format!("samples of each level: {levels:?}"))
+    });
+    tally.run("sampling: no load is sampled that took no longer than was asked for", || {
+        let levels = loads(boot, &paired, LONG_LOADS)?;
+        ensure!(!levels.is_empty() && !levels.contains_key(&Level::L1), "samples of each level: {levels:?}");
+        let long = |pair: &&Pair<'_>| pair.sample.latency_cycles > Some(LONG);
+        let short = paired.iter().filter(|pair| pair.trace == LONG_LOADS).find(|pair| !long(pair));
+        ensure!(short.is_none(), "a load took {:?} cycles", short.map(|pair| pair.sample.latency_cycles));
+        Ok(format!("samples of each level: {levels:?}"))
+    });
     tally.run("sampling: no process has another's samples", || {
         processes(boot, &paired, |truth| truth.page_table)
     });
@@ -85,7 +103,7 @@ fn randomised(boot: &Boot) -> Result<String> {
 
 /// The event that a trace sampled on this core.
 fn event_of(core: &'static Profile, trace: &str) -> Result<&'static EventSpec> {
-    if trace != LOADS {
+    if ![LOADS, LONG_LOADS].contains(&trace) {
         return sampled_event(core);
     }
     let found = core.events.iter().find(|event| event.data == DataRecord::LoadLatency);
@@ -128,10 +146,35 @@ fn strides(paired: &[Pair<'_>]) -> Result<String> {
     Ok(format!("{} samples", samples.len()))
 }
 
-/// Cycles, level, second-level TLB and lock of each sampled load are the truth's.
-fn loads(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
-    let mut levels = BTreeMap::<u8, u64>::new();
-    for Pair { sample, truth, .. } in paired.iter().filter(|pair| pair.trace == LOADS) {
+/// Each register of a record is what it was in the program, whose registers' bytes are their places there.
+fn registers(paired: &[Pair<'_>]) -> Result<String> {
+    /// What the load leaves of ZF, CF, OF and SF (SDM Vol. 1, 3.4.3).
+    const ZF: u64 = 1 << 6;
+    const FLAGS: u64 = 1 | ZF | 1 << 7 | 1 << 11;
+    let samples: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == REGISTERS).collect();
+    let hot = hottest(samples.iter().map(|pair| &pair.sample));
+    let on_hot: Vec<_> = samples.iter().filter(|pair| pair.sample.ip == hot).collect();
+    ensure!(on_hot.len() > 100 && on_hot.len() * 100 >= samples.len() * 99, "{} samples", on_hot.len());
+    for Pair { sample, truth, .. } in &on_hot {
+        // RSI and RCX.
+        lead_to(sample, truth.load)?;
+        let registers = sample.registers.context("a sample has no registers")?;
+        let steady =
+            (Registers::RAX..Registers::COUNT).filter(|place| ![RCX, Registers::RSI].contains(place));
+        for place in steady {
+            let (found, right) = (registers.at(place), 0x0101_0101_0101_0101 * place as u64);
+            ensure!(found == right, "the register at place {place} is {found:#x}, truly {right:#x}");
+        }
+        let flags = registers.at(Registers::RFLAGS);
+        ensure!(flags & FLAGS == ZF, "RFLAGS are {flags:#x}");
+    }
+    Ok(format!("{} samples", on_hot.len()))
+}
+
+/// Cycles, level, second-level TLB and lock of each load that this trace sampled are the truth's; how many are of each level.
+fn loads(boot: &Boot, paired: &[Pair<'_>], trace: &str) -> Result<BTreeMap<Level, u64>> {
+    let mut levels = BTreeMap::<Level, u64>::new();
+    for Pair { sample, truth, .. } in paired.iter().filter(|pair| pair.trace == trace) {
         let core = boot.machine.profile.of_cpu(sample.cpu, boot.machine.cpus);
         let outcome = truth.load_outcome.context("the truth has not followed the load")?;
         let level = match outcome.source {
@@ -150,13 +193,9 @@ fn loads(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
         );
         let got = (sample.latency_cycles, sample.level, sample.stlb_miss, sample.locked);
         ensure!(got == right, "a load's latency, level, TLB miss and lock are {got:?}, truly {right:?}");
-        *levels.entry(level as u8).or_default() += 1;
+        *levels.entry(level).or_default() += 1;
     }
-    // Half of the loads hit, the others walk an array that is larger than the first level.
-    let hits = levels.get(&(Level::L1 as u8)).copied().unwrap_or(0);
-    let all: u64 = levels.values().sum();
-    ensure!(hits * 3 > all && hits * 3 < all * 2, "{hits} of {all} sampled loads hit the first level");
-    Ok(format!("samples of each level: {levels:?}"))
+    Ok(levels)
 }
 
 /// Two runs of one position-independent program have it at two addresses; a sample must name its own process'.

@@ -8,7 +8,7 @@ use hpm_abi::{
     Totals,
 };
 use libhpm::event::{self, Event};
-use libhpm::session::{Options, Stack, Target};
+use libhpm::session::{Branches, Options, Stack, Target};
 use libhpm::sys::probe::{ARGUMENT_WORDS, words};
 
 /// Counted, or sampled where hardware can. None of them needs the model's caches, which slow the guest down several times: cycles do,
@@ -118,9 +118,15 @@ fn sampling(options: Options, random: &mut Rng) -> Options {
         1 => Stack::FramePointers(random.u32(1..64)),
         _ => Stack::None,
     };
+    let branches = match random.u8(..4) {
+        0 => Some(Branches { count: 0, filter: 0 }),
+        1 => Some(Branches { count: random.u32(..34), filter: random.u32(..) & random.u32(..0x200) }),
+        _ => None,
+    };
     options
         .imprecise(random.u8(..3) == 0)
         .randomise(random.bool())
         .rate(if random.bool() { 0 } else { random.u64(1..100_000) })
         .stack(stack)
+        .branches(branches)
 }
