@@ -1,10 +1,12 @@
 //! Data address profiles as comma-separated values (RFC 4180, with line feeds).
 
+use libhpm::export::csv_line;
+
 use super::Report;
 
 /// A line for each group and event; empty fields for what a group does not have.
 pub(super) fn render(report: &Report<'_>) -> String {
-    let mut text = line(
+    let mut text = csv_line(
         ["space", "pid", "address", "bytes", "name", "event", "samples", "events", "young", "sharing"]
             .map(str::to_owned),
     );
@@ -12,7 +14,7 @@ pub(super) fn render(report: &Report<'_>) -> String {
         let key = &entry.key;
         let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
         for (event, sum) in report.events.iter().zip(&entry.sums) {
-            text += &line([
+            text += &csv_line([
                 key.space.name().to_owned(),
                 number(key.pid.map(u64::from)),
                 key.address.map_or_else(String::new, |address| format!("{address:#x}")),
@@ -27,11 +29,4 @@ pub(super) fn render(report: &Report<'_>) -> String {
         }
     }
     text
-}
-
-fn line<const N: usize>(fields: [String; N]) -> String {
-    let quoted = fields.map(|field| {
-        if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
-    });
-    quoted.join(",") + "\n"
 }

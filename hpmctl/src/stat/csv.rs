@@ -1,5 +1,7 @@
 //! Counts as comma-separated values (RFC 4180, with line feeds): one line for each count, empty fields for what is not known.
 
+use libhpm::export::csv_line;
+
 use super::breakdown::Who;
 use super::{Counted, EventCount, Slice};
 
@@ -21,7 +23,7 @@ const COLUMNS: [&str; 13] = [
 
 /// The names of the columns.
 pub(super) fn header() -> String {
-    line(COLUMNS.map(str::to_owned))
+    csv_line(COLUMNS)
 }
 
 /// The counts of a part or an interval. Shares of issue slots are lines with their name as event.
@@ -35,11 +37,11 @@ pub(super) fn slice(slice: &Slice) -> String {
         }
     };
     let begin = || std::iter::once(at.clone()).chain(who.clone());
-    let counts = slice.events.iter().map(|event| line(begin().chain(count(event))));
+    let counts = slice.events.iter().map(|event| csv_line(begin().chain(count(event))));
     let shares = slice.topdown.iter().map(|share| {
         let percent = format!("{:.3}", share.share * 100.0);
         let empty = || [const { String::new() }; 5];
-        line(begin().chain([share.label()]).chain(empty()).chain([percent, "%".to_owned()]))
+        csv_line(begin().chain([share.label()]).chain(empty()).chain([percent, "%".to_owned()]))
     });
     counts.chain(shares).collect()
 }
@@ -70,28 +72,10 @@ fn count(event: &EventCount) -> [String; 8] {
     ]
 }
 
-/// One line; what has a comma, a quote or a line end in it stands in quotes.
-pub(super) fn line(fields: impl IntoIterator<Item = String>) -> String {
-    let quoted = |field: String| {
-        if field.contains([',', '"', '\n', '\r']) {
-            format!("\"{}\"", field.replace('"', "\"\""))
-        } else {
-            field
-        }
-    };
-    fields.into_iter().map(quoted).collect::<Vec<_>>().join(",") + "\n"
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::stat::text::tests::{counted, event};
-
-    #[test]
-    fn fields_that_need_it_are_quoted() {
-        let fields = ["a", "b,c", "say \"no\"", ""].map(str::to_owned);
-        assert_eq!(line(fields), "a,\"b,c\",\"say \"\"no\"\"\",\n");
-    }
 
     #[test]
     fn every_count_has_a_line_with_every_column() {

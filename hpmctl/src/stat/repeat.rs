@@ -7,11 +7,12 @@ use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table, presets};
 use libhpm::analysis::statistics::Repeated;
 use libhpm::analysis::topdown::Share;
+use libhpm::export::csv_line;
 use serde::{Serialize, Serializer};
 
 use super::out::Out;
 use super::text::without;
-use super::{Counted, EventCount, StatArgs, beside_csv, csv, measurement, status};
+use super::{Counted, EventCount, StatArgs, beside_csv, measurement, status};
 use crate::output::{counted, grouped, say, time, unit, warn};
 use crate::workload::{End, signal_name};
 
@@ -271,7 +272,7 @@ fn values(runs: &Runs) -> String {
     let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
     let row = |row: &Row| {
         let of = &row.values;
-        csv::line([
+        csv_line([
             row.name.clone(),
             row.unit.to_owned(),
             of.runs.to_string(),
@@ -283,7 +284,7 @@ fn values(runs: &Runs) -> String {
             row.scaled.to_string(),
         ])
     };
-    csv::line(header.map(str::to_owned)) + &runs.rows.iter().map(row).collect::<String>()
+    csv_line(header) + &runs.rows.iter().map(row).collect::<String>()
 }
 
 #[cfg(test)]

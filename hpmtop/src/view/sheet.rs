@@ -1,5 +1,6 @@
 //! A table as data: drawn, dumped to JSON and CSV, and printed by `--once`.
 
+use libhpm::export::csv_line;
 use libhpm::text;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -166,16 +167,16 @@ impl Sheet {
         Value::Array(self.rows.iter().map(|cells| Value::Object(row(cells))).collect())
     }
 
-    /// As comma-separated values (RFC 4180): the headings, and the rows, with the time of both in front. People read them on terminals,
+    /// As comma-separated values (RFC 4180, with line feeds): the headings, and the rows, with the time of both in front. People read them on terminals,
     /// too, and so names are as they are printed.
     pub(crate) fn csv(&self, now_ns: u64) -> (String, String) {
         let heads: Vec<usize> = (0..self.heads.len()).filter(|&place| !self.heads[place].picture).collect();
-        let line = |first: String, cells: Vec<String>| [vec![first], cells].concat().join(",") + "\r\n";
-        let titles = heads.iter().map(|&place| quoted(&self.heads[place].title)).collect();
+        let line = |first: String, cells: Vec<String>| csv_line([vec![first], cells].concat());
+        let titles = heads.iter().map(|&place| self.heads[place].title.clone()).collect();
         let row = |row: &Vec<Cell>| {
             let cell = |place: &usize| match row.get(*place).map(|cell| &cell.value) {
                 None | Some(Value::Null) => String::new(),
-                Some(Value::String(text)) => quoted(&text::line(text)),
+                Some(Value::String(text)) => text::line(text).to_string(),
                 Some(other) => other.to_string(),
             };
             line(format!("{:.6}", now_ns as f64 / 1e9), heads.iter().map(cell).collect())
@@ -213,11 +214,6 @@ impl Sheet {
         }
         text
     }
-}
-
-/// A text in quotes where commas or quotes make them needed.
-fn quoted(text: &str) -> String {
-    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
 /// Whether each character of a text takes one column: ASCII, lines and blocks do, and most texts have nothing else.
@@ -271,8 +267,8 @@ mod tests {
     #[test]
     fn pictures_are_for_people() {
         let (headings, rows) = sheet().csv(2_300_000_000);
-        assert_eq!(headings, "time_s,tid,\"name, if any\"\r\n");
-        assert_eq!(rows, "2.300000,7,\"say \"\"a\"\"\"\r\n2.300000,,b\r\n");
+        assert_eq!(headings, "time_s,tid,\"name, if any\"\n");
+        assert_eq!(rows, "2.300000,7,\"say \"\"a\"\"\"\n2.300000,,b\n");
         assert_eq!(sheet().json()[0], serde_json::json!({"tid": 7, "name, if any": "say \"a\""}));
         assert_eq!(sheet().json()[1]["tid"], Value::Null);
         assert_eq!(sheet().plain(), "tid  name, if any\n  7  say \"a\"\n     b\n");

@@ -26,7 +26,7 @@ pub fn write_csv<R: Row>(batches: &mut Batches<R>, meta: &Meta, output: &mut dyn
             false => head.push(field.name().clone()),
         }
     }
-    line(head.iter().map(String::as_str), output)?;
+    output.write_all(csv_line(&head).as_bytes())?;
     batches.try_for_each(|batch| rows(&batch, meta.events.len(), output))
 }
 
@@ -45,32 +45,30 @@ fn rows(batch: &RecordBatch, events: usize, output: &mut dyn Write) -> io::Resul
                 cells.push(text);
             }
         }
-        line(cells.iter().map(String::as_str), output)?;
+        output.write_all(csv_line(&cells).as_bytes())?;
     }
     Ok(())
 }
 
-fn line<'a>(cells: impl Iterator<Item = &'a str>, output: &mut dyn Write) -> io::Result<()> {
+/// One line of comma-separated values, with a line feed; what has a comma, a quote or a line end in it stands in quotes.
+#[must_use]
+pub fn csv_line<S: AsRef<str>>(cells: impl IntoIterator<Item = S>) -> String {
     let mut line = String::new();
-    for (number, cell) in cells.enumerate() {
+    for (number, cell) in cells.into_iter().enumerate() {
         if number > 0 {
             line.push(',');
         }
-        push(&mut line, cell);
+        let cell = cell.as_ref();
+        if cell.contains(['"', ',', '\r', '\n']) {
+            line.push('"');
+            line.push_str(&cell.replace('"', "\"\""));
+            line.push('"');
+        } else {
+            line.push_str(cell);
+        }
     }
     line.push('\n');
-    output.write_all(line.as_bytes())
-}
-
-/// Quotes what needs it.
-fn push(line: &mut String, cell: &str) {
-    if cell.contains(['"', ',', '\r', '\n']) {
-        line.push('"');
-        line.push_str(&cell.replace('"', "\"\""));
-        line.push('"');
-    } else {
-        line.push_str(cell);
-    }
+    line
 }
 
 fn cell(column: &dyn Array, row: usize) -> String {
@@ -95,4 +93,17 @@ fn numbers(list: &dyn Array) -> String {
     let numbers: Vec<String> =
         list.as_primitive::<UInt64Type>().values().iter().map(u64::to_string).collect();
     numbers.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::csv_line;
+
+    #[test]
+    fn fields_that_need_it_are_quoted() {
+        assert_eq!(
+            csv_line(["a", "b,c", "say \"no\"", "", "two\nlines"]),
+            "a,\"b,c\",\"say \"\"no\"\"\",,\"two\nlines\"\n"
+        );
+    }
 }

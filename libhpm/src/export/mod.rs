@@ -24,7 +24,7 @@ use crate::report::Sum;
 use crate::trace::{QuantumRow, SampleRow, TraceReader};
 
 pub use self::chrome::write_chrome;
-pub use self::csv::write_csv;
+pub use self::csv::{csv_line, write_csv};
 pub use self::firefox::write_firefox;
 pub use self::parquet::write_parquet;
 pub use self::pprof::write_pprof;
