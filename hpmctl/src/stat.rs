@@ -2,6 +2,7 @@
 
 mod breakdown;
 mod csv;
+mod group;
 mod measurement;
 mod metric;
 mod out;
@@ -23,6 +24,7 @@ use libhpm::trace::{Event, Totals};
 use serde::Serialize;
 
 use self::breakdown::{Per, Who};
+use self::group::Group;
 use self::metric::Metric;
 use crate::cli::{TargetArgs, seconds};
 use crate::measure::sources;
@@ -40,6 +42,9 @@ pub(crate) struct StatArgs {
     /// context-switches, cpu-migrations and page-faults, as far as this user may]
     #[arg(short, long = "event", value_name = "EVENTS", conflicts_with = "trace")]
     events: Vec<String>,
+    /// Count what answers a question together, as far as the PMU has events and counters for it; what is left out is told
+    #[arg(short, long, value_name = "GROUP", conflicts_with_all = ["events", "trace"])]
+    group: Option<Group>,
     /// Where the data comes from
     #[arg(long, default_value_t, value_parser = sources(), conflicts_with = "trace")]
     source: Wish,
@@ -67,7 +72,7 @@ pub(crate) struct StatArgs {
     /// Show where issue slots went, by the top-down method: LEVEL 1, or 2, whose events take turns; on a PMU without them, in how
     /// many cycles what stalled
     #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "1",
-        value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with_all = ["events", "trace"])]
+        value_parser = clap::value_parser!(u8).range(1..=2), conflicts_with_all = ["events", "group", "trace"])]
     topdown: Option<u8>,
     /// Print JSON for other programs; with --interval one line for each interval, and one for the whole
     #[arg(long)]
@@ -198,6 +203,11 @@ impl StatArgs {
             (_, true) => Some(Per::Cpu),
             _ => None,
         }
+    }
+
+    /// Whether events were asked for, one by one: what nobody named may be left out.
+    fn names_events(&self) -> bool {
+        !self.events.is_empty() || self.topdown.is_some()
     }
 
     /// Whether the result goes to standard error: standard output is the program's, but a trace has none.

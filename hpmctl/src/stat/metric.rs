@@ -54,6 +54,12 @@ fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<M
             .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
         "l2-load-miss" => per(&["l1d-load-miss"], 100.0, "% of L1 misses", 2)
             .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
+        "l3-load-miss" => per(&["l2-load-miss"], 100.0, "% of L2 misses", 2)
+            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
+        "l1d-store-miss" => per(&["store"], 100.0, "% of stores", 2)
+            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
+        "l2-store-miss" => per(&["l1d-store-miss"], 100.0, "% of L1 misses", 2)
+            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
         "l3-miss" => per(&["l3-reference"], 100.0, "% of references", 2)
             .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
         _ => per(&["instructions"], 1000.0, "per 1000 instructions", 2),

@@ -10,7 +10,7 @@ use libhpm::refusal::Reason;
 use libhpm::session::{Options, Session};
 use libhpm::source::Source;
 use libhpm::source::choice::{
-    Chosen, PerfFacts, choose, events_at_hand, open_session, parse_events, refused_for, sideband,
+    Chosen, PerfFacts, choose, events_at_hand, open_session, parse_events, refused_for, sideband, usable_pmu,
 };
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::opened::Opened;
@@ -54,13 +54,19 @@ pub(super) fn prepare(args: &StatArgs) -> Result<Prepared> {
             let topdown = topdown::plan(args)?;
             let events = match &topdown {
                 Some(plan) => parse_events(&plan.events)?,
-                None if args.events.is_empty() => events_at_hand(&DEFAULT_EVENTS)?,
-                None => parse_events(&args.events)?,
+                None => match args.group {
+                    Some(group) => group.on(&usable_pmu()?).0,
+                    None if args.events.is_empty() => events_at_hand(&DEFAULT_EVENTS)?,
+                    None => parse_events(&args.events)?,
+                },
             };
             Ok(Prepared::Driver { line, events, topdown })
         }
         Chosen::Perf(facts) if args.topdown.is_some() => {
             bail!("issue slots are not counted through perf_event; they need the hpm module: {}", facts.why)
+        }
+        Chosen::Perf(facts) if args.group.is_some() => {
+            bail!("groups are of the hpm module's events: {}", facts.why)
         }
         Chosen::Perf(facts) => {
             // It has no hardware counts of single threads and CPUs.
@@ -141,10 +147,7 @@ fn open_fitting(
     loop {
         match open_session(events.clone(), options) {
             Err(error)
-                if args.events.is_empty()
-                    && args.topdown.is_none()
-                    && events.len() > 1
-                    && refused_for(&error, Reason::NoCounter) =>
+                if !args.names_events() && events.len() > 1 && refused_for(&error, Reason::NoCounter) =>
             {
                 events.pop();
             }
@@ -182,17 +185,31 @@ fn by_perf(
     }
 }
 
-/// What is not among the default events because this user may not count it; a sentence.
-pub(super) fn left_out(args: &StatArgs, meta: &Meta) -> Option<String> {
+/// What of a group is not counted, and what is not among the default events because this user may not count it; sentences.
+pub(super) fn left_out(args: &StatArgs, meta: &Meta) -> Vec<String> {
+    if let Some(group) = args.group {
+        let (events, mut sentences) = group.on(&meta.machine.pmu);
+        let is_counted = |event: &Event| meta.events.iter().any(|counted| counted.name == event.name);
+        let without: Vec<&str> =
+            events.iter().filter(|event| !is_counted(event)).map(|event| event.name.as_str()).collect();
+        if !without.is_empty() {
+            sentences.push(format!(
+                "not counted, because there is no counter left (--multiplex has events take turns): {}",
+                without.join(", ")
+            ));
+        }
+        return sentences;
+    }
     let by_perf = args.events.is_empty() && args.target.trace.is_none() && meta.source == "perf_event";
     let left_out: Vec<&str> = PERF_SOFTWARE
         .into_iter()
         .filter(|name| by_perf && meta.events.iter().all(|event| event.name.trim_end_matches(":u") != *name))
         .collect();
-    (!left_out.is_empty()).then(|| {
-        format!(
-            "{} are not counted: they happen in kernel mode, which this user may not measure",
-            left_out.join(" and ")
-        )
-    })
+    if left_out.is_empty() {
+        return vec![];
+    }
+    vec![format!(
+        "{} are not counted: they happen in kernel mode, which this user may not measure",
+        left_out.join(" and ")
+    )]
 }

@@ -146,7 +146,9 @@ fn configure(driver: &Driver, info: &Info, child: &Child, way: &Way) -> Result<S
     let options = Options::new(Target::Process(child.pid())).sample(load, way.period).start_on_exec(true);
     let (proof, mut config) = (proof_of(child)?, (way.add)(options).config());
     prove(&mut config, &proof);
+    // Within what a user may have locked.
     config.segments = 4;
+    config.stack_ring_bytes = config.stack_ring_bytes.min(1 << 20);
     driver.configure(&mut config).map_err(denied)?;
     Ok(config)
 }
