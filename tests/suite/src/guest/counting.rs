@@ -3,14 +3,14 @@
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::GuestReport;
 use super::processor::{counted_events, cpus};
-use super::programs::{built, pid_of, stat, stat_command, wait_at_most};
+use super::programs::{built, hpmctl, pid_of, stat, stat_command, succeed, wait_at_most};
 
 /// Runs every case; each leaves a fact named by the label of its program. With one CPU nothing can migrate. User mode only is counted,
 /// since only there is the program's length its own.
@@ -32,7 +32,30 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let (first, second) = side_by_side(events)?;
     report.fact("loops4", first);
     report.fact("loops5", second);
+    for name in GROUPS {
+        report.check(&format!("what answers a question together is counted: {name}"), || group(name));
+    }
     Ok(())
+}
+
+/// Of `hpmctl stat --group`.
+const GROUPS: [&str; 5] = ["branches", "loads", "stores", "tlb", "code"];
+
+/// As many of the group's events as there are counters for are counted, and each of the others is told.
+fn group(name: &str) -> Result<String> {
+    let file = "group.json";
+    let words = ["stat", "--json", "-o", file, "--group", name, "--", "ls", "/"];
+    succeed(hpmctl(&words)?.stdout(Stdio::null()))?;
+    let counted: Value = serde_json::from_slice(&std::fs::read(file)?)?;
+    let events = counted["events"].as_array().context("no events")?;
+    let instructions = events.iter().find(|event| event["name"] == "instructions");
+    let instructions = instructions.and_then(|event| event["count"].as_u64()).unwrap_or(0);
+    ensure!(instructions > 10_000, "{instructions} instructions: {counted}");
+    // With the least that any of them has, and a name that stands for an event on each of two types of core.
+    let told = counted["warnings"].to_string();
+    ensure!(events.len() >= 4 || told.contains("not counted") || told.contains("has no event"), "{counted}");
+    let names: Vec<&str> = events.iter().filter_map(|event| event["name"].as_str()).collect();
+    Ok(format!("{}; {told}", names.join(", ")))
 }
 
 /// Lets a process run on these CPUs only.
@@ -58,7 +81,7 @@ fn migrating(events: &str, cpus: usize) -> Result<(usize, Value)> {
         std::thread::sleep(Duration::from_millis(2));
     }
     let status = wait_at_most(&mut hpmctl, Duration::from_secs(600))?;
-    anyhow::ensure!(status.success(), "hpmctl stat ended with {status}");
+    ensure!(status.success(), "hpmctl stat ended with {status}");
     Ok((moves, serde_json::from_slice(&std::fs::read(file)?)?))
 }
 
@@ -86,7 +109,7 @@ fn side_by_side(events: &str) -> Result<(Value, Value)> {
     let mut second = stat_command(events, "second.json", &["loops", "x", "x", "x", "x"])?.spawn()?;
     for child in [&mut first, &mut second] {
         let status = wait_at_most(child, Duration::from_secs(600))?;
-        anyhow::ensure!(status.success(), "hpmctl stat ended with {status}");
+        ensure!(status.success(), "hpmctl stat ended with {status}");
     }
     let read = |file: &str| -> Result<Value> { Ok(serde_json::from_slice(&std::fs::read(file)?)?) };
     Ok((read("first.json")?, read("second.json")?))
