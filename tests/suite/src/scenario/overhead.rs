@@ -135,6 +135,14 @@ fn check_and_write(
             Ok(format!("adds {added:.3} %"))
         });
     }
+    for (way, ..) in &WAYS[1..WAYS_AT_TARGET] {
+        tally.run(&format!("overhead: the mean of all programs at {way}"), || {
+            let added = programs.iter().map(|(_, program)| program.added(way)).sum::<Result<f64>>()?;
+            let mean = added / programs.len() as f64;
+            ensure!(mean < TARGET_PERCENT, "{mean:.3} % are added; the target is {TARGET_PERCENT} %");
+            Ok(format!("{mean:.3} %"))
+        });
+    }
     tally.run("overhead: nothing was lost", || {
         for (name, program) in &programs {
             for (way, run) in &program.runs {
