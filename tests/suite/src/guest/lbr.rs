@@ -137,7 +137,7 @@ fn by_interrupt() -> Result<String> {
 fn kernels_branches() -> Result<String> {
     let trace = "kernel.hpm";
     let in_both_modes = loads()?.replace("/u", "/");
-    let words = ["record", "-e", &in_both_modes, "-c", "10007", "--branches", "-o", trace, "--"];
+    let words = ["record", "-e", &in_both_modes, "-c", "1009", "--branches", "-o", trace, "--"];
     let mut command = hpmctl(&words)?;
     succeed(command.args(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=300"]))?;
     let ends = ends(trace)?;
