@@ -32,12 +32,15 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let (first, second) = side_by_side(events)?;
     report.fact("loops4", first);
     report.fact("loops5", second);
+    report.fact(SYSCALLS, stat("instructions:u,instructions:k", "syscalls.json", &[SYSCALLS])?);
     for name in GROUPS {
         report.check(&format!("what answers a question together is counted: {name}"), || group(name));
     }
     Ok(())
 }
 
+/// A program that is in the kernel most of its time; also its window.
+pub(crate) const SYSCALLS: &str = "syscalls";
 /// Of `hpmctl stat --group`.
 const GROUPS: [&str; 5] = ["branches", "loads", "stores", "tlb", "code"];
 

@@ -5,7 +5,7 @@ pub(crate) mod advice;
 mod bad_input;
 pub(crate) mod bench;
 mod cachegrind;
-mod counting;
+pub(crate) mod counting;
 mod ends;
 pub(crate) mod equivalents;
 mod glimpse;

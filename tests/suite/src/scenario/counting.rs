@@ -7,6 +7,7 @@ use vpmu::event::Event;
 use vpmu::truth::Report;
 
 use crate::check::Tally;
+use crate::guest::counting::SYSCALLS;
 use crate::guest::processor::counts_accesses;
 use crate::lab::Boot;
 
@@ -33,6 +34,26 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     if boot.machine.cpus > 1 {
         migrating(boot, tally);
     }
+    tally.run("counting: the kernel's instructions are told from the program's", || kernels(boot));
+}
+
+/// In user mode exactly the program's instructions are counted; in the kernel those that the truth has while the program's address space was
+/// loaded, but for the program's beginning and end, and the driver's own at interrupts and switches, which are not counted.
+fn kernels(boot: &Boot) -> Result<String> {
+    /// 4 in each turn, and 13 around the loop.
+    const USER: u64 = 4 * 100_000 + 13;
+    let stat = boot.report.facts.get(SYSCALLS).context("the guest left no such counts")?;
+    let count = |place: usize| stat["events"][place]["count"].as_u64().context("no count");
+    let (user, kernel) = (count(0)?, count(1)?);
+    ensure!(user == USER, "{user} instructions in user mode, not {USER}");
+    let report: Report = serde_json::from_value(boot.truth.clone()).context("the truth")?;
+    let window = report.windows.iter().find(|window| window.tag == SYSCALLS);
+    let truth = window.context("the truth has no such window")?.counts.of(Event::Instruction).kernel;
+    ensure!(
+        truth > 10 * USER && kernel.abs_diff(truth) * 50 <= truth,
+        "{kernel} in the kernel, truly {truth}"
+    );
+    Ok(format!("{user} in user mode, {kernel} in the kernel, of which {truth} in the loop's window"))
 }
 
 /// The same of a process that is moved from CPU to CPU.
