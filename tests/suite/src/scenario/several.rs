@@ -1,9 +1,11 @@
 //! Records of two precise events at once: each sample is of the event whose counter made its record.
 
 use anyhow::{Context, Result, ensure};
-use libhpm::record::Attribution;
-use vpmu::Event;
+use libhpm::record::{Attribution, Level};
+use libhpm::trace::SampleRow;
 use vpmu::profile::DataRecord;
+use vpmu::truth::PebsReport;
+use vpmu::{DataSource, Event};
 
 use super::records::{Pair, open, periods, totals};
 use crate::guest::processor::precise_event;
@@ -13,7 +15,7 @@ use crate::lab::Boot;
 /// The program's loads and stores are other instructions, so that the truth of a record tells which event it is of.
 pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
     let events = open(boot, SEVERAL)?.meta().events.clone();
-    let mut of_each = [0_u64; 2];
+    let (mut of_each, mut told) = ([0_u64; 2], 0_u64);
     for Pair { sample, truth, .. } in paired.iter().filter(|pair| pair.trace == SEVERAL) {
         let event = &events[usize::from(sample.event)];
         let is_store = event.name.contains("store");
@@ -27,6 +29,9 @@ pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
         let right = (ip, has_address.then_some(address));
         let got = (sample.ip, sample.data_address);
         ensure!(got == right, "a record of {} says {got:x?}, the truth is {right:x?}", event.name);
+        if is_store {
+            told += u64::from(store_is_right(sample, truth)?);
+        }
         of_each[usize::from(is_store)] += 1;
     }
     let lost = totals(boot, SEVERAL)?.records_lost;
@@ -39,5 +44,17 @@ pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
         loads > 100 && loads.abs_diff(stores) < 20 + lost,
         "{loads} loads and {stores} stores of as many were sampled, {lost} are lost"
     );
-    Ok(format!("{loads} loads and {stores} stores, {lost} lost"))
+    Ok(format!("{loads} loads and {stores} stores, {told} of which tell of their data, {lost} lost"))
+}
+
+/// What a store's record says of its data's place is the truth's, if it says anything: some processors tell of the first level only.
+fn store_is_right(sample: &SampleRow, truth: &PebsReport) -> Result<bool> {
+    let Some(level) = sample.level.and_then(Level::from_number) else { return Ok(false) };
+    let outcome = truth.store_outcome.context("the truth has not followed the store")?;
+    let got = (level == Level::L1, sample.stlb_miss, sample.locked);
+    let tells = |told: Option<bool>, what: bool| told.map(|_| what);
+    let right =
+        (outcome.source == DataSource::L1, tells(got.1, outcome.stlb_miss), tells(got.2, truth.locked));
+    ensure!(got == right, "a store's L1 hit, TLB miss and lock are {got:?}, truly {right:?}");
+    Ok(true)
 }
