@@ -22,14 +22,14 @@ use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
 use serde_json::json;
 
+use super::counting::SYSCALLS;
+use super::programs::built;
 use super::proof::{denied, proof_of, prove};
 use super::scopes::{NOBODY, open_to_nobody};
 use super::{GuestReport, REPORT};
 
 /// Of [`Mapping`]'s words.
 const WORD_BYTES: usize = size_of::<u64>();
-/// A hundred thousand times two system calls, each between a few user instructions.
-const WORK: [&str; 5] = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=100000"];
 
 /// Lets the reader run as nobody, and takes over what it saw.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
@@ -107,7 +107,7 @@ struct Mapped {
 }
 
 fn poll_while_sampling(way: &Way) -> Result<(u64, Totals)> {
-    let mut child = Child::prepare(&WORK)?;
+    let mut child = Child::prepare(&[built(SYSCALLS)?])?;
     let (driver, info) = Driver::open_checked()?;
     let config = configure(&driver, &info, &child, way)?;
     let mut mapped = map(&driver, &info, &config)?;
