@@ -100,12 +100,18 @@ fn libtest(root: &Path, arguments: &[&str], environment: &[(&str, &str)], tally:
     tally.add(&counted);
 }
 
-/// Sums the "test result: …" lines of libtest.
+/// Sums the "test result: …" lines of libtest, and names the tests that failed.
 fn totals(stdout: &str) -> Tally {
     let mut sum = Tally::default();
-    for line in stdout.lines().filter(|l| l.starts_with("test result:")) {
-        sum.passed += number_before(line, " passed");
-        sum.failed += number_before(line, " failed");
+    for line in stdout.lines() {
+        if line.starts_with("test result:") {
+            sum.passed += number_before(line, " passed");
+            sum.failed += number_before(line, " failed");
+        } else if let Some(name) =
+            line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED"))
+        {
+            sum.failures.push(name.to_owned());
+        }
     }
     sum
 }
@@ -126,10 +132,13 @@ mod tests {
     #[test]
     fn libtest_lines_are_summed() {
         let text = "running 3 tests\n\
+            test one::works ... ok\n\
+            test two::fails ... FAILED\n\
             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.1s\n\
             test result: FAILED. 3 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s\n";
         let sum = totals(text);
         assert_eq!((sum.passed, sum.failed), (15, 2));
+        assert_eq!(sum.failures, ["two::fails"]);
     }
 
     #[test]
