@@ -190,6 +190,11 @@ impl Workload {
         }
     }
 
+    /// Whether CPUs are measured, whoever runs there.
+    pub(crate) fn is_of_cpus(&self) -> bool {
+        matches!(self.target(), Target::System | Target::Cpu(_)) && !self.is_replay()
+    }
+
     /// Whether nothing is measured, but a trace is replayed.
     pub(crate) fn is_replay(&self) -> bool {
         matches!(self.subject, Subject::Replay)

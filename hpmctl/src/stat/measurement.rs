@@ -47,8 +47,10 @@ pub(super) fn measured(args: &StatArgs, out: &mut Out) -> Result<(Counted, Workl
         Some(early) => early,
         None => measured.wait(&mut workload, source.as_mut(), out)?,
     };
-    let ended = measured.begun.elapsed();
+    let of_workload = measured.begun.elapsed();
     source.stop()?;
+    // CPUs are measured until they have stopped, which may be well after a program whose time is no longer than its own.
+    let ended = if workload.is_of_cpus() { measured.begun.elapsed() } else { of_workload };
     source.take(&mut measured.breakdown)?;
     let elapsed = source.elapsed().unwrap_or(ended);
     if measured.missed {
