@@ -236,6 +236,11 @@ impl TargetArgs {
         }
     }
 
+    /// Whether CPUs are measured, whoever runs there.
+    pub(crate) fn is_of_cpus(&self) -> bool {
+        matches!(self.target(), Some(Target::System | Target::Cpu(_)))
+    }
+
     /// The command line, as a trace keeps it; empty when no program is run.
     pub(crate) fn words(&self) -> Vec<String> {
         self.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()

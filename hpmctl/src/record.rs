@@ -150,7 +150,7 @@ fn without_leftovers(error: anyhow::Error, writer: RotatingWriter, folder: &Path
 /// Lets the program of a recording that failed run on to its end: what it does must not depend on whether there is room for its trace. Why
 /// it failed.
 fn outlived(error: anyhow::Error, workload: &mut Workload, folder: &Path) -> anyhow::Error {
-    if workload.child().is_some() {
+    if workload.runs_program() {
         warn(&[format!("{error:#}: the program runs on without being recorded")]);
         // How it ended is not asked for: that it was not recorded is what the status says.
         let _ = workload.outlived(End::Stopped);

@@ -26,6 +26,8 @@ use crate::output::say;
 /// The measured program, or whatever else is measured, and the signals that can end it.
 pub(crate) struct Workload {
     subject: Subject,
+    /// The program that is run: measured itself, or the measurement lasts no longer.
+    child: Option<Child>,
     signals: SignalFd,
     /// The mask before.
     unblocked: SigSet,
@@ -34,16 +36,10 @@ pub(crate) struct Workload {
 }
 
 enum Subject {
-    /// A program that is measured itself.
-    Program(Child),
-    /// What is there already.
-    Other {
-        target: Target,
-        /// Tells the end of a process or thread; the system, a CPU and a control group have none.
-        end: Option<OwnedFd>,
-        /// What runs meanwhile: the measurement lasts no longer.
-        meanwhile: Option<Child>,
-    },
+    /// The program that is run, by its PID.
+    Program(i32),
+    /// What is there already, and what tells the end of a process or thread; the system, a CPU and a control group have none.
+    Other { target: Target, end: Option<OwnedFd> },
     /// A trace, which was measured before.
     Replay,
 }
@@ -102,17 +98,16 @@ impl Workload {
     /// # Errors
     /// As [`Workload::new`].
     pub(crate) fn with(args: &TargetArgs, variables: &[(&str, OsString)]) -> Result<Self> {
-        check(args.target().as_ref())?;
+        let target = args.target();
+        check(target.as_ref())?;
+        let end = target.as_ref().map(end_of).transpose()?.flatten();
         // The child inherits the signal mask, so it is forked before signals are blocked.
         let prepare = || Child::prepare_with(&args.command, variables);
-        let subject = match args.target() {
-            Some(target) => Subject::Other {
-                end: end_of(&target)?,
-                target,
-                meanwhile: (!args.command.is_empty()).then(prepare).transpose()?,
-            },
-            None if args.trace.is_some() => Subject::Replay,
-            None => Subject::Program(prepare()?),
+        let child = (!args.command.is_empty()).then(prepare).transpose()?;
+        let subject = match (target, &child) {
+            (Some(target), _) => Subject::Other { target, end },
+            (None, Some(child)) => Subject::Program(child.pid()),
+            (None, None) => Subject::Replay,
         };
         // What is replayed may lie in a folder for now.
         hand_over_signals();
@@ -121,13 +116,13 @@ impl Workload {
         let unblocked = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&mask, flags).context("cannot receive signals")?;
-        Ok(Self { subject, signals, unblocked, asked: false })
+        Ok(Self { subject, child, signals, unblocked, asked: false })
     }
 
     /// The session's target.
     pub(crate) fn target(&self) -> Target {
         match &self.subject {
-            Subject::Program(child) => Target::Process(child.pid()),
+            Subject::Program(pid) => Target::Process(*pid),
             Subject::Other { target, .. } => target.clone(),
             Subject::Replay => Target::System,
         }
@@ -156,9 +151,7 @@ impl Workload {
             Subject::Other { target: Target::System | Target::Cpu(_) | Target::Cgroup(_), .. } => {
                 heading(args)
             }
-            Subject::Other { target: Target::Process(_) | Target::Thread(_), .. }
-            | Subject::Program(_)
-            | Subject::Replay => String::new(),
+            _ => String::new(),
         }
     }
 
@@ -167,32 +160,14 @@ impl Workload {
         matches!(self.subject, Subject::Program(_))
     }
 
-    /// The program that is run, measured or not.
-    pub(crate) fn child(&self) -> Option<&Child> {
-        match &self.subject {
-            Subject::Program(child) | Subject::Other { meanwhile: Some(child), .. } => Some(child),
-            Subject::Other { meanwhile: None, .. } | Subject::Replay => None,
-        }
-    }
-
-    fn child_mut(&mut self) -> Option<&mut Child> {
-        match &mut self.subject {
-            Subject::Program(child) | Subject::Other { meanwhile: Some(child), .. } => Some(child),
-            Subject::Other { meanwhile: None, .. } | Subject::Replay => None,
-        }
+    /// Whether a program is run, measured or not.
+    pub(crate) fn runs_program(&self) -> bool {
+        self.child.is_some()
     }
 
     /// The time on CPUs of a measured program that has ended.
     pub(crate) fn cpu_time(&self) -> Option<CpuTime> {
-        match &self.subject {
-            Subject::Program(child) => child.cpu_time(),
-            Subject::Other { .. } | Subject::Replay => None,
-        }
-    }
-
-    /// Whether CPUs are measured, whoever runs there.
-    pub(crate) fn is_of_cpus(&self) -> bool {
-        matches!(self.target(), Target::System | Target::Cpu(_)) && !self.is_replay()
+        self.child.as_ref().filter(|_| self.is_program())?.cpu_time()
     }
 
     /// Whether nothing is measured, but a trace is replayed.
@@ -205,7 +180,7 @@ impl Workload {
     /// # Errors
     /// [`libhpm::Error::Exec`].
     pub(crate) fn begin(&mut self) -> Result<()> {
-        self.child_mut().map_or(Ok(()), |child| Ok(child.execute()?))
+        self.child.as_mut().map_or(Ok(()), |child| Ok(child.execute()?))
     }
 
     /// Descriptors that become readable when [`Workload::ended`] should be asked.
@@ -223,11 +198,11 @@ impl Workload {
     /// When the system refuses to tell.
     pub(crate) fn ended(&mut self) -> Result<Option<End>> {
         // Before signals are read: a Ctrl-C reaches both, and is known by the time the program has ended of it.
-        let gone = self.child_mut().map(Child::try_wait).transpose()?.flatten();
+        let gone = self.child.as_mut().map(Child::try_wait).transpose()?.flatten();
         while let Some(info) = self.signals.read_signal().context("cannot read a signal")? {
             let signal = Signal::try_from(info.ssi_signo as i32).ok();
             let Some(signal) = signal.filter(|signal| ENDING.contains(signal)) else { continue };
-            let Some(child) = self.child() else { return Ok(Some(End::Stopped)) };
+            let Some(child) = &self.child else { return Ok(Some(End::Stopped)) };
             // The terminal has sent its Ctrl-C to the program as well; what another process sends to hpmctl alone
             // is passed on. Either way the program decides.
             if info.ssi_code != SI_KERNEL {
@@ -235,7 +210,7 @@ impl Workload {
             }
             self.asked = true;
         }
-        if let (Some(status), Some(child)) = (gone, self.child()) {
+        if let (Some(status), Some(child)) = (gone, &self.child) {
             return Ok(Some(program_end(status, child.killed_by(), self.asked)));
         }
         match &self.subject {
@@ -266,7 +241,7 @@ impl Workload {
     /// # Errors
     /// As [`Workload::ended`].
     pub(crate) fn outlived(&mut self, measurement: End) -> Result<End> {
-        if measurement != End::Stopped || self.child().is_none() {
+        if measurement != End::Stopped || self.child.is_none() {
             return Ok(measurement);
         }
         // That what was measured has gone is no news any more.

@@ -4,7 +4,7 @@ use std::process::{Child, Command, Output};
 
 use serde_json::Value;
 
-/// Nothing: where neither the driver nor perf_event measures, there is nothing to see.
+/// What it came to; `None` where neither the driver nor perf_event measures.
 fn hpmctl(arguments: &[&str]) -> Option<Output> {
     let measures = std::path::Path::new("/dev/hpm").exists() || libhpm::source::perf::software().is_ok();
     measures.then(|| Command::new(env!("CARGO_BIN_EXE_hpmctl")).args(arguments).output().unwrap())

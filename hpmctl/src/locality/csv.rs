@@ -6,10 +6,9 @@ use super::Report;
 
 /// A line for each group and event; empty fields for what a group does not have.
 pub(super) fn render(report: &Report<'_>) -> String {
-    let mut text = csv_line(
-        ["space", "pid", "address", "bytes", "name", "event", "samples", "events", "young", "sharing"]
-            .map(str::to_owned),
-    );
+    let mut text = csv_line([
+        "space", "pid", "address", "bytes", "name", "event", "samples", "events", "young", "sharing",
+    ]);
     for entry in &report.entries {
         let key = &entry.key;
         let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());

@@ -61,7 +61,7 @@ pub(crate) fn measured(meta: &Meta) -> (&'static str, String) {
     let (commands, subjects) = (meta.commands(), meta.subjects());
     let label = if subjects.is_empty() { "command" } else { "measured" };
     let commands = commands.iter().map(|command| command.join(" "));
-    let all: Vec<String> = commands.chain(subjects.into_iter().map(str::to_owned)).collect();
+    let all: Vec<String> = commands.chain(subjects).collect();
     (label, if all.is_empty() { "(no command)".to_owned() } else { all.join("; ") })
 }
 

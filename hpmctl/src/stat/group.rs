@@ -43,10 +43,10 @@ impl Group {
     pub(super) fn on(self, pmu: &str) -> (Vec<Event>, Vec<String>) {
         let (mut events, mut missing) = (vec![], vec![]);
         for name in self.events() {
-            let of_types = ["cpu_core", "cpu_atom"].map(|cores| format!("{cores}/{name}/"));
+            let on = |cores: &str| event::parse(&format!("{cores}/{name}/"), pmu);
             match event::parse(name, pmu) {
                 Ok(event) => events.push(event),
-                Err(why) => match of_types.map(|name| event::parse(&name, pmu)) {
+                Err(why) => match ["cpu_core", "cpu_atom"].map(on) {
                     [Ok(core), Ok(atom)] => events.extend([core, atom]),
                     [Ok(one), Err(_)] | [Err(_), Ok(one)] => events.push(one),
                     [Err(_), Err(_)] => missing.push(why.to_string()),

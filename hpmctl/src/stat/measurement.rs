@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use libhpm::analysis::topdown::Plan;
 use libhpm::export::counts_remarks;
-use libhpm::session::Target;
 use libhpm::source::Source;
 use libhpm::trace::Totals;
 
@@ -50,7 +49,7 @@ pub(super) fn measured(args: &StatArgs, out: &mut Out) -> Result<(Counted, Workl
     let of_workload = measured.begun.elapsed();
     source.stop()?;
     // CPUs are measured until they have stopped, which may be well after a program whose time is no longer than its own.
-    let ended = if workload.is_of_cpus() { measured.begun.elapsed() } else { of_workload };
+    let ended = if args.target.is_of_cpus() { measured.begun.elapsed() } else { of_workload };
     source.take(&mut measured.breakdown)?;
     let elapsed = source.elapsed().unwrap_or(ended);
     if measured.missed {
@@ -205,10 +204,10 @@ impl Measured<'_> {
             system_ns: None,
             idle_included: meta.source == "perf_event"
                 && self.args.per().is_none()
-                && matches!(self.args.target.target(), Some(Target::System | Target::Cpu(_))),
+                && self.args.target.is_of_cpus(),
             of_threads: meta.source == "driver"
                 && self.args.target.trace.is_none()
-                && !matches!(self.args.target.target(), Some(Target::System | Target::Cpu(_))),
+                && !self.args.target.is_of_cpus(),
             pmis: totals.pmis,
             msr_reads: totals.msr_reads,
             msr_writes: totals.msr_writes,

@@ -43,6 +43,8 @@ fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<M
         let count = other(names).and_then(|other| other.scaled).filter(|&count| count > 0)?;
         Some(Metric { value: event.scaled? as f64 * scale / count as f64, unit, digits })
     };
+    let per_thousand = || per(&["instructions"], 1000.0, "per 1000 instructions", 2);
+    let share = |of, unit| per(&[of], 100.0, unit, 2).or_else(per_thousand);
     match base(&event.name) {
         "cycles" if event.user && event.kernel && on_cpu_ns > 0 => {
             Some(Metric { value: event.scaled? as f64 / on_cpu_ns as f64, unit: "GHz", digits: 3 })
@@ -50,19 +52,13 @@ fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<M
         "cycles" => None,
         "instructions" => per(&["cycles"], 1.0, "per cycle", 2),
         "branch-misses" | "branch-miss" => per(&["branches", "branch"], 100.0, "% of branches", 2),
-        "l1d-load-miss" => per(&["load"], 100.0, "% of loads", 2)
-            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
-        "l2-load-miss" => per(&["l1d-load-miss"], 100.0, "% of L1 misses", 2)
-            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
-        "l3-load-miss" => per(&["l2-load-miss"], 100.0, "% of L2 misses", 2)
-            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
-        "l1d-store-miss" => per(&["store"], 100.0, "% of stores", 2)
-            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
-        "l2-store-miss" => per(&["l1d-store-miss"], 100.0, "% of L1 misses", 2)
-            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
-        "l3-miss" => per(&["l3-reference"], 100.0, "% of references", 2)
-            .or_else(|| per(&["instructions"], 1000.0, "per 1000 instructions", 2)),
-        _ => per(&["instructions"], 1000.0, "per 1000 instructions", 2),
+        "l1d-load-miss" => share("load", "% of loads"),
+        "l2-load-miss" => share("l1d-load-miss", "% of L1 misses"),
+        "l3-load-miss" => share("l2-load-miss", "% of L2 misses"),
+        "l1d-store-miss" => share("store", "% of stores"),
+        "l2-store-miss" => share("l1d-store-miss", "% of L1 misses"),
+        "l3-miss" => share("l3-reference", "% of references"),
+        _ => per_thousand(),
     }
 }
 

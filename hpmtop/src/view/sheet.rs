@@ -167,11 +167,11 @@ impl Sheet {
         Value::Array(self.rows.iter().map(|cells| Value::Object(row(cells))).collect())
     }
 
-    /// As comma-separated values (RFC 4180, with line feeds): the headings, and the rows, with the time of both in front. People read them on terminals,
-    /// too, and so names are as they are printed.
+    /// As comma-separated values (RFC 4180, with line feeds): the headings, and the rows, with the time of both in front. People read
+    /// them on terminals, too, and so names are as they are printed.
     pub(crate) fn csv(&self, now_ns: u64) -> (String, String) {
         let heads: Vec<usize> = (0..self.heads.len()).filter(|&place| !self.heads[place].picture).collect();
-        let line = |first: String, cells: Vec<String>| csv_line([vec![first], cells].concat());
+        let line = |first: String, cells: Vec<String>| csv_line([first].into_iter().chain(cells));
         let titles = heads.iter().map(|&place| self.heads[place].title.clone()).collect();
         let row = |row: &Vec<Cell>| {
             let cell = |place: &usize| match row.get(*place).map(|cell| &cell.value) {

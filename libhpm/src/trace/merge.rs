@@ -171,7 +171,7 @@ fn plan<'a>(readers: &[&'a TraceReader]) -> (Meta, Vec<Input<'a>>) {
         let merged = Merged {
             folder: reader.name().display().to_string(),
             commands: own.commands(),
-            subjects: own.subjects().into_iter().map(str::to_owned).collect(),
+            subjects: own.subjects(),
             host_name: own.machine.host_name.clone(),
             cpu_offset,
             pid_offset,

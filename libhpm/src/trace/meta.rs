@@ -69,26 +69,14 @@ impl Meta {
     #[must_use]
     pub fn commands(&self) -> Vec<Vec<String>> {
         let merged = self.merged.iter().flat_map(|merged| &merged.commands);
-        let mut commands: Vec<Vec<String>> = Vec::new();
-        for command in merged.chain([&self.command]).filter(|command| !command.is_empty()) {
-            if !commands.contains(command) {
-                commands.push(command.clone());
-            }
-        }
-        commands
+        each_once(merged.chain([&self.command]).filter(|command| !command.is_empty()))
     }
 
     /// What was measured beside programs, each once: of a merged trace that of the traces that it was made of.
     #[must_use]
-    pub fn subjects(&self) -> Vec<&str> {
+    pub fn subjects(&self) -> Vec<String> {
         let merged = self.merged.iter().flat_map(|merged| &merged.subjects);
-        let mut subjects: Vec<&str> = Vec::new();
-        for subject in merged.chain([&self.subject]).filter(|subject| !subject.is_empty()) {
-            if !subjects.contains(&subject.as_str()) {
-                subjects.push(subject);
-            }
-        }
-        subjects
+        each_once(merged.chain([&self.subject]).filter(|subject| !subject.is_empty()))
     }
 
     /// Adds what has to be known of the source.
@@ -210,6 +198,17 @@ impl Allocations {
             )),
         }
     }
+}
+
+/// What there is, without what has been there before, in this order.
+fn each_once<'a, T: Clone + PartialEq + 'a>(all: impl Iterator<Item = &'a T>) -> Vec<T> {
+    let mut seen: Vec<T> = Vec::new();
+    for one in all {
+        if !seen.contains(one) {
+            seen.push(one.clone());
+        }
+    }
+    seen
 }
 
 /// A trace that went into another one.

@@ -159,8 +159,8 @@ fn kernels_branches() -> Result<String> {
 fn no_kernel_address(follow_calls: bool) -> Result<String> {
     open_to_nobody()?;
     let mut seen = 0;
-    let kinds = [("nobody", "--branches"), ("nobodys_calls", "--stacks=lbr")];
-    for (name, option) in kinds.into_iter().take(1 + usize::from(follow_calls)) {
+    let calls = follow_calls.then_some(("nobodys_calls", "--stacks=lbr"));
+    for (name, option) in [("nobody", "--branches")].into_iter().chain(calls) {
         let trace = format!("/tmp/nobody/{name}.hpm");
         let words = ["record", "-e", &loads()?, "-c", "307", option, "-o", &trace, "--"];
         let mut command: Command = as_nobody(hpmctl(&words)?);

@@ -57,25 +57,19 @@ struct Way {
 /// Records and quanta alone; with branches, callers and counter pages, whose memory the driver or hardware fills; by interrupts.
 const WAYS: [Way; 3] = [
     Way { name: "records", period: 101, precise: true, add: |options| options },
-    Way {
-        name: "branches and stacks",
-        period: 1009,
-        precise: true,
-        add: |options| {
-            let branches = Some(Branches { count: 0, filter: 0 });
-            options.branches(branches).stack(Stack::FramePointers(64)).counter_pages(true)
-        },
-    },
+    Way { name: "branches and stacks", period: 1009, precise: true, add: with_everything },
     Way {
         name: "interrupts",
         period: 1009,
         precise: false,
-        add: |options| {
-            let branches = Some(Branches { count: 0, filter: 0 });
-            options.imprecise(true).branches(branches).stack(Stack::FramePointers(64)).counter_pages(true)
-        },
+        add: |options| with_everything(options.imprecise(true)),
     },
 ];
+
+fn with_everything(options: Options) -> Options {
+    let branches = Branches { count: 0, filter: 0 };
+    options.branches(Some(branches)).stack(Stack::FramePointers(64)).counter_pages(true)
+}
 
 /// As nobody: samples a child in each way, while a thread polls everything that is mapped.
 pub(super) fn read(report: &mut GuestReport) {
@@ -100,10 +94,17 @@ pub(super) fn read(report: &mut GuestReport) {
 }
 
 struct Mapped {
-    /// All that the driver or hardware writes, the status included.
+    /// All that the driver or hardware writes, but the status.
     written: Vec<Mapping>,
     control: Mapping,
     status: Mapping,
+}
+
+impl Mapped {
+    /// A word anywhere that is a kernel address, if there is one.
+    fn kernel_word(&self) -> Option<u64> {
+        self.written.iter().chain([&self.status]).find_map(kernel_word)
+    }
 }
 
 fn poll_while_sampling(way: &Way) -> Result<(u64, Totals)> {
@@ -121,7 +122,7 @@ fn poll_while_sampling(way: &Way) -> Result<(u64, Totals)> {
     std::thread::scope(|scope| -> Result<()> {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                if let Some(word) = mapped.written.iter().find_map(kernel_word) {
+                if let Some(word) = mapped.kernel_word() {
                     found.store(word, Ordering::Relaxed);
                 }
                 sweeps.fetch_add(1, Ordering::Relaxed);
@@ -135,7 +136,7 @@ fn poll_while_sampling(way: &Way) -> Result<(u64, Totals)> {
         Ok(())
     })?;
     driver.command(DeviceCommand::Stop).map_err(denied)?;
-    let word = mapped.written.iter().find_map(kernel_word);
+    let word = mapped.kernel_word();
     let word = word.unwrap_or(found.into_inner());
     ensure!(word == 0, "the kernel address {word:#x} was seen");
     Ok((sweeps.into_inner(), driver.totals().map_err(denied)?))
@@ -164,11 +165,10 @@ fn map(driver: &Driver, info: &Info, config: &SessionConfig) -> Result<Mapped> {
         (markers_offset, whole_pages(config.markers as usize * size_of::<Marker>())),
     ];
     let there = areas.into_iter().filter(|(_, bytes)| *bytes > 0);
-    let mut written = there
+    let written = there
         .flat_map(|(offset, bytes)| (0..info.cpus).map(move |cpu| (offset(cpu), bytes)))
         .map(|(offset, bytes)| map(offset, bytes, false))
         .collect::<std::io::Result<Vec<_>>>()?;
-    written.push(map(STATUS_OFFSET, status_bytes(info.cpus), false)?);
     Ok(Mapped {
         written,
         control: map(CONTROL_OFFSET, control_bytes(info.cpus), true)?,

@@ -6,7 +6,7 @@ use libhpm::trace::{MapRow, StackRow};
 use vpmu::Privilege;
 use vpmu::truth::{Report, TakenBranch};
 
-use super::records::{Pair, paired, rows};
+use super::records::{Pair, at_its_time, paired, rows};
 use super::stacks::calls;
 use crate::check::Tally;
 use crate::guest::lbr::{CALLS, DEEP, TRACES};
@@ -51,7 +51,9 @@ fn branches(boot: &Boot, name: &'static str, report: &Report) -> Result<String> 
         maps.iter().any(|map| map.pid == pid && map.executable && (map.start..map.end).contains(&address))
     };
     let (mut full, mut records) = (0, 0);
-    for Pair { sample, truth: record, .. } in &samples {
+    for pair in &samples {
+        at_its_time(boot, pair)?;
+        let Pair { sample, truth: record, .. } = pair;
         let (found, _) = sample.branches.as_deref().unwrap_or_default().as_chunks::<3>();
         let taken = record.branches.iter().filter(is_recorded);
         for (age, (&[from, to, info], taken)) in found.iter().zip(taken).enumerate() {

@@ -123,6 +123,14 @@ pub(super) fn paired<'a, T: Moment>(
     Ok((pairs, due.len()))
 }
 
+/// A sample's time is that of its record, where records have one: from format 3 on (SDM Vol. 3B 18.13.1).
+pub(super) fn at_its_time(boot: &Boot, Pair { sample, truth, .. }: &Pair<'_>) -> Result<()> {
+    let core = boot.machine.profile.of_cpu(sample.cpu, boot.machine.cpus);
+    let timed = core.perfmon().is_some_and(|pmu| pmu.pebs_format() >= 3);
+    ensure!(!timed || sample.tsc == truth.tsc, "the record's TSC is {}, truly {}", sample.tsc, truth.tsc);
+    Ok(())
+}
+
 /// Records that were lost because their quanta were.
 fn lost_with_quanta(boot: &Boot, trace: &str) -> Result<u64> {
     let totals = totals(boot, trace)?;

@@ -9,7 +9,7 @@ use vpmu::DataSource;
 use vpmu::profile::{DataRecord, EventSpec, Profile};
 use vpmu::truth::Report;
 
-use super::records::{Pair, RCX, lead_to, open, pairs, periods, rows, totals};
+use super::records::{Pair, RCX, at_its_time, lead_to, open, pairs, periods, rows, totals};
 use super::{ibs, several};
 use crate::check::Tally;
 use crate::guest::processor::sampled_event;
@@ -119,7 +119,8 @@ fn event_of(core: &'static Profile, trace: &str) -> Result<&'static EventSpec> {
 fn records(boot: &Boot, name: &str, paired: &[&Pair<'_>]) -> Result<String> {
     ensure!(!paired.is_empty(), "no sample is paired with a record");
     let attribution = open(boot, name)?.meta().events[0].attribution;
-    for Pair { sample, truth, .. } in paired {
+    for pair in paired {
+        let Pair { sample, truth, .. } = pair;
         let core = boot.machine.profile.of_cpu(sample.cpu, boot.machine.cpus);
         let ip = if attribution == Attribution::Cause { truth.pc } else { truth.next_pc };
         let has_address = event_of(core, name)?.data != DataRecord::None;
@@ -128,9 +129,7 @@ fn records(boot: &Boot, name: &str, paired: &[&Pair<'_>]) -> Result<String> {
         ensure!(got == right, "a record says {got:x?}, the truth is {right:x?}");
         let rip = sample.registers.map(|registers| registers.at(Registers::RIP));
         ensure!(rip == Some(truth.next_pc), "RIP is {rip:x?}, the next instruction {:#x}", truth.next_pc);
-        // SDM Vol. 3B 18.13.1: records have the TSC from format 3 on.
-        let timed = core.perfmon().is_some_and(|pmu| pmu.pebs_format() >= 3);
-        ensure!(!timed || sample.tsc == truth.tsc, "the record's TSC is {}, truly {}", sample.tsc, truth.tsc);
+        at_its_time(boot, pair)?;
     }
     Ok(format!("{} records", paired.len()))
 }
