@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use vpmu::profile::{
-    self, ALDER_LAKE, CLEARWATER_FOREST, HASWELL, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
+    self, ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
 };
 
 use super::{Scenario, advice, heap, methods, multiplex, overhead, siblings, tracking, unknown};
@@ -68,8 +68,9 @@ fn on_amd(profile: &Profile) -> [&'static str; 4] {
     ["counting", if ibs { "sampling" } else { "interrupt" }, "judge", "lifecycle.short"]
 }
 
-/// What exercises the driver beyond [`EVERYWHERE`]: run on the plain machine, and on [`OLD`] and [`ADAPTIVE`].
-const BEYOND: [&str; 10] = [
+/// What exercises the driver beyond [`EVERYWHERE`]: run on every processor with two CPUs.
+const BEYOND: [&str; 11] = [
+    "lbr",
     "interrupt",
     "adaptive",
     "markers",
@@ -116,8 +117,8 @@ fn previous_kernel() -> Machine {
     Machine { kernel: "previous".to_owned(), ..Machine::plain() }
 }
 
-/// What the fast tier does not: every processor with one and two CPUs, all that exercises the driver on an old and a newer one,
-/// more CPUs, no isolation of page tables, and the kernel before the newest.
+/// What the fast tier does not: every processor with one and two CPUs, more CPUs, no isolation of page tables, and the kernel before the
+/// newest.
 pub(super) fn long_jobs() -> Vec<Job> {
     let mut all = jobs(LONG_ONLY, &Machine::plain());
     let fast = [SKYLAKE.name, ADAPTIVE.name, OLD.name];
@@ -128,11 +129,11 @@ pub(super) fn long_jobs() -> Vec<Job> {
         }
         // The plain machine has it already.
         if profile.name != SKYLAKE.name {
-            all.extend(jobs(["torture"], &Machine::of(profile)));
+            all.extend(jobs(BEYOND.into_iter().chain(["torture"]), &Machine::of(profile)));
         }
     }
     for profile in [ADAPTIVE, OLD] {
-        all.extend(jobs(BEYOND.into_iter().chain(["torture.million"]), &Machine::of(profile)));
+        all.extend(jobs(["torture.million"], &Machine::of(profile)));
     }
     for profile in amd::ALL {
         for cpus in [1, 2] {
@@ -141,14 +142,8 @@ pub(super) fn long_jobs() -> Vec<Job> {
     }
     // Branch records that hardware writes into its records, of model-specific and of architectural registers.
     for profile in [ADAPTIVE, &SAPPHIRE_RAPIDS] {
-        all.extend(jobs(["lbr", "locality"], &Machine::of(profile)));
+        all.extend(jobs(["locality"], &Machine::of(profile)));
     }
-    // Registers of formats 3 and 4, without and with following calls; two kinds of cores; records of architectural PEBS.
-    for profile in [OLD, &HASWELL, &ALDER_LAKE, &CLEARWATER_FOREST] {
-        all.extend(jobs(["lbr"], &Machine::of(profile)));
-    }
-    // Records of architectural PEBS are withheld by other fields.
-    all.extend(jobs(["privacy"], &Machine::of(&CLEARWATER_FOREST)));
     let flat = Machine { isolated: false, ..Machine::plain() };
     all.extend(jobs(EVERYWHERE.into_iter().chain(BEYOND), &flat));
     all.extend(jobs(["counting"], &Machine { cpus: 4, ..Machine::plain() }));
@@ -202,8 +197,12 @@ mod tests {
         assert_eq!(names.len(), all.len());
         for profile in profile::ALL {
             for cpus in [1, 2] {
-                for scenario in EVERYWHERE {
-                    let label = Machine { cpus, ..Machine::of(profile) }.label();
+                let beyond = BEYOND.into_iter().filter(|_| cpus == 2);
+                for scenario in EVERYWHERE.into_iter().chain(beyond) {
+                    // Some take one CPU whatever they are given.
+                    let machine = Machine { cpus, ..Machine::of(profile) };
+                    let label =
+                        super::super::find(scenario).map(|it| it.on(&machine).label()).expect(scenario);
                     assert!(names.contains(&(scenario, label.clone())), "{scenario} on {label}");
                 }
             }
