@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use comfy_table::{Table, presets};
 use libhpm::event::{
-    CoreType, Counter, Equivalent, GENERICS, Row, Sampling, core_pmus, equivalent, pmus, vendor_names,
+    Counter, Equivalent, GENERICS, Row, Sampling, core_pmus, equivalent, pmu_prefix, pmus, vendor_names,
 };
 use libhpm::machine::pmu_name;
 use libhpm::source::choice::{Chosen, Wish, choose};
@@ -191,7 +191,7 @@ fn events(names: &[String], wanted: &Words, json: bool) -> Result<String> {
         if events.is_empty() {
             continue;
         }
-        if let Some(prefix) = prefix(core_type) {
+        if let Some(prefix) = pmu_prefix(core_type) {
             let _ = writeln!(text, "{pmu}, written as {prefix}/NAME/");
         }
         let _ = writeln!(text, "{}", table(&events, pmu).trim_fmt());
@@ -201,15 +201,6 @@ fn events(names: &[String], wanted: &Words, json: bool) -> Result<String> {
         return serde_json::to_string_pretty(&all).context("cannot write JSON");
     }
     Ok(text)
-}
-
-/// How an event says for which cores of a hybrid processor it is.
-fn prefix(core_type: CoreType) -> Option<&'static str> {
-    match core_type {
-        CoreType::Any => None,
-        CoreType::Core => Some("cpu_core"),
-        CoreType::Atom => Some("cpu_atom"),
-    }
 }
 
 /// Generic names first, those that the PMU has no event for after the others.

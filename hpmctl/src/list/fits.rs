@@ -6,10 +6,12 @@ use std::fmt::Write as _;
 use anyhow::{Context, Result, bail};
 use comfy_table::{Table, presets};
 use libhpm::Error;
-use libhpm::event::{self, CoreType, Counter, Event, Fit, Misfit, Taken, core_pmus, fit, split_list};
+use libhpm::event::{
+    self, CoreType, Counter, Event, Fit, Misfit, Taken, core_pmus, fit, pmu_prefix, split_list,
+};
 use serde::Serialize;
 
-use super::{counters, prefix};
+use super::counters;
 
 /// What came of it on one PMU.
 #[derive(Serialize)]
@@ -47,7 +49,7 @@ pub(super) fn show(
         );
     }
     for name in names {
-        let events: Vec<_> = texts.iter().map(|text| event::parse(text, name)).collect();
+        let events: Vec<_> = texts.iter().map(|text| event::parse_each(text, name)).collect();
         for (core_type, pmu) in core_pmus(name) {
             outcomes.push(outcome(&events, core_type, pmu, general_counters));
         }
@@ -66,17 +68,17 @@ fn is_unknown_everywhere(text: &str, pmus: &[String]) -> bool {
 }
 
 fn outcome<'a>(
-    events: &[libhpm::Result<Event>],
+    events: &[libhpm::Result<Vec<Event>>],
     core_type: CoreType,
     pmu: &'a str,
     general_counters: u32,
 ) -> Outcome<'a> {
     let mut here = Vec::new();
     let refused = |reason| Outcome { pmu, fits: false, events: vec![], reason: Some(reason) };
-    for event in events {
-        match event {
+    for named in events {
+        match named {
             Err(error) => return refused(error.to_string()),
-            Ok(event) => here.extend(event.is_for(core_type).then(|| event.clone())),
+            Ok(events) => here.extend(events.iter().filter(|event| event.is_for(core_type)).cloned()),
         }
     }
     match fit(&here, pmu, general_counters) {
@@ -119,7 +121,7 @@ fn why(misfit: &Misfit, events: &[Event], core_type: CoreType) -> String {
         }
         Misfit::TooFew { events: rivals, counters } => {
             let rivals: Vec<String> = rivals.iter().map(name).collect();
-            let of_core = prefix(core_type).map_or_else(String::new, |prefix| format!(" of {prefix}"));
+            let of_core = pmu_prefix(core_type).map_or_else(String::new, |prefix| format!(" of {prefix}"));
             match (rivals.as_slice(), counters.as_slice()) {
                 ([only], []) => format!("no counter{of_core} can count {only}"),
                 (_, [_]) => {

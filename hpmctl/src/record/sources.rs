@@ -5,7 +5,7 @@ use libhpm::event::{Event, Sampling};
 use libhpm::session::{Branches, Options, Stack};
 use libhpm::source::Source;
 use libhpm::source::choice::{
-    Chosen, PerfFacts, choose, companion, events_at_hand, open_session, parse_events, sideband,
+    Chosen, PerfFacts, choose, companion, first_at_hand, open_session, parse_events, sideband,
 };
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::opened::Opened;
@@ -192,15 +192,15 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
 
 /// What is sampled when nothing is asked for.
 fn usual_event(args: &RecordArgs) -> Result<Vec<Event>> {
-    let usable = |event: &Event| args.imprecise || event.sampled_precisely();
-    match events_at_hand(&USUAL)?.into_iter().find(usable) {
-        Some(event) => Ok(vec![event]),
-        None => bail!(
+    let events = first_at_hand(&USUAL, |event| args.imprecise || event.sampled_precisely())?;
+    if events.is_empty() {
+        bail!(
             "none of {} is sampled precisely on this processor: name events with -e (`hpmctl list` lists them), or add \
              --imprecise",
             USUAL.join(", ")
-        ),
+        );
     }
+    Ok(events)
 }
 
 /// Samples per second that are wished for: of what was not asked for some thousand, which costs less than 1 % (Schneider's

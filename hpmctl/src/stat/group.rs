@@ -43,14 +43,9 @@ impl Group {
     pub(super) fn on(self, pmu: &str) -> (Vec<Event>, Vec<String>) {
         let (mut events, mut missing) = (vec![], vec![]);
         for name in self.events() {
-            let on = |cores: &str| event::parse(&format!("{cores}/{name}/"), pmu);
-            match event::parse(name, pmu) {
-                Ok(event) => events.push(event),
-                Err(why) => match ["cpu_core", "cpu_atom"].map(on) {
-                    [Ok(core), Ok(atom)] => events.extend([core, atom]),
-                    [Ok(one), Err(_)] | [Err(_), Ok(one)] => events.push(one),
-                    [Err(_), Err(_)] => missing.push(why.to_string()),
-                },
+            match event::parse_each(name, pmu) {
+                Ok(of_each) => events.extend(of_each),
+                Err(why) => missing.push(why.to_string()),
             }
         }
         (events, missing)

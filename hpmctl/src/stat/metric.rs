@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use libhpm::event::privilege;
 use serde::Serialize;
 
 use super::EventCount;
@@ -25,7 +26,7 @@ impl fmt::Display for Metric {
 }
 
 /// Gives each count what it means beside the others, where one that it is commonly related to was counted at the same
-/// privilege.
+/// privilege and on the same cores.
 pub(super) fn relate(events: &mut [EventCount], on_cpu_ns: u64) {
     let metrics: Vec<Option<Metric>> = events.iter().map(|event| metric(event, events, on_cpu_ns)).collect();
     for (event, metric) in events.iter_mut().zip(metrics) {
@@ -34,9 +35,13 @@ pub(super) fn relate(events: &mut [EventCount], on_cpu_ns: u64) {
 }
 
 fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<Metric> {
+    let (cores, name) = base(&event.name);
     let other = |names: &[&str]| {
         events.iter().find(|other| {
-            names.contains(&base(&other.name)) && (other.user, other.kernel) == (event.user, event.kernel)
+            let (of, other_name) = base(&other.name);
+            names.contains(&other_name)
+                && of == cores
+                && (other.user, other.kernel) == (event.user, event.kernel)
         })
     };
     let per = |names: &[&str], scale: f64, unit, digits| {
@@ -45,8 +50,8 @@ fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<M
     };
     let per_thousand = || per(&["instructions"], 1000.0, "per 1000 instructions", 2);
     let share = |of, unit| per(&[of], 100.0, unit, 2).or_else(per_thousand);
-    match base(&event.name) {
-        "cycles" if event.user && event.kernel && on_cpu_ns > 0 => {
+    match name {
+        "cycles" if event.user && event.kernel && cores.is_none() && on_cpu_ns > 0 => {
             Some(Metric { value: event.scaled? as f64 / on_cpu_ns as f64, unit: "GHz", digits: 3 })
         }
         "cycles" => None,
@@ -62,7 +67,12 @@ fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<M
     }
 }
 
-/// The name without modifiers.
-fn base(name: &str) -> &str {
-    name.split_once(':').map_or(name, |(base, _)| base)
+/// The cores of a hybrid processor that an event is for, where it says so, and its name without modifiers.
+fn base(name: &str) -> (Option<&str>, &str) {
+    let (body, ..) = privilege(name);
+    match body.split_once('/').and_then(|(cores, term)| Some((cores, term.strip_suffix('/')?))) {
+        Some(("cpu", term)) => (None, term),
+        Some((cores, term)) => (Some(cores), term),
+        None => (None, body),
+    }
 }

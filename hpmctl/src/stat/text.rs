@@ -214,6 +214,23 @@ pub(in crate::stat) mod tests {
     }
 
     #[test]
+    fn counts_of_one_type_of_core_relate_to_those_of_the_same() {
+        let [_, _, core, atom, missed, _] = &counted(vec![
+            event("cycles", 4_500_000, true),
+            event("instructions", 9_000_000, true),
+            event("cpu_core/load/", 1_000, true),
+            event("cpu_atom/load/", 10, true),
+            event("cpu_atom/l1d-load-miss/", 5, true),
+            event("cpu_core/load/u", 900, false),
+        ])
+        .events[..] else {
+            panic!("six events")
+        };
+        assert!(core.metric.is_none() && atom.metric.is_none(), "instructions are those of all cores");
+        assert_eq!(missed.metric.as_ref().map(ToString::to_string).as_deref(), Some("50.00 % of loads"));
+    }
+
+    #[test]
     fn counts_relate_to_each_other() {
         insta::assert_snapshot!(text(&counted(vec![
             event("cycles", 4_500_000, true),

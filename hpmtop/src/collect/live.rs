@@ -11,8 +11,8 @@ use libhpm::refusal::Reason;
 use libhpm::session::{Options, Target};
 use libhpm::source::Source;
 use libhpm::source::choice::{
-    Chosen, PerfFacts, Wish, choose, companion, events_at_hand, open_session, parse_events, process_of,
-    refused_for, sideband,
+    Chosen, PerfFacts, Wish, choose, companion, events_at_hand, first_at_hand, open_session, parse_events,
+    process_of, refused_for, sideband,
 };
 use libhpm::source::driver::{DriverSource, Stacks};
 use libhpm::source::perf::{self, PerfName, PerfOptions, PerfStacks, PerfStream};
@@ -171,10 +171,10 @@ fn events(wanted: &Wanted) -> Result<(Vec<Event>, Vec<Event>)> {
         let all = parse_events(&wanted.events)?;
         return Ok(all.into_iter().partition(Event::sampled_precisely));
     }
-    let sampled = events_at_hand(&SAMPLED)?.into_iter().find(Event::sampled_precisely);
-    let is_sampled = |event: &Event| sampled.as_ref().is_some_and(|sampled| sampled.name == event.name);
+    let sampled = first_at_hand(&SAMPLED, Event::sampled_precisely)?;
+    let is_sampled = |event: &Event| sampled.iter().any(|sampled| sampled.name == event.name);
     let counted = events_at_hand(&COUNTED)?.into_iter().filter(|event| !is_sampled(event)).collect();
-    Ok((sampled.into_iter().collect(), counted))
+    Ok((sampled, counted))
 }
 
 fn driver(wanted: &Wanted, subject: &Subject) -> Result<Box<dyn Source>> {

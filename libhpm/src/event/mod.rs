@@ -5,7 +5,7 @@
 //! - the vendor's name, in any case, with `.` or `:` before the unit mask (`MEM_LOAD_RETIRED.L1_MISS`),
 //! - raw, as perf writes it: `r01d1`, `cpu/event=0xd1,umask=0x01/`,
 //! - a name with perf's terms: `cpu/mem-loads,ldlat=30/`; on a hybrid processor `cpu_core/…/` and `cpu_atom/…/` say which
-//!   cores are meant,
+//!   cores are meant, all of them being meant otherwise ([`parse_each`]),
 //!
 //! and may end in `:` and modifiers: `u` user mode only, `k` kernel mode only, `p` the encoding that PEBS can sample.
 //!
@@ -28,7 +28,7 @@ pub use hpm_abi::CoreType;
 
 pub use self::equivalent::{Equivalent, GENERICS, Generic};
 pub use self::fits::{Counter, Fit, Misfit, Taken, fit};
-pub use self::parse::{companion, parse, privilege, split_list};
+pub use self::parse::{companion, parse, parse_each, privilege, split_list};
 pub use self::table::{Absent, Alias, Row, Sampling};
 
 use self::parse::split_modifiers;
@@ -106,6 +106,16 @@ pub fn core_pmus(name: &str) -> impl Iterator<Item = (CoreType, &str)> {
     let (core, atom) = name.split_once('+').map_or((name, None), |(core, atom)| (core, Some(atom)));
     let core_type = if atom.is_some() { CoreType::Core } else { CoreType::Any };
     std::iter::once((core_type, core)).chain(atom.map(|atom| (CoreType::Atom, atom)))
+}
+
+/// How an event says for which cores of a hybrid processor it is, as in `cpu_core/load/`; `None` where there is one type only.
+#[must_use]
+pub fn pmu_prefix(core_type: CoreType) -> Option<&'static str> {
+    match core_type {
+        CoreType::Any => None,
+        CoreType::Core => Some("cpu_core"),
+        CoreType::Atom => Some("cpu_atom"),
+    }
 }
 
 /// The events of a PMU by the vendor's names; empty for a PMU without a table.

@@ -2,7 +2,7 @@
 
 use super::raw::{Filters, Request, is_netburst, syntax};
 use super::table::Row;
-use super::{CoreType, Event, Sampling, core_pmus, generic_names, sampling, table, vendor_names};
+use super::{CoreType, Event, Sampling, core_pmus, generic_names, pmu_prefix, sampling, table, vendor_names};
 use crate::{Error, Result};
 
 /// Splits a comma-separated list of events, which may have blanks around the commas; commas between slashes belong to a raw event.
@@ -42,6 +42,21 @@ pub fn parse(text: &str, pmu: &str) -> Result<Event> {
         event.must_be_precise = true;
     }
     Ok(event)
+}
+
+/// The events that a text means on a PMU: one, or, where the types of a hybrid processor's cores encode it differently, one for each type
+/// that has it, named as those that are meant for one type.
+///
+/// # Errors
+/// Those of [`parse`].
+pub fn parse_each(text: &str, pmu: &str) -> Result<Vec<Event>> {
+    parse(text, pmu).map(|event| vec![event]).or_else(|error| {
+        let (body, modifiers) = split_modifiers(text);
+        let term = body.strip_prefix("cpu/").and_then(|term| term.strip_suffix('/')).unwrap_or(body);
+        let prefixes = core_pmus(pmu).filter_map(|(core_type, _)| pmu_prefix(core_type));
+        let of_each = prefixes.filter_map(|prefix| parse(&format!("{prefix}/{term}/{modifiers}"), pmu).ok());
+        Some(of_each.collect::<Vec<_>>()).filter(|events| !events.is_empty()).ok_or(error)
+    })
 }
 
 /// Whether hybrid processors have cores with this PMU. Where it is the only one, those of the other type may be switched off; whether the

@@ -138,6 +138,32 @@ fn a_hybrid_processor_has_two_tables() {
     assert_eq!(parse("cpu_core/load/", "goldencove").unwrap().core_type, CoreType::Core);
 }
 
+#[test]
+fn a_name_means_the_event_of_each_type_of_core_where_they_differ() {
+    let names = |text: &str, pmu: &str| -> Vec<String> {
+        parse_each(text, pmu).unwrap().into_iter().map(|event| event.name).collect()
+    };
+    let hybrid = "goldencove+gracemont";
+    assert_eq!(names("cycles:u", hybrid), ["cycles:u"]);
+    assert_eq!(names("load", hybrid), ["cpu_core/load/", "cpu_atom/load/"]);
+    assert_eq!(
+        names("cpu/mem-loads,ldlat=30/up", hybrid),
+        ["cpu_core/mem-loads,ldlat=30/up", "cpu_atom/mem-loads,ldlat=30/up"]
+    );
+    assert_eq!(names("load:u", hybrid), ["cpu_core/load/u", "cpu_atom/load/u"]);
+    assert_eq!(names("cpu_atom/load/u", hybrid), ["cpu_atom/load/u"]);
+    assert_eq!(
+        names("MEM_LOAD_RETIRED.L1_MISS", hybrid),
+        ["cpu_core/MEM_LOAD_RETIRED.L1_MISS/"],
+        "of one type"
+    );
+    assert_eq!(names("load", "goldencove"), ["load"]);
+    for pmu in [hybrid, "skylake"] {
+        let unknown = |text| parse_each(text, pmu).unwrap_err().to_string();
+        assert!(unknown("l1d-lod-miss").contains("l1d-load-miss"), "{}", unknown("l1d-lod-miss"));
+    }
+}
+
 /// Every PMU has or explains every generic name, every alias names rows that exist, the sampled one precise where the
 /// alias says it differs, and no name stands twice.
 #[test]

@@ -172,14 +172,15 @@ impl PerfFacts {
     }
 }
 
-/// Events encoded for the PMU of the loaded driver.
+/// Events encoded for the PMU of the loaded driver, each for every type of its cores ([`event::parse_each`]).
 ///
 /// # Errors
 /// When the driver cannot be used, or an event is unknown to its PMU.
 pub fn parse_events(lists: &[String]) -> Result<Vec<Event>> {
     let pmu = usable_pmu()?;
     let names = lists.iter().flat_map(|list| event::split_list(list));
-    names.map(|name| event::parse(name, &pmu)).collect()
+    let events = names.map(|name| event::parse_each(name, &pmu)).collect::<Result<Vec<_>>>()?;
+    Ok(events.concat())
 }
 
 /// The event that has to be counted beside these, or some of these never occur.
@@ -191,13 +192,28 @@ pub fn companion(events: &[Event]) -> Result<Option<Event>> {
     Ok(events.iter().find_map(|event| event::companion(event, &pmu)))
 }
 
-/// Those of these events that the PMU of the loaded driver has, for events that nobody asked for.
+/// Those of these events that the PMU of the loaded driver has, for events that nobody asked for, as [`parse_events`] has them.
 ///
 /// # Errors
 /// When the driver cannot be used.
 pub fn events_at_hand(names: &[&str]) -> Result<Vec<Event>> {
     let pmu = usable_pmu()?;
-    Ok(names.iter().filter_map(|name| event::parse(name, &pmu).ok()).collect())
+    Ok(names.iter().filter_map(|name| event::parse_each(name, &pmu).ok()).flatten().collect())
+}
+
+/// The first of these names of which the PMU of the loaded driver has an event that is `usable`, on every type of its cores that has one;
+/// none where there is no such name.
+///
+/// # Errors
+/// When the driver cannot be used.
+pub fn first_at_hand(names: &[&str], usable: impl Fn(&Event) -> bool) -> Result<Vec<Event>> {
+    for name in names {
+        let events = events_at_hand(&[name])?;
+        if !events.is_empty() && events.iter().all(&usable) {
+            return Ok(events);
+        }
+    }
+    Ok(vec![])
 }
 
 /// What reports the mappings and threads of whom a session measures, and the processes that were there before. `process` is the

@@ -31,6 +31,12 @@ impl Machine {
         Self::of(&SKYLAKE)
     }
 
+    /// How many of its cores' types there are: the first CPU's, and where there are more another one's, if it is hybrid.
+    pub(crate) fn types_of_core(&self) -> u64 {
+        let last = self.profile.of_cpu(self.cpus - 1, self.cpus);
+        1 + u64::from(last.name != self.profile.name)
+    }
+
     /// A name for people and folders: `skylake-2` with what else is special after it.
     pub(crate) fn label(&self) -> String {
         let mut label = format!("{}-{}", self.profile.name, self.cpus);

@@ -12,9 +12,9 @@ mod stalls;
 #[cfg(test)]
 mod tests;
 
-use hpm_abi::{CoreType, EVENTS_MAX};
+use hpm_abi::EVENTS_MAX;
 
-use crate::event::core_pmus;
+use crate::event::{core_pmus, pmu_prefix};
 
 /// What to count, and how to read it.
 #[derive(Clone, Debug)]
@@ -82,12 +82,7 @@ pub fn plan(pmu: &str, level: u8, smt: bool) -> Result<Plan, String> {
             let method = method(pmu, smt)?;
             let second: &[&[&str]] = if level > 1 { method.second } else { &[] };
             let events = std::iter::once(&method.first).chain(second).flat_map(|events| events.iter());
-            let cores = match core_type {
-                CoreType::Any => None,
-                CoreType::Core => Some("cpu_core"),
-                CoreType::Atom => Some("cpu_atom"),
-            };
-            Ok(Part { cores, method, events: events.copied().collect() })
+            Ok(Part { cores: pmu_prefix(core_type), method, events: events.copied().collect() })
         })
         .collect::<Result<_, String>>()?;
     let events: Vec<String> = parts.iter().flat_map(Part::named).collect();

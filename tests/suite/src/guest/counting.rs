@@ -15,7 +15,7 @@ use super::programs::{built, hpmctl, pid_of, stat, stat_command, succeed, wait_a
 /// Runs every case; each leaves a fact named by the label of its program. With one CPU nothing can migrate. User mode only is counted,
 /// since only there is the program's length its own.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    let events = &counted_events()?;
+    let events = counted_events()?;
     let cpus: Vec<usize> = (0..cpus()?).collect();
     pin(Pid::this(), &[0])?;
     report.fact("loops1", stat(events, "one-cpu.json", &["loops"])?);

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::GuestReport;
 use super::bad_input::refused;
 use super::lifecycle::{registers, unchanged};
-use super::processor::{branch_records, loads, profile};
+use super::processor::{LOADS, branch_records, profile};
 use super::programs::{built, hpmctl, record_of, record_with, succeed};
 use super::scopes::{as_nobody, open_to_nobody};
 
@@ -61,7 +61,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
 
 /// As [`record_with`], of loads: whether they miss does not matter, and the model follows no caches for them.
 fn record_loads(trace: &str, options: &[&str]) -> Result<Command> {
-    record_of(&loads()?, trace, options)
+    record_of(LOADS, trace, options)
 }
 
 fn rows<R: libhpm::trace::Row>(trace: &str) -> Result<Vec<R>> {
@@ -136,8 +136,7 @@ fn by_interrupt() -> Result<String> {
 
 fn kernels_branches() -> Result<String> {
     let trace = "kernel.hpm";
-    let in_both_modes = loads()?.replace("/u", "/");
-    let words = ["record", "-e", &in_both_modes, "-c", "1009", "--branches", "-o", trace, "--"];
+    let words = ["record", "-e", "load", "-c", "1009", "--branches", "-o", trace, "--"];
     let mut command = hpmctl(&words)?;
     succeed(command.args(["dd", "if=/dev/zero", "of=/dev/null", "bs=1", "count=300"]))?;
     let ends = ends(trace)?;
@@ -162,7 +161,7 @@ fn no_kernel_address(follow_calls: bool) -> Result<String> {
     let calls = follow_calls.then_some(("nobodys_calls", "--stacks=lbr"));
     for (name, option) in [("nobody", "--branches")].into_iter().chain(calls) {
         let trace = format!("/tmp/nobody/{name}.hpm");
-        let words = ["record", "-e", &loads()?, "-c", "307", option, "-o", &trace, "--"];
+        let words = ["record", "-e", LOADS, "-c", "307", option, "-o", &trace, "--"];
         let mut command: Command = as_nobody(hpmctl(&words)?);
         succeed(
             command

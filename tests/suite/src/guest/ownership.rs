@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::GuestReport;
 use super::lifecycle::MODULE;
-use super::processor::loads;
+use super::processor::LOADS;
 use super::programs::{hpmctl, pid_of, succeed};
 
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
@@ -109,7 +109,7 @@ fn loaded_under_watchdog() -> Result<String> {
 }
 
 fn sampled() -> Result<Output> {
-    Ok(hpmctl(&["record", "-e", &loads()?, "-f", "-o", "owned.hpm", "--", "true"])?.output()?)
+    Ok(hpmctl(&["record", "-e", LOADS, "-f", "-o", "owned.hpm", "--", "true"])?.output()?)
 }
 
 /// What `kernel_lockdown(7)` calls confidentiality forbids what shows the kernel's memory.

@@ -23,6 +23,7 @@ use libhpm::sys::probe::Mapping;
 use serde_json::json;
 
 use super::counting::SYSCALLS;
+use super::processor::LOADS;
 use super::programs::built;
 use super::proof::{denied, proof_of, prove};
 use super::scopes::{NOBODY, open_to_nobody};
@@ -143,8 +144,9 @@ fn poll_while_sampling(way: &Way) -> Result<(u64, Totals)> {
 }
 
 fn configure(driver: &Driver, info: &Info, child: &Child, way: &Way) -> Result<SessionConfig> {
-    let load = event::parse("load:u", &libhpm::machine::pmu_name(info))?;
-    let options = Options::new(Target::Process(child.pid())).sample(load, way.period).start_on_exec(true);
+    let loads = event::parse_each(LOADS, &libhpm::machine::pmu_name(info))?;
+    let options = Options::new(Target::Process(child.pid())).start_on_exec(true);
+    let options = loads.into_iter().fold(options, |options, load| options.sample(load, way.period));
     let (proof, mut config) = (proof_of(child)?, (way.add)(options).config());
     prove(&mut config, &proof);
     // Within what a user may have locked.

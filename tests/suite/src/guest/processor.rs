@@ -1,6 +1,5 @@
 //! The processor that this runs on: whose PMU is modelled, how many CPUs there are, and whether hpm takes it.
 
-use std::fmt::Display;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
@@ -95,7 +94,7 @@ pub(crate) struct Sampled {
 /// Period of IBS, a prime too: its samples are interrupts, whose own ops count towards the next one. Also of what is as frequent.
 const LONG_PERIOD: u64 = 10_007;
 
-/// On Intel's processors [`sampled_event`], one for each type of core here. On AMD's, IBS samples ops of every kind, of which
+/// On Intel's processors [`sampled_event`], which is one event for each type of core. On AMD's, IBS samples ops of every kind, of which
 /// those that load have their data's source; where it does not exist, misses are sampled by interrupts.
 pub(super) fn sampled() -> Result<Sampled> {
     Ok(match profile()?.pmu {
@@ -109,7 +108,7 @@ pub(super) fn sampled() -> Result<Sampled> {
             Sampled { events: "l1d-load-miss:u".to_owned(), period: PERIOD, options: &[] }
         }
         PmuKind::Perfmon(_) => {
-            Sampled { events: on_each_type_of_core(sampled_name)?, period: PERIOD, options: &[] }
+            Sampled { events: format!("{}:u", sampled_name(profile()?)?), period: PERIOD, options: &[] }
         }
     })
 }
@@ -118,20 +117,13 @@ pub(super) fn sampled() -> Result<Sampled> {
 /// guest many times slower, and one that checks itself so slow that its programs starve.
 pub(super) fn sampled_lightly() -> Result<Sampled> {
     match profile()?.pmu {
-        PmuKind::Perfmon(_) => Ok(Sampled { events: loads()?, period: LONG_PERIOD, options: &[] }),
+        PmuKind::Perfmon(_) => Ok(Sampled { events: LOADS.to_owned(), period: LONG_PERIOD, options: &[] }),
         PmuKind::Amd(_) | PmuKind::Netburst(_) => sampled(),
     }
 }
 
-/// hpmctl's names of loads in user mode, one for each type of core.
-pub(super) fn loads() -> Result<String> {
-    on_each_type_of_core(|_| Ok("load"))
-}
-
-/// hpmctl's names of loads sampled for their latency, in user mode, if they take more cycles than this.
-pub(super) fn latency_events(cycles: u32) -> Result<String> {
-    on_each_type_of_core(|_| Ok(format!("mem-loads,ldlat={cycles}")))
-}
+/// hpmctl's name of loads in user mode, which is one event for each type of core.
+pub(super) const LOADS: &str = "load:u";
 
 /// Whether the processor counts loads and stores only together, as accesses to the data cache: AMD's before Zen.
 pub(crate) fn counts_accesses(profile: &Profile) -> bool {
@@ -142,29 +134,14 @@ pub(crate) fn counts_accesses(profile: &Profile) -> bool {
 pub(super) const LS_DISPATCH: u16 = 0x29;
 
 /// hpmctl's names of instructions, branches, loads and stores in user mode. Of a hybrid part the first two are the same on every
-/// core; loads and stores follow for each type of core. Some have one event in place of the last two ([`counts_accesses`]).
-pub(super) fn counted_events() -> Result<String> {
-    if counts_accesses(profile()?) {
-        return Ok("instructions:u,branch:u,DATA_CACHE_ACCESSES:u".to_owned());
-    }
-    let memory = |name| on_each_type_of_core(move |_| Ok(name));
-    let (loads, stores) = (memory("load")?, memory("store")?);
-    let pairs = loads.split(',').zip(stores.split(',')).map(|(load, store)| format!(",{load},{store}"));
-    Ok(pairs.fold("instructions:u,branch:u".to_owned(), |all, pair| all + &pair))
-}
-
-/// On a hybrid part an event must say for which cores it is, also where those of the other type are switched off.
-pub(super) fn on_each_type_of_core<N: Display>(name: impl Fn(&Profile) -> Result<N>) -> Result<String> {
-    let (profile, cpus) = (profile()?, cpus()? as u32);
-    if profile.hybrid.is_none() {
-        return Ok(format!("cpu/{}/u", name(profile)?));
-    }
-    let mut names = vec![format!("cpu_core/{}/u", name(profile)?)];
-    let last = profile.of_cpu(cpus - 1, cpus);
-    if last.name != profile.name {
-        names.push(format!("cpu_atom/{}/u", name(last)?));
-    }
-    Ok(names.join(","))
+/// core; loads, and then stores, are one event for each type of core. Some have one event in place of the last two
+/// ([`counts_accesses`]).
+pub(super) fn counted_events() -> Result<&'static str> {
+    Ok(if counts_accesses(profile()?) {
+        "instructions:u,branch:u,DATA_CACHE_ACCESSES:u"
+    } else {
+        "instructions:u,branch:u,load:u,store:u"
+    })
 }
 
 /// What hpm says when it does not take this processor's PMU; `None` when it counts.
@@ -199,7 +176,9 @@ mod tests {
             assert!(all.contains(&known), "{known:x?} is not among {all:x?}");
         }
         for profile in profile::ALL {
-            sampled_name(profile).expect(profile.name);
+            let name = sampled_name(profile).expect(profile.name);
+            let last = profile.of_cpu(1, 2);
+            assert_eq!(sampled_name(last).ok(), Some(name), "{} has other cores", profile.name);
         }
     }
 }

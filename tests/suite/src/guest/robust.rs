@@ -16,11 +16,11 @@ use libhpm::sys::probe::Mapping;
 use serde_json::{Value, json};
 
 use super::GuestReport;
+use super::processor::{LOADS, counted_events};
 use super::programs::{built, stat_command, wait_at_most};
 use super::proof::denied;
 
 const LIMIT: Duration = Duration::from_secs(240);
-const EVENTS: &str = "instructions:u,branch:u,load:u,store:u";
 /// Period of the sessions whose consumer misbehaves: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
 
@@ -37,7 +37,8 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         [("loops3", 2, scribble as fn(&Mapping, u64)), ("loops4", 3, stall as fn(&Mapping, u64))]
     {
         let totals = misread(arguments, consumer)?;
-        let sums = [totals.counts[0], totals.records, totals.records_lost, totals.quanta_lost];
+        let counted: u64 = totals.counts.iter().sum();
+        let sums = [counted, totals.records, totals.records_lost, totals.quanta_lost];
         report.fact(window, json!(sums));
     }
     report.check("who polls sleeps until told, however often threads switch", sleeps_until_told);
@@ -49,7 +50,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
 fn counted(file: &str, arguments: usize, disturb: impl Fn(usize) -> Result<()>) -> Result<Value> {
     let mut program = vec!["loops"];
     program.extend(["x"; 8].iter().take(arguments));
-    let mut session = stat_command(EVENTS, file, &program)?.stdin(Stdio::null()).spawn()?;
+    let mut session = stat_command(counted_events()?, file, &program)?.stdin(Stdio::null()).spawn()?;
     let mut turn = 0;
     while session.try_wait()?.is_none() {
         disturb(turn)?;
@@ -84,9 +85,9 @@ fn misread(arguments: usize, consumer: fn(&Mapping, u64)) -> Result<Totals> {
     words.extend(std::iter::repeat_n("x".into(), arguments));
     let mut child = Child::prepare(&words)?;
     let (driver, info) = Driver::open_checked()?;
-    let load = event::parse("load:u", &libhpm::machine::pmu_name(&info))?;
-    let mut config =
-        Options::new(Target::Process(child.pid())).sample(load, PERIOD).start_on_exec(true).config();
+    let loads = event::parse_each(LOADS, &libhpm::machine::pmu_name(&info))?;
+    let options = Options::new(Target::Process(child.pid())).start_on_exec(true);
+    let mut config = loads.into_iter().fold(options, |options, load| options.sample(load, PERIOD)).config();
     driver.configure(&mut config).map_err(denied)?;
     let control = Mapping::new(driver.as_fd(), CONTROL_OFFSET, control_bytes(info.cpus), true)?;
     driver.command(DeviceCommand::Start).map_err(denied)?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use vpmu::Profile;
 
-use super::processor::{Sampled, latency_events, loads, on_each_type_of_core, profile, sampled};
+use super::processor::{Sampled, profile, sampled};
 use super::programs::{built, hpmctl, record, record_of, succeed, wait_at_most};
 
 /// Traces of what [`super::processor::sampled`] says: of one program, then of two at the same time.
@@ -45,11 +45,12 @@ pub(super) fn run() -> Result<()> {
     }
     // IBS samples loads among all ops.
     if profile()?.amd().is_none() {
-        succeed(record_of(&latency_events(3)?, LOADS, &[])?.arg(built("strides")?))?;
-        succeed(record_of(&latency_events(LONG)?, LONG_LOADS, &[])?.arg(built("strides")?))?;
+        for (cycles, trace) in [(3, LOADS), (LONG, LONG_LOADS)] {
+            let slower = format!("cpu/mem-loads,ldlat={cycles}/u");
+            succeed(record_of(&slower, trace, &[])?.arg(built("strides")?))?;
+        }
         succeed(record(REGISTERS)?.arg(built("registers")?))?;
-        let both = loads()? + "," + &on_each_type_of_core(|_| Ok("store"))?;
-        let several = record_of(&both, SEVERAL, &[])?.arg(built("loops")?).output()?;
+        let several = record_of("load:u,store:u", SEVERAL, &[])?.arg(built("loops")?).output()?;
         let said = String::from_utf8_lossy(&several.stderr);
         if tells_events_apart(profile()?) {
             ensure!(several.status.success(), "hpmctl record of two events said: {said}");

@@ -12,7 +12,7 @@ use libhpm::trace::{SampleRow, TraceReader};
 use serde_json::Value;
 
 use super::lifecycle::{registers, unchanged, with_perfs_changes};
-use super::processor::{counted_events, loads};
+use super::processor::{LOADS, counted_events};
 use super::programs::{built, hpmctl, stat, succeed};
 use super::scopes::open_to_nobody;
 use super::{GuestReport, is_asked_for};
@@ -43,7 +43,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report.check("a storm of forks is counted", fork_storm);
     report.check("a thousand threads are sampled, each as itself", thousand_threads);
     report.fact("loops4", tiny_period()?);
-    report.fact("loops1", stat(&counted_events()?, "after.json", &["loops"])?);
+    report.fact("loops1", stat(counted_events()?, "after.json", &["loops"])?);
     report.check("the module can be unloaded afterwards", || {
         succeed(Command::new("rmmod").arg("hpm"))?;
         unchanged(&before)
@@ -106,7 +106,7 @@ fn totals(trace: &str) -> Result<Value> {
 /// Each hundredth load: as fast as the driver lets records come.
 fn tiny_period() -> Result<Value> {
     let mut command =
-        hpmctl(&["record", "-e", &loads()?, "-c", "100", "--no-randomise", "-o", "tiny.hpm", "--"])?;
+        hpmctl(&["record", "-e", LOADS, "-c", "100", "--no-randomise", "-o", "tiny.hpm", "--"])?;
     succeed(command.arg(built("loops")?).args(["x"; 3]))?;
     totals("tiny.hpm")
 }

@@ -100,7 +100,10 @@ fn settled(seconds: &[u64], rate: u64) -> Result<()> {
 fn settles(boot: &Boot, trace: &str, rate: u64) -> Result<String> {
     let seen = seconds(boot, trace)?;
     seen.iter().try_for_each(|seconds| settled(seconds, rate)).with_context(|| format!("{seen:?}"))?;
-    let mut periods: Vec<u64> = rows::<QuantumRow>(boot, trace)?.iter().map(|row| row.periods[0]).collect();
+    let mut periods: Vec<u64> = rows::<QuantumRow>(boot, trace)?
+        .iter()
+        .filter_map(|row| row.periods.iter().copied().find(|period| *period > 0))
+        .collect();
     periods.sort_unstable();
     let (least, most) = (periods[0], periods[periods.len() - 1]);
     ensure!(

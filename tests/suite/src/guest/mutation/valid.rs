@@ -14,9 +14,8 @@ use libhpm::sys::probe::{ARGUMENT_WORDS, words};
 /// Counted, or sampled where hardware can. None of them needs the model's caches, which slow the guest down several times: cycles do,
 /// and records of stores.
 const EVENTS: [&str; 4] = ["instructions:u", "branch:u", "branch", "instructions"];
-/// The same of each type of core, where there are two.
+/// On each type of core, where there are two.
 const LOADS: &str = "load:u";
-const LOADS_HYBRID: [&str; 2] = ["cpu_core/load/u", "cpu_atom/load/u"];
 
 /// The least that the driver takes (kmod/core/src/config.rs).
 const STACK_RING: u32 = 64 * 1024;
@@ -29,10 +28,9 @@ pub(super) struct Valid {
 impl Valid {
     /// For the PMU that hpm calls this.
     pub(super) fn new(pmu: &str) -> Result<Self> {
-        let loads = if pmu.contains('+') { &LOADS_HYBRID[..] } else { &[LOADS] };
-        let names = EVENTS.iter().chain(loads);
-        let events = names.map(|name| event::parse(name, pmu)).collect::<libhpm::Result<_>>()?;
-        Ok(Self { events })
+        let names = EVENTS.iter().chain([&LOADS]);
+        let events = names.map(|name| event::parse_each(name, pmu)).collect::<libhpm::Result<Vec<_>>>()?;
+        Ok(Self { events: events.concat() })
     }
 
     /// The argument of an ioctl to a session that has this counter page.

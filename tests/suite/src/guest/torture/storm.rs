@@ -13,7 +13,7 @@ use super::senders::Senders;
 use super::{PERIOD, totals};
 use crate::guest::GuestReport;
 use crate::guest::mutation::Depth;
-use crate::guest::processor::{counted_events, loads};
+use crate::guest::processor::{LOADS, counted_events};
 use crate::guest::programs::{built, hpmctl, stat_command};
 
 /// A guest that does not answer for so long hangs; the machine below may be busy.
@@ -37,14 +37,14 @@ struct Measured {
 /// Sends requests and measures until the senders end.
 pub(super) fn run(report: &mut GuestReport, requests: u64) -> Result<()> {
     // Which types of core there are is asked while all CPUs are there.
-    let (counted, sampled) = (counted_events()?, loads()?);
+    let (counted, sampled) = (counted_events()?, LOADS);
     let mut senders = Senders::start(requests, false)?;
     let done = AtomicBool::new(false);
     let [stays, pause] =
         if requests < LONG { [Duration::from_millis(500), Duration::ZERO] } else { [CALM; 2] };
     let (answers, plugged, measured) = std::thread::scope(|scope| {
         let plugging = scope.spawn(|| plug_and_unplug(&done, stays));
-        let measuring = scope.spawn(|| measure(&done, pause, [&counted, &sampled]));
+        let measuring = scope.spawn(|| measure(&done, pause, [counted, sampled]));
         let answers = responsive(&mut senders);
         done.store(true, Ordering::Relaxed);
         (answers, plugging.join(), measuring.join())
