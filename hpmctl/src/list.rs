@@ -192,7 +192,7 @@ fn events(names: &[String], wanted: &Words, json: bool) -> Result<String> {
             continue;
         }
         if let Some(prefix) = pmu_prefix(core_type) {
-            let _ = writeln!(text, "{pmu}, written as {prefix}/NAME/");
+            let _ = writeln!(text, "{pmu}, alone written as {prefix}/NAME/");
         }
         let _ = writeln!(text, "{}", table(&events, pmu).trim_fmt());
         all.push(OfPmu { pmu, events });

@@ -193,6 +193,7 @@ mod tests {
     fn each_type_of_core_has_counters_of_its_own() {
         let (text, all) = fits("cycles,cpu_core/load/,cpu_atom/load/", &["goldencove+gracemont"]);
         assert!(all, "{text}");
+        assert_eq!(fits("cycles,load", &["goldencove+gracemont"]), (text.clone(), true), "a name means both");
         insta::assert_snapshot!(text);
     }
 

@@ -195,8 +195,9 @@ fn give_back(mapped: &Mapped, cpus: usize) {
     }
 }
 
-/// A word that is a kernel address, if there is one.
+/// A word that is a kernel address, if there is one. The last 2 MiB are a hole (Documentation/arch/x86/x86_64/mm.rst), in which lie small
+/// negative numbers and what quanta have of places of which the first serves no event ([`Quantum::counter_event`]).
 fn kernel_word(mapping: &Mapping) -> Option<u64> {
-    let kernel = 0xffff_8000_0000_0000..0xffff_ffff_ffff_f000_u64;
+    let kernel = 0xffff_8000_0000_0000..0xffff_ffff_ffe0_0000_u64;
     (0..mapping.words()).map(|number| mapping.read(number)).find(|word| kernel.contains(word))
 }
