@@ -176,9 +176,7 @@ fn events(args: &MeasureArgs) -> Result<(Vec<String>, String)> {
         return Ok(by_default(args.source.into()));
     }
     let counting = args.source.into();
-    check_known(&choose(wish(counting))?, counting, &args.events)?;
-    let names = args.events.iter().flat_map(|list| event::split_list(list));
-    Ok((names.map(str::to_owned).collect(), "events as asked for".to_owned()))
+    Ok((known(&choose(wish(counting))?, counting, &args.events)?, "events as asked for".to_owned()))
 }
 
 /// The source that is wished for when the program's counters are taken so.
@@ -190,16 +188,16 @@ fn wish(counting: Counting) -> Wish {
     }
 }
 
-/// Looks whether who counts has these events, before runs are made in which nothing is counted.
+/// The names of these events, after a look whether who counts has them: before runs are made in which nothing is counted.
 ///
 /// # Errors
 /// It has not.
-fn check_known(chosen: &Chosen, counting: Counting, lists: &[String]) -> Result<()> {
+fn known(chosen: &Chosen, counting: Counting, lists: &[String]) -> Result<Vec<String>> {
     match chosen {
         Chosen::Driver { .. } => match parse_events(lists) {
             // Then perf_event counts them.
             Err(_) if counting == Counting::Auto && perf::parse(lists).is_ok() => {}
-            known => drop(known?),
+            known => return Ok(known?.into_iter().map(|event| event.name).collect()),
         },
         Chosen::Perf(facts) => {
             let names = facts.parse(lists)?;
@@ -208,7 +206,7 @@ fn check_known(chosen: &Chosen, counting: Counting, lists: &[String]) -> Result<
             }
         }
     }
-    Ok(())
+    Ok(lists.iter().flat_map(|list| event::split_list(list)).map(str::to_owned).collect())
 }
 
 /// What is counted when no events were named.
@@ -257,11 +255,11 @@ mod tests {
     fn events_that_nobody_counts_are_refused_before_the_runs() {
         let said = |hardware, name: &str| {
             let facts = PerfFacts { line: "the kernel".into(), why: "there is no module".into(), hardware };
-            let known = check_known(&Chosen::Perf(facts), Counting::Auto, &[name.to_owned()]);
-            known.map_err(|error| error.to_string())
+            let names = known(&Chosen::Perf(facts), Counting::Auto, &[name.to_owned()]);
+            names.map(|names| names.join(" ")).map_err(|error| error.to_string())
         };
-        assert_eq!(said(true, "instructions,page-faults:u"), Ok(()));
-        assert_eq!(said(false, "page-faults"), Ok(()));
+        assert_eq!(said(true, "instructions,page-faults:u"), Ok("instructions page-faults:u".to_owned()));
+        assert_eq!(said(false, "page-faults"), Ok("page-faults".to_owned()));
         assert!(said(true, "nosuch").unwrap_err().contains("nosuch"));
         assert_eq!(
             said(false, "page-faults,cycles:u"),
