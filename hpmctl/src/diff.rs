@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use libhpm::export::is_clock_of_one_mode;
-use libhpm::report::{Basis, By, Change, EventSummary, Order, Resolver, Summary, Table, Tally, changes};
+use libhpm::report::{
+    Basis, By, Change, EventSummary, Grouping, Order, Resolver, Summary, Table, Tally, changes,
+};
 use libhpm::trace::{Event, Meta, SampleRow};
 use serde::Serialize;
 
@@ -23,9 +25,9 @@ use crate::report::{event_index, named, table, text};
 /// That is the chance of sampling alone: other differences between two runs it does not know.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// What to group samples by
-    #[arg(long, value_enum, default_value_t)]
-    by: DiffBy,
+    /// What to group samples by; several at once, as in function,level, separated by commas
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "function")]
+    by: Vec<DiffBy>,
     /// Compare events as estimated from samples, and not their shares
     #[arg(long)]
     absolute: bool,
@@ -54,9 +56,8 @@ pub(crate) struct DiffArgs {
 }
 
 /// Values of `--by`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum DiffBy {
-    #[default]
     Function,
     Line,
     /// Instruction, by the address that the linker gave it: for two runs of the same file
@@ -79,11 +80,17 @@ impl From<DiffBy> for By {
     }
 }
 
+impl DiffArgs {
+    fn grouping(&self) -> Grouping {
+        Grouping::new(self.by.iter().copied().map(By::from))
+    }
+}
+
 /// Everything that the text and the JSON show.
 #[derive(Serialize)]
 struct Diff {
     basis: Basis,
-    by: By,
+    by: Grouping,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     traces: [String; 2],
@@ -166,7 +173,7 @@ fn output(args: &DiffArgs) -> Result<(String, Vec<String>)> {
     }
     let diff = Diff {
         basis,
-        by: args.by.into(),
+        by: args.grouping(),
         filter: args.filters.words(),
         traces: [before.name, after.name],
         events,
@@ -191,7 +198,7 @@ impl Read {
         let filter = args.filters.of(&reader)?;
         let (mut summary, cut) = Summary::new(&reader, &filter, &resolver);
         let wanted = sampled_events(meta, only);
-        let mut tables: Vec<Table> = meta.events.iter().map(|_| Table::new(args.by.into())).collect();
+        let mut tables: Vec<Table> = meta.events.iter().map(|_| Table::new(args.grouping())).collect();
         let (mut rows, mut tally) = (reader.rows::<SampleRow>(), Tally::default());
         for row in rows.by_ref().filter(|row| wanted.contains(&usize::from(row.event))) {
             let sample = resolver.resolve(&row);
@@ -307,7 +314,7 @@ fn rows(text: &mut String, diff: &Diff, compared: &Compared, limit: usize, all: 
     if !shown.is_empty() {
         let mut table = table::plain();
         let numbers = ["before", "after", "change", "chance"];
-        table.set_header(numbers.iter().chain(table::names(diff.by)));
+        table.set_header(numbers.into_iter().chain(table::names(&diff.by)));
         for change in shown.iter().take(limit) {
             table.add_row(cells(&compared.name, change, diff));
         }
@@ -349,7 +356,7 @@ fn cells(event: &str, change: &Change, diff: &Diff) -> Vec<String> {
         rate if rate < 0.01 => "< 0.01 %".to_owned(),
         rate => format!("{rate:.2} %"),
     });
-    cells.extend(table::name(diff.by, &change.key));
+    cells.extend(table::name(&diff.by, &change.key));
     cells
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::{ArgGroup, Args, ValueEnum};
-use libhpm::report::{By, Order};
+use libhpm::report::{By, Grouping, Order};
 use libhpm::trace::Meta;
 
 use crate::files::FilesArgs;
@@ -25,9 +25,9 @@ use crate::output::{counted, print, warn};
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("view").args(["callers", "callees", "distribution", "off_cpu", "wall_clock"])))]
 pub(crate) struct ReportArgs {
-    /// What to group samples by [default: function, then line]
-    #[arg(long, value_enum)]
-    by: Option<GroupBy>,
+    /// What to group samples by; several at once, as in function,level, separated by commas [default: function, then line]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    by: Vec<GroupBy>,
     /// What to put first
     #[arg(long, value_enum, default_value_t)]
     sort: SortBy,
@@ -142,13 +142,32 @@ impl GroupBy {
 
 impl ReportArgs {
     /// What the tables group by.
-    fn tables(&self) -> Vec<By> {
-        self.by.map_or_else(|| vec![By::Function, By::Line], |by| by.table().into_iter().collect())
+    fn tables(&self) -> Vec<Grouping> {
+        let asked: Vec<By> = self.by.iter().filter_map(|by| by.table()).collect();
+        if self.by.is_empty() {
+            vec![By::Function.into(), By::Line.into()]
+        } else if asked.is_empty() {
+            vec![]
+        } else {
+            vec![Grouping::new(asked)]
+        }
+    }
+
+    /// Whether samples are grouped by this alone.
+    fn only_by(&self, by: GroupBy) -> bool {
+        self.by == [by]
     }
 
     /// Options that do not go together; clap knows the others.
     fn check(&self) -> Result<()> {
-        let by_offset = self.by == Some(GroupBy::Offset);
+        let by_offset = self.only_by(GroupBy::Offset);
+        if self.by.len() > 1
+            && let Some(alone) = self.by.iter().find(|by| by.table().is_none())
+        {
+            let name =
+                alone.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+            bail!("--by {name} has a table of its own: ask for it alone");
+        }
         let views = [
             (self.callers.is_some(), "--callers"),
             (self.callees.is_some(), "--callees"),
@@ -175,10 +194,12 @@ impl ReportArgs {
                 "several traces side by side are for --by offset and --distribution; `hpmctl diff` compares two"
             );
         }
-        if let (Some(view), Some(_)) = (view, self.by) {
+        if let Some(view) = view
+            && !self.by.is_empty()
+        {
             bail!("{view} shows what it is named after: leave --by out");
         }
-        if (self.off_cpu || self.wall_clock) && self.by.is_some_and(|by| by.table().is_none()) {
+        if (self.off_cpu || self.wall_clock) && self.by.iter().any(|by| by.table().is_none()) {
             bail!("waits have no branches: group them by function, line, module, thread, process or CPU");
         }
         if (self.off_cpu || self.wall_clock) && self.event.is_some() {
@@ -211,7 +232,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<()> {
 fn output(args: &ReportArgs) -> Result<(String, Vec<String>)> {
     args.check()?;
     match args {
-        ReportArgs { by: Some(GroupBy::Offset), .. } => offset::output(args),
+        _ if args.only_by(GroupBy::Offset) => offset::output(args),
         ReportArgs { distribution: true, .. } => distribution::output(args),
         ReportArgs { off_cpu: true, .. } | ReportArgs { wall_clock: true, .. } => waits::output(args),
         _ => samples::output(args),

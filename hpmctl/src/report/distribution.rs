@@ -190,7 +190,7 @@ fn top(text: &mut String, of: &OfEvent, limit: usize) {
         ),
     );
     let mut table = table::plain();
-    table.set_header(["samples", "share", "±"].iter().chain(table::names(By::Instruction)));
+    table.set_header(["samples", "share", "±"].into_iter().chain(table::names(&By::Instruction.into())));
     for entry in of.top.iter().take(limit) {
         let own = entry.own_share;
         let numbers = vec![
@@ -198,7 +198,7 @@ fn top(text: &mut String, of: &OfEvent, limit: usize) {
             format!("{:.1} %", own.share * 100.0),
             format!("{:.1}", own.error * 100.0),
         ];
-        table.add_row([numbers, table::name(By::Instruction, &entry.key)].concat());
+        table.add_row([numbers, table::name(&By::Instruction.into(), &entry.key)].concat());
     }
     table::finish(text, table, 3);
     if of.top.len() > limit {

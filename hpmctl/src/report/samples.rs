@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use libhpm::export::{counts_remarks, remarks};
 use libhpm::flame::FoldedStacks;
 use libhpm::report::{
-    BranchEntry, BranchTable, By, CallNode, CallTree, Direction, Entry, Filter, Order, Resolver, Sum,
+    BranchEntry, BranchTable, CallNode, CallTree, Direction, Entry, Filter, Grouping, Order, Resolver, Sum,
     Summary, Table, Tally,
 };
 use libhpm::trace::{Event, EventUse, Meta, SampleRow, TraceReader};
@@ -63,7 +63,7 @@ pub(super) struct Taken {
 pub(super) struct Grouped {
     /// Index into the events of the summary.
     pub(super) event: usize,
-    pub(super) by: By,
+    pub(super) by: Grouping,
     pub(super) all: Sum,
     pub(super) groups: usize,
     pub(super) entries: Vec<Entry>,
@@ -162,7 +162,7 @@ impl Collected {
         let mut rows = reader.rows::<SampleRow>();
         let mut tally = Tally::default();
         let mut branches = BranchTable::default();
-        let show_branches = args.by == Some(GroupBy::Branch);
+        let show_branches = args.only_by(GroupBy::Branch);
         rows.by_ref().for_each(|row| {
             let sample = resolver.resolve(&row);
             if !filter.takes(&row, &sample) {
@@ -210,7 +210,7 @@ impl Collected {
 
     /// The branches, when they are asked for.
     fn taken(&self, args: &ReportArgs) -> Result<Option<Taken>> {
-        if args.by != Some(GroupBy::Branch) {
+        if !args.only_by(GroupBy::Branch) {
             return Ok(None);
         }
         if self.branches.all() == 0 {
@@ -246,7 +246,7 @@ impl Collected {
             let mut entries = table.entries(order);
             let groups = entries.len();
             entries.truncate(limit);
-            Grouped { event: *event, by: table.by(), all: table.all(), groups, entries }
+            Grouped { event: *event, by: table.by().clone(), all: table.all(), groups, entries }
         };
         self.tables.iter().map(grouped).collect()
     }
@@ -289,7 +289,7 @@ fn empty_tables(args: &ReportArgs, events: &[usize]) -> Vec<(usize, Table)> {
         return vec![];
     }
     let by = args.tables();
-    events.iter().flat_map(|&event| by.iter().map(move |&by| (event, Table::new(by)))).collect()
+    events.iter().flat_map(|&event| by.iter().map(move |by| (event, Table::new(by.clone())))).collect()
 }
 
 fn empty_trees(args: &ReportArgs, events: &[usize]) -> Vec<(usize, Direction, CallTree)> {

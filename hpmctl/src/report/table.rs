@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use libhpm::report::{By, Entry, Key, Place};
+use libhpm::report::{By, Entry, Grouping, Key, Place};
 
 use super::samples::{Grouped, Taken};
 use super::text::line;
@@ -32,16 +32,16 @@ pub(crate) fn finish(text: &mut String, mut table: Table, numbers: usize) {
 /// Groups of samples, with the numbers first.
 pub(super) fn grouped(text: &mut String, grouped: &Grouped) {
     let mut table = plain();
-    let has_callers = matches!(grouped.by, By::Function | By::Line | By::Module);
+    let has_callers = grouped.by.has_callers();
     let mut numbers =
         if has_callers { vec!["samples", "self", "±", "total"] } else { vec!["samples", "share", "±"] };
     let has_latency = grouped.all.timed > 0;
     if has_latency {
         numbers.push("cycles");
     }
-    table.set_header(numbers.iter().chain(names(grouped.by)));
+    table.set_header(numbers.iter().copied().chain(names(&grouped.by)));
     for entry in &grouped.entries {
-        table.add_row(cells(grouped.by, entry, has_callers, has_latency));
+        table.add_row(cells(&grouped.by, entry, has_callers, has_latency));
     }
     text.push('\n');
     finish(text, table, numbers.len());
@@ -84,7 +84,7 @@ fn place(place: &Place) -> String {
     format!("{:#x} {function}", place.address)
 }
 
-fn cells(by: By, entry: &Entry, has_callers: bool, has_latency: bool) -> Vec<String> {
+fn cells(by: &Grouping, entry: &Entry, has_callers: bool, has_latency: bool) -> Vec<String> {
     let percent = |share: f64| format!("{:.1} %", share * 100.0);
     let own = entry.own_share;
     let mut cells =
@@ -99,62 +99,76 @@ fn cells(by: By, entry: &Entry, has_callers: bool, has_latency: bool) -> Vec<Str
     cells
 }
 
-/// What the columns are called that tell groups apart.
-pub(crate) fn names(by: By) -> &'static [&'static str] {
+/// A column that tells groups apart: its title, and what it says of one.
+type Column = (&'static str, fn(&Key) -> String);
+
+const FUNCTION: Column = ("function", function);
+const MODULE: Column = ("module", |key| key.module.as_deref().unwrap_or_default().to_owned());
+const LINE: Column = ("line", source_line);
+const PID: Column = ("pid", |key| number(key.pid));
+const LEVEL: Column = ("level", |key| key.level.unwrap_or("[not told]").to_owned());
+
+const fn columns_of(by: By) -> &'static [Column] {
     match by {
-        By::Function => &["function", "module"],
-        By::Line => &["line", "function"],
-        By::Module => &["module"],
-        By::Thread => &["thread", "pid", "tid"],
-        By::Process => &["process", "pid"],
-        By::Cpu => &["cpu"],
-        By::Instruction => &["address", "function", "line", "module"],
-        By::Region => &["region"],
-        By::Level => &["level"],
-        By::Source => &["level", "snoop", "TLB", "lock"],
+        By::Function => &[FUNCTION, MODULE],
+        By::Line => &[LINE, FUNCTION],
+        By::Module => &[MODULE],
+        By::Thread => &[
+            ("thread", |key| key.thread.as_deref().unwrap_or_default().to_owned()),
+            PID,
+            ("tid", |key| number(key.tid)),
+        ],
+        By::Process => &[("process", |key| key.process.as_deref().unwrap_or_default().to_owned()), PID],
+        By::Cpu => &[("cpu", |key| number(key.cpu))],
+        By::Instruction => &[
+            ("address", |key| key.address.map_or_else(String::new, |address| format!("{address:#x}"))),
+            FUNCTION,
+            LINE,
+            MODULE,
+        ],
+        By::Region => &[("region", |key| key.region.as_deref().unwrap_or("[no data address]").to_owned())],
+        By::Level => &[LEVEL],
+        By::Source => &[
+            LEVEL,
+            ("snoop", |key| key.snoop.unwrap_or_default().to_owned()),
+            ("TLB", |key| told(key.stlb_miss, "second level missed", "hit")),
+            ("lock", |key| told(key.locked, "locked", "")),
+        ],
     }
+}
+
+/// The columns of a grouping, each once.
+fn columns(by: &Grouping) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    for column in by.parts().iter().flat_map(|by| columns_of(*by)) {
+        if columns.iter().all(|(title, _)| *title != column.0) {
+            columns.push(*column);
+        }
+    }
+    columns
+}
+
+/// What the columns are called that tell groups apart.
+pub(crate) fn names(by: &Grouping) -> Vec<&'static str> {
+    columns(by).into_iter().map(|(title, _)| title).collect()
 }
 
 /// What these columns say of a group.
-pub(crate) fn name(by: By, key: &Key) -> Vec<String> {
-    let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
-    let module = || key.module.as_deref().unwrap_or_default().to_owned();
-    match by {
-        By::Function => vec![function(key), module()],
-        By::Line => vec![source_line(key), function(key)],
-        By::Thread => {
-            vec![key.thread.as_deref().unwrap_or_default().to_owned(), number(key.pid), number(key.tid)]
-        }
-        By::Module => vec![module()],
-        By::Process => vec![key.process.as_deref().unwrap_or_default().to_owned(), number(key.pid)],
-        By::Cpu => vec![number(key.cpu)],
-        By::Instruction => {
-            let address = key.address.map_or_else(String::new, |address| format!("{address:#x}"));
-            vec![address, function(key), source_line(key), module()]
-        }
-        By::Region => vec![key.region.as_deref().unwrap_or("[no data address]").to_owned()],
-        By::Level => vec![level(key)],
-        By::Source => source(key).into(),
-    }
+pub(crate) fn name(by: &Grouping, key: &Key) -> Vec<String> {
+    columns(by).into_iter().map(|(_, of)| of(key)).collect()
 }
 
-fn level(key: &Key) -> String {
-    key.level.unwrap_or("[not told]").to_owned()
+fn number(number: Option<u32>) -> String {
+    number.map_or_else(String::new, |number| number.to_string())
 }
 
-/// Level, snoop, TLB and lock; empty where the record does not tell.
-fn source(key: &Key) -> [String; 4] {
-    let told = |flag: Option<bool>, yes: &str, no: &str| match flag {
+/// What a flag says; nothing where the record does not tell.
+fn told(flag: Option<bool>, yes: &str, no: &str) -> String {
+    match flag {
         Some(true) => yes.to_owned(),
         Some(false) => no.to_owned(),
         None => String::new(),
-    };
-    [
-        level(key),
-        key.snoop.unwrap_or_default().to_owned(),
-        told(key.stlb_miss, "second level missed", "hit"),
-        told(key.locked, "locked", ""),
-    ]
+    }
 }
 
 pub(super) fn function(key: &Key) -> String {

@@ -199,6 +199,9 @@ fn data_sources_with_their_latencies() {
     let text = |options: &[&str]| report(&folder, options).unwrap().0;
     insta::assert_snapshot!(text(&["--by", "source"]));
     insta::assert_snapshot!(text(&["--by", "level", "--sort", "latency"]));
+    insta::assert_snapshot!(text(&["--by", "function,level", "--sort", "latency"]));
+    let json: serde_json::Value = serde_json::from_str(&text(&["--by", "level,source", "--json"])).unwrap();
+    assert_eq!(json["tables"][0]["by"], "level,source");
 }
 
 #[test]

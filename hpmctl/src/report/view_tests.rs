@@ -51,6 +51,7 @@ fn a_function_that_is_on_no_stack_is_an_error() {
 fn what_does_not_go_together_is_refused() {
     assert!(error(&["--callers", "--by", "line"]).contains("leave --by out"));
     assert!(error(&["--off-cpu", "--by", "branch"]).contains("waits have no branches"));
+    assert!(error(&["--by", "function,branch"]).contains("--by branch has a table of its own"));
     for view in ["--off-cpu", "--wall-clock"] {
         let sentence = error(&[view, "-e", "l1d-load-miss"]);
         assert!(sentence.contains("of no event: leave --event out"), "{sentence}");

@@ -9,8 +9,8 @@ use anyhow::{Result, bail};
 use libhpm::export::{is_clock_of_one_mode, losses, remarks};
 use libhpm::flame::FoldedStacks;
 use libhpm::report::{
-    By, CallChain, Extent, Filter, Resolver, Sample, SharedChain, Sum, Tally, ThreadTimes, Wait, WaitKind,
-    Waits, WallClock, WallClockEntry,
+    By, CallChain, Extent, Filter, Grouping, Resolver, Sample, SharedChain, Sum, Tally, ThreadTimes, Wait,
+    WaitKind, Waits, WallClock, WallClockEntry,
 };
 use libhpm::symbol::Frame;
 use libhpm::trace::{Event, Meta, QuantumRow, SampleRow, TraceReader};
@@ -74,7 +74,7 @@ struct ThreadNs {
 /// A table, cut to the number of rows asked for.
 #[derive(Serialize)]
 struct Places {
-    by: By,
+    by: Grouping,
     groups: usize,
     entries: Vec<WallClockEntry>,
 }
@@ -129,7 +129,7 @@ struct Collected<'a> {
     tsc_khz: u64,
     clock: Option<usize>,
     switches: Option<usize>,
-    tables: Vec<(By, WallClock)>,
+    tables: Vec<(Grouping, WallClock)>,
     stacks: FoldedStacks,
     all_ns: [u64; 4],
     unplaced_ns: u64,
@@ -168,16 +168,13 @@ impl<'a> Collected<'a> {
                 CLOCKS.join(", ")
             );
         }
-        let by = match args.by {
-            Some(_) => args.tables(),
-            None => vec![By::Function],
-        };
+        let by = if args.by.is_empty() { vec![By::Function.into()] } else { args.tables() };
         Ok(Self {
             filter,
             tsc_khz: meta.clock.tsc_khz,
             clock: clock.filter(|_| args.wall_clock),
             switches: named("context-switches"),
-            tables: by.into_iter().map(|by| (by, WallClock::new(by))).collect(),
+            tables: by.into_iter().map(|by| (by.clone(), WallClock::new(by))).collect(),
             stacks: FoldedStacks::default(),
             all_ns: [0; 4],
             unplaced_ns: 0,
@@ -273,7 +270,7 @@ impl<'a> Collected<'a> {
         let mut left = 0;
         for (by, table) in &mut self.tables {
             // On which CPU the other mode's time was the samples' shares tell best.
-            left = table.on_cpu(if *by == By::Cpu { &samples[..known] } else { &samples }, ns);
+            left = table.on_cpu(if by.has(By::Cpu) { &samples[..known] } else { &samples }, ns);
         }
         self.unplaced_ns += left;
         self.all_ns[0] += ns - left;
@@ -294,11 +291,11 @@ impl<'a> Collected<'a> {
     ) -> TimeReport<'r> {
         let meta = reader.meta();
         let name = |event: Option<usize>| event.map(|event| meta.events[event].name.as_str());
-        let place = |(by, table): &(By, WallClock)| {
+        let place = |(by, table): &(Grouping, WallClock)| {
             let mut entries = table.entries();
             let groups = entries.len();
             entries.truncate(args.limit);
-            Places { by: *by, groups, entries }
+            Places { by: by.clone(), groups, entries }
         };
         let ns = |ticks| tsc_to_ns(ticks, self.tsc_khz);
         let thread = |thread: &ThreadTimes| ThreadNs {
@@ -445,7 +442,7 @@ fn rows(text: &mut String, places: &Places, on_cpu: bool) {
     let first: &[&str] = if on_cpu { &["time", "total", "on a CPU"] } else { &["time", "total"] };
     let numbers: Vec<&str> =
         first.iter().chain(&["blocked", "pre-empted", "not told", "waits"]).copied().collect();
-    table.set_header(numbers.iter().chain(table::names(places.by)));
+    table.set_header(numbers.iter().copied().chain(table::names(&places.by)));
     for entry in &places.entries {
         let mut cells = vec![shown(entry.own_ns()), shown(entry.total_ns)];
         if on_cpu {
@@ -453,7 +450,7 @@ fn rows(text: &mut String, places: &Places, on_cpu: bool) {
         }
         cells.extend([entry.blocked_ns, entry.preempted_ns, entry.unknown_ns].map(shown));
         cells.push(grouped(entry.waits));
-        cells.extend(table::name(places.by, &entry.key));
+        cells.extend(table::name(&places.by, &entry.key));
         table.add_row(cells);
     }
     text.push('\n');

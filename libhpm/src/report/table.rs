@@ -1,39 +1,10 @@
 //! Samples counted by what they have in common.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Estimate, Sample, Sum};
-use crate::record::Snoop;
-use crate::symbol::Frame;
-
-/// What samples are grouped by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum By {
-    /// Function and the file that has it.
-    Function,
-    /// Source line, and the function it belongs to.
-    Line,
-    /// The file that has the code.
-    Module,
-    /// Thread.
-    Thread,
-    /// Process, with all its threads.
-    Process,
-    /// Logical CPU.
-    Cpu,
-    /// Instruction, by the address that the linker gave it, whatever process it is in.
-    Instruction,
-    /// What was mapped where the data is.
-    Region,
-    /// Cache or memory where the data was found.
-    Level,
-    /// The same, with what other caches said, the TLB and the lock.
-    Source,
-}
+use super::{Estimate, Grouping, Key, Sample, Sum};
 
 /// Which groups come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,87 +14,6 @@ pub enum Order {
     Events,
     /// Those whose own samples waited longest together.
     Latency,
-}
-
-/// What the samples of one group have in common; what does not matter for the grouping is left out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
-pub struct Key {
-    /// Address that the linker gave to the instruction; of code without a file, where it was in memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<u64>,
-    /// Function; absent also when no symbol covers the address.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub function: Option<Arc<str>>,
-    /// The file that has the code.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub module: Option<Arc<str>>,
-    /// Source file.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<Arc<str>>,
-    /// Line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<u32>,
-    /// Logical CPU.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u32>,
-    /// Thread-group ID.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pid: Option<u32>,
-    /// Thread ID.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tid: Option<u32>,
-    /// Last name of the thread.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub thread: Option<Arc<str>>,
-    /// Last name of the process.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub process: Option<Arc<str>>,
-    /// What was mapped where the data is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub region: Option<Arc<str>>,
-    /// Cache or memory where the data was found.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub level: Option<&'static str>,
-    /// What other caches said.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub snoop: Option<&'static str>,
-    /// The second-level TLB was missed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stlb_miss: Option<bool>,
-    /// The access was locked.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub locked: Option<bool>,
-}
-
-impl Key {
-    pub(super) fn of_function(frame: &Frame) -> Self {
-        Self { function: frame.function.clone(), module: Some(Arc::clone(&frame.module)), ..Self::default() }
-    }
-
-    fn of_module(frame: &Frame) -> Self {
-        Self { module: Some(Arc::clone(&frame.module)), ..Self::default() }
-    }
-
-    fn of_line(frame: &Frame) -> Self {
-        Self { file: frame.file.clone(), line: frame.line, ..Self::of_function(frame) }
-    }
-
-    /// All that is told of the source; nothing for a sample that does not tell.
-    fn of_source(sample: &Sample) -> Self {
-        let Some(source) = sample.source else { return Self::default() };
-        Self {
-            level: Some(source.level.name()),
-            snoop: source.snoop.map(Snoop::name),
-            stlb_miss: source.stlb_miss,
-            locked: source.locked,
-            ..Self::default()
-        }
-    }
-
-    fn of_thread(sample: &Sample) -> Self {
-        let thread = Some(Arc::clone(&sample.last_thread_name));
-        Self { pid: Some(sample.pid), tid: Some(sample.tid), thread, ..Self::default() }
-    }
 }
 
 /// One group.
@@ -146,7 +36,7 @@ pub struct Entry {
 /// Collects samples into groups.
 #[derive(Debug)]
 pub struct Table {
-    by: By,
+    by: Grouping,
     groups: HashMap<Key, (Sum, Sum)>,
     all: Sum,
 }
@@ -154,52 +44,24 @@ pub struct Table {
 impl Table {
     /// An empty table.
     #[must_use]
-    pub fn new(by: By) -> Self {
-        Self { by, groups: HashMap::new(), all: Sum::default() }
+    pub fn new(by: impl Into<Grouping>) -> Self {
+        Self { by: by.into(), groups: HashMap::new(), all: Sum::default() }
     }
 
     /// What it groups by.
     #[must_use]
-    pub fn by(&self) -> By {
-        self.by
+    pub fn by(&self) -> &Grouping {
+        &self.by
     }
 
     /// Counts samples that say the same.
     pub fn add(&mut self, sample: &Sample, sum: Sum) {
         self.all.add(sum);
-        let (own, touched) = self.keys(sample);
+        let (own, touched) = self.by.keys(sample);
         self.groups.entry(own).or_default().0.add(sum);
         for key in touched {
             self.groups.entry(key).or_default().1.add(sum);
         }
-    }
-
-    /// The group of the sample itself, and every group of its stack, each once.
-    fn keys(&self, sample: &Sample) -> (Key, Vec<Key>) {
-        let only = |key: Key| (key.clone(), vec![key]);
-        let key: fn(&Frame) -> Key = match self.by {
-            By::Function => Key::of_function,
-            By::Line => Key::of_line,
-            By::Module => Key::of_module,
-            By::Thread => return only(Key::of_thread(sample)),
-            By::Process => {
-                let process = Some(Arc::clone(&sample.process_name));
-                return only(Key { pid: Some(sample.pid), process, ..Key::default() });
-            }
-            By::Cpu => return only(Key { cpu: Some(sample.cpu), ..Key::default() }),
-            By::Instruction => {
-                let line = Key::of_line(&sample.chain.calls[0][0]);
-                return only(Key { address: Some(sample.chain.linked_address), ..line });
-            }
-            By::Region => return only(Key { region: sample.region.clone(), ..Key::default() }),
-            By::Level => return only(Key { level: Key::of_source(sample).level, ..Key::default() }),
-            By::Source => return only(Key::of_source(sample)),
-        };
-        let mut touched: Vec<Key> = sample.chain.frames().map(key).collect();
-        let own = touched[0].clone();
-        touched.sort_unstable();
-        touched.dedup();
-        (own, touched)
     }
 
     /// All samples of the table.
@@ -236,8 +98,9 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::Level;
-    use crate::report::{CallChain, Extent, MemorySource, SharedChain, Tally};
+    use crate::record::{Level, Snoop};
+    use crate::report::{By, CallChain, Extent, MemorySource, SharedChain, Tally};
+    use crate::symbol::Frame;
 
     fn frame(function: &str, line: u32, inlined: bool) -> Frame {
         Frame {
@@ -326,6 +189,40 @@ mod tests {
             .map(|entry| (entry.key.module.unwrap(), entry.own.events, entry.total.events))
             .collect();
         assert_eq!(entries, [("/lib/other.so".into(), 100, 100), ("/bin/program".into(), 0, 100)]);
+    }
+
+    #[test]
+    fn functions_are_told_apart_by_where_their_data_was() {
+        let at = |level| MemorySource { level, snoop: None, stlb_miss: None, locked: None };
+        let mut table = Table::new(Grouping::new([By::Function, By::Level]));
+        for level in [Level::L2, Level::L3, Level::L2] {
+            let calls = [[frame("leaf", 10, false)], [frame("main", 30, false)]];
+            let found = Sample { source: Some(at(level)), ..sample(&[&calls[0], &calls[1]]) };
+            table.add(&found, Sum::sample(100, None));
+        }
+        let entries = table.entries(Order::Events);
+        let seen: Vec<_> = entries
+            .iter()
+            .map(|Entry { key, own, total, .. }| {
+                (key.function.as_deref().unwrap(), key.level.unwrap(), own.samples, total.samples)
+            })
+            .collect();
+        let (l2, l3) = (Level::L2.name(), Level::L3.name());
+        assert_eq!(seen, [("leaf", l2, 2, 2), ("leaf", l3, 1, 1), ("main", l2, 0, 2), ("main", l3, 0, 1)]);
+        assert_eq!(serde_json::to_string(table.by()).unwrap(), r#""function,level""#);
+    }
+
+    #[test]
+    fn of_the_sampled_instruction_callers_have_no_part_whatever_else_groups() {
+        for by in [By::Function, By::Thread] {
+            let mut table = Table::new(Grouping::new([By::Instruction, by]));
+            tally().iter().for_each(|(sample, sum)| table.add(sample, sum));
+            let entries = table.entries(Order::Events);
+            assert!(
+                entries.len() == 2 && entries.iter().all(|entry| entry.own == entry.total),
+                "{entries:?}"
+            );
+        }
     }
 
     #[test]

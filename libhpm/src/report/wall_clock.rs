@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::{By, Key, Order, Sample, Sum, Table, WaitKind};
+use super::{Grouping, Key, Order, Sample, Sum, Table, WaitKind};
 
 /// Collects time into groups.
 #[derive(Debug)]
@@ -48,8 +48,9 @@ impl WallClockEntry {
 impl WallClock {
     /// An empty one.
     #[must_use]
-    pub fn new(by: By) -> Self {
-        let table = || Table::new(by);
+    pub fn new(by: impl Into<Grouping>) -> Self {
+        let by = by.into();
+        let table = || Table::new(by.clone());
         Self { on_cpu: table(), blocked: table(), preempted: table(), unknown: table() }
     }
 
@@ -113,8 +114,8 @@ impl WallClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Extent;
     use crate::report::fixture::sample;
+    use crate::report::{By, Extent};
 
     #[test]
     fn time_on_a_cpu_is_shared_out_without_a_loss() {
