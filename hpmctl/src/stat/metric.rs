@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use libhpm::event::privilege;
+use libhpm::event::{CoreType, base};
 use serde::Serialize;
 
 use super::EventCount;
@@ -51,7 +51,7 @@ fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<M
     let per_thousand = || per(&["instructions"], 1000.0, "per 1000 instructions", 2);
     let share = |of, unit| per(&[of], 100.0, unit, 2).or_else(per_thousand);
     match name {
-        "cycles" if event.user && event.kernel && cores.is_none() && on_cpu_ns > 0 => {
+        "cycles" if event.user && event.kernel && cores == CoreType::Any && on_cpu_ns > 0 => {
             Some(Metric { value: event.scaled? as f64 / on_cpu_ns as f64, unit: "GHz", digits: 3 })
         }
         "cycles" => None,
@@ -64,15 +64,5 @@ fn metric(event: &EventCount, events: &[EventCount], on_cpu_ns: u64) -> Option<M
         "l2-store-miss" => share("l1d-store-miss", "% of L1 misses"),
         "l3-miss" => share("l3-reference", "% of references"),
         _ => per_thousand(),
-    }
-}
-
-/// The cores of a hybrid processor that an event is for, where it says so, and its name without modifiers.
-fn base(name: &str) -> (Option<&str>, &str) {
-    let (body, ..) = privilege(name);
-    match body.split_once('/').and_then(|(cores, term)| Some((cores, term.strip_suffix('/')?))) {
-        Some(("cpu", term)) => (None, term),
-        Some((cores, term)) => (Some(cores), term),
-        None => (None, body),
     }
 }

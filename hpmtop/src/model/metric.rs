@@ -1,7 +1,8 @@
 //! Columns and filters: expressions over what a thread or process did in a slot of time.
 
-use libhpm::analysis::explore::{BUILT_IN, Definitions};
+use libhpm::analysis::explore::{BUILT_IN, Definitions, of_each_core};
 use libhpm::analysis::expression::{Bound, Expression, ExpressionError, Kind, Scope, Value};
+use libhpm::event;
 use serde::{Deserialize, Serialize};
 
 use super::series::Slot;
@@ -79,24 +80,11 @@ struct Names<'a> {
     definitions: &'a Definitions,
 }
 
-impl Names<'_> {
-    /// An event by its name, or without its modifiers where only one has that name.
-    fn event(&self, name: &str) -> Option<usize> {
-        if let Some(exact) = self.events.iter().position(|event| event == name) {
-            return Some(exact);
-        }
-        let base = |event: &String| event.split_once(':').is_some_and(|(base, _)| base == name);
-        let mut same = self.events.iter().enumerate().filter(|(_, event)| base(event));
-        let (index, _) = same.next()?;
-        same.next().is_none().then_some(index)
-    }
-}
-
 impl Scope for Names<'_> {
     type Variable = Variable;
 
     fn variable(&self, name: &str) -> Option<(Variable, Kind)> {
-        if let Some(index) = self.event(name) {
+        if let Some(index) = event::place(name, self.events) {
             return Some((Variable::Count(index), Kind::Number));
         }
         let found = VARIABLES.iter().find(|(known, ..)| *known == name);
@@ -106,7 +94,10 @@ impl Scope for Names<'_> {
     fn definition(&self, name: &str) -> Option<Expression> {
         let defined = self.definitions.iter().find(|(known, _)| *known == name);
         let built_in = || BUILT_IN.iter().find(|(known, _)| *known == name).copied();
-        Expression::parse(defined.or_else(built_in)?.1).ok()
+        match defined.or_else(built_in) {
+            Some((_, text)) => Expression::parse(text).ok(),
+            None => of_each_core(name, self.events),
+        }
     }
 
     fn names(&self) -> Vec<String> {
@@ -354,6 +345,8 @@ mod tests {
         let software = titles(&["cpu-clock", "page-faults"]);
         assert!(software.contains(&"flt/s".to_owned()) && !software.contains(&"ipc".to_owned()));
         assert!(titles(&["cycles", "instructions"]).contains(&"ipc".to_owned()));
+        let hybrid = titles(&["instructions", "cpu_core/l1d-load-miss/", "cpu_atom/l1d-load-miss/"]);
+        assert_eq!(hybrid, titles(&["instructions", "l1d-load-miss"]), "misses of both types of core");
     }
 
     #[test]

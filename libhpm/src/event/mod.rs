@@ -15,6 +15,7 @@
 mod equivalent;
 mod escr;
 mod fits;
+mod named;
 mod parse;
 mod pmu;
 mod raw;
@@ -28,6 +29,7 @@ pub use hpm_abi::CoreType;
 
 pub use self::equivalent::{Equivalent, GENERICS, Generic};
 pub use self::fits::{Counter, Fit, Misfit, Taken, fit};
+pub use self::named::{base, on_each_core, place};
 pub use self::parse::{companion, parse, parse_each, privilege, split_list};
 pub use self::table::{Absent, Alias, Row, Sampling};
 

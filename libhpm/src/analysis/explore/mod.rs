@@ -13,7 +13,7 @@ mod timeline;
 mod tests;
 
 pub use self::records::{Marker, Record, Records};
-pub use self::scope::{BUILT_IN, Definitions, Named, RecordScope, VARIABLES, Variable};
+pub use self::scope::{BUILT_IN, Definitions, Named, RecordScope, VARIABLES, Variable, of_each_core};
 pub use self::statistics::{Correlation, Statistics};
 pub use self::timeline::{Cell, Lane, Timeline};
 pub use hpm_abi::QuantumEnd;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Record, Records};
 use crate::analysis::expression::{Expression, ExpressionError, Kind, Scope, Value};
+use crate::event;
 
 /// What can be asked of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +99,13 @@ impl Definitions {
     }
 }
 
+/// What a name means where each type of a hybrid processor's cores has an event of its own by it: their sum.
+#[must_use]
+pub fn of_each_core(name: &str, events: &[String]) -> Option<Expression> {
+    let [core, atom] = event::on_each_core(name, events)?;
+    Expression::parse(&format!("`{core}` + `{atom}`")).ok()
+}
+
 /// The names that hold for the records of a trace.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordScope<'a> {
@@ -111,25 +119,13 @@ impl<'a> RecordScope<'a> {
     pub fn new(records: &'a Records, definitions: &'a Definitions) -> Self {
         Self { records, definitions }
     }
-
-    /// An event by its name, or by its name without modifiers if only one has that.
-    fn event(&self, name: &str) -> Option<usize> {
-        let events = self.records.events();
-        if let Some(exact) = events.iter().position(|event| event == name) {
-            return Some(exact);
-        }
-        let base = |event: &String| event.split_once(':').is_some_and(|(base, _)| base == name);
-        let mut same = events.iter().enumerate().filter(|(_, event)| base(event));
-        let (index, _) = same.next()?;
-        same.next().is_none().then_some(index)
-    }
 }
 
 impl Scope for RecordScope<'_> {
     type Variable = Variable;
 
     fn variable(&self, name: &str) -> Option<(Variable, Kind)> {
-        if let Some(index) = self.event(name) {
+        if let Some(index) = event::place(name, self.records.events()) {
             return Some((Variable::Count(index), Kind::Number));
         }
         let named = VARIABLES.iter().find(|(known, ..)| *known == name);
@@ -140,8 +136,10 @@ impl Scope for RecordScope<'_> {
         if let Some(defined) = self.definitions.0.get(name) {
             return Some(defined.clone());
         }
-        let (_, text) = BUILT_IN.iter().find(|(known, _)| *known == name)?;
-        Expression::parse(text).ok()
+        match BUILT_IN.iter().find(|(known, _)| *known == name) {
+            Some((_, text)) => Expression::parse(text).ok(),
+            None => of_each_core(name, self.records.events()),
+        }
     }
 
     fn names(&self) -> Vec<String> {

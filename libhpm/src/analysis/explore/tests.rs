@@ -8,6 +8,11 @@ const MS: u64 = 1_000_000;
 
 /// A worker whose IPC falls before the marker `gc`, and a helper on the other CPU.
 fn records() -> Records {
+    records_of(["instructions:u", "cycles:u", "l1d-load-miss:u"])
+}
+
+/// The same where these were counted.
+fn records_of(events: [&str; 3]) -> Records {
     let worker = |number: u64, instructions: u64| Record {
         cpu: (number % 2) as u32,
         pid: 1,
@@ -33,8 +38,11 @@ fn records() -> Records {
     let helper = Record { counts: vec![0, 0, 0], ..helper };
     let all = vec![worker(3, 800), worker(2, 1200), worker(1, 1600), worker(0, 2000), helper];
     let marker = |time_ns, text: &str| Marker { time_ns, text: text.into() };
-    let events = ["instructions:u", "cycles:u", "l1d-load-miss:u"].map(str::to_owned).to_vec();
-    Records::new(events, all, vec![marker(40 * MS as i64, "gc"), marker(-5, "start")])
+    Records::new(
+        events.map(str::to_owned).to_vec(),
+        all,
+        vec![marker(40 * MS as i64, "gc"), marker(-5, "start")],
+    )
 }
 
 fn chosen(text: &str) -> Vec<u64> {
@@ -117,6 +125,27 @@ fn correlation_of_known_values() {
     assert_eq!(of(&[(1.0, 2.0), (2.0, 4.0), (3.0, 6.0)]).r, Some(1.0));
     assert_eq!(of(&[(1.0, 5.0), (2.0, 5.0)]).r, None);
     assert_eq!(of(&[(f64::NAN, 5.0)]), Correlation { count: 0, r: None, interval: None });
+}
+
+#[test]
+fn a_name_is_the_sum_of_the_events_of_each_type_of_core() {
+    let (records, mut definitions) =
+        (records_of(["instructions", "cpu_core/load/u", "cpu_atom/load/u"]), Definitions::default());
+    let overall = |text: &str, definitions: &Definitions| {
+        Metric::new(text, &RecordScope::new(&records, definitions)).map(|it| it.overall(records.all()))
+    };
+    let [core, atom] = ["`cpu_core/load/u`", "`cpu_atom/load/u`"].map(|name| overall(name, &definitions));
+    let both = core.unwrap() + atom.unwrap();
+    assert!(both > 0.0);
+    assert_eq!([overall("load", &definitions), overall("load:u", &definitions)], [Ok(both), Ok(both)]);
+    assert_eq!(overall("load / 2", &definitions), Ok(both / 2.0));
+    assert!(overall("load:k", &definitions).is_err());
+    definitions.define("load", "instructions").unwrap();
+    assert_eq!(
+        overall("load", &definitions),
+        overall("instructions", &definitions),
+        "what was defined goes first"
+    );
 }
 
 #[test]

@@ -1,0 +1,90 @@
+//! Events of a recording by the names that expressions call them.
+
+use super::parse::{privilege, split_modifiers};
+use super::{CoreType, pmu_prefix};
+
+/// The place of an event among those of a recording: by its name, or by its name without modifiers if only one has that.
+#[must_use]
+pub fn place(name: &str, events: &[String]) -> Option<usize> {
+    if let Some(exact) = events.iter().position(|event| event == name) {
+        return Some(exact);
+    }
+    let base = |event: &String| event.split_once(':').is_some_and(|(base, _)| base == name);
+    let mut same = events.iter().enumerate().filter(|(_, event)| base(event));
+    let (index, _) = same.next()?;
+    same.next().is_none().then_some(index)
+}
+
+/// The events of a recording on a hybrid processor that a name means together, one for each type of core ([`super::parse_each`]); `None`
+/// where there is not just one of each. Without modifiers it means those of any, if they are of the same.
+#[must_use]
+pub fn on_each_core<'a>(name: &str, events: &'a [String]) -> Option<[&'a str; 2]> {
+    let (wanted, modifiers) = split_modifiers(name);
+    let on = |core_type: CoreType| -> Option<(&'a str, &'a str)> {
+        let mut found = events.iter().filter_map(|event| {
+            let (term, of_event) = of_cores(event, core_type)?;
+            let meant = term == wanted && (modifiers.is_empty() || modifiers == of_event);
+            meant.then_some((event.as_str(), of_event))
+        });
+        found.next().filter(|_| found.next().is_none())
+    };
+    let ((core, of_core), (atom, of_atom)) = (on(CoreType::Core)?, on(CoreType::Atom)?);
+    (of_core == of_atom).then_some([core, atom])
+}
+
+/// An event's name and modifiers, if it is for this type of core.
+fn of_cores(event: &str, core_type: CoreType) -> Option<(&str, &str)> {
+    let (body, modifiers) = split_modifiers(event);
+    let term = body.strip_prefix(pmu_prefix(core_type)?)?.strip_prefix('/')?.strip_suffix('/')?;
+    Some((term, modifiers))
+}
+
+/// The type of cores that an event says it is for, and its name without that and without modifiers.
+#[must_use]
+pub fn base(name: &str) -> (CoreType, &str) {
+    let of = |core_type| of_cores(name, core_type).map(|(term, _)| (core_type, term));
+    of(CoreType::Core).or_else(|| of(CoreType::Atom)).unwrap_or_else(|| {
+        let (body, ..) = privilege(name);
+        let term = body.strip_prefix("cpu/").and_then(|term| term.strip_suffix('/'));
+        (CoreType::Any, term.unwrap_or(body))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned<const N: usize>(events: [&str; N]) -> Vec<String> {
+        events.map(str::to_owned).into()
+    }
+
+    #[test]
+    fn modifiers_may_be_left_out_where_one_event_has_the_name() {
+        let events = owned(["cycles:u", "load:u", "load:k", "instructions"]);
+        assert_eq!(
+            ["cycles", "cycles:u", "load", "load:k", "instructions", "store"]
+                .map(|name| place(name, &events)),
+            [Some(0), Some(0), None, Some(2), Some(3), None]
+        );
+    }
+
+    #[test]
+    fn a_name_means_the_events_of_both_types_of_core() {
+        let events = owned(["cpu_core/load/u", "cpu_atom/load/u", "cpu_core/store/", "cycles"]);
+        let both = Some(["cpu_core/load/u", "cpu_atom/load/u"]);
+        assert_eq!([on_each_core("load", &events), on_each_core("load:u", &events)], [both, both]);
+        assert_eq!(["load:k", "store", "cycles"].map(|name| on_each_core(name, &events)), [None; 3]);
+        let mixed = owned(["cpu_core/load/u", "cpu_atom/load/k"]);
+        assert_eq!(on_each_core("load", &mixed), None);
+        let modes = owned(["cpu_core/load/u", "cpu_core/load/k", "cpu_atom/load/u"]);
+        assert_eq!(on_each_core("load", &modes), None);
+        assert_eq!(on_each_core("load:u", &modes), both);
+    }
+
+    #[test]
+    fn names_are_told_from_their_cores_and_modifiers() {
+        assert_eq!(base("load:u"), (CoreType::Any, "load"));
+        assert_eq!(base("cpu/event=0xd1/u"), (CoreType::Any, "event=0xd1"));
+        assert_eq!(base("cpu_atom/load/"), (CoreType::Atom, "load"));
+    }
+}
