@@ -62,6 +62,8 @@ enum DiffBy {
     Line,
     /// Instruction, by the address that the linker gave it: for two runs of the same file
     Instruction,
+    /// File that has the code
+    Module,
     /// What is mapped where the data is
     Region,
     /// Cache or memory where the data was found
@@ -74,6 +76,7 @@ impl From<DiffBy> for By {
             DiffBy::Function => Self::Function,
             DiffBy::Line => Self::Line,
             DiffBy::Instruction => Self::Instruction,
+            DiffBy::Module => Self::Module,
             DiffBy::Region => Self::Region,
             DiffBy::Level => Self::Level,
         }
@@ -421,6 +424,23 @@ mod tests {
         assert!(
             changes[0]["p_value"].as_f64().unwrap() < 1e-60 && changes[1]["p_value"].as_f64().unwrap() > 0.5
         );
+    }
+
+    #[test]
+    fn groups_may_have_several_things_in_common() {
+        let temp = TempDir::new().unwrap();
+        let before = trace(&temp, "a.hpm", "load", [600, 300, 100]);
+        let after = trace(&temp, "b.hpm", "load", [100, 310, 95]);
+        let grouped = |by: &str| -> serde_json::Value {
+            let text = diff(&before, &after, &["--json", "--absolute", "--by", by]).unwrap();
+            serde_json::from_str(&text).unwrap()
+        };
+        let json = grouped("module");
+        let changes = json["events"][0]["changes"].as_array().unwrap();
+        assert_eq!((changes.len(), &changes[0]["module"]), (1, &"[kernel]".into()));
+        let json = grouped("level,function");
+        let changes = json["events"][0]["changes"].as_array().unwrap();
+        assert_eq!((&json["by"], changes.len()), (&"level,function".into(), 3), "{changes:?}");
     }
 
     #[test]
