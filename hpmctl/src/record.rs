@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use libhpm::source::Source;
 use libhpm::trace::{BATCH_TIME, Limits, Meta, RotatingWriter, Totals};
 
@@ -89,15 +89,29 @@ pub(crate) fn run(args: &RecordArgs) -> Result<ExitCode> {
     {
         return Err(without_leftovers(error, recording.writer, &folder));
     }
-    let ended = ended.and_then(|end| recording.complete(source.as_mut()).map(|()| end));
+    let ended = ended.and_then(|end| Ok((end, recording.complete(source.as_mut())?)));
     drop(source);
-    // Its exit status is passed on, also when it was measured for a part of its time only.
-    let end = match ended {
-        Ok(end) => workload.outlived(end)?,
-        Err(error) => return Err(outlived(error, &mut workload, &folder)),
-    };
+    match ended {
+        Ok((end, gave_up)) => passed_on(end, gave_up, &mut workload, &folder),
+        Err(error) => Err(outlived(error, &mut workload, &folder)),
+    }
+}
+
+/// The program's exit status, also when it was measured for a part of its time only; that the driver gave up is an error.
+fn passed_on(
+    end: End,
+    gave_up: Option<libhpm::Error>,
+    workload: &mut Workload,
+    folder: &Path,
+) -> Result<ExitCode> {
+    let end = workload.outlived(end)?;
     end.tell();
-    Ok(ExitCode::from(end.status()))
+    match gave_up {
+        None => Ok(ExitCode::from(end.status())),
+        Some(why) => {
+            Err(why).with_context(|| format!("{} has what was measured until then", folder.display()))
+        }
+    }
 }
 
 /// Whether an earlier trace stands in this folder, which may be replaced.
@@ -253,30 +267,32 @@ impl Recording {
         controlled.into_iter().chain(marks).chain(probes).collect()
     }
 
-    /// Stops the source, makes the trace complete, and says what has become of it.
-    fn complete(mut self, source: &mut dyn Source) -> Result<()> {
+    /// Stops the source, makes the trace complete, and says what has become of it; why the source has given up before, if it has.
+    fn complete(mut self, source: &mut dyn Source) -> Result<Option<libhpm::Error>> {
         if let Some(delay) = self.delay {
             say(format_args!(
                 "nothing was written: the recording ended before its delay of {delay:?} was over"
             ));
         }
-        let whole = source.check();
+        let gave_up = source.check().err();
         tell_size(&self.writer.current().deferred_file());
         let marked = self.end(source)?;
         let Self { mut writer, tracker, .. } = self;
         let tracked = tracker.map(|tracker| tracker.write(&mut writer, &source.meta().source)).transpose()?;
         let (mut totals, missing) = (source.totals()?, source.missing());
+        let rest =
+            gave_up.as_ref().map(|why| format!("what came last is missing, as the driver gave up: {why}"));
         if source.meta().source == "perf.data" {
             // They are only what its samples stand for.
             totals.counts.clear();
         }
-        writer.current().missing(&missing);
+        writer.current().missing(&missing.iter().cloned().chain(rest).collect::<Vec<_>>());
         let written = writer.finish(totals.clone())?;
         marked.iter().for_each(say);
         tracked.iter().for_each(say);
         warn(&missing);
-        say(summary(&totals, &written, source.meta(), &missing));
-        Ok(whole?)
+        say(summary(&totals, &written, source.meta(), &missing, gave_up.is_some()));
+        Ok(gave_up)
     }
 
     /// Stops the source and writes what is left; what came through the pipe of markers.

@@ -28,6 +28,8 @@ pub(crate) struct Workload {
     subject: Subject,
     /// The program that is run: measured itself, or the measurement lasts no longer.
     child: Option<Child>,
+    /// How that program ended, once it has.
+    over: Option<End>,
     signals: SignalFd,
     /// The mask before.
     unblocked: SigSet,
@@ -116,7 +118,7 @@ impl Workload {
         let unblocked = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).context("cannot block signals")?;
         let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
         let signals = SignalFd::with_flags(&mask, flags).context("cannot receive signals")?;
-        Ok(Self { subject, child, signals, unblocked, asked: false })
+        Ok(Self { subject, child, over: None, signals, unblocked, asked: false })
     }
 
     /// The session's target.
@@ -160,9 +162,9 @@ impl Workload {
         matches!(self.subject, Subject::Program(_))
     }
 
-    /// Whether a program is run, measured or not.
+    /// Whether a program is run, measured or not, and has not ended yet.
     pub(crate) fn runs_program(&self) -> bool {
-        self.child.is_some()
+        self.child.is_some() && self.over.is_none()
     }
 
     /// The time on CPUs of a measured program that has ended.
@@ -197,6 +199,9 @@ impl Workload {
     /// # Errors
     /// When the system refuses to tell.
     pub(crate) fn ended(&mut self) -> Result<Option<End>> {
+        if self.over.is_some() {
+            return Ok(self.over);
+        }
         // Before signals are read: a Ctrl-C reaches both, and is known by the time the program has ended of it.
         let gone = self.child.as_mut().map(Child::try_wait).transpose()?.flatten();
         while let Some(info) = self.signals.read_signal().context("cannot read a signal")? {
@@ -211,7 +216,8 @@ impl Workload {
             self.asked = true;
         }
         if let (Some(status), Some(child)) = (gone, &self.child) {
-            return Ok(Some(program_end(status, child.killed_by(), self.asked)));
+            self.over = Some(program_end(status, child.killed_by(), self.asked));
+            return Ok(self.over);
         }
         match &self.subject {
             Subject::Other { end: Some(fd), .. } => {
@@ -221,11 +227,14 @@ impl Workload {
         }
     }
 
-    /// Waits for the end, or until the time has passed.
+    /// Waits for the end, or until the time has passed; of a program that has ended nothing more is waited for.
     ///
     /// # Errors
     /// As [`Workload::ended`].
     pub(crate) fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<End>> {
+        if self.over.is_some() {
+            return Ok(self.over);
+        }
         let timeout =
             timeout.and_then(|timeout| PollTimeout::try_from(timeout).ok()).unwrap_or(PollTimeout::NONE);
         let mut fds: Vec<PollFd<'_>> =
@@ -372,4 +381,33 @@ fn command_line(pid: i32) -> Option<Vec<OsString>> {
     }
     let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(vec![OsString::from_vec([b"[", name.trim_ascii_end(), b"]"].concat())])
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        target: TargetArgs,
+    }
+
+    #[test]
+    fn a_program_that_has_ended_is_not_waited_for_again() {
+        let args = Cli::try_parse_from(["hpmctl", "sh", "-c", "exit 3"]).unwrap().target;
+        let mut workload = Workload::new(&args).unwrap();
+        assert!(workload.runs_program());
+        workload.begin().unwrap();
+        let end = loop {
+            if let Some(end) = workload.wait(Some(Duration::from_secs(1))).unwrap() {
+                break end;
+            }
+        };
+        assert_eq!((end, workload.runs_program()), (End::Exit(3), false));
+        assert_eq!(workload.outlived(End::Stopped).unwrap(), End::Exit(3));
+        assert_eq!((workload.ended().unwrap(), workload.wait(None).unwrap()), (Some(end), Some(end)));
+    }
 }

@@ -160,6 +160,24 @@ mod tests {
         );
     }
 
+    /// Nobody reserves the counters of PerfMon version 6: who holds them is named all the same.
+    #[test]
+    fn who_counts_without_a_reservation_is_guessed_where_somebody_is_there() {
+        let said = |watchdog| {
+            let refusal = Refusal {
+                doing: "start",
+                errno: libc::EBUSY,
+                reason: Reason::CountersRunning as u32,
+                detail: [0x38d, 0xb0],
+                events: vec![],
+                holders: Holders { watchdog, processes: vec![] },
+            };
+            refusal.to_string()
+        };
+        assert!(said(true).contains("nmi_watchdog") && said(true).contains("Intel PT"), "{}", said(true));
+        assert!(said(false).contains("stop what uses it"), "{}", said(false));
+    }
+
     #[test]
     fn a_refusal_without_a_known_reason_tells_the_errno() {
         let mut refusal = Refusal {

@@ -2,8 +2,14 @@
 
 use libhpm::trace::{EventUse, Meta, Totals, Written};
 
-/// Samples and losses, and where the trace is. `missing` is what a replayed trace lacked.
-pub(super) fn summary(totals: &Totals, written: &Written, meta: &Meta, missing: &[String]) -> String {
+/// Samples and losses, and where the trace is. `missing` is what a replayed trace lacked, `gave_up` that the driver measured a part alone.
+pub(super) fn summary(
+    totals: &Totals,
+    written: &Written,
+    meta: &Meta,
+    missing: &[String],
+    gave_up: bool,
+) -> String {
     let sampled = || meta.events.iter().filter(|event| event.mode != EventUse::Count);
     let names: Vec<&str> = sampled().map(|event| event.name.as_str()).collect();
     let kind = match sampled().map(|event| event.mode).next() {
@@ -33,6 +39,9 @@ pub(super) fn summary(totals: &Totals, written: &Written, meta: &Meta, missing: 
         let (how_often, who) = meta.held_back(&totals.throttled.to_string());
         text += &format!(" (samples came faster than {who} allows, and were held back {how_often})");
     }
+    if gave_up {
+        text += ", until the driver gave up";
+    }
     if written.folders.len() + written.removed > 1 {
         let (all, removed) = (written.folders.len() + written.removed, written.removed);
         text += &format!(", in {all} traces");
@@ -61,7 +70,7 @@ mod tests {
         let line = |records_lost, quanta_lost, missing: &[String]| {
             let totals = Totals { records_lost, quanta_lost, ..Totals::default() };
             let written = Written { folders: vec!["a.hpm".into()], removed: 0, samples: 5 };
-            summary(&totals, &written, &meta, missing)
+            summary(&totals, &written, &meta, missing, false)
         };
         assert_eq!(line(0, 0, &[]), "5 samples of l1d-load-miss, none lost; see `hpmctl report a.hpm`");
         assert_eq!(
@@ -78,7 +87,13 @@ mod tests {
     fn traces_of_a_rotated_recording_are_counted() {
         let line = |removed| {
             let folders = vec!["a-2.hpm".into(), "a-3.hpm".into()];
-            summary(&Totals::default(), &Written { folders, removed, samples: 5 }, &Meta::default(), &[])
+            summary(
+                &Totals::default(),
+                &Written { folders, removed, samples: 5 },
+                &Meta::default(),
+                &[],
+                false,
+            )
         };
         assert!(line(0).contains(", in 2 traces; see"), "{}", line(0));
         assert!(line(1).contains(", in 3 traces, of which the oldest 1 was removed; see"), "{}", line(1));
@@ -91,11 +106,12 @@ mod tests {
             let event = Event { name: "cpu-clock".into(), mode: EventUse::Software, ..Event::default() };
             let meta = Meta { source: source.into(), events: vec![event], ..Meta::default() };
             let totals = Totals { throttled: 3, ..Totals::default() };
-            summary(&totals, &Written { folders: vec![], removed: 0, samples: 5 }, &meta, &[])
+            summary(&totals, &Written { folders: vec![], removed: 0, samples: 5 }, &meta, &[], true)
         };
         let kernels = line("perf_event");
         assert!(!kernels.contains("none lost"), "{kernels}");
         assert!(kernels.contains("faster than the kernel allows, and were held back 3 times)"), "{kernels}");
+        assert!(kernels.contains("), until the driver gave up; see"), "{kernels}");
         let drivers = line("driver");
         assert!(
             drivers.contains("faster than the driver allows, and were held back in 3 quanta)"),

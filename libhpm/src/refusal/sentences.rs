@@ -40,12 +40,18 @@ impl Refusal {
             // A running session that gave up: there was no refusal to say more.
             Reason::CountersRunning if self.detail == [0; 2] => {
                 "somebody else changed which counters run while the session \
-                 measured: stop what writes MSRs (firmware, a hypervisor, a tool), and measure again"
+                 measured: stop what writes MSRs (firmware, a hypervisor, a tool; from PerfMon version 6 on perf, too), and \
+                 measure again"
                     .to_owned()
             }
-            Reason::CountersRunning => format!(
+            Reason::CountersRunning if self.holders.is_empty() => format!(
                 "a counter runs that nobody reserved (MSR {first:#x} reads {second:#x}): stop what uses it \
                  (firmware, a hypervisor, Intel PT or a tool that writes MSRs)"
+            ),
+            Reason::CountersRunning => format!(
+                "a counter runs that nobody reserved (MSR {first:#x} reads {second:#x}): {}; else firmware, a hypervisor, \
+                 Intel PT or a tool that writes MSRs",
+                self.holders
             ),
             Reason::SessionBusy => {
                 format!(

@@ -240,7 +240,11 @@ fn configure<D: Device>(device: &D, config: &mut SessionConfig) -> Result<(), De
 
 /// A denied request as an error; looks up the likely holders when counters are taken.
 fn refuse(doing: &'static str, denied: Denied, events: &[String]) -> Error {
-    let taken = Reason::from_number(denied.reason) == Some(Reason::CountersReserved);
+    // The kernel's table of what is reserved does not have all counters: who holds those is only seen to count.
+    let taken = matches!(
+        Reason::from_number(denied.reason),
+        Some(Reason::CountersReserved | Reason::CountersRunning)
+    );
     let holders = if taken { Holders::find(Path::new("/")) } else { Holders::default() };
     let Denied { errno, reason, detail } = denied;
     Error::Refused(Box::new(Refusal { doing, errno, reason, detail, events: events.to_vec(), holders }))

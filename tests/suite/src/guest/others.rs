@@ -11,7 +11,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::GuestReport;
-use super::programs::{built, hpmctl, wait_at_most};
+use super::programs::{built, hpmctl, succeed, wait_at_most};
 use super::scopes::settled;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -47,7 +47,39 @@ pub(super) fn run(report: &mut GuestReport) {
             beside(sleeps, |pid| gives_up(&["--per-thread", "-p", &pid.to_string()]))
         });
     }
+    report.check("a recording that gives up ends with its program, and its trace says so", || {
+        let mut recorder = hpmctl(&["record", "-e", "instructions:u", "--imprecise", "-o", GAVE_UP, "--"])?
+            .arg(built("threads")?)
+            .args(["2", "10000"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        settled(&recorder)?;
+        write_until_over(&mut recorder, STOP)?;
+        gave_up(&mut recorder, GAVE_UP)
+    });
     report.check("no session begins while somebody traces, and one does afterwards", refused_beside_trace);
+}
+
+const GAVE_UP: &str = "gave-up.hpm";
+
+/// What a recording said that gave up: in its report it says so, too.
+pub(super) fn gave_up(recorder: &mut Child, trace: &str) -> Result<String> {
+    let status = wait_at_most(recorder, LIMIT)?;
+    let said = stderr_of(recorder)?;
+    let told = said.contains("until the driver gave up")
+        && said.contains("somebody else changed which counters run");
+    ensure!(!status.success() && told, "hpmctl ended with {status}: {said}");
+    let report = succeed(&mut hpmctl(&["report", trace])?)?;
+    let report = String::from_utf8_lossy(&report.stdout);
+    ensure!(report.contains("as the driver gave up"), "the report says {report}");
+    Ok(said.lines().last().unwrap_or_default().to_owned())
+}
+
+fn stderr_of(ended: &mut Child) -> Result<String> {
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut ended.stderr.take().context("no standard error")?, &mut said)?;
+    Ok(said)
 }
 
 /// Does this beside a shell's script on CPU 0, of whose process ID it is told.
@@ -78,8 +110,7 @@ fn gives_up(whom: &[&str], other: Write, told: &str) -> Result<String> {
     write(NO_TRACE)?;
     written?;
     let status = wait_at_most(&mut session, LIMIT)?;
-    let mut said = String::new();
-    std::io::Read::read_to_string(&mut session.stderr.take().context("no standard error")?, &mut said)?;
+    let said = stderr_of(&mut session)?;
     ensure!(!status.success() && said.contains(told), "hpmctl ended with {status}: {said}");
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
