@@ -57,7 +57,8 @@ struct Way {
 
 /// Records and quanta alone; with branches, callers and counter pages, whose memory the driver or hardware fills; by interrupts.
 const WAYS: [Way; 3] = [
-    Way { name: "records", period: 101, precise: true, add: |options| options },
+    // More often, the segments would be full again before the reader has its turn beside two threads that never sleep.
+    Way { name: "records", period: 401, precise: true, add: |options| options },
     Way { name: "branches and stacks", period: 1009, precise: true, add: with_everything },
     Way {
         name: "interrupts",
