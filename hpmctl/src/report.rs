@@ -141,16 +141,13 @@ impl GroupBy {
 }
 
 impl ReportArgs {
-    /// What the tables group by.
+    /// What the tables group by; branches and offsets have tables of their own.
     fn tables(&self) -> Vec<Grouping> {
-        let asked: Vec<By> = self.by.iter().filter_map(|by| by.table()).collect();
         if self.by.is_empty() {
-            vec![By::Function.into(), By::Line.into()]
-        } else if asked.is_empty() {
-            vec![]
-        } else {
-            vec![Grouping::new(asked)]
+            return vec![By::Function.into(), By::Line.into()];
         }
+        let asked: Vec<By> = self.by.iter().filter_map(|by| by.table()).collect();
+        (!asked.is_empty()).then(|| Grouping::new(asked)).into_iter().collect()
     }
 
     /// Whether samples are grouped by this alone.

@@ -129,7 +129,7 @@ struct Collected<'a> {
     tsc_khz: u64,
     clock: Option<usize>,
     switches: Option<usize>,
-    tables: Vec<(Grouping, WallClock)>,
+    tables: Vec<WallClock>,
     stacks: FoldedStacks,
     all_ns: [u64; 4],
     unplaced_ns: u64,
@@ -174,7 +174,7 @@ impl<'a> Collected<'a> {
             tsc_khz: meta.clock.tsc_khz,
             clock: clock.filter(|_| args.wall_clock),
             switches: named("context-switches"),
-            tables: by.into_iter().map(|by| (by.clone(), WallClock::new(by))).collect(),
+            tables: by.into_iter().map(WallClock::new).collect(),
             stacks: FoldedStacks::default(),
             all_ns: [0; 4],
             unplaced_ns: 0,
@@ -236,7 +236,7 @@ impl<'a> Collected<'a> {
             return;
         }
         let ns = tsc_to_ns(wait.ticks(), self.tsc_khz);
-        self.tables.iter_mut().for_each(|(_, table)| table.wait(wait.kind, &place, ns));
+        self.tables.iter_mut().for_each(|table| table.wait(wait.kind, &place, ns));
         let whole = if sampled.is_some() { resolver.resolve(&row) } else { place };
         self.stacks.add(&whole, Sum::sample(ns, None));
         let kind = match wait.kind {
@@ -268,9 +268,10 @@ impl<'a> Collected<'a> {
             .checked_div(all.into())
             .map_or(whole_ns, |part| part as u64);
         let mut left = 0;
-        for (by, table) in &mut self.tables {
+        for table in &mut self.tables {
             // On which CPU the other mode's time was the samples' shares tell best.
-            left = table.on_cpu(if by.has(By::Cpu) { &samples[..known] } else { &samples }, ns);
+            let placed = if table.by().has(By::Cpu) { &samples[..known] } else { &samples };
+            left = table.on_cpu(placed, ns);
         }
         self.unplaced_ns += left;
         self.all_ns[0] += ns - left;
@@ -291,11 +292,11 @@ impl<'a> Collected<'a> {
     ) -> TimeReport<'r> {
         let meta = reader.meta();
         let name = |event: Option<usize>| event.map(|event| meta.events[event].name.as_str());
-        let place = |(by, table): &(Grouping, WallClock)| {
+        let place = |table: &WallClock| {
             let mut entries = table.entries();
             let groups = entries.len();
             entries.truncate(args.limit);
-            Places { by: by.clone(), groups, entries }
+            Places { by: table.by().clone(), groups, entries }
         };
         let ns = |ticks| tsc_to_ns(ticks, self.tsc_khz);
         let thread = |thread: &ThreadTimes| ThreadNs {

@@ -1,7 +1,8 @@
-//! Events of a recording by the names that expressions call them.
+//! What names have in common: of events of a recording, as expressions call them, and of one event for each type of core.
 
-use super::parse::{privilege, split_modifiers};
-use super::{CoreType, pmu_prefix};
+use super::CoreType;
+use super::parse::split_modifiers;
+use super::raw::of_pmu;
 
 /// The place of an event among those of a recording: by its name, or by its name without modifiers if only one has that.
 #[must_use]
@@ -22,8 +23,8 @@ pub fn on_each_core<'a>(name: &str, events: &'a [String]) -> Option<[&'a str; 2]
     let (wanted, modifiers) = split_modifiers(name);
     let on = |core_type: CoreType| -> Option<(&'a str, &'a str)> {
         let mut found = events.iter().filter_map(|event| {
-            let (term, of_event) = of_cores(event, core_type)?;
-            let meant = term == wanted && (modifiers.is_empty() || modifiers == of_event);
+            let (_, of_event) = split_modifiers(event);
+            let meant = base(event) == (core_type, wanted) && (modifiers.is_empty() || modifiers == of_event);
             meant.then_some((event.as_str(), of_event))
         });
         found.next().filter(|_| found.next().is_none())
@@ -32,22 +33,12 @@ pub fn on_each_core<'a>(name: &str, events: &'a [String]) -> Option<[&'a str; 2]
     (of_core == of_atom).then_some([core, atom])
 }
 
-/// An event's name and modifiers, if it is for this type of core.
-fn of_cores(event: &str, core_type: CoreType) -> Option<(&str, &str)> {
-    let (body, modifiers) = split_modifiers(event);
-    let term = body.strip_prefix(pmu_prefix(core_type)?)?.strip_prefix('/')?.strip_suffix('/')?;
-    Some((term, modifiers))
-}
-
 /// The type of cores that an event says it is for, and its name without that and without modifiers.
 #[must_use]
 pub fn base(name: &str) -> (CoreType, &str) {
-    let of = |core_type| of_cores(name, core_type).map(|(term, _)| (core_type, term));
-    of(CoreType::Core).or_else(|| of(CoreType::Atom)).unwrap_or_else(|| {
-        let (body, ..) = privilege(name);
-        let term = body.strip_prefix("cpu/").and_then(|term| term.strip_suffix('/'));
-        (CoreType::Any, term.unwrap_or(body))
-    })
+    let (body, _) = split_modifiers(name);
+    let between = of_pmu(body).and_then(|(core_type, terms)| Some((core_type, terms.strip_suffix('/')?)));
+    between.unwrap_or((CoreType::Any, body))
 }
 
 #[cfg(test)]

@@ -2,7 +2,9 @@
 
 use super::raw::{Filters, Request, is_netburst, syntax};
 use super::table::Row;
-use super::{CoreType, Event, Sampling, core_pmus, generic_names, pmu_prefix, sampling, table, vendor_names};
+use super::{
+    CoreType, Event, Sampling, base, core_pmus, generic_names, pmu_prefix, sampling, table, vendor_names,
+};
 use crate::{Error, Result};
 
 /// Splits a comma-separated list of events, which may have blanks around the commas; commas between slashes belong to a raw event.
@@ -51,8 +53,9 @@ pub fn parse(text: &str, pmu: &str) -> Result<Event> {
 /// Those of [`parse`].
 pub fn parse_each(text: &str, pmu: &str) -> Result<Vec<Event>> {
     parse(text, pmu).map(|event| vec![event]).or_else(|error| {
-        let (body, modifiers) = split_modifiers(text);
-        let term = body.strip_prefix("cpu/").and_then(|term| term.strip_suffix('/')).unwrap_or(body);
+        let ((CoreType::Any, term), (_, modifiers)) = (base(text), split_modifiers(text)) else {
+            return Err(error);
+        };
         let prefixes = core_pmus(pmu).filter_map(|(core_type, _)| pmu_prefix(core_type));
         let of_each = prefixes.filter_map(|prefix| parse(&format!("{prefix}/{term}/{modifiers}"), pmu).ok());
         Some(of_each.collect::<Vec<_>>()).filter(|events| !events.is_empty()).ok_or(error)

@@ -2,6 +2,7 @@
 
 use hpm_abi::CoreType;
 
+use super::pmu_prefix;
 use crate::{Error, Result};
 
 /// Bits of IA32_PERFEVTSELx that an event may set (SDM Vol. 3B 20.2.1.1): event select, unit mask, edge detect, invert and
@@ -52,18 +53,22 @@ pub(super) enum Filters {
     Netburst,
 }
 
+/// The cores that an event says it is for, and what follows their PMU's name and its slash; `None` without such a name.
+pub(super) fn of_pmu(text: &str) -> Option<(CoreType, &str)> {
+    let (pmu, terms) = text.split_once('/')?;
+    let named = |core_type: &CoreType| pmu_prefix(*core_type).unwrap_or("cpu") == pmu;
+    let core_type = [CoreType::Any, CoreType::Core, CoreType::Atom].into_iter().find(named)?;
+    Some((core_type, terms))
+}
+
 impl<'a> Request<'a> {
     /// Takes an event's text without its modifiers apart.
     pub(super) fn new(text: &'a str) -> Result<Self> {
-        for (prefix, core_type) in
-            [("cpu/", CoreType::Any), ("cpu_core/", CoreType::Core), ("cpu_atom/", CoreType::Atom)]
-        {
-            if let Some(terms) = text.strip_prefix(prefix) {
-                let terms = terms.strip_suffix('/').ok_or_else(|| {
-                    syntax(text, "the closing slash is missing: write it as in `cpu/event=0xd1,umask=0x08/`")
-                })?;
-                return Self::terms(text, core_type, terms);
-            }
+        if let Some((core_type, terms)) = of_pmu(text) {
+            let terms = terms.strip_suffix('/').ok_or_else(|| {
+                syntax(text, "the closing slash is missing: write it as in `cpu/event=0xd1,umask=0x08/`")
+            })?;
+            return Self::terms(text, core_type, terms);
         }
         let empty = Self { core_type: CoreType::Any, name: None, encoding: 0, extra: None, filters: None };
         if let Some((_, name)) = IBS.into_iter().find(|(written, _)| *written == text) {

@@ -44,15 +44,15 @@ impl Refusal {
                  measure again"
                     .to_owned()
             }
-            Reason::CountersRunning if self.holders.is_empty() => format!(
-                "a counter runs that nobody reserved (MSR {first:#x} reads {second:#x}): stop what uses it \
-                 (firmware, a hypervisor, Intel PT or a tool that writes MSRs)"
-            ),
-            Reason::CountersRunning => format!(
-                "a counter runs that nobody reserved (MSR {first:#x} reads {second:#x}): {}; else firmware, a hypervisor, \
-                 Intel PT or a tool that writes MSRs",
-                self.holders
-            ),
+            Reason::CountersRunning => {
+                let others = "firmware, a hypervisor, Intel PT or a tool that writes MSRs";
+                let what = if self.holders.is_empty() {
+                    format!("stop what uses it ({others})")
+                } else {
+                    format!("{}; else {others}", self.holders)
+                };
+                format!("a counter runs that nobody reserved (MSR {first:#x} reads {second:#x}): {what}")
+            }
             Reason::SessionBusy => {
                 format!(
                     "the hpm session of PID {first} excludes this one: wait until it has ended, or end it"

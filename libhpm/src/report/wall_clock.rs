@@ -54,6 +54,12 @@ impl WallClock {
         Self { on_cpu: table(), blocked: table(), preempted: table(), unknown: table() }
     }
 
+    /// What it groups by.
+    #[must_use]
+    pub fn by(&self) -> &Grouping {
+        self.on_cpu.by()
+    }
+
     /// Adds a thread's time on CPUs, shared out by its samples of a clock with their events. Without samples nobody knows
     /// where it was; the time is returned.
     #[must_use]

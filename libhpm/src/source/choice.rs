@@ -207,13 +207,9 @@ pub fn events_at_hand(names: &[&str]) -> Result<Vec<Event>> {
 /// # Errors
 /// When the driver cannot be used.
 pub fn first_at_hand(names: &[&str], usable: impl Fn(&Event) -> bool) -> Result<Vec<Event>> {
-    for name in names {
-        let events = events_at_hand(&[name])?;
-        if !events.is_empty() && events.iter().all(&usable) {
-            return Ok(events);
-        }
-    }
-    Ok(vec![])
+    let pmu = usable_pmu()?;
+    let mut each = names.iter().filter_map(|name| event::parse_each(name, &pmu).ok());
+    Ok(each.find(|events| events.iter().all(&usable)).unwrap_or_default())
 }
 
 /// What reports the mappings and threads of whom a session measures, and the processes that were there before. `process` is the

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use hpm_abi::{
-    CONTROL_OFFSET, CpuControl, CpuStatus, Marker, PAGE_BYTES, Quantum, SEGMENT_BYTES, STATUS_OFFSET,
-    SessionFlags, StatusHead, control_bytes, counters_offset, markers_offset, quanta_offset, segments_offset,
-    stacks_offset, status_bytes, whole_pages,
+    CONTROL_OFFSET, CpuControl, CpuStatus, EVENTS_MAX, Marker, NO_EVENT, PAGE_BYTES, Quantum,
+    SAMPLING_COUNTERS_MAX, SEGMENT_BYTES, STATUS_OFFSET, SessionFlags, StatusHead, control_bytes,
+    counters_offset, markers_offset, quanta_offset, segments_offset, stacks_offset, status_bytes,
+    whole_pages,
 };
 use libhpm::event;
 use libhpm::session::{Branches, Info, Options, SessionConfig, Stack, Target, Totals};
@@ -96,7 +97,8 @@ pub(super) fn read(report: &mut GuestReport) {
 }
 
 struct Mapped {
-    /// All that the driver or hardware writes, but the status.
+    quanta: Vec<Mapping>,
+    /// All else that the driver or hardware writes, but the status.
     written: Vec<Mapping>,
     control: Mapping,
     status: Mapping,
@@ -105,7 +107,8 @@ struct Mapped {
 impl Mapped {
     /// A word anywhere that is a kernel address, if there is one.
     fn kernel_word(&self) -> Option<u64> {
-        self.written.iter().chain([&self.status]).find_map(kernel_word)
+        let elsewhere = || self.written.iter().chain([&self.status]).find_map(kernel_word);
+        self.quanta.iter().find_map(kernel_word_of_quanta).or_else(elsewhere)
     }
 }
 
@@ -161,8 +164,7 @@ fn configure(driver: &Driver, info: &Info, child: &Child, way: &Way) -> Result<S
 fn map(driver: &Driver, info: &Info, config: &SessionConfig) -> Result<Mapped> {
     let map = |offset, bytes, writable| Mapping::new(driver.as_fd(), offset, bytes, writable);
     type Offset = fn(u32) -> u64;
-    let areas: [(Offset, usize); 4] = [
-        (quanta_offset, whole_pages(config.quanta as usize * size_of::<Quantum>())),
+    let areas: [(Offset, usize); 3] = [
         (segments_offset, config.segments as usize * SEGMENT_BYTES as usize),
         (stacks_offset, config.stack_ring_bytes as usize),
         (markers_offset, whole_pages(config.markers as usize * size_of::<Marker>())),
@@ -172,7 +174,11 @@ fn map(driver: &Driver, info: &Info, config: &SessionConfig) -> Result<Mapped> {
         .flat_map(|(offset, bytes)| (0..info.cpus).map(move |cpu| (offset(cpu), bytes)))
         .map(|(offset, bytes)| map(offset, bytes, false))
         .collect::<std::io::Result<Vec<_>>>()?;
+    let quanta_bytes = whole_pages(config.quanta as usize * size_of::<Quantum>());
     Ok(Mapped {
+        quanta: (0..info.cpus)
+            .map(|cpu| map(quanta_offset(cpu), quanta_bytes, false))
+            .collect::<std::io::Result<_>>()?,
         written,
         control: map(CONTROL_OFFSET, control_bytes(info.cpus), true)?,
         status: map(STATUS_OFFSET, status_bytes(info.cpus), false)?,
@@ -196,9 +202,33 @@ fn give_back(mapped: &Mapped, cpus: usize) {
     }
 }
 
-/// A word that is a kernel address, if there is one. The last 2 MiB are a hole (Documentation/arch/x86/x86_64/mm.rst), in which lie small
-/// negative numbers and what quanta have of places of which the first serves no event ([`Quantum::counter_event`]).
+/// A word that is a kernel address, if there is one.
 fn kernel_word(mapping: &Mapping) -> Option<u64> {
-    let kernel = 0xffff_8000_0000_0000..0xffff_ffff_ffe0_0000_u64;
-    (0..mapping.words()).map(|number| mapping.read(number)).find(|word| kernel.contains(word))
+    kernel_words(mapping).next().map(|(_, word)| word)
+}
+
+/// The same of quanta, in whose lists of events places that serve none look like the beginning of an address.
+fn kernel_word_of_quanta(mapping: &Mapping) -> Option<u64> {
+    let is_list = |number: usize| number % QUANTUM_WORDS == LIST_WORD;
+    kernel_words(mapping)
+        .find(|&(number, word)| !(is_list(number) && lists_events(word)))
+        .map(|(_, word)| word)
+}
+
+/// Words that are kernel addresses, with their numbers.
+fn kernel_words(mapping: &Mapping) -> impl Iterator<Item = (usize, u64)> {
+    let kernel = 0xffff_8000_0000_0000..0xffff_ffff_ffff_f000_u64;
+    let words = (0..mapping.words()).map(|number| (number, mapping.read(number)));
+    words.filter(move |(_, word)| kernel.contains(word))
+}
+
+const QUANTUM_WORDS: usize = size_of::<Quantum>() / WORD_BYTES;
+/// [`Quantum::counter_event`] is one of its words.
+const LIST_WORD: usize = offset_of!(Quantum, counter_event) / WORD_BYTES;
+const _: () =
+    assert!(SAMPLING_COUNTERS_MAX == WORD_BYTES && offset_of!(Quantum, counter_event) % WORD_BYTES == 0);
+
+/// Whether each of its bytes is a place's event, or says that it has none.
+fn lists_events(word: u64) -> bool {
+    word.to_le_bytes().into_iter().all(|event| event == NO_EVENT || usize::from(event) < EVENTS_MAX)
 }

@@ -21,10 +21,12 @@ const EVENTS: usize = 11;
 
 /// What an event that the guest part names counts.
 fn meant(name: &str) -> Event {
-    match name {
-        name if name.starts_with("load") => Event::Load,
-        name if name.starts_with("branch") || name.contains("0xc4") => Event::Branch,
-        _ => Event::Instruction,
+    if name.starts_with("load") {
+        Event::Load
+    } else if name.starts_with("branch") || name.contains("0xc4") {
+        Event::Branch
+    } else {
+        Event::Instruction
     }
 }
 

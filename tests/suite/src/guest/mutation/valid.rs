@@ -11,11 +11,11 @@ use libhpm::event::{self, Event};
 use libhpm::session::{Branches, Options, Stack, Target};
 use libhpm::sys::probe::{ARGUMENT_WORDS, words};
 
+use crate::guest::processor::LOADS;
+
 /// Counted, or sampled where hardware can. None of them needs the model's caches, which slow the guest down several times: cycles do,
 /// and records of stores.
 const EVENTS: [&str; 4] = ["instructions:u", "branch:u", "branch", "instructions"];
-/// On each type of core, where there are two.
-const LOADS: &str = "load:u";
 
 /// The least that the driver takes (kmod/core/src/config.rs).
 const STACK_RING: u32 = 64 * 1024;
