@@ -123,7 +123,7 @@ pub struct Quantum {
     /// For each sampling place the index of the event it serves, or [`NO_EVENT`].
     pub counter_event: [u8; SAMPLING_COUNTERS_MAX],
     /// For each sampling place its counter's bit in IA32_PEBS_ENABLE and in a record's applicable counters: 0 to 31 for
-    /// general counters, 32 and above for fixed ones; of IBS 32 for fetches and 33 for ops.
+    /// general counters, 32 and above for fixed ones; of IBS 32 for fetches and 33 for ops; or [`NO_EVENT`].
     pub sampler_counter: [u8; SAMPLING_COUNTERS_MAX],
     /// What each event counted in the quantum.
     pub counts: [u64; EVENTS_MAX],

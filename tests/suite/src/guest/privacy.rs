@@ -11,10 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use hpm_abi::{
-    CONTROL_OFFSET, CpuControl, CpuStatus, EVENTS_MAX, Marker, NO_EVENT, PAGE_BYTES, Quantum,
-    SAMPLING_COUNTERS_MAX, SEGMENT_BYTES, STATUS_OFFSET, SessionFlags, StatusHead, control_bytes,
-    counters_offset, markers_offset, quanta_offset, segments_offset, stacks_offset, status_bytes,
-    whole_pages,
+    CONTROL_OFFSET, CpuControl, CpuStatus, Marker, NO_EVENT, PAGE_BYTES, Quantum, SAMPLING_COUNTERS_MAX,
+    SEGMENT_BYTES, STATUS_OFFSET, SessionFlags, StatusHead, control_bytes, counters_offset, markers_offset,
+    quanta_offset, segments_offset, stacks_offset, status_bytes, whole_pages,
 };
 use libhpm::event;
 use libhpm::session::{Branches, Info, Options, SessionConfig, Stack, Target, Totals};
@@ -207,12 +206,10 @@ fn kernel_word(mapping: &Mapping) -> Option<u64> {
     kernel_words(mapping).next().map(|(_, word)| word)
 }
 
-/// The same of quanta, in whose lists of events places that serve none look like the beginning of an address.
+/// The same of quanta, in whose lists of events and counters places that serve none look like the beginning of an address.
 fn kernel_word_of_quanta(mapping: &Mapping) -> Option<u64> {
-    let is_list = |number: usize| number % QUANTUM_WORDS == LIST_WORD;
-    kernel_words(mapping)
-        .find(|&(number, word)| !(is_list(number) && lists_events(word)))
-        .map(|(_, word)| word)
+    let is_list = |number: usize| LIST_WORDS.contains(&(number % QUANTUM_WORDS));
+    kernel_words(mapping).find(|&(number, word)| !(is_list(number) && lists(word))).map(|(_, word)| word)
 }
 
 /// Words that are kernel addresses, with their numbers.
@@ -223,12 +220,16 @@ fn kernel_words(mapping: &Mapping) -> impl Iterator<Item = (usize, u64)> {
 }
 
 const QUANTUM_WORDS: usize = size_of::<Quantum>() / WORD_BYTES;
-/// [`Quantum::counter_event`] is one of its words.
-const LIST_WORD: usize = offset_of!(Quantum, counter_event) / WORD_BYTES;
-const _: () =
-    assert!(SAMPLING_COUNTERS_MAX == WORD_BYTES && offset_of!(Quantum, counter_event) % WORD_BYTES == 0);
+/// Which of its words [`Quantum::counter_event`] and [`Quantum::sampler_counter`] are.
+const LIST_WORDS: [usize; 2] =
+    [offset_of!(Quantum, counter_event) / WORD_BYTES, offset_of!(Quantum, sampler_counter) / WORD_BYTES];
+const _: () = assert!(
+    SAMPLING_COUNTERS_MAX == WORD_BYTES
+        && offset_of!(Quantum, counter_event) % WORD_BYTES == 0
+        && offset_of!(Quantum, sampler_counter) % WORD_BYTES == 0
+);
 
-/// Whether each of its bytes is a place's event, or says that it has none.
-fn lists_events(word: u64) -> bool {
-    word.to_le_bytes().into_iter().all(|event| event == NO_EVENT || usize::from(event) < EVENTS_MAX)
+/// Whether each of its bytes is the number of an event, or of a bit of IA32_PEBS_ENABLE, or says that there is none.
+fn lists(word: u64) -> bool {
+    word.to_le_bytes().into_iter().all(|number| number == NO_EVENT || u32::from(number) < u64::BITS)
 }
