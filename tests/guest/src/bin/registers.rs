@@ -2,8 +2,8 @@
 //!
 //! The loop runs 200,000 times. Its one load that misses, `test byte ptr [RSI + RCX], 0`, walks 1 MiB in steps of 64 bytes and changes
 //! no register but the flags, of which it leaves ZF and PF set and CF, OF and SF clear. RCX is where it is, RSI where the array begins;
-//! every other register's 8 bytes all are its place in a record (`libhpm::trace::Registers`), from 2 for RAX to 17 for R15. The loop
-//! counts in memory.
+//! every other register's 8 bytes all are its place in a record (`libhpm::trace::Registers`), from 2 for RAX to 17 for R15. The low 8
+//! bytes of XMMn all are 0x20 + n, the high ones 0x40 + n. The loop counts in memory.
 #![no_main]
 #![allow(unsafe_code, reason = "the program is assembly; it has no unsafe block and no Rust code")]
 
@@ -19,6 +19,10 @@ core::arch::global_asm!(
     "add rcx, 4096",
     "and rcx, 0xfffff",
     "jnz .Ltouch_loop",
+    "lea rax, [rip + vectors]",
+    ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+    "movups xmm\\n, [rax + 16 * \\n]",
+    ".endr",
     "movabs rax, 0x0202020202020202",
     "movabs rbx, 0x0303030303030303",
     "movabs rdx, 0x0505050505050505",
@@ -47,6 +51,11 @@ core::arch::global_asm!(
     ".data",
     ".balign 64",
     "turns: .quad 200000",
+    "vectors:",
+    ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
+    ".fill 8, 1, 0x20 + \\n",
+    ".fill 8, 1, 0x40 + \\n",
+    ".endr",
     ".bss",
     ".balign 4096",
     "array: .skip 0x100000",

@@ -9,7 +9,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::GuestReport;
-use super::processor::{counted_events, cpus};
+use super::processor::{counted_events, cpus, profile};
 use super::programs::{built, hpmctl, pid_of, stat, stat_command, succeed, wait_at_most};
 
 /// Runs every case; each leaves a fact named by the label of its program. With one CPU nothing can migrate. User mode only is counted,
@@ -33,6 +33,12 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report.fact("loops4", first);
     report.fact("loops5", second);
     report.fact(SYSCALLS, stat("instructions:u,instructions:k", "syscalls.json", &[SYSCALLS])?);
+    let profile = profile()?;
+    if profile.hybrid.is_none() && profile.fixed_events.iter().any(|spec| spec.name == "TOPDOWN.SLOTS") {
+        report.check("issue slots are counted by a general counter and by the fixed one", || {
+            slots(profile.microarchitecture.retire_width.into())
+        });
+    }
     for name in GROUPS {
         report.check(&format!("what answers a question together is counted: {name}"), || group(name));
     }
@@ -43,6 +49,17 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
 pub(crate) const SYSCALLS: &str = "syscalls";
 /// Of `hpmctl stat --group`.
 const GROUPS: [&str; 5] = ["branches", "loads", "stores", "tlb", "code"];
+
+/// Each cycle has as many issue slots as the pipeline is wide, for the event that general counters have (`slots`), and for TOPDOWN.SLOTS,
+/// which only fixed counter 3 has (SDM Vol. 3B, table 20-2).
+fn slots(width: u64) -> Result<String> {
+    let counted = stat("cycles:u,slots:u,cpu/event=0x00,umask=0x04/u", "slots.json", &["loops"])?;
+    let count = |place: usize| counted["events"][place]["count"].as_u64().context("no count");
+    let (cycles, general, fixed) = (count(0)?, count(1)?, count(2)?);
+    ensure!(cycles > 1_000_000 && general == cycles * width, "{general} slots of {cycles} cycles");
+    ensure!(fixed == general, "{fixed} slots by the fixed counter, {general} by the general one");
+    Ok(format!("{general} slots of {cycles} cycles"))
+}
 
 /// As many of the group's events as there are counters for are counted, and each of the others is told.
 fn group(name: &str) -> Result<String> {

@@ -95,7 +95,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
     }
     match name {
         "counting" => counting::run(&mut report)?,
-        "sampling" => sampling::run()?,
+        "sampling" => sampling::run(&mut report)?,
         "interrupt" => interrupt::run(&mut report)?,
         "skid" => skid::run(&mut report)?,
         "equivalents" => equivalents::run(&mut report)?,

@@ -1,11 +1,12 @@
 //! Precise sampling: the records of one program, of two interleaved ones on both CPUs, and of loads with their latencies.
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use vpmu::Profile;
 
+use super::GuestReport;
 use super::processor::{Sampled, profile, sampled};
 use super::programs::{built, hpmctl, record, record_of, succeed, wait_at_most};
 
@@ -30,8 +31,26 @@ pub(crate) fn tells_events_apart(profile: &Profile) -> bool {
     profile.perfmon().is_some_and(|pmu| pmu.pebs_format() >= 3)
 }
 
+/// Whether records can hold the XMM registers (SDM Vol. 3B, 20.9.2: adaptive records, from format 4 on; architectural ones).
+fn can_hold_vectors(profile: &Profile) -> bool {
+    profile.perfmon().is_some_and(|pmu| pmu.pebs_format() >= 4)
+}
+
+/// Every XMM register of every record is the program's, or the session is refused.
+fn vectors() -> Result<String> {
+    let output = Command::new(built("vectors")?).arg(built("registers")?).output()?;
+    let [told, failed] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+    if can_hold_vectors(profile()?) {
+        ensure!(output.status.success(), "{told}; {failed}");
+        return Ok(told);
+    }
+    ensure!(!output.status.success() && failed.contains("group"), "it was not refused: {told}; {failed}");
+    Ok(failed)
+}
+
 /// Records traces for the host part to compare with the truth.
-pub(super) fn run() -> Result<()> {
+pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     succeed(record(MISSES[0])?.arg(built("strides")?))?;
     // Two programs of several threads each, more threads than CPUs, each with a session of its own.
     let mut first =
@@ -50,6 +69,7 @@ pub(super) fn run() -> Result<()> {
             succeed(record_of(&slower, trace, &[])?.arg(built("strides")?))?;
         }
         succeed(record(REGISTERS)?.arg(built("registers")?))?;
+        report.check("XMM registers of records are the program's, or refused where there are none", vectors);
         let several = record_of("load:u,store:u", SEVERAL, &[])?.arg(built("loops")?).output()?;
         let said = String::from_utf8_lossy(&several.stderr);
         if tells_events_apart(profile()?) {
