@@ -1,5 +1,5 @@
 //! The XMM registers of records, which traces do not keep: `vectors PROGRAM` samples the loads of `registers`, whose registers are
-//! known, has XMM0 to XMM15 in each record, and holds every one of them against what it is there.
+//! known, has XMM0 to XMM15 in each record, holds every one of them against what it is there, and prints how many records there were.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     };
     match sampled(program) {
         Ok((samples, wrong)) => {
-            println!("{samples} samples");
+            println!("{samples}");
             wrong.iter().take(10).for_each(|wrong| eprintln!("{wrong}"));
             let all_right = wrong.is_empty() && samples >= LEAST;
             if all_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }

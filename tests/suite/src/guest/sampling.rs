@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
 use vpmu::Profile;
 
 use super::GuestReport;
@@ -19,6 +20,9 @@ pub(crate) const LONG_LOADS: &str = "long_loads.hpm";
 pub(crate) const LONG: u32 = 30;
 /// The trace of a program whose registers are known.
 pub(crate) const REGISTERS: &str = "registers.hpm";
+
+/// The fact how many records a program of the guest part took itself, which are in no trace.
+pub(crate) const TAKEN: &str = "taken";
 
 /// The trace with randomised periods, which is as [`MISSES`]' first otherwise.
 pub(crate) const RANDOMISED: &str = "randomised.hpm";
@@ -36,17 +40,16 @@ fn can_hold_vectors(profile: &Profile) -> bool {
     profile.perfmon().is_some_and(|pmu| pmu.pebs_format() >= 4)
 }
 
-/// Every XMM register of every record is the program's, or the session is refused.
-fn vectors() -> Result<String> {
+/// Every XMM register of every record is the program's, or the session is refused; how many records there were.
+fn vectors() -> Result<u64> {
     let output = Command::new(built("vectors")?).arg(built("registers")?).output()?;
-    let [told, failed] =
-        [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).trim().to_owned());
+    let (told, failed) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if can_hold_vectors(profile()?) {
         ensure!(output.status.success(), "{told}; {failed}");
-        return Ok(told);
+        return told.trim().parse().with_context(|| format!("no number of records: {told}"));
     }
     ensure!(!output.status.success() && failed.contains("group"), "it was not refused: {told}; {failed}");
-    Ok(failed)
+    Ok(0)
 }
 
 /// Records traces for the host part to compare with the truth.
@@ -69,7 +72,12 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
             succeed(record_of(&slower, trace, &[])?.arg(built("strides")?))?;
         }
         succeed(record(REGISTERS)?.arg(built("registers")?))?;
-        report.check("XMM registers of records are the program's, or refused where there are none", vectors);
+        let mut taken = 0;
+        report.check("XMM registers of records are the program's, or refused where there are none", || {
+            taken = vectors()?;
+            Ok(format!("{taken} records"))
+        });
+        report.fact(TAKEN, json!(taken));
         let several = record_of("load:u,store:u", SEVERAL, &[])?.arg(built("loops")?).output()?;
         let said = String::from_utf8_lossy(&several.stderr);
         if tells_events_apart(profile()?) {

@@ -13,14 +13,6 @@ use crate::guest::lbr::{CALLS, DEEP, TRACES};
 use crate::guest::processor::{BranchRecords, branch_records};
 use crate::lab::Boot;
 
-/// Options of `lab run`.
-pub(super) const OPTIONS: &[&str] = &["--plugin-arg", "pebs-log=branches"];
-/// The scenario where time passes with instructions: a debug kernel's tick, while the model follows every load and branch, was seen to
-/// take longer than the next one was away, and then nothing else ran.
-pub(super) const DETERMINISTIC: &str = "lbr.deterministic";
-/// Its options of `lab run`.
-pub(super) const OPTIONS_DETERMINISTIC: &[&str] = &["--deterministic", "--plugin-arg", "pebs-log=branches"];
-
 /// Compares every trace that has a truth.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     let report = serde_json::from_value::<Report>(boot.truth.clone()).unwrap_or_default();

@@ -8,7 +8,7 @@ use vpmu::profile::{
     self, ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
 };
 
-use super::{Scenario, advice, heap, lbr, methods, multiplex, overhead, siblings, tracking, unknown};
+use super::{Scenario, advice, heap, methods, multiplex, overhead, siblings, tracking, unknown};
 use crate::machine::Machine;
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -19,7 +19,7 @@ const ON_DEBUG_KERNEL: [&str; 15] = [
     "counting",
     "sampling",
     "stacks",
-    lbr::DETERMINISTIC,
+    "lbr",
     "markers",
     "ownership",
     "scopes",
@@ -41,7 +41,7 @@ const ON_DEBUG_KERNEL_ELSEWHERE: [&str; 2] = ["sampling", "lifecycle.short"];
 const ON_PREVIOUS_KERNEL: [&str; 5] = ["counting", "sampling", "scopes", "stacks", "markers"];
 
 /// What the fast tier leaves to the full one.
-const LONG_ONLY: [&str; 16] = [
+const LONG_ONLY: [&str; 15] = [
     "adaptive",
     advice::NAME,
     "cachegrind",
@@ -57,7 +57,6 @@ const LONG_ONLY: [&str; 16] = [
     "torture.million",
     tracking::NAME,
     "lbr",
-    lbr::DETERMINISTIC,
 ];
 
 /// What is run on one machine only each, which is not the plain one.
@@ -154,15 +153,13 @@ pub(super) fn long_jobs() -> Vec<Job> {
 
 /// What is run on a kernel that checks itself.
 pub(super) fn debug_jobs() -> Vec<Job> {
-    let debug = || Machine { kernel: "debug".to_owned(), ..Machine::plain() };
-    let mut all = jobs(ON_DEBUG_KERNEL, &debug());
-    all.extend(jobs(ON_DEBUG_KERNEL, &Machine { isolated: false, ..debug() }));
-    // Without isolation it did not get through with two CPUs.
-    all.extend(jobs(["lbr"], &debug()));
+    let on = |isolated| {
+        jobs(ON_DEBUG_KERNEL, &Machine { isolated, kernel: "debug".to_owned(), ..Machine::plain() })
+    };
     let others = [&CLEARWATER_FOREST, &ALDER_LAKE].into_iter().flat_map(|profile| {
         jobs(ON_DEBUG_KERNEL_ELSEWHERE, &Machine { kernel: "debug".to_owned(), ..Machine::of(profile) })
     });
-    all.into_iter().chain(others).collect()
+    [on(true), on(false)].into_iter().flatten().chain(others).collect()
 }
 
 /// Compiles the debug kernel while machines run, with what they leave of the processor.

@@ -80,8 +80,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "adaptive", options: adaptive::OPTIONS, compare: adaptive::compare },
     Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },
-    Scenario { name: "lbr", options: lbr::OPTIONS, compare: lbr::compare },
-    Scenario { name: lbr::DETERMINISTIC, options: lbr::OPTIONS_DETERMINISTIC, compare: lbr::compare },
+    Scenario { name: "lbr", options: &["--plugin-arg", "pebs-log=branches"], compare: lbr::compare },
     Scenario { name: "locality", options: locality::OPTIONS, compare: locality::compare },
     Scenario {
         name: "judge",

@@ -2,15 +2,18 @@
 //!
 //! Records have a time only from PEBS format 3 on, so that they are paired by their order: the samples of a quantum must be what the
 //! model wrote on its CPU while it lasted, record for record and none besides. Records that are in no quantum must be those that hpm
-//! says are lost with quanta for which their reader left no room, as it does when the machine below the lab is overloaded.
+//! says are lost with quanta for which their reader left no room, as it does when the machine below the lab is overloaded, or those that a
+//! program of the guest part took without a trace.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use libhpm::trace::{QuantumRow, Registers, Row, SampleRow, Totals, TraceReader};
+use serde_json::Value;
 use vpmu::PebsOutcome;
 use vpmu::truth::{PebsReport, PmiReport, Report};
 
+use crate::guest::sampling::TAKEN;
 use crate::lab::Boot;
 
 /// Something of the truth that makes a sample.
@@ -84,7 +87,11 @@ pub(super) fn all_paired<'a, T: Moment>(
 ) -> Result<Vec<Pair<'a, T>>> {
     let (pairs, left) = paired(boot, traces, moments)?;
     let lost = traces.iter().map(|trace| lost_with_quanta(boot, trace)).sum::<Result<u64>>()?;
-    ensure!(left as u64 == lost, "{left} samples are in no trace, {lost} are said to be lost");
+    let taken = boot.report.facts.get(TAKEN).and_then(Value::as_u64).unwrap_or(0);
+    ensure!(
+        left as u64 == lost + taken,
+        "{left} samples are in no trace, {lost} are said to be lost, {taken} to be taken without a trace"
+    );
     ensure!(lost * 4 <= pairs.len() as u64, "{lost} records are lost, {} not", pairs.len());
     Ok(pairs)
 }
