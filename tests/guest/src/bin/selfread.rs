@@ -13,7 +13,9 @@
 //! exact, but as near as a read that is begun again.
 
 use std::hint::black_box;
+use std::io::ErrorKind;
 use std::ops::Range;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -94,7 +96,7 @@ fn exact<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Result
         seen.asked += u64::from(!reads_by_itself(&counters, kind));
         let (expected, got) = (slope * n + constant, around(&counters, kind, n)?);
         let is_sum = kind.len() > 1;
-        let least = expected - if is_sum { AGAIN } else { 0 };
+        let least = expected.saturating_sub(if is_sum { AGAIN } else { 0 });
         seen.rounds += 1;
         seen.again += u64::from(!is_sum && got != expected);
         if got < least || got > expected + AGAIN {
@@ -147,8 +149,23 @@ fn turns<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Result
     Ok(seen)
 }
 
-/// Who may use RDPMC: 0 for nobody.
-const ATTRIBUTE: &str = "/sys/bus/event_source/devices/cpu/rdpmc";
+/// The PMUs as the kernel names them, one for each type of cores.
+const PMUS: [&str; 3] = ["cpu", "cpu_core", "cpu_atom"];
+/// A thread has failed: the others need not wait for it.
+static FAILED: AtomicBool = AtomicBool::new(false);
+
+/// Says who may use RDPMC: 0 for nobody.
+fn allow(value: &str) -> Result<()> {
+    let attributes = PMUS.map(|pmu| format!("/sys/bus/event_source/devices/{pmu}/rdpmc"));
+    let mut found = attributes.iter().filter(|attribute| Path::new(attribute).exists()).peekable();
+    if found.peek().is_none() {
+        return Err(Error::io("find the kernel's PMUs")(ErrorKind::NotFound.into()));
+    }
+    for attribute in found {
+        std::fs::write(attribute, value).map_err(Error::io(format!("write {attribute}")))?;
+    }
+    Ok(())
+}
 
 /// Reads exactly before, while and after nobody may use RDPMC.
 fn revoked<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Result<Seen> {
@@ -156,12 +173,13 @@ fn revoked<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Resu
     static READY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     let change = |stage: usize, value: &str| -> Result<()> {
         if READY[stage].fetch_add(1, Ordering::Relaxed) + 1 == THREADS {
-            std::fs::write(ATTRIBUTE, value).map_err(Error::io(format!("write {ATTRIBUTE}")))?;
+            allow(value)?;
             READY[stage].fetch_add(1, Ordering::Release);
         }
         Ok(())
     };
-    let is_changed = |stage: usize| READY[stage].load(Ordering::Acquire) > THREADS;
+    let is_changed =
+        |stage: usize| READY[stage].load(Ordering::Acquire) > THREADS || FAILED.load(Ordering::Relaxed);
     let before = exact(session, kinds, rounds)?;
     let counters = session.own_counters()?;
     let (mut last, mut wrong) = (0, vec![]);
@@ -265,7 +283,7 @@ fn run(mode: &str, rounds: u64) -> Result<Vec<Seen>> {
                 let (tell, session, kinds) = (tell.clone(), &session, &kinds);
                 scope.spawn(move || {
                     let _ = tell.send(gettid());
-                    judge(session, kinds, rounds)
+                    judge(session, kinds, rounds).inspect_err(|_| FAILED.store(true, Ordering::Relaxed))
                 })
             })
             .collect();
