@@ -76,11 +76,11 @@ fn line<D: Device>(counters: &OwnCounters<'_, D>, kind: &Kind) -> Result<(u64, u
     Ok((slope, one.saturating_sub(slope * LOOP)))
 }
 
-/// Whether a kind is read without asking the driver. The event of the other type of cores never is, and a thread that moves between
-/// its looks at two events may see neither counted; it does not move again before it has looked once more.
+/// Whether a kind is read without asking the driver. The event of the other type of cores always is, as it does not count there: a thread
+/// that moves between its looks at two events may see only such, but does not move again before it has looked once more.
 fn reads_by_itself<D: Device>(counters: &OwnCounters<'_, D>, kind: &Kind) -> bool {
-    let look = || kind.clone().any(|event| counters.reads_by_itself(event));
-    look() || look()
+    let look = || kind.clone().all(|event| counters.reads_by_itself(event));
+    look() && look()
 }
 
 fn exact<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Result<Seen> {
