@@ -13,6 +13,10 @@ use hpm_abi::{
 
 use crate::{Error, Result};
 
+/// How often a page is asked for while somebody is writing it. A virtual CPU that has lost its turn in the middle of that takes as long as its
+/// machine lets it wait.
+const READS: u32 = 1000;
+
 /// A request that a device refused: errno, and [`Envelope::reason`] and [`Envelope::detail`] as the driver left them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied {
@@ -197,10 +201,16 @@ impl Device for Driver {
     }
 
     fn read(&self, page: u32) -> Result<CounterReading, Denied> {
-        let envelope = Envelope::new::<CounterReading>();
-        let mut reading = CounterReading { envelope, page, ..CounterReading::default() };
-        self.ioctl(IOCTL_READ, &mut reading)?;
-        Ok(reading)
+        let mut tries = 1;
+        loop {
+            let envelope = Envelope::new::<CounterReading>();
+            let mut reading = CounterReading { envelope, page, ..CounterReading::default() };
+            match self.ioctl(IOCTL_READ, &mut reading) {
+                Err(Denied { errno: libc::EAGAIN, .. }) if tries < READS => std::thread::yield_now(),
+                result => return result.map(|()| reading),
+            }
+            tries += 1;
+        }
     }
 
     fn memory(&self) -> BorrowedFd<'_> {
