@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use hpm_abi::{
-    CONTROL_OFFSET, CpuControl, CpuStatus, Marker, NO_EVENT, PAGE_BYTES, Quantum, SAMPLING_COUNTERS_MAX,
-    SEGMENT_BYTES, STATUS_OFFSET, SessionFlags, StatusHead, control_bytes, counters_offset, markers_offset,
-    quanta_offset, segments_offset, stacks_offset, status_bytes, whole_pages,
+    CONTROL_OFFSET, CpuControl, CpuStatus, EVENTS_MAX, Marker, NO_EVENT, PAGE_BYTES, Quantum,
+    SAMPLING_COUNTERS_MAX, SEGMENT_BYTES, STATUS_OFFSET, SessionFlags, StatusHead, control_bytes,
+    counters_offset, markers_offset, quanta_offset, segments_offset, stacks_offset, status_bytes,
+    whole_pages,
 };
 use libhpm::event;
 use libhpm::session::{Branches, Info, Options, SessionConfig, Stack, Target, Totals};
@@ -208,8 +209,10 @@ fn kernel_word(mapping: &Mapping) -> Option<u64> {
 
 /// The same of quanta, in whose lists of events and counters places that serve none look like the beginning of an address.
 fn kernel_word_of_quanta(mapping: &Mapping) -> Option<u64> {
-    let is_list = |number: usize| LIST_WORDS.contains(&(number % QUANTUM_WORDS));
-    kernel_words(mapping).find(|&(number, word)| !(is_list(number) && lists(word))).map(|(_, word)| word)
+    let is_list = |number: usize, word: u64| {
+        LISTS.iter().any(|&(place, end)| number % QUANTUM_WORDS == place && lists(word, end))
+    };
+    kernel_words(mapping).find(|&(number, word)| !is_list(number, word)).map(|(_, word)| word)
 }
 
 /// Words that are kernel addresses, with their numbers.
@@ -220,16 +223,19 @@ fn kernel_words(mapping: &Mapping) -> impl Iterator<Item = (usize, u64)> {
 }
 
 const QUANTUM_WORDS: usize = size_of::<Quantum>() / WORD_BYTES;
-/// Which of its words [`Quantum::counter_event`] and [`Quantum::sampler_counter`] are.
-const LIST_WORDS: [usize; 2] =
-    [offset_of!(Quantum, counter_event) / WORD_BYTES, offset_of!(Quantum, sampler_counter) / WORD_BYTES];
+/// Which of its words [`Quantum::counter_event`] and [`Quantum::sampler_counter`] are, and what their numbers are below: an event's, and that
+/// of a bit of IA32_PEBS_ENABLE.
+const LISTS: [(usize, usize); 2] = [
+    (offset_of!(Quantum, counter_event) / WORD_BYTES, EVENTS_MAX),
+    (offset_of!(Quantum, sampler_counter) / WORD_BYTES, u64::BITS as usize),
+];
 const _: () = assert!(
     SAMPLING_COUNTERS_MAX == WORD_BYTES
         && offset_of!(Quantum, counter_event) % WORD_BYTES == 0
         && offset_of!(Quantum, sampler_counter) % WORD_BYTES == 0
 );
 
-/// Whether each of its bytes is the number of an event, or of a bit of IA32_PEBS_ENABLE, or says that there is none.
-fn lists(word: u64) -> bool {
-    word.to_le_bytes().into_iter().all(|number| number == NO_EVENT || u32::from(number) < u64::BITS)
+/// Whether each of its bytes is a number below `end`, or says that there is none.
+fn lists(word: u64, end: usize) -> bool {
+    word.to_le_bytes().into_iter().all(|number| number == NO_EVENT || usize::from(number) < end)
 }
