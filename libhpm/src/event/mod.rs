@@ -110,6 +110,17 @@ pub fn core_pmus(name: &str) -> impl Iterator<Item = (CoreType, &str)> {
     std::iter::once((core_type, core)).chain(atom.map(|atom| (CoreType::Atom, atom)))
 }
 
+/// Of which type the cores with this PMU are in hybrid processors; [`CoreType::Any`] where none has such. A hybrid processor's PMU has this
+/// name alone, as those of other processors have, while cores of one type only are online.
+#[must_use]
+pub fn type_in_hybrid(pmu: &str) -> CoreType {
+    match pmu {
+        "goldencove" => CoreType::Core,
+        "gracemont" => CoreType::Atom,
+        _ => CoreType::Any,
+    }
+}
+
 /// How an event says for which cores of a hybrid processor it is, as in `cpu_core/load/`; `None` where there is one type only.
 #[must_use]
 pub fn pmu_prefix(core_type: CoreType) -> Option<&'static str> {

@@ -3,7 +3,8 @@
 use super::raw::{Filters, Request, is_netburst, syntax};
 use super::table::Row;
 use super::{
-    CoreType, Event, Sampling, base, core_pmus, generic_names, pmu_prefix, sampling, table, vendor_names,
+    CoreType, Event, Sampling, base, core_pmus, generic_names, pmu_prefix, sampling, table, type_in_hybrid,
+    vendor_names,
 };
 use crate::{Error, Result};
 
@@ -30,8 +31,9 @@ pub fn parse(text: &str, pmu: &str) -> Result<Event> {
     let mut event = match request.core_type {
         CoreType::Any => on_every_core(text, &request, pmu)?,
         wanted => {
-            let is_wanted =
-                |core_type| core_type == wanted || core_type == CoreType::Any && may_be_hybrid(pmu);
+            // Of the type that is not online the driver says so: it alone knows whether the processor is hybrid.
+            let may_be_hybrid = type_in_hybrid(pmu) != CoreType::Any;
+            let is_wanted = |core_type| core_type == wanted || core_type == CoreType::Any && may_be_hybrid;
             let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| is_wanted(*core_type)).ok_or_else(|| {
                 syntax(text, "this processor has cores of one type only: write `cpu/…/` instead")
             })?;
@@ -60,12 +62,6 @@ pub fn parse_each(text: &str, pmu: &str) -> Result<Vec<Event>> {
         let of_each = prefixes.filter_map(|prefix| parse(&format!("{prefix}/{term}/{modifiers}"), pmu).ok());
         Some(of_each.collect::<Vec<_>>()).filter(|events| !events.is_empty()).ok_or(error)
     })
-}
-
-/// Whether hybrid processors have cores with this PMU. Where it is the only one, those of the other type may be switched off; whether the
-/// processor is hybrid, and which type is left, only the driver knows, which refuses the other.
-fn may_be_hybrid(pmu: &str) -> bool {
-    matches!(pmu, "goldencove" | "gracemont")
 }
 
 /// The event on cores of all types, which must have it in one encoding.

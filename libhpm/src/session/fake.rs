@@ -9,9 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use hpm_abi::{
-    CONTROL_OFFSET, CounterReading, CpuControl, CpuStatus, Info, NO_EVENT, Quantum, QuantumEnd, QuantumFlags,
-    SEGMENT_BYTES, STATUS_OFFSET, SessionConfig, StatusHead, Totals, quanta_offset, segments_offset,
-    stacks_offset,
+    CONTROL_OFFSET, CoreType, CounterReading, CpuControl, CpuStatus, Info, NO_EVENT, Quantum, QuantumEnd,
+    QuantumFlags, Reason, SEGMENT_BYTES, STATUS_OFFSET, SessionConfig, StatusHead, Totals, quanta_offset,
+    segments_offset, stacks_offset,
 };
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -35,6 +35,9 @@ pub(crate) struct Fake {
     pub(crate) deny: Cell<Option<Denied>>,
     /// What is said to who wants large segments.
     pub(crate) deny_large: Cell<Option<Denied>>,
+    pub(crate) pmu_name: Cell<[u8; 32]>,
+    /// Whether its processor is hybrid: events have to say for which cores they are.
+    pub(crate) hybrid: Cell<bool>,
     pub(crate) commands: RefCell<Vec<Command>>,
 }
 
@@ -71,6 +74,8 @@ impl Fake {
             totals: Cell::default(),
             deny: Cell::default(),
             deny_large: Cell::default(),
+            pmu_name: Cell::default(),
+            hybrid: Cell::default(),
             commands: RefCell::default(),
         };
         fake.write(
@@ -286,13 +291,20 @@ fn words(low: u32, high: u32) -> u64 {
 impl Device for &Fake {
     fn info(&self) -> Result<Info, Denied> {
         self.answer()?;
-        Ok(Info { cpus: self.cpus, tsc_khz: 3_000_000, ..Info::default() })
+        let pmu_name = self.pmu_name.get();
+        Ok(Info { cpus: self.cpus, tsc_khz: 3_000_000, pmu_name, ..Info::default() })
     }
 
     fn configure(&self, config: &mut SessionConfig) -> Result<(), Denied> {
         self.answer()?;
         if let (Some(denied), 1..) = (self.deny_large.get(), config.segment_bytes) {
             return Err(denied);
+        }
+        let mut events = config.events.iter().take(config.event_count as usize);
+        let untyped = events.position(|event| event.core_type == CoreType::Any as u8);
+        if let (Some(index), true) = (untyped, self.hybrid.get()) {
+            let reason = Reason::CoreTypeMissing as u32;
+            return Err(Denied { errno: libc::EINVAL, reason, detail: [index as u64, 0] });
         }
         config.segment_bytes = SEGMENT_BYTES;
         self.config.set(*config);

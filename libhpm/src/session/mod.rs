@@ -47,7 +47,8 @@ pub use self::counters::{OwnCounters, ThreadCounters};
 pub use self::options::{Branches, Options, Stack, Target};
 pub use self::quantum::{Quantum, Sample};
 
-use crate::machine::Holders;
+use crate::event::{CoreType, type_in_hybrid};
+use crate::machine::{Holders, pmu_name};
 use crate::refusal::Refusal;
 pub use crate::sys::counters::Counted;
 use crate::sys::device::{Command, Denied, Device, Driver};
@@ -90,7 +91,7 @@ impl<D: Device> Session<D> {
         let access = Access::of(options.target())?;
         let mut config = options.config_for(&info);
         access.name_in(&mut config);
-        configure(&device, &mut config).map_err(refused("configure a session"))?;
+        configure(&device, &pmu_name(&info), &mut config).map_err(refused("configure a session"))?;
         let rings = Rings::map(device.memory(), &info, &config)?;
         Ok(Self { device, info, config, events, rings })
     }
@@ -222,20 +223,41 @@ impl<D: Device> Session<D> {
     }
 }
 
-/// Configures a session, with small segments where there is no memory for large ones.
-fn configure<D: Device>(device: &D, config: &mut SessionConfig) -> Result<(), Denied> {
+/// Configures a session on this PMU, with small segments where there is no memory for large ones.
+fn configure<D: Device>(device: &D, pmu: &str, config: &mut SessionConfig) -> Result<(), Denied> {
     let small = options::with_small_segments(config);
     // Compared before the driver writes its reason into the request.
     let is_small = small == *config;
-    device.configure(config).or_else(|denied| {
+    configure_for_cores(device, pmu, config).or_else(|denied| {
         let memory =
             [Reason::NoMemory, Reason::MemoryLimit, Reason::MemoryCeiling].map(|reason| reason as u32);
         if is_small || !memory.contains(&denied.reason) {
             return Err(denied);
         }
         *config = small;
-        device.configure(config)
+        configure_for_cores(device, pmu, config)
     })
+}
+
+/// Configures a session whose events are for the cores that there are. Where cores of one type only of a hybrid processor are online, its
+/// PMU's name does not tell that it is hybrid, and events of that name do not say for which cores they are. The driver knows that cores of
+/// the other type may come online, and asks for it: they are for these.
+fn configure_for_cores<D: Device>(device: &D, pmu: &str, config: &mut SessionConfig) -> Result<(), Denied> {
+    let mut wanted = *config;
+    loop {
+        let Err(denied) = device.configure(config) else { return Ok(()) };
+        let untyped = usize::try_from(denied.detail[0])
+            .ok()
+            .filter(|_| denied.reason == Reason::CoreTypeMissing as u32)
+            .and_then(|index| wanted.events.get_mut(index))
+            .filter(|event| event.core_type == CoreType::Any as u8);
+        let (Some(event), of_cores @ (CoreType::Core | CoreType::Atom)) = (untyped, type_in_hybrid(pmu))
+        else {
+            return Err(denied);
+        };
+        event.core_type = of_cores as u8;
+        *config = wanted;
+    }
 }
 
 /// A denied request as an error; looks up the likely holders when counters are taken.

@@ -283,3 +283,28 @@ fn a_session_without_memory_for_large_segments_has_small_ones() {
     assert_eq!(asked(Some(Reason::MemoryLimit)), Ok(32));
     assert!(asked(Some(Reason::NeedSystemRight)).is_err());
 }
+
+#[test]
+fn events_are_for_the_only_type_of_cores_that_a_hybrid_processor_has_online() {
+    let types = |pmu: &str, large: bool| {
+        let fake = Fake::new(1);
+        let mut name = [0; 32];
+        name[..pmu.len()].copy_from_slice(pmu.as_bytes());
+        fake.pmu_name.set(name);
+        fake.hybrid.set(true);
+        let no_memory = Denied { errno: libc::ENOMEM, reason: Reason::NoMemory as u32, detail: [0; 2] };
+        fake.deny_large.set((!large).then_some(no_memory));
+        let load = parse("load:u", "goldencove").unwrap();
+        let options = Options::new(Target::System).sample(load.clone(), 1000).count(load);
+        let config = Session::configure(&fake, &options).map(|session| *session.config());
+        config.map(|config| config.events.map(|event| event.core_type)[..3].to_vec())
+    };
+    for large in [true, false] {
+        assert_eq!(types("goldencove", large).unwrap(), [1, 1, 0]);
+        assert_eq!(types("gracemont", large).unwrap(), [2, 2, 0]);
+    }
+    for both in ["goldencove+gracemont", "skylake"] {
+        let refusal = types(both, true).unwrap_err().to_string();
+        assert!(refusal.contains("say for which cores"), "{refusal}");
+    }
+}
