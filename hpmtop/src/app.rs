@@ -18,6 +18,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::Rect;
 
 use self::outside::{configuration, hear_keys, hear_signals, list_keys, pass_on, print, setup, suspend};
+use self::script::beginning;
 use crate::cli::Cli;
 use crate::collect::{Collector, Command};
 use crate::config::Config;
@@ -250,6 +251,9 @@ impl Headless {
         if replay && cli.batch.is_none() && cli.at.is_none() {
             self.seek("100%")?;
         }
+        if !cli.command.is_empty() {
+            next = self.wait_until_begun(interval)?;
+        }
         while !self.ended {
             next += interval;
             match (replay, cli.batch) {
@@ -267,8 +271,7 @@ impl Headless {
             if !replay {
                 // What was held up goes on with what is shown now, and tells nothing twice.
                 let (at, over) = (self.state.model().told_at_ns(), self.state.model().over.is_some());
-                let begun = interval.as_nanos() as u64 * (at / (interval.as_nanos() as u64).max(1));
-                next = next.max(Duration::from_nanos(begun));
+                next = next.max(beginning(at, interval));
                 match (told.replace(at) == Some(at), over) {
                     (true, true) => return Ok(()),
                     (true, false) => continue,
@@ -289,20 +292,6 @@ impl Headless {
             left = left.map(|left| left - 1);
             if left == Some(0) || self.state.model().over.is_some() {
                 return Ok(());
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits until an interval of live measuring is over that ends so long after its beginning, and what happened in it has come.
-    fn wait_until_over(&mut self, end: Duration, interval: Duration) -> Result<()> {
-        // Quanta end later than what they tell of, and come with the next batch.
-        let slack = Duration::from_millis(150).min(interval / 4);
-        let now = |session: &Self| Duration::from_nanos(session.state.model().now_ns);
-        let give_up = Instant::now() + 2 * interval + slack;
-        while now(self) < end + slack && self.state.model().over.is_none() {
-            if !self.take_one(give_up)? {
-                break;
             }
         }
         Ok(())

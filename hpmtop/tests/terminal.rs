@@ -151,3 +151,17 @@ fn a_thread_that_gives_itself_a_name_commands_no_terminal() {
     let output = hpmtop("printf '\\033[31mX' >&2; exit 0");
     assert!(output.stderr.ends_with(b"\x1b[31mX"), "what the program prints itself is passed on as it is");
 }
+
+#[test]
+fn a_program_is_seen_in_the_first_interval_however_long_it_takes_to_begin() {
+    if libhpm::source::perf::software().is_err() {
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    // A program takes longer than this until it executes.
+    let words = ["--source", "perf", "-e", "cpu-clock:u", "--interval", "1", "--once", "sleep", "100"];
+    let mut hpmtop = Command::new(env!("CARGO_BIN_EXE_hpmtop"));
+    let output = hpmtop.args(words).env("XDG_CONFIG_HOME", temp.path()).output().unwrap();
+    let seen = String::from_utf8(output.stdout).unwrap();
+    assert!(seen.lines().count() == 3 && seen.contains("sleep"), "{seen}");
+}

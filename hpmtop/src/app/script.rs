@@ -1,4 +1,4 @@
-//! The keys of `--keys`, which nobody presses, and what is waited for between them.
+//! Without a terminal: the keys of `--keys`, which nobody presses, and what is waited for between them and before something is printed.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -65,6 +65,29 @@ impl Headless {
         }
     }
 
+    /// Waits until a program that was started has executed something, which can take longer than an interval; the beginning of the interval in
+    /// which it has.
+    pub(super) fn wait_until_begun(&mut self, interval: Duration) -> Result<Duration> {
+        let give_up = Instant::now() + PATIENCE;
+        while self.state.model().now_ns == 0 && self.state.model().over.is_none() && self.take_one(give_up)? {
+        }
+        Ok(beginning(self.state.model().now_ns, interval))
+    }
+
+    /// Waits until an interval of live measuring is over that ends so long after its beginning, and what happened in it has come.
+    pub(super) fn wait_until_over(&mut self, end: Duration, interval: Duration) -> Result<()> {
+        // Quanta end later than what they tell of, and come with the next batch.
+        let slack = Duration::from_millis(150).min(interval / 4);
+        let now = |session: &Self| Duration::from_nanos(session.state.model().now_ns);
+        let give_up = Instant::now() + 2 * interval + slack;
+        while now(self) < end + slack && self.state.model().over.is_none() {
+            if !self.take_one(give_up)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Takes the next event, if one comes in time and nobody wants the end.
     pub(super) fn take_one(&mut self, until: Instant) -> Result<bool> {
         if self.ended {
@@ -80,4 +103,10 @@ impl Headless {
             Err(RecvTimeoutError::Disconnected) => bail!("the source has ended"),
         }
     }
+}
+
+/// The beginning of the interval in which a moment is.
+pub(super) fn beginning(ns: u64, interval: Duration) -> Duration {
+    let length = (interval.as_nanos() as u64).max(1);
+    Duration::from_nanos(ns / length * length)
 }
