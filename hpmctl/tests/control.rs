@@ -1,5 +1,7 @@
 //! Recordings that end after a time, and those that are started, stopped and dumped from outside.
 
+mod common;
+
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -7,14 +9,12 @@ use std::process::{Command, Output, Stdio};
 use libhpm::sys::clock::ClockPair;
 use libhpm::trace::{QuantumRow, SampleRow, TraceReader};
 
+use self::common::said;
+
 fn hpmctl(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
     command.args(arguments).current_dir(folder);
     command
-}
-
-fn said(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]

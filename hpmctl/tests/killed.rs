@@ -1,15 +1,15 @@
 //! A recording that is killed leaves what it has written, up to the last whole batch.
 
+mod common;
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use self::common::said;
+
 fn hpmctl(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hpmctl")).args(arguments).output().unwrap()
-}
-
-fn said(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]

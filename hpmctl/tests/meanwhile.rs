@@ -1,8 +1,12 @@
 //! What is there already is measured while a program runs, whose exit status is passed on.
 
+mod common;
+
 use std::process::{Child, Command, Output};
 
 use serde_json::Value;
+
+use self::common::said;
 
 /// What it came to; `None` where neither the driver nor perf_event measures.
 fn hpmctl(arguments: &[&str]) -> Option<Output> {
@@ -15,10 +19,6 @@ fn busy() -> Child {
     Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap()
 }
 
-fn said(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
 #[test]
 fn a_process_is_measured_and_not_the_program_that_runs_meanwhile() {
     let mut process = busy();
@@ -27,7 +27,7 @@ fn a_process_is_measured_and_not_the_program_that_runs_meanwhile() {
     process.kill().unwrap();
     process.wait().unwrap();
     let Some(output) = output else { return };
-    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output.stderr));
     let told: Value = serde_json::from_slice(&output.stderr).unwrap();
     assert_eq!(told["target"], format!("PID {pid} while `sh -c sleep 0.5; exit 3` ran"));
     assert_eq!(told["exit_status"], 3);
@@ -56,7 +56,7 @@ fn a_process_that_ends_first_ends_the_measurement_but_not_the_program() {
     ]);
     process.wait().unwrap();
     let Some(output) = output else { return };
-    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output.stderr));
     assert!(done.exists());
     let meta: Value = serde_json::from_slice(&std::fs::read(trace.join("meta.json")).unwrap()).unwrap();
     assert_eq!((&meta["command"][0], &meta["subject"]), (&"sleep".into(), &Value::Null));
@@ -71,5 +71,5 @@ fn a_program_that_cannot_be_run_meanwhile_is_refused() {
     process.wait().unwrap();
     let Some(output) = output else { return };
     assert_eq!(output.status.code(), Some(127), "as a shell has it");
-    assert!(said(&output).contains("./no/such/program"), "{}", said(&output));
+    assert!(said(&output.stderr).contains("./no/such/program"), "{}", said(&output.stderr));
 }

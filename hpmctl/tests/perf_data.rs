@@ -1,5 +1,7 @@
 //! Files of `perf record` are read as traces are; the trace that is made of one for now leaves nothing behind.
 
+mod common;
+
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use self::common::said;
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../libhpm/tests/data/perf").join(name)
@@ -27,18 +31,14 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).unwrap().next().is_none()
 }
 
-fn said(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
 #[test]
 fn a_file_is_explored_but_keeps_no_definitions() {
     let path = file("plain.data");
     let path = path.to_str().unwrap();
     let output = hpmctl(&["explore", path]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", said(&output.stderr));
     let output = hpmctl(&["explore", "--save", "-d", "a=cpu", path]);
-    let text = said(&output);
+    let text = said(&output.stderr);
     assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
     assert!(text.contains("is a file, and --save keeps definitions in a trace's folder"), "{text}");
 }
@@ -47,7 +47,7 @@ fn a_file_is_explored_but_keeps_no_definitions() {
 fn its_quanta_are_counted_in_the_time_of_the_recording() {
     let path = file("plain.data");
     let output = hpmctl(&["stat", "--json", "--trace", path.to_str().unwrap()]);
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", said(&output.stderr));
     let counted: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let number = |value: &serde_json::Value| value.as_u64().unwrap();
     let (elapsed, on_cpu) = (number(&counted["elapsed_ns"]), number(&counted["on_cpu_ns"]));
@@ -58,7 +58,11 @@ fn its_quanta_are_counted_in_the_time_of_the_recording() {
     let none = file("two.data");
     let output = hpmctl(&["stat", "--trace", none.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("holds no quantum whose counts could be shown"), "{}", said(&output));
+    assert!(
+        said(&output.stderr).contains("holds no quantum whose counts could be shown"),
+        "{}",
+        said(&output.stderr)
+    );
 }
 
 #[test]
@@ -78,7 +82,7 @@ fn a_file_that_is_cut_off_is_not_called_whole() {
     assert!(text.contains("missing   the file is cut off") && text.contains("damaged: see"), "{text}");
     fs::write(&cut, b"").unwrap();
     let empty = hpmctl(&["info", cut.to_str().unwrap()]);
-    assert!(said(&empty).contains("or a file of `perf record`"), "{}", said(&empty));
+    assert!(said(&empty.stderr).contains("or a file of `perf record`"), "{}", said(&empty.stderr));
 }
 
 #[test]
@@ -88,9 +92,9 @@ fn files_whose_clocks_stand_alone_are_not_merged() {
     let merged = folder.path().join("m.hpm");
     let merged = merged.to_str().unwrap();
     let output = hpmctl(&["merge", "-o", merged, one.to_str().unwrap(), other.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output.stderr));
     let told = format!("{} does not say how its clock stands", one.display());
-    assert!(said(&output).contains(&told), "{}", said(&output));
+    assert!(said(&output.stderr).contains(&told), "{}", said(&output.stderr));
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! What becomes of a measurement, of the measured program and of an earlier result when the result cannot be written, or there is none.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use libhpm::trace::TraceReader;
+
+use self::common::said;
 
 fn stat(folder: &Path, options: &[&str], script: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
@@ -15,10 +19,6 @@ fn stat(folder: &Path, options: &[&str], script: &str) -> Command {
 
 fn hpmctl(folder: &Path, words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_hpmctl")).args(words).current_dir(folder).output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 fn perf_is_here() -> bool {
@@ -53,7 +53,7 @@ fn a_result_that_its_file_cannot_take_is_shown() {
         for (status, shown) in [("0", 1), ("7", 7)] {
             let options = [&begin, options].concat();
             let output = stat(folder.path(), &options, &format!("{LASTS} {status}")).output().unwrap();
-            let text = said(&output);
+            let text = said(&output.stderr);
             assert_eq!(output.status.code(), Some(shown), "{options:?}: {text}");
             assert_eq!(
                 text.matches("cannot write /dev/full, so that the result is shown here").count(),
@@ -110,7 +110,7 @@ fn a_reader_of_completions_may_go_at_any_time() {
         let mut child = command.spawn().unwrap();
         drop(child.stdout.take());
         let output = child.wait_with_output().unwrap();
-        assert!(output.status.success() && output.stderr.is_empty(), "{shell}: {}", said(&output));
+        assert!(output.status.success() && output.stderr.is_empty(), "{shell}: {}", said(&output.stderr));
     }
 }
 
@@ -122,11 +122,11 @@ fn a_run_that_a_signal_ended_passes_on_its_status() {
     }
     let folder = tempfile::tempdir().unwrap();
     let output = stat(folder.path(), &["-r", "3"], "kill -TERM $$").output().unwrap();
-    assert_eq!(output.status.code(), Some(143), "{}", said(&output));
-    let text = said(&output);
+    assert_eq!(output.status.code(), Some(143), "{}", said(&output.stderr));
+    let text = said(&output.stderr);
     assert!(text.contains("3 of the runs ended with a failure, by SIGTERM"), "{text}");
     let output = stat(folder.path(), &["-r", "3"], "exit 200").output().unwrap();
-    let text = said(&output);
+    let text = said(&output.stderr);
     assert_eq!(output.status.code(), Some(200), "{text}");
     assert!(text.contains("in 3 runs") && text.contains("3 of the runs ended with a failure."), "{text}");
 }
@@ -139,17 +139,21 @@ fn comma_separated_values_have_their_source_beside_them() {
     let folder = tempfile::tempdir().unwrap();
     for options in [&["--csv"][..], &["--csv", "-r", "2"]] {
         let output = stat(folder.path(), &[options, &["-o", "out.csv"]].concat(), "exit 0").output().unwrap();
-        assert!(said(&output).contains("hpmctl: note: source: "), "{options:?}: {}", said(&output));
+        assert!(
+            said(&output.stderr).contains("hpmctl: note: source: "),
+            "{options:?}: {}",
+            said(&output.stderr)
+        );
         let kept = fs::read_to_string(folder.path().join("out.csv")).unwrap();
         assert!(kept.contains("task-clock") && !kept.contains("hpmctl"), "{kept}");
     }
     let output = stat(folder.path(), &["--csv"], "exit 0").output().unwrap();
     assert!(
-        said(&output).starts_with("interval_end_s,"),
+        said(&output.stderr).starts_with("interval_end_s,"),
         "nothing stands among the values: {}",
-        said(&output)
+        said(&output.stderr)
     );
-    assert!(!said(&output).contains("hpmctl"), "{}", said(&output));
+    assert!(!said(&output.stderr).contains("hpmctl"), "{}", said(&output.stderr));
 }
 
 /// A program without `--` before it, which is measured for a part of its time.
@@ -187,7 +191,7 @@ fn a_forced_recording_replaces_a_trace() {
     let record = |script: &str| {
         let begin = ["record", "--source", "perf", "-e", "cpu-clock:u", "-f", "-o", "t.hpm"];
         let output = hpmctl(folder.path(), &[&begin[..], &["sh", "-c", script]].concat());
-        assert!(output.status.success(), "{}", said(&output));
+        assert!(output.status.success(), "{}", said(&output.stderr));
         fs::read_to_string(folder.path().join("t.hpm/meta.json")).unwrap()
     };
     assert!(record("true first").contains("true first"));
@@ -198,9 +202,9 @@ fn a_forced_recording_replaces_a_trace() {
     let begin = ["record", "--source", "perf", "-e", "cpu-clock:u", "-f", "-o", "t.hpm", "true"];
     let output = hpmctl(folder.path(), &begin);
     assert!(
-        said(&output).contains("t.hpm holds `notes`, too, which --force would remove"),
+        said(&output.stderr).contains("t.hpm holds `notes`, too, which --force would remove"),
         "{}",
-        said(&output)
+        said(&output.stderr)
     );
     assert_eq!(fs::read_to_string(folder.path().join("t.hpm/notes")).unwrap(), "precious");
 }
@@ -244,7 +248,7 @@ fn a_program_finds_the_signals_that_it_would_find_alone() {
     let folder = tempfile::tempdir().unwrap();
     let script = "exec head -c 1000000 /dev/zero > big";
     let output = record(folder.path(), "-e page-faults:u", 128, script).output().unwrap();
-    assert_eq!(output.status.code(), Some(128 + 25), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(128 + 25), "{}", said(&output.stderr));
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn a_program_outlives_a_recording_that_finds_no_room() {
     let script =
         "i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done; sleep 1.5; echo done > mark; exit 4";
     let output = record(folder.path(), "-e page-faults:u", 128, script).output().unwrap();
-    let text = said(&output);
+    let text = said(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("the program runs on without being recorded"), "{text}");
     assert!(text.contains("a.hpm is not complete") && folder.path().join("mark").exists(), "{text}");
@@ -270,7 +274,7 @@ fn a_recording_that_never_began_leaves_nothing_and_its_program_is_not_run() {
     }
     let folder = tempfile::tempdir().unwrap();
     let output = record(folder.path(), "-e cpu-clock:u", 0, LASTS).output().unwrap();
-    let text = said(&output);
+    let text = said(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.starts_with("hpmctl: cannot ") && text.lines().count() == 1, "{text}");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), 0, "{text}");
@@ -284,16 +288,16 @@ fn a_merge_that_finds_no_room_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let script = "i=0; while [ $i -lt 100 ]; do /bin/true; i=$((i+1)); done";
     let recorded = record(folder.path(), "-e page-faults:u", 1 << 20, script).output().unwrap();
-    assert!(recorded.status.success(), "{}", said(&recorded));
+    assert!(recorded.status.success(), "{}", said(&recorded.stderr));
     let output = limited(folder.path(), 128, "merge -o m.hpm a.hpm").output().unwrap();
     assert!(
-        said(&output).starts_with("hpmctl: cannot write m.hpm") && !output.status.success(),
+        said(&output.stderr).starts_with("hpmctl: cannot write m.hpm") && !output.status.success(),
         "{}",
-        said(&output)
+        said(&output.stderr)
     );
     assert!(!folder.path().join("m.hpm").exists());
     let output = limited(folder.path(), 1 << 20, "merge -o m.hpm a.hpm").output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", said(&output.stderr));
 }
 
 #[test]
@@ -302,10 +306,10 @@ fn an_import_that_finds_no_room_leaves_nothing() {
     let import =
         concat!("import -o m.hpm '", env!("CARGO_MANIFEST_DIR"), "/../libhpm/tests/data/perf/plain.data'");
     let output = limited(folder.path(), 8, import).output().unwrap();
-    assert!(said(&output).starts_with("hpmctl: cannot write m.hpm"), "{}", said(&output));
+    assert!(said(&output.stderr).starts_with("hpmctl: cannot write m.hpm"), "{}", said(&output.stderr));
     assert!(!output.status.success() && fs::read_dir(&folder).unwrap().next().is_none());
     let output = limited(folder.path(), 1 << 20, import).output().unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", said(&output.stderr));
 }
 
 #[test]
@@ -316,7 +320,7 @@ fn a_delay_leaves_out_what_comes_before_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let counted = |options: &[&str], script: &str| {
         let output = stat(folder.path(), options, script).output().unwrap();
-        let text = said(&output);
+        let text = said(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{text}");
         let values = serde_json::Deserializer::from_str(&text).into_iter().map(Result::unwrap);
         values.collect::<Vec<serde_json::Value>>()
@@ -352,12 +356,16 @@ fn no_result_is_written_into_a_trace_and_no_clock_sampled_faster_than_the_kernel
     let run = |words: &str| hpmctl(folder.path(), &words.split(' ').collect::<Vec<_>>());
     assert!(run("record --source perf -e page-faults:u -o a.hpm true").status.success());
     let output = run("export -f folded -o a.hpm/samples.arrows a.hpm");
-    assert!(said(&output).contains("its folder is a trace") && !output.status.success(), "{}", said(&output));
+    assert!(
+        said(&output.stderr).contains("its folder is a trace") && !output.status.success(),
+        "{}",
+        said(&output.stderr)
+    );
     assert!(run("verify a.hpm").status.success());
     for (asked, most) in [("-c 1000", "-c 10000"), ("-F 200000", "-F 100000")] {
         let output = run(&format!("record --source perf -e page-faults,cpu-clock:u {asked} -o b.hpm true"));
         let sentence = format!("the kernel samples cpu-clock:u each 10000 ns at the most, which is {most}");
-        assert!(said(&output).contains(&sentence), "{}", said(&output));
+        assert!(said(&output.stderr).contains(&sentence), "{}", said(&output.stderr));
     }
     assert!(!folder.path().join("b.hpm").exists());
 }
@@ -373,10 +381,10 @@ fn no_control_character_of_a_name_reaches_the_terminal() {
     let begin = ["record", "--source", "perf", "-e", "page-faults", "-o", "a.hpm"];
     let program = program.to_str().unwrap();
     let recorded = hpmctl(folder.path(), &[&begin[..], &[program, "0.01"]].concat());
-    assert!(recorded.status.success(), "{}", said(&recorded));
+    assert!(recorded.status.success(), "{}", said(&recorded.stderr));
     for words in [&["report", "--by", "thread", "a.hpm"][..], &["report", "a.hpm"], &["info", "a.hpm"]] {
         let output = hpmctl(folder.path(), words);
-        let text = String::from_utf8(output.stdout.clone()).unwrap() + &said(&output);
+        let text = String::from_utf8(output.stdout.clone()).unwrap() + &said(&output.stderr);
         assert!(output.status.success() && text.contains("␛[31m"), "{words:?}: {text}");
         assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{words:?}: {text:?}");
     }

@@ -1,11 +1,15 @@
 //! Programs that a signal ends, and measurements that one does.
 
-use std::process::{Command, Output, Stdio};
+mod common;
+
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use self::common::said;
 
 fn hpmctl(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hpmctl"));
@@ -16,10 +20,6 @@ fn hpmctl(arguments: &[&str]) -> Command {
 /// Whether anything measures here.
 fn measures() -> bool {
     std::path::Path::new("/dev/hpm").exists() || libhpm::source::perf::software().is_ok()
-}
-
-fn said(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
 }
 
 const FAULT: [&str; 3] = ["sh", "-c", "kill -SEGV $$"];
@@ -33,7 +33,7 @@ fn the_signal_that_ended_a_program_is_told() {
     let trace = folder.path().join("trace");
     for before in [&["stat", "--"][..], &["record", "-o", trace.to_str().unwrap(), "--"]] {
         let output = hpmctl(&[before, &FAULT].concat()).output().unwrap();
-        let said = said(&output);
+        let said = said(&output.stderr);
         assert_eq!(output.status.code(), Some(139), "{said}");
         assert!(
             said.ends_with("hpmctl: the program was ended by SIGSEGV (segmentation fault)\n"),
@@ -41,7 +41,11 @@ fn the_signal_that_ended_a_program_is_told() {
         );
     }
     let output = hpmctl(&["stat", "sh", "-c", "exit 139"]).output().unwrap();
-    assert!(output.status.code() == Some(139) && !said(&output).contains("ended by"), "{}", said(&output));
+    assert!(
+        output.status.code() == Some(139) && !said(&output.stderr).contains("ended by"),
+        "{}",
+        said(&output.stderr)
+    );
 }
 
 #[test]
@@ -50,7 +54,7 @@ fn a_run_that_a_signal_of_its_own_ended_is_counted_as_one_that_failed() {
         return;
     }
     let output = hpmctl(&[&["stat", "-r", "3", "--"][..], &FAULT].concat()).output().unwrap();
-    let said = said(&output);
+    let said = said(&output.stderr);
     assert_eq!(output.status.code(), Some(139), "{said}");
     assert!(said.contains("in 3 runs:"), "{said}");
     let failed = "Warning: 3 of the runs ended with a failure, by SIGSEGV (segmentation fault).\n";
@@ -68,7 +72,7 @@ fn interrupted(script: &str) -> String {
     // Not by SIGINT, which what is started in a shell's background ignores, and these tests may be.
     kill(Pid::from_raw(series.id() as i32), Signal::SIGTERM).unwrap();
     let output = series.wait_with_output().unwrap();
-    let said = said(&output);
+    let said = said(&output.stderr);
     assert_eq!(output.status.code(), Some(143), "{said}");
     said
 }

@@ -1,8 +1,12 @@
 //! The program on a machine without the driver: perf_event takes its place where that can be, else there is one clear
 //! sentence, a failing exit status, and nothing left behind.
 
+mod common;
+
 use std::path::Path;
 use std::process::{Command, Output};
+
+use self::common::said;
 
 fn hpmctl(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
@@ -21,10 +25,6 @@ fn perf() -> (bool, bool) {
     (libhpm::source::perf::software().is_ok(), libhpm::source::perf::hardware().is_ok())
 }
 
-fn said(output: &Output) -> String {
-    String::from_utf8(output.stderr.clone()).unwrap()
-}
-
 #[test]
 fn asking_for_the_driver_says_that_the_module_is_not_loaded() {
     if driver_is_here() {
@@ -38,7 +38,7 @@ fn asking_for_the_driver_says_that_the_module_is_not_loaded() {
         let output = hpmctl(arguments);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
         assert_eq!(
-            said(&output),
+            said(&output.stderr),
             "hpmctl: /dev/hpm does not exist: the hpm module is not loaded; load it as root with `modprobe hpm` or \
              `insmod hpm.ko`\n"
         );
@@ -50,7 +50,7 @@ fn a_name_that_is_missing_is_not_laid_to_the_module() {
     if driver_is_here() || !perf().0 {
         return;
     }
-    let said = |events| said(&hpmctl(&["stat", "-e", events, "true"]));
+    let said = |events| said(&hpmctl(&["stat", "-e", events, "true"]).stderr);
     assert!(said("sched:sched_switch").ends_with("`hpmctl list` has the events that it does\n"));
     assert!(said("task-clock,,page-faults").ends_with("as `hpmctl list` lists them\n"), "{}", said(""));
     let near = said("page-fault");
@@ -67,7 +67,7 @@ fn counting_goes_on_by_perf_event_and_says_why() {
         return;
     }
     let output = hpmctl(&["stat", "--", "true"]);
-    let said = said(&output);
+    let said = said(&output.stderr);
     let (software, hardware) = perf();
     if !software {
         assert_eq!(output.status.code(), Some(1));
@@ -91,7 +91,7 @@ fn a_mode_in_which_the_kernel_does_not_count_is_refused() {
         [("task-clock:u", "counts it in both modes"), ("context-switches:u", "happens in kernel mode alone")]
     {
         let output = hpmctl(&["stat", "-e", events, "--", "true"]);
-        let said = said(&output);
+        let said = said(&output.stderr);
         assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
         assert!(said.contains(events) && said.contains(words), "{said}");
     }
@@ -103,7 +103,7 @@ fn an_event_of_the_module_is_refused_in_one_sentence() {
         return;
     }
     let output = hpmctl(&["record", "-e", "l1d-load-miss", "--", "true"]);
-    let said = said(&output);
+    let said = said(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(said.contains("l1d-load-miss") && said.contains("need the hpm module"), "{said}");
@@ -119,13 +119,17 @@ fn a_recording_can_be_reported_counted_and_copied() {
     let run = |arguments: &[&str]| {
         let output =
             Command::new(env!("CARGO_BIN_EXE_hpmctl")).args(arguments).current_dir(&folder).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", said(&output));
+        assert!(output.status.success(), "{arguments:?}: {}", said(&output.stderr));
         output
     };
     let events = "cpu-clock,page-faults";
     let busy = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
     let recorded = run(&["record", "--stacks", "-e", events, "-o", "a.hpm", "--", "sh", "-c", busy]);
-    assert!(said(&recorded).contains("samples by software of cpu-clock, page-faults"), "{}", said(&recorded));
+    assert!(
+        said(&recorded.stderr).contains("samples by software of cpu-clock, page-faults"),
+        "{}",
+        said(&recorded.stderr)
+    );
     run(&["record", "--trace", "a.hpm", "-o", "b.hpm"]);
     let rows = |trace: &str| {
         let meta = std::fs::read_to_string(folder.path().join(trace).join("meta.json")).unwrap();
@@ -139,7 +143,7 @@ fn a_recording_can_be_reported_counted_and_copied() {
     let counted = run(&["stat", "--json", "-o", "c.json", "--trace", "b.hpm"]);
     let json = std::fs::read_to_string(folder.path().join("c.json")).unwrap();
     let json: serde_json::Value =
-        serde_json::from_str(&json).unwrap_or_else(|_| panic!("{}", said(&counted)));
+        serde_json::from_str(&json).unwrap_or_else(|_| panic!("{}", said(&counted.stderr)));
     assert!(json["events"][1]["count"].as_u64().unwrap() > 0, "{json}");
 }
 
@@ -153,7 +157,7 @@ fn counted(options: &[&str]) -> String {
         .current_dir(&folder)
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(3), "{options:?}: {}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{options:?}: {}", said(&output.stderr));
     std::fs::read_to_string(folder.path().join("counts")).unwrap()
 }
 
@@ -226,8 +230,13 @@ fn what_stat_cannot_do_here_is_one_sentence() {
         (&["-r", "2", "-p", "1"], "--repeat runs a command again and again"),
     ] {
         let output = hpmctl(&[&["stat"], options].concat());
-        assert_eq!((output.status.code(), said(&output).lines().count()), (Some(1), 1), "{}", said(&output));
-        assert!(said(&output).contains(words), "{}", said(&output));
+        assert_eq!(
+            (output.status.code(), said(&output.stderr).lines().count()),
+            (Some(1), 1),
+            "{}",
+            said(&output.stderr)
+        );
+        assert!(said(&output.stderr).contains(words), "{}", said(&output.stderr));
     }
 }
 
@@ -283,7 +292,7 @@ fn scripts_set_markers_through_a_pipe_with_any_source() {
     let script = "echo begin > marks; sleep 0.5; printf 'three words here\\nend 7' > marks";
     let output =
         hpmctl_in(folder.path(), &["record", "--marks", "marks", "-o", "t.hpm", "--", "sh", "-c", script]);
-    let text = said(&output);
+    let text = said(&output.stderr);
     assert!(output.status.success(), "{text}");
     assert!(text.contains("2 markers read from the pipe marks, 1 line was not understood"), "{text}");
     assert_eq!(text.matches("`three words here` has more than two words").count(), 1, "{text}");
@@ -303,7 +312,7 @@ fn intervals_of_a_trace_add_up_to_its_counts() {
     let folder = tempfile::tempdir().unwrap();
     let work = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
     let recorded = hpmctl_in(folder.path(), &["record", "-o", "t.hpm", "--", "sh", "-c", work]);
-    assert!(recorded.status.success(), "{}", said(&recorded));
+    assert!(recorded.status.success(), "{}", said(&recorded.stderr));
     let counts = |options: &[&str]| {
         let arguments = [&["stat", "--trace", "t.hpm", "--csv"][..], options].concat();
         let csv = String::from_utf8(hpmctl_in(folder.path(), &arguments).stdout).unwrap();
@@ -379,18 +388,18 @@ fn what_users_get_wrong_is_one_sentence() {
     }
     let folder = tempfile::tempdir().unwrap();
     let recorded = hpmctl_in(folder.path(), &["record", "-o", "t.hpm", "--", "true"]);
-    assert!(recorded.status.success(), "{}", said(&recorded));
+    assert!(recorded.status.success(), "{}", said(&recorded.stderr));
     std::fs::create_dir(folder.path().join("empty.hpm")).unwrap();
     for (arguments, sentence) in WRONG {
         let output = hpmctl_in(folder.path(), arguments);
-        let text = said(&output);
+        let text = said(&output.stderr);
         assert!(!output.status.success(), "{arguments:?}");
         assert!(text.contains(sentence), "{arguments:?}: {text}");
         let lines = text.lines().filter(|line| line.starts_with("hpmctl: ") && !line.contains(": note: "));
         assert!(lines.count() == usize::from(!text.starts_with("error: ")), "{arguments:?}: {text}");
     }
     let kept = hpmctl_in(folder.path(), &["verify", "t.hpm"]);
-    assert!(kept.status.success(), "the earlier trace is as it was: {}", said(&kept));
+    assert!(kept.status.success(), "the earlier trace is as it was: {}", said(&kept.stderr));
     let left: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "{left:?}");
 }
@@ -402,7 +411,7 @@ fn comma_separated_values_on_standard_error_are_alone() {
         return;
     }
     for options in [&["--csv"][..], &["--csv", "-r", "2"]] {
-        let said = said(&hpmctl(&[&["stat", "-e", "page-faults"], options, &["true"]].concat()));
+        let said = said(&hpmctl(&[&["stat", "-e", "page-faults"], options, &["true"]].concat()).stderr);
         assert!(said.contains("page-faults,") && !said.contains("hpmctl:"), "{options:?}: {said}");
     }
 }

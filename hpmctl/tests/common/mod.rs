@@ -1,0 +1,6 @@
+//! What the tests of the program share.
+
+/// What a program has written.
+pub(crate) fn said(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
