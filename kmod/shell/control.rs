@@ -148,12 +148,14 @@ impl Descriptor {
     }
 
     fn start(&self) -> Result<(), Failure> {
-        let _owner = OWNER.lock();
+        let owner = OWNER.lock();
         let session = self.configured()?;
         if self.running.load(Ordering::Relaxed) {
             return Err(error_of(bindings::EALREADY).into());
         }
+        session.check_given_up()?;
         session.check_virtualisation()?;
+        owner.complete()?;
         let plugged = Plugged::hold();
         if let Err(refusal) = registry::insert(session) {
             unload(session, &plugged);

@@ -204,6 +204,15 @@ impl Cpu {
         .unwrap_or(Ok(()))
     }
 
+    /// As [`Cpu::acquire`], if that has not been done.
+    pub(super) fn acquire_if_missing(&self, irq: &LocalInterruptDisabled) -> Result<(), Refusal> {
+        if self.held.load(Ordering::Relaxed) {
+            Ok(())
+        } else {
+            self.acquire(irq)
+        }
+    }
+
     /// Whether a session may have branches recorded here. The PMU is held.
     pub(super) fn check_branches(&self, irq: &LocalInterruptDisabled) -> Result<(), Refusal> {
         let pmu = machine::pmu_of(self.core())?;

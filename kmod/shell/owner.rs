@@ -64,14 +64,27 @@ impl Owner {
     pub(super) fn add_session(&mut self, branches: bool, ibs: bool) -> Result<(), Refusal> {
         if self.sessions == 0 {
             take(machine::pmu()?)?;
-        } else if !ACTIVE.load(Ordering::Relaxed) {
-            // It could not be had back after a suspend.
-            enter_cpus()?;
+        } else {
+            self.complete()?;
         }
         self.sessions += 1;
         let branches = if branches { check_cpus(Cpu::check_branches) } else { Ok(()) };
         let checked = branches.and_then(|()| if ibs { check_cpus(Cpu::check_ibs) } else { Ok(()) });
         checked.inspect_err(|_| self.remove_session())
+    }
+
+    /// Before a session begins: takes the PMUs that could not be had back after a suspend, or when a CPU came online.
+    ///
+    /// # Errors
+    /// Why one cannot be had: the session would miss what runs there.
+    pub(super) fn complete(&self) -> Result<(), Refusal> {
+        if self.asleep {
+            Ok(())
+        } else if ACTIVE.load(Ordering::Relaxed) {
+            check_cpus(Cpu::acquire_if_missing)
+        } else {
+            enter_cpus()
+        }
     }
 
     /// A session that was added ends: the last one gives the PMU back.
@@ -109,10 +122,8 @@ impl Owner {
             return;
         }
         if let Err(refusal) = enter_cpus() {
-            pr_warn!(
-                "the PMU cannot be had back after suspend ({:?}); sessions count no more\n",
-                refusal.reason
-            );
+            pr_warn!("the PMU cannot be had back after suspend ({:?})\n", refusal.reason);
+            give_up(refusal.reason);
         }
     }
 }
@@ -262,12 +273,16 @@ pub(super) fn cpu_online(number: u32) {
     let refused = cpu.acquire(&irq).err();
     drop(irq);
     if let Some(refusal) = refused {
-        pr_warn!(
-            "the PMU of CPU {} cannot be had ({:?}); nothing is measured there\n",
-            number,
-            refusal.reason
-        );
+        pr_warn!("the PMU of CPU {} cannot be had ({:?})\n", number, refusal.reason);
+        give_up(refusal.reason);
     }
+}
+
+/// Every session gives up: what it measures could run where nothing is measured.
+fn give_up(reason: Reason) {
+    let irq = local_interrupt_disable();
+    registry::sessions(&irq).for_each(|session| session.give_up(reason));
+    registry::wake_readers(&irq);
 }
 
 /// This CPU is about to go offline: only its own kernel threads run here any more.

@@ -8,7 +8,7 @@ use std::io;
 pub use hpm_abi::Reason;
 use hpm_abi::{Info, InfoFlags};
 
-use crate::machine::Holders;
+use crate::machine::{Holders, vendor};
 
 /// A refused request: what was asked, and the driver's reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,11 @@ impl Refusal {
         if info.flags & InfoFlags::USABLE != 0 {
             return None;
         }
-        let reason = if info.perfmon_version == 0 { Reason::NoPmu } else { Reason::UnknownPmu };
+        // Of the vendors only Intel tells in every processor whether there is a PMU. Where the others say nothing, hpm does not know the
+        // processor, or a hypervisor hides its counters.
+        let may_be_hidden = vendor(info) == "GenuineIntel" || info.flags & InfoFlags::HYPERVISOR != 0;
+        let reason =
+            if info.perfmon_version == 0 && may_be_hidden { Reason::NoPmu } else { Reason::UnknownPmu };
         Some(Self {
             doing: "use the PMU",
             errno: libc::ENODEV,
@@ -140,6 +144,20 @@ mod tests {
             text += &format!("{reason:?}: {refusal}.\n");
         }
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn a_machine_without_an_architectural_pmu_has_one_that_is_not_known_or_none() {
+        let reason = |name: &str, perfmon_version, flags| {
+            let mut vendor = [0; 16];
+            vendor[..name.len()].copy_from_slice(name.as_bytes());
+            Refusal::of_machine(&Info { vendor, perfmon_version, flags, ..Info::default() })?.reason()
+        };
+        assert_eq!(reason("GenuineIntel", 0, 0), Some(Reason::NoPmu));
+        assert_eq!(reason("GenuineIntel", 1, 0), Some(Reason::UnknownPmu));
+        assert_eq!(reason("AuthenticAMD", 0, 0), Some(Reason::UnknownPmu));
+        assert_eq!(reason("AuthenticAMD", 0, InfoFlags::HYPERVISOR), Some(Reason::NoPmu));
+        assert_eq!(reason("AuthenticAMD", 2, InfoFlags::USABLE), None);
     }
 
     /// A session that runs has no register to show: it only knows that it was disturbed.

@@ -9,6 +9,7 @@ use kernel::prelude::*;
 use super::super::registry;
 use super::{CpuShare, Session};
 use crate::hpm_abi::{Reason, Totals};
+use crate::hpm_core::Refusal;
 
 impl Session {
     /// Tells readers that no process is left to measure.
@@ -51,6 +52,15 @@ impl Session {
     /// Whether the session has given up.
     pub(in super::super) fn has_given_up(&self) -> bool {
         self.gave_up().load(Ordering::Relaxed) != 0
+    }
+
+    /// Checks that the session has not given up: it does not begin again.
+    ///
+    /// # Errors
+    /// Why it has.
+    pub(in super::super) fn check_given_up(&self) -> Result<(), Refusal> {
+        let reason = Reason::from_number(self.gave_up().load(Ordering::Relaxed));
+        reason.map_or(Ok(()), |reason| Err(Refusal::new(reason, [0; 2])))
     }
 
     fn gave_up(&self) -> &AtomicU32 {

@@ -196,8 +196,8 @@ impl Refusal {
                  ask for smaller buffers"
             ),
             _ => format!(
-                "{first} hpm sessions are open, the most that the driver allows: end one, or raise its parameter \
-                 max_sessions"
+                "{first} hpm sessions are there, the most that the driver allows: end one, or raise its parameter \
+                 max_sessions (more than 64 cannot be started at a time)"
             ),
         }
     }
@@ -219,7 +219,7 @@ impl Refusal {
                  be counted or sampled here; `hpmctl doctor` tells which PMUs it knows and what still works"
             ),
             Reason::NoPmu => {
-                "this machine shows no PMU (CPUID leaf 0AH is zero), as most virtual machines do: switch the \
+                "this machine shows no PMU that hpm knows, as most virtual machines do: switch the \
                               virtual PMU on in the hypervisor, or use the virtual lab (`lab run`)"
                     .to_owned()
             }

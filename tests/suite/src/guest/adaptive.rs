@@ -66,7 +66,11 @@ fn record_loops(trace: &str, options: &[&str]) -> Result<()> {
 }
 
 /// Does something while a parameter of the module has another value.
-fn with_ceiling(parameter: &str, ceiling: u64, action: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(super) fn with_ceiling<T>(
+    parameter: &str,
+    ceiling: u64,
+    action: impl FnOnce() -> Result<T>,
+) -> Result<T> {
     let path = format!("/sys/module/hpm/parameters/{parameter}");
     let found = fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;
     fs::write(&path, ceiling.to_string()).with_context(|| format!("writing {path}"))?;

@@ -1,9 +1,9 @@
 //! Somebody else who programs the PMU, or traces, while hpm measures: sessions give up and say why, or do not begin.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -22,6 +22,8 @@ const STOP: Write = (0x38f, 0);
 /// IA32_RTIT_CTL: TraceEn.
 const TRACE: Write = (0x570, 1);
 const NO_TRACE: Write = (0x570, 0);
+/// IA32_PERFEVTSEL0 and IA32_PERF_GLOBAL_CTRL: a counter runs.
+const RUN: [Write; 2] = [(0x186, 0x41_00c0), (0x38f, 1)];
 
 /// Runs every case.
 pub(super) fn run(report: &mut GuestReport) {
@@ -59,6 +61,47 @@ pub(super) fn run(report: &mut GuestReport) {
         gave_up(&mut recorder, GAVE_UP)
     });
     report.check("no session begins while somebody traces, and one does afterwards", refused_beside_trace);
+    report.check(
+        "a session gives up when a CPU comes whose counters run, and none begins until they stand",
+        || {
+            RUN.into_iter().try_for_each(|what| write_on(1, what))?;
+            plug(1, false)?;
+            let said = comes_running();
+            // It may not have come.
+            plug(1, true)?;
+            RUN.into_iter().try_for_each(|(register, _)| write_on(1, (register, 0)))?;
+            let alone = stat_of_true()?;
+            ensure!(alone.status.success(), "hpmctl said: {}", String::from_utf8_lossy(&alone.stderr));
+            said
+        },
+    );
+}
+
+fn comes_running() -> Result<String> {
+    let mut target = Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
+    let words = ["stat", "-e", "instructions:u", "-p", &target.id().to_string()];
+    let mut session = hpmctl(&words)?.stderr(Stdio::piped()).spawn()?;
+    settled(&session)?;
+    plug(1, true)?;
+    let status = wait_at_most(&mut session, LIMIT)?;
+    let said = stderr_of(&mut session)?;
+    let told = said.contains("somebody else changed which counters run");
+    ensure!(!status.success() && told, "hpmctl ended with {status}: {said}");
+    target.kill()?;
+    target.wait()?;
+    let next = stat_of_true()?;
+    let said = String::from_utf8_lossy(&next.stderr).trim().to_owned();
+    ensure!(!next.status.success() && said.contains("0x186"), "the next session was told: {said}");
+    Ok(said)
+}
+
+fn plug(cpu: u32, online: bool) -> Result<()> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+    fs::write(&path, if online { "1" } else { "0" }).with_context(|| format!("writing {path}"))
+}
+
+fn stat_of_true() -> Result<Output> {
+    Ok(hpmctl(&["stat", "-e", "instructions:u", "--", "true"])?.output()?)
 }
 
 const GAVE_UP: &str = "gave-up.hpm";
@@ -96,8 +139,13 @@ fn beside(script: &str, what: impl FnOnce(u32) -> Result<String>) -> Result<Stri
 }
 
 /// Writes a register of CPU 0 behind hpm's back.
-fn write((register, value): Write) -> Result<()> {
-    let msr = OpenOptions::new().write(true).open("/dev/cpu/0/msr").context("opening CPU 0's registers")?;
+fn write(what: Write) -> Result<()> {
+    write_on(0, what)
+}
+
+fn write_on(cpu: u32, (register, value): Write) -> Result<()> {
+    let path = format!("/dev/cpu/{cpu}/msr");
+    let msr = OpenOptions::new().write(true).open(&path).with_context(|| format!("opening {path}"))?;
     msr.write_all_at(&value.to_le_bytes(), register).with_context(|| format!("writing MSR {register:#x}"))
 }
 
@@ -126,10 +174,9 @@ fn write_until_over(session: &mut Child, other: Write) -> Result<()> {
 }
 
 fn refused_beside_trace() -> Result<String> {
-    let stat = || Ok::<_, anyhow::Error>(hpmctl(&["stat", "-e", "instructions:u", "--", "true"])?.output()?);
-    let beside = write(TRACE).and_then(|()| stat());
+    let beside = write(TRACE).and_then(|()| stat_of_true());
     write(NO_TRACE)?;
-    let (beside, alone) = (beside?, stat()?);
+    let (beside, alone) = (beside?, stat_of_true()?);
     let said = String::from_utf8_lossy(&beside.stderr).trim().to_owned();
     ensure!(!beside.status.success() && said.contains("Processor Trace"), "hpmctl said: {said}");
     ensure!(alone.status.success(), "hpmctl said: {}", String::from_utf8_lossy(&alone.stderr));

@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::GuestReport;
+use super::adaptive::with_ceiling;
 use super::bad_input::refused;
 use super::programs::{built, hpmctl, pid_of, succeed, wait_at_most};
 
@@ -54,6 +55,13 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         let mut command = Command::new("sh");
         command.args(["-c", &line]);
         refused(as_nobody(command), "locked memory")
+    });
+    report.check("more memory than the module allows a session is refused", || {
+        let record = hpmctl(&["record", "-e", "load:u", "-o", "large.hpm", "--", "true"])?;
+        with_ceiling("max_session_mib", 1, || refused(record, "max_session_mib"))
+    });
+    report.check("more sessions than the module allows are refused", || {
+        with_ceiling("max_sessions", 1, one_more)
     });
     report.check("a program that is set to another user's rights is not measured", secure_exec);
     report.check("what a program ends with does not show where the next one begins", exec_hides_entry);
@@ -337,11 +345,20 @@ fn control_group() -> Result<Value> {
     result("group")
 }
 
+fn one_more() -> Result<String> {
+    beside_another(|_| refused(hpmctl(&["stat", "-e", EVENTS, "--", "true"])?, "max_sessions"))
+}
+
 fn twice() -> Result<String> {
+    beside_another(|sleep| refused(hpmctl(&["stat", "-e", EVENTS, "-t", &sleep.to_string()])?, "excludes"))
+}
+
+/// Does something while a program of this PID is measured.
+fn beside_another(action: impl FnOnce(i32) -> Result<String>) -> Result<String> {
     let mut first = hpmctl(&["stat", "-e", EVENTS, "--", "sleep", "600"])?.stderr(Stdio::null()).spawn()?;
     let sleep = pid_of("sleep")?;
     settled(&first)?;
-    let said = refused(hpmctl(&["stat", "-e", EVENTS, "-t", &sleep.to_string()])?, "excludes");
+    let said = action(sleep);
     kill(Pid::from_raw(sleep), Signal::SIGKILL)?;
     wait_at_most(&mut first, LIMIT)?;
     said
