@@ -155,8 +155,8 @@ impl Descriptor {
         }
         session.check_given_up()?;
         session.check_virtualisation()?;
-        owner.complete()?;
         let plugged = Plugged::hold();
+        owner.complete(&plugged)?;
         if let Err(refusal) = registry::insert(session) {
             unload(session, &plugged);
             return Err(refusal.into());

@@ -65,25 +65,28 @@ impl Owner {
         if self.sessions == 0 {
             take(machine::pmu()?)?;
         } else {
-            self.complete()?;
+            self.complete(&Plugged::hold())?;
         }
         self.sessions += 1;
-        let branches = if branches { check_cpus(Cpu::check_branches) } else { Ok(()) };
-        let checked = branches.and_then(|()| if ibs { check_cpus(Cpu::check_ibs) } else { Ok(()) });
+        let plugged = Plugged::hold();
+        let branches = if branches { check_cpus(&plugged, Cpu::check_branches) } else { Ok(()) };
+        let checked = branches.and_then(|()| if ibs { check_cpus(&plugged, Cpu::check_ibs) } else { Ok(()) });
+        drop(plugged);
         checked.inspect_err(|_| self.remove_session())
     }
 
-    /// Before a session begins: takes the PMUs that could not be had back after a suspend, or when a CPU came online.
+    /// Takes the PMUs that could not be had back after a suspend, or when a CPU came online. A session begins before CPU hotplug goes on, so
+    /// that it gives up, too, if the next one cannot be had.
     ///
     /// # Errors
     /// Why one cannot be had: the session would miss what runs there.
-    pub(super) fn complete(&self) -> Result<(), Refusal> {
+    pub(super) fn complete(&self, plugged: &Plugged) -> Result<(), Refusal> {
         if self.asleep {
             Ok(())
         } else if ACTIVE.load(Ordering::Relaxed) {
-            check_cpus(Cpu::acquire_if_missing)
+            check_cpus(plugged, Cpu::acquire_if_missing)
         } else {
-            enter_cpus()
+            enter_cpus(plugged)
         }
     }
 
@@ -121,7 +124,7 @@ impl Owner {
         if self.sessions == 0 {
             return;
         }
-        if let Err(refusal) = enter_cpus() {
+        if let Err(refusal) = enter_cpus(&Plugged::hold()) {
             pr_warn!("the PMU cannot be had back after suspend ({:?})\n", refusal.reason);
             give_up(refusal.reason);
         }
@@ -134,7 +137,7 @@ fn take(pmu: &Pmu) -> Result<(), Refusal> {
     let plugged = Plugged::hold();
     (0..machine::cpu_count()).filter(|&number| machine::is_online(number)).for_each(sys::zero_leftovers);
     drop(plugged);
-    let taken = hook().and_then(|()| enter_cpus().inspect_err(|_| unhook()));
+    let taken = hook().and_then(|()| enter_cpus(&Plugged::hold()).inspect_err(|_| unhook()));
     if taken.is_err() {
         release(pmu);
         return taken;
@@ -210,8 +213,7 @@ fn unhook() {
 }
 
 /// Takes every online CPU's PMU, or none.
-fn enter_cpus() -> Result<(), Refusal> {
-    let plugged = Plugged::hold();
+fn enter_cpus(plugged: &Plugged) -> Result<(), Refusal> {
     let mut refused = None;
     plugged.on_online(|cpu, irq| {
         if refused.is_none() {
@@ -230,9 +232,12 @@ fn enter_cpus() -> Result<(), Refusal> {
 }
 
 /// Whether `check` passes on every online CPU.
-fn check_cpus(check: impl Fn(&Cpu, &LocalInterruptDisabled) -> Result<(), Refusal>) -> Result<(), Refusal> {
+fn check_cpus(
+    plugged: &Plugged,
+    check: impl Fn(&Cpu, &LocalInterruptDisabled) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     let mut checked = Ok(());
-    Plugged::hold().on_online(|cpu, irq| {
+    plugged.on_online(|cpu, irq| {
         if checked.is_ok() {
             checked = check(cpu, irq);
         }

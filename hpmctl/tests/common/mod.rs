@@ -2,5 +2,5 @@
 
 /// What a program has written.
 pub(crate) fn said(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+    String::from_utf8(bytes.to_vec()).unwrap()
 }

@@ -1,6 +1,6 @@
 //! Somebody else who programs the PMU, or traces, while hpm measures: sessions give up and say why, or do not begin.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 
 use super::GuestReport;
 use super::programs::{built, hpmctl, succeed, wait_at_most};
+use super::robust::plug;
 use super::scopes::settled;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -25,21 +26,17 @@ const NO_TRACE: Write = (0x570, 0);
 /// IA32_PERFEVTSEL0 and IA32_PERF_GLOBAL_CTRL: a counter runs.
 const RUN: [Write; 2] = [(0x186, 0x41_00c0), (0x38f, 1)];
 
+/// What a session tells that gave up because of such writes.
+const WRITTEN: &str = "somebody else changed which counters run";
+
 /// Runs every case.
 pub(super) fn run(report: &mut GuestReport) {
-    for (who, write, told) in [
-        ("somebody else writes the PMU", STOP, "somebody else changed which counters run"),
-        ("somebody else traces", TRACE, "Processor Trace"),
-    ] {
-        let gives_up = |whom: &[&str]| gives_up(whom, write, told);
+    for (who, write, told) in
+        [("somebody else writes the PMU", STOP, WRITTEN), ("somebody else traces", TRACE, "Processor Trace")]
+    {
+        let gives_up = |whom: &[&str]| gives_up(whom, told, |session| write_meanwhile(session, write));
         report.check(&format!("a session gives up when {who}, and says so"), || {
-            let mut target =
-                Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
-            let said = gives_up(&["-p", &target.id().to_string()]);
-            ensure!(target.try_wait()?.is_none(), "the target ended first");
-            target.kill()?;
-            target.wait()?;
-            said
+            beside_threads(|pid| gives_up(&["-p", &pid.to_string()]))
         });
         report.check(&format!("also where no quantum lasts long enough to be cut, when {who}"), || {
             beside("yes | cat", |_| gives_up(&["--per-thread", "-C", "0"]))
@@ -65,10 +62,10 @@ pub(super) fn run(report: &mut GuestReport) {
         "a session gives up when a CPU comes whose counters run, and none begins until they stand",
         || {
             RUN.into_iter().try_for_each(|what| write_on(1, what))?;
-            plug(1, false)?;
+            plug(false)?;
             let said = comes_running();
             // It may not have come.
-            plug(1, true)?;
+            plug(true)?;
             RUN.into_iter().try_for_each(|(register, _)| write_on(1, (register, 0)))?;
             let alone = stat_of_true()?;
             ensure!(alone.status.success(), "hpmctl said: {}", String::from_utf8_lossy(&alone.stderr));
@@ -78,26 +75,11 @@ pub(super) fn run(report: &mut GuestReport) {
 }
 
 fn comes_running() -> Result<String> {
-    let mut target = Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
-    let words = ["stat", "-e", "instructions:u", "-p", &target.id().to_string()];
-    let mut session = hpmctl(&words)?.stderr(Stdio::piped()).spawn()?;
-    settled(&session)?;
-    plug(1, true)?;
-    let status = wait_at_most(&mut session, LIMIT)?;
-    let said = stderr_of(&mut session)?;
-    let told = said.contains("somebody else changed which counters run");
-    ensure!(!status.success() && told, "hpmctl ended with {status}: {said}");
-    target.kill()?;
-    target.wait()?;
+    beside_threads(|pid| gives_up(&["-p", &pid.to_string()], WRITTEN, |_| plug(true)))?;
     let next = stat_of_true()?;
     let said = String::from_utf8_lossy(&next.stderr).trim().to_owned();
     ensure!(!next.status.success() && said.contains("0x186"), "the next session was told: {said}");
     Ok(said)
-}
-
-fn plug(cpu: u32, online: bool) -> Result<()> {
-    let path = format!("/sys/devices/system/cpu/cpu{cpu}/online");
-    fs::write(&path, if online { "1" } else { "0" }).with_context(|| format!("writing {path}"))
 }
 
 fn stat_of_true() -> Result<Output> {
@@ -110,8 +92,7 @@ const GAVE_UP: &str = "gave-up.hpm";
 pub(super) fn gave_up(recorder: &mut Child, trace: &str) -> Result<String> {
     let status = wait_at_most(recorder, LIMIT)?;
     let said = stderr_of(recorder)?;
-    let told = said.contains("until the driver gave up")
-        && said.contains("somebody else changed which counters run");
+    let told = said.contains("until the driver gave up") && said.contains(WRITTEN);
     ensure!(!status.success() && told, "hpmctl ended with {status}: {said}");
     let report = succeed(&mut hpmctl(&["report", trace])?)?;
     let report = String::from_utf8_lossy(&report.stdout);
@@ -123,6 +104,16 @@ fn stderr_of(ended: &mut Child) -> Result<String> {
     let mut said = String::new();
     std::io::Read::read_to_string(&mut ended.stderr.take().context("no standard error")?, &mut said)?;
     Ok(said)
+}
+
+/// Does this beside a program of two threads, of whose process ID it is told, and which does not end first.
+fn beside_threads(what: impl FnOnce(u32) -> Result<String>) -> Result<String> {
+    let mut target = Command::new(built("threads")?).args(["2", "5000000"]).stdout(Stdio::null()).spawn()?;
+    let said = what(target.id());
+    ensure!(target.try_wait()?.is_none(), "the target ended first");
+    target.kill()?;
+    target.wait()?;
+    said
 }
 
 /// Does this beside a shell's script on CPU 0, of whose process ID it is told.
@@ -149,18 +140,23 @@ fn write_on(cpu: u32, (register, value): Write) -> Result<()> {
     msr.write_all_at(&value.to_le_bytes(), register).with_context(|| format!("writing MSR {register:#x}"))
 }
 
-/// What `hpmctl stat` says when this is written.
-fn gives_up(whom: &[&str], other: Write, told: &str) -> Result<String> {
+/// What `hpmctl stat` says when it is disturbed so; it is to tell this.
+fn gives_up(whom: &[&str], told: &str, disturb: impl FnOnce(&mut Child) -> Result<()>) -> Result<String> {
     let words = [&["stat", "-e", "instructions:u"], whom].concat();
     let mut session = hpmctl(&words)?.stderr(Stdio::piped()).spawn()?;
     settled(&session)?;
-    let written = write_until_over(&mut session, other);
-    write(NO_TRACE)?;
-    written?;
+    disturb(&mut session)?;
     let status = wait_at_most(&mut session, LIMIT)?;
     let said = stderr_of(&mut session)?;
     ensure!(!status.success() && said.contains(told), "hpmctl ended with {status}: {said}");
     Ok(said.lines().last().unwrap_or_default().to_owned())
+}
+
+/// As [`write_until_over`], and nobody traces afterwards.
+fn write_meanwhile(session: &mut Child, other: Write) -> Result<()> {
+    let written = write_until_over(session, other);
+    write(NO_TRACE)?;
+    written
 }
 
 /// A write to the PMU that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.

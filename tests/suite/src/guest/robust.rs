@@ -62,10 +62,16 @@ fn counted(file: &str, arguments: usize, disturb: impl Fn(usize) -> Result<()>) 
 }
 
 fn plug_and_unplug(turn: usize) -> Result<()> {
-    fs::write("/sys/devices/system/cpu/cpu1/online", if turn.is_multiple_of(2) { "0" } else { "1" })?;
+    plug(!turn.is_multiple_of(2))?;
     std::thread::sleep(Duration::from_millis(20));
     // Whatever comes next finds both CPUs.
-    Ok(fs::write("/sys/devices/system/cpu/cpu1/online", "1")?)
+    plug(true)
+}
+
+/// Brings CPU 1 online or takes it offline.
+pub(super) fn plug(online: bool) -> Result<()> {
+    let path = "/sys/devices/system/cpu/cpu1/online";
+    fs::write(path, if online { "1" } else { "0" }).with_context(|| format!("writing {path}"))
 }
 
 /// Suspends up to the freezer, which wakes by itself after five seconds (Documentation/power/basic-pm-debugging.rst).
