@@ -267,16 +267,17 @@ impl Recording {
         controlled.into_iter().chain(marks).chain(probes).collect()
     }
 
-    /// Stops the source, makes the trace complete, and says what has become of it; why the source has given up before, if it has.
+    /// Stops the source, makes the trace complete, and says what has become of it; why the source has given up, if it has.
     fn complete(mut self, source: &mut dyn Source) -> Result<Option<libhpm::Error>> {
         if let Some(delay) = self.delay {
             say(format_args!(
                 "nothing was written: the recording ended before its delay of {delay:?} was over"
             ));
         }
-        let gave_up = source.check().err();
         tell_size(&self.writer.current().deferred_file());
         let marked = self.end(source)?;
+        // Stopping may have shown that somebody else uses the PMU.
+        let gave_up = source.check().err();
         let Self { mut writer, tracker, .. } = self;
         let tracked = tracker.map(|tracker| tracker.write(&mut writer, &source.meta().source)).transpose()?;
         let (mut totals, missing) = (source.totals()?, source.missing());

@@ -10,8 +10,8 @@ use kernel::types::Opaque;
 use super::cpu::{self, Cpu};
 use super::interrupts::LocalInterruptDisabled;
 use super::session::Session;
-use super::{machine, registry, sys};
-use crate::hpm_abi::QuantumEnd;
+use super::{machine, owner, registry, sys};
+use crate::hpm_abi::{QuantumEnd, Reason};
 
 /// The timer may expire when this part of its time is left, so that it can share an interrupt with the scheduler's tick: of a
 /// quantum of 10 ms the last quarter contains one of 250 a second. So a quantum with less than this left is long enough.
@@ -185,11 +185,15 @@ impl Clock {
         if registers {
             self.registers_tsc.store(now, Ordering::Relaxed);
         }
-        cpu.section(irq, |section| {
-            if let Some(reason) = section.intruder(session, registers) {
-                session.give_up(reason);
-                self.wake_readers();
+        let intruder = cpu.section(irq, |section| section.intruder(session, registers)).flatten();
+        if let Some(reason) = intruder {
+            if reason == Reason::CountersRunning {
+                owner::intruded(cpu, irq);
             }
+            session.give_up(reason);
+            self.wake_readers();
+        }
+        cpu.section(irq, |section| {
             if session.has_given_up() {
                 section.unload(session);
             } else if cut {

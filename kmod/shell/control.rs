@@ -134,7 +134,7 @@ impl Descriptor {
         programs.enlarge_segments(segment_bytes.min(cpu::window_bytes()));
         let segment_bytes = programs.any().config().segment_bytes;
         let session = self.boxed(programs)?;
-        owner.add_session(session.records_branches(), session.uses_ibs())?;
+        owner.add_session(&session)?;
         self.session.populate(session);
         Ok(segment_bytes)
     }
@@ -156,7 +156,7 @@ impl Descriptor {
         session.check_given_up()?;
         session.check_virtualisation()?;
         let plugged = Plugged::hold();
-        owner.complete(&plugged)?;
+        owner.complete(session, &plugged)?;
         if let Err(refusal) = registry::insert(session) {
             unload(session, &plugged);
             return Err(refusal.into());

@@ -9,6 +9,7 @@ use kernel::prelude::*;
 use super::cpu::Cpu;
 use super::every_cpu::Plugged;
 use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
+use super::session::Session;
 use super::{cpu, limits, machine, markers, registry, sys};
 use crate::hpm_abi::{Info, InfoFlags, Reason};
 use crate::hpm_core::{Pmu, Refusal};
@@ -57,37 +58,34 @@ impl Owner {
         Ok(())
     }
 
-    /// A session is configured: the first one takes the PMU. `branches`: it has branches recorded; `ibs`: it samples by IBS.
+    /// A session is configured: the first one takes the PMU.
     ///
     /// # Errors
-    /// Why the PMU, the branch records or IBS cannot be had; nothing is changed then.
-    pub(super) fn add_session(&mut self, branches: bool, ibs: bool) -> Result<(), Refusal> {
+    /// Why the PMU, or branch records or IBS that it wants, cannot be had; nothing is changed then.
+    pub(super) fn add_session(&mut self, session: &Session) -> Result<(), Refusal> {
         if self.sessions == 0 {
             take(machine::pmu()?)?;
-        } else {
-            self.complete(&Plugged::hold())?;
         }
         self.sessions += 1;
-        let plugged = Plugged::hold();
-        let branches = if branches { check_cpus(&plugged, Cpu::check_branches) } else { Ok(()) };
-        let checked = branches.and_then(|()| if ibs { check_cpus(&plugged, Cpu::check_ibs) } else { Ok(()) });
-        drop(plugged);
+        let checked = self.complete(session, &Plugged::hold());
         checked.inspect_err(|_| self.remove_session())
     }
 
-    /// Takes the PMUs that could not be had back after a suspend, or when a CPU came online. A session begins before CPU hotplug goes on, so
-    /// that it gives up, too, if the next one cannot be had.
+    /// Takes the PMUs that could not be had back after a suspend, or when a CPU came online, or were left to somebody else, and sees whether
+    /// the session can measure everywhere. It begins before CPU hotplug goes on, so that it gives up, too, if the next one cannot be had.
     ///
     /// # Errors
-    /// Why one cannot be had: the session would miss what runs there.
-    pub(super) fn complete(&self, plugged: &Plugged) -> Result<(), Refusal> {
+    /// Why it cannot: it would miss what runs there.
+    pub(super) fn complete(&self, session: &Session, plugged: &Plugged) -> Result<(), Refusal> {
         if self.asleep {
-            Ok(())
-        } else if ACTIVE.load(Ordering::Relaxed) {
-            check_cpus(plugged, Cpu::acquire_if_missing)
-        } else {
-            enter_cpus(plugged)
+            return Ok(());
         }
+        if ACTIVE.load(Ordering::Relaxed) {
+            check_cpus(plugged, Cpu::acquire_if_missing)?;
+        } else {
+            enter_cpus(plugged)?;
+        }
+        check_cpus(plugged, |cpu, irq| check_session(cpu, session, irq))
     }
 
     /// A session that was added ends: the last one gives the PMU back.
@@ -126,7 +124,9 @@ impl Owner {
         }
         if let Err(refusal) = enter_cpus(&Plugged::hold()) {
             pr_warn!("the PMU cannot be had back after suspend ({:?})\n", refusal.reason);
-            give_up(refusal.reason);
+            let irq = local_interrupt_disable();
+            registry::sessions(&irq).for_each(|session| session.give_up(refusal.reason));
+            registry::wake_readers(&irq);
         }
     }
 }
@@ -231,6 +231,21 @@ fn enter_cpus(plugged: &Plugged) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether the session can be measured on this CPU, if threads of its may run there. The PMU is held.
+fn check_session(cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) -> Result<(), Refusal> {
+    if !session.may_run_on(cpu.number()) {
+        return Ok(());
+    }
+    session.check_place(cpu.core())?;
+    if session.records_branches() {
+        cpu.check_branches(irq)?;
+    }
+    if session.uses_ibs() {
+        cpu.check_ibs(irq)?;
+    }
+    Ok(())
+}
+
 /// Whether `check` passes on every online CPU.
 fn check_cpus(
     plugged: &Plugged,
@@ -275,19 +290,29 @@ pub(super) fn cpu_online(number: u32) {
         // It may have been offline when the module was loaded.
         return cpu.identify(&irq);
     }
-    let refused = cpu.acquire(&irq).err();
-    drop(irq);
-    if let Some(refusal) = refused {
+    if let Err(refusal) = cpu.acquire(&irq) {
         pr_warn!("the PMU of CPU {} cannot be had ({:?})\n", number, refusal.reason);
-        give_up(refusal.reason);
+        give_up(cpu, refusal.reason, &irq);
+    } else {
+        for session in registry::sessions(&irq) {
+            if let Err(refusal) = check_session(cpu, session, &irq) {
+                session.give_up(refusal.reason);
+            }
+        }
     }
+    registry::wake_readers(&irq);
 }
 
-/// Every session gives up: what it measures could run where nothing is measured.
-fn give_up(reason: Reason) {
-    let irq = local_interrupt_disable();
-    registry::sessions(&irq).for_each(|session| session.give_up(reason));
-    registry::wake_readers(&irq);
+/// Sessions give up for which this CPU is one where nothing is measured, although it should be. Their readers are to be woken.
+fn give_up(cpu: &Cpu, reason: Reason, irq: &LocalInterruptDisabled) {
+    let concerned = registry::sessions(irq).filter(|session| session.may_run_on(cpu.number()));
+    concerned.for_each(|session| session.give_up(reason));
+}
+
+/// Somebody else counts on this CPU: its PMU is left to him, and sessions give up, whose readers are to be woken.
+pub(super) fn intruded(cpu: &Cpu, irq: &LocalInterruptDisabled) {
+    give_up(cpu, Reason::CountersRunning, irq);
+    leave(cpu, irq);
 }
 
 /// This CPU is about to go offline: only its own kernel threads run here any more.

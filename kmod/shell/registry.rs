@@ -16,10 +16,10 @@ use super::cpu::{self, Cpu};
 use super::interrupts::LocalInterruptDisabled;
 use super::session::Session;
 use super::subject::Subject;
-use super::target::{current_tgid, Target};
+use super::target::Target;
 use super::{machine, sys};
 use crate::hpm_abi::Reason;
-use crate::hpm_core::processes::{Processes, Writer, GROUPS};
+use crate::hpm_core::processes::{Processes, Writer, GROUPS, PROCESSES_MAX};
 use crate::hpm_core::{Refusal, Thread};
 
 /// Sessions that can run at the same time: one bit each of [`GROUPED`].
@@ -200,11 +200,12 @@ fn insert_target(
         let place = RUNNING.get((found & PLACE) as usize);
         // SAFETY: As in `insert`.
         let holder = place.and_then(|place| unsafe { place.load(Ordering::Relaxed).as_ref() });
-        return Err(busy(holder.map_or(current_tgid(), Session::owner)));
+        // Its session is there as long as it is.
+        return Err(busy(holder.map_or(0, Session::owner)));
     }
     // Nobody is measured before it is known that it may be: the scheduler looks here without the lock.
     if !table.set(writer, key, value | WAITING) {
-        return Err(busy(current_tgid()));
+        return Err(Refusal::new(Reason::TooManyProcesses, [PROCESSES_MAX as u64, 0]));
     }
     // The exit and exec probes look for their entries after the thread has been counted out or its address space
     // replaced, under the same lock: either they find this one, or this finds that they are late.

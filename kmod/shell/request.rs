@@ -155,7 +155,8 @@ fn errno(reason: Reason) -> Error {
         | Reason::SessionBusy
         | Reason::IntelPt
         | Reason::BranchesRunning
-        | Reason::TooManySessions => EBUSY,
+        | Reason::TooManySessions
+        | Reason::TooManyProcesses => EBUSY,
         Reason::NeedKernelRight
         | Reason::NeedSystemRight
         | Reason::NeedTargetRight
@@ -172,6 +173,7 @@ fn errno(reason: Reason) -> Error {
         | Reason::NotPrecise
         | Reason::PebsErratum
         | Reason::NoCoreType
+        | Reason::NewCoreType
         | Reason::NoIbs
         | Reason::IbsInterrupt
         | Reason::TooManyBranches

@@ -302,6 +302,19 @@ impl Session {
         Ok(())
     }
 
+    /// Checks that it can measure on a CPU at this place.
+    ///
+    /// # Errors
+    /// [`Programs::check_place`].
+    pub(super) fn check_place(&self, core: usize) -> Result<(), Refusal> {
+        self.programs.check_place(core)
+    }
+
+    /// Whether threads that it measures may run on this CPU.
+    pub(super) fn may_run_on(&self, number: u32) -> bool {
+        !matches!(self.subject, Subject::Cpu(only) if only != number)
+    }
+
     /// Whether it has branches recorded.
     pub(super) fn records_branches(&self) -> bool {
         self.programs.any().records_branches()

@@ -101,6 +101,7 @@ impl fmt::Display for Refusal {
             | Reason::SharedEvent
             | Reason::NoIbs
             | Reason::IbsInterrupt
+            | Reason::NewCoreType
             | Reason::NoCoreType => f.write_str(&self.about_generation(reason)),
             Reason::TooManyBranches | Reason::NoCallStackMode | Reason::StackBesideBranches => {
                 f.write_str(&self.about_branches(reason))
@@ -117,6 +118,7 @@ impl fmt::Display for Refusal {
             | Reason::NoCgroup
             | Reason::MemoryLimit
             | Reason::TooManySessions
+            | Reason::TooManyProcesses
             | Reason::MemoryCeiling => f.write_str(&self.about_limits(reason)),
             _ => f.write_str(&self.about_machine(reason)),
         }

@@ -24,8 +24,7 @@ pub enum Reason {
     CountersReserved = 9,
     /// A counter is running that nobody reserved (Intel PT, a firmware agent, …); `detail` is the MSR and its value.
     CountersRunning = 10,
-    /// Another hpm session uses the PMU in a way that excludes this one; `detail[0]` is its owner's PID, or the caller's where the table of
-    /// processes is full.
+    /// Another hpm session uses the PMU in a way that excludes this one; `detail[0]` is its owner's PID.
     SessionBusy = 11,
     /// Kernel-mode events need CAP_PERFMON, or perf_event_paranoid at most 1.
     NeedKernelRight = 12,
@@ -114,67 +113,74 @@ pub enum Reason {
     /// The kernel has not set up the interrupt of instruction-based sampling; `detail` is IBS_CTL and the entry of the local
     /// APIC's extended local vector table that it names.
     IbsInterrupt = 76,
+    /// A CPU is online whose type of core none had when the session was configured.
+    NewCoreType = 77,
+    /// As many processes and threads are measured as the driver has places for; `detail[0]` is that number.
+    TooManyProcesses = 78,
 }
 
 impl Reason {
+    const ALL: [Self; 51] = [
+        Self::Version,
+        Self::Field,
+        Self::UnknownPmu,
+        Self::NoPmu,
+        Self::EventBits,
+        Self::NotPrecise,
+        Self::NoCounter,
+        Self::PeriodTooSmall,
+        Self::CountersReserved,
+        Self::CountersRunning,
+        Self::SessionBusy,
+        Self::NeedKernelRight,
+        Self::NeedSystemRight,
+        Self::NeedTargetRight,
+        Self::NoProcess,
+        Self::NeedPreciseRight,
+        Self::LockedDown,
+        Self::IntelPt,
+        Self::NoMemory,
+        Self::Configured,
+        Self::NotConfigured,
+        Self::NoPebs,
+        Self::NoEntryArea,
+        Self::Unloading,
+        Self::NoTracepoint,
+        Self::NotMeasured,
+        Self::ProofInvalid,
+        Self::NoCpu,
+        Self::NoCgroup,
+        Self::MemoryLimit,
+        Self::TooManySessions,
+        Self::MemoryCeiling,
+        Self::Virtualisation,
+        Self::ExtraMissing,
+        Self::ExtraBits,
+        Self::ExtraConflict,
+        Self::RecordGroups,
+        Self::OnlyPrecise,
+        Self::PebsErratum,
+        Self::CoreTypeMissing,
+        Self::NoCoreType,
+        Self::OnePrecise,
+        Self::TooManyBranches,
+        Self::NoCallStackMode,
+        Self::BranchesRunning,
+        Self::StackBesideBranches,
+        Self::SharedEvent,
+        Self::NoIbs,
+        Self::IbsInterrupt,
+        Self::NewCoreType,
+        Self::TooManyProcesses,
+    ];
+
     /// The reason with this number, if there is one.
     #[must_use]
     pub const fn from_number(number: u32) -> Option<Self> {
-        const ALL: [Reason; 49] = [
-            Reason::Version,
-            Reason::Field,
-            Reason::UnknownPmu,
-            Reason::NoPmu,
-            Reason::EventBits,
-            Reason::NotPrecise,
-            Reason::NoCounter,
-            Reason::PeriodTooSmall,
-            Reason::CountersReserved,
-            Reason::CountersRunning,
-            Reason::SessionBusy,
-            Reason::NeedKernelRight,
-            Reason::NeedSystemRight,
-            Reason::NeedTargetRight,
-            Reason::NoProcess,
-            Reason::NeedPreciseRight,
-            Reason::LockedDown,
-            Reason::IntelPt,
-            Reason::NoMemory,
-            Reason::Configured,
-            Reason::NotConfigured,
-            Reason::NoPebs,
-            Reason::NoEntryArea,
-            Reason::Unloading,
-            Reason::NoTracepoint,
-            Reason::NotMeasured,
-            Reason::ProofInvalid,
-            Reason::NoCpu,
-            Reason::NoCgroup,
-            Reason::MemoryLimit,
-            Reason::TooManySessions,
-            Reason::MemoryCeiling,
-            Reason::Virtualisation,
-            Reason::ExtraMissing,
-            Reason::ExtraBits,
-            Reason::ExtraConflict,
-            Reason::RecordGroups,
-            Reason::OnlyPrecise,
-            Reason::PebsErratum,
-            Reason::CoreTypeMissing,
-            Reason::NoCoreType,
-            Reason::OnePrecise,
-            Reason::TooManyBranches,
-            Reason::NoCallStackMode,
-            Reason::BranchesRunning,
-            Reason::StackBesideBranches,
-            Reason::SharedEvent,
-            Reason::NoIbs,
-            Reason::IbsInterrupt,
-        ];
         let mut i = 0;
-        while i < ALL.len() {
-            if ALL[i] as u32 == number {
-                return Some(ALL[i]);
+        while i < Self::ALL.len() {
+            if Self::ALL[i] as u32 == number {
+                return Some(Self::ALL[i]);
             }
             i += 1;
         }

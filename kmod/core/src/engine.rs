@@ -269,9 +269,12 @@ impl Engine {
     }
 
     /// What IA32_PERF_GLOBAL_CTRL reads, if somebody else has written it: what is counted from then on is not to be
-    /// believed, and the session should be unloaded.
-    pub fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
-        self.unit.hardware.as_ref()?.foreign_global_ctrl(port)
+    /// believed, and the session should be unloaded. The counters that he has programmed are left to him from now on.
+    pub fn foreign_global_ctrl<P: Port>(&mut self, port: &mut P) -> Option<u64> {
+        let hardware = self.unit.hardware.as_mut()?;
+        let found = hardware.foreign_global_ctrl(port)?;
+        hardware.cede(port);
+        Some(found)
     }
 
     /// Brings the counter page of a thread up to date if it is the one being measured here. Its quantum goes on, unless an
@@ -324,15 +327,20 @@ impl Engine {
     /// counter runs for it, and its segments are out of the window. To be called on every CPU.
     pub fn unload<P: Port, R: Rings>(&mut self, port: &mut P, session: &mut Session<'_, R>) {
         let mut meter = Meter::new(port);
+        let is_loaded = self.loaded.is_some_and(|(id, _)| id == session.id);
+        if let (Some(hardware), true) = (&mut self.unit.hardware, is_loaded) {
+            hardware.cede(&mut meter);
+        }
         self.end(&mut meter, session, Ending { end: QuantumEnd::Flush, last_ip: 0 }, false);
         if let Some(hardware) = &mut self.unit.hardware {
-            if self.loaded.is_some_and(|(id, _)| id == session.id) {
+            if is_loaded {
                 hardware.stop(&mut meter);
                 hardware.unload(&mut meter);
                 (self.loaded, self.resting, self.unit.held) = (None, false, None);
             }
             self.branches.forget(session.id);
             if self.unit.window.is_some_and(|(id, _)| id == session.id) {
+                hardware.forget_buffer(&mut meter);
                 session.rings.unmap_segment();
                 self.unit.window = None;
             }

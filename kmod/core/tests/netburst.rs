@@ -9,7 +9,7 @@ use hpm_core::pmu::netburst::registers::{Block, Cccr, Escr, EscrId, Pair};
 use hpm_core::pmu::netburst::{Share, Unit};
 use hpm_core::pmu::Interface;
 use hpm_core::turns::Turns;
-use hpm_core::{Pmu, Program};
+use hpm_core::{Pmu, Port, Program};
 use proptest::prelude::*;
 use rig::core::Instruction::{Branch, Load, Plain, Store};
 use rig::netburst::{
@@ -338,5 +338,38 @@ proptest! {
         shared in any::<bool>(),
     ) {
         exercise(if shared { siblings() } else { alone() }, &config(&events));
+    }
+}
+
+/// 18.15.5: an ESCR says what is counted, and the CCCR of a counter which ESCR that is; Enable is bit 12.
+#[test]
+fn what_somebody_else_counts_meanwhile_is_counted_on() {
+    const MSR_FLAME_ESCR0: u32 = 0x3A6;
+    const MSR_FLAME_CCCR0: u32 = 0x368;
+    let escr = (MSR_FLAME_ESCR0, 0x0800_0204);
+    let cccr = (MSR_FLAME_CCCR0, 1 << 12 | 3 << 16);
+    for released in [false, true] {
+        let mut rig = alone();
+        rig.acquire();
+        let session = rig.add_session(&config(&[counted(INSTRUCTIONS), loads(1000)]));
+        rig::scene::start_thread(&mut rig, session);
+        rig.run(0, 100, &[Load]);
+        for (register, value) in [escr, cccr] {
+            rig.cores[0].borrow_mut().pmu.wrmsr(register, value).expect("a legal value");
+        }
+        rig.stop(session);
+        assert!(rig.foreign(0).is_some());
+        if released {
+            rig.release();
+        }
+        for (register, value) in [escr, cccr] {
+            assert_eq!(rig.port(0).rdmsr(register), value, "{register:#x}");
+        }
+        let mut counters = (Unit { share: Share::Whole, prescott: true }).counters();
+        let running = counters.find(|&number| {
+            let register = 0x360 + number;
+            register != MSR_FLAME_CCCR0 && rig.port(0).rdmsr(register) >> 12 & 1 == 1
+        });
+        assert_eq!(running, None, "a counter of hpm's runs on");
     }
 }

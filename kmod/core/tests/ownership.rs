@@ -5,9 +5,11 @@ mod rig;
 use hpm_abi::{QuantumEnd, Reason};
 use hpm_core::port::Port;
 use hpm_core::{Engine, Refusal};
+use proptest::prelude::*;
 use rig::core::Instruction::Load;
-use rig::scene::{config, counted, precise, INSTRUCTIONS, LOADS};
+use rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS, LOADS};
 use rig::{foreign_nmi, Rig};
+use vpmu::profile::{self, amd, Profile};
 use vpmu::Options;
 
 fn write(rig: &Rig, register: u32, value: u64) {
@@ -69,6 +71,119 @@ fn a_running_counter_is_refused_and_left_alone() {
         let refusal = Engine::new(0).acquire(&mut rig.port(0), &rig.pmu);
         assert_eq!(refusal, Err(Refusal::new(Reason::CountersRunning, [register.into(), value])));
         assert_eq!(rig.registers(), before);
+    }
+}
+
+/// Registers of somebody else's counters: each counter's event select, and what starts it; and one that starts all.
+struct Intruder {
+    profile: &'static Profile,
+    /// The first event select and counter, and how far apart two are.
+    selects: (u32, u32),
+    counters: (u32, u32),
+    event: u64,
+    /// The register that starts counters together, if there is one.
+    starts: Option<u32>,
+}
+
+const INTRUDERS: [Intruder; 6] = [
+    Intruder::of_intel(&profile::NEHALEM),
+    Intruder::of_intel(&profile::SKYLAKE),
+    Intruder::of_intel(&profile::SAPPHIRE_RAPIDS),
+    Intruder::of_intel(&profile::CLEARWATER_FOREST),
+    Intruder { starts: None, ..Intruder::of_amd(&amd::ZEN_3) },
+    Intruder::of_amd(&amd::ZEN_4),
+];
+
+/// IA32_FIXED_CTR1, by its bit in IA32_PERF_GLOBAL_CTRL.
+const FIXED: u32 = 33;
+
+impl Intruder {
+    const fn of_intel(profile: &'static Profile) -> Self {
+        let (selects, counters) = ((0x186, 1), (0xC1, 1));
+        Self { profile, selects, counters, event: 0x43_00C0, starts: Some(0x38F) }
+    }
+
+    const fn of_amd(profile: &'static Profile) -> Self {
+        let (selects, counters) = ((0xC001_0200, 2), (0xC001_0201, 2));
+        Self { profile, selects, counters, event: 0x43_00C0, starts: Some(0xC000_0301) }
+    }
+
+    fn select(&self, number: u32) -> u32 {
+        self.selects.0 + number * self.selects.1
+    }
+
+    fn counter(&self, number: u32) -> u32 {
+        if number == FIXED {
+            0x30A
+        } else {
+            self.counters.0 + number * self.counters.1
+        }
+    }
+
+    /// The select that lets it count instructions, or cycles of the fixed one.
+    fn selected(&self, number: u32) -> (u32, u64) {
+        if number == FIXED {
+            (0x38D, 0x30)
+        } else {
+            (self.select(number), self.event)
+        }
+    }
+
+    /// Programs counters behind the session's back, and says what is to be found in which register for as long as they count.
+    fn program(&self, rig: &Rig, numbers: &[u32]) -> Vec<(u32, u64)> {
+        let selects = numbers.iter().map(|&number| self.selected(number));
+        let bits = numbers.iter().fold(0_u64, |bits, number| bits | 1 << number);
+        rig.cores[0].borrow_mut().intruded = true;
+        let written: Vec<_> = selects.chain(self.starts.map(|register| (register, bits))).collect();
+        written.iter().for_each(|&(register, value)| write(rig, register, value));
+        written
+    }
+}
+
+proptest! {
+    /// Nothing keeps out who writes registers himself, or the kernel's perf from PerfMon version 6 on.
+    #[test]
+    fn what_somebody_else_counts_meanwhile_is_counted_on(
+        place in 0..INTRUDERS.len(),
+        numbers in proptest::sample::subsequence(vec![0, 1, 2, 3, FIXED], 1..=5),
+        sampled in any::<bool>(),
+        released in any::<bool>(),
+    ) {
+        let intruder = &INTRUDERS[place];
+        let has = |number: &u32| *number != FIXED || intruder.profile.amd().is_none();
+        let numbers: Vec<_> = numbers.into_iter().filter(has).collect();
+        prop_assume!(!numbers.is_empty());
+        let mut rig = Rig::of(intruder.profile, 1, Options::default());
+        rig.acquire();
+        let event = if sampled { interrupting(INSTRUCTIONS, 1000) } else { counted(INSTRUCTIONS) };
+        let session = rig.add_session(&config(&[event, counted(if intruder.profile.amd().is_some() { 0xC2 } else { 0xC4 })]));
+        let thread = rig.add_thread(Some(session));
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        rig.run(0, 100, &[Load]);
+        let written = intruder.program(&rig, &numbers);
+        let stands = |rig: &Rig| {
+            written.iter().all(|&(register, value)| match rig.port(0).rdmsr(register) {
+                // Counters that are not programmed may be started, too.
+                found if Some(register) == intruder.starts => found & value == value,
+                found => found == value,
+            })
+        };
+        rig.stop(session);
+        prop_assert!(stands(&rig), "after the session: {:x?}", rig.registers());
+        prop_assert!(rig.foreign(0).is_some());
+        if released {
+            rig.release();
+            prop_assert!(stands(&rig), "after it was given back: {:x?}", rig.registers());
+        }
+        let selects = (0..4).filter(|number| !numbers.contains(number)).map(|number| intruder.select(number));
+        let others: Vec<_> = selects.map(|select| rig.port(0).rdmsr(select)).collect();
+        prop_assert!(others.iter().all(|&select| select == 0), "hpm's counters run on: {others:x?}");
+        let general = numbers.iter().filter(|&&number| number != FIXED);
+        let read = |rig: &Rig| general.clone().map(|&number| rig.port(0).rdmsr(intruder.counter(number))).collect();
+        let before: Vec<u64> = read(&rig);
+        rig.run(0, 500, &[Load]);
+        let after: Vec<u64> = read(&rig);
+        prop_assert!(before.iter().zip(&after).all(|(before, after)| after - before >= 500), "{before:?} {after:?}");
     }
 }
 

@@ -127,8 +127,13 @@ impl Section<'_> {
         if machine::processor_trace_runs() {
             return Some(Reason::IntelPt);
         }
+        self.is_intruded().then_some(Reason::CountersRunning)
+    }
+
+    /// Whether somebody else has begun to use the PMU, for whom what he has programmed is left alone from now on.
+    fn is_intruded(&mut self) -> bool {
         let (engine, mut port) = self.parts();
-        engine.foreign_global_ctrl(&mut port).map(|_| Reason::CountersRunning)
+        engine.foreign_global_ctrl(&mut port).is_some()
     }
 
     /// Brings a thread's counter page up to date if it is the one being measured, for which its quantum may have to end.
@@ -151,13 +156,17 @@ impl Section<'_> {
         self.cpu.exposed.store(false, Ordering::Relaxed);
     }
 
-    /// The session leaves this CPU.
+    /// The session leaves this CPU, and gives up if somebody else uses the PMU, which nobody has seen yet.
     pub(in super::super) fn unload(&mut self, session: &Session) {
+        let is_loaded = ptr::eq(self.cpu.loaded.load(Ordering::Relaxed), session);
+        if is_loaded && self.is_intruded() {
+            session.give_up(Reason::CountersRunning);
+        }
         if self.cpu.is_running(session) {
             self.switch_out(QuantumEnd::Flush);
         }
         self.with(session, |engine, port, session| engine.unload(port, session));
-        if ptr::eq(self.cpu.loaded.load(Ordering::Relaxed), session) {
+        if is_loaded {
             self.cpu.loaded.store(ptr::null_mut(), Ordering::Relaxed);
         }
     }

@@ -33,6 +33,11 @@ impl Refusal {
                     self.holders
                 )
             }
+            Reason::BranchesRunning if self.detail == [0; 2] => {
+                "somebody else has branches recorded on a CPU that came online: stop what uses them (a tool that \
+                 writes MSRs, firmware), and measure again"
+                    .to_owned()
+            }
             Reason::BranchesRunning => format!(
                 "somebody else has the last branch records (MSR {first:#x} reads {second:#x}): stop what uses them (a \
                  tool that writes MSRs, firmware), or record without branches"
@@ -104,6 +109,11 @@ impl Refusal {
                 "{event} is sampled by instruction-based sampling (IBS), which this processor does not have, or not of this \
                  kind (virtual machines rarely have it): count with `hpmctl stat`, or sample with --imprecise"
             ),
+            Reason::NewCoreType => {
+                "a CPU is online whose type of core none had when the session began, so that what runs there would not be \
+                 measured: measure again"
+                    .to_owned()
+            }
             Reason::IbsInterrupt => format!(
                 "the kernel has not set up the interrupt of instruction-based sampling (IBS_CTL reads {first:#x}, its entry \
                  {second:#x}; see the kernel's messages on IBS): count with `hpmctl stat`, or sample with --imprecise"
@@ -194,6 +204,10 @@ impl Refusal {
             Reason::MemoryCeiling => format!(
                 "the session needs {first} bytes and the driver allows {second}: raise its parameter max_session_mib, or \
                  ask for smaller buffers"
+            ),
+            Reason::TooManyProcesses => format!(
+                "hpm has places for {first} processes, and none is left for this one: end a session, or measure a control \
+                 group or the system (`-a`)"
             ),
             _ => format!(
                 "{first} hpm sessions are there, the most that the driver allows: end one, or raise its parameter \

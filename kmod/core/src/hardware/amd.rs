@@ -5,7 +5,7 @@ mod ibs;
 
 pub(in super::super) use self::ibs::HeldIbs;
 use super::super::abi::{Reason, SAMPLING_COUNTERS_MAX};
-use super::super::allocate::Counter;
+use super::super::allocate::{Counter, CounterSet};
 use super::super::ibs as samplers;
 use super::super::pmu::amd::{
     Amd, PERF_CNTR_GLOBAL_CTL, PERF_CNTR_GLOBAL_STATUS, PERF_CNTR_GLOBAL_STATUS_CLR,
@@ -72,6 +72,10 @@ pub(in super::super) struct Hardware {
     /// A bit for each counter that runs, as in PerfCntrGlobalCtl, also where there is no such register; IBS at the bits of its
     /// samplers.
     running: u64,
+    /// Counters that somebody else has programmed meanwhile: their registers are left to him.
+    ceded: CounterSet,
+    /// What PerfCntrGlobalCtl is to be when hpm has gone, if counters are ceded.
+    theirs: Option<u64>,
     /// Instruction-based sampling, if the processor has it.
     pub(super) ibs: Option<HeldIbs>,
 }
@@ -84,7 +88,8 @@ impl Hardware {
             None => None,
         };
         let selects = [PerfEvtSel(0); SAMPLING_COUNTERS_MAX];
-        Self { pmu: *pmu, amd, found: Found::NONE, selects, running: 0, ibs }
+        let (ceded, theirs) = (CounterSet::EMPTY, None);
+        Self { pmu: *pmu, amd, found: Found::NONE, selects, running: 0, ceded, theirs, ibs }
     }
 
     /// Takes the PMU: afterwards it is stopped, with no counter enabled.
@@ -115,8 +120,9 @@ impl Hardware {
         }
     }
 
-    /// Gives the PMU back as it was found; what enables counting comes last.
+    /// Gives the PMU back as it was found, without what somebody else counts with meanwhile; what enables counting comes last.
     pub(super) fn release<P: Port>(&mut self, port: &mut P) {
+        self.cede(port);
         let found = self.found;
         self.set_global_ctrl(port, 0);
         for counter in self.pmu.counters().iter() {
@@ -127,13 +133,43 @@ impl Hardware {
             ibs.release(port);
         }
         if self.amd.global {
-            let general = u64::from(self.pmu.perfmon.general);
+            let general = u64::from(self.pmu.perfmon.general) & !self.ceded_bits();
             let ours = port.rdmsr(PERF_CNTR_GLOBAL_STATUS) & !found.global_status & general;
             if ours != 0 {
                 port.wrmsr(PERF_CNTR_GLOBAL_STATUS_CLR, ours);
             }
         }
-        self.set_global_ctrl(port, found.global_ctl);
+        self.set_global_ctrl(port, self.theirs.unwrap_or(found.global_ctl));
+    }
+
+    /// Leaves to somebody else the counters that he has programmed, without asking: those that are enabled otherwise than by hpm.
+    pub(super) fn cede<P: Port>(&mut self, port: &mut P) {
+        for counter in self.pmu.counters().iter() {
+            let found = PerfEvtSel(port.rdmsr(self.pmu.select_register(counter)));
+            if found.en() == 1 && found != self.written_select(counter.place()) {
+                self.ceded = self.ceded.union(CounterSet::one(counter));
+            }
+        }
+        if self.amd.global && !self.ceded.is_empty() {
+            let (found, general) = (port.rdmsr(PERF_CNTR_GLOBAL_CTL), u64::from(self.pmu.perfmon.general));
+            if (found ^ self.running) & general != 0 {
+                self.theirs = Some(found);
+                self.running = self.running & !general | found & general;
+            } else {
+                // A switch has written over it since.
+                self.theirs.get_or_insert(self.found.global_ctl | self.ceded_bits());
+            }
+        }
+    }
+
+    fn ceded_bits(&self) -> u64 {
+        self.ceded.general_bits().into()
+    }
+
+    /// What hpm has written to an event select.
+    fn written_select(&self, place: usize) -> PerfEvtSel {
+        let (select, running) = (self.selects[place], if self.amd.global { u64::MAX } else { self.running });
+        select.with_en(select.en() & running >> place)
     }
 
     /// The PMU that is held.
@@ -159,12 +195,11 @@ impl Hardware {
     }
 
     fn set_selects<P: Port>(&mut self, port: &mut P, selects: &[PerfEvtSel; SAMPLING_COUNTERS_MAX]) {
-        let running = if self.amd.global { u64::MAX } else { self.running };
-        for (number, (now, wanted)) in self.selects.iter_mut().zip(selects).enumerate() {
-            if now != wanted {
-                let value = wanted.with_en(wanted.en() & running >> number);
-                port.wrmsr(self.pmu.select_register(Counter::at(number)), value.0);
-                *now = *wanted;
+        for (number, wanted) in selects.iter().enumerate() {
+            let counter = Counter::at(number);
+            if self.selects[number] != *wanted && !self.ceded.contains(counter) {
+                self.selects[number] = *wanted;
+                port.wrmsr(self.pmu.select_register(counter), self.written_select(number).0);
             }
         }
     }
@@ -172,6 +207,8 @@ impl Hardware {
     /// Starts and stops counters and samplers, from what runs to what `wanted` says.
     pub(super) fn set_global_ctrl<P: Port>(&mut self, port: &mut P, wanted: u64) {
         let general = u64::from(self.pmu.perfmon.general);
+        let wanted =
+            if let Some(theirs) = self.theirs { wanted | theirs & self.ceded_bits() } else { wanted };
         let changed = self.running ^ wanted;
         if let Some(ibs) = &mut self.ibs {
             ibs.stop(port, changed & !wanted);
@@ -189,7 +226,7 @@ impl Hardware {
 
     fn switch_selects<P: Port>(&self, port: &mut P, changed: u64, wanted: u64) {
         for (number, select) in self.selects.iter().enumerate().filter(|(_, select)| select.en() == 1) {
-            if changed >> number & 1 == 1 {
+            if changed >> number & 1 == 1 && !self.ceded.contains(Counter::at(number)) {
                 let register = self.pmu.select_register(Counter::at(number));
                 port.wrmsr(register, select.with_en(wanted >> number & 1).0);
             }
@@ -203,13 +240,14 @@ impl Hardware {
             if (found ^ self.running) & ours != 0 {
                 return Some(found);
             }
-        } else if let Some((number, select)) =
-            self.selects.iter().enumerate().find(|(_, select)| select.en() == 1)
-        {
+        } else if let Some(number) = self.selects.iter().position(|select| select.en() == 1) {
             let found = port.rdmsr(self.pmu.select_register(Counter::at(number)));
-            if found != select.with_en(self.running >> number & 1).0 {
+            if found != self.written_select(number).0 {
                 return Some(found);
             }
+        }
+        if let Some(counter) = self.ceded.iter().next() {
+            return Some(port.rdmsr(self.pmu.select_register(counter)));
         }
         self.ibs.as_ref()?.foreign(port, self.running)
     }
@@ -233,6 +271,9 @@ impl Hardware {
 
     /// Writes a counter, cut to its width. The PMU must be stopped.
     pub(super) fn write<P: Port>(&self, port: &mut P, counter: Counter, value: u64) {
+        if self.ceded.contains(counter) {
+            return;
+        }
         port.wrmsr(
             self.pmu.counter_register(counter),
             value & (u64::MAX >> (64 - self.pmu.perfmon.general_width)),

@@ -4,6 +4,7 @@ use super::super::abi::SAMPLING_COUNTERS_MAX;
 use super::super::allocate::{Counter, CounterSet, COUNTERS_MAX};
 use super::super::extra::Extras;
 use super::super::layout::RecordLayout;
+use super::super::pmu::architectural::FIXED_COUNTERS_MAX;
 use super::super::pmu::{ExtraRegister, Pebs};
 use super::super::port::Port;
 use super::super::program::{Program, SamplingCounter};
@@ -35,6 +36,10 @@ pub(in super::super) struct Hardware {
     extras: [u64; ExtraRegister::ALL.len()],
     pebs_enable: u64,
     global_ctrl: u64,
+    /// Counters that somebody else has programmed meanwhile: their registers are left to him.
+    ceded: CounterSet,
+    /// What IA32_PERF_GLOBAL_CTRL is to be when hpm has gone, if counters are ceded.
+    theirs: Option<u64>,
 }
 
 impl Hardware {
@@ -50,6 +55,8 @@ impl Hardware {
             extras: [0; ExtraRegister::ALL.len()],
             pebs_enable: 0,
             global_ctrl: 0,
+            ceded: CounterSet::EMPTY,
+            theirs: None,
         }
     }
 
@@ -76,8 +83,9 @@ impl Hardware {
         Ok(())
     }
 
-    /// Gives the PMU back as it was found; what enables counting comes last.
+    /// Gives the PMU back as it was found, without what somebody else counts with meanwhile; what enables counting comes last.
     pub(super) fn release<P: Port>(&mut self, port: &mut P) {
+        self.cede(port);
         let found = self.found;
         self.set_global_ctrl(port, 0);
         self.set_pebs_enable(port, 0);
@@ -93,7 +101,37 @@ impl Hardware {
         if ours != 0 {
             self.reset_status(port, ours);
         }
-        self.set_global_ctrl(port, found.global_ctrl);
+        self.set_global_ctrl(port, self.theirs.unwrap_or(found.global_ctrl));
+    }
+
+    /// Leaves to somebody else the counters that he has programmed, without asking: those that are enabled otherwise than by hpm. What he
+    /// has written of PEBS is overwritten, because records go to hpm's memory.
+    pub(super) fn cede<P: Port>(&mut self, port: &mut P) {
+        for counter in CounterSet::general(self.pmu.perfmon.general as u16).iter() {
+            let select = PerfEvtSel(port.rdmsr(self.pmu.select_register(counter)));
+            if select.en() == 1 && select != self.selects[counter.place()] {
+                self.ceded = self.ceded.union(CounterSet::one(counter));
+            }
+        }
+        if self.pmu.perfmon.fixed != 0 {
+            let control = port.rdmsr(IA32_FIXED_CTR_CTRL);
+            let theirs = |number: &u32| {
+                let field = |value: u64| value >> (4 * number) & 0xf;
+                field(control) & 3 != 0 && field(control) != field(self.fixed_ctr_ctrl)
+            };
+            let fixed = (0..FIXED_COUNTERS_MAX).filter(theirs).map(CounterSet::one_fixed);
+            self.ceded = fixed.fold(self.ceded, CounterSet::union);
+        }
+        let control = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
+        if self.ceded.is_empty() {
+            return;
+        }
+        if control != self.global_ctrl {
+            (self.theirs, self.global_ctrl) = (Some(control), control);
+        } else {
+            // A switch has written over it since.
+            self.theirs.get_or_insert(self.found.global_ctrl | bits_of(self.ceded));
+        }
     }
 
     /// The PMU that is held.
@@ -111,6 +149,16 @@ impl Hardware {
         }
     }
 
+    /// Has hardware know the address of hpm's memory no longer, by which records go there: the kernel's perf, which nothing keeps out where
+    /// PEBS is architectural, allows records again without writing it. No record can be
+    /// written.
+    pub(super) fn forget_buffer<P: Port>(&self, port: &mut P) {
+        if self.pmu.pebs.is_ok_and(Pebs::is_architectural) && self.pebs_enable == 0 {
+            self.found.restore_buffer(port, &self.pmu);
+            self.forbid_records(port);
+        }
+    }
+
     /// Whether records go through the DS management area.
     fn has_debug_store(&self) -> bool {
         self.pmu.pebs.is_ok_and(|pebs| !pebs.is_architectural())
@@ -118,13 +166,15 @@ impl Hardware {
 
     /// Indications that hpm may have caused.
     fn status_bits(&self) -> u64 {
-        let counters = self.pmu.perfmon.counters().iter().fold(0, |bits, counter| bits | 1 << counter.bit());
-        counters | RECORDS_READY | GlobalStatus(0).with_lbr_frz(1).0
+        bits_of(self.pmu.perfmon.counters().without_all(self.ceded))
+            | RECORDS_READY
+            | GlobalStatus(0).with_lbr_frz(1).0
     }
 
     /// Programs the events of a session. The PMU must be stopped.
     pub(super) fn load<P: Port>(&mut self, port: &mut P, program: &Program) {
-        if self.pmu.generation.quirks.counters_stick && self.selects != program.selects {
+        let loosen = self.pmu.generation.quirks.counters_stick && self.ceded.is_empty();
+        if loosen && self.selects != program.selects {
             self.loosen_counters(port);
         }
         self.set_events(port, &program.selects, program.fixed_ctr_ctrl);
@@ -164,20 +214,27 @@ impl Hardware {
         fixed_ctr_ctrl: u64,
     ) {
         for (number, (now, wanted)) in self.selects.iter_mut().zip(selects).enumerate() {
-            if now != wanted {
+            if now != wanted && !self.ceded.contains(Counter::at(number)) {
                 port.wrmsr(self.pmu.select_register(Counter::at(number)), wanted.0);
                 *now = *wanted;
             }
         }
         if self.fixed_ctr_ctrl != fixed_ctr_ctrl {
-            port.wrmsr(IA32_FIXED_CTR_CTRL, fixed_ctr_ctrl);
+            let theirs = self.ceded_fields();
+            let kept = if theirs == 0 { 0 } else { port.rdmsr(IA32_FIXED_CTR_CTRL) & theirs };
+            port.wrmsr(IA32_FIXED_CTR_CTRL, fixed_ctr_ctrl & !theirs | kept);
             self.fixed_ctr_ctrl = fixed_ctr_ctrl;
         }
     }
 
+    /// The fields of IA32_FIXED_CTR_CTRL that are of ceded counters.
+    fn ceded_fields(&self) -> u64 {
+        self.ceded.iter().filter_map(Counter::as_fixed).fold(0, |fields, number| fields | 0xf << (4 * number))
+    }
+
     fn set_cfg_c<P: Port>(&mut self, port: &mut P, values: &[u64; COUNTERS_MAX]) {
         for (place, (now, wanted)) in self.cfg_c.iter_mut().zip(values).enumerate() {
-            if now != wanted {
+            if now != wanted && !self.ceded.contains(Counter::at(place)) {
                 port.wrmsr(self.pmu.cfg_c_register(Counter::at(place)), *wanted);
                 *now = *wanted;
             }
@@ -223,6 +280,8 @@ impl Hardware {
 
     /// Starts or stops counters.
     pub(super) fn set_global_ctrl<P: Port>(&mut self, port: &mut P, value: u64) {
+        let theirs = if let Some(theirs) = self.theirs { theirs & bits_of(self.ceded) } else { 0 };
+        let value = value | theirs;
         if self.global_ctrl != value {
             port.wrmsr(IA32_PERF_GLOBAL_CTRL, value);
             self.global_ctrl = value;
@@ -232,7 +291,7 @@ impl Hardware {
     /// What IA32_PERF_GLOBAL_CTRL reads, if that is not what was last written: somebody else uses the PMU.
     pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
         let found = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
-        (found != self.global_ctrl).then_some(found)
+        (found != self.global_ctrl || !self.ceded.is_empty()).then_some(found)
     }
 
     /// Whether no counter runs.
@@ -277,6 +336,9 @@ impl Hardware {
     /// Writes a counter, cut to its width. Without full-width writes the value of a general one must be one that hardware
     /// gets back by extending the sign of bit 31 (20.2.8).
     pub(super) fn write<P: Port>(&self, port: &mut P, counter: Counter, value: u64) {
+        if self.ceded.contains(counter) {
+            return;
+        }
         let perfmon = &self.pmu.perfmon;
         let bits = match counter.as_fixed() {
             Some(_) => perfmon.fixed_width,
@@ -285,6 +347,11 @@ impl Hardware {
         };
         port.wrmsr(self.pmu.written_register(counter), value & (u64::MAX >> (64 - bits)));
     }
+}
+
+/// The counters' bits in IA32_PERF_GLOBAL_CTRL and IA32_PERF_GLOBAL_STATUS.
+fn bits_of(counters: CounterSet) -> u64 {
+    counters.iter().fold(0, |bits, counter| bits | 1 << counter.bit())
 }
 
 /// Acknowledges a PMI that is hpm's: [`super::acknowledge`].

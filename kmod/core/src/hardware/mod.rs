@@ -140,7 +140,20 @@ impl Hardware {
         self.set_pebs_enable(port, 0);
     }
 
-    /// What a register reads that says which counters run, if that is not what was last written: somebody else uses the PMU.
+    /// Leaves to somebody else the counters that he has programmed meanwhile: no register of theirs is written any more.
+    pub(super) fn cede<P: Port>(&mut self, port: &mut P) {
+        of_interface!(self, held => held.cede(port));
+    }
+
+    /// Has hardware know no address of hpm's memory. No record can be written, and none is until a segment is described again.
+    pub(super) fn forget_buffer<P: Port>(&self, port: &mut P) {
+        if let Self::Architectural(held) = self {
+            held.forget_buffer(port);
+        }
+    }
+
+    /// What a register reads that says which counters run, if that is not what was last written, or counters are ceded: somebody else
+    /// uses the PMU.
     pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
         of_interface!(self, held => held.foreign_global_ctrl(port))
     }

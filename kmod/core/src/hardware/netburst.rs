@@ -101,6 +101,9 @@ pub(in super::super) struct Hardware {
     own: [u64; 2],
     /// A bit for each counter that runs.
     running: u64,
+    /// A bit for each counter, and each ESCR by its place, that somebody else has programmed meanwhile: they are left to him.
+    ceded: u32,
+    ceded_escrs: u64,
 }
 
 impl Hardware {
@@ -115,6 +118,8 @@ impl Hardware {
             escrs: [0; EscrId::COUNT],
             own: [0; 2],
             running: 0,
+            ceded: 0,
+            ceded_escrs: 0,
         }
     }
 
@@ -135,8 +140,9 @@ impl Hardware {
         Ok(())
     }
 
-    /// Gives the PMU back as it was found; the CCCRs come last.
+    /// Gives the PMU back as it was found, without what somebody else counts with meanwhile; the CCCRs come last.
     pub(super) fn release<P: Port>(&mut self, port: &mut P) {
+        self.cede(port);
         let found = self.found;
         self.set_global_ctrl(port, 0);
         if self.pmu.pebs.is_ok() {
@@ -152,9 +158,26 @@ impl Hardware {
             }
         }
         self.set_escrs(port, &found.escrs);
-        for number in self.unit.counters() {
+        for number in self.unit.counters().filter(|number| self.ceded >> number & 1 == 0) {
             self.write(port, Counter::netburst(number), found.counters[number as usize]);
             port.wrmsr(MSR_BPU_CCCR0 + number, found.cccrs[number as usize].into());
+        }
+    }
+
+    /// Leaves to somebody else the counters that he has programmed, without asking: those that are enabled otherwise than by hpm, with the
+    /// ESCRs that he has written.
+    pub(super) fn cede<P: Port>(&mut self, port: &mut P) {
+        for number in self.unit.counters() {
+            let cccr = port.rdmsr(MSR_BPU_CCCR0 + number) as u32 & !Cccr::OVF;
+            let is_foreign = cccr & Cccr::ENABLE != 0 && cccr != self.cccrs[number as usize];
+            self.ceded |= u32::from(is_foreign) << number;
+        }
+        if self.ceded == 0 {
+            return;
+        }
+        for escr in self.unit.escrs() {
+            let is_foreign = port.rdmsr(escr.address()) as u32 != self.escrs[escr.place()];
+            self.ceded_escrs |= u64::from(is_foreign) << escr.place();
         }
     }
 
@@ -189,7 +212,7 @@ impl Hardware {
     fn set_escrs<P: Port>(&mut self, port: &mut P, wanted: &[u32; EscrId::COUNT]) {
         for escr in self.unit.escrs() {
             let (now, wanted) = (&mut self.escrs[escr.place()], wanted[escr.place()]);
-            if *now != wanted {
+            if *now != wanted && self.ceded_escrs >> escr.place() & 1 == 0 {
                 port.wrmsr(escr.address(), wanted.into());
                 *now = wanted;
             }
@@ -220,7 +243,7 @@ impl Hardware {
             let enable = if value >> number & 1 == 1 { Cccr::ENABLE } else { 0 };
             let wanted = self.settings.cccrs[number as usize] | enable;
             let now = &mut self.cccrs[number as usize];
-            if *now != wanted {
+            if *now != wanted && self.ceded >> number & 1 == 0 {
                 port.wrmsr(MSR_BPU_CCCR0 + number, wanted.into());
                 *now = wanted;
             }
@@ -232,7 +255,8 @@ impl Hardware {
     pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
         self.unit.counters().find_map(|number| {
             let cccr = port.rdmsr(MSR_BPU_CCCR0 + number);
-            (cccr as u32 & !Cccr::OVF != self.cccrs[number as usize]).then_some(cccr)
+            let is_foreign = cccr as u32 & !Cccr::OVF != self.cccrs[number as usize];
+            (is_foreign || self.ceded >> number & 1 == 1).then_some(cccr)
         })
     }
 
@@ -257,6 +281,9 @@ impl Hardware {
     /// Writes a counter: twice, because it may not take the first value (specification update 249199, erratum N15, whose own
     /// workaround Linux found to be of no use: `p4_pmu_set_period`).
     pub(super) fn write<P: Port>(&self, port: &mut P, counter: Counter, value: u64) {
+        if self.ceded >> counter.bit() & 1 == 1 {
+            return;
+        }
         for _ in 0..2 {
             port.wrmsr(MSR_BPU_COUNTER0 + counter.bit(), cut(value));
         }

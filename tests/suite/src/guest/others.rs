@@ -1,6 +1,6 @@
 //! Somebody else who programs the PMU, or traces, while hpm measures: sessions give up and say why, or do not begin.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Output, Stdio};
@@ -11,6 +11,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use super::GuestReport;
+use super::lifecycle::MODULE;
+use super::processor;
 use super::programs::{built, hpmctl, succeed, wait_at_most};
 use super::robust::plug;
 use super::scopes::settled;
@@ -25,6 +27,9 @@ const TRACE: Write = (0x570, 1);
 const NO_TRACE: Write = (0x570, 0);
 /// IA32_PERFEVTSEL0 and IA32_PERF_GLOBAL_CTRL: a counter runs.
 const RUN: [Write; 2] = [(0x186, 0x41_00c0), (0x38f, 1)];
+/// IA32_PERFEVTSEL2, for instructions of user and kernel, and IA32_PERF_GLOBAL_CTRL; the counter is IA32_PMC2.
+const COUNT: [Write; 2] = [(0x188, 0x43_00c0), (0x38f, 1 << 2)];
+const IA32_PMC2: u64 = 0xc3;
 
 /// What a session tells that gave up because of such writes.
 const WRITTEN: &str = "somebody else changed which counters run";
@@ -57,6 +62,14 @@ pub(super) fn run(report: &mut GuestReport) {
         write_until_over(&mut recorder, STOP)?;
         gave_up(&mut recorder, GAVE_UP)
     });
+    report.check("what somebody else counts is counted on after a session gave up", || {
+        let said = beside_threads(|pid| {
+            gives_up(&["-p", &pid.to_string()], WRITTEN, |session| write_all_until_over(session, &COUNT))
+        });
+        let counts_on = counts_on();
+        COUNT.into_iter().try_for_each(|(register, _)| write((register, 0)))?;
+        said.and(counts_on)
+    });
     report.check("no session begins while somebody traces, and one does afterwards", refused_beside_trace);
     report.check(
         "a session gives up when a CPU comes whose counters run, and none begins until they stand",
@@ -72,6 +85,33 @@ pub(super) fn run(report: &mut GuestReport) {
             said
         },
     );
+    if processor::profile().is_ok_and(|profile| profile.hybrid.is_some()) {
+        report.check("a session gives up when a core comes of a type that none had", comes_of_another_type);
+    }
+}
+
+/// Whether the counter of [`COUNT`] runs as it was programmed.
+fn counts_on() -> Result<String> {
+    for (register, value) in COUNT {
+        let found = read(register)?;
+        ensure!(found & value == value, "MSR {register:#x} reads {found:#x}, not {value:#x}");
+    }
+    let (before, after) = (read(IA32_PMC2)?, read(IA32_PMC2)?);
+    ensure!(after > before, "IA32_PMC2 stands still at {before}");
+    Ok(format!("{} instructions between two reads", after - before))
+}
+
+/// A session that knew cores of one type alone.
+fn comes_of_another_type() -> Result<String> {
+    succeed(Command::new("rmmod").arg("hpm"))?;
+    plug(false)?;
+    succeed(Command::new("insmod").arg(MODULE))?;
+    let told = "whose type of core none had";
+    let said = beside_threads(|pid| gives_up(&["-p", &pid.to_string()], told, |_| plug(true)));
+    plug(true)?;
+    let next = stat_of_true()?;
+    ensure!(next.status.success(), "the next session was told: {}", String::from_utf8_lossy(&next.stderr));
+    said
 }
 
 fn comes_running() -> Result<String> {
@@ -134,6 +174,14 @@ fn write(what: Write) -> Result<()> {
     write_on(0, what)
 }
 
+/// What a register of CPU 0 reads.
+fn read(register: u64) -> Result<u64> {
+    let msr = File::open("/dev/cpu/0/msr").context("opening /dev/cpu/0/msr")?;
+    let mut value = [0; 8];
+    msr.read_exact_at(&mut value, register).with_context(|| format!("reading MSR {register:#x}"))?;
+    Ok(u64::from_le_bytes(value))
+}
+
 fn write_on(cpu: u32, (register, value): Write) -> Result<()> {
     let path = format!("/dev/cpu/{cpu}/msr");
     let msr = OpenOptions::new().write(true).open(&path).with_context(|| format!("opening {path}"))?;
@@ -161,9 +209,13 @@ fn write_meanwhile(session: &mut Child, other: Write) -> Result<()> {
 
 /// A write to the PMU that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.
 fn write_until_over(session: &mut Child, other: Write) -> Result<()> {
+    write_all_until_over(session, &[other])
+}
+
+fn write_all_until_over(session: &mut Child, others: &[Write]) -> Result<()> {
     let start = Instant::now();
     while session.try_wait()?.is_none() && start.elapsed() < LIMIT {
-        write(other)?;
+        others.iter().try_for_each(|&other| write(other))?;
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())

@@ -19,8 +19,10 @@ const WATCHDOG: &str = "/proc/sys/kernel/nmi_watchdog";
 pub(super) fn run(report: &mut GuestReport) {
     let version = processor::profile().ok().and_then(Profile::perfmon).map(|pmu| pmu.version);
     if version >= Some(UNRESERVED) {
-        report
-            .check("a recording gives up when perf begins to count, which nothing keeps out", perf_disturbs);
+        report.check(
+            "a recording gives up when perf begins to count, which nothing keeps out, and perf counts on",
+            perf_disturbs,
+        );
     } else {
         report.check("perf gets EBUSY while hpm holds the PMU", perf_is_refused);
     }
@@ -42,16 +44,29 @@ pub(super) fn run(report: &mut GuestReport) {
 /// (docs/generations.md).
 const UNRESERVED: u8 = 6;
 
-/// hpm's program runs before perf, beside it, and after it.
+/// hpm's program runs before perf, beside it, and after it; perf counts what it counts alone.
 fn perf_disturbs() -> Result<String> {
     let (trace, program) = ("disturbed.hpm", built("strides")?);
     let program = program.display();
-    let script = format!("{program} x; perf stat -e instructions:u {program} xxx; {program} x");
+    let counting = |file: &str| format!("perf stat -x, -o {file} -e instructions:u {program} xxx");
+    let script = format!("{program} x; {}; {program} x", counting("beside.csv"));
     let mut recorder = hpmctl(&["record", "-e", "instructions:u", "-o", trace, "--", "sh", "-c", &script])?
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
-    others::gave_up(&mut recorder, trace)
+    let said = others::gave_up(&mut recorder, trace)?;
+    succeed(Command::new("sh").args(["-c", &counting("alone.csv")]).stdout(Stdio::null()))?;
+    let (beside, alone) = (counted_by_perf("beside.csv")?, counted_by_perf("alone.csv")?);
+    ensure!(beside.abs_diff(alone) * 1000 <= alone, "beside hpm perf counted {beside}, and alone {alone}");
+    Ok(format!("{said} perf counted {beside}, and alone {alone}"))
+}
+
+/// The count in a file of `perf stat -x,`.
+fn counted_by_perf(file: &str) -> Result<u64> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?;
+    let line = text.lines().find(|line| line.contains("instructions"));
+    let count = line.and_then(|line| line.split(',').next()?.parse().ok());
+    count.with_context(|| format!("perf did not count: {text}"))
 }
 
 /// perf on one hardware event, through the syscall that says why it failed.

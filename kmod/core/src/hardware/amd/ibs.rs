@@ -48,26 +48,30 @@ impl HeldIbs {
         Ok(())
     }
 
-    /// Gives IBS back as it was found. It must be stopped.
+    /// Gives IBS back as it was found. It must be stopped: a sampler that runs is somebody else's, and left to him.
     pub(super) fn release<P: Port>(&mut self, port: &mut P) {
         if let Some(found) = self.found.take() {
             note_served(port);
             for (value, sampler) in found.into_iter().zip(SAMPLERS) {
-                port.wrmsr(register_of(sampler), value);
+                let register = register_of(sampler);
+                if !runs(sampler, port.rdmsr(register)) {
+                    port.wrmsr(register, value);
+                }
             }
         }
     }
 
-    /// Forgets a sample that waits, and all counts. IBS must be stopped.
+    /// Forgets a sample that waits, and all counts. IBS must be stopped: as in [`HeldIbs::release`].
     pub(super) fn clear<P: Port>(&mut self, port: &mut P) {
         if self.found.is_none() {
             return;
         }
         for (value, sampler) in self.values.iter_mut().zip(SAMPLERS) {
-            if *value != 0 {
-                port.wrmsr(register_of(sampler), 0);
-                *value = 0;
+            let register = register_of(sampler);
+            if *value != 0 && !runs(sampler, port.rdmsr(register)) {
+                port.wrmsr(register, 0);
             }
+            *value = 0;
         }
         note_served(port);
     }
