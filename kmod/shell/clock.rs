@@ -11,7 +11,7 @@ use super::cpu::{self, Cpu};
 use super::interrupts::LocalInterruptDisabled;
 use super::session::Session;
 use super::{machine, owner, registry, sys};
-use crate::hpm_abi::{QuantumEnd, Reason};
+use crate::hpm_abi::QuantumEnd;
 
 /// The timer may expire when this part of its time is left, so that it can share an interrupt with the scheduler's tick: of a
 /// quantum of 10 ms the last quarter contains one of 250 a second. So a quantum with less than this left is long enough.
@@ -187,19 +187,14 @@ impl Clock {
         }
         let intruder = cpu.section(irq, |section| section.intruder(session, registers)).flatten();
         if let Some(reason) = intruder {
-            if reason == Reason::CountersRunning {
-                owner::intruded(cpu, irq);
-            }
             session.give_up(reason);
             self.wake_readers();
         }
-        cpu.section(irq, |section| {
-            if session.has_given_up() {
-                section.unload(session);
-            } else if cut {
-                section.cut(QuantumEnd::Timer);
-            }
-        });
+        if session.has_given_up() {
+            owner::unload(cpu, session, irq);
+        } else if cut {
+            cpu.section(irq, |section| section.cut(QuantumEnd::Timer));
+        }
     }
 
     /// TSC ticks until readers are to be woken of what was published at `since` first, or again if they are now.

@@ -16,7 +16,7 @@ use super::programs::Programs;
 use super::request::{error_of, serve, Failure};
 use super::session::Session;
 use super::target::current_tid;
-use super::{counters, cpu, machine, markers, registry};
+use super::{counters, cpu, machine, markers, owner, registry};
 use crate::hpm_abi::{
     CounterRequest, Envelope, Info, Mark, MarkerPageRequest, QuantumEnd, Reason, SessionConfig, Totals,
     IOCTL_CONFIGURE, IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ,
@@ -241,9 +241,7 @@ impl Drop for Descriptor {
 /// Ends what every CPU does for a session that the registry does not know any more. Also the moment after which no CPU looks at it:
 /// interrupts are off while one does.
 fn unload(session: &Session, plugged: &Plugged) {
-    plugged.on_online(|cpu, irq| {
-        cpu.section(irq, |section| section.unload(session));
-    });
+    plugged.on_online(|cpu, irq| owner::unload(cpu, session, irq));
 }
 
 /// Sets a marker in the calling thread.

@@ -309,10 +309,13 @@ fn give_up(cpu: &Cpu, reason: Reason, irq: &LocalInterruptDisabled) {
     concerned.for_each(|session| session.give_up(reason));
 }
 
-/// Somebody else counts on this CPU: its PMU is left to him, and sessions give up, whose readers are to be woken.
-pub(super) fn intruded(cpu: &Cpu, irq: &LocalInterruptDisabled) {
-    give_up(cpu, Reason::CountersRunning, irq);
-    leave(cpu, irq);
+/// The session leaves this CPU. If somebody else counts there, its PMU is left to him, and all sessions give up that it concerns.
+pub(super) fn unload(cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) {
+    if cpu.section(irq, |section| section.unload(session)) == Some(true) {
+        give_up(cpu, Reason::CountersRunning, irq);
+        leave(cpu, irq);
+        cpu.clock.wake_readers();
+    }
 }
 
 /// This CPU is about to go offline: only its own kernel threads run here any more.

@@ -156,10 +156,11 @@ impl Section<'_> {
         self.cpu.exposed.store(false, Ordering::Relaxed);
     }
 
-    /// The session leaves this CPU, and gives up if somebody else uses the PMU, which nobody has seen yet.
-    pub(in super::super) fn unload(&mut self, session: &Session) {
+    /// The session leaves this CPU, and gives up if somebody else uses the PMU, which nobody has seen yet; whether that is so.
+    pub(in super::super) fn unload(&mut self, session: &Session) -> bool {
         let is_loaded = ptr::eq(self.cpu.loaded.load(Ordering::Relaxed), session);
-        if is_loaded && self.is_intruded() {
+        let is_intruded = is_loaded && self.is_intruded();
+        if is_intruded {
             session.give_up(Reason::CountersRunning);
         }
         if self.cpu.is_running(session) {
@@ -169,6 +170,7 @@ impl Section<'_> {
         if is_loaded {
             self.cpu.loaded.store(ptr::null_mut(), Ordering::Relaxed);
         }
+        is_intruded
     }
 
     /// An NMI has come: whether it was hpm's.

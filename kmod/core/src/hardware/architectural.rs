@@ -150,8 +150,7 @@ impl Hardware {
     }
 
     /// Has hardware know the address of hpm's memory no longer, by which records go there: the kernel's perf, which nothing keeps out where
-    /// PEBS is architectural, allows records again without writing it. No record can be
-    /// written.
+    /// PEBS is architectural, allows records again without writing it. Nothing while records can be written, which are another session's.
     pub(super) fn forget_buffer<P: Port>(&self, port: &mut P) {
         if self.pmu.pebs.is_ok_and(Pebs::is_architectural) && self.pebs_enable == 0 {
             self.found.restore_buffer(port, &self.pmu);

@@ -145,7 +145,7 @@ impl Hardware {
         of_interface!(self, held => held.cede(port));
     }
 
-    /// Has hardware know no address of hpm's memory. No record can be written, and none is until a segment is described again.
+    /// Has hardware know no address of hpm's memory until a segment is described again.
     pub(super) fn forget_buffer<P: Port>(&self, port: &mut P) {
         if let Self::Architectural(held) = self {
             held.forget_buffer(port);
