@@ -137,7 +137,12 @@ fn take(pmu: &Pmu) -> Result<(), Refusal> {
     let plugged = Plugged::hold();
     (0..machine::cpu_count()).filter(|&number| machine::is_online(number)).for_each(sys::zero_leftovers);
     drop(plugged);
-    let taken = hook().and_then(|()| enter_cpus(&Plugged::hold()).inspect_err(|_| unhook()));
+    let taken = hook().and_then(|()| {
+        // Its own statement: the kernel takes the lock on CPU hotplug while it holds that on tracepoints, and so nobody may hold the first
+        // while probes are unregistered.
+        let entered = enter_cpus(&Plugged::hold());
+        entered.inspect_err(|_| unhook())
+    });
     if taken.is_err() {
         release(pmu);
         return taken;
