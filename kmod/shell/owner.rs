@@ -80,12 +80,13 @@ impl Owner {
         if self.asleep {
             return Ok(());
         }
-        if ACTIVE.load(Ordering::Relaxed) {
-            check_cpus(plugged, Cpu::acquire_if_missing)?;
-        } else {
+        if !ACTIVE.load(Ordering::Relaxed) {
             enter_cpus(plugged)?;
         }
-        check_cpus(plugged, |cpu, irq| check_session(cpu, session, irq))
+        check_cpus(plugged, |cpu, irq| {
+            cpu.acquire_if_missing(irq)?;
+            check_session(cpu, session, irq)
+        })
     }
 
     /// A session that was added ends: the last one gives the PMU back.

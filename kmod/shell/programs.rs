@@ -54,14 +54,6 @@ impl Programs {
         self.second.as_ref().map(|second| &second[..])
     }
 
-    /// Checks that a core at this place is none of a type that no CPU had when the session was made.
-    ///
-    /// # Errors
-    /// [`Reason::NewCoreType`].
-    pub(super) fn check_place(&self, core: usize) -> Result<(), Refusal> {
-        self.on(core).map(|_| ()).ok_or(Refusal::new(Reason::NewCoreType, [0; 2]))
-    }
-
     /// The first of them, or any where there is none.
     pub(super) fn first_on(&self, core: usize) -> &Program {
         self.on(core).and_then(<[Program]>::first).unwrap_or(self.any())

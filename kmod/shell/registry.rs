@@ -200,7 +200,7 @@ fn insert_target(
         let place = RUNNING.get((found & PLACE) as usize);
         // SAFETY: As in `insert`.
         let holder = place.and_then(|place| unsafe { place.load(Ordering::Relaxed).as_ref() });
-        // Its session is there as long as it is.
+        // An entry goes before its session does.
         return Err(busy(holder.map_or(0, Session::owner)));
     }
     // Nobody is measured before it is known that it may be: the scheduler looks here without the lock.

@@ -302,12 +302,12 @@ impl Session {
         Ok(())
     }
 
-    /// Checks that it can measure on a CPU at this place.
+    /// Checks that a core at this place is none of a type that no CPU had when the session was made.
     ///
     /// # Errors
-    /// [`Programs::check_place`].
+    /// [`Reason::NewCoreType`].
     pub(super) fn check_place(&self, core: usize) -> Result<(), Refusal> {
-        self.programs.check_place(core)
+        self.programs.on(core).map(|_| ()).ok_or(Refusal::new(Reason::NewCoreType, [0; 2]))
     }
 
     /// Whether threads that it measures may run on this CPU.

@@ -61,6 +61,21 @@ fn architectural_pebs_that_was_found_enabled_writes_nothing_until_it_is_given_ba
     assert_eq!(rig.registers(), before);
 }
 
+/// Who allows records again finds no address of memory that may have been freed since.
+#[test]
+fn architectural_pebs_forgets_where_records_went_when_a_session_ends() {
+    const IA32_PEBS_BASE: u32 = 0x3F4;
+    let mut rig = Rig::of(&profile::CLEARWATER_FOREST, 1, Options::default());
+    let before = rig.port(0).rdmsr(IA32_PEBS_BASE);
+    rig.acquire();
+    let session = rig.add_session(&config(&[precise(LOADS, 100)]));
+    rig::scene::start_thread(&mut rig, session);
+    rig.run(0, 1000, &[Load]);
+    assert_ne!(rig.port(0).rdmsr(IA32_PEBS_BASE), before);
+    rig.stop(session);
+    assert_eq!(rig.port(0).rdmsr(IA32_PEBS_BASE), before);
+}
+
 #[test]
 fn a_running_counter_is_refused_and_left_alone() {
     for (register, value, global) in [(0x186, 0x0041_00C0, 1), (0x38D, 0x20, 1 << 33)] {

@@ -115,8 +115,9 @@ impl Refusal {
                     .to_owned()
             }
             Reason::IbsInterrupt => format!(
-                "the kernel has not set up the interrupt of instruction-based sampling (IBS_CTL reads {first:#x}, its entry \
-                 {second:#x}; see the kernel's messages on IBS): count with `hpmctl stat`, or sample with --imprecise"
+                "the kernel has not set up the interrupt of instruction-based sampling ({}see the kernel's messages on \
+                 IBS): count with `hpmctl stat`, or sample with --imprecise",
+                ibs_registers(self.detail)
             ),
             Reason::OnePrecise => format!(
                 "this processor's records do not say which event they are for, and {event} is the second that is sampled \
@@ -261,6 +262,14 @@ impl Refusal {
             _ => "a tracepoint that the driver needs is missing: use a kernel with CONFIG_TRACEPOINTS"
                 .to_owned(),
         }
+    }
+}
+
+/// What IBS_CTL and the entry that it names read; nothing of a session that gave up, which does not know.
+fn ibs_registers(detail: [u64; 2]) -> String {
+    match detail {
+        [0, 0] => String::new(),
+        [control, entry] => format!("IBS_CTL reads {control:#x}, its entry {entry:#x}; "),
     }
 }
 
