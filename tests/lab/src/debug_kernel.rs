@@ -51,6 +51,7 @@ pub(crate) fn prepare(tree: &Tree, cache: &Path, dir: &Path) -> Result<Prepared>
         source::unpack(tree, &tree.kernel, cache, &source, &LEFT_OUT)?;
     }
     fs::create_dir_all(&build).with_context(|| format!("creating {}", build.display()))?;
+    each_file(&build, &remove_if_cut_off)?;
     fs::write(build.join("wanted.config"), CONFIG).context("writing the wanted configuration")?;
     let config = ["KCONFIG_ALLCONFIG=/mnt/build/wanted.config", "allnoconfig"];
     make(tree, cache, dir, "configuring the debug kernel", &config)?;
@@ -70,7 +71,7 @@ pub(crate) fn prepare(tree: &Tree, cache: &Path, dir: &Path) -> Result<Prepared>
     // Everything is built in, so there are no modules; modprobe says so by itself.
     let module_tree = modules(dir);
     fs::create_dir_all(&module_tree).with_context(|| format!("creating {}", module_tree.display()))?;
-    remove_objects(&build)?;
+    each_file(&build, &remove_object)?;
     Ok(Prepared { release, build: Build::Compiled, made_from: made_from(&tree.kernel) })
 }
 
@@ -111,22 +112,56 @@ fn first_missing(made: &str) -> Option<&'static str> {
     wanted.into_iter().find(|option| !made.lines().any(|line| line == *option))
 }
 
-/// Removes what only a next compilation of the kernel would need: two thirds of the folder.
-fn remove_objects(folder: &Path) -> Result<()> {
+/// Does this to every file below a folder.
+fn each_file(folder: &Path, act: &dyn Fn(&Path) -> Result<()>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {
         let path = entry.with_context(|| format!("listing {}", folder.display()))?.path();
         if path.is_dir() && !path.is_symlink() {
-            remove_objects(&path)?;
-        } else if path.extension().is_some_and(|e| e == "o" || e == "a") {
-            fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+            each_file(&path, act)?;
+        } else {
+            act(&path)?;
         }
     }
     Ok(())
 }
 
+/// Removes what only a next compilation of the kernel would need: two thirds of the folder.
+fn remove_object(path: &Path) -> Result<()> {
+    if path.extension().is_some_and(|e| e == "o" || e == "a") { remove(path) } else { Ok(()) }
+}
+
+/// Removes what Kbuild was writing of an object's dependencies when it was killed: make would stop at the line that is cut off. Without
+/// it the object is made again.
+fn remove_if_cut_off(path: &Path) -> Result<()> {
+    if path.extension().is_none_or(|e| e != "cmd") {
+        return Ok(());
+    }
+    let text = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    if text.ends_with(b"\n") { Ok(()) } else { remove(path) }
+}
+
+fn remove(path: &Path) -> Result<()> {
+    fs::remove_file(path).with_context(|| format!("removing {}", path.display()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_build_left_half_written_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let below = folder.path().join("kernel/trace");
+        fs::create_dir_all(&below).unwrap();
+        let [whole, cut, object] = [".one.o.cmd", ".two.o.cmd", "two.o"].map(|name| below.join(name));
+        fs::write(&whole, "deps := \\\n a.h\n").unwrap();
+        fs::write(&cut, "deps := $(wildcard include/conf").unwrap();
+        fs::write(&object, "ELF").unwrap();
+        each_file(folder.path(), &remove_if_cut_off).unwrap();
+        assert_eq!([&whole, &cut, &object].map(|path| path.exists()), [true, false, true]);
+        each_file(folder.path(), &remove_object).unwrap();
+        assert_eq!([&whole, &object].map(|path| path.exists()), [true, false]);
+    }
 
     #[test]
     fn a_check_that_kconfig_dropped_is_named() {

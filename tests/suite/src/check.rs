@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
+use crate::guest::GuestCheck;
+
 /// Passed and failed checks.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Tally {
@@ -27,7 +29,18 @@ impl Tally {
     pub(crate) fn run(&mut self, name: &str, check: impl FnOnce() -> anyhow::Result<String>) {
         let start = Instant::now();
         let result = check();
-        let seconds = start.elapsed().as_secs_f64();
+        self.judge(name, start.elapsed().as_secs_f64(), result);
+    }
+
+    /// Takes in the checks that the guest part of `scenario` made.
+    pub(crate) fn take_in(&mut self, scenario: &str, checks: &[GuestCheck]) {
+        for GuestCheck { name, verdict, seconds } in checks {
+            self.judge(&format!("{scenario}: {name}"), *seconds, verdict.clone().map_err(anyhow::Error::msg));
+        }
+    }
+
+    /// Counts and prints one verdict.
+    fn judge(&mut self, name: &str, seconds: f64, result: anyhow::Result<String>) {
         match result {
             Ok(seen) => {
                 self.passed += 1;

@@ -1,18 +1,22 @@
 //! Checks that need no lab: formatting, lints, documentation and the unit tests of every crate.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::check::Tally;
+use crate::lab;
+use crate::machine::{KERNEL, PREVIOUS_KERNEL};
 
 /// Runs every host check in the workspace at `root`.
 pub(crate) fn run(root: &Path, tally: &mut Tally) {
     tally.run("format", || cargo(root, &["fmt", "--all", "--check"]));
     // Its shell belongs to no crate that cargo knows.
     tally.run("format of the module", || {
-        quiet(root, "rustfmt", &["--check", "--edition", "2021", "kmod/hpm.rs"])
+        quiet(root, "rustfmt", &["--check", "--edition", "2021", "kmod/hpm.rs"]).map(|_| String::new())
     });
     tally.run("lints", || {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"])
@@ -22,11 +26,17 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
         let manifest = ["--manifest-path", "libhpm/fuzz/Cargo.toml"];
         cargo(root, &[&["metadata", "--locked", "--format-version", "1"][..], &manifest].concat())
     });
+    tally.run("tools and tests are compiled of the same", || one_set_of_features(root));
     tally.run("documentation", || cargo(root, &["doc", "--workspace", "--no-deps", "--release"]));
+    // They take minutes of one CPU; tests and a terminal that is waited for leave as much.
+    let kernels = [KERNEL, PREVIOUS_KERNEL].map(|kernel| (kernel, lab::begin_to_build(root, kernel)));
     libtest(root, &["--workspace"], &[], tally);
     crate::libgc::check(root, tally);
-    crate::install::check(root, tally);
     crate::screen::check(root, tally);
+    for (kernel, building) in kernels {
+        tally.run(&format!("the lab has its {kernel} kernel"), || lab::wait_until_built(building));
+    }
+    crate::install::check(root, tally);
 }
 
 /// Every property and every parser of the driver's logic, the library and the model with many more random cases than each
@@ -35,7 +45,7 @@ pub(crate) fn run_properties(root: &Path, tally: &mut Tally) {
     let packages = ["-p", "hpm-core", "-p", "libhpm", "-p", "vpmu"];
     libtest(root, &packages, &[("PROPTEST_CASES", "20000")], tally);
     // One of the last thousand of these once showed a counter with the encoding of another register.
-    let interleavings = ["-p", "hpm-core", "--test", "witnessed"];
+    let interleavings = ["-p", "hpm-core", "--test", "driver", "--", "witnessed::"];
     libtest(root, &interleavings, &[("PROPTEST_CASES", "100000")], tally);
 }
 
@@ -47,15 +57,39 @@ pub(crate) fn run_booting_tests(root: &Path, tally: &mut Tally) {
 /// The tests that take minutes and need no machine: the tables of docs/measurements.md on the bias of sampling, and the memory
 /// of hpmtop in the replay of an hour.
 pub(crate) fn run_long_tests(root: &Path, tally: &mut Tally) {
-    libtest(root, &["-p", "hpm-core", "--test", "bias", "--", "--ignored"], &[], tally);
+    libtest(root, &["-p", "hpm-core", "--test", "driver", "--", "--ignored", "bias::"], &[], tally);
     libtest(root, &["-p", "hpmtop", "--lib", "--", "--ignored"], &[], tally);
 }
 
-fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
-    quiet(root, "cargo", arguments)
+/// No package that `make tools` compiles has other features where tests are compiled, too: it would be compiled twice, and with it all that
+/// stands on it, which are minutes.
+fn one_set_of_features(root: &Path) -> Result<String> {
+    let makefile = fs::read_to_string(root.join("Makefile"))?;
+    let tools = makefile.lines().find_map(|line| line.split_once("$(CARGO) build --release "));
+    let (_, packages) = tools.context("the Makefile does not say what the tools are")?;
+    let packages: Vec<&str> = packages.split_whitespace().chain(["--edges", "no-dev"]).collect();
+    let (tools, all) = (features(root, &packages)?, features(root, &["--workspace"])?);
+    let twice: Vec<&str> = tools.difference(&all).map(String::as_str).collect();
+    ensure!(
+        twice.is_empty(),
+        "tests need other features of these; name them in tests/suite/Cargo.toml:\n{}",
+        twice.join("\n")
+    );
+    Ok(format!("{} packages", tools.len()))
 }
 
-/// Runs a tool of the toolchain quietly; its output is shown only when it fails.
+/// Every package that these arguments of `cargo tree` select, with its features.
+fn features(root: &Path, arguments: &[&str]) -> Result<BTreeSet<String>> {
+    let format = ["tree", "--locked", "--prefix", "none", "--format", "{p} [{f}]"];
+    let tree = quiet(root, "cargo", &[&format, arguments].concat())?;
+    Ok(tree.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
+}
+
+fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
+    quiet(root, "cargo", arguments).map(|_| String::new())
+}
+
+/// Runs a tool of the toolchain quietly, and returns what it printed; both outputs are shown only when it fails.
 fn quiet(root: &Path, tool: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(tool)
         .args(arguments)
@@ -69,7 +103,7 @@ fn quiet(root: &Path, tool: &str, arguments: &[&str]) -> Result<String> {
         let stdout = String::from_utf8_lossy(&output.stdout);
         bail!("`{tool} {}` failed:\n{stdout}{stderr}", arguments.join(" "));
     }
-    Ok(String::new())
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Runs `cargo test`, passes its output on, and adds up what its runners counted.

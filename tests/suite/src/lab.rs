@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::guest::GuestReport;
 use crate::guest::torture::LONG as TORTURE_LONG;
-use crate::machine::Machine;
+use crate::machine::{DEBUG_KERNEL, Machine};
 
 /// What one boot produced.
 #[derive(Debug)]
@@ -35,10 +35,37 @@ fn timeout(machine: &Machine, options: &[&str]) -> &'static str {
     let is_long =
         ["--deterministic", TRUTH_OF_ALL, TORTURE_LONG].iter().any(|option| options.contains(option));
     match machine.kernel.as_str() {
-        "debug" => "7200",
+        DEBUG_KERNEL => "7200",
         _ if is_long => "7200",
         _ => "1800",
     }
+}
+
+/// Begins to fetch and build one of the lab's kernels and what is made for it, beside other work and with what that leaves of the processor.
+///
+/// # Errors
+/// There is no lab.
+pub(crate) fn begin_to_build(root: &Path, kernel: &str) -> Result<Child> {
+    Command::new("nice")
+        .args(["-n", "19"])
+        .arg(root.join("target/release/lab"))
+        .args(["build", "--kernel", kernel])
+        .current_dir(root)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("target/release/lab cannot be started; `make tools` builds it")
+}
+
+/// Waits for what [`begin_to_build`] began.
+///
+/// # Errors
+/// What the lab said.
+pub(crate) fn wait_until_built(building: Result<Child>) -> Result<String> {
+    let output = building?.wait_with_output().context("waiting for the lab")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(String::new())
 }
 
 /// The folder that is the guest's working folder.

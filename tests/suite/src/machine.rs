@@ -18,7 +18,11 @@ pub(crate) struct Machine {
 }
 
 /// The kernel that is booted unless another one is asked for.
-const KERNEL: &str = "newest";
+pub(crate) const KERNEL: &str = "newest";
+/// The stock kernel before it.
+pub(crate) const PREVIOUS_KERNEL: &str = "previous";
+/// The kernel that checks itself.
+pub(crate) const DEBUG_KERNEL: &str = "debug";
 
 impl Machine {
     /// The plain machine, from which the others differ, with this processor.

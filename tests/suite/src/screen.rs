@@ -137,6 +137,13 @@ struct Pane {
     folder: PathBuf,
 }
 
+/// An example of hpmtop. Of the whole workspace, whose examples the unit tests have built already; no other package has one of this name.
+fn example(root: &Path, name: &str) -> Result<PathBuf> {
+    let build = ["build", "--quiet", "--release", "--workspace", "--example", name];
+    output(Command::new("cargo").args(build).current_dir(root))?;
+    Ok(root.join("target/release/examples").join(name))
+}
+
 impl Pane {
     fn open(root: &Path) -> Result<Self> {
         let unpacked = root.join("target/consumers/debian");
@@ -147,8 +154,7 @@ impl Pane {
             fs::remove_dir_all(&folder).context("removing what an earlier check left")?;
         }
         fs::create_dir_all(&folder)?;
-        let made = ["run", "--quiet", "--release", "--package", "hpmtop", "--example", "made", "--"];
-        output(Command::new("cargo").args(made).arg(folder.join("made.hpm")).current_dir(root))?;
+        output(Command::new(example(root, "made")?).arg(folder.join("made.hpm")))?;
         let libraries = unpacked.join("usr/lib/x86_64-linux-gnu");
         let pane = Self { tmux, libraries, hpmtop: root.join("target/release/hpmtop"), folder };
         pane.begin()?;
@@ -317,9 +323,7 @@ fn restored(pane: &Pane) -> Result<String> {
 }
 
 fn panics(pane: &Pane, root: &Path) -> Result<String> {
-    let build = ["build", "--quiet", "--release", "--package", "hpmtop", "--example", "panics"];
-    output(Command::new("cargo").args(build).current_dir(root))?;
-    let program = root.join("target/release/examples/panics");
+    let program = example(root, "panics")?;
     pane.begin()?;
     pane.types(&format!(
         "stty -a > before; {}; echo ended=$?; stty -a > after; echo over$((1))",

@@ -46,6 +46,7 @@ mod unknown;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -60,11 +61,22 @@ const NEED_A_PMU: [&str; 3] = ["counting", "sampling", "lifecycle"];
 /// Profiles whose PMU hpm does not take yet.
 const REFUSED: &[&str] = &[];
 
+/// One check made inside the guest.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GuestCheck {
+    /// Its name.
+    pub(crate) name: String,
+    /// What was seen, or why it failed.
+    pub(crate) verdict: Result<String, String>,
+    /// How long it took, by the guest's clock.
+    pub(crate) seconds: f64,
+}
+
 /// What a guest part has to tell.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct GuestReport {
-    /// Checks made inside the guest: name, and what was seen or why it failed.
-    pub(crate) checks: Vec<(String, Result<String, String>)>,
+    /// Checks made inside the guest.
+    pub(crate) checks: Vec<GuestCheck>,
     /// hpm does not take this processor's PMU, and said so.
     pub(crate) refused: bool,
     /// Facts for the host part to compare with the truth.
@@ -74,8 +86,13 @@ pub(crate) struct GuestReport {
 impl GuestReport {
     /// Makes one check and keeps its verdict.
     fn check(&mut self, name: &str, check: impl FnOnce() -> Result<String>) {
+        let begun = Instant::now();
         let verdict = check().map_err(|error| format!("{error:#}"));
-        self.checks.push((name.to_owned(), verdict));
+        self.checks.push(GuestCheck {
+            name: name.to_owned(),
+            verdict,
+            seconds: begun.elapsed().as_secs_f64(),
+        });
     }
 
     /// Keeps a fact.

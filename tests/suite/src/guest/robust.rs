@@ -124,7 +124,7 @@ const WAKE_WITHIN: Duration = Duration::from_millis(800);
 /// A reader that takes all that is published each time it is woken is woken once in [`WAKE_WITHIN`] at most, though a switch publishes a
 /// quantum each few ms and threads exit, which wakes whoever polls the side band's rings.
 fn sleeps_until_told() -> Result<String> {
-    let script = "i=0; while [ $i -lt 200 ]; do sleep 0.005; i=$((i+1)); done";
+    let script = "i=0; while [ $i -lt 50 ]; do sleep 0.005; i=$((i+1)); done";
     let mut child = Child::prepare(&["sh", "-c", script])?;
     let instructions =
         event::parse("instructions:u", &libhpm::machine::pmu_name(&Driver::open_checked()?.1))?;

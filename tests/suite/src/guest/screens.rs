@@ -90,7 +90,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         // For who waits, and if the machine is ended before its time.
         println!(
             "{name}: {}",
-            if report.checks.last().is_some_and(|(_, verdict)| verdict.is_ok()) { "yes" } else { "no" }
+            if report.checks.last().is_some_and(|check| check.verdict.is_ok()) { "yes" } else { "no" }
         );
     }
     report.check("hpmtop tells its ribbon while it records", || {

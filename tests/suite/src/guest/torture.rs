@@ -20,7 +20,7 @@ use super::{GuestReport, is_asked_for};
 /// On the kernel's command line for the long form.
 pub(crate) const LONG: &str = "hpm.torture=long";
 /// Requests of each of two users, and those while the module comes and goes.
-const REQUESTS_SHORT: [u64; 2] = [2_000, 600];
+const REQUESTS_SHORT: [u64; 2] = [2_000, 300];
 const REQUESTS_LONG: [u64; 2] = [500_000, 6_000];
 /// Period of what is sampled under random requests: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;

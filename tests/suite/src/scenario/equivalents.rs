@@ -63,9 +63,7 @@ pub(crate) fn run(root: &Path, tally: &mut Tally, profiles: &[&'static Profile])
             Ok(String::new())
         });
         let Some(boot) = boot else { continue };
-        for (check, verdict) in &boot.report.checks {
-            tally.run(&format!("{NAME}: {name}: {check}"), || verdict.clone().map_err(anyhow::Error::msg));
-        }
+        tally.take_in(&format!("{NAME}: {name}"), &boot.report.checks);
         tally.run(&format!("{NAME}: the count on {name} is exact"), || counted(&boot));
         tally.run(&format!("{NAME}: the hot instructions on {name} are the loads"), || {
             let found = hot(&boot)?;

@@ -10,8 +10,9 @@ use anyhow::{Result, ensure};
 use super::matrix::{self, Job};
 use super::{bench, demo, equivalents, run};
 use crate::check::Tally;
+use crate::machine::DEBUG_KERNEL;
 use crate::results::{Results, Standing};
-use crate::{consumers, fuzz, host, libgc, symbols};
+use crate::{consumers, fuzz, host, lab, libgc, symbols};
 
 /// What is asked of a run.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Step {
     }
 
     fn on_debug_kernel(&self) -> bool {
-        matches!(self, Self::Boot(job) if job.machine.kernel == "debug")
+        matches!(self, Self::Boot(job) if job.machine.kernel == DEBUG_KERNEL)
     }
 }
 
@@ -95,7 +96,7 @@ pub(crate) fn full(root: &Path, wish: &Wish) -> Result<ExitCode> {
     // The next is the last one.
     chosen.sort_by_key(|(standing, _)| Reverse(*standing));
     let wanted = |step: &(Standing, Step)| step.1.on_debug_kernel();
-    let mut debug_kernel = chosen.iter().any(wanted).then(|| matrix::build_debug_kernel(root));
+    let mut debug_kernel = chosen.iter().any(wanted).then(|| lab::begin_to_build(root, DEBUG_KERNEL));
     while let Some((_, step)) = chosen.pop() {
         if wish.limit.is_some_and(|limit| results.elapsed() >= limit) {
             println!("---- the time is over; {} steps are left", chosen.len() + 1);
@@ -130,7 +131,7 @@ fn take(root: &Path, step: &Step, debug_kernel: &mut Option<Result<Child>>, tall
         Step::Equivalents => equivalents::run(root, tally, &equivalents::PROFILES),
         Step::Boot(job) => {
             if let Some(building) = debug_kernel.take_if(|_| step.on_debug_kernel()) {
-                tally.run("the debug kernel is built", || matrix::wait_for_debug_kernel(building));
+                tally.run("the debug kernel is built", || lab::wait_until_built(building));
             }
             run(root, job.scenario, &job.machine, tally);
         }

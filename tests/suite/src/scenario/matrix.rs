@@ -1,15 +1,11 @@
 //! Which scenarios are run on which machines, in which tier.
 
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-
-use anyhow::{Context, Result, ensure};
 use vpmu::profile::{
     self, ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
 };
 
 use super::{Scenario, advice, heap, methods, multiplex, overhead, siblings, tracking, unknown};
-use crate::machine::Machine;
+use crate::machine::{DEBUG_KERNEL, Machine, PREVIOUS_KERNEL};
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle.short"];
@@ -114,7 +110,7 @@ pub(super) fn fast_jobs() -> Vec<Job> {
 }
 
 fn previous_kernel() -> Machine {
-    Machine { kernel: "previous".to_owned(), ..Machine::plain() }
+    Machine { kernel: PREVIOUS_KERNEL.to_owned(), ..Machine::plain() }
 }
 
 /// What the fast tier does not: every processor with one and two CPUs, more CPUs, no isolation of page tables, and the kernel before the
@@ -154,33 +150,12 @@ pub(super) fn long_jobs() -> Vec<Job> {
 /// What is run on a kernel that checks itself.
 pub(super) fn debug_jobs() -> Vec<Job> {
     let on = |isolated| {
-        jobs(ON_DEBUG_KERNEL, &Machine { isolated, kernel: "debug".to_owned(), ..Machine::plain() })
+        jobs(ON_DEBUG_KERNEL, &Machine { isolated, kernel: DEBUG_KERNEL.to_owned(), ..Machine::plain() })
     };
     let others = [&CLEARWATER_FOREST, &ALDER_LAKE].into_iter().flat_map(|profile| {
-        jobs(ON_DEBUG_KERNEL_ELSEWHERE, &Machine { kernel: "debug".to_owned(), ..Machine::of(profile) })
+        jobs(ON_DEBUG_KERNEL_ELSEWHERE, &Machine { kernel: DEBUG_KERNEL.to_owned(), ..Machine::of(profile) })
     });
     [on(true), on(false)].into_iter().flatten().chain(others).collect()
-}
-
-/// Compiles the debug kernel while machines run, with what they leave of the processor.
-pub(super) fn build_debug_kernel(root: &Path) -> Result<Child> {
-    Command::new("nice")
-        .args(["-n", "19"])
-        .arg(root.join("target/release/lab"))
-        .args(["build", "--kernel", "debug", "--no-plugin"])
-        .current_dir(root)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("target/release/lab cannot be started; `make tools` builds it")
-}
-
-/// Waits for what [`build_debug_kernel`] began.
-pub(super) fn wait_for_debug_kernel(building: Result<Child>) -> Result<String> {
-    let output = building?.wait_with_output().context("waiting for the lab")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
-    Ok(String::new())
 }
 
 #[cfg(test)]

@@ -193,9 +193,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
         Ok(String::new())
     });
     let Some(boot) = boot else { return };
-    for (name, verdict) in &boot.report.checks {
-        tally.run(&format!("{}: {name}", scenario.name), || verdict.clone().map_err(anyhow::Error::msg));
-    }
+    tally.take_in(scenario.name, &boot.report.checks);
     kernel::isolation(&boot, tally);
     if !boot.report.refused {
         (scenario.compare)(&boot, tally);

@@ -29,9 +29,7 @@ pub(crate) fn run(root: &Path, on_host: bool, tally: &mut Tally) {
         checks = lab::boot_prepared(root, "screens", &machine, OPTIONS, prepare)?.report.checks;
         Ok(String::new())
     });
-    for (name, verdict) in checks {
-        tally.run(&format!("pictures: {name}"), || verdict.map_err(anyhow::Error::msg));
-    }
+    tally.take_in("pictures", &checks);
     // The guest's folder is one of this machine, so that what came before the lab was ended is there.
     let folder = lab::folder(root, "screens", &machine);
     for shown in &SHOWN {

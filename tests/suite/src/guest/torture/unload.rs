@@ -13,13 +13,20 @@ use crate::guest::lifecycle::{MODULE, unchanged};
 use crate::guest::programs::{built, succeed};
 use crate::guest::scopes::open_to_nobody;
 
+/// How long the module is left alone between tries: the senders, who were waiting for it, hardly use it yet after the short ones.
+const PAUSES: [Duration; 3] =
+    [Duration::from_millis(2), Duration::from_millis(2), Duration::from_millis(300)];
+
 /// Unloads and loads the module as often as it lets itself be unloaded.
 pub(super) fn run(report: &mut GuestReport, requests: u64, before: &BTreeMap<String, u64>) -> Result<()> {
     let mut load = Command::new(built("threads")?).args(["4", "1000000"]).stdout(Stdio::null()).spawn()?;
     let mut senders = Senders::start(requests, true)?;
     report.check("the module comes and goes under random requests and load", || {
         let (mut unloaded, mut refused) = (0, 0);
-        while senders.send()? {
+        for pause in PAUSES.iter().cycle() {
+            if !senders.send()? {
+                break;
+            }
             if unload()? {
                 unloaded += 1;
                 unchanged(before)?;
@@ -27,7 +34,7 @@ pub(super) fn run(report: &mut GuestReport, requests: u64, before: &BTreeMap<Str
             } else {
                 refused += 1;
             }
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(*pause);
         }
         ensure!(unloaded >= 2, "it was unloaded {unloaded} times, and refused {refused} times");
         ensure!(refused >= 2, "it was unloaded {unloaded} times, and never while somebody used it");

@@ -1,12 +1,10 @@
 //! A session that may see user mode only, with records that come late enough to show the kernel.
 
-mod rig;
-
+use crate::rig::core::Instruction::{Load, Plain};
+use crate::rig::core::Shared;
+use crate::rig::scene::{config, precise, start_thread, LOADS};
+use crate::rig::Rig;
 use hpm_abi::{Quantum, QuantumEnd, QuantumFlags, SessionConfig};
-use rig::core::Instruction::{Load, Plain};
-use rig::core::Shared;
-use rig::scene::{config, precise, start_thread, LOADS};
-use rig::Rig;
 use vpmu::Options;
 
 const KERNEL: u64 = 1 << 63;

@@ -1,11 +1,9 @@
 //! Counting against the model: exact whatever the scheduler does, and cheap.
 
-mod rig;
-
+use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
+use crate::rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS, STORES};
+use crate::rig::Rig;
 use hpm_abi::{EventSpec, QuantumEnd, EVENTS_MAX};
-use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS, STORES};
-use rig::Rig;
 use vpmu::Options;
 
 const BRANCHES_COUNTED: u64 = 0x00C4;

@@ -1,13 +1,12 @@
 //! Requests with any of their fields changed to anything: refused with a field of the request or a reason, never a panic, and
 //! what is accepted is within the limits. Requests of sense, which are then run, are in requests.rs and generations.rs.
 
-mod rig;
-
+use crate::rig;
+use crate::rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS, LOADS, STORES};
+use crate::rig::Rig;
 use hpm_abi::{EventSpec, Reason, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX, SEGMENT_BYTES};
 use hpm_core::turns::{Turns, TURNS_MAX};
 use proptest::prelude::*;
-use rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS, LOADS, STORES};
-use rig::Rig;
 use vpmu::profile::{Profile, ALL, NETBURST};
 use vpmu::Options;
 

@@ -1,23 +1,20 @@
 //! Random requests and interleavings on every family of PMUs: either the driver refuses, or the model raises no fault and the driver
 //! counts what PMUs of the model count that are programmed once for each event and left alone.
 
-#[path = "witnessed/requests.rs"]
 mod requests;
-mod rig;
-#[path = "witnessed/witness.rs"]
 mod witness;
 
+use self::requests::session;
+use self::witness::{by_cycle, Witness};
+use crate::rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use crate::rig::scene::{config, counted};
+use crate::rig::Rig;
 use hpm_abi::{EventMode, QuantumEnd, SessionConfig};
 use hpm_core::pmu::amd::generation_of;
 use hpm_core::Program;
 use proptest::prelude::*;
-use requests::session;
-use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::scene::{config, counted};
-use rig::Rig;
 use vpmu::profile::{amd, Profile, PRESCOTT};
 use vpmu::{Event, EventSet, MicroEvents, Options};
-use witness::{by_cycle, Witness};
 
 const CPUS: usize = 2;
 const THREADS_PER_SESSION: usize = 2;

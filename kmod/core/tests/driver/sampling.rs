@@ -1,15 +1,13 @@
 //! Precise sampling against the model: periods, threads, loss, stacks, late PMIs.
 
-mod rig;
-
-use hpm_abi::{QuantumEnd, SessionConfig, SEGMENT_BYTES};
-use hpm_core::Program;
-use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::scene::{
+use crate::rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use crate::rig::scene::{
     acquired, config, counted, interrupting, one_thread, precise, take_turns, BRANCHES, INSTRUCTIONS, LOADS,
     PRECISE_INSTRUCTIONS, STORES,
 };
-use rig::Rig;
+use crate::rig::Rig;
+use hpm_abi::{QuantumEnd, SessionConfig, SEGMENT_BYTES};
+use hpm_core::Program;
 use vpmu::profile::Profile;
 use vpmu::Options;
 

@@ -1,15 +1,14 @@
 //! AMD's PMUs against the model: counters of every family, interrupts that leave no trace, and instruction-based sampling.
 
-mod rig;
-
 use std::collections::BTreeSet;
 use std::mem::offset_of;
 
+use crate::rig;
+use crate::rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use crate::rig::scene::{config, counted, interrupting, precise, take_turns, INSTRUCTIONS};
+use crate::rig::{Rig, TID_SHIFT};
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
 use hpm_core::{Program, Refusal};
-use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::scene::{config, counted, interrupting, precise, take_turns, INSTRUCTIONS};
-use rig::{Rig, TID_SHIFT};
 use vpmu::profile::{amd, Profile};
 use vpmu::Options;
 

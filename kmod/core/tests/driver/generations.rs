@@ -1,22 +1,21 @@
 //! Every generation: its tables are sound, its processors are found, and whatever is asked of it is refused, or programmed
 //! without a fault, and all registers are restored after it.
 
-mod rig;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::rig;
+use crate::rig::core::Core;
+use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
+use crate::rig::port::CorePort;
+use crate::rig::scene::{config, counted, exercise, interrupting, precise, INSTRUCTIONS};
+use crate::rig::Rig;
 use hpm_abi::{CoreType, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
 use hpm_core::hybrid::check_types;
 use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
 use hpm_core::port::Port;
 use hpm_core::{detect, Pmu, Program};
 use proptest::prelude::*;
-use rig::core::Core;
-use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::port::CorePort;
-use rig::scene::{config, counted, exercise, interrupting, precise, INSTRUCTIONS};
-use rig::Rig;
 use vpmu::profile::{self, PmuKind, Profile};
 use vpmu::Options;
 

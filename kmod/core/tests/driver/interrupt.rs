@@ -1,15 +1,13 @@
 //! Sampling by interrupt against the model: periods, threads, late PMIs, loss, stacks.
 
-mod rig;
-
-use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
-use hpm_core::Program;
-use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::scene::{
+use crate::rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use crate::rig::scene::{
     acquired, config, counted, interrupting, one_thread, precise, take_turns, BRANCHES, INSTRUCTIONS, LOADS,
     STORES,
 };
-use rig::Rig;
+use crate::rig::Rig;
+use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
+use hpm_core::Program;
 use vpmu::Options;
 
 const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];

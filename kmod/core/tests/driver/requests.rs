@@ -1,9 +1,11 @@
 //! Requests: refused with a reason, or programmed so that the model raises no fault.
 
-mod rig;
-
 use std::mem::offset_of;
 
+use crate::rig::scene::{
+    config, counted, exercise, precise, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES,
+};
+use crate::rig::Rig;
 use hpm_abi::{
     EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX, SEGMENT_BYTES,
 };
@@ -11,8 +13,6 @@ use hpm_core::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX
 use hpm_core::events::{Event, Sampling, Way, PERIOD_MIN};
 use hpm_core::{Program, Refusal};
 use proptest::prelude::*;
-use rig::scene::{config, counted, exercise, precise, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES};
-use rig::Rig;
 use vpmu::Options;
 
 fn refusal(request: &SessionConfig) -> Refusal {

@@ -1,12 +1,11 @@
 //! What processors do beside their description: counters that do not count every event, or not after every change.
 
-mod rig;
-
+use crate::rig;
+use crate::rig::core::Instruction::{Load, Store};
+use crate::rig::scene::{config, counted, interrupting, precise};
+use crate::rig::Rig;
 use hpm_abi::{EventSpec, QuantumEnd, SessionConfig, SessionFlags};
 use hpm_core::{events, Pmu};
-use rig::core::Instruction::{Load, Store};
-use rig::scene::{config, counted, interrupting, precise};
-use rig::Rig;
 use vpmu::profile::{self, Profile};
 use vpmu::Options;
 

@@ -1,12 +1,12 @@
 //! Periods that are randomised or adapted, and the ceilings on sampling, against the model.
 
-mod rig;
-
+use crate::rig::core::Instruction::{Load, Store};
+use crate::rig::scene::{
+    acquired, config, counted, interrupting, one_thread, precise, INSTRUCTIONS, LOADS, STORES,
+};
+use crate::rig::Rig;
 use hpm_abi::{CpuControl, EventSpec, QuantumEnd, SessionConfig};
 use hpm_core::Limits;
-use rig::core::Instruction::{Load, Store};
-use rig::scene::{acquired, config, counted, interrupting, one_thread, precise, INSTRUCTIONS, LOADS, STORES};
-use rig::Rig;
 
 #[test]
 fn randomised_records_times_their_periods_stay_with_the_count_over_switches_and_cpus() {

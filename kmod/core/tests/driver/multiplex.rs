@@ -1,17 +1,16 @@
 //! Events that take turns against the model.
 
-mod rig;
-
 use std::collections::BTreeSet;
 
+use crate::rig;
+use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
+use crate::rig::scene::{acquired, config, counted, interrupting, precise, INSTRUCTIONS, LOADS, STORES};
+use crate::rig::{Rig, TURN_TSC};
 use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
 use hpm_core::port::Port;
 use hpm_core::registers::{IA32_PERFEVTSEL0, IA32_PERF_GLOBAL_CTRL};
 use hpm_core::turns::Turns;
 use hpm_core::{Program, Refusal};
-use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::scene::{acquired, config, counted, interrupting, precise, INSTRUCTIONS, LOADS, STORES};
-use rig::{Rig, TURN_TSC};
 
 const BRANCHES_COUNTED: u64 = 0x00C4;
 

@@ -1,15 +1,14 @@
 //! Random interleavings of threads, CPUs, cuts, PMIs and readers: whatever happens, the numbers add up.
 
-mod rig;
-
-use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
-use proptest::prelude::*;
-use rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use rig::netburst::{self, FRONT_END, TAG_LOADS, TAG_STORES};
-use rig::scene::{
+use crate::rig;
+use crate::rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use crate::rig::netburst::{self, FRONT_END, TAG_LOADS, TAG_STORES};
+use crate::rig::scene::{
     config, counted, interrupting, precise, BRANCHES, INSTRUCTIONS, LOADS, PRECISE_INSTRUCTIONS, STORES,
 };
-use rig::Rig;
+use crate::rig::Rig;
+use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
+use proptest::prelude::*;
 use vpmu::profile::PRESCOTT;
 use vpmu::Options;
 

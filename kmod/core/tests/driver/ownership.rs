@@ -1,14 +1,13 @@
 //! Taking a CPU's PMU and giving it back, and knowing whose it is.
 
-mod rig;
-
+use crate::rig;
+use crate::rig::core::Instruction::Load;
+use crate::rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS, LOADS};
+use crate::rig::{foreign_nmi, Rig};
 use hpm_abi::{QuantumEnd, Reason};
 use hpm_core::port::Port;
 use hpm_core::{Engine, Refusal};
 use proptest::prelude::*;
-use rig::core::Instruction::Load;
-use rig::scene::{config, counted, interrupting, precise, INSTRUCTIONS, LOADS};
-use rig::{foreign_nmi, Rig};
 use vpmu::profile::{self, amd, Profile};
 use vpmu::Options;
 

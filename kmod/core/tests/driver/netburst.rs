@@ -1,8 +1,13 @@
 //! The Pentium 4's PMU: what is asked of it is refused, or programmed without a fault and counted right, on a processor of one
 //! thread and on one of two that share the PMU.
 
-mod rig;
-
+use crate::rig;
+use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
+use crate::rig::netburst::{
+    encoding, BRANCHES, FRONT_END, INSTRUCTIONS, INSTRUCTIONS_COMPLETED, REPLAY, TAG_LOADS, TAG_STORES,
+};
+use crate::rig::scene::{config, counted, exercise, precise};
+use crate::rig::Rig;
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
 use hpm_core::pmu::netburst::events::{Encoding, EventRule, Tagging, EVENTS};
 use hpm_core::pmu::netburst::registers::{Block, Cccr, Escr, EscrId, Pair};
@@ -11,12 +16,6 @@ use hpm_core::pmu::Interface;
 use hpm_core::turns::Turns;
 use hpm_core::{Pmu, Port, Program};
 use proptest::prelude::*;
-use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::netburst::{
-    encoding, BRANCHES, FRONT_END, INSTRUCTIONS, INSTRUCTIONS_COMPLETED, REPLAY, TAG_LOADS, TAG_STORES,
-};
-use rig::scene::{config, counted, exercise, precise};
-use rig::Rig;
 use vpmu::profile::PRESCOTT;
 use vpmu::Options;
 

@@ -1,12 +1,10 @@
 //! Whether every store of a loop is sampled as often as the others (Schneider, thesis, §3.5: the loop of figure 3.10, the
 //! distributions of figures 3.11 to 3.13 and the sweep of figure 3.14). `cargo test --release -p hpm-core --test
-//! bias -- --ignored --nocapture` prints the tables.
+//! driver -- --ignored --nocapture bias::` prints the tables.
 
-mod rig;
-
+use crate::rig::scene::{config, precise, STORES};
+use crate::rig::{Rig, TID_SHIFT};
 use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
-use rig::scene::{config, precise, STORES};
-use rig::{Rig, TID_SHIFT};
 use vpmu::Options;
 
 /// What a drain holds whose end has intervals drawn anew.

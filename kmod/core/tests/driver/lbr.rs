@@ -1,10 +1,12 @@
 //! Last branch records, model-specific and architectural, against the model: whose they are, which they are, and that they
 //! are given back.
 
-mod rig;
-
 use std::collections::{HashMap, VecDeque};
 
+use crate::rig::core::word;
+use crate::rig::core::Instruction::{Load, Plain};
+use crate::rig::scene::{config, interrupting, precise, LOADS};
+use crate::rig::Rig;
 use hpm_abi::{
     BranchFilter, EventSpec, QuantumEnd, QuantumFlags, Reason, SessionConfig, RECORD_FORMAT_ARCHITECTURAL,
     SEGMENT_BYTES,
@@ -13,10 +15,6 @@ use hpm_core::layout::RecordLayout;
 use hpm_core::segments::Segments;
 use hpm_core::{Pmu, Program, Refusal};
 use proptest::prelude::*;
-use rig::core::word;
-use rig::core::Instruction::{Load, Plain};
-use rig::scene::{config, interrupting, precise, LOADS};
-use rig::Rig;
 use vpmu::profile::{self, PmuKind, Profile};
 use vpmu::{BranchKind, Options};
 

@@ -7,8 +7,8 @@ use hpm_core::pmu::{Generation, Interface};
 use hpm_core::Pmu;
 use proptest::prelude::*;
 
-use super::rig::netburst::{TAG_LOADS, TAG_STORES};
-use super::rig::scene::{config, counted};
+use crate::rig::netburst::{TAG_LOADS, TAG_STORES};
+use crate::rig::scene::{config, counted};
 
 /// Edge detect and inversion, and counter masks up to 3.
 const QUALIFIERS: u64 = 1 << 18 | 1 << 23 | 3 << 24;

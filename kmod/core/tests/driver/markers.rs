@@ -1,12 +1,10 @@
 //! Markers against what the threads set.
 
-mod rig;
-
+use crate::rig::core::Instruction::Plain;
+use crate::rig::scene::{config, counted, one_thread, INSTRUCTIONS};
+use crate::rig::Rig;
 use hpm_abi::{Marker, MarkerOrigin, QuantumEnd, SessionConfig};
 use hpm_core::markers::Mark;
-use rig::core::Instruction::Plain;
-use rig::scene::{config, counted, one_thread, INSTRUCTIONS};
-use rig::Rig;
 
 fn mark(tsc: Option<u64>, value: u64) -> Mark {
     Mark { tsc, value, name: *b"phase\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0" }

@@ -1,11 +1,9 @@
 //! How many registers the driver reads and writes for what happens most: switches, cuts, full segments.
 
-mod rig;
-
+use crate::rig::core::Instruction::Load;
+use crate::rig::scene::{config, counted, one_thread, precise, INSTRUCTIONS, LOADS};
+use crate::rig::Rig;
 use hpm_abi::{EventSpec, QuantumEnd, SessionConfig};
-use rig::core::Instruction::Load;
-use rig::scene::{config, counted, one_thread, precise, INSTRUCTIONS, LOADS};
-use rig::Rig;
 
 /// Reads and writes that were charged to the session so far.
 fn accesses(rig: &Rig, session: usize) -> (u64, u64) {

@@ -1,17 +1,15 @@
 //! Counter pages against the model: what a thread reads of itself, and what others are told of it.
 
-mod rig;
-
 use std::sync::atomic::Ordering;
 
+use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
+use crate::rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS, STORES};
+use crate::rig::Rig;
 use hpm_abi::{
     CounterPageFlags, CounterReading, EventSpec, QuantumEnd, SessionConfig, COUNT_ABSENT, COUNT_ASK,
     COUNT_HELD, EVENTS_MAX,
 };
 use hpm_core::counters;
-use rig::core::Instruction::{Branch, Load, Plain, Store};
-use rig::scene::{acquired, config, counted, precise, INSTRUCTIONS, LOADS, STORES};
-use rig::Rig;
 
 fn with_pages(events: &[EventSpec]) -> SessionConfig {
     SessionConfig { flags: hpm_abi::SessionFlags::COUNTER_PAGES, ..config(events) }
