@@ -41,8 +41,9 @@ fn sleeper() -> Result<String> {
     ends.told()
 }
 
-/// Starts a program whose slices are of 50 ms (sched_setattr(2), from Linux 6.12 on). Without it they are of some 3 ms, in which a debug
-/// kernel on a slow machine does not get from one thread into the other: the next tick takes the CPU away before anything is executed.
+/// Starts a program whose slices are of 50 ms (sched_setattr(2), from Linux 6.12 on). Without it they are of 1.4 ms on two CPUs
+/// (`base_slice_ns`), which a timer of the scheduler's ends (HRTICK): a debug kernel on a slow machine hardly gets from one thread into the
+/// other in that time, and next to nothing is executed.
 const LONG_SLICES: [&str; 3] = [
     "perl",
     "-e",
