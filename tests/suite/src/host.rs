@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::check::Tally;
+use crate::consumers::tools::output;
 use crate::lab;
 use crate::machine::{KERNEL, PREVIOUS_KERNEL};
 
@@ -16,7 +17,7 @@ pub(crate) fn run(root: &Path, tally: &mut Tally) {
     tally.run("format", || cargo(root, &["fmt", "--all", "--check"]));
     // Its shell belongs to no crate that cargo knows.
     tally.run("format of the module", || {
-        quiet(root, "rustfmt", &["--check", "--edition", "2021", "kmod/hpm.rs"]).map(|_| String::new())
+        quiet(root, "rustfmt", &["--check", "--edition", "2021", "kmod/hpm.rs"])
     });
     tally.run("lints", || {
         cargo(root, &["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"])
@@ -81,15 +82,15 @@ fn one_set_of_features(root: &Path) -> Result<String> {
 /// Every package that these arguments of `cargo tree` select, with its features.
 fn features(root: &Path, arguments: &[&str]) -> Result<BTreeSet<String>> {
     let format = ["tree", "--locked", "--prefix", "none", "--format", "{p} [{f}]"];
-    let tree = quiet(root, "cargo", &[&format, arguments].concat())?;
+    let tree = output(Command::new("cargo").args(format).args(arguments).current_dir(root))?;
     Ok(tree.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<String> {
-    quiet(root, "cargo", arguments).map(|_| String::new())
+    quiet(root, "cargo", arguments)
 }
 
-/// Runs a tool of the toolchain quietly, and returns what it printed; both outputs are shown only when it fails.
+/// Runs a tool of the toolchain quietly; its output is shown only when it fails.
 fn quiet(root: &Path, tool: &str, arguments: &[&str]) -> Result<String> {
     let output = Command::new(tool)
         .args(arguments)
@@ -103,7 +104,7 @@ fn quiet(root: &Path, tool: &str, arguments: &[&str]) -> Result<String> {
         let stdout = String::from_utf8_lossy(&output.stdout);
         bail!("`{tool} {}` failed:\n{stdout}{stderr}", arguments.join(" "));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(String::new())
 }
 
 /// Runs `cargo test`, passes its output on, and adds up what its runners counted.

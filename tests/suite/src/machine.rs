@@ -23,6 +23,8 @@ pub(crate) const KERNEL: &str = "newest";
 pub(crate) const PREVIOUS_KERNEL: &str = "previous";
 /// The kernel that checks itself.
 pub(crate) const DEBUG_KERNEL: &str = "debug";
+/// All of them.
+pub(crate) const KERNELS: [&str; 3] = [KERNEL, PREVIOUS_KERNEL, DEBUG_KERNEL];
 
 impl Machine {
     /// The plain machine, from which the others differ, with this processor.

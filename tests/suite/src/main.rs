@@ -120,7 +120,7 @@ struct MachineArgs {
     #[arg(long)]
     no_pti: bool,
     /// The kernel.
-    #[arg(long, default_value = machine::KERNEL, value_name = "NAME", value_parser = [machine::KERNEL, machine::PREVIOUS_KERNEL, machine::DEBUG_KERNEL])]
+    #[arg(long, default_value = machine::KERNEL, value_name = "NAME", value_parser = machine::KERNELS)]
     kernel: String,
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::mem::offset_of;
 
 use crate::rig;
-use crate::rig::core::Instruction::{self, Branch, Load, Plain, Store};
-use crate::rig::scene::{config, counted, interrupting, precise, take_turns, INSTRUCTIONS};
+use crate::rig::core::Instruction::{Load, Plain};
+use crate::rig::scene::{config, counted, interrupting, precise, take_turns, INSTRUCTIONS, MIX};
 use crate::rig::{Rig, TID_SHIFT};
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
 use hpm_core::{Program, Refusal};
@@ -21,7 +21,6 @@ const BRANCHES: u64 = 0xC2;
 const FETCHES: u64 = 0x1_0000_1F8E;
 /// INSTRUCTION_CACHE_FETCHES of the families before.
 const OLD_FETCHES: u64 = 0x80;
-const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
 
 const NAMES: [&str; 9] =
     ["k8", "family10h", "family15h", "family16h", "zen1", "zen2", "zen3", "zen4", "zen5"];

@@ -1,16 +1,14 @@
 //! Sampling by interrupt against the model: periods, threads, late PMIs, loss, stacks.
 
-use crate::rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use crate::rig::core::Instruction::Load;
 use crate::rig::scene::{
-    acquired, config, counted, interrupting, one_thread, precise, take_turns, BRANCHES, INSTRUCTIONS, LOADS,
-    STORES,
+    acquired, config, counted, each_keeps_its_period, interrupting, one_thread, precise, take_turns,
+    BRANCHES, INSTRUCTIONS, LOADS, MIX, STORES,
 };
 use crate::rig::Rig;
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Reason, SessionConfig};
 use hpm_core::Program;
 use vpmu::Options;
-
-const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
 
 #[test]
 fn each_overflow_leaves_a_record_whatever_the_latency_of_the_pmi() {
@@ -46,19 +44,7 @@ fn several_counters_that_interrupt_keep_their_own_periods() {
     let events = [interrupting(LOADS, 700), interrupting(STORES, 300), interrupting(BRANCHES, 130)];
     let (mut rig, session, tid) = one_thread(&config(&events));
     rig.cores[0].borrow_mut().machine.nmi_latency = 3;
-    for _ in 0..20 {
-        rig.run(0, 4997, &MIX);
-        rig.cut(0, QuantumEnd::Timer);
-        rig.read_all();
-    }
-    rig.stop(session);
-    rig.read_all();
-    let truth = rig.users[1].truth;
-    let seen = &rig.sessions[session].reader.threads[&tid];
-    assert_eq!(seen.counts, truth);
-    for (event, spec) in events.iter().enumerate() {
-        assert_eq!(seen.records[event], truth[event] / spec.period, "event {event}");
-    }
+    each_keeps_its_period(&mut rig, session, tid, &events);
 }
 
 #[test]

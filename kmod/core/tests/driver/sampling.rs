@@ -1,17 +1,15 @@
 //! Precise sampling against the model: periods, threads, loss, stacks, late PMIs.
 
-use crate::rig::core::Instruction::{self, Branch, Load, Plain, Store};
+use crate::rig::core::Instruction::Load;
 use crate::rig::scene::{
-    acquired, config, counted, interrupting, one_thread, precise, take_turns, BRANCHES, INSTRUCTIONS, LOADS,
-    PRECISE_INSTRUCTIONS, STORES,
+    acquired, config, counted, each_keeps_its_period, interrupting, one_thread, precise, take_turns,
+    BRANCHES, INSTRUCTIONS, LOADS, MIX, PRECISE_INSTRUCTIONS, STORES,
 };
 use crate::rig::Rig;
 use hpm_abi::{QuantumEnd, SessionConfig, SEGMENT_BYTES};
 use hpm_core::Program;
 use vpmu::profile::Profile;
 use vpmu::Options;
-
-const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
 
 #[test]
 fn one_thread_is_sampled_every_period() {
@@ -138,19 +136,7 @@ fn precise_events_without_a_second_counter_are_counted_from_their_records() {
     let (mut rig, session, tid) = one_thread(&config(&events));
     let own = (0..4).filter(|&event| rig.sessions[session].program.counting_counter(event).is_some());
     assert_eq!(own.count(), 1, "instructions have the fixed counter");
-    for _ in 0..20 {
-        rig.run(0, 4997, &MIX);
-        rig.cut(0, QuantumEnd::Timer);
-        rig.read_all();
-    }
-    rig.stop(session);
-    rig.read_all();
-    let truth = rig.users[1].truth;
-    let seen = &rig.sessions[session].reader.threads[&tid];
-    assert_eq!(seen.counts, truth);
-    for (event, spec) in events.iter().enumerate() {
-        assert_eq!(seen.records[event], truth[event] / spec.period, "event {event}");
-    }
+    each_keeps_its_period(&mut rig, session, tid, &events);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use hpm_abi::{EventMode, EventSpec, QuantumEnd, Scope, SessionConfig};
 use hpm_core::Program;
 use vpmu::Options;
 
-use super::core::Instruction::{self, Branch, Load, Store};
+use super::core::Instruction::{self, Branch, Load, Plain, Store};
 use super::{netburst, Rig};
 
 pub const INSTRUCTIONS: u64 = 0x00C0;
@@ -12,6 +12,9 @@ pub const LOADS: u64 = 0x81D0;
 pub const STORES: u64 = 0x82D0;
 pub const BRANCHES: u64 = 0x04C4;
 pub const PRECISE_INSTRUCTIONS: u64 = 0x01C0;
+
+/// Instructions of a program that does a little of everything.
+pub const MIX: [Instruction; 5] = [Plain, Load, Load, Store, Branch];
 
 pub fn counted(encoding: u64) -> EventSpec {
     let mode = EventMode::Count as u8;
@@ -78,6 +81,24 @@ pub fn start_thread(rig: &mut Rig, session: usize) -> u32 {
     let thread = rig.add_thread(Some(session));
     rig.switch(0, thread, QuantumEnd::Preempted);
     rig.users[thread].tid
+}
+
+/// Runs the thread of [`one_thread`] in twenty quanta: its counts are the truth, and it has as many records of each of these sampled events
+/// as its own period makes of them.
+pub fn each_keeps_its_period(rig: &mut Rig, session: usize, tid: u32, events: &[EventSpec]) {
+    for _ in 0..20 {
+        rig.run(0, 4997, &MIX);
+        rig.cut(0, QuantumEnd::Timer);
+        rig.read_all();
+    }
+    rig.stop(session);
+    rig.read_all();
+    let truth = rig.users[1].truth;
+    let seen = &rig.sessions[session].reader.threads[&tid];
+    assert_eq!(seen.counts, truth);
+    for (event, spec) in events.iter().enumerate() {
+        assert_eq!(seen.records[event], truth[event] / spec.period, "event {event}");
+    }
 }
 
 /// Two new threads of a session, each of `rounds` times on the CPU that the other was on before: one loads 333 times, the
