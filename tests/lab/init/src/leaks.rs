@@ -21,6 +21,11 @@ const VPMU_REST: u32 = 6;
 /// How long processes that were killed may take to give up what they held.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Whether this kernel looks for leaks: the debug kernel does, stock ones do not.
+pub(crate) fn are_looked_for() -> bool {
+    Path::new(KMEMLEAK).exists()
+}
+
 /// Lets the kernel look for leaks; it logs that it found some, and the log gets where they were allocated.
 ///
 /// hpm.ko is unloaded first: what it still held then is a leak, although its own memory referred to it.
@@ -28,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// # Errors
 /// When the kernel refuses to look, or hpm.ko cannot be unloaded although every process of the run has ended.
 pub(crate) fn report() -> Result<()> {
-    if !Path::new(KMEMLEAK).exists() {
+    if !are_looked_for() {
         return Ok(());
     }
     unload()?;

@@ -7,6 +7,7 @@ mod command;
 mod leaks;
 mod ports;
 mod rootfs;
+mod slices;
 
 use anyhow::{Context, Result};
 use lab_init::{HPM_PATH, MODULES_DIR, Outcome, PORT_STATUS, RunSpec, SPEC_PATH};
@@ -54,6 +55,7 @@ fn run() -> Result<Outcome> {
     }
     let hpm = std::fs::read(HPM_PATH).ok();
     rootfs::enter(&spec)?;
+    slices::lengthen()?;
     let module = rootfs::install_tools(&spec, hpm.as_deref())?;
     if let (Some(path), Some(params)) = (module, &spec.hpm_params) {
         // Emulated code takes its time, and would pass the ceiling on the time in the handler. Later parameters prevail.

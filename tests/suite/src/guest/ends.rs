@@ -41,23 +41,10 @@ fn sleeper() -> Result<String> {
     ends.told()
 }
 
-/// Starts a program whose slices are of 50 ms (sched_setattr(2), from Linux 6.12 on). Without it they are of 1.4 ms on two CPUs
-/// (`base_slice_ns`), which a timer of the scheduler's ends (HRTICK): a debug kernel on a slow machine hardly gets from one thread into the
-/// other in that time, and next to nothing is executed.
-const LONG_SLICES: [&str; 3] = [
-    "perl",
-    "-e",
-    r#"my $attributes = pack("LLQlLQQQ", 48, 0, 0, 0, 0, 50_000_000, 0, 0);
-    syscall(314, 0, $attributes, 0) == 0 or die "sched_setattr: $!"; exec @ARGV or die "exec: $!""#,
-];
-
 fn competitor() -> Result<String> {
-    let [perl, e, script] = LONG_SLICES;
-    let mut other = Command::new(perl)
-        .args([e, script, "taskset", "-c", "0", "perl", "-e", "1 while 1"])
-        .stdin(Stdio::null())
-        .spawn()?;
-    let ends = Ends::of_started("competitor.hpm", PERIOD, WORK, &LONG_SLICES);
+    let mut other =
+        Command::new("taskset").args(["-c", "0", "perl", "-e", "1 while 1"]).stdin(Stdio::null()).spawn()?;
+    let ends = Ends::of("competitor.hpm", PERIOD, WORK);
     kill(Pid::from_raw(i32::try_from(other.id())?), Signal::SIGKILL)?;
     other.wait()?;
     let ends = ends?;
@@ -102,15 +89,10 @@ const TELL: &str =
 impl Ends {
     /// Of what this Perl does on CPU 0, sampled in this period, in a trace of this name. The last quantum is the exit's.
     fn of(name: &str, period: &str, script: &str) -> Result<Self> {
-        Self::of_started(name, period, script, &[])
-    }
-
-    /// As [`Self::of`], where `starter` is a program that executes what its arguments say.
-    fn of_started(name: &str, period: &str, script: &str, starter: &[&str]) -> Result<Self> {
         let options = ["record", "-e", "load:u", "-c", period, "--no-randomise", "-f", "-o", name, "--"];
         let script = format!("$| = 1; {TELL}; {script}; {TELL}; {END}");
         let program = ["taskset", "-c", "0", "perl", "-e", &script];
-        let output = succeed(hpmctl(&options)?.args(starter).args(program))?;
+        let output = succeed(hpmctl(&options)?.args(program))?;
         let told = String::from_utf8(output.stdout)?;
         let switches = told.split_whitespace().map(str::parse).collect::<Result<Vec<usize>, _>>()?;
         let &[yields, preemptions, all_yields, all_preemptions] = &switches[..] else {
