@@ -38,6 +38,7 @@ fn pmu(generation: &'static Generation) -> Pmu {
         full_width_writes: true,
         pebs: Err(Refusal::new(Reason::NoPebs, [0; 2])),
         lbr: None,
+        compares_equal: false,
         shares_offcore: false,
     }
 }

@@ -136,6 +136,8 @@ fn core_type<C: Cpuid>(leaves: u32, cpuid: &mut C) -> CoreType {
 /// What CPUID leaf 23H says beside leaf 0AH.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extended {
+    /// Subleaf 0, EBX bit 1: event selects have EQ.
+    equal: bool,
     /// Subleaf 1: maps of the counters.
     counters: Option<CpuidRegisters>,
     /// Subleaves 4 and 5: groups of architectural PEBS, and the counters that have it.
@@ -149,9 +151,11 @@ impl Extended {
         if leaves < LEAF || cpuid.cpuid(7, 1).eax >> 8 & 1 == 0 {
             return Self::default();
         }
-        let valid = cpuid.cpuid(LEAF, 0).eax;
+        let head = cpuid.cpuid(LEAF, 0);
+        let valid = head.eax;
         let pebs = valid >> 4 & 3 == 3;
         Self {
+            equal: head.ebx >> 1 & 1 == 1,
             counters: (valid >> 1 & 1 == 1).then(|| cpuid.cpuid(LEAF, 1)),
             pebs: pebs.then(|| (cpuid.cpuid(LEAF, 4), cpuid.cpuid(LEAF, 5))),
         }
@@ -229,6 +233,7 @@ fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Fo
         full_width_writes: capabilities.fw_write() == 1 || perfmon.version >= 6,
         pebs,
         lbr,
+        compares_equal: found.extended.equal,
         shares_offcore: generation.quirks.core_has_offcore && found.threads > 1,
     }
 }

@@ -247,7 +247,8 @@ fn counters(pmu: &Pmu, encoding: u64) -> Result<CounterSet, u64> {
     if let Interface::NetBurst(unit) = pmu.interface {
         return netburst::check(&unit, encoding).map(|rule| CounterSet::netburst(rule.counters(&unit)));
     }
-    let beyond = encoding & !(pmu.interface.event_bits() | QUALIFIERS);
+    let equal = PerfEvtSel(0).with_eq(pmu.compares_equal.into()).0;
+    let beyond = encoding & !(pmu.interface.event_bits() | QUALIFIERS | equal);
     if beyond != 0 {
         return Err(beyond);
     }

@@ -105,7 +105,7 @@ fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
     };
     let whose = if is_netburst(counted.encoding) { Filters::Netburst } else { Filters::Select };
     if request.filters.is_some_and(|filters| filters != whose) {
-        let terms = if whose == Filters::Select { "edge, inv and cmask" } else { "e, cmpl and thr" };
+        let terms = if whose == Filters::Select { "edge, inv, cmask and eq" } else { "e, cmpl and thr" };
         return Err(syntax(text, &format!("on this PMU the terms that restrict an event are {terms}")));
     }
     event.encoding |= counted.encoding;

@@ -6,9 +6,9 @@ use super::pmu_prefix;
 use crate::{Error, Result};
 
 /// Bits of IA32_PERFEVTSELx that an event may set (SDM Vol. 3B 20.2.1.1): event select, unit mask, edge detect, invert and
-/// counter mask, and of AMD's PerfEvtSel the upper bits of its event select (APM Vol. 2, 13.2.2). The privilege is said by
-/// modifiers; all others are the driver's.
-const EVENT_BITS: u64 = CODE_BITS | 1 << 18 | 1 << 23 | 0xff << 24;
+/// counter mask, from version 6 on EQ (Intel Architecture Instruction Set Extensions), and of AMD's PerfEvtSel the upper bits of its event
+/// select (APM Vol. 2, 13.2.2). The privilege is said by modifiers; all others are the driver's.
+const EVENT_BITS: u64 = CODE_BITS | 1 << 18 | 1 << 23 | 0xff << 24 | 1 << 36;
 
 /// Bits that a NetBurst event may set ([`hpm_abi::EventSpec::encoding`]): event select and mask of the ESCR; ESCR select,
 /// compare, complement, threshold and edge of the CCCR; the block.
@@ -47,7 +47,7 @@ pub(super) struct Request<'a> {
 /// Whose terms restrict an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Filters {
-    /// `edge`, `inv` and `cmask` of IA32_PERFEVTSELx.
+    /// `edge`, `inv`, `cmask` and `eq` of IA32_PERFEVTSELx.
     Select,
     /// `e`, `cmpl` and `thr` of NetBurst's CCCRs, as libpfm4 calls them.
     Netburst,
@@ -83,13 +83,16 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// A name, or `event=…,umask=…,cmask=…,edge,inv`, and the registers beside them.
+    /// A name, or `event=…,umask=…,cmask=…,edge,inv,eq`, and the registers beside them.
     fn terms(text: &'a str, core_type: CoreType, terms: &'a str) -> Result<Self> {
         let mut request = Self { core_type, name: None, encoding: 0, extra: None, filters: None };
         for (place, term) in terms.split(',').filter(|term| !term.is_empty()).enumerate() {
             if let Some(encoding) = hexadecimal(term)? {
                 request.encoding |= encoding;
-            } else if place == 0 && !term.contains('=') && !matches!(term, "edge" | "inv" | "e" | "cmpl") {
+            } else if place == 0
+                && !term.contains('=')
+                && !matches!(term, "edge" | "inv" | "eq" | "e" | "cmpl")
+            {
                 request.name = Some(term);
             } else {
                 request.term(text, term)?;
@@ -109,6 +112,7 @@ impl<'a> Request<'a> {
             "edge" => (18, 1),
             "inv" => (23, 1),
             "cmask" => (24, 0xff),
+            "eq" => (36, 1),
             "thr" => (20, 0xf),
             "cmpl" => (19, 1),
             "e" => (24, 1),
@@ -117,7 +121,7 @@ impl<'a> Request<'a> {
             "offcore_rsp" => (0, u64::MAX),
             "frontend" => (0, 0xff_ffff),
             _ => {
-                let known = "event, umask, edge, inv, cmask, ldlat, offcore_rsp and frontend, or of a Pentium 4 e, \
+                let known = "event, umask, edge, inv, cmask, eq, ldlat, offcore_rsp and frontend, or of a Pentium 4 e, \
                              cmpl, thr and tag";
                 return Err(syntax(text, &format!("`{key}` is none of {known}")));
             }
@@ -125,7 +129,7 @@ impl<'a> Request<'a> {
         let value = number(value).filter(|value| *value <= max);
         let value = value.ok_or_else(|| syntax(text, &format!("`{term}` is not a number up to {max:#x}")))?;
         let filters = match key {
-            "event" | "umask" | "edge" | "inv" | "cmask" => Some(Filters::Select),
+            "event" | "umask" | "edge" | "inv" | "cmask" | "eq" => Some(Filters::Select),
             "e" | "cmpl" | "thr" => Some(Filters::Netburst),
             _ => None,
         };
@@ -158,9 +162,9 @@ fn hexadecimal(text: &str) -> Result<Option<u64>> {
     check(encoding, text).map(Some)
 }
 
-/// Whether it is an encoding of NetBurst's: those have their events above all bits of the others'.
+/// Whether it is an encoding of NetBurst's: those have their event select, which is never 0, above all bits of the others'.
 pub(super) const fn is_netburst(encoding: u64) -> bool {
-    encoding >> 36 != 0
+    encoding >> 57 != 0
 }
 
 /// The encoding, if it sets no bit that an event may not.
@@ -171,7 +175,7 @@ pub(super) fn check(encoding: u64, text: &str) -> Result<u64> {
         bits => Err(syntax(
             text,
             &format!(
-                "it sets the bits {bits:#x}; an event may set only event, umask, edge, inv and cmask ({EVENT_BITS:#x})"
+                "it sets the bits {bits:#x}; an event may set only event, umask, edge, inv, cmask and eq ({EVENT_BITS:#x})"
             ),
         )),
     }
@@ -201,6 +205,7 @@ mod tests {
         let encoding = request("cpu/event=0xa3,umask=0x14,cmask=20,inv,edge=1/").encoding;
         assert_eq!(encoding, 0xa3 | 0x14 << 8 | 20 << 24 | 1 << 23 | 1 << 18);
         assert_eq!(request("cpu/inv,cmask=1,event=0xe/").encoding, 0x0e | 1 << 23 | 1 << 24);
+        assert_eq!(request("cpu/eq,cmask=1,event=0xe/").encoding, 0x0e | 1 << 24 | 1 << 36);
     }
 
     #[test]
@@ -241,7 +246,7 @@ mod tests {
             "cpu/event=1,load/",
             "cpu/ldlat=3,frontend=1/",
             "cpu/ldlat=0x10000/",
-            "r1000000000",
+            "r2000000000",
             "r4100d1",
             "cpu_core/r4100d1/",
         ] {

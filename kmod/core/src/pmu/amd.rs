@@ -185,6 +185,7 @@ pub(in super::super) fn detect<C: Cpuid>(cpuid: &mut C, family: u32, model: u32)
         full_width_writes: true,
         pebs: Err(Refusal::new(Reason::NoPebs, [0; 2])),
         lbr: None,
+        compares_equal: false,
         shares_offcore: false,
         interface: Interface::Amd(Amd { extended, global, ibs }),
     })

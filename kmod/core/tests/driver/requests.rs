@@ -7,10 +7,12 @@ use crate::rig::scene::{
 };
 use crate::rig::Rig;
 use hpm_abi::{
-    EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX, SEGMENT_BYTES,
+    EventSpec, QuantumEnd, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION, EVENTS_MAX, SEGMENT_BYTES,
 };
 use hpm_core::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX};
 use hpm_core::events::{Event, Sampling, Way, PERIOD_MIN};
+use hpm_core::port::Port;
+use hpm_core::registers::{PerfEvtSel, IA32_PERFEVTSEL0};
 use hpm_core::{Program, Refusal};
 use proptest::prelude::*;
 use vpmu::Options;
@@ -27,7 +29,8 @@ fn an_event_that_the_pmu_does_not_have_is_refused_with_the_bits() {
         (0x0021_00C0, 0x0021_0000), // Nor is ANYTHREAD.
         (0x0010_00C0, 0x0010_0000), // Nor INT.
         (0x1_0000_00C0, 0x1_0000_0000),
-        (0x00FF, 0xFF), // No such event select.
+        (0x10_0100_00C0, 0x10_0000_0000), // EQ, before version 6.
+        (0x00FF, 0xFF),                   // No such event select.
         (0x10C0, 0x1000),
         (0x0400, 0x0400),
     ] {
@@ -62,6 +65,22 @@ fn architectural_pebs_has_periods_of_31_bits() {
     for longer in [1 << 31, 1 << 32, (1 << 32) + 1] {
         assert_eq!(refused(longer), Some(Refusal::field(period)), "{longer}");
     }
+}
+
+/// Of what version 6 adds to event selects the model enumerates EQ, and no second unit mask.
+#[test]
+fn what_version_6_enumerates_is_programmed() {
+    let mut rig = Rig::of(&vpmu::profile::CLEARWATER_FOREST, 1, Options::default());
+    rig.acquire();
+    let session = rig.add_session(&config(&[counted(INSTRUCTIONS | 1 << 24 | 1 << 36)]));
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    let mut port = rig.port(0);
+    let mut selects = (0..8).map(|counter| PerfEvtSel(port.rdmsr(IA32_PERFEVTSEL0 + counter)));
+    assert!(selects.any(|select| (select.event_select(), select.eq(), select.cmask()) == (0xC0, 1, 1)));
+    let request = config(&[counted(INSTRUCTIONS | 1 << 40)]);
+    let refused = Program::new(&rig.pmu, &request).expect_err("there is no second unit mask");
+    assert_eq!(refused, Refusal::new(Reason::EventBits, [0, 1 << 40]));
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
             slots(profile.microarchitecture.retire_width.into())
         });
     }
+    if profile.perfmon().is_some_and(|pmu| pmu.extended.perfmon_extension.is_some()) {
+        report.check("cycles are counted by how many instructions retired in them", exact_cycles);
+    }
     for name in GROUPS {
         report.check(&format!("what answers a question together is counted: {name}"), || group(name));
     }
@@ -59,6 +62,32 @@ fn slots(width: u64) -> Result<String> {
     ensure!(cycles > 1_000_000 && general == cycles * width, "{general} slots of {cycles} cycles");
     ensure!(fixed == general, "{fixed} slots by the fixed counter, {general} by the general one");
     Ok(format!("{general} slots of {cycles} cycles"))
+}
+
+/// Version 6 compares the counter mask for equality, too (EQ): each cycle has some number of instructions, and is counted by that alone.
+fn exact_cycles() -> Result<String> {
+    let with = |number: u64| format!("cpu/event=0xc0,cmask={number},eq/u");
+    let exactly: Vec<String> = (1..7).map(with).collect();
+    let events = format!(
+        "cycles:u,instructions:u,cpu/event=0xc0,cmask=1,inv/u,cpu/event=0xc0,cmask=7/u,{}",
+        exactly.join(",")
+    );
+    let counted = stat(&events, "exactly.json", &["loops"])?;
+    let count = |place: usize| counted["events"][place]["count"].as_u64().context("no count");
+    let (cycles, instructions) = (count(0)?, count(1)?);
+    let idle_or_full = count(2)? + count(3)?;
+    let (mut seen, mut retired) = (idle_or_full, 7 * count(3)?);
+    for number in 1..7 {
+        let exactly = count(3 + number)?;
+        seen += exactly;
+        retired += number as u64 * exactly;
+    }
+    ensure!(cycles > 1_000_000 && seen.abs_diff(cycles) <= 1000, "{seen} of {cycles} cycles: {counted}");
+    ensure!(
+        retired <= instructions && instructions - retired <= count(3)?,
+        "{retired} of {instructions}: {counted}"
+    );
+    Ok(format!("{seen} of {cycles} cycles with at least {retired} of {instructions} instructions"))
 }
 
 /// As many of the group's events as there are counters for are counted, and each of the others is told.

@@ -20,6 +20,8 @@ pub(super) struct CycleFilter {
     pub(super) cmask: u64,
     /// A cycle qualifies with fewer than `cmask` events instead.
     pub(super) invert: bool,
+    /// A cycle qualifies with exactly `cmask` events (inverted: with any other number) instead.
+    pub(super) equal: bool,
     /// Count only the first of successive qualifying cycles.
     pub(super) edge: bool,
 }
@@ -41,7 +43,8 @@ impl CycleState {
         let mut n = 0;
         let mut run = |state: &mut Self, cycles: u64, happened: u64| {
             if cycles > 0 {
-                let qualifies = (happened >= filter.cmask) != filter.invert;
+                let enough = if filter.equal { happened == filter.cmask } else { happened >= filter.cmask };
+                let qualifies = enough != filter.invert;
                 n += match (qualifies, filter.edge) {
                     (false, _) => 0,
                     (true, false) => cycles,

@@ -3,6 +3,7 @@
 use crate::machine::*;
 use proptest::prelude::*;
 use vpmu::pmu::msr;
+use vpmu::profile::{CLEARWATER_FOREST, SKYLAKE};
 use vpmu::{Basic, Demand, Event, EventSet, MicroEvents, Options, Privilege, Retired};
 
 /// SDM Vol. 3B 18.2.1.1: USR and OS choose the privilege levels, EN and IA32_PERF_GLOBAL_CTRL switch on.
@@ -199,22 +200,28 @@ proptest! {
         prop_assert_eq!(counted, expected);
     }
 
-    /// CMASK, INV and E (SDM Vol. 3B 18.2.1.1) against a reference that looks at each cycle.
+    /// CMASK, INV and E (SDM Vol. 3B 18.2.1.1), and version 6's EQ, against a reference that looks at each cycle.
     #[test]
     fn cycle_filters_equal_a_cycle_by_cycle_reference(
-        cmask in 0..4u64, invert in any::<bool>(), edge in any::<bool>(),
+        cmask in 0..4u64, invert in any::<bool>(), edge in any::<bool>(), equal in any::<bool>(),
         // Per instruction: busy cycles, stalled cycles, whether it has the event.
         stream in prop::collection::vec((0..3u32, 0..3u32, any::<bool>()), 1..60),
     ) {
-        let mut machine = Machine::new(Options::default());
+        // Only version 6 has EQ.
+        let (profile, encoding, event) = if equal {
+            (&CLEARWATER_FOREST, 0x02D1 | EQ, Event::LoadL2Hit)
+        } else {
+            (&SKYLAKE, 0x2124, Event::L2ReadMiss)
+        };
+        let mut machine = Machine::of(profile, Options::default());
         let modifiers = cmask << 24 | if invert { INV } else { 0 } | if edge { EDGE } else { 0 };
-        machine.wr(msr::IA32_PERFEVTSEL0, 0x2124 | USR | EN | modifiers);
+        machine.wr(msr::IA32_PERFEVTSEL0, encoding | USR | EN | modifiers);
         let mut cycles = vec![0u64];
         for &(busy, stall, happens) in &stream {
             let mut micro = spent(busy, stall);
             cycles.extend(std::iter::repeat_n(0, micro.cycles as usize));
             if happens {
-                micro.once.insert(Event::L2ReadMiss);
+                micro.once.insert(event);
                 *cycles.last_mut().unwrap() += 1;
             }
             machine.step(Instruction { micro, ..nop() });
@@ -224,7 +231,7 @@ proptest! {
         let qualifies = |&events: &u64| match (cmask, edge) {
             (0, false) => false,
             (0, true) => events >= 1,
-            _ => (events >= cmask) != invert,
+            _ => (if equal && cmask != 0 { events == cmask } else { events >= cmask }) != invert,
         };
         let mut expected = 0;
         let mut asserted = false;

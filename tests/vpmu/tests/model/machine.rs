@@ -14,6 +14,7 @@ pub(crate) const EDGE: u64 = 1 << 18;
 pub(crate) const INT: u64 = 1 << 20;
 pub(crate) const EN: u64 = 1 << 22;
 pub(crate) const INV: u64 = 1 << 23;
+pub(crate) const EQ: u64 = 1 << 36;
 
 /// A counter's range.
 pub(crate) const RANGE: u64 = 1 << 48;

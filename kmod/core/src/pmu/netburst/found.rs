@@ -45,6 +45,7 @@ pub(in super::super::super) fn detect<C: Cpuid, P: Port>(
         full_width_writes: true,
         pebs,
         lbr: None,
+        compares_equal: false,
         shares_offcore: false,
     })
 }

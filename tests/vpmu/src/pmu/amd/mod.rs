@@ -100,6 +100,7 @@ impl Amd {
             filter: (cmask != 0 || edge).then_some(CycleFilter {
                 cmask: cmask.max(1),
                 invert: invert && cmask != 0,
+                equal: false,
                 edge,
             }),
             interrupt: value & control::INT != 0,

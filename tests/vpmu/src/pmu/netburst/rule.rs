@@ -233,6 +233,7 @@ fn filter(control: u64) -> Option<CycleFilter> {
     (control & cccr::COMPARE != 0).then(|| CycleFilter {
         cmask: cccr::threshold(control) + 1,
         invert: control & cccr::COMPLEMENT != 0,
+        equal: false,
         edge: control & cccr::EDGE != 0,
     })
 }

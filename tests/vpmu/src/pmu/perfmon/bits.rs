@@ -16,6 +16,8 @@ pub(super) mod evtsel {
     pub(crate) const ANY_THREAD: u64 = 1 << 21;
     /// Adaptive_Record, where there is adaptive PEBS (Vol. 3B 20.9.2.1).
     pub(crate) const ADAPTIVE_RECORD: u64 = 1 << 34;
+    /// EQ, where `CPUID.23H.0:EBX[1]` says so (ISE).
+    pub(crate) const EQ: u64 = 1 << 36;
     /// Event select alone.
     pub(crate) const SELECT: u64 = 0xFF;
 }

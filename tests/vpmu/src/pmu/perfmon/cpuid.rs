@@ -153,8 +153,8 @@ fn perfmon_extended(
 ) -> CpuidRegs {
     let none = CpuidRegs::default();
     match subleaf {
-        // Neither UnitMask2 nor the EQ bit nor RDPMC user disable (EBX); slots per cycle (ECX 7:0).
-        0 => CpuidRegs { eax: 0b11_1011, ecx: profile.microarchitecture.retire_width, ..none },
+        // The EQ bit, and neither UnitMask2 nor RDPMC user disable (EBX); slots per cycle (ECX 7:0).
+        0 => CpuidRegs { eax: 0b11_1011, ebx: 0b10, ecx: profile.microarchitecture.retire_width, ..none },
         1 => CpuidRegs { eax: (1 << facts.general_counters) - 1, ebx: fixed_counters(facts), ..none },
         3 => CpuidRegs { eax: (1 << architectural_events(profile)) - 1, ..none },
         4 => CpuidRegs { ebx: extension.pebs_groups, ..none },

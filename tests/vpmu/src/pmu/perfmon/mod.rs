@@ -176,6 +176,7 @@ impl Perfmon {
             filter: (modified && (cmask != 0 || edge)).then_some(CycleFilter {
                 cmask: cmask.max(1),
                 invert: invert && cmask != 0,
+                equal: select & evtsel::EQ != 0 && cmask != 0,
                 edge,
             }),
             // The minimum that can be detected is 4 cycles (ibidem).

@@ -284,7 +284,8 @@ impl Perfmon {
     fn evtsel_mask(&self) -> u64 {
         let any_thread = if self.facts.has_any_thread() { 0 } else { evtsel::ANY_THREAD };
         let adaptive = if self.has_adaptive_pebs() { evtsel::ADAPTIVE_RECORD } else { 0 };
-        evtsel::DEFINED & !any_thread | adaptive
+        let equal = if self.facts.extended.perfmon_extension.is_some() { evtsel::EQ } else { 0 };
+        evtsel::DEFINED & !any_thread | adaptive | equal
     }
 
     /// Bits of IA32_FIXED_CTR_CTRL that are not reserved.
