@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use libhpm::analysis::explore::QuantumEnd;
-use libhpm::source::Sink;
-use libhpm::trace::{QuantumRow, ThreadRow, Totals, TraceError};
+use libhpm::source::{InTurn, Sink};
+use libhpm::trace::{QuantumRow, ThreadRow, Totals, TraceError, running};
 use serde::Serialize;
 
 /// Whose counts are shown apart.
@@ -52,7 +52,7 @@ impl Who {
 pub(super) struct Breakdown {
     per: Option<Per>,
     /// By PID, TID and how many threads have had these before; or by CPU, 0 and 0.
-    sums: BTreeMap<(u32, u32, usize), Totals>,
+    sums: BTreeMap<(u32, u32, usize), Sums>,
     /// Names by TID, and since when.
     names: HashMap<u32, Vec<(u64, String)>>,
     /// When threads of a PID and TID exited: IDs are used again.
@@ -77,7 +77,7 @@ impl Breakdown {
             Some(Per::Cpu) => Who::Cpu { cpu: first },
             _ => Who::Thread { pid: first, tid: second, thread: name(first, second, earlier), earlier },
         };
-        sums.into_iter().map(|(key, sum)| (who(key), sum)).collect()
+        sums.into_iter().map(|(key, sum)| (who(key), sum.finish())).collect()
     }
 
     /// How many threads of the same IDs have exited before this quantum's; its own exit is noted.
@@ -91,7 +91,7 @@ impl Breakdown {
     }
 
     /// The sums that a quantum goes to.
-    fn sums_of(&mut self, row: &QuantumRow) -> Option<&mut Totals> {
+    fn sums_of(&mut self, row: &QuantumRow) -> Option<&mut Sums> {
         let key = match self.per? {
             Per::Thread => (row.pid, row.tid, self.earlier(row)),
             Per::Cpu => (row.cpu, 0, 0),
@@ -100,17 +100,44 @@ impl Breakdown {
     }
 }
 
+/// The sums of one thread's quanta, or of those on one CPU. Either all of them are added with their turns, or none.
+#[derive(Default)]
+struct Sums {
+    totals: Totals,
+    /// For each event the TSC ticks in which nothing of it was missed, and of these the ones in which it could not occur.
+    times: Vec<(u64, u64)>,
+}
+
+impl Sums {
+    fn add_in_turn(&mut self, row: &QuantumRow, turn: InTurn) {
+        self.totals.add_quantum(row);
+        self.times.resize(self.totals.counts.len(), (0, 0));
+        let length = row.end_tsc.saturating_sub(row.start_tsc);
+        for (event, (complete, absent)) in self.times.iter_mut().enumerate() {
+            *complete += if turn.active >> event & 1 == 1 { length } else { 0 };
+            *absent += if turn.absent >> event & 1 == 1 { length } else { 0 };
+        }
+    }
+
+    fn finish(mut self) -> Totals {
+        let times = self.times.iter();
+        self.totals.running_tsc =
+            times.map(|&(complete, absent)| running(self.totals.on_cpu_tsc, complete, absent)).collect();
+        self.totals
+    }
+}
+
 impl Sink for Breakdown {
     fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
         if let Some(sums) = self.sums_of(row) {
-            sums.add_quantum(row);
+            sums.totals.add_quantum(row);
         }
         Ok(())
     }
 
-    fn quantum_in_turns(&mut self, row: &QuantumRow, active: u32) -> Result<(), TraceError> {
+    fn quantum_in_turns(&mut self, row: &QuantumRow, turn: InTurn) -> Result<(), TraceError> {
         if let Some(sums) = self.sums_of(row) {
-            sums.add_quantum_in_turns(row, active);
+            sums.add_in_turn(row, turn);
         }
         Ok(())
     }
@@ -130,18 +157,24 @@ mod tests {
     use super::*;
     use crate::stat::event_counts;
 
-    /// As the driver tells them: in one quantum of two, which is as long, the second event waited.
+    /// As the driver tells them: in one quantum of two, which is as long, the second event waited. The third one's cores are others than
+    /// those of a third quantum, and it was on in one of the two on its own.
     #[test]
     fn a_part_tells_how_long_each_event_was_on() {
         let mut breakdown = Breakdown::new(Some(Per::Cpu));
-        let row = QuantumRow { start_tsc: 100, end_tsc: 110, counts: vec![8, 4], ..QuantumRow::default() };
-        breakdown.quantum_in_turns(&row, 0b11).unwrap();
-        breakdown.quantum_in_turns(&QuantumRow { counts: vec![8, 0], ..row }, 0b01).unwrap();
+        let mut quantum = |counts: [u64; 3], active, absent| {
+            let counts = counts.into();
+            let row = QuantumRow { start_tsc: 100, end_tsc: 110, counts, ..QuantumRow::default() };
+            breakdown.quantum_in_turns(&row, InTurn { active, absent }).unwrap();
+        };
+        quantum([8, 4, 0], 0b011, 0);
+        quantum([8, 0, 5], 0b101, 0);
+        quantum([8, 4, 0], 0b111, 0b100);
         let (_, sums) = breakdown.take().remove(0);
-        let events = [Event::default(), Event::default()];
+        let events = [Event::default(), Event::default(), Event::default()];
         let counts = event_counts(&events, &sums, |ticks| ticks);
         let told = counts.iter().map(|event| (event.count, event.scaled, event.running_ns));
-        assert_eq!(told.collect::<Vec<_>>(), [(16, Some(16), 20), (4, Some(8), 10)]);
+        assert_eq!(told.collect::<Vec<_>>(), [(24, Some(24), 30), (8, Some(12), 20), (5, Some(10), 15)]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub const COUNT_HELD: u32 = u32::MAX;
 /// [`CounterEvent::counter`]: user space cannot read the count by itself now.
 pub const COUNT_ASK: u32 = u32::MAX - 1;
 /// [`CounterEvent::counter`]: only cores of another type have the event. `base` is the count, and nothing of it is missed meanwhile, so
-/// that its running time passes.
+/// that its running time passes, and [`CounterEvent::absent_tsc`].
 pub const COUNT_ABSENT: u32 = u32::MAX - 2;
 
 /// Pages that the living threads of one session can have.
@@ -45,10 +45,12 @@ pub struct CounterEvent {
     pub mask: AtomicU64,
     /// The count up to `start`.
     pub base: AtomicU64,
-    /// TSC ticks during which the event was counted, up to [`CounterPage::start_tsc`].
+    /// TSC ticks during which nothing of the event was missed, up to [`CounterPage::start_tsc`].
     pub running_tsc: AtomicU64,
+    /// Of these the ticks on cores of a type that does not have the event.
+    pub absent_tsc: AtomicU64,
 }
-const _: () = assert!(core::mem::size_of::<CounterEvent>() == 40);
+const _: () = assert!(core::mem::size_of::<CounterEvent>() == 48);
 const _: () = assert!(core::mem::offset_of!(CounterEvent, base) == 24);
 
 /// A thread's page; the rest of its 4096 bytes is zero.
@@ -76,7 +78,7 @@ pub struct CounterPage {
     /// The events, in the order of the session's.
     pub events: [CounterEvent; EVENTS_MAX],
 }
-const _: () = assert!(core::mem::size_of::<CounterPage>() == 64 + 40 * EVENTS_MAX);
+const _: () = assert!(core::mem::size_of::<CounterPage>() == 64 + 48 * EVENTS_MAX);
 const _: () = assert!(core::mem::offset_of!(CounterPage, start_tsc) == 24);
 const _: () = assert!(core::mem::offset_of!(CounterPage, events) == 64);
 const _: () = assert!(core::mem::size_of::<CounterPage>() <= super::PAGE_BYTES);
@@ -119,7 +121,9 @@ pub struct CounterReading {
     pub enabled_tsc: u64,
     /// Out: each event's count since the page was first asked for.
     pub counts: [u64; EVENTS_MAX],
-    /// Out: TSC ticks during which each event was counted.
+    /// Out: TSC ticks during which nothing of each event was missed.
     pub running_tsc: [u64; EVENTS_MAX],
+    /// Out: of these the ticks on cores of a type that does not have the event.
+    pub absent_tsc: [u64; EVENTS_MAX],
 }
-const _: () = assert!(core::mem::size_of::<CounterReading>() == 32 + 24 + 16 * EVENTS_MAX);
+const _: () = assert!(core::mem::size_of::<CounterReading>() == 32 + 24 + 24 * EVENTS_MAX);

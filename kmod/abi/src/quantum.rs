@@ -116,10 +116,12 @@ pub struct Quantum {
     pub stack_offset: u64,
     /// Bytes of user stack, from the record's RSP upwards; they belong to the last record of the span.
     pub stack_bytes: u32,
-    /// A bit for each event of which nothing was missed: all of them, unless the session multiplexes. On a hybrid processor an event
-    /// that only cores of the other type have cannot occur, so that its bit is set and its count 0. An event's enabled time
-    /// grows by this quantum's length, its running time only when its bit is set.
-    pub active: u32,
+    /// A bit for each event of which nothing was missed: all of them, unless the session multiplexes.
+    pub active: u16,
+    /// Of these a bit for each that cannot occur here, because only cores of another type have it (hybrid processors): its count is 0. An
+    /// event's enabled time grows by this quantum's length, its running time only when its bit of `active` is set, and neither when its bit
+    /// is set here.
+    pub absent: u16,
     /// For each sampling place the index of the event it serves, or [`NO_EVENT`].
     pub counter_event: [u8; SAMPLING_COUNTERS_MAX],
     /// For each sampling place its counter's bit in IA32_PEBS_ENABLE and in a record's applicable counters: 0 to 31 for
@@ -155,6 +157,7 @@ impl Quantum {
         stack_offset: 0,
         stack_bytes: 0,
         active: 0,
+        absent: 0,
         counter_event: [0; SAMPLING_COUNTERS_MAX],
         sampler_counter: [0; SAMPLING_COUNTERS_MAX],
         counts: [0; EVENTS_MAX],

@@ -177,6 +177,9 @@ pub struct Totals {
     pub throttled: u64,
     /// TSC ticks during which nothing of each event was missed, of `on_cpu_tsc`: less when the session multiplexes.
     pub running_tsc: [u64; EVENTS_MAX],
+    /// Of these the ticks on cores of a type that does not have the event, where it cannot occur: 0 but on hybrid processors. A count made in
+    /// turns is scaled by the others, `(on_cpu_tsc - absent_tsc) / (running_tsc - absent_tsc)`.
+    pub absent_tsc: [u64; EVENTS_MAX],
 }
-const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 16 * EVENTS_MAX + 112);
+const _: () = assert!(core::mem::size_of::<Totals>() == 32 + 24 * EVENTS_MAX + 112);
 const _: () = assert!(core::mem::size_of::<SessionConfig>() % 8 == 0);

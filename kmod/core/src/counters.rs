@@ -114,6 +114,7 @@ pub fn prepare(page: &CounterPage, tid: u32, events: u32, tsc_khz: u32) {
             event.counter.store(COUNT_HELD, Ordering::Relaxed);
             event.base.store(0, Ordering::Relaxed);
             event.running_tsc.store(0, Ordering::Relaxed);
+            event.absent_tsc.store(0, Ordering::Relaxed);
         }
     });
 }
@@ -127,11 +128,10 @@ pub fn reading(page: &CounterPage, reading: &mut CounterReading) -> bool {
         reading.tid = page.tid.load(Ordering::Relaxed);
         reading.tsc = page.start_tsc.load(Ordering::Relaxed);
         reading.enabled_tsc = page.enabled_tsc.load(Ordering::Relaxed);
-        for ((count, running), event) in
-            reading.counts.iter_mut().zip(&mut reading.running_tsc).zip(&page.events)
-        {
-            *count = event.base.load(Ordering::Relaxed);
-            *running = event.running_tsc.load(Ordering::Relaxed);
+        for (index, event) in page.events.iter().enumerate() {
+            reading.counts[index] = event.base.load(Ordering::Relaxed);
+            reading.running_tsc[index] = event.running_tsc.load(Ordering::Relaxed);
+            reading.absent_tsc[index] = event.absent_tsc.load(Ordering::Relaxed);
         }
         fence(Ordering::Acquire);
         if sequence % 2 == 0 && page.sequence.load(Ordering::Relaxed) == sequence {
@@ -207,6 +207,7 @@ impl Now<'_> {
                     continue;
                 }
                 add(&event.running_tsc, elapsed);
+                add(&event.absent_tsc, u64::from(self.program.absent() >> index & 1) * elapsed);
                 if let Some(counter) = self.program.counting_counter(index) {
                     let (value, mask) = (self.values[counter.place()], self.hardware.mask(counter));
                     let counted = value.wrapping_sub(event.start.load(Ordering::Relaxed)) & mask;

@@ -70,6 +70,8 @@ pub struct CpuSession {
     pub(super) next_turn: u8,
     /// The quantum before the next one was lost.
     pub(super) lost_before: bool,
+    /// A bit for each event that only cores of another type than this CPU's have.
+    absent: u16,
 }
 
 impl CpuSession {
@@ -101,6 +103,7 @@ impl CpuSession {
             sequence: 0,
             next_turn: 0,
             lost_before: false,
+            absent: program.absent(),
         }
     }
 
@@ -148,6 +151,9 @@ impl CpuSession {
         totals.on_cpu_tsc += self.totals.on_cpu_tsc;
         for (sum, waiting) in totals.running_tsc.iter_mut().zip(self.totals.waiting_tsc) {
             *sum += self.totals.on_cpu_tsc.saturating_sub(waiting);
+        }
+        for (event, sum) in totals.absent_tsc.iter_mut().enumerate() {
+            *sum += u64::from(self.absent >> event & 1) * self.totals.on_cpu_tsc;
         }
         totals.quanta += self.quanta.produced();
         totals.quanta_lost += self.totals.quanta_lost;

@@ -17,7 +17,7 @@
 
 use std::sync::atomic::Ordering;
 
-use hpm_abi::CounterReading;
+use hpm_abi::{CounterReading, EVENTS_MAX};
 
 use super::{Session, refuse};
 use crate::sys::counters::{Counted, CounterMap, OwnPage};
@@ -132,11 +132,15 @@ impl<D: Device> OwnCounters<'_, D> {
     /// [`Error::Refused`], also for an event that the session does not have.
     pub fn ask(&self, event: usize) -> Result<Counted> {
         let reading = self.session.read_counters(self.number)?;
-        let (count, running_tsc) =
-            reading.counts.get(event).zip(reading.running_tsc.get(event)).ok_or_else(|| {
-                Error::corrupt(format!("event {event} of a session that has none of that number"))
-            })?;
-        Ok(Counted { count: *count, enabled_tsc: reading.enabled_tsc, running_tsc: *running_tsc })
+        if event >= EVENTS_MAX {
+            return Err(Error::corrupt(format!("event {event} of a session that has none of that number")));
+        }
+        let present = |ticks: u64| ticks.saturating_sub(reading.absent_tsc[event]);
+        Ok(Counted {
+            count: reading.counts[event],
+            enabled_tsc: present(reading.enabled_tsc),
+            running_tsc: present(reading.running_tsc[event]),
+        })
     }
 
     /// Whether an event can be read without a system call now.

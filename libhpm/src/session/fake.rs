@@ -184,6 +184,7 @@ impl Fake {
             stack_offset: 0,
             stack_bytes: 0,
             active: (1 << self.config.get().event_count) - 1,
+            absent: 0,
             counter_event,
             sampler_counter,
             counts,
@@ -259,7 +260,12 @@ impl Fake {
         let shape =
             u64::from(q.record_size) | u64::from(q.record_format) << 16 | u64::from(q.count_len) << 32;
         let tail = [ends, q.last_ip, q.segment, words(q.span_offset, q.span_bytes), shape, q.pebs_enable];
-        let stack = [q.pebs_data_cfg, q.records_lost, q.stack_offset, words(q.stack_bytes, q.active)];
+        let stack = [
+            q.pebs_data_cfg,
+            q.records_lost,
+            q.stack_offset,
+            words(q.stack_bytes, u32::from(q.active) | u32::from(q.absent) << 16),
+        ];
         let counter_event = [u64::from_ne_bytes(q.counter_event), u64::from_ne_bytes(q.sampler_counter)];
         let all = [&head[..], &tail, &stack, &counter_event, &q.counts, &q.periods].concat();
         assert_eq!(all.len() * 8, size_of::<Quantum>());

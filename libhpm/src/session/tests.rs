@@ -239,7 +239,8 @@ fn change(quantum: &mut hpm_abi::Quantum, field: usize, value: u64) {
         10 => quantum.pebs_data_cfg = value,
         11 => quantum.counter_event = value.to_ne_bytes(),
         12 => quantum.sampler_counter = value.to_ne_bytes(),
-        _ => quantum.active = value as u32,
+        13 => quantum.active = value as u16,
+        _ => quantum.absent = value as u16,
     }
 }
 
@@ -247,7 +248,7 @@ proptest! {
     /// Whatever a quantum claims, its samples are read or an error: never what lies outside of its segment, and no panic.
     #[test]
     fn any_quantum_is_read_or_an_error(
-        changes in prop::collection::vec((0..14_usize, number()), 1..6),
+        changes in prop::collection::vec((0..15_usize, number()), 1..6),
         records in 0..40_u64,
     ) {
         let fake = Fake::new(1);

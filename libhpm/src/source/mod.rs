@@ -108,6 +108,15 @@ pub trait Source {
     }
 }
 
+/// Which events were on in a quantum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InTurn {
+    /// A bit for each of which nothing was missed: all of them, unless they take turns.
+    pub active: u16,
+    /// Of these a bit for each that could not occur, because only cores of another type have it.
+    pub absent: u16,
+}
+
 /// Takes the rows of a source. What is not overridden is dropped.
 pub trait Sink {
     /// A stay of a thread on a CPU.
@@ -117,12 +126,11 @@ pub trait Sink {
     fn quantum(&mut self, _row: &QuantumRow) -> Result<(), TraceError> {
         Ok(())
     }
-    /// The same from a source that tells which events were on in it: a bit in `active` for each, all of them unless they take turns.
-    /// Who does not scale counts takes it as any other.
+    /// The same from a source that tells which events were on in it. Who does not scale counts takes it as any other.
     ///
     /// # Errors
     /// As [`Sink::quantum`].
-    fn quantum_in_turns(&mut self, row: &QuantumRow, _active: u32) -> Result<(), TraceError> {
+    fn quantum_in_turns(&mut self, row: &QuantumRow, _turn: InTurn) -> Result<(), TraceError> {
         self.quantum(row)
     }
     /// A sample.

@@ -72,7 +72,7 @@ const fn is_counter(word: u32) -> bool {
 pub struct Counted {
     /// The count since the page was made.
     pub count: u64,
-    /// TSC ticks during which the thread was on a CPU.
+    /// TSC ticks during which the thread was on a CPU that has the event: on a hybrid processor not those on cores of the other type.
     pub enabled_tsc: u64,
     /// TSC ticks during which the event was counted; less than `enabled_tsc` when the session multiplexes.
     pub running_tsc: u64,
@@ -138,11 +138,17 @@ impl OwnPage {
                 _ => clock::tsc().saturating_sub(page.start_tsc.load(Ordering::Relaxed)),
             };
             let event = page.events.get(event)?;
-            let running = if event.counter.load(Ordering::Relaxed) == COUNT_HELD { 0 } else { since };
+            // Where the event is absent, neither time passes.
+            let (enabled, running) = match event.counter.load(Ordering::Relaxed) {
+                COUNT_HELD => (since, 0),
+                COUNT_ABSENT => (0, 0),
+                _ => (since, since),
+            };
+            let absent = event.absent_tsc.load(Ordering::Relaxed);
             let counted = Counted {
                 count,
-                enabled_tsc: page.enabled_tsc.load(Ordering::Relaxed) + since,
-                running_tsc: event.running_tsc.load(Ordering::Relaxed) + running,
+                enabled_tsc: (page.enabled_tsc.load(Ordering::Relaxed) + enabled).saturating_sub(absent),
+                running_tsc: (event.running_tsc.load(Ordering::Relaxed) + running).saturating_sub(absent),
             };
             fence(Ordering::Acquire);
             if page.sequence.load(Ordering::Relaxed) == sequence {

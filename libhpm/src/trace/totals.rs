@@ -11,7 +11,8 @@ pub struct Totals {
     /// What each event counted, lost quanta included.
     pub counts: Vec<u64>,
     /// TSC ticks during which each event was counted; less than `on_cpu_tsc` for one that had to take turns. Empty where
-    /// that is not known.
+    /// that is not known. On cores of a type that does not have the event, its turns are taken to have been as they were on the others
+    /// ([`running`]).
     #[serde(default)]
     pub running_tsc: Vec<u64>,
     /// TSC ticks during which some thread of the session was on a CPU, summed over CPUs.
@@ -70,19 +71,6 @@ impl Totals {
         }
     }
 
-    /// The same of a quantum in which events took turns: `active` has a bit for each that was on. Either all quanta of a sum are
-    /// added so, or none.
-    pub fn add_quantum_in_turns(&mut self, row: &QuantumRow, active: u32) {
-        self.add_quantum(row);
-        self.running_tsc.resize(self.counts.len(), 0);
-        let length = row.end_tsc.saturating_sub(row.start_tsc);
-        for (event, running) in self.running_tsc.iter_mut().enumerate() {
-            if active >> event & 1 != 0 {
-                *running = running.saturating_add(length);
-            }
-        }
-    }
-
     /// TSC ticks during which an event was counted. Sums that do not tell, as those of a trace's quanta, are of events that were
     /// on all the time.
     pub(super) fn running(&self, event: usize) -> u64 {
@@ -125,6 +113,16 @@ impl Totals {
             markers_lost: of(self.markers_lost, other.markers_lost),
             sideband_lost: of(self.sideband_lost, other.sideband_lost),
         }
+    }
+}
+
+/// [`Totals::running_tsc`] of an event of which nothing was missed in `complete` of `on_cpu` ticks, and which could not occur in `absent` of
+/// these, because only cores of another type have it: its count is scaled by what it had on those that do.
+#[must_use]
+pub fn running(on_cpu: u64, complete: u64, absent: u64) -> u64 {
+    match on_cpu.saturating_sub(absent) {
+        0 => on_cpu,
+        present => share(on_cpu, complete.saturating_sub(absent), present),
     }
 }
 
@@ -186,17 +184,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_has_run_in_the_quanta_in_which_it_was_on() {
-        let row = |ticks: u64, counts: [u64; 2]| QuantumRow {
-            start_tsc: 100,
-            end_tsc: 100 + ticks,
-            counts: counts.into(),
-            ..QuantumRow::default()
-        };
-        let mut sums = Totals::default();
-        sums.add_quantum_in_turns(&row(10, [4, 0]), 0b01);
-        sums.add_quantum_in_turns(&row(30, [12, 6]), 0b11);
-        assert_eq!((sums.counts, sums.on_cpu_tsc, sums.running_tsc), (vec![16, 6], 40, vec![40, 30]));
+    fn turns_are_those_on_cores_that_have_the_event() {
+        assert_eq!((running(100, 100, 0), running(100, 30, 0)), (100, 30));
+        // On the other 40 ticks' cores it was on for half of the time.
+        assert_eq!((running(100, 80, 60), running(100, 100, 60)), (50, 100));
+        assert_eq!((running(100, 100, 100), running(0, 0, 0)), (100, 0), "it cannot have occurred");
     }
 
     fn totals(count: u64, ticks: u64) -> Totals {

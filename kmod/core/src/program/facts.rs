@@ -43,8 +43,14 @@ impl Program {
     /// [`super::super::abi::Quantum::active`]: a bit for each event of which nothing is missed, because it is counted, or because only
     /// cores of another type have it.
     #[must_use]
-    pub const fn complete(&self) -> u32 {
-        self.complete
+    pub const fn complete(&self) -> u16 {
+        self.complete as u16
+    }
+
+    /// [`super::super::abi::Quantum::absent`]: a bit for each event that only cores of another type have.
+    #[must_use]
+    pub const fn absent(&self) -> u16 {
+        (self.complete & !self.events_here) as u16
     }
 
     /// The counter of each sampled event.

@@ -41,6 +41,7 @@ pub(super) fn describe(
         stack_offset,
         stack_bytes,
         active,
+        absent,
         counter_event,
         sampler_counter,
         counts,
@@ -59,7 +60,7 @@ pub(super) fn describe(
     *pebs_data_cfg = program.pebs.as_ref().map_or(0, |pebs| pebs.pebs_data_cfg);
     *records_lost = closed.records_lost;
     (*stack_offset, *stack_bytes) = (stack.offset, stack.bytes);
-    *active = program.complete();
+    (*active, *absent) = (program.complete(), program.absent());
     (*counter_event, *sampler_counter) = program.samplers();
     // The others of the ring's memory are zero, and stay so: a session's number of events does not change.
     for (shown, count) in counts.iter_mut().zip(&state.counts).take(program.event_count()) {

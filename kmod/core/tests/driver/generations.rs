@@ -8,7 +8,7 @@ use crate::rig;
 use crate::rig::core::Core;
 use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
 use crate::rig::port::CorePort;
-use crate::rig::scene::{config, counted, exercise, interrupting, precise, INSTRUCTIONS};
+use crate::rig::scene::{config, counted, exercise, hybrid, interrupting, precise, INSTRUCTIONS};
 use crate::rig::Rig;
 use hpm_abi::{CoreType, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
 use hpm_core::hybrid::check_types;
@@ -239,13 +239,6 @@ fn a_ninth_precise_event_has_no_place_in_a_quantum() {
     assert!(Program::new(&rig.pmu, &config(&events[..8])).is_ok());
     let refused = Program::new(&rig.pmu, &config(&events)).expect_err("nine");
     assert_eq!((refused.reason, refused.detail), (Reason::NoCounter, [8, 0]));
-}
-
-/// A P-core and an E-core of one processor.
-fn hybrid() -> Rig {
-    let performance = &vpmu::profile::ALDER_LAKE;
-    let efficient = performance.hybrid.and_then(|hybrid| hybrid.efficient).expect("an E-core");
-    Rig::with(&[performance, efficient], Options::default())
 }
 
 const CORE: u8 = CoreType::Core as u8;

@@ -4,9 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::rig;
 use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
-use crate::rig::scene::{acquired, config, counted, interrupting, precise, INSTRUCTIONS, LOADS, STORES};
+use crate::rig::scene::{
+    acquired, config, counted, hybrid, interrupting, precise, INSTRUCTIONS, LOADS, STORES,
+};
 use crate::rig::{Rig, TURN_TSC};
-use hpm_abi::{EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
+use hpm_abi::{CoreType, CounterReading, EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
+use hpm_core::counters;
 use hpm_core::port::Port;
 use hpm_core::registers::{IA32_PERFEVTSEL0, IA32_PERF_GLOBAL_CTRL};
 use hpm_core::turns::Turns;
@@ -186,6 +189,45 @@ fn an_interrupt_leaves_the_counters_of_its_turn_running() {
     }
     assert!(seen.len() > 1, "{seen:x?}");
     assert!(rig.sessions[session].totals().pmis > 8);
+}
+
+/// A count that was made in turns is scaled by the time on cores that have the event: three quarters of this thread's are on others.
+#[test]
+fn on_a_hybrid_processor_turns_are_those_on_cores_that_have_the_event() {
+    let mut rig = hybrid();
+    rig.acquire();
+    let of = |core_type: CoreType, encoding| EventSpec { core_type: core_type as u8, ..counted(encoding) };
+    let mut events = vec![of(CoreType::Core, LOADS)];
+    events.extend([of(CoreType::Atom, LOADS); 9]);
+    let flags = SessionFlags::MULTIPLEX | SessionFlags::COUNTER_PAGES;
+    let session = rig.add_session(&SessionConfig { flags, ..config(&events) });
+    let thread = rig.add_thread(Some(session));
+    let page = rig.open_page(session, thread);
+    for round in 0..240 {
+        let cpu = usize::from(round % 4 == 3);
+        rig.switch(cpu, thread, QuantumEnd::Preempted);
+        rig.run(cpu, TURN_TSC as usize, &[Load, Load, Plain]);
+        rig.switch(cpu, cpu, QuantumEnd::Yielded);
+        rig.read_all();
+    }
+    rig.stop(session);
+    let (totals, truth) = (rig.sessions[session].totals(), rig.users[thread].truth);
+    let mut page_says = CounterReading::default();
+    assert!(counters::reading(&rig.sessions[session].pages[page], &mut page_says));
+    for (event, &truth) in truth.iter().enumerate().take(events.len()) {
+        let scaled = |count: u64, enabled: u64, running: u64, absent: u64| {
+            let scaled = count * (enabled - absent) / (running - absent);
+            assert!(
+                truth > 1000 && scaled.abs_diff(truth) * 20 <= truth,
+                "event {event}: {scaled} for {truth}"
+            );
+        };
+        let (running, absent) = (totals.running_tsc[event], totals.absent_tsc[event]);
+        scaled(totals.counts[event], totals.on_cpu_tsc, running, absent);
+        let (running, absent) = (page_says.running_tsc[event], page_says.absent_tsc[event]);
+        scaled(page_says.counts[event], page_says.enabled_tsc, running, absent);
+        assert_eq!(running < page_says.enabled_tsc, event > 0, "the nine take turns, and the one does not");
+    }
 }
 
 /// Architectural PEBS has a counter's period in a register of its events, which each turn sets.

@@ -96,7 +96,7 @@ pub(super) fn pack(quanta: &[Quantum], words: &mut Vec<u64>) {
 fn own_words(quantum: &Quantum) -> [u64; OWN] {
     let ends = pair(u32::from(quantum.end) | u32::from(quantum.flags) << 16, quantum.span_bytes);
     let thread = pair(quantum.pid, quantum.tid);
-    let stack = pair(quantum.stack_bytes, quantum.active);
+    let stack = pair(quantum.stack_bytes, u32::from(quantum.active) | u32::from(quantum.absent) << 16);
     [quantum.start_tsc, quantum.end_tsc, thread, ends, quantum.last_ip, stack]
 }
 
@@ -141,7 +141,8 @@ fn set_own(quantum: &mut Quantum, own: &[u64; OWN]) {
     (quantum.pid, quantum.tid) = halves(thread);
     (quantum.end, quantum.flags) = (ends as u16, (ends >> 16) as u16);
     (_, quantum.span_bytes) = halves(ends);
-    (quantum.stack_bytes, quantum.active) = halves(stack);
+    (quantum.stack_bytes, _) = halves(stack);
+    (quantum.active, quantum.absent) = ((stack >> 32) as u16, (stack >> 48) as u16);
 }
 
 /// A quantum of which only what is common to its frame is known.

@@ -24,7 +24,7 @@ use crate::session::{Marker, Session};
 use crate::sideband::{self, Reports, Sideband};
 use crate::symbol::kernel_symbols;
 use crate::sys::clock::{ClockPair, tsc};
-use crate::trace::{self, MapRow, MarkerRow, Meta, ThreadRow, Totals};
+use crate::trace::{self, MapRow, MarkerRow, Meta, ThreadRow, Totals, running};
 
 /// How often the three clocks are paired in `meta.json`.
 const PAIR_EACH: Duration = Duration::from_secs(10);
@@ -162,7 +162,9 @@ impl Source for DriverSource {
         let events = self.session.config().event_count as usize;
         Ok(Totals {
             counts: sums.counts[..events].to_vec(),
-            running_tsc: sums.running_tsc[..events].to_vec(),
+            running_tsc: (0..events)
+                .map(|event| running(sums.on_cpu_tsc, sums.running_tsc[event], sums.absent_tsc[event]))
+                .collect(),
             on_cpu_tsc: sums.on_cpu_tsc,
             quanta: sums.quanta,
             quanta_lost: sums.quanta_lost,

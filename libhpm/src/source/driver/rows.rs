@@ -7,8 +7,8 @@ use crate::address_space::AddressSpaces;
 use crate::event::Event;
 use crate::session::{Quantum, Sample};
 use crate::sideband::{Entry, Reports};
-use crate::source::Sink;
 use crate::source::rows::{SidebandRow, SidebandRows};
+use crate::source::{InTurn, Sink};
 use crate::sys::clock::ClockPair;
 use crate::trace::{QuantumRow, SampleRow};
 use crate::unwind::{Snapshot, StackUnwinder};
@@ -93,7 +93,8 @@ impl Rows {
         let records = quantum.sample_count()?;
         self.stacks_lost += u64::from(quantum.stack_lost());
         set_quantum(&mut self.quantum, quantum, records);
-        sink.quantum_in_turns(&self.quantum, quantum.raw().active)?;
+        let raw = quantum.raw();
+        sink.quantum_in_turns(&self.quantum, InTurn { active: raw.active, absent: raw.absent })?;
         if records == 0 {
             return Ok(());
         }

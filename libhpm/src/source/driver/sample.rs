@@ -130,6 +130,7 @@ mod tests {
             stack_offset: 0,
             stack_bytes: 0,
             active: 0b11,
+            absent: 0,
             counter_event: at_one(1),
             sampler_counter: at_one(2),
             counts: [0; EVENTS_MAX],

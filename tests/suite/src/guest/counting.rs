@@ -117,22 +117,28 @@ pub(super) fn pin(pid: Pid, cpus: &[usize]) -> Result<()> {
     sched_setaffinity(pid, &set).with_context(|| format!("moving process {pid} to CPUs {cpus:?}"))
 }
 
-/// Moves the loops from CPU to CPU while they are counted. Returns how often, and the counts.
+/// Counts a loop that is moved to the next CPU all the time; also how often it was.
 fn migrating(events: &str, cpus: usize) -> Result<(usize, Value)> {
     let file = "migrating.json";
-    let mut hpmctl = stat_command(events, file, &["loops", "x", "x", "x", "x", "x", "x", "x", "x"])?
-        .stdin(Stdio::null())
-        .spawn()?;
-    let loops = Pid::from_raw(pid_of("loops")?);
+    let command = stat_command(events, file, &["loops", "x", "x", "x", "x", "x", "x", "x", "x"])?;
+    let places: Vec<usize> = (0..cpus).collect();
+    let moves = moved(command, "loops", &places, Duration::from_millis(2))?;
+    Ok((moves, serde_json::from_slice(&std::fs::read(file)?)?))
+}
+
+/// Runs hpmctl, while the program of this name that it starts is moved from one of these CPUs to the next, in turn; says how often it was.
+pub(super) fn moved(mut hpmctl: Command, name: &str, places: &[usize], stay: Duration) -> Result<usize> {
+    let mut hpmctl = hpmctl.stdin(Stdio::null()).spawn()?;
+    let program = Pid::from_raw(pid_of(name)?);
     let mut moves = 0;
     // Ends when the process has gone.
-    while pin(loops, &[moves % cpus]).is_ok() {
+    while pin(program, &[places[moves % places.len()]]).is_ok() {
         moves += 1;
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(stay);
     }
     let status = wait_at_most(&mut hpmctl, Duration::from_secs(600))?;
     ensure!(status.success(), "hpmctl stat ended with {status}");
-    Ok((moves, serde_json::from_slice(&std::fs::read(file)?)?))
+    Ok(moves)
 }
 
 /// Starts two busy programs on each CPU that nobody measures.

@@ -1,9 +1,12 @@
 //! More events than counters: refused, or on request counted in turns.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 
 use super::bad_input::refused;
-use super::processor::profile;
+use super::counting::moved;
+use super::processor::{cpus, profile};
 use super::programs::{built, hpmctl, succeed};
 use super::{GuestReport, is_asked_for};
 
@@ -17,6 +20,11 @@ pub(crate) const LONG: &str = "hpm.multiplex=long";
 /// The facts that have the counts, and how many million rounds the program's loop made.
 pub(crate) const COUNTS: &str = "counts";
 pub(crate) const MILLIONS: &str = "millions";
+/// Of a program that is moved between both types of cores, and makes a million rounds less: the loads of the one type, and as many times over
+/// as they need turns those of the other.
+pub(crate) const TYPED: &str = "typed";
+const TYPED_EVENTS: &str = "cpu_core/load/u,cpu_atom/load/u,cpu_atom/load/u,cpu_atom/load/u,cpu_atom/load/u,cpu_atom/load/u,\
+    cpu_atom/load/u,cpu_atom/load/u,cpu_atom/load/u,cpu_atom/load/u";
 
 /// Counts a steady program with too many events.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
@@ -38,6 +46,15 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     };
     stat(&["--json", "-o", "turns.json"])?;
     report.fact(COUNTS, serde_json::from_slice(&std::fs::read("turns.json")?)?);
+    if profile()?.hybrid.is_some() && cpus()? > 1 {
+        let mut command =
+            hpmctl(&["stat", "--multiplex", "-e", TYPED_EVENTS, "--json", "-o", "typed.json", "--"])?;
+        command.arg(&program).args(&arguments[1..]);
+        // The first CPU is a performance core, the last one an efficient core.
+        let places = [0, 0, 0, cpus()? - 1];
+        moved(command, "strides", &places, Duration::from_millis(20))?;
+        report.fact(TYPED, serde_json::from_slice(&std::fs::read("typed.json")?)?);
+    }
     report.check("the text says in how much of the time each was counted", || {
         let text = String::from_utf8(stat(&[])?.stderr)?;
         let labelled = text.lines().filter(|line| line.contains("% of the time")).count();

@@ -68,6 +68,13 @@ pub fn acquired(cpus: usize) -> Rig {
     rig
 }
 
+/// A machine whose first CPU is a performance core, and whose second one is an efficient core.
+pub fn hybrid() -> Rig {
+    let performance = &vpmu::profile::ALDER_LAKE;
+    let efficient = performance.hybrid.and_then(|hybrid| hybrid.efficient).expect("an E-core");
+    Rig::with(&[performance, efficient], Options::default())
+}
+
 /// One CPU with one thread of one session on it; the session, and the thread's ID.
 pub fn one_thread(config: &SessionConfig) -> (Rig, usize, u32) {
     let mut rig = acquired(1);
