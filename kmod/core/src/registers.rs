@@ -99,7 +99,7 @@ register! {
         31:24 => cmask, with_cmask;
         /// Adaptive_Record: with PEBS, write what MSR_PEBS_DATA_CFG says, not the basic group alone (20.9.2.1).
         34:34 => adaptive_record, with_adaptive_record;
-        /// EQ: with CMASK, compare for equality (version 6, where CPUID.23H.0:EBX[1] says so).
+        /// EQ: with CMASK, compare for equality (version 6, where CPUID.23H.0:EBX bit 1 says so).
         36:36 => eq, with_eq;
     }
 }

@@ -103,7 +103,7 @@ pub struct Pmu {
     pub pebs: Result<Pebs, Refusal>,
     /// Its last branch records, if it has such as hpm knows.
     pub lbr: Option<Lbr>,
-    /// Whether CMASK can be compared for equality ([`PerfEvtSel::eq`]).
+    /// Whether CMASK can be compared for equality ([`super::registers::PerfEvtSel::eq`]).
     pub compares_equal: bool,
     /// Several logical processors share one set of off-core response registers, so that one's value is for the others' events, too.
     pub shares_offcore: bool,
