@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use libhpm::analysis::explore::QuantumEnd;
 use libhpm::source::{InTurn, Sink};
-use libhpm::trace::{QuantumRow, ThreadRow, Totals, TraceError, running};
+use libhpm::trace::{QuantumRow, ThreadRow, Totals, TraceError, running_tsc};
 use serde::Serialize;
 
 /// Whose counts are shown apart.
@@ -122,7 +122,7 @@ impl Sums {
     fn finish(mut self) -> Totals {
         let times = self.times.iter();
         self.totals.running_tsc =
-            times.map(|&(complete, absent)| running(self.totals.on_cpu_tsc, complete, absent)).collect();
+            times.map(|&(complete, absent)| running_tsc(self.totals.on_cpu_tsc, complete, absent)).collect();
         self.totals
     }
 }

@@ -207,7 +207,9 @@ impl Now<'_> {
                     continue;
                 }
                 add(&event.running_tsc, elapsed);
-                add(&event.absent_tsc, u64::from(self.program.absent() >> index & 1) * elapsed);
+                if self.program.absent() >> index & 1 == 1 {
+                    add(&event.absent_tsc, elapsed);
+                }
                 if let Some(counter) = self.program.counting_counter(index) {
                     let (value, mask) = (self.values[counter.place()], self.hardware.mask(counter));
                     let counted = value.wrapping_sub(event.start.load(Ordering::Relaxed)) & mask;

@@ -36,7 +36,7 @@ pub use self::row::{
 };
 pub use self::span::SampleSpan;
 pub(crate) use self::totals::share;
-pub use self::totals::{Part, Totals, running};
+pub use self::totals::{Part, Totals, running_tsc};
 pub use self::verify::{Problem, Verdict, verify};
 pub use self::writer::TraceWriter;
 

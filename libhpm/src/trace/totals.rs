@@ -12,7 +12,7 @@ pub struct Totals {
     pub counts: Vec<u64>,
     /// TSC ticks during which each event was counted; less than `on_cpu_tsc` for one that had to take turns. Empty where
     /// that is not known. On cores of a type that does not have the event, its turns are taken to have been as they were on the others
-    /// ([`running`]).
+    /// ([`running_tsc`]).
     #[serde(default)]
     pub running_tsc: Vec<u64>,
     /// TSC ticks during which some thread of the session was on a CPU, summed over CPUs.
@@ -119,7 +119,7 @@ impl Totals {
 /// [`Totals::running_tsc`] of an event of which nothing was missed in `complete` of `on_cpu` ticks, and which could not occur in `absent` of
 /// these, because only cores of another type have it: its count is scaled by what it had on those that do.
 #[must_use]
-pub fn running(on_cpu: u64, complete: u64, absent: u64) -> u64 {
+pub fn running_tsc(on_cpu: u64, complete: u64, absent: u64) -> u64 {
     match on_cpu.saturating_sub(absent) {
         0 => on_cpu,
         present => share(on_cpu, complete.saturating_sub(absent), present),
@@ -185,10 +185,10 @@ mod tests {
 
     #[test]
     fn turns_are_those_on_cores_that_have_the_event() {
-        assert_eq!((running(100, 100, 0), running(100, 30, 0)), (100, 30));
+        assert_eq!((running_tsc(100, 100, 0), running_tsc(100, 30, 0)), (100, 30));
         // On the other 40 ticks' cores it was on for half of the time.
-        assert_eq!((running(100, 80, 60), running(100, 100, 60)), (50, 100));
-        assert_eq!((running(100, 100, 100), running(0, 0, 0)), (100, 0), "it cannot have occurred");
+        assert_eq!((running_tsc(100, 80, 60), running_tsc(100, 100, 60)), (50, 100));
+        assert_eq!((running_tsc(100, 100, 100), running_tsc(0, 0, 0)), (100, 0), "it cannot have occurred");
     }
 
     fn totals(count: u64, ticks: u64) -> Totals {

@@ -24,7 +24,7 @@ use crate::session::{Marker, Session};
 use crate::sideband::{self, Reports, Sideband};
 use crate::symbol::kernel_symbols;
 use crate::sys::clock::{ClockPair, tsc};
-use crate::trace::{self, MapRow, MarkerRow, Meta, ThreadRow, Totals, running};
+use crate::trace::{self, MapRow, MarkerRow, Meta, ThreadRow, Totals, running_tsc};
 
 /// How often the three clocks are paired in `meta.json`.
 const PAIR_EACH: Duration = Duration::from_secs(10);
@@ -163,7 +163,7 @@ impl Source for DriverSource {
         Ok(Totals {
             counts: sums.counts[..events].to_vec(),
             running_tsc: (0..events)
-                .map(|event| running(sums.on_cpu_tsc, sums.running_tsc[event], sums.absent_tsc[event]))
+                .map(|event| running_tsc(sums.on_cpu_tsc, sums.running_tsc[event], sums.absent_tsc[event]))
                 .collect(),
             on_cpu_tsc: sums.on_cpu_tsc,
             quanta: sums.quanta,
