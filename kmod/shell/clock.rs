@@ -17,8 +17,8 @@ use crate::hpm_abi::QuantumEnd;
 /// quantum of 10 ms the last quarter contains one of 250 a second. So a quantum with less than this left is long enough.
 pub(super) const EARLY: u64 = 4;
 
-/// Registers that somebody else may have written are read at the first look so long after the last time, or before hpm writes over them:
-/// an access each 10 ms would be as many as the quanta take.
+/// Registers that somebody else may have written are read at the first look so long after the last time: an access each 10 ms would be
+/// as many as the quanta take. Where hpm writes over them at each cut, it sees them before.
 const REGISTERS_NS: u64 = 25_000_000;
 
 /// [`Clock::expires_tsc`] of a timer that does not run.
@@ -181,7 +181,7 @@ impl Clock {
     fn attend(&self, now: u64, cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled, cut: bool) {
         self.looked_tsc.store(now, Ordering::Relaxed);
         let age = now.saturating_sub(self.registers_tsc.load(Ordering::Relaxed));
-        let registers = age >= machine::ns_to_tsc(REGISTERS_NS) || cut && session.restarts_at_cuts();
+        let registers = age >= machine::ns_to_tsc(REGISTERS_NS);
         if registers {
             self.registers_tsc.store(now, Ordering::Relaxed);
         }

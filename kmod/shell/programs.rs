@@ -75,11 +75,6 @@ impl Programs {
         self.iter().any(Program::is_precise)
     }
 
-    /// Whether a cut says anew which counters run.
-    pub(super) fn restart_at_cuts(&self) -> bool {
-        self.take_turns() || self.iter().any(Program::restarts_at_cuts)
-    }
-
     /// All of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Program> {
         [Some(&self.first), self.second.as_ref()].into_iter().flatten().flatten()

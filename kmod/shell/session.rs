@@ -41,8 +41,6 @@ pub(super) struct Session {
     pages: Option<Pages>,
     /// Hardware writes records for it. Kept, as the next one is, because each cut asks.
     precise: bool,
-    /// See [`Session::restarts_at_cuts`].
-    restarts_at_cuts: bool,
     subject: Subject,
     /// Thread group of the process that configured it.
     owner: u32,
@@ -157,7 +155,6 @@ impl Session {
             wake_within: machine::ns_to_tsc(u64::from(programs.any().config().wake_ms) * 1_000_000).max(1),
             pages: if programs.any().has_counter_pages() { Some(Pages::new()?) } else { None },
             precise: programs.are_precise(),
-            restarts_at_cuts: programs.restart_at_cuts(),
             programs,
             subject,
             owner: current_tgid(),
@@ -287,11 +284,6 @@ impl Session {
     /// Whether hardware writes records for it into memory.
     pub(super) fn is_precise(&self) -> bool {
         self.precise
-    }
-
-    /// Whether a cut says anew which counters run, over what somebody else may have written.
-    pub(super) fn restarts_at_cuts(&self) -> bool {
-        self.restarts_at_cuts
     }
 
     /// Whether it can begin beside virtualisation, which may have been switched on since it was configured.

@@ -155,7 +155,7 @@ impl CounterSet {
     }
 
     /// Its counters, fixed ones first: they can count little else.
-    pub fn iter(self) -> impl Iterator<Item = Counter> {
+    pub fn iter(self) -> impl Iterator<Item = Counter> + Clone {
         (0..COUNTERS_MAX).rev().map(Counter::at).filter(move |&counter| self.contains(counter))
     }
 }

@@ -12,6 +12,7 @@
 //! of others runs, and before anything is changed that they go by but the threshold, which hardware reads when it has written a record.
 
 mod arming;
+mod others;
 mod pmi;
 mod stays;
 
@@ -55,6 +56,10 @@ struct Unit {
     guard: Guard,
     /// Each counter's value when it was last read or written.
     values: [u64; COUNTERS_MAX],
+    /// How often it was looked whether somebody else uses the PMU.
+    looks: u32,
+    /// Somebody else has, and nobody's counts are to be believed until the PMU is given back.
+    intruded: bool,
 }
 
 /// From which byte of a segment on hardware raises a PMI.
@@ -92,6 +97,8 @@ impl Engine {
                 held: None,
                 guard: Guard::new(),
                 values: [0; COUNTERS_MAX],
+                looks: 0,
+                intruded: false,
             },
         }
     }
@@ -118,7 +125,7 @@ impl Engine {
         self.branches.release(port);
         if let Some(hardware) = &mut self.unit.hardware {
             hardware.release(port);
-            self.unit.hardware = None;
+            (self.unit.hardware, self.unit.intruded) = (None, false);
         }
         (self.loaded, self.unit.window, self.stay) = (None, None, None);
         (self.resting, self.unit.held) = (false, None);
@@ -266,15 +273,6 @@ impl Engine {
         let mut meter = Meter::new(port);
         self.cut_metered(&mut meter, session, Ending { end, last_ip });
         meter.charge(&mut session.state.totals);
-    }
-
-    /// What IA32_PERF_GLOBAL_CTRL reads, if somebody else has written it: what is counted from then on is not to be
-    /// believed, and the session should be unloaded. The counters that he has programmed are left to him from now on.
-    pub fn foreign_global_ctrl<P: Port>(&mut self, port: &mut P) -> Option<u64> {
-        let hardware = self.unit.hardware.as_mut()?;
-        let found = hardware.foreign_global_ctrl(port)?;
-        hardware.cede(port);
-        Some(found)
     }
 
     /// Brings the counter page of a thread up to date if it is the one being measured here. Its quantum goes on, unless an

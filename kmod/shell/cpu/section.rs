@@ -116,24 +116,19 @@ impl Section<'_> {
         waiting.give_back();
     }
 
-    /// Why the session that runs must give up: somebody else has begun to run guests, or to use the PMU, for which `registers` are read.
+    /// Why the session that runs must give up: somebody else has begun to run guests, or to use the PMU, for which `registers` are
+    /// read.
     pub(in super::super) fn intruder(&mut self, session: &Session, registers: bool) -> Option<Reason> {
         if session.is_precise() && sys::in_vmx() {
             return Some(Reason::Virtualisation);
         }
-        if !registers {
-            return None;
-        }
-        if machine::processor_trace_runs() {
+        let (engine, mut port) = self.parts();
+        if registers && machine::processor_trace_runs() {
             return Some(Reason::IntelPt);
         }
-        self.is_intruded().then_some(Reason::CountersRunning)
-    }
-
-    /// Whether somebody else has begun to use the PMU, for whom what he has programmed is left alone from now on.
-    fn is_intruded(&mut self) -> bool {
-        let (engine, mut port) = self.parts();
-        engine.foreign_global_ctrl(&mut port).is_some()
+        let intruded =
+            if registers { engine.look_for_others(&mut port) } else { engine.has_noticed_others() };
+        intruded.then_some(Reason::CountersRunning)
     }
 
     /// Brings a thread's counter page up to date if it is the one being measured, for which its quantum may have to end.
@@ -159,7 +154,8 @@ impl Section<'_> {
     /// The session leaves this CPU, and gives up if somebody else uses the PMU, which nobody has seen yet; whether that is so.
     pub(in super::super) fn unload(&mut self, session: &Session) -> bool {
         let is_loaded = ptr::eq(self.cpu.loaded.load(Ordering::Relaxed), session);
-        let is_intruded = is_loaded && self.is_intruded();
+        let (engine, mut port) = self.parts();
+        let is_intruded = engine.has_noticed_others() || is_loaded && engine.is_intruded(&mut port);
         if is_intruded {
             session.give_up(Reason::CountersRunning);
         }

@@ -112,6 +112,7 @@ impl Unit {
         stay: &Stay,
     ) -> bool {
         let Some(hardware) = &mut self.hardware else { return false };
+        self.intruded |= hardware.notice_others(port);
         hardware.set_global_ctrl(port, 0);
         let full = interrupt::handle(hardware, &mut self.values, port, session, stay);
         hardware.set_global_ctrl(port, session.program.global_ctrl);

@@ -25,9 +25,14 @@ impl Engine {
         let Some(hardware) = &mut unit.hardware else { return };
         let entered = enter(port, session, thread, self.cpu);
         let program = session.program;
+        // When another thread's stay ended just now.
+        let noticed = read;
         // A sampling session's counters have stood still since they were read.
         read |= hardware.is_stopped() || core::mem::take(&mut self.resting);
         let wanted = Some((session.id, entered.turn.number));
+        if !noticed && (self.loaded != wanted || program.restarts_at_cuts()) {
+            unit.intruded |= hardware.notice_others(port);
+        }
         if self.loaded != wanted {
             hardware.stop(port);
             hardware.load(port, program);
@@ -83,6 +88,9 @@ impl Engine {
         }
         session.select(stay.turn);
         self.resting = aside && session.rests_in_kernel();
+        if session.program.restarts_at_cuts() {
+            unit.intruded |= hardware.notice_others(port);
+        }
         if hardware.forgets_overflows() && session.program.samples() {
             hardware.stop(port);
         } else if session.program.samples() && !self.resting {
@@ -124,6 +132,7 @@ impl Engine {
         session.select(stay.turn);
         let program = session.program;
         if program.restarts_at_cuts() || session.multiplexes() {
+            unit.intruded |= hardware.notice_others(port);
             hardware.set_global_ctrl(port, 0);
         }
         let before = stay.page.map(|_| session.state.totals.counts);

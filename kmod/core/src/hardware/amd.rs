@@ -252,6 +252,15 @@ impl Hardware {
         self.ibs.as_ref()?.foreign(port, self.running)
     }
 
+    /// Whether an event select reads otherwise than it was last written: one of them, by turns, or any.
+    pub(super) fn has_foreign_select<P: Port>(&self, port: &mut P, turn: Option<u32>) -> bool {
+        let general = CounterSet::general(self.pmu.perfmon.general as u16);
+        let written = general
+            .iter()
+            .map(|counter| (self.pmu.select_register(counter), self.written_select(counter.place()).0));
+        super::any_differs(port, written, turn)
+    }
+
     /// Whether no counter runs.
     pub(super) const fn is_stopped(&self) -> bool {
         self.running == 0

@@ -158,6 +158,29 @@ impl Hardware {
         of_interface!(self, held => held.foreign_global_ctrl(port))
     }
 
+    /// Whether somebody else has written what [`Self::set_global_ctrl`] is about to write, after which nothing would show it: to be
+    /// called before where that happens often. What he counts with is left to him.
+    pub(super) fn notice_others<P: Port>(&mut self, port: &mut P) -> bool {
+        let noticed = self.foreign_running(port).is_some();
+        if noticed {
+            self.cede(port);
+        }
+        noticed
+    }
+
+    /// As [`Self::foreign_global_ctrl`], of what [`Self::set_global_ctrl`] may write.
+    fn foreign_running<P: Port>(&self, port: &mut P) -> Option<u64> {
+        match self {
+            Self::NetBurst(held) => held.foreign_running(port),
+            held => held.foreign_global_ctrl(port),
+        }
+    }
+
+    /// Whether a register that says what is counted reads otherwise than it was last written: one of them, by turns, or any.
+    pub(super) fn has_foreign_select<P: Port>(&self, port: &mut P, turn: Option<u32>) -> bool {
+        of_interface!(self, held => held.has_foreign_select(port, turn))
+    }
+
     /// Whether no counter runs.
     pub(super) fn is_stopped(&self) -> bool {
         of_interface!(self, held => held.is_stopped())
@@ -289,4 +312,16 @@ pub fn acknowledge<P: Port>(port: &mut P, pmu: &Pmu) -> bool {
         Interface::NetBurst(unit) => netburst::acknowledge(port, &unit),
         Interface::Amd(amd) => amd::acknowledge(port, pmu, amd),
     }
+}
+
+/// Whether a register reads otherwise than it was last written: the one whose turn it is, or any.
+fn any_differs<P: Port>(
+    port: &mut P,
+    mut written: impl Iterator<Item = (u32, u64)> + Clone,
+    turn: Option<u32>,
+) -> bool {
+    let mut differs = |(register, value)| port.rdmsr(register) != value;
+    let Some(turn) = turn else { return written.any(differs) };
+    let count = written.clone().count().max(1);
+    written.nth(turn as usize % count).is_some_and(&mut differs)
 }

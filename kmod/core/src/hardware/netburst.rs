@@ -253,11 +253,26 @@ impl Hardware {
 
     /// What a CCCR reads, if that is not what was last written.
     pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
-        self.unit.counters().find_map(|number| {
+        self.foreign_cccr(port, |_| true)
+    }
+
+    /// As [`Self::foreign_global_ctrl`], of those counters that are the session's.
+    pub(super) fn foreign_running<P: Port>(&self, port: &mut P) -> Option<u64> {
+        self.foreign_cccr(port, |&number| self.settings.cccrs[number as usize] != 0)
+    }
+
+    fn foreign_cccr<P: Port>(&self, port: &mut P, looked_at: impl Fn(&u32) -> bool) -> Option<u64> {
+        self.unit.counters().filter(looked_at).find_map(|number| {
             let cccr = port.rdmsr(MSR_BPU_CCCR0 + number);
             let is_foreign = cccr as u32 & !Cccr::OVF != self.cccrs[number as usize];
             (is_foreign || self.ceded >> number & 1 == 1).then_some(cccr)
         })
+    }
+
+    /// Whether an ESCR reads otherwise than it was last written: one of them, by turns, or any.
+    pub(super) fn has_foreign_select<P: Port>(&self, port: &mut P, turn: Option<u32>) -> bool {
+        let written = self.unit.escrs().map(|escr| (escr.address(), self.escrs[escr.place()].into()));
+        super::any_differs(port, written, turn)
     }
 
     /// Whether no counter runs.

@@ -134,10 +134,8 @@ impl Program {
         self.rests && self.sight.is_none()
     }
 
-    /// Whether a cut stops its counters, and then says anew which of them run, over what somebody else may have written. One whose events
-    /// take turns with another's always does.
-    #[must_use]
-    pub const fn restarts_at_cuts(&self) -> bool {
+    /// Whether each cut, switch and PMI stops its counters, and then says anew which of them run, over what somebody else may have written.
+    pub(in super::super) const fn restarts_at_cuts(&self) -> bool {
         self.samples() && !self.rests_in_kernel()
     }
 

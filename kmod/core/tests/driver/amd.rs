@@ -349,9 +349,9 @@ fn somebody_elses_ibs_is_refused_and_left_alone() {
 fn somebody_who_starts_ibs_later_shows() {
     let (mut rig, _, _) = one_thread(&amd::ZEN_4, &config(&[precise(OPS, 1600)]));
     rig.run(0, 100, &[Plain]);
-    assert_eq!(rig.foreign(0), None);
+    assert!(!rig.is_intruded(0));
     rig.cores[0].borrow_mut().pmu.wrmsr(0xC001_1030, 1 << 48 | 0x100).expect("exists");
-    assert!(rig.foreign(0).is_some());
+    assert!(rig.is_intruded(0));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod lbr;
 mod markers;
 mod multiplex;
 mod netburst;
+mod others;
 mod ownership;
 mod pages;
 mod privacy;

@@ -354,10 +354,10 @@ fn what_somebody_else_counts_meanwhile_is_counted_on() {
         rig::scene::start_thread(&mut rig, session);
         rig.run(0, 100, &[Load]);
         for (register, value) in [escr, cccr] {
-            rig.cores[0].borrow_mut().pmu.wrmsr(register, value).expect("a legal value");
+            rig.intrude(0, register, value);
         }
         rig.stop(session);
-        assert!(rig.foreign(0).is_some());
+        assert!(rig.is_intruded(0));
         if released {
             rig.release();
         }

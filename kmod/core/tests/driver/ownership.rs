@@ -184,7 +184,7 @@ proptest! {
         };
         rig.stop(session);
         prop_assert!(stands(&rig), "after the session: {:x?}", rig.registers());
-        prop_assert!(rig.foreign(0).is_some());
+        prop_assert!(rig.is_intruded(0));
         if released {
             rig.release();
             prop_assert!(stands(&rig), "after it was given back: {:x?}", rig.registers());

@@ -15,13 +15,15 @@ use super::lifecycle::MODULE;
 use super::processor;
 use super::programs::{built, hpmctl, succeed, wait_at_most};
 use super::robust::plug;
-use super::scopes::settled;
+use super::scopes::{pin, settled};
 
 const LIMIT: Duration = Duration::from_secs(240);
 /// A register, and the value that somebody else writes into it (SDM Vol. 4, table 2-2).
 type Write = (u64, u64);
 /// IA32_PERF_GLOBAL_CTRL: every counter stops.
 const STOP: Write = (0x38f, 0);
+/// IA32_FIXED_CTR_CTRL: the counter of instructions counts in no mode.
+const TAKE: Write = (0x38d, 0);
 /// IA32_RTIT_CTL: TraceEn.
 const TRACE: Write = (0x570, 1);
 const NO_TRACE: Write = (0x570, 0);
@@ -51,6 +53,9 @@ pub(super) fn run(report: &mut GuestReport) {
             beside(sleeps, |pid| gives_up(&["--per-thread", "-p", &pid.to_string()]))
         });
     }
+    report.check("a session gives up when somebody else takes a counter from it, which starts and stops none", || {
+        beside_threads(|pid| gives_up(&["-p", &pid.to_string()], WRITTEN, |_| write(TAKE)))
+    });
     report.check("a recording that gives up ends with its program, and its trace says so", || {
         let mut recorder = hpmctl(&["record", "-e", "instructions:u", "--imprecise", "-o", GAVE_UP, "--"])?
             .arg(built("threads")?)
@@ -207,12 +212,19 @@ fn write_meanwhile(session: &mut Child, other: Write) -> Result<()> {
     written
 }
 
-/// A write to the PMU that comes while the target is not on CPU 0, perhaps because this thread is, disturbs nobody.
+/// A write to the PMU that comes while the target is not on CPU 0 disturbs nobody: this thread leaves that CPU alone.
 fn write_until_over(session: &mut Child, other: Write) -> Result<()> {
     write_all_until_over(session, &[other])
 }
 
 fn write_all_until_over(session: &mut Child, others: &[Write]) -> Result<()> {
+    pin(&[1])?;
+    let written = write_all_again(session, others);
+    pin(&[0, 1])?;
+    written
+}
+
+fn write_all_again(session: &mut Child, others: &[Write]) -> Result<()> {
     let start = Instant::now();
     while session.try_wait()?.is_none() && start.elapsed() < LIMIT {
         others.iter().try_for_each(|&other| write(other))?;

@@ -65,7 +65,7 @@ impl Unit {
     }
 
     /// Its ESCRs.
-    pub fn escrs(&self) -> impl Iterator<Item = registers::EscrId> {
+    pub fn escrs(&self) -> impl Iterator<Item = registers::EscrId> + Clone {
         let share = self.share;
         let own = move |half: &u32| share == Share::Whole || share == Share::Half(*half as u8);
         (0..2).filter(own).flat_map(registers::EscrId::of_half)

@@ -203,7 +203,7 @@ impl EscrId {
     pub const COUNT: usize = 2 * Pair::ALL.len();
 
     /// All of this half: 0 or 1.
-    pub fn of_half(half: u32) -> impl Iterator<Item = Self> {
+    pub fn of_half(half: u32) -> impl Iterator<Item = Self> + Clone {
         Pair::ALL.into_iter().map(move |pair| pair.half(half))
     }
 

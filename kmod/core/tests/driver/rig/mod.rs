@@ -386,6 +386,7 @@ impl Rig {
 
     pub fn stop(&mut self, session: usize) {
         for cpu in 0..self.cores.len() {
+            assert!(self.cores[cpu].borrow().intruded || !self.is_intruded(cpu), "nobody else was there");
             self.in_session(session, cpu, |engine, port, session| engine.unload(port, session));
         }
         self.sessions[session].on = false;
@@ -462,9 +463,26 @@ impl Rig {
         self.section(cpu, |engine, port| engine.check_ibs(port))
     }
 
-    /// What shows of somebody else who uses the PMU.
-    pub fn foreign(&mut self, cpu: usize) -> Option<u64> {
-        self.section(cpu, |engine, port| engine.foreign_global_ctrl(port))
+    /// Whether it shows that somebody else uses the PMU.
+    pub fn is_intruded(&mut self, cpu: usize) -> bool {
+        self.section(cpu, |engine, port| engine.is_intruded(port))
+    }
+
+    /// One of the looks for somebody else, each at one register.
+    pub fn look_for_others(&mut self, cpu: usize) -> bool {
+        self.section(cpu, |engine, port| engine.look_for_others(port))
+    }
+
+    /// Whether somebody else has been seen.
+    pub fn has_noticed_others(&mut self, cpu: usize) -> bool {
+        self.section(cpu, |engine, _| engine.has_noticed_others())
+    }
+
+    /// Writes a register of the CPU's behind hpm's back.
+    pub fn intrude(&mut self, cpu: usize, register: u32, value: u64) {
+        let mut core = self.cores[cpu].borrow_mut();
+        core.intruded = true;
+        core.pmu.wrmsr(register, value).expect("a legal value");
     }
 
     /// The kernel runs `count` instructions on the CPU.
