@@ -85,6 +85,7 @@ pub(super) struct Cpus(KVVec<Cpu>);
 impl Cpus {
     /// Allocates one state per possible CPU number and makes them reachable from every entry point.
     pub(super) fn new() -> Result<Self> {
+        sys::find_perf()?;
         let count = machine::cpu_count();
         let mut cpus = Self(KVVec::with_capacity(count as usize, GFP_KERNEL)?);
         for number in 0..count {
@@ -198,7 +199,10 @@ impl Cpu {
             let found = sys::lvtpc();
             port.unmask_pmi();
             section.inside.lvtpc = found;
-            self.held.store(true, Ordering::Relaxed);
+            if !self.held.swap(true, Ordering::Relaxed) && machine::is_reserved_from_perf(pmu) {
+                // SAFETY: `release` ends it, which is called before this CPU goes offline.
+                unsafe { sys::hold_perf(irq) };
+            }
             Ok(())
         })
         .unwrap_or(Ok(()))
@@ -240,7 +244,11 @@ impl Cpu {
             engine.release(&mut port);
             // SAFETY: hpm holds the PMU until the next line.
             unsafe { sys::set_lvtpc(section.inside.lvtpc) };
-            self.held.store(false, Ordering::Relaxed);
+            let held = self.held.swap(false, Ordering::Relaxed);
+            if held && machine::pmu_of(self.core()).is_ok_and(machine::is_reserved_from_perf) {
+                // SAFETY: `acquire` has begun it.
+                unsafe { sys::release_perf(irq) };
+            }
         });
     }
 

@@ -178,15 +178,10 @@ fn reserve(pmu: &Pmu) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The version of architectural performance monitoring from which Linux knows the counters by other addresses (6.11 on:
-/// `MSR_IA32_PMC_V6_GP0_CTR`), of which its table of reservations has none: perf is not kept out there. What it runs is found when the
-/// CPUs are taken, and what it begins later at the next timer cut.
-const NOT_RESERVED_SINCE: u32 = 6;
-
 /// As [`reserve`], and perf has done with what it had: it gives up its counters before it clears the PEBS slots.
 fn reserve_alone(pmu: &Pmu) -> Result<(), Refusal> {
     reserve(pmu)?;
-    if sys::perf_is_out() || pmu.perfmon.version >= NOT_RESERVED_SINCE {
+    if sys::perf_is_out() || !machine::is_reserved_from_perf(pmu) {
         return Ok(());
     }
     release(pmu);

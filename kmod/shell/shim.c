@@ -13,7 +13,6 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
-#include <linux/perf_event.h>
 #include <linux/pid_namespace.h>
 #include <linux/reboot.h>
 #include <linux/sched.h>
@@ -111,26 +110,6 @@ int hpm_reserve_evntsel(u32 msr)
 void hpm_release_evntsel(u32 msr)
 {
 	release_evntsel_nmi(msr);
-}
-
-/*
- * Waits until perf has done with the counters that were reserved from it, and says whether it can have none now. When its last event
- * goes it gives the counters up first and its PEBS buffers afterwards (x86_release_hardware()), under a mutex that a new event takes.
- */
-bool hpm_perf_is_out(void)
-{
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_HARDWARE,
-		.config = PERF_COUNT_HW_CPU_CYCLES,
-		.size = sizeof(attr),
-		.disabled = 1,
-	};
-	struct perf_event *event = perf_event_create_kernel_counter(&attr, 0, NULL, NULL, NULL);
-
-	if (IS_ERR(event))
-		return true;
-	perf_event_release_kernel(event);
-	return false;
 }
 
 bool hpm_cpu_has_pti(void)

@@ -41,7 +41,12 @@ int hpm_reserve_perfctr(u32 msr);
 void hpm_release_perfctr(u32 msr);
 int hpm_reserve_evntsel(u32 msr);
 void hpm_release_evntsel(u32 msr);
+
+/* The kernel's perf (perf.c). */
 bool hpm_perf_is_out(void);
+int hpm_find_perf(void);
+void hpm_hold_perf(void);
+void hpm_release_perf(void);
 
 /* What the kernel found out about the processor. */
 bool hpm_cpu_has_pti(void);

@@ -33,6 +33,9 @@ extern "C" {
     fn hpm_reserve_perfctr(msr: u32) -> c_int;
     fn hpm_release_perfctr(msr: u32);
     fn hpm_perf_is_out() -> bool;
+    fn hpm_find_perf() -> c_int;
+    fn hpm_hold_perf();
+    fn hpm_release_perf();
     fn hpm_reserve_evntsel(msr: u32) -> c_int;
     fn hpm_release_evntsel(msr: u32);
     fn hpm_cpu_has_pti() -> bool;
@@ -210,6 +213,30 @@ pub(super) unsafe fn release(counter: u32, select: u32) {
 pub(super) fn perf_is_out() -> bool {
     // SAFETY: Process context; makes and ends an event of perf that counts nothing.
     unsafe { hpm_perf_is_out() }
+}
+
+/// Finds what [`hold_perf`] needs. To be called first.
+pub(super) fn find_perf() -> Result {
+    // SAFETY: Process context, before anything reads what it finds.
+    to_result(unsafe { hpm_find_perf() })
+}
+
+/// Keeps perf, whose counters are reserved by hpm, from writing this CPU's PMU.
+///
+/// # Safety
+/// [`release_perf`] follows, on this CPU and before it goes offline.
+pub(super) unsafe fn hold_perf(_irq: &LocalInterruptDisabled) {
+    // SAFETY: Interrupts are off, and the rest is the caller's promise.
+    unsafe { hpm_hold_perf() };
+}
+
+/// Ends what [`hold_perf`] has begun on this CPU.
+///
+/// # Safety
+/// It has, and nobody has ended it.
+pub(super) unsafe fn release_perf(_irq: &LocalInterruptDisabled) {
+    // SAFETY: Interrupts are off, and the rest is the caller's promise.
+    unsafe { hpm_release_perf() };
 }
 
 /// Whether page-table isolation is on.
