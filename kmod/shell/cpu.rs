@@ -199,10 +199,8 @@ impl Cpu {
             let found = sys::lvtpc();
             port.unmask_pmi();
             section.inside.lvtpc = found;
-            if !self.held.swap(true, Ordering::Relaxed) && machine::is_reserved_from_perf(pmu) {
-                // SAFETY: `release` ends it, which is called before this CPU goes offline.
-                unsafe { sys::hold_perf(irq) };
-            }
+            self.held.store(true, Ordering::Relaxed);
+            sys::hold_perf(true, irq);
             Ok(())
         })
         .unwrap_or(Ok(()))
@@ -244,11 +242,8 @@ impl Cpu {
             engine.release(&mut port);
             // SAFETY: hpm holds the PMU until the next line.
             unsafe { sys::set_lvtpc(section.inside.lvtpc) };
-            let held = self.held.swap(false, Ordering::Relaxed);
-            if held && machine::pmu_of(self.core()).is_ok_and(machine::is_reserved_from_perf) {
-                // SAFETY: `acquire` has begun it.
-                unsafe { sys::release_perf(irq) };
-            }
+            self.held.store(false, Ordering::Relaxed);
+            sys::hold_perf(false, irq);
         });
     }
 

@@ -77,13 +77,6 @@ pub(super) fn pmu_of(core: usize) -> Result<&'static Pmu, Refusal> {
     pmu_in(MACHINES.get(core).and_then(SetOnce::as_ref))
 }
 
-/// Whether the reservation of its counters keeps perf out. From version 6 of architectural performance monitoring on Linux knows them by
-/// other addresses (6.11 on: `MSR_IA32_PMC_V6_GP0_CTR`), of which its table of reservations has none. What perf runs is found when
-/// the CPUs are taken there, and what it begins later at a look for others.
-pub(super) fn is_reserved_from_perf(pmu: &Pmu) -> bool {
-    pmu.perfmon.version < 6
-}
-
 /// Whether one session at a time can use the PMU.
 pub(super) fn serves_one_session() -> bool {
     pmu().is_ok_and(Pmu::serves_one_session)

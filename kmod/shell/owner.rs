@@ -178,10 +178,15 @@ fn reserve(pmu: &Pmu) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// The version of architectural performance monitoring from which Linux knows the counters by other addresses (6.11 on:
+/// `MSR_IA32_PMC_V6_GP0_CTR`), of which its table of reservations has none: perf is not kept out there. What it runs is found when the
+/// CPUs are taken, and what it begins later at the next timer cut.
+const NOT_RESERVED_SINCE: u32 = 6;
+
 /// As [`reserve`], and perf has done with what it had: it gives up its counters before it clears the PEBS slots.
 fn reserve_alone(pmu: &Pmu) -> Result<(), Refusal> {
     reserve(pmu)?;
-    if sys::perf_is_out() || !machine::is_reserved_from_perf(pmu) {
+    if sys::perf_is_out() || pmu.perfmon.version >= NOT_RESERVED_SINCE {
         return Ok(());
     }
     release(pmu);
@@ -204,11 +209,13 @@ fn hook() -> Result<(), Refusal> {
         sys::unregister_nmi();
         no_memory(error)
     })?;
+    sys::divert_perf();
     markers::forget_gone();
     Ok(())
 }
 
 fn unhook() {
+    sys::restore_perf();
     sys::unregister_probes();
     sys::unregister_nmi();
 }

@@ -13,6 +13,7 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
+#include <linux/perf_event.h>
 #include <linux/pid_namespace.h>
 #include <linux/reboot.h>
 #include <linux/sched.h>

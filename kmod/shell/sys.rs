@@ -34,8 +34,9 @@ extern "C" {
     fn hpm_release_perfctr(msr: u32);
     fn hpm_perf_is_out() -> bool;
     fn hpm_find_perf() -> c_int;
-    fn hpm_hold_perf();
-    fn hpm_release_perf();
+    fn hpm_divert_perf();
+    fn hpm_restore_perf();
+    fn hpm_hold_perf(holds: bool);
     fn hpm_reserve_evntsel(msr: u32) -> c_int;
     fn hpm_release_evntsel(msr: u32);
     fn hpm_cpu_has_pti() -> bool;
@@ -215,28 +216,28 @@ pub(super) fn perf_is_out() -> bool {
     unsafe { hpm_perf_is_out() }
 }
 
-/// Finds what [`hold_perf`] needs. To be called first.
+/// Finds perf's PMUs. To be called first.
 pub(super) fn find_perf() -> Result {
     // SAFETY: Process context, before anything reads what it finds.
     to_result(unsafe { hpm_find_perf() })
 }
 
-/// Keeps perf, whose counters are reserved by hpm, from writing this CPU's PMU.
-///
-/// # Safety
-/// [`release_perf`] follows, on this CPU and before it goes offline.
-pub(super) unsafe fn hold_perf(_irq: &LocalInterruptDisabled) {
-    // SAFETY: Interrupts are off, and the rest is the caller's promise.
-    unsafe { hpm_hold_perf() };
+/// Has perf leave alone the PMUs that hpm holds ([`hold_perf`]) where it has no events of its own.
+pub(super) fn divert_perf() {
+    // SAFETY: After `find_perf`; `restore_perf` precedes unload.
+    unsafe { hpm_divert_perf() };
 }
 
-/// Ends what [`hold_perf`] has begun on this CPU.
-///
-/// # Safety
-/// It has, and nobody has ended it.
-pub(super) unsafe fn release_perf(_irq: &LocalInterruptDisabled) {
-    // SAFETY: Interrupts are off, and the rest is the caller's promise.
-    unsafe { hpm_release_perf() };
+/// Ends [`divert_perf`]. No CPU's PMU is held.
+pub(super) fn restore_perf() {
+    // SAFETY: Process context.
+    unsafe { hpm_restore_perf() };
+}
+
+/// Whether hpm holds this CPU's PMU.
+pub(super) fn hold_perf(holds: bool, _irq: &LocalInterruptDisabled) {
+    // SAFETY: Interrupts are off.
+    unsafe { hpm_hold_perf(holds) };
 }
 
 /// Whether page-table isolation is on.
