@@ -200,7 +200,7 @@ impl Cpu {
             port.unmask_pmi();
             section.inside.lvtpc = found;
             self.held.store(true, Ordering::Relaxed);
-            sys::hold_perf(true, irq);
+            sys::hold_perf(irq);
             Ok(())
         })
         .unwrap_or(Ok(()))
@@ -243,7 +243,7 @@ impl Cpu {
             // SAFETY: hpm holds the PMU until the next line.
             unsafe { sys::set_lvtpc(section.inside.lvtpc) };
             self.held.store(false, Ordering::Relaxed);
-            sys::hold_perf(false, irq);
+            sys::release_perf(irq);
         });
     }
 

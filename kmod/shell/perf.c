@@ -13,11 +13,10 @@
 static const char *const hpm_perf_names[] = { "cpu", "cpu_core", "cpu_atom", "cpu_lowpower" };
 static struct pmu *hpm_perf_pmus[ARRAY_SIZE(hpm_perf_names)];
 
-/* What perf stops and starts a CPU's PMU with, the same for all of these. */
-static void (*hpm_perf_disable)(struct pmu *pmu);
+/* What perf starts a CPU's PMU with, the same for all of these. */
 static void (*hpm_perf_enable)(struct pmu *pmu);
 
-/* hpm holds the CPU's PMU. */
+/* hpm holds the CPU's PMU, and perf has used it no more since. */
 static DEFINE_PER_CPU(bool, hpm_holds);
 
 /*
@@ -64,7 +63,6 @@ int hpm_find_perf(void)
 		if (!found)
 			continue;
 		hpm_perf_pmus[i] = dev_get_drvdata(found);
-		hpm_perf_disable = hpm_perf_pmus[i]->pmu_disable;
 		hpm_perf_enable = hpm_perf_pmus[i]->pmu_enable;
 		put_device(found);
 	}
@@ -74,57 +72,55 @@ int hpm_find_perf(void)
 
 /*
  * perf stops and starts a CPU's PMU whenever it schedules events there, be they of software alone: once an event of hardware's has been
- * bound to the CPU, such as the NMI watchdog's, it thereby starts all counters, also hpm's. It is kept from both while hpm holds the PMU
- * and perf has no event on it. It never has where its counters are reserved; elsewhere it must get what it is about to use, for which
- * it believes that it has stopped the PMU.
+ * bound to the CPU, such as the NMI watchdog's, it thereby starts all counters, also hpm's. While hpm holds the PMU perf is left in the
+ * belief that it has stopped it, in which it stops it no more. It never has an event on it where its counters are reserved; elsewhere
+ * it gets what it is about to use, and hpm sees it.
  */
-static bool hpm_keeps_out(struct pmu *pmu)
-{
-	return __this_cpu_read(hpm_holds) && !(*this_cpu_ptr(pmu->cpu_pmu_context))->active_oncpu;
-}
-
-static void hpm_disable(struct pmu *pmu)
-{
-	if (!hpm_keeps_out(pmu))
-		hpm_perf_disable(pmu);
-}
-
 static void hpm_enable(struct pmu *pmu)
 {
-	if (hpm_keeps_out(pmu))
-		return;
-	/* Nothing if it was not kept from it. */
-	hpm_perf_disable(pmu);
-	hpm_perf_enable(pmu);
+	if ((*this_cpu_ptr(pmu->cpu_pmu_context))->active_oncpu)
+		__this_cpu_write(hpm_holds, false);
+	if (!__this_cpu_read(hpm_holds))
+		hpm_perf_enable(pmu);
 }
 
-static void hpm_set_callbacks(void (*disable)(struct pmu *pmu), void (*enable)(struct pmu *pmu))
+static void hpm_set_enable(void (*enable)(struct pmu *pmu))
 {
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(hpm_perf_pmus); i++) {
-		if (hpm_perf_pmus[i]) {
-			WRITE_ONCE(hpm_perf_pmus[i]->pmu_disable, disable);
+		if (hpm_perf_pmus[i])
 			WRITE_ONCE(hpm_perf_pmus[i]->pmu_enable, enable);
-		}
 	}
 }
 
-/* From now on perf asks hpm. */
+/* From now on perf asks hpm before it starts a PMU. */
 void hpm_divert_perf(void)
 {
-	hpm_set_callbacks(hpm_disable, hpm_enable);
+	hpm_set_enable(hpm_enable);
 }
 
-/* Ends that; hpm holds no CPU's PMU. Nobody is in the functions above afterwards: perf calls them with interrupts off. */
+/* Ends that; hpm holds no CPU's PMU. Nobody is in the function above afterwards: perf calls it with interrupts off. */
 void hpm_restore_perf(void)
 {
-	hpm_set_callbacks(hpm_perf_disable, hpm_perf_enable);
+	hpm_set_enable(hpm_perf_enable);
 	synchronize_rcu();
 }
 
-/* Whether hpm holds this CPU's PMU. With interrupts off. */
-void hpm_hold_perf(bool holds)
+/* hpm has taken this CPU's PMU, which is stopped. With interrupts off. */
+void hpm_hold_perf(void)
 {
-	__this_cpu_write(hpm_holds, holds);
+	size_t i;
+
+	__this_cpu_write(hpm_holds, true);
+	for (i = 0; i < ARRAY_SIZE(hpm_perf_pmus); i++) {
+		if (hpm_perf_pmus[i])
+			hpm_perf_pmus[i]->pmu_disable(hpm_perf_pmus[i]);
+	}
+}
+
+/* hpm has given this CPU's PMU back; perf starts it when it next schedules an event. With interrupts off. */
+void hpm_release_perf(void)
+{
+	__this_cpu_write(hpm_holds, false);
 }

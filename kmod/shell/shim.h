@@ -47,7 +47,8 @@ bool hpm_perf_is_out(void);
 int hpm_find_perf(void);
 void hpm_divert_perf(void);
 void hpm_restore_perf(void);
-void hpm_hold_perf(bool holds);
+void hpm_hold_perf(void);
+void hpm_release_perf(void);
 
 /* What the kernel found out about the processor. */
 bool hpm_cpu_has_pti(void);

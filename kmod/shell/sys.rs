@@ -36,7 +36,8 @@ extern "C" {
     fn hpm_find_perf() -> c_int;
     fn hpm_divert_perf();
     fn hpm_restore_perf();
-    fn hpm_hold_perf(holds: bool);
+    fn hpm_hold_perf();
+    fn hpm_release_perf();
     fn hpm_reserve_evntsel(msr: u32) -> c_int;
     fn hpm_release_evntsel(msr: u32);
     fn hpm_cpu_has_pti() -> bool;
@@ -222,7 +223,7 @@ pub(super) fn find_perf() -> Result {
     to_result(unsafe { hpm_find_perf() })
 }
 
-/// Has perf leave alone the PMUs that hpm holds ([`hold_perf`]) where it has no events of its own.
+/// From now on perf starts no PMU that hpm holds ([`hold_perf`]), unless to use it.
 pub(super) fn divert_perf() {
     // SAFETY: After `find_perf`; `restore_perf` precedes unload.
     unsafe { hpm_divert_perf() };
@@ -234,10 +235,16 @@ pub(super) fn restore_perf() {
     unsafe { hpm_restore_perf() };
 }
 
-/// Whether hpm holds this CPU's PMU.
-pub(super) fn hold_perf(holds: bool, _irq: &LocalInterruptDisabled) {
+/// hpm has taken this CPU's PMU, which is stopped.
+pub(super) fn hold_perf(_irq: &LocalInterruptDisabled) {
+    // SAFETY: Interrupts are off; perf has no events.
+    unsafe { hpm_hold_perf() };
+}
+
+/// hpm has given this CPU's PMU back.
+pub(super) fn release_perf(_irq: &LocalInterruptDisabled) {
     // SAFETY: Interrupts are off.
-    unsafe { hpm_hold_perf(holds) };
+    unsafe { hpm_release_perf() };
 }
 
 /// Whether page-table isolation is on.

@@ -10,7 +10,7 @@ use std::process::Command;
 /// The kernel command line of every run; what the user appends comes later and so wins.
 ///
 /// `panic=-1 oops=panic reboot=t`: a broken kernel ends the run at once. `nmi_watchdog=0`: the watchdog would
-/// hold a counter. `tsc=reliable`: emulated CPUs are not synchronised well enough for the kernel's test of
+/// hold a counter; PID 1 has it run once for a moment. `tsc=reliable`: emulated CPUs are not synchronised well enough for the kernel's test of
 /// the TSC, and it would fall back to a slow clock. `no_timer_check`: on a busy host the emulated timer may tick
 /// too late for the kernel's test of it, which then panics; for the same reason RCU waits longer before it
 /// complains. `random.trust_cpu=on`: no waiting for entropy. The last two save half a second of emulated

@@ -8,6 +8,7 @@ mod leaks;
 mod ports;
 mod rootfs;
 mod slices;
+mod watchdog;
 
 use anyhow::{Context, Result};
 use lab_init::{HPM_PATH, MODULES_DIR, Outcome, PORT_STATUS, RunSpec, SPEC_PATH};
@@ -56,6 +57,7 @@ fn run() -> Result<Outcome> {
     let hpm = std::fs::read(HPM_PATH).ok();
     rootfs::enter(&spec)?;
     slices::lengthen()?;
+    watchdog::run_once()?;
     let module = rootfs::install_tools(&spec, hpm.as_deref())?;
     if let (Some(path), Some(params)) = (module, &spec.hpm_params) {
         // Emulated code takes its time, and would pass the ceiling on the time in the handler. Later parameters prevail.

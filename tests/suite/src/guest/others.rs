@@ -53,9 +53,10 @@ pub(super) fn run(report: &mut GuestReport) {
             beside(sleeps, |pid| gives_up(&["--per-thread", "-p", &pid.to_string()]))
         });
     }
-    report.check("a session gives up when somebody else takes a counter from it, which starts and stops none", || {
-        beside_threads(|pid| gives_up(&["-p", &pid.to_string()], WRITTEN, |_| write(TAKE)))
-    });
+    report.check(
+        "a session gives up when somebody else takes a counter from it, which starts and stops none",
+        || beside_threads(|pid| gives_up(&["-p", &pid.to_string()], WRITTEN, |_| write(TAKE))),
+    );
     report.check("a recording that gives up ends with its program, and its trace says so", || {
         let mut recorder = hpmctl(&["record", "-e", "instructions:u", "--imprecise", "-o", GAVE_UP, "--"])?
             .arg(built("threads")?)

@@ -1,10 +1,13 @@
 //! Who holds the PMU: hpm against the kernel's perf, both ways round.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use vpmu::Profile;
 
 use super::lifecycle::MODULE;
@@ -26,6 +29,7 @@ pub(super) fn run(report: &mut GuestReport) {
     } else {
         report.check("perf gets EBUSY while hpm holds the PMU", perf_is_refused);
     }
+    report.check("perf schedules events of software beside a session, and its counters stay", perf_schedules);
     report.check("perf counts again after hpm has gone", perf_counts_again);
     report.check("hpm names the process that holds perf events", hpm_names_the_holder);
     report.check("hpm names the NMI watchdog", hpm_names_the_watchdog);
@@ -89,6 +93,41 @@ fn perf_is_refused() -> Result<String> {
     let refused = text.contains("<not supported>") || text.contains("busy");
     ensure!(refused, "perf was not refused: {text}");
     Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// The NMI watchdog has run, so that perf would stop and start all of a CPU's counters at each switch of a program whose events of software it
+/// counts. That program has CPU 0 by turns with one that hpm samples.
+fn perf_schedules() -> Result<String> {
+    let alone = samples_on_cpu_0()?;
+    let mut other = Command::new("taskset")
+        .args(["-c", "0", "perf", "stat", "-e", "context-switches", "--"])
+        .arg(built("strides")?)
+        .args(["x"; 2000])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let beside = samples_on_cpu_0();
+    let ended = other.try_wait()?;
+    killpg(Pid::from_raw(i32::try_from(other.id())?), Signal::SIGKILL)?;
+    other.wait()?;
+    let beside = beside?;
+    ensure!(ended.is_none(), "the other program ended first");
+    ensure!(
+        alone > 100 && alone.abs_diff(beside) <= 1,
+        "alone there were {alone} samples, and then {beside}"
+    );
+    Ok(format!("{alone} samples alone, {beside} beside it"))
+}
+
+/// Samples of a program with a fixed period.
+fn samples_on_cpu_0() -> Result<u64> {
+    let words = ["record", "-e", LOADS, "-c", "1009", "--no-randomise", "-f", "-o", "turns.hpm", "--"];
+    let recorded = succeed(hpmctl(&words)?.args(["taskset", "-c", "0"]).arg(built("strides")?).arg("x"))?;
+    let said = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    let mut words = said.split_whitespace();
+    let count = words.by_ref().zip(said.split_whitespace().skip(1)).find(|(_, next)| *next == "samples");
+    count.and_then(|(count, _)| count.parse().ok()).with_context(|| format!("hpmctl said: {said}"))
 }
 
 fn perf_counts_again() -> Result<String> {
