@@ -87,14 +87,19 @@ impl Clock {
     /// expired. On its CPU, from any context.
     pub(super) fn start(&self, now: u64, longest_quantum: u64) {
         if now.saturating_sub(self.looked_tsc.load(Ordering::Relaxed)) > longest_quantum {
-            self.look.store(true, Ordering::Relaxed);
-            self.queue();
+            self.look_soon();
         }
         let ticks = longest_quantum.min(registry::wake_within());
         if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(ticks) {
             self.start_in.store(ticks, Ordering::Relaxed);
             self.queue();
         }
+    }
+
+    /// Has others' use of the PMU looked for. On its CPU, from any context.
+    pub(super) fn look_soon(&self) {
+        self.look.store(true, Ordering::Relaxed);
+        self.queue();
     }
 
     /// Wakes the readers of every session that has published. On its CPU, from any context.
@@ -139,7 +144,7 @@ impl Clock {
 
     fn run_work(&self, cpu: &Cpu, irq: &LocalInterruptDisabled) {
         // Not where the switch asks for it, because giving up prints.
-        if let (true, Some(session)) = (self.look.swap(false, Ordering::Relaxed), cpu.running()) {
+        if let (true, Some(session)) = (self.look.swap(false, Ordering::Relaxed), cpu.loaded()) {
             self.attend(sys::rdtsc(), cpu, session, irq, false);
         }
         if self.wake.swap(false, Ordering::Relaxed) {

@@ -21,7 +21,7 @@ use super::sys;
 use super::{machine, registry};
 use crate::hpm_abi::{Reason, SEGMENT_BYTES};
 use crate::hpm_core::port::Port;
-use crate::hpm_core::{acknowledge, Engine, Gate, Refusal, THROTTLE_MS};
+use crate::hpm_core::{acknowledge, Engine, Gate, Pmu, Refusal, THROTTLE_MS};
 
 /// All CPUs, indexed by their number: set while the module is initialised, cleared when no entry point is left.
 static CPUS: AtomicPtr<Cpu> = AtomicPtr::new(ptr::null_mut());
@@ -243,7 +243,8 @@ impl Cpu {
             // SAFETY: hpm holds the PMU until the next line.
             unsafe { sys::set_lvtpc(section.inside.lvtpc) };
             self.held.store(false, Ordering::Relaxed);
-            sys::release_perf(irq);
+            let pmu = machine::pmu_of(self.core());
+            sys::release_perf(pmu.ok().and_then(Pmu::starting_register), irq);
         });
     }
 
@@ -267,6 +268,12 @@ impl Cpu {
     pub(super) fn running(&self) -> Option<&Session> {
         // SAFETY: By the invariants.
         unsafe { self.running.load(Ordering::Relaxed).as_ref() }
+    }
+
+    /// The session whose events are programmed here.
+    pub(super) fn loaded(&self) -> Option<&Session> {
+        // SAFETY: By the invariants.
+        unsafe { self.loaded.load(Ordering::Relaxed).as_ref() }
     }
 
     /// Whether counters may hold what a thread that was measured here has counted.

@@ -180,7 +180,7 @@ fn reserve(pmu: &Pmu) -> Result<(), Refusal> {
 
 /// The version of architectural performance monitoring from which Linux knows the counters by other addresses (6.11 on:
 /// `MSR_IA32_PMC_V6_GP0_CTR`), of which its table of reservations has none: perf is not kept out there. What it runs is found when the
-/// CPUs are taken, and what it begins later at the next timer cut.
+/// CPUs are taken, and what it begins later at a look for others.
 const NOT_RESERVED_SINCE: u32 = 6;
 
 /// As [`reserve`], and perf has done with what it had: it gives up its counters before it clears the PEBS slots.

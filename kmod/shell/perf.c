@@ -6,6 +6,7 @@
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/rcupdate.h>
+#include <asm/msr.h>
 
 #include "shim.h"
 
@@ -16,7 +17,7 @@ static struct pmu *hpm_perf_pmus[ARRAY_SIZE(hpm_perf_names)];
 /* What perf starts a CPU's PMU with, the same for all of these. */
 static void (*hpm_perf_enable)(struct pmu *pmu);
 
-/* hpm holds the CPU's PMU, and perf has used it no more since. */
+/* hpm holds the CPU's PMU. */
 static DEFINE_PER_CPU(bool, hpm_holds);
 
 /*
@@ -51,7 +52,8 @@ int hpm_find_perf(void)
 		.size = sizeof(attr),
 		.disabled = 1,
 	};
-	struct perf_event *event = perf_event_create_kernel_counter(&attr, 0, NULL, NULL, NULL);
+	/* A thread's own, for which nobody has to have a right. */
+	struct perf_event *event = perf_event_create_kernel_counter(&attr, -1, current, NULL, NULL);
 	struct device *software, *found;
 	size_t i;
 
@@ -67,20 +69,18 @@ int hpm_find_perf(void)
 		put_device(found);
 	}
 	perf_event_release_kernel(event);
-	return 0;
+	return software ? 0 : -ENODEV;
 }
 
 /*
  * perf stops and starts a CPU's PMU whenever it schedules events there, be they of software alone: once an event of hardware's has been
  * bound to the CPU, such as the NMI watchdog's, it thereby starts all counters, also hpm's. While hpm holds the PMU perf is left in the
- * belief that it has stopped it, in which it stops it no more. It never has an event on it where its counters are reserved; elsewhere
- * it gets what it is about to use, and hpm sees it.
+ * belief that it has stopped it, and so does not stop it to schedule. It never has an event on it where its counters are reserved;
+ * elsewhere it gets what it is about to use, and hpm sees it.
  */
 static void hpm_enable(struct pmu *pmu)
 {
-	if ((*this_cpu_ptr(pmu->cpu_pmu_context))->active_oncpu)
-		__this_cpu_write(hpm_holds, false);
-	if (!__this_cpu_read(hpm_holds))
+	if (!__this_cpu_read(hpm_holds) || (*this_cpu_ptr(pmu->cpu_pmu_context))->active_oncpu)
 		hpm_perf_enable(pmu);
 }
 
@@ -119,8 +119,22 @@ void hpm_hold_perf(void)
 	}
 }
 
-/* hpm has given this CPU's PMU back; perf starts it when it next schedules an event. With interrupts off. */
-void hpm_release_perf(void)
+/*
+ * hpm has given this CPU's PMU back. perf starts it, as it had before, and finds what starts all counters (a register, or 0 where there is
+ * none) as hpm had. With interrupts off.
+ */
+void hpm_release_perf(u32 starts)
 {
+	bool is_there;
+	u64 found;
+	size_t i;
+
 	__this_cpu_write(hpm_holds, false);
+	is_there = starts && !rdmsrq_safe(starts, &found);
+	for (i = 0; i < ARRAY_SIZE(hpm_perf_pmus); i++) {
+		if (hpm_perf_pmus[i])
+			hpm_perf_enable(hpm_perf_pmus[i]);
+	}
+	if (is_there)
+		wrmsrq_safe(starts, found);
 }

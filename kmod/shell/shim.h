@@ -48,7 +48,7 @@ int hpm_find_perf(void);
 void hpm_divert_perf(void);
 void hpm_restore_perf(void);
 void hpm_hold_perf(void);
-void hpm_release_perf(void);
+void hpm_release_perf(u32 starts);
 
 /* What the kernel found out about the processor. */
 bool hpm_cpu_has_pti(void);

@@ -37,7 +37,7 @@ extern "C" {
     fn hpm_divert_perf();
     fn hpm_restore_perf();
     fn hpm_hold_perf();
-    fn hpm_release_perf();
+    fn hpm_release_perf(starts: u32);
     fn hpm_reserve_evntsel(msr: u32) -> c_int;
     fn hpm_release_evntsel(msr: u32);
     fn hpm_cpu_has_pti() -> bool;
@@ -237,14 +237,14 @@ pub(super) fn restore_perf() {
 
 /// hpm has taken this CPU's PMU, which is stopped.
 pub(super) fn hold_perf(_irq: &LocalInterruptDisabled) {
-    // SAFETY: Interrupts are off; perf has no events.
+    // SAFETY: Interrupts are off, as perf has them when it stops a PMU, with events or none.
     unsafe { hpm_hold_perf() };
 }
 
-/// hpm has given this CPU's PMU back.
-pub(super) fn release_perf(_irq: &LocalInterruptDisabled) {
-    // SAFETY: Interrupts are off.
-    unsafe { hpm_release_perf() };
+/// hpm has given this CPU's PMU back, with the register that starts all its counters, if there is one.
+pub(super) fn release_perf(starts: Option<u32>, _irq: &LocalInterruptDisabled) {
+    // SAFETY: Interrupts are off, as perf has them when it starts a PMU.
+    unsafe { hpm_release_perf(starts.unwrap_or(0)) };
 }
 
 /// Whether page-table isolation is on.

@@ -60,6 +60,10 @@ impl Section<'_> {
         let last_ip = current_user_ip();
         self.with(session, |engine, port, session| out(engine, port, session, last_ip));
         self.cpu.running.store(ptr::null_mut(), Ordering::Relaxed);
+        if self.inside.engine.has_noticed_others() {
+            // The timer looks only while a thread is measured.
+            self.cpu.clock.look_soon();
+        }
     }
 
     /// A thread runs that is not measured, and may run user code.
@@ -155,7 +159,9 @@ impl Section<'_> {
     pub(in super::super) fn unload(&mut self, session: &Session) -> bool {
         let is_loaded = ptr::eq(self.cpu.loaded.load(Ordering::Relaxed), session);
         let (engine, mut port) = self.parts();
-        let is_intruded = engine.has_noticed_others() || is_loaded && engine.is_intruded(&mut port);
+        let may_run = session.may_run_on(self.cpu.number);
+        let is_intruded =
+            may_run && (engine.has_noticed_others() || is_loaded && engine.is_intruded(&mut port));
         if is_intruded {
             session.give_up(Reason::CountersRunning);
         }
@@ -239,9 +245,7 @@ impl Section<'_> {
         &mut self,
         f: impl FnOnce(&mut Engine, &mut LivePort<'_>, Option<&mut Loaded<'_, '_>>) -> T,
     ) -> T {
-        // SAFETY: By the invariants of `Cpu`.
-        let loaded = unsafe { self.cpu.loaded.load(Ordering::Relaxed).as_ref() };
-        self.with_optional(loaded, f)
+        self.with_optional(self.cpu.loaded(), f)
     }
 
     fn with_optional<T>(

@@ -5,23 +5,20 @@
 use super::super::port::Port;
 use super::{Engine, Unit};
 
-/// Every so many looks one is at an event select instead of what says which counters run: who takes a counter keeps it, while
-/// what stops one for a moment is soon written over.
+/// Every so many looks one is at an event select, too: who takes a counter keeps it, while what stops one for a moment is soon written over.
 const LOOKS_A_SELECT: u32 = 4;
 
 impl Engine {
-    /// Looks whether somebody else uses the PMU, of which one register is read, in turn: what is counted from then on is not to be
-    /// believed, and the session should be unloaded. The counters that he has programmed are left to him from now on.
+    /// Looks whether somebody else uses the PMU, at what says which counters run and at times at an event select, each in turn: what
+    /// is counted from then on is not to be believed, and the session should be unloaded. The counters that he has programmed are left to him from now on.
     pub fn look_for_others<P: Port>(&mut self, port: &mut P) -> bool {
         let unit = &mut self.unit;
         let (Some(hardware), look) = (&unit.hardware, unit.looks) else { return false };
         unit.looks = look.wrapping_add(1);
-        let found = if look % LOOKS_A_SELECT == LOOKS_A_SELECT - 1 {
-            hardware.has_foreign_select(port, Some(look / LOOKS_A_SELECT))
-        } else {
-            hardware.foreign_global_ctrl(port).is_some()
-        };
-        if found {
+        let at_select = look % LOOKS_A_SELECT == LOOKS_A_SELECT - 1;
+        if hardware.foreign_global_ctrl(port).is_some()
+            || at_select && hardware.has_foreign_select(port, Some(look / LOOKS_A_SELECT))
+        {
             unit.cede(port);
         }
         unit.intruded

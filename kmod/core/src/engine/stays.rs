@@ -88,7 +88,7 @@ impl Engine {
         }
         session.select(stay.turn);
         self.resting = aside && session.rests_in_kernel();
-        if session.program.restarts_at_cuts() {
+        if session.program.restarts_at_cuts() || session.multiplexes() {
             unit.intruded |= hardware.notice_others(port);
         }
         if hardware.forgets_overflows() && session.program.samples() {

@@ -255,9 +255,10 @@ impl Hardware {
     /// Whether an event select reads otherwise than it was last written: one of them, by turns, or any.
     pub(super) fn has_foreign_select<P: Port>(&self, port: &mut P, turn: Option<u32>) -> bool {
         let general = CounterSet::general(self.pmu.perfmon.general as u16);
-        let written = general
-            .iter()
-            .map(|counter| (self.pmu.select_register(counter), self.written_select(counter.place()).0));
+        let written = general.iter().map(|counter| {
+            let place = counter.place();
+            super::select_written(self.pmu.select_register(counter), self.written_select(place))
+        });
         super::any_differs(port, written, turn)
     }
 

@@ -296,10 +296,11 @@ impl Hardware {
     /// Whether an event select, or IA32_FIXED_CTR_CTRL, reads otherwise than it was last written: one of them, by turns, or any.
     pub(super) fn has_foreign_select<P: Port>(&self, port: &mut P, turn: Option<u32>) -> bool {
         let general = CounterSet::general(self.pmu.perfmon.general as u16);
-        let fixed = (self.pmu.perfmon.fixed != 0).then_some((IA32_FIXED_CTR_CTRL, self.fixed_ctr_ctrl));
-        let written = general
-            .iter()
-            .map(|counter| (self.pmu.select_register(counter), self.selects[counter.place()].0));
+        let fixed =
+            (self.pmu.perfmon.fixed != 0).then_some((IA32_FIXED_CTR_CTRL, self.fixed_ctr_ctrl, u64::MAX));
+        let written = general.iter().map(|counter| {
+            super::select_written(self.pmu.select_register(counter), self.selects[counter.place()])
+        });
         super::any_differs(port, written.chain(fixed), turn)
     }
 

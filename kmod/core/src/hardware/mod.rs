@@ -14,6 +14,7 @@ use super::layout::RecordLayout;
 use super::pmu::Interface;
 use super::port::Port;
 use super::program::{Program, SamplingCounter};
+use super::registers::PerfEvtSel;
 use super::{Pmu, Refusal};
 
 /// The PMU of one CPU, held.
@@ -314,14 +315,20 @@ pub fn acknowledge<P: Port>(port: &mut P, pmu: &Pmu) -> bool {
     }
 }
 
-/// Whether a register reads otherwise than it was last written: the one whose turn it is, or any.
+/// Whether a register reads otherwise than it was last written, in the bits of its mask: the one whose turn it is, or any.
 fn any_differs<P: Port>(
     port: &mut P,
-    mut written: impl Iterator<Item = (u32, u64)> + Clone,
+    mut written: impl Iterator<Item = (u32, u64, u64)> + Clone,
     turn: Option<u32>,
 ) -> bool {
-    let mut differs = |(register, value)| port.rdmsr(register) != value;
+    let mut differs = |(register, value, mask): (u32, u64, u64)| (port.rdmsr(register) ^ value) & mask != 0;
     let Some(turn) = turn else { return written.any(differs) };
     let count = written.clone().count().max(1);
     written.nth(turn as usize % count).is_some_and(&mut differs)
+}
+
+/// An event select's place in [`any_differs`]: of one that is not enabled the rest does not matter.
+fn select_written(register: u32, select: PerfEvtSel) -> (u32, u64, u64) {
+    let enabled = PerfEvtSel(0).with_en(1).0;
+    (register, select.0, if select.en() == 1 { u64::MAX } else { enabled })
 }

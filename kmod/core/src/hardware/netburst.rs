@@ -271,7 +271,9 @@ impl Hardware {
 
     /// Whether an ESCR reads otherwise than it was last written: one of them, by turns, or any.
     pub(super) fn has_foreign_select<P: Port>(&self, port: &mut P, turn: Option<u32>) -> bool {
-        let written = self.unit.escrs().map(|escr| (escr.address(), self.escrs[escr.place()].into()));
+        // Their upper halves are reserved.
+        let mask = u64::from(u32::MAX);
+        let written = self.unit.escrs().map(|escr| (escr.address(), self.escrs[escr.place()].into(), mask));
         super::any_differs(port, written, turn)
     }
 

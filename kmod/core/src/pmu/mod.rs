@@ -32,6 +32,7 @@ pub use self::rules::{Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule
 use super::abi::CoreType;
 use super::allocate::CounterSet;
 use super::lbr::Lbr;
+use super::registers::IA32_PERF_GLOBAL_CTRL;
 use super::Refusal;
 
 /// Every generation that hpm knows, each vendor's in the order in which they appeared.
@@ -247,6 +248,16 @@ impl Pmu {
         match self.interface {
             Interface::Architectural | Interface::Amd(_) => self.perfmon.counters(),
             Interface::NetBurst(unit) => unit.counter_set(),
+        }
+    }
+
+    /// The register that starts and stops all counters, if there is one: IA32_PERF_GLOBAL_CTRL (SDM Vol. 3B 20.2.2), or AMD's.
+    #[must_use]
+    pub fn starting_register(&self) -> Option<u32> {
+        match self.interface {
+            Interface::Architectural => Some(IA32_PERF_GLOBAL_CTRL),
+            Interface::Amd(amd) => amd.global.then_some(amd::PERF_CNTR_GLOBAL_CTL),
+            Interface::NetBurst(_) => None,
         }
     }
 

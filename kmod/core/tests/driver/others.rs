@@ -84,6 +84,12 @@ fn who_writes_while_events_take_turns_is_seen() {
     rig.intrude(0, IA32_PERF_GLOBAL_CTRL, 0);
     rig.cut(0, QuantumEnd::Timer);
     assert!(rig.has_noticed_others(0));
+    let (mut rig, session, _) = one_thread(&multiplexed);
+    let next = rig.add_thread(Some(session));
+    rig.run(0, 100, &[Load]);
+    rig.intrude(0, IA32_PERF_GLOBAL_CTRL, 0);
+    rig.switch(0, next, QuantumEnd::Preempted);
+    assert!(rig.has_noticed_others(0));
 }
 
 /// One that no switch stops, so that each look reads one register.

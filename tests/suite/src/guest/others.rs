@@ -20,17 +20,19 @@ use super::scopes::{pin, settled};
 const LIMIT: Duration = Duration::from_secs(240);
 /// A register, and the value that somebody else writes into it (SDM Vol. 4, table 2-2).
 type Write = (u64, u64);
-/// IA32_PERF_GLOBAL_CTRL: every counter stops.
-const STOP: Write = (0x38f, 0);
+/// IA32_PERF_GLOBAL_CTRL.
+pub(super) const STARTS: u64 = 0x38f;
+/// Every counter stops.
+const STOP: Write = (STARTS, 0);
 /// IA32_FIXED_CTR_CTRL: the counter of instructions counts in no mode.
 const TAKE: Write = (0x38d, 0);
 /// IA32_RTIT_CTL: TraceEn.
 const TRACE: Write = (0x570, 1);
 const NO_TRACE: Write = (0x570, 0);
 /// IA32_PERFEVTSEL0 and IA32_PERF_GLOBAL_CTRL: a counter runs.
-const RUN: [Write; 2] = [(0x186, 0x41_00c0), (0x38f, 1)];
+const RUN: [Write; 2] = [(0x186, 0x41_00c0), (STARTS, 1)];
 /// IA32_PERFEVTSEL2, for instructions of user and kernel, and IA32_PERF_GLOBAL_CTRL; the counter is IA32_PMC2.
-const COUNT: [Write; 2] = [(0x188, 0x43_00c0), (0x38f, 1 << 2)];
+const COUNT: [Write; 2] = [(0x188, 0x43_00c0), (STARTS, 1 << 2)];
 const IA32_PMC2: u64 = 0xc3;
 
 /// What a session tells that gave up because of such writes.
@@ -55,7 +57,11 @@ pub(super) fn run(report: &mut GuestReport) {
     }
     report.check(
         "a session gives up when somebody else takes a counter from it, which starts and stops none",
-        || beside_threads(|pid| gives_up(&["-p", &pid.to_string()], WRITTEN, |_| write(TAKE))),
+        || {
+            beside_threads(|pid| {
+                gives_up(&["-p", &pid.to_string()], WRITTEN, |session| write_until_over(session, TAKE))
+            })
+        },
     );
     report.check("a recording that gives up ends with its program, and its trace says so", || {
         let mut recorder = hpmctl(&["record", "-e", "instructions:u", "--imprecise", "-o", GAVE_UP, "--"])?
@@ -181,7 +187,7 @@ fn write(what: Write) -> Result<()> {
 }
 
 /// What a register of CPU 0 reads.
-fn read(register: u64) -> Result<u64> {
+pub(super) fn read(register: u64) -> Result<u64> {
     let msr = File::open("/dev/cpu/0/msr").context("opening /dev/cpu/0/msr")?;
     let mut value = [0; 8];
     msr.read_exact_at(&mut value, register).with_context(|| format!("reading MSR {register:#x}"))?;

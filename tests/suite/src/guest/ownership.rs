@@ -98,6 +98,11 @@ fn perf_is_refused() -> Result<String> {
 /// The NMI watchdog has run, so that perf would stop and start all of a CPU's counters at each switch of a program whose events of software it
 /// counts. That program has CPU 0 by turns with one that hpm samples.
 fn perf_schedules() -> Result<String> {
+    let running = others::read(others::STARTS)?;
+    ensure!(
+        running != 0,
+        "perf has not started the counters of CPU 0, to which no event of hardware's was bound"
+    );
     let alone = samples_on_cpu_0()?;
     let mut other = Command::new("taskset")
         .args(["-c", "0", "perf", "stat", "-e", "context-switches", "--"])

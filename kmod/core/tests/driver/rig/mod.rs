@@ -468,7 +468,7 @@ impl Rig {
         self.section(cpu, |engine, port| engine.is_intruded(port))
     }
 
-    /// One of the looks for somebody else, each at one register.
+    /// One of the looks for somebody else, of which one in four is at an event select, too.
     pub fn look_for_others(&mut self, cpu: usize) -> bool {
         self.section(cpu, |engine, port| engine.look_for_others(port))
     }
