@@ -158,8 +158,8 @@ impl Section<'_> {
     /// The session leaves this CPU, and gives up if somebody else uses the PMU, which nobody has seen yet; whether that is so.
     pub(in super::super) fn unload(&mut self, session: &Session) -> bool {
         let is_loaded = ptr::eq(self.cpu.loaded.load(Ordering::Relaxed), session);
-        let (engine, mut port) = self.parts();
         let may_run = session.may_run_on(self.cpu.number);
+        let (engine, mut port) = self.parts();
         let is_intruded =
             may_run && (engine.has_noticed_others() || is_loaded && engine.is_intruded(&mut port));
         if is_intruded {

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, killpg};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::GuestReport;
@@ -63,17 +63,9 @@ pub(super) fn run(report: &mut GuestReport) {
             })
         },
     );
-    report.check("a recording that gives up ends with its program, and its trace says so", || {
-        let mut recorder = hpmctl(&["record", "-e", "instructions:u", "--imprecise", "-o", GAVE_UP, "--"])?
-            .arg(built("threads")?)
-            .args(["2", "10000"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        settled(&recorder)?;
-        write_until_over(&mut recorder, STOP)?;
-        gave_up(&mut recorder, GAVE_UP)
-    });
+    report.check("one on another CPU goes on when somebody writes the PMU of this one", other_cpu_goes_on);
+    report
+        .check("a recording that gives up ends with its program, and its trace says so", recording_gives_up);
     report.check("what somebody else counts is counted on after a session gave up", || {
         let said = beside_threads(|pid| {
             gives_up(&["-p", &pid.to_string()], WRITTEN, |session| write_all_until_over(session, &COUNT))
@@ -100,6 +92,31 @@ pub(super) fn run(report: &mut GuestReport) {
     if processor::profile().is_ok_and(|profile| profile.hybrid.is_some()) {
         report.check("a session gives up when a core comes of a type that none had", comes_of_another_type);
     }
+}
+
+fn other_cpu_goes_on() -> Result<String> {
+    let mut other = hpmctl(&["stat", "-e", "instructions:u", "-C", "1"])?.stderr(Stdio::piped()).spawn()?;
+    settled(&other)?;
+    let said =
+        beside("yes | cat", |_| gives_up(&["-C", "0"], WRITTEN, |session| write_until_over(session, STOP)));
+    kill(Pid::from_raw(i32::try_from(other.id())?), Signal::SIGINT)?;
+    let status = wait_at_most(&mut other, LIMIT)?;
+    let counts = stderr_of(&mut other)?;
+    let counted = counts.contains("instructions:u") && !counts.contains(WRITTEN);
+    ensure!(counted, "it ended with {status}: {counts}");
+    said
+}
+
+fn recording_gives_up() -> Result<String> {
+    let mut recorder = hpmctl(&["record", "-e", "instructions:u", "--imprecise", "-o", GAVE_UP, "--"])?
+        .arg(built("threads")?)
+        .args(["2", "10000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    settled(&recorder)?;
+    write_until_over(&mut recorder, STOP)?;
+    gave_up(&mut recorder, GAVE_UP)
 }
 
 /// Whether the counter of [`COUNT`] runs as it was programmed.
