@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::GuestReport;
 use super::bad_input::refused;
-use super::lifecycle::{registers, unchanged};
+use super::lifecycle::{settled_registers, unchanged};
 use super::processor::{BranchRecords, LOADS, branch_records, profile};
 use super::programs::{built, hpmctl, record_of, record_with, succeed};
 use super::scopes::{as_nobody, open_to_nobody};
@@ -26,7 +26,7 @@ const ROUND: usize = 6;
 
 /// Records all of it, and checks what needs no truth.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    let before = registers()?;
+    let before = settled_registers()?;
     succeed(record_loads(TRACES[0], &["--branches"])?.arg(built("branches")?))?;
     succeed(
         record_loads(TRACES[1], &["--branches"])?

@@ -106,6 +106,12 @@ pub(super) fn registers() -> Result<BTreeMap<String, u64>> {
     Ok(all)
 }
 
+/// [`registers`], once perf has zeroed what its past events, such as the watchdog's, have left in counters. It does when hpm takes the PMU.
+pub(super) fn settled_registers() -> Result<BTreeMap<String, u64>> {
+    succeed(hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stderr(Stdio::piped()))?;
+    registers()
+}
+
 /// The registers after CPUs have gone and come, by which the kernel's perf changes two itself, as without hpm. Where a CPU's records are
 /// written by architectural PEBS: it allocates that buffer when the CPU comes. Its size, IA32_PEBS_BASE bits 3:0, stays. And of a
 /// hybrid processor, when the first core of a type comes, the last counter there is tried by inverting 16 bits of it
@@ -134,8 +140,8 @@ pub(super) fn unchanged(before: &BTreeMap<String, u64>) -> Result<String> {
 }
 
 fn come_and_go(times: u32) -> Result<String> {
+    let before = settled_registers()?;
     succeed(Command::new("rmmod").arg("hpm"))?;
-    let before = registers()?;
     for _ in 0..times {
         succeed(Command::new("insmod").arg(MODULE))?;
         succeed(hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stderr(Stdio::piped()))?;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use libhpm::trace::{SampleRow, TraceReader};
 use serde_json::Value;
 
-use super::lifecycle::{registers, unchanged, with_perfs_changes};
+use super::lifecycle::{settled_registers, unchanged, with_perfs_changes};
 use super::processor::{LOADS, counted_events};
 use super::programs::{built, hpmctl, stat, succeed};
 use super::scopes::open_to_nobody;
@@ -35,7 +35,7 @@ const LOOPS: u64 = 11_500_022;
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let [requests, fleeting] = if is_asked_for(LONG)? { REQUESTS_LONG } else { REQUESTS_SHORT };
     open_to_nobody()?;
-    let before = registers()?;
+    let before = settled_registers()?;
     storm::run(report, requests)?;
     let before = with_perfs_changes(before)?;
     report.check("random requests leave every PMU register as it was", || unchanged(&before));
