@@ -13,6 +13,7 @@
 /* perf's PMUs of processor cores: one, or one for each type of core of a hybrid processor (arch/x86/events/intel/core.c). */
 static const char *const hpm_perf_names[] = { "cpu", "cpu_core", "cpu_atom", "cpu_lowpower" };
 static struct pmu *hpm_perf_pmus[ARRAY_SIZE(hpm_perf_names)];
+static size_t hpm_perf_pmu_count;
 
 /* What perf starts a CPU's PMU with, the same for all of these. */
 static void (*hpm_perf_enable)(struct pmu *pmu);
@@ -20,19 +21,26 @@ static void (*hpm_perf_enable)(struct pmu *pmu);
 /* hpm holds the CPU's PMU. */
 static DEFINE_PER_CPU(bool, hpm_holds);
 
+/* An event that counts nothing, on this CPU or of this task; to be released. */
+static struct perf_event *hpm_idle_event(u32 type, u64 config, int cpu, struct task_struct *task)
+{
+	struct perf_event_attr attr = {
+		.type = type,
+		.config = config,
+		.size = sizeof(attr),
+		.disabled = 1,
+	};
+
+	return perf_event_create_kernel_counter(&attr, cpu, task, NULL, NULL);
+}
+
 /*
  * Waits until perf has done with the counters that were reserved from it, and says whether it can have none now. When its last event
  * goes it gives the counters up first and its PEBS buffers afterwards (x86_release_hardware()), under a mutex that a new event takes.
  */
 bool hpm_perf_is_out(void)
 {
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_HARDWARE,
-		.config = PERF_COUNT_HW_CPU_CYCLES,
-		.size = sizeof(attr),
-		.disabled = 1,
-	};
-	struct perf_event *event = perf_event_create_kernel_counter(&attr, 0, NULL, NULL, NULL);
+	struct perf_event *event = hpm_idle_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 0, NULL);
 
 	if (IS_ERR(event))
 		return true;
@@ -46,26 +54,23 @@ bool hpm_perf_is_out(void)
  */
 int hpm_find_perf(void)
 {
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.config = PERF_COUNT_SW_DUMMY,
-		.size = sizeof(attr),
-		.disabled = 1,
-	};
 	/* A thread's own, for which nobody has to have a right. */
-	struct perf_event *event = perf_event_create_kernel_counter(&attr, -1, current, NULL, NULL);
+	struct perf_event *event = hpm_idle_event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, -1, current);
 	struct device *software, *found;
+	struct pmu *pmu;
 	size_t i;
 
 	if (IS_ERR(event))
 		return PTR_ERR(event);
 	software = event->pmu->dev;
+	hpm_perf_pmu_count = 0;
 	for (i = 0; software && i < ARRAY_SIZE(hpm_perf_names); i++) {
 		found = bus_find_device_by_name(software->bus, NULL, hpm_perf_names[i]);
 		if (!found)
 			continue;
-		hpm_perf_pmus[i] = dev_get_drvdata(found);
-		hpm_perf_enable = hpm_perf_pmus[i]->pmu_enable;
+		pmu = dev_get_drvdata(found);
+		hpm_perf_pmus[hpm_perf_pmu_count++] = pmu;
+		hpm_perf_enable = pmu->pmu_enable;
 		put_device(found);
 	}
 	perf_event_release_kernel(event);
@@ -88,10 +93,8 @@ static void hpm_set_enable(void (*enable)(struct pmu *pmu))
 {
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(hpm_perf_pmus); i++) {
-		if (hpm_perf_pmus[i])
-			WRITE_ONCE(hpm_perf_pmus[i]->pmu_enable, enable);
-	}
+	for (i = 0; i < hpm_perf_pmu_count; i++)
+		WRITE_ONCE(hpm_perf_pmus[i]->pmu_enable, enable);
 }
 
 /* From now on perf asks hpm before it starts a PMU. */
@@ -113,10 +116,8 @@ void hpm_hold_perf(void)
 	size_t i;
 
 	__this_cpu_write(hpm_holds, true);
-	for (i = 0; i < ARRAY_SIZE(hpm_perf_pmus); i++) {
-		if (hpm_perf_pmus[i])
-			hpm_perf_pmus[i]->pmu_disable(hpm_perf_pmus[i]);
-	}
+	for (i = 0; i < hpm_perf_pmu_count; i++)
+		hpm_perf_pmus[i]->pmu_disable(hpm_perf_pmus[i]);
 }
 
 /*
@@ -131,10 +132,8 @@ void hpm_release_perf(u32 starts)
 
 	__this_cpu_write(hpm_holds, false);
 	is_there = starts && !rdmsrq_safe(starts, &found);
-	for (i = 0; i < ARRAY_SIZE(hpm_perf_pmus); i++) {
-		if (hpm_perf_pmus[i])
-			hpm_perf_enable(hpm_perf_pmus[i]);
-	}
+	for (i = 0; i < hpm_perf_pmu_count; i++)
+		hpm_perf_enable(hpm_perf_pmus[i]);
 	if (is_there)
 		wrmsrq_safe(starts, found);
 }

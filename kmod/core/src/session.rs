@@ -226,6 +226,11 @@ impl<R: Rings> Session<'_, R> {
         self.program.rests_in_kernel() && !self.multiplexes()
     }
 
+    /// [`Program::restarts_at_cuts`], of all programs that take turns: each of these does.
+    pub(super) const fn restarts_at_cuts(&self) -> bool {
+        self.program.restarts_at_cuts() || self.multiplexes()
+    }
+
     /// The number of the thread's counter page.
     pub(super) fn page_of(&self, thread: Thread) -> Option<usize> {
         self.pages.and_then(|pages| pages.find(thread.tid))

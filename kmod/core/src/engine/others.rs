@@ -16,7 +16,7 @@ impl Engine {
         let (Some(hardware), look) = (&unit.hardware, unit.looks) else { return false };
         unit.looks = look.wrapping_add(1);
         let at_select = look % LOOKS_A_SELECT == LOOKS_A_SELECT - 1;
-        if hardware.foreign_global_ctrl(port).is_some()
+        if hardware.is_foreign(port)
             || at_select && hardware.has_foreign_select(port, Some(look / LOOKS_A_SELECT))
         {
             unit.cede(port);
@@ -28,7 +28,7 @@ impl Engine {
     pub fn is_intruded<P: Port>(&mut self, port: &mut P) -> bool {
         let unit = &mut self.unit;
         let Some(hardware) = &unit.hardware else { return false };
-        if hardware.foreign_global_ctrl(port).is_some() || hardware.has_foreign_select(port, None) {
+        if hardware.is_foreign(port) || hardware.has_foreign_select(port, None) {
             unit.cede(port);
         }
         unit.intruded

@@ -30,7 +30,7 @@ impl Engine {
         // A sampling session's counters have stood still since they were read.
         read |= hardware.is_stopped() || core::mem::take(&mut self.resting);
         let wanted = Some((session.id, entered.turn.number));
-        if !noticed && (self.loaded != wanted || program.restarts_at_cuts()) {
+        if !noticed && (self.loaded != wanted || session.restarts_at_cuts()) {
             unit.intruded |= hardware.notice_others(port);
         }
         if self.loaded != wanted {
@@ -88,7 +88,7 @@ impl Engine {
         }
         session.select(stay.turn);
         self.resting = aside && session.rests_in_kernel();
-        if session.program.restarts_at_cuts() || session.multiplexes() {
+        if session.restarts_at_cuts() {
             unit.intruded |= hardware.notice_others(port);
         }
         if hardware.forgets_overflows() && session.program.samples() {
@@ -131,7 +131,7 @@ impl Engine {
         }
         session.select(stay.turn);
         let program = session.program;
-        if program.restarts_at_cuts() || session.multiplexes() {
+        if session.restarts_at_cuts() {
             unit.intruded |= hardware.notice_others(port);
             hardware.set_global_ctrl(port, 0);
         }

@@ -233,23 +233,19 @@ impl Hardware {
         }
     }
 
-    /// What a register reads by which somebody else shows, if one does.
-    pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
-        if self.amd.global {
-            let (found, ours) = (port.rdmsr(PERF_CNTR_GLOBAL_CTL), u64::from(self.pmu.perfmon.general));
-            if (found ^ self.running) & ours != 0 {
-                return Some(found);
-            }
-        } else if let Some(number) = self.selects.iter().position(|select| select.en() == 1) {
-            let found = port.rdmsr(self.pmu.select_register(Counter::at(number)));
-            if found != self.written_select(number).0 {
-                return Some(found);
-            }
-        }
-        if let Some(counter) = self.ceded.iter().next() {
-            return Some(port.rdmsr(self.pmu.select_register(counter)));
-        }
-        self.ibs.as_ref()?.foreign(port, self.running)
+    /// Whether somebody else shows by a register that says which counters and samplers run, or by counters that are ceded.
+    pub(super) fn is_foreign<P: Port>(&self, port: &mut P) -> bool {
+        let foreign = if self.amd.global {
+            let ours = u64::from(self.pmu.perfmon.general);
+            (port.rdmsr(PERF_CNTR_GLOBAL_CTL) ^ self.running) & ours != 0
+        } else {
+            let used = self.selects.iter().position(|select| select.en() == 1);
+            used.is_some_and(|number| {
+                port.rdmsr(self.pmu.select_register(Counter::at(number))) != self.written_select(number).0
+            })
+        };
+        let ibs_is_foreign = |ibs: &HeldIbs| ibs.is_foreign(port, self.running);
+        foreign || !self.ceded.is_empty() || self.ibs.as_ref().is_some_and(ibs_is_foreign)
     }
 
     /// Whether an event select reads otherwise than it was last written: one of them, by turns, or any.

@@ -287,10 +287,9 @@ impl Hardware {
         }
     }
 
-    /// What IA32_PERF_GLOBAL_CTRL reads, if that is not what was last written: somebody else uses the PMU.
-    pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
-        let found = port.rdmsr(IA32_PERF_GLOBAL_CTRL);
-        (found != self.global_ctrl || !self.ceded.is_empty()).then_some(found)
+    /// Whether IA32_PERF_GLOBAL_CTRL reads otherwise than it was last written, or counters are ceded: somebody else uses the PMU.
+    pub(super) fn is_foreign<P: Port>(&self, port: &mut P) -> bool {
+        port.rdmsr(IA32_PERF_GLOBAL_CTRL) != self.global_ctrl || !self.ceded.is_empty()
     }
 
     /// Whether an event select, or IA32_FIXED_CTR_CTRL, reads otherwise than it was last written: one of them, by turns, or any.

@@ -153,28 +153,21 @@ impl Hardware {
         }
     }
 
-    /// What a register reads that says which counters run, if that is not what was last written, or counters are ceded: somebody else
+    /// Whether a register that says which counters run reads otherwise than it was last written, or counters are ceded: somebody else
     /// uses the PMU.
-    pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
-        of_interface!(self, held => held.foreign_global_ctrl(port))
+    pub(super) fn is_foreign<P: Port>(&self, port: &mut P) -> bool {
+        of_interface!(self, held => held.is_foreign(port))
     }
 
     /// Whether somebody else has written what [`Self::set_global_ctrl`] is about to write, after which nothing would show it: to be
     /// called before where that happens often. What he counts with is left to him.
     pub(super) fn notice_others<P: Port>(&mut self, port: &mut P) -> bool {
-        let noticed = self.foreign_running(port).is_some();
+        let noticed =
+            if let Self::NetBurst(held) = &*self { held.is_own_foreign(port) } else { self.is_foreign(port) };
         if noticed {
             self.cede(port);
         }
         noticed
-    }
-
-    /// As [`Self::foreign_global_ctrl`], of what [`Self::set_global_ctrl`] may write.
-    fn foreign_running<P: Port>(&self, port: &mut P) -> Option<u64> {
-        match self {
-            Self::NetBurst(held) => held.foreign_running(port),
-            held => held.foreign_global_ctrl(port),
-        }
     }
 
     /// Whether a register that says what is counted reads otherwise than it was last written: one of them, by turns, or any.

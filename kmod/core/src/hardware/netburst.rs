@@ -251,21 +251,20 @@ impl Hardware {
         self.running = value;
     }
 
-    /// What a CCCR reads, if that is not what was last written.
-    pub(super) fn foreign_global_ctrl<P: Port>(&self, port: &mut P) -> Option<u64> {
-        self.foreign_cccr(port, |_| true)
+    /// Whether a CCCR reads otherwise than it was last written, or counters are ceded: somebody else uses the PMU.
+    pub(super) fn is_foreign<P: Port>(&self, port: &mut P) -> bool {
+        self.any_foreign(port, |_| true)
     }
 
-    /// As [`Self::foreign_global_ctrl`], of those counters that are the session's.
-    pub(super) fn foreign_running<P: Port>(&self, port: &mut P) -> Option<u64> {
-        self.foreign_cccr(port, |&number| self.settings.cccrs[number as usize] != 0)
+    /// As [`Self::is_foreign`], of those counters that are the session's.
+    pub(super) fn is_own_foreign<P: Port>(&self, port: &mut P) -> bool {
+        self.any_foreign(port, |&number| self.settings.cccrs[number as usize] != 0)
     }
 
-    fn foreign_cccr<P: Port>(&self, port: &mut P, looked_at: impl Fn(&u32) -> bool) -> Option<u64> {
-        self.unit.counters().filter(looked_at).find_map(|number| {
-            let cccr = port.rdmsr(MSR_BPU_CCCR0 + number);
-            let is_foreign = cccr as u32 & !Cccr::OVF != self.cccrs[number as usize];
-            (is_foreign || self.ceded >> number & 1 == 1).then_some(cccr)
+    fn any_foreign<P: Port>(&self, port: &mut P, looked_at: impl Fn(&u32) -> bool) -> bool {
+        self.unit.counters().filter(looked_at).any(|number| {
+            let cccr = port.rdmsr(MSR_BPU_CCCR0 + number) as u32;
+            cccr & !Cccr::OVF != self.cccrs[number as usize] || self.ceded >> number & 1 == 1
         })
     }
 

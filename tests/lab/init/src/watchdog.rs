@@ -17,8 +17,11 @@ const NOT_SUPPORTED: i32 = 524;
 /// # Errors
 /// When the kernel refuses.
 pub(crate) fn run_once() -> Result<()> {
-    let runs = || fs::read_to_string(WATCHDOG).with_context(|| format!("reading {WATCHDOG}"));
-    if !Path::new(WATCHDOG).exists() || runs()?.trim() != "0" {
+    if !Path::new(WATCHDOG).exists() {
+        return Ok(());
+    }
+    let runs = fs::read_to_string(WATCHDOG).with_context(|| format!("reading {WATCHDOG}"))?;
+    if runs.trim() != "0" {
         return Ok(());
     }
     match fs::write(WATCHDOG, "1") {

@@ -108,8 +108,14 @@ pub(super) fn registers() -> Result<BTreeMap<String, u64>> {
 
 /// [`registers`], once perf has zeroed what its past events, such as the watchdog's, have left in counters. It does when hpm takes the PMU.
 pub(super) fn settled_registers() -> Result<BTreeMap<String, u64>> {
-    succeed(hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stderr(Stdio::piped()))?;
+    measure()?;
     registers()
+}
+
+/// A session of its own, from the PMU's taking to its giving back.
+fn measure() -> Result<()> {
+    succeed(hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stderr(Stdio::piped()))?;
+    Ok(())
 }
 
 /// The registers after CPUs have gone and come, by which the kernel's perf changes two itself, as without hpm. Where a CPU's records are
@@ -144,7 +150,7 @@ fn come_and_go(times: u32) -> Result<String> {
     succeed(Command::new("rmmod").arg("hpm"))?;
     for _ in 0..times {
         succeed(Command::new("insmod").arg(MODULE))?;
-        succeed(hpmctl(&["stat", "-e", "instructions", "--", "true"])?.stderr(Stdio::piped()))?;
+        measure()?;
         succeed(Command::new("rmmod").arg("hpm"))?;
         unchanged(&before)?;
     }

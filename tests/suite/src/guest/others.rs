@@ -185,14 +185,15 @@ fn beside_threads(what: impl FnOnce(u32) -> Result<String>) -> Result<String> {
     said
 }
 
-/// Does this beside a shell's script on CPU 0, of whose process ID it is told.
-fn beside(script: &str, what: impl FnOnce(u32) -> Result<String>) -> Result<String> {
+/// Does this beside a shell's script on CPU 0, of whose process ID it is told, and which does not end first.
+pub(super) fn beside(script: &str, what: impl FnOnce(u32) -> Result<String>) -> Result<String> {
     let mut target = Command::new("taskset");
     target.args(["-c", "0", "sh", "-c", script]).stdout(Stdio::null()).process_group(0);
     let mut target = target.spawn()?;
     // Until it is what it executes, or hpmctl would take that for another program.
     std::thread::sleep(Duration::from_millis(500));
     let said = what(target.id());
+    ensure!(target.try_wait()?.is_none(), "the target ended first");
     killpg(Pid::from_raw(i32::try_from(target.id())?), Signal::SIGKILL)?;
     target.wait()?;
     said

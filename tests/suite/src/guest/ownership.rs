@@ -1,13 +1,10 @@
 //! Who holds the PMU: hpm against the kernel's perf, both ways round.
 
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use vpmu::Profile;
 
 use super::lifecycle::MODULE;
@@ -104,35 +101,29 @@ fn perf_schedules() -> Result<String> {
         "perf has not started the counters of CPU 0, to which no event of hardware's was bound"
     );
     let alone = samples_on_cpu_0()?;
-    let mut other = Command::new("taskset")
-        .args(["-c", "0", "perf", "stat", "-e", "context-switches", "--"])
-        .arg(built("strides")?)
-        .args(["x"; 2000])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .process_group(0)
-        .spawn()?;
-    let beside = samples_on_cpu_0();
-    let ended = other.try_wait()?;
-    killpg(Pid::from_raw(i32::try_from(other.id())?), Signal::SIGKILL)?;
-    other.wait()?;
-    let beside = beside?;
-    ensure!(ended.is_none(), "the other program ended first");
-    ensure!(
-        alone > 100 && alone.abs_diff(beside) <= 1,
-        "alone there were {alone} samples, and then {beside}"
+    let strides = built("strides")?;
+    let script = format!(
+        "exec perf stat -e context-switches -- {}{} 2>/dev/null",
+        strides.display(),
+        " x".repeat(2000)
     );
-    Ok(format!("{alone} samples alone, {beside} beside it"))
+    others::beside(&script, |_| {
+        let beside = samples_on_cpu_0()?;
+        ensure!(
+            alone > 100 && alone.abs_diff(beside) <= 1,
+            "alone there were {alone} samples, and then {beside}"
+        );
+        Ok(format!("{alone} samples alone, {beside} beside it"))
+    })
 }
 
 /// Samples of a program with a fixed period.
 fn samples_on_cpu_0() -> Result<u64> {
     let words = ["record", "-e", LOADS, "-c", "1009", "--no-randomise", "-f", "-o", "turns.hpm", "--"];
     let recorded = succeed(hpmctl(&words)?.args(["taskset", "-c", "0"]).arg(built("strides")?).arg("x"))?;
-    let said = String::from_utf8_lossy(&recorded.stderr).into_owned();
-    let mut words = said.split_whitespace();
-    let count = words.by_ref().zip(said.split_whitespace().skip(1)).find(|(_, next)| *next == "samples");
-    count.and_then(|(count, _)| count.parse().ok()).with_context(|| format!("hpmctl said: {said}"))
+    let said = String::from_utf8_lossy(&recorded.stderr);
+    let count = said.split_once(" samples of").and_then(|(before, _)| before.split_whitespace().last());
+    count.and_then(|count| count.parse().ok()).with_context(|| format!("hpmctl said: {said}"))
 }
 
 fn perf_counts_again() -> Result<String> {

@@ -97,14 +97,13 @@ impl HeldIbs {
         }
     }
 
-    /// What a control register reads, if its sampler runs although its bit of `running` is clear, or the other way round.
-    pub(super) fn foreign<P: Port>(&self, port: &mut P, running: u64) -> Option<u64> {
-        self.found?;
-        SAMPLERS.into_iter().find_map(|sampler| {
-            let found = port.rdmsr(register_of(sampler));
-            let ours = running >> sampler.bit() & 1 == 1;
-            (runs(sampler, found) != ours).then_some(found)
-        })
+    /// Whether a sampler runs although its bit of `running` is clear, or the other way round.
+    pub(super) fn is_foreign<P: Port>(&self, port: &mut P, running: u64) -> bool {
+        self.found.is_some()
+            && SAMPLERS.into_iter().any(|sampler| {
+                let ours = running >> sampler.bit() & 1 == 1;
+                runs(sampler, port.rdmsr(register_of(sampler))) != ours
+            })
     }
 
     /// Has a sampler sample after `left` more events, once it is started. `control` are the event's own bits.
