@@ -17,8 +17,11 @@ use nix::unistd::Pid;
 
 use crate::traced::{Stopped, loads, registers, start, value};
 
-/// Lines of the cache that is modelled: direct-mapped, far smaller than the program's objects.
-const LINES: usize = 64;
+/// Sets of the cache that is modelled, which is far smaller than the program's objects.
+const SETS: usize = 8;
+
+/// Lines of a set. So many that what each call uses (the stack, the table's head) stays, wherever the loader has put it.
+const WAYS: usize = 8;
 
 /// Last branch records of a processor since Skylake.
 const BRANCHES: usize = 32;
@@ -111,6 +114,24 @@ fn load(instruction: &Instruction, before: &Stopped) -> Option<u64> {
     memory.virtual_address(0, |register, _, _| value(before, register))
 }
 
+/// A cache that forgets what was used least recently.
+struct Cache([[u64; WAYS]; SETS]);
+
+impl Cache {
+    const EMPTY: Self = Self([[u64::MAX; WAYS]; SETS]);
+
+    /// Whether an access misses; afterwards its line is there.
+    fn misses(&mut self, address: u64) -> bool {
+        let line = address / 64;
+        let set = &mut self.0[line as usize % SETS];
+        let found = set.iter().position(|&one| one == line);
+        let way = found.unwrap_or(WAYS - 1);
+        set[way] = line;
+        set[..=way].rotate_right(1);
+        found.is_none()
+    }
+}
+
 /// The mappings of a stopped process, as rows.
 fn mappings(pid: u32, writer: &mut TraceWriter) {
     for line in fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().lines() {
@@ -198,7 +219,7 @@ fn step_through(
     let memory = fs::OpenOptions::new().read(true).write(true).open(format!("/proc/{pid}/mem")).unwrap();
     let mut first = [0];
     memory.read_exact_at(&mut first, start).unwrap();
-    let mut cache = [u64::MAX; LINES];
+    let mut cache = Cache::EMPTY;
     let mut branches: VecDeque<[u64; 3]> = VecDeque::new();
     let (mut truth, mut mapped) = (Vec::new(), false);
     loop {
@@ -224,14 +245,10 @@ fn step_through(
             ptrace::step(pid, None).unwrap();
             waitpid(pid, None).unwrap();
             let after = ptrace::getregs(pid).unwrap();
-            if let Some(address) = load {
-                let line = address / 64;
-                let slot = &mut cache[line as usize % LINES];
-                if std::mem::replace(slot, line) != line {
-                    let sample = record.sample(&before, &after, address, &branches);
-                    writer.sample(&SampleRow { pid: number, tid: number, ..sample }).unwrap();
-                    truth.push(address);
-                }
+            if let Some(address) = load.filter(|&address| cache.misses(address)) {
+                let sample = record.sample(&before, &after, address, &branches);
+                writer.sample(&SampleRow { pid: number, tid: number, ..sample }).unwrap();
+                truth.push(address);
             }
             if instruction.flow_control() != FlowControl::Next && after.rip != instruction.next_ip() {
                 branches.truncate(BRANCHES - 1);
