@@ -5,6 +5,7 @@ mod common;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use libhpm::sys::clock::ClockPair;
 use libhpm::trace::{QuantumRow, SampleRow, TraceReader};
@@ -105,17 +106,18 @@ fn who_asks_decides_instead_of_the_delay_and_the_duration_counts_from_then() {
     if libhpm::source::perf::software().is_err() {
         return;
     }
-    for (request, written) in [("start", true), ("stop", false)] {
+    // Longer than the delay less the duration: the latter must not count from the beginning.
+    let wait = Duration::from_millis(1500);
+    for (request, written, wait) in [("start", true, wait), ("stop", false, Duration::ZERO)] {
         let folder = tempfile::tempdir().unwrap();
         let begin = ["record", "--source", "perf", "-e", "cpu-clock:u", "-o", "a.hpm", "--control"];
         let rest =
-            ["--delay", "700ms", "--duration", "600ms", "timeout", "4", "sh", "-c", "while :; do :; done"];
+            ["--delay", "2s", "--duration", "600ms", "timeout", "4", "sh", "-c", "while :; do :; done"];
         let mut recorder =
             hpmctl(folder.path(), &[&begin[..], &rest].concat()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(recorder.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.by_ref().any(|line| line.contains("hpmctl control start|stop|dump|end|rate")));
-        // Longer than the delay less the duration: the latter must not count from the beginning.
-        std::thread::sleep(std::time::Duration::from_millis(400));
+        std::thread::sleep(wait);
         let pid = recorder.id().to_string();
         assert!(hpmctl(folder.path(), &["control", request, &pid]).output().unwrap().status.success());
         let told: Vec<String> = lines.collect();

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use libhpm::symbol::{Code, FileFinder, Place};
 use libhpm::trace::{
@@ -162,6 +163,11 @@ fn a_recording_without_its_end_is_in_every_json() {
     let trace = trace(&temp);
     let meta = Meta { complete: false, ..TraceReader::open(&trace).unwrap().meta().clone() };
     std::fs::write(trace.join("meta.json"), serde_json::to_string(&meta).unwrap()).unwrap();
+    // A program that another test starts has the tables' locks until it is executed.
+    let begun = Instant::now();
+    while TraceReader::open(&trace).unwrap().is_growing() && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     for command in COMMANDS {
         let warnings = json(command, &trace)["warnings"].to_string();
         assert!(warnings.contains("did not come to its proper end"), "{command:?}: {warnings}");

@@ -21,7 +21,7 @@ fn what_was_written_before_kill_9_can_be_read() {
     let trace = folder.path().join("killed.hpm");
     let name = trace.to_str().unwrap();
     // The program outlives its recorder, but not for long.
-    let program = ["timeout", "5", "sh", "-c", "while :; do :; done"];
+    let program = ["timeout", "10", "sh", "-c", "while :; do :; done"];
     let mut recorder = Command::new(env!("CARGO_BIN_EXE_hpmctl"))
         .args(["record", "--source", "perf", "-e", "cpu-clock:u", "-o", name, "--"])
         .args(program)

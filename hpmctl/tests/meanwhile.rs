@@ -38,11 +38,11 @@ fn a_process_is_measured_and_not_the_program_that_runs_meanwhile() {
 
 #[test]
 fn a_process_that_ends_first_ends_the_measurement_but_not_the_program() {
-    let mut process = Command::new("sleep").arg("0.2").spawn().unwrap();
+    let mut process = Command::new("sleep").arg("60").spawn().unwrap();
     let pid = process.id().to_string();
     let folder = tempfile::tempdir().unwrap();
     let (done, trace) = (folder.path().join("done"), folder.path().join("trace"));
-    let script = "sleep 1; touch \"$0\"; exit 4";
+    let script = "kill \"$1\"; sleep 1; touch \"$0\"; exit 4";
     let output = hpmctl(&[
         "record",
         "-o",
@@ -53,7 +53,10 @@ fn a_process_that_ends_first_ends_the_measurement_but_not_the_program() {
         "-c",
         script,
         done.to_str().unwrap(),
+        &pid,
     ]);
+    // The program has done so unless it never began.
+    process.kill().unwrap();
     process.wait().unwrap();
     let Some(output) = output else { return };
     assert_eq!(output.status.code(), Some(4), "{}", said(&output.stderr));

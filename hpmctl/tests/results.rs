@@ -325,17 +325,17 @@ fn a_delay_leaves_out_what_comes_before_its_end() {
         let values = serde_json::Deserializer::from_str(&text).into_iter().map(Result::unwrap);
         values.collect::<Vec<serde_json::Value>>()
     };
-    // Busy for a second, idle for half of one.
-    let script = "timeout 1 sh -c 'while :; do :; done'; sleep 0.5; exit 4";
+    // Busy for a second, idle for another.
+    let script = "timeout 1 sh -c 'while :; do :; done'; sleep 1; exit 4";
     let json = ["--json", "--per-thread"];
     let whole = &counted(&json, script)[0];
-    let rest = &counted(&[&json[..], &["--delay", "1200ms"]].concat(), script)[0];
+    let rest = &counted(&[&json[..], &["--delay", "1500ms"]].concat(), script)[0];
     let busy = |counted: &serde_json::Value| counted["events"][0]["count"].as_u64().unwrap();
     let in_parts =
         |counted: &serde_json::Value| -> u64 { counted["parts"].as_array().unwrap().iter().map(busy).sum() };
     assert!(busy(whole) > 10 * busy(rest) && in_parts(whole) > 10 * in_parts(rest), "{whole} {rest}");
     assert!(rest["elapsed_ns"].as_u64().unwrap() + 1_000_000_000 < whole["elapsed_ns"].as_u64().unwrap());
-    let lines = counted(&["--json", "-I", "100", "--delay", "1200ms"], script);
+    let lines = counted(&["--json", "-I", "100", "--delay", "1500ms"], script);
     assert!(
         lines[0]["until_ns"].as_u64().unwrap() < 1_000_000_000,
         "intervals begin when it is over: {}",
@@ -377,7 +377,8 @@ fn no_control_character_of_a_name_reaches_the_terminal() {
     }
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("a\u{1b}[31m\nb");
-    fs::copy("/bin/sleep", &program).unwrap();
+    // Not by this process, of which another test's program has the file open for writing until it is executed.
+    assert!(Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap().success());
     let begin = ["record", "--source", "perf", "-e", "page-faults", "-o", "a.hpm"];
     let program = program.to_str().unwrap();
     let recorded = hpmctl(folder.path(), &[&begin[..], &[program, "0.01"]].concat());

@@ -137,7 +137,7 @@ fn a_thread_that_gives_itself_a_name_commands_no_terminal() {
             "-e",
             "cpu-clock:u",
             "--interval",
-            "300",
+            "1000",
             "--once",
             "sh",
             "-c",

@@ -77,11 +77,11 @@ impl TraceWriter {
         })
     }
 
-    /// The first files in a folder that is empty.
+    /// The first files in a folder that is empty. The last one is what makes it a trace: whoever finds that finds the locked tables, too, by
+    /// which a recording that goes on is known.
     fn begin(folder: &Path, meta: Meta) -> Result<Self, TraceError> {
         let meta = Meta { format: FORMAT_VERSION, complete: false, totals: None, rows: [].into(), ..meta };
-        write_meta(folder, &meta)?;
-        Ok(Self {
+        let writer = Self {
             quanta: Table::create(folder)?,
             samples: Table::create(folder)?,
             stacks: Table::create(folder)?,
@@ -98,7 +98,9 @@ impl TraceWriter {
             failed: false,
             folder: folder.to_owned(),
             meta,
-        })
+        };
+        write_meta(folder, &writer.meta)?;
+        Ok(writer)
     }
 
     /// The folder being written.

@@ -4,8 +4,9 @@
 //! A loop of N iterations retires a·N + c of each event: a is the loop's, c is what lies between the two reads besides
 //! (the reads themselves; about 40 instructions). Both are found from the first rounds and must then hold in every
 //! round, exactly. A read that the scheduler interrupts is begun again, which may add some tens of instructions to one
-//! round; such rounds are counted, and may be one in a hundred. In turns (multiplexing) only scaled sums can be held
-//! to anything: one event several times over must come to the same within 5 %. With `revoked` the right to RDPMC is taken
+//! round; such rounds are counted, and may be three in a hundred. In turns (multiplexing) only scaled sums can be held
+//! to anything: one event several times over must come to the same within 5 %, in the median of [`PARTS`] parts, as time in which
+//! the machine below the lab does something else passes for one event's turn. With `revoked` the right to RDPMC is taken
 //! from every process while the threads read, and given back afterwards; who asks the driver instead is exact too.
 //!
 //! What each type of a hybrid processor's cores counts by an event of its own is read as the sum of both. A thread that
@@ -31,6 +32,8 @@ use nix::unistd::{Pid, gettid};
 const LOOP: u64 = 20_000;
 /// More than the CPUs of the lab, so that they compete.
 const THREADS: usize = 3;
+/// Of a loop whose events take turns.
+const PARTS: usize = 10;
 /// Instructions that reading again may add; for a sum of two events, also what a read itself may come to more or less.
 const AGAIN: u64 = 400;
 
@@ -43,6 +46,8 @@ struct Seen {
     /// Reads that needed the driver.
     asked: u64,
     cpus: u32,
+    /// Of scaled counts: the largest median by which one is beside their mean.
+    deviation: f64,
     wrong: Vec<String>,
 }
 
@@ -103,7 +108,7 @@ fn exact<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Result
             seen.wrong.push(format!("round {round}, events {kind:?}: {got} instead of {expected}"));
         }
     }
-    if seen.again * 100 > seen.rounds {
+    if seen.again * 100 > seen.rounds * 3 {
         seen.wrong.push(format!("{} of {} rounds were not exact", seen.again, seen.rounds));
     }
     if lines[..3].iter().any(|line| line.0 == 0) {
@@ -129,24 +134,40 @@ fn sums_grow<D: Device>(session: &Session<D>) -> Result<()> {
 /// One event several times over: all scaled counts of a long loop must come to the same.
 fn turns<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Result<Seen> {
     let counters = session.own_counters()?;
-    let events = kinds.len();
     let mut seen = Seen { rounds, ..Seen::default() };
     let mut cpus = 0_u64;
-    for _ in 0..rounds * 50 {
-        cpus |= 1 << sched_getcpu().unwrap_or(0);
-        spin(LOOP);
+    let counted = || (0..kinds.len()).map(|event| counters.counted(event)).collect::<Result<Vec<Counted>>>();
+    let mut deviations = vec![vec![]; kinds.len()];
+    let mut before = counted()?;
+    for _ in 0..PARTS {
+        for _ in 0..rounds * 50 / PARTS as u64 {
+            cpus |= 1 << sched_getcpu().unwrap_or(0);
+            spin(LOOP);
+        }
+        let after = counted()?;
+        let scaled: Vec<f64> =
+            before.iter().zip(&after).map(|(before, after)| scaled(before, after)).collect();
+        let mean = scaled.iter().sum::<f64>() / scaled.len() as f64;
+        deviations.iter_mut().zip(scaled).for_each(|(all, scaled)| all.push(scaled / mean - 1.0));
+        before = after;
     }
-    let counted = (0..events).map(|event| counters.counted(event)).collect::<Result<Vec<_>>>()?;
-    let scaled = |one: &Counted| one.count as f64 * one.enabled_tsc as f64 / one.running_tsc.max(1) as f64;
-    let mean = counted.iter().map(scaled).sum::<f64>() / events as f64;
-    for (event, one) in counted.iter().enumerate() {
+    for (event, (one, mut deviations)) in before.iter().zip(deviations).enumerate() {
         seen.asked += u64::from(!counters.reads_by_itself(event));
-        if (scaled(one) - mean).abs() > mean * 0.05 || one.running_tsc >= one.enabled_tsc {
-            seen.wrong.push(format!("event {event}: {one:?} is scaled {}, the mean {mean}", scaled(one)));
+        deviations.sort_by(f64::total_cmp);
+        let median = deviations[PARTS / 2];
+        seen.deviation = seen.deviation.max(median.abs());
+        if median.abs() > 0.05 || one.running_tsc >= one.enabled_tsc {
+            seen.wrong.push(format!("event {event}, {one:?}, is beside the mean by {deviations:?}"));
         }
     }
     seen.cpus = cpus.count_ones();
     Ok(seen)
+}
+
+/// What was counted between two readings, for all of the time.
+fn scaled(before: &Counted, after: &Counted) -> f64 {
+    let (enabled, running) = (after.enabled_tsc - before.enabled_tsc, after.running_tsc - before.running_tsc);
+    (after.count - before.count) as f64 * enabled as f64 / running.max(1) as f64
 }
 
 /// The PMUs as the kernel names them, one for each type of cores.
@@ -337,8 +358,11 @@ fn main() -> ExitCode {
         }
     };
     let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
+    let deviation = seen.iter().map(|seen| seen.deviation).fold(0.0, f64::max);
+    let scaled =
+        if deviation > 0.0 { format!(", {:.1} % off when scaled", deviation * 100.0) } else { String::new() };
     println!(
-        "{} rounds, {} read again, {} asked, on up to {} CPUs",
+        "{} rounds, {} read again, {} asked, on up to {} CPUs{scaled}",
         sum(|seen| seen.rounds),
         sum(|seen| seen.again),
         sum(|seen| seen.asked),

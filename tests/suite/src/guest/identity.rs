@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use libhpm::event;
 use libhpm::session::{Options, Target};
 use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
@@ -25,6 +25,8 @@ const RESERVED: i32 = 300;
 /// More than the thread executes, and a fraction of what `loops` does.
 const OWN: u64 = 1_000_000;
 const ATTEMPTS: u32 = 50;
+/// Threads that are tried: one of the kernel's may have taken, and keep, a number that is waited for.
+const THREADS: u32 = 3;
 
 /// As root: a thread takes its leader's number in `execve`, which then fails, so that the process ends; the thread's own number is
 /// another program's meanwhile. Nothing of that is counted.
@@ -32,13 +34,17 @@ pub(super) fn is_not_its_number() -> Result<String> {
     break_program()?;
     let usual = fs::read_to_string(PID_MAX)?;
     fs::write(PID_MAX, NUMBERS.to_string())?;
-    let result = renumber();
+    let counted = (0..THREADS).find_map(|_| renumber().transpose());
     fs::write(PID_MAX, usual)?;
-    result
+    let counted =
+        counted.with_context(|| format!("no program got the number of one of {THREADS} threads"))??;
+    ensure!(counted < OWN, "{counted} instructions, which are another program's");
+    Ok(format!("{counted} instructions are the thread's own"))
 }
 
-fn renumber() -> Result<String> {
-    use_up_numbers(|number| number > RESERVED)?;
+/// What was counted of a thread, if a program got its number.
+fn renumber() -> Result<Option<u64>> {
+    ensure!(uses_up_numbers(|number| number > RESERVED), "no thread has a number above {RESERVED}");
     let mut process = Command::new(std::env::current_exe()?)
         .args(["guest", "renumbered"])
         .stdin(Stdio::piped())
@@ -53,12 +59,10 @@ fn renumber() -> Result<String> {
     process.stdin.take().context("its input")?.write_all(b"\n")?;
     let status = process.wait()?;
     ensure!(!status.success(), "the broken program ran");
-    let mut next = program_numbered(tid)?;
+    let Some(mut next) = program_numbered(tid)? else { return Ok(None) };
     ensure!(next.wait()?.success(), "the next program failed");
     driver.command(DeviceCommand::Stop).map_err(denied)?;
-    let counted = driver.totals().map_err(denied)?.counts[0];
-    ensure!(counted < OWN, "{counted} instructions, which are another program's");
-    Ok(format!("{counted} instructions are the thread's own"))
+    Ok(Some(driver.totals().map_err(denied)?.counts[0]))
 }
 
 /// A thread that is not its process's first tells its number, and at a line of input becomes the broken program.
@@ -97,24 +101,22 @@ fn break_program() -> Result<()> {
 }
 
 /// `loops`, once it has this number. Numbers are given out in turn, to threads as to processes.
-fn program_numbered(tid: i32) -> Result<Child> {
+fn program_numbered(tid: i32) -> Result<Option<Child>> {
     for _ in 0..ATTEMPTS {
-        use_up_numbers(|number| number == tid - 1)?;
+        if !uses_up_numbers(|number| number == tid - 1) {
+            break;
+        }
         let mut child = Command::new(built("loops")?).spawn()?;
         if child.id() == tid.unsigned_abs() {
-            return Ok(child);
+            return Ok(Some(child));
         }
         child.wait()?;
     }
-    bail!("no program got the number {tid}")
+    Ok(None)
 }
 
-/// Starts threads until one has such a number.
-fn use_up_numbers(enough: impl Fn(i32) -> bool) -> Result<()> {
+/// Starts threads until one has such a number, and whether one has.
+fn uses_up_numbers(enough: impl Fn(i32) -> bool) -> bool {
     let mut numbers = (0..2 * NUMBERS).map(|_| std::thread::spawn(gettid).join());
-    ensure!(
-        numbers.any(|number| number.is_ok_and(|number| enough(number.as_raw()))),
-        "no thread got the number"
-    );
-    Ok(())
+    numbers.any(|number| number.is_ok_and(|number| enough(number.as_raw())))
 }

@@ -165,14 +165,18 @@ fn lightly(trace: &str) -> Result<Command> {
 }
 
 fn refused() -> Result<String> {
+    // Measured until its input ends.
     let mut session = lightly("refused.hpm")?
+        .args(["sh", "-c", "\"$@\"; cat", "sh"])
         .arg(built("strides")?)
-        .args(["x"; 40])
+        .args(["x"; 20])
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
     pid_of("strides")?;
     let output = Command::new("rmmod").arg("hpm").output()?;
+    drop(session.stdin.take());
     let status = wait_at_most(&mut session, Duration::from_secs(120))?;
     if output.status.success() {
         bail!("rmmod succeeded while a session ran");

@@ -48,11 +48,11 @@ pub(super) fn run(report: &mut GuestReport) {
             beside_threads(|pid| gives_up(&["-p", &pid.to_string()]))
         });
         report.check(&format!("also where no quantum lasts long enough to be cut, when {who}"), || {
-            beside("yes | cat", |_| gives_up(&["--per-thread", "-C", "0"]))
+            beside("yes | cat", "sh", |_| gives_up(&["--per-thread", "-C", "0"]))
         });
         report.check(&format!("also where a thread sleeps whenever the timer expires, when {who}"), || {
             let sleeps = "exec perl -e 'while (1) { select undef, undef, undef, 0.015 }'";
-            beside(sleeps, |pid| gives_up(&["--per-thread", "-p", &pid.to_string()]))
+            beside(sleeps, "perl", |pid| gives_up(&["--per-thread", "-p", &pid.to_string()]))
         });
     }
     report.check(
@@ -97,8 +97,9 @@ pub(super) fn run(report: &mut GuestReport) {
 fn other_cpu_goes_on() -> Result<String> {
     let mut other = hpmctl(&["stat", "-e", "instructions:u", "-C", "1"])?.stderr(Stdio::piped()).spawn()?;
     settled(&other)?;
-    let said =
-        beside("yes | cat", |_| gives_up(&["-C", "0"], WRITTEN, |session| write_until_over(session, STOP)));
+    let said = beside("yes | cat", "sh", |_| {
+        gives_up(&["-C", "0"], WRITTEN, |session| write_until_over(session, STOP))
+    });
     kill(Pid::from_raw(i32::try_from(other.id())?), Signal::SIGINT)?;
     let status = wait_at_most(&mut other, LIMIT)?;
     let counts = stderr_of(&mut other)?;
@@ -110,7 +111,7 @@ fn other_cpu_goes_on() -> Result<String> {
 fn recording_gives_up() -> Result<String> {
     let mut recorder = hpmctl(&["record", "-e", "instructions:u", "--imprecise", "-o", GAVE_UP, "--"])?
         .arg(built("threads")?)
-        .args(["2", "10000"])
+        .args(["2", "30000"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()?;
@@ -185,18 +186,29 @@ fn beside_threads(what: impl FnOnce(u32) -> Result<String>) -> Result<String> {
     said
 }
 
-/// Does this beside a shell's script on CPU 0, of whose process ID it is told, and which does not end first.
-pub(super) fn beside(script: &str, what: impl FnOnce(u32) -> Result<String>) -> Result<String> {
+/// Does this beside a shell's script on CPU 0, of whose process ID it is told, once that executes a program of this name, and which does not
+/// end first.
+pub(super) fn beside(script: &str, name: &str, what: impl FnOnce(u32) -> Result<String>) -> Result<String> {
     let mut target = Command::new("taskset");
     target.args(["-c", "0", "sh", "-c", script]).stdout(Stdio::null()).process_group(0);
     let mut target = target.spawn()?;
-    // Until it is what it executes, or hpmctl would take that for another program.
-    std::thread::sleep(Duration::from_millis(500));
-    let said = what(target.id());
+    // hpmctl would take that for another program otherwise.
+    let executes = executes(target.id(), name);
+    let said = executes.and_then(|()| what(target.id()));
     ensure!(target.try_wait()?.is_none(), "the target ended first");
     killpg(Pid::from_raw(i32::try_from(target.id())?), Signal::SIGKILL)?;
     target.wait()?;
     said
+}
+
+/// Waits until a process executes the program of this name.
+fn executes(pid: u32, name: &str) -> Result<()> {
+    let start = Instant::now();
+    while std::fs::read_to_string(format!("/proc/{pid}/comm"))?.trim_end() != name {
+        ensure!(start.elapsed() < LIMIT, "process {pid} did not execute {name} within {LIMIT:?}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
 }
 
 /// Writes a register of CPU 0 behind hpm's back.

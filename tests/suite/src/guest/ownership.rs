@@ -107,7 +107,7 @@ fn perf_schedules() -> Result<String> {
         strides.display(),
         " x".repeat(2000)
     );
-    others::beside(&script, |_| {
+    others::beside(&script, "perf", |_| {
         let beside = samples_on_cpu_0()?;
         ensure!(
             alone > 100 && alone.abs_diff(beside) <= 1,

@@ -153,8 +153,8 @@ fn configure(driver: &Driver, info: &Info, child: &Child, way: &Way) -> Result<S
     let options = loads.into_iter().fold(options, |options, load| options.sample(load, way.period));
     let (proof, mut config) = (proof_of(child)?, (way.add)(options).config());
     prove(&mut config, &proof);
-    // Within what a user may have locked.
-    config.segments = 4;
+    // Within what a user may have locked, and room for records of some 300 ms: so long the reader may have no turn.
+    config.segments = 12;
     config.stack_ring_bytes = config.stack_ring_bytes.min(1 << 20);
     driver.configure(&mut config).map_err(denied)?;
     Ok(config)

@@ -256,7 +256,7 @@ fn one_thread() -> Result<Value> {
 
 /// Of `threads 2 N`, the second thread does twice the work of the first.
 fn two_threads() -> Result<String> {
-    let mut target = Command::new(built("threads")?).args(["2", "20000"]).stdout(Stdio::null()).spawn()?;
+    let mut target = Command::new(built("threads")?).args(["2", "60000"]).stdout(Stdio::null()).spawn()?;
     wait_for(target.id(), "Threads:\t3")?;
     signal(&target, Signal::SIGSTOP)?;
     wait_for(target.id(), "State:\tT")?;

@@ -4,12 +4,12 @@ use anyhow::{Context, Result, ensure};
 
 use super::counting::{stat_counts, true_counts};
 use crate::check::Tally;
-use crate::guest::robust::PERIOD;
+use crate::guest::robust::{ASLEEP, PERIOD, PLUGGED};
 use crate::lab::Boot;
 
 /// Counts stay exact, and no record goes missing uncounted.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
-    for (window, how) in [("loops7", "CPU 1 goes and comes"), ("loops8", "the machine sleeps")] {
+    for (window, how) in [(PLUGGED, "CPU 1 goes and comes"), (ASLEEP, "the machine sleeps")] {
         tally.run(&format!("robust: counts are exact while {how}"), || {
             let (counted, truth) = (stat_counts(boot, window)?, true_counts(&boot.truth, window)?);
             ensure!(counted == truth, "hpmctl counted {counted:?}, the truth is {truth:?}");

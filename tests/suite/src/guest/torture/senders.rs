@@ -24,7 +24,9 @@ const PROGRAMS_MAX: u64 = 8;
 /// Programs that send.
 pub(super) struct Senders {
     children: Vec<Sender>,
+    /// Of each user.
     requests: u64,
+    fleeting: bool,
 }
 
 /// One of them.
@@ -40,12 +42,22 @@ impl Senders {
     /// # Errors
     /// One could not be started.
     pub(super) fn start(requests: u64, fleeting: bool) -> Result<Self> {
+        let mut senders = Self { children: Vec::new(), requests: 0, fleeting };
+        senders.start_more(requests)?;
+        Ok(senders)
+    }
+
+    /// Starts others, which send so many other requests.
+    ///
+    /// # Errors
+    /// One could not be started.
+    pub(super) fn start_more(&mut self, requests: u64) -> Result<()> {
         let pmu = machine::pmu_name(&Driver::open_checked()?.1);
         let programs = requests.div_ceil(REQUESTS_MAX).min(PROGRAMS_MAX);
         let each = requests.div_ceil(programs);
-        let mut children = Vec::new();
         // Each program sends other requests, and on each kind of processor they are others.
         let first = pmu.bytes().fold(0, |seed: u64, byte| seed * 31 + u64::from(byte)) * 100 + 1;
+        let first = first + self.children.len() as u64;
         for (seed, (user, id)) in (first..).zip((0..programs).flat_map(|_| USERS)) {
             let folder = PathBuf::from(format!("/tmp/torture-{user}-{seed}"));
             fs::create_dir_all(&folder)?;
@@ -53,12 +65,13 @@ impl Senders {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(["guest", "torture_sender"]).uid(id).gid(id).current_dir(&folder);
             command.env(PMU, &pmu).env(SEED, u64::to_string(&seed)).env(REQUESTS, each.to_string());
-            if fleeting {
+            if self.fleeting {
                 command.env(FLEETING, "1");
             }
-            children.push(Sender { user, folder, child: command.spawn()? });
+            self.children.push(Sender { user, folder, child: command.spawn()? });
         }
-        Ok(Self { children, requests: programs * each })
+        self.requests += programs * each;
+        Ok(())
     }
 
     /// Whether one of them still sends.
