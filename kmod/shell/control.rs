@@ -266,7 +266,7 @@ fn describe(info: &mut Info) {
     OWNER.lock().describe(info);
 }
 
-/// The machine is about to be suspended.
+/// The machine sleeps, or is going down.
 pub(super) fn suspend() {
     OWNER.lock().suspend();
 }

@@ -15,6 +15,7 @@ use kernel::sync::poll::PollTable;
 use kernel::types::{ForeignOwnable, Opaque};
 
 use super::control::Descriptor;
+use super::sys;
 use crate::hpm_abi::{CONTROL_OFFSET, MARKER_PAGES_OFFSET};
 
 /// The registered device.
@@ -44,7 +45,11 @@ impl Device {
                 // SAFETY: `slot` is to be initialised.
                 unsafe { slot.write(device) };
                 // SAFETY: The device stays where it is until it is deregistered.
-                to_result(unsafe { bindings::misc_register(slot) })
+                let registered = to_result(unsafe { bindings::misc_register(slot) });
+                registered.inspect(|()| {
+                    // SAFETY: It is registered; `drop` undoes this before it ends.
+                    unsafe { sys::follow_sleep((*slot).this_device) };
+                })
             }),
         })
     }
@@ -54,6 +59,8 @@ impl Device {
 impl PinnedDrop for Device {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: `register` has registered it.
+        unsafe { sys::ignore_sleep((*self.inner.get()).this_device) };
+        // SAFETY: As above.
         unsafe { bindings::misc_deregister(self.inner.get()) };
     }
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where the kernel calls hpm: a timer, the NMI and the scheduler's tracepoints. The callbacks hand over to shell/clock.rs
- * and shell/probes.rs.
+ * Where the kernel calls hpm: a timer, the NMI, the scheduler's tracepoints, and sleep. The callbacks hand over to shell/clock.rs,
+ * shell/probes.rs and shell/notify.rs.
  */
 #include <linux/binfmts.h>
 #include <linux/hrtimer.h>
 #include <linux/module.h>
+#include <linux/pm.h>
+#include <linux/pm_domain.h>
 #include <linux/sched.h>
 #include <linux/sched/coredump.h>
 #if __has_include(<linux/sched/exec_state.h>)
@@ -31,6 +33,36 @@ void hpm_timer_setup(struct hrtimer *timer)
 void hpm_timer_go_on(struct hrtimer *timer, u64 soonest_ns, u64 range_ns)
 {
 	hrtimer_set_expires_range_ns(timer, ktime_add_ns(ktime_get(), soonest_ns), range_ns);
+}
+
+static int hpm_sleep(struct device *device)
+{
+	hpm_on_sleep();
+	return 0;
+}
+
+static int hpm_wake(struct device *device)
+{
+	hpm_on_wake();
+	return 0;
+}
+
+/*
+ * A device of its own class would have a driver or a bus for that; that of a misc device has neither. Between its callbacks no program runs, so
+ * that nothing is missed.
+ */
+static struct dev_pm_domain hpm_sleep_domain = {
+	.ops = { SYSTEM_SLEEP_PM_OPS(hpm_sleep, hpm_wake) },
+};
+
+void hpm_follow_sleep(struct device *device)
+{
+	dev_pm_domain_set(device, &hpm_sleep_domain);
+}
+
+void hpm_ignore_sleep(struct device *device)
+{
+	dev_pm_domain_set(device, NULL);
 }
 
 static int hpm_nmi_entry(unsigned int type, struct pt_regs *regs)

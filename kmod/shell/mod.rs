@@ -43,9 +43,7 @@ pub(crate) struct Hpm {
     #[pin]
     _device: device::Device,
     #[pin]
-    _sleep: notify::Notifier,
-    #[pin]
-    _shutdown: notify::Notifier,
+    _shutdown: notify::Shutdown,
     _hotplug: notify::Hotplug,
     _cpus: cpu::Cpus,
 }
@@ -62,8 +60,7 @@ impl kernel::InPlaceModule for Hpm {
         try_pin_init!(Self {
             _cpus: cpu::Cpus::new()?,
             _hotplug: notify::Hotplug::register()?,
-            _sleep <- notify::Notifier::of_sleep(),
-            _shutdown <- notify::Notifier::of_shutdown(),
+            _shutdown <- notify::Shutdown::register(),
             _device <- device::Device::register(),
         })
     }

@@ -49,53 +49,37 @@ unsafe extern "C" fn on_offline(cpu: c_uint) -> c_int {
     0
 }
 
-/// A callback that the kernel calls when something is about to happen to the whole machine.
+/// The callback for the end: what comes next, by kexec without any firmware between, is to find the PMU as it was found.
 #[pin_data(PinnedDrop)]
-pub(super) struct Notifier {
+pub(super) struct Shutdown {
     #[pin]
     block: Opaque<bindings::notifier_block>,
-    chain: Chain,
 }
 
-/// What registers a block, and what takes it out.
-type Chain = [unsafe extern "C" fn(*mut bindings::notifier_block) -> c_int; 2];
-type Callback = unsafe extern "C" fn(*mut bindings::notifier_block, c_ulong, *mut c_void) -> c_int;
-
 // SAFETY: The notifier may be unregistered on any thread.
-unsafe impl Send for Notifier {}
-// SAFETY: Nothing can be done through `&Notifier`.
-unsafe impl Sync for Notifier {}
+unsafe impl Send for Shutdown {}
+// SAFETY: Nothing can be done through `&Shutdown`.
+unsafe impl Sync for Shutdown {}
 
-impl Notifier {
-    /// Of suspend and hibernation.
-    pub(super) fn of_sleep() -> impl PinInit<Self, Error> {
-        Self::register(on_sleep, [bindings::register_pm_notifier, bindings::unregister_pm_notifier])
-    }
-
-    /// Of the end: what comes next, by kexec without any firmware between, is to find the PMU as it was found.
-    pub(super) fn of_shutdown() -> impl PinInit<Self, Error> {
-        Self::register(on_shutdown, [sys::hpm_register_reboot, sys::hpm_unregister_reboot])
-    }
-
-    fn register(callback: Callback, chain: Chain) -> impl PinInit<Self, Error> {
+impl Shutdown {
+    pub(super) fn register() -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            block <- Opaque::try_ffi_init(move |slot: *mut bindings::notifier_block| {
-                let block = bindings::notifier_block { notifier_call: Some(callback), ..Default::default() };
+            block <- Opaque::try_ffi_init(|slot: *mut bindings::notifier_block| {
+                let block = bindings::notifier_block { notifier_call: Some(on_shutdown), ..Default::default() };
                 // SAFETY: `slot` is to be initialised.
                 unsafe { slot.write(block) };
                 // SAFETY: The block stays where it is until it is unregistered.
-                to_result(unsafe { chain[0](slot) })
+                to_result(unsafe { sys::hpm_register_reboot(slot) })
             }),
-            chain,
         })
     }
 }
 
 #[pinned_drop]
-impl PinnedDrop for Notifier {
+impl PinnedDrop for Shutdown {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: `register` has registered it with this chain.
-        unsafe { self.chain[1](self.block.get()) };
+        // SAFETY: `register` has registered it.
+        unsafe { sys::hpm_unregister_reboot(self.block.get()) };
     }
 }
 
@@ -108,19 +92,14 @@ unsafe extern "C" fn on_shutdown(
     bindings::NOTIFY_DONE as c_int
 }
 
-unsafe extern "C" fn on_sleep(
-    _block: *mut bindings::notifier_block,
-    event: c_ulong,
-    _data: *mut c_void,
-) -> c_int {
-    match event as u32 {
-        bindings::PM_SUSPEND_PREPARE | bindings::PM_HIBERNATION_PREPARE | bindings::PM_RESTORE_PREPARE => {
-            control::suspend();
-        }
-        bindings::PM_POST_SUSPEND | bindings::PM_POST_HIBERNATION | bindings::PM_POST_RESTORE => {
-            control::resume()
-        }
-        _ => {}
-    }
-    bindings::NOTIFY_DONE as c_int
+/// All devices are suspended: no program runs, and none will before [`hpm_on_wake`]. The kernel's notifiers of sleep come earlier, and later.
+#[no_mangle]
+extern "C" fn hpm_on_sleep() {
+    control::suspend();
+}
+
+/// Devices work again, and programs will.
+#[no_mangle]
+extern "C" fn hpm_on_wake() {
+    control::resume();
 }

@@ -21,7 +21,7 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 pub(super) struct Owner {
     /// Configured sessions.
     sessions: u32,
-    /// The machine is about to be suspended, or is: no CPU's PMU may be taken.
+    /// The machine sleeps, or is going down: no CPU's PMU may be taken.
     asleep: bool,
 }
 
@@ -36,8 +36,8 @@ impl Owner {
         limits::check_sessions(self.sessions)
     }
 
-    /// Whether no session can be configured because the machine goes to sleep. A PMU that were taken now would lose its registers, and
-    /// `resume` would believe that it still has them.
+    /// Whether no session can be configured because the machine is going down (nobody can ask for one while it sleeps). A PMU that were taken
+    /// now would not be given back.
     pub(super) fn is_asleep(&self) -> bool {
         self.asleep
     }
@@ -109,7 +109,7 @@ impl Owner {
         }
     }
 
-    /// The machine is about to be suspended: the CPUs' PMUs are as they were found, and stay so.
+    /// The machine sleeps, or is going down: the CPUs' PMUs are as they were found, and stay so.
     pub(super) fn suspend(&mut self) {
         self.asleep = true;
         if self.sessions > 0 {

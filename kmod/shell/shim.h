@@ -13,6 +13,7 @@
 #include <linux/types.h>
 
 struct cgroup;
+struct device;
 struct file;
 struct hrtimer;
 struct mm_struct;
@@ -57,6 +58,10 @@ u32 hpm_cpu_microcode(void);
 
 /* Whether a hypervisor (KVM) has switched virtualisation on on this CPU. */
 bool hpm_cpu_in_vmx(void);
+
+/* The device is told when the machine sleeps, or no more. */
+void hpm_follow_sleep(struct device *device);
+void hpm_ignore_sleep(struct device *device);
 
 /* Who is told when the machine goes down, by kexec too. */
 int hpm_register_reboot(struct notifier_block *block);
@@ -131,6 +136,8 @@ int hpm_probes_find(void);
 int hpm_probes_register(void);
 void hpm_probes_unregister(void);
 
+void hpm_on_sleep(void);
+void hpm_on_wake(void);
 bool hpm_on_timer(struct hrtimer *timer);
 int hpm_on_nmi(const struct pt_regs *regs);
 void hpm_on_switch(bool preempt, struct task_struct *prev, struct task_struct *next, unsigned int prev_state);

@@ -44,6 +44,8 @@ extern "C" {
     fn hpm_cpu_has_pebs() -> bool;
     fn hpm_cpu_microcode() -> u32;
     fn hpm_cpu_in_vmx() -> bool;
+    fn hpm_follow_sleep(device: *mut bindings::device);
+    fn hpm_ignore_sleep(device: *mut bindings::device);
     pub(super) fn hpm_register_reboot(block: *mut bindings::notifier_block) -> c_int;
     pub(super) fn hpm_unregister_reboot(block: *mut bindings::notifier_block) -> c_int;
     fn hpm_perfmon_capable() -> bool;
@@ -444,6 +446,24 @@ pub(super) fn load_another_address_space(cpu: u32) {
 pub(super) fn zero_leftovers(cpu: u32) {
     // SAFETY: Process context; waits for a worker on that CPU.
     unsafe { hpm_zero_leftovers(cpu) };
+}
+
+/// Has the device told when the machine sleeps and wakes; calls come to `hpm_on_sleep` and `hpm_on_wake`.
+///
+/// # Safety
+/// The device is registered, and [`ignore_sleep`] precedes its end.
+pub(super) unsafe fn follow_sleep(device: *mut bindings::device) {
+    // SAFETY: The device lives, by the caller's promise; the callbacks are a static of the shim. Process context.
+    unsafe { hpm_follow_sleep(device) };
+}
+
+/// Undoes [`follow_sleep`].
+///
+/// # Safety
+/// The device is registered.
+pub(super) unsafe fn ignore_sleep(device: *mut bindings::device) {
+    // SAFETY: The device lives, by the caller's promise. Process context.
+    unsafe { hpm_ignore_sleep(device) };
 }
 
 /// Hooks the NMI; calls come to `hpm_on_nmi`.

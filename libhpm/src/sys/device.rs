@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
-use std::time::Duration;
 
 use hpm_abi::{
     ABI_VERSION, CounterReading, CounterRequest, DEVICE_PATH, Envelope, IOCTL_CONFIGURE, IOCTL_COUNTERS,
@@ -17,8 +16,6 @@ use crate::{Error, Result};
 /// How often a page is asked for while somebody is writing it. A virtual CPU that has lost its turn in the middle of that takes as long as its
 /// machine lets it wait.
 const READS: u32 = 1000;
-/// How often the driver is asked for a session while the machine goes to sleep, where a process is stopped soon.
-const ASLEEP: Duration = Duration::from_millis(10);
 
 /// A request that a device refused: errno, and [`Envelope::reason`] and [`Envelope::detail`] as the driver left them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,14 +175,8 @@ impl Device for Driver {
         Ok(info)
     }
 
-    /// Where the machine is going to sleep, waits until it is awake.
     fn configure(&self, config: &mut SessionConfig) -> Result<(), Denied> {
-        loop {
-            match self.ioctl(IOCTL_CONFIGURE, config) {
-                Err(Denied { errno: libc::EAGAIN, .. }) => std::thread::sleep(ASLEEP),
-                result => return result,
-            }
-        }
+        self.ioctl(IOCTL_CONFIGURE, config)
     }
 
     fn command(&self, command: Command) -> Result<(), Denied> {

@@ -1,9 +1,10 @@
 //! What happens around a session: CPUs that go, sleep, a consumer that scribbles or stalls, somebody else at the PMU.
 
+mod sleep;
+
 use std::fs;
 use std::os::fd::AsFd;
 use std::process::Stdio;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -25,26 +26,14 @@ const LIMIT: Duration = Duration::from_secs(240);
 /// Windows of `loops` (the character behind its name is that many behind the digit 0) that runs long enough for what is done meanwhile.
 pub(crate) const PLUGGED: &str = "loopsW";
 pub(crate) const ASLEEP: &str = "loopsX";
-/// How long the machine sleeps (Documentation/power/basic-pm-debugging.rst).
-const SLEEP: Duration = Duration::from_secs(5);
 /// Period of the sessions whose consumer misbehaves: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
 
 /// Runs every case.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report.fact(PLUGGED, counted("offline.json", 38, plug_and_unplug)?);
-    report.check("the machine sleeps and wakes under a session", || {
-        let before = fs::read_to_string("/sys/power/pm_test").context("this kernel cannot test sleeping")?;
-        ensure!(before.contains("freezer"), "this kernel cannot test sleeping: {before}");
-        Ok(String::new())
-    });
-    let asleep = counted("sleep.json", 39, sleep)?;
-    report.check("the session was there before the machine slept, and after", || {
-        let elapsed = asleep["elapsed_ns"].as_u64().map(Duration::from_nanos).context("no elapsed_ns")?;
-        ensure!(elapsed >= SLEEP, "it lasted {elapsed:?}");
-        Ok(format!("{elapsed:.1?}"))
-    });
-    report.fact(ASLEEP, asleep);
+    report.fact(ASLEEP, counted("sleep.json", 39, sleep::sleep)?);
+    report.check("the device was told each time that the machine slept, and woke", sleep::was_told);
     for (window, arguments, consumer) in
         [("loops3", 2, scribble as fn(&Mapping, u64)), ("loops4", 3, stall as fn(&Mapping, u64))]
     {
@@ -85,36 +74,6 @@ fn plug_and_unplug(turn: usize) -> Result<()> {
 pub(super) fn plug(online: bool) -> Result<()> {
     let path = "/sys/devices/system/cpu/cpu1/online";
     fs::write(path, if online { "1" } else { "0" }).with_context(|| format!("writing {path}"))
-}
-
-/// Suspends up to the freezer, which wakes by itself after [`SLEEP`], while another thread configures sessions: the driver has none while
-/// the machine goes to sleep, and who asks waits for it to be awake.
-fn sleep(turn: usize) -> Result<()> {
-    if turn > 0 {
-        std::thread::sleep(Duration::from_millis(20));
-        return Ok(());
-    }
-    fs::write("/sys/power/pm_test", "freezer")?;
-    let awake = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let asking = scope.spawn(|| {
-            while !awake.load(Ordering::Relaxed) {
-                configure().context("while the machine went to sleep")?;
-            }
-            Ok(())
-        });
-        let slept = fs::write("/sys/power/state", "freeze").context("the machine did not go to sleep");
-        awake.store(true, Ordering::Relaxed);
-        slept.and(asking.join().expect("who asks panicked"))
-    })
-}
-
-/// Configures a session of this process, which is not started.
-fn configure() -> Result<()> {
-    let (driver, info) = Driver::open_checked()?;
-    let instructions = event::parse("instructions:u", &libhpm::machine::pmu_name(&info))?;
-    let options = Options::new(Target::Process(i32::try_from(std::process::id())?));
-    driver.configure(&mut options.count(instructions).config()).map_err(denied)
 }
 
 /// Samples `loops` with a consumer that does this to the control area until the program ends.
