@@ -53,8 +53,12 @@ pub(super) fn sleep(turn: usize) -> Result<()> {
     })
 }
 
-/// Devices are suspended one after the other, and the kernel tells of each.
+/// Devices are suspended one after the other, and the kernel tells of each. Nobody would wake the machine without the device that refuses.
 fn prepare() -> Result<()> {
+    let devices = fs::read_dir("/sys/bus/platform/devices")?.collect::<std::io::Result<Vec<_>>>()?;
+    let refuses =
+        devices.iter().any(|device| device.file_name().as_encoded_bytes().starts_with(b"alarmtimer"));
+    ensure!(refuses, "this machine has no device of alarms (CONFIG_RTC_CLASS)");
     fs::write("/sys/power/pm_async", "0").context("this kernel cannot sleep")?;
     if !Path::new(TRACING).join("trace").exists() {
         succeed(Command::new("mount").args(["-t", "tracefs", "tracefs", TRACING]))?;
