@@ -266,9 +266,15 @@ fn describe(info: &mut Info) {
     OWNER.lock().describe(info);
 }
 
-/// The machine sleeps, or is going down.
+/// The machine is going down.
 pub(super) fn suspend() {
     OWNER.lock().suspend();
+}
+
+/// The machine sleeps, unless somebody is in the middle of a request: he may have been stopped there (a wait for a file server counts as a
+/// place to stop, and memory that he wants may come to one), and whoever waited for him then would wait for ever.
+pub(super) fn try_suspend() -> bool {
+    OWNER.try_lock().map(|mut owner| owner.suspend()).is_some()
 }
 
 /// The machine runs again.

@@ -4,6 +4,7 @@
  * shell/probes.rs and shell/notify.rs.
  */
 #include <linux/binfmts.h>
+#include <linux/device.h>
 #include <linux/hrtimer.h>
 #include <linux/module.h>
 #include <linux/pm.h>
@@ -37,8 +38,7 @@ void hpm_timer_go_on(struct hrtimer *timer, u64 soonest_ns, u64 range_ns)
 
 static int hpm_sleep(struct device *device)
 {
-	hpm_on_sleep();
-	return 0;
+	return hpm_on_sleep() ? 0 : -EBUSY;
 }
 
 static int hpm_wake(struct device *device)
@@ -49,7 +49,7 @@ static int hpm_wake(struct device *device)
 
 /*
  * A device of its own class would have a driver or a bus for that; that of a misc device has neither. Between its callbacks no program runs, so
- * that nothing is missed.
+ * that nothing of user mode is missed.
  */
 static struct dev_pm_domain hpm_sleep_domain = {
 	.ops = { SYSTEM_SLEEP_PM_OPS(hpm_sleep, hpm_wake) },
@@ -57,12 +57,16 @@ static struct dev_pm_domain hpm_sleep_domain = {
 
 void hpm_follow_sleep(struct device *device)
 {
+	device_lock(device);
 	dev_pm_domain_set(device, &hpm_sleep_domain);
+	device_unlock(device);
 }
 
 void hpm_ignore_sleep(struct device *device)
 {
+	device_lock(device);
 	dev_pm_domain_set(device, NULL);
+	device_unlock(device);
 }
 
 static int hpm_nmi_entry(unsigned int type, struct pt_regs *regs)

@@ -92,10 +92,11 @@ unsafe extern "C" fn on_shutdown(
     bindings::NOTIFY_DONE as c_int
 }
 
-/// All devices are suspended: no program runs, and none will before [`hpm_on_wake`]. The kernel's notifiers of sleep come earlier, and later.
+/// Devices are being suspended: no program runs, and none will before [`hpm_on_wake`]. The kernel's notifiers of sleep come earlier, and later.
+/// False if the machine cannot sleep now.
 #[no_mangle]
-extern "C" fn hpm_on_sleep() {
-    control::suspend();
+extern "C" fn hpm_on_sleep() -> bool {
+    control::try_suspend()
 }
 
 /// Devices work again, and programs will.

@@ -136,7 +136,7 @@ int hpm_probes_find(void);
 int hpm_probes_register(void);
 void hpm_probes_unregister(void);
 
-void hpm_on_sleep(void);
+bool hpm_on_sleep(void);
 void hpm_on_wake(void);
 bool hpm_on_timer(struct hrtimer *timer);
 int hpm_on_nmi(const struct pt_regs *regs);

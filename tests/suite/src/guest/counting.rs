@@ -30,8 +30,9 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report.fact("loops3", stat(events, "competing.json", &["loops", "x", "x"])?);
     stop(competitors)?;
     let (first, second) = side_by_side(events)?;
-    report.fact("loops4", first);
-    report.fact("loops5", second);
+    for (label, counts) in BESIDE.into_iter().zip([first, second]) {
+        report.fact(label, counts);
+    }
     report.fact(SYSCALLS, stat("instructions:u,instructions:k", "syscalls.json", &[SYSCALLS])?);
     let profile = profile()?;
     if profile.hybrid.is_none() && profile.fixed_events.iter().any(|spec| spec.name == "TOPDOWN.SLOTS") {
@@ -48,6 +49,8 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     Ok(())
 }
 
+/// Windows of the programs of two sessions: the character behind the name is so many behind the digit 0.
+pub(crate) const BESIDE: [&str; 2] = ["loopsO", "loopsP"];
 /// A program that is in the kernel most of its time; also its window.
 pub(crate) const SYSCALLS: &str = "syscalls";
 /// Of `hpmctl stat --group`.
@@ -159,10 +162,16 @@ pub(super) fn stop(children: Vec<Child>) -> Result<()> {
     Ok(())
 }
 
-/// Two sessions at the same time, free to share every CPU.
+/// Two sessions at the same time, whose programs take one CPU from each other.
 fn side_by_side(events: &str) -> Result<(Value, Value)> {
-    let mut first = stat_command(events, "first.json", &["loops", "x", "x", "x"])?.spawn()?;
-    let mut second = stat_command(events, "second.json", &["loops", "x", "x", "x", "x"])?.spawn()?;
+    let command = |file, arguments| {
+        let mut command = stat_command(events, file, &["loops"])?;
+        command.args(std::iter::repeat_n("x", arguments));
+        Ok::<_, anyhow::Error>(command)
+    };
+    pin(Pid::this(), &[0])?;
+    let (mut first, mut second) = (command("first.json", 30)?.spawn()?, command("second.json", 31)?.spawn()?);
+    pin(Pid::this(), &(0..cpus()?).collect::<Vec<_>>())?;
     for child in [&mut first, &mut second] {
         let status = wait_at_most(child, Duration::from_secs(600))?;
         ensure!(status.success(), "hpmctl stat ended with {status}");

@@ -126,6 +126,7 @@ fn by_interrupt() -> Result<String> {
     let options = ["--imprecise", "--branches"];
     succeed(record_loads(trace, &options)?.arg(built("branches")?))?;
     let samples = rows::<SampleRow>(trace)?;
+    ensure!(samples.len() > 100, "{} samples", samples.len());
     for (sample, branches) in samples.iter().zip(ends(trace)?) {
         let (_, to) = branches.first().context("a sample has no branches")?;
         let distance = sample.ip.wrapping_sub(*to);

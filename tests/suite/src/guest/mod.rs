@@ -33,7 +33,7 @@ mod proof;
 mod rights;
 pub(crate) mod robust;
 pub(crate) mod sampling;
-mod scopes;
+pub(crate) mod scopes;
 pub(crate) mod screens;
 mod selfread;
 mod siblings;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
+use serde_json::Value;
 
 use super::GuestReport;
 use super::lifecycle::MODULE;
@@ -17,6 +18,8 @@ use super::programs::{built, hpmctl, succeed, wait_at_most};
 use super::robust::plug;
 use super::scopes::{pin, settled};
 
+/// Instructions of `loops` in user mode, and some before its window.
+const LOOPS: u64 = 11_500_000;
 const LIMIT: Duration = Duration::from_secs(240);
 /// A register, and the value that somebody else writes into it (SDM Vol. 4, table 2-2).
 type Write = (u64, u64);
@@ -95,16 +98,25 @@ pub(super) fn run(report: &mut GuestReport) {
 }
 
 fn other_cpu_goes_on() -> Result<String> {
-    let mut other = hpmctl(&["stat", "-e", "instructions:u", "-C", "1"])?.stderr(Stdio::piped()).spawn()?;
+    let words = ["stat", "--json", "-e", "instructions:u", "-C", "1"];
+    let mut other = hpmctl(&words)?.stderr(Stdio::piped()).spawn()?;
     settled(&other)?;
     let said = beside("yes | cat", "sh", |_| {
         gives_up(&["-C", "0"], WRITTEN, |session| write_until_over(session, STOP))
     });
+    pin(&[1])?;
+    let ran = succeed(&mut Command::new(built("loops")?));
+    pin(&[0, 1])?;
     kill(Pid::from_raw(i32::try_from(other.id())?), Signal::SIGINT)?;
     let status = wait_at_most(&mut other, LIMIT)?;
+    ran?;
     let counts = stderr_of(&mut other)?;
-    let counted = counts.contains("instructions:u") && !counts.contains(WRITTEN);
-    ensure!(counted, "it ended with {status}: {counts}");
+    ensure!(status.success() && !counts.contains(WRITTEN), "it ended with {status}: {counts}");
+    let count = serde_json::from_str::<Value>(&counts)?["events"][0]["count"].as_u64().context("no count")?;
+    ensure!(
+        count > LOOPS,
+        "it counted {count} of the {LOOPS} instructions and more that were executed afterwards"
+    );
     said
 }
 

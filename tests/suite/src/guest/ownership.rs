@@ -108,13 +108,25 @@ fn perf_schedules() -> Result<String> {
         " x".repeat(2000)
     );
     others::beside(&script, "perf", |_| {
+        // What executes perf has its name, too, before perf counts anything.
+        let program = pid_of("strides")?;
+        let before = preempted(program)?;
         let beside = samples_on_cpu_0()?;
+        let switches = preempted(program)? - before;
         ensure!(
             alone > 100 && alone.abs_diff(beside) <= 1,
             "alone there were {alone} samples, and then {beside}"
         );
-        Ok(format!("{alone} samples alone, {beside} beside it"))
+        ensure!(switches > 3, "the program that perf counts was pre-empted {switches} times meanwhile");
+        Ok(format!("{alone} samples alone, {beside} beside it, which was pre-empted {switches} times"))
     })
+}
+
+/// How often a process lost its CPU to another.
+fn preempted(pid: i32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).context("no number of switches")
 }
 
 /// Samples of a program with a fixed period.

@@ -15,9 +15,11 @@ use libhpm::sideband::Sideband;
 use libhpm::sys::child::Child;
 use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use super::GuestReport;
+use super::counting::pin;
 use super::processor::{LOADS, counted_events};
 use super::programs::{built, pid_of, stat_command, wait_at_most};
 use super::proof::denied;
@@ -29,10 +31,13 @@ pub(crate) const ASLEEP: &str = "loopsX";
 /// Period of the sessions whose consumer misbehaves: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
 
+/// How often CPU 1 must have gone while the program was there.
+const MOVES_MIN: usize = 2;
+
 /// Runs every case.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    report.fact(PLUGGED, counted("offline.json", 38, plug_and_unplug)?);
-    report.fact(ASLEEP, counted("sleep.json", 39, sleep::sleep)?);
+    report.fact(PLUGGED, counted("offline.json", 38, MOVES_MIN, unplug_under)?);
+    report.fact(ASLEEP, counted("sleep.json", 39, sleep::SLEEPS, sleep::sleep)?);
     report.check("the device was told each time that the machine slept, and woke", sleep::was_told);
     for (window, arguments, consumer) in
         [("loops3", 2, scribble as fn(&Mapping, u64)), ("loops4", 3, stall as fn(&Mapping, u64))]
@@ -47,27 +52,56 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     Ok(())
 }
 
-/// `hpmctl stat` of `loops`, while `disturb` runs again and again, from when the program has begun.
-fn counted(file: &str, arguments: usize, disturb: impl Fn(usize) -> Result<()>) -> Result<Value> {
+/// `hpmctl stat` of `loops`, while `disturb` runs again and again, from when the program has begun; so often it must have done its work.
+fn counted(
+    file: &str,
+    arguments: usize,
+    least: usize,
+    disturb: impl Fn(usize, Pid) -> Result<bool>,
+) -> Result<Value> {
     let mut program = vec!["loops"];
     program.extend(std::iter::repeat_n("x", arguments));
     let mut session = stat_command(counted_events()?, file, &program)?.stdin(Stdio::null()).spawn()?;
-    pid_of("loops")?;
-    let mut turn = 0;
+    let program = Pid::from_raw(pid_of("loops")?);
+    let (mut turn, mut done) = (0, 0);
     while session.try_wait()?.is_none() {
-        disturb(turn)?;
+        done += usize::from(disturb(turn, program)?);
         turn += 1;
     }
     let status = wait_at_most(&mut session, LIMIT)?;
-    ensure!(status.success() && turn > 0, "hpmctl stat ended with {status} after {turn} disturbances");
+    ensure!(status.success(), "hpmctl stat ended with {status}");
+    ensure!(done >= least, "the program ended after {done} disturbances of {turn}");
     Ok(serde_json::from_slice(&fs::read(file)?)?)
 }
 
-fn plug_and_unplug(turn: usize) -> Result<()> {
-    plug(!turn.is_multiple_of(2))?;
+/// Takes CPU 1 away while the program executes there, and brings it back; false if the program has ended.
+fn unplug_under(_turn: usize, program: Pid) -> Result<bool> {
+    let there = runs_on(program, 1);
+    plug(false)?;
     std::thread::sleep(Duration::from_millis(20));
     // Whatever comes next finds both CPUs.
-    plug(true)
+    plug(true)?;
+    Ok(there)
+}
+
+/// Whether a process, which is moved to this CPU, has come there.
+fn runs_on(program: Pid, cpu: usize) -> bool {
+    let place = || -> Option<usize> {
+        let stat = fs::read_to_string(format!("/proc/{program}/stat")).ok()?;
+        // Fields 3 (the state) and 39 (proc(5)); the name before them has no parenthesis.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        (fields[0] != "Z").then(|| fields[36].parse().ok()).flatten()
+    };
+    if pin(program, &[cpu]).is_err() {
+        return false;
+    }
+    while let Some(now) = place() {
+        if now == cpu {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
 }
 
 /// Brings CPU 1 online or takes it offline.
@@ -86,6 +120,8 @@ fn misread(arguments: usize, consumer: fn(&Mapping, u64)) -> Result<Totals> {
     let loads = event::parse_each(LOADS, &libhpm::machine::pmu_name(&info))?;
     let options = Options::new(Target::Process(child.pid())).start_on_exec(true);
     let mut config = loads.into_iter().fold(options, |options, load| options.sample(load, PERIOD)).config();
+    // As little memory as can be, which is full long before the program ends.
+    config.segments = 2;
     driver.configure(&mut config).map_err(denied)?;
     let control = Mapping::new(driver.as_fd(), CONTROL_OFFSET, control_bytes(info.cpus), true)?;
     driver.command(DeviceCommand::Start).map_err(denied)?;

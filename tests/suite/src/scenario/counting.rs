@@ -7,7 +7,7 @@ use vpmu::event::Event;
 use vpmu::truth::Report;
 
 use crate::check::Tally;
-use crate::guest::counting::SYSCALLS;
+use crate::guest::counting::{BESIDE, SYSCALLS};
 use crate::guest::processor::counts_accesses;
 use crate::lab::Boot;
 
@@ -24,8 +24,8 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
         ("loops1", "pinned to one CPU"),
         ("loops2", "free to run on every CPU"),
         ("loops3", "with others competing"),
-        ("loops4", "beside another session"),
-        ("loops5", "beside another session, the other"),
+        (BESIDE[0], "beside another session"),
+        (BESIDE[1], "beside another session, the other"),
     ];
     for (label, how) in cases {
         tally.run(&format!("counting: exact {how}"), || exact(boot, label));

@@ -91,7 +91,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "scopes", options: &["--plugin-arg", "truth-level=basic"], compare: scopes::compare },
     Scenario {
         name: "privacy",
-        options: &["--plugin-arg", "pebs-log=on", "--plugin-arg", "pebs-skid=30"],
+        options: &["--plugin-arg", "pebs-log=on", "--plugin-arg", "pebs-skid=30", "--plugin-arg", "skid=30"],
         compare: privacy::compare,
     },
     Scenario {

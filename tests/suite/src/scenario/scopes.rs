@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::counting::true_counts;
 use crate::check::Tally;
+use crate::guest::scopes::SYSTEM;
 use crate::lab::Boot;
 
 /// What else may run in user mode within the scope while the program does: the end of the shell that became it, and on a
@@ -20,7 +21,7 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
         ("loops3", "one thread", SLACK_PROCESS),
         ("loops4", "one CPU", SLACK_CPU),
         ("loops5", "a control group", SLACK_PROCESS),
-        ("loops6", "the whole system", SLACK_CPU),
+        (SYSTEM, "the whole system", SLACK_CPU),
     ] {
         tally.run(&format!("scopes: {scope}"), || within(boot, window, slack));
     }

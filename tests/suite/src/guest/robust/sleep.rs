@@ -15,21 +15,22 @@ use libhpm::session::{Options, Target};
 use libhpm::sys::device::{Device, Driver};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+use nix::unistd::Pid;
 
 use crate::guest::programs::succeed;
 use crate::guest::proof::denied;
 
 const TRACING: &str = "/sys/kernel/tracing";
 /// How often it sleeps.
-const SLEEPS: usize = 3;
+pub(super) const SLEEPS: usize = 3;
 /// For so many seconds there is an alarm in each.
-const ALARMS: u64 = 60;
+const ALARMS: u64 = 300;
 
 /// Sleeps, the first few times, while another thread configures sessions.
-pub(super) fn sleep(turn: usize) -> Result<()> {
+pub(super) fn sleep(turn: usize, _program: Pid) -> Result<bool> {
     if turn >= SLEEPS {
         std::thread::sleep(Duration::from_millis(20));
-        return Ok(());
+        return Ok(false);
     }
     if turn == 0 {
         prepare()?;
@@ -47,7 +48,7 @@ pub(super) fn sleep(turn: usize) -> Result<()> {
         awake.store(true, Ordering::Relaxed);
         let asked = asking.join().expect("who asks panicked");
         match slept {
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => asked,
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => asked.map(|()| true),
             other => bail!("the machine went to sleep so: {other:?}"),
         }
     })
