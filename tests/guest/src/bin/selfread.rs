@@ -318,7 +318,14 @@ fn run(mode: &str, rounds: u64) -> Result<Vec<Seen>> {
         done.store(true, Ordering::Relaxed);
         mover.join().expect("the mover panicked");
         let mut seen = seen?;
-        seen.push(Seen { wrong: watched?, ..Seen::default() });
+        let mut wrong = watched?;
+        if seen.iter().any(|one| one.cpus < 2) {
+            wrong.push("a thread was on one CPU only".to_owned());
+        }
+        if mode == "pebs" && session.totals()?.records == 0 {
+            wrong.push("PEBS wrote no record".to_owned());
+        }
+        seen.push(Seen { wrong, ..Seen::default() });
         Ok(seen)
     })
 }
