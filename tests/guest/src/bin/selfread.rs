@@ -4,7 +4,7 @@
 //! A loop of N iterations retires a·N + c of each event: a is the loop's, c is what lies between the two reads besides
 //! (the reads themselves; about 40 instructions). Both are found from the first rounds and must then hold in every
 //! round, exactly. A read that the scheduler interrupts is begun again, which may add some tens of instructions to one
-//! round; such rounds are counted, and may be three in a hundred. In turns (multiplexing) only scaled sums can be held
+//! round; such rounds are counted, and may be one in a hundred. In turns (multiplexing) only scaled sums can be held
 //! to anything: one event several times over must come to the same within 5 %, in the median of [`PARTS`] parts, as time in which
 //! the machine below the lab does something else passes for one event's turn. With `revoked` the right to RDPMC is taken
 //! from every process while the threads read, and given back afterwards; who asks the driver instead is exact too.
@@ -108,7 +108,7 @@ fn exact<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Result
             seen.wrong.push(format!("round {round}, events {kind:?}: {got} instead of {expected}"));
         }
     }
-    if seen.again * 100 > seen.rounds * 3 {
+    if seen.again * 100 > seen.rounds {
         seen.wrong.push(format!("{} of {} rounds were not exact", seen.again, seen.rounds));
     }
     if lines[..3].iter().any(|line| line.0 == 0) {

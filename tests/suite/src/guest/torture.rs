@@ -29,7 +29,7 @@ pub(crate) const THREADS_TRACE: &str = "threads.hpm";
 const THREADS: usize = 1000;
 const FORKS: u64 = 100;
 /// Instructions of `loops` in user mode (tests/guest/src/bin/loops.rs): 11.5 a turn, and 22 around them.
-const LOOPS: u64 = 11_500_022;
+pub(super) const LOOPS: u64 = 11_500_022;
 
 /// Runs every case.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {

@@ -65,11 +65,12 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
         let short = paired.iter().filter(|pair| pair.trace == LONG_LOADS).find(|pair| !long(pair));
         ensure!(short.is_none(), "a load took {:?} cycles", short.map(|pair| pair.sample.latency_cycles));
         // Those that hit take longer only where their address had to be found first. Where the array fits the second level, which takes no
-        // longer either, few are left: as many as the counts say.
+        // longer either, few are left: as many as the counts say, and on an efficient core hardly any.
         periods(boot, LONG_LOADS)?;
+        let few = if boot.machine.types_of_core() > 1 { 0 } else { 10 };
         let hits = levels.get(&Level::L1).copied().unwrap_or(0);
         let all: u64 = levels.values().sum();
-        ensure!(all > 0 && hits * 4 < all, "{hits} of {all} sampled loads hit the first level");
+        ensure!(all > few && hits * 4 < all, "{hits} of {all} sampled loads hit the first level");
         Ok(format!("samples of each level: {levels:?}"))
     });
     tally.run("sampling: no process has another's samples", || {

@@ -56,8 +56,8 @@ impl Senders {
         let programs = requests.div_ceil(REQUESTS_MAX).min(PROGRAMS_MAX);
         let each = requests.div_ceil(programs);
         // Each program sends other requests, and on each kind of processor they are others.
-        let first = pmu.bytes().fold(0, |seed: u64, byte| seed * 31 + u64::from(byte)) * 100 + 1;
-        let first = first + self.children.len() as u64;
+        let kind = pmu.bytes().fold(0, |seed: u64, byte| seed * 31 + u64::from(byte));
+        let first = kind * 100 + 1 + self.children.len() as u64;
         for (seed, (user, id)) in (first..).zip((0..programs).flat_map(|_| USERS)) {
             let folder = PathBuf::from(format!("/tmp/torture-{user}-{seed}"));
             fs::create_dir_all(&folder)?;
