@@ -36,6 +36,8 @@ const RUN: [Write; 2] = [(0x186, 0x41_00c0), (STARTS, 1)];
 /// IA32_PERFEVTSEL2, for instructions of user and kernel, and IA32_PERF_GLOBAL_CTRL; the counter is IA32_PMC2.
 const COUNT: [Write; 2] = [(0x188, 0x43_00c0), (STARTS, 1 << 2)];
 const IA32_PMC2: u64 = 0xc3;
+/// An interval within which a session has long given up: what it did to the registers then is still there to be seen.
+const RARELY: Duration = Duration::from_secs(20);
 
 /// What a session tells that gave up because of such writes.
 const WRITTEN: &str = "somebody else changed which counters run";
@@ -70,7 +72,9 @@ pub(super) fn run(report: &mut GuestReport) {
         .check("a recording that gives up ends with its program, and its trace says so", recording_gives_up);
     report.check("what somebody else counts is counted on after a session gave up", || {
         let said = beside_threads(|pid| {
-            gives_up(&["-p", &pid.to_string()], WRITTEN, |session| write_all_until_over(session, &COUNT))
+            gives_up(&["-p", &pid.to_string()], WRITTEN, |session| {
+                write_all_until_over(session, &COUNT, RARELY)
+            })
         });
         let counts_on = counts_on();
         COUNT.into_iter().try_for_each(|(register, _)| write((register, 0)))?;
@@ -262,20 +266,24 @@ fn write_meanwhile(session: &mut Child, other: Write) -> Result<()> {
 
 /// A write to the PMU that comes while the target is not on CPU 0 disturbs nobody: this thread leaves that CPU alone.
 fn write_until_over(session: &mut Child, other: Write) -> Result<()> {
-    write_all_until_over(session, &[other])
+    write_all_until_over(session, &[other], Duration::from_millis(20))
 }
 
-fn write_all_until_over(session: &mut Child, others: &[Write]) -> Result<()> {
+/// Writes these registers again and again at this interval.
+fn write_all_until_over(session: &mut Child, others: &[Write], interval: Duration) -> Result<()> {
     pin(&[1])?;
-    let written = write_all_again(session, others);
+    let written = write_all_again(session, others, interval);
     pin(&[0, 1])?;
     written
 }
 
-fn write_all_again(session: &mut Child, others: &[Write]) -> Result<()> {
-    let start = Instant::now();
+fn write_all_again(session: &mut Child, others: &[Write], interval: Duration) -> Result<()> {
+    let (start, mut next) = (Instant::now(), Instant::now());
     while session.try_wait()?.is_none() && start.elapsed() < LIMIT {
-        others.iter().try_for_each(|&other| write(other))?;
+        if next <= Instant::now() {
+            others.iter().try_for_each(|&other| write(other))?;
+            next += interval;
+        }
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())

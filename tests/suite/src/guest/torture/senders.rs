@@ -90,7 +90,7 @@ impl Senders {
     pub(super) fn judge(mut self, report: &mut GuestReport, how: &str, depth: Option<Depth>) {
         for (name, _) in USERS {
             let own = self.children.iter_mut().filter(|child| child.user == name);
-            report.check(&format!("{} random requests of {name} {how}", self.requests), || {
+            report.check(&format!("random requests of {name} {how}"), || {
                 let mut outcomes = Outcomes::default();
                 for sender in own {
                     outcomes.merge(sender.outcomes()?);
@@ -98,7 +98,7 @@ impl Senders {
                 if let Some(depth) = depth {
                     outcomes.check_depth(&areas(), depth).with_context(|| outcomes.table())?;
                 }
-                Ok(outcomes.table())
+                Ok(format!("{} requests{}", self.requests, outcomes.table()))
             });
         }
     }
