@@ -242,24 +242,22 @@ fn lockdown(facts: &Facts) -> Option<Finding> {
     }
 }
 
-/// hpmctl measures other processes than itself, for which the driver asks for CAP_PERFMON, or the whole system.
+/// What this user may measure where the device can be opened (kmod/README.md has the table).
 fn rights(facts: &Facts) -> Finding {
     if facts.cap_perfmon {
         return Finding::ok("rights", "CAP_PERFMON: everything may be measured");
     }
-    let advice = "run as root, or give hpmctl the capability: `setcap cap_perfmon=ep hpmctl`";
-    match facts.perf_event_paranoid {
+    let what = match facts.perf_event_paranoid {
         Some(..=0) => {
-            let what = "no CAP_PERFMON: only the whole system (-a) may be measured, from Linux 7.3 on";
-            Finding::new("rights", Status::Note, what, advice)
+            "no CAP_PERFMON: your own programs, in user and kernel mode, and from Linux 7.3 on the whole system (-a)"
         }
-        _ => Finding::new(
-            "rights",
-            Status::Obstacle,
-            "no CAP_PERFMON: no other process may be measured",
-            advice,
-        ),
-    }
+        Some(1) => "no CAP_PERFMON: your own programs, in user and kernel mode",
+        Some(2) | None => "no CAP_PERFMON: your own programs, in user mode",
+        // The kernel refuses perf_event_open altogether, which tells `record` what is mapped where.
+        Some(_) => "no CAP_PERFMON, and perf_event_paranoid is above 2: your own programs in user mode by `stat`, not by `record`",
+    };
+    let advice = "run as root, or give hpmctl the capability: `setcap cap_perfmon=ep hpmctl`";
+    Finding::new("rights", Status::Note, what, advice)
 }
 
 fn counters(facts: &Facts) -> Finding {

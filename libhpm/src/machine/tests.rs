@@ -206,13 +206,23 @@ fn what_stands_in_the_way_is_an_obstacle() {
     assert_eq!(obstacles(&[MODULE, CAPABLE], DriverFacts { usable: false, ..driver(None) }), ["driver"]);
     let locked = ("sys/kernel/security/lockdown", "none integrity [confidentiality]\n");
     assert_eq!(obstacles(&[MODULE, CAPABLE, locked], driver(None)), ["lockdown"]);
-    assert_eq!(
-        obstacles(&[MODULE, ("proc/sys/kernel/perf_event_paranoid", "1\n")], driver(None)),
-        ["rights"]
-    );
-    assert_eq!(obstacles(&[MODULE, ("proc/sys/kernel/perf_event_paranoid", "0\n")], driver(None)), [""; 0]);
     let no_rust = [RELEASE, CAPABLE, ("boot/config-7.3.4+deb13-amd64", "# CONFIG_RUST is not set\n")];
     assert_eq!(obstacles(&no_rust, driver(Some("absent"))), ["kernel", "module"]);
+}
+
+#[test]
+fn who_has_no_capability_is_told_what_may_be_measured() {
+    let told = |level: &str| {
+        let root = root(&[MODULE, ("proc/sys/kernel/perf_event_paranoid", level)]);
+        let facts = Facts::gather_at(root.path(), &CpuId::with_cpuid_fn(skylake), driver(None));
+        let rights = assess(&facts).into_iter().find(|finding| finding.topic == "rights").unwrap();
+        assert_eq!(rights.status, Status::Note);
+        rights.what
+    };
+    assert!(told("3\n").ends_with("user mode by `stat`, not by `record`"));
+    assert!(told("2\n").ends_with("your own programs, in user mode"));
+    assert!(told("1\n").ends_with("in user and kernel mode"));
+    assert!(told("0\n").ends_with("from Linux 7.3 on the whole system (-a)"));
 }
 
 #[test]

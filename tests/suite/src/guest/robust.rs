@@ -15,6 +15,7 @@ use libhpm::sideband::Sideband;
 use libhpm::sys::child::Child;
 use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -79,8 +80,11 @@ fn unplug_under(_turn: usize, program: Pid) -> Result<bool> {
     let there = runs_on(program, 1);
     plug(false)?;
     std::thread::sleep(Duration::from_millis(20));
+    // It might end while the CPU comes back, which takes seconds on a debug kernel. If it has, nobody can tell it to wait.
+    let _ = kill(program, Signal::SIGSTOP);
     // Whatever comes next finds both CPUs.
     plug(true)?;
+    let _ = kill(program, Signal::SIGCONT);
     Ok(there)
 }
 
