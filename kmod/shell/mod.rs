@@ -45,6 +45,7 @@ pub(crate) struct Hpm {
     #[pin]
     _shutdown: notify::Shutdown,
     _hotplug: notify::Hotplug,
+    _guests: notify::Guests,
     _cpus: cpu::Cpus,
 }
 
@@ -59,6 +60,7 @@ impl kernel::InPlaceModule for Hpm {
         machine::set_up();
         try_pin_init!(Self {
             _cpus: cpu::Cpus::new()?,
+            _guests: notify::Guests::follow()?,
             _hotplug: notify::Hotplug::register()?,
             _shutdown <- notify::Shutdown::register(),
             _device <- device::Device::register(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! CPUs that come and go, and the machine going to sleep or going down.
+//! CPUs and KVM that come and go, and the machine going to sleep or going down.
 
 use core::pin::Pin;
 
@@ -47,6 +47,22 @@ unsafe extern "C" fn on_online(cpu: c_uint) -> c_int {
 unsafe extern "C" fn on_offline(cpu: c_uint) -> c_int {
     owner::cpu_offline(cpu);
     0
+}
+
+/// That it is noticed when KVM comes and goes.
+pub(super) struct Guests;
+
+impl Guests {
+    pub(super) fn follow() -> Result<Self> {
+        sys::follow_guests()?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Guests {
+    fn drop(&mut self) {
+        sys::forget_guests();
+    }
 }
 
 /// The callback for the end: what comes next, by kexec without any firmware between, is to find the PMU as it was found.

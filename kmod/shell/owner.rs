@@ -45,12 +45,15 @@ impl Owner {
     /// Before a session is made: finds the CPUs' windows that have not been found yet.
     ///
     /// # Errors
-    /// [`Reason::CountersReserved`] while somebody still holds counters, and may use them.
+    /// [`Reason::CountersReserved`] while somebody still holds counters, and may use them, [`Reason::Virtualisation`] while guests may.
     pub(super) fn prepare(&self) -> Result<(), Refusal> {
         if self.sessions > 0 {
             return Ok(());
         }
         let pmu = machine::pmu()?;
+        if sys::perf_is_mediated() {
+            return Err(Refusal::new(Reason::Virtualisation, [1, 0]));
+        }
         reserve_alone(pmu)?;
         // SAFETY: No session is configured, and by the lock on this none will be meanwhile; no CPU's PMU is held.
         unsafe { cpu::find_entry_areas() };

@@ -22,13 +22,14 @@ static void (*hpm_perf_enable)(struct pmu *pmu);
 static DEFINE_PER_CPU(bool, hpm_holds);
 
 /* An event that counts nothing, on this CPU or of this task; to be released. */
-static struct perf_event *hpm_idle_event(u32 type, u64 config, int cpu, struct task_struct *task)
+static struct perf_event *hpm_idle_event(u32 type, u64 config, int cpu, struct task_struct *task, bool of_guests)
 {
 	struct perf_event_attr attr = {
 		.type = type,
 		.config = config,
 		.size = sizeof(attr),
 		.disabled = 1,
+		.exclude_guest = !of_guests,
 	};
 
 	return perf_event_create_kernel_counter(&attr, cpu, task, NULL, NULL);
@@ -40,10 +41,24 @@ static struct perf_event *hpm_idle_event(u32 type, u64 config, int cpu, struct t
  */
 bool hpm_perf_is_out(void)
 {
-	struct perf_event *event = hpm_idle_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 0, NULL);
+	struct perf_event *event = hpm_idle_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 0, NULL, false);
 
 	if (IS_ERR(event))
 		return true;
+	perf_event_release_kernel(event);
+	return false;
+}
+
+/*
+ * Whether guests have the PMU for themselves while they run (KVM's mediated vPMU), which perf answers to who wants to count in them. To be
+ * asked while perf can have counters.
+ */
+bool hpm_perf_is_mediated(void)
+{
+	struct perf_event *event = hpm_idle_event(PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 0, NULL, true);
+
+	if (IS_ERR(event))
+		return PTR_ERR(event) == -EOPNOTSUPP;
 	perf_event_release_kernel(event);
 	return false;
 }
@@ -55,7 +70,7 @@ bool hpm_perf_is_out(void)
 int hpm_find_perf(void)
 {
 	/* A thread's own, for which nobody has to have a right. */
-	struct perf_event *event = hpm_idle_event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, -1, current);
+	struct perf_event *event = hpm_idle_event(PERF_TYPE_SOFTWARE, PERF_COUNT_SW_DUMMY, -1, current, true);
 	struct device *software, *found;
 	struct pmu *pmu;
 	size_t i;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the kernel calls: the NMI and the scheduler's tracepoints.
+//! What the kernel calls: the NMI, the scheduler's tracepoints and KVM's.
 //!
 //! `hpm_on_nmi` and `hpm_on_switch` allocate nothing, take no lock and wake nobody.
 
@@ -198,6 +198,30 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
             pages.keys().forget(old_tid);
         }
     }
+}
+
+/// KVM is about to enter a guest, with interrupts off: what that executes is not measured, and PEBS would write records to its addresses.
+#[no_mangle]
+extern "C" fn hpm_on_guest_entry() {
+    // SAFETY: KVM enters a guest with interrupts off.
+    let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+    let Some(cpu) = cpu::this_cpu(irq) else { return };
+    if cpu.running().is_some() || cpu.is_resting() {
+        cpu.section(irq, |section| {
+            section.switch_out(QuantumEnd::Flush);
+            section.settle();
+        });
+    }
+}
+
+/// KVM is back from a guest, with interrupts still off. It does not tell of one that could not be entered: its thread is measured again from
+/// its next switch on.
+#[no_mangle]
+extern "C" fn hpm_on_guest_exit() {
+    // SAFETY: KVM has interrupts off from before the entry until after this.
+    let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+    let Some(cpu) = cpu::this_cpu(irq) else { return };
+    cpu.start_current(irq);
 }
 
 impl Cpu {

@@ -198,8 +198,8 @@ fn no_memory(bytes: u64) -> Refusal {
 
 /// A guest that is entered while PEBS is armed would have records written to its addresses.
 fn refuse_virtualisation() -> Result<(), Refusal> {
-    // KVM switches it on on every CPU at once.
-    if sys::in_vmx() {
+    // Hypervisors switch it on on every CPU at once.
+    if sys::guests_are_untold() {
         return Err(Refusal::new(Reason::Virtualisation, [0; 2]));
     }
     Ok(())

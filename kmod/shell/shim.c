@@ -128,11 +128,6 @@ u32 hpm_cpu_microcode(void)
 	return boot_cpu_data.microcode;
 }
 
-bool hpm_cpu_in_vmx(void)
-{
-	return __read_cr4() & X86_CR4_VMXE;
-}
-
 int hpm_register_reboot(struct notifier_block *block)
 {
 	return register_reboot_notifier(block);

@@ -45,6 +45,7 @@ void hpm_release_evntsel(u32 msr);
 
 /* The kernel's perf (perf.c). */
 bool hpm_perf_is_out(void);
+bool hpm_perf_is_mediated(void);
 int hpm_find_perf(void);
 void hpm_divert_perf(void);
 void hpm_restore_perf(void);
@@ -55,9 +56,6 @@ void hpm_release_perf(u32 starts);
 bool hpm_cpu_has_pti(void);
 bool hpm_cpu_has_pebs(void);
 u32 hpm_cpu_microcode(void);
-
-/* Whether a hypervisor (KVM) has switched virtualisation on on this CPU. */
-bool hpm_cpu_in_vmx(void);
 
 /* The device is told when the machine sleeps, or no more. */
 void hpm_follow_sleep(struct device *device);
@@ -135,6 +133,11 @@ void hpm_nmi_unregister(void);
 int hpm_probes_find(void);
 int hpm_probes_register(void);
 void hpm_probes_unregister(void);
+int hpm_guests_follow(void);
+void hpm_guests_forget(void);
+int hpm_guests_register(void);
+void hpm_guests_unregister(void);
+bool hpm_guests_are_untold(void);
 
 bool hpm_on_sleep(void);
 void hpm_on_wake(void);
@@ -145,5 +148,7 @@ void hpm_on_exit(struct task_struct *task, bool group_dead);
 void hpm_on_fork(struct task_struct *parent, struct task_struct *child);
 void hpm_on_secure_exec(struct task_struct *task);
 void hpm_on_exec(struct task_struct *task, pid_t old_tid, bool secure);
+void hpm_on_guest_entry(void);
+void hpm_on_guest_exit(void);
 
 #endif

@@ -33,6 +33,7 @@ extern "C" {
     fn hpm_reserve_perfctr(msr: u32) -> c_int;
     fn hpm_release_perfctr(msr: u32);
     fn hpm_perf_is_out() -> bool;
+    fn hpm_perf_is_mediated() -> bool;
     fn hpm_find_perf() -> c_int;
     fn hpm_divert_perf();
     fn hpm_restore_perf();
@@ -43,7 +44,6 @@ extern "C" {
     fn hpm_cpu_has_pti() -> bool;
     fn hpm_cpu_has_pebs() -> bool;
     fn hpm_cpu_microcode() -> u32;
-    fn hpm_cpu_in_vmx() -> bool;
     fn hpm_follow_sleep(device: *mut bindings::device);
     fn hpm_ignore_sleep(device: *mut bindings::device);
     pub(super) fn hpm_register_reboot(block: *mut bindings::notifier_block) -> c_int;
@@ -78,6 +78,11 @@ extern "C" {
     fn hpm_probes_find() -> c_int;
     fn hpm_probes_register() -> c_int;
     fn hpm_probes_unregister();
+    fn hpm_guests_follow() -> c_int;
+    fn hpm_guests_forget();
+    fn hpm_guests_register() -> c_int;
+    fn hpm_guests_unregister();
+    fn hpm_guests_are_untold() -> bool;
 }
 
 /// Switches interrupts off on this CPU; what [`restore_interrupts`] puts back.
@@ -219,6 +224,12 @@ pub(super) fn perf_is_out() -> bool {
     unsafe { hpm_perf_is_out() }
 }
 
+/// Whether guests have the PMU for themselves while they run. To be asked while perf can have counters.
+pub(super) fn perf_is_mediated() -> bool {
+    // SAFETY: Process context; makes and ends an event of perf that counts nothing.
+    unsafe { hpm_perf_is_mediated() }
+}
+
 /// Finds perf's PMUs. To be called first.
 pub(super) fn find_perf() -> Result {
     // SAFETY: Process context, before anything reads what it finds.
@@ -267,10 +278,23 @@ pub(super) fn microcode() -> u32 {
     unsafe { hpm_cpu_microcode() }
 }
 
-/// Whether a hypervisor has switched virtualisation on on this CPU.
-pub(super) fn in_vmx() -> bool {
-    // SAFETY: Reads a control register.
-    unsafe { hpm_cpu_in_vmx() }
+/// Whether this CPU may enter a guest of which the probes of [`register_probes`] are not told: a hypervisor that is not KVM has switched
+/// virtualisation on.
+pub(super) fn guests_are_untold() -> bool {
+    // SAFETY: Reads a control register and a flag.
+    unsafe { hpm_guests_are_untold() }
+}
+
+/// Notices from now on whether there is KVM, until [`forget_guests`].
+pub(super) fn follow_guests() -> Result {
+    // SAFETY: Process context; `forget_guests` precedes unload.
+    to_result(unsafe { hpm_guests_follow() })
+}
+
+/// Ends [`follow_guests`].
+pub(super) fn forget_guests() {
+    // SAFETY: Process context, after `follow_guests`.
+    unsafe { hpm_guests_forget() };
 }
 
 /// Whether the caller has CAP_PERFMON or CAP_SYS_ADMIN.
@@ -484,14 +508,21 @@ pub(super) fn find_probes() -> Result {
     to_result(unsafe { hpm_probes_find() })
 }
 
-/// Hooks the scheduler's tracepoints; calls come to `hpm_on_switch` and its siblings.
+/// Hooks the scheduler's tracepoints, and KVM's; calls come to `hpm_on_switch` and its siblings.
 pub(super) fn register_probes() -> Result {
     // SAFETY: Process context, after `find_probes`.
-    to_result(unsafe { hpm_probes_register() })
+    to_result(unsafe { hpm_probes_register() })?;
+    // SAFETY: Process context, and nobody holds the lock on CPU hotplug.
+    to_result(unsafe { hpm_guests_register() }).inspect_err(|_| {
+        // SAFETY: Process context; registered above.
+        unsafe { hpm_probes_unregister() };
+    })
 }
 
 /// Unhooks the tracepoints. No probe runs afterwards.
 pub(super) fn unregister_probes() {
     // SAFETY: Process context, after `register_probes`.
+    unsafe { hpm_guests_unregister() };
+    // SAFETY: As above.
     unsafe { hpm_probes_unregister() };
 }

@@ -70,7 +70,9 @@ pub enum Reason {
     TooManySessions = 44,
     /// The session's memory exceeds the module parameter `max_session_mib`; `detail` is the bytes asked for and allowed.
     MemoryCeiling = 45,
-    /// Virtualisation is on (CR4.VMXE): a guest entered while PEBS is armed would have records written to its addresses.
+    /// Guests stand in the way. `detail[0]` is 0 where virtualisation is on (CR4.VMXE) by a hypervisor that is not KVM, so that the driver is
+    /// not told before a guest is entered, which would have PEBS records written to its addresses; 1 where guests have the PMU for
+    /// themselves (KVM's mediated vPMU).
     Virtualisation = 46,
     /// The event needs a register's value beside its encoding ([`super::EventSpec::extra`]); `detail` is its index and the
     /// register.

@@ -120,10 +120,10 @@ impl Section<'_> {
         waiting.give_back();
     }
 
-    /// Why the session that runs must give up: somebody else has begun to run guests, or to use the PMU, for which `registers` are
-    /// read.
+    /// Why the session that runs must give up: somebody else has begun to run guests of which the driver is not told, or to use the PMU,
+    /// for which `registers` are read.
     pub(in super::super) fn intruder(&mut self, session: &Session, registers: bool) -> Option<Reason> {
-        if session.is_precise() && sys::in_vmx() {
+        if session.is_precise() && sys::guests_are_untold() {
             return Some(Reason::Virtualisation);
         }
         let (engine, mut port) = self.parts();

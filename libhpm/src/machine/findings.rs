@@ -254,7 +254,9 @@ fn rights(facts: &Facts) -> Finding {
         Some(1) => "no CAP_PERFMON: your own programs, in user and kernel mode",
         Some(2) | None => "no CAP_PERFMON: your own programs, in user mode",
         // The kernel refuses perf_event_open altogether, which tells `record` what is mapped where.
-        Some(_) => "no CAP_PERFMON, and perf_event_paranoid is above 2: your own programs in user mode by `stat`, not by `record`",
+        Some(_) => {
+            "no CAP_PERFMON, and perf_event_paranoid is above 2: your own programs in user mode by `stat`, not by `record`"
+        }
     };
     let advice = "run as root, or give hpmctl the capability: `setcap cap_perfmon=ep hpmctl`";
     Finding::new("rights", Status::Note, what, advice)

@@ -249,9 +249,13 @@ impl Refusal {
                                microcode, or count with `hpmctl stat`"
                     .to_owned()
             }
-            Reason::Virtualisation => "KVM has switched virtualisation on, and precise records could end up in a guest: unload \
-                                       kvm_intel, load it with kvm.enable_virt_at_load=0 and run no guest, or count with \
-                                       `hpmctl stat`"
+            Reason::Virtualisation if first == 0 => {
+                "a hypervisor that is not KVM has switched virtualisation on, and precise records could end up in a guest: \
+                 unload its module, or count with `hpmctl stat`"
+                    .to_owned()
+            }
+            Reason::Virtualisation => "a virtual machine has the PMU for itself (KVM's mediated vPMU): end it, or start it \
+                                       without a PMU of its own"
                 .to_owned(),
             Reason::NoEntryArea => "this kernel has no PEBS slots in the CPU entry area: boot a kernel with \
                                     CONFIG_CPU_SUP_INTEL, or count with `hpmctl stat`"

@@ -22,7 +22,7 @@ const fn profile(name: &'static str, cpu: &'static str) -> Profile {
 }
 
 /// Of AMD's processors too the guest sees the oldest that has what it needs: TCG lacks features of the later ones.
-const ZEN: &str = "EPYC-v1,-x2apic,-topoext,-osvw,-xsavec,-xsaves,-svm,-monitor,xlevel=0x80000022";
+const ZEN: &str = "EPYC-v1,-x2apic,-topoext,-osvw,-xsavec,-xsaves,-monitor,xlevel=0x80000022";
 
 /// Of the families before Zen the guest sees family 10H's, which TCG can do.
 const OPTERON: &str = "Opteron_G3-v1,xlevel=0x8000001b";
