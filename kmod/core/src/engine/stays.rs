@@ -37,6 +37,8 @@ impl Engine {
             hardware.stop(port);
             hardware.load(port, program);
             self.loaded = wanted;
+            // The next turn's events may be those whose position is held, but are not where they were.
+            unit.held = None;
             read = false;
         }
         if !read {

@@ -230,33 +230,44 @@ fn on_a_hybrid_processor_turns_are_those_on_cores_that_have_the_event() {
     }
 }
 
+/// Ends a turn so that the thread runs on, or leaves and comes back before another is measured.
+const TURNS_END: [fn(&mut Rig, usize); 2] = [
+    |rig, _| rig.cut(0, QuantumEnd::Timer),
+    |rig, thread| {
+        rig.switch(0, 0, QuantumEnd::Yielded);
+        rig.switch(0, thread, QuantumEnd::Preempted);
+    },
+];
+
 /// Architectural PEBS has a counter's period in a register of its events, which each turn sets.
 #[test]
 fn an_adapted_period_stays_in_every_turn() {
-    let mut rig = Rig::of(&vpmu::profile::CLEARWATER_FOREST, 1, vpmu::Options::default());
-    rig.acquire();
-    let rated = EventSpec { rate: 500, ..precise(STORES, 1009) };
-    let mut events = vec![rated];
-    events.extend([counted(LOADS); 9]);
-    let session = rig.add_session(&multiplexed(&events));
-    // A tick is 10 ns.
-    rig.cores[0].borrow_mut().limits.tsc_khz = 100_000;
-    let thread = rig.add_thread(Some(session));
-    rig.switch(0, thread, QuantumEnd::Preempted);
-    for _ in 0..400 {
-        rig.run(0, 4 * TURN_TSC as usize, &[Store, Store, Load]);
-        rig.cut(0, QuantumEnd::Timer);
+    for turn_ends in TURNS_END {
+        let mut rig = Rig::of(&vpmu::profile::CLEARWATER_FOREST, 1, vpmu::Options::default());
+        rig.acquire();
+        let rated = EventSpec { rate: 500, ..precise(STORES, 1009) };
+        let mut events = vec![rated];
+        events.extend([counted(LOADS); 9]);
+        let session = rig.add_session(&multiplexed(&events));
+        // A tick is 10 ns.
+        rig.cores[0].borrow_mut().limits.tsc_khz = 100_000;
+        let thread = rig.add_thread(Some(session));
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        for _ in 0..400 {
+            rig.run(0, 4 * TURN_TSC as usize, &[Store, Store, Load]);
+            turn_ends(&mut rig, thread);
+            rig.read_all();
+        }
+        rig.stop(session);
         rig.read_all();
+        let user = &rig.users[thread];
+        let seen = &rig.sessions[session].reader.threads[&user.tid];
+        assert!(seen.period > 10 * 1009, "it was to be adapted: {seen:?}");
+        let due = seen.weighed[0];
+        assert!(
+            due.abs_diff(user.truth[0]) <= seen.period + 1009,
+            "{due} by records, {} in truth",
+            user.truth[0]
+        );
     }
-    rig.stop(session);
-    rig.read_all();
-    let user = &rig.users[thread];
-    let seen = &rig.sessions[session].reader.threads[&user.tid];
-    assert!(seen.period > 10 * 1009, "it was to be adapted: {seen:?}");
-    let due = seen.weighed[0];
-    assert!(
-        due.abs_diff(user.truth[0]) <= seen.period + 1009,
-        "{due} by records, {} in truth",
-        user.truth[0]
-    );
 }
