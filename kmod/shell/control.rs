@@ -162,6 +162,7 @@ impl Descriptor {
             return Err(refusal.into());
         }
         self.running.store(true, Ordering::Relaxed);
+        session.forget_gone();
         plugged.on_online(|cpu, irq| cpu.start_current(irq));
         Ok(())
     }

@@ -2,18 +2,19 @@
 //! A session's counter pages: made when asked for, mapped read-only, kept until the session ends.
 
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use kernel::bindings;
 use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 
 use super::every_cpu::Plugged;
-use super::interrupts::local_interrupt_disable;
+use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
 use super::limits::Locked;
 use super::memory::Area;
 use super::request::Failure;
 use super::session::Session;
+use super::sys::AddressSpace;
 use super::target::current_tgid;
 use super::{machine, registry, sys};
 use crate::hpm_abi::{
@@ -180,18 +181,19 @@ fn refresh(session: &Session, tid: u32, cpu: u32, plugged: &Plugged) {
 /// `rdpmc` of the kernel's PMU: nothing tells a driver of that.
 ///
 /// The kernel sets CR4.PCE for a process when it loads its address space (`cr4_update_pce_mm`), so that CPUs that have it
-/// loaded already must load another one first.
+/// loaded already must load another one first. So must one that has loaded it while the right was given: the probe of the switch may have
+/// come before the right, and left in the counters what others have counted.
 fn grant_rdpmc(plugged: &Plugged) -> bool {
-    let mm = sys::allow_rdpmc();
-    let stale = AtomicU32::new(0);
+    let (mm, is_new) = sys::allow_rdpmc();
+    let seen = AtomicBool::new(false);
     for number in (0..machine::cpu_count()).filter(|&number| machine::is_online(number)) {
-        let look = |place: &AtomicU32| {
-            plugged.on(number, |_, irq| place.store(sys::lacks_rdpmc(mm, irq).into(), Ordering::Relaxed));
-            place.load(Ordering::Relaxed) != 0
+        let look = |looks: fn(AddressSpace, &LocalInterruptDisabled) -> bool| {
+            plugged.on(number, |_, irq| seen.store(looks(mm, irq), Ordering::Relaxed));
+            seen.load(Ordering::Relaxed)
         };
-        if look(&stale) {
+        if look(if is_new { sys::has_loaded } else { sys::lacks_rdpmc }) {
             sys::load_another_address_space(number);
-            if look(&stale) {
+            if look(sys::lacks_rdpmc) {
                 return false;
             }
         }

@@ -198,6 +198,8 @@ impl Cpu {
             engine.acquire(&mut port, pmu)?;
             let found = sys::lvtpc();
             port.unmask_pmi();
+            // After a sleep the TSC may be back where it began.
+            self.expected_pmi.store(0, Ordering::Relaxed);
             section.inside.lvtpc = found;
             self.held.store(true, Ordering::Relaxed);
             sys::hold_perf(irq);

@@ -295,6 +295,8 @@ fn leave(cpu: &Cpu, irq: &LocalInterruptDisabled) {
 
 /// This CPU has come online.
 pub(super) fn cpu_online(number: u32) {
+    // It was not there when that was done everywhere ([`take`]), or will not be.
+    sys::zero_leftovers_here();
     let irq = local_interrupt_disable();
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     if !ACTIVE.load(Ordering::Relaxed) {

@@ -354,6 +354,15 @@ impl Session {
         Threads::new(&self.threads, &self.tally, limit).with_calls(&self.calls)
     }
 
+    /// Takes places and pages from threads that exited while it was not started: nobody told it.
+    pub(super) fn forget_gone(&self) {
+        let is_there = |tid| sys::cpu_of(tid).is_some();
+        self.threads().forget_gone(is_there);
+        if let Some(pages) = self.pages() {
+            pages.keys().forget_gone(is_there);
+        }
+    }
+
     /// Notes that a process should be measured and is not.
     pub(super) fn note_process_left_out(&self) {
         self.left_out.fetch_add(1, Ordering::Relaxed);

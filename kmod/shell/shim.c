@@ -7,7 +7,6 @@
 #include <linux/cgroup.h>
 #include <linux/fs.h>
 #include <linux/irqflags.h>
-#include <linux/kthread.h>
 #include <linux/lockdep.h>
 #include <linux/magic.h>
 #include <linux/mm.h>
@@ -21,7 +20,6 @@
 #include <linux/sched/task_stack.h>
 #include <linux/topology.h>
 #include <linux/version.h>
-#include <linux/workqueue.h>
 #include <asm/apic.h>
 #include <asm/cpu_entry_area.h>
 #include <asm/cpufeature.h>
@@ -335,83 +333,4 @@ int hpm_cpu_of(u32 tid, bool running)
 		cpu = -ESRCH;
 	rcu_read_unlock();
 	return cpu;
-}
-
-/* Far from where the number, which never falls again, could wrap. */
-#define HPM_RDPMC_GRANTS_MAX (1 << 30)
-
-/* As x86_pmu_event_mapped() does for an event that user space maps. */
-struct mm_struct *hpm_rdpmc_allow(void)
-{
-	struct mm_struct *mm = current->mm;
-
-	if (atomic_read(&mm->context.perf_rdpmc_allowed) < HPM_RDPMC_GRANTS_MAX)
-		atomic_inc(&mm->context.perf_rdpmc_allowed);
-	return mm;
-}
-
-bool hpm_rdpmc_lacking(const struct mm_struct *mm)
-{
-	return current->active_mm == mm && !(__read_cr4() & X86_CR4_PCE);
-}
-
-/* The address space is loaded after the tracepoint; with the attribute rdpmc at 2, CR4.PCE is always set. */
-bool hpm_rdpmc_may(const struct task_struct *task)
-{
-	struct mm_struct *mm = task->mm;
-
-	return mm && (atomic_read(&mm->context.perf_rdpmc_allowed) || __read_cr4() & X86_CR4_PCE);
-}
-
-static long hpm_load_init_mm(void *unused)
-{
-	struct task_struct *init;
-	struct mm_struct *mm;
-
-	rcu_read_lock();
-	init = pid_task(find_pid_ns(1, &init_pid_ns), PIDTYPE_PID);
-	if (init)
-		get_task_struct(init);
-	rcu_read_unlock();
-	if (!init)
-		return 0;
-	mm = get_task_mm(init);
-	put_task_struct(init);
-	if (!mm)
-		return 0;
-	kthread_use_mm(mm);
-	kthread_unuse_mm(mm);
-	mmput(mm);
-	return 0;
-}
-
-/* A worker on that CPU uses the address space of the first process for a moment. */
-void hpm_load_another_mm(unsigned int cpu)
-{
-	work_on_cpu(cpu, hpm_load_init_mm, NULL);
-}
-
-static long hpm_load_allowed_mm(void *data)
-{
-	struct mm_struct *mm = data;
-
-	/* The kernel looks only when the address space is another one than before. */
-	hpm_load_init_mm(NULL);
-	atomic_inc(&mm->context.perf_rdpmc_allowed);
-	kthread_use_mm(mm);
-	kthread_unuse_mm(mm);
-	atomic_dec(&mm->context.perf_rdpmc_allowed);
-	/* Takes CR4.PCE back. */
-	hpm_load_init_mm(NULL);
-	return 0;
-}
-
-/*
- * perf notes in which counters its past events have left values, and zeroes those when an address space that may use RDPMC
- * is next loaded on the CPU (perf_clear_dirty_counters()), whoever counts with them by then. This has it done now.
- */
-void hpm_zero_leftovers(unsigned int cpu)
-{
-	if (current->mm)
-		work_on_cpu(cpu, hpm_load_allowed_mm, current->mm);
 }

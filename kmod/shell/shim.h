@@ -103,11 +103,13 @@ bool hpm_find_thread(pid_t nr, u32 *tgid, u32 *tid);
 int hpm_cpu_of(u32 tid, bool running);
 
 /* RDPMC in user mode (CR4.PCE). */
-struct mm_struct *hpm_rdpmc_allow(void);
+struct mm_struct *hpm_rdpmc_allow(bool *is_new);
+bool hpm_rdpmc_loaded(const struct mm_struct *mm);
 bool hpm_rdpmc_lacking(const struct mm_struct *mm);
 bool hpm_rdpmc_may(const struct task_struct *task);
 void hpm_load_another_mm(unsigned int cpu);
 void hpm_zero_leftovers(unsigned int cpu);
+void hpm_zero_leftovers_here(void);
 
 /* One CPU's debug store in its entry area, and where beside it hardware may write: the window. */
 struct hpm_cea {

@@ -68,11 +68,13 @@ extern "C" {
     fn hpm_page_mapped(page: *mut bindings::page) -> bool;
     fn hpm_find_thread(nr: c_int, tgid: *mut u32, tid: *mut u32) -> bool;
     fn hpm_cpu_of(tid: u32, running: bool) -> c_int;
-    fn hpm_rdpmc_allow() -> *const bindings::mm_struct;
+    fn hpm_rdpmc_allow(is_new: *mut bool) -> *const bindings::mm_struct;
+    fn hpm_rdpmc_loaded(mm: *const bindings::mm_struct) -> bool;
     fn hpm_rdpmc_lacking(mm: *const bindings::mm_struct) -> bool;
     fn hpm_rdpmc_may(task: *const bindings::task_struct) -> bool;
     fn hpm_load_another_mm(cpu: c_uint);
     fn hpm_zero_leftovers(cpu: c_uint);
+    fn hpm_zero_leftovers_here();
     fn hpm_nmi_register() -> c_int;
     fn hpm_nmi_unregister();
     fn hpm_probes_find() -> c_int;
@@ -439,10 +441,19 @@ pub(super) fn cpu_running(tid: u32) -> Option<u32> {
 #[derive(Clone, Copy)]
 pub(super) struct AddressSpace(*const bindings::mm_struct);
 
-/// Has the kernel set CR4.PCE for the caller's address space from its next load on, for as long as it exists.
-pub(super) fn allow_rdpmc() -> AddressSpace {
-    // SAFETY: Process context.
-    AddressSpace(unsafe { hpm_rdpmc_allow() })
+/// Has the kernel set CR4.PCE for the caller's address space from its next load on, for as long as it exists; and whether it did not
+/// before.
+pub(super) fn allow_rdpmc() -> (AddressSpace, bool) {
+    let mut is_new = false;
+    // SAFETY: Process context; the place is there for the call.
+    let space = unsafe { hpm_rdpmc_allow(&raw mut is_new) };
+    (AddressSpace(space), is_new)
+}
+
+/// Whether this CPU has the address space loaded.
+pub(super) fn has_loaded(space: AddressSpace, _irq: &LocalInterruptDisabled) -> bool {
+    // SAFETY: The pointer is only compared.
+    unsafe { hpm_rdpmc_loaded(space.0) }
 }
 
 /// Whether this CPU has the address space loaded and does not allow RDPMC in user mode.
@@ -470,6 +481,12 @@ pub(super) fn load_another_address_space(cpu: u32) {
 pub(super) fn zero_leftovers(cpu: u32) {
     // SAFETY: Process context; waits for a worker on that CPU.
     unsafe { hpm_zero_leftovers(cpu) };
+}
+
+/// As [`zero_leftovers`], on this CPU, which comes online. For its own thread of the kernel's that brings it up.
+pub(super) fn zero_leftovers_here() {
+    // SAFETY: That thread may sleep, and has no address space of its own.
+    unsafe { hpm_zero_leftovers_here() };
 }
 
 /// Has the device told when the machine sleeps and wakes; calls come to `hpm_on_sleep` and `hpm_on_wake`.

@@ -1,7 +1,8 @@
 /*
  * A virtual machine of one processor, which executes a loop of N turns in user mode (privilege level 3) and then writes to a port:
- * 2 N + 3 instructions. `vmm N` ends with 0 when the loop has come to its end. KVM's interface is in the kernel's
- * Documentation/virt/kvm/api.rst.
+ * 2 N + 2 instructions. `vmm N` ends with 0 when the loop has come to its end. KVM's interface is in the kernel's
+ * Documentation/virt/kvm/api.rst. The truth has what program and guest execute in user mode as the window `vmm`
+ * (tests/vpmu).
  */
 #include <fcntl.h>
 #include <linux/kvm.h>
@@ -59,27 +60,44 @@ static void load(int vm, uint32_t turns)
 	must(ioctl(vm, KVM_SET_USER_MEMORY_REGION, &region), "KVM_SET_USER_MEMORY_REGION");
 }
 
-int main(int argc, char **argv)
+/* Opens (2) or closes (3) the window "vmm" in the model's truth. */
+static void window(uint32_t what)
 {
-	uint32_t turns = argc > 1 ? strtoul(argv[1], NULL, 0) : 1;
+	uint32_t eax = 0x48504d00, edx;
+	uint64_t rbx = 0x6d6d76;
+
+	__asm__ volatile("cpuid" : "+a"(eax), "+b"(rbx), "+c"(what), "=d"(edx) : : "memory");
+}
+
+static int run(uint32_t turns)
+{
 	struct kvm_regs regs = { .rip = CODE, .rflags = 0x3002 /* IOPL 3 */ };
 	int kvm = must(open("/dev/kvm", O_RDWR), "/dev/kvm");
 	int vm = must(ioctl(kvm, KVM_CREATE_VM, 0), "KVM_CREATE_VM");
 	int vcpu, bytes = must(ioctl(kvm, KVM_GET_VCPU_MMAP_SIZE, 0), "KVM_GET_VCPU_MMAP_SIZE");
-	struct kvm_run *run;
+	struct kvm_run *state;
 
 	load(vm, turns);
 	vcpu = must(ioctl(vm, KVM_CREATE_VCPU, 0), "KVM_CREATE_VCPU");
-	run = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
-	if (run == MAP_FAILED)
+	state = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, vcpu, 0);
+	if (state == MAP_FAILED)
 		must(-1, "mmap");
 	set_segments(vcpu);
 	must(ioctl(vcpu, KVM_SET_REGS, &regs), "KVM_SET_REGS");
 	must(ioctl(vcpu, KVM_RUN, 0), "KVM_RUN");
 	must(ioctl(vcpu, KVM_GET_REGS, &regs), "KVM_GET_REGS");
-	if (run->exit_reason != KVM_EXIT_IO || regs.rcx != 0) {
-		fprintf(stderr, "the guest ended with exit reason %u and %llu turns left\n", run->exit_reason, regs.rcx);
-		return 1;
-	}
-	return 0;
+	if (state->exit_reason == KVM_EXIT_IO && regs.rcx == 0)
+		return 0;
+	fprintf(stderr, "the guest ended with exit reason %u and %llu turns left\n", state->exit_reason, regs.rcx);
+	return 1;
+}
+
+int main(int argc, char **argv)
+{
+	int failed;
+
+	window(2);
+	failed = run(argc > 1 ? strtoul(argv[1], NULL, 0) : 1);
+	window(3);
+	return failed;
 }

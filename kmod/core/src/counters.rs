@@ -80,6 +80,16 @@ impl PageKeys {
         }
     }
 
+    /// Retires the pages of threads whose IDs nothing runs under any more. Whoever has got such an ID since keeps the page.
+    pub fn forget_gone(&self, is_there: impl Fn(u32) -> bool) {
+        for (page, key) in self.keys.iter().enumerate() {
+            let tid = key.load(Ordering::Acquire);
+            if tid != NEVER_USED && tid != RETIRED && !is_there(tid) {
+                self.retire(page);
+            }
+        }
+    }
+
     /// The thread never runs again; its page keeps its last counts for those who look at it.
     pub(super) fn retire(&self, page: usize) {
         if self.keys[page].swap(RETIRED, Ordering::AcqRel) != RETIRED {

@@ -70,8 +70,9 @@ pub struct CpuSession {
     pub(super) next_turn: u8,
     /// The quantum before the next one was lost.
     pub(super) lost_before: bool,
-    /// A bit for each event that only cores of another type than this CPU's have.
-    absent: u16,
+    /// A bit for each event that only cores of another type than this CPU's have: known for sure once something has run, as a CPU may first
+    /// come when the session is there.
+    pub(super) absent: u16,
 }
 
 impl CpuSession {

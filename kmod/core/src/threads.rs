@@ -208,6 +208,16 @@ impl<'a> Threads<'a> {
         }
     }
 
+    /// Frees the places of threads whose IDs nothing runs under any more. Whoever has got such an ID since keeps the place.
+    pub fn forget_gone(&self, is_there: impl Fn(u32) -> bool) {
+        for (place, slot) in self.slots.iter().enumerate() {
+            let key = slot.key.load(Ordering::Acquire);
+            if key != NEVER_USED && key & IDLE == 0 && !is_there(key) {
+                self.free(Place(place));
+            }
+        }
+    }
+
     fn probes(&self, key: u32) -> impl Iterator<Item = usize> {
         let mask = self.slots.len().wrapping_sub(1);
         let start = hash(key);
@@ -283,6 +293,19 @@ mod tests {
         assert_ne!(first, second);
         table.store(first, &at(3));
         assert_eq!(table.enter(thread(0), 0, || FRESH), (Some(first), at(3)));
+    }
+
+    #[test]
+    fn who_has_gone_unnoticed_leaves_its_place() {
+        let (slots, tally) = (slots(Threads::slots_for(3)), ThreadTally::new());
+        let table = Threads::new(&slots, &tally, 3);
+        for tid in [0, 5, 6] {
+            table.enter(thread(tid), 0, || FRESH).0.expect("room");
+        }
+        assert_eq!(table.enter(thread(7), 0, || FRESH).0, None);
+        table.forget_gone(|tid| tid == 5);
+        assert!(table.find(6).is_none() && table.find(5).is_some() && table.find(IDLE).is_some());
+        assert!(table.enter(thread(7), 0, || FRESH).0.is_some());
     }
 
     #[test]

@@ -68,6 +68,11 @@ pub(crate) fn wait_until_built(building: Result<Child>) -> Result<String> {
     Ok(String::new())
 }
 
+/// Where the lab keeps what it has fetched and built.
+pub(crate) fn cache(root: &Path) -> PathBuf {
+    std::env::var_os("HPM_LAB_DIR").map_or_else(|| root.join("target/lab"), PathBuf::from)
+}
+
 /// The folder that is the guest's working folder.
 pub(crate) fn folder(root: &Path, name: &str, machine: &Machine) -> PathBuf {
     root.join("target/suite").join(format!("{name}.{}", machine.label()))

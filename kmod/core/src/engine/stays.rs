@@ -34,6 +34,7 @@ impl Engine {
             unit.intruded |= hardware.notice_others(port);
         }
         if self.loaded != wanted {
+            session.state.absent = program.absent();
             hardware.stop(port);
             hardware.load(port, program);
             self.loaded = wanted;

@@ -9,6 +9,7 @@ pub(crate) mod counting;
 mod ends;
 pub(crate) mod equivalents;
 mod glimpse;
+pub(crate) mod guests;
 mod guided;
 pub(crate) mod heap;
 mod identity;
@@ -136,6 +137,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "torture_sender" => mutation::run(&mut report)?,
         "torture_threads" => torture::be_a_thousand_threads()?,
         "siblings" => siblings::run(&mut report)?,
+        "guests" => guests::run(&mut report)?,
         "scopes" => scopes::run(&mut report)?,
         "screens" => screens::run(&mut report)?,
         "stale_proof" => proof::goes_stale()?,

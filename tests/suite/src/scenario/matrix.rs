@@ -4,7 +4,7 @@ use vpmu::profile::{
     self, ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
 };
 
-use super::{Scenario, advice, heap, methods, multiplex, overhead, siblings, tracking, unknown};
+use super::{Scenario, advice, guests, heap, methods, multiplex, overhead, siblings, tracking, unknown};
 use crate::machine::{DEBUG_KERNEL, Machine, PREVIOUS_KERNEL};
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -57,7 +57,7 @@ const LONG_ONLY: [&str; 15] = [
 ];
 
 /// What is run on one machine only each, which is not the plain one.
-const ELSEWHERE: [&str; 2] = [unknown::NAME, siblings::NAME];
+const ELSEWHERE: [&str; 3] = [unknown::NAME, siblings::NAME, guests::NAME];
 
 /// What is run on AMD's processors: as everywhere, but that without IBS samples come by interrupts.
 fn on_amd(profile: &Profile) -> [&'static str; 4] {
@@ -100,7 +100,11 @@ pub(super) fn fast_jobs() -> Vec<Job> {
     let names = super::ALL.iter().map(|scenario| scenario.name);
     let plain = names.filter(|name| !LONG_ONLY.contains(name) && !ELSEWHERE.contains(name));
     let mut all = jobs(plain, &Machine::plain());
-    for (name, profile) in [(unknown::NAME, unknown::PROFILE), (siblings::NAME, siblings::PROFILE)] {
+    for (name, profile) in [
+        (unknown::NAME, unknown::PROFILE),
+        (siblings::NAME, siblings::PROFILE),
+        (guests::NAME, guests::PROFILE),
+    ] {
         all.extend(jobs([name], &Machine::of(profile)));
     }
     for profile in [ADAPTIVE, OLD] {

@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod document;
 pub(crate) mod equivalents;
 pub(crate) mod full;
+mod guests;
 mod heap;
 mod ibs;
 mod interrupt;
@@ -118,6 +119,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "no_pmu", options: &["--no-plugin"], compare: |_, _| {} },
     Scenario { name: unknown::NAME, options: unknown::OPTIONS, compare: unknown::compare },
     Scenario { name: siblings::NAME, options: siblings::OPTIONS, compare: siblings::compare },
+    Scenario { name: guests::NAME, options: guests::OPTIONS, compare: guests::compare },
     Scenario { name: "bad_input", options: &[], compare: |_, _| {} },
     Scenario { name: "cachegrind", options: cachegrind::OPTIONS, compare: cachegrind::compare },
     Scenario { name: "screens", options: crate::guest::screens::OPTIONS, compare: screens::compare },
@@ -180,6 +182,7 @@ fn run(root: &Path, scenario: &Scenario, machine: &Machine, tally: &mut Tally) {
             scenario.options,
             |folder| match scenario.name {
                 "markers" => lab::compile(root, folder, C_PROGRAM),
+                guests::NAME => guests::prepare(root, folder),
                 heap::NAME => heap::prepare(root, folder),
                 "locality" => locality::prepare(root, folder),
                 methods::NAME => methods::prepare(root, machine, folder),
