@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where the kernel calls hpm: a timer, the NMI, the scheduler's tracepoints, and sleep. The callbacks hand over to shell/clock.rs,
+ * Where the kernel calls hpm: a timer, the NMI, tracepoints of the scheduler and of control groups, and sleep. The callbacks hand over to shell/clock.rs,
  * shell/probes.rs and shell/notify.rs.
  */
 #include <linux/binfmts.h>
+#include <linux/cgroup.h>
 #include <linux/device.h>
 #include <linux/hrtimer.h>
 #include <linux/module.h>
@@ -11,6 +12,7 @@
 #include <linux/pm_domain.h>
 #include <linux/sched.h>
 #include <linux/sched/coredump.h>
+#include <linux/smp.h>
 #if __has_include(<linux/sched/exec_state.h>)
 #define HPM_HAS_EXEC_STATE
 #include <linux/sched/exec_state.h>
@@ -127,6 +129,31 @@ static void hpm_probe_prepare_exec(void *data, struct task_struct *task, struct 
 		hpm_on_secure_exec(task);
 }
 
+static void hpm_regroup(void *unused)
+{
+	hpm_on_regroup();
+}
+
+static DEFINE_PER_CPU(call_single_data_t, hpm_regroup_call) = CSD_INIT(hpm_regroup, NULL);
+
+/*
+ * Tasks have come into another control group, and perhaps run on. Called under a spin lock with interrupts off, so that CPUs can be told,
+ * but not waited for. One that has yet to answer an earlier call will see this move, too, and one that is offline runs nobody.
+ */
+static void hpm_probe_attach(void *data, struct cgroup *group, const char *path, struct task_struct *task, bool threadgroup)
+{
+	int cpu;
+
+	if (!hpm_measures_groups())
+		return;
+	for_each_online_cpu(cpu)
+		smp_call_function_single_async(cpu, per_cpu_ptr(&hpm_regroup_call, cpu));
+}
+
+static void hpm_nothing(void *unused)
+{
+}
+
 /* The scheduler's tracepoints are not exported one by one, but every tracepoint of the kernel can be visited. */
 static struct hpm_probe {
 	const char *name;
@@ -138,6 +165,7 @@ static struct hpm_probe {
 	{ "sched_process_exec", hpm_probe_exec },
 	{ "sched_process_exit", hpm_probe_exit },
 	{ "sched_switch", hpm_probe_switch },
+	{ "cgroup_attach_task", hpm_probe_attach },
 };
 
 static void hpm_probe_match(struct tracepoint *tracepoint, void *data)
@@ -172,6 +200,8 @@ static void hpm_probes_unregister_first(unsigned int count)
 	while (count--)
 		tracepoint_probe_unregister(hpm_probes[count].tracepoint, hpm_probes[count].probe, NULL);
 	tracepoint_synchronize_unregister();
+	/* Calls are answered in order: what a probe has asked for is done. */
+	on_each_cpu(hpm_nothing, NULL, true);
 }
 
 int hpm_probes_register(void)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the kernel calls: the NMI, the scheduler's tracepoints and KVM's.
+//! What the kernel calls: the NMI, and tracepoints of the scheduler, of control groups and of KVM.
 //!
 //! `hpm_on_nmi` and `hpm_on_switch` allocate nothing, take no lock and wake nobody.
 
@@ -197,6 +197,31 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
         if let Some(pages) = session.pages() {
             pages.keys().forget(old_tid);
         }
+    }
+}
+
+/// Whether it matters who is in which control group. For any context.
+#[no_mangle]
+extern "C" fn hpm_measures_groups() -> bool {
+    registry::has_groups()
+}
+
+/// The task that runs on this CPU may have come into another control group.
+#[no_mangle]
+extern "C" fn hpm_on_regroup() {
+    // SAFETY: CPUs are called with interrupts off.
+    let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+    let Some(cpu) = cpu::this_cpu(irq) else { return };
+    let task = kernel::task::Task::current_raw();
+    // SAFETY: The current task is alive.
+    let thread = unsafe { thread_of(task) };
+    // SAFETY: As above.
+    let session = unsafe { session_of(task, thread, cpu, irq) };
+    let stays = session.map_or(cpu.running().is_none(), |session| cpu.is_running(session));
+    if !stays {
+        // SAFETY: As above.
+        let curious = cpu.is_exposed() && unsafe { sys::may_rdpmc(task) };
+        cpu.switch(irq, QuantumEnd::Flush, session, &Next { thread, curious, in_kernel: false });
     }
 }
 

@@ -92,6 +92,11 @@ pub(super) unsafe fn session_of<'a>(
         .find(|session| unsafe { session.has_in_group(task) })
 }
 
+/// Whether a started session measures a control group.
+pub(super) fn has_groups() -> bool {
+    GROUPED.load(Ordering::Relaxed) != 0
+}
+
 /// The started sessions of the places that `bits` has a bit for, each with its place.
 fn sessions_at<'a>(
     bits: &AtomicU64,

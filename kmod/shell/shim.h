@@ -150,6 +150,8 @@ void hpm_on_exit(struct task_struct *task, bool group_dead);
 void hpm_on_fork(struct task_struct *parent, struct task_struct *child);
 void hpm_on_secure_exec(struct task_struct *task);
 void hpm_on_exec(struct task_struct *task, pid_t old_tid, bool secure);
+bool hpm_measures_groups(void);
+void hpm_on_regroup(void);
 void hpm_on_guest_entry(void);
 void hpm_on_guest_exit(void);
 

@@ -15,7 +15,8 @@ pub enum QuantumEnd {
     /// A performance-monitoring interrupt; the thread ran on.
     Pmi = 4,
     /// The driver ended it: a reader asked for a flush, or for a count that it tells only then, the session stopped or gave up, the CPU went
-    /// offline, to sleep or into a guest of KVM's, or the thread replaced its program. It ran on, perhaps unmeasured.
+    /// offline, to sleep or into a guest of KVM's, the thread replaced its program, or it was moved to another control group. It ran on,
+    /// perhaps unmeasured.
     Flush = 5,
     /// The thread exited.
     Exit = 6,

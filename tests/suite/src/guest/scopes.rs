@@ -1,5 +1,8 @@
 //! Whom a session measures: a process or thread of an unprivileged user, one CPU, a control group; and whom it may not.
 
+mod groups;
+mod records;
+
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -15,6 +18,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+pub(crate) use self::groups::MOVED;
+pub(super) use self::groups::mount_cgroups;
+pub(crate) use self::records::{PERIOD, RECORDED};
 use super::GuestReport;
 use super::adaptive::with_ceiling;
 use super::bad_input::refused;
@@ -30,7 +36,6 @@ pub(crate) const SYSTEM: &str = "loopsO";
 const LIMIT: Duration = Duration::from_secs(120);
 /// Offset of `e_entry` in an ELF file.
 const E_ENTRY: usize = 24;
-const CGROUP: &str = "/sys/fs/cgroup/measured";
 
 /// Runs every case; those to be compared with the truth leave a fact named by their program's window.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
@@ -76,8 +81,16 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report.check("two threads of one process, each by its own session", two_threads);
     super::ends::run(report);
     counted(report, "one CPU beside another", "loops4", one_cpu);
-    counted(report, "a control group", "loops5", control_group);
+    counted(report, "a control group", "loops5", groups::control_group);
+    let mut counts = Value::Null;
+    report.check("a program is moved from one measured group to the other", || {
+        let (both, said) = groups::moves()?;
+        counts = both;
+        Ok(said)
+    });
+    report.fact(MOVED, counts);
     counted(report, "the whole system", SYSTEM, whole_system);
+    records::run(report);
     report.check("the same target twice is refused", twice);
     report.check("what is no control group is refused", || {
         refused(hpmctl(&["stat", "-e", EVENTS, "--cgroup", "/tmp"])?, "cgroup")
@@ -312,14 +325,6 @@ fn one_cpu() -> Result<Value> {
     result("cpu1")
 }
 
-/// Makes control groups visible where the machine's init has not.
-pub(super) fn mount_cgroups() -> Result<()> {
-    if !Path::new("/sys/fs/cgroup/cgroup.procs").exists() {
-        succeed(Command::new("mount").args(["-t", "cgroup2", "none", "/sys/fs/cgroup"]))?;
-    }
-    Ok(())
-}
-
 /// On every CPU, while the program is moved between them.
 fn whole_system() -> Result<Value> {
     let mut command = stat("system", &["-a", "--"])?;
@@ -327,26 +332,6 @@ fn whole_system() -> Result<Value> {
     let moves = moved(command, "loops", &[0, 1], Duration::from_millis(20))?;
     ensure!(moves > 5, "the program was moved {moves} times");
     result("system")
-}
-
-fn control_group() -> Result<Value> {
-    mount_cgroups()?;
-    // The program runs in a group below the one that is measured.
-    let inner = format!("{CGROUP}/inner");
-    fs::create_dir_all(&inner)?;
-    let mut target = stopped_loops(4, 0)?;
-    fs::write(format!("{inner}/cgroup.procs"), target.id().to_string())?;
-    let mut outside = stopped_loops(8, 0)?;
-    let mut session = stat("group", &["--cgroup", CGROUP])?.spawn()?;
-    settled(&session)?;
-    for child in [&mut target, &mut outside] {
-        signal(child, Signal::SIGCONT)?;
-    }
-    wait_at_most(&mut target, LIMIT)?;
-    wait_at_most(&mut outside, LIMIT)?;
-    signal(&session, Signal::SIGINT)?;
-    wait_at_most(&mut session, LIMIT)?;
-    result("group")
 }
 
 fn one_more() -> Result<String> {

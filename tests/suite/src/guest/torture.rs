@@ -98,7 +98,7 @@ fn thousand_threads() -> Result<String> {
 }
 
 /// The sums of a trace.
-fn totals(trace: &str) -> Result<Value> {
+pub(super) fn totals(trace: &str) -> Result<Value> {
     let meta: Value = serde_json::from_slice(&fs::read(format!("{trace}/meta.json"))?)?;
     Ok(meta["totals"].clone())
 }
