@@ -145,7 +145,7 @@ pub struct Generation {
     pub core_type: CoreType,
     /// Events of general counters, in order of event select.
     pub events: &'static [EventRule],
-    /// Encodings that fewer counters count than `events` says of their event select.
+    /// Encodings that other counters count than `events` says of their event select.
     pub constrained: &'static [Constraint],
     /// Events of fixed counters beside those of [`architectural`].
     pub fixed: &'static [FixedRule],
