@@ -162,7 +162,7 @@ pub struct SessionConfig {
     /// At most so many bytes in a segment, at least [`super::SEGMENT_BYTES`]; 0 for that many. The larger a segment, the fewer PMIs.
     /// [`super::IOCTL_CONFIGURE`] returns what they have: a multiple of [`super::SEGMENT_BYTES`] that there are three of at least, that every
     /// CPU's entry area has room for, and a power of two for architectural PEBS; no more than [`super::SEGMENT_BYTES`] where
-    /// the driver itself looks at each record.
+    /// the driver itself looks at each record, or hardware can fill only the first page of each (Core 2).
     pub segment_bytes: u32,
     /// Must be zero.
     pub reserved: u32,

@@ -188,8 +188,8 @@ impl Matching<'_> {
     }
 
     /// The counters that a use may have, fixed ones first: they can count little else. For records the lowest of the general ones
-    /// come first: from Ice Lake on general counter 0, and on the small cores 0 and 1, samples with precise distribution (perfmon's
-    /// "PDIST counters"; Linux: `icl_get_event_constraints`, `cmt_get_event_constraints`).
+    /// come first: from Ice Lake on general counter 0 samples with precise distribution, on the small cores from Crestmont on 1 as well
+    /// (perfmon's "PDIST counters"; Linux: `icl_get_event_constraints`, `tnt_get_event_constraints` for Gracemont, `cmt_get_event_constraints`).
     fn order(&self, wanted: Use) -> impl Iterator<Item = Counter> {
         let (allowed, (index, sampling)) = (self.allowed(wanted), wanted);
         let records = sampling && self.events[index].is_sampled(Way::Pebs);

@@ -8,7 +8,7 @@ use super::registers::{PebsIndex, IA32_PEBS_BASE, IA32_PEBS_INDEX};
 use super::segments::Segments;
 
 /// Bytes of a page, of which IA32_PEBS_BASE bits 3:0 say how many the buffer has, as a power of two.
-const PAGE: u32 = 4096;
+pub(super) const PAGE: u32 = 4096;
 /// IA32_PEBS_INDEX counts in units of this many bytes.
 const INDEX_UNIT: u32 = 16;
 

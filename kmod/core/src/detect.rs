@@ -66,8 +66,10 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
     }
     let leaf_10 = if head.eax >= 0xA { cpuid.cpuid(0xA, 0) } else { CpuidRegisters::default() };
     let (family, model) = family_and_model(leaf_1.eax);
+    let hypervisor = leaf_1.ecx >> 31 == 1;
     // Leaf 0AH is Intel's; on other vendors' processors it is reserved.
-    let mut perfmon = if intel { Perfmon::new(leaf_10) } else { Perfmon::default() };
+    let mut perfmon =
+        if intel { Perfmon::new(leaf_10).assuming_fixed(hypervisor) } else { Perfmon::default() };
     let core_type = if intel && may_be_hybrid(model) { core_type(head.eax, cpuid) } else { CoreType::Any };
     let extended = if perfmon.version >= 6 { Extended::read(head.eax, cpuid) } else { Extended::default() };
     if let Some(maps) = extended.counters {
@@ -80,7 +82,7 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
         stepping: leaf_1.eax & 0xf,
         core_type,
         perfmon,
-        hypervisor: leaf_1.ecx >> 31 == 1,
+        hypervisor,
         pmu: Err(Refusal::new(Reason::UnknownPmu, [u64::from(family), u64::from(model)])),
     };
     // P-cores are also what is left of a hybrid processor whose E-cores are switched off.

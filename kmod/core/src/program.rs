@@ -104,6 +104,8 @@ pub struct Program {
     pub(super) ibs: [u64; ibs::SAMPLERS.len()],
     /// How hardware writes records, in a session with precise events.
     pub(super) pebs: Option<RecordLayout>,
+    /// [`super::pmu::Quirks::one_page_of_records`], in a session with precise events.
+    fills_a_page: bool,
     /// The branches that the session wants recorded.
     pub(super) branches: Option<Branches>,
     /// How the session's records look, whoever writes them.
@@ -144,6 +146,7 @@ impl Program {
         way: None,
         ibs: [0; ibs::SAMPLERS.len()],
         pebs: None,
+        fills_a_page: false,
         branches: None,
         records: None,
         selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
@@ -223,6 +226,7 @@ impl Program {
         if let Some(pebs) = &pebs {
             check_told_apart(pebs, checked)?;
             self.pebs = Some(checked_layout(pebs, &self.config, self.branches.as_ref())?);
+            self.fills_a_page = pmu.generation.quirks.one_page_of_records;
         }
         let written = self.pebs.map(|layout| Records { size: layout.record_size, format: layout.format });
         self.records = written.or(match self.way {

@@ -27,13 +27,13 @@ pub struct Segments {
 }
 
 impl Segments {
-    /// None begun of `count`, of so many bytes each.
+    /// None begun of `count`, of each of which so many bytes may be filled.
     #[must_use]
     pub const fn new(count: u32, bytes: u32) -> Self {
         Self { count, bytes, begun: 0, consumed: 0, published: None }
     }
 
-    /// Bytes of a segment.
+    /// Bytes of a segment that may be filled.
     #[must_use]
     pub const fn bytes(&self) -> u32 {
         self.bytes

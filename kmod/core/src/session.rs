@@ -97,7 +97,7 @@ impl CpuSession {
             counts: [0; EVENTS_MAX],
             quanta: Ring::new(config.quanta),
             stacks: Ring::new(config.stack_ring_bytes),
-            segments: Segments::new(config.segment_count(), config.segment_bytes),
+            segments: Segments::new(config.segment_count(), program.filled_bytes()),
             markers: Markers::new(config.markers),
             handled: Handled::NONE,
             periods: Periods::new(program),

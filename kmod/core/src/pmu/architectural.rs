@@ -58,6 +58,18 @@ impl Perfmon {
         }
     }
 
+    /// With the three fixed counters of versions 2 to 4, of which leaf 0AH may be silent; not where a hypervisor gives what it says
+    /// (Linux's `intel_pmu_init`: "v2 perfmon does not report fixed-purpose events, so assume at least 3 events"). They are as wide as the
+    /// others, where nothing else is said.
+    #[must_use]
+    pub const fn assuming_fixed(self, hypervisor: bool) -> Self {
+        if hypervisor || self.version < 2 || self.version > 4 {
+            return self;
+        }
+        let fixed_width = if self.fixed_width == 0 { self.general_width } else { self.fixed_width };
+        Self { fixed: self.fixed | lowest(FIXED_EVENTS.len() as u32), fixed_width, ..self }
+    }
+
     /// With the maps of leaf 23H, subleaf 1, which version 6 has beside leaf 0AH.
     #[must_use]
     pub const fn with_maps(self, leaf: CpuidRegisters) -> Self {

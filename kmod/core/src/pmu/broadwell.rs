@@ -99,11 +99,18 @@ const EVENTS: [EventRule; 65] = [
     rule(0xF4, 0x10, ANY),  // SQ_MISC
 ];
 
-/// Unit masks that fewer counters count than the rest of their event select (the same lists).
-const CONSTRAINED: [Constraint; 5] = [
+/// Unit masks that fewer counters count than the rest of their event select (the same lists). Whatever has bit 3 of A3H's is
+/// for counter 2, as in Linux (`INTEL_UBIT_EVENT_CONSTRAINT` in `intel_bdw_event_constraints`).
+const CONSTRAINED: [Constraint; 11] = [
     Constraint { encoding: 0x0148, counters: 0x04 },
     Constraint { encoding: 0x08A3, counters: 0x04 },
+    Constraint { encoding: 0x09A3, counters: 0x04 },
+    Constraint { encoding: 0x0AA3, counters: 0x04 },
+    Constraint { encoding: 0x0BA3, counters: 0x04 },
     Constraint { encoding: 0x0CA3, counters: 0x04 },
+    Constraint { encoding: 0x0DA3, counters: 0x04 },
+    Constraint { encoding: 0x0EA3, counters: 0x04 },
+    Constraint { encoding: 0x0FA3, counters: 0x04 },
     Constraint { encoding: 0x01C0, counters: 0x02 },
     Constraint { encoding: 0x019C, counters: LOW },
 ];

@@ -18,7 +18,7 @@ pub const CORE2: Generation = Generation {
     fixed: &[],
     precise: &PRECISE,
     extra: &[],
-    quirks: Quirks::NONE,
+    quirks: Quirks { one_page_of_records: true, ..Quirks::NONE },
     pebs_formats: &[0],
     pebs_counters: 0x01,
     // Its four records have no filter for privilege levels: none is used.

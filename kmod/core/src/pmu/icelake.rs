@@ -62,7 +62,7 @@ const EVENTS: [EventRule; 64] = [
     rule(0x9C, 0x01, ANY), // IDQ_UOPS_NOT_DELIVERED
     rule(0xA1, 0xF7, ANY), // UOPS_DISPATCHED
     rule(0xA2, 0x0A, ANY), // RESOURCE_STALLS
-    rule(0xA3, 0x1F, ANY), // CYCLE_ACTIVITY
+    rule(0xA3, 0x1F, LOW), // CYCLE_ACTIVITY
     rule(0xA4, 0x03, ANY), // TOPDOWN
     rule(0xA6, 0xFF, ANY), // EXE_ACTIVITY
     rule(0xA8, 0x01, LOW), // LSD
@@ -98,14 +98,11 @@ const EVENTS: [EventRule; 64] = [
     rule(0xF4, 0x14, LOW), // SQ_MISC
 ];
 
-/// Unit masks that fewer counters count than the rest of their event select (the same lists).
-const CONSTRAINED: [Constraint; 6] = [
-    Constraint { encoding: 0x01A3, counters: LOW },
-    Constraint { encoding: 0x02A3, counters: LOW },
-    Constraint { encoding: 0x05A3, counters: LOW },
-    Constraint { encoding: 0x06A3, counters: LOW },
-    Constraint { encoding: 0x08A3, counters: LOW },
-    Constraint { encoding: 0x0CA3, counters: LOW },
+/// Unit masks that more counters count than the rest of their event select (the same lists; Linux: `intel_icl_event_constraints`).
+const CONSTRAINED: [Constraint; 3] = [
+    Constraint { encoding: 0x04A3, counters: ANY },
+    Constraint { encoding: 0x10A3, counters: ANY },
+    Constraint { encoding: 0x14A3, counters: ANY },
 ];
 
 /// What fixed counters count beside the first three.

@@ -145,7 +145,7 @@ pub struct Generation {
     pub core_type: CoreType,
     /// Events of general counters, in order of event select.
     pub events: &'static [EventRule],
-    /// Encodings that fewer counters count than `events` says of their event select.
+    /// Encodings that other counters count than `events` says of their event select.
     pub constrained: &'static [Constraint],
     /// Events of fixed counters beside those of [`architectural`].
     pub fixed: &'static [FixedRule],
@@ -175,11 +175,19 @@ pub struct Quirks {
     pub user_counters: u16,
     /// A general counter may not count after a change of its event select, unless it has run with certain others before.
     pub counters_stick: bool,
+    /// The buffer that hardware fills with records must not be larger than a page: with more, the WRMSR to IA32_PERF_GLOBAL_CTRL
+    /// hangs (`intel_ds_pebs_init` in Linux's arch/x86/events/intel/ds.c).
+    pub one_page_of_records: bool,
 }
 
 impl Quirks {
     /// Counters as the manuals describe them.
-    pub const NONE: Self = Self { core_has_offcore: false, user_counters: 0xFF, counters_stick: false };
+    pub const NONE: Self = Self {
+        core_has_offcore: false,
+        user_counters: 0xFF,
+        counters_stick: false,
+        one_page_of_records: false,
+    };
 }
 
 /// The generation of this processor of family 6, or in a hybrid one that of its cores of this type, if hpm knows it.

@@ -13,7 +13,7 @@ pub struct EventRule {
     pub counters: u16,
 }
 
-/// One encoding that fewer counters count than the rest of its event select.
+/// One encoding that other counters count than the rest of its event select, mostly fewer.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Constraint {
     /// IA32_PERFEVTSELx bits 15:0.

@@ -55,7 +55,7 @@ const EVENTS: [EventRule; 69] = [
     rule(0x28, 0x0F, ANY),  // L2_L1D_WB_RQSTS
     rule(0x2E, 0x4F, ANY),  // LONGEST_LAT_CACHE
     rule(0x3C, 0x03, ANY),  // CPU_CLK_THREAD_UNHALTED, CPU_CLK_UNHALTED
-    rule(0x48, 0x03, ANY),  // L1D_PEND_MISS
+    rule(0x48, 0x03, 0x04), // L1D_PEND_MISS: all of it on counter 2, as Linux has it (`intel_snb_event_constraints`)
     rule(0x49, 0x17, ANY),  // DTLB_STORE_MISSES
     rule(0x4C, 0x03, ANY),  // LOAD_HIT_PRE
     rule(0x4E, 0x02, ANY),  // HW_PRE_REQ
@@ -112,8 +112,7 @@ const EVENTS: [EventRule; 69] = [
 ];
 
 /// Unit masks that fewer counters count than the rest of their event select (the same lists).
-const CONSTRAINED: [Constraint; 6] = [
-    Constraint { encoding: 0x0148, counters: 0x04 },
+const CONSTRAINED: [Constraint; 5] = [
     Constraint { encoding: 0x02A3, counters: 0x04 },
     Constraint { encoding: 0x06A3, counters: 0x04 },
     Constraint { encoding: 0x01C0, counters: 0x02 },

@@ -2,6 +2,7 @@
 
 use super::super::abi::{EventSpec, SessionConfig, SessionFlags, SAMPLING_COUNTERS_MAX, SEGMENT_BYTES};
 use super::super::allocate::{Counter, COUNTERS_MAX};
+use super::super::buffer::PAGE;
 use super::super::events::Way;
 use super::super::ibs;
 use super::super::privacy::Sight;
@@ -189,12 +190,12 @@ impl Program {
 
     /// Bytes of the largest segments, up to `most`, that the session may have; to be asked once it is known whether it sees the kernel. Where
     /// the driver looks at each record, or wants an interrupt after each, no more than [`SEGMENT_BYTES`]: what it does in one interrupt
-    /// must be bounded.
+    /// must be bounded. Nor where hardware fills less than that ([`Program::filled_bytes`]).
     #[must_use]
     pub fn largest_segment(&self, most: u32) -> u32 {
         let looks = self.hides_kernel() || self.has_several_samplers() || stacks::bytes_wanted(self) > 0;
         match &self.pebs {
-            Some(layout) if !looks => {
+            Some(layout) if !looks && !self.fills_a_page => {
                 segments::largest(self.config.segments, most, layout.is_architectural())
             }
             _ => SEGMENT_BYTES,
@@ -204,6 +205,17 @@ impl Program {
     /// Has the session's memory divided into segments of so many bytes.
     pub fn set_segment_bytes(&mut self, bytes: u32) {
         self.config.segment_bytes = bytes;
+    }
+
+    /// Bytes of each segment that are filled with records: all, or the first page where hardware's buffer must not be larger
+    /// ([`super::super::pmu::Quirks::one_page_of_records`]).
+    #[must_use]
+    pub const fn filled_bytes(&self) -> u32 {
+        if self.fills_a_page {
+            PAGE
+        } else {
+            self.config.segment_bytes
+        }
     }
 
     /// The counters whose overflows are sampled.

@@ -177,6 +177,24 @@ fn a_guest_without_a_pmu_says_so_and_no_register_is_read() {
     assert_eq!((info.flags, info.pebs_format), (InfoFlags::HYPERVISOR, u32::MAX));
 }
 
+/// Linux's `intel_pmu_init`: versions 2 to 4 have three fixed counters, whatever leaf 0AH says, but in a virtual machine.
+#[test]
+fn fixed_counters_that_leaf_0ah_hides_are_there_without_a_hypervisor() {
+    let fixed = |version: u32, edx, hypervisor: u32| {
+        let mut processor = skylake();
+        processor.leaves.insert(1, leaf(0x0005_06E3, 0, ECX | hypervisor << 31, EDX));
+        processor.leaves.insert(0xA, leaf(0x0730_0400 | version, 0, 0, edx));
+        let perfmon = machine(&processor).pmu.expect("known").perfmon;
+        (perfmon.fixed, perfmon.fixed_width)
+    };
+    for version in 2..=4 {
+        assert_eq!([fixed(version, 0, 0), fixed(version, 0x602, 0)], [(7, 48); 2], "version {version}");
+        assert_eq!([fixed(version, 0, 1), fixed(version, 0x602, 1)], [(0, 0), (3, 48)], "version {version}");
+        assert_eq!(fixed(version, 0x604, 0), (0xF, 48), "more are more");
+    }
+    assert_eq!(fixed(5, 0x602, 0), (3, 48), "which has a map of them");
+}
+
 #[test]
 fn branch_records_are_those_of_the_generation_or_none() {
     let lbr = |capabilities: u64| {

@@ -47,6 +47,28 @@ fn of_eight_counters_an_event_gets_those_that_count_it() {
     }
 }
 
+/// Linux's `intel_snb_event_constraints`, `intel_hsw_event_constraints`, `intel_bdw_event_constraints` and
+/// `intel_icl_event_constraints`: all of event 48H, unit masks 08H and 0CH of A3H, any of its with bit 3, and all but three of them.
+#[test]
+fn unit_masks_that_no_list_names_have_the_counters_of_their_event_select_or_bit() {
+    let counters = |profile, encoding: u64| {
+        let pmu = of_eight_counters(profile);
+        let event = EventSpec { privilege: EventSpec::USER | EventSpec::KERNEL, ..counted(encoding) };
+        events::check(&pmu, 0, &event).expect("an event").counters.general_bits()
+    };
+    let activity = |profile, masks: std::ops::RangeInclusive<u64>, on: &dyn Fn(u64) -> u16| {
+        for mask in masks {
+            let found = counters(profile, mask << 8 | 0xA3);
+            assert_eq!(found, on(mask), "{} unit mask {mask:#x}", profile.name);
+        }
+    };
+    assert_eq!([0x0048, 0x0148, 0x0248, 0x0348].map(|code| counters(&profile::SANDY_BRIDGE, code)), [4; 4]);
+    assert_eq!([0x0148, 0x0248].map(|code| counters(&profile::IVY_BRIDGE, code)), [4, 0xFF]);
+    activity(&profile::BROADWELL, 0..=0xF, &|mask| if mask & 8 != 0 { 4 } else { 0xFF });
+    activity(&profile::HASWELL, 8..=0xF, &|mask| if [8, 0xC].contains(&mask) { 4 } else { 0xFF });
+    activity(&profile::ICE_LAKE, 0..=0x1F, &|mask| if [4, 0x10, 0x14].contains(&mask) { 0xFF } else { 0xF });
+}
+
 /// Linux's `intel_pmu_nhm_workaround`: the counters have run with these events before they count others.
 #[test]
 fn counters_that_stick_are_loosened_before_they_count_something_else() {

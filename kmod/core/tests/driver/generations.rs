@@ -171,6 +171,11 @@ fn segments_follow_each_other_on_every_profile() {
         let small = config(&[EventSpec { core_type, ..precise(event, 100) }]);
         let large = SessionConfig { segments: 6, segment_bytes: u32::MAX, ..small };
         let pmis = [small, large].map(|request| pmis_of_filled_segments(&mut rig, &request));
+        if profile.name == "core2" {
+            // 28 records fit into the only page that it may fill of a segment, however large; the PMI comes 16 before.
+            assert_eq!(pmis, [1999 / 12; 2]);
+            continue;
+        }
         assert!(pmis[1] > 1 && pmis[0] > 3 && pmis[1] < pmis[0], "{}: {pmis:?}", profile.name);
     }
 }
@@ -180,8 +185,8 @@ fn pmis_of_filled_segments(rig: &mut Rig, request: &SessionConfig) -> u64 {
     let session = rig.add_session(request);
     let thread = rig.add_thread(Some(session));
     rig.switch(0, thread, QuantumEnd::Preempted);
-    for _ in 0..10 {
-        rig.run(0, 20_000, &[Load]);
+    for _ in 0..100 {
+        rig.run(0, 2000, &[Load]);
         rig.read_all();
     }
     rig.stop(session);

@@ -145,6 +145,8 @@ const MISPREDICTED: u64 = encoding(0x03, 1, 4, 3);
 const PAGE_WALKS: u64 = encoding(0x01, 1, 4, 0);
 const BUS_QUEUE: u64 = encoding(0x1A, 1 << 5, 6, 0);
 const X87: u64 = encoding(0x04, 1 << 15, 1, 2);
+/// MOB_load_replay with NO_STA.
+const STORE_REPLAYS: u64 = encoding(0x03, 1 << 1, 2, 0);
 /// execution_event with NBOGUS0.
 const EXECUTION: u64 = encoding(0x0C, 1, 5, 3);
 
@@ -166,6 +168,24 @@ fn an_escr_selects_one_event_for_all_its_counters() {
     let moved = [counted(INSTRUCTIONS), loads(500), counted(BRANCHES), counted(UOPS)];
     let program = Program::new(&alone, &config(&moved)).expect("two halves");
     assert!(program.counting_counter(1).is_some(), "and the precise event has a second counter");
+}
+
+/// Linux, arch/x86/events/intel/p4.c: "counter 1 is broken (erratum)". Of the bus unit's block that leaves counters 0, 2 and 3, and
+/// only the first to the first logical processor.
+#[test]
+fn counter_1_is_given_to_no_event() {
+    for (rig, fitting) in [(alone(), 3), (siblings(), 1)] {
+        let same = [counted(STORE_REPLAYS); 4];
+        let program = Program::new(&rig.pmu, &config(&same[..fitting])).expect("as many as there are");
+        let mut given: Vec<_> =
+            (0..fitting).map(|event| program.counting_counter(event).expect("counted").bit()).collect();
+        given.sort_unstable();
+        assert_eq!(given, &[0, 2, 3][..fitting]);
+        assert_eq!(refused(&rig.pmu, &same[..=fitting]), (Reason::NoCounter, [fitting as u64, 0]));
+    }
+    let unit = Unit { share: Share::Whole, prescott: true };
+    assert!(EVENTS.iter().all(|rule| rule.counters(&unit) & 1 << 1 == 0));
+    assert!(unit.counters().any(|counter| counter == 1), "and nobody else has it meanwhile");
 }
 
 #[test]

@@ -19,9 +19,10 @@ pub(super) const NETBURST_P: Table = Table { rows: ROWS, aliases: ALIASES, absen
 pub(super) const NETBURST: Table =
     Table { rows: ROWS.split_at(ROWS.len() - 2).0, aliases: ALIASES, absent: ABSENT };
 
-/// Counters 0 to 3, of which BSQ_allocation has the first two, and what watches entries the others.
-const ALL_BPU: u32 = 0xF;
-const BPU_0: u32 = 0x3;
+/// Counters 0, 2 and 3, of which BSQ_allocation has the first, and what watches entries the others. Counter 1 is broken (Linux,
+/// arch/x86/events/intel/p4.c).
+const ALL_BPU: u32 = 0xD;
+const BPU_0: u32 = 0x1;
 const BPU_1: u32 = 0xC;
 /// Counters 4 to 7.
 const ALL_MS: u32 = 0xF0;

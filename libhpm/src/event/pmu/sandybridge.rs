@@ -85,7 +85,7 @@ const ROWS: &[Row] = &[
     row("L1D.REPLACEMENT", 0x0151, NO, C0_3, "Lines brought into the L1 data cache"),
     row("L1D_PEND_MISS.PENDING", 0x0148, NO, C2, "L1 data cache misses under way, summed over cycles"),
     row("L1D_PEND_MISS.PENDING_CYCLES", 0x1000148, NO, C2, "Cycles with an L1 data cache miss under way"),
-    row("L1D_PEND_MISS.FB_FULL", 0x1000248, NO, C0_3, "Requests that found no free fill buffer"),
+    row("L1D_PEND_MISS.FB_FULL", 0x1000248, NO, C2, "Requests that found no free fill buffer"),
     row("L2_RQSTS.DEMAND_DATA_RD_HIT", 0x0124, NO, C0_3, "Demand data reads that hit L2"),
     row("L2_RQSTS.RFO_MISS", 0x0824, NO, C0_3, "Reads for ownership that missed L2"),
     row("L2_RQSTS.RFO_HIT", 0x0424, NO, C0_3, "Reads for ownership that hit L2"),

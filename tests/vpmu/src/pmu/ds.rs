@@ -3,7 +3,9 @@
 
 use crate::bus::{Bus, PageFault, Registers};
 
-/// Offset of "PEBS index" in the management area; absolute maximum and threshold follow.
+/// Offset of "PEBS buffer base" in the management area; index, absolute maximum and threshold follow.
+const PEBS_BUFFER_BASE: u64 = 0x20;
+/// Offset of "PEBS index".
 const PEBS_INDEX: u64 = 0x28;
 /// A general register's place in a record is not its encoding: RAX, RBX, RCX, RDX, RSI, RDI, RBP, RSP, R8 to
 /// R15.
@@ -33,10 +35,11 @@ pub(super) fn words<const N: usize>(bus: &mut dyn Bus, at: u64) -> Result<[u64; 
 }
 
 /// Appends `record` to the buffer. Nothing is written past the absolute maximum, and nothing is signalled (SDM Vol. 3B
-/// 18.8.1.1).
-pub(super) fn store(ds_area: u64, record: &[u8], bus: &mut dyn Bus) -> Result<Stored, PageFault> {
-    let [index, absolute_maximum, threshold] = words(bus, ds_area.wrapping_add(PEBS_INDEX))?;
-    let end = index.checked_add(record.len() as u64).filter(|&end| end <= absolute_maximum);
+/// 18.8.1.1); nor is anything to a buffer of more than `most` bytes, which is what becomes here of a part that hangs.
+pub(super) fn store(ds_area: u64, most: u64, record: &[u8], bus: &mut dyn Bus) -> Result<Stored, PageFault> {
+    let [base, index, absolute_maximum, threshold] = words(bus, ds_area.wrapping_add(PEBS_BUFFER_BASE))?;
+    let fits = absolute_maximum.saturating_sub(base) <= most;
+    let end = index.checked_add(record.len() as u64).filter(|&end| fits && end <= absolute_maximum);
     let Some(end) = end else { return Ok(Stored { at: None, threshold_reached: false }) };
     bus.write(index, record)?;
     bus.write(ds_area.wrapping_add(PEBS_INDEX), &end.to_le_bytes())?;

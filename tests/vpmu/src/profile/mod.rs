@@ -286,6 +286,13 @@ impl Perfmon {
         (self.capabilities >> 8 & 0xF) as u8
     }
 
+    /// Bytes of the largest PEBS buffer that works. Core 2, which alone of these parts has format 0, hangs with more than a
+    /// page when IA32_PERF_GLOBAL_CTRL is written (Linux, arch/x86/events/intel/ds.c, intel_ds_pebs_init).
+    #[must_use]
+    pub fn pebs_buffer_most(&self) -> u64 {
+        if self.pebs_format() == 0 { 4096 } else { u64::MAX }
+    }
+
     /// The format of last-branch records (IA32_PERF_CAPABILITIES bits 5:0).
     #[must_use]
     pub fn lbr_format(&self) -> u8 {

@@ -146,3 +146,19 @@ fn records_are_of_format_0() {
     assert_eq!(machine.bus.pmis, 1);
     assert_eq!(machine.rd(msr::IA32_PERF_GLOBAL_STATUS), 1 << 62);
 }
+
+/// With more than a page the part hangs (Linux, arch/x86/events/intel/ds.c, intel_ds_pebs_init); here no record is written.
+#[test]
+fn a_buffer_larger_than_a_page_gets_no_record() {
+    for (bytes, written) in [(4096, 1), (4097, 0), (1 << 16, 0)] {
+        let mut machine = machine(&CORE2);
+        machine.set_up_pebs(1, 1, 10);
+        machine.bus.map(BUFFER, bytes);
+        machine.bus.set_word(DS_AREA + 0x30, BUFFER + bytes);
+        machine.wr(msr::IA32_PERFEVTSEL0, 0xC0 | USR | EN);
+        machine.wr(msr::IA32_PEBS_ENABLE, 1);
+        machine.wr(msr::IA32_PMC0, RANGE_40 - 10);
+        machine.steps(nop(), 11);
+        assert_eq!(machine.bus.word(DS_AREA + 0x28), BUFFER + written * 0x90, "{bytes} bytes");
+    }
+}

@@ -7,7 +7,7 @@
 //! Events of the tables that are left out: b2b_cycles, bnr, snoop and response, whose event masks no manual describes; and
 //! uop_type, which counts nothing and only tags ([`super::tags`]).
 
-use super::registers::{half_of, Block, Cccr, Escr, Pair};
+use super::registers::{half_of, Block, Cccr, Escr, Pair, BROKEN_COUNTERS};
 use super::{Share, Unit};
 
 /// How the micro-operations that an event counts have been tagged (18.15.6).
@@ -79,7 +79,8 @@ impl EventRule {
     #[must_use]
     pub fn counters(&self, unit: &Unit) -> u32 {
         let halves = (0..2).filter(|half| self.halves >> half & 1 == 1);
-        halves.fold(0, |bits, half| bits | self.pair.block().counters(half)) & unit.counter_bits()
+        let fed = halves.fold(0, |bits, half| bits | self.pair.block().counters(half));
+        fed & unit.counter_bits() & !BROKEN_COUNTERS
     }
 
     /// The bits of an event mask with which it can be sampled precisely: those of micro-operations that retired.

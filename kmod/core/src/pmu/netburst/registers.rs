@@ -9,6 +9,10 @@ pub const MSR_PEBS_MATRIX_VERT: u32 = 0x3F2;
 
 /// Counters of a core.
 pub const COUNTERS: u32 = 18;
+/// The counters that no event is given, one bit each: number 1, MSR_BPU_COUNTER1 with MSR_BPU_CCCR1, which an erratum breaks (Linux,
+/// arch/x86/events/intel/p4.c: `p4_event_bind_map`, `__p4_pmu_enable_event`). Its registers are taken with the others, because its ESCRs
+/// are those of counter 0.
+pub const BROKEN_COUNTERS: u32 = 1 << 1;
 /// Bits of a counter (18.15.2).
 pub const WIDTH: u32 = 40;
 

@@ -128,5 +128,5 @@ fn store_record(ds_area: u64, bus: &mut dyn Bus) -> Result<(ds::Stored, u64), Pa
     let [reset] = ds::words(bus, ds_area.wrapping_add(COUNTER_RESET))?;
     let registers = bus.registers();
     let record: Vec<u8> = ds::format_0(&registers).iter().flat_map(|word| word.to_le_bytes()).collect();
-    Ok((ds::store(ds_area, &record, bus)?, reset))
+    Ok((ds::store(ds_area, u64::MAX, &record, bus)?, reset))
 }

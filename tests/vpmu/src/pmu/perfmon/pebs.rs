@@ -48,7 +48,7 @@ impl Perfmon {
             PebsKind::Adaptive => self.adaptive_record(counters, names, retired, bus),
             PebsKind::Fixed | PebsKind::Architectural => self.record(counters, retired, bus),
         };
-        let stored = ds::store(self.registers.ds_area, &record, bus)?;
+        let stored = ds::store(self.registers.ds_area, self.facts.pebs_buffer_most(), &record, bus)?;
         // Records are far below 4 GiB.
         let bytes = record.len() as u32;
         let outcome = match stored.at {
