@@ -21,7 +21,7 @@ pub(super) fn summary(
     let lost = [
         (totals.records_lost, "samples lost"),
         (totals.quanta_lost, "quanta lost with theirs"),
-        (totals.records_withheld, "samples withheld that show the kernel"),
+        (totals.records_withheld, "samples withheld that show the kernel or cannot be read"),
         (totals.processes_left_out, "processes left out"),
         (totals.records_unattributed, "records that name no sampled counter left out"),
         (totals.stacks_lost, "stacks lost for want of room"),

@@ -108,7 +108,7 @@ pub struct CpuStatus {
     pub quanta_lost: u64,
     /// Records that found no segment, or were held back.
     pub records_lost: u64,
-    /// Records that were written and are not shown, because the session may not see the kernel.
+    /// Records that were written and are not shown, because the session may not see the kernel, or nobody can read them.
     pub records_withheld: u64,
     /// Markers written to the ring, as a count since the start.
     pub markers_produced: u64,

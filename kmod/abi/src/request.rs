@@ -166,8 +166,8 @@ pub struct Totals {
     /// measures them.
     pub processes_left_out: u64,
     /// Records that hardware wrote and that are not shown, because the kernel showed in them and the session may not see
-    /// it; and samples of IBS, which knows no privilege levels, of a level that their event does not count. They are not
-    /// among `records`.
+    /// it; and samples of IBS, which knows no privilege levels, of a level that their event does not count. Also, about as
+    /// many as there were, architectural records that nobody can read. They are not among `records`.
     pub records_withheld: u64,
     /// Markers published.
     pub markers: u64,

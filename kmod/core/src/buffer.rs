@@ -32,14 +32,14 @@ pub(super) fn describe<P: Port>(port: &mut P, layout: &RecordLayout, segments: &
     set_index(port, layout, place.filled);
 }
 
-/// How far the segment is filled, in bytes from its start: whole records, whatever hardware says.
+/// How far the segment is filled, in bytes from its start, whatever hardware says: whole records, but for architectural PEBS, whose records
+/// say their sizes.
 pub(super) fn filled<P: Port>(port: &mut P, layout: &RecordLayout, segments: &Segments) -> u32 {
     if !layout.is_architectural() {
         return ds::filled(port, layout.record_size, segments.bytes());
     }
     let written = PebsIndex(port.rdmsr(IA32_PEBS_INDEX)).wr() as u32 * INDEX_UNIT;
-    let bytes = written.min(segments.bytes());
-    bytes - bytes % u32::from(layout.record_size)
+    written.min(segments.bytes())
 }
 
 /// Whether hardware has reached the interrupt threshold.

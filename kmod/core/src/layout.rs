@@ -2,7 +2,7 @@
 
 use super::abi::{Reason, RECORD_FORMAT_ARCHITECTURAL};
 use super::pmu::Pebs;
-use super::Refusal;
+use super::{cfg_c, Refusal};
 
 /// PEBS record format that stands for architectural PEBS (IA32_PERF_CAPABILITIES, bits 11:8).
 pub const ARCHITECTURAL: u16 = 15;
@@ -18,6 +18,13 @@ pub const XMMS: u64 = 1 << 2;
 pub const LBRS: u64 = 1 << 3;
 /// Where the number of branch records less one is in MSR_PEBS_DATA_CFG.
 const LBR_ENTRIES_SHIFT: u32 = 24;
+
+/// Where RIP is in the group of general registers: RFLAGS, RIP, RAX, RCX, RDX, RBX, RSP, RBP, …
+pub(super) const GPR_RIP: u32 = 0x08;
+/// RSP.
+pub(super) const GPR_RSP: u32 = 0x30;
+/// RBP.
+pub(super) const GPR_RBP: u32 = 0x38;
 
 /// How many branch records these groups have.
 pub(super) const fn branches_of(pebs_data_cfg: u64) -> u32 {
@@ -62,6 +69,8 @@ pub struct RecordLayout {
     pub frame: Option<Frame>,
     /// MSR_PEBS_DATA_CFG, or for architectural PEBS what it would be; 0 where all records are alike.
     pub pebs_data_cfg: u64,
+    /// What an architectural record's header says of size and groups, if the record lies as all this says; else 0.
+    pub(super) header: u64,
 }
 
 /// Where the registers of a stack frame are in a record.
@@ -113,11 +122,12 @@ impl RecordLayout {
             instruction_pointers: [0x08, if format <= 1 { 0x08 } else { 0xB0 }],
             frame: Some(Frame { rbp: 0x40, rsp: 0x48 }),
             pebs_data_cfg: 0,
+            header: 0,
         }
     }
 
     /// Formats from 4 on (20.9.2.2), and architectural records, whose groups are larger and in the same order.
-    const fn grouped(format: u16, groups: u64) -> Self {
+    fn grouped(format: u16, groups: u64) -> Self {
         let architectural = format == ARCHITECTURAL;
         let sizes = if architectural { ARCHITECTURAL_RECORD } else { ADAPTIVE };
         let mut record_size = sizes.basic;
@@ -128,9 +138,9 @@ impl RecordLayout {
             record_size += sizes.memory;
         }
         if groups & GPRS != 0 {
-            // RFLAGS, RIP, RAX, RCX, RDX, RBX, RSP, RBP, …
-            frame = Some(Frame { rbp: record_size + 0x38, rsp: record_size + 0x30 });
-            next = record_size + 0x08;
+            let register = |place: u32| record_size + place as u16;
+            frame = Some(Frame { rbp: register(GPR_RBP), rsp: register(GPR_RSP) });
+            next = register(GPR_RIP);
             record_size += sizes.gprs;
         }
         if groups & XMMS != 0 {
@@ -140,6 +150,8 @@ impl RecordLayout {
             record_size += sizes.lbrs + branches_of(groups) as u16 * super::lbr::BRANCH_BYTES as u16;
         }
         let format = if architectural { RECORD_FORMAT_ARCHITECTURAL } else { format };
+        // A group's bit is where CFG_C has it, and the basic group's where CFG_C enables PEBS.
+        let header = if architectural { cfg_c::value(groups, 0) | u64::from(record_size) } else { 0 };
         let applicable_counters = if architectural { 0x18 } else { 0x10 };
         Self {
             format,
@@ -148,6 +160,7 @@ impl RecordLayout {
             instruction_pointers: [instruction, next],
             frame,
             pebs_data_cfg: groups,
+            header,
         }
     }
 

@@ -58,6 +58,7 @@ mod privacy;
 pub mod processes;
 pub mod program;
 mod quantum;
+mod records;
 pub mod refusal;
 pub mod registers;
 pub mod rings;

@@ -8,16 +8,10 @@
 
 use super::layout::RecordLayout;
 use super::port::{Port, Rings};
+use super::records::{self, Record};
 
 /// Words that are moved at a time.
 const WORDS: usize = 32;
-
-/// Where a record says which instruction it is for, and which came next; both the same where it has only one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sight {
-    record_size: u16,
-    instruction_pointers: [u16; 2],
-}
 
 /// What came of moving records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,45 +26,35 @@ pub(super) struct Moved {
     pub(super) scrubbed: bool,
 }
 
-impl Sight {
-    /// For records of this layout.
-    pub(super) const fn of(layout: &RecordLayout) -> Self {
-        Self { record_size: layout.record_size, instruction_pointers: layout.instruction_pointers }
-    }
-}
-
-/// Moves the records from `start` to `end` of the window to the segment in this slot, from `start` on.
+/// Moves the records from `start` to `end` of the window to the segment in this slot, from `start` on. Bytes that are no record stay where
+/// they are, and all behind them.
 pub(super) fn move_records<P: Port, R: Rings>(
     port: &mut P,
     rings: &mut R,
-    sight: &Sight,
+    layout: &RecordLayout,
     slot: u32,
     (start, end): (u32, u32),
 ) -> Moved {
     let mut moved = Moved { end: start, ..Moved::default() };
-    for record in (start..end).step_by(sight.record_size.into()) {
-        let kernel = |offset: &u16| port.pebs_read(record + u32::from(*offset)) >> 63 != 0;
-        moved.last_withheld = sight.instruction_pointers.iter().any(kernel);
+    let mut at = start;
+    while at < end {
+        let Some(record) = records::next(port, layout, at, end) else { break };
+        moved.last_withheld = record.shows_kernel(port, layout);
         if moved.last_withheld {
             moved.withheld += 1;
         } else {
-            moved.scrubbed |= move_record(port, rings, sight, slot, (record, moved.end));
-            moved.end += u32::from(sight.record_size);
+            moved.scrubbed |= move_record(port, rings, &record, slot, moved.end);
+            moved.end += record.end - record.start;
         }
+        at = record.end;
     }
     moved
 }
 
 /// Moves one record; whether something in it was scrubbed.
-fn move_record<P: Port, R: Rings>(
-    port: &mut P,
-    rings: &mut R,
-    sight: &Sight,
-    slot: u32,
-    (from, to): (u32, u32),
-) -> bool {
+fn move_record<P: Port, R: Rings>(port: &mut P, rings: &mut R, record: &Record, slot: u32, to: u32) -> bool {
     let mut scrubbed = false;
-    let bytes = u32::from(sight.record_size);
+    let (from, bytes) = (record.start, record.end - record.start);
     for part in (0..bytes).step_by(8 * WORDS) {
         let mut words = [0; WORDS];
         let used = (bytes - part).div_ceil(8).min(WORDS as u32) as usize;

@@ -18,7 +18,6 @@ use super::pmu::netburst::events::Encoding;
 use super::pmu::netburst::settings::Settings;
 use super::pmu::netburst::tags::Tags;
 use super::pmu::{ExtraRegister, Interface};
-use super::privacy::Sight;
 use super::registers::PerfEvtSel;
 use super::turns::Pins;
 use super::{cfg_c, config, interrupt, stacks, Pmu, Refusal};
@@ -96,8 +95,8 @@ pub struct Program {
     records_a_draw: u64,
     /// [`Program::rests_in_kernel`], unless records have to be moved.
     rests: bool,
-    /// What tells kernel mode in a record, in a session that must not see it.
-    pub(super) sight: Option<Sight>,
+    /// Hardware writes records, and the session must not see those of kernel mode.
+    pub(super) hides: bool,
     /// How its events are sampled, if any is.
     pub(super) way: Option<Way>,
     /// Bits of the control registers of [`ibs::SAMPLERS`], beside their counts.
@@ -142,7 +141,7 @@ impl Program {
         records_a_look: u64::MAX,
         records_a_draw: u64::MAX,
         rests: false,
-        sight: None,
+        hides: false,
         way: None,
         ibs: [0; ibs::SAMPLERS.len()],
         pebs: None,

@@ -13,6 +13,7 @@ use super::period::Wish;
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
 use super::program::Program;
+use super::records::{self, Record};
 use super::session::{Session, Thread};
 use super::stacks::{self, Stack};
 use super::threads::{Place, Positions};
@@ -51,6 +52,12 @@ struct Span {
     segment: u64,
     start: u32,
     end: u32,
+    /// How many there are, and of these that were moved how many were kept.
+    records: u64,
+    /// How many there may be behind them that nobody can read.
+    unreadable: u64,
+    /// The last one, where hardware writes them.
+    last: Option<Record>,
     /// How many are for each sampling place; one record may be for several.
     by_counter: [u64; SAMPLING_COUNTERS_MAX],
     /// What came of moving them to the session's segment, where that is needed.
@@ -90,8 +97,7 @@ pub(super) fn close<P: Port, R: Rings>(
     }
     let end_tsc = port.rdtsc();
     let mut span = find_span(port, session, stay);
-    let written =
-        session.program.records.and_then(|records| (span.end - span.start).checked_div(records.size.into()));
+    let written = span.records + span.unreadable;
     let records_lost = count(hardware, values, port, session, stay, &span);
     // A TSC that was set back must not make the sum overflow.
     let ticks = end_tsc.saturating_sub(stay.start_tsc);
@@ -108,16 +114,18 @@ pub(super) fn close<P: Port, R: Rings>(
     }
     match session.state.quanta.room_for(1) {
         Some(number) => {
-            let end = span.end;
+            withhold_unreadable(hardware, port, session, &span);
             move_span(port, session, &mut span);
-            let shown = span.end > span.start && span.moved.is_none_or(|moved| !moved.last_withheld);
-            let stack =
-                if shown { stacks::collect(port, session, end, ending.end) } else { Stack::default() };
+            let withheld = span.unreadable > 0 || span.moved.is_some_and(|moved| moved.last_withheld);
+            let stack = if span.records > 0 && !withheld {
+                stacks::collect(port, session, span.last, ending.end)
+            } else {
+                Stack::default()
+            };
             put(session, number, &Closed { stay, cpu, ending, end_tsc, span: &span, records_lost }, stack);
         }
         None => drop_quantum(hardware, port, session, &span, records_lost),
     }
-    let written = u64::from(written.unwrap_or(0));
     adapt_periods(session, written);
     session.state.periods.note_drain(session.program, written);
     session.state.totals.throttled += u64::from(stay.throttled);
@@ -173,13 +181,15 @@ fn find_span<P: Port, R: Rings>(port: &mut P, session: &Session<'_, R>, stay: &S
         None => {
             let handled = &session.state.handled;
             span.end = start + session.program.records.map_or(0, |look| handled.bytes(look));
+            span.records = handled.records.iter().sum();
             span.by_counter = handled.records;
         }
     }
     span
 }
 
-/// Finds where the records of a span that begins here end, and whose they are.
+/// Finds where the records of a span that begins here end, and whose they are. Each is looked at where it says its size, and where it says whose it
+/// is. Where what should be a record is none, nobody knows where the next one begins: the span ends there.
 fn find_records<P: Port, R: Rings>(
     port: &mut P,
     session: &Session<'_, R>,
@@ -187,33 +197,58 @@ fn find_records<P: Port, R: Rings>(
     span: &mut Span,
 ) {
     span.end = buffer::filled(port, pebs, &session.state.segments).max(span.start);
-    if session.program.has_several_samplers() {
-        for record in (span.start..span.end).step_by(pebs.record_size.into()) {
-            let counters = port.pebs_read(record + u32::from(pebs.applicable_counters));
+    let size = u32::from(pebs.record_size);
+    let several = session.program.has_several_samplers();
+    if several || pebs.is_architectural() {
+        let mut at = span.start;
+        while at < span.end {
+            let Some(record) = records::next(port, pebs, at, span.end) else { break };
+            let counters = if several { record.counters(port, pebs) } else { 0 };
             for sampler in session.program.sampling_counters() {
                 span.by_counter[usize::from(sampler.place)] += counters >> sampler.counter.bit() & 1;
             }
+            (span.records, span.last, at) = (span.records + 1, Some(record), record.end);
         }
-    } else if let Some(only) = session.program.sampling_counters().next() {
-        let records = (span.end - span.start) / u32::from(pebs.record_size);
-        span.by_counter[usize::from(only.place)] = records.into();
+        span.unreadable = (span.end - at).div_ceil(size).into();
+        span.end = at;
+    } else if span.end > span.start {
+        span.records = ((span.end - span.start) / size).into();
+        span.last = Some(Record::usual(pebs, span.end - size));
+    }
+    if let (false, Some(only)) = (several, session.program.sampling_counters().next()) {
+        span.by_counter[usize::from(only.place)] = span.records + span.unreadable;
+    }
+}
+
+/// Hardware goes on where what nobody can read begins, so that it is in no span, and it is counted.
+fn withhold_unreadable<P: Port, R: Rings>(
+    hardware: &mut Hardware,
+    port: &mut P,
+    session: &mut Session<'_, R>,
+    span: &Span,
+) {
+    if let (Some(layout), true) = (session.program.pebs, span.unreadable > 0) {
+        hardware.set_global_ctrl(port, 0);
+        buffer::set_index(port, &layout, span.end);
+        session.state.totals.records_withheld += span.unreadable;
     }
 }
 
 /// Moves the records of a session that may see user mode only out of the memory that hardware writes. Hardware goes on
 /// behind those that were kept.
 fn move_span<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, span: &mut Span) {
-    let (Some(layout), Some(sight)) = (session.program.pebs, session.program.sight) else { return };
+    let Some(layout) = session.program.pebs.filter(|_| session.program.hides) else { return };
     if span.end == span.start {
         return;
     }
     let slot = session.state.segments.slot(span.segment);
-    let moved = privacy::move_records(port, session.rings, &sight, slot, (span.start, span.end));
+    let moved = privacy::move_records(port, session.rings, &layout, slot, (span.start, span.end));
     if moved.withheld > 0 {
         buffer::set_index(port, &layout, moved.end);
         session.state.totals.records_withheld += moved.withheld;
     }
     span.end = moved.end;
+    span.records -= moved.withheld;
     span.moved = Some(moved);
 }
 
@@ -303,7 +338,7 @@ fn put<R: Rings>(session: &mut Session<'_, R>, number: u64, closed: &Closed<'_>,
             let full_at = state.segments.full_at(records.size);
             state.segments.publish_to(span.end, full_at);
         }
-        state.totals.records += u64::from((span.end - span.start) / u32::from(records.size));
+        state.totals.records += span.records;
     }
     state.totals.records_lost += closed.records_lost;
 }
@@ -316,14 +351,12 @@ fn drop_quantum<P: Port, R: Rings>(
     span: &Span,
     mut records_lost: u64,
 ) {
-    if let Some(shape) = session.program.records {
-        let records = (span.end - span.start) / u32::from(shape.size);
-        if let (Some(layout), true) = (session.program.pebs, records > 0) {
-            hardware.set_global_ctrl(port, 0);
-            buffer::set_index(port, &layout, span.start);
-        }
-        records_lost += u64::from(records);
+    let records = span.records + span.unreadable;
+    if let (Some(layout), true) = (session.program.pebs, records > 0) {
+        hardware.set_global_ctrl(port, 0);
+        buffer::set_index(port, &layout, span.start);
     }
+    records_lost += records;
     session.state.totals.quanta_lost += 1;
     session.state.totals.records_lost += records_lost;
     session.state.lost_before = true;

@@ -38,7 +38,7 @@ pub struct CpuTotals {
     pub quanta_lost: u64,
     /// Records that found no segment, or belonged to a quantum that found no room.
     pub records_lost: u64,
-    /// Records that were written and are not shown, because the kernel showed in them.
+    /// Records that were written and are not shown, because the kernel showed in them or nobody can read them.
     pub records_withheld: u64,
     /// PMIs handled.
     pub pmis: u64,

@@ -4,6 +4,7 @@
 use super::abi::{QuantumEnd, QuantumFlags};
 use super::lbr::{Branches, BRANCH_BYTES};
 use super::port::{Port, Rings};
+use super::records::Record;
 use super::session::Session;
 use super::Program;
 
@@ -33,12 +34,12 @@ pub(super) struct Stack {
     pub(super) flags: u16,
 }
 
-/// Collects the user stack of a span's last record, when the session wants stacks. `end`: where that record ends in the
+/// Collects the user stack of a span's last record, when the session wants stacks. `last`: that record in the
 /// window, which still has the withheld ones before it; `ended`: how the quantum did.
 pub(super) fn collect<P: Port, R: Rings>(
     port: &mut P,
     session: &mut Session<'_, R>,
-    end: u32,
+    last: Option<Record>,
     ended: QuantumEnd,
 ) -> Stack {
     let wanted = bytes_wanted(session.program);
@@ -56,7 +57,7 @@ pub(super) fn collect<P: Port, R: Rings>(
         return collect_branches(port, session, &branches, (start, place), ended);
     }
     let frames = session.program.config().frames;
-    let stack = match stack_register(port, session, end, frames > 0) {
+    let stack = match stack_register(port, session, last, frames > 0) {
         Some(from) if from >> 63 == 0 && frames > 0 => session.rings.follow_frames(from, place, frames),
         Some(from) if from >> 63 == 0 => session.rings.copy_stack(from, place, wanted),
         _ => Collected::default(),
@@ -89,21 +90,22 @@ fn collect_branches<P: Port, R: Rings>(
     keep(session, Stack { offset: start, bytes: count * BRANCH_BYTES, flags: QuantumFlags::STACK_BRANCHES })
 }
 
-/// RBP or else RSP of the span's last record, which ends here in the window; `None` when that is of kernel mode, where RBP is a register
-/// like any other.
-fn stack_register<P: Port, R>(port: &mut P, session: &Session<'_, R>, end: u32, rbp: bool) -> Option<u64> {
+/// RBP or else RSP of the span's last record, which is this one in the window where hardware writes them; `None` when that is of kernel
+/// mode, where RBP is a register like any other.
+fn stack_register<P: Port, R>(
+    port: &mut P,
+    session: &Session<'_, R>,
+    last: Option<Record>,
+    rbp: bool,
+) -> Option<u64> {
     let is_kernel = |ip: u64| ip >> 63 != 0;
     let Some(layout) = session.program.pebs else {
         let handled = &session.state.handled;
         return (!is_kernel(handled.rip)).then_some(if rbp { handled.rbp } else { handled.rsp });
     };
-    let last = end.saturating_sub(layout.record_size.into());
-    if layout.instruction_pointers.iter().any(|&place| is_kernel(port.pebs_read(last + u32::from(place)))) {
-        return None;
-    }
     // A session that wants stacks has records with registers.
-    let frame = layout.frame?;
-    Some(port.pebs_read(last + u32::from(if rbp { frame.rbp } else { frame.rsp })))
+    let last = last.filter(|last| !last.shows_kernel(port, &layout))?;
+    last.stack_register(port, &layout, rbp)
 }
 
 /// What was put into the stack ring.

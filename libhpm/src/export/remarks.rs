@@ -64,7 +64,10 @@ pub fn losses(meta: &Meta) -> Vec<String> {
     let Some(totals) = &meta.totals else { return remarks };
     let counted = [
         (totals.records_lost, "samples could not be written or were held back"),
-        (totals.records_withheld, "samples are withheld, because the kernel showed in them"),
+        (
+            totals.records_withheld,
+            "samples are withheld, because the kernel showed in them or they could not be read",
+        ),
         (totals.records_unattributed, "records named no sampled event and are left out"),
         (totals.stacks_lost, "samples have no stack, because there was no room for it"),
         (totals.quanta_lost, "quanta were lost with their samples"),

@@ -1,5 +1,7 @@
 //! Architectural PEBS (SDM Vol. 3B, "Architectural PEBS": CPUID leaf 23H): a record is one or more fragments, each with a
-//! header that says its size and groups.
+//! header that says its size and groups. Read as Linux reads them (`arch_pebs_record_continued` and
+//! `setup_arch_pebs_sample_data` in `arch/x86/events/intel/ds.c`), of several fragments with a group the last one's; but what
+//! contradicts itself is an error here. The driver gives no record without a basic group, nor one that its span cuts off.
 
 use super::parts::Parts;
 use super::{Attribution, Branch, MemoryAccess, Record, Registers, Xmm};
@@ -53,10 +55,13 @@ pub fn parse(bytes: &[u8]) -> Result<(Record<'_>, usize)> {
         let fragment = fragment.ok_or_else(|| {
             Error::corrupt(format!("a record of {size} bytes where {} are left", rest.len()))
         })?;
-        groups.add(format, &fragment[16..])?;
         used += size;
-        // A fragment without any group is there for the next one only.
-        if format & header::CONTINUED == 0 && format & !header::SIZE != 0 {
+        // A null record, without any group, is there for the next fragment only; whatever is in it is skipped.
+        if format & !header::SIZE == 0 {
+            continue;
+        }
+        groups.add(format, &fragment[16..])?;
+        if format & header::CONTINUED == 0 {
             break;
         }
     }

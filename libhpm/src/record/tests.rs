@@ -97,6 +97,24 @@ fn the_fragments_of_an_architectural_record_are_one_record() {
 }
 
 #[test]
+fn a_null_record_belongs_to_the_record_behind_it() {
+    use architectural::header;
+    let mut record = ramp(2 + 6);
+    record[0] = header::BASIC | 64;
+    for bytes in [16, 48] {
+        let mut null = ramp(bytes / 8);
+        null[0] = bytes as u64;
+        let words = [record.clone(), null.clone(), record.clone(), record.clone()].concat();
+        let records = Records::new(RECORD_FORMAT_ARCHITECTURAL, 0, words.as_bytes()).unwrap();
+        let ips: Vec<u64> = records.map(|record| record.unwrap().ip).collect();
+        assert_eq!(ips, [16; 3], "a null record of {bytes} bytes");
+        let words = [record.clone(), null].concat();
+        let mut records = Records::new(RECORD_FORMAT_ARCHITECTURAL, 0, words.as_bytes()).unwrap();
+        assert!(records.next().unwrap().is_ok() && records.next().unwrap().is_err(), "nothing behind it");
+    }
+}
+
+#[test]
 fn a_record_of_the_driver_is_imprecise() {
     let words = ramp(20);
     let record = only(RECORD_FORMAT_INTERRUPT, &words).unwrap();

@@ -25,7 +25,8 @@ pub struct Totals {
     pub records: u64,
     /// Records that could not be written, or were held back (events / period).
     pub records_lost: u64,
-    /// Records that were written and are not shown, because the kernel showed in them and the user may not see it.
+    /// Records that were written and are not shown, because the kernel showed in them and the user may not see it, or
+    /// nobody can read them.
     #[serde(default)]
     pub records_withheld: u64,
     /// Processes forked by measured ones that are not measured, because the driver's table was full.

@@ -5,7 +5,6 @@ use super::super::allocate::{Counter, COUNTERS_MAX};
 use super::super::buffer::PAGE;
 use super::super::events::Way;
 use super::super::ibs;
-use super::super::privacy::Sight;
 use super::super::turns::Pins;
 use super::super::{segments, stacks};
 use super::{Program, Samplers, SamplingCounter};
@@ -132,7 +131,7 @@ impl Program {
     /// records, where it may.
     #[must_use]
     pub const fn rests_in_kernel(&self) -> bool {
-        self.rests && self.sight.is_none()
+        self.rests && !self.hides
     }
 
     /// Whether each cut, switch and PMI stops its counters, and then says anew which of them run, over what somebody else may have written.
@@ -179,13 +178,13 @@ impl Program {
     /// From now on the session sees user mode only: [`super::super::Rings::map_segment`] must put memory into the window that
     /// user space never maps, from which records are moved into the session's segments without those of kernel mode.
     pub fn hide_kernel(&mut self) {
-        self.sight = self.pebs.as_ref().map(Sight::of);
+        self.hides = self.pebs.is_some();
     }
 
     /// Whether hardware must write the records into memory that user space never maps ([`Program::hide_kernel`]).
     #[must_use]
     pub const fn hides_kernel(&self) -> bool {
-        self.sight.is_some()
+        self.hides
     }
 
     /// Bytes of the largest segments, up to `most`, that the session may have; to be asked once it is known whether it sees the kernel. Where

@@ -72,7 +72,9 @@ pub(super) fn describe(
 /// [`QuantumFlags`] of a quantum, without those of its stack.
 fn flags_of(program: &Program, state: &CpuSession, closed: &Closed<'_>) -> u16 {
     let Closed { stay, span, .. } = closed;
-    let withheld = span.moved.is_some_and(|moved| moved.withheld > 0) || state.handled.withheld > 0;
+    let withheld = span.unreadable > 0
+        || span.moved.is_some_and(|moved| moved.withheld > 0)
+        || state.handled.withheld > 0;
     let mut flags = 0;
     for (set, flag) in [
         (closed.records_lost > 0, QuantumFlags::RECORDS_LOST),

@@ -8,6 +8,7 @@ mod counting;
 mod detection;
 mod documentation;
 mod errata;
+mod fragments;
 mod fuzz;
 mod generations;
 mod interrupt;

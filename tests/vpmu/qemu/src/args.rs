@@ -10,7 +10,7 @@ use vpmu::{Profile, profile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgumentError {
     #[error(
-        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, loads-per-tag, processor-trace, skid, trace, I1, D1, L2, LL, indexing, caches"
+        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, pebs-fragments, loads-per-tag, processor-trace, skid, trace, I1, D1, L2, LL, indexing, caches"
     )]
     Unknown(String),
     #[error("argument `{0}` is not of the form name=value")]
@@ -45,6 +45,8 @@ pub(crate) struct Args {
     pub(crate) pebs_disable_disarms: bool,
     /// `pebs-skid=N`: a PEBS record is written N instructions late, with the state of that moment.
     pub(crate) pebs_skid: u64,
+    /// `pebs-fragments=N`: each Nth record of architectural PEBS is written in fragments.
+    pub(crate) pebs_fragments: u32,
     /// `loads-per-tag=N`: one load in N is tagged for the load latency facility.
     pub(crate) loads_per_tag: u32,
     /// `processor-trace=on`: the processor says that it has Processor Trace.
@@ -77,6 +79,7 @@ impl Args {
             page_table_isolation: true,
             pebs_disable_disarms: true,
             pebs_skid: 0,
+            pebs_fragments: 0,
             loads_per_tag: 1,
             processor_trace: false,
             skid: 0,
@@ -97,6 +100,7 @@ impl Args {
         vpmu::Options {
             pebs_disable_disarms: self.pebs_disable_disarms,
             pebs_skid: self.pebs_skid,
+            pebs_fragments: self.pebs_fragments,
             loads_per_tag: self.loads_per_tag,
             processor_trace: self.processor_trace,
         }
@@ -141,6 +145,9 @@ impl Args {
                 }
             }
             "pebs-skid" => self.pebs_skid = value.parse().map_err(|_| bad("a number of instructions"))?,
+            "pebs-fragments" => {
+                self.pebs_fragments = value.parse().map_err(|_| bad("a number of records"))?
+            }
             "loads-per-tag" => self.loads_per_tag = value.parse().map_err(|_| bad("a number of loads"))?,
             "processor-trace" => self.processor_trace = switch()?,
             "skid" => self.skid = value.parse().map_err(|_| bad("a number of instructions"))?,

@@ -66,11 +66,20 @@ pub struct Options {
     /// Whether the processor says that it has Processor Trace, of which IA32_RTIT_CTL is modelled: it holds what was written, and
     /// nothing is traced.
     pub processor_trace: bool,
+    /// Each so many-th record of architectural PEBS is written in fragments; 0: none is. The manual allows it and does not say
+    /// when it happens.
+    pub pebs_fragments: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { pebs_disable_disarms: true, pebs_skid: 0, loads_per_tag: 1, processor_trace: false }
+        Self {
+            pebs_disable_disarms: true,
+            pebs_skid: 0,
+            loads_per_tag: 1,
+            processor_trace: false,
+            pebs_fragments: 0,
+        }
     }
 }
 

@@ -24,12 +24,16 @@ const BASIC: u64 = 16 + 48;
 /// A machine that samples loads on counter 2 with these groups, into 4 KiB at `BASE`.
 fn sampling(period: u64, groups: u64, threshold: u64) -> Machine {
     let mut machine = Machine::of(&CLEARWATER_FOREST, Options::default());
+    program(&mut machine, period, groups, threshold);
+    machine
+}
+
+fn program(machine: &mut Machine, period: u64, groups: u64, threshold: u64) {
     machine.wr(msr::IA32_PEBS_BASE, BASE);
     machine.wr(msr::IA32_PEBS_INDEX, INDEX_EN | (threshold / 16) << 36);
     machine.wr(msr::IA32_PMC_GP0_CFG_A + 8, 0x81D0 | USR | EN);
     machine.wr(msr::IA32_PMC_GP0_CTR + 8, RANGE - period);
     machine.wr(msr::IA32_PMC_GP0_CFG_C + 8, PEBS_EN | groups | (period.wrapping_neg() & 0xFFFF_FFFF));
-    machine
 }
 
 fn word(machine: &Machine, offset: u64) -> u64 {
@@ -88,6 +92,28 @@ fn groups_follow_in_order() {
     let lbr = xmm + 16 + 256;
     assert_eq!([lbr + 16, lbr + 48, lbr + 56].map(|at| word(&machine, at)), [32, 0x111, 0x222]);
     assert_eq!(write_offset(&mut machine), size);
+}
+
+/// Each second record is divided, in each way once: behind its basic group and each other one, behind two groups, by a null record.
+#[test]
+fn records_in_fragments_say_so() {
+    let mut machine = Machine::of(&CLEARWATER_FOREST, Options { pebs_fragments: 2, ..Options::default() });
+    program(&mut machine, 1, AUX | GPR, 4096);
+    machine.steps(load(0x40), 7);
+    let mut headers = Vec::new();
+    let (mut at, end) = (0, write_offset(&mut machine));
+    while at < end {
+        let header = word(&machine, at);
+        headers.push((header & 0xFFFF, header >> 31 & 1, header >> 61));
+        at += header & 0xFFFF;
+    }
+    let whole = (288, 0, 0b111);
+    let alone = [(64, 1, 0b100), (80, 1, 0b010), (176, 0, 0b001)];
+    let two = [(128, 1, 0b110), (176, 0, 0b001)];
+    let null = [(16, 0, 0), whole];
+    let expected = [&[whole][..], &alone, &[whole], &two, &[whole], &null].concat();
+    assert_eq!(headers, expected);
+    assert_eq!(at, end);
 }
 
 /// At the threshold bit 54 of IA32_PERF_GLOBAL_STATUS is set and an interrupt requested.

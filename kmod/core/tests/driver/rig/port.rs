@@ -185,13 +185,14 @@ impl Rings for CoreRings {
 
     fn write_record(&mut self, slot: u32, offset: u32, words: &[u64]) {
         let mut core = self.core.borrow_mut();
-        // Others are moved, and were counted when hardware wrote them.
-        let own = [size_of::<hpm_abi::InterruptRecord>(), size_of::<hpm_abi::IbsRecord>()];
-        core.written += u64::from(own.contains(&(words.len() * 8)));
-        let segment = &mut core.machine.shared[self.session].segments[slot as usize];
+        let shared = &mut core.machine.shared[self.session];
+        // Those that are moved were counted when hardware wrote them.
+        let own = shared.staging.is_none();
+        let segment = &mut shared.segments[slot as usize];
         for (place, word) in (offset as usize..).step_by(8).zip(words) {
             segment[place..place + 8].copy_from_slice(&word.to_le_bytes());
         }
+        core.written += u64::from(own);
     }
 
     fn write_quantum(&mut self, slot: u32, write: impl FnOnce(&mut Quantum)) {

@@ -20,8 +20,25 @@ struct Layout {
     counters: Option<u32>,
 }
 
+/// Where the basic fragment of an architectural record that begins here begins, and where the next record does: a fragment with bit 31 of its
+/// header, or without a group, is followed by another.
+fn fragments(bytes: &[u8], mut at: u32) -> (u32, u32) {
+    let mut basic = None;
+    loop {
+        let header = word(bytes, at);
+        assert!(header & 0xFFFF >= 16, "a fragment has its header");
+        if header >> 63 == 1 {
+            basic.get_or_insert(at);
+        }
+        at += (header & 0xFFFF) as u32;
+        if header >> 31 & 1 == 0 && header >> 16 != 0 {
+            return (basic.expect("a record has its basic group"), at);
+        }
+    }
+}
+
 /// SDM Vol. 3B, table 20-3 and those of later formats; `first` is the first word of the span's first record, in which
-/// formats from 4 on say their size.
+/// formats from 4 on say their size, and of which the architectural ones need not be alike.
 fn layout(quantum: &Quantum, first: u64) -> Layout {
     match quantum.record_format {
         0 => Layout { size: 0x90, rip: 0x08, counters: None },
@@ -163,13 +180,16 @@ impl Reader {
         position.segment_end += quantum.span_bytes;
         let bytes = &shared.segments[(quantum.segment % self.segments) as usize];
         let layout = layout(quantum, word(bytes, quantum.span_offset));
-        assert_eq!(quantum.span_bytes % layout.size, 0);
         let fixed = quantum.record_format != RECORD_FORMAT_ARCHITECTURAL;
+        assert!(!fixed || quantum.span_bytes % layout.size == 0);
         assert_eq!(u32::from(quantum.record_size), if fixed { layout.size } else { 0 });
         let seen = self.threads.get_mut(&quantum.tid).expect("its counts were seen");
         let mut last = 0;
-        for record in (0..quantum.span_bytes).step_by(layout.size as usize) {
-            let record = quantum.span_offset + record;
+        let (mut next, end) = (quantum.span_offset, quantum.span_offset + quantum.span_bytes);
+        while next < end {
+            let record;
+            (record, next) = if fixed { (next, next + layout.size) } else { fragments(bytes, next) };
+            assert!(next <= end, "a span holds whole records");
             let rip = word(bytes, record + layout.rip);
             assert_eq!(rip >> TID_SHIFT, u64::from(quantum.tid), "a record of another thread");
             // Without a word for it, one counter writes all records.

@@ -7,6 +7,7 @@
 
 use super::adaptive::{append, gpr_group};
 use super::extended::{cfg_c, pebs_index};
+use super::fragments::{Part, UNIT};
 use super::pebs::Assist;
 use super::{Perfmon, set_bits};
 use crate::bus::{Bus, Retired};
@@ -14,16 +15,12 @@ use crate::pmu::PebsOutcome;
 
 /// IA32_PEBS_BASE: log2 of the buffer's size in pages.
 const SIZE: u64 = 0x1F;
-/// Record header: the size in bytes, 64-bit mode, and a bit for each group at the place of its enable bit in
-/// CFG_C.
-const HEADER_64BIT_MODE: u64 = 1 << 30;
+/// Record header: the basic group, beside the others at the places of their enable bits in CFG_C.
 const HEADER_BASIC: u64 = 1 << 63;
 /// Basic group: the retire latency is valid.
 const RETIRE_VALID: u64 = 1 << 16;
 /// Header of the XMM group: which state components follow.
 const XSTATE_SSE: u64 = 1 << 1;
-/// Records begin at multiples of this many bytes: the unit of IA32_PEBS_INDEX.
-const UNIT: usize = 16;
 
 impl Perfmon {
     pub(super) fn architectural_assist(
@@ -34,7 +31,8 @@ impl Perfmon {
         bus: &mut dyn Bus,
     ) -> Assist {
         let resets = set_bits(counters).map(|index| (index, self.reload(index))).collect();
-        let record = self.architectural_record(counters, names, retired, bus);
+        let parts = self.architectural_parts(counters, names, retired, bus);
+        let record = self.fragmenter.write(&parts, self.options.pebs_fragments);
         let registers = &mut self.registers.later;
         let (base, size) = (registers.pebs_base & !0xFFF, 4096u64 << (registers.pebs_base & SIZE));
         let offset = registers.pebs_index & pebs_index::WR;
@@ -65,40 +63,39 @@ impl Perfmon {
         if reload == 0 { 0 } else { reload | !cfg_c::RELOAD }
     }
 
-    /// The groups that one of `counters` asks for.
-    fn architectural_record(
+    /// The basic group, and those that one of `counters` asks for.
+    fn architectural_parts(
         &self,
         counters: u64,
         names: u64,
         retired: &Retired,
         bus: &mut dyn Bus,
-    ) -> Vec<u8> {
+    ) -> Vec<Part> {
         let wanted = set_bits(counters).fold(0, |groups, index| groups | self.registers.later.cfg_c[index]);
         let groups = wanted & (cfg_c::LBR | cfg_c::XMM | cfg_c::GPR | cfg_c::AUX);
-        let mut record = Vec::new();
-        append(&mut record, &[0, 0]);
         let latency = self.retire_latency().map_or(0, |latency| latency | RETIRE_VALID);
-        append(&mut record, &[retired.pc, names, bus.tsc(), latency, 0, 0]);
+        let mut parts = vec![Part::of(HEADER_BASIC, &[retired.pc, names, bus.tsc(), latency, 0, 0])];
         if groups & cfg_c::AUX != 0 {
             let [address, auxiliary, latencies, tsx] = self.memory_group(counters, retired);
-            append(&mut record, &[address, 0, 0, 0, 0, auxiliary, latencies, tsx]);
+            parts.push(Part::of(cfg_c::AUX, &[address, 0, 0, 0, 0, auxiliary, latencies, tsx]));
         }
         if groups & cfg_c::GPR != 0 {
-            append(&mut record, &gpr_group(&bus.registers()));
+            let mut part = Part::of(cfg_c::GPR, &gpr_group(&bus.registers()));
             // The shadow stack pointer: the modelled parts have none.
-            append(&mut record, &[0, 0]);
+            append(&mut part.bytes, &[0, 0]);
+            parts.push(part);
         }
         if groups & cfg_c::XMM != 0 {
-            append(&mut record, &[XSTATE_SSE, 0]);
-            append(&mut record, bus.xmm().as_flattened());
+            let mut part = Part::of(cfg_c::XMM, &[XSTATE_SSE, 0]);
+            append(&mut part.bytes, bus.xmm().as_flattened());
+            parts.push(part);
         }
         if groups & cfg_c::LBR != 0 {
-            self.append_lbr_group(&mut record, groups);
+            let mut part = Part::of(groups & cfg_c::LBR, &[]);
+            self.append_lbr_group(&mut part.bytes, groups);
+            parts.push(part);
         }
-        record.resize(record.len().next_multiple_of(UNIT), 0);
-        let header = record.len() as u64 | HEADER_64BIT_MODE | HEADER_BASIC | groups;
-        record[..8].copy_from_slice(&header.to_le_bytes());
-        record
+        parts
     }
 
     /// IA32_LBR_CTL, IA32_LBR_DEPTH and the last event record (never written by the model), then 8, 16 or all

@@ -7,6 +7,7 @@ mod bits;
 mod counter;
 mod cpuid;
 mod extended;
+mod fragments;
 mod lbr;
 mod offcore;
 mod pebs;
@@ -24,6 +25,7 @@ use crate::profile::{self, DataRecord, EventSpec, Profile};
 use arch_lbr::ArchLbr;
 use bits::{evtsel, fixed_ctrl, status};
 use counter::{Counter, Rule};
+use fragments::Fragmenter;
 use lbr::Lbr;
 use registers::Registers;
 use serde::{Deserialize, Serialize};
@@ -47,6 +49,7 @@ pub(super) struct Perfmon {
     /// A record that waits for its skid to pass.
     late: Option<Late>,
     tagger: Tagger,
+    fragmenter: Fragmenter,
     demand: Demand,
     /// Indices of the counters that are on, as a bit mask: most counters are off most of the time.
     on: u64,
@@ -62,6 +65,7 @@ pub(super) struct Saved {
     retire_cycles: u32,
     late: Option<Late>,
     tagger: Tagger,
+    fragmenter: Fragmenter,
 }
 
 /// The indices of the bits that are set, from the lowest on.
@@ -88,6 +92,7 @@ impl Perfmon {
             retire_cycles: 0,
             late: None,
             tagger: Tagger::new(),
+            fragmenter: Fragmenter::default(),
             demand: Demand::Nothing,
             on: 0,
         }
@@ -102,6 +107,7 @@ impl Perfmon {
             retire_cycles: self.retire_cycles,
             late: self.late,
             tagger: self.tagger,
+            fragmenter: self.fragmenter,
         }
     }
 
@@ -122,6 +128,7 @@ impl Perfmon {
             self.retire_cycles = saved.retire_cycles;
             self.late = saved.late;
             self.tagger = saved.tagger;
+            self.fragmenter = saved.fragmenter;
             self.update_rules();
         }
         fits
