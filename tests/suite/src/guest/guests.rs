@@ -64,7 +64,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report.check("hpm goes while KVM is there, and comes back", || {
         module("kvm_amd", true)?;
         succeed(Command::new("rmmod").arg("hpm"))?;
-        succeed(&mut Command::new(c_program(C_PROGRAM)?).arg(&long))?;
+        succeed(Command::new(c_program(C_PROGRAM)?).arg(&long))?;
         succeed(Command::new("insmod").arg(MODULE))?;
         let counted = instructions(&["-e", "instructions:u"], &long)?;
         ensure!(counted < u64::from(TURNS) / 2, "{counted} were counted");
