@@ -19,7 +19,7 @@ pub(super) const PROFILE: &Profile = &ZEN_4;
 /// Options of `lab run`.
 pub(super) const OPTIONS: &[&str] = &["--plugin-arg", "truth-level=basic"];
 /// What two runs of one program may differ in before its window begins: where it lies is drawn by chance.
-const ELSEWHERE: u64 = 20;
+const ELSEWHERE: u64 = 200;
 
 /// Compiles the program, and puts the kernel's modules where the guest finds them.
 pub(super) fn prepare(root: &Path, folder: &Path) -> Result<()> {
