@@ -4,7 +4,6 @@ mod sleep;
 
 use std::fs;
 use std::os::fd::AsFd;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -22,13 +21,14 @@ use serde_json::{Value, json};
 use super::GuestReport;
 use super::counting::pin;
 use super::processor::{LOADS, counted_events};
-use super::programs::{built, pid_of, stat_command, wait_at_most};
+use super::programs::{built, hpmctl, pid_of, wait_at_most};
 use super::proof::denied;
 
 const LIMIT: Duration = Duration::from_secs(240);
 /// Windows of `loops` (the character behind its name is that many behind the digit 0) that runs long enough for what is done meanwhile.
 pub(crate) const PLUGGED: &str = "loopsW";
 pub(crate) const ASLEEP: &str = "loopsX";
+pub(crate) const PLUGGED_SYSTEM: &str = "loopsY";
 /// Period of the sessions whose consumer misbehaves: a prime, so that no loop length divides it.
 pub(crate) const PERIOD: u64 = 1009;
 
@@ -37,8 +37,9 @@ const MOVES_MIN: usize = 2;
 
 /// Runs every case.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    report.fact(PLUGGED, counted("offline.json", 38, MOVES_MIN, unplug_under)?);
-    report.fact(ASLEEP, counted("sleep.json", 39, sleep::SLEEPS, sleep::sleep)?);
+    report.fact(PLUGGED, counted(&[], 38, MOVES_MIN, unplug_under)?);
+    report.fact(ASLEEP, counted(&[], 39, sleep::SLEEPS, sleep::sleep)?);
+    report.fact(PLUGGED_SYSTEM, counted(&["-a"], 40, MOVES_MIN, unplug_under)?);
     report.check("the device was told each time that the machine slept, and woke", sleep::was_told);
     for (window, arguments, consumer) in
         [("loops3", 2, scribble as fn(&Mapping, u64)), ("loops4", 3, stall as fn(&Mapping, u64))]
@@ -53,16 +54,18 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     Ok(())
 }
 
-/// `hpmctl stat` of `loops`, while `disturb` runs again and again, from when the program has begun; so often it must have done its work.
+/// `hpmctl stat` with these words of `loops`, while `disturb` runs again and again, from when the program has begun; so often it must have
+/// done its work.
 fn counted(
-    file: &str,
+    words: &[&str],
     arguments: usize,
     least: usize,
     disturb: impl Fn(usize, Pid) -> Result<bool>,
 ) -> Result<Value> {
-    let mut program = vec!["loops"];
-    program.extend(std::iter::repeat_n("x", arguments));
-    let mut session = stat_command(counted_events()?, file, &program)?.stdin(Stdio::null()).spawn()?;
+    let file = "disturbed.json";
+    let words = [&["stat", "--json", "-o", file, "-e", counted_events()?][..], words, &["--"]].concat();
+    let mut command = hpmctl(&words)?;
+    let mut session = command.arg(built("loops")?).args(vec!["x"; arguments]).spawn()?;
     let program = Pid::from_raw(pid_of("loops")?);
     let (mut turn, mut done) = (0, 0);
     while session.try_wait()?.is_none() {

@@ -3,8 +3,9 @@
 use anyhow::{Context, Result, ensure};
 
 use super::counting::{stat_counts, true_counts};
+use super::scopes::SLACK_CPU;
 use crate::check::Tally;
-use crate::guest::robust::{ASLEEP, PERIOD, PLUGGED};
+use crate::guest::robust::{ASLEEP, PERIOD, PLUGGED, PLUGGED_SYSTEM};
 use crate::lab::Boot;
 
 /// Counts stay exact, and no record goes missing uncounted.
@@ -16,6 +17,14 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
             Ok(format!("{counted:?}"))
         });
     }
+    tally.run("robust: the whole system is counted while CPU 1 goes and comes", || {
+        let (counted, truth) =
+            (stat_counts(boot, PLUGGED_SYSTEM)?, true_counts(&boot.truth, PLUGGED_SYSTEM)?);
+        let ([counted, ..], [truth, ..]) = (counted, truth);
+        let all = truth..=truth + SLACK_CPU;
+        ensure!(all.contains(&counted), "hpmctl counted {counted}, the program executed {truth}");
+        Ok(format!("{counted}, of which the program executed {truth}"))
+    });
     for (window, how, loses) in
         [("loops3", "scribbles over its page", false), ("loops4", "reads nothing", true)]
     {

@@ -11,7 +11,7 @@ use crate::lab::Boot;
 /// What else may run in user mode within the scope while the program does: the end of the shell that became it, and on a
 /// whole CPU the waiting programs of the check.
 const SLACK_PROCESS: u64 = 200_000;
-const SLACK_CPU: u64 = 8_000_000;
+pub(super) const SLACK_CPU: u64 = 8_000_000;
 
 /// Each count is the program's, and only the program's.
 pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
