@@ -78,12 +78,22 @@ fn counted(
     Ok(serde_json::from_slice(&fs::read(file)?)?)
 }
 
-/// Takes CPU 1 away while the program executes there, and brings it back; false if the program has ended.
+/// Takes CPU 1 away while the program executes there, and brings it back; false if the program has ended. Either takes seconds on a debug
+/// kernel, so that the program waits meanwhile once it has been driven from the CPU: it would come to its end.
 fn unplug_under(_turn: usize, program: Pid) -> Result<bool> {
     let there = runs_on(program, 1);
-    plug(false)?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while cpu_of(program) == Some(1) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // If it has ended, nobody can tell it to wait.
+            let _ = kill(program, Signal::SIGSTOP);
+        });
+        plug(false)
+    })?;
+    let _ = kill(program, Signal::SIGCONT);
     std::thread::sleep(Duration::from_millis(20));
-    // It might end while the CPU comes back, which takes seconds on a debug kernel. If it has, nobody can tell it to wait.
     let _ = kill(program, Signal::SIGSTOP);
     // Whatever comes next finds both CPUs.
     plug(true)?;
@@ -93,22 +103,24 @@ fn unplug_under(_turn: usize, program: Pid) -> Result<bool> {
 
 /// Whether a process, which is moved to this CPU, has come there.
 fn runs_on(program: Pid, cpu: usize) -> bool {
-    let place = || -> Option<usize> {
-        let stat = fs::read_to_string(format!("/proc/{program}/stat")).ok()?;
-        // Fields 3 (the state) and 39 (proc(5)); the name before them has no parenthesis.
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        (fields[0] != "Z").then(|| fields[36].parse().ok()).flatten()
-    };
     if pin(program, &[cpu]).is_err() {
         return false;
     }
-    while let Some(now) = place() {
+    while let Some(now) = cpu_of(program) {
         if now == cpu {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));
     }
     false
+}
+
+/// The CPU that a process is or was last on; `None` if it has ended.
+fn cpu_of(program: Pid) -> Option<usize> {
+    let stat = fs::read_to_string(format!("/proc/{program}/stat")).ok()?;
+    // Fields 3 (the state) and 39 (proc(5)); the name before them has no parenthesis.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    (fields[0] != "Z").then(|| fields[36].parse().ok()).flatten()
 }
 
 /// Brings CPU 1 online or takes it offline.
