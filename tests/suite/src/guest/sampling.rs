@@ -9,7 +9,7 @@ use vpmu::Profile;
 
 use super::GuestReport;
 use super::processor::{Sampled, profile, sampled};
-use super::programs::{built, hpmctl, record, record_of, succeed, wait_at_most};
+use super::programs::{built, hpmctl, record, record_each, record_of, succeed, wait_at_most};
 
 /// Traces of what [`super::processor::sampled`] says: of one program, then of two at the same time.
 pub(crate) const MISSES: [&str; 3] = ["strides.hpm", "first.hpm", "second.hpm"];
@@ -20,6 +20,10 @@ pub(crate) const LONG_LOADS: &str = "long_loads.hpm";
 pub(crate) const LONG: u32 = 30;
 /// The trace of a program whose registers are known.
 pub(crate) const REGISTERS: &str = "registers.hpm";
+
+/// The trace of loads in kernel mode, of a program that makes system calls; a prime period, for a thousand of them.
+pub(crate) const KERNEL: &str = "kernel.hpm";
+const KERNEL_PERIOD: u64 = 10_007;
 
 /// The fact how many records a program of the guest part took itself, which are in no trace.
 pub(crate) const TAKEN: &str = "taken";
@@ -72,6 +76,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
             succeed(record_of(&slower, trace, &[])?.arg(built("strides")?))?;
         }
         succeed(record(REGISTERS)?.arg(built("registers")?))?;
+        succeed(record_each("load:k", KERNEL_PERIOD, KERNEL, &[])?.arg(built("syscalls")?))?;
         let mut taken = 0;
         report.check("XMM registers of records are the program's, or refused where there are none", || {
             taken = vectors()?;

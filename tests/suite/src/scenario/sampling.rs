@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use libhpm::record::{Attribution, Level};
 use libhpm::trace::{MapRow, Registers, SampleRow};
 use vpmu::DataSource;
+use vpmu::event::Privilege;
 use vpmu::profile::{DataRecord, EventSpec, Profile};
 use vpmu::truth::Report;
 
@@ -14,7 +15,7 @@ use super::{ibs, several};
 use crate::check::Tally;
 use crate::guest::processor::sampled_event;
 use crate::guest::sampling::{
-    LOADS, LONG, LONG_LOADS, MISSES, RANDOMISED, REGISTERS, SEVERAL, tells_events_apart,
+    KERNEL, LOADS, LONG, LONG_LOADS, MISSES, RANDOMISED, REGISTERS, SEVERAL, tells_events_apart,
 };
 use crate::lab::Boot;
 
@@ -28,7 +29,7 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     let fixed = [MISSES[0], MISSES[1], MISSES[2], LOADS, LONG_LOADS, REGISTERS];
     let single: Vec<&str> = fixed.into_iter().chain([RANDOMISED]).collect();
     let several = tells_events_apart(boot.machine.profile);
-    let all: Vec<&str> = single.iter().copied().chain(several.then_some(SEVERAL)).collect();
+    let all: Vec<&str> = single.iter().copied().chain([KERNEL]).chain(several.then_some(SEVERAL)).collect();
     tally.run("sampling: the samples are the records that were written, in order", || {
         paired = pairs(boot, &all, &report)?;
         Ok(format!("{} records", paired.len()))
@@ -49,6 +50,7 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     }
     tally.run("sampling: randomised periods differ, and agree with the count", || randomised(boot));
     tally.run("sampling: every sample lies in code that its process had mapped", || mapped(boot));
+    tally.run("sampling: every record of kernel mode is right, and of kernel mode", || kernel(boot, &paired));
     tally.run("sampling: strides' misses are on its missing load", || strides(&paired));
     tally.run("sampling: every register is at its place", || registers(&paired));
     tally.run("sampling: sampled loads have their latency and their data's source", || {
@@ -134,6 +136,20 @@ fn records(boot: &Boot, name: &str, paired: &[&Pair<'_>]) -> Result<String> {
         at_its_time(boot, pair)?;
     }
     Ok(format!("{} records", paired.len()))
+}
+
+/// Whoever may see the kernel sees where it loads from.
+fn kernel(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
+    let attribution = open(boot, KERNEL)?.meta().events[0].attribution;
+    let samples: Vec<&Pair<'_>> = paired.iter().filter(|pair| pair.trace == KERNEL).collect();
+    for Pair { sample, truth, .. } in &samples {
+        let ip = if attribution == Attribution::Cause { truth.pc } else { truth.next_pc };
+        let got = (sample.ip, sample.next_ip, truth.privilege);
+        let right = (ip, Some(truth.next_pc), Privilege::Kernel);
+        ensure!(got == right, "a record says {got:x?}, the truth is {right:x?}");
+    }
+    ensure!(samples.len() > 100, "{} samples of 100,000 system calls", samples.len());
+    Ok(format!("{} samples, {} lost", samples.len(), periods(boot, KERNEL)?))
 }
 
 /// The misses are on one instruction, but for the few that an interrupt caused by evicting the other load's line.
