@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use libhpm::event;
 use libhpm::session::{Options, Target};
 use libhpm::sys::device::{Device, Driver};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::Pid;
@@ -23,19 +24,36 @@ use crate::guest::proof::denied;
 const TRACING: &str = "/sys/kernel/tracing";
 /// How often it sleeps.
 pub(super) const SLEEPS: usize = 3;
+/// How long the program runs before and after each.
+const SHORTLY: Duration = Duration::from_millis(20);
 /// For so many seconds there is an alarm in each.
 const ALARMS: u64 = 300;
 
-/// Sleeps, the first few times, while another thread configures sessions.
-pub(super) fn sleep(turn: usize, _program: Pid) -> Result<bool> {
+/// Sleeps, the first few times. The program runs before and after, but waits while that is prepared, which takes seconds on a debug kernel: it
+/// would come to its end.
+pub(super) fn sleep(turn: usize, program: Pid) -> Result<bool> {
     if turn >= SLEEPS {
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(SHORTLY);
         return Ok(false);
     }
+    // If it has ended, nobody can tell it to wait.
+    let _ = kill(program, Signal::SIGSTOP);
     if turn == 0 {
         prepare()?;
     }
-    let _alarms = alarms()?;
+    let alarms = alarms()?;
+    let _ = kill(program, Signal::SIGCONT);
+    std::thread::sleep(SHORTLY);
+    let slept = sleep_beside_requests();
+    std::thread::sleep(SHORTLY);
+    let _ = kill(program, Signal::SIGSTOP);
+    drop(alarms);
+    let _ = kill(program, Signal::SIGCONT);
+    slept.map(|()| true)
+}
+
+/// Sleeps while another thread configures sessions.
+fn sleep_beside_requests() -> Result<()> {
     let awake = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
@@ -48,7 +66,7 @@ pub(super) fn sleep(turn: usize, _program: Pid) -> Result<bool> {
         awake.store(true, Ordering::Relaxed);
         let asked = asking.join().expect("who asks panicked");
         match slept {
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => asked.map(|()| true),
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => asked,
             other => bail!("the machine went to sleep so: {other:?}"),
         }
     })
