@@ -43,6 +43,9 @@ static bool hpm_guests_wanted;
 /* Every entry into one of KVM's guests is told of, as long as there are sessions. */
 static bool hpm_guests_told;
 
+/* KVM's module, where it is one; freed only once no CPU has interrupts off any more. */
+static struct module *hpm_guests_module;
+
 static void hpm_guests_silence(void)
 {
 	unsigned int i = ARRAY_SIZE(hpm_guest_probes);
@@ -103,6 +106,7 @@ static int hpm_guests_notify(struct notifier_block *block, unsigned long state, 
 	/* While they are known by their tracepoints. */
 	if (state == MODULE_STATE_GOING)
 		hpm_guests_silence();
+	WRITE_ONCE(hpm_guests_module, state == MODULE_STATE_COMING ? module->mod : NULL);
 	for (i = 0; i < module->mod->num_tracepoints; i++)
 		hpm_guests_match(tracepoint_ptr_deref(&module->mod->tracepoints_ptrs[i]), state == MODULE_STATE_COMING);
 	/* Where that fails precise sessions give up once virtualisation is on, as beside a hypervisor that is not KVM. */
@@ -154,8 +158,16 @@ void hpm_guests_unregister(void)
 	tracepoint_synchronize_unregister();
 }
 
-/* Whether this CPU may enter a guest of which nobody tells sessions: virtualisation is on (CR4.VMXE), and not, or not only, for KVM. */
+/*
+ * Whether this CPU may enter a guest of which nobody tells sessions: virtualisation is on (CR4.VMXE), and KVM is not there, or nobody uses it,
+ * as kvm_intel does while it is loaded. Two hypervisors do not share a processor, but kvm_intel may be loaded and leave it to another one
+ * (enable_virt_at_load=0): that is not seen. With interrupts off.
+ */
 bool hpm_guests_are_untold(void)
 {
-	return (__read_cr4() & X86_CR4_VMXE) && !READ_ONCE(hpm_guests_told);
+	struct module *kvm = READ_ONCE(hpm_guests_module);
+
+	if (!(__read_cr4() & X86_CR4_VMXE))
+		return false;
+	return !READ_ONCE(hpm_guests_told) || (kvm && !module_refcount(kvm));
 }

@@ -131,6 +131,8 @@ static void hpm_probe_prepare_exec(void *data, struct task_struct *task, struct 
 
 static void hpm_regroup(void *unused)
 {
+	/* Who finds this call not answered yet relies on the groups being read after it is. */
+	smp_mb();
 	hpm_on_regroup();
 }
 
@@ -200,7 +202,11 @@ static void hpm_probes_unregister_first(unsigned int count)
 	while (count--)
 		tracepoint_probe_unregister(hpm_probes[count].tracepoint, hpm_probes[count].probe, NULL);
 	tracepoint_synchronize_unregister();
-	/* Calls are answered in order: what a probe has asked for is done. */
+	/*
+	 * What a probe has asked for is done: a CPU answers those that are waited for before the others, but all that it has at a time before
+	 * those that come later.
+	 */
+	on_each_cpu(hpm_nothing, NULL, true);
 	on_each_cpu(hpm_nothing, NULL, true);
 }
 

@@ -234,18 +234,21 @@ extern "C" fn hpm_on_guest_entry() {
     if cpu.running().is_some() || cpu.is_resting() {
         cpu.section(irq, |section| {
             section.switch_out(QuantumEnd::Flush);
-            section.settle();
+            section.enter_guest();
         });
     }
 }
 
-/// KVM is back from a guest, with interrupts still off. It does not tell of one that could not be entered: its thread is measured again from
-/// its next switch on.
+/// KVM is back from a guest, with interrupts still off. It does not tell of one that could not be entered, and of some exits: the thread is
+/// measured again from its next exit that is told of, or its next switch.
 #[no_mangle]
 extern "C" fn hpm_on_guest_exit() {
     // SAFETY: KVM has interrupts off from before the entry until after this.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
     let Some(cpu) = cpu::this_cpu(irq) else { return };
+    if cpu.loaded().is_some_and(Session::is_precise) {
+        cpu.section(irq, |section| section.leave_guest());
+    }
     cpu.start_current(irq);
 }
 

@@ -14,6 +14,7 @@ use kernel::sync::Arc;
 
 use super::counters::Pages;
 use super::cpu;
+use super::interrupts::local_interrupt_disable;
 use super::limits::Locked;
 use super::machine;
 use super::memory::{Area, Block};
@@ -199,7 +200,7 @@ fn no_memory(bytes: u64) -> Refusal {
 /// A guest that is entered while PEBS is armed would have records written to its addresses.
 fn refuse_virtualisation() -> Result<(), Refusal> {
     // Hypervisors switch it on on every CPU at once.
-    if sys::guests_are_untold() {
+    if sys::guests_are_untold(&local_interrupt_disable()) {
         return Err(Refusal::new(Reason::Virtualisation, [0; 2]));
     }
     Ok(())

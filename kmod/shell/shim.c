@@ -318,7 +318,7 @@ bool hpm_find_thread(pid_t nr, u32 *tgid, u32 *tid)
 }
 
 /*
- * The CPU of a thread; with `running`, only while it is on it. The scheduler clears `on_cpu` with release semantics after
+ * The CPU of a thread that has not ended; with `running`, only while it is on it. The scheduler clears `on_cpu` with release semantics after
  * the switch probe has seen the thread leave, so that who finds it cleared also finds what the probe has written.
  */
 int hpm_cpu_of(u32 tid, bool running)
@@ -328,7 +328,7 @@ int hpm_cpu_of(u32 tid, bool running)
 
 	rcu_read_lock();
 	task = pid_task(find_pid_ns(tid, &init_pid_ns), PIDTYPE_PID);
-	cpu = task ? task_cpu(task) : -ESRCH;
+	cpu = task && !READ_ONCE(task->exit_state) ? task_cpu(task) : -ESRCH;
 	if (task && running && !smp_load_acquire(&task->on_cpu))
 		cpu = -ESRCH;
 	rcu_read_unlock();

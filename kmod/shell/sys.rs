@@ -282,8 +282,8 @@ pub(super) fn microcode() -> u32 {
 
 /// Whether this CPU may enter a guest of which the probes of [`register_probes`] are not told: a hypervisor that is not KVM has switched
 /// virtualisation on.
-pub(super) fn guests_are_untold() -> bool {
-    // SAFETY: Reads a control register and a flag.
+pub(super) fn guests_are_untold(_irq: &LocalInterruptDisabled) -> bool {
+    // SAFETY: Interrupts are off.
     unsafe { hpm_guests_are_untold() }
 }
 

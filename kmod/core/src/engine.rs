@@ -245,6 +245,23 @@ impl Engine {
         self.resting = false;
     }
 
+    /// A guest of a hypervisor's is about to be entered, and no thread is measured. As [`Engine::settle`], and forbids records: one whose counter
+    /// was stopped just now could be written to the guest's addresses (Linux's `pebs_no_isolation`, in arch/x86/events/intel/core.c).
+    pub fn enter_guest<P: Port>(&mut self, port: &mut P) {
+        self.settle(port);
+        if let Some(hardware) = self.unit.hardware.as_mut().filter(|hardware| hardware.is_stopped()) {
+            hardware.set_pebs_enable(port, 0);
+        }
+    }
+
+    /// A guest was left. The hypervisor may have loaded IA32_DS_AREA with what the kernel's perf has there, which is nothing while hpm holds
+    /// the PMU.
+    pub fn leave_guest<P: Port>(&mut self, port: &mut P) {
+        if let Some(hardware) = &self.unit.hardware {
+            hardware.restore_ds_area(port);
+        }
+    }
+
     /// [`Engine::switch_out`] and [`Engine::switch_in`] between two threads of one session, which needs fewer reads: what
     /// a counter holds at the end of one quantum is where the next one starts.
     pub fn switch_over<P: Port, R: Rings>(

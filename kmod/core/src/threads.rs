@@ -210,10 +210,12 @@ impl<'a> Threads<'a> {
 
     /// Frees the places of threads whose IDs nothing runs under any more. Whoever has got such an ID since keeps the place.
     pub fn forget_gone(&self, is_there: impl Fn(u32) -> bool) {
-        for (place, slot) in self.slots.iter().enumerate() {
+        for slot in self.slots {
             let key = slot.key.load(Ordering::Acquire);
-            if key != NEVER_USED && key & IDLE == 0 && !is_there(key) {
-                self.free(Place(place));
+            let is_gone = key != NEVER_USED && key & IDLE == 0 && !is_there(key);
+            // Meanwhile the thread may have been told of after all, and another one have got the place.
+            if is_gone && slot.key.compare_exchange(key, FREED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                self.tally.live.fetch_sub(1, Ordering::Relaxed);
             }
         }
     }

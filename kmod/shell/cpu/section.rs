@@ -72,6 +72,18 @@ impl Section<'_> {
         engine.settle(&mut port);
     }
 
+    /// A guest is about to be entered; no thread is being measured.
+    pub(in super::super) fn enter_guest(&mut self) {
+        let (engine, mut port) = self.parts();
+        engine.enter_guest(&mut port);
+    }
+
+    /// A guest has been left.
+    pub(in super::super) fn leave_guest(&mut self) {
+        let (engine, mut port) = self.parts();
+        engine.leave_guest(&mut port);
+    }
+
     /// The thread that is being measured leaves, and the next one of the same session starts to run.
     pub(in super::super) fn switch_over(&mut self, end: QuantumEnd, session: &Session, next: Thread) {
         self.take_markers();
@@ -123,7 +135,9 @@ impl Section<'_> {
     /// Why the session that runs must give up: somebody else has begun to run guests of which the driver is not told, or to use the PMU,
     /// for which `registers` are read.
     pub(in super::super) fn intruder(&mut self, session: &Session, registers: bool) -> Option<Reason> {
-        if session.is_precise() && sys::guests_are_untold() {
+        // SAFETY: Sections run with interrupts off.
+        let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
+        if session.is_precise() && sys::guests_are_untold(irq) {
             return Some(Reason::Virtualisation);
         }
         let (engine, mut port) = self.parts();

@@ -159,6 +159,14 @@ impl Hardware {
     }
 
     /// Whether records go through the DS management area.
+    /// Writes IA32_DS_AREA once more, where records go by it.
+    pub(super) fn restore_ds_area<P: Port>(&self, port: &mut P) {
+        if self.has_debug_store() {
+            let area = port.ds_area();
+            port.wrmsr(IA32_DS_AREA, area);
+        }
+    }
+
     fn has_debug_store(&self) -> bool {
         self.pmu.pebs.is_ok_and(|pebs| !pebs.is_architectural())
     }

@@ -153,6 +153,13 @@ impl Hardware {
         }
     }
 
+    /// Writes IA32_DS_AREA once more, where records go by it.
+    pub(super) fn restore_ds_area<P: Port>(&self, port: &mut P) {
+        if let Self::Architectural(held) = self {
+            held.restore_ds_area(port);
+        }
+    }
+
     /// Whether a register that says which counters run reads otherwise than it was last written, or counters are ceded: somebody else
     /// uses the PMU.
     pub(super) fn is_foreign<P: Port>(&self, port: &mut P) -> bool {

@@ -1,12 +1,14 @@
 //! Precise sampling against the model: periods, threads, loss, stacks, late PMIs.
 
-use crate::rig::core::Instruction::Load;
+use crate::rig::core::Instruction::{Load, Store};
 use crate::rig::scene::{
     acquired, config, counted, each_keeps_its_period, interrupting, one_thread, precise, take_turns,
     BRANCHES, INSTRUCTIONS, LOADS, MIX, PRECISE_INSTRUCTIONS, STORES,
 };
 use crate::rig::Rig;
 use hpm_abi::{QuantumEnd, SessionConfig, SEGMENT_BYTES};
+use hpm_core::port::Port;
+use hpm_core::registers::{IA32_DS_AREA, IA32_PEBS_ENABLE, IA32_PERF_GLOBAL_CTRL};
 use hpm_core::Program;
 use vpmu::profile::Profile;
 use vpmu::Options;
@@ -261,4 +263,30 @@ fn a_pmi_that_arrives_inside_a_section_is_served_at_its_end() {
         let totals = rig.sessions[session].totals();
         assert_eq!((totals.pmis, totals.quanta), (2, if latency == 0 { 4 } else { 3 }), "latency {latency}");
     }
+}
+
+/// What KVM does between is not hpm's; that records are allowed again comes with the thread.
+#[test]
+fn no_record_can_be_written_within_a_guest() {
+    let mut rig = acquired(1);
+    let session = rig.add_session(&config(&[precise(STORES, 503)]));
+    let thread = rig.add_thread(Some(session));
+    for _ in 0..20 {
+        rig.switch(0, thread, QuantumEnd::Preempted);
+        rig.run(0, 1000, &[Store]);
+        rig.switch(0, 0, QuantumEnd::Flush);
+        let mut seen = [u64::MAX; 2];
+        rig.guest(0, |port| {
+            seen = [IA32_PEBS_ENABLE, IA32_PERF_GLOBAL_CTRL].map(|register| port.rdmsr(register));
+            port.wrmsr(IA32_DS_AREA, 0);
+        });
+        assert_eq!(seen, [0; 2], "within the guest");
+        rig.read_all();
+    }
+    rig.stop(session);
+    rig.read_all();
+    let user = &rig.users[thread];
+    let seen = &rig.sessions[session].reader.threads[&user.tid];
+    assert_eq!(seen.records[0] + seen.records_lost, user.truth[0] / 503, "{seen:?}");
+    assert_eq!(seen.records_lost, 0);
 }

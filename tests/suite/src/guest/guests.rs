@@ -52,14 +52,14 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         ensure!(counted < u64::from(TURNS) / 2, "{counted} were counted");
         Ok(String::new())
     });
-    report.check("a session goes on when KVM goes, or gives up and says so", || {
+    // On AMD's processors perf starts its PMU when virtualisation is switched off.
+    report.check("a session gives up when KVM goes, and says so", || {
         let script = format!("modprobe -d {MODULES} -r kvm_amd kvm");
         let output = hpmctl(&["stat", "-e", "instructions:u", "--", "sh", "-c", &script])?.output()?;
         let said = String::from_utf8_lossy(&output.stderr);
-        // On AMD's processors perf starts its PMU when virtualisation is switched off.
         let gave_up = said.contains("somebody else changed which counters run");
-        ensure!(output.status.success() || gave_up, "{said}");
-        Ok(said.lines().last().unwrap_or("it went on").to_owned())
+        ensure!(!output.status.success() && gave_up, "{said}");
+        Ok(said.lines().last().unwrap_or_default().to_owned())
     });
     report.check("hpm goes while KVM is there, and comes back", || {
         module("kvm_amd", true)?;

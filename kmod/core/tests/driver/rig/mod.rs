@@ -379,6 +379,13 @@ impl Rig {
         self.section(cpu, |engine, port| engine.conceal(port));
     }
 
+    /// A guest is entered on this CPU, where nothing is measured, and left again; in between `within` may do what it likes.
+    pub fn guest(&mut self, cpu: usize, within: impl FnOnce(&mut CorePort)) {
+        self.section(cpu, |engine, port| engine.enter_guest(port));
+        within(&mut self.port(cpu));
+        self.section(cpu, |engine, port| engine.leave_guest(port));
+    }
+
     /// Whether counters run on this CPU beside a thread of the kernel's own.
     pub fn is_resting(&self, cpu: usize) -> bool {
         self.engines[cpu].is_resting()

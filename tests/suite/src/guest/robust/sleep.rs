@@ -29,7 +29,7 @@ const SHORTLY: Duration = Duration::from_millis(20);
 /// For so many seconds there is an alarm in each.
 const ALARMS: u64 = 300;
 
-/// Sleeps, the first few times. The program runs before and after, but waits while that is prepared, which takes seconds on a debug kernel: it
+/// Sleeps, the first few times; false if the program has ended. The program runs before and after, but waits while that is prepared, which takes seconds on a debug kernel: it
 /// would come to its end.
 pub(super) fn sleep(turn: usize, program: Pid) -> Result<bool> {
     if turn >= SLEEPS {
@@ -49,7 +49,7 @@ pub(super) fn sleep(turn: usize, program: Pid) -> Result<bool> {
     let _ = kill(program, Signal::SIGSTOP);
     drop(alarms);
     let _ = kill(program, Signal::SIGCONT);
-    slept.map(|()| true)
+    slept.map(|()| super::cpu_of(program).is_some())
 }
 
 /// Sleeps while another thread configures sessions.
