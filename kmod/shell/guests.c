@@ -8,6 +8,8 @@
 #include <linux/mutex.h>
 #include <linux/notifier.h>
 #include <linux/tracepoint.h>
+#include <asm/processor-flags.h>
+#include <asm/special_insns.h>
 
 #include "shim.h"
 

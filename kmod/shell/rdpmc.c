@@ -5,7 +5,8 @@
 #include <linux/sched/mm.h>
 #include <linux/sched/task.h>
 #include <linux/workqueue.h>
-#include <asm/tlbflush.h>
+#include <asm/processor-flags.h>
+#include <asm/special_insns.h>
 
 #include "shim.h"
 
@@ -41,7 +42,16 @@ bool hpm_rdpmc_may(const struct task_struct *task)
 	return mm && (atomic_read(&mm->context.perf_rdpmc_allowed) || __read_cr4() & X86_CR4_PCE);
 }
 
-/* The address space of the first process, for a moment; `allowed`: as one that may use RDPMC. For a thread of the kernel's. */
+/* Loads an address space for a moment; `allowed`: as one that may use RDPMC. For a thread of the kernel's. */
+static void hpm_use_mm(struct mm_struct *mm, bool allowed)
+{
+	atomic_add(allowed, &mm->context.perf_rdpmc_allowed);
+	kthread_use_mm(mm);
+	kthread_unuse_mm(mm);
+	atomic_sub(allowed, &mm->context.perf_rdpmc_allowed);
+}
+
+/* The same with that of the first process. */
 static void hpm_use_init_mm(bool allowed)
 {
 	struct task_struct *init;
@@ -58,10 +68,7 @@ static void hpm_use_init_mm(bool allowed)
 	put_task_struct(init);
 	if (!mm)
 		return;
-	atomic_add(allowed, &mm->context.perf_rdpmc_allowed);
-	kthread_use_mm(mm);
-	kthread_unuse_mm(mm);
-	atomic_sub(allowed, &mm->context.perf_rdpmc_allowed);
+	hpm_use_mm(mm, allowed);
 	mmput(mm);
 }
 
@@ -77,18 +84,13 @@ void hpm_load_another_mm(unsigned int cpu)
 	work_on_cpu(cpu, hpm_load_init_mm, NULL);
 }
 
-static long hpm_load_allowed_mm(void *data)
+static long hpm_load_allowed_mm(void *mm)
 {
-	struct mm_struct *mm = data;
-
 	/* The kernel looks only when the address space is another one than before. */
-	hpm_load_init_mm(NULL);
-	atomic_inc(&mm->context.perf_rdpmc_allowed);
-	kthread_use_mm(mm);
-	kthread_unuse_mm(mm);
-	atomic_dec(&mm->context.perf_rdpmc_allowed);
+	hpm_use_init_mm(false);
+	hpm_use_mm(mm, true);
 	/* Takes CR4.PCE back. */
-	hpm_load_init_mm(NULL);
+	hpm_use_init_mm(false);
 	return 0;
 }
 

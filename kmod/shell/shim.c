@@ -25,8 +25,6 @@
 #include <asm/cpufeature.h>
 #include <asm/msr.h>
 #include <asm/nmi.h>
-#include <asm/processor-flags.h>
-#include <asm/special_insns.h>
 #include <asm/tsc.h>
 
 #include "shim.h"

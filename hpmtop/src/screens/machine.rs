@@ -223,7 +223,7 @@ fn losses(view: &View<'_>, lines: &mut Vec<Line>) {
     let all = [
         ("quanta without room", totals.quanta_lost),
         ("samples lost", totals.records_lost),
-        ("samples withheld (kernel)", totals.records_withheld),
+        ("samples withheld", totals.records_withheld),
         ("samples of no event", totals.records_unattributed),
         ("stacks without room", totals.stacks_lost),
         (throttled, totals.throttled),

@@ -58,7 +58,7 @@ impl QuantumFlags {
     /// The stack's bytes are last branch records of 24 bytes (from, to, info), the newest first.
     pub const STACK_BRANCHES: u16 = 1 << 7;
     /// Records of this quantum are not shown, because the kernel showed in them and the session may not see it; or of IBS,
-    /// because they were of a privilege level that their event does not count.
+    /// because they were of a privilege level that their event does not count; or nobody can read them.
     pub const RECORDS_WITHHELD: u16 = 1 << 8;
     /// Values in this quantum's records that looked like kernel addresses read 0, because the session may not see the
     /// kernel. They may have been a program's own large negative numbers.

@@ -7,7 +7,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::GuestReport;
-use super::programs::{hpmctl, succeed};
+use super::programs::{hpmctl, left_in, succeed};
 
 /// Instructions, loads' first-level misses, last-level misses, and instruction fetches' first-level misses.
 const EVENTS: &str =
@@ -35,6 +35,6 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
             .args(["sort", "--parallel=1", "text"])
             .env("LC_ALL", "C"),
     )?;
-    report.fact("sort", serde_json::from_slice(&std::fs::read("sort.json")?)?);
+    report.fact("sort", left_in("sort.json")?);
     Ok(())
 }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::GuestReport;
 use super::processor::{counted_events, cpus, profile};
-use super::programs::{built, hpmctl, pid_of, stat, stat_command, succeed, wait_at_most};
+use super::programs::{built, hpmctl, left_in, pid_of, stat, stat_command, succeed, wait_at_most};
 
 /// Runs every case; each leaves a fact named by the label of its program. With one CPU nothing can migrate. User mode only is counted,
 /// since only there is the program's length its own.
@@ -99,7 +99,7 @@ fn group(name: &str) -> Result<String> {
     let words = ["stat", "--json", "-o", file, "--group", name, "--"];
     // A short program without libraries: the model follows its caches for these events, in the kernel too.
     succeed(hpmctl(&words)?.arg(built("registers")?))?;
-    let counted: Value = serde_json::from_slice(&std::fs::read(file)?)?;
+    let counted = left_in(file)?;
     let events = counted["events"].as_array().context("no events")?;
     let instructions = events.iter().find(|event| event["name"] == "instructions");
     let instructions = instructions.and_then(|event| event["count"].as_u64()).unwrap_or(0);
@@ -126,7 +126,7 @@ fn migrating(events: &str, cpus: usize) -> Result<(usize, Value)> {
     let command = stat_command(events, file, &["loops", "x", "x", "x", "x", "x", "x", "x", "x"])?;
     let places: Vec<usize> = (0..cpus).collect();
     let moves = moved(command, "loops", &places, Duration::from_millis(2))?;
-    Ok((moves, serde_json::from_slice(&std::fs::read(file)?)?))
+    Ok((moves, left_in(file)?))
 }
 
 /// Runs hpmctl, while the program of this name that it starts is moved from one of these CPUs to the next, in turn; says how often it was.
@@ -176,6 +176,5 @@ fn side_by_side(events: &str) -> Result<(Value, Value)> {
         let status = wait_at_most(child, Duration::from_secs(600))?;
         ensure!(status.success(), "hpmctl stat ended with {status}");
     }
-    let read = |file: &str| -> Result<Value> { Ok(serde_json::from_slice(&std::fs::read(file)?)?) };
-    Ok((read("first.json")?, read("second.json")?))
+    Ok((left_in("first.json")?, left_in("second.json")?))
 }

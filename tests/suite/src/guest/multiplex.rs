@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use super::bad_input::refused;
 use super::counting::moved;
 use super::processor::{cpus, profile};
-use super::programs::{built, hpmctl, succeed};
+use super::programs::{built, hpmctl, left_in, succeed};
 use super::{GuestReport, is_asked_for};
 
 /// Three events, each several times over, of which no processor has counters for all: the same event must come to the same. One
@@ -45,7 +45,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         succeed(command.args(options).arg("--").arg(&program).args(&arguments))
     };
     stat(&["--json", "-o", "turns.json"])?;
-    report.fact(COUNTS, serde_json::from_slice(&std::fs::read("turns.json")?)?);
+    report.fact(COUNTS, left_in("turns.json")?);
     if profile()?.hybrid.is_some() && cpus()? > 1 {
         let mut command =
             hpmctl(&["stat", "--multiplex", "-e", TYPED_EVENTS, "--json", "-o", "typed.json", "--"])?;
@@ -53,7 +53,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         // The first CPU is a performance core, the last one an efficient core.
         let places = [0, 0, 0, cpus()? - 1];
         moved(command, "strides", &places, Duration::from_millis(20))?;
-        report.fact(TYPED, serde_json::from_slice(&std::fs::read("typed.json")?)?);
+        report.fact(TYPED, left_in("typed.json")?);
     }
     report.check("the text says in how much of the time each was counted", || {
         let text = String::from_utf8(stat(&[])?.stderr)?;

@@ -77,7 +77,15 @@ pub(super) fn succeed(command: &mut Command) -> Result<Output> {
 /// hpmctl failed, or wrote no JSON.
 pub(super) fn stat(events: &str, file: &str, program: &[&str]) -> Result<Value> {
     succeed(&mut stat_command(events, file, program)?)?;
-    let text = std::fs::read(file).with_context(|| format!("hpmctl stat left no {file}"))?;
+    left_in(file)
+}
+
+/// What a program left in this file as JSON.
+///
+/// # Errors
+/// There is no such file, or it is no JSON.
+pub(super) fn left_in(file: &str) -> Result<Value> {
+    let text = std::fs::read(file).with_context(|| format!("nobody left {file}"))?;
     serde_json::from_slice(&text).with_context(|| format!("{file} is no JSON"))
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::GuestReport;
 use super::bad_input::refused;
-use super::programs::{hpmctl, succeed};
+use super::programs::{hpmctl, left_in, succeed};
 use super::scopes::{NOBODY, as_nobody, mount_cgroups};
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
@@ -98,7 +98,7 @@ fn for_a_moment(words: &[&str]) -> Result<Command> {
 /// The only event, of which there was some.
 fn counted(mut command: Command) -> Result<Value> {
     succeed(&mut command)?;
-    let result: Value = serde_json::from_slice(&fs::read(RESULT)?)?;
+    let result = left_in(RESULT)?;
     let event = result["events"][0].clone();
     ensure!(event["count"].as_u64().is_some_and(|count| count > 1000), "it counted {event}");
     Ok(event)

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::GuestReport;
 use super::counting::pin;
 use super::processor::{LOADS, counted_events};
-use super::programs::{built, hpmctl, pid_of, wait_at_most};
+use super::programs::{built, hpmctl, left_in, pid_of, wait_at_most};
 use super::proof::denied;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -75,7 +75,7 @@ fn counted(
     let status = wait_at_most(&mut session, LIMIT)?;
     ensure!(status.success(), "hpmctl stat ended with {status}");
     ensure!(done >= least, "the program ended after {done} disturbances of {turn}");
-    Ok(serde_json::from_slice(&fs::read(file)?)?)
+    left_in(file)
 }
 
 /// Takes CPU 1 away while the program executes there, and brings it back; false if the program has ended. Either takes seconds on a debug
@@ -87,18 +87,22 @@ fn unplug_under(_turn: usize, program: Pid) -> Result<bool> {
             while cpu_of(program) == Some(1) {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // If it has ended, nobody can tell it to wait.
-            let _ = kill(program, Signal::SIGSTOP);
+            tell(program, Signal::SIGSTOP);
         });
         plug(false)
     })?;
-    let _ = kill(program, Signal::SIGCONT);
+    tell(program, Signal::SIGCONT);
     std::thread::sleep(Duration::from_millis(20));
-    let _ = kill(program, Signal::SIGSTOP);
+    tell(program, Signal::SIGSTOP);
     // Whatever comes next finds both CPUs.
     plug(true)?;
-    let _ = kill(program, Signal::SIGCONT);
+    tell(program, Signal::SIGCONT);
     Ok(there)
+}
+
+/// Has the program wait, or go on; if it has ended, nobody can tell it.
+fn tell(program: Pid, what: Signal) {
+    let _ = kill(program, what);
 }
 
 /// Whether a process, which is moved to this CPU, has come there.

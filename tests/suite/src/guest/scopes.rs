@@ -25,7 +25,7 @@ use super::GuestReport;
 use super::adaptive::with_ceiling;
 use super::bad_input::refused;
 use super::counting::moved;
-use super::programs::{built, hpmctl, pid_of, succeed, wait_at_most};
+use super::programs::{built, hpmctl, left_in, pid_of, succeed, wait_at_most};
 
 /// The unprivileged user.
 pub(super) const NOBODY: u32 = 65534;
@@ -148,8 +148,7 @@ fn stat(name: &str, words: &[&str]) -> Result<Command> {
 }
 
 fn result(name: &str) -> Result<Value> {
-    let text = fs::read_to_string(file(name)).with_context(|| format!("hpmctl stat left no {name}"))?;
-    Ok(serde_json::from_str(&text)?)
+    left_in(&file(name))
 }
 
 fn count(name: &str) -> Result<u64> {

@@ -13,11 +13,12 @@ use anyhow::{Context, Result, bail, ensure};
 use libhpm::event;
 use libhpm::session::{Options, Target};
 use libhpm::sys::device::{Device, Driver};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::Signal;
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 use nix::unistd::Pid;
 
+use super::{cpu_of, tell};
 use crate::guest::programs::succeed;
 use crate::guest::proof::denied;
 
@@ -36,20 +37,19 @@ pub(super) fn sleep(turn: usize, program: Pid) -> Result<bool> {
         std::thread::sleep(SHORTLY);
         return Ok(false);
     }
-    // If it has ended, nobody can tell it to wait.
-    let _ = kill(program, Signal::SIGSTOP);
+    tell(program, Signal::SIGSTOP);
     if turn == 0 {
         prepare()?;
     }
     let alarms = alarms()?;
-    let _ = kill(program, Signal::SIGCONT);
+    tell(program, Signal::SIGCONT);
     std::thread::sleep(SHORTLY);
     let slept = sleep_beside_requests();
     std::thread::sleep(SHORTLY);
-    let _ = kill(program, Signal::SIGSTOP);
+    tell(program, Signal::SIGSTOP);
     drop(alarms);
-    let _ = kill(program, Signal::SIGCONT);
-    slept.map(|()| super::cpu_of(program).is_some())
+    tell(program, Signal::SIGCONT);
+    slept.map(|()| cpu_of(program).is_some())
 }
 
 /// Sleeps while another thread configures sessions.

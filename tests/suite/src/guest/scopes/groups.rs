@@ -34,7 +34,7 @@ pub(super) fn control_group() -> Result<Value> {
     let inner = format!("{CGROUP}/inner");
     fs::create_dir_all(&inner)?;
     let mut target = stopped_loops(4, 0)?;
-    fs::write(format!("{inner}/cgroup.procs"), target.id().to_string())?;
+    enter(&target, &inner)?;
     let mut outside = stopped_loops(8, 0)?;
     let mut session = stat("group", &["--cgroup", CGROUP])?.spawn()?;
     settled(&session)?;
@@ -81,6 +81,7 @@ pub(super) fn moves() -> Result<(Value, String)> {
     Ok((json!(counts), format!("{moves} moves, {counts:?} instructions")))
 }
 
-fn enter(target: &Child, group: &str) -> std::io::Result<()> {
+/// Moves a program into a group.
+pub(super) fn enter(target: &Child, group: &str) -> std::io::Result<()> {
     fs::write(format!("{group}/cgroup.procs"), target.id().to_string())
 }

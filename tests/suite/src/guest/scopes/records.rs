@@ -55,7 +55,7 @@ fn group(trace: &str) -> Result<()> {
     let group = "/sys/fs/cgroup/recorded";
     fs::create_dir_all(group)?;
     let target = stopped_loops(6, 0)?;
-    fs::write(format!("{group}/cgroup.procs"), target.id().to_string())?;
+    groups::enter(&target, group)?;
     let recorder = record(trace, &["--cgroup", group])?.spawn()?;
     continued(target, recorder, true)
 }

@@ -14,7 +14,7 @@ use super::{PERIOD, totals};
 use crate::guest::GuestReport;
 use crate::guest::mutation::Depth;
 use crate::guest::processor::{LOADS, counted_events};
-use crate::guest::programs::{built, hpmctl, stat_command};
+use crate::guest::programs::{built, hpmctl, left_in, stat_command};
 
 /// A guest that does not answer for so long hangs; the machine below may be busy.
 const RESPONSIVE: Duration = Duration::from_secs(30);
@@ -141,7 +141,7 @@ fn count(events: &str) -> Result<Option<Value>> {
     if !went_through(&mut command)? {
         return Ok(None);
     }
-    let counted: Value = serde_json::from_slice(&fs::read("storm.json")?)?;
+    let counted = left_in("storm.json")?;
     Ok(Some(json!({ "events": counted["events"] })))
 }
 
