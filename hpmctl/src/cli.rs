@@ -97,6 +97,10 @@ pub(crate) struct TargetArgs {
     /// End after so many seconds, or so long, such as 500ms, 10s, 5m; a program is then no longer measured, and waited for
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) duration: Option<Duration>,
+    /// Let other hpm sessions measure the same threads: wait while one does that does not share, take turns with those that do, and tell
+    /// in how much of the time this one measured
+    #[arg(long, conflicts_with = "trace")]
+    pub(crate) share: bool,
     /// Leave out processes that the measured ones fork
     #[arg(long)]
     pub(crate) no_inherit: bool,

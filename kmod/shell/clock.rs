@@ -89,7 +89,15 @@ impl Clock {
         if now.saturating_sub(self.looked_tsc.load(Ordering::Relaxed)) > longest_quantum {
             self.look_soon();
         }
-        let ticks = longest_quantum.min(registry::wake_within());
+        self.expire_within(now, longest_quantum.min(registry::wake_within()));
+    }
+
+    /// Makes sure that the timer expires when the turn ends of the session that has the PMU. On its CPU, from any context.
+    pub(super) fn look_at_turns(&self, now: u64) {
+        self.expire_within(now, turn_left(now));
+    }
+
+    fn expire_within(&self, now: u64, ticks: u64) {
         if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(ticks) {
             self.start_in.store(ticks, Ordering::Relaxed);
             self.queue();
@@ -159,12 +167,16 @@ impl Clock {
     /// Cuts a quantum that has lasted long enough, and wakes readers; TSC ticks to the next call, or `None` when there is
     /// nothing to wait for.
     fn tick(&self, now: u64, cpu: &Cpu, irq: &LocalInterruptDisabled) -> Option<u64> {
+        if cpu.waiting() != 0 {
+            cpu.choose_again(irq);
+        }
         let cut_in = cpu.running().map(|session| self.cut_if_long(now, cpu, session, irq));
+        let turn_in = if cpu.waiting() == 0 { u64::MAX } else { turn_left(now) };
         let wake_in = registry::news_since().map(|since| self.wake_if_late(now, since));
         let Some(cut_in) = cut_in else { return wake_in };
         // Readers rather wait for the quantum's end than have the CPU interrupted once more.
         let within = registry::wake_within();
-        Some(cut_in.min(wake_in.unwrap_or(u64::MAX).clamp(within / 2, within)))
+        Some(cut_in.min(turn_in).min(wake_in.unwrap_or(u64::MAX).clamp(within / 2, within)))
     }
 
     /// TSC ticks until the quantum is to be cut, or the next one if this was. Others' use of the PMU is looked for however short the
@@ -213,6 +225,12 @@ impl Clock {
         self.wake_readers();
         within
     }
+}
+
+/// TSC ticks from `now` after which a turn is over, also if the timer comes early.
+fn turn_left(now: u64) -> u64 {
+    let left = registry::slot_left(now);
+    left + left / (EARLY - 1) + 1
 }
 
 /// This CPU's timer has expired; whether it is to expire again. Not another's, which the kernel would have brought here from a CPU

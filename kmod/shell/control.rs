@@ -18,7 +18,7 @@ use super::session::Session;
 use super::target::current_tid;
 use super::{counters, cpu, machine, markers, owner, registry};
 use crate::hpm_abi::{
-    CounterRequest, Envelope, Info, Mark, MarkerPageRequest, QuantumEnd, Reason, SessionConfig, Totals,
+    CounterRequest, Envelope, Info, Mark, MarkerPageRequest, Reason, SessionConfig, Totals,
     IOCTL_CONFIGURE, IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ,
     IOCTL_START, IOCTL_STOP, IOCTL_TOTALS,
 };
@@ -163,7 +163,7 @@ impl Descriptor {
         }
         self.running.store(true, Ordering::Relaxed);
         session.forget_gone();
-        plugged.on_online(|cpu, irq| cpu.start_current(irq));
+        plugged.on_online(|cpu, irq| cpu.choose_again(irq));
         Ok(())
     }
 
@@ -190,12 +190,12 @@ impl Descriptor {
         let session = self.configured()?;
         let plugged = Plugged::hold();
         // A CPU that has nothing to publish is not disturbed; what comes to it just now has nothing old.
-        let is_busy = |number: &u32| cpu::cpu(*number).is_some_and(|cpu| cpu.is_running(session));
+        let is_busy = |number: &u32| {
+            cpu::cpu(*number).is_some_and(|cpu| cpu.is_running(session) || cpu.waiting() & session.bit() != 0)
+        };
         for number in (0..machine::cpu_count()).filter(is_busy) {
             plugged.on(number, |cpu, irq| {
-                if cpu.is_running(session) {
-                    cpu.section(irq, |section| section.cut(QuantumEnd::Flush));
-                }
+                cpu.section(irq, |section| section.flush(session));
             });
         }
         session.wake_readers();

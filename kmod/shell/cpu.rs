@@ -18,7 +18,7 @@ use super::interrupts::LocalInterruptDisabled;
 use super::port::LivePort;
 use super::session::Session;
 use super::sys;
-use super::{machine, registry};
+use super::machine;
 use crate::hpm_abi::{Reason, SEGMENT_BYTES};
 use crate::hpm_core::port::Port;
 use crate::hpm_core::{acknowledge, Engine, Gate, Pmu, Refusal, THROTTLE_MS};
@@ -38,15 +38,17 @@ pub(super) struct Cpu {
     gate: Gate,
     /// Whether hpm holds this CPU's PMU.
     held: AtomicBool,
-    /// The session that measures every thread here, or null. Written under the registry's lock; the rules of its places
-    /// hold for this one too.
-    everyone: AtomicPtr<Session>,
     /// The session of the thread that is being measured. Written by this CPU with interrupts off, never by its NMI.
     running: AtomicPtr<Session>,
     /// The thread that is being measured. Written as `running` is, before the scheduler has switched to it.
     tid: AtomicU32,
     /// The session that the engine names as loaded. Written as `running` is.
     loaded: AtomicPtr<Session>,
+    /// A bit for the place in the registry of each session that waits for its turn with the thread that is being measured. Written as
+    /// `running` is.
+    waiting: AtomicU64,
+    /// TSC up to which they have been told that they wait.
+    waiting_since: AtomicU64,
     /// Counters may hold what a thread that was measured here has counted.
     exposed: AtomicBool,
     /// Counters run although no thread is measured ([`Engine::is_resting`]).
@@ -160,10 +162,11 @@ impl Cpu {
             number,
             gate: Gate::new(),
             held: AtomicBool::new(false),
-            everyone: AtomicPtr::new(ptr::null_mut()),
             running: AtomicPtr::new(ptr::null_mut()),
             tid: AtomicU32::new(0),
             loaded: AtomicPtr::new(ptr::null_mut()),
+            waiting: AtomicU64::new(0),
+            waiting_since: AtomicU64::new(0),
             exposed: AtomicBool::new(false),
             resting: AtomicBool::new(false),
             throttled: AtomicBool::new(false),
@@ -256,16 +259,6 @@ impl Cpu {
         unsafe { &*self.area.get() }.as_ref()
     }
 
-    /// The session that measures every thread here.
-    pub(super) fn everyone<'a>(&self, irq: &'a LocalInterruptDisabled) -> Option<&'a Session> {
-        registry::at(&self.everyone, irq)
-    }
-
-    /// Sets [`Self::everyone`]. For the registry.
-    pub(super) fn set_everyone(&self, session: *mut Session) {
-        self.everyone.store(session, Ordering::Release);
-    }
-
     /// The session of the thread that is being measured here.
     pub(super) fn running(&self) -> Option<&Session> {
         // SAFETY: By the invariants.
@@ -291,6 +284,11 @@ impl Cpu {
     /// Whether a thread of this session is being measured here.
     pub(super) fn is_running(&self, session: &Session) -> bool {
         ptr::eq(self.running.load(Ordering::Relaxed), session)
+    }
+
+    /// A bit for the place of each session that waits for its turn here.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// The CPU's number.

@@ -322,12 +322,15 @@ fn give_up(cpu: &Cpu, reason: Reason, irq: &LocalInterruptDisabled) {
     concerned.for_each(|session| session.give_up(reason));
 }
 
-/// The session leaves this CPU. If somebody else counts there, its PMU is left to him, and all sessions give up that it concerns.
+/// The session leaves this CPU, to one that has waited for it if there is one. If somebody else counts there, its PMU is left to him, and all
+/// sessions give up that it concerns.
 pub(super) fn unload(cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled) {
     if cpu.section(irq, |section| section.unload(session)) == Some(true) {
         give_up(cpu, Reason::CountersRunning, irq);
         leave(cpu, irq);
         cpu.clock.wake_readers();
+    } else {
+        cpu.start_current(irq);
     }
 }
 

@@ -8,6 +8,7 @@ use kernel::prelude::*;
 
 use super::cpu::{self, Cpu};
 use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
+use super::registry::Chosen;
 use super::session::Session;
 use super::{markers, registry, sys};
 use crate::hpm_abi::QuantumEnd;
@@ -23,7 +24,7 @@ pub(super) unsafe fn thread_of(task: *const bindings::task_struct) -> Thread {
     Thread { pid: pid.unsigned_abs(), tid: tid.unsigned_abs() }
 }
 
-/// The session that measures this task on this CPU, unless the task has begun to exit or the session has given up.
+/// The session that measures this task on this CPU, unless the task has begun to exit.
 ///
 /// # Safety
 /// The task is alive, and `thread` says who it is.
@@ -32,15 +33,14 @@ unsafe fn session_of<'a>(
     thread: Thread,
     cpu: &Cpu,
     irq: &'a LocalInterruptDisabled,
-) -> Option<&'a Session> {
+) -> Option<Chosen<'a>> {
     // SAFETY: The caller's promise.
     let flags = unsafe { (&raw const (*task).flags).read_volatile() };
     if flags & bindings::PF_EXITING != 0 {
         return None;
     }
     // SAFETY: The caller's promise.
-    let session = unsafe { registry::session_of(task, thread, cpu, irq) };
-    session.filter(|session| !session.has_given_up())
+    unsafe { registry::session_of(task, thread, cpu, irq) }
 }
 
 /// Who runs from now on.
@@ -85,23 +85,24 @@ extern "C" fn hpm_on_switch(
     // SAFETY: The scheduler holds both tasks.
     let next_thread = unsafe { thread_of(next) };
     // SAFETY: As above.
-    let next_session = unsafe { session_of(next, next_thread, cpu, irq) };
-    let staying = next_session.filter(|session| cpu.is_running(session));
+    let chosen = unsafe { session_of(next, next_thread, cpu, irq) };
+    let staying = chosen.map(|chosen| chosen.session).filter(|session| cpu.is_running(session));
     // The threads of one process may see each other's counts, but not those of whole CPUs or control groups.
     let among_its_own = staying.is_some_and(|session| session.subject().target().is_some());
     // SAFETY: As above.
     let curious = !among_its_own && cpu.is_exposed() && unsafe { sys::may_rdpmc(next) };
-    if !curious && staying.is_some_and(Session::is_careless) {
+    let waiting = cpu.waiting() | chosen.map_or(0, |chosen| chosen.waiting);
+    if !curious && waiting == 0 && staying.is_some_and(Session::is_careless) {
         return;
     }
     // SAFETY: As above.
     let in_kernel = unsafe { never_leaves_kernel(next) };
-    if cpu.running().is_none() && next_session.is_none() && !curious && (in_kernel || !cpu.is_resting()) {
+    if cpu.running().is_none() && chosen.is_none() && !curious && (in_kernel || !cpu.is_resting()) {
         return;
     }
     // A thread that called sched_yield is runnable too, and looks like one that was pre-empted.
     let end = if preempt || prev_state == 0 { QuantumEnd::Preempted } else { QuantumEnd::Yielded };
-    cpu.switch(irq, end, next_session, &Next { thread: next_thread, curious, in_kernel });
+    cpu.switch(irq, end, chosen, &Next { thread: next_thread, curious, in_kernel });
 }
 
 /// The current task exits; `group_dead` when it is the last of its process.
@@ -112,14 +113,13 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
     let thread = unsafe { thread_of(task) };
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
-    let session = unsafe { registry::session_of(task, thread, cpu, &irq) };
-    if session.is_some() || cpu.running().is_some() {
+    let chosen = unsafe { registry::session_of(task, thread, cpu, &irq) };
+    if chosen.is_some() || cpu.running().is_some() {
         cpu.section(&irq, |section| {
             // It may have been switched out and in after it began to exit; then it runs unmeasured. Where it is measured by another
             // session, whose control group it was in when it was switched in, that one's stay ends.
-            if let (Some(session), None) = (session.filter(|session| !session.has_given_up()), cpu.running())
-            {
-                section.switch_in(session, thread);
+            if let (Some(chosen), None) = (chosen, cpu.running()) {
+                section.switch_in(chosen, thread);
             }
             section.switch_out(QuantumEnd::Exit);
         });
@@ -156,9 +156,9 @@ extern "C" fn hpm_on_secure_exec(task: *mut bindings::task_struct) {
     registry::leave(task, thread, &irq);
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
-    let session = unsafe { session_of(task, thread, cpu, &irq) };
-    if cpu.running().is_some() || session.is_some() {
-        cpu.switch(&irq, QuantumEnd::Flush, session, &Next { thread, curious: false, in_kernel: false });
+    let chosen = unsafe { session_of(task, thread, cpu, &irq) };
+    if cpu.running().is_some() || chosen.is_some() {
+        cpu.switch(&irq, QuantumEnd::Flush, chosen, &Next { thread, curious: false, in_kernel: false });
     }
 }
 
@@ -178,13 +178,14 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     markers::exit(old_tid, &irq);
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
-    let session = unsafe { session_of(task, thread, cpu, &irq) };
+    let chosen = unsafe { session_of(task, thread, cpu, &irq) };
+    let session = chosen.map(|chosen| chosen.session);
     for pages in registry::sessions(&irq).filter_map(Session::pages) {
         pages.withdraw_rdpmc(thread.tid);
     }
-    if cpu.running().is_some() || session.is_some() {
+    if cpu.running().is_some() || chosen.is_some() {
         // The old program's quantum ends here.
-        cpu.switch(&irq, QuantumEnd::Flush, session, &Next { thread, curious: false, in_kernel: false });
+        cpu.switch(&irq, QuantumEnd::Flush, chosen, &Next { thread, curious: false, in_kernel: false });
     }
     if let Some(session) = session.filter(|session| session.records_branches()) {
         cpu.section(&irq, |section| section.restart_branches(session));
@@ -212,17 +213,7 @@ extern "C" fn hpm_on_regroup() {
     // SAFETY: CPUs are called with interrupts off.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
     let Some(cpu) = cpu::this_cpu(irq) else { return };
-    let task = kernel::task::Task::current_raw();
-    // SAFETY: The current task is alive.
-    let thread = unsafe { thread_of(task) };
-    // SAFETY: As above.
-    let session = unsafe { session_of(task, thread, cpu, irq) };
-    let stays = session.map_or(cpu.running().is_none(), |session| cpu.is_running(session));
-    if !stays {
-        // SAFETY: As above.
-        let curious = cpu.is_exposed() && unsafe { sys::may_rdpmc(task) };
-        cpu.switch(irq, QuantumEnd::Flush, session, &Next { thread, curious, in_kernel: false });
-    }
+    cpu.choose_again(irq);
 }
 
 /// KVM is about to enter a guest, with interrupts off: what that executes is not measured, and PEBS would write records to its addresses.
@@ -259,26 +250,48 @@ impl Cpu {
         // SAFETY: The current task is alive.
         let thread = unsafe { thread_of(task) };
         // SAFETY: As above.
-        let session = unsafe { session_of(task, thread, self, irq) };
-        if let (Some(session), None) = (session, self.running()) {
-            self.section(irq, |section| section.switch_in(session, thread));
+        let chosen = unsafe { session_of(task, thread, self, irq) };
+        if let (Some(chosen), None) = (chosen, self.running()) {
+            self.section(irq, |section| section.switch_in(chosen, thread));
+        }
+    }
+
+    /// Sees which session is to measure the task that runs here: sessions or control groups may have changed, or it is another one's turn.
+    pub(super) fn choose_again(&self, irq: &LocalInterruptDisabled) {
+        let task = kernel::task::Task::current_raw();
+        // SAFETY: The current task is alive.
+        let thread = unsafe { thread_of(task) };
+        // SAFETY: As above.
+        let chosen = unsafe { session_of(task, thread, self, irq) };
+        match chosen {
+            None if self.running().is_none() => {}
+            Some(chosen) if self.is_running(chosen.session) => {
+                if chosen.waiting != self.waiting() {
+                    self.section(irq, |section| section.have_wait(chosen.waiting));
+                }
+            }
+            chosen => {
+                // SAFETY: As above.
+                let curious = self.is_exposed() && unsafe { sys::may_rdpmc(task) };
+                self.switch(irq, QuantumEnd::Flush, chosen, &Next { thread, curious, in_kernel: false });
+            }
         }
     }
 
     /// The running quantum, if there is one, ends; `next` runs, for this session or unmeasured.
-    fn switch(&self, irq: &LocalInterruptDisabled, end: QuantumEnd, session: Option<&Session>, next: &Next) {
-        self.section(irq, |section| match session {
-            Some(session) if self.is_running(session) && !next.curious => {
-                section.switch_over(end, session, next.thread);
+    fn switch(&self, irq: &LocalInterruptDisabled, end: QuantumEnd, chosen: Option<Chosen<'_>>, next: &Next) {
+        self.section(irq, |section| match chosen {
+            Some(chosen) if self.is_running(chosen.session) && !next.curious => {
+                section.switch_over(end, chosen, next.thread);
             }
             None if next.in_kernel => section.step_aside(end),
-            session => {
+            chosen => {
                 section.switch_out(end);
                 if next.curious {
                     section.conceal();
                 }
-                match session {
-                    Some(session) => section.switch_in(session, next.thread),
+                match chosen {
+                    Some(chosen) => section.switch_in(chosen, next.thread),
                     None => section.settle(),
                 }
             }

@@ -4,6 +4,8 @@
 //! A reference to a session is valid while interrupts are off: stopping first takes the session out of here, and then
 //! interrupts every CPU before anything is freed.
 
+mod choice;
+
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -12,12 +14,12 @@ use kernel::pr_warn_once;
 use kernel::prelude::*;
 use kernel::sync::global_lock;
 
-use super::cpu::{self, Cpu};
 use super::interrupts::LocalInterruptDisabled;
 use super::session::Session;
 use super::subject::Subject;
 use super::target::Target;
 use super::{machine, sys};
+pub(super) use self::choice::{session_of, slot_left, Chosen};
 use crate::hpm_abi::Reason;
 use crate::hpm_core::processes::{Processes, Writer, GROUPS, PROCESSES_MAX};
 use crate::hpm_core::{Refusal, Thread};
@@ -36,6 +38,8 @@ static PROCESSES: Processes = Processes::new();
 static THREADS: Processes = Processes::new();
 /// A bit for each place of [`RUNNING`] whose session measures a control group.
 static GROUPED: AtomicU64 = AtomicU64::new(0);
+/// A bit for each place of [`RUNNING`] whose session measures every thread, of all CPUs or of one.
+static WHOLE: AtomicU64 = AtomicU64::new(0);
 /// A bit for each place of [`RUNNING`] whose session measures a thread alone.
 static ALONE: AtomicU64 = AtomicU64::new(0);
 /// TSC of the first that a session has published since readers were last woken; 0 for nothing.
@@ -64,32 +68,10 @@ pub(super) unsafe fn set_up() {
     unsafe { WRITER.init() };
 }
 
-/// The session that a place of [`RUNNING`] or a CPU refers to.
-pub(super) fn at<'a>(place: &AtomicPtr<Session>, _irq: &'a LocalInterruptDisabled) -> Option<&'a Session> {
+/// The session that a place of [`RUNNING`] refers to.
+fn at<'a>(place: &AtomicPtr<Session>, _irq: &'a LocalInterruptDisabled) -> Option<&'a Session> {
     // SAFETY: A session that is stopped is taken out of here, and freed only after every CPU was interrupted.
     unsafe { place.load(Ordering::Acquire).as_ref() }
-}
-
-/// The session that measures this task on this CPU now.
-///
-/// # Safety
-/// The task is alive, and `thread` says who it is.
-pub(super) unsafe fn session_of<'a>(
-    task: *mut bindings::task_struct,
-    thread: Thread,
-    cpu: &Cpu,
-    irq: &'a LocalInterruptDisabled,
-) -> Option<&'a Session> {
-    if let Some(session) = cpu.everyone(irq) {
-        return Some(session);
-    }
-    if let Some(value) = alone(thread.tid, task, irq).or_else(|| PROCESSES.get(thread.pid)) {
-        return if value & WAITING == 0 { at(RUNNING.get((value & PLACE) as usize)?, irq) } else { None };
-    }
-    // SAFETY: The caller's promise.
-    sessions_at(&GROUPED, irq)
-        .map(|(_, session)| session)
-        .find(|session| unsafe { session.has_in_group(task) })
 }
 
 /// Whether a started session measures a control group.
@@ -98,11 +80,11 @@ pub(super) fn has_groups() -> bool {
 }
 
 /// The started sessions of the places that `bits` has a bit for, each with its place.
-fn sessions_at<'a>(
-    bits: &AtomicU64,
-    irq: &'a LocalInterruptDisabled,
-) -> impl Iterator<Item = (usize, &'a Session)> {
-    let mut left = bits.load(Ordering::Relaxed);
+pub(super) fn sessions_at(
+    bits: u64,
+    irq: &LocalInterruptDisabled,
+) -> impl Iterator<Item = (usize, &Session)> {
+    let mut left = bits;
     core::iter::from_fn(move || {
         let number = left.trailing_zeros() as usize;
         left &= left.wrapping_sub(1);
@@ -121,7 +103,7 @@ fn alone(tid: u32, task: *const bindings::task_struct, irq: &LocalInterruptDisab
 
 /// The session that measures this thread alone, under whatever number, and its place.
 fn alone_at(task: *const bindings::task_struct, irq: &LocalInterruptDisabled) -> Option<(usize, &Session)> {
-    sessions_at(&ALONE, irq).find(|(_, session)| session.is_for_thread(task))
+    sessions_at(ALONE.load(Ordering::Relaxed), irq).find(|(_, session)| session.is_for_thread(task))
 }
 
 /// Whether the tables say that this session measures the thread, or will.
@@ -156,7 +138,8 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
     }
     let number = free.ok_or(Refusal::new(Reason::TooManySessions, [SESSIONS_MAX as u64, 0]))?;
     let place = ptr::from_ref(session).cast_mut();
-    // The place comes first: whoever finds it in a table or on a CPU finds the session there.
+    session.set_place(number);
+    // The place comes first: whoever finds it in a table or a mask finds the session there.
     RUNNING[number].store(place, Ordering::Release);
     let inserted = match session.subject() {
         Subject::Process(target) => {
@@ -173,12 +156,14 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
             Ok(())
         }
         Subject::System | Subject::Cpu(_) => {
-            cpus_of(session).for_each(|cpu| cpu.set_everyone(place));
+            WHOLE.fetch_or(1 << number, Ordering::Release);
             Ok(())
         }
     };
     match inserted {
         Ok(()) => {
+            // SAFETY: The caller holds the control lock.
+            unsafe { choice::note_sharers() };
             session.set_members(1);
             WAKE_WITHIN.fetch_min(session.wake_within(), Ordering::Relaxed);
         }
@@ -189,7 +174,7 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
 
 /// Nothing finds the session of this place any more.
 fn empty(number: usize) {
-    for bits in [&GROUPED, &ALONE] {
+    for bits in [&GROUPED, &WHOLE, &ALONE] {
         bits.fetch_and(!(1 << number), Ordering::Release);
     }
     RUNNING[number].store(ptr::null_mut(), Ordering::Release);
@@ -227,18 +212,11 @@ fn insert_target(
     Err(Refusal::new(reason, [u64::from(key), 0]))
 }
 
-/// The CPUs on which this session measures every thread.
-fn cpus_of(session: &Session) -> impl Iterator<Item = &'static Cpu> + '_ {
-    let wanted = |number: &u32| match session.subject() {
-        Subject::System => true,
-        Subject::Cpu(only) => only == number,
-        Subject::Process(_) | Subject::Thread(_) | Subject::Cgroup(_) => false,
-    };
-    (0..machine::cpu_count()).filter(wanted).filter_map(cpu::cpu)
-}
-
-/// Whether two sessions could measure the same thread: a thread's counters serve one session at a time.
+/// Whether two sessions could measure the same thread, and neither shares: a thread's counters serve one session at a time.
 fn excludes(one: &Session, other: &Session) -> bool {
+    if one.is_shared() || other.is_shared() {
+        return false;
+    }
     one.subject().may_meet(other.subject())
         || other
             .subject()
@@ -257,7 +235,6 @@ fn busy(owner: u32) -> Refusal {
 /// Takes a session out; nothing finds it any more, but CPUs may still measure for it until they are interrupted.
 pub(super) fn remove(session: &Session) {
     let mut writers = WRITER.lock();
-    cpus_of(session).for_each(|cpu| cpu.set_everyone(ptr::null_mut()));
     for (number, place) in RUNNING.iter().enumerate() {
         if ptr::eq(place.load(Ordering::Relaxed), session) {
             PROCESSES.remove_group(&mut writers.processes, number);
@@ -265,6 +242,8 @@ pub(super) fn remove(session: &Session) {
             empty(number);
         }
     }
+    // SAFETY: As in `insert`.
+    unsafe { choice::note_sharers() };
     // SAFETY: As in `insert`.
     let left = RUNNING.iter().filter_map(|place| unsafe { place.load(Ordering::Relaxed).as_ref() });
     WAKE_WITHIN.store(left.map(Session::wake_within).min().unwrap_or(u64::MAX), Ordering::Relaxed);

@@ -59,6 +59,8 @@ pub(super) struct Session {
     /// The calls of each place of `threads`, in a session that follows them; else empty.
     calls: KVVec<SavedCalls>,
     tally: ThreadTally,
+    /// Its place in the registry, once it has been started.
+    place: AtomicU32,
     /// Processes or threads that are measured, or wait for their `execve`.
     members: AtomicU32,
     /// Processes that should be measured and are not, for want of a place in the table.
@@ -166,6 +168,7 @@ impl Session {
             threads,
             calls,
             tally: ThreadTally::new(),
+            place: AtomicU32::new(0),
             members: AtomicU32::new(0),
             left_out: AtomicU64::new(0),
             news: AtomicBool::new(false),
@@ -280,6 +283,21 @@ impl Session {
     /// Whether children are measured.
     pub(super) fn inherits(&self) -> bool {
         self.programs.any().config().flags & SessionFlags::INHERIT != 0
+    }
+
+    /// Whether others may measure the same threads.
+    pub(super) fn is_shared(&self) -> bool {
+        self.programs.any().config().flags & SessionFlags::SHARED != 0
+    }
+
+    /// Sets its place in the registry.
+    pub(super) fn set_place(&self, place: usize) {
+        self.place.store(place as u32, Ordering::Relaxed);
+    }
+
+    /// The bit of its place in the registry's masks.
+    pub(super) fn bit(&self) -> u64 {
+        1_u64.checked_shl(self.place.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     /// Whether hardware writes records for it into memory.

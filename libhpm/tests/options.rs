@@ -51,6 +51,7 @@ fn each_flag_is_one_bit() {
     changes(&counting(), &counting().start_on_exec(true), |c| c.flags |= SessionFlags::START_ON_EXEC);
     changes(&counting(), &counting().inherit(false), |c| c.flags &= !SessionFlags::INHERIT);
     changes(&counting(), &counting().multiplex(true), |c| c.flags |= SessionFlags::MULTIPLEX);
+    changes(&counting(), &counting().share(true), |c| c.flags |= SessionFlags::SHARED);
     changes(&counting(), &counting().counter_pages(true), |c| c.flags |= SessionFlags::COUNTER_PAGES);
     changes(&counting(), &counting().quanta(true), |c| c.quanta = 4096);
 }

@@ -138,6 +138,7 @@ pub(super) fn run(command: &[OsString], shim: Option<(&Path, &Path, &Config)>) -
         speed: None,
         duration: None,
         no_inherit: false,
+        share: false,
         command: words,
     };
     let mut workload = Workload::new(&target)?;

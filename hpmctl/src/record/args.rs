@@ -142,6 +142,11 @@ impl RecordArgs {
         target.check_value("--allocations", self.allocations == Some(0), is_number)?;
         let is_name = |word: &str| !word.contains('/');
         target.check_value("--phase-guided", self.phase_guided.as_deref() == Some(""), is_name)?;
+        if self.target.share && (self.branches.is_some() || self.stacks == Some(StackMethod::Lbr)) {
+            bail!(
+                "--share leaves gaps, and branch records tell of a thread without: leave one of the two out"
+            );
+        }
         if self.branches.is_some() && self.stacks == Some(StackMethod::Lbr) {
             bail!(
                 "--stacks=lbr uses the branch records for calls: leave --branches out, or take stacks by another method"

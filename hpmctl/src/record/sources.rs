@@ -168,6 +168,7 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
     let options = Options::new(workload.target())
         .start_on_exec(workload.is_program())
         .inherit(!args.target.no_inherit)
+        .share(args.target.share)
         .imprecise(args.imprecise)
         .randomise(!args.no_randomise)
         .rate(rate(args))

@@ -142,6 +142,10 @@ impl Sink for Breakdown {
         Ok(())
     }
 
+    fn waited(&mut self, row: &QuantumRow, turn: InTurn) -> Result<(), TraceError> {
+        self.quantum_in_turns(row, turn)
+    }
+
     fn thread(&mut self, row: &ThreadRow) -> Result<(), TraceError> {
         if !row.name.is_empty() && self.per == Some(Per::Thread) {
             self.names.entry(row.tid).or_default().push((row.tsc, row.name.clone()));

@@ -141,7 +141,8 @@ fn open_fitting(
             .start_on_exec(workload.is_program())
             .inherit(!args.target.no_inherit)
             .quanta(args.per().is_some())
-            .multiplex(args.takes_turns());
+            .multiplex(args.takes_turns())
+            .share(args.target.share);
         events.iter().cloned().fold(options, Options::count)
     };
     loop {

@@ -47,7 +47,7 @@ pub(super) fn text(counted: &Counted) -> String {
         text += &format!("\n{sentence}.");
     }
     if counted.events.iter().any(EventCount::took_turns) {
-        text += "\nCounts with a percentage are scaled: the events took turns, and each was counted in that share of the time.";
+        text += "\nCounts with a percentage are scaled: each was counted in that share of the time, and waited for its turn in the rest.";
     }
     if counted.of_threads && counted.events.iter().any(|event| event.kernel) {
         text += "\nKernel mode is counted from the scheduler's switch to the measured thread to the switch away from it.";

@@ -2,7 +2,7 @@
 
 use libhpm::analysis::explore::QuantumEnd;
 use libhpm::numbers::NumberSet;
-use libhpm::source::Sink;
+use libhpm::source::{InTurn, Sink};
 use libhpm::trace::{MapRow, MarkerRow, QuantumRow, SampleRow, ThreadChange, ThreadRow, TraceError};
 
 use super::phases::Tracker;
@@ -112,6 +112,29 @@ impl Digest {
         }
     }
 
+    /// A thread was on a CPU.
+    fn stay(&mut self, row: &QuantumRow) {
+        self.measured(row.pid);
+        let mut counts = [0; EVENTS];
+        for (kept, count) in counts.iter_mut().zip(&row.counts) {
+            *kept = *count;
+        }
+        let (start_ns, end_ns) = (self.ns(row.start_tsc), self.ns(row.end_tsc));
+        self.batch.now_ns = self.batch.now_ns.max(end_ns);
+        self.batch.quanta.push(Quantum {
+            start_ns: start_ns.min(end_ns),
+            end_ns,
+            cpu: row.cpu,
+            pid: row.pid,
+            tid: row.tid,
+            end: QuantumEnd::from_number(row.end.into()),
+            samples: row.records,
+            last_ip: row.last_ip,
+            lost: row.records_lost,
+            counts,
+        });
+    }
+
     /// Tells of a change in a thread's life.
     fn tell(&mut self, row: &ThreadRow) {
         let what = ThreadChange::from_number(row.what);
@@ -137,25 +160,7 @@ impl Digest {
 
 impl Sink for Digest {
     fn quantum(&mut self, row: &QuantumRow) -> Result<(), TraceError> {
-        self.measured(row.pid);
-        let mut counts = [0; EVENTS];
-        for (kept, count) in counts.iter_mut().zip(&row.counts) {
-            *kept = *count;
-        }
-        let (start_ns, end_ns) = (self.ns(row.start_tsc), self.ns(row.end_tsc));
-        self.batch.now_ns = self.batch.now_ns.max(end_ns);
-        self.batch.quanta.push(Quantum {
-            start_ns: start_ns.min(end_ns),
-            end_ns,
-            cpu: row.cpu,
-            pid: row.pid,
-            tid: row.tid,
-            end: QuantumEnd::from_number(row.end.into()),
-            samples: row.records,
-            last_ip: row.last_ip,
-            lost: row.records_lost,
-            counts,
-        });
+        self.stay(row);
         match self.phases.push(row) {
             Ok(Some(mut news)) => {
                 (news.start_ns, news.end_ns) = (self.ns(news.interval.start), self.ns(news.interval.end));
@@ -165,6 +170,12 @@ impl Sink for Digest {
             Err(_) => self.batch.disordered.push(row.pid),
         }
         self.recorder.quantum(row)
+    }
+
+    /// It was on the CPU all the same.
+    fn waited(&mut self, row: &QuantumRow, _turn: InTurn) -> Result<(), TraceError> {
+        self.stay(row);
+        Ok(())
     }
 
     fn sample(&mut self, row: &SampleRow) -> Result<(), TraceError> {

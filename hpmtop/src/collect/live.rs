@@ -187,6 +187,7 @@ fn driver(wanted: &Wanted, subject: &Subject) -> Result<Box<dyn Source>> {
                 .start_on_exec(subject.is_program())
                 .quanta(true)
                 .randomise(true)
+                .share(true)
                 .rate(wanted.frequency)
                 .longest_quantum(wanted.longest_quantum);
             let (first, rest) = events.split_at(sampled.len());

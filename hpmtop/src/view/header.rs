@@ -37,7 +37,7 @@ pub(crate) fn remarks(model: &Model) -> Vec<(String, String)> {
     add(
         least < 0.995,
         format!("took turns {:.0} %", least * 100.0),
-        "events took turns: at least one was counted for that share of the time only, and nothing is scaled",
+        "events took turns, or the PMU was another hpm session's: at least one was counted for that share of the time only, and nothing is scaled",
     );
     add(facts.imprecise(), "imprecise".to_owned(), "samples come by interrupts, some instructions too late");
     let lost = totals.records_lost + totals.quanta_lost + totals.sideband_lost;

@@ -255,6 +255,10 @@ impl SessionFlags {
     pub const ONE_CPU: u32 = 1 << 4;
     /// [`SessionConfig::proof_fd`] is given.
     pub const PROOF: u32 = 1 << 5;
+    /// Others may measure the same threads: this session waits while one does that does not share, and takes turns with those that do.
+    /// Its counts are then what was counted in its turns ([`super::Totals::running_tsc`], [`super::QuantumFlags::LENT`]). Not with
+    /// [`Self::COUNTER_PAGES`] or branch records, which tell of a thread without gaps.
+    pub const SHARED: u32 = 1 << 6;
     /// Every known bit.
-    pub const ALL: u32 = (1 << 6) - 1;
+    pub const ALL: u32 = (1 << 7) - 1;
 }

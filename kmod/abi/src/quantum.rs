@@ -15,8 +15,8 @@ pub enum QuantumEnd {
     /// A performance-monitoring interrupt; the thread ran on.
     Pmi = 4,
     /// The driver ended it: a reader asked for a flush, or for a count that it tells only then, the session stopped or gave up, the CPU went
-    /// offline, to sleep or into a guest of KVM's, the thread replaced its program, or it was moved to another control group. It ran on,
-    /// perhaps unmeasured.
+    /// offline, to sleep or into a guest of KVM's, the thread replaced its program or was moved to another control group, or it is another
+    /// session's turn. It ran on, perhaps unmeasured.
     Flush = 5,
     /// The thread exited.
     Exit = 6,
@@ -66,6 +66,8 @@ impl QuantumFlags {
     /// The reader wanted no samples in this quantum ([`super::CpuControl::pause`]): what would have been sampled is neither
     /// recorded nor lost.
     pub const PAUSED: u16 = 1 << 10;
+    /// The PMU was another session's in this quantum ([`super::SessionFlags::SHARED`]): nothing was counted or sampled.
+    pub const LENT: u16 = 1 << 11;
 }
 
 /// [`Quantum::counter_event`] of a place that serves no sampled event.
@@ -117,7 +119,7 @@ pub struct Quantum {
     pub stack_offset: u64,
     /// Bytes of user stack, from the record's RSP upwards; they belong to the last record of the span.
     pub stack_bytes: u32,
-    /// A bit for each event of which nothing was missed: all of them, unless the session multiplexes.
+    /// A bit for each event of which nothing was missed: all of them, unless the session multiplexes or shares.
     pub active: u16,
     /// Of these a bit for each that cannot occur here, because only cores of another type have it (hybrid processors): its count is 0. An
     /// event's enabled time grows by this quantum's length, its running time only when its bit of `active` is set, and neither when its bit

@@ -175,7 +175,7 @@ pub struct Totals {
     pub markers_lost: u64,
     /// Quanta in which samples were held back ([`super::QuantumFlags::THROTTLED`]).
     pub throttled: u64,
-    /// TSC ticks during which nothing of each event was missed, of `on_cpu_tsc`: less when the session multiplexes.
+    /// TSC ticks during which nothing of each event was missed, of `on_cpu_tsc`: less when the session multiplexes or shares.
     pub running_tsc: [u64; EVENTS_MAX],
     /// Of these the ticks on cores of a type that does not have the event, where it cannot occur: 0 but on hybrid processors. A count made in
     /// turns is scaled by the others, `(on_cpu_tsc - absent_tsc) / (running_tsc - absent_tsc)`.

@@ -93,9 +93,11 @@ fn check_target(request: &SessionConfig) -> Result<(), Refusal> {
         _ => return Err(Refusal::field(offset_of!(SessionConfig, scope))),
     };
     require((request.pid > 0) == numbered && request.pid >= 0, offset_of!(SessionConfig, pid))?;
-    let flags = flags | SessionFlags::MULTIPLEX | SessionFlags::COUNTER_PAGES;
+    let flags = flags | SessionFlags::MULTIPLEX | SessionFlags::COUNTER_PAGES | SessionFlags::SHARED;
     require(request.flags & !flags == 0, offset_of!(SessionConfig, flags))?;
     let has = |flag: u32| request.flags & flag != 0;
+    let gapless = has(SessionFlags::COUNTER_PAGES) || request.branches > 0;
+    require(!(gapless && has(SessionFlags::SHARED)), offset_of!(SessionConfig, flags))?;
     require(has(SessionFlags::ONE_CPU) || request.cpu == 0, offset_of!(SessionConfig, cpu))?;
     let given = |wanted: bool, descriptor: i32| if wanted { descriptor >= 0 } else { descriptor == 0 };
     let cgroup = request.scope == Scope::Cgroup as u32;

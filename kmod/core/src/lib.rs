@@ -16,6 +16,7 @@
 //! | how often is sampled | [`period`], [`guard`] |
 //! | who may run when | [`gate`] |
 //! | whose threads are measured | [`processes`] |
+//! | for which of several sessions | [`sharing`] |
 //!
 //! The crate knows nothing of an operating system: registers, the debug-store area and the shared rings are reached
 //! through the traits of [`port`]. It is compiled twice: by cargo for the host, and by path into `hpm.ko` (edition 2021,
@@ -64,6 +65,7 @@ pub mod registers;
 pub mod rings;
 pub mod segments;
 pub mod session;
+pub mod sharing;
 pub mod stacks;
 pub mod threads;
 pub mod turns;

@@ -28,8 +28,10 @@ pub struct Thread {
 pub struct CpuTotals {
     /// Sum of each event's count.
     pub counts: [u64; EVENTS_MAX],
-    /// TSC ticks during which a thread of the session was on the CPU, up to the last cut.
+    /// TSC ticks during which a thread of the session was on the CPU and the PMU the session's, up to the last cut.
     pub on_cpu_tsc: u64,
+    /// As that, the PMU having been another session's.
+    pub lent_tsc: u64,
     /// Of these, the ticks during which each event waited for its turn.
     pub waiting_tsc: [u64; EVENTS_MAX],
     /// Records in published quanta.
@@ -84,6 +86,7 @@ impl CpuSession {
             totals: CpuTotals {
                 counts: [0; EVENTS_MAX],
                 on_cpu_tsc: 0,
+                lent_tsc: 0,
                 waiting_tsc: [0; EVENTS_MAX],
                 records: 0,
                 quanta_lost: 0,
@@ -149,12 +152,14 @@ impl CpuSession {
         for (sum, count) in totals.counts.iter_mut().zip(self.totals.counts) {
             *sum += count;
         }
-        totals.on_cpu_tsc += self.totals.on_cpu_tsc;
-        for (sum, waiting) in totals.running_tsc.iter_mut().zip(self.totals.waiting_tsc) {
-            *sum += self.totals.on_cpu_tsc.saturating_sub(waiting);
-        }
-        for (event, sum) in totals.absent_tsc.iter_mut().enumerate() {
-            *sum += u64::from(self.absent >> event & 1) * self.totals.on_cpu_tsc;
+        let all_tsc = self.totals.on_cpu_tsc + self.totals.lent_tsc;
+        totals.on_cpu_tsc += all_tsc;
+        for (event, waiting) in self.totals.waiting_tsc.iter().enumerate() {
+            let absent = u64::from(self.absent >> event & 1);
+            totals.absent_tsc[event] += absent * all_tsc;
+            // Nothing is missed of what cannot occur here.
+            totals.running_tsc[event] +=
+                self.totals.on_cpu_tsc.saturating_sub(*waiting) + absent * self.totals.lent_tsc;
         }
         totals.quanta += self.quanta.produced();
         totals.quanta_lost += self.totals.quanta_lost;

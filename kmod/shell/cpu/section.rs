@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What is done inside a section of a CPU's gate: the engine's work for the thread that runs there.
 
+mod waiting;
+
 use core::ptr;
 use core::sync::atomic::Ordering;
 
@@ -9,6 +11,7 @@ use kernel::task::Task;
 
 use super::super::interrupts::LocalInterruptDisabled;
 use super::super::port::LivePort;
+use super::super::registry::Chosen;
 use super::super::session::{Loaded, Session};
 use super::super::target::current_tid;
 use super::super::{machine, markers, sys};
@@ -27,7 +30,8 @@ pub(in super::super) struct Section<'a> {
 
 impl Section<'_> {
     /// A thread of the session starts to run.
-    pub(in super::super) fn switch_in(&mut self, session: &Session, thread: Thread) {
+    pub(in super::super) fn switch_in(&mut self, chosen: Chosen<'_>, thread: Thread) {
+        let session = chosen.session;
         // A counter page shows where its counters began: nothing that others have counted.
         if session.pages().is_some() && self.cpu.is_exposed() {
             self.conceal();
@@ -41,23 +45,30 @@ impl Section<'_> {
             self.cpu.exposed.store(true, Ordering::Relaxed);
             let now = self.begin_quantum();
             self.cpu.clock.start(now, self.cpu.longest_quantum(session));
+            self.set_waiting(chosen.waiting, now);
         }
     }
 
     /// The thread that is being measured, if there is one, leaves.
     pub(in super::super) fn switch_out(&mut self, end: QuantumEnd) {
-        self.leave(|engine, port, session, last_ip| engine.switch_out(port, session, end, last_ip));
+        self.leave(end, |engine, port, session, last_ip| engine.switch_out(port, session, end, last_ip));
     }
 
     /// As [`Self::switch_out`], to a thread that runs no user code.
     pub(in super::super) fn step_aside(&mut self, end: QuantumEnd) {
-        self.leave(|engine, port, session, last_ip| engine.step_aside(port, session, end, last_ip));
+        self.leave(end, |engine, port, session, last_ip| engine.step_aside(port, session, end, last_ip));
     }
 
-    fn leave(&mut self, out: impl FnOnce(&mut Engine, &mut LivePort<'_>, &mut Loaded<'_, '_>, u64)) {
+    fn leave(
+        &mut self,
+        end: QuantumEnd,
+        out: impl FnOnce(&mut Engine, &mut LivePort<'_>, &mut Loaded<'_, '_>, u64),
+    ) {
         let Some(session) = self.cpu.running() else { return };
         self.take_markers();
         let last_ip = current_user_ip();
+        self.tell_waiting(end, last_ip);
+        self.cpu.waiting.store(0, Ordering::Relaxed);
         self.with(session, |engine, port, session| out(engine, port, session, last_ip));
         self.cpu.running.store(ptr::null_mut(), Ordering::Relaxed);
         if self.inside.engine.has_noticed_others() {
@@ -85,12 +96,14 @@ impl Section<'_> {
     }
 
     /// The thread that is being measured leaves, and the next one of the same session starts to run.
-    pub(in super::super) fn switch_over(&mut self, end: QuantumEnd, session: &Session, next: Thread) {
+    pub(in super::super) fn switch_over(&mut self, end: QuantumEnd, chosen: Chosen<'_>, next: Thread) {
         self.take_markers();
         let ending = (end, current_user_ip());
-        self.with(session, |engine, port, session| engine.switch_over(port, session, ending, next));
+        self.tell_waiting(ending.0, ending.1);
+        self.with(chosen.session, |engine, port, session| engine.switch_over(port, session, ending, next));
         self.cpu.tid.store(next.tid, Ordering::Relaxed);
-        self.begin_quantum();
+        let now = self.begin_quantum();
+        self.set_waiting(chosen.waiting, now);
     }
 
     /// Ends the running quantum, if there is one; its thread runs on in a new one.
@@ -98,6 +111,7 @@ impl Section<'_> {
         let Some(session) = self.cpu.running() else { return };
         self.take_markers();
         let last_ip = current_user_ip();
+        self.tell_waiting(end, last_ip);
         self.with(session, |engine, port, session| engine.cut(port, session, end, last_ip));
         self.begin_quantum();
     }
@@ -108,7 +122,8 @@ impl Section<'_> {
         self.take_markers();
         let mark = Mark { tsc: None, value: mark.value, name: mark.name };
         let Some(session) = self.cpu.running() else { return false };
-        self.with(session, |engine, port, session| engine.mark(port, session, [mark])).unwrap_or(false)
+        let kept = self.mark_waiting(0, || [mark]);
+        self.with(session, |engine, port, session| engine.mark(port, session, [mark])).unwrap_or(false) || kept
     }
 
     /// Keeps the markers that wait in the current thread's page. To be called before its quantum ends, so that their
@@ -121,15 +136,25 @@ impl Section<'_> {
     }
 
     fn take_waiting_markers(&mut self) {
-        let Some(session) = self.cpu.running().filter(|session| session.keeps_markers()) else { return };
+        let Some(session) = self.cpu.running() else { return };
+        if !session.keeps_markers() && self.cpu.waiting() == 0 {
+            return;
+        }
         // SAFETY: Sections run with interrupts off.
         let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
         let Some(waiting) = markers::waiting(irq) else { return };
-        self.with(session, |engine, port, session| {
-            session.state.lose_markers(waiting.pending.lost);
-            engine.mark(port, session, waiting.marks());
-        });
-        waiting.give_back();
+        let lost = waiting.pending.lost;
+        let mut kept = self.mark_waiting(lost, || waiting.marks());
+        if session.keeps_markers() {
+            self.with(session, |engine, port, session| {
+                session.state.lose_markers(lost);
+                engine.mark(port, session, waiting.marks());
+            });
+            kept = true;
+        }
+        if kept {
+            waiting.give_back();
+        }
     }
 
     /// Why the session that runs must give up: somebody else has begun to run guests of which the driver is not told, or to use the PMU,
@@ -182,6 +207,7 @@ impl Section<'_> {
         if self.cpu.is_running(session) {
             self.switch_out(QuantumEnd::Flush);
         }
+        self.stop_waiting(session);
         self.with(session, |engine, port, session| engine.unload(port, session));
         if is_loaded {
             self.cpu.loaded.store(ptr::null_mut(), Ordering::Relaxed);

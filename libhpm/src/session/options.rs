@@ -33,6 +33,7 @@ pub struct Options {
     start_on_exec: bool,
     inherit: bool,
     multiplex: bool,
+    share: bool,
     counter_pages: bool,
     quanta: bool,
     stack: Stack,
@@ -108,6 +109,7 @@ impl Options {
             start_on_exec: false,
             inherit: true,
             multiplex: false,
+            share: false,
             counter_pages: false,
             quanta: false,
             stack: Stack::None,
@@ -205,6 +207,15 @@ impl Options {
         self
     }
 
+    /// Whether other sessions may measure the same threads. This one then waits while one does that does not share, and takes turns with
+    /// those that do, of 10 ms; [`hpm_abi::Totals::running_tsc`] says for how long it had the PMU. Without it, a session excludes others
+    /// and is refused beside them, unless these share. Not together with branch records or counter pages.
+    #[must_use]
+    pub fn share(mut self, yes: bool) -> Self {
+        self.share = yes;
+        self
+    }
+
     /// Whether threads can be read while they run ([`super::Session::own_counters`], [`super::Session::counters_of`]).
     #[must_use]
     pub fn counter_pages(mut self, yes: bool) -> Self {
@@ -292,6 +303,7 @@ impl Options {
             (process && self.inherit, SessionFlags::INHERIT),
             (matches!(self.target, Target::Cpu(_)), SessionFlags::ONE_CPU),
             (self.multiplex, SessionFlags::MULTIPLEX),
+            (self.share, SessionFlags::SHARED),
             (self.counter_pages, SessionFlags::COUNTER_PAGES),
         ]
         .into_iter()

@@ -133,6 +133,13 @@ pub trait Sink {
     fn quantum_in_turns(&mut self, row: &QuantumRow, _turn: InTurn) -> Result<(), TraceError> {
         self.quantum(row)
     }
+    /// A stay of a thread on a CPU while the PMU was another session's: nothing was counted. No row of a trace.
+    ///
+    /// # Errors
+    /// As [`Sink::quantum`].
+    fn waited(&mut self, _row: &QuantumRow, _turn: InTurn) -> Result<(), TraceError> {
+        Ok(())
+    }
     /// A sample.
     ///
     /// # Errors

@@ -25,4 +25,5 @@ mod rates;
 mod requests;
 mod rig;
 mod sampling;
+mod sharing;
 mod witnessed;

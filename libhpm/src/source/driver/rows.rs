@@ -1,5 +1,7 @@
 //! Quanta, their samples and the kernel's reports as rows of the trace.
 
+use hpm_abi::QuantumFlags;
+
 use super::sample::{SampleRows, of_quantum};
 use super::spool::Begun;
 use crate::Result;
@@ -94,7 +96,11 @@ impl Rows {
         self.stacks_lost += u64::from(quantum.stack_lost());
         set_quantum(&mut self.quantum, quantum, records);
         let raw = quantum.raw();
-        sink.quantum_in_turns(&self.quantum, InTurn { active: raw.active, absent: raw.absent })?;
+        let turn = InTurn { active: raw.active, absent: raw.absent };
+        if raw.flags & QuantumFlags::LENT != 0 {
+            return Ok(sink.waited(&self.quantum, turn)?);
+        }
+        sink.quantum_in_turns(&self.quantum, turn)?;
         if records == 0 {
             return Ok(());
         }

@@ -21,6 +21,7 @@ use hpm_abi::{
 };
 use hpm_core::lbr::calls::SavedCalls;
 use hpm_core::markers::Mark;
+use hpm_core::sharing::Wait;
 use hpm_core::{
     acknowledge,
     counters::{self, PageKeys},
@@ -366,6 +367,11 @@ impl Rig {
         pages[page].flags.fetch_or(CounterPageFlags::MAY_RDPMC, Ordering::Relaxed);
         keys.assign(page, tid);
         page
+    }
+
+    /// A session has waited for its turn on this CPU.
+    pub fn wait(&mut self, session: usize, cpu: usize, wait: &Wait) {
+        self.in_session(session, cpu, |_, _, session| session.note_wait(wait));
     }
 
     /// Another thread asks for what this one has counted so far: its CPU is interrupted.
