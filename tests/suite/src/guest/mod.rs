@@ -37,6 +37,7 @@ pub(crate) mod sampling;
 pub(crate) mod scopes;
 pub(crate) mod screens;
 mod selfread;
+pub(crate) mod sharing;
 mod siblings;
 pub(crate) mod skid;
 pub(crate) mod stacks;
@@ -139,6 +140,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "siblings" => siblings::run(&mut report)?,
         "guests" => guests::run(&mut report)?,
         "scopes" => scopes::run(&mut report)?,
+        "sharing" => sharing::run(&mut report)?,
         "screens" => screens::run(&mut report)?,
         "stale_proof" => proof::goes_stale()?,
         "stale_proofs" => proof::stays_stale()?,

@@ -19,8 +19,9 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 pub(crate) use self::groups::MOVED;
-pub(super) use self::groups::mount_cgroups;
+pub(super) use self::groups::{enter, mount_cgroups};
 pub(crate) use self::records::{PERIOD, RECORDED};
+pub(super) use self::records::{record, samples};
 use super::GuestReport;
 use super::adaptive::with_ceiling;
 use super::bad_input::refused;
@@ -30,10 +31,10 @@ use super::programs::{built, hpmctl, left_in, pid_of, succeed, wait_at_most};
 /// The unprivileged user.
 pub(super) const NOBODY: u32 = 65534;
 /// Counted in user mode only: its length is the program's own.
-const EVENTS: &str = "instructions:u";
+pub(super) const EVENTS: &str = "instructions:u";
 /// The window of the program that runs while the whole system is measured: the character behind the name is so many behind the digit 0.
 pub(crate) const SYSTEM: &str = "loopsO";
-const LIMIT: Duration = Duration::from_secs(120);
+pub(super) const LIMIT: Duration = Duration::from_secs(120);
 /// Offset of `e_entry` in an ELF file.
 const E_ENTRY: usize = 24;
 
@@ -141,13 +142,13 @@ fn file(name: &str) -> String {
 }
 
 /// `hpmctl stat` with these words, writing its JSON under this name.
-fn stat(name: &str, words: &[&str]) -> Result<Command> {
+pub(super) fn stat(name: &str, words: &[&str]) -> Result<Command> {
     let mut command = hpmctl(&["stat", "--json", "-o", &file(name), "-e", EVENTS])?;
     command.args(words).stdout(Stdio::null());
     Ok(command)
 }
 
-fn result(name: &str) -> Result<Value> {
+pub(super) fn result(name: &str) -> Result<Value> {
     left_in(&file(name))
 }
 
@@ -161,7 +162,7 @@ pub(super) fn as_nobody(mut command: Command) -> Command {
 }
 
 /// A process that is stopped before it becomes `loops` with so many arguments.
-fn stopped_loops(arguments: usize, user: u32) -> Result<Child> {
+pub(super) fn stopped_loops(arguments: usize, user: u32) -> Result<Child> {
     let script = format!("kill -STOP $$; exec {} {}", built("loops")?.display(), "x ".repeat(arguments));
     let child = Command::new("sh").args(["-c", &script]).uid(user).gid(user).spawn()?;
     wait_for(child.id(), "State:\tT")?;
@@ -180,7 +181,7 @@ fn wait_for(pid: u32, line: &str) -> Result<()> {
     anyhow::bail!("process {pid} never said {line:?}")
 }
 
-fn signal(child: &Child, signal: Signal) -> Result<()> {
+pub(super) fn signal(child: &Child, signal: Signal) -> Result<()> {
     Ok(kill(Pid::from_raw(child.id() as i32), signal)?)
 }
 

@@ -11,7 +11,7 @@ use crate::machine::{DEBUG_KERNEL, Machine, PREVIOUS_KERNEL};
 const EVERYWHERE: [&str; 4] = ["counting", "sampling", "judge", "lifecycle.short"];
 
 /// What is run on the debug kernel: all that exercises the driver.
-const ON_DEBUG_KERNEL: [&str; 15] = [
+const ON_DEBUG_KERNEL: [&str; 16] = [
     "counting",
     "sampling",
     "stacks",
@@ -19,6 +19,7 @@ const ON_DEBUG_KERNEL: [&str; 15] = [
     "markers",
     "ownership",
     "scopes",
+    "sharing",
     "privacy",
     "robust",
     "torture",
@@ -66,7 +67,7 @@ fn on_amd(profile: &Profile) -> [&'static str; 4] {
 }
 
 /// What exercises the driver beyond [`EVERYWHERE`]: run on every processor with two CPUs.
-const BEYOND: [&str; 11] = [
+const BEYOND: [&str; 12] = [
     "lbr",
     "interrupt",
     "adaptive",
@@ -74,6 +75,7 @@ const BEYOND: [&str; 11] = [
     "stacks",
     "ownership",
     "scopes",
+    "sharing",
     "privacy",
     "robust",
     "selfread",

@@ -29,6 +29,7 @@ mod sampling;
 mod scopes;
 pub(crate) mod screens;
 mod several;
+mod sharing;
 mod siblings;
 mod skid;
 mod stacks;
@@ -90,6 +91,7 @@ const ALL: &[Scenario] = &[
     },
     Scenario { name: "ownership", options: &[], compare: kernel::names_hpm },
     Scenario { name: "scopes", options: &["--plugin-arg", "truth-level=basic"], compare: scopes::compare },
+    Scenario { name: "sharing", options: &["--plugin-arg", "truth-level=basic"], compare: sharing::compare },
     Scenario {
         name: "privacy",
         options: &["--plugin-arg", "pebs-log=on", "--plugin-arg", "pebs-skid=30", "--plugin-arg", "skid=30"],

@@ -10,7 +10,7 @@ use crate::lab::Boot;
 
 /// What else may run in user mode within the scope while the program does: the end of the shell that became it, and on a
 /// whole CPU the waiting programs of the check.
-const SLACK_PROCESS: u64 = 200_000;
+pub(super) const SLACK_PROCESS: u64 = 200_000;
 pub(super) const SLACK_CPU: u64 = 8_000_000;
 
 /// Each count is the program's, and only the program's.

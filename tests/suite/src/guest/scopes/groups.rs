@@ -82,6 +82,6 @@ pub(super) fn moves() -> Result<(Value, String)> {
 }
 
 /// Moves a program into a group.
-pub(super) fn enter(target: &Child, group: &str) -> std::io::Result<()> {
+pub(in crate::guest) fn enter(target: &Child, group: &str) -> std::io::Result<()> {
     fs::write(format!("{group}/cgroup.procs"), target.id().to_string())
 }

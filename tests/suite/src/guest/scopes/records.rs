@@ -39,7 +39,7 @@ pub(super) fn run(report: &mut GuestReport) {
 }
 
 /// `hpmctl record` of loads into this trace, of the scope that these words name.
-fn record(trace: &str, words: &[&str]) -> Result<Command> {
+pub(in crate::guest) fn record(trace: &str, words: &[&str]) -> Result<Command> {
     let period = PERIOD.to_string();
     hpmctl(&[&["record", "-e", LOADS, "-c", &period, "--no-randomise", "-o", trace], words].concat())
 }
@@ -83,7 +83,7 @@ fn system(trace: &str) -> Result<()> {
 }
 
 /// How many samples are of the program, and what was lost of it. In a session of the whole system what hpmctl itself does is sampled, too.
-fn samples(trace: &str) -> Result<Value> {
+pub(in crate::guest) fn samples(trace: &str) -> Result<Value> {
     let reader = TraceReader::open(trace)?;
     let named = reader.rows::<ThreadRow>().filter(|row| row.name == "loops");
     let tids: BTreeSet<u32> = named.map(|row| row.tid).collect();
