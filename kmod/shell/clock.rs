@@ -99,7 +99,10 @@ impl Clock {
 
     fn expire_within(&self, now: u64, ticks: u64) {
         if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(ticks) {
-            self.start_in.store(ticks, Ordering::Relaxed);
+            let asked = self.start_in.load(Ordering::Relaxed);
+            if asked == 0 || ticks < asked {
+                self.start_in.store(ticks, Ordering::Relaxed);
+            }
             self.queue();
         }
     }

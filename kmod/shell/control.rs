@@ -18,9 +18,9 @@ use super::session::Session;
 use super::target::current_tid;
 use super::{counters, cpu, machine, markers, owner, registry};
 use crate::hpm_abi::{
-    CounterRequest, Envelope, Info, Mark, MarkerPageRequest, Reason, SessionConfig, Totals,
-    IOCTL_CONFIGURE, IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ,
-    IOCTL_START, IOCTL_STOP, IOCTL_TOTALS,
+    CounterRequest, Envelope, Info, Mark, MarkerPageRequest, Reason, SessionConfig, Totals, IOCTL_CONFIGURE,
+    IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_START,
+    IOCTL_STOP, IOCTL_TOTALS,
 };
 use crate::hpm_core::Refusal;
 

@@ -330,7 +330,7 @@ pub(super) fn unload(cpu: &Cpu, session: &Session, irq: &LocalInterruptDisabled)
         leave(cpu, irq);
         cpu.clock.wake_readers();
     } else {
-        cpu.start_current(irq);
+        cpu.choose_again(irq);
     }
 }
 

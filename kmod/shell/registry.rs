@@ -14,12 +14,12 @@ use kernel::pr_warn_once;
 use kernel::prelude::*;
 use kernel::sync::global_lock;
 
+pub(super) use self::choice::{session_of, slot_left, Chosen};
 use super::interrupts::LocalInterruptDisabled;
 use super::session::Session;
 use super::subject::Subject;
 use super::target::Target;
 use super::{machine, sys};
-pub(super) use self::choice::{session_of, slot_left, Chosen};
 use crate::hpm_abi::Reason;
 use crate::hpm_core::processes::{Processes, Writer, GROUPS, PROCESSES_MAX};
 use crate::hpm_core::{Refusal, Thread};

@@ -123,7 +123,8 @@ impl Section<'_> {
         let mark = Mark { tsc: None, value: mark.value, name: mark.name };
         let Some(session) = self.cpu.running() else { return false };
         let kept = self.mark_waiting(0, || [mark]);
-        self.with(session, |engine, port, session| engine.mark(port, session, [mark])).unwrap_or(false) || kept
+        self.with(session, |engine, port, session| engine.mark(port, session, [mark])).unwrap_or(false)
+            || kept
     }
 
     /// Keeps the markers that wait in the current thread's page. To be called before its quantum ends, so that their

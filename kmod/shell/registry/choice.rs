@@ -106,13 +106,9 @@ unsafe fn covering(
 }
 
 /// The sessions that measure every thread on this CPU, each with its place.
-fn everywhere<'a>(
-    cpu: &Cpu,
-    irq: &'a LocalInterruptDisabled,
-) -> impl Iterator<Item = (usize, &'a Session)> {
+fn everywhere<'a>(cpu: &Cpu, irq: &'a LocalInterruptDisabled) -> impl Iterator<Item = (usize, &'a Session)> {
     let number = cpu.number();
-    sessions_at(WHOLE.load(Ordering::Relaxed), irq)
-        .filter(move |(_, session)| session.may_run_on(number))
+    sessions_at(WHOLE.load(Ordering::Relaxed), irq).filter(move |(_, session)| session.may_run_on(number))
 }
 
 /// The sessions that measure a control group of the task's, each with its place.

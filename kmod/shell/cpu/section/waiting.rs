@@ -81,11 +81,14 @@ impl Section<'_> {
         marks: impl Fn() -> M,
     ) -> bool {
         let waiting = self.cpu.waiting();
-        let Some(wait) = self.wait_until_now(QuantumEnd::Flush, 0).filter(|_| waiting != 0) else { return false };
+        let Some(wait) = self.wait_until_now(QuantumEnd::Flush, 0).filter(|_| waiting != 0) else {
+            return false;
+        };
         // SAFETY: Sections run with interrupts off.
         let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
         let mut kept = false;
-        for (_, session) in registry::sessions_at(waiting, irq).filter(|(_, session)| session.keeps_markers()) {
+        for (_, session) in registry::sessions_at(waiting, irq).filter(|(_, session)| session.keeps_markers())
+        {
             kept |= self
                 .with(session, |_, _, session| {
                     session.state.lose_markers(lost);

@@ -70,11 +70,13 @@ impl Valid {
             4 => Target::Cgroup("/sys/fs/cgroup".into()),
             _ => Target::Process(own),
         };
+        let shared = random.u8(..3) == 0;
         let mut options = Options::new(target)
             .inherit(random.bool())
             .start_on_exec(random.u8(..4) == 0)
             .multiplex(random.bool())
-            .counter_pages(random.bool());
+            .share(shared)
+            .counter_pages(!shared && random.bool());
         let samples = random.u8(..4) > 0;
         if samples {
             options = sampling(options, random);
