@@ -108,8 +108,8 @@ fn alone_at(task: *const bindings::task_struct, irq: &LocalInterruptDisabled) ->
 
 /// Whether the tables say that this session measures the thread, or will.
 pub(super) fn names(session: &Session, thread: Thread) -> bool {
-    let value = THREADS.get(thread.tid).or_else(|| PROCESSES.get(thread.pid));
-    value.is_some_and(|value| is_at(session, value & PLACE))
+    let values = [THREADS.get(thread.tid), PROCESSES.get(thread.pid)];
+    values.into_iter().flatten().any(|value| is_at(session, value & PLACE))
 }
 
 /// Every session that is started.
