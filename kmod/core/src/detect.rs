@@ -71,7 +71,9 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
     let mut perfmon =
         if intel { Perfmon::new(leaf_10).assuming_fixed(hypervisor) } else { Perfmon::default() };
     let core_type = if intel && may_be_hybrid(model) { core_type(head.eax, cpuid) } else { CoreType::Any };
-    let extended = if perfmon.version >= 6 { Extended::read(head.eax, cpuid) } else { Extended::default() };
+    // On hybrid processors leaf 0AH may say what all cores have (Linux's `update_pmu_cap_from_perfmonext`), so that those of version 5
+    // are asked, too.
+    let extended = if perfmon.version >= 5 { Extended::read(head.eax, cpuid) } else { Extended::default() };
     if let Some(maps) = extended.counters {
         perfmon = perfmon.with_maps(maps);
     }

@@ -121,6 +121,7 @@ fn golden_cove_tags_loads_only_beside_another_event() {
     assert!(companion("load", "goldencove").is_none() && companion("mem-loads", "icelake").is_none());
     assert!(companion("cpu_core/mem-loads/", "goldencove+gracemont").is_some());
     assert!(companion("cpu_atom/mem-loads/", "goldencove+gracemont").is_none());
+    assert!(companion("cpu_core/mem-loads/", "redwoodcove+crestmont").is_none());
 }
 
 #[test]
@@ -134,6 +135,8 @@ fn a_hybrid_processor_has_two_tables() {
     let error = hybrid("mem-loads").unwrap_err().to_string();
     assert!(error.contains("cpu_core/…/"), "{error}");
     assert!(parse("cpu_atom/load/", "skylake").is_err());
+    assert_eq!(parse("cpu_atom/l1d-load-miss/", "redwoodcove+crestmont").unwrap().encoding, 0x40d1);
+    assert_eq!(parse("cpu_core/l1d-load-miss/", "redwoodcove+crestmont").unwrap().encoding, 0x08d1);
     // The E-cores may be switched off.
     assert_eq!(parse("cpu_core/load/", "goldencove").unwrap().core_type, CoreType::Core);
 }

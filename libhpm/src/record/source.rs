@@ -219,7 +219,7 @@ pub(super) fn table(pmu: &str) -> Option<&'static Table> {
         "icelake" => &ICE_LAKE,
         "goldencove" | "redwoodcove" => &GOLDEN_COVE,
         "gracemont" => &GRACEMONT,
-        "darkmont" => &DARKMONT,
+        "crestmont" | "darkmont" => &CRESTMONT,
         _ => return None,
     })
 }
@@ -327,8 +327,9 @@ static GRACEMONT: Table = Table {
     split_latency: true,
 };
 
+/// Crestmont and later (Linux: `__intel_pmu_pebs_data_source_cmt`, `cmt_latency_data`).
 #[rustfmt::skip]
-static DARKMONT: Table = Table {
+static CRESTMONT: Table = Table {
     sources: [
         (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
         (L3, NONE),             (L3, MISS),              (L3, HIT),           (L3, FORWARDED),

@@ -5,7 +5,7 @@ use super::super::allocate::CounterSet;
 use super::super::lbr::ARCHITECTURAL_LBR;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule,
-    Generation, PreciseRule, Quirks, HYBRID, LATENCY,
+    Generation, PreciseRule, Quirks, ALDER_LAKE, LATENCY,
 };
 
 /// Every general counter that the processor has.
@@ -17,7 +17,7 @@ const LOW: u16 = 0x0F;
 pub const GOLDENCOVE: Generation = Generation {
     name: "goldencove",
     models: &[0x8F, 0xCF],
-    hybrid_models: HYBRID,
+    hybrid_models: ALDER_LAKE,
     core_type: CoreType::Core,
     events: &EVENTS,
     constrained: &CONSTRAINED,

@@ -5,7 +5,7 @@ use super::super::allocate::CounterSet;
 use super::super::lbr::ARCHITECTURAL_LBR;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule,
-    Generation, PreciseRule, Quirks, HYBRID, LATENCY,
+    Generation, PreciseRule, Quirks, ALDER_LAKE, LATENCY,
 };
 
 /// Every general counter that the processor has.
@@ -15,7 +15,7 @@ const ANY: u16 = 0x3F;
 pub const GRACEMONT: Generation = Generation {
     name: "gracemont",
     models: &[0xBE],
-    hybrid_models: HYBRID,
+    hybrid_models: ALDER_LAKE,
     core_type: CoreType::Atom,
     events: &EVENTS,
     constrained: &CONSTRAINED,

@@ -11,6 +11,7 @@ pub mod amd_zen4;
 pub mod architectural;
 pub mod broadwell;
 pub mod core2;
+pub mod crestmont;
 pub mod darkmont;
 pub mod goldencove;
 pub mod gracemont;
@@ -36,7 +37,7 @@ use super::registers::IA32_PERF_GLOBAL_CTRL;
 use super::Refusal;
 
 /// Every generation that hpm knows, each vendor's in the order in which they appeared.
-pub const GENERATIONS: [&Generation; 23] = [
+pub const GENERATIONS: [&Generation; 24] = [
     &core2::MEROM,
     &core2::CORE2,
     &nehalem::NEHALEM,
@@ -50,6 +51,7 @@ pub const GENERATIONS: [&Generation; 23] = [
     &goldencove::GOLDENCOVE,
     &redwoodcove::REDWOODCOVE,
     &gracemont::GRACEMONT,
+    &crestmont::CRESTMONT,
     &darkmont::DARKMONT,
     &amd_k8::K8,
     &amd_family10h::FAMILY_10H,
@@ -63,7 +65,9 @@ pub const GENERATIONS: [&Generation; 23] = [
 ];
 
 /// Alder Lake and Raptor Lake: P-cores and E-cores in one processor.
-const HYBRID: &[u32] = &[0x97, 0x9A, 0xB7, 0xBA, 0xBF];
+const ALDER_LAKE: &[u32] = &[0x97, 0x9A, 0xB7, 0xBA, 0xBF];
+/// Meteor Lake, and Arrow Lake-U, which is the same.
+const METEOR_LAKE: &[u32] = &[0xAA, 0xAC, 0xB5];
 
 /// How a PMU is programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,7 +207,7 @@ pub fn generation_of(model: u32, core_type: CoreType) -> Option<&'static Generat
 /// Whether processors of this model have cores of several types, unless all of one type are switched off.
 #[must_use]
 pub fn may_be_hybrid(model: u32) -> bool {
-    HYBRID.contains(&model)
+    GENERATIONS.into_iter().any(|generation| generation.hybrid_models.contains(&model))
 }
 
 impl Generation {

@@ -1,11 +1,11 @@
-//! Redwood Cove: PerfMon version 5, adaptive PEBS (SDM Vol. 3B 20.3.10, 20.9).
+//! Redwood Cove: PerfMon version 5, adaptive PEBS (SDM Vol. 3B 20.3.10, 20.9). On hybrid processors the P-cores.
 
 use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
 use super::super::lbr::ARCHITECTURAL_LBR;
 use super::{
     counted_as, only_precise, precise, rule, Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule,
-    Generation, PreciseRule, Quirks, LATENCY,
+    Generation, PreciseRule, Quirks, LATENCY, METEOR_LAKE,
 };
 
 /// Every general counter that the processor has.
@@ -13,12 +13,12 @@ const ANY: u16 = 0xFF;
 /// General counters 0 to 3.
 const LOW: u16 = 0x0F;
 
-/// Granite Rapids.
+/// Granite Rapids; the P-cores of Meteor Lake and Arrow Lake-U.
 pub const REDWOODCOVE: Generation = Generation {
     name: "redwoodcove",
     models: &[0xAD, 0xAE],
-    hybrid_models: &[],
-    core_type: CoreType::Any,
+    hybrid_models: METEOR_LAKE,
+    core_type: CoreType::Core,
     events: &EVENTS,
     constrained: &CONSTRAINED,
     fixed: &FIXED,
@@ -31,7 +31,8 @@ pub const REDWOODCOVE: Generation = Generation {
     errata: &[],
 };
 
-/// Intel's event lists (perfmon, GNR), by event select.
+/// Intel's event lists (perfmon, GNR), by event select. The list of Meteor Lake's P-cores has the same events on the same counters, but
+/// not those of what these cores lack (AVX-512, AMX, half precision, TSX, other sockets, CXL), which count nothing there.
 const EVENTS: [EventRule; 69] = [
     rule(0x03, 0x8E, LOW),  // LD_BLOCKS
     rule(0x11, 0x3E, LOW),  // ITLB_MISSES

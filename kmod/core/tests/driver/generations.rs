@@ -8,7 +8,7 @@ use crate::rig;
 use crate::rig::core::Core;
 use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
 use crate::rig::port::CorePort;
-use crate::rig::scene::{config, counted, exercise, hybrid, interrupting, precise, INSTRUCTIONS};
+use crate::rig::scene::{config, counted, exercise, hybrid, hybrid_of, interrupting, precise, INSTRUCTIONS};
 use crate::rig::Rig;
 use hpm_abi::{CoreType, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
 use hpm_core::hybrid::check_types;
@@ -20,7 +20,7 @@ use vpmu::profile::{self, PmuKind, Profile};
 use vpmu::Options;
 
 /// The names that the driver gives the profiles' PMUs.
-const NAMES: [(&str, &str); 14] = [
+const NAMES: [(&str, &str); 17] = [
     ("core2", "core2"),
     ("nehalem", "nehalem"),
     ("westmere", "westmere"),
@@ -33,8 +33,11 @@ const NAMES: [(&str, &str); 14] = [
     ("sapphirerapids", "goldencove"),
     ("graniterapids", "redwoodcove"),
     ("alderlake", "goldencove"),
+    ("meteorlake", "redwoodcove"),
+    ("sierraforest", "crestmont"),
     ("clearwaterforest", "darkmont"),
     ("alderlake", "gracemont"),
+    ("meteorlake", "crestmont"),
 ];
 
 fn rig(profile: &'static Profile) -> Rig {
@@ -64,6 +67,19 @@ fn every_profile_is_found_by_its_name() {
         NAMES.map(|(_, name)| name).iter().collect::<Vec<_>>(),
         "{found:?}"
     );
+}
+
+/// Leaf 0AH of Meteor Lake's performance cores says what the efficient ones have, leaf 23H what they have themselves.
+#[test]
+fn counters_are_those_of_the_core_that_is_asked() {
+    let counters = |profile| {
+        let perfmon = rig(profile).pmu.perfmon;
+        (perfmon.version, perfmon.general, perfmon.fixed)
+    };
+    let efficient = profile::METEOR_LAKE.hybrid.and_then(|hybrid| hybrid.efficient).expect("E-cores");
+    assert_eq!(counters(&profile::METEOR_LAKE), (5, 0xFF, 0b1111));
+    assert_eq!(counters(efficient), (5, 0xFF, 0b111));
+    assert_eq!(counters(&profile::SIERRA_FOREST), (5, 0xFF, 0b111));
 }
 
 #[test]
@@ -114,6 +130,16 @@ fn a_model_belongs_to_one_generation() {
     let mut models: Vec<_> = GENERATIONS.iter().flat_map(|generation| generation.models).collect();
     models.sort_unstable();
     assert!(models.windows(2).all(|pair| pair[0] != pair[1]));
+    // Or to one for each type of its cores.
+    let hybrid = |core_type| {
+        let of_type = GENERATIONS.into_iter().filter(move |generation| generation.core_type == core_type);
+        let mut models: Vec<u32> = of_type.flat_map(|generation| generation.hybrid_models).copied().collect();
+        models.sort_unstable();
+        models
+    };
+    let [core, atom] = [CoreType::Core, CoreType::Atom].map(hybrid);
+    assert!(core == atom && core.windows(2).all(|pair| pair[0] != pair[1]));
+    assert!(core.iter().all(|model| !models.contains(&model)));
 }
 
 /// Precise instructions, loads, stores and branches of a generation; `None` for Core 2, which samples only instructions so.
@@ -251,17 +277,17 @@ const ATOM: u8 = CoreType::Atom as u8;
 
 #[test]
 fn on_a_hybrid_processor_each_event_counts_on_the_cores_that_it_is_for() {
-    let mut rig = hybrid();
-    assert_eq!(
-        rig.pmus.iter().map(|pmu| pmu.generation.name).collect::<Vec<_>>(),
-        ["goldencove", "gracemont"]
-    );
+    each_event_counts_on_its_cores(hybrid(), b"goldencove+gracemont\0");
+    each_event_counts_on_its_cores(hybrid_of(&profile::METEOR_LAKE), b"redwoodcove+crestmont\0");
+}
+
+fn each_event_counts_on_its_cores(mut rig: Rig, name: &[u8]) {
     let mut info = Info::default();
     for core in &rig.cores {
         let (mut cpuid, mut port) = (CorePort(Rc::clone(core)), CorePort(Rc::clone(core)));
         detect(&mut cpuid, &mut port).describe(&mut info);
     }
-    assert!(info.pmu_name.starts_with(b"goldencove+gracemont\0"));
+    assert!(info.pmu_name.starts_with(name));
     rig.acquire();
     let of = |core_type, event| EventSpec { core_type, ..event };
     let events = [

@@ -104,6 +104,7 @@ fn method(pmu: &str, smt: bool) -> Result<&'static Method, String> {
         "icelake" => &cove::ICE_LAKE,
         "goldencove" | "redwoodcove" => &cove::GOLDEN_COVE,
         "gracemont" => &mont::GRACEMONT,
+        "crestmont" => &mont::CRESTMONT,
         "darkmont" => &mont::DARKMONT,
         "merom" | "core2" | "nehalem" | "westmere" => &stalls::NEHALEM,
         "netburst" | "netburst_p" => &stalls::NETBURST,

@@ -1,7 +1,7 @@
 //! E cores. Gracemont has five slots a cycle and bad speculation is the rest, as in Intel's metrics: its own event sees only some of
-//! the machine clears. Darkmont counts all parts, and slots are their sum.
+//! the machine clears. Crestmont and Darkmont count all parts, and slots are their sum.
 
-use super::{BACK_END_PARTS, Counts, Method, Parts, Share, four};
+use super::{Counts, Method, Parts, Share, four};
 
 pub(super) const GRACEMONT: Method = Method {
     of_slots: true,
@@ -18,15 +18,22 @@ pub(super) const GRACEMONT: Method = Method {
         "The back end is split by what blocks allocation: resources that are full, memory's among them, or rules of the core.",
     ],
 };
+pub(super) const CRESTMONT: Method = Method {
+    of_slots: true,
+    first: PARTS,
+    second: GRACEMONT.second,
+    shares: summed,
+    remarks: GRACEMONT.remarks,
+};
 pub(super) const DARKMONT: Method = Method {
     of_slots: true,
-    first: DARKMONT_1,
+    first: PARTS,
     second: &[&["TOPDOWN_BAD_SPECULATION.MISPREDICT", "UOPS_RETIRED.MS"]],
-    shares: darkmont,
+    shares: summed,
     remarks: ["", "Front and back end are not split on this PMU."],
 };
 
-const DARKMONT_1: &[&str] = &[
+const PARTS: &[&str] = &[
     "TOPDOWN_RETIRING.ALL_P",
     "TOPDOWN_BAD_SPECULATION.ALL_P",
     "TOPDOWN_FE_BOUND.ALL_P",
@@ -42,20 +49,23 @@ fn gracemont(counts: &Counts<'_>) -> Option<Vec<Share>> {
     let (front_end, back_end) = (of_slots("TOPDOWN_FE_BOUND.ALL")?, of_slots("TOPDOWN_BE_BOUND.ALL")?);
     let retiring = of_slots("TOPDOWN_RETIRING.ALL")?;
     let bad = (1.0 - front_end - back_end - retiring).max(0.0);
-    let firsts = [
-        of_slots("UOPS_RETIRED.MS"),
-        of_slots("TOPDOWN_BAD_SPECULATION.MISPREDICT"),
-        of_slots("TOPDOWN_FE_BOUND.FRONTEND_LATENCY"),
-        of_slots("TOPDOWN_BE_BOUND.ALLOC_RESTRICTIONS"),
-    ];
-    Some(four([retiring, bad, front_end, back_end], firsts, BACK_END))
+    Some(four([retiring, bad, front_end, back_end], firsts(counts, slots), BACK_END))
 }
 
-fn darkmont(counts: &Counts<'_>) -> Option<Vec<Share>> {
-    let part = |place: usize| counts.of(DARKMONT_1[place]);
+fn summed(counts: &Counts<'_>) -> Option<Vec<Share>> {
+    let part = |place: usize| counts.of(PARTS[place]);
     let parts = [part(0)?, part(1)?, part(2)?, part(3)?];
     let slots: f64 = parts.iter().sum();
-    let of_slots = |event: &str| Some(counts.of(event)? / slots);
-    let firsts = [of_slots("UOPS_RETIRED.MS"), of_slots("TOPDOWN_BAD_SPECULATION.MISPREDICT"), None, None];
-    Some(four(parts.map(|part| part / slots), firsts, BACK_END_PARTS))
+    Some(four(parts.map(|part| part / slots), firsts(counts, slots), BACK_END))
+}
+
+/// The first part of each share of level 1, where it was counted.
+fn firsts(counts: &Counts<'_>, slots: f64) -> [Option<f64>; 4] {
+    let events = [
+        "UOPS_RETIRED.MS",
+        "TOPDOWN_BAD_SPECULATION.MISPREDICT",
+        "TOPDOWN_FE_BOUND.FRONTEND_LATENCY",
+        "TOPDOWN_BE_BOUND.ALLOC_RESTRICTIONS",
+    ];
+    events.map(|event| Some(counts.of(event)? / slots))
 }

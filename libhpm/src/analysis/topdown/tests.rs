@@ -14,7 +14,7 @@ fn shares(pmu: &str, level: u8, counts: &[(&str, u64)]) -> Vec<(&'static str, i6
 
 #[test]
 fn every_event_of_every_plan_exists_and_level_1_fits() {
-    let hybrids = ["goldencove+gracemont"];
+    let hybrids = ["goldencove+gracemont", "redwoodcove+crestmont"];
     for pmu in pmus().filter(|pmu| plan(pmu, 1, false).is_ok()).chain(hybrids) {
         for (level, smt) in [(1, false), (2, false), (1, true)] {
             let Ok(plan) = plan(pmu, level, smt) else {
@@ -172,7 +172,20 @@ fn slots_are_the_sum_of_their_parts() {
     ];
     let level_1 =
         [("retiring", 50), ("bad speculation", 10), ("front end bound", 25), ("back end bound", 15)];
-    assert_eq!(shares("darkmont", 1, &counts), level_1);
+    for pmu in ["crestmont", "darkmont"] {
+        assert_eq!(shares(pmu, 1, &counts), level_1);
+    }
+    let seconds = [
+        ("TOPDOWN_FE_BOUND.FRONTEND_LATENCY", 20),
+        ("TOPDOWN_BE_BOUND.ALLOC_RESTRICTIONS", 3),
+        ("TOPDOWN_BAD_SPECULATION.MISPREDICT", 9),
+        ("UOPS_RETIRED.MS", 4),
+    ];
+    let two = shares("crestmont", 2, &[&counts[..], &seconds].concat());
+    for expected in [("fetch latency", 20), ("core bound", 3), ("resource bound", 12), ("machine clears", 1)]
+    {
+        assert!(two.contains(&expected), "{expected:?} {two:?}");
+    }
 }
 
 /// Each type of cores has shares of its own slots, and none where nothing ran on it.

@@ -10,6 +10,7 @@ mod amd_zen4;
 mod amd_zen5;
 mod broadwell;
 mod core2;
+mod crestmont;
 mod darkmont;
 mod goldencove;
 mod gracemont;
@@ -26,7 +27,7 @@ mod westmere;
 use super::table::Table;
 
 /// Every PMU's table, by the name that the driver gives the PMU, each vendor's oldest first.
-pub(super) static TABLES: [(&str, Table); 25] = [
+pub(super) static TABLES: [(&str, Table); 26] = [
     ("netburst", netburst::NETBURST),
     ("netburst_p", netburst::NETBURST_P),
     ("merom", core2::CORE2),
@@ -42,6 +43,7 @@ pub(super) static TABLES: [(&str, Table); 25] = [
     ("goldencove", goldencove::GOLDENCOVE),
     ("redwoodcove", redwoodcove::REDWOODCOVE),
     ("gracemont", gracemont::GRACEMONT),
+    ("crestmont", crestmont::CRESTMONT),
     ("darkmont", darkmont::DARKMONT),
     ("k8", amd_k8::K8),
     ("family10h", amd_family10h::FAMILY_10H),

@@ -1,6 +1,6 @@
-//! Events of the Redwood Cove core PMU (family 6, models ADH, AEH).
+//! Events of the Redwood Cove core PMU (family 6, models ADH, AEH; P cores of AAH, ACH, B5H).
 //!
-//! Names, encodings and counters as in Intel's event list for these processors (perfmon, `graniterapids_core.json`).
+//! Names, encodings and counters as in Intel's event list for these processors (perfmon, `graniterapids_core.json`, of which `meteorlake_redwoodcove_core.json` is a part).
 
 use crate::event::table::{
     Absent, Alias, C0, C0_3, C0_7, C1_7, LOAD, LOAD_LATENCY, NO, PRECISE, Row, STORE, STORE_LATENCY, Table,

@@ -23,7 +23,7 @@ const SHORT_PERIOD: &str = "1427";
 /// Records that one PMI is for at least: a large segment holds some 4000, a small one 300. Of architectural PEBS it is as large as a power of
 /// two can be (IA32_PEBS_BASE.SIZE), and its records are larger: some 1800.
 fn records_per_pmi() -> Result<usize> {
-    let architectural = profile()?.perfmon().is_some_and(|pmu| pmu.extended.perfmon_extension.is_some());
+    let architectural = profile()?.perfmon().is_some_and(|pmu| pmu.extended.architectural_pebs().is_some());
     Ok(if architectural { 1500 } else { 3000 })
 }
 

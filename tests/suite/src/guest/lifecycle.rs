@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use libhpm::trace::{SampleRow, TraceReader};
+use vpmu::Profile;
 
 use super::processor::{self, Sampled};
 use super::programs::{built, hpmctl, pid_of, record_each, succeed, wait_at_most};
@@ -58,8 +59,8 @@ const AMD_COMMON: [u32; 2] = [0xc001_0000, 0xc001_0004];
 /// IA32_PEBS_BASE, as [`registers`] names it (SDM Vol. 3B, architectural PEBS).
 const PEBS_BASE: &str = " MSR 0x3f4";
 
-/// IA32_PMC5, the last general-purpose counter of the E-cores of hybrid processors, as [`registers`] names it.
-const LAST_COUNTER: &str = " MSR 0xc6";
+/// IA32_PMC0 (SDM Vol. 4); the other general-purpose counters follow.
+const FIRST_COUNTER: u32 = 0xc1;
 
 /// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
 pub(super) const MODULE: &str = "/run/lab/hpm.ko";
@@ -118,16 +119,23 @@ fn measure() -> Result<()> {
     Ok(())
 }
 
+/// The last general-purpose counter of the E-cores of a hybrid processor, as [`registers`] names it.
+fn last_counter(profile: &Profile) -> Option<String> {
+    let counters = profile.hybrid?.efficient?.perfmon()?.general_counters;
+    Some(format!(" MSR {:#x}", FIRST_COUNTER + u32::from(counters) - 1))
+}
+
 /// The registers after CPUs have gone and come, by which the kernel's perf changes two itself, as without hpm. Where a CPU's records are
 /// written by architectural PEBS: it allocates that buffer when the CPU comes. Its size, IA32_PEBS_BASE bits 3:0, stays. And of a
 /// hybrid processor, when the first core of a type comes, the last counter there is tried by inverting 16 bits of it
 /// (arch/x86/events/core.c, `check_hw_exists`).
 pub(super) fn with_perfs_changes(mut before: BTreeMap<String, u64>) -> Result<BTreeMap<String, u64>> {
-    let hybrid = processor::profile()?.hybrid.is_some();
+    let last = last_counter(processor::profile()?);
     for (name, value) in registers()? {
         let Some(was) = before.get_mut(&name).filter(|was| **was != value) else { continue };
         let buffer = name.ends_with(PEBS_BASE) && *was & 0xf == value & 0xf;
-        if buffer || hybrid && name.ends_with(LAST_COUNTER) && *was ^ 0xffff == value {
+        let tried = last.as_ref().is_some_and(|last| name.ends_with(last)) && *was ^ 0xffff == value;
+        if buffer || tried {
             *was = value;
         }
     }

@@ -13,7 +13,7 @@ use crate::guest::programs::PERIOD;
 use crate::lab::Boot;
 
 /// What Linux's Intel driver calls the events of each profile (arch/x86/events/intel/core.c, intel_pmu_init).
-const EVENTS: [(&str, &str); 12] = [
+const EVENTS: [(&str, &str); 14] = [
     ("nehalem", "Nehalem events"),
     ("westmere", "Westmere events"),
     ("sandybridge", "SandyBridge events"),
@@ -25,6 +25,8 @@ const EVENTS: [(&str, &str); 12] = [
     ("sapphirerapids", "Sapphire Rapids events"),
     ("graniterapids", "Granite Rapids events"),
     ("alderlake", "Alderlake Hybrid events"),
+    ("meteorlake", "Meteorlake Hybrid events"),
+    ("sierraforest", "Crestmont events"),
     ("clearwaterforest", "Darkmont events"),
 ];
 

@@ -2,8 +2,8 @@
 
 use super::darkmont_events::{EVENTS, FIXED_EVENTS};
 use super::{
-    ArchitecturalLbr, Extended, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon, PerfmonExtension,
-    PmuKind, Profile, TlbGeometry,
+    ArchitecturalLbr, ArchitecturalPebs, Extended, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon,
+    PerfmonExtension, PmuKind, Profile, TlbGeometry,
 };
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
@@ -49,11 +49,14 @@ pub static CLEARWATER_FOREST: Profile = Profile {
             memory_info: MemoryInfo::Crestmont,
             arch_lbr: Some(ArchitecturalLbr { depths: 0b1011 }),
             perfmon_extension: Some(PerfmonExtension {
-                pebs_general: 0xFF,
-                pdist_general: 0b1,
-                pdist_fixed: 0b1,
-                // AUX (30), GPR (29), XMM (17), LBR (9:8).
-                pebs_groups: 0x6002_0300,
+                equal: true,
+                pebs: Some(ArchitecturalPebs {
+                    general: 0xFF,
+                    pdist_general: 0b1,
+                    pdist_fixed: 0b1,
+                    // AUX (30), GPR (29), XMM (17), LBR (9:8).
+                    groups: 0x6002_0300,
+                }),
             }),
             ..Extended::NONE
         },

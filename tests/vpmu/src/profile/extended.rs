@@ -17,7 +17,7 @@ pub struct Extended {
     pub load_auxiliary: Option<u16>,
     /// Architectural last-branch records instead of model-specific ones.
     pub arch_lbr: Option<ArchitecturalLbr>,
-    /// `CPUID` leaf 23H, the counters' second set of addresses, and architectural PEBS.
+    /// `CPUID` leaf 23H.
     pub perfmon_extension: Option<PerfmonExtension>,
 }
 
@@ -73,17 +73,35 @@ impl ArchitecturalLbr {
 }
 
 /// The architectural performance monitoring extension (`CPUID` leaf 23H; Intel Architecture Instruction Set
-/// Extensions Programming Reference, chapter on architectural PerfMon extensions).
+/// Extensions Programming Reference, chapter on architectural PerfMon extensions): which counters this core
+/// has, where leaf 0AH says what all cores of the part have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerfmonExtension {
-    /// General-purpose counters that can be used for architectural PEBS (`CPUID.23H.5:EAX`).
-    pub pebs_general: u32,
+    /// Event selects have the EQ bit (`CPUID.23H.0:EBX` bit 1).
+    pub equal: bool,
+    /// Architectural PEBS.
+    pub pebs: Option<ArchitecturalPebs>,
+}
+
+/// Architectural PEBS (`CPUID.23H.4` and `.5`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ArchitecturalPebs {
+    /// General-purpose counters that can be used for it (`CPUID.23H.5:EAX`).
+    pub general: u32,
     /// General-purpose counters whose samples are precisely distributed (`CPUID.23H.5:EBX`).
     pub pdist_general: u32,
     /// Fixed-function counters whose samples are precisely distributed (`CPUID.23H.5:EDX`).
     pub pdist_fixed: u32,
     /// Record groups: the bits of IA32_PMC_GPn_CFG_C 63:32 that can be set (`CPUID.23H.4:EBX`).
-    pub pebs_groups: u32,
+    pub groups: u32,
+}
+
+impl Extended {
+    /// What leaf 23H says of architectural PEBS.
+    #[must_use]
+    pub fn architectural_pebs(&self) -> Option<ArchitecturalPebs> {
+        self.perfmon_extension.and_then(|extension| extension.pebs)
+    }
 }
 
 /// What this core of a hybrid part is (SDM Vol. 2A, CPUID, leaf 1AH), and what the part's other cores are.

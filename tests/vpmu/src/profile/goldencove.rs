@@ -1,6 +1,7 @@
 //! Parts with Golden Cove and Redwood Cove cores: Sapphire Rapids, Granite Rapids, and the performance cores
-//! of Alder Lake.
+//! of Alder Lake and Meteor Lake.
 
+use super::crestmont::{METEOR_LAKE_EFFICIENT, METEOR_LAKE_LLC, METEOR_LAKE_SIGNATURE, OWN_COUNTERS};
 use super::goldencove_events::{EVENTS, FIXED_EVENTS};
 use super::gracemont::ALDER_LAKE_EFFICIENT;
 use super::{
@@ -131,4 +132,26 @@ pub static ALDER_LAKE: Profile = Profile {
     },
     microarchitecture: CORE,
     hybrid: Some(Hybrid { core_type: 0x40, native_model: 1, efficient: Some(&ALDER_LAKE_EFFICIENT) }),
+};
+
+/// Intel Core Ultra, first series (Meteor Lake), family 6 model 170: its performance cores, Redwood Cove, and
+/// through [`Profile::of_cpu`] its efficient ones. The retire latency, which Redwood Cove's records have, is left
+/// to Granite Rapids.
+pub static METEOR_LAKE: Profile = Profile {
+    name: "meteorlake",
+    // Family 6, extended model 10, model 10 (display model 170), stepping 4.
+    signature: METEOR_LAKE_SIGNATURE,
+    pmu: PmuKind::Perfmon(&Perfmon {
+        extended: Extended { load_auxiliary: None, perfmon_extension: Some(OWN_COUNTERS), ..PMU.extended },
+        ..PMU
+    }),
+    events: EVENTS,
+    fixed_events: FIXED_EVENTS,
+    geometry: Geometry {
+        l1i: CacheGeometry { size_bytes: 64 << 10, associativity: 16, line_bytes: 64 },
+        llc: METEOR_LAKE_LLC,
+        ..SERVER_CACHES
+    },
+    microarchitecture: CORE,
+    hybrid: Some(Hybrid { core_type: 0x40, native_model: 2, efficient: Some(&METEOR_LAKE_EFFICIENT) }),
 };

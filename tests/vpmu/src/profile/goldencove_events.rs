@@ -1,6 +1,6 @@
 //! Golden Cove's and Redwood Cove's events: names, encodings and counters of Intel's event lists for Sapphire
-//! Rapids, Granite Rapids and Alder Lake's performance cores, which agree on them, as far as the model gives
-//! them a meaning. An encoding that is not here counts nothing.
+//! Rapids, Granite Rapids, and the performance cores of Alder Lake and Meteor Lake, which agree on them, as far
+//! as the model gives them a meaning. An encoding that is not here counts nothing.
 
 use super::EventSpec;
 use super::spec::{cycles, event, load, load_latency, offcore, on, precise, store, store_latency};

@@ -8,6 +8,8 @@ mod broadwell_events;
 mod clearwaterforest;
 mod core2;
 mod core2_events;
+mod crestmont;
+mod crestmont_events;
 mod darkmont_events;
 mod extended;
 mod goldencove;
@@ -42,8 +44,9 @@ pub use amd::Amd;
 pub use broadwell::BROADWELL;
 pub use clearwaterforest::CLEARWATER_FOREST;
 pub use core2::CORE2;
-pub use extended::{ArchitecturalLbr, Extended, Hybrid, MemoryInfo, PerfmonExtension};
-pub use goldencove::{ALDER_LAKE, GRANITE_RAPIDS, SAPPHIRE_RAPIDS};
+pub use crestmont::SIERRA_FOREST;
+pub use extended::{ArchitecturalLbr, ArchitecturalPebs, Extended, Hybrid, MemoryInfo, PerfmonExtension};
+pub use goldencove::{ALDER_LAKE, GRANITE_RAPIDS, METEOR_LAKE, SAPPHIRE_RAPIDS};
 pub use haswell::HASWELL;
 pub use icelake::ICE_LAKE;
 pub use ivybridge::IVY_BRIDGE;
@@ -250,6 +253,8 @@ pub static ALL: &[&Profile] = &[
     &SAPPHIRE_RAPIDS,
     &GRANITE_RAPIDS,
     &ALDER_LAKE,
+    &METEOR_LAKE,
+    &SIERRA_FOREST,
     &CLEARWATER_FOREST,
 ];
 

@@ -2,7 +2,7 @@
 
 use crate::machine::*;
 use vpmu::pmu::msr;
-use vpmu::profile::{ALDER_LAKE, GRANITE_RAPIDS, ICE_LAKE, SAPPHIRE_RAPIDS};
+use vpmu::profile::{ALDER_LAKE, GRANITE_RAPIDS, ICE_LAKE, SAPPHIRE_RAPIDS, SIERRA_FOREST};
 use vpmu::{
     BranchKind, DataAccess, DataOutcome, DataSource, Demand, Event, EventSet, MicroEvents, Options,
     PebsOutcome, Privilege, Profile, Registers,
@@ -200,6 +200,17 @@ fn gracemont_swaps_lock_and_tlb() {
     let mut machine = sampling(efficient, 0, 0x05D0, 1, 0b1);
     machine.steps(sampled_load(0x80, DataSource::L2, 40, true), 2);
     assert_eq!(word(&mut machine, 0x28), 3 | 1 << 5);
+}
+
+/// Crestmont has a wider data source, and lock and STLB miss behind it (Linux: cmt_latency_data); load latency is an event of
+/// counters 0 and 1.
+#[test]
+fn crestmont_has_lock_and_tlb_one_bit_higher() {
+    let mut machine = sampling(&SIERRA_FOREST, 1, 0x05D0, 1, 0b1);
+    machine.steps(sampled_load(0x80, DataSource::L2, 40, true), 2);
+    assert_eq!(word(&mut machine, 0x28), 3 | 1 << 6);
+    let elsewhere = sampling(&SIERRA_FOREST, 2, 0x05D0, 1, 0b1);
+    assert_eq!(elsewhere.pmu.demand(), Demand::Nothing, "no other counts it");
 }
 
 /// IA32_PERF_CAPABILITIES.PEBS_TIMING_INFO: bits 47:32 of the first word are the cycles since the instruction

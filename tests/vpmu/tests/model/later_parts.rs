@@ -2,7 +2,10 @@
 
 use crate::geometry::latency;
 use crate::machine::*;
-use vpmu::profile::{ALDER_LAKE, CLEARWATER_FOREST, GRANITE_RAPIDS, ICE_LAKE, SAPPHIRE_RAPIDS, SKYLAKE};
+use vpmu::profile::{
+    ALDER_LAKE, CLEARWATER_FOREST, GRANITE_RAPIDS, ICE_LAKE, METEOR_LAKE, SAPPHIRE_RAPIDS, SIERRA_FOREST,
+    SKYLAKE,
+};
 use vpmu::{
     Core, CpuidRegs, DataSource, Event, EventSet, GeneralProtection, MicroEvents, Options, Pmu, Privilege,
     Profile, SharedCache, pmu::msr,
@@ -59,6 +62,25 @@ fn version_6_is_enumerated_by_leaf_23h() {
     assert_eq!((one.ecx, one.edx), (1 << 15, 0));
     let pmu = Pmu::new(&CLEARWATER_FOREST, Options::default());
     assert_eq!(pmu.misc_enable(0), 1 << 7 | 1 << 11 | 1 << 12);
+}
+
+/// Leaf 23H of version 5: each core's own counters, where leaf 0AH has those of all; nothing else of version 6.
+#[test]
+fn version_5_can_have_leaf_23h_for_its_counters() {
+    for (core, fixed) in
+        [(METEOR_LAKE.of_cpu(0, 2), 0b1111), (METEOR_LAKE.of_cpu(1, 2), 0b111), (&SIERRA_FOREST, 0b111)]
+    {
+        assert_eq!(ask(core, 7, 1).eax, 1 << 8);
+        let leaf = ask(core, 0x0A, 0);
+        assert_eq!((leaf.eax & 0xFFFF, leaf.ecx), (0x0805, 0b111), "{}", core.name);
+        let of = |subleaf| ask(core, 0x23, subleaf);
+        assert_eq!((of(0).eax, of(0).ebx), (0b1011, 0));
+        assert_eq!((of(1).eax, of(1).ebx), (0xFF, fixed));
+        assert_eq!([of(4), of(5)], [CpuidRegs::default(); 2]);
+        let mut pmu = Pmu::new(core, Options::default());
+        assert_eq!(pmu.rdmsr(msr::IA32_PMC_GP0_CTR), Err(GeneralProtection), "the registers of version 6");
+        assert_eq!(pmu.wrmsr(msr::IA32_PERFEVTSEL0, 1 << 36), Err(GeneralProtection), "EQ");
+    }
 }
 
 /// A hybrid part: the first half of its processors are performance cores, leaf 1AH tells which, and leaf 0AH

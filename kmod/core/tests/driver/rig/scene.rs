@@ -2,7 +2,7 @@
 
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Scope, SessionConfig};
 use hpm_core::Program;
-use vpmu::Options;
+use vpmu::{Options, Profile};
 
 use super::core::Instruction::{self, Branch, Load, Plain, Store};
 use super::{netburst, Rig};
@@ -70,7 +70,11 @@ pub fn acquired(cpus: usize) -> Rig {
 
 /// A machine whose first CPU is a performance core, and whose second one is an efficient core.
 pub fn hybrid() -> Rig {
-    let performance = &vpmu::profile::ALDER_LAKE;
+    hybrid_of(&vpmu::profile::ALDER_LAKE)
+}
+
+/// The same of this processor.
+pub fn hybrid_of(performance: &'static Profile) -> Rig {
     let efficient = performance.hybrid.and_then(|hybrid| hybrid.efficient).expect("an E-core");
     Rig::with(&[performance, efficient], Options::default())
 }

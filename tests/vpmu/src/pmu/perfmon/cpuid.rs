@@ -114,8 +114,9 @@ fn fixed_counters(facts: &profile::Perfmon) -> u32 {
     ((1 << facts.fixed_counters) - 1) & !(facts.extended.absent_fixed as u32)
 }
 
-/// Every core of a hybrid part answers alike: what its efficient cores have, too. Linux adds what it knows
-/// the performance cores to have beyond that (arch/x86/events/intel/core.c, intel_pmu_init, "Alder Lake").
+/// Every core of a hybrid part answers alike: what its efficient cores have, too. What the performance cores
+/// have beyond that Linux knows of Alder Lake (arch/x86/events/intel/core.c, intel_pmu_init), and reads in
+/// leaf 23H on later parts.
 fn perfmon(profile: &Profile, facts: &profile::Perfmon) -> CpuidRegs {
     let efficient = profile.hybrid.and_then(|hybrid| hybrid.efficient);
     let efficient = efficient.and_then(|core| Some((core, core.perfmon()?)));
@@ -143,7 +144,7 @@ fn last_branch(lbr: ArchitecturalLbr) -> CpuidRegs {
     CpuidRegs { eax: u32::from(lbr.depths) | LBR_LIP, ebx: 0b111, ecx: 0b111, edx: 0 }
 }
 
-/// Sub-leaves 0 (which there are), 1 (counters), 3 (architectural events), 4 and 5 (architectural PEBS).
+/// Sub-leaves 0 (which there are), 1 (counters), 3 (architectural events), and with architectural PEBS 4 and 5.
 /// There is no sub-leaf 2, auto counter reload.
 fn perfmon_extended(
     profile: &Profile,
@@ -152,18 +153,23 @@ fn perfmon_extended(
     subleaf: u32,
 ) -> CpuidRegs {
     let none = CpuidRegs::default();
-    match subleaf {
-        // The EQ bit, and neither UnitMask2 nor RDPMC user disable (EBX); slots per cycle (ECX 7:0).
-        0 => CpuidRegs { eax: 0b11_1011, ebx: 0b10, ecx: profile.microarchitecture.retire_width, ..none },
-        1 => CpuidRegs { eax: (1 << facts.general_counters) - 1, ebx: fixed_counters(facts), ..none },
-        3 => CpuidRegs { eax: (1 << architectural_events(profile)) - 1, ..none },
-        4 => CpuidRegs { ebx: extension.pebs_groups, ..none },
-        5 => CpuidRegs {
-            eax: extension.pebs_general,
-            ebx: extension.pdist_general,
+    match (subleaf, extension.pebs) {
+        // Perhaps the EQ bit, and neither UnitMask2 nor RDPMC user disable (EBX); slots per cycle (ECX 7:0).
+        (0, pebs) => CpuidRegs {
+            eax: 0b1011 | if pebs.is_some() { 0b11_0000 } else { 0 },
+            ebx: u32::from(extension.equal) << 1,
+            ecx: profile.microarchitecture.retire_width,
+            ..none
+        },
+        (1, _) => CpuidRegs { eax: (1 << facts.general_counters) - 1, ebx: fixed_counters(facts), ..none },
+        (3, _) => CpuidRegs { eax: (1 << architectural_events(profile)) - 1, ..none },
+        (4, Some(pebs)) => CpuidRegs { ebx: pebs.groups, ..none },
+        (5, Some(pebs)) => CpuidRegs {
+            eax: pebs.general,
+            ebx: pebs.pdist_general,
             // Fixed-function counters have 32 bits there.
             ecx: facts.extended.pebs_fixed as u32,
-            edx: extension.pdist_fixed,
+            edx: pebs.pdist_fixed,
         },
         _ => none,
     }

@@ -116,7 +116,7 @@ impl Perfmon {
 
     /// Whether any event of any counter can be sampled, precise or not (Vol. 3B 20.9.1, "Extended PEBS").
     pub(super) fn has_extended_pebs(&self) -> bool {
-        self.has_adaptive_pebs() || self.facts.extended.perfmon_extension.is_some()
+        self.has_adaptive_pebs() || self.facts.extended.architectural_pebs().is_some()
     }
 
     pub(super) fn has_timed_pebs(&self) -> bool {
@@ -172,14 +172,15 @@ impl Perfmon {
         let (slot, kind) = ((msr - first) as usize / 4, (msr - first) % 4);
         let (base, count) =
             if fixed { (self.general(), self.counters.len() - self.general()) } else { (0, self.general()) };
-        let exists =
-            self.facts.extended.perfmon_extension.is_some() && slot < count && !self.is_absent(base + slot);
+        let exists = self.facts.version >= 6 && slot < count && !self.is_absent(base + slot);
         match kind {
             _ if !exists => Register::Absent,
             0 if fixed => Register::FixedCtr(slot),
             0 => Register::FullPmc(slot),
             1 if !fixed => Register::EvtSel(slot),
-            3 => Register::Later(Later::CfgC(base + slot)),
+            3 if self.facts.extended.architectural_pebs().is_some() => {
+                Register::Later(Later::CfgC(base + slot))
+            }
             // CFG_B belongs to auto counter reload, which the modelled parts do not enumerate; fixed-function
             // counters have no CFG_A.
             _ => Register::Absent,
@@ -227,12 +228,12 @@ impl Perfmon {
     /// RELOAD of every counter; EN and the groups of those that `CPUID.23H.5` says can be used for PEBS.
     fn cfg_c_mask(&self, counter: usize) -> u64 {
         let extended = &self.facts.extended;
-        let Some(extension) = extended.perfmon_extension else { return 0 };
-        let pebs = u64::from(extension.pebs_general) | extended.pebs_fixed << 32;
-        if pebs & self.global_bit(counter) == 0 {
+        let Some(pebs) = extended.architectural_pebs() else { return 0 };
+        let counters = u64::from(pebs.general) | extended.pebs_fixed << 32;
+        if counters & self.global_bit(counter) == 0 {
             return cfg_c::RELOAD;
         }
-        cfg_c::RELOAD | cfg_c::EN | u64::from(extension.pebs_groups) << 32
+        cfg_c::RELOAD | cfg_c::EN | u64::from(pebs.groups) << 32
     }
 
     /// Stores an accepted value.

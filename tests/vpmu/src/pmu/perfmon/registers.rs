@@ -284,7 +284,8 @@ impl Perfmon {
     fn evtsel_mask(&self) -> u64 {
         let any_thread = if self.facts.has_any_thread() { 0 } else { evtsel::ANY_THREAD };
         let adaptive = if self.has_adaptive_pebs() { evtsel::ADAPTIVE_RECORD } else { 0 };
-        let equal = if self.facts.extended.perfmon_extension.is_some() { evtsel::EQ } else { 0 };
+        let extension = self.facts.extended.perfmon_extension;
+        let equal = if extension.is_some_and(|extension| extension.equal) { evtsel::EQ } else { 0 };
         evtsel::DEFINED & !any_thread | adaptive | equal
     }
 
