@@ -60,8 +60,8 @@ impl Refusal {
             }
             Reason::SessionBusy => {
                 format!(
-                    "the hpm session of PID {first} excludes this one: wait until it has ended, end it, or have one of the \
-                     two wait for the other (--share), unless both are of the same process or thread"
+                    "the hpm session of PID {first} excludes this one: wait until it has ended, end it, or start one of the \
+                     two with --share, unless both measure the same process or thread"
                 )
             }
             _ => "Processor Trace is running and hpm refuses beside it: stop the intel_pt user first"
