@@ -19,6 +19,8 @@ pub struct Extended {
     pub arch_lbr: Option<ArchitecturalLbr>,
     /// `CPUID` leaf 23H.
     pub perfmon_extension: Option<PerfmonExtension>,
+    /// IA32_PERF_GLOBAL_CTRL has EN_PERF_METRICS (48). It does nothing, as the model has no top-down metrics.
+    pub metrics_enable: bool,
 }
 
 impl Extended {
@@ -30,6 +32,7 @@ impl Extended {
         load_auxiliary: None,
         arch_lbr: None,
         perfmon_extension: None,
+        metrics_enable: false,
     };
 }
 
