@@ -96,8 +96,10 @@ pub(super) fn sessions_at(
 /// The value of the thread that is measured alone under this number, if it is this one. A thread may go on under another number, or
 /// end under it, before anybody here is told.
 fn alone(tid: u32, task: *const bindings::task_struct, irq: &LocalInterruptDisabled) -> Option<u32> {
-    THREADS
-        .get(tid)
+    // Each switch asks, and mostly nobody is.
+    (ALONE.load(Ordering::Relaxed) != 0)
+        .then(|| THREADS.get(tid))
+        .flatten()
         .filter(|&value| session_at(value, irq).is_some_and(|session| session.is_for_thread(task)))
 }
 

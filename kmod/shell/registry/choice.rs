@@ -44,6 +44,7 @@ pub(super) unsafe fn note_sharers() {
 ///
 /// # Safety
 /// The task is alive, and `thread` says who it is.
+#[inline]
 pub(in super::super) unsafe fn session_of<'a>(
     task: *mut bindings::task_struct,
     thread: Thread,
@@ -56,6 +57,23 @@ pub(in super::super) unsafe fn session_of<'a>(
         let only = unsafe { only_session_of(task, thread, cpu, irq) }?;
         return (!only.has_given_up()).then_some(Chosen { session: only, waiting: 0 });
     }
+    // SAFETY: The caller's promise.
+    unsafe { shared_session_of(sharing, task, thread, cpu, irq) }
+}
+
+/// As [`session_of`], where sessions share. Apart, because each switch asks, and mostly none does.
+///
+/// # Safety
+/// The task is alive, and `thread` says who it is.
+#[cold]
+#[inline(never)]
+unsafe fn shared_session_of<'a>(
+    sharing: u64,
+    task: *mut bindings::task_struct,
+    thread: Thread,
+    cpu: &Cpu,
+    irq: &'a LocalInterruptDisabled,
+) -> Option<Chosen<'a>> {
     // SAFETY: The caller's promise.
     let covering = unsafe { covering(task, thread, cpu, irq) };
     let number = choose(covering, sharing, sys::rdtsc() / slot_tsc())?;
