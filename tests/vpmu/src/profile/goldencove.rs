@@ -142,7 +142,12 @@ pub static METEOR_LAKE: Profile = Profile {
     // Family 6, extended model 10, model 10 (display model 170), stepping 4.
     signature: METEOR_LAKE_SIGNATURE,
     pmu: PmuKind::Perfmon(&Perfmon {
-        extended: Extended { load_auxiliary: None, perfmon_extension: Some(OWN_COUNTERS), ..PMU.extended },
+        extended: Extended {
+            load_auxiliary: None,
+            hidden_metrics: true,
+            perfmon_extension: Some(OWN_COUNTERS),
+            ..PMU.extended
+        },
         ..PMU
     }),
     events: EVENTS,
