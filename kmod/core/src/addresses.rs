@@ -52,6 +52,15 @@ impl Pmu {
         IA32_PERFEVTSEL0 + counter.place() as u32
     }
 
+    /// The event select of the general counter with this number, which hpm need not use. Of Intel's architectural monitoring.
+    #[must_use]
+    pub const fn numbered_select_register(&self, number: u32) -> u32 {
+        if self.perfmon.version >= 6 {
+            return IA32_PMC_GP0_CTR + STEP * number + CFG_A;
+        }
+        IA32_PERFEVTSEL0 + number
+    }
+
     /// What the counter does for architectural PEBS.
     #[must_use]
     pub const fn cfg_c_register(&self, counter: Counter) -> u32 {

@@ -115,8 +115,8 @@ pub fn core_pmus(name: &str) -> impl Iterator<Item = (CoreType, &str)> {
 #[must_use]
 pub fn type_in_hybrid(pmu: &str) -> CoreType {
     match pmu {
-        "goldencove" | "redwoodcove" => CoreType::Core,
-        "gracemont" | "crestmont" => CoreType::Atom,
+        "goldencove" | "redwoodcove" | "lioncove" => CoreType::Core,
+        "gracemont" | "crestmont" | "skymont" => CoreType::Atom,
         _ => CoreType::Any,
     }
 }

@@ -73,6 +73,8 @@ pub(super) const C0_3: u32 = 0x0f;
 pub(super) const C0_5: u32 = 0x3f;
 /// Counters 0 to 7.
 pub(super) const C0_7: u32 = 0xff;
+/// Counters 2 to 7.
+pub(super) const C2_7: u32 = 0xfc;
 /// Counters 1 to 7.
 pub(super) const C1_7: u32 = 0xfe;
 

@@ -41,7 +41,10 @@ impl Branch {
     /// Whether the last branch records of a PMU, by the driver's name for it, are architectural.
     #[must_use]
     pub fn are_architectural(pmu: &str) -> bool {
-        matches!(pmu, "goldencove" | "redwoodcove" | "gracemont" | "crestmont" | "darkmont")
+        matches!(
+            pmu,
+            "goldencove" | "redwoodcove" | "lioncove" | "gracemont" | "crestmont" | "skymont" | "darkmont"
+        )
     }
 
     /// The branches as a record or the driver has them: 24 bytes each, the newest first; nothing when the bytes are not

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | [`fixed`] | 0 to 3 | Pentium 4 in 64-bit mode, Core 2 to Comet Lake | SDM Vol. 3B 20.3.1.1.1, 20.3.6.2, 20.3.8.1.1 |
 //! | [`netburst`] | [`hpm_abi::RECORD_FORMAT_NETBURST_32`] | Pentium 4 in 32-bit mode | SDM Vol. 3B 17.4.9.2 of 2016 |
-//! | [`adaptive`] | 4 to 6 | Ice Lake to Granite Rapids | SDM Vol. 3B 20.9.2 |
+//! | [`adaptive`] | 4 to 6 | Ice Lake to Granite Rapids, client processors to Arrow Lake | SDM Vol. 3B 20.9.2 |
 //! | [`architectural`] | [`hpm_abi::RECORD_FORMAT_ARCHITECTURAL`] | Clearwater Forest on | SDM Vol. 3B, "Architectural PEBS" |
 //! | interrupt | [`hpm_abi::RECORD_FORMAT_INTERRUPT`] | all | [`hpm_abi::InterruptRecord`] |
 //! | [`ibs`] | [`hpm_abi::RECORD_FORMAT_IBS`] | AMD's, family 10H on | [`hpm_abi::IbsRecord`] |

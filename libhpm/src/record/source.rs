@@ -156,8 +156,8 @@ pub struct DataSource {
 /// How one generation encodes a data source.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// By bits 3:0.
-    sources: [(Level, Option<Snoop>); 16],
+    /// By the lowest bits.
+    sources: &'static [(Level, Option<Snoop>)],
     /// Bits of the field that are the index into `sources`.
     source_mask: u64,
     /// Bit that says that the second-level TLB was missed.
@@ -219,7 +219,8 @@ pub(super) fn table(pmu: &str) -> Option<&'static Table> {
         "icelake" => &ICE_LAKE,
         "goldencove" | "redwoodcove" => &GOLDEN_COVE,
         "gracemont" => &GRACEMONT,
-        "crestmont" | "darkmont" => &CRESTMONT,
+        "lioncove" => &LION_COVE,
+        "crestmont" | "skymont" | "darkmont" => &CRESTMONT,
         _ => return None,
     })
 }
@@ -238,7 +239,7 @@ const SUPPLIED: Option<Snoop> = Some(Snoop::Supplied);
 
 #[rustfmt::skip]
 static NEHALEM: Table = Table {
-    sources: [
+    sources: &[
         (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
         (L3, NONE),             (L3, HIT),               (L3, MODIFIED),      (Reserved, None),
         (RemoteCache, FORWARDED), (Reserved, None),      (LocalDram, HIT),    (RemoteDram, HIT),
@@ -257,7 +258,7 @@ static WESTMERE: Table = Table { stlb_miss: Some(4), locked: Some(5), ..NEHALEM 
 
 #[rustfmt::skip]
 static SANDY_BRIDGE: Table = Table {
-    sources: [
+    sources: &[
         (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
         (L3, NONE),             (L3, MISS),              (L3, HIT),           (L3, MODIFIED),
         (RemoteCache, HIT),     (RemoteCache, MODIFIED), (LocalDram, HIT),    (RemoteDram, HIT),
@@ -283,7 +284,7 @@ const SINCE_SKYLAKE: [(Level, Option<Snoop>); 16] = [
 ];
 
 static SKYLAKE: Table = Table {
-    sources: SINCE_SKYLAKE,
+    sources: &SINCE_SKYLAKE,
     source_mask: 0xf,
     stlb_miss: Some(4),
     locked: Some(5),
@@ -299,10 +300,10 @@ const SINCE_ICE_LAKE: [(Level, Option<Snoop>); 16] = {
     sources
 };
 
-static ICE_LAKE: Table = Table { sources: SINCE_ICE_LAKE, ..SKYLAKE };
+static ICE_LAKE: Table = Table { sources: &SINCE_ICE_LAKE, ..SKYLAKE };
 
 static GOLDEN_COVE: Table = Table {
-    sources: SINCE_ICE_LAKE,
+    sources: &SINCE_ICE_LAKE,
     source_mask: 0xf,
     stlb_miss: Some(4),
     locked: Some(5),
@@ -311,9 +312,28 @@ static GOLDEN_COVE: Table = Table {
     split_latency: true,
 };
 
+/// Linux: `lnc_pebs_data_source`, `lnc_latency_data`. Both of L1's levels are L1, what is on its way to L2 is a fill buffer's, and the memory-side
+/// cache is told as far memory is where it has that place.
+#[rustfmt::skip]
+static LION_COVE: Table = Table {
+    sources: &[
+        (BeyondL3, None),       (L1, NONE),              (L1, NONE),          (FillBuffer, NONE),
+        (Reserved, None),       (L2, NONE),              (FillBuffer, NONE),  (Reserved, None),
+        (L3, NONE),             (Reserved, None),        (Reserved, None),    (Reserved, None),
+        (L3, FORWARDED),        (L3, MODIFIED),          (Reserved, None),    (BeyondL3, MODIFIED),
+        (FarMemory, NONE),      (LocalDram, NONE),
+    ],
+    source_mask: 0xff,
+    stlb_miss: Some(10),
+    locked: Some(11),
+    blocked: 0b11 << 12,
+    precise_stores: false,
+    split_latency: true,
+};
+
 #[rustfmt::skip]
 static GRACEMONT: Table = Table {
-    sources: [
+    sources: &[
         (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
         (L3, NONE),             (L3, HIT),               (L3, MODIFIED),      (L3, MODIFIED),
         (L3, FORWARDED),        (RemoteCache, MODIFIED), (LocalDram, HIT),    (RemoteDram, HIT),
@@ -330,7 +350,7 @@ static GRACEMONT: Table = Table {
 /// Crestmont and later (Linux: `__intel_pmu_pebs_data_source_cmt`, `cmt_latency_data`).
 #[rustfmt::skip]
 static CRESTMONT: Table = Table {
-    sources: [
+    sources: &[
         (BeyondL3, None),       (L1, NONE),              (FillBuffer, NONE),  (L2, NONE),
         (L3, NONE),             (L3, MISS),              (L3, HIT),           (L3, FORWARDED),
         (L3, MODIFIED),         (RemoteCache, MODIFIED), (LocalDram, NONE),   (RemoteDram, NONE),

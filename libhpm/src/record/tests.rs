@@ -173,10 +173,13 @@ fn sources_are_read_as_the_generation_writes_them() {
         assert_eq!((level, snoop), (Level::L3, Some(Snoop::Supplied)), "{pmu}");
     }
     assert_eq!(load("gracemont", 0x1a), (Level::LocalDram, Some(Snoop::Hit), no, yes));
-    for pmu in ["crestmont", "darkmont"] {
+    for pmu in ["crestmont", "skymont", "darkmont"] {
         assert_eq!(load(pmu, 0x48), (Level::L3, Some(Snoop::Modified), yes, no));
     }
     assert_eq!(load("darkmont", 0x1f).0, Level::Reserved);
+    assert_eq!(load("lioncove", 0x411), (Level::LocalDram, Some(Snoop::None), yes, no));
+    assert_eq!(load("lioncove", 0x80d), (Level::L3, Some(Snoop::Modified), no, yes));
+    assert_eq!(load("lioncove", 0x12).0, Level::Reserved);
     assert_eq!(source("goldencove", Sampling::LoadLatency, 0x41).blocked, Some(true));
     assert_eq!(source("skylake", Sampling::LoadLatency, 0x41).blocked, None);
 }

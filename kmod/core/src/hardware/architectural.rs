@@ -67,6 +67,7 @@ impl Hardware {
     pub(super) fn acquire<P: Port>(&mut self, port: &mut P) -> Result<(), Refusal> {
         self.found.read(port, &self.pmu);
         self.found.check_idle(&self.pmu)?;
+        self.found.check_others(port, &self.pmu)?;
         let found = &self.found;
         (self.selects, self.cfg_c, self.extras) = (found.selects, found.cfg_c, found.extras);
         (self.fixed_ctr_ctrl, self.global_ctrl) = (found.fixed_ctr_ctrl, found.global_ctrl);

@@ -3,7 +3,7 @@
 use super::super::abi::Reason;
 use super::super::allocate::{Counter, COUNTERS_MAX};
 use super::super::ds;
-use super::super::pmu::architectural::FIXED_COUNTERS_MAX;
+use super::super::pmu::architectural::{FIXED_COUNTERS_MAX, GENERAL_COUNTERS_MAX};
 use super::super::pmu::ExtraRegister;
 use super::super::port::Port;
 use super::super::registers::{
@@ -94,6 +94,19 @@ impl Found {
         for counter in pebs.counters.iter() {
             self.ds_resets[counter.place()] = port.ds_read(ds::reset(pebs.format, counter));
         }
+    }
+
+    /// As [`Self::check_idle`], of the general counters beyond those that hpm uses, which its stopping would stop, too (Lion Cove's
+    /// ninth and tenth). That there is one, and a select to ask, shows by its bit.
+    pub(super) fn check_others<P: Port>(&self, port: &mut P, pmu: &Pmu) -> Result<(), Refusal> {
+        for number in (GENERAL_COUNTERS_MAX..32).filter(|number| self.global_ctrl >> number & 1 == 1) {
+            let register = pmu.numbered_select_register(number);
+            let select = PerfEvtSel(port.rdmsr(register));
+            if select.en() == 1 {
+                return Err(Refusal::new(Reason::CountersRunning, [register.into(), select.0]));
+            }
+        }
+        Ok(())
     }
 
     /// Writes back where records went. The PMU must be stopped, and can write no record.

@@ -18,12 +18,14 @@ pub mod gracemont;
 pub mod haswell;
 pub mod icelake;
 pub mod ivybridge;
+pub mod lioncove;
 pub mod nehalem;
 pub mod netburst;
 pub mod redwoodcove;
 mod rules;
 pub mod sandybridge;
 pub mod skylake;
+pub mod skymont;
 pub mod westmere;
 
 use self::amd::Amd;
@@ -37,7 +39,7 @@ use super::registers::IA32_PERF_GLOBAL_CTRL;
 use super::Refusal;
 
 /// Every generation that hpm knows, each vendor's in the order in which they appeared.
-pub const GENERATIONS: [&Generation; 24] = [
+pub const GENERATIONS: [&Generation; 26] = [
     &core2::MEROM,
     &core2::CORE2,
     &nehalem::NEHALEM,
@@ -50,8 +52,10 @@ pub const GENERATIONS: [&Generation; 24] = [
     &icelake::ICELAKE,
     &goldencove::GOLDENCOVE,
     &redwoodcove::REDWOODCOVE,
+    &lioncove::LIONCOVE,
     &gracemont::GRACEMONT,
     &crestmont::CRESTMONT,
+    &skymont::SKYMONT,
     &darkmont::DARKMONT,
     &amd_k8::K8,
     &amd_family10h::FAMILY_10H,
@@ -68,6 +72,8 @@ pub const GENERATIONS: [&Generation; 24] = [
 const ALDER_LAKE: &[u32] = &[0x97, 0x9A, 0xB7, 0xBA, 0xBF];
 /// Meteor Lake, and Arrow Lake-U, which is the same.
 const METEOR_LAKE: &[u32] = &[0xAA, 0xAC, 0xB5];
+/// Lunar Lake and Arrow Lake, but not Arrow Lake-H, which has cores of three types.
+const LUNAR_LAKE: &[u32] = &[0xBD, 0xC6];
 
 /// How a PMU is programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

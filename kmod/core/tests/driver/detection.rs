@@ -285,8 +285,8 @@ fn processors_that_are_not_known_are_named_and_left_alone() {
     zen.leaves.insert(0, AMD);
     zen.leaves.insert(1, leaf(0x00B5_0F00, 0, 0, 0));
     let mut newer = Processor { registers: none, ..skylake() };
-    newer.leaves.insert(1, leaf(0x000C_0662, 0, ECX, EDX));
-    for (processor, named) in [(zen, [0x1A, 0x50]), (newer, [6, 0xC6])] {
+    newer.leaves.insert(1, leaf(0x000C_0652, 0, ECX, EDX));
+    for (processor, named) in [(zen, [0x1A, 0x50]), (newer, [6, 0xC5])] {
         let refusal = machine(&processor).pmu.expect_err("not known");
         assert_eq!(refusal, Refusal::new(Reason::UnknownPmu, named));
     }

@@ -17,7 +17,8 @@ fn models(generation: &Generation) -> String {
         CoreType::Atom => "E-cores",
     };
     let hybrid = generation.hybrid_models.iter().map(name).collect::<Vec<_>>().join(", ");
-    format!("{own}; {cores} of {hybrid}")
+    let separator = if own.is_empty() { "" } else { "; " };
+    format!("{own}{separator}{cores} of {hybrid}")
 }
 
 /// Families and models of one of AMD's generations.

@@ -20,7 +20,7 @@ use vpmu::profile::{self, PmuKind, Profile};
 use vpmu::Options;
 
 /// The names that the driver gives the profiles' PMUs.
-const NAMES: [(&str, &str); 17] = [
+const NAMES: [(&str, &str); 19] = [
     ("core2", "core2"),
     ("nehalem", "nehalem"),
     ("westmere", "westmere"),
@@ -35,9 +35,11 @@ const NAMES: [(&str, &str); 17] = [
     ("alderlake", "goldencove"),
     ("meteorlake", "redwoodcove"),
     ("sierraforest", "crestmont"),
+    ("lunarlake", "lioncove"),
     ("clearwaterforest", "darkmont"),
     ("alderlake", "gracemont"),
     ("meteorlake", "crestmont"),
+    ("lunarlake", "skymont"),
 ];
 
 fn rig(profile: &'static Profile) -> Rig {
@@ -279,6 +281,7 @@ const ATOM: u8 = CoreType::Atom as u8;
 fn on_a_hybrid_processor_each_event_counts_on_the_cores_that_it_is_for() {
     each_event_counts_on_its_cores(hybrid(), b"goldencove+gracemont\0");
     each_event_counts_on_its_cores(hybrid_of(&profile::METEOR_LAKE), b"redwoodcove+crestmont\0");
+    each_event_counts_on_its_cores(hybrid_of(&profile::LUNAR_LAKE), b"lioncove+skymont\0");
 }
 
 fn each_event_counts_on_its_cores(mut rig: Rig, name: &[u8]) {

@@ -88,6 +88,23 @@ fn a_running_counter_is_refused_and_left_alone() {
     }
 }
 
+/// Lion Cove has ten, of which hpm uses eight; to stop it would stop the others, too.
+#[test]
+fn a_running_counter_that_hpm_does_not_use_is_refused_too() {
+    const CFG_A_OF_9: u32 = 0x1900 + 4 * 9 + 1;
+    let rig = Rig::of(&profile::LUNAR_LAKE, 1, Options::default());
+    write(&rig, 0x38F, 0x3FF);
+    assert!(
+        Engine::new(0).acquire(&mut rig.port(0), &rig.pmu).is_ok(),
+        "the kernel's perf enables all of them"
+    );
+    let rig = Rig::of(&profile::LUNAR_LAKE, 1, Options::default());
+    write(&rig, 0x38F, 0x3FF);
+    write(&rig, CFG_A_OF_9, 0x0041_00C0);
+    let refusal = Engine::new(0).acquire(&mut rig.port(0), &rig.pmu);
+    assert_eq!(refusal, Err(Refusal::new(Reason::CountersRunning, [CFG_A_OF_9.into(), 0x0041_00C0])));
+}
+
 /// Registers of somebody else's counters: each counter's event select, and what starts it; and one that starts all.
 struct Intruder {
     profile: &'static Profile,

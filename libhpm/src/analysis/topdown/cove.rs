@@ -1,4 +1,4 @@
-//! Ice Lake, whose slots are counted and bad speculation is the rest; Golden Cove and Redwood Cove, which count every part.
+//! Ice Lake, whose slots are counted and bad speculation is the rest; Golden Cove, Redwood Cove and Lion Cove, which count every part.
 
 use super::{BACK_END_PARTS, Counts, MEMORY, Method, Share, four, memory_bound, mispredicted};
 
@@ -16,6 +16,7 @@ pub(super) const GOLDEN_COVE: Method = Method {
     shares: golden_cove,
     remarks: ["", "Each share of level 1 is counted by itself; what they lack to 100 % is told by none."],
 };
+pub(super) const LION_COVE: Method = Method { second: &[LION_COVE_2], shares: lion_cove, ..GOLDEN_COVE };
 
 /// INT_MISC.CLEARS_COUNT: times that the allocator began to recover.
 const CLEARS: &str = "cpu/event=0x0d,umask=0x01,cmask=1,edge/";
@@ -44,6 +45,10 @@ const GOLDEN_COVE_1: &[&str] = &[
 const GOLDEN_COVE_STARVED: &str = "cpu/event=0x9c,umask=0x01,cmask=6/";
 const GOLDEN_COVE_2: &[&str] =
     &["UOPS_RETIRED.MS", "TOPDOWN.BR_MISPREDICT_SLOTS", GOLDEN_COVE_STARVED, "TOPDOWN.MEMORY_BOUND_SLOTS"];
+/// IDQ_BUBBLES.STARVATION_CYCLES.
+const LION_COVE_STARVED: &str = "cpu/event=0x9c,umask=0x01,cmask=8/";
+const LION_COVE_2: &[&str] =
+    &["UOPS_RETIRED.MS", "TOPDOWN.BR_MISPREDICT_SLOTS", LION_COVE_STARVED, "TOPDOWN.MEMORY_BOUND_SLOTS"];
 
 fn ice_lake(counts: &Counts<'_>) -> Option<Vec<Share>> {
     const WIDTH: f64 = 5.0;
@@ -61,7 +66,15 @@ fn ice_lake(counts: &Counts<'_>) -> Option<Vec<Share>> {
 }
 
 fn golden_cove(counts: &Counts<'_>) -> Option<Vec<Share>> {
-    const WIDTH: f64 = 6.0;
+    counted(counts, 6.0, GOLDEN_COVE_STARVED)
+}
+
+fn lion_cove(counts: &Counts<'_>) -> Option<Vec<Share>> {
+    counted(counts, 8.0, LION_COVE_STARVED)
+}
+
+/// Every part is counted; `starved` are the cycles in which none of the `width` slots had anything.
+fn counted(counts: &Counts<'_>, width: f64, starved: &str) -> Option<Vec<Share>> {
     let slots = counts.of("TOPDOWN.SLOTS_P")?;
     let of_slots = |event: &str| Some(counts.of(event)? / slots);
     let dropped = of_slots("INT_MISC.UOP_DROPPING")?;
@@ -74,7 +87,7 @@ fn golden_cove(counts: &Counts<'_>) -> Option<Vec<Share>> {
     let firsts = [
         of_slots("UOPS_RETIRED.MS"),
         of_slots("TOPDOWN.BR_MISPREDICT_SLOTS"),
-        of_slots(GOLDEN_COVE_STARVED).map(|cycles| WIDTH * cycles - dropped),
+        of_slots(starved).map(|cycles| width * cycles - dropped),
         of_slots("TOPDOWN.MEMORY_BOUND_SLOTS"),
     ];
     Some(four(level_1, firsts, BACK_END_PARTS))

@@ -1,5 +1,5 @@
 //! E cores. Gracemont has five slots a cycle and bad speculation is the rest, as in Intel's metrics: its own event sees only some of
-//! the machine clears. Crestmont and Darkmont count all parts, and slots are their sum.
+//! the machine clears. From Crestmont on they count all parts, and slots are their sum.
 
 use super::{Counts, Method, Parts, Share, four};
 

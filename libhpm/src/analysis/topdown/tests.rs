@@ -14,7 +14,7 @@ fn shares(pmu: &str, level: u8, counts: &[(&str, u64)]) -> Vec<(&'static str, i6
 
 #[test]
 fn every_event_of_every_plan_exists_and_level_1_fits() {
-    let hybrids = ["goldencove+gracemont", "redwoodcove+crestmont"];
+    let hybrids = ["goldencove+gracemont", "redwoodcove+crestmont", "lioncove+skymont"];
     for pmu in pmus().filter(|pmu| plan(pmu, 1, false).is_ok()).chain(hybrids) {
         for (level, smt) in [(1, false), (2, false), (1, true)] {
             let Ok(plan) = plan(pmu, level, smt) else {
@@ -172,7 +172,7 @@ fn slots_are_the_sum_of_their_parts() {
     ];
     let level_1 =
         [("retiring", 50), ("bad speculation", 10), ("front end bound", 25), ("back end bound", 15)];
-    for pmu in ["crestmont", "darkmont"] {
+    for pmu in ["crestmont", "skymont", "darkmont"] {
         assert_eq!(shares(pmu, 1, &counts), level_1);
     }
     let seconds = [

@@ -17,17 +17,19 @@ mod gracemont;
 mod haswell;
 mod icelake;
 mod ivybridge;
+mod lioncove;
 mod nehalem;
 mod netburst;
 mod redwoodcove;
 mod sandybridge;
 mod skylake;
+mod skymont;
 mod westmere;
 
 use super::table::Table;
 
 /// Every PMU's table, by the name that the driver gives the PMU, each vendor's oldest first.
-pub(super) static TABLES: [(&str, Table); 26] = [
+pub(super) static TABLES: [(&str, Table); 28] = [
     ("netburst", netburst::NETBURST),
     ("netburst_p", netburst::NETBURST_P),
     ("merom", core2::CORE2),
@@ -42,8 +44,10 @@ pub(super) static TABLES: [(&str, Table); 26] = [
     ("icelake", icelake::ICELAKE),
     ("goldencove", goldencove::GOLDENCOVE),
     ("redwoodcove", redwoodcove::REDWOODCOVE),
+    ("lioncove", lioncove::LIONCOVE),
     ("gracemont", gracemont::GRACEMONT),
     ("crestmont", crestmont::CRESTMONT),
+    ("skymont", skymont::SKYMONT),
     ("darkmont", darkmont::DARKMONT),
     ("k8", amd_k8::K8),
     ("family10h", amd_family10h::FAMILY_10H),

@@ -13,7 +13,7 @@ use crate::guest::programs::PERIOD;
 use crate::lab::Boot;
 
 /// What Linux's Intel driver calls the events of each profile (arch/x86/events/intel/core.c, intel_pmu_init).
-const EVENTS: [(&str, &str); 14] = [
+const EVENTS: [(&str, &str); 15] = [
     ("nehalem", "Nehalem events"),
     ("westmere", "Westmere events"),
     ("sandybridge", "SandyBridge events"),
@@ -27,6 +27,7 @@ const EVENTS: [(&str, &str); 14] = [
     ("alderlake", "Alderlake Hybrid events"),
     ("meteorlake", "Meteorlake Hybrid events"),
     ("sierraforest", "Crestmont events"),
+    ("lunarlake", "Lunarlake Hybrid events"),
     ("clearwaterforest", "Darkmont events"),
 ];
 

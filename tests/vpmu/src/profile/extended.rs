@@ -17,10 +17,11 @@ pub struct Extended {
     pub load_auxiliary: Option<u16>,
     /// Architectural last-branch records instead of model-specific ones.
     pub arch_lbr: Option<ArchitecturalLbr>,
+    /// IA32_PERF_GLOBAL_CTRL has EN_PERF_METRICS (bit 48), though IA32_PERF_CAPABILITIES tells of no top-down
+    /// metrics: an erratum by which Linux sets the bit all the same (intel_pmu_broken_perf_cap). It does nothing.
+    pub hidden_metrics: bool,
     /// `CPUID` leaf 23H.
     pub perfmon_extension: Option<PerfmonExtension>,
-    /// IA32_PERF_GLOBAL_CTRL has EN_PERF_METRICS (48). It does nothing, as the model has no top-down metrics.
-    pub metrics_enable: bool,
 }
 
 impl Extended {
@@ -31,8 +32,8 @@ impl Extended {
         memory_info: MemoryInfo::IceLake,
         load_auxiliary: None,
         arch_lbr: None,
+        hidden_metrics: false,
         perfmon_extension: None,
-        metrics_enable: false,
     };
 }
 
@@ -52,6 +53,9 @@ pub enum MemoryInfo {
     /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 4:0, lock in 5, STLB miss
     /// in 6.
     Crestmont,
+    /// Latencies as Golden Cove's; the auxiliary word has the data source in bits 7:0, by codes of its own,
+    /// STLB miss in 10, lock in 11.
+    LionCove,
 }
 
 /// Architectural last-branch records (Vol. 3B chapter 19, `CPUID` leaf 1CH).

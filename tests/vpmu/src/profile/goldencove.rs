@@ -136,8 +136,7 @@ pub static ALDER_LAKE: Profile = Profile {
 
 /// Intel Core Ultra, first series (Meteor Lake), family 6 model 170: its performance cores, Redwood Cove, and
 /// through [`Profile::of_cpu`] its efficient ones. The retire latency, which Redwood Cove's records have, is left
-/// to Granite Rapids. Linux enables top-down metrics on these cores although IA32_PERF_CAPABILITIES does not
-/// show them (erratum RPL018; arch/x86/events/intel/core.c, `intel_pmu_broken_perf_cap`).
+/// to Granite Rapids.
 pub static METEOR_LAKE: Profile = Profile {
     name: "meteorlake",
     // Family 6, extended model 10, model 10 (display model 170), stepping 4.
@@ -145,8 +144,8 @@ pub static METEOR_LAKE: Profile = Profile {
     pmu: PmuKind::Perfmon(&Perfmon {
         extended: Extended {
             load_auxiliary: None,
+            hidden_metrics: true,
             perfmon_extension: Some(OWN_COUNTERS),
-            metrics_enable: true,
             ..PMU.extended
         },
         ..PMU

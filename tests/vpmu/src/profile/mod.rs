@@ -22,6 +22,8 @@ mod icelake;
 mod icelake_events;
 mod ivybridge;
 mod ivybridge_events;
+mod lioncove_events;
+mod lunarlake;
 mod nehalem;
 mod nehalem_events;
 mod netburst;
@@ -32,6 +34,7 @@ mod sandybridge;
 mod sandybridge_events;
 mod skylake;
 mod skylake_events;
+mod skymont_events;
 mod spec;
 mod version3;
 mod westmere;
@@ -50,6 +53,7 @@ pub use goldencove::{ALDER_LAKE, GRANITE_RAPIDS, METEOR_LAKE, SAPPHIRE_RAPIDS};
 pub use haswell::HASWELL;
 pub use icelake::ICE_LAKE;
 pub use ivybridge::IVY_BRIDGE;
+pub use lunarlake::LUNAR_LAKE;
 pub use nehalem::NEHALEM;
 pub use netburst::{Escr, Masked, Meaning, Netburst, NetburstEvent, RAT_ESCRS, SAAT_ESCR0, SAAT_ESCR1, Term};
 pub use perfmon1::PERFMON1;
@@ -255,6 +259,7 @@ pub static ALL: &[&Profile] = &[
     &ALDER_LAKE,
     &METEOR_LAKE,
     &SIERRA_FOREST,
+    &LUNAR_LAKE,
     &CLEARWATER_FOREST,
 ];
 

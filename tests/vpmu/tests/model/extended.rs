@@ -2,7 +2,7 @@
 
 use crate::machine::*;
 use vpmu::pmu::msr;
-use vpmu::profile::{ALDER_LAKE, GRANITE_RAPIDS, ICE_LAKE, SAPPHIRE_RAPIDS, SIERRA_FOREST};
+use vpmu::profile::{ALDER_LAKE, GRANITE_RAPIDS, ICE_LAKE, LUNAR_LAKE, SAPPHIRE_RAPIDS, SIERRA_FOREST};
 use vpmu::{
     BranchKind, DataAccess, DataOutcome, DataSource, Demand, Event, EventSet, MicroEvents, Options,
     PebsOutcome, Privilege, Profile, Registers,
@@ -210,6 +210,17 @@ fn crestmont_has_lock_and_tlb_one_bit_higher() {
     machine.steps(sampled_load(0x80, DataSource::L2, 40, true), 2);
     assert_eq!(word(&mut machine, 0x28), 3 | 1 << 6);
     let elsewhere = sampling(&SIERRA_FOREST, 2, 0x05D0, 1, 0b1);
+    assert_eq!(elsewhere.pmu.demand(), Demand::Nothing, "no other counts it");
+}
+
+/// Lion Cove's data sources (Linux: lnc_pebs_data_source, lnc_latency_data); load latency is no event of counters 0 and 1.
+#[test]
+fn lion_cove_has_codes_of_its_own() {
+    let mut machine = sampling(&LUNAR_LAKE, 2, LOAD_LATENCY, 1, 0b1);
+    machine.step(sampled_load(0x40, DataSource::L2, 40, false));
+    machine.step(sampled_load(0x80, DataSource::Memory, 300, true));
+    assert_eq!(word(&mut machine, 0x28), 0x11 | 1 << 10);
+    let elsewhere = sampling(&LUNAR_LAKE, 1, LOAD_LATENCY, 1, 0b1);
     assert_eq!(elsewhere.pmu.demand(), Demand::Nothing, "no other counts it");
 }
 

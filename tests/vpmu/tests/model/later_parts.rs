@@ -3,8 +3,8 @@
 use crate::geometry::latency;
 use crate::machine::*;
 use vpmu::profile::{
-    ALDER_LAKE, CLEARWATER_FOREST, GRANITE_RAPIDS, ICE_LAKE, METEOR_LAKE, SAPPHIRE_RAPIDS, SIERRA_FOREST,
-    SKYLAKE,
+    ALDER_LAKE, CLEARWATER_FOREST, GRANITE_RAPIDS, ICE_LAKE, LUNAR_LAKE, METEOR_LAKE, SAPPHIRE_RAPIDS,
+    SIERRA_FOREST, SKYLAKE,
 };
 use vpmu::{
     Core, CpuidRegs, DataSource, Event, EventSet, GeneralProtection, MicroEvents, Options, Pmu, Privilege,
@@ -81,6 +81,33 @@ fn version_5_can_have_leaf_23h_for_its_counters() {
         assert_eq!(pmu.rdmsr(msr::IA32_PMC_GP0_CTR), Err(GeneralProtection), "the registers of version 6");
         assert_eq!(pmu.wrmsr(msr::IA32_PERFEVTSEL0, 1 << 36), Err(GeneralProtection), "EQ");
     }
+}
+
+/// Version 6 without architectural PEBS: the counters' second addresses and EQ, but no CFG_C.
+#[test]
+fn lunar_lake_has_version_6_and_a_debug_store() {
+    for (core, counters) in
+        [(LUNAR_LAKE.of_cpu(0, 2), [0x3FF, 0b1111]), (LUNAR_LAKE.of_cpu(1, 2), [0xFF, 0x77])]
+    {
+        let of = |subleaf| ask(core, 0x23, subleaf);
+        assert_eq!((of(0).eax, of(0).ebx), (0b1011, 1 << 1));
+        assert_eq!([of(1).eax, of(1).ebx], counters, "{}", core.name);
+        assert_eq!(ask(core, 1, 0).edx, 1 << 21);
+        let mut pmu = Pmu::new(core, Options::default());
+        assert_eq!(pmu.rdmsr(msr::IA32_PMC_GP0_CTR), Ok(0));
+        assert_eq!(pmu.rdmsr(msr::IA32_PMC_GP0_CTR + 3), Err(GeneralProtection), "CFG_C");
+        assert!(pmu.wrmsr(msr::IA32_PERFEVTSEL0, 1 << 36).is_ok(), "EQ");
+    }
+    // Of all cores: neither fixed-function counter 3 nor those behind it.
+    assert_eq!(ask(LUNAR_LAKE.of_cpu(0, 2), 0x0A, 0).ecx, 0b111);
+}
+
+/// The bit that Linux sets on Meteor Lake's performance cores (intel_pmu_broken_perf_cap).
+#[test]
+fn meteor_lake_lets_metrics_be_enabled() {
+    let accepts =
+        |core| Pmu::new(core, Options::default()).wrmsr(msr::IA32_PERF_GLOBAL_CTRL, 1 << 48).is_ok();
+    assert!(accepts(&METEOR_LAKE) && !accepts(METEOR_LAKE.of_cpu(1, 2)) && !accepts(&ALDER_LAKE));
 }
 
 /// A hybrid part: the first half of its processors are performance cores, leaf 1AH tells which, and leaf 0AH

@@ -1,4 +1,4 @@
-//! Adaptive PEBS records: formats 4 and 5 (SDM Vol. 3B 20.9.2). A record is a basic group, and behind it the
+//! Adaptive PEBS records: formats 4 to 6 (SDM Vol. 3B 20.9.2). A record is a basic group, and behind it the
 //! groups that MSR_PEBS_DATA_CFG chooses.
 
 use super::bits::{evtsel, fixed_ctrl};
@@ -111,7 +111,13 @@ impl Perfmon {
     /// A load or store whose latency and data source are sampled.
     fn sampled(&self, access: DataAccess, locked: bool) -> [u64; 4] {
         let Some(outcome) = access.outcome else { return [access.linear, 0, 0, 0] };
+        let lion_cove = self.facts.extended.memory_info == MemoryInfo::LionCove;
         let source = match outcome.source {
+            // Linux, lnc_pebs_data_source: the L1 that is the core's second level, L2, L3, local memory.
+            DataSource::L1 if lion_cove => 0x2,
+            DataSource::L2 if lion_cove => 0x5,
+            DataSource::L3 if lion_cove => 0x8,
+            DataSource::Memory if lion_cove => 0x11,
             // "L1 HIT", "L2 HIT", "L3 HIT, no coherency actions required", "local DRAM".
             DataSource::L1 => 0x1,
             DataSource::L2 => 0x3,
@@ -122,6 +128,7 @@ impl Perfmon {
             MemoryInfo::IceLake | MemoryInfo::GoldenCove => (5, 4),
             MemoryInfo::Gracemont => (4, 5),
             MemoryInfo::Crestmont => (5, 6),
+            MemoryInfo::LionCove => (11, 10),
         };
         let latency = u64::from(outcome.latency_cycles);
         let latencies = match self.facts.extended.memory_info {

@@ -121,7 +121,7 @@ fn perfmon(profile: &Profile, facts: &profile::Perfmon) -> CpuidRegs {
     let efficient = profile.hybrid.and_then(|hybrid| hybrid.efficient);
     let efficient = efficient.and_then(|core| Some((core, core.perfmon()?)));
     let (common, pmu) = efficient.unwrap_or((profile, facts));
-    let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(pmu));
+    let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(pmu) & fixed_counters(facts));
     let version_5 = pmu.version >= 5;
     // "Supported only if Architectural Performance Monitoring Version ID > 1".
     let fixed_bits = if pmu.version > 1 { bits << 5 } else { 0 };

@@ -83,7 +83,7 @@ const PEBS_FORMAT_ARCHITECTURAL: u64 = 0xF;
 pub(super) enum PebsKind {
     /// To the DS area, in a fixed format.
     Fixed,
-    /// To the DS area, in groups (formats 4 and 5).
+    /// To the DS area, in groups (formats 4 to 6).
     Adaptive,
     /// To a buffer at a physical address.
     Architectural,

@@ -257,7 +257,8 @@ impl Perfmon {
             R::FullPmc(_) | R::FixedCtr(_) => self.counter_mask(),
             R::EvtSel(_) => self.evtsel_mask(),
             R::FixedCtrCtrl => self.fixed_ctrl_mask(),
-            R::GlobalCtrl => self.counter_bits() | u64::from(self.facts.extended.metrics_enable) << 48,
+            // EN_PERF_METRICS (SDM Vol. 3B 20.3.9.3).
+            R::GlobalCtrl => self.counter_bits() | u64::from(pmu.extended.hidden_metrics) << 48,
             R::StatusReset => self.status_mask() | status::COND_CHGD,
             // Bit 63 is reserved in the setting register (SDM Vol. 4, table 2-2, 391H).
             R::StatusSet => self.status_mask(),
