@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use vpmu::Profile;
 
 use super::GuestReport;
 use super::processor::{counted_events, cpus, profile};
@@ -42,7 +43,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     }
     let extension = profile.perfmon().and_then(|pmu| pmu.extended.perfmon_extension);
     if extension.is_some_and(|extension| extension.equal) {
-        report.check("cycles are counted by how many instructions retired in them", exact_cycles);
+        report.check("cycles are counted by how many instructions retired in them", || exact_cycles(profile));
     }
     for name in GROUPS {
         report.check(&format!("what answers a question together is counted: {name}"), || group(name));
@@ -69,14 +70,17 @@ fn slots(width: u64) -> Result<String> {
 }
 
 /// Version 6 compares the counter mask for equality, too (EQ): each cycle has some number of instructions, and is counted by that alone.
-fn exact_cycles() -> Result<String> {
-    let with = |number: u64| format!("cpu/event=0xc0,cmask={number},eq/u");
-    let exactly: Vec<String> = (1..7).map(with).collect();
-    let events = format!(
-        "cycles:u,instructions:u,cpu/event=0xc0,cmask=1,inv/u,cpu/event=0xc0,cmask=7/u,{}",
-        exactly.join(",")
-    );
-    let counted = stat(&events, "exactly.json", &["loops"])?;
+/// Of a hybrid part on the first CPU, a performance core.
+fn exact_cycles(profile: &Profile) -> Result<String> {
+    let cores = if profile.hybrid.is_some() { "cpu_core" } else { "cpu" };
+    let with = |more: &str| format!("{cores}/event=0xc0,{more}/u");
+    let terms = ["cmask=1,inv".to_owned(), "cmask=7".to_owned()];
+    let terms = terms.into_iter().chain((1..7).map(|number| format!("cmask={number},eq")));
+    let events: Vec<String> = terms.map(|more| with(&more)).collect();
+    pin(Pid::this(), &[0])?;
+    let counted = stat(&format!("cycles:u,instructions:u,{}", events.join(",")), "exactly.json", &["loops"]);
+    pin(Pid::this(), &(0..cpus()?).collect::<Vec<_>>())?;
+    let counted = counted?;
     let count = |place: usize| counted["events"][place]["count"].as_u64().context("no count");
     let (cycles, instructions) = (count(0)?, count(1)?);
     let idle_or_full = count(2)? + count(3)?;
