@@ -92,9 +92,13 @@ impl Clock {
         self.expire_within(now, longest_quantum.min(registry::wake_within()));
     }
 
-    /// Makes sure that the timer expires when the turn ends of the session that has the PMU. On its CPU, from any context.
+    /// Makes sure that the timer expires soon after the turn ends of the session that has the PMU. On its CPU, from any context.
     pub(super) fn look_at_turns(&self, now: u64) {
-        self.expire_within(now, turn_left(now));
+        // Not by what [`turn_left`] is now, which shrinks faster than time passes, so that each switch would have it sooner.
+        let latest = registry::slot_left(now) + registry::slot_tsc() / (EARLY - 1) + 1;
+        if self.expires_tsc.load(Ordering::Relaxed) > now.saturating_add(latest) {
+            self.expire_within(now, turn_left(now));
+        }
     }
 
     fn expire_within(&self, now: u64, ticks: u64) {
@@ -162,7 +166,9 @@ impl Clock {
             registry::wake_readers(irq);
         }
         let ticks = self.start_in.swap(0, Ordering::Relaxed);
-        if ticks != 0 {
+        // It may have been set to a sooner time since that was asked for.
+        let sooner = self.expires_tsc.load(Ordering::Relaxed) > sys::rdtsc().saturating_add(ticks);
+        if ticks != 0 && sooner {
             self.arm(ticks);
         }
     }
@@ -170,11 +176,13 @@ impl Clock {
     /// Cuts a quantum that has lasted long enough, and wakes readers; TSC ticks to the next call, or `None` when there is
     /// nothing to wait for.
     fn tick(&self, now: u64, cpu: &Cpu, irq: &LocalInterruptDisabled) -> Option<u64> {
-        if cpu.waiting() != 0 {
+        if cpu.takes_turns() {
             cpu.choose_again(irq);
         }
         let cut_in = cpu.running().map(|session| self.cut_if_long(now, cpu, session, irq));
-        let turn_in = if cpu.waiting() == 0 { u64::MAX } else { turn_left(now) };
+        // It may have given up, and another one goes on.
+        let cut_in = cut_in.and_then(|ticks| Some(ticks.min(cpu.longest_quantum(cpu.running()?))));
+        let turn_in = if cpu.takes_turns() { turn_left(now) } else { u64::MAX };
         let wake_in = registry::news_since().map(|since| self.wake_if_late(now, since));
         let Some(cut_in) = cut_in else { return wake_in };
         // Readers rather wait for the quantum's end than have the CPU interrupted once more.

@@ -181,6 +181,10 @@ impl Descriptor {
             return;
         }
         let plugged = Plugged::hold();
+        if session.is_shared() {
+            // Once it is out of the registry, only its own CPU's interrupt tells it how long it has waited.
+            flush(session, &plugged);
+        }
         registry::remove(session);
         unload(session, &plugged);
         session.wake_readers();
@@ -188,16 +192,7 @@ impl Descriptor {
 
     fn flush(&self) -> Result<(), Failure> {
         let session = self.configured()?;
-        let plugged = Plugged::hold();
-        // A CPU that has nothing to publish is not disturbed; what comes to it just now has nothing old.
-        let is_busy = |number: &u32| {
-            cpu::cpu(*number).is_some_and(|cpu| cpu.is_running(session) || cpu.waiting() & session.bit() != 0)
-        };
-        for number in (0..machine::cpu_count()).filter(is_busy) {
-            plugged.on(number, |cpu, irq| {
-                cpu.section(irq, |section| section.flush(session));
-            });
-        }
+        flush(session, &Plugged::hold());
         session.wake_readers();
         Ok(())
     }
@@ -239,10 +234,24 @@ impl Drop for Descriptor {
     }
 }
 
+/// Ends the session's running quanta and waits.
+fn flush(session: &Session, plugged: &Plugged) {
+    // A CPU that has nothing to publish is not disturbed; what comes to it just now has nothing old.
+    let is_busy = |number: &u32| {
+        cpu::cpu(*number).is_some_and(|cpu| cpu.is_running(session) || cpu.waiting() & session.bit() != 0)
+    };
+    for number in (0..machine::cpu_count()).filter(is_busy) {
+        plugged.on(number, |cpu, irq| {
+            cpu.section(irq, |section| section.flush(session));
+        });
+    }
+}
+
 /// Ends what every CPU does for a session that the registry does not know any more. Also the moment after which no CPU looks at it:
 /// interrupts are off while one does.
 fn unload(session: &Session, plugged: &Plugged) {
     plugged.on_online(|cpu, irq| owner::unload(cpu, session, irq));
+    session.forget_place();
 }
 
 /// Sets a marker in the calling thread.

@@ -291,6 +291,11 @@ impl Cpu {
         self.waiting.load(Ordering::Relaxed)
     }
 
+    /// Whether the session of the thread that is being measured has its turn, after which others have theirs.
+    pub(super) fn takes_turns(&self) -> bool {
+        self.waiting() != 0 && self.running().is_some_and(Session::is_shared)
+    }
+
     /// The CPU's number.
     pub(super) fn number(&self) -> u32 {
         self.number

@@ -124,16 +124,20 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
             section.switch_out(QuantumEnd::Exit);
         });
     }
-    // Sessions that measured it elsewhere or before, as those of one CPU or of a control group that it has left, keep no place and no page
-    // for it.
-    for session in registry::sessions(&irq) {
+    // Also those that measured it elsewhere or before, as those of one CPU or of a control group that it has left.
+    forget(thread, &irq);
+    registry::exit(task, thread, group_dead, &irq);
+    markers::exit(thread.tid, &irq);
+}
+
+/// No session keeps a place or a page for this thread.
+fn forget(thread: Thread, irq: &LocalInterruptDisabled) {
+    for session in registry::sessions(irq) {
         session.threads().forget(thread);
         if let Some(pages) = session.pages() {
             pages.keys().forget(thread.tid);
         }
     }
-    registry::exit(task, thread, group_dead, &irq);
-    markers::exit(thread.tid, &irq);
 }
 
 /// The current task has made a child, which does not run yet.
@@ -192,12 +196,9 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     }
     // Another thread may have got the old ID by now: then what is kept under it is that one's.
     let freed = old_tid != thread.tid && sys::cpu_of(old_tid).is_none();
-    if let (Some(session), true) = (session, freed) {
+    if freed {
         // The thread has its leader's ID now, and nothing will exit under the old one.
-        session.threads().forget(Thread { tid: old_tid, ..thread });
-        if let Some(pages) = session.pages() {
-            pages.keys().forget(old_tid);
-        }
+        forget(Thread { tid: old_tid, ..thread }, &irq);
     }
 }
 
@@ -237,7 +238,7 @@ extern "C" fn hpm_on_guest_exit() {
     // SAFETY: KVM has interrupts off from before the entry until after this.
     let irq = unsafe { LocalInterruptDisabled::assume_disabled() };
     let Some(cpu) = cpu::this_cpu(irq) else { return };
-    if cpu.loaded().is_some_and(Session::is_precise) {
+    if registry::has_precise() {
         cpu.section(irq, |section| section.leave_guest());
     }
     cpu.start_current(irq);
@@ -265,11 +266,9 @@ impl Cpu {
         let chosen = unsafe { session_of(task, thread, self, irq) };
         match chosen {
             None if self.running().is_none() => {}
-            Some(chosen) if self.is_running(chosen.session) => {
-                if chosen.waiting != self.waiting() {
-                    self.section(irq, |section| section.have_wait(chosen.waiting));
-                }
-            }
+            Some(chosen) if self.is_running(chosen.session) && chosen.waiting == self.waiting() => {}
+            // Where the same session goes on, it may not have been told of the last switches ([`Session::is_careless`]), and who waits
+            // has to know who runs.
             chosen => {
                 // SAFETY: As above.
                 let curious = self.is_exposed() && unsafe { sys::may_rdpmc(task) };

@@ -14,7 +14,7 @@ use kernel::pr_warn_once;
 use kernel::prelude::*;
 use kernel::sync::global_lock;
 
-pub(super) use self::choice::{session_of, slot_left, Chosen};
+pub(super) use self::choice::{session_of, slot_left, slot_tsc, Chosen};
 use super::interrupts::LocalInterruptDisabled;
 use super::session::Session;
 use super::subject::Subject;
@@ -42,6 +42,8 @@ static GROUPED: AtomicU64 = AtomicU64::new(0);
 static WHOLE: AtomicU64 = AtomicU64::new(0);
 /// A bit for each place of [`RUNNING`] whose session measures a thread alone.
 static ALONE: AtomicU64 = AtomicU64::new(0);
+/// A bit for each place of [`RUNNING`] whose session has hardware write records.
+static PRECISE: AtomicU64 = AtomicU64::new(0);
 /// TSC of the first that a session has published since readers were last woken; 0 for nothing.
 static NEWS_SINCE: AtomicU64 = AtomicU64::new(0);
 /// The shortest [`Session::wake_within`] of all that are started, in TSC ticks.
@@ -72,6 +74,11 @@ pub(super) unsafe fn set_up() {
 fn at<'a>(place: &AtomicPtr<Session>, _irq: &'a LocalInterruptDisabled) -> Option<&'a Session> {
     // SAFETY: A session that is stopped is taken out of here, and freed only after every CPU was interrupted.
     unsafe { place.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether hardware writes records for a started session.
+pub(super) fn has_precise() -> bool {
+    PRECISE.load(Ordering::Relaxed) != 0
 }
 
 /// Whether a started session measures a control group.
@@ -143,6 +150,12 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
     session.set_place(number);
     // The place comes first: whoever finds it in a table or a mask finds the session there.
     RUNNING[number].store(place, Ordering::Release);
+    // Whether it shares is known before it is found by whom it measures.
+    // SAFETY: The caller holds the control lock.
+    unsafe { choice::note_sharers() };
+    if session.is_precise() {
+        PRECISE.fetch_or(1 << number, Ordering::Release);
+    }
     let inserted = match session.subject() {
         Subject::Process(target) => {
             let waiting = if session.starts_on_exec() { WAITING } else { 0 };
@@ -164,19 +177,21 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
     };
     match inserted {
         Ok(()) => {
-            // SAFETY: The caller holds the control lock.
-            unsafe { choice::note_sharers() };
             session.set_members(1);
             WAKE_WITHIN.fetch_min(session.wake_within(), Ordering::Relaxed);
         }
-        Err(_) => empty(number),
+        Err(_) => {
+            empty(number);
+            // SAFETY: As above.
+            unsafe { choice::note_sharers() };
+        }
     }
     inserted
 }
 
 /// Nothing finds the session of this place any more.
 fn empty(number: usize) {
-    for bits in [&GROUPED, &WHOLE, &ALONE] {
+    for bits in [&GROUPED, &WHOLE, &ALONE, &PRECISE] {
         bits.fetch_and(!(1 << number), Ordering::Release);
     }
     RUNNING[number].store(ptr::null_mut(), Ordering::Release);
@@ -217,7 +232,11 @@ fn insert_target(
 /// Whether two sessions could measure the same thread, and neither shares: a thread's counters serve one session at a time.
 fn excludes(one: &Session, other: &Session) -> bool {
     if one.is_shared() || other.is_shared() {
-        return false;
+        // A thread has an entry for one session, under either of the numbers that it has in `execve`.
+        return match (one.subject(), other.subject()) {
+            (Subject::Thread(thread), Subject::Thread(other)) => thread.is_the_thread_of(other),
+            _ => false,
+        };
     }
     one.subject().may_meet(other.subject())
         || other

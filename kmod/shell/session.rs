@@ -31,6 +31,9 @@ use crate::hpm_core::lbr::calls::SavedCalls;
 use crate::hpm_core::threads::{ThreadSlot, ThreadTally, Threads};
 use crate::hpm_core::{self, CpuSession, Program, Refusal};
 
+/// [`Session::place`] of a session that is not started.
+const NO_PLACE: u32 = u32::MAX;
+
 /// A session as `hpm_core` wants it.
 pub(super) type Loaded<'a, 'b> = hpm_core::Session<'a, LiveRings<'b>>;
 
@@ -59,7 +62,7 @@ pub(super) struct Session {
     /// The calls of each place of `threads`, in a session that follows them; else empty.
     calls: KVVec<SavedCalls>,
     tally: ThreadTally,
-    /// Its place in the registry, once it has been started.
+    /// Its place in the registry; [`NO_PLACE`] while it has none.
     place: AtomicU32,
     /// Processes or threads that are measured, or wait for their `execve`.
     members: AtomicU32,
@@ -168,7 +171,7 @@ impl Session {
             threads,
             calls,
             tally: ThreadTally::new(),
-            place: AtomicU32::new(0),
+            place: AtomicU32::new(NO_PLACE),
             members: AtomicU32::new(0),
             left_out: AtomicU64::new(0),
             news: AtomicBool::new(false),
@@ -295,7 +298,12 @@ impl Session {
         self.place.store(place as u32, Ordering::Relaxed);
     }
 
-    /// The bit of its place in the registry's masks.
+    /// It has no place any more, and no CPU looks at it.
+    pub(super) fn forget_place(&self) {
+        self.place.store(NO_PLACE, Ordering::Relaxed);
+    }
+
+    /// The bit of its place in the registry's masks, of which others have it in turn; 0 while it has none.
     pub(super) fn bit(&self) -> u64 {
         1_u64.checked_shl(self.place.load(Ordering::Relaxed)).unwrap_or(0)
     }

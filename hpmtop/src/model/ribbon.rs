@@ -135,7 +135,7 @@ impl Ribbon {
                 Some("no phases: time goes backwards, most quanta end before they start")
             }
             None if self.torn * 2 > self.intervals => Some(
-                "no phases: most intervals cannot be compared with the one before, because quanta were lost",
+                "no phases: most intervals cannot be compared with the one before, because quanta were lost or another session's",
             ),
             None if self.intervals < INTERVALS_MIN => Some("no phases yet: there are too few intervals"),
             None => Some(

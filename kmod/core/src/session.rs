@@ -75,6 +75,8 @@ pub struct CpuSession {
     /// A bit for each event that only cores of another type than this CPU's have: known for sure once something has run, as a CPU may first
     /// come when the session is there.
     pub(super) absent: u16,
+    /// TSC up to which it has been told that it waits.
+    pub(super) told_tsc: u64,
 }
 
 impl CpuSession {
@@ -108,6 +110,7 @@ impl CpuSession {
             next_turn: 0,
             lost_before: false,
             absent: program.absent(),
+            told_tsc: 0,
         }
     }
 

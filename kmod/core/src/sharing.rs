@@ -66,6 +66,10 @@ impl<R: Rings> Session<'_, R> {
     /// The session has waited: nothing was counted for it, and it is told so, in its sums and as a quantum ([`QuantumFlags::LENT`]).
     pub fn note_wait(&mut self, wait: &Wait) {
         let (program, state) = (self.program, &mut *self.state);
+        // Who asks is told of a wait that goes on.
+        let told = wait.start_tsc < state.told_tsc && state.told_tsc < wait.end_tsc;
+        let wait = &Wait { start_tsc: if told { state.told_tsc } else { wait.start_tsc }, ..*wait };
+        state.told_tsc = wait.end_tsc;
         state.absent = program.absent();
         // A TSC that was set back must not make the sum overflow.
         state.totals.lent_tsc += wait.end_tsc.saturating_sub(wait.start_tsc);

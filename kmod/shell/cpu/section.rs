@@ -111,7 +111,7 @@ impl Section<'_> {
         let Some(session) = self.cpu.running() else { return };
         self.take_markers();
         let last_ip = current_user_ip();
-        self.tell_waiting(end, last_ip);
+        self.tell_waiting_long(end, last_ip);
         self.with(session, |engine, port, session| engine.cut(port, session, end, last_ip));
         self.begin_quantum();
     }

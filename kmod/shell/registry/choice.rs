@@ -51,14 +51,14 @@ pub(in super::super) unsafe fn session_of<'a>(
     cpu: &Cpu,
     irq: &'a LocalInterruptDisabled,
 ) -> Option<Chosen<'a>> {
-    let sharing = SHARING.load(Ordering::Relaxed);
-    if sharing == 0 {
-        // SAFETY: The caller's promise.
-        let only = unsafe { only_session_of(task, thread, cpu, irq) }?;
-        return (!only.has_given_up()).then_some(Chosen { session: only, waiting: 0 });
-    }
     // SAFETY: The caller's promise.
-    unsafe { shared_session_of(sharing, task, thread, cpu, irq) }
+    let only = unsafe { only_session_of(task, thread, cpu, irq) }?;
+    // Asked for last: who was found has noted before that it shares.
+    if SHARING.load(Ordering::Acquire) != 0 {
+        // SAFETY: The caller's promise.
+        return unsafe { shared_session_of(task, thread, cpu, irq) };
+    }
+    (!only.has_given_up()).then_some(Chosen { session: only, waiting: 0 })
 }
 
 /// As [`session_of`], where sessions share. Apart, because each switch asks, and mostly none does.
@@ -68,20 +68,19 @@ pub(in super::super) unsafe fn session_of<'a>(
 #[cold]
 #[inline(never)]
 unsafe fn shared_session_of<'a>(
-    sharing: u64,
     task: *mut bindings::task_struct,
     thread: Thread,
     cpu: &Cpu,
     irq: &'a LocalInterruptDisabled,
 ) -> Option<Chosen<'a>> {
     // SAFETY: The caller's promise.
-    let covering = unsafe { covering(task, thread, cpu, irq) };
+    let (covering, sharing) = unsafe { covering(task, thread, cpu, irq) };
     let number = choose(covering, sharing, sys::rdtsc() / slot_tsc())?;
     let session = at(RUNNING.get(number as usize)?, irq)?;
     Some(Chosen { session, waiting: covering & !(1 << number) })
 }
 
-/// As [`session_of`], where no two sessions measure the same thread.
+/// As [`session_of`], where no two sessions measure the same thread; else one of them.
 ///
 /// # Safety
 /// The task is alive, and `thread` says who it is.
@@ -101,7 +100,7 @@ unsafe fn only_session_of<'a>(
     unsafe { by_group(task, irq) }.map(|(_, session)| session).next()
 }
 
-/// A bit for the place of each session that measures this task on this CPU.
+/// A bit for the place of each session that measures this task on this CPU, and of each of these that shares.
 ///
 /// # Safety
 /// The task is alive, and `thread` says who it is.
@@ -110,7 +109,7 @@ unsafe fn covering(
     thread: Thread,
     cpu: &Cpu,
     irq: &LocalInterruptDisabled,
-) -> u64 {
+) -> (u64, u64) {
     let named = [alone(thread.tid, task, irq), PROCESSES.get(thread.pid)];
     let places = named.into_iter().flatten().filter(|value| value & WAITING == 0);
     let named = places.fold(0, |bits, value| bits | 1_u64.checked_shl(value & PLACE).unwrap_or(0));
@@ -120,13 +119,16 @@ unsafe fn covering(
         .chain(everywhere(cpu, irq))
         .chain(grouped)
         .filter(|(_, session)| !session.has_given_up())
-        .fold(0, |bits, (number, _)| bits | 1 << number)
+        .fold((0, 0), |(all, sharing), (number, session)| {
+            let bit = 1 << number;
+            (all | bit, sharing | if session.is_shared() { bit } else { 0 })
+        })
 }
 
 /// The sessions that measure every thread on this CPU, each with its place.
 fn everywhere<'a>(cpu: &Cpu, irq: &'a LocalInterruptDisabled) -> impl Iterator<Item = (usize, &'a Session)> {
     let number = cpu.number();
-    sessions_at(WHOLE.load(Ordering::Relaxed), irq).filter(move |(_, session)| session.may_run_on(number))
+    sessions_at(WHOLE.load(Ordering::Acquire), irq).filter(move |(_, session)| session.may_run_on(number))
 }
 
 /// The sessions that measure a control group of the task's, each with its place.
@@ -138,11 +140,12 @@ unsafe fn by_group(
     irq: &LocalInterruptDisabled,
 ) -> impl Iterator<Item = (usize, &Session)> {
     // SAFETY: The caller's promise, and interrupts are off.
-    sessions_at(GROUPED.load(Ordering::Relaxed), irq)
+    sessions_at(GROUPED.load(Ordering::Acquire), irq)
         .filter(move |(_, session)| unsafe { session.has_in_group(task) })
 }
 
-fn slot_tsc() -> u64 {
+/// TSC ticks of a slot.
+pub(in super::super) fn slot_tsc() -> u64 {
     machine::ns_to_tsc(SLOT_MS * 1_000_000).max(1)
 }
 

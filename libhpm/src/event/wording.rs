@@ -34,6 +34,8 @@ pub(in crate::event) mod caveat {
     /// Requests to the last level.
     pub(in crate::event) const ALL_REQUESTS: &str =
         "requests of all kinds, speculative ones too: for loads, stores and code";
+    /// Those of cores that may have none but their own L2.
+    pub(in crate::event) const ALL_REQUESTS_OF_THE_LAST: &str = "requests of all kinds, speculative ones too: for loads, stores and code; of a core that has no L3, its L2's";
     /// Stores that left the first level.
     pub(in crate::event) const STORES_AT_L2: &str = "counts the stores that reached L2";
     /// Reads for ownership.

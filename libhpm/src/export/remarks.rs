@@ -85,7 +85,7 @@ pub fn losses(meta: &Meta) -> Vec<String> {
         if running < totals.on_cpu_tsc {
             let share = running as f64 * 100.0 / totals.on_cpu_tsc as f64;
             remarks.push(format!(
-                "{} took turns with other events: it was measured in {share:.1} % of the time, and nothing is scaled",
+                "{} took turns with other events, or the PMU was another hpm session's: it was measured in {share:.1} % of the time, and nothing is scaled",
                 event.name
             ));
         }

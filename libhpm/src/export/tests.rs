@@ -89,7 +89,7 @@ fn remarks_tell_what_is_lost_and_what_was_measured_in_turns() {
         told,
         [
             "12 samples could not be written or were held back",
-            "misses took turns with other events: it was measured in 50.0 % of the time, and nothing is scaled",
+            "misses took turns with other events, or the PMU was another hpm session's: it was measured in 50.0 % of the time, and nothing is scaled",
         ]
     );
     assert_eq!(remarks(&Meta { complete: true, ..Meta::default() }), [""; 0]);

@@ -114,8 +114,8 @@ const FIXED: [FixedRule; 2] = [
     FixedRule { encoding: 0x0400, counter: 3 }, // TOPDOWN.SLOTS
 ];
 
-/// Events whose records name the instruction that caused them. Linux takes all events of this core as such, and the lists have ceased
-/// to say which are: these are the ones that Redwood Cove's list has as precise, by the same name. Not here: events of
+/// Events whose records name the instruction that caused them. Linux takes all events of this core as such, and the list no longer
+/// says which are (it names counters with precise distribution for many more): these are ones that Redwood Cove's list has as precise, by the same name. Not here: events of
 /// micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and
 /// records times period would not agree with the count.
 const PRECISE: [PreciseRule; 39] = [

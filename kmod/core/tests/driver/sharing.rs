@@ -64,6 +64,9 @@ fn a_wait_is_told_in_sums_and_as_a_quantum_in_which_nothing_was_on() {
     let after = rig.sessions[session].totals();
     assert_eq!(after.on_cpu_tsc, before.on_cpu_tsc + 7_000);
     assert_eq!((after.running_tsc, after.counts), (before.running_tsc, before.counts));
+    // It was told of the wait's beginning when it asked.
+    rig.wait(session, 0, &Wait { end_tsc: 15_000, ..wait });
+    assert_eq!(rig.sessions[session].totals().on_cpu_tsc, after.on_cpu_tsc + 3_000);
     let told: Quantum = rig.cores[0].borrow().machine.shared[session].quanta[1].expect("the wait");
     assert_eq!((told.start_tsc, told.end_tsc, told.tid, told.last_ip), (5_000, 12_000, tid, 0x40));
     assert_eq!((told.flags, told.active, told.sequence), (QuantumFlags::LENT, 0, 1));

@@ -18,15 +18,15 @@ impl Section<'_> {
             self.cut(QuantumEnd::Flush);
         } else if self.cpu.waiting() & session.bit() != 0 {
             self.take_markers();
-            self.tell_waiting(QuantumEnd::Flush, current_user_ip());
+            self.tell(session, current_user_ip());
         }
     }
 
-    /// Others than until now wait, while the same thread is measured for the same session. `waiting` has a bit for the place of each.
-    pub(in super::super::super) fn have_wait(&mut self, waiting: u64) {
-        self.take_markers();
-        self.tell_waiting(QuantumEnd::Flush, current_user_ip());
-        self.set_waiting(waiting, sys::rdtsc());
+    /// Tells this session alone that it has waited until now; it goes on waiting.
+    fn tell(&mut self, session: &Session, last_ip: u64) {
+        if let Some(wait) = self.wait_until_now(QuantumEnd::Flush, last_ip) {
+            self.with(session, |_, _, session| session.note_wait(&wait));
+        }
     }
 
     /// These sessions wait, from `now` on.
@@ -34,7 +34,17 @@ impl Section<'_> {
         self.cpu.waiting.store(waiting, Ordering::Relaxed);
         if waiting != 0 {
             self.cpu.waiting_since.store(now, Ordering::Relaxed);
-            self.cpu.clock.look_at_turns(now);
+            if self.cpu.takes_turns() {
+                self.cpu.clock.look_at_turns(now);
+            }
+        }
+    }
+
+    /// As [`Self::tell_waiting`], if they have waited for a turn: quanta that are cut more often than that are nothing to them.
+    pub(super) fn tell_waiting_long(&mut self, end: QuantumEnd, last_ip: u64) {
+        let since = self.cpu.waiting_since.load(Ordering::Relaxed);
+        if self.cpu.waiting() != 0 && sys::rdtsc().saturating_sub(since) >= registry::slot_tsc() {
+            self.tell_all_waiting(end, last_ip);
         }
     }
 
@@ -68,9 +78,7 @@ impl Section<'_> {
         if self.cpu.waiting() & session.bit() == 0 {
             return;
         }
-        if let Some(wait) = self.wait_until_now(QuantumEnd::Flush, current_user_ip()) {
-            self.with(session, |_, _, session| session.note_wait(&wait));
-        }
+        self.tell(session, current_user_ip());
         self.cpu.waiting.fetch_and(!session.bit(), Ordering::Relaxed);
     }
 

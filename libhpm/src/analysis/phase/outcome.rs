@@ -46,7 +46,7 @@ pub enum NoPhases {
     },
     /// So much is missing that variations are not known.
     #[error(
-        "{gaps} of {intervals} intervals cannot be compared with the one before, because quanta were lost"
+        "{gaps} of {intervals} intervals cannot be compared with the one before, because quanta were lost or another session's"
     )]
     Gaps {
         /// Intervals after a gap, and intervals without any time on a CPU.

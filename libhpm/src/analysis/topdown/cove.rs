@@ -16,7 +16,8 @@ pub(super) const GOLDEN_COVE: Method = Method {
     shares: golden_cove,
     remarks: ["", "Each share of level 1 is counted by itself; what they lack to 100 % is told by none."],
 };
-pub(super) const LION_COVE: Method = Method { second: &[LION_COVE_2], shares: lion_cove, ..GOLDEN_COVE };
+pub(super) const LION_COVE: Method =
+    Method { first: LION_COVE_1, second: &[LION_COVE_2], shares: lion_cove, ..GOLDEN_COVE };
 
 /// INT_MISC.CLEARS_COUNT: times that the allocator began to recover.
 const CLEARS: &str = "cpu/event=0x0d,umask=0x01,cmask=1,edge/";
@@ -45,8 +46,16 @@ const GOLDEN_COVE_1: &[&str] = &[
 const GOLDEN_COVE_STARVED: &str = "cpu/event=0x9c,umask=0x01,cmask=6/";
 const GOLDEN_COVE_2: &[&str] =
     &["UOPS_RETIRED.MS", "TOPDOWN.BR_MISPREDICT_SLOTS", GOLDEN_COVE_STARVED, "TOPDOWN.MEMORY_BOUND_SLOTS"];
-/// IDQ_BUBBLES.STARVATION_CYCLES.
-const LION_COVE_STARVED: &str = "cpu/event=0x9c,umask=0x01,cmask=8/";
+/// Of which nothing is dropped behind the queue.
+const LION_COVE_1: &[&str] = &[
+    "TOPDOWN.SLOTS_P",
+    "UOPS_RETIRED.SLOTS",
+    "TOPDOWN.BAD_SPEC_SLOTS",
+    "IDQ_BUBBLES.CORE",
+    "TOPDOWN.BACKEND_BOUND_SLOTS",
+];
+/// Cycles: shorter gaps than of two are a matter of bandwidth (Intel's metrics tma_dsb and tma_mite).
+const LION_COVE_STARVED: &str = "IDQ_BUBBLES.FETCH_LATENCY";
 const LION_COVE_2: &[&str] =
     &["UOPS_RETIRED.MS", "TOPDOWN.BR_MISPREDICT_SLOTS", LION_COVE_STARVED, "TOPDOWN.MEMORY_BOUND_SLOTS"];
 
@@ -66,18 +75,20 @@ fn ice_lake(counts: &Counts<'_>) -> Option<Vec<Share>> {
 }
 
 fn golden_cove(counts: &Counts<'_>) -> Option<Vec<Share>> {
-    counted(counts, 6.0, GOLDEN_COVE_STARVED)
+    let dropped = counts.of("INT_MISC.UOP_DROPPING")?;
+    counted(counts, (6.0, GOLDEN_COVE_STARVED), dropped)
 }
 
 fn lion_cove(counts: &Counts<'_>) -> Option<Vec<Share>> {
-    counted(counts, 8.0, LION_COVE_STARVED)
+    counted(counts, (8.0, LION_COVE_STARVED), 0.0)
 }
 
-/// Every part is counted; `starved` are the cycles in which none of the `width` slots had anything.
-fn counted(counts: &Counts<'_>, width: f64, starved: &str) -> Option<Vec<Share>> {
+/// Every part is counted; `starved` are the cycles in which none of the `width` slots had anything, and `dropped` the micro-operations that the
+/// front end had delivered all the same.
+fn counted(counts: &Counts<'_>, (width, starved): (f64, &str), dropped: f64) -> Option<Vec<Share>> {
     let slots = counts.of("TOPDOWN.SLOTS_P")?;
     let of_slots = |event: &str| Some(counts.of(event)? / slots);
-    let dropped = of_slots("INT_MISC.UOP_DROPPING")?;
+    let dropped = dropped / slots;
     let level_1 = [
         of_slots("UOPS_RETIRED.SLOTS")?,
         of_slots("TOPDOWN.BAD_SPEC_SLOTS")?,

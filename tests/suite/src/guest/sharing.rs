@@ -4,6 +4,8 @@ use std::fs;
 use std::process::Child;
 
 use anyhow::{Context, Result, ensure};
+use libhpm::event;
+use libhpm::session::{Options, Session, Target};
 use libhpm::trace::{MarkerRow, TraceReader};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -22,6 +24,8 @@ pub(crate) const ALONE: &str = "loopsE";
 pub(crate) const SHARED: [(&str, usize); 2] = [("loopsO", 2), ("loopsP", 3)];
 /// The window of the program that two recordings share.
 pub(crate) const SAMPLED: &str = "loopsQ";
+/// How often a session is refused.
+const REFUSALS: u32 = 300;
 const GROUP: &str = "/sys/fs/cgroup/shared";
 
 /// Runs every case; what is to be compared with the truth is left as a fact named by the program's window.
@@ -56,6 +60,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         wait_at_most(&mut first, LIMIT)?;
         Ok(said)
     });
+    report.check("who is refused learns nothing of what others wait for", refused_learns_nothing);
     report.check("branch records are not shared", || {
         refused(hpmctl(&["record", "--share", "--branches", "-a", "--", "true"])?, "gaps")
     });
@@ -158,6 +163,28 @@ fn markers() -> Result<String> {
     let (own, others) = (set("marked.hpm")?, set("marked.system.hpm")?);
     ensure!(own == 602 && others == own, "{own} and {others} markers of 602");
     Ok(format!("{own} markers each"))
+}
+
+/// Beside a session of the whole system that waits for another one of it, one of this process that is refused again and again.
+fn refused_learns_nothing() -> Result<String> {
+    let (waits, excludes) =
+        (stat("waits", &["-a", "--share"])?.spawn()?, stat("excludes", &["-a"])?.spawn()?);
+    settled(&waits)?;
+    settled(&excludes)?;
+    let event = event::parse(EVENTS, &libhpm::source::choice::usable_pmu()?)?;
+    let own = Target::Process(std::process::id() as i32);
+    let mut session = Session::open(&Options::new(own).count(event).quanta(true))?;
+    for _ in 0..REFUSALS {
+        ensure!(session.start().is_err(), "it was started beside a session of the whole system");
+    }
+    let seen = session.batch()?.quanta().count();
+    ensure!(seen == 0, "a session that was never started has {seen} quanta");
+    drop(session);
+    end(excludes)?;
+    end(waits)?;
+    let (_, share) = of_loops("waits", false)?;
+    ensure!(share < 0.9, "the one that waited says that it had {share:.3} of the time");
+    Ok(format!("refused {REFUSALS} times; the one that waited had {share:.3} of the time"))
 }
 
 /// The one that ends leaves the PMU to the other at once, whosever turn it is.
