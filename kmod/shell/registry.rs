@@ -180,21 +180,19 @@ pub(super) fn insert(session: &Session) -> Result<(), Refusal> {
             session.set_members(1);
             WAKE_WITHIN.fetch_min(session.wake_within(), Ordering::Relaxed);
         }
-        Err(_) => {
-            empty(number);
-            // SAFETY: As above.
-            unsafe { choice::note_sharers() };
-        }
+        Err(_) => empty(number),
     }
     inserted
 }
 
-/// Nothing finds the session of this place any more.
+/// Nothing finds the session of this place any more. Under the control lock.
 fn empty(number: usize) {
     for bits in [&GROUPED, &WHOLE, &ALONE, &PRECISE] {
         bits.fetch_and(!(1 << number), Ordering::Release);
     }
     RUNNING[number].store(ptr::null_mut(), Ordering::Release);
+    // SAFETY: The caller holds the control lock.
+    unsafe { choice::note_sharers() };
 }
 
 fn insert_target(
@@ -263,8 +261,6 @@ pub(super) fn remove(session: &Session) {
             empty(number);
         }
     }
-    // SAFETY: As in `insert`.
-    unsafe { choice::note_sharers() };
     // SAFETY: As in `insert`.
     let left = RUNNING.iter().filter_map(|place| unsafe { place.load(Ordering::Relaxed).as_ref() });
     WAKE_WITHIN.store(left.map(Session::wake_within).min().unwrap_or(u64::MAX), Ordering::Relaxed);

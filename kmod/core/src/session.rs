@@ -32,7 +32,7 @@ pub struct CpuTotals {
     pub on_cpu_tsc: u64,
     /// As that, the PMU having been another session's.
     pub lent_tsc: u64,
-    /// Of these, the ticks during which each event waited for its turn.
+    /// Of `on_cpu_tsc`, the ticks during which each event waited for its turn.
     pub waiting_tsc: [u64; EVENTS_MAX],
     /// Records in published quanta.
     pub records: u64,

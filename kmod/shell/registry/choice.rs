@@ -52,13 +52,13 @@ pub(in super::super) unsafe fn session_of<'a>(
     irq: &'a LocalInterruptDisabled,
 ) -> Option<Chosen<'a>> {
     // SAFETY: The caller's promise.
-    let only = unsafe { only_session_of(task, thread, cpu, irq) }?;
+    let only = unsafe { only_session_of(task, thread, cpu, irq) };
     // Asked for last: who was found has noted before that it shares.
     if SHARING.load(Ordering::Acquire) != 0 {
         // SAFETY: The caller's promise.
         return unsafe { shared_session_of(task, thread, cpu, irq) };
     }
-    (!only.has_given_up()).then_some(Chosen { session: only, waiting: 0 })
+    only.filter(|only| !only.has_given_up()).map(|session| Chosen { session, waiting: 0 })
 }
 
 /// As [`session_of`], where sessions share. Apart, because each switch asks, and mostly none does.
