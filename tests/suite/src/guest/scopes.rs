@@ -207,9 +207,15 @@ fn attached(name: &str, command: Command, mut target: Child) -> Result<Value> {
     settled(&measuring)?;
     signal(&target, Signal::SIGCONT)?;
     wait_at_most(&mut target, LIMIT)?;
-    let status = wait_at_most(&mut measuring, LIMIT)?;
-    ensure!(status.success(), "hpmctl ended with {status}");
+    ends_well(&mut measuring)?;
     result(name)
+}
+
+/// Waits for hpmctl, or what it measures, to end as it should.
+pub(super) fn ends_well(child: &mut Child) -> Result<()> {
+    let status = wait_at_most(child, LIMIT)?;
+    ensure!(status.success(), "process {} ended with {status}", child.id());
+    Ok(())
 }
 
 fn own_child() -> Result<Value> {

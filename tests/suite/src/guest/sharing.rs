@@ -14,8 +14,8 @@ use super::GuestReport;
 use super::bad_input::refused;
 use super::programs::{built, hpmctl, pid_of, record_with, succeed, wait_at_most};
 use super::scopes::{
-    EVENTS, LIMIT, enter, mount_cgroups, open_to_nobody, record, result, samples, settled, signal, stat,
-    stopped_loops,
+    EVENTS, LIMIT, ends_well, enter, mount_cgroups, open_to_nobody, record, result, samples, settled, signal,
+    stat, stopped_loops,
 };
 
 /// The window of the program whose session does not share: the character behind the name is so many behind the digit 0.
@@ -50,13 +50,13 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report
         .check("of two that share the whole system the one that goes on has all of it", one_after_the_other);
     report.check("one process has one session, also of those that share", || {
-        let target = stopped_loops(1, 0)?;
+        let mut target = stopped_loops(1, 0)?;
         let pid = target.id().to_string();
         let mut first = stat("first", &["--share", "-p", &pid])?.spawn()?;
         settled(&first)?;
         let said = refused(hpmctl(&["stat", "--share", "-e", EVENTS, "-p", &pid])?, "excludes")?;
         signal(&target, Signal::SIGCONT)?;
-        finish(target)?;
+        ends_well(&mut target)?;
         wait_at_most(&mut first, LIMIT)?;
         Ok(said)
     });
@@ -67,22 +67,10 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     Ok(())
 }
 
-fn finish(mut child: Child) -> Result<()> {
-    let status = wait_at_most(&mut child, LIMIT)?;
-    ensure!(status.success(), "a program ended with {status}");
-    Ok(())
-}
-
 /// Tells a session of no process to end.
 fn end(mut session: Child) -> Result<()> {
     signal(&session, Signal::SIGINT)?;
-    finish_with(&mut session)
-}
-
-fn finish_with(session: &mut Child) -> Result<()> {
-    let status = wait_at_most(session, LIMIT)?;
-    ensure!(status.success(), "hpmctl ended with {status}");
-    Ok(())
+    ends_well(&mut session)
 }
 
 /// What a session counted of `loops`, and for which part of its time: by all of it, or by the thread of that name.
@@ -117,7 +105,7 @@ fn alone() -> Result<Value> {
 
 /// A process that several sessions measure, its group's among them if wanted.
 fn shared(arguments: usize, grouped: bool) -> Result<Value> {
-    let target = stopped_loops(arguments, 0)?;
+    let mut target = stopped_loops(arguments, 0)?;
     if grouped {
         enter(&target, GROUP)?;
     }
@@ -129,8 +117,8 @@ fn shared(arguments: usize, grouped: bool) -> Result<Value> {
     settled(&process)?;
     others.iter().try_for_each(|(_, session)| settled(session))?;
     signal(&target, Signal::SIGCONT)?;
-    finish(target)?;
-    finish_with(&mut process)?;
+    ends_well(&mut target)?;
+    ends_well(&mut process)?;
     let mut all = vec![of_loops("process", false)?];
     for (name, session) in others {
         end(session)?;
@@ -141,14 +129,14 @@ fn shared(arguments: usize, grouped: bool) -> Result<Value> {
 }
 
 fn recorded() -> Result<Value> {
-    let target = stopped_loops(32, 0)?;
+    let mut target = stopped_loops(32, 0)?;
     let mut process = record("process.hpm", &["--share", "-p", &target.id().to_string()])?.spawn()?;
     let system = record("system.hpm", &["--share", "-a"])?.spawn()?;
     settled(&process)?;
     settled(&system)?;
     signal(&target, Signal::SIGCONT)?;
-    finish(target)?;
-    finish_with(&mut process)?;
+    ends_well(&mut target)?;
+    ends_well(&mut process)?;
     end(system)?;
     Ok(json!([samples("process.hpm")?, samples("system.hpm")?]))
 }

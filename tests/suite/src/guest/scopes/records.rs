@@ -10,7 +10,7 @@ use libhpm::trace::{QuantumRow, SampleRow, ThreadRow, TraceReader};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{LIMIT, groups, settled, signal, stopped_loops};
+use super::{LIMIT, ends_well, groups, settled, signal, stopped_loops};
 use crate::guest::GuestReport;
 use crate::guest::counting::moved;
 use crate::guest::processor::LOADS;
@@ -68,9 +68,7 @@ fn continued(mut target: Child, mut recorder: Child, tell: bool) -> Result<()> {
     if tell {
         signal(&recorder, Signal::SIGINT)?;
     }
-    let status = wait_at_most(&mut recorder, LIMIT)?;
-    ensure!(status.success(), "hpmctl ended with {status}");
-    Ok(())
+    ends_well(&mut recorder)
 }
 
 /// On every CPU, while the program is moved between them.
