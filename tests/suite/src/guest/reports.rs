@@ -116,7 +116,7 @@ fn as_perf_tells() -> Result<String> {
     let maps = count(|change| matches!(change, Change::Map(map) if map.executable));
     let execs = count(|change| matches!(change, Change::Name { exec: true, .. }));
     let forks = count(|change| matches!(change, Change::Fork { .. }));
-    ensure!(maps > 20 && execs == 7 && forks >= 11, "{maps} mappings of code, {execs} execs, {forks} forks");
+    ensure!(maps > 20 && execs == 7 && forks == 10, "{maps} mappings of code, {execs} execs, {forks} forks");
     Ok(format!("{} threads, {maps} mappings of code, {execs} execs, {forks} forks", driver.len()))
 }
 

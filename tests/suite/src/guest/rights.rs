@@ -57,7 +57,8 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
 
 /// What its samples are of is known: perf_event is nobody's at that level, and the driver tells what is mapped where.
 fn recorded() -> Result<String> {
-    let words = ["record", "--source", "driver", "-e", "load:u", "-c", "10007", "-o", TRACE, "--"];
+    let words =
+        ["record", "--source", "driver", "-e", "branch:u", "--imprecise", "-c", "10007", "-o", TRACE, "--"];
     let mut command = hpmctl(&words)?;
     command.arg("sh").args(["-c", &format!("{} x; exec sort /etc/services", built("loops")?.display())]);
     succeed(as_nobody(command).stdout(Stdio::null()))?;
