@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A file descriptor of `/dev/hpm`, and what its ioctls do.
 
+use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use kernel::bindings;
@@ -13,14 +14,15 @@ use super::every_cpu::Plugged;
 use super::interrupts::local_interrupt_disable;
 use super::owner::Owner;
 use super::programs::Programs;
+use super::reports::Follower;
 use super::request::{error_of, serve, Failure};
 use super::session::Session;
 use super::target::current_tid;
 use super::{counters, cpu, machine, markers, owner, registry};
 use crate::hpm_abi::{
     CounterRequest, Envelope, Info, Mark, MarkerPageRequest, Reason, SessionConfig, Totals, IOCTL_CONFIGURE,
-    IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_START,
-    IOCTL_STOP, IOCTL_TOTALS,
+    IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_FOLLOW, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ,
+    IOCTL_START, IOCTL_STOP, IOCTL_TOTALS,
 };
 use crate::hpm_core::Refusal;
 
@@ -46,6 +48,8 @@ pub(super) struct Descriptor {
     /// The session is started. Changed under the lock.
     running: AtomicBool,
     markers: markers::Owner,
+    /// Set once.
+    follower: SetOnce<Pin<KBox<Follower>>>,
 }
 
 impl Descriptor {
@@ -57,6 +61,7 @@ impl Descriptor {
             session: SetOnce::new(),
             running: AtomicBool::new(false),
             markers: markers::Owner::new(),
+            follower: SetOnce::new(),
         })
     }
 
@@ -73,6 +78,11 @@ impl Descriptor {
     /// The marker pages that were made by this file.
     pub(super) fn markers(&self) -> &markers::Owner {
         &self.markers
+    }
+
+    /// What it is told of the session's processes, if it asked.
+    pub(super) fn follower(&self) -> Option<&Follower> {
+        self.follower.as_ref().map(|follower| &**follower)
     }
 
     /// Serves an ioctl.
@@ -96,6 +106,7 @@ impl Descriptor {
                 Ok(())
             }),
             IOCTL_COUNTERS => serve(address, |request| self.counters(request)),
+            IOCTL_FOLLOW => serve(address, |_: &mut Envelope| self.follow()),
             IOCTL_READ => serve(address, |reading| counters::read(self.configured()?, reading)),
             _ => Err(ENOTTY),
         }
@@ -195,6 +206,16 @@ impl Descriptor {
         flush(session, &Plugged::hold());
         session.wake_readers();
         Ok(())
+    }
+
+    fn follow(&self) -> Result<(), Failure> {
+        let session = self.configured()?;
+        let follower = Follower::begin(session, self.readers.clone())?;
+        if self.follower.populate(follower) {
+            Ok(())
+        } else {
+            Err(error_of(bindings::EALREADY).into())
+        }
     }
 
     fn counters(&self, request: &mut CounterRequest) -> Result<(), Failure> {

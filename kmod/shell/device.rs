@@ -13,8 +13,10 @@ use kernel::page::PAGE_SIZE;
 use kernel::prelude::*;
 use kernel::sync::poll::PollTable;
 use kernel::types::{ForeignOwnable, Opaque};
+use kernel::uaccess::UserPtr;
 
 use super::control::Descriptor;
+use super::reports::Follower;
 use super::sys;
 use crate::hpm_abi::{CONTROL_OFFSET, MARKER_PAGES_OFFSET};
 
@@ -80,6 +82,7 @@ static OPERATIONS: Operations = Operations(bindings::file_operations {
     compat_ioctl: bindings::compat_ptr_ioctl,
     mmap: Some(Operations::mmap),
     poll: Some(Operations::poll),
+    read: Some(Operations::read),
     ..pin_init::zeroed()
 });
 
@@ -141,9 +144,25 @@ impl Operations {
         // SAFETY: The file is valid for this call, and poll does not use its position.
         table.register_wait(unsafe { File::from_raw_file(file) }, descriptor.readers());
         let Some(session) = descriptor.session() else { return 0 };
-        let readable = if session.is_readable() { bindings::POLLIN } else { 0 };
+        let reports = descriptor.follower().is_some_and(Follower::has_filled);
+        let readable = if reports || session.is_readable() { bindings::POLLIN } else { 0 };
         let gone = if session.is_target_gone() || session.has_given_up() { bindings::POLLHUP } else { 0 };
         readable | gone
+    }
+
+    unsafe extern "C" fn read(
+        file: *mut bindings::file,
+        buffer: *mut c_char,
+        length: usize,
+        _position: *mut bindings::loff_t,
+    ) -> isize {
+        // SAFETY: The file is open.
+        let follower = unsafe { descriptor(file) }.follower();
+        let buffer = UserPtr::from_addr(buffer.addr());
+        match follower.ok_or(EINVAL).and_then(|follower| follower.read(buffer, length)) {
+            Ok(bytes) => bytes as isize,
+            Err(error) => error.to_errno() as isize,
+        }
     }
 }
 

@@ -103,7 +103,7 @@ static void hpm_probe_fork(void *data, struct task_struct *parent, struct task_s
 }
 
 /* Whether the current task's user may look into its program, by which perf decides in begin_new_exec(). */
-static bool hpm_is_open_to_owner(struct task_struct *task)
+bool hpm_is_open_to_owner(struct task_struct *task)
 {
 #ifdef HPM_HAS_EXEC_STATE
 	guard(rcu)();

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | what the kernel calls | [`device`], [`probes`], [`clock`], [`notify`] |
 //! | what an ioctl does | [`control`], [`request`], [`rights`], [`limits`] |
-//! | what a session is | [`session`], [`subject`], [`counters`], [`target`], [`memory`], [`registry`], [`markers`] |
+//! | what a session is | [`session`], [`subject`], [`counters`], [`target`], [`memory`], [`registry`], [`markers`], [`reports`] |
 //! | who holds the PMU | [`owner`], [`cpu`], [`every_cpu`], [`interrupts`], [`machine`] |
 //! | how registers and rings are reached | [`port`], [`sys`], and the C files |
 
@@ -28,6 +28,7 @@ mod port;
 mod probes;
 mod programs;
 mod registry;
+mod reports;
 mod request;
 mod rights;
 mod session;
@@ -57,6 +58,8 @@ impl kernel::InPlaceModule for Hpm {
         unsafe { registry::set_up() };
         // SAFETY: As above.
         unsafe { markers::set_up() };
+        // SAFETY: As above.
+        unsafe { reports::set_up() };
         machine::set_up();
         try_pin_init!(Self {
             _cpus: cpu::Cpus::new()?,

@@ -180,6 +180,7 @@ fn errno(reason: Reason) -> Error {
         | Reason::NoCallStackMode
         | Reason::SharedEvent
         | Reason::NoTracepoint
+        | Reason::NoReports
         | Reason::Virtualisation => error_of(bindings::EOPNOTSUPP),
         Reason::Version
         | Reason::Field

@@ -22,6 +22,7 @@ struct page;
 struct pt_regs;
 struct task_struct;
 struct user_struct;
+struct vm_area_struct;
 
 /* Interrupts of this CPU. */
 unsigned long hpm_interrupts_save(void);
@@ -127,6 +128,26 @@ int hpm_cea_find(unsigned int cpu, struct hpm_cea *cea);
 void hpm_cea_map(const struct hpm_cea *cea, void *block, u32 pages);
 void hpm_cea_unmap(const struct hpm_cea *cea, u32 from, u32 to);
 
+/* A mapping as hpm_core has it, and the kernel's probes of mappings and names (reports.c). */
+struct hpm_mapping {
+	u64 start;
+	u64 length;
+	u64 offset;
+	u64 inode;
+	u64 generation;
+	u32 major;
+	u32 minor;
+	u32 protection;
+	u32 flags;
+};
+
+u64 hpm_raw_ns(void);
+int hpm_reports_begin(void);
+int hpm_reports_test(void);
+void hpm_reports_end(void);
+const char *hpm_describe(struct vm_area_struct *vma, struct hpm_mapping *mapping, char *buffer, size_t bytes);
+bool hpm_is_open_to_owner(struct task_struct *task);
+
 /* Entry points that only C can have. 0 or a negative errno. */
 void hpm_timer_setup(struct hrtimer *timer);
 void hpm_timer_go_on(struct hrtimer *timer, u64 soonest_ns, u64 range_ns);
@@ -150,6 +171,8 @@ void hpm_on_exit(struct task_struct *task, bool group_dead);
 void hpm_on_fork(struct task_struct *parent, struct task_struct *child);
 void hpm_on_secure_exec(struct task_struct *task);
 void hpm_on_exec(struct task_struct *task, pid_t old_tid, bool secure);
+void hpm_on_map(struct vm_area_struct *vma);
+void hpm_on_name(struct task_struct *task, bool exec);
 bool hpm_measures_groups(void);
 void hpm_on_regroup(void);
 void hpm_on_guest_entry(void);

@@ -11,6 +11,7 @@ use kernel::prelude::*;
 use super::entry_area::Cea;
 use super::interrupts::LocalInterruptDisabled;
 use crate::hpm_core::interrupt::Registers;
+use crate::hpm_core::reports::Mapping;
 
 #[expect(
     improper_ctypes,
@@ -85,6 +86,17 @@ extern "C" {
     fn hpm_guests_register() -> c_int;
     fn hpm_guests_unregister();
     fn hpm_guests_are_untold() -> bool;
+    fn hpm_raw_ns() -> u64;
+    fn hpm_reports_begin() -> c_int;
+    fn hpm_reports_test() -> c_int;
+    fn hpm_reports_end();
+    fn hpm_is_open_to_owner(task: *mut bindings::task_struct) -> bool;
+    fn hpm_describe(
+        area: *mut bindings::vm_area_struct,
+        mapping: *mut Mapping,
+        buffer: *mut c_char,
+        bytes: usize,
+    ) -> *const c_char;
 }
 
 /// Switches interrupts off on this CPU; what [`restore_interrupts`] puts back.
@@ -542,4 +554,47 @@ pub(super) fn unregister_probes() {
     unsafe { hpm_guests_unregister() };
     // SAFETY: As above.
     unsafe { hpm_probes_unregister() };
+}
+
+/// CLOCK_MONOTONIC_RAW in ns.
+pub(super) fn raw_ns() -> u64 {
+    // SAFETY: May be called in any context.
+    unsafe { hpm_raw_ns() }
+}
+
+/// Places the probes of mappings and names; calls come to `hpm_on_map` and `hpm_on_name`.
+pub(super) fn begin_reports() -> Result {
+    // SAFETY: Process context; `end_reports` precedes the next call.
+    to_result(unsafe { hpm_reports_begin() })
+}
+
+/// Whether the probes are called. Not by two at a time.
+pub(super) fn test_reports() -> Result {
+    // SAFETY: Process context of a task that executes a program; nobody holds the lock on its mappings.
+    to_result(unsafe { hpm_reports_test() })
+}
+
+/// Undoes [`begin_reports`]. No probe runs afterwards.
+pub(super) fn end_reports() {
+    // SAFETY: Process context, after `begin_reports`.
+    unsafe { hpm_reports_end() };
+}
+
+/// Whether the current task's user may look into its program.
+pub(super) fn is_open_to_owner() -> bool {
+    // SAFETY: The current task is alive, and executes a program.
+    unsafe { hpm_is_open_to_owner(kernel::task::Task::current_raw()) }
+}
+
+/// Fills in what an area is; its name, which lies in `path` or is constant.
+///
+/// # Safety
+/// The area is valid, and the lock on its mappings held.
+pub(super) unsafe fn describe_mapping(
+    area: *mut bindings::vm_area_struct,
+    mapping: &mut Mapping,
+    path: &mut [u8],
+) -> *const c_char {
+    // SAFETY: The caller's promise; the buffer is writable.
+    unsafe { hpm_describe(area, mapping, path.as_mut_ptr().cast(), path.len()) }
 }

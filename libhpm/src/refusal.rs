@@ -106,7 +106,8 @@ impl fmt::Display for Refusal {
             Reason::TooManyBranches | Reason::NoCallStackMode | Reason::StackBesideBranches => {
                 f.write_str(&self.about_branches(reason))
             }
-            Reason::NeedKernelRight
+            Reason::NoReports
+            | Reason::NeedKernelRight
             | Reason::NeedSystemRight
             | Reason::NeedTargetRight
             | Reason::NeedPreciseRight

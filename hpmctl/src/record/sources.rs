@@ -124,7 +124,7 @@ fn driver(
     sampled: usize,
 ) -> Result<Box<dyn Source>> {
     let (session, events) = open_session(events, |events| options(args, workload, events.split_at(sampled)))?;
-    let (reports, present) = sideband(workload.process()?, workload.is_program())?;
+    let (reports, present) = sideband(&session, workload.process()?, workload.is_program())?;
     let stacks = match args.stacks {
         Some(StackMethod::Dwarf) => Stacks::Unwind,
         Some(StackMethod::Lbr) => Stacks::Calls,

@@ -111,7 +111,7 @@ impl Prepared {
                 let (session, events) = open_fitting(args, workload, events.clone())?;
                 // Threads have names only in the side band.
                 let (reports, present) = match args.per() {
-                    Some(_) => sideband(workload.process()?, workload.is_program())
+                    Some(_) => sideband(&session, workload.process()?, workload.is_program())
                         .map(|(reports, present)| (Some(reports), present))?,
                     None => (None, vec![]),
                 };

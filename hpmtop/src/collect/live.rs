@@ -205,7 +205,7 @@ fn driver(wanted: &Wanted, subject: &Subject) -> Result<Box<dyn Source>> {
             Err(error) => return Err(error.into()),
             Ok((session, events)) => {
                 let process = process_of(&subject.target())?;
-                let (reports, present) = sideband(process, subject.is_program())?;
+                let (reports, present) = sideband(&session, process, subject.is_program())?;
                 let command = &wanted.command;
                 let source =
                     DriverSource::new(session, &events, Some(reports), present, Stacks::AsFound, command);

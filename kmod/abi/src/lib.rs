@@ -27,7 +27,7 @@ pub use self::record::*;
 pub use self::request::*;
 
 /// Version of this interface. Any change to a struct or constant in this crate raises it.
-pub const ABI_VERSION: u32 = 5;
+pub const ABI_VERSION: u32 = 6;
 
 /// Path of the character device.
 pub const DEVICE_PATH: &str = "/dev/hpm";

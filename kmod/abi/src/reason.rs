@@ -119,10 +119,13 @@ pub enum Reason {
     NewCoreType = 77,
     /// As many processes and threads are measured as the driver has places for; `detail[0]` is that number.
     TooManyProcesses = 78,
+    /// What else happens in programs cannot be told ([`super::IOCTL_FOLLOW`]). `detail[0]` is 0 where the session measures neither a process
+    /// nor a thread, else the errno with which the kernel refused a kprobe.
+    NoReports = 79,
 }
 
 impl Reason {
-    const ALL: [Self; 51] = [
+    const ALL: [Self; 52] = [
         Self::Version,
         Self::Field,
         Self::UnknownPmu,
@@ -174,6 +177,7 @@ impl Reason {
         Self::IbsInterrupt,
         Self::NewCoreType,
         Self::TooManyProcesses,
+        Self::NoReports,
     ];
 
     /// The reason with this number, if there is one.

@@ -1,7 +1,7 @@
 //! ioctl requests: numbers, envelope and arguments other than the session's configuration.
 //!
 //! poll(2) on a session's descriptor reports `POLLIN` while a ring holds quanta of which readers have been told, by a waking, and
-//! that the reader has not given back, and `POLLHUP` once no process of the session is left, or the session has given up ([`super::StatusHead::gave_up`]).
+//! that the reader has not given back, or a quarter of the memory for reports ([`IOCTL_FOLLOW`]) is full, and `POLLHUP` once no process of the session is left, or the session has given up ([`super::StatusHead::gave_up`]).
 
 use super::{SessionConfig, EVENTS_MAX};
 
@@ -66,6 +66,14 @@ pub const IOCTL_READ: u32 = request(8);
 pub const IOCTL_MARK: u32 = request(9);
 /// Make the calling thread a marker page. Argument: [`super::MarkerPageRequest`]. On any descriptor.
 pub const IOCTL_MARKER_PAGE: u32 = request(10);
+
+/// From now on tell what else happens in the session's process, all its threads and the processes that it makes: mappings, names, forks and
+/// exits; with [`super::SessionFlags::START_ON_EXEC`] from its next execve on. Argument: [`Envelope`]. Once per session, which measures a
+/// process or a thread. read(2) on the descriptor then gives whole records, in order, as perf_event_open(2) lays them out for
+/// `PERF_SAMPLE_TID | PERF_SAMPLE_TIME` and `sample_id_all`: `PERF_RECORD_MMAP2`, `PERF_RECORD_COMM`, `PERF_RECORD_FORK`,
+/// `PERF_RECORD_EXIT` (without the parent) and `PERF_RECORD_LOST`, numbers being those of the root PID namespace and times
+/// CLOCK_MONOTONIC_RAW. It fails with `EAGAIN` when nothing waits, and with `EINVAL` when the first record is longer than the buffer.
+pub const IOCTL_FOLLOW: u32 = request(11);
 
 /// Answer of [`IOCTL_INFO`].
 #[repr(C)]

@@ -17,6 +17,7 @@
 //! | who may run when | [`gate`] |
 //! | whose threads are measured | [`processes`] |
 //! | for which of several sessions | [`sharing`] |
+//! | what else happens in processes | [`reports`] |
 //!
 //! The crate knows nothing of an operating system: registers, the debug-store area and the shared rings are reached
 //! through the traits of [`port`]. It is compiled twice: by cargo for the host, and by path into `hpm.ko` (edition 2021,
@@ -62,6 +63,7 @@ mod quantum;
 mod records;
 pub mod refusal;
 pub mod registers;
+pub mod reports;
 pub mod rings;
 pub mod segments;
 pub mod session;

@@ -252,11 +252,7 @@ fn rights(facts: &Facts) -> Finding {
             "no CAP_PERFMON: your own programs, in user and kernel mode, and from Linux 7.3 on the whole system (-a)"
         }
         Some(1) => "no CAP_PERFMON: your own programs, in user and kernel mode",
-        Some(2) | None => "no CAP_PERFMON: your own programs, in user mode",
-        // The kernel refuses perf_event_open altogether, which tells `record` what is mapped where.
-        Some(_) => {
-            "no CAP_PERFMON, and perf_event_paranoid is above 2: your own programs in user mode by `stat`, not by `record`"
-        }
+        Some(_) | None => "no CAP_PERFMON: your own programs, in user mode",
     };
     let advice = "run as root, or give hpmctl the capability: `setcap cap_perfmon=ep hpmctl`";
     Finding::new("rights", Status::Note, what, advice)

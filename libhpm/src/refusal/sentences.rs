@@ -1,5 +1,7 @@
 //! The sentence of each reason: what is wrong, and what to do.
 
+use std::io;
+
 use hpm_abi::{ABI_VERSION, EventSpec, Reason};
 
 use super::Refusal;
@@ -174,6 +176,14 @@ impl Refusal {
                 "precise sampling may not be used by this user, as a record can hold a kernel address: {PERFMON}, or set \
                  /proc/sys/kernel/perf_event_paranoid to 1 or less"
             ),
+            Reason::NoReports => match self.detail[0] {
+                0 => "the driver reports the mappings and threads of a process only: name one, or its program".to_owned(),
+                errno => format!(
+                    "this kernel does not let the driver follow the mappings of a process ({}), for which it needs kprobes on \
+                     ftrace (CONFIG_KPROBES_ON_FTRACE): {PERFMON}, or set /proc/sys/kernel/perf_event_paranoid to 2 or less",
+                    io::Error::from_raw_os_error(errno as i32)
+                ),
+            },
             Reason::LockedDown => {
                 "the kernel is locked down (see /sys/kernel/security/lockdown) and forbids this: boot \
                                    without lockdown, which Secure Boot may switch on"

@@ -51,7 +51,7 @@ use crate::event::{CoreType, type_in_hybrid};
 use crate::machine::{Holders, pmu_name};
 use crate::refusal::Refusal;
 pub use crate::sys::counters::Counted;
-use crate::sys::device::{Command, Denied, Device, Driver};
+use crate::sys::device::{Command, Denied, Device, Driver, ReportStream};
 use crate::sys::rings::Rings;
 use crate::{Error, Result};
 
@@ -72,6 +72,14 @@ impl Session {
     /// Those of [`Driver::open_checked`] and [`Session::configure`].
     pub fn open(options: &Options) -> Result<Self> {
         Self::configure(Driver::open_checked()?.0, options)
+    }
+
+    /// Has the driver report what else happens in the process and those that it makes, once per session.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub(crate) fn follow(&self) -> Result<ReportStream> {
+        self.device.follow().map_err(|denied| refuse("follow the process", denied, &self.events))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What else happened in the measured processes: mappings, names, forks, execs and exits, from the kernel's perf_event and
+//! What else happened in the measured processes: mappings, names, forks, execs and exits, from the driver or the kernel's perf_event, and
 //! from a look at what was there before.
 
 mod parse;
@@ -14,6 +14,8 @@ pub use self::snapshot::{processes, snapshot};
 
 pub(crate) use self::parse::{Parser, build_id_fits};
 pub(crate) use self::reports::Reports;
+use crate::session::Session;
+use crate::sys::device::ReportStream;
 use crate::sys::perf::{
     Attach, Attributes, EventId, Inherit, PerfEvent, RING_BYTES_ANY_USER, Ring, SAMPLE_TIME_AND_THREAD,
     Sampling,
@@ -89,11 +91,24 @@ pub enum FileId {
 
 /// The kernel's reports about the measured processes.
 #[derive(Debug)]
-pub struct Sideband {
-    rings: Vec<(u32, Ring)>,
-    /// Events of further threads, whose records arrive in `rings`.
-    attached: Vec<PerfEvent>,
+pub struct Sideband(Reporter);
+
+/// Who reports.
+#[derive(Debug)]
+enum Reporter {
+    /// The kernel's perf_event.
+    Perf {
+        /// One for each CPU.
+        rings: Vec<(u32, Ring)>,
+        /// Events of further threads, whose records arrive in `rings`.
+        attached: Vec<PerfEvent>,
+    },
+    /// The driver, in the same words.
+    Driver(ReportStream),
 }
+
+/// How often the driver is read at a time: twice the memory that it keeps for reports.
+const READS: u32 = 8;
 
 /// An event that counts nothing and reports mappings, names, forks and exits.
 const REPORTS: Attributes = Attributes {
@@ -165,15 +180,16 @@ impl Sideband {
                 },
             }
         }
-        Ok(Self { rings, attached: Vec::new() })
+        Ok(Self(Reporter::Perf { rings, attached: Vec::new() }))
     }
 
     /// Follows one more thread, unless it has ended.
     fn attach(&mut self, tid: i32) -> Result<()> {
-        for (cpu, ring) in &self.rings {
+        let Reporter::Perf { rings, attached } = &mut self.0 else { return Ok(()) };
+        for (cpu, ring) in rings {
             let event = PerfEvent::open(&REPORTS, Attach::Thread(tid), Some(*cpu), None);
             match event.and_then(|event| event.send_to(ring).map(|()| event)) {
-                Ok(event) => self.attached.push(event),
+                Ok(event) => attached.push(event),
                 Err(reason) if reason.raw_os_error() == Some(libc::ESRCH) => return Ok(()),
                 Err(reason) => return Err(refused(reason)),
             }
@@ -181,23 +197,54 @@ impl Sideband {
         Ok(())
     }
 
-    /// Become readable when much waits to be taken.
+    /// Follows the process of a configured session, from its next execve on if the session waits for that; by the driver, which asks for no
+    /// more rights than the session did.
+    ///
+    /// # Errors
+    /// [`Error::Refused`].
+    pub fn of_session(session: &Session) -> Result<Self> {
+        session.follow().map(|stream| Self(Reporter::Driver(stream)))
+    }
+
+    /// Become readable when much waits to be taken. Where the driver reports, the session's own descriptor does.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.rings.iter().map(|(_, ring)| ring.as_fd())
+        let rings = match &self.0 {
+            Reporter::Perf { rings, .. } => &rings[..],
+            Reporter::Driver(_) => &[],
+        };
+        rings.iter().map(|(_, ring)| ring.as_fd())
     }
 
     /// Everything reported since the last call, in the order of time.
-    pub fn drain(&mut self) -> Vec<Entry> {
-        self.reports().entries()
+    ///
+    /// # Errors
+    /// [`Error::Io`] when the driver cannot be read.
+    pub fn drain(&mut self) -> Result<Vec<Entry>> {
+        Ok(self.reports()?.entries())
     }
 
     /// Everything reported since the last call, as it is.
-    pub(crate) fn reports(&mut self) -> Reports {
+    pub(crate) fn reports(&mut self) -> Result<Reports> {
         let mut reports = Reports::default();
-        for (_, ring) in &mut self.rings {
-            ring.drain(|kind, misc, body| reports.push(kind, misc, body));
+        match &mut self.0 {
+            Reporter::Perf { rings, .. } => {
+                for (_, ring) in rings {
+                    ring.drain(|kind, misc, body| reports.push(kind, misc, body));
+                }
+            }
+            // Who makes reports as fast as they are read does not keep the reader for ever.
+            Reporter::Driver(stream) => {
+                for _ in 0..READS {
+                    let read =
+                        stream.read().map_err(Error::io("read the driver's reports of the processes"))?;
+                    if read.is_empty() {
+                        break;
+                    }
+                    reports.append(&read);
+                }
+            }
         }
-        reports
+        Ok(reports)
     }
 }
 
@@ -246,7 +293,7 @@ mod tests {
         let Some(mut sideband) = of_child(&child) else { return };
         child.execute().unwrap();
         child.wait().unwrap();
-        let entries = sideband.drain();
+        let entries = sideband.drain().unwrap();
         let pid = child.pid() as u32;
         let execs: Vec<_> = entries
             .iter()

@@ -27,6 +27,11 @@ impl Reports {
         self.0.extend(body);
     }
 
+    /// Adds records as the driver wrote them.
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+    }
+
     /// All of them.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
@@ -75,4 +80,62 @@ fn needs_file(kind: u32, misc: u16, body: &[u8]) -> bool {
         && misc & PERF_RECORD_MISC_MMAP_BUILD_ID as u16 == 0
         && body.get(PROTECTION).is_some_and(|bits| bits & libc::PROT_EXEC as u8 != 0)
         && body.get(PATH) == Some(&b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use hpm_core::Thread;
+    use hpm_core::reports::{Happening, Mapping as Told, Moment, QUEUE_BYTES, Queue};
+
+    use super::*;
+    use crate::sideband::{Change, FileId, Mapping};
+
+    /// The driver's records, by the reader of perf_event's.
+    #[test]
+    fn what_the_driver_tells_reads_like_what_perf_event_tells() {
+        let thread = |pid, tid| Thread { pid, tid };
+        let mapping = Told {
+            start: 0x7f00_0000_1000,
+            length: 0x3000,
+            offset: 0x2000,
+            inode: 1234,
+            generation: 5,
+            major: 254,
+            minor: 1,
+            protection: 5,
+            flags: 2,
+        };
+        let (parent, child) = (thread(7, 8), thread(9, 9));
+        let happenings = [
+            Happening::Named { thread: thread(7, 8), name: b"loops", exec: true },
+            Happening::Mapped { mapping: &mapping, name: b"/usr/bin/loops" },
+            Happening::Named { thread: thread(7, 10), name: b"exactly8", exec: false },
+            Happening::Forked { parent, child },
+            Happening::Exited,
+        ];
+        let (mut queue, mut memory, mut read) = (Queue::new(), vec![0; QUEUE_BYTES], vec![0; QUEUE_BYTES]);
+        for (ns, happening) in (100..).zip(&happenings) {
+            queue.push(&mut memory, &Moment { thread: thread(7, 8), ns }, happening);
+        }
+        queue.lose(&Moment { thread: thread(7, 8), ns: 105 });
+        let taken = queue.take(&mut memory, &mut read);
+        let entry = |ns, pid, tid, change| Entry { monotonic_raw_ns: ns, pid, tid, change };
+        let mapped = Mapping {
+            start: 0x7f00_0000_1000,
+            end: 0x7f00_0000_4000,
+            file_offset: 0x2000,
+            path: "/usr/bin/loops".into(),
+            executable: true,
+            file: FileId::Inode(libc::makedev(254, 1), 1234),
+        };
+        let expected = [
+            entry(100, 7, 8, Change::Name { name: "loops".into(), exec: true }),
+            entry(101, 7, 8, Change::Map(mapped)),
+            entry(102, 7, 10, Change::Name { name: "exactly8".into(), exec: false }),
+            entry(103, 9, 9, Change::Fork { parent_pid: 7, parent_tid: 8 }),
+            entry(104, 7, 8, Change::Exit),
+            entry(105, 7, 8, Change::Lost(1)),
+        ];
+        assert_eq!(Reports::of(&read[..taken]).entries(), expected);
+    }
 }

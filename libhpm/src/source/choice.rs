@@ -213,16 +213,22 @@ pub fn first_at_hand(names: &[&str], usable: impl Fn(&Event) -> bool) -> Result<
 }
 
 /// What reports the mappings and threads of whom a session measures, and the processes that were there before. `process` is the
-/// process that is measured, whole or in one of its threads, if it is one; `is_program` says that it has yet to be executed.
+/// process that is measured, whole or in one of its threads, if it is one; `is_program` says that it has yet to be executed. Of a process
+/// the driver reports, which costs nothing at a switch and wants no right but the session's; where the kernel does not let it, and of the
+/// whole system, perf_event does.
 ///
 /// # Errors
-/// When the kernel refuses.
-pub fn sideband(process: Option<i32>, is_program: bool) -> Result<(Sideband, Vec<u32>)> {
-    Ok(match process {
-        None => (Sideband::of_system()?, sideband::processes()),
-        Some(pid) if is_program => (Sideband::of_child(pid)?, vec![]),
-        Some(pid) => (Sideband::of_process(pid)?, vec![pid as u32]),
-    })
+/// When the driver refuses, or the kernel.
+pub fn sideband(session: &Session, process: Option<i32>, is_program: bool) -> Result<(Sideband, Vec<u32>)> {
+    let Some(pid) = process else { return Ok((Sideband::of_system()?, sideband::processes())) };
+    let sideband = match Sideband::of_session(session) {
+        Err(error) if !refused_for(&error, Reason::NoReports) => return Err(error),
+        Err(_) if is_program => Sideband::of_child(pid)?,
+        Err(_) => Sideband::of_process(pid)?,
+        Ok(sideband) => sideband,
+    };
+    let present = if is_program { vec![] } else { vec![pid as u32] };
+    Ok((sideband, present))
 }
 
 /// The process of a target: itself, or that of the thread; `None` for a target that is not one process.

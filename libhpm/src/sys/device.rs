@@ -1,14 +1,15 @@
 //! The character device: one safe method for each ioctl.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use hpm_abi::{
     ABI_VERSION, CounterReading, CounterRequest, DEVICE_PATH, Envelope, IOCTL_CONFIGURE, IOCTL_COUNTERS,
-    IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_START, IOCTL_STOP,
-    IOCTL_TOTALS, Info, MARKER_NAME_BYTES, Mark, MarkerPageRequest, Reason, SessionConfig, Totals,
+    IOCTL_FLUSH, IOCTL_FOLLOW, IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_START,
+    IOCTL_STOP, IOCTL_TOTALS, Info, MARKER_NAME_BYTES, Mark, MarkerPageRequest, Reason, SessionConfig,
+    Totals,
 };
 
 use crate::{Error, Result};
@@ -143,6 +144,21 @@ impl Driver {
         Ok(request.offset)
     }
 
+    /// [`IOCTL_FOLLOW`]: what of the session's processes is reported from now on, until this and the session are dropped.
+    ///
+    /// # Errors
+    /// What the device said.
+    pub fn follow(&self) -> Result<ReportStream, Denied> {
+        let stream = self.0.try_clone();
+        let stream = stream.map_err(|e| Denied {
+            errno: e.raw_os_error().unwrap_or(libc::EMFILE),
+            reason: 0,
+            detail: [0; 2],
+        })?;
+        self.ioctl(IOCTL_FOLLOW, &mut Envelope::new::<Envelope>())?;
+        Ok(ReportStream(stream))
+    }
+
     fn ioctl<T: Argument>(&self, number: u32, argument: &mut T) -> Result<(), Denied> {
         loop {
             // SAFETY: `T: Argument` is plain data that starts with an `Envelope` whose `size` is at most `size_of::<T>()`
@@ -164,6 +180,28 @@ impl Driver {
                 let Envelope { reason, detail, .. } = *argument.envelope();
                 return Err(Denied { errno, reason, detail });
             }
+        }
+    }
+}
+
+/// What the driver reports of a session's processes.
+#[derive(Debug)]
+pub struct ReportStream(File);
+
+impl ReportStream {
+    /// Whole records that wait, as [`IOCTL_FOLLOW`] has them; none when nothing waits.
+    ///
+    /// # Errors
+    /// When the driver cannot be read, which means that it has gone wrong.
+    pub fn read(&mut self) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; 64 * 1024];
+        match self.0.read(&mut bytes) {
+            Ok(length) => {
+                bytes.truncate(length);
+                Ok(bytes)
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(Vec::new()),
+            Err(e) => Err(e),
         }
     }
 }

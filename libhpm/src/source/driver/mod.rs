@@ -21,7 +21,7 @@ use crate::Result;
 use crate::event::{self, CoreType, Event, Sampling, core_pmus, sampling};
 use crate::machine::pmu_name;
 use crate::session::{Marker, Session};
-use crate::sideband::{self, Reports, Sideband};
+use crate::sideband::{self, Sideband};
 use crate::symbol::kernel_symbols;
 use crate::sys::clock::{ClockPair, tsc};
 use crate::trace::{self, MapRow, MarkerRow, Meta, ThreadRow, Totals, running_tsc};
@@ -109,7 +109,7 @@ impl Source for DriverSource {
         let tsc_khz = self.session.info().tsc_khz;
         // The batch is fixed before the side band is read, so that the mappings in which it executed have been reported.
         let batch = self.session.batch()?;
-        let reports = self.sideband.as_mut().map_or_else(Reports::default, Sideband::reports);
+        let reports = self.sideband.as_mut().map(Sideband::reports).transpose()?.unwrap_or_default();
         let now = (!reports.is_empty()).then(ClockPair::now);
         match &mut self.spool {
             Some(spool) => {

@@ -31,6 +31,7 @@ mod privacy;
 pub(crate) mod processor;
 pub(crate) mod programs;
 mod proof;
+mod reports;
 mod rights;
 pub(crate) mod robust;
 pub(crate) mod sampling;
@@ -145,6 +146,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "stale_proof" => proof::goes_stale()?,
         "stale_proofs" => proof::stays_stale()?,
         "renumbered" => identity::be_renumbered()?,
+        "secure_reports" => reports::of_secure_program()?,
         "forged_proof" => proof::is_forged()?,
         "selfread" => selfread::run(&mut report),
         "multiplex" => multiplex::run(&mut report)?,

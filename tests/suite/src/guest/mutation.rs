@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use hpm_abi::{
-    CONTROL_OFFSET, CounterRequest, IOCTL_CONFIGURE, IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_INFO, IOCTL_MARK,
-    IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_START, IOCTL_STOP, IOCTL_TOTALS, IOCTL_TYPE, MARKER_PAGES_OFFSET,
-    MarkerPageRequest, PAGE_BYTES, STATUS_OFFSET, SessionConfig, counters_offset, markers_offset,
-    quanta_offset, segments_offset, stacks_offset,
+    CONTROL_OFFSET, CounterRequest, IOCTL_CONFIGURE, IOCTL_COUNTERS, IOCTL_FLUSH, IOCTL_FOLLOW, IOCTL_INFO,
+    IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_START, IOCTL_STOP, IOCTL_TOTALS, IOCTL_TYPE,
+    MARKER_PAGES_OFFSET, MarkerPageRequest, PAGE_BYTES, STATUS_OFFSET, SessionConfig, counters_offset,
+    markers_offset, quanta_offset, segments_offset, stacks_offset,
 };
 use libhpm::sys::device::Driver;
 use libhpm::sys::probe::{ARGUMENT_WORDS, Access, Mapping, ioctl, try_map};
@@ -35,7 +35,7 @@ pub(super) const FLEETING: &str = "HPM_FLEETING";
 
 const CONFIGURE: (&str, u32) = ("CONFIGURE", IOCTL_CONFIGURE);
 /// Every ioctl.
-pub(super) const IOCTLS: [(&str, u32); 10] = [
+pub(super) const IOCTLS: [(&str, u32); 11] = [
     ("INFO", IOCTL_INFO),
     CONFIGURE,
     ("START", IOCTL_START),
@@ -46,6 +46,7 @@ pub(super) const IOCTLS: [(&str, u32); 10] = [
     ("READ", IOCTL_READ),
     ("MARK", IOCTL_MARK),
     ("MARKER_PAGE", IOCTL_MARKER_PAGE),
+    ("FOLLOW", IOCTL_FOLLOW),
 ];
 
 /// An area of a session that user space maps.
@@ -201,9 +202,17 @@ impl State {
             0 => drop(self.slots.swap_remove(slot)),
             1..24 => self.map(slot)?,
             24..34 => self.touch()?,
+            34..38 => self.read(slot),
             _ => self.ioctl(slot),
         }
         Ok(())
+    }
+
+    /// Reads reports, of which there are some if the descriptor's session follows a process.
+    fn read(&mut self, slot: usize) {
+        let mut bytes = vec![0; self.random.choice([0, 7, 64, 5000, 70_000]).unwrap_or(0)];
+        let read = nix::unistd::read(self.slots[slot].driver.as_fd(), &mut bytes);
+        self.outcomes.note("read", &read.map_err(io::Error::from));
     }
 
     fn ioctl(&mut self, slot: usize) {

@@ -64,10 +64,15 @@ fn perf_disturbs() -> Result<String> {
 
 /// The count in a file of `perf stat -x,`.
 fn counted_by_perf(file: &str) -> Result<u64> {
-    let text = std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?;
-    let line = text.lines().find(|line| line.contains("instructions"));
-    let count = line.and_then(|line| line.split(',').next()?.parse().ok());
-    count.with_context(|| format!("perf did not count: {text}"))
+    counted_in(&std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?)
+}
+
+/// The instructions that `perf stat -x,` tells of: on a hybrid processor a line for each type of core, of which it may have run on one only.
+fn counted_in(text: &str) -> Result<u64> {
+    let lines = text.lines().filter(|line| line.contains("instructions"));
+    let counts: Vec<u64> = lines.filter_map(|line| line.split(',').next()?.trim().parse().ok()).collect();
+    ensure!(counts.iter().sum::<u64>() > 0, "perf did not count: {text}");
+    Ok(counts.iter().sum())
 }
 
 /// perf on one hardware event, through the syscall that says why it failed.
@@ -140,9 +145,7 @@ fn samples_on_cpu_0() -> Result<u64> {
 
 fn perf_counts_again() -> Result<String> {
     let output = perf()?;
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let count = text.split(',').next().unwrap_or_default().trim();
-    ensure!(count.parse::<u64>().is_ok_and(|n| n > 0), "perf did not count: {text}");
+    let count = counted_in(&String::from_utf8_lossy(&output.stderr))?;
     Ok(format!("{count} instructions"))
 }
 

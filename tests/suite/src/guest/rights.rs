@@ -5,14 +5,16 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Result, ensure};
+use libhpm::trace::{MapRow, SampleRow, TraceReader};
 use serde_json::Value;
 
 use super::GuestReport;
 use super::bad_input::refused;
-use super::programs::{hpmctl, left_in, succeed};
+use super::programs::{built, hpmctl, left_in, succeed};
 use super::scopes::{NOBODY, as_nobody, mount_cgroups};
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
+const TRACE: &str = "/tmp/nobody/rights.hpm";
 const RESULT: &str = "/tmp/nobody/rights.json";
 /// What only who may measure the whole system is given.
 const OF_THE_SYSTEM: [(&str, &[&str]); 3] =
@@ -31,6 +33,8 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         }
     }
     report.check("rights: kernel mode is nobody's at paranoid 1", || kernel_is_counted(as_nobody));
+    fs::write(PARANOID, "3")?;
+    report.check("rights: nobody records a program of its own at paranoid 3", recorded);
     fs::write(PARANOID, "2")?;
     for (what, subcommand) in [("counted", "stat"), ("sampled", "record")] {
         report.check(&format!("rights: kernel mode is not {what} for nobody at paranoid 2"), || {
@@ -49,6 +53,28 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     with_perfmon(report);
     fs::write(PARANOID, usual)?;
     Ok(())
+}
+
+/// What its samples are of is known: perf_event is nobody's at that level, and the driver tells what is mapped where.
+fn recorded() -> Result<String> {
+    let words =
+        ["record", "--source", "driver", "-e", "branch:u", "--imprecise", "-c", "10007", "-o", TRACE, "--"];
+    let mut command = hpmctl(&words)?;
+    command.arg("sh").args(["-c", &format!("{} x; exec sort /etc/services", built("loops")?.display())]);
+    succeed(as_nobody(command).stdout(Stdio::null()))?;
+    let reader = TraceReader::open(TRACE)?;
+    let maps: Vec<MapRow> = reader.rows().collect();
+    let is_mapped = |sample: &SampleRow| {
+        maps.iter().any(|map| map.pid == sample.pid && (map.start..map.end).contains(&sample.ip))
+    };
+    let (known, all) = reader
+        .rows::<SampleRow>()
+        .fold((0, 0), |(known, all), sample| (known + u32::from(is_mapped(&sample)), all + 1));
+    ensure!(all > 100 && known == all, "of {all} samples {known} are where something is mapped");
+    for program in ["loops", "sort"] {
+        ensure!(maps.iter().any(|map| map.path.ends_with(program)), "{program} is mapped nowhere: {maps:?}");
+    }
+    Ok(format!("{all} samples in {} mappings", maps.len()))
 }
 
 /// A user with CAP_PERFMON may do all that.

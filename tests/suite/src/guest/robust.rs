@@ -202,7 +202,7 @@ fn sleeps_until_told() -> Result<String> {
         }
         quanta += session.batch()?.quanta().count();
         drop(reports);
-        sideband.drain();
+        sideband.drain()?;
     }
     // Told a quarter sooner where that shares an interrupt with the scheduler's tick; the rest is room for CPUs whose timers meet.
     let most = (begun.elapsed().as_secs_f64() / (0.5 * WAKE_WITHIN.as_secs_f64())) as u32 + 2;

@@ -92,6 +92,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     report.fact(MOVED, counts);
     counted(report, "the whole system", SYSTEM, whole_system);
     records::run(report);
+    super::reports::run(report);
     report.check("the same target twice is refused", twice);
     report.check("what is no control group is refused", || {
         refused(hpmctl(&["stat", "-e", EVENTS, "--cgroup", "/tmp"])?, "cgroup")
