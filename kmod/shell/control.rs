@@ -48,6 +48,8 @@ pub(super) struct Descriptor {
     /// The session is started. Changed under the lock.
     running: AtomicBool,
     markers: markers::Owner,
+    /// Somebody has asked for one, or has it.
+    follows: AtomicBool,
     /// Set once.
     follower: SetOnce<Pin<KBox<Follower>>>,
 }
@@ -61,6 +63,7 @@ impl Descriptor {
             session: SetOnce::new(),
             running: AtomicBool::new(false),
             markers: markers::Owner::new(),
+            follows: AtomicBool::new(false),
             follower: SetOnce::new(),
         })
     }
@@ -210,12 +213,15 @@ impl Descriptor {
 
     fn follow(&self) -> Result<(), Failure> {
         let session = self.configured()?;
-        let follower = Follower::begin(session, self.readers.clone())?;
-        if self.follower.populate(follower) {
-            Ok(())
-        } else {
-            Err(error_of(bindings::EALREADY).into())
+        if self.follows.swap(true, Ordering::Relaxed) {
+            return Err(error_of(bindings::EALREADY).into());
         }
+        let begun = Follower::begin(session, self.readers.clone());
+        if begun.is_err() {
+            self.follows.store(false, Ordering::Relaxed);
+        }
+        self.follower.populate(begun?);
+        Ok(())
     }
 
     fn counters(&self, request: &mut CounterRequest) -> Result<(), Failure> {

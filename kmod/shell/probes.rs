@@ -111,7 +111,7 @@ extern "C" fn hpm_on_exit(task: *mut bindings::task_struct, group_dead: bool) {
     let irq = local_interrupt_disable();
     // SAFETY: The current task is alive.
     let thread = unsafe { thread_of(task) };
-    reports::exit(thread, group_dead, &irq);
+    reports::exit(thread, group_dead);
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
     let chosen = unsafe { registry::session_of(task, thread, cpu, &irq) };
@@ -150,7 +150,7 @@ extern "C" fn hpm_on_fork(parent: *mut bindings::task_struct, child: *mut bindin
     if parent.pid != child.pid {
         registry::fork(parent.pid, child.pid, &irq);
     }
-    reports::fork(parent, child, &irq);
+    reports::fork(parent, child);
 }
 
 /// The current task is about to replace its program, and to get rights that are not its own.
@@ -160,7 +160,7 @@ extern "C" fn hpm_on_secure_exec(task: *mut bindings::task_struct) {
     // SAFETY: The current task is alive.
     let thread = unsafe { thread_of(task) };
     registry::leave(task, thread, &irq);
-    reports::leave(thread.pid, &irq);
+    reports::leave(thread.pid);
     let Some(cpu) = cpu::this_cpu(&irq) else { return };
     // SAFETY: The current task is alive.
     let chosen = unsafe { session_of(task, thread, cpu, &irq) };
@@ -179,7 +179,7 @@ extern "C" fn hpm_on_exec(task: *mut bindings::task_struct, old_tid: bindings::p
     let old_tid = old_tid.unsigned_abs();
     if secure {
         registry::leave(task, Thread { tid: old_tid, ..thread }, &irq);
-        reports::leave(thread.pid, &irq);
+        reports::leave(thread.pid);
     }
     registry::exec(task, thread, old_tid, &irq);
     // Its marker page was mapped in the old program.

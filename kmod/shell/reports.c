@@ -20,14 +20,9 @@ u64 hpm_raw_ns(void)
 	return ktime_get_raw_fast_ns();
 }
 
-/* Who waits for its own mapping to be seen. */
-static struct task_struct *hpm_tester;
-
 /* perf_event_mmap(vma): the current task has mapped memory, or changed its protection, and holds the lock on its mappings. */
 static int hpm_probe_map(struct kprobe *probe, struct pt_regs *regs)
 {
-	if (READ_ONCE(hpm_tester) == current)
-		WRITE_ONCE(hpm_tester, NULL);
 	hpm_on_map((struct vm_area_struct *)regs_get_kernel_argument(regs, 0));
 	return 0;
 }
@@ -71,23 +66,20 @@ void hpm_reports_end(void)
 	unregister_kprobes(hpm_report_probes, ARRAY_SIZE(hpm_report_probes));
 }
 
-/*
- * Whether the probes are called at all: root may have switched those of ftrace off, or all (/sys/kernel/debug/kprobes/enabled). One caller at a
- * time.
- */
-int hpm_reports_test(void)
+/* Maps a page and unmaps it: whether the probes are called shows by that. */
+int hpm_map_once(void)
 {
-	unsigned long address;
-	bool seen;
+	unsigned long address = vm_mmap(NULL, 0, PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
 
-	WRITE_ONCE(hpm_tester, current);
-	address = vm_mmap(NULL, 0, PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, 0);
-	seen = !READ_ONCE(hpm_tester);
-	WRITE_ONCE(hpm_tester, NULL);
 	if (IS_ERR_VALUE(address))
 		return (int)address;
-	vm_munmap(address, PAGE_SIZE);
-	return seen ? 0 : -EOPNOTSUPP;
+	return vm_munmap(address, PAGE_SIZE);
+}
+
+/* Whether the current task is within an execve after which its user may not look into its program. */
+bool hpm_becomes_closed(void)
+{
+	return current->in_execve && !hpm_is_open_to_owner(current);
 }
 
 /* As perf_event_mmap_event() names it; x86 has no names of its own (arch_vma_name()). */

@@ -8,7 +8,7 @@
 use core::ffi::CStr;
 use core::pin::Pin;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{fence, AtomicPtr, AtomicU32, Ordering};
 
 use kernel::bindings;
 use kernel::new_spinlock;
@@ -19,7 +19,7 @@ use kernel::task::Task;
 use kernel::uaccess::{UserPtr, UserSlice};
 
 use super::every_cpu::Plugged;
-use super::interrupts::{local_interrupt_disable, LocalInterruptDisabled};
+use super::interrupts::local_interrupt_disable;
 use super::probes::thread_of;
 use super::session::Session;
 use super::target::Target;
@@ -63,6 +63,8 @@ pub(super) struct Follower {
     state: SpinLock<State>,
     /// It may see programs whose rights are not its owner's.
     privileged: bool,
+    /// Who waits for a mapping of its own to be seen.
+    tester: AtomicPtr<bindings::task_struct>,
     readers: Arc<PollCondVar>,
 }
 
@@ -87,6 +89,7 @@ impl Follower {
         let made = Self::allocate(session.is_privileged(), readers);
         let follower = made.map_err(|_| Refusal::new(Reason::NoMemory, [bytes, 0]))?;
         follower.enter()?;
+        follower.test()?;
         let value = if session.starts_on_exec() { WAITING } else { FOLLOWED };
         follower.insert(target, value)?;
         Ok(follower)
@@ -107,6 +110,7 @@ impl Follower {
             processes: unsafe { processes.assume_init() },
             state <- new_spinlock!(state, "hpm reports"),
             privileged,
+            tester: AtomicPtr::new(ptr::null_mut()),
             readers,
         });
         KBox::try_pin_init(follower, GFP_KERNEL)
@@ -118,21 +122,21 @@ impl Follower {
         let most = FOLLOWERS.len() as u64;
         let free = FOLLOWERS.iter().find(|place| place.load(Ordering::Relaxed).is_null());
         let free = free.ok_or(Refusal::new(Reason::TooManySessions, [most, 0]))?;
-        let refused =
-            |error: Error| Refusal::new(Reason::NoReports, [u64::from(error.to_errno().unsigned_abs()), 0]);
-        let is_first = COUNT.load(Ordering::Relaxed) == 0;
-        if is_first {
-            sys::begin_reports().map_err(refused)?;
-        }
-        if let Err(error) = sys::test_reports() {
-            if is_first {
-                sys::end_reports();
-            }
-            return Err(refused(error));
+        if COUNT.load(Ordering::Relaxed) == 0 {
+            sys::begin_reports().map_err(no_reports)?;
         }
         COUNT.fetch_add(1, Ordering::Relaxed);
         free.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
         Ok(())
+    }
+
+    /// Whether the probes are called: root may have switched those of ftrace off, or all (`/sys/kernel/debug/kprobes/enabled`). Without a lock, as
+    /// the caller's other threads may keep a mapping waiting.
+    fn test(&self) -> Result<(), Refusal> {
+        self.tester.store(Task::current_raw(), Ordering::Relaxed);
+        let mapped = sys::map_once();
+        let was_seen = self.tester.swap(ptr::null_mut(), Ordering::Relaxed).is_null();
+        mapped.and(if was_seen { Ok(()) } else { Err(EOPNOTSUPP) }).map_err(no_reports)
     }
 
     fn insert(&self, target: &Target, value: u32) -> Result<(), Refusal> {
@@ -141,7 +145,8 @@ impl Follower {
         if !self.processes.set(&mut state.writer, pid, value) {
             return Err(Refusal::new(Reason::TooManyProcesses, [PROCESSES_MAX as u64, 0]));
         }
-        // Whoever exits or executes looks here afterwards, under the same lock: either the entry is found, or this finds that it is late.
+        // Whoever exits or executes looks here afterwards: either the entry is found, or this finds that it is late.
+        fence(Ordering::SeqCst);
         let reason = if !target.is_alive() {
             Reason::NoProcess
         } else if !target.is_entitled() {
@@ -201,7 +206,10 @@ impl Follower {
     }
 
     fn forget(&self, pid: u32) {
-        self.processes.remove(&mut self.state.lock().writer, pid);
+        // Whom nobody follows does not wait for readers.
+        if self.processes.get(pid).is_some() {
+            self.processes.remove(&mut self.state.lock().writer, pid);
+        }
     }
 
     /// The process has called execve: if it waited for that, it is followed from now on.
@@ -258,11 +266,22 @@ fn moment(thread: Thread) -> Moment {
     Moment { thread, ns: sys::raw_ns() }
 }
 
-fn followers(_irq: &LocalInterruptDisabled) -> impl Iterator<Item = &Follower> {
-    let any = COUNT.load(Ordering::Relaxed) != 0;
-    let places = if any { &FOLLOWERS[..] } else { &[] };
-    // SAFETY: A follower is taken out of here, and freed only after every CPU was interrupted.
-    places.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
+fn no_reports(error: Error) -> Refusal {
+    Refusal::new(Reason::NoReports, [u64::from(error.to_errno().unsigned_abs()), 0])
+}
+
+/// Calls `f` with each, with interrupts off for no longer than that.
+fn for_each(mut f: impl FnMut(&Follower)) {
+    if COUNT.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    for place in FOLLOWERS.iter().filter(|place| !place.load(Ordering::Relaxed).is_null()) {
+        let _irq = local_interrupt_disable();
+        // SAFETY: A follower is taken out of there, and freed only after every CPU was interrupted.
+        if let Some(follower) = unsafe { place.load(Ordering::Acquire).as_ref() } {
+            f(follower);
+        }
+    }
 }
 
 fn current() -> Thread {
@@ -271,63 +290,70 @@ fn current() -> Thread {
 }
 
 /// The current task has made a thread or a process, which does not run yet.
-pub(super) fn fork(parent: Thread, child: Thread, irq: &LocalInterruptDisabled) {
-    for follower in followers(irq).filter(|follower| follower.follows(parent.pid)) {
+pub(super) fn fork(parent: Thread, child: Thread) {
+    for_each(|follower| {
+        if !follower.follows(parent.pid) {
+            return;
+        }
         if child.pid != parent.pid {
             follower.adopt(parent, child.pid);
         }
         follower.tell(parent, &Happening::Forked { parent, child });
-    }
+    });
 }
 
 /// The current task exits; `group_dead` when it is the last of its process.
-pub(super) fn exit(thread: Thread, group_dead: bool, irq: &LocalInterruptDisabled) {
-    for follower in followers(irq) {
+pub(super) fn exit(thread: Thread, group_dead: bool) {
+    for_each(|follower| {
         if follower.follows(thread.pid) {
             follower.tell(thread, &Happening::Exited);
         }
         if group_dead {
             follower.forget(thread.pid);
         }
-    }
+    });
 }
 
 /// The current task executes a program, or is about to, whose rights are not its own.
-pub(super) fn leave(pid: u32, irq: &LocalInterruptDisabled) {
-    followers(irq).filter(|follower| !follower.privileged).for_each(|follower| follower.forget(pid));
+pub(super) fn leave(pid: u32) {
+    for_each(|follower| {
+        if !follower.privileged {
+            follower.forget(pid);
+        }
+    });
 }
 
 /// The current task has mapped this area, or changed its protection, and holds the lock on its mappings.
 #[no_mangle]
 extern "C" fn hpm_on_map(area: *mut bindings::vm_area_struct) {
-    let irq = local_interrupt_disable();
     let current = current();
-    for follower in followers(&irq).filter(|follower| follower.follows(current.pid)) {
-        // Between the execve of a program with other rights and the probe that tells of it.
-        if follower.privileged || sys::is_open_to_owner() {
+    for_each(|follower| {
+        if ptr::eq(follower.tester.load(Ordering::Relaxed), Task::current_raw()) {
+            follower.tester.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        // A program with other rights is left when its execve is over at the latest; before that it maps memory.
+        if follower.follows(current.pid) && (follower.privileged || !sys::becomes_closed()) {
             // SAFETY: The lock is held.
             unsafe { follower.tell_mapped(current, area) };
         }
-    }
+    });
 }
 
 /// This task has got another name; the current one by its execve when `exec`.
 #[no_mangle]
 extern "C" fn hpm_on_name(task: *mut bindings::task_struct, exec: bool) {
-    let irq = local_interrupt_disable();
     let current = current();
     // SAFETY: The current task holds the other one, of its own process.
     let thread = unsafe { thread_of(task) };
-    for follower in followers(&irq) {
+    // SAFETY: As above. The name may be changing; it always ends in a NUL.
+    let comm = unsafe { (&raw const (*task).comm).read_volatile() }.map(|letter| letter as u8);
+    let length = comm.iter().position(|&letter| letter == 0).unwrap_or(comm.len());
+    for_each(|follower| {
         if exec {
             follower.awake(thread.pid);
         }
         if follower.follows(thread.pid) {
-            // SAFETY: As above. The name may be changing; it always ends in a NUL.
-            let comm = unsafe { (&raw const (*task).comm).read_volatile() };
-            let comm = comm.map(|letter| letter as u8);
-            let length = comm.iter().position(|&letter| letter == 0).unwrap_or(comm.len());
             follower.tell(current, &Happening::Named { thread, name: &comm[..length], exec });
         }
-    }
+    });
 }

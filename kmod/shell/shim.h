@@ -143,7 +143,8 @@ struct hpm_mapping {
 
 u64 hpm_raw_ns(void);
 int hpm_reports_begin(void);
-int hpm_reports_test(void);
+int hpm_map_once(void);
+bool hpm_becomes_closed(void);
 void hpm_reports_end(void);
 const char *hpm_describe(struct vm_area_struct *vma, struct hpm_mapping *mapping, char *buffer, size_t bytes);
 bool hpm_is_open_to_owner(struct task_struct *task);

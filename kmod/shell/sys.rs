@@ -88,9 +88,9 @@ extern "C" {
     fn hpm_guests_are_untold() -> bool;
     fn hpm_raw_ns() -> u64;
     fn hpm_reports_begin() -> c_int;
-    fn hpm_reports_test() -> c_int;
+    fn hpm_map_once() -> c_int;
+    fn hpm_becomes_closed() -> bool;
     fn hpm_reports_end();
-    fn hpm_is_open_to_owner(task: *mut bindings::task_struct) -> bool;
     fn hpm_describe(
         area: *mut bindings::vm_area_struct,
         mapping: *mut Mapping,
@@ -568,10 +568,10 @@ pub(super) fn begin_reports() -> Result {
     to_result(unsafe { hpm_reports_begin() })
 }
 
-/// Whether the probes are called. Not by two at a time.
-pub(super) fn test_reports() -> Result {
-    // SAFETY: Process context of a task that executes a program; nobody holds the lock on its mappings.
-    to_result(unsafe { hpm_reports_test() })
+/// Maps a page of the caller's and unmaps it. That may take as long as other threads of its process wish.
+pub(super) fn map_once() -> Result {
+    // SAFETY: Process context of a task that executes a program; it does not hold the lock on its mappings.
+    to_result(unsafe { hpm_map_once() })
 }
 
 /// Undoes [`begin_reports`]. No probe runs afterwards.
@@ -580,10 +580,10 @@ pub(super) fn end_reports() {
     unsafe { hpm_reports_end() };
 }
 
-/// Whether the current task's user may look into its program.
-pub(super) fn is_open_to_owner() -> bool {
+/// Whether the current task is within an execve after which its user may not look into its program.
+pub(super) fn becomes_closed() -> bool {
     // SAFETY: The current task is alive, and executes a program.
-    unsafe { hpm_is_open_to_owner(kernel::task::Task::current_raw()) }
+    unsafe { hpm_becomes_closed() }
 }
 
 /// Fills in what an area is; its name, which lies in `path` or is constant.

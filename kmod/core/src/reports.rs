@@ -5,7 +5,7 @@
 use super::session::Thread;
 
 /// Bytes of a queue's memory, of which readers are woken when a quarter is full.
-pub const QUEUE_BYTES: usize = 256 * 1024;
+pub const QUEUE_BYTES: usize = 512 * 1024;
 /// Bytes of the longest name that a record has room for, its NUL included (`PATH_MAX` in Linux).
 pub const NAME_BYTES: usize = 4096;
 /// A record is at most so long.

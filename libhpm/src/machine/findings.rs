@@ -252,7 +252,11 @@ fn rights(facts: &Facts) -> Finding {
             "no CAP_PERFMON: your own programs, in user and kernel mode, and from Linux 7.3 on the whole system (-a)"
         }
         Some(1) => "no CAP_PERFMON: your own programs, in user and kernel mode",
-        Some(_) | None => "no CAP_PERFMON: your own programs, in user mode",
+        Some(2) | None => "no CAP_PERFMON: your own programs, in user mode",
+        // perf_event_open, which else tells what is mapped where, is refused altogether.
+        Some(_) => {
+            "no CAP_PERFMON: your own programs, in user mode; by `record` where the kernel has kprobes on ftrace"
+        }
     };
     let advice = "run as root, or give hpmctl the capability: `setcap cap_perfmon=ep hpmctl`";
     Finding::new("rights", Status::Note, what, advice)

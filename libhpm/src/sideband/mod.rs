@@ -10,6 +10,7 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 
+pub(crate) use self::snapshot::mounted_device;
 pub use self::snapshot::{processes, snapshot};
 
 pub(crate) use self::parse::{Parser, build_id_fits};
@@ -27,7 +28,7 @@ use crate::{Error, Result};
 pub struct Entry {
     /// CLOCK_MONOTONIC_RAW in ns.
     pub monotonic_raw_ns: u64,
-    /// Thread-group ID, in this process's PID namespace.
+    /// Thread-group ID: in the root PID namespace where the driver tells, in this process's where perf_event does.
     pub pid: u32,
     /// Thread ID.
     pub tid: u32,
@@ -108,7 +109,7 @@ enum Reporter {
 }
 
 /// How often the driver is read at a time: twice the memory that it keeps for reports.
-const READS: u32 = 8;
+const READS: u32 = 16;
 
 /// An event that counts nothing and reports mappings, names, forks and exits.
 const REPORTS: Attributes = Attributes {

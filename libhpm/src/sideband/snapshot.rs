@@ -1,6 +1,8 @@
 //! What was there before the side band began: mappings and threads from `/proc`.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::{Change, Entry, FileId, Mapping, now_ns, threads};
@@ -59,6 +61,19 @@ fn file(device: &str, inode: &str) -> Option<FileId> {
     Some(FileId::Inode(libc::makedev(hex(major)?, hex(minor)?), inode))
 }
 
+/// The device of the file system that a file is on, as the kernel's lists of mappings have it (proc_pid_mountinfo(5)).
+pub(crate) fn mounted_device(path: &Path) -> Option<u64> {
+    // O_PATH neither waits nor needs a right to the file.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
+    let opened = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
+    let mount = opened.lines().find_map(|line| line.strip_prefix("mnt_id:"))?.trim();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let mut fields = mounts.lines().map(|line| line.split(' '));
+    let device = fields.find_map(|mut fields| (fields.next()? == mount).then(|| fields.nth(1)).flatten())?;
+    let (major, minor) = device.split_once(':')?;
+    Some(libc::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +94,18 @@ mod tests {
         assert_eq!((anonymous.path.as_str(), anonymous.executable), ("//anon", false));
         assert_eq!(anonymous.file, FileId::Untold);
         assert_eq!(mapping("nonsense"), None);
+    }
+
+    #[test]
+    fn the_device_of_a_mount_is_that_of_mappings() {
+        let program = std::env::current_exe().unwrap();
+        let mapped = snapshot(std::process::id()).into_iter().find_map(|entry| match entry.change {
+            Change::Map(map) if Path::new(&map.path) == program => Some(map.file),
+            _ => None,
+        });
+        let FileId::Inode(device, _) = mapped.unwrap() else { panic!("no inode") };
+        assert_eq!(mounted_device(&program), Some(device));
+        assert_eq!(mounted_device(Path::new("/nonexistent")), None);
     }
 
     #[test]

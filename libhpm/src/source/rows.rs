@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Sink;
 use crate::address_space::AddressSpaces;
 use crate::build_id;
-use crate::sideband::{Change, Entry, FileId, Mapping};
+use crate::sideband::{self, Change, Entry, FileId, Mapping};
 use crate::sys::clock::ClockPair;
 use crate::trace::{MapRow, ThreadChange, ThreadRow, TraceError};
 
@@ -180,7 +180,11 @@ impl SidebandRows {
 fn mapped_file(pid: u32, path: &str, id: &FileId) -> PathBuf {
     let root = Path::new("/proc").join(pid.to_string()).join("root");
     let here = Path::new(path);
-    let same = |file: fs::Metadata| *id == FileId::Inode(file.dev(), file.ino());
+    let same = |file: fs::Metadata| {
+        *id == FileId::Inode(file.dev(), file.ino())
+            // Of some file systems (Btrfs, overlays) the kernel's list of mappings has another device than stat(2).
+            || sideband::mounted_device(here).is_some_and(|device| *id == FileId::Inode(device, file.ino()))
+    };
     if !root.exists() && fs::metadata(here).is_ok_and(same) {
         return here.to_owned();
     }

@@ -8,12 +8,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use libhpm::event;
+use libhpm::refusal::Reason;
 use libhpm::session::{Options, Session, Target};
 use libhpm::sideband::{Change, Entry, FileId, Sideband};
+use libhpm::source::choice::refused_for;
 use libhpm::sys::child::Child;
 use libhpm::sys::device::Driver;
 use libhpm::trace::{MapRow, TraceReader};
+use libhpm::{Error, event};
+use nix::sys::prctl;
 
 use super::GuestReport;
 use super::programs::{built, hpmctl, succeed};
@@ -52,11 +55,26 @@ pub(super) fn run(report: &mut GuestReport) {
         said
     });
     report.check("reports: a session of the whole system has none", || {
-        match Sideband::of_session(&session(Target::System, false)?) {
-            Ok(_) => anyhow::bail!("it has"),
-            Err(error) => Ok(error.to_string()),
+        no_reports(Sideband::of_session(&session(Target::System, false)?))
+    });
+    report.check("reports: a session has them once", || {
+        let session = session(Target::Process(std::process::id() as i32), false)?;
+        let _first = Sideband::of_session(&session)?;
+        match Sideband::of_session(&session) {
+            Err(Error::Refused(refusal)) if refusal.errno == nix::errno::Errno::EALREADY as i32 => {
+                Ok(refusal.to_string())
+            }
+            other => anyhow::bail!("{other:?}"),
         }
     });
+}
+
+/// That there are none, and what is said.
+fn no_reports(reports: libhpm::Result<Sideband>) -> Result<String> {
+    match reports {
+        Err(error) if refused_for(&error, Reason::NoReports) => Ok(error.to_string()),
+        other => anyhow::bail!("{other:?}"),
+    }
 }
 
 /// A session that counts: the reports are what matters.
@@ -99,12 +117,12 @@ fn as_perf_tells() -> Result<String> {
     ensure!(probes.lines().filter(|line| line.contains("[FTRACE]")).count() == 2, "probes: {probes:?}");
     session.start()?;
     let [perf, driver] = told_of(child, [perf, driver])?.map(by_thread);
-    for (tid, told) in &perf {
-        let also = driver.get(tid).map_or(&[][..], |told| &told[..]);
+    for (thread, told) in &perf {
+        let also = driver.get(thread).map_or(&[][..], |told| &told[..]);
         let differs = told.iter().zip(also).position(|(one, other)| one != other);
         ensure!(
             differs.is_none() && told.len() == also.len(),
-            "of thread {tid} perf tells {} times, the driver {}; first different: {:?} and {:?}",
+            "of thread {thread:?} perf tells {} times, the driver {}; first different: {:?} and {:?}",
             told.len(),
             also.len(),
             differs.map(|place| &told[place]),
@@ -121,18 +139,19 @@ fn as_perf_tells() -> Result<String> {
 }
 
 /// What each thread was told to do, in the order of time, without what the two tell differently.
-fn by_thread(told: Vec<Entry>) -> BTreeMap<u32, Vec<Change>> {
-    let mut threads: BTreeMap<u32, Vec<Change>> = BTreeMap::new();
+fn by_thread(told: Vec<Entry>) -> BTreeMap<(u32, u32), Vec<Change>> {
+    let mut threads: BTreeMap<_, Vec<Change>> = BTreeMap::new();
     for mut entry in told {
         if let Change::Map(mapping) = &mut entry.change {
             mapping.file = FileId::Untold;
         }
-        threads.entry(entry.tid).or_default().push(entry.change);
+        threads.entry((entry.pid, entry.tid)).or_default().push(entry.change);
     }
     threads
 }
 
-/// As nobody: nothing is told of root's program from its execve on, and all of the same program without root's rights.
+/// As nobody: nothing is told of root's program from its execve on, and all of the same program without root's rights; what this process
+/// maps is told also while nobody may look into it, as perf_event tells it.
 pub(super) fn of_secure_program() -> Result<()> {
     for (program, is_told) in [(SECURE, false), (PLAIN, true)] {
         let child = Child::prepare(&["sh", "-c", &format!("{program} 2 1; true")])?;
@@ -152,19 +171,26 @@ pub(super) fn of_secure_program() -> Result<()> {
         let threads = told.iter().filter(|entry| matches!(entry.change, Change::Fork { .. })).count();
         ensure!(threads == if is_told { 3 } else { 1 }, "{threads} forks of {program}: {told:?}");
     }
+    let session = session(Target::Process(std::process::id() as i32), false)?;
+    let mut driver = Sideband::of_session(&session)?;
+    prctl::set_dumpable(false)?;
+    // Its stack is mapped.
+    ensure!(std::thread::spawn(|| ()).join().is_ok(), "a thread panicked");
+    let told = driver.drain()?;
+    ensure!(told.iter().any(|entry| matches!(entry.change, Change::Map(_))), "not dumpable: {told:?}");
     Ok(())
 }
 
 /// The driver says that it cannot, and a recording knows what is mapped where all the same.
 fn without_probes() -> Result<String> {
     let own = Target::Process(std::process::id() as i32);
-    let Err(refused) = Sideband::of_session(&session(own, false)?) else { anyhow::bail!("it is told") };
+    let said = no_reports(Sideband::of_session(&session(own, false)?))?;
     let trace = "without-probes.hpm";
     let mut command = hpmctl(&["record", "-e", "branch:u", "-c", "20011", "-o", trace, "--"])?;
     succeed(command.arg(built("loops")?))?;
     let maps: Vec<MapRow> = TraceReader::open(trace)?.rows().collect();
     ensure!(maps.iter().any(|map| map.path.ends_with("/loops")), "{maps:?}");
-    Ok(refused.to_string())
+    Ok(said)
 }
 
 /// Nobody reads while this thread names itself more often than there is room for.

@@ -55,23 +55,7 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         });
     }
     report.check("a file of procfs with a name of the user's choice is no proof", forged_proof);
-    report.check("more memory than a user may lock is refused", || {
-        let hpmctl = built("hpmctl")?;
-        let line = format!(
-            "ulimit -l 0; exec {} record -e load:u -o /tmp/nobody/locked.hpm -- true",
-            hpmctl.display()
-        );
-        let mut command = Command::new("sh");
-        command.args(["-c", &line]);
-        refused(as_nobody(command), "locked memory")
-    });
-    report.check("more memory than the module allows a session is refused", || {
-        let record = hpmctl(&["record", "-e", "load:u", "-o", "large.hpm", "--", "true"])?;
-        with_ceiling("max_session_mib", 1, || refused(record, "max_session_mib"))
-    });
-    report.check("more sessions than the module allows are refused", || {
-        with_ceiling("max_sessions", 1, one_more)
-    });
+    limits(report);
     report.check("a program that is set to another user's rights is not measured", secure_exec);
     report.check("what a program ends with does not show where the next one begins", exec_hides_entry);
     report.check(
@@ -101,6 +85,27 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         refused(hpmctl(&["stat", "-e", EVENTS, "-C", "77"])?, "CPU 77")
     });
     Ok(())
+}
+
+/// What asks for more than is allowed.
+fn limits(report: &mut GuestReport) {
+    report.check("more memory than a user may lock is refused", || {
+        let hpmctl = built("hpmctl")?;
+        let line = format!(
+            "ulimit -l 0; exec {} record -e load:u -o /tmp/nobody/locked.hpm -- true",
+            hpmctl.display()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]);
+        refused(as_nobody(command), "locked memory")
+    });
+    report.check("more memory than the module allows a session is refused", || {
+        let record = hpmctl(&["record", "-e", "load:u", "-o", "large.hpm", "--", "true"])?;
+        with_ceiling("max_session_mib", 1, || refused(record, "max_session_mib"))
+    });
+    report.check("more sessions than the module allows are refused", || {
+        with_ceiling("max_sessions", 1, one_more)
+    });
 }
 
 /// Calls the only interface of a network of its own `environ` (SIOCSIFNAME), so that procfs has a file of that name.
