@@ -29,7 +29,7 @@ const SWITCH: &str = "/sys/kernel/debug/kprobes/enabled";
 const SECURE: &str = "/tmp/nobody/secure-threads";
 const PLAIN: &str = "/tmp/nobody/plain-threads";
 /// Names that a thread gives itself: more than the driver has room for reports of.
-const NAMES: usize = 10_000;
+const NAMES: usize = 20_000;
 
 /// Runs every case. `/tmp/nobody` is nobody's ([`super::scopes::open_to_nobody`]).
 pub(super) fn run(report: &mut GuestReport) {
