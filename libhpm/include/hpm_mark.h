@@ -45,7 +45,7 @@ struct hpm_marks {
 #define HPM_MARK_DEVICE "/dev/hpm"
 #endif
 
-#define HPM_ABI_VERSION 5u
+#define HPM_ABI_VERSION 6u
 #define HPM_PAGE_BYTES 4096u
 #define HPM_PAGE_MARKERS 32u
 /* _IOWR(0xB7, n, struct hpm_envelope) */
