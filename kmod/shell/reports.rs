@@ -102,8 +102,8 @@ impl Follower {
         let state = State {
             writer: Writer::new(),
             queue: Queue::new(),
-            memory: KVVec::from_elem(0, QUEUE_BYTES, GFP_KERNEL_ACCOUNT)?,
-            path: KVVec::from_elem(0, NAME_BYTES, GFP_KERNEL_ACCOUNT)?,
+            memory: zeroed(QUEUE_BYTES)?,
+            path: zeroed(NAME_BYTES)?,
         };
         let follower = try_pin_init!(Self {
             // SAFETY: A table of which every byte is zero has no process.
@@ -168,14 +168,20 @@ impl Follower {
     /// # Errors
     /// `EAGAIN` when nothing waits, `EINVAL` when the first record is longer than `length`, `EFAULT`.
     pub(super) fn read(&self, address: UserPtr, length: usize) -> Result<usize> {
-        let mut bytes = KVVec::from_elem(0_u8, length.min(QUARTER), GFP_KERNEL)?;
+        let waiting = self.state.lock().queue.waiting_with_losses();
+        if waiting == 0 {
+            return Err(EAGAIN);
+        }
+        let most = length.min(QUARTER);
+        let mut bytes = zeroed(most.min(waiting))?;
         let (taken, more) = {
             let state = &mut *self.state.lock();
             let taken = state.queue.take(&mut state.memory, &mut bytes);
             (taken, state.queue.is_readable())
         };
         if taken == 0 {
-            return Err(if more { EINVAL } else { EAGAIN });
+            // Another reader may have taken what waited.
+            return Err(if more && bytes.len() == most { EINVAL } else { EAGAIN });
         }
         UserSlice::new(address, taken).writer().write_slice(&bytes[..taken])?;
         Ok(taken)
@@ -260,6 +266,14 @@ impl PinnedDrop for Follower {
         // Interrupts are off while somebody looks at it.
         Plugged::hold().on_online(|_, _| {});
     }
+}
+
+/// So many zeros: of the allocator, and not one by one, which would be most of what a read costs.
+fn zeroed(bytes: usize) -> Result<KVVec<u8>> {
+    let mut memory = KVVec::with_capacity(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
+    // SAFETY: There is room for them, and every byte is zero.
+    unsafe { memory.inc_len(bytes) };
+    Ok(memory)
 }
 
 fn moment(thread: Thread) -> Moment {

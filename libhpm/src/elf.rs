@@ -9,7 +9,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use object::{Object, ObjectSection, ObjectSegment, ReadCache};
+use object::read::elf::{FileHeader, ProgramHeader as _};
+use object::{Endianness, FileKind, Object, ObjectSection, ObjectSegment, ReadCache, elf};
 
 /// An ELF file that is open for the time of a closure.
 pub(crate) type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
@@ -19,20 +20,58 @@ pub(crate) type Elf<'a> = object::File<'a, &'a ReadCache<File>>;
 /// # Errors
 /// What the system says, or [`io::ErrorKind::InvalidData`] when it is not an ELF file or is damaged.
 pub(crate) fn read<T>(path: &Path, wanted: impl FnOnce(&Elf<'_>) -> object::Result<T>) -> io::Result<T> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"));
-    }
-    let cache = ReadCache::new(file);
+    let cache = open(path)?;
     object::File::parse(&cache)
         .and_then(|elf| wanted(&elf))
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// The GNU build ID of a file; `None` when it has none or cannot be read.
+fn open(path: &Path) -> io::Result<ReadCache<File>> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a regular file"));
+    }
+    Ok(ReadCache::new(file))
+}
+
+/// The GNU build ID of a file; `None` when it has none or cannot be read. It is asked for while programs are measured: of a file with
+/// segments only their notes are read, where the kernel looks, too.
 #[must_use]
 pub fn build_id(path: &Path) -> Option<Vec<u8>> {
-    read(path, |elf| Ok(elf.build_id()?.map(<[u8]>::to_vec))).ok().flatten()
+    let cache = open(path).ok()?;
+    let noted = match FileKind::parse(&cache).ok()? {
+        FileKind::Elf64 => noted_id::<elf::FileHeader64<Endianness>>(&cache).ok()?,
+        FileKind::Elf32 => noted_id::<elf::FileHeader32<Endianness>>(&cache).ok()?,
+        _ => return None,
+    };
+    match noted {
+        Noted::Id(id) => Some(id),
+        Noted::Nothing => None,
+        Noted::NoSegments => object::File::parse(&cache).ok()?.build_id().ok()?.map(<[u8]>::to_vec),
+    }
+}
+
+/// What a file's segments say of its build ID.
+enum Noted {
+    Id(Vec<u8>),
+    Nothing,
+    /// It is not to be executed, such as an object file.
+    NoSegments,
+}
+
+fn noted_id<H: FileHeader>(cache: &ReadCache<File>) -> object::Result<Noted> {
+    let header = H::parse(cache)?;
+    let endian = header.endian()?;
+    let segments = header.program_headers(endian, cache)?;
+    for segment in segments {
+        let Some(mut notes) = segment.notes(endian, cache)? else { continue };
+        while let Some(note) = notes.next()? {
+            if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
+                return Ok(Noted::Id(note.desc().to_vec()));
+            }
+        }
+    }
+    Ok(if segments.is_empty() { Noted::NoSegments } else { Noted::Nothing })
 }
 
 /// Whether this is another file than the one that was recorded with this build ID; of files without one nobody knows.
@@ -120,6 +159,20 @@ mod tests {
         assert_eq!(segments.address_of_code(&(0x1000..0x3000)), Some(0x2000));
         assert_eq!(segments.address_of_code(&(0x2000..0x3000)), Some(0x3000));
         assert_eq!(segments.address_of_code(&(0..0x1000)), None);
+    }
+
+    /// Against the whole file's parse, which looks at its sections.
+    #[test]
+    fn the_build_id_in_the_notes_is_the_files() {
+        let by_sections = |path: &Path| read(path, |elf| Ok(elf.build_id()?.map(<[u8]>::to_vec))).unwrap();
+        let own = std::env::current_exe().unwrap();
+        let mapped = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let library = mapped.split_whitespace().find(|word| word.contains("/libc.so")).unwrap();
+        for path in [&own, Path::new(library)] {
+            assert_eq!(build_id(path), by_sections(path), "{}", path.display());
+        }
+        assert!(build_id(Path::new(library)).is_some());
+        assert_eq!(build_id(Path::new("/nonexistent")), None);
     }
 
     #[test]

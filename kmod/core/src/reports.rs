@@ -18,6 +18,9 @@ const FIELDS: usize = 64;
 /// What ends each record: process, thread and time.
 const SAMPLE_ID: usize = 16;
 
+/// A record of losses: an identifier, which is 0, and their number.
+const LOST_BYTES: usize = HEADER + 16 + SAMPLE_ID;
+
 const LOST: u32 = 2;
 const COMM: u32 = 3;
 const EXIT: u32 = 4;
@@ -206,10 +209,16 @@ impl Queue {
         self.written.wrapping_sub(self.read) as usize
     }
 
+    /// As [`Queue::waiting`], with what is still to be told of losses.
+    #[must_use]
+    pub const fn waiting_with_losses(&self) -> usize {
+        self.waiting() + if self.lost > 0 { LOST_BYTES } else { 0 }
+    }
+
     /// Whether there is anything to read.
     #[must_use]
     pub const fn is_readable(&self) -> bool {
-        self.waiting() > 0 || self.lost > 0
+        self.waiting_with_losses() > 0
     }
 
     /// Adds what happened, or counts it as lost where there is no room.

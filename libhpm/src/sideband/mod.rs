@@ -1,5 +1,5 @@
-//! What else happened in the measured processes: mappings, names, forks, execs and exits, from the driver or the kernel's perf_event, and
-//! from a look at what was there before.
+//! What else happened in the measured processes: mappings, names, forks, execs and exits, from the kernel's perf_event or, where
+//! that is refused, the driver; and from a look at what was there before.
 
 mod parse;
 mod reports;
@@ -241,7 +241,7 @@ impl Sideband {
                     if read.is_empty() {
                         break;
                     }
-                    reports.append(&read);
+                    reports.append(read);
                 }
             }
         }

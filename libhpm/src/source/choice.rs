@@ -214,19 +214,21 @@ pub fn first_at_hand(names: &[&str], usable: impl Fn(&Event) -> bool) -> Result<
 
 /// What reports the mappings and threads of whom a session measures, and the processes that were there before. `process` is the
 /// process that is measured, whole or in one of its threads, if it is one; `is_program` says that it has yet to be executed. Of a process
-/// the driver reports, which costs nothing at a switch and wants no right but the session's; where the kernel does not let it, and of the
-/// whole system, perf_event does.
+/// the driver reports where perf_event refuses: there the distribution keeps it from everybody, and who may open the device may do this.
 ///
 /// # Errors
-/// When the driver refuses, or the kernel.
+/// When the kernel refuses, and of a process the driver as well.
 pub fn sideband(session: &Session, process: Option<i32>, is_program: bool) -> Result<(Sideband, Vec<u32>)> {
     let Some(pid) = process else { return Ok((Sideband::of_system()?, sideband::processes())) };
-    let sideband = match Sideband::of_session(session) {
-        Err(error) if !refused_for(&error, Reason::NoReports) => return Err(error),
-        Err(_) if is_program => Sideband::of_child(pid)?,
-        Err(_) => Sideband::of_process(pid)?,
-        Ok(sideband) => sideband,
-    };
+    let by_perf = if is_program { Sideband::of_child(pid) } else { Sideband::of_process(pid) };
+    let sideband = match by_perf {
+        Err(refused @ Error::Sideband { .. }) => match Sideband::of_session(session) {
+            // What can be helped is why perf_event refuses.
+            Err(error) if refused_for(&error, Reason::NoReports) => Err(refused),
+            other => other,
+        },
+        other => other,
+    }?;
     let present = if is_program { vec![] } else { vec![pid as u32] };
     Ok((sideband, present))
 }

@@ -156,7 +156,7 @@ impl Driver {
             detail: [0; 2],
         })?;
         self.ioctl(IOCTL_FOLLOW, &mut Envelope::new::<Envelope>())?;
-        Ok(ReportStream(stream))
+        Ok(ReportStream { file: stream, buffer: vec![0; 64 * 1024] })
     }
 
     fn ioctl<T: Argument>(&self, number: u32, argument: &mut T) -> Result<(), Denied> {
@@ -186,21 +186,20 @@ impl Driver {
 
 /// What the driver reports of a session's processes.
 #[derive(Debug)]
-pub struct ReportStream(File);
+pub struct ReportStream {
+    file: File,
+    buffer: Vec<u8>,
+}
 
 impl ReportStream {
     /// Whole records that wait, as [`IOCTL_FOLLOW`] has them; none when nothing waits.
     ///
     /// # Errors
     /// When the driver cannot be read, which means that it has gone wrong.
-    pub fn read(&mut self) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; 64 * 1024];
-        match self.0.read(&mut bytes) {
-            Ok(length) => {
-                bytes.truncate(length);
-                Ok(bytes)
-            }
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(Vec::new()),
+    pub fn read(&mut self) -> io::Result<&[u8]> {
+        match self.file.read(&mut self.buffer) {
+            Ok(length) => Ok(&self.buffer[..length]),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(&[]),
             Err(e) => Err(e),
         }
     }
