@@ -268,7 +268,7 @@ impl PinnedDrop for Follower {
     }
 }
 
-/// So many zeros: of the allocator, and not one by one, which would be most of what a read costs.
+/// So many zeros, of the allocator: to write them one by one takes several instructions each.
 fn zeroed(bytes: usize) -> Result<KVVec<u8>> {
     let mut memory = KVVec::with_capacity(bytes, GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
     // SAFETY: There is room for them, and every byte is zero.

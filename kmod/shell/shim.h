@@ -4,7 +4,7 @@
  * bindgen is not run on. Everything else is called from Rust.
  *
  * Functions hpm_* are defined in the C files and called from Rust (shell/sys.rs declares them); functions hpm_on_* are
- * defined in Rust and called from hooks.c.
+ * defined in Rust and called from the C files.
  */
 #ifndef HPM_SHIM_H
 #define HPM_SHIM_H
