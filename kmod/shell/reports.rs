@@ -21,6 +21,7 @@ use kernel::uaccess::{UserPtr, UserSlice};
 use super::every_cpu::Plugged;
 use super::interrupts::local_interrupt_disable;
 use super::probes::thread_of;
+use super::request::error_of;
 use super::session::Session;
 use super::target::Target;
 use super::{registry, sys};
@@ -136,7 +137,7 @@ impl Follower {
         self.tester.store(Task::current_raw(), Ordering::Relaxed);
         let mapped = sys::map_once();
         let was_seen = self.tester.swap(ptr::null_mut(), Ordering::Relaxed).is_null();
-        mapped.and(if was_seen { Ok(()) } else { Err(EOPNOTSUPP) }).map_err(no_reports)
+        mapped.and(if was_seen { Ok(()) } else { Err(error_of(bindings::EOPNOTSUPP)) }).map_err(no_reports)
     }
 
     fn insert(&self, target: &Target, value: u32) -> Result<(), Refusal> {
