@@ -34,44 +34,33 @@ fn open(path: &Path) -> io::Result<ReadCache<File>> {
     Ok(ReadCache::new(file))
 }
 
-/// The GNU build ID of a file; `None` when it has none or cannot be read. It is asked for while programs are measured: of a file with
-/// segments only their notes are read, where the kernel looks, too.
+/// The GNU build ID of a file; `None` when it has none or cannot be read. It is asked for while programs are measured: where the notes of
+/// the file's segments have it, as those of nearly every program do, nothing else is read.
 #[must_use]
 pub fn build_id(path: &Path) -> Option<Vec<u8>> {
     let cache = open(path).ok()?;
     let noted = match FileKind::parse(&cache).ok()? {
-        FileKind::Elf64 => noted_id::<elf::FileHeader64<Endianness>>(&cache).ok()?,
-        FileKind::Elf32 => noted_id::<elf::FileHeader32<Endianness>>(&cache).ok()?,
-        _ => return None,
+        FileKind::Elf64 => noted_id::<elf::FileHeader64<Endianness>>(&cache),
+        FileKind::Elf32 => noted_id::<elf::FileHeader32<Endianness>>(&cache),
+        _ => Ok(None),
     };
-    match noted {
-        Noted::Id(id) => Some(id),
-        Noted::Nothing => None,
-        Noted::NoSegments => object::File::parse(&cache).ok()?.build_id().ok()?.map(<[u8]>::to_vec),
-    }
+    let by_sections = || object::File::parse(&cache).ok()?.build_id().ok()?.map(<[u8]>::to_vec);
+    noted.ok().flatten().or_else(by_sections)
 }
 
-/// What a file's segments say of its build ID.
-enum Noted {
-    Id(Vec<u8>),
-    Nothing,
-    /// It is not to be executed, such as an object file.
-    NoSegments,
-}
-
-fn noted_id<H: FileHeader>(cache: &ReadCache<File>) -> object::Result<Noted> {
+/// The build ID in the notes of a file's segments.
+fn noted_id<H: FileHeader>(cache: &ReadCache<File>) -> object::Result<Option<Vec<u8>>> {
     let header = H::parse(cache)?;
     let endian = header.endian()?;
-    let segments = header.program_headers(endian, cache)?;
-    for segment in segments {
+    for segment in header.program_headers(endian, cache)? {
         let Some(mut notes) = segment.notes(endian, cache)? else { continue };
         while let Some(note) = notes.next()? {
             if note.name() == elf::ELF_NOTE_GNU && note.n_type(endian) == elf::NT_GNU_BUILD_ID {
-                return Ok(Noted::Id(note.desc().to_vec()));
+                return Ok(Some(note.desc().to_vec()));
             }
         }
     }
-    Ok(if segments.is_empty() { Noted::NoSegments } else { Noted::Nothing })
+    Ok(None)
 }
 
 /// Whether this is another file than the one that was recorded with this build ID; of files without one nobody knows.
