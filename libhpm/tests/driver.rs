@@ -6,6 +6,7 @@ use hpm_core::pmu::amd::Amd;
 use hpm_core::pmu::architectural::Perfmon;
 use hpm_core::pmu::netburst::{self, NETBURST, PRESCOTT, Share, Unit};
 use hpm_core::pmu::{GENERATIONS, Generation, Interface};
+use hpm_core::registers::PerfEvtSel;
 use hpm_core::{Pmu, Program, Refusal};
 use libhpm::analysis::topdown;
 use libhpm::event::{
@@ -38,7 +39,9 @@ fn pmu(generation: &'static Generation) -> Pmu {
         full_width_writes: true,
         pebs: Err(Refusal::new(Reason::NoPebs, [0; 2])),
         lbr: None,
+        unit_mask2: true,
         compares_equal: false,
+        rdpmc_user_disable: false,
         shares_offcore: false,
     }
 }
@@ -80,8 +83,8 @@ fn objection(driver: &Pmu, row: &Row) -> Option<String> {
         return objection_of_netburst(&unit, row);
     }
     let generation = driver.generation;
-    let code = row.encoding as u16;
-    let [_, unit_mask] = code.to_le_bytes();
+    let code = row.encoding & 0xff00_0000_ffff;
+    let unit_mask = PerfEvtSel(code).whole_unit_mask();
     let Some(rule) = generation.event_of(row.encoding) else {
         return Some("no such event select".to_owned());
     };
@@ -103,7 +106,7 @@ fn objection(driver: &Pmu, row: &Row) -> Option<String> {
     if fixed != row.fixed.map(u32::from) {
         return Some(format!("fixed counter {:?} instead of {fixed:?}", row.fixed));
     }
-    match generation.extra(code) {
+    match generation.extra(code as u16) {
         Some(rule) if row.extra == 0 || row.extra & !rule.bits != 0 => {
             Some(format!("{:#x} in {:?}", row.extra, rule.register))
         }

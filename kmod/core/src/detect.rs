@@ -140,8 +140,12 @@ fn core_type<C: Cpuid>(leaves: u32, cpuid: &mut C) -> CoreType {
 /// What CPUID leaf 23H says beside leaf 0AH.
 #[derive(Clone, Copy, Debug, Default)]
 struct Extended {
+    /// Subleaf 0, EBX bit 0: event selects have UMASK2.
+    unit_mask2: bool,
     /// Subleaf 0, EBX bit 1: event selects have EQ.
     equal: bool,
+    /// Subleaf 0, EBX bit 2: counters can be kept from RDPMC in user mode.
+    rdpmc_user_disable: bool,
     /// Subleaf 1: maps of the counters.
     counters: Option<CpuidRegisters>,
     /// Subleaves 4 and 5: groups of architectural PEBS, and the counters that have it.
@@ -159,7 +163,9 @@ impl Extended {
         let valid = head.eax;
         let pebs = valid >> 4 & 3 == 3;
         Self {
+            unit_mask2: head.ebx & 1 == 1,
             equal: head.ebx >> 1 & 1 == 1,
+            rdpmc_user_disable: head.ebx >> 2 & 1 == 1,
             counters: (valid >> 1 & 1 == 1).then(|| cpuid.cpuid(LEAF, 1)),
             pebs: pebs.then(|| (cpuid.cpuid(LEAF, 4), cpuid.cpuid(LEAF, 5))),
         }
@@ -237,7 +243,9 @@ fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Fo
         full_width_writes: capabilities.fw_write() == 1 || perfmon.version >= 6,
         pebs,
         lbr,
+        unit_mask2: found.extended.unit_mask2,
         compares_equal: found.extended.equal,
+        rdpmc_user_disable: found.extended.rdpmc_user_disable,
         shares_offcore: generation.quirks.core_has_offcore && found.threads > 1,
     }
 }

@@ -10,7 +10,7 @@ use super::pmu::{ExtraRegister, Interface};
 use super::registers::PerfEvtSel;
 use super::{Pmu, Refusal};
 
-/// The bits of an encoding beside event select and unit mask.
+/// The bits of an encoding beside those of [`Pmu::event_bits`], of all processors.
 const QUALIFIERS: u64 = PerfEvtSel(0).with_edge(1).with_inv(1).with_cmask(0xff).0;
 
 /// Least period. A record costs some hundred cycles; below this the thread would do little else.
@@ -248,7 +248,7 @@ fn counters(pmu: &Pmu, encoding: u64) -> Result<CounterSet, u64> {
         return netburst::check(&unit, encoding).map(|rule| CounterSet::netburst(rule.counters(&unit)));
     }
     let equal = PerfEvtSel(0).with_eq(pmu.compares_equal.into()).0;
-    let beyond = encoding & !(pmu.interface.event_bits() | QUALIFIERS | equal);
+    let beyond = encoding & !(pmu.event_bits() | QUALIFIERS | equal);
     if beyond != 0 {
         return Err(beyond);
     }
@@ -264,15 +264,15 @@ fn counters(pmu: &Pmu, encoding: u64) -> Result<CounterSet, u64> {
 }
 
 fn general_counters(pmu: &Pmu, select: PerfEvtSel) -> Result<CounterSet, u64> {
-    let event = pmu.interface.event_bits();
+    let event = pmu.event_bits();
     let rule = pmu.generation.event_of(select.0).ok_or(select.0 & event)?;
-    let refused = select.unit_mask() & !u64::from(rule.unit_mask_bits);
+    let refused = select.whole_unit_mask() & !rule.unit_mask_bits;
     if refused != 0 {
-        return Err(PerfEvtSel(0).with_unit_mask(refused).0);
+        return Err(PerfEvtSel(0).with_whole_unit_mask(refused).0);
     }
     if pmu.is_unavailable(select.0) {
         return Err(select.0);
     }
-    let counters = pmu.generation.counters(rule, (select.0 & event) as u16);
+    let counters = pmu.generation.counters(rule, select.0 & event);
     Ok(CounterSet::general(counters).intersection(pmu.perfmon.counters()))
 }

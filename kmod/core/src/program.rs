@@ -202,6 +202,8 @@ impl Program {
             self.events_here |= u32::from(!event.is_none()) << index;
             self.assign(pmu, index, event);
         }
+        let shown = if self.has_counter_pages() { self.reads } else { 0 };
+        pmu.keep_from_user(shown, &mut self.selects, &mut self.fixed_ctr_ctrl);
         self.active &= self.events_here;
         self.complete = self.active | ((1 << count) - 1) & !self.events_here;
         self.summarise();

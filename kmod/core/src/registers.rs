@@ -101,6 +101,25 @@ register! {
         34:34 => adaptive_record, with_adaptive_record;
         /// EQ: with CMASK, compare for equality (version 6, where CPUID.23H.0:EBX bit 1 says so).
         36:36 => eq, with_eq;
+        /// RDPMC_USR_DISABLE: in user mode RDPMC reads this counter as 0 (version 6, where CPUID.23H.0:EBX bit 2 says so).
+        37:37 => rdpmc_usr_disable, with_rdpmc_usr_disable;
+        /// UMASK2: eight more bits of the unit mask (version 6, where CPUID.23H.0:EBX bit 0 says so).
+        47:40 => unit_mask2, with_unit_mask2;
+    }
+}
+
+impl PerfEvtSel {
+    /// Unit mask and UMASK2 as one number of 16 bits, as Intel's event lists and perf write it.
+    #[must_use]
+    pub const fn whole_unit_mask(self) -> u16 {
+        (self.unit_mask() | self.unit_mask2() << 8) as u16
+    }
+
+    /// This register with [`PerfEvtSel::whole_unit_mask`] set.
+    #[must_use]
+    pub const fn with_whole_unit_mask(self, value: u16) -> Self {
+        let [low, high] = value.to_le_bytes();
+        self.with_unit_mask(low as u64).with_unit_mask2(high as u64)
     }
 }
 
@@ -174,6 +193,8 @@ mod tests {
         assert_eq!(select.0, 0x0041_08D1);
         assert_eq!(select.with_cmask(0x1ff).0, 0xFF41_08D1);
         assert_eq!(select.with_cmask(0xff).with_cmask(1).cmask(), 1);
+        let wide = PerfEvtSel(0xD1).with_whole_unit_mask(0x0117);
+        assert_eq!((wide.0, wide.whole_unit_mask()), (0x0100_0000_17D1, 0x0117));
         assert_eq!(GlobalStatus(1 << 62).ovf_buf(), 1);
         assert_eq!(PerfCapabilities(0x33C5).pebs_rec_fmt(), 3);
     }

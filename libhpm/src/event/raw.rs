@@ -6,8 +6,8 @@ use super::pmu_prefix;
 use crate::{Error, Result};
 
 /// Bits of IA32_PERFEVTSELx that an event may set (SDM Vol. 3B 20.2.1.1): event select, unit mask, edge detect, invert and
-/// counter mask, from version 6 on EQ (Intel Architecture Instruction Set Extensions), and of AMD's PerfEvtSel the upper bits of its event
-/// select (APM Vol. 2, 13.2.2). The privilege is said by modifiers; all others are the driver's.
+/// counter mask, from version 6 on EQ and UMASK2 (Intel Architecture Instruction Set Extensions), and of AMD's PerfEvtSel the upper bits of
+/// its event select (APM Vol. 2, 13.2.2). The privilege is said by modifiers; all others are the driver's.
 const EVENT_BITS: u64 = CODE_BITS | 1 << 18 | 1 << 23 | 0xff << 24 | 1 << 36;
 
 /// Bits that a NetBurst event may set ([`hpm_abi::EventSpec::encoding`]): event select and mask of the ESCR; ESCR select,
@@ -18,7 +18,7 @@ const NETBURST_BITS: u64 = 0x7fff_fe00 << 32 | 0x01fc_e003;
 const COMPARE: u64 = 1 << 18;
 
 /// Event select and unit mask, of all but NetBurst's.
-pub(super) const CODE_BITS: u64 = 0xffff | 0xf << 32;
+pub(super) const CODE_BITS: u64 = 0xffff | 0xf << 32 | 0xff << 40;
 
 /// AMD's instruction-based sampling as perf writes it, and the event's name here.
 const IBS: [(&str, &str); 5] = [
@@ -108,7 +108,7 @@ impl<'a> Request<'a> {
         let (key, value) = term.split_once('=').unwrap_or((term, "1"));
         let (shift, max) = match key {
             "event" => (0, 0xfff),
-            "umask" => (8, 0xff),
+            "umask" => (8, 0xffff),
             "edge" => (18, 1),
             "inv" => (23, 1),
             "cmask" => (24, 0xff),
@@ -141,9 +141,13 @@ impl<'a> Request<'a> {
                 ));
             }
             self.filters = filters;
-            // Bits 11:8 of an event select, which only AMD's have, are bits 35:32.
-            let (value, upper) = if key == "event" { (value & 0xff, value >> 8) } else { (value, 0) };
-            self.encoding |= value << shift | upper << 32;
+            self.encoding |= match key {
+                // Bits 11:8, which only AMD's have, are bits 35:32.
+                "event" => value & 0xff | value >> 8 << 32,
+                // Bits 15:8 are UMASK2.
+                "umask" => (value & 0xff) << shift | value >> 8 << 40,
+                _ => value << shift,
+            };
             self.encoding |= if filters == Some(Filters::Netburst) { COMPARE } else { 0 };
         } else if self.extra.replace(value).is_some() {
             return Err(syntax(text, "an event has one of ldlat, offcore_rsp, frontend and tag"));
@@ -216,6 +220,12 @@ mod tests {
     }
 
     #[test]
+    fn unit_masks_have_sixteen_bits() {
+        assert_eq!(request("cpu/event=0xc4,umask=0x111/").encoding, 0x100_0000_11c4);
+        assert_eq!(request("r100000011c4").encoding, 0x100_0000_11c4);
+    }
+
+    #[test]
     fn registers_beside_the_encoding_are_terms_too() {
         for (text, extra) in [
             ("cpu/event=0xcd,umask=1,ldlat=30/", 30),
@@ -238,6 +248,7 @@ mod tests {
     fn what_does_not_fit_is_refused() {
         for text in [
             "cpu/event=0x11d1/",
+            "cpu/event=0xd1,umask=0x10000/",
             "ibs_op/rand_en=1/",
             "cpu/inv=2/",
             "cpu/event=/",

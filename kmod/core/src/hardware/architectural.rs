@@ -211,7 +211,10 @@ impl Hardware {
 
     /// Programs no event. The PMU must be stopped.
     pub(super) fn unload<P: Port>(&mut self, port: &mut P) {
-        self.set_events(port, &[PerfEvtSel(0); SAMPLING_COUNTERS_MAX], 0);
+        let (mut selects, mut fixed_ctr_ctrl) = ([PerfEvtSel(0); SAMPLING_COUNTERS_MAX], 0);
+        // They hold what was counted until something else is.
+        self.pmu.keep_from_user(0, &mut selects, &mut fixed_ctr_ctrl);
+        self.set_events(port, &selects, fixed_ctr_ctrl);
         self.set_cfg_c(port, &[0; COUNTERS_MAX]);
     }
 
@@ -237,7 +240,9 @@ impl Hardware {
 
     /// The fields of IA32_FIXED_CTR_CTRL that are of ceded counters.
     fn ceded_fields(&self) -> u64 {
-        self.ceded.iter().filter_map(Counter::as_fixed).fold(0, |fields, number| fields | 0xf << (4 * number))
+        // Four bits for each counter in either half.
+        let field = |number: u32| 0xf_0000_000f << (4 * number);
+        self.ceded.iter().filter_map(Counter::as_fixed).fold(0, |fields, number| fields | field(number))
     }
 
     fn set_cfg_c<P: Port>(&mut self, port: &mut P, values: &[u64; COUNTERS_MAX]) {

@@ -47,12 +47,12 @@ pub(super) const BASE: Generation = Generation {
 };
 
 /// An event that each of four counters counts.
-pub(super) const fn any_of_four(select: u16, unit_mask_bits: u8) -> EventRule {
+pub(super) const fn any_of_four(select: u16, unit_mask_bits: u16) -> EventRule {
     rule(select, unit_mask_bits, 0x0F)
 }
 
 /// An event that each of six counters counts.
-pub(super) const fn any_of_six(select: u16, unit_mask_bits: u8) -> EventRule {
+pub(super) const fn any_of_six(select: u16, unit_mask_bits: u16) -> EventRule {
     rule(select, unit_mask_bits, 0x3F)
 }
 
@@ -185,7 +185,9 @@ pub(in super::super) fn detect<C: Cpuid>(cpuid: &mut C, family: u32, model: u32)
         full_width_writes: true,
         pebs: Err(Refusal::new(Reason::NoPebs, [0; 2])),
         lbr: None,
+        unit_mask2: false,
         compares_equal: false,
+        rdpmc_user_disable: false,
         shares_offcore: false,
         interface: Interface::Amd(Amd { extended, global, ibs }),
     })

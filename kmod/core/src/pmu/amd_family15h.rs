@@ -8,18 +8,18 @@ pub const FAMILY_15H: Generation =
     Generation { name: "family15h", events: &EVENTS, precise: &PRECISE, ..BASE };
 
 /// An event that counters 0 to 2 count: of what the two cores of a module share, and of the decoder.
-const fn low(select: u16, unit_mask_bits: u8) -> EventRule {
+const fn low(select: u16, unit_mask_bits: u16) -> EventRule {
     rule(select, unit_mask_bits, 0x07)
 }
 
 /// An event of the floating-point unit, which counters 3 to 5 count.
-const fn fpu(select: u16, unit_mask_bits: u8) -> EventRule {
+const fn fpu(select: u16, unit_mask_bits: u16) -> EventRule {
     rule(select, unit_mask_bits, 0x38)
 }
 
 /// An event that counter 3 alone counts. With some of their unit masks counters 4 and 5 count DISPATCHED_FPU_OPS and
 /// MOVE_SCALAR_OPTIMIZATION, too, which is not used.
-const fn third(select: u16, unit_mask_bits: u8) -> EventRule {
+const fn third(select: u16, unit_mask_bits: u16) -> EventRule {
     rule(select, unit_mask_bits, 0x08)
 }
 

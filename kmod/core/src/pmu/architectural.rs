@@ -5,6 +5,7 @@ use super::super::cfg_c;
 use super::super::detect::CpuidRegisters;
 use super::super::events::{Way, PERIOD_MIN};
 use super::super::period::Grid;
+use super::super::registers::PerfEvtSel;
 use super::amd::Amd;
 use super::{Interface, Pebs, Pmu};
 
@@ -123,6 +124,27 @@ impl Pmu {
             .iter()
             .position(|&event| u64::from(event) == encoding)
             .is_some_and(|bit| self.perfmon.events_unavailable >> bit & 1 == 1)
+    }
+
+    /// Has RDPMC in user mode read counters as 0, whatever they hold: all but those whose place has its bit set in `shown`. Where the
+    /// processor cannot do so, nothing is changed.
+    pub(in super::super) fn keep_from_user(
+        &self,
+        shown: u64,
+        selects: &mut [PerfEvtSel],
+        fixed_ctr_ctrl: &mut u64,
+    ) {
+        if !self.rdpmc_user_disable {
+            return;
+        }
+        for counter in self.perfmon.counters().iter().filter(|counter| shown >> counter.place() & 1 == 0) {
+            if let Some(number) = counter.as_fixed() {
+                // The bit beside that of adaptive records, in 32 bits that are four for each counter as the lower ones are.
+                *fixed_ctr_ctrl |= 1 << (33 + 4 * number);
+            } else if let Some(select) = selects.get_mut(counter.place()) {
+                *select = select.with_rdpmc_usr_disable(1);
+            }
+        }
     }
 
     /// The periods that an event can be sampled with in this way by some of these counters.

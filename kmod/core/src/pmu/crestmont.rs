@@ -87,13 +87,17 @@ const FIXED: [FixedRule; 1] = [
     FixedRule { encoding: 0x013C, counter: 2 }, // CPU_CLK_UNHALTED.REF_TSC_P
 ];
 
-/// Events whose records name the instruction that caused them. Linux takes all events of this core as such, and the lists have ceased
-/// to say which are: these are the ones that the lists of Gracemont or Darkmont have as precise. Not here: events of
-/// micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and
-/// records times period would not agree with the count.
-const PRECISE: [PreciseRule; 57] = [
+/// Events whose records name the instruction that caused them: those that the lists mark as precise. Not here: events of
+/// micro-operations retired and of floating-point operations, of which one instruction is several, so that the counter passes its
+/// overflow by more than one and records times period would not agree with the count; and what no instruction does, such as faults.
+const PRECISE: [PreciseRule; 74] = [
     // INST_RETIRED.ANY on fixed counter 0.
     PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
+    precise(0x0103, ANY),            // LD_BLOCKS.DATA_UNKNOWN
+    precise(0x0203, ANY),            // LD_BLOCKS.STORE_FORWARD
+    precise(0x0403, ANY),            // LD_BLOCKS.ADDRESS_ALIAS
+    precise(0x0213, ANY),            // MISALIGN_MEM_REF.LOAD_PAGE_SPLIT
+    precise(0x0413, ANY),            // MISALIGN_MEM_REF.STORE_PAGE_SPLIT
     precise(0x00C0, ANY),            // INST_RETIRED.ANY_P
     precise(0x00C4, ANY),            // BR_INST_RETIRED.ALL_BRANCHES
     precise(0x7EC4, ANY),            // BR_INST_RETIRED.COND
@@ -125,6 +129,11 @@ const PRECISE: [PreciseRule; 57] = [
     precise(0x20C6, ANY),            // FRONTEND_RETIRED.ICACHE
     precise(0x40C6, ANY),            // FRONTEND_RETIRED.BRANCH_RESTEER
     precise(0x80C6, ANY),            // FRONTEND_RETIRED.OTHER
+    precise(0x01C7, ANY),            // FP_INST_RETIRED.32B_SP
+    precise(0x02C7, ANY),            // FP_INST_RETIRED.64B_DP
+    precise(0x04C7, ANY),            // FP_INST_RETIRED.128B_SP
+    precise(0x08C7, ANY),            // FP_INST_RETIRED.128B_DP
+    precise(0x20C7, ANY),            // FP_INST_RETIRED.256B_DP
     only_precise(0x05D0, 0x03),      // MEM_UOPS_RETIRED.LOAD_LATENCY
     counted_as(0x06D0, ANY, 0x82D0), // MEM_UOPS_RETIRED.STORE_LATENCY
     precise(0x11D0, ANY),            // MEM_UOPS_RETIRED.STLB_MISS_LOADS
@@ -140,6 +149,7 @@ const PRECISE: [PreciseRule; 57] = [
     precise(0x01D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L1_HIT
     precise(0x02D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L2_HIT
     precise(0x1CD1, ANY),            // MEM_LOAD_UOPS_RETIRED.L3_HIT
+    precise(0x20D1, ANY),            // MEM_LOAD_UOPS_RETIRED.WCB_HIT
     precise(0x40D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L1_MISS
     precise(0x80D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L2_MISS
     precise(0x01D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.LOCAL_DRAM
@@ -147,9 +157,15 @@ const PRECISE: [PreciseRule; 57] = [
     precise(0x04D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_FWD_NONM
     precise(0x08D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_FWD_HITM
     precise(0xFFD3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL
+    precise(0x02D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.LOCAL_DRAM
     precise(0x08D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_HITM
     precise(0x10D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_WITH_FWD
     precise(0x20D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_NO_FWD
+    precise(0x02E0, ANY),            // MISC_RETIRED1.LFENCE
+    precise(0xFFE0, ANY),            // MISC_RETIRED1.CL_INST
+    precise(0x10E1, ANY),            // MISC_RETIRED2.KEYLOCKER_ACCESS
+    precise(0x11E1, ANY),            // MISC_RETIRED2.KEYLOCKER_MISS
+    precise(0x01E4, ANY),            // MISC_RETIRED.LBR_INSERTS
 ];
 
 /// Events that need a register beside their encoding, and the bits that it takes: as Linux's `extra_reg` tables for this core,

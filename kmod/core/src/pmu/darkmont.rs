@@ -29,52 +29,52 @@ pub const DARKMONT: Generation = Generation {
     errata: &[],
 };
 
-/// Intel's event lists (perfmon, CWF), by event select.
+/// Intel's event lists (perfmon, CWF), by event select; unit masks above FFH need UMASK2.
 const EVENTS: [EventRule; 44] = [
-    rule(0x03, 0x1F, ANY), // LD_BLOCKS
-    rule(0x04, 0x07, ANY), // MEM_SCHEDULER_BLOCK
-    rule(0x05, 0xF7, ANY), // LD_HEAD
-    rule(0x08, 0x2F, ANY), // DTLB_LOAD_MISSES
-    rule(0x0E, 0x00, ANY), // UOPS_ISSUED
-    rule(0x13, 0x06, ANY), // MISALIGN_MEM_REF
-    rule(0x24, 0xCF, ANY), // L2_REQUEST
-    rule(0x2E, 0x4F, ANY), // LONGEST_LAT_CACHE
-    rule(0x30, 0x00, ANY), // L2_REJECT_XQ
-    rule(0x31, 0x00, ANY), // CORE_REJECT_L2Q
-    rule(0x34, 0x1F, ANY), // MEM_BOUND_STALLS_LOAD
-    rule(0x3C, 0x01, ANY), // CPU_CLK_UNHALTED
-    rule(0x49, 0x2F, ANY), // DTLB_STORE_MISSES
-    rule(0x71, 0xFF, ANY), // TOPDOWN_FE_BOUND
-    rule(0x73, 0x0F, ANY), // TOPDOWN_BAD_SPECULATION
-    rule(0x74, 0xFB, ANY), // TOPDOWN_BE_BOUND
-    rule(0x75, 0x0F, ANY), // SERIALIZATION
-    rule(0x80, 0x03, ANY), // ICACHE
-    rule(0x85, 0x3F, ANY), // ITLB_MISSES
-    rule(0x9C, 0x01, ANY), // TOPDOWN_FE_BOUND
-    rule(0xA4, 0x02, ANY), // TOPDOWN_BE_BOUND
-    rule(0xB2, 0x1F, ANY), // FP_VINT_UOPS_EXECUTED
-    rule(0xB3, 0xFF, ANY), // INT_UOPS_EXECUTED
-    rule(0xB7, 0x03, ANY), // OCR
-    rule(0xC0, 0x00, ANY), // INST_RETIRED
-    rule(0xC2, 0xF7, ANY), // TOPDOWN_RETIRING, UOPS_RETIRED
-    rule(0xC3, 0xFF, ANY), // MACHINE_CLEARS
-    rule(0xC4, 0xFF, ANY), // BR_INST_RETIRED
-    rule(0xC5, 0x5F, ANY), // BR_MISP_RETIRED
-    rule(0xC6, 0xFF, ANY), // FRONTEND_RETIRED
-    rule(0xC7, 0x3F, ANY), // FP_INST_RETIRED
-    rule(0xC8, 0x03, ANY), // FP_FLOPS_RETIRED
-    rule(0xC9, 0x7F, ANY), // FRONTEND_RETIRED_SOURCE
-    rule(0xCD, 0x0F, ANY), // ARITH
-    rule(0xD0, 0xFF, ANY), // MEM_UOPS_RETIRED
-    rule(0xD1, 0xDF, ANY), // MEM_LOAD_UOPS_RETIRED
-    rule(0xD3, 0xFF, ANY), // MEM_LOAD_UOPS_L3_MISS_RETIRED
-    rule(0xD4, 0x38, ANY), // MEM_LOAD_UOPS_MISC_RETIRED
-    rule(0xE0, 0xFF, ANY), // MISC_RETIRED1
-    rule(0xE1, 0x11, ANY), // MISC_RETIRED2
-    rule(0xE4, 0x01, ANY), // LBR_INSERTS, MISC_RETIRED
-    rule(0xE6, 0x1F, ANY), // BACLEARS
-    rule(0xE7, 0x05, ANY), // MS_DECODED
-    rule(0xE8, 0x01, ANY), // PREDICTION
+    rule(0x03, 0x1F, ANY),   // LD_BLOCKS
+    rule(0x04, 0x07, ANY),   // MEM_SCHEDULER_BLOCK
+    rule(0x05, 0xF7, ANY),   // LD_HEAD
+    rule(0x08, 0x2F, ANY),   // DTLB_LOAD_MISSES
+    rule(0x0E, 0x00, ANY),   // UOPS_ISSUED
+    rule(0x13, 0x06, ANY),   // MISALIGN_MEM_REF
+    rule(0x24, 0x1FF, ANY),  // L2_REQUEST
+    rule(0x2E, 0x4F, ANY),   // LONGEST_LAT_CACHE
+    rule(0x30, 0x00, ANY),   // L2_REJECT_XQ
+    rule(0x31, 0x00, ANY),   // CORE_REJECT_L2Q
+    rule(0x34, 0x1F, ANY),   // MEM_BOUND_STALLS_LOAD
+    rule(0x3C, 0x01, ANY),   // CPU_CLK_UNHALTED
+    rule(0x49, 0x2F, ANY),   // DTLB_STORE_MISSES
+    rule(0x71, 0xFF, ANY),   // TOPDOWN_FE_BOUND
+    rule(0x73, 0x0F, ANY),   // TOPDOWN_BAD_SPECULATION
+    rule(0x74, 0xFB, ANY),   // TOPDOWN_BE_BOUND
+    rule(0x75, 0x0F, ANY),   // SERIALIZATION
+    rule(0x80, 0x03, ANY),   // ICACHE
+    rule(0x85, 0x3F, ANY),   // ITLB_MISSES
+    rule(0x9C, 0x01, ANY),   // TOPDOWN_FE_BOUND
+    rule(0xA4, 0x02, ANY),   // TOPDOWN_BE_BOUND
+    rule(0xB2, 0x1F, ANY),   // FP_VINT_UOPS_EXECUTED
+    rule(0xB3, 0xFF, ANY),   // INT_UOPS_EXECUTED
+    rule(0xB7, 0x03, ANY),   // OCR
+    rule(0xC0, 0x00, ANY),   // INST_RETIRED
+    rule(0xC2, 0x1F7, ANY),  // TOPDOWN_RETIRING, UOPS_RETIRED
+    rule(0xC3, 0x80FF, ANY), // MACHINE_CLEARS
+    rule(0xC4, 0xFF, ANY),   // BR_INST_RETIRED
+    rule(0xC5, 0x5F, ANY),   // BR_MISP_RETIRED
+    rule(0xC6, 0xFF, ANY),   // FRONTEND_RETIRED
+    rule(0xC7, 0x3F, ANY),   // FP_INST_RETIRED
+    rule(0xC8, 0x03, ANY),   // FP_FLOPS_RETIRED
+    rule(0xC9, 0x7F, ANY),   // FRONTEND_RETIRED_SOURCE
+    rule(0xCD, 0x0F, ANY),   // ARITH
+    rule(0xD0, 0xFF, ANY),   // MEM_UOPS_RETIRED
+    rule(0xD1, 0xDF, ANY),   // MEM_LOAD_UOPS_RETIRED
+    rule(0xD3, 0xFF, ANY),   // MEM_LOAD_UOPS_L3_MISS_RETIRED
+    rule(0xD4, 0x38, ANY),   // MEM_LOAD_UOPS_MISC_RETIRED
+    rule(0xE0, 0xFF, ANY),   // MISC_RETIRED1
+    rule(0xE1, 0x11, ANY),   // MISC_RETIRED2
+    rule(0xE4, 0x01, ANY),   // LBR_INSERTS, MISC_RETIRED
+    rule(0xE6, 0x1F, ANY),   // BACLEARS
+    rule(0xE7, 0x05, ANY),   // MS_DECODED
+    rule(0xE8, 0x01, ANY),   // PREDICTION
 ];
 
 /// What fixed counters count beside the first three.
@@ -88,12 +88,19 @@ const FIXED: [FixedRule; 7] = [
     FixedRule { encoding: 0x02C2, counter: 6 }, // TOPDOWN_RETIRING.ALL_P
 ];
 
-/// Events whose records name the instruction that caused them. Not here: events of micro-operations retired, of which one
-/// instruction is several, so that the counter passes its overflow by more than one and records times period would not
-/// agree with the count.
-const PRECISE: [PreciseRule; 70] = [
+/// Events whose records name the instruction that caused them: those that the lists mark as precise. Not here: events of
+/// micro-operations retired and of floating-point operations, of which one instruction is several, so that the counter passes its
+/// overflow by more than one and records times period would not agree with the count; and what no instruction does, such as faults.
+const PRECISE: [PreciseRule; 89] = [
     // INST_RETIRED.ANY on fixed counter 0.
     PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
+    precise(0x0103, ANY),            // LD_BLOCKS.DATA_UNKNOWN
+    precise(0x0203, ANY),            // LD_BLOCKS.STORE_FORWARD
+    precise(0x0403, ANY),            // LD_BLOCKS.ADDRESS_ALIAS
+    precise(0x0803, ANY),            // LD_BLOCKS.DTLB_MISS
+    precise(0x1F03, ANY),            // LD_BLOCKS.ALL
+    precise(0x0213, ANY),            // MISALIGN_MEM_REF.LOAD_PAGE_SPLIT
+    precise(0x0413, ANY),            // MISALIGN_MEM_REF.STORE_PAGE_SPLIT
     precise(0x00C0, ANY),            // INST_RETIRED.ANY_P
     precise(0x00C4, ANY),            // BR_INST_RETIRED.ALL_BRANCHES
     precise(0x01C4, ANY),            // BR_INST_RETIRED.COND_TAKEN_BWD
@@ -125,6 +132,13 @@ const PRECISE: [PreciseRule; 70] = [
     precise(0x20C6, ANY),            // FRONTEND_RETIRED.ICACHE
     precise(0x40C6, ANY),            // FRONTEND_RETIRED.BRANCH_RESTEER
     precise(0x80C6, ANY),            // FRONTEND_RETIRED.OTHER
+    precise(0x01C7, ANY),            // FP_INST_RETIRED.32B_SP
+    precise(0x02C7, ANY),            // FP_INST_RETIRED.64B_DP
+    precise(0x04C7, ANY),            // FP_INST_RETIRED.128B_SP
+    precise(0x08C7, ANY),            // FP_INST_RETIRED.128B_DP
+    precise(0x10C7, ANY),            // FP_INST_RETIRED.256B_SP
+    precise(0x20C7, ANY),            // FP_INST_RETIRED.256B_DP
+    precise(0x3FC7, ANY),            // FP_INST_RETIRED.ALL
     precise(0x01C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L2_HIT
     precise(0x02C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L3_HIT_NO_SNOOP
     precise(0x04C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L3_HIT_WITH_SNOOP
@@ -163,6 +177,11 @@ const PRECISE: [PreciseRule; 70] = [
     precise(0x08D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_HITM
     precise(0x10D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_WITH_FWD
     precise(0x20D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_NO_FWD
+    precise(0x02E0, ANY),            // MISC_RETIRED1.LFENCE
+    precise(0xFFE0, ANY),            // MISC_RETIRED1.CL_INST
+    precise(0x10E1, ANY),            // MISC_RETIRED2.KEYLOCKER_ACCESS
+    precise(0x11E1, ANY),            // MISC_RETIRED2.KEYLOCKER_MISS
+    precise(0x01E4, ANY),            // MISC_RETIRED.LBR_INSERTS
 ];
 
 /// Events that need a register beside their encoding, and the bits that it takes: as Linux's `extra_reg` tables for this core,

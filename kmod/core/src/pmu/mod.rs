@@ -35,7 +35,7 @@ pub use self::rules::{Constraint, EventRule, ExtraRegister, ExtraRule, FixedRule
 use super::abi::CoreType;
 use super::allocate::CounterSet;
 use super::lbr::Lbr;
-use super::registers::IA32_PERF_GLOBAL_CTRL;
+use super::registers::{PerfEvtSel, IA32_PERF_GLOBAL_CTRL};
 use super::Refusal;
 
 /// Every generation that hpm knows, each vendor's in the order in which they appeared.
@@ -86,17 +86,6 @@ pub enum Interface {
     Amd(Amd),
 }
 
-impl Interface {
-    /// The bits of an event select register that say which event is counted.
-    pub(super) const fn event_bits(&self) -> u64 {
-        match self {
-            // EventSelect has 12 bits (APM Vol. 2, 13.2.2): 7:0 and 35:32.
-            Self::Amd(_) => 0xF_0000_FFFF,
-            Self::Architectural | Self::NetBurst(_) => 0xFFFF,
-        }
-    }
-}
-
 /// A PMU that hpm can program, as found on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Pmu {
@@ -114,8 +103,12 @@ pub struct Pmu {
     pub pebs: Result<Pebs, Refusal>,
     /// Its last branch records, if it has such as hpm knows.
     pub lbr: Option<Lbr>,
+    /// Whether unit masks have 16 bits ([`super::registers::PerfEvtSel::unit_mask2`]).
+    pub unit_mask2: bool,
     /// Whether CMASK can be compared for equality ([`super::registers::PerfEvtSel::eq`]).
     pub compares_equal: bool,
+    /// Whether single counters can be kept from RDPMC in user mode ([`super::registers::PerfEvtSel::rdpmc_usr_disable`]).
+    pub rdpmc_user_disable: bool,
     /// Several logical processors share one set of off-core response registers, so that one's value is for the others' events, too.
     pub shares_offcore: bool,
 }
@@ -233,10 +226,10 @@ impl Generation {
 
     /// General counters that can count this encoding of an event select that the rule is for, one bit each.
     #[must_use]
-    pub fn counters(&self, rule: &EventRule, encoding: u16) -> u16 {
+    pub fn counters(&self, rule: &EventRule, encoding: u64) -> u16 {
         self.constrained
             .iter()
-            .find(|constraint| constraint.encoding == encoding)
+            .find(|constraint| u64::from(constraint.encoding) == encoding)
             .map_or(rule.counters, |constraint| constraint.counters)
     }
 
@@ -260,6 +253,16 @@ impl Generation {
 }
 
 impl Pmu {
+    /// The bits of an event select register that say which event is counted.
+    pub(super) const fn event_bits(&self) -> u64 {
+        match self.interface {
+            // EventSelect has 12 bits (APM Vol. 2, 13.2.2): 7:0 and 35:32.
+            Interface::Amd(_) => 0xF_0000_FFFF,
+            Interface::Architectural if self.unit_mask2 => PerfEvtSel(0xFF).with_whole_unit_mask(0xFFFF).0,
+            Interface::Architectural | Interface::NetBurst(_) => 0xFFFF,
+        }
+    }
+
     /// Every counter that hpm uses.
     #[must_use]
     pub fn counters(&self) -> CounterSet {

@@ -7,8 +7,8 @@ use super::super::allocate::CounterSet;
 pub struct EventRule {
     /// IA32_PERFEVTSELx bits 7:0; of AMD's PerfEvtSel also its bits 35:32, as bits 11:8 here.
     pub select: u16,
-    /// The bits that its unit masks are made of.
-    pub unit_mask_bits: u8,
+    /// The bits that its unit masks are made of; above 7:0 those of UMASK2, which only some processors have.
+    pub unit_mask_bits: u16,
     /// General counters that can count it, one bit each.
     pub counters: u16,
 }
@@ -115,7 +115,7 @@ pub struct Microcode {
 /// Bits of MSR_PEBS_LD_LAT_THRESHOLD: the threshold in core cycles (20.3.1.1.2).
 pub(super) const LATENCY: u64 = 0xFFFF;
 
-pub(super) const fn rule(select: u16, unit_mask_bits: u8, counters: u16) -> EventRule {
+pub(super) const fn rule(select: u16, unit_mask_bits: u16, counters: u16) -> EventRule {
     EventRule { select, unit_mask_bits, counters }
 }
 

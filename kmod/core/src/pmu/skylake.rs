@@ -29,11 +29,11 @@ pub const SKYLAKE: Generation = Generation {
     errata: &[],
 };
 
-const fn any(select: u16, unit_mask_bits: u8) -> EventRule {
+const fn any(select: u16, unit_mask_bits: u16) -> EventRule {
     rule(select, unit_mask_bits, ANY)
 }
 
-const fn low(select: u16, unit_mask_bits: u8) -> EventRule {
+const fn low(select: u16, unit_mask_bits: u16) -> EventRule {
     rule(select, unit_mask_bits, LOW)
 }
 

@@ -107,16 +107,23 @@ const FIXED: [FixedRule; 7] = [
     FixedRule { encoding: 0x02C2, counter: 6 }, // TOPDOWN_RETIRING.ALL_P
 ];
 
-/// Events whose records name the instruction that caused them. Linux takes all events of this core as such, and the lists have ceased
-/// to say which are: these are the ones that Gracemont's or Darkmont's list has as precise, by the same name. Not here: events of
-/// micro-operations retired, of which one instruction is several, so that the counter passes its overflow by more than one and
-/// records times period would not agree with the count.
-const PRECISE: [PreciseRule; 58] = [
+/// Events whose records name the instruction that caused them: those that the lists mark as precise. Not here: events of
+/// micro-operations retired and of floating-point operations, of which one instruction is several, so that the counter passes its
+/// overflow by more than one and records times period would not agree with the count; and what no instruction does, such as faults.
+const PRECISE: [PreciseRule; 83] = [
     // INST_RETIRED.ANY on fixed counter 0.
     PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
+    precise(0x0103, ANY),            // LD_BLOCKS.DATA_UNKNOWN
+    precise(0x0203, ANY),            // LD_BLOCKS.STORE_FORWARD
+    precise(0x0403, ANY),            // LD_BLOCKS.ADDRESS_ALIAS
+    precise(0x0803, ANY),            // LD_BLOCKS.DTLB_MISS
+    precise(0x1F03, ANY),            // LD_BLOCKS.ALL
+    precise(0x0213, ANY),            // MISALIGN_MEM_REF.LOAD_PAGE_SPLIT
+    precise(0x0413, ANY),            // MISALIGN_MEM_REF.STORE_PAGE_SPLIT
     precise(0x00C0, ANY),            // INST_RETIRED.ANY_P
     precise(0x00C4, ANY),            // BR_INST_RETIRED.ALL_BRANCHES
     precise(0x7EC4, ANY),            // BR_INST_RETIRED.COND
+    precise(0x7FC4, ANY),            // BR_INST_RETIRED.COND_NTAKEN
     precise(0x80C4, ANY),            // BR_INST_RETIRED.TAKEN
     precise(0xBFC4, ANY),            // BR_INST_RETIRED.FAR_BRANCH
     precise(0xC0C4, ANY),            // BR_INST_RETIRED.NEAR_TAKEN
@@ -130,6 +137,7 @@ const PRECISE: [PreciseRule; 58] = [
     precise(0xFEC4, ANY),            // BR_INST_RETIRED.COND_TAKEN
     precise(0x00C5, ANY),            // BR_MISP_RETIRED.ALL_BRANCHES
     precise(0x7EC5, ANY),            // BR_MISP_RETIRED.COND
+    precise(0x7FC5, ANY),            // BR_MISP_RETIRED.COND_NTAKEN
     precise(0x80C5, ANY),            // BR_MISP_RETIRED.NEAR_TAKEN
     precise(0xEBC5, ANY),            // BR_MISP_RETIRED.INDIRECT
     precise(0xEFC5, ANY),            // BR_MISP_RETIRED.INDIRECT_JMP
@@ -145,6 +153,13 @@ const PRECISE: [PreciseRule; 58] = [
     precise(0x20C6, ANY),            // FRONTEND_RETIRED.ICACHE
     precise(0x40C6, ANY),            // FRONTEND_RETIRED.BRANCH_RESTEER
     precise(0x80C6, ANY),            // FRONTEND_RETIRED.OTHER
+    precise(0x01C7, ANY),            // FP_INST_RETIRED.32B_SP
+    precise(0x02C7, ANY),            // FP_INST_RETIRED.64B_DP
+    precise(0x04C7, ANY),            // FP_INST_RETIRED.128B_SP
+    precise(0x08C7, ANY),            // FP_INST_RETIRED.128B_DP
+    precise(0x10C7, ANY),            // FP_INST_RETIRED.256B_SP
+    precise(0x20C7, ANY),            // FP_INST_RETIRED.256B_DP
+    precise(0x3FC7, ANY),            // FP_INST_RETIRED.ALL
     precise(0x01C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L2_HIT
     precise(0x06C9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L3_HIT
     precise(0x0EC9, ANY),            // FRONTEND_RETIRED_SOURCE.ICACHE_L2_MISS
@@ -168,9 +183,18 @@ const PRECISE: [PreciseRule; 58] = [
     precise(0x02D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L2_HIT
     precise(0x04D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L3_HIT_NO_SNOOP
     precise(0x1CD1, ANY),            // MEM_LOAD_UOPS_RETIRED.L3_HIT
+    precise(0x20D1, ANY),            // MEM_LOAD_UOPS_RETIRED.WCB_HIT
     precise(0x40D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L1_MISS
     precise(0x80D1, ANY),            // MEM_LOAD_UOPS_RETIRED.L2_MISS
+    precise(0x01D3, ANY),            // MEM_LOAD_UOPS_LLC_MISS_RETIRED.LOCAL_DRAM
+    precise(0x40D3, ANY),            // MEM_LOAD_UOPS_LLC_MISS_RETIRED.MEMSIDE_CACHE
+    precise(0x02D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.LOCAL_DRAM
     precise(0x08D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_HITM
+    precise(0x00E0, ANY),            // MISC_RETIRED1.WRMSR
+    precise(0x01E0, ANY),            // MISC_RETIRED1.RDPMC_RDTSC_P
+    precise(0x02E0, ANY),            // MISC_RETIRED1.LFENCE
+    precise(0xFFE0, ANY),            // MISC_RETIRED1.CL_INST
+    precise(0x01E4, ANY),            // MISC_RETIRED.LBR_INSERTS
 ];
 
 /// Events that need a register beside their encoding, and the bits that it takes: as Crestmont's, also in what Linux has beyond

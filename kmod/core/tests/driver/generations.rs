@@ -14,6 +14,7 @@ use hpm_abi::{CoreType, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
 use hpm_core::hybrid::check_types;
 use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
 use hpm_core::port::Port;
+use hpm_core::registers::PerfEvtSel;
 use hpm_core::{detect, Pmu, Program};
 use proptest::prelude::*;
 use vpmu::profile::{self, PmuKind, Profile};
@@ -98,7 +99,7 @@ fn tables_are_sorted_and_every_precise_event_can_be_counted() {
         let name = generation.name;
         assert!(generation.events.windows(2).all(|pair| pair[0].select < pair[1].select), "{name}");
         let general = |encoding: u64| {
-            let unit_mask = (encoding >> 8) as u8;
+            let unit_mask = PerfEvtSel(encoding).whole_unit_mask();
             generation.event_of(encoding).is_some_and(|rule| unit_mask & !rule.unit_mask_bits == 0)
         };
         for rule in generation.precise {
@@ -120,7 +121,7 @@ fn registers_beside_the_encoding_are_interchangeable_only_where_the_counters_are
         let counters = |register| {
             let rule = generation.extra.iter().find(|rule| rule.register == register)?;
             let event = generation.event_of(rule.encoding.into()).expect("its event is known");
-            Some(generation.counters(event, rule.encoding))
+            Some(generation.counters(event, rule.encoding.into()))
         };
         let [first, second] = [ExtraRegister::OffcoreRsp0, ExtraRegister::OffcoreRsp1].map(counters);
         assert!(second.is_none() || first == second, "{}", generation.name);
@@ -358,10 +359,11 @@ fn any_event(generation: &'static Generation) -> impl Strategy<Value = EventSpec
     let registers = generation.extra.iter().map(|rule| (rule.encoding.into(), rule.bits));
     let extras: Vec<(u64, u64)> = registers.chain([none]).collect();
     let privilege = || 1..4u8;
-    let count = (prop::sample::select(encodings), any::<u8>(), any::<u64>(), privilege()).prop_map(
+    let count = (prop::sample::select(encodings), any::<u16>(), any::<u64>(), privilege()).prop_map(
         |(select, unit_mask, bits, privilege)| {
-            let encoding = select | u64::from(unit_mask & (bits >> 40) as u8) << 8 | bits & 0xFF84_0000;
-            EventSpec { privilege, ..counted(encoding) }
+            let encoding =
+                PerfEvtSel(select | bits & 0xFF84_0000).with_whole_unit_mask(unit_mask & (bits >> 40) as u16);
+            EventSpec { privilege, ..counted(encoding.0) }
         },
     );
     let fixed = (prop::sample::select(fixed), privilege())

@@ -10,6 +10,8 @@ use hpm_abi::{
     COUNT_HELD, EVENTS_MAX,
 };
 use hpm_core::counters;
+use vpmu::profile::CLEARWATER_FOREST;
+use vpmu::Options;
 
 fn with_pages(events: &[EventSpec]) -> SessionConfig {
     SessionConfig { flags: hpm_abi::SessionFlags::COUNTER_PAGES, ..config(events) }
@@ -25,7 +27,7 @@ fn read_self(rig: &Rig, session: usize, page: usize, cpu: usize, event: usize) -
         COUNT_HELD | COUNT_ABSENT => Some(base),
         COUNT_ASK => None,
         counter => {
-            let value = rig.cores[cpu].borrow_mut().pmu.rdpmc(counter).expect("a counter that exists");
+            let value = rig.cores[cpu].borrow_mut().pmu.user_rdpmc(counter).expect("a counter that exists");
             let counted = value.wrapping_sub(event.start.load(Ordering::Relaxed));
             Some(base + (counted & event.mask.load(Ordering::Relaxed)))
         }
@@ -172,4 +174,47 @@ fn a_foreign_thread_that_may_use_rdpmc_finds_nothing() {
     let mut expected = [0; EVENTS_MAX];
     expected[..3].copy_from_slice(&[300, 150, 150]);
     assert_eq!(rig.sessions[session].totals().counts, expected);
+}
+
+/// What RDPMC reads of all counters that the first CPU has, in user mode or not.
+fn all_counters(rig: &Rig, user: bool) -> Vec<u64> {
+    let pmu = &mut rig.cores[0].borrow_mut().pmu;
+    let ecx = (0..8).chain([0, 1, 2, 4, 5, 6].map(|number| 1 << 30 | number));
+    ecx.map(|ecx| if user { pmu.user_rdpmc(ecx) } else { pmu.rdpmc(ecx) }.expect("a counter")).collect()
+}
+
+/// RDPMC user disable (CPUID.23H.0:EBX bit 2), which no part of the model has by itself.
+#[test]
+fn where_the_processor_can_counters_are_kept_from_user_mode() {
+    let mut rig = Rig::of(&CLEARWATER_FOREST, 1, Options { rdpmc_user_disable: true, ..Options::default() });
+    let before = rig.registers();
+    rig.acquire();
+    let events = [counted(INSTRUCTIONS), counted(LOADS), precise(STORES, 1000)];
+    // A process that may use RDPMC comes before anybody conceals anything.
+    let session = rig.add_session(&config(&events));
+    let thread = rig.add_thread(Some(session));
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    rig.run(0, 100, &[Load, Store]);
+    assert!(all_counters(&rig, false).iter().filter(|value| **value != 0).count() >= 3);
+    assert!(all_counters(&rig, true).iter().all(|value| *value == 0), "a session without pages");
+    rig.stop(session);
+    assert!(all_counters(&rig, false).iter().any(|value| *value != 0), "it left values");
+    assert!(all_counters(&rig, true).iter().all(|value| *value == 0), "what it left");
+    let session = rig.add_session(&with_pages(&events));
+    let thread = rig.add_thread(Some(session));
+    let page = rig.open_page(session, thread);
+    rig.switch(0, thread, QuantumEnd::Preempted);
+    rig.run(0, 100, &[Load, Store]);
+    for (event, count) in [100, 50].into_iter().enumerate() {
+        assert_eq!(read_self(&rig, session, page, 0, event), Some(count));
+    }
+    // Those of three events, of which one has a second counter that samples; that one, too, is nobody's to read.
+    let [shown, there] = [true, false].map(|user| all_counters(&rig, user));
+    let differ = shown.iter().zip(&there).filter(|(shown, there)| shown != there);
+    assert!(
+        differ.count() >= 1 && shown.iter().zip(&there).all(|(shown, there)| *shown == 0 || shown == there)
+    );
+    rig.stop(session);
+    rig.release();
+    assert_eq!(rig.registers(), before);
 }

@@ -10,7 +10,7 @@ use vpmu::{Profile, profile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgumentError {
     #[error(
-        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, pebs-fragments, loads-per-tag, processor-trace, skid, trace, I1, D1, L2, LL, indexing, caches"
+        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, pebs-fragments, loads-per-tag, processor-trace, rdpmc-user-disable, skid, trace, I1, D1, L2, LL, indexing, caches"
     )]
     Unknown(String),
     #[error("argument `{0}` is not of the form name=value")]
@@ -51,6 +51,8 @@ pub(crate) struct Args {
     pub(crate) loads_per_tag: u32,
     /// `processor-trace=on`: the processor says that it has Processor Trace.
     pub(crate) processor_trace: bool,
+    /// `rdpmc-user-disable=on`: a processor of PerfMon version 6 says that single counters can be kept from RDPMC in user mode.
+    pub(crate) rdpmc_user_disable: bool,
     /// `skid=N`: a PMI is raised N instructions late.
     pub(crate) skid: u64,
     /// `trace=N`: 1 prints faults and PEBS losses, 2 every PMU register access and PMI too.
@@ -82,6 +84,7 @@ impl Args {
             pebs_fragments: 0,
             loads_per_tag: 1,
             processor_trace: false,
+            rdpmc_user_disable: false,
             skid: 0,
             trace: 0,
             geometry: profile.geometry,
@@ -103,6 +106,7 @@ impl Args {
             pebs_fragments: self.pebs_fragments,
             loads_per_tag: self.loads_per_tag,
             processor_trace: self.processor_trace,
+            rdpmc_user_disable: self.rdpmc_user_disable,
         }
     }
 
@@ -150,6 +154,7 @@ impl Args {
             }
             "loads-per-tag" => self.loads_per_tag = value.parse().map_err(|_| bad("a number of loads"))?,
             "processor-trace" => self.processor_trace = switch()?,
+            "rdpmc-user-disable" => self.rdpmc_user_disable = switch()?,
             "skid" => self.skid = value.parse().map_err(|_| bad("a number of instructions"))?,
             "trace" => self.trace = value.parse().map_err(|_| bad("0, 1 or 2"))?,
             "I1" => self.geometry.l1i = cache(value).ok_or_else(|| bad(CACHE))?,

@@ -94,8 +94,11 @@ fn rdpmc(here: &Here, insn: &Insn) -> Leave {
     let ecx = low_word(here, Gpr::Rcx);
     let mut state = here.vcpu.state();
     state.collect(here.slots());
-    let allowed = insn.privilege == Privilege::Kernel || here.cr4() & CR4_PCE != 0;
-    let result = if allowed { state.pmu.rdpmc(ecx) } else { Err(GeneralProtection) };
+    let result = match insn.privilege {
+        Privilege::Kernel => state.pmu.rdpmc(ecx),
+        Privilege::User if here.cr4() & CR4_PCE != 0 => state.pmu.user_rdpmc(ecx),
+        Privilege::User => Err(GeneralProtection),
+    };
     trace(here, "rdpmc", ecx, &result);
     state.truth.rdpmc(result);
     finish_read(here, state, insn, result)

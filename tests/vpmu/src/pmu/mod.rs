@@ -69,6 +69,9 @@ pub struct Options {
     /// Each so many-th record of architectural PEBS is written in fragments; 0: none is. The manual allows it and does not say
     /// when it happens.
     pub pebs_fragments: u32,
+    /// Whether `CPUID` leaf 23H, where there is one, says that single counters can be kept from `RDPMC` in user mode. Of no modelled
+    /// part is it known.
+    pub rdpmc_user_disable: bool,
 }
 
 impl Default for Options {
@@ -79,6 +82,7 @@ impl Default for Options {
             loads_per_tag: 1,
             processor_trace: false,
             pebs_fragments: 0,
+            rdpmc_user_disable: false,
         }
     }
 }
@@ -285,12 +289,21 @@ impl Pmu {
         each!(&mut self.mechanism, pmu => pmu.wrmsr(msr, value))
     }
 
-    /// `RDPMC` with this ECX. The check of CPL and CR4.PCE is the adapter's.
+    /// `RDPMC` with this ECX in kernel mode. The check of CPL and CR4.PCE is the adapter's.
     ///
     /// # Errors
     /// #GP if ECX names no counter.
     pub fn rdpmc(&mut self, ecx: u32) -> Result<u64, GeneralProtection> {
         each!(&self.mechanism, pmu => pmu.rdpmc(ecx))
+    }
+
+    /// `RDPMC` with this ECX in user mode, which reads 0 of a counter that is kept from it.
+    ///
+    /// # Errors
+    /// As [`Pmu::rdpmc`].
+    pub fn user_rdpmc(&mut self, ecx: u32) -> Result<u64, GeneralProtection> {
+        let kept = matches!(&self.mechanism, Mechanism::Perfmon(pmu) if pmu.is_kept_from_user(ecx));
+        self.rdpmc(ecx).map(|value| if kept { 0 } else { value })
     }
 
     /// Overlays what the profile says onto the machine's own answer to `CPUID`.

@@ -49,6 +49,7 @@ pub static CLEARWATER_FOREST: Profile = Profile {
             memory_info: MemoryInfo::Crestmont,
             arch_lbr: Some(ArchitecturalLbr { depths: 0b1011 }),
             perfmon_extension: Some(PerfmonExtension {
+                unit_mask2: true,
                 equal: true,
                 pebs: Some(ArchitecturalPebs {
                     general: 0xFF,

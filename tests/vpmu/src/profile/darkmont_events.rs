@@ -39,6 +39,9 @@ pub(super) static EVENTS: &[EventSpec] = &[
     // Caches.
     on(ANY, event("LONGEST_LAT_CACHE.MISS", 0x2E, 0x41, LLC_MISSES)),
     on(ANY, event("LONGEST_LAT_CACHE.REFERENCE", 0x2E, 0x4F, L2_MISSES)),
+    on(ANY, event("L2_REQUEST.MISS", 0x24, 0x17F, L2_MISSES)),
+    on(ANY, event("L2_REQUEST.HIT", 0x24, 0x1BF, &[E::L2ReadHit, E::L2RfoHit, E::L2CodeHit])),
+    on(ANY, event("L2_REQUEST.ALL", 0x24, 0x1FF, L2_REFERENCES)),
     on(ANY, event("ICACHE.MISSES", 0x80, 0x02, &[E::L1iMiss])),
     on(ANY, event("ICACHE.ACCESSES", 0x80, 0x03, &[E::L1iRead])),
     // Translation. All pages are modelled as 4-KiB pages, and every walk completes.
@@ -58,6 +61,8 @@ pub(super) static EVENTS: &[EventSpec] = &[
     on(ANY, offcore("OFFCORE_RESPONSE_0", 0xB7, 0)),
     on(ANY, EventSpec { umask: 0x02, ..offcore("OFFCORE_RESPONSE_1", 0xB7, 1) }),
 ];
+const L2_REFERENCES: &[E] =
+    &[E::L2ReadHit, E::L2ReadMiss, E::L2RfoHit, E::L2RfoMiss, E::L2CodeHit, E::L2CodeMiss];
 const L2_MISSES: &[E] = &[E::L2ReadMiss, E::L2RfoMiss, E::L2CodeMiss];
 const LLC_MISSES: &[E] = &[E::LlcReadMiss, E::LlcWriteMiss, E::LlcInstructionMiss];
 

@@ -84,6 +84,8 @@ impl ArchitecturalLbr {
 /// has, where leaf 0AH says what all cores of the part have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PerfmonExtension {
+    /// Event selects have UnitMask2 (`CPUID.23H.0:EBX` bit 0).
+    pub unit_mask2: bool,
     /// Event selects have the EQ bit (`CPUID.23H.0:EBX` bit 1).
     pub equal: bool,
     /// Architectural PEBS.

@@ -17,6 +17,7 @@ pub(super) static EVENTS: &[EventSpec] = &[
     on(ANY, precise("BR_INST_RETIRED.NEAR_CALL", 0xC4, 0x02, &[E::BranchCall])),
     on(ANY, precise("BR_INST_RETIRED.NEAR_RETURN", 0xC4, 0x08, &[E::BranchReturn])),
     on(ANY, precise("BR_INST_RETIRED.COND_NTAKEN", 0xC4, 0x10, &[E::BranchNotTaken])),
+    on(ANY, precise("BR_INST_RETIRED.COND", 0xC4, 0x111, &[E::BranchConditional])),
     on(ANY, precise("BR_INST_RETIRED.NEAR_TAKEN", 0xC4, 0x20, &[E::BranchTaken])),
     on(ANY, precise("BR_INST_RETIRED.FAR_BRANCH", 0xC4, 0x40, &[E::BranchFar])),
     on(ANY, precise("BR_MISP_RETIRED.ALL_BRANCHES", 0xC5, 0x00, &[E::BranchMispredicted])),
@@ -31,7 +32,9 @@ pub(super) static EVENTS: &[EventSpec] = &[
     store("MEM_INST_RETIRED.SPLIT_STORES", 0xD0, 0x42, &[E::StoreSplit]),
     load("MEM_INST_RETIRED.ALL_LOADS", 0xD0, 0x81, &[E::Load]),
     store("MEM_INST_RETIRED.ALL_STORES", 0xD0, 0x82, &[E::Store]),
-    load("MEM_LOAD_RETIRED.L1_HIT_L1", 0xD1, 0x00, &[E::LoadL1Hit]),
+    // The model has one level of L1: what hits the second is not told apart.
+    load("MEM_LOAD_RETIRED.L1_HIT_L0", 0xD1, 0x01, &[E::LoadL1Hit]),
+    load("MEM_LOAD_RETIRED.L1_HIT", 0xD1, 0x101, &[E::LoadL1Hit]),
     load("MEM_LOAD_RETIRED.L2_HIT", 0xD1, 0x02, &[E::LoadL2Hit]),
     load("MEM_LOAD_RETIRED.L3_HIT", 0xD1, 0x04, &[E::LoadL3Hit]),
     load("MEM_LOAD_RETIRED.L1_MISS", 0xD1, 0x08, &[E::LoadL1Miss]),
@@ -62,10 +65,13 @@ pub(super) static EVENTS: &[EventSpec] = &[
     // Translation. All pages are modelled as 4-KiB pages, and every walk completes.
     on(ANY, event("ITLB_MISSES.WALK_COMPLETED_4K", 0x11, 0x02, &[E::ItlbWalk])),
     on(ANY, event("ITLB_MISSES.WALK_COMPLETED", 0x11, 0x0E, &[E::ItlbWalk])),
+    on(ANY, event("ITLB_MISSES.STLB_HIT", 0x11, 0x120, &[E::ItlbStlbHit])),
     on(ANY, event("DTLB_LOAD_MISSES.WALK_COMPLETED_4K", 0x12, 0x02, &[E::DtlbLoadWalk])),
     on(ANY, event("DTLB_LOAD_MISSES.WALK_COMPLETED", 0x12, 0x0E, &[E::DtlbLoadWalk])),
+    on(ANY, event("DTLB_LOAD_MISSES.STLB_HIT", 0x12, 0x320, &[E::DtlbLoadStlbHit])),
     on(ANY, event("DTLB_STORE_MISSES.WALK_COMPLETED_4K", 0x13, 0x02, &[E::DtlbStoreWalk])),
     on(ANY, event("DTLB_STORE_MISSES.WALK_COMPLETED", 0x13, 0x0E, &[E::DtlbStoreWalk])),
+    on(ANY, event("DTLB_STORE_MISSES.STLB_HIT", 0x13, 0x320, &[E::DtlbStoreStlbHit])),
     // Stalls. In the model, a cycle with a miss outstanding is a stalled cycle.
     on(ANY, cycles("CYCLE_ACTIVITY.STALLS_TOTAL", 0xA3, 0x04, 4, &[E::StallTotal])),
     // Off-core responses.

@@ -10,8 +10,10 @@ use crate::micro::{CacheGeometry, Geometry, Indexing};
 
 /// Family 6, extended model 11, model 13 (display model 189), stepping 1; the same on all cores of the part.
 const SIGNATURE: u32 = 0x000B_06D1;
-/// `CPUID` leaf 23H tells of each core's own counters and of the EQ bit; PEBS is not architectural.
-const EXTENSION: PerfmonExtension = PerfmonExtension { equal: true, pebs: None };
+/// `CPUID` leaf 23H tells of each core's own counters, of the EQ bit and of UnitMask2; PEBS is not architectural.
+const EXTENSION: PerfmonExtension = PerfmonExtension { unit_mask2: true, equal: true, pebs: None };
+/// Of Skymont's events none has a unit mask above FFH: that it has no UnitMask2 is assumed.
+const EFFICIENT_EXTENSION: PerfmonExtension = PerfmonExtension { unit_mask2: false, ..EXTENSION };
 
 /// Lion Cove's PMU: PerfMon version 6, ten general-purpose counters, PEBS of format 6, whose group of counters
 /// is not modelled.
@@ -67,6 +69,7 @@ const EFFICIENT_PMU: Perfmon = Perfmon {
         absent_fixed: 1 << 3,
         pebs_fixed: 0b111,
         memory_info: MemoryInfo::Crestmont,
+        perfmon_extension: Some(EFFICIENT_EXTENSION),
         ..PMU.extended
     },
     ..PMU

@@ -175,8 +175,9 @@ pub struct EventSpec {
     pub name: &'static str,
     /// IA32_PERFEVTSELx bits 7:0.
     pub select: u8,
-    /// IA32_PERFEVTSELx bits 15:8.
-    pub umask: u8,
+    /// Unit mask: bits 7:0 are IA32_PERFEVTSELx bits 15:8, bits 15:8 its UnitMask2 (bits 47:40), which Intel's
+    /// event lists call `UMaskExt`.
+    pub umask: u16,
     /// IA32_PERFEVTSELx bits 31:24 if they are part of the event's definition; 0 leaves CMASK, INV and E to
     /// the user.
     pub cmask: u8,
@@ -192,6 +193,15 @@ pub struct EventSpec {
     pub counts: EventSet,
     /// The MSR_OFFCORE_RSP_x that chooses among `counts`: x.
     pub offcore: Option<u8>,
+}
+
+impl EventSpec {
+    /// Event select and unit mask at their places in IA32_PERFEVTSELx.
+    #[must_use]
+    pub fn encoding(&self) -> u64 {
+        let [umask, umask2] = self.umask.to_le_bytes().map(u64::from);
+        u64::from(self.select) | umask << 8 | umask2 << 40
+    }
 }
 
 /// Latencies and structures beside the caches. Cycles are core clock cycles.

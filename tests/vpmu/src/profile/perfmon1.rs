@@ -30,7 +30,7 @@ pub static PERFMON1: Profile = Profile {
     hybrid: None,
 };
 
-const fn either(name: &'static str, select: u8, umask: u8, counts: &[E]) -> EventSpec {
+const fn either(name: &'static str, select: u8, umask: u16, counts: &[E]) -> EventSpec {
     on(0b11, event(name, select, umask, counts))
 }
 

@@ -179,7 +179,7 @@ fn reserved_bits_fault() {
         (msr::IA32_PMC_FX0_CFG_C + 4 * 6, 0xFFFF_FFFF),
         (msr::IA32_PEBS_BASE, 0x000F_FFFF_FFFF_F01F),
         (msr::IA32_PEBS_INDEX, 0x07FF_FFF1_87FF_FFF0),
-        (msr::IA32_PMC_GP0_CFG_A, EQ | 0xFFDF_FFFF),
+        (msr::IA32_PMC_GP0_CFG_A, 0xFF << 40 | EQ | 0xFFDF_FFFF),
         (msr::IA32_FIXED_CTR_CTRL, 0x0BBB_0BBB),
         (msr::IA32_PERF_GLOBAL_CTRL, 0x77_0000_00FF),
     ];

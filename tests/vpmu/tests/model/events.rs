@@ -42,7 +42,7 @@ fn every_event_can_be_programmed() {
             let mut machine = Machine::of(profile, Options::default());
             let index = event.counters.trailing_zeros();
             let modifiers = u64::from(event.cmask) << 24 | if event.invert { INV } else { 0 };
-            let select = u64::from(event.umask) << 8 | u64::from(event.select) | modifiers | USR | EN;
+            let select = event.encoding() | modifiers | USR | EN;
             if event.data == DataRecord::LoadLatency && perfmon(profile).version < 5 {
                 machine.wr(msr::IA32_PEBS_ENABLE, (1 << 32 | 1) << index);
             }
@@ -66,9 +66,7 @@ fn architectural_events_are_there() {
     let architectural = [0x003C, 0x00C0, 0x013C, 0x4F2E, 0x412E, 0x00C4, 0x00C5];
     for profile in profile::cores() {
         for encoding in architectural {
-            let found = profile.events.iter().any(|event| {
-                u64::from(event.select) | u64::from(event.umask) << 8 == encoding && event.cmask == 0
-            });
+            let found = profile.events.iter().any(|event| event.encoding() == encoding && event.cmask == 0);
             assert!(found, "{}: {encoding:#x}", profile.name);
         }
     }

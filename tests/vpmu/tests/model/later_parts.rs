@@ -90,13 +90,15 @@ fn lunar_lake_has_version_6_and_a_debug_store() {
         [(LUNAR_LAKE.of_cpu(0, 2), [0x3FF, 0b1111]), (LUNAR_LAKE.of_cpu(1, 2), [0xFF, 0x77])]
     {
         let of = |subleaf| ask(core, 0x23, subleaf);
-        assert_eq!((of(0).eax, of(0).ebx), (0b1011, 1 << 1));
+        let unit_mask2 = counters[0] == 0x3FF;
+        assert_eq!((of(0).eax, of(0).ebx), (0b1011, 1 << 1 | u32::from(unit_mask2)));
         assert_eq!([of(1).eax, of(1).ebx], counters, "{}", core.name);
         assert_eq!(ask(core, 1, 0).edx, 1 << 21);
         let mut pmu = Pmu::new(core, Options::default());
         assert_eq!(pmu.rdmsr(msr::IA32_PMC_GP0_CTR), Ok(0));
         assert_eq!(pmu.rdmsr(msr::IA32_PMC_GP0_CTR + 3), Err(GeneralProtection), "CFG_C");
         assert!(pmu.wrmsr(msr::IA32_PERFEVTSEL0, 1 << 36).is_ok(), "EQ");
+        assert_eq!(pmu.wrmsr(msr::IA32_PERFEVTSEL0, 0xFF << 40).is_ok(), unit_mask2);
     }
     // Of all cores: neither fixed-function counter 3 nor those behind it.
     assert_eq!(ask(LUNAR_LAKE.of_cpu(0, 2), 0x0A, 0).ecx, 0b111);
@@ -194,4 +196,31 @@ fn the_fourth_fixed_counter_counts_slots() {
     let cycles = pmu.rdpmc(1 << 30 | 1).unwrap();
     assert!(cycles > 100, "the cold cache stalls");
     assert_eq!(pmu.rdpmc(1 << 30 | 3), Ok(5 * cycles));
+}
+
+/// Instruction Set Extensions, RDPMC user disable: there on request, and of each counter by itself.
+#[test]
+fn counters_can_be_kept_from_rdpmc_in_user_mode() {
+    const KEPT: u64 = 1 << 37;
+    let mut without = Pmu::new(&CLEARWATER_FOREST, Options::default());
+    assert!(without.wrmsr(msr::IA32_PERFEVTSEL0, KEPT).is_err());
+    assert!(without.wrmsr(msr::IA32_FIXED_CTR_CTRL, 1 << 33).is_err());
+    let options = Options { rdpmc_user_disable: true, ..Options::default() };
+    assert!(Pmu::new(&SKYLAKE, options).wrmsr(msr::IA32_PERFEVTSEL0, KEPT).is_err(), "no leaf 23H");
+    let mut pmu = Pmu::new(&CLEARWATER_FOREST, options);
+    let mut leaf = CpuidRegs::default();
+    pmu.cpuid(0x23, 0, &mut leaf);
+    assert_eq!(leaf.ebx, 0b111);
+    for (counter, fixed) in [(0, 0), (3, 6)] {
+        pmu.wrmsr(msr::IA32_PMC0 + counter, 33).unwrap();
+        pmu.wrmsr(msr::IA32_FIXED_CTR0 + fixed, 22).unwrap();
+    }
+    pmu.wrmsr(msr::IA32_PERFEVTSEL0 + 3, KEPT).unwrap();
+    pmu.wrmsr(msr::IA32_FIXED_CTR_CTRL, 1 << (33 + 4 * 6)).unwrap();
+    let fixed = |number: u32| 1 << 30 | number;
+    assert_eq!([0, 3, fixed(0), fixed(6)].map(|ecx| pmu.rdpmc(ecx)), [33, 33, 22, 22].map(Ok));
+    assert_eq!([0, 3, fixed(0), fixed(6)].map(|ecx| pmu.user_rdpmc(ecx)), [33, 0, 22, 0].map(Ok));
+    assert!(
+        pmu.user_rdpmc(8).is_err() && pmu.user_rdpmc(fixed(3)).is_err() && pmu.user_rdpmc(fixed(9)).is_err()
+    );
 }

@@ -45,7 +45,9 @@ pub(in super::super::super) fn detect<C: Cpuid, P: Port>(
         full_width_writes: true,
         pebs,
         lbr: None,
+        unit_mask2: false,
         compares_equal: false,
+        rdpmc_user_disable: false,
         shares_offcore: false,
     })
 }

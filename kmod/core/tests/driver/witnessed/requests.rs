@@ -4,6 +4,7 @@ use hpm_abi::{EventMode, EventSpec, SessionConfig};
 use hpm_core::pmu::netburst::events::{EventRule, Tagging, EVENTS};
 use hpm_core::pmu::netburst::registers::{Cccr, Escr};
 use hpm_core::pmu::{Generation, Interface};
+use hpm_core::registers::PerfEvtSel;
 use hpm_core::Pmu;
 use proptest::prelude::*;
 
@@ -30,14 +31,15 @@ fn of_tables(generation: &'static Generation) -> impl Strategy<Value = EventSpec
         .map(|rule| rule.encoding)
         .filter(|encoding| generation.extra(*encoding as u16).is_none());
     let sampled: Vec<u64> = plain.chain([0xC0]).collect();
-    let bits = (any::<u8>(), any::<u64>(), 0..8u8, any::<bool>());
+    let bits = (any::<u16>(), any::<u64>(), 0..8u8, any::<bool>());
     let counted = (prop::sample::select(selects), bits, 1..4u8, 100..4000u64).prop_map(
         move |(select, (unit_mask, more, kind, odd), privilege, period)| {
             let rule = generation.event(select).expect("of the table");
             let unit_mask = if kind == 7 && odd { unit_mask } else { unit_mask & rule.unit_mask_bits };
             let qualifiers = if kind >= 5 { more & QUALIFIERS } else { 0 };
             let select = u64::from(select);
-            let encoding = select & 0xFF | (select >> 8) << 32 | u64::from(unit_mask) << 8 | qualifiers;
+            let select = PerfEvtSel(select & 0xFF | (select >> 8) << 32 | qualifiers);
+            let encoding = select.with_whole_unit_mask(unit_mask).0;
             let extra = generation.extra(encoding as u16).map_or(0, |rule| more & rule.bits);
             let event = EventSpec { privilege, extra, ..counted(encoding) };
             match kind {

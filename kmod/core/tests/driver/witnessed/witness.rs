@@ -13,6 +13,8 @@ const FIXED_CTR_CTRL: u32 = 0x38D;
 const GLOBAL_CTRL: u32 = 0x38F;
 /// PerfCntrGlobalCtl (APM Vol. 2, 13.2.1).
 const AMD_GLOBAL_CTL: u32 = 0xC000_0301;
+/// Of event selects: event select, unit mask and UMASK2.
+const EVENT: u64 = 0xFF00_0000_FFFF;
 /// Of event selects: EN.
 const EN: u64 = 1 << 22;
 
@@ -92,7 +94,7 @@ fn architectural(pmu: &mut Pmu, driver: &Driver, event: &EventSpec) -> u32 {
     let counted = |rule: &PreciseRule| rule.count_as;
     let encoding = generation.precise(event.encoding).and_then(counted).unwrap_or(event.encoding);
     let rule = generation.event_of(encoding);
-    let general = rule.map_or(0, |rule| u32::from(generation.counters(rule, encoding as u16)));
+    let general = rule.map_or(0, |rule| u32::from(generation.counters(rule, encoding & EVENT)));
     let general = general & driver.perfmon.general;
     if general == 0 {
         let fixed = driver.fixed_counter(encoding).expect("some counter counts it");

@@ -18,6 +18,12 @@ pub(super) mod evtsel {
     pub(crate) const ADAPTIVE_RECORD: u64 = 1 << 34;
     /// EQ, where `CPUID.23H.0:EBX[1]` says so (ISE).
     pub(crate) const EQ: u64 = 1 << 36;
+    /// RDPMC_USR_DISABLE, where `CPUID.23H.0:EBX[2]` says so (ISE).
+    pub(crate) const RDPMC_USR_DISABLE: u64 = 1 << 37;
+    /// UnitMask2, where `CPUID.23H.0:EBX[0]` says so (ISE).
+    pub(crate) const UMASK2: u64 = 0xFF << 40;
+    /// What says which event it is.
+    pub(crate) const EVENT: u64 = 0xFFFF | UMASK2;
     /// Event select alone.
     pub(crate) const SELECT: u64 = 0xFF;
 }
@@ -33,6 +39,8 @@ pub(super) mod fixed_ctrl {
     /// FC0_Adaptive_Record, where there is adaptive PEBS (Vol. 3B 20.9.2.1); at the same distance as the
     /// fields.
     pub(crate) const ADAPTIVE_RECORD: u64 = 1 << 32;
+    /// FC0_RDPMC_USR_DISABLE, as in IA32_PERFEVTSELx; at the same distance.
+    pub(crate) const RDPMC_USR_DISABLE: u64 = 1 << 33;
 }
 
 /// IA32_PERF_GLOBAL_STATUS beside the counters' overflow bits (figure 18-10).

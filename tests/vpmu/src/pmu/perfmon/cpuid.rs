@@ -19,6 +19,8 @@ const HYBRID: u32 = 1 << 15;
 const ARCH_LBR: u32 = 1 << 19;
 /// `CPUID.07H.1:EAX`: leaf 23H.
 const ARCH_PERFMON_EXT: u32 = 1 << 8;
+/// `CPUID.23H.0:EBX`: counters can be kept from `RDPMC` in user mode.
+const RDPMC_USER_DISABLE: u32 = 1 << 2;
 /// `CPUID.0AH:EDX`: AnyThread is deprecated.
 const ANY_THREAD_DEPRECATED: u32 = 1 << 15;
 /// `CPUID.1CH:EAX`: branch records hold linear addresses, not offsets.
@@ -37,6 +39,9 @@ impl Perfmon {
         overlay(self.profile, self.facts, leaf, subleaf, regs);
         if self.options.processor_trace {
             with_processor_trace(leaf, subleaf, regs);
+        }
+        if (leaf, subleaf) == (PERFMON_EXTENDED, 0) && self.has_rdpmc_user_disable() {
+            regs.ebx |= RDPMC_USER_DISABLE;
         }
     }
 
@@ -154,10 +159,10 @@ fn perfmon_extended(
 ) -> CpuidRegs {
     let none = CpuidRegs::default();
     match (subleaf, extension.pebs) {
-        // Perhaps the EQ bit, and neither UnitMask2 nor RDPMC user disable (EBX); slots per cycle (ECX 7:0).
+        // Perhaps UnitMask2 and the EQ bit (EBX); slots per cycle (ECX 7:0).
         (0, pebs) => CpuidRegs {
             eax: 0b1011 | if pebs.is_some() { 0b11_0000 } else { 0 },
-            ebx: u32::from(extension.equal) << 1,
+            ebx: u32::from(extension.unit_mask2) | u32::from(extension.equal) << 1,
             ecx: profile.microarchitecture.retire_width,
             ..none
         },

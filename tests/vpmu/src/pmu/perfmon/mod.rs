@@ -203,7 +203,7 @@ impl Perfmon {
         }
         let Some(auxiliary) = self.facts.extended.load_auxiliary else { return true };
         let counts = |(index, &select): (usize, &u64)| {
-            select & 0xFFFF == auxiliary.into() && select & evtsel::EN != 0 && self.runs(index)
+            select & evtsel::EVENT == auxiliary.into() && select & evtsel::EN != 0 && self.runs(index)
         };
         self.registers.evtsel.iter().enumerate().any(counts)
     }
@@ -214,11 +214,7 @@ impl Perfmon {
         let cmask = (select & evtsel::CMASK) >> 24;
         let invert = select & evtsel::INV != 0;
         let edge = select & evtsel::E != 0;
-        let encoded = self
-            .profile
-            .events
-            .iter()
-            .filter(|event| u64::from(event.select) | u64::from(event.umask) << 8 == select & 0xFFFF);
+        let encoded = self.profile.events.iter().filter(|event| event.encoding() == select & evtsel::EVENT);
         let defined = |event: &&EventSpec| {
             event.cmask != 0 && u64::from(event.cmask) == cmask && event.invert == invert && !edge
         };

@@ -28,6 +28,9 @@ pub(super) struct Registers {
     pub(super) later: LaterRegisters,
 }
 
+/// Bit 30 of `RDPMC`'s ECX selects the fixed-function counters (SDM Vol. 2B, RDPMC).
+const RDPMC_FIXED: u32 = 1 << 30;
+
 /// A register of the PMU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Register {
@@ -287,7 +290,9 @@ impl Perfmon {
         let adaptive = if self.has_adaptive_pebs() { evtsel::ADAPTIVE_RECORD } else { 0 };
         let extension = self.facts.extended.perfmon_extension;
         let equal = if extension.is_some_and(|extension| extension.equal) { evtsel::EQ } else { 0 };
-        evtsel::DEFINED & !any_thread | adaptive | equal
+        let umask2 = if extension.is_some_and(|extension| extension.unit_mask2) { evtsel::UMASK2 } else { 0 };
+        let kept = if self.has_rdpmc_user_disable() { evtsel::RDPMC_USR_DISABLE } else { 0 };
+        evtsel::DEFINED & !any_thread | adaptive | equal | umask2 | kept
     }
 
     /// Bits of IA32_FIXED_CTR_CTRL that are not reserved.
@@ -295,9 +300,10 @@ impl Perfmon {
         let any_thread = self.facts.has_any_thread();
         let field = if any_thread { fixed_ctrl::DEFINED } else { fixed_ctrl::DEFINED_WITHOUT_ANY_THREAD };
         let adaptive = if self.has_adaptive_pebs() { fixed_ctrl::ADAPTIVE_RECORD } else { 0 };
+        let kept = if self.has_rdpmc_user_disable() { fixed_ctrl::RDPMC_USR_DISABLE } else { 0 };
         let exists = |fixed: &u32| !self.is_absent(self.general() + *fixed as usize);
         let fields = (0..u32::from(self.facts.fixed_counters)).filter(exists);
-        fields.fold(0, |mask, fixed| mask | (field | adaptive) << (4 * fixed))
+        fields.fold(0, |mask, fixed| mask | (field | adaptive | kept) << (4 * fixed))
     }
 
     /// Stores an accepted value.
@@ -363,11 +369,28 @@ impl Perfmon {
         }
     }
 
+    /// Whether leaf 23H tells of RDPMC user disable.
+    pub(super) fn has_rdpmc_user_disable(&self) -> bool {
+        self.options.rdpmc_user_disable && self.facts.extended.perfmon_extension.is_some()
+    }
+
+    /// Whether `RDPMC` in user mode reads 0 of this counter.
+    pub(in crate::pmu) fn is_kept_from_user(&self, ecx: u32) -> bool {
+        match (ecx & RDPMC_FIXED != 0, ecx & !RDPMC_FIXED) {
+            (false, index) => {
+                let select = self.registers.evtsel.get(index as usize);
+                select.is_some_and(|select| select & evtsel::RDPMC_USR_DISABLE != 0)
+            }
+            (true, index @ 0..8) => {
+                self.registers.fixed_ctrl & fixed_ctrl::RDPMC_USR_DISABLE << (4 * index) != 0
+            }
+            (true, _) => false,
+        }
+    }
+
     pub(in crate::pmu) fn rdpmc(&self, ecx: u32) -> Result<u64, GeneralProtection> {
-        // Bit 30 selects the fixed-function counters (SDM Vol. 2B, RDPMC).
-        const FIXED: u32 = 1 << 30;
         let fixed = usize::from(self.facts.fixed_counters);
-        match (ecx & FIXED != 0, (ecx & !FIXED) as usize) {
+        match (ecx & RDPMC_FIXED != 0, (ecx & !RDPMC_FIXED) as usize) {
             (false, index) if index < self.general() => Ok(self.counter_value(index)),
             (true, index) if index < fixed && !self.is_absent(self.general() + index) => {
                 Ok(self.counter_value(self.general() + index))
