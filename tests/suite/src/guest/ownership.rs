@@ -49,7 +49,9 @@ const UNRESERVED: u8 = 6;
 fn perf_disturbs() -> Result<String> {
     let (trace, program) = ("disturbed.hpm", built("strides")?);
     let program = program.display();
-    let counting = |file: &str| format!("perf stat -x, -o {file} -e instructions:u {program} xxx");
+    // On one CPU: perf scales what it counts on each type of a hybrid processor's cores by the time that the program was on them.
+    let counting =
+        |file: &str| format!("taskset -c 0 perf stat -x, -o {file} -e instructions:u {program} xxx");
     let script = format!("{program} x; {}; {program} x", counting("beside.csv"));
     let mut recorder = hpmctl(&["record", "-e", "instructions:u", "-o", trace, "--", "sh", "-c", &script])?
         .stdout(Stdio::null())
