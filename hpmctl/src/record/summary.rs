@@ -23,7 +23,7 @@ pub(super) fn summary(
         (totals.quanta_lost, "quanta lost with theirs"),
         (totals.records_withheld, "samples withheld that show the kernel or cannot be read"),
         (totals.processes_left_out, "processes left out"),
-        (totals.records_unattributed, "records that name no sampled counter left out"),
+        (totals.records_unattributed, "records that do not say which event they are of left out"),
         (totals.stacks_lost, "stacks lost for want of room"),
         (totals.markers_lost, "markers lost"),
         (totals.sideband_lost, "reports of mappings and threads lost"),
@@ -31,7 +31,8 @@ pub(super) fn summary(
     for (count, what) in lost.into_iter().filter(|(count, _)| *count > 0) {
         text += &format!(", {count} {what}");
     }
-    if totals.records_lost + totals.quanta_lost + totals.throttled + totals.stacks_lost == 0 {
+    let left_out = totals.records_unattributed;
+    if totals.records_lost + left_out + totals.quanta_lost + totals.throttled + totals.stacks_lost == 0 {
         text +=
             if missing.is_empty() { ", none lost" } else { ", but the trace they come from is not whole" };
     }

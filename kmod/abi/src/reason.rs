@@ -97,7 +97,8 @@ pub enum Reason {
     /// type.
     NoCoreType = 57,
     /// Several precise events were asked for, and this processor's records do not say which of them they are for;
-    /// `detail[0]` is the index of the second.
+    /// `detail[0]` is the index of the second. Or, if `detail[1]` is 1, the records do not always say it, and the event at index
+    /// `detail[0]` is counted by its records alone.
     OnePrecise = 58,
     /// The processor keeps fewer last branch records; `detail` is how many were asked for, and how many there are.
     TooManyBranches = 59,

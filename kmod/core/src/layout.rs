@@ -83,6 +83,11 @@ pub struct Frame {
 }
 
 impl RecordLayout {
+    /// Whether a record's word of counters shows all that have overflowed, also one that has yet to write its own record.
+    pub(super) const fn shows_overflows(&self) -> bool {
+        matches!(self.format, 1 | 2)
+    }
+
     /// The layout of records with these groups of [`super::abi::SessionConfig::record_groups`], and so many branches.
     ///
     /// # Errors

@@ -60,6 +60,8 @@ struct Span {
     last: Option<Record>,
     /// How many are for each sampling place; one record may be for several.
     by_counter: [u64; SAMPLING_COUNTERS_MAX],
+    /// How many may be for several places, so that nobody can tell for which they are.
+    unclear: u64,
     /// What came of moving them to the session's segment, where that is needed.
     moved: Option<Moved>,
 }
@@ -199,11 +201,15 @@ fn find_records<P: Port, R: Rings>(
     span.end = buffer::filled(port, pebs, &session.state.segments).max(span.start);
     let size = u32::from(pebs.record_size);
     let several = session.program.has_several_samplers();
+    let samplers = session.program.sampling_bits();
     if several || pebs.is_architectural() {
         let mut at = span.start;
         while at < span.end {
             let Some(record) = records::next(port, pebs, at, span.end) else { break };
-            let counters = if several { record.counters(port, pebs) } else { 0 };
+            let mut counters = if several { record.counters(port, pebs) & samplers } else { 0 };
+            if pebs.shows_overflows() && !counters.is_power_of_two() {
+                (span.unclear, counters) = (span.unclear + 1, 0);
+            }
             for sampler in session.program.sampling_counters() {
                 span.by_counter[usize::from(sampler.place)] += counters >> sampler.counter.bit() & 1;
             }
@@ -264,7 +270,11 @@ fn count<P: Port, R: Rings>(
 ) -> u64 {
     let (program, state) = (session.program, &mut *session.state);
     let (counts, handled) = (&mut state.counts, &state.handled);
+    // Counters that set themselves back tell by how much they did how many records are theirs.
+    let by_reloads =
+        program.has_several_samplers() && program.pebs.is_some_and(|pebs| pebs.shows_overflows());
     let mut records_lost = 0;
+    let mut reloads = 0;
     let mut since_last = |port: &mut P, counter: Counter| {
         let now = hardware.read(port, counter);
         let last = core::mem::replace(&mut values[counter.place()], now);
@@ -279,10 +289,10 @@ fn count<P: Port, R: Rings>(
     for sampler in program.sampling_counters() {
         let place = usize::from(sampler.place);
         let period = state.periods.in_use()[place];
-        let records = span.by_counter[place];
+        let mut records = span.by_counter[place];
         let count = &mut counts[usize::from(sampler.event)];
         let counted_apart = program.counting_counter(sampler.event.into()).is_some();
-        let own = if counted_apart { 0 } else { since_last(port, sampler.counter) };
+        let own = if counted_apart && !by_reloads { 0 } else { since_last(port, sampler.counter) };
         if let (true, true, Some(ibs)) = (program.uses_ibs(), stay.armed, hardware.ibs()) {
             // IBS tells by itself how far it is: it counts all privilege levels, and stands still while a sample waits.
             stay.positions.left[place] = ibs.left(sampler.counter) as i64;
@@ -298,6 +308,11 @@ fn count<P: Port, R: Rings>(
             handled.events[place] + own
         };
         *count = events.max(0) as u64;
+        if by_reloads {
+            // `check_told_apart` has seen that it is counted apart.
+            records = (events - own).max(0).checked_div(period as i64).unwrap_or(0) as u64;
+            reloads += records;
+        }
         let missed = handled.lost[place];
         let due = records + missed;
         let overdue = advance(&mut stay.positions.left[place], period, due, events, stay.armed);
@@ -306,6 +321,11 @@ fn count<P: Port, R: Rings>(
             // The counter is set anew before its interrupt has come.
             hardware.note_served_overflow(port);
         }
+    }
+    if by_reloads {
+        // One record of several counters, or one that found no room.
+        let written = span.by_counter.iter().sum::<u64>() + span.unclear;
+        records_lost += reloads.saturating_sub(written);
     }
     records_lost
 }

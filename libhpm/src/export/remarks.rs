@@ -68,7 +68,7 @@ pub fn losses(meta: &Meta) -> Vec<String> {
             totals.records_withheld,
             "samples are withheld, because the kernel showed in them or they could not be read",
         ),
-        (totals.records_unattributed, "records named no sampled event and are left out"),
+        (totals.records_unattributed, "records do not say which sampled event they are of, and are left out"),
         (totals.stacks_lost, "samples have no stack, because there was no room for it"),
         (totals.quanta_lost, "quanta were lost with their samples"),
         (totals.markers_lost, "markers were lost"),

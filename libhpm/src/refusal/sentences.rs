@@ -122,6 +122,10 @@ impl Refusal {
                  IBS): count with `hpmctl stat`, or sample with --imprecise",
                 ibs_registers(self.detail)
             ),
+            Reason::OnePrecise if self.detail[1] == 1 => format!(
+                "this processor's records do not always say which event they are for, and only they tell the count of {event}: \
+                 sample it alone"
+            ),
             Reason::OnePrecise => format!(
                 "this processor's records do not say which event they are for, and {event} is the second that is sampled \
                  precisely: sample one at a time, or count the others"

@@ -60,14 +60,22 @@ impl<'a> Sample<'a> {
     }
 
     /// The session's events whose counters the record names, as index and period in events: usually one, several when
-    /// counters overflowed together.
+    /// counters overflowed together; none when the record shows several that have overflowed and does not say which it is for (PEBS
+    /// formats 1 and 2; SDM Vol. 3B 20.3.6.2).
     pub fn events(&self) -> impl Iterator<Item = (usize, u64)> + use<'a> {
         let quantum = self.quantum;
         // Format 0 does not name the counter; there, only one can write records.
         let named = match self.record.applicable_counters {
             None => u64::MAX,
-            // Formats 1 and 2 hold the whole status, in which other counters may have overflowed too.
-            Some(counters) if quantum.record_format <= 3 => counters & quantum.pebs_enable,
+            // Formats 1 and 2 hold the whole status, in which other counters may have overflowed too: of several that write records
+            // the others' may be still to come. Where there is one, all are its; Linux has seen a status of 0. Bits from 32 on are
+            // of fixed counters, and LL_EN.
+            Some(counters) if quantum.record_format <= 2 => {
+                let able = quantum.pebs_enable & u64::from(u32::MAX);
+                let named = if able.is_power_of_two() { able } else { counters & able };
+                if named.is_power_of_two() { named } else { 0 }
+            }
+            Some(counters) if quantum.record_format == 3 => counters & quantum.pebs_enable,
             Some(counters) => counters,
         };
         // Ends with the last counter that is named, which is mostly the first: this runs for each sample.

@@ -36,7 +36,7 @@ pub struct Totals {
     /// often the kernel did so.
     #[serde(default)]
     pub throttled: u64,
-    /// Records that named no counter of a sampled event, and are not among the samples.
+    /// Records that named no counter of a sampled event, or in formats 1 and 2 several, and are not among the samples.
     #[serde(default)]
     pub records_unattributed: u64,
     /// Stacks of samples that found no room in the driver's ring; the samples are there.

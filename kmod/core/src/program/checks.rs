@@ -61,13 +61,17 @@ pub(super) fn check_places(config: &SessionConfig, events: &[Event]) -> Result<(
     }
 }
 
-/// Refuses precise events whose records could not be told apart: before format 3 a record has IA32_PERF_GLOBAL_STATUS where
-/// later ones name their counters, which also shows counters that have overflowed and will write a record of their own
-/// (SDM Vol. 3B 20.3.8.1.1; Linux drops such records).
+/// Refuses precise events whose records could not be told apart. Those of format 0 name no counter. Before format 3 a record has
+/// IA32_PERF_GLOBAL_STATUS where later ones name their counters, which also shows counters that have overflowed and will write a
+/// record of their own (SDM Vol. 3B 20.3.8.1.1): one that shows several is nobody's (Linux drops it, too), so that records do not
+/// tell how often an event occurred that nothing else counts.
 pub(super) fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
     let mut precise = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
-    match precise.nth(1) {
-        Some((second, _)) if pebs.format < 3 => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
+    let Some((second, _)) = precise.clone().nth(1) else { return Ok(()) };
+    let uncounted = precise.find(|(_, event)| event.counters.is_empty());
+    match (pebs.format, uncounted) {
+        (0, _) => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
+        (1 | 2, Some((index, _))) => Err(Refusal::new(Reason::OnePrecise, [index as u64, 1])),
         _ => Ok(()),
     }
 }

@@ -208,6 +208,33 @@ mod tests {
         assert_eq!(cycles("goldencove"), [0, 50]);
     }
 
+    /// The events of a record whose word of counters is this, where the counters in `able` sample: counter 1 event 0, counter 2 event 1.
+    fn events_of(record_format: u16, able: u64, word: u64) -> Vec<usize> {
+        let mut record = [0_u64; 25];
+        record[18] = word;
+        let mut raw = quantum(record_format, &record);
+        // LL_EN of counter 2 is the bit of fixed counter 2 in IA32_PERF_GLOBAL_STATUS.
+        raw.pebs_enable = able | 1 << 34;
+        (raw.counter_event[0], raw.sampler_counter[0]) = (0, 1);
+        let record = &record[..usize::from(raw.record_size) / 8];
+        raw.span_bytes = size_of_val(record) as u32;
+        let quantum = Quantum::new(Published { quantum: &raw, records: record.as_bytes(), stack: &[] });
+        let sample = quantum.samples().unwrap().next().unwrap().unwrap();
+        sample.events().map(|(event, _)| event).collect()
+    }
+
+    #[test]
+    fn a_record_that_shows_several_overflows_is_of_no_event_where_it_need_not_be_of_all() {
+        for format in [1, 2] {
+            assert_eq!(events_of(format, 0b110, 0b010), [0]);
+            assert_eq!(events_of(format, 0b110, 1 << 34 | 0b101), [1], "others have overflowed, too");
+            assert_eq!(events_of(format, 0b110, 0b110), [0; 0]);
+            assert_eq!(events_of(format, 0b110, 0), [0; 0]);
+            assert_eq!(events_of(format, 0b100, 0), [1], "only one writes records");
+        }
+        assert_eq!(events_of(3, 0b110, 0b110), [0, 1]);
+    }
+
     #[test]
     fn what_has_a_stack_or_two_samplers_is_taken_one_by_one() {
         let mut record = [0_u64; 25];

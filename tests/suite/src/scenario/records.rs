@@ -20,11 +20,27 @@ use crate::lab::Boot;
 pub(super) trait Moment {
     /// Its CPU, and when it was.
     fn at(&self) -> (u32, u64);
+
+    /// How many counters its record shows of general counters, where it shows all that have overflowed, and for how many of them it is.
+    fn shown(&self) -> Option<(u32, u32)> {
+        None
+    }
 }
 
 impl Moment for PebsReport {
     fn at(&self) -> (u32, u64) {
         (self.cpu, self.tsc)
+    }
+
+    fn shown(&self) -> Option<(u32, u32)> {
+        /// A record of formats 1 and 2.
+        const SIZES: [u32; 2] = [0xB0, 0xC0];
+        match self.outcome {
+            PebsOutcome::Written { bytes, counters, shown, .. } if SIZES.contains(&bytes) => {
+                Some(((shown as u32).count_ones(), counters.count_ones()))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -85,8 +101,12 @@ pub(super) fn all_paired<'a, T: Moment>(
     traces: &[&'static str],
     moments: impl Iterator<Item = &'a T>,
 ) -> Result<Vec<Pair<'a, T>>> {
-    let (pairs, left) = paired(boot, traces, moments)?;
-    let lost = traces.iter().map(|trace| lost_with_quanta(boot, trace)).sum::<Result<u64>>()?;
+    let moments: Vec<_> = moments.collect();
+    let of_several = moments.iter().filter_map(|moment| moment.shown()).map(|(_, counters)| counters - 1);
+    let of_several = of_several.sum::<u32>().into();
+    let (pairs, left) = paired(boot, traces, moments.into_iter())?;
+    let lost = traces.iter().map(|trace| lost_with_quanta(boot, trace, of_several)).sum::<Result<u64>>()?;
+    let lost = lost.checked_sub(of_several).context("records of several counters are not counted as lost")?;
     let taken = boot.report.facts.get(TAKEN).and_then(Value::as_u64).unwrap_or(0);
     ensure!(
         left as u64 == lost + taken,
@@ -113,7 +133,14 @@ pub(super) fn paired<'a, T: Moment>(
     let mut pairs = Vec::with_capacity(due.len());
     for Stay { trace, quantum, samples } in stays(boot, traces)? {
         let during = (quantum.cpu, quantum.start_tsc, 0)..=(quantum.cpu, quantum.end_tsc, usize::MAX);
-        let written: Vec<_> = due.range(during).map(|(key, record)| (*key, *record)).collect();
+        let mut written: Vec<_> = due.range(during).map(|(key, record)| (*key, *record)).collect();
+        if quantum.records as usize > samples.len() {
+            // Of no event are those that show several counters.
+            written.retain(|(key, record)| {
+                let of_one = record.shown().is_none_or(|(counters, _)| counters == 1);
+                of_one || due.remove(key).is_none()
+            });
+        }
         ensure!(
             written.len() == samples.len(),
             "{trace}: quantum {} of CPU {} has {} samples, and {} were due while it lasted",
@@ -138,11 +165,11 @@ pub(super) fn at_its_time(boot: &Boot, Pair { sample, truth, .. }: &Pair<'_>) ->
     Ok(())
 }
 
-/// Records that were lost because their quanta were.
-fn lost_with_quanta(boot: &Boot, trace: &str) -> Result<u64> {
+/// Records that were lost because their quanta were, or because one was `of_several` counters and no format says so.
+fn lost_with_quanta(boot: &Boot, trace: &str, of_several: u64) -> Result<u64> {
     let totals = totals(boot, trace)?;
     ensure!(
-        totals.quanta_lost > 0 || totals.records_lost == 0,
+        totals.quanta_lost > 0 || totals.records_lost <= of_several,
         "records were lost, and no quanta: {totals:?}"
     );
     Ok(totals.records_lost)
@@ -161,16 +188,20 @@ fn stays(boot: &Boot, traces: &[&'static str]) -> Result<Vec<Stay>> {
         for sample in rows::<SampleRow>(boot, trace)? {
             samples.entry((sample.cpu, sample.quantum)).or_default().push(sample);
         }
+        let mut left_out = 0;
         for quantum in rows::<QuantumRow>(boot, trace)? {
             let samples = samples.remove(&(quantum.cpu, quantum.sequence)).unwrap_or_default();
+            left_out += u64::from(quantum.records).saturating_sub(samples.len() as u64);
             ensure!(
-                quantum.records as usize == samples.len(),
+                quantum.records as usize >= samples.len(),
                 "{trace}: {} samples in a quantum of {} records",
                 samples.len(),
                 quantum.records
             );
             stays.push(Stay { trace, quantum, samples });
         }
+        let told = totals(boot, trace)?.records_unattributed;
+        ensure!(left_out == told, "{trace}: {left_out} records are no samples, and {told} are said to be");
         ensure!(samples.is_empty(), "{trace}: samples of no quantum");
     }
     Ok(stays)

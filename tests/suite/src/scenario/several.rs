@@ -2,20 +2,20 @@
 
 use anyhow::{Context, Result, ensure};
 use libhpm::record::{Attribution, Level};
-use libhpm::trace::SampleRow;
+use libhpm::trace::{SampleRow, Totals};
 use vpmu::profile::DataRecord;
 use vpmu::truth::PebsReport;
 use vpmu::{DataSource, Event};
 
 use super::records::{Pair, open, periods, totals};
 use crate::guest::processor::precise_event;
-use crate::guest::sampling::SEVERAL;
+use crate::guest::sampling::{SEVERAL, always_tells_events_apart};
 use crate::lab::Boot;
 
 /// The program's loads and stores are other instructions, so that the truth of a record tells which event it is of.
 pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
     let events = open(boot, SEVERAL)?.meta().events.clone();
-    let (mut of_each, mut told) = ([0_u64; 2], 0_u64);
+    let (mut of_each, mut told, mut periods_of_each) = ([0_u64; 2], 0_u64, [0_u64; 2]);
     for Pair { sample, truth, .. } in paired.iter().filter(|pair| pair.trace == SEVERAL) {
         let event = &events[usize::from(sample.event)];
         let is_store = event.name.contains("store");
@@ -33,6 +33,10 @@ pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
             told += u64::from(store_is_right(sample, truth)?);
         }
         of_each[usize::from(is_store)] += 1;
+        periods_of_each[usize::from(is_store)] += sample.period;
+    }
+    if !always_tells_events_apart(boot.machine.profile) {
+        return left_out(&totals(boot, SEVERAL)?, of_each, periods_of_each);
     }
     let lost = totals(boot, SEVERAL)?.records_lost;
     if lost == 0 {
@@ -45,6 +49,21 @@ pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
         "{loads} loads and {stores} stores of as many were sampled, {lost} are lost"
     );
     Ok(format!("{loads} loads and {stores} stores, {told} of which tell of their data, {lost} lost"))
+}
+
+/// Where records do not always say which event they are for, the rest is told, and no event is without samples.
+fn left_out(totals: &Totals, of_each: [u64; 2], periods_of_each: [u64; 2]) -> Result<String> {
+    let missing = totals.records_unattributed + totals.records_lost;
+    let [loads, stores] = of_each;
+    for (samples, (periods, count)) in of_each.iter().zip(periods_of_each.iter().zip(&totals.counts)) {
+        // Twice the mean period, which its randomised ones do not reach; and each thread has one begun.
+        let most = 2 * periods / samples.max(&1);
+        ensure!(
+            *samples > 100 && periods.abs_diff(*count) <= (missing + 4) * most,
+            "{samples} samples stand for {periods} events, {count} were counted, and {missing} records are of no event or lost"
+        );
+    }
+    Ok(format!("{loads} loads and {stores} stores, {missing} records of no event or lost"))
 }
 
 /// What a store's record says of its data's place is the truth's, if it says anything: some processors tell of the first level only.

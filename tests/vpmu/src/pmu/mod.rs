@@ -99,6 +99,8 @@ pub enum PebsOutcome {
         bytes: u32,
         /// Counters the record is for, as in the record's "applicable counters" field.
         counters: u64,
+        /// What the record itself says of them: the same, but in formats 1 and 2 all that have overflowed, and in format 0 nothing.
+        shown: u64,
     },
     /// The buffer had no room below its absolute maximum (SDM Vol. 3B 18.8.1.1): the record is lost, the
     /// counters are reloaded.

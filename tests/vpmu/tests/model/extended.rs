@@ -116,7 +116,7 @@ fn groups_follow_in_order() {
     machine.step(load(0));
     let outcome = machine.step(load(0x7000)).and_then(|settlement| settlement.pebs);
     let size = BASIC + 32 + 144 + 256 + 2 * 24;
-    assert_eq!(outcome, Some(PebsOutcome::Written { at: BUFFER, bytes: 512, counters: 1 }));
+    assert_eq!(outcome, Some(PebsOutcome::Written { at: BUFFER, bytes: 512, counters: 1, shown: 1 }));
     assert_eq!(written(&mut machine), size);
     assert_eq!(word(&mut machine, 0), size << 48 | groups);
     let memory: Vec<u64> = (4..8).map(|index| word(&mut machine, 8 * index)).collect();

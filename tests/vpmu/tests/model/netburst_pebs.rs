@@ -153,7 +153,7 @@ fn a_record_shows_the_machine_behind_the_event() {
     machine.steps(nop(), 5);
     let cause = machine.pc;
     let settlement = machine.step(miss()).expect("a boundary");
-    let written = PebsOutcome::Written { at: BUFFER, bytes: 144, counters: 1 << 16 };
+    let written = PebsOutcome::Written { at: BUFFER, bytes: 144, counters: 1 << 16, shown: 0 };
     assert_eq!(settlement.pebs, Some(written));
     assert_eq!((machine.bus.word(BUFFER), machine.bus.word(BUFFER + 8)), (0x246, cause + 4));
     let order = [0, 3, 1, 2, 6, 7, 5, 4, 8, 9, 10, 11, 12, 13, 14, 15];

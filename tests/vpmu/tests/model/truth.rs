@@ -149,7 +149,7 @@ fn use_of_the_pmu_is_counted() {
     let retired = Retired { pc: 1, next_pc: 5, privilege: Privilege::User, load, store: None, locked: false };
     let fault = vpmu::PageFault { linear: 4, write: true };
     let outcomes = [
-        PebsOutcome::Written { at: 64, bytes: 200, counters: 2 },
+        PebsOutcome::Written { at: 64, bytes: 200, counters: 2, shown: 2 },
         PebsOutcome::Dropped { counters: 2 },
         PebsOutcome::Faulted { counters: 2, fault },
     ];

@@ -64,6 +64,8 @@ pub struct Seen {
     pub weighed: [u64; EVENTS_MAX],
     /// All records, each once.
     pub spans: u64,
+    /// Records of formats 1 and 2 that may be for several counters.
+    pub unclear: u64,
     pub records_lost: u64,
     pub overflowed: bool,
     pub stacks: u64,
@@ -194,6 +196,11 @@ impl Reader {
             assert_eq!(rip >> TID_SHIFT, u64::from(quantum.tid), "a record of another thread");
             // Without a word for it, one counter writes all records.
             let counters = layout.counters.map_or(u64::MAX, |at| word(bytes, record + at));
+            let several = self.pebs_enable[cpu].count_ones() > 1;
+            let unclear = matches!(quantum.record_format, 1 | 2)
+                && several
+                && !(counters & self.pebs_enable[cpu]).is_power_of_two();
+            seen.unclear += u64::from(unclear);
             assert!(seen.recorded.insert((rip, counters)), "a record is published once");
             let interrupt = quantum.record_format == RECORD_FORMAT_INTERRUPT;
             assert!(rip > last || interrupt && rip == last, "records of a span come in order");
@@ -201,7 +208,8 @@ impl Reader {
             seen.spans += 1;
             let samplers =
                 quantum.sampler_counter.into_iter().zip(quantum.counter_event).zip(quantum.periods);
-            let named = samplers.filter(|((bit, _), _)| *bit != NO_EVENT && counters >> bit & 1 == 1);
+            let named =
+                samplers.filter(|((bit, _), _)| !unclear && *bit != NO_EVENT && counters >> bit & 1 == 1);
             for ((_, event), period) in named {
                 seen.records[usize::from(event)] += 1;
                 seen.weighed[usize::from(event)] += period;

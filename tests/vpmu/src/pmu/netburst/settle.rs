@@ -115,7 +115,7 @@ impl Unit {
         self.overflow(index, thread);
         self.counters[index].triggered = false;
         let outcome = match stored.at {
-            Some(at) => PebsOutcome::Written { at, bytes: ds::FORMAT_0_BYTES, counters },
+            Some(at) => PebsOutcome::Written { at, bytes: ds::FORMAT_0_BYTES, counters, shown: 0 },
             None => PebsOutcome::Dropped { counters },
         };
         (outcome, stored.threshold_reached)

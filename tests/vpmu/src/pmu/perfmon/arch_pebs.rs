@@ -51,7 +51,12 @@ impl Perfmon {
         let threshold = registers.pebs_index >> pebs_index::THRESH_SHIFT & 0x7F_FFFF;
         Assist {
             // Records are far below 4 GiB.
-            outcome: PebsOutcome::Written { at: base + offset, bytes: record.len() as u32, counters: names },
+            outcome: PebsOutcome::Written {
+                at: base + offset,
+                bytes: record.len() as u32,
+                counters: names,
+                shown: names,
+            },
             resets,
             threshold_reached: end / UNIT as u64 >= threshold,
         }

@@ -46,16 +46,30 @@ impl Perfmon {
         let resets = self.resets(counters, bus)?;
         let record = match PebsKind::of(self.facts) {
             PebsKind::Adaptive => self.adaptive_record(counters, names, retired, bus),
-            PebsKind::Fixed | PebsKind::Architectural => self.record(counters, retired, bus),
+            PebsKind::Fixed | PebsKind::Architectural => {
+                self.record(counters, self.shown(names), retired, bus)
+            }
         };
         let stored = ds::store(self.registers.ds_area, self.facts.pebs_buffer_most(), &record, bus)?;
         // Records are far below 4 GiB.
         let bytes = record.len() as u32;
         let outcome = match stored.at {
-            Some(at) => PebsOutcome::Written { at, bytes, counters: names },
+            Some(at) => PebsOutcome::Written { at, bytes, counters: names, shown: self.shown(names) },
             None => PebsOutcome::Dropped { counters: names },
         };
         Ok(Assist { outcome, resets, threshold_reached: stored.threshold_reached })
+    }
+
+    /// What a record says of the counters that it is for.
+    pub(super) fn shown(&self, names: u64) -> u64 {
+        match self.facts.pebs_format() {
+            0 => 0,
+            // IA32_PERF_GLOBAL_STATUS, which names every counter that has overflowed, also one whose own record is still to come
+            // (18.8.1.1).
+            1 | 2 => self.registers.status,
+            // The applicable counters (18.13.1.1).
+            _ => names,
+        }
     }
 
     /// The reset values of `counters`.

@@ -18,17 +18,14 @@ const LOCKED: u64 = 1 << 5;
 const RECORD_WORDS: [usize; 4] = [ds::FORMAT_0_WORDS, 22, 24, 25];
 
 impl Perfmon {
-    /// The bytes of the record for all of `counters`, as the part's format lays it out.
-    pub(super) fn record(&self, counters: u64, retired: &Retired, bus: &mut dyn Bus) -> Vec<u8> {
+    /// The bytes of the record for all of `counters`, of which it says `shown`, as the part's format lays it out.
+    pub(super) fn record(&self, counters: u64, shown: u64, retired: &Retired, bus: &mut dyn Bus) -> Vec<u8> {
         let format = self.facts.pebs_format();
         let mut words = [0; 25];
         // The machine state is that after the instruction; EventingIP names the instruction itself
         // (18.11.3.1).
         words[..ds::FORMAT_0_WORDS].copy_from_slice(&ds::format_0(&bus.registers()));
-        // Formats 1 and 2 have IA32_PERF_GLOBAL_STATUS there, which names every counter that has overflowed,
-        // also one whose own record is still to come (18.8.1.1); format 3 the applicable counters
-        // (18.13.1.1).
-        words[18] = if format < 3 { self.registers.status } else { counters };
+        words[18] = shown;
         words[19..22].copy_from_slice(&self.data_words(counters, retired));
         words[22] = retired.pc;
         // 23 is the transactional abort status; the modelled parts have no TSX.
