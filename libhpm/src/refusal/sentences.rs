@@ -122,14 +122,7 @@ impl Refusal {
                  IBS): count with `hpmctl stat`, or sample with --imprecise",
                 ibs_registers(self.detail)
             ),
-            Reason::OnePrecise if self.detail[1] == 1 => format!(
-                "this processor's records do not always say which event they are for, and only they tell the count of {event}: \
-                 sample it alone"
-            ),
-            Reason::OnePrecise => format!(
-                "this processor's records do not say which event they are for, and {event} is the second that is sampled \
-                 precisely: sample one at a time, or count the others"
-            ),
+            Reason::OnePrecise => one_precise(&event, second == 1),
             Reason::SharedEvent => format!(
                 "{event} cannot be told apart by the two logical processors of a core: switch Hyper-Threading off \
                  in the firmware, or measure another event"
@@ -310,4 +303,18 @@ fn field(offset: usize) -> &'static str {
         o if o == offset_of!(Config, stack_bytes) => " (the stack bytes: a multiple of 1024 up to 64512)",
         _ => "",
     }
+}
+
+/// Why an event cannot be sampled beside other precise ones; `uncounted`: because nothing else counts it.
+fn one_precise(event: &str, uncounted: bool) -> String {
+    if uncounted {
+        return format!(
+            "this processor's records do not always say which event they are for, and only they tell the count of {event}: \
+             sample it alone"
+        );
+    }
+    format!(
+        "this processor's records do not say which event they are for, and {event} is the second that is sampled precisely: \
+         sample one at a time, or count the others"
+    )
 }
