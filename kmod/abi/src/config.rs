@@ -47,8 +47,8 @@ pub enum CoreType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventSpec {
     /// Event select and unit mask, and edge detect, invert and counter mask, at their places in IA32_PERFEVTSELx
-    /// (SDM Vol. 3B 20.2.1.1: bits 7:0, 15:8, 18, 23, 31:24); for AMD's PerfEvtSel also bits 35:32, event select 11:8 (APM
-    /// Vol. 2, 13.2.2). All other bits must be zero.
+    /// (SDM Vol. 3B 20.2.1.1: bits 7:0, 15:8, 18, 23, 31:24); from version 6 on, where CPUID.23H.0:EBX says so, also EQ and UMASK2
+    /// (bits 36, 47:40); for AMD's PerfEvtSel also bits 35:32, event select 11:8 (APM Vol. 2, 13.2.2). All other bits must be zero.
     /// A fixed-function event is asked for by its architectural encoding; the driver picks the counter.
     ///
     /// NetBurst (Pentium 4): Event Select and Event Mask at their places in an ESCR, above 32; ESCR Select, Compare,
