@@ -5,7 +5,7 @@ use libhpm::record::{Attribution, Level};
 use libhpm::trace::{SampleRow, Totals};
 use vpmu::profile::DataRecord;
 use vpmu::truth::PebsReport;
-use vpmu::{DataSource, Event};
+use vpmu::{DataSource, Event, PebsOutcome};
 
 use super::records::{Pair, open, periods, totals};
 use crate::guest::processor::precise_event;
@@ -16,17 +16,21 @@ use crate::lab::Boot;
 pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
     let events = open(boot, SEVERAL)?.meta().events.clone();
     let (mut of_each, mut told, mut periods_of_each) = ([0_u64; 2], 0_u64, [0_u64; 2]);
+    let mut counters_of = [0_u64; 2];
     for Pair { sample, truth, .. } in paired.iter().filter(|pair| pair.trace == SEVERAL) {
         let event = &events[usize::from(sample.event)];
         let is_store = event.name.contains("store");
-        let done = if is_store { truth.store.filter(|_| truth.load.is_none()) } else { truth.load };
-        let address =
-            done.with_context(|| format!("a sample of {} is of neither: {truth:x?}", event.name))?;
         let core = boot.machine.profile.of_cpu(sample.cpu, boot.machine.cpus);
         let spec = precise_event(core, if is_store { Event::Store } else { Event::Load });
         let has_address = spec.context("no precise event counts this")?.data != DataRecord::None;
+        let done = if is_store { truth.store.filter(|_| truth.load.is_none()) } else { truth.load };
+        ensure!(done.is_some() || !has_address, "a sample of {} is of neither: {truth:x?}", event.name);
+        // What has no address in its record is not followed by the truth, either, but that tells whose counter it is.
+        if let PebsOutcome::Written { counters, .. } = truth.outcome {
+            counters_of[usize::from(is_store)] |= counters;
+        }
         let ip = if event.attribution == Attribution::Cause { truth.pc } else { truth.next_pc };
-        let right = (ip, has_address.then_some(address));
+        let right = (ip, done.filter(|_| has_address));
         let got = (sample.ip, sample.data_address);
         ensure!(got == right, "a record of {} says {got:x?}, the truth is {right:x?}", event.name);
         if is_store {
@@ -36,6 +40,11 @@ pub(super) fn compare(boot: &Boot, paired: &[Pair<'_>]) -> Result<String> {
         periods_of_each[usize::from(is_store)] += sample.period;
     }
     if !always_tells_events_apart(boot.machine.profile) {
+        let [loads, stores] = counters_of;
+        ensure!(
+            loads.is_power_of_two() && stores.is_power_of_two() && loads != stores,
+            "loads are of the counters {loads:#x}, and stores of {stores:#x}"
+        );
         return left_out(&totals(boot, SEVERAL)?, of_each, periods_of_each);
     }
     let lost = totals(boot, SEVERAL)?.records_lost;
