@@ -106,7 +106,7 @@ fn objection(driver: &Pmu, row: &Row) -> Option<String> {
     if fixed != row.fixed.map(u32::from) {
         return Some(format!("fixed counter {:?} instead of {fixed:?}", row.fixed));
     }
-    match generation.extra(code as u16) {
+    match generation.extra(code) {
         Some(rule) if row.extra == 0 || row.extra & !rule.bits != 0 => {
             Some(format!("{:#x} in {:?}", row.extra, rule.register))
         }

@@ -28,7 +28,11 @@ pub(crate) fn no_sample(path: &Path, meta: &Meta, only: Option<usize>, filter: &
         }
         _ => {
             let lost = meta.totals.as_ref().map_or(0, |totals| totals.records_lost + totals.quanta_lost);
+            let of_no_event = meta.totals.as_ref().map_or(0, |totals| totals.records_unattributed);
             let cure = match lost {
+                0 if of_no_event > 0 => {
+                    "none of its records says which event it is of, so record one event alone, or randomise the periods"
+                }
                 0 => "record for longer, or sample more often (-c)",
                 _ => "samples were lost, so sample less often (-c)",
             };

@@ -122,6 +122,13 @@ fn losses(text: &mut String, meta: &Meta, summary: &Summary, chosen: bool) {
             number_of(summary.records_lost, "record")
         ),
     );
+    if summary.records_unattributed > 0 {
+        let records = number_of(summary.records_unattributed, "record");
+        line(
+            text,
+            format_args!("left out  {records} of the whole trace: they do not say which event they are of"),
+        );
+    }
     if summary.throttled > 0 {
         let (how_often, who) = meta.held_back(&grouped_digits(summary.throttled));
         line(

@@ -40,11 +40,11 @@ pub(crate) fn remarks(model: &Model) -> Vec<(String, String)> {
         "events took turns, or the PMU was another hpm session's: at least one was counted for that share of the time only, and nothing is scaled",
     );
     add(facts.imprecise(), "imprecise".to_owned(), "samples come by interrupts, some instructions too late");
-    let lost = totals.records_lost + totals.quanta_lost + totals.sideband_lost;
+    let lost = totals.records_lost + totals.records_unattributed + totals.quanta_lost + totals.sideband_lost;
     add(
         lost > 0,
         format!("lost {}", si(lost as f64)),
-        "samples, quanta or reports found no room: see the machine",
+        "samples, quanta or reports found no room, or records do not say which event they are of: see the machine",
     );
     add(
         totals.throttled > 0,

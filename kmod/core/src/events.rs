@@ -141,7 +141,7 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
 fn check_extra(pmu: &Pmu, index: usize, spec: &EventSpec, event: &mut Event) -> Result<(), Refusal> {
     match pmu.interface {
         Interface::Architectural => {
-            event.extra = extra::check(pmu.generation, index, spec.encoding as u16, spec.extra)?;
+            event.extra = extra::check(pmu.generation, index, spec.encoding, spec.extra)?;
             let offcore = [ExtraRegister::OffcoreRsp0, ExtraRegister::OffcoreRsp1];
             if pmu.shares_offcore && event.extra.is_some_and(|(register, _)| offcore.contains(&register)) {
                 return Err(Refusal::new(Reason::SharedEvent, [index as u64, 0]));

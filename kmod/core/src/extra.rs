@@ -20,7 +20,7 @@ const LATENCY_MIN: u64 = 3;
 pub fn check(
     generation: &Generation,
     index: usize,
-    encoding: u16,
+    encoding: u64,
     extra: u64,
 ) -> Result<Option<(ExtraRegister, u64)>, Refusal> {
     let bits = |refused| Refusal::new(Reason::ExtraBits, [index as u64, refused]);

@@ -3,7 +3,9 @@
 mod checks;
 mod facts;
 
-use self::checks::{check_groups, check_places, check_sampling, check_told_apart, checked_layout};
+use self::checks::{
+    check_counted_apart, check_groups, check_places, check_sampling, check_told_apart, checked_layout,
+};
 use super::abi::{EventSpec, SessionConfig, EVENTS_MAX, NO_EVENT, SAMPLING_COUNTERS_MAX};
 use super::allocate::{allocate, Assignment, Counter, CounterSet, COUNTERS_MAX};
 use super::events::{self, Event, Sampling, Way};
@@ -109,7 +111,7 @@ pub struct Program {
     pub(super) branches: Option<Branches>,
     /// How the session's records look, whoever writes them.
     pub(super) records: Option<Records>,
-    /// IA32_PERFEVTSELx; 0 for a counter that is not used.
+    /// IA32_PERFEVTSELx; of a counter that is not used nothing but what keeps it from user mode.
     pub(super) selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
     /// IA32_FIXED_CTR_CTRL.
     pub(super) fixed_ctr_ctrl: u64,
@@ -202,7 +204,9 @@ impl Program {
             self.events_here |= u32::from(!event.is_none()) << index;
             self.assign(pmu, index, event);
         }
-        let shown = if self.has_counter_pages() { self.reads } else { 0 };
+        let counting = self.assignments.iter().filter_map(|assignment| assignment.counting);
+        let counting = counting.fold(0, |bits, counter| bits | 1 << counter.place());
+        let shown = if self.has_counter_pages() { counting } else { 0 };
         pmu.keep_from_user(shown, &mut self.selects, &mut self.fixed_ctr_ctrl);
         self.active &= self.events_here;
         self.complete = self.active | ((1 << count) - 1) & !self.events_here;
@@ -351,7 +355,9 @@ fn counters_for(
     active: u32,
 ) -> Result<([Assignment; EVENTS_MAX], Settings), Refusal> {
     let Interface::NetBurst(unit) = pmu.interface else {
-        return Ok((allocate(events, active)?, Settings::NONE));
+        let assignments = allocate(events, active)?;
+        check_counted_apart(pmu, events, active, &assignments)?;
+        return Ok((assignments, Settings::NONE));
     };
     let tags = Tags::of(&unit, specs, pmu.pebs.is_ok())?;
     Ok((assignment::assign(&unit, events, active, &tags)?, Settings::tagging(&tags)))

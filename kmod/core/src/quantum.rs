@@ -271,8 +271,9 @@ fn count<P: Port, R: Rings>(
     let (program, state) = (session.program, &mut *session.state);
     let (counts, handled) = (&mut state.counts, &state.handled);
     // Counters that set themselves back tell by how much they did how many records are theirs.
-    let by_reloads =
-        program.has_several_samplers() && program.pebs.is_some_and(|pebs| pebs.shows_overflows());
+    let by_reloads = program.has_several_samplers()
+        && program.pebs.is_some_and(|pebs| pebs.shows_overflows())
+        && !hardware.has_ceded();
     let mut records_lost = 0;
     let mut reloads = 0;
     let mut since_last = |port: &mut P, counter: Counter| {
@@ -309,8 +310,9 @@ fn count<P: Port, R: Rings>(
         };
         *count = events.max(0) as u64;
         if by_reloads {
-            // `check_told_apart` has seen that it is counted apart.
-            records = (events - own).max(0).checked_div(period as i64).unwrap_or(0) as u64;
+            // `check_counted_apart` has seen that it is. The nearest number: two counters may be an event or two apart.
+            let (set_back, period) = ((events - own).max(0), period as i64);
+            records = (set_back + period / 2).checked_div(period).unwrap_or(0) as u64;
             reloads += records;
         }
         let missed = handled.lost[place];

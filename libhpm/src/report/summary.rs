@@ -18,6 +18,9 @@ pub struct Summary {
     pub quanta_lost: u64,
     /// Records that could not be written or were held back, as far as known.
     pub records_lost: u64,
+    /// Records of the whole trace that do not say which event they are of, and are no samples
+    /// ([`crate::trace::Totals::records_unattributed`]).
+    pub records_unattributed: u64,
     /// Quanta in which the driver held samples back ([`hpm_abi::QuantumFlags::THROTTLED`]), as far as known.
     pub throttled: u64,
 }
@@ -56,7 +59,14 @@ impl Summary {
             truncated_stacks: 0,
         };
         let events = meta.events.iter().map(event).collect();
-        let mut summary = Self { events, quanta: 0, quanta_lost: 0, records_lost: 0, throttled: 0 };
+        let mut summary = Self {
+            events,
+            quanta: 0,
+            quanta_lost: 0,
+            records_lost: 0,
+            records_unattributed: 0,
+            throttled: 0,
+        };
         let mut rows = reader.rows::<QuantumRow>();
         let taken = |row: &QuantumRow| filter.takes_quantum(row, &names.name_at(row.tid, row.end_tsc));
         rows.by_ref().filter(taken).for_each(|row| summary.add_quantum(&row));
@@ -66,7 +76,10 @@ impl Summary {
                 event.counted_share = (running < totals.on_cpu_tsc).then_some(share);
             }
         }
-        summary.quanta_lost = meta.totals.as_ref().map_or(0, |totals| totals.quanta_lost);
+        if let Some(totals) = &meta.totals {
+            summary.quanta_lost = totals.quanta_lost;
+            summary.records_unattributed = totals.records_unattributed;
+        }
         if let Some(totals) = meta.totals.as_ref().filter(|_| !filter.chooses_quanta()) {
             summary.records_lost = totals.records_lost;
             summary.throttled = totals.throttled;

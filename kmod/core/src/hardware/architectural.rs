@@ -135,6 +135,10 @@ impl Hardware {
         }
     }
 
+    pub(super) const fn has_ceded(&self) -> bool {
+        !self.ceded.is_empty()
+    }
+
     /// The PMU that is held.
     pub(super) const fn pmu(&self) -> &Pmu {
         &self.pmu

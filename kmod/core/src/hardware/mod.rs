@@ -160,6 +160,11 @@ impl Hardware {
         }
     }
 
+    /// Whether somebody else counts with one of the counters, so that what it reads says nothing.
+    pub(super) const fn has_ceded(&self) -> bool {
+        matches!(self, Self::Architectural(held) if held.has_ceded())
+    }
+
     /// Whether a register that says which counters run reads otherwise than it was last written, or counters are ceded: somebody else
     /// uses the PMU.
     pub(super) fn is_foreign<P: Port>(&self, port: &mut P) -> bool {

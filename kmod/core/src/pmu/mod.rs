@@ -239,10 +239,11 @@ impl Generation {
         self.precise.iter().find(|rule| rule.encoding == encoding)
     }
 
-    /// The register that this event select and unit mask need beside them.
+    /// The register that the event select and unit masks of this encoding need beside them.
     #[must_use]
-    pub fn extra(&self, encoding: u16) -> Option<&'static ExtraRule> {
-        self.extra.iter().find(|rule| rule.encoding == encoding)
+    pub fn extra(&self, encoding: u64) -> Option<&'static ExtraRule> {
+        let event = PerfEvtSel(encoding & 0xFF).with_whole_unit_mask(PerfEvtSel(encoding).whole_unit_mask());
+        self.extra.iter().find(|rule| u64::from(rule.encoding) == event.0)
     }
 
     /// Whether any of its events needs this register.

@@ -3,12 +3,13 @@
 use core::mem::{offset_of, size_of};
 
 use super::super::abi::{EventMode, EventSpec, Reason, SessionConfig, SAMPLING_COUNTERS_MAX};
+use super::super::allocate::Assignment;
 use super::super::events::{Event, Way};
 use super::super::hybrid;
 use super::super::layout::{RecordLayout, GPRS};
 use super::super::lbr::Branches;
 use super::super::pmu::Pebs;
-use super::super::Refusal;
+use super::super::{Pmu, Refusal};
 
 /// How events are sampled, if any is: all records of a session look alike.
 pub(super) fn check_sampling(events: &[Event]) -> Result<Option<Way>, Refusal> {
@@ -64,7 +65,7 @@ pub(super) fn check_places(config: &SessionConfig, events: &[Event]) -> Result<(
 /// Refuses precise events whose records could not be told apart. Those of format 0 name no counter. Before format 3 a record has
 /// IA32_PERF_GLOBAL_STATUS where later ones name their counters, which also shows counters that have overflowed and will write a
 /// record of their own (SDM Vol. 3B 20.3.8.1.1): one that shows several is nobody's (Linux drops it, too), so that records do not
-/// tell how often an event occurred that nothing else counts.
+/// tell how often an event occurred that nothing else can count.
 pub(super) fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refusal> {
     let mut precise = events.iter().enumerate().filter(|(_, event)| event.sampling.is_some());
     let Some((second, _)) = precise.clone().nth(1) else { return Ok(()) };
@@ -74,4 +75,23 @@ pub(super) fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refu
         (1 | 2, Some((index, _))) => Err(Refusal::new(Reason::OnePrecise, [index as u64, 1])),
         _ => Ok(()),
     }
+}
+
+/// Refuses several precise events of which not each has a second counter, where records do not tell the count: as
+/// [`check_told_apart`].
+pub(super) fn check_counted_apart(
+    pmu: &Pmu,
+    events: &[Event],
+    active: u32,
+    assignments: &[Assignment],
+) -> Result<(), Refusal> {
+    let shows_overflows = pmu.pebs.is_ok_and(|pebs| matches!(pebs.format, 1 | 2));
+    let precise = |event: &Event| event.is_sampled(Way::Pebs);
+    if !shows_overflows || events.iter().filter(|event| precise(event)).count() < 2 {
+        return Ok(());
+    }
+    let lacking = events.iter().zip(assignments).enumerate().find(|(index, (event, assignment))| {
+        active >> index & 1 == 1 && precise(event) && assignment.counting.is_none()
+    });
+    lacking.map_or(Ok(()), |(index, _)| Err(Refusal::new(Reason::NoCounter, [index as u64, 0])))
 }

@@ -228,6 +228,36 @@ fn records_that_show_several_counters_are_told_apart_or_left_out() {
     assert!(seen_unclear > 0, "it never came to that");
 }
 
+/// Whose second counter is missing would be counted by its records.
+#[test]
+fn each_of_several_such_events_has_a_counter_for_its_count() {
+    let mut counted_out = 0;
+    for profile in cores() {
+        let pmu = rig(profile).pmu;
+        let several = precise_events(pmu.generation).filter(|_| pmu.pebs.is_ok_and(|pebs| pebs.format < 3));
+        let Some([_, loads, stores, branches]) = several else { continue };
+        let three = [precise(loads, 1000), precise(stores, 1000), precise(branches, 1000)];
+        let others = [0x00C5, 0x412E, 0x4F2E, 0x013C].map(counted);
+        for beside in 0..=others.len() {
+            let events: Vec<_> = three.into_iter().chain(others).take(3 + beside).collect();
+            for events in [&events[..], &events[1..]] {
+                match Program::new(&pmu, &config(events)) {
+                    Ok(program) => {
+                        for event in 0..events.len() {
+                            assert!(program.counting_counter(event).is_some(), "{}", profile.name);
+                        }
+                    }
+                    Err(refused) => {
+                        assert_eq!(refused.reason, Reason::NoCounter, "{}", profile.name);
+                        counted_out += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(counted_out > 0);
+}
+
 /// What only its records count cannot be told where some are of no event.
 #[test]
 fn an_event_that_its_records_count_is_sampled_alone_where_they_show_several_counters() {

@@ -29,7 +29,7 @@ fn of_tables(generation: &'static Generation) -> impl Strategy<Value = EventSpec
         .precise
         .iter()
         .map(|rule| rule.encoding)
-        .filter(|encoding| generation.extra(*encoding as u16).is_none());
+        .filter(|encoding| generation.extra(*encoding).is_none());
     let sampled: Vec<u64> = plain.chain([0xC0]).collect();
     let bits = (any::<u16>(), any::<u64>(), 0..8u8, any::<bool>());
     let counted = (prop::sample::select(selects), bits, 1..4u8, 100..4000u64).prop_map(
@@ -40,7 +40,7 @@ fn of_tables(generation: &'static Generation) -> impl Strategy<Value = EventSpec
             let select = u64::from(select);
             let select = PerfEvtSel(select & 0xFF | (select >> 8) << 32 | qualifiers);
             let encoding = select.with_whole_unit_mask(unit_mask).0;
-            let extra = generation.extra(encoding as u16).map_or(0, |rule| more & rule.bits);
+            let extra = generation.extra(encoding).map_or(0, |rule| more & rule.bits);
             let event = EventSpec { privilege, extra, ..counted(encoding) };
             match kind {
                 4 => EventSpec { mode: EventMode::Interrupt as u8, period, ..event },

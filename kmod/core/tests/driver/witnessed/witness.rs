@@ -103,7 +103,7 @@ fn architectural(pmu: &mut Pmu, driver: &Driver, event: &EventSpec) -> u32 {
         return 1 << 30 | fixed;
     }
     let number = general.trailing_zeros();
-    if let Some(rule) = generation.extra(encoding as u16) {
+    if let Some(rule) = generation.extra(encoding) {
         write(pmu, rule.register.address(), event.extra);
     }
     let select = driver.select_register(hpm_core::allocate::Counter::at(number as usize));
