@@ -201,9 +201,8 @@ fn find_records<P: Port, R: Rings>(
     span.end = buffer::filled(port, pebs, &session.state.segments).max(span.start);
     let size = u32::from(pebs.record_size);
     let several = session.program.has_several_samplers();
-    let samplers = session.program.sampling_bits();
     if several || pebs.is_architectural() {
-        let mut at = span.start;
+        let (mut at, samplers) = (span.start, session.program.sampling_bits());
         while at < span.end {
             let Some(record) = records::next(port, pebs, at, span.end) else { break };
             let mut counters = if several { record.counters(port, pebs) & samplers } else { 0 };
