@@ -31,7 +31,7 @@ pub(crate) fn no_sample(path: &Path, meta: &Meta, only: Option<usize>, filter: &
             let of_no_event = meta.totals.as_ref().map_or(0, |totals| totals.records_unattributed);
             let cure = match lost {
                 0 if of_no_event > 0 => {
-                    "none of its records says which event it is of, so record one event alone, or randomise the periods"
+                    "records that do not say which event they are of are left out, so record one event alone, or randomise the periods"
                 }
                 0 => "record for longer, or sample more often (-c)",
                 _ => "samples were lost, so sample less often (-c)",

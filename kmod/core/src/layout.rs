@@ -82,12 +82,13 @@ pub struct Frame {
     pub rsp: u16,
 }
 
-impl RecordLayout {
-    /// Whether a record's word of counters shows all that have overflowed, also one that has yet to write its own record.
-    pub(super) const fn shows_overflows(&self) -> bool {
-        matches!(self.format, 1 | 2)
-    }
+/// Whether a record of this format shows in its word of counters all that have overflowed, also one that has yet to write its own
+/// record.
+pub(super) const fn shows_overflows(format: u16) -> bool {
+    matches!(format, 1 | 2)
+}
 
+impl RecordLayout {
     /// The layout of records with these groups of [`super::abi::SessionConfig::record_groups`], and so many branches.
     ///
     /// # Errors

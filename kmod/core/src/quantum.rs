@@ -8,7 +8,7 @@ use super::buffer;
 use super::events::Way;
 use super::hardware::Hardware;
 use super::interrupt::{self, Handled};
-use super::layout::RecordLayout;
+use super::layout::{shows_overflows, RecordLayout};
 use super::period::Wish;
 use super::port::{Port, Rings};
 use super::privacy::{self, Moved};
@@ -206,7 +206,7 @@ fn find_records<P: Port, R: Rings>(
         while at < span.end {
             let Some(record) = records::next(port, pebs, at, span.end) else { break };
             let mut counters = if several { record.counters(port, pebs) & samplers } else { 0 };
-            if pebs.shows_overflows() && !counters.is_power_of_two() {
+            if shows_overflows(pebs.format) && !counters.is_power_of_two() {
                 (span.unclear, counters) = (span.unclear + 1, 0);
             }
             for sampler in session.program.sampling_counters() {
@@ -271,7 +271,7 @@ fn count<P: Port, R: Rings>(
     let (counts, handled) = (&mut state.counts, &state.handled);
     // Counters that set themselves back tell by how much they did how many records are theirs.
     let by_reloads = program.has_several_samplers()
-        && program.pebs.is_some_and(|pebs| pebs.shows_overflows())
+        && program.pebs.is_some_and(|pebs| shows_overflows(pebs.format))
         && !hardware.has_ceded();
     let mut records_lost = 0;
     let mut reloads = 0;

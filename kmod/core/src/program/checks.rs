@@ -6,7 +6,7 @@ use super::super::abi::{EventMode, EventSpec, Reason, SessionConfig, SAMPLING_CO
 use super::super::allocate::Assignment;
 use super::super::events::{Event, Way};
 use super::super::hybrid;
-use super::super::layout::{RecordLayout, GPRS};
+use super::super::layout::{shows_overflows, RecordLayout, GPRS};
 use super::super::lbr::Branches;
 use super::super::pmu::Pebs;
 use super::super::{Pmu, Refusal};
@@ -72,7 +72,9 @@ pub(super) fn check_told_apart(pebs: &Pebs, events: &[Event]) -> Result<(), Refu
     let uncounted = precise.find(|(_, event)| event.counters.is_empty());
     match (pebs.format, uncounted) {
         (0, _) => Err(Refusal::new(Reason::OnePrecise, [second as u64, 0])),
-        (1 | 2, Some((index, _))) => Err(Refusal::new(Reason::OnePrecise, [index as u64, 1])),
+        (format, Some((index, _))) if shows_overflows(format) => {
+            Err(Refusal::new(Reason::OnePrecise, [index as u64, 1]))
+        }
         _ => Ok(()),
     }
 }
@@ -85,9 +87,9 @@ pub(super) fn check_counted_apart(
     active: u32,
     assignments: &[Assignment],
 ) -> Result<(), Refusal> {
-    let shows_overflows = pmu.pebs.is_ok_and(|pebs| matches!(pebs.format, 1 | 2));
+    let told_by_status = pmu.pebs.is_ok_and(|pebs| shows_overflows(pebs.format));
     let precise = |event: &Event| event.is_sampled(Way::Pebs);
-    if !shows_overflows || events.iter().filter(|event| precise(event)).count() < 2 {
+    if !told_by_status || events.iter().filter(|event| precise(event)).count() < 2 {
         return Ok(());
     }
     let lacking = events.iter().zip(assignments).enumerate().find(|(index, (event, assignment))| {
