@@ -14,12 +14,10 @@ use crate::hpm_core::{Pmu, Program, Refusal};
 
 /// The programs, all of one request.
 pub(super) struct Programs {
-    /// Of the first place that the machine has.
-    first: KVVec<Program>,
-    /// That place.
-    first_place: usize,
-    /// Of the second, if it has two.
-    second: Option<KVVec<Program>>,
+    /// Of each place ([`crate::hpm_core::detect::Machine::place`]); none where the machine has no such place.
+    of: [KVVec<Program>; CORE_TYPES],
+    /// The first place that has some.
+    first: usize,
 }
 
 impl Programs {
@@ -28,30 +26,29 @@ impl Programs {
     #[inline(never)]
     pub(super) fn new(config: &SessionConfig) -> Result<Self, Refusal> {
         check_types(config, |core_type| machine::pmu_of(place(core_type)).is_ok())?;
-        let mut pmus = (0..CORE_TYPES).filter_map(|core| Some((core, machine::pmu_of(core).ok()?)));
-        let (first_place, first) = match pmus.next() {
-            Some((place, pmu)) => (place, turns_of(pmu, config)?),
-            None => (0, turns_of(machine::pmu()?, config)?),
-        };
-        let second = pmus.next().map(|(_, pmu)| turns_of(pmu, config)).transpose()?;
-        Ok(Self { first, first_place, second })
+        let first = (0..CORE_TYPES).find(|&place| machine::pmu_of(place).is_ok());
+        let none = || machine::pmu().err().unwrap_or(Refusal::new(Reason::NoPmu, [0; 2]));
+        let mut of = [const { KVVec::new() }; CORE_TYPES];
+        for (place, programs) in of.iter_mut().enumerate() {
+            if let Ok(pmu) = machine::pmu_of(place) {
+                *programs = turns_of(pmu, config)?;
+            }
+        }
+        Ok(Self { of, first: first.ok_or_else(none)? })
     }
 
     /// Makes segments as large as all programs that sample have use for, up to `most` bytes.
     pub(super) fn enlarge_segments(&mut self, most: u32) {
         let sampling = self.iter().filter(|program| program.samples());
         let bytes = sampling.map(|program| program.largest_segment(most)).min().unwrap_or(SEGMENT_BYTES);
-        for program in [Some(&mut self.first), self.second.as_mut()].into_iter().flatten().flatten() {
+        for program in self.of.iter_mut().flatten() {
             program.set_segment_bytes(bytes);
         }
     }
 
     /// The programs of the turns for this place; `None` when no CPU had it yet when the session was made.
     pub(super) fn on(&self, core: usize) -> Option<&[Program]> {
-        if core == self.first_place {
-            return Some(&self.first);
-        }
-        self.second.as_ref().map(|second| &second[..])
+        self.of.get(core).map(|programs| &programs[..]).filter(|programs| !programs.is_empty())
     }
 
     /// The first of them, or any where there is none.
@@ -62,12 +59,12 @@ impl Programs {
     /// Any of them, for what all have in common.
     pub(super) fn any(&self) -> &Program {
         // `turns_of` makes at least one.
-        &self.first[0]
+        &self.of[self.first][0]
     }
 
     /// Whether events take turns on some type of core.
     pub(super) fn take_turns(&self) -> bool {
-        self.first.len() > 1 || self.second.as_ref().is_some_and(|second| second.len() > 1)
+        self.of.iter().any(|programs| programs.len() > 1)
     }
 
     /// Whether hardware writes records for one of them into memory.
@@ -77,7 +74,7 @@ impl Programs {
 
     /// All of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Program> {
-        [Some(&self.first), self.second.as_ref()].into_iter().flatten().flatten()
+        self.of.iter().flatten()
     }
 }
 

@@ -80,8 +80,11 @@ mod tests {
                 assert!(events.len() >= 2, "{group:?} on {pmu}: {missing:?}");
                 assert_eq!(events.len() + missing.len(), group.events().len(), "{group:?} on {pmu}");
             }
-            let (events, missing) = group.on("goldencove+gracemont");
-            assert!(events.len() + missing.len() >= group.events().len(), "{events:?} {missing:?}");
+            for pmu in ["goldencove+gracemont", "lioncove+skymont+crestmont"] {
+                let (events, missing) = group.on(pmu);
+                assert!(events.len() + missing.len() >= group.events().len(), "{events:?} {missing:?}");
+                assert!(events.len() <= 16, "more than a session has: {group:?} on {pmu}: {events:?}");
+            }
         }
         let (events, missing) = Group::Loads.on("goldencove+gracemont");
         let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();

@@ -40,6 +40,8 @@ pub enum CoreType {
     Core = 1,
     /// Intel Atom (20H).
     Atom = 2,
+    /// Intel Atom (20H), of a processor with cores of three types those that are another generation's: Arrow Lake-H's low-power cores.
+    LowPower = 3,
 }
 
 /// One event of a session.

@@ -70,7 +70,8 @@ pub fn detect<C: Cpuid, P: Port>(cpuid: &mut C, port: &mut P) -> Machine {
     // Leaf 0AH is Intel's; on other vendors' processors it is reserved.
     let mut perfmon =
         if intel { Perfmon::new(leaf_10).assuming_fixed(hypervisor) } else { Perfmon::default() };
-    let core_type = if intel && may_be_hybrid(model) { core_type(head.eax, cpuid) } else { CoreType::Any };
+    let core_type =
+        if intel && may_be_hybrid(model) { core_type(head.eax, model, cpuid) } else { CoreType::Any };
     // On hybrid processors leaf 0AH may say what all cores have (Linux's `update_pmu_cap_from_perfmonext`), so that those of version 5
     // are asked, too.
     let extended = if perfmon.version >= 5 { Extended::read(head.eax, cpuid) } else { Extended::default() };
@@ -126,12 +127,18 @@ fn amd_machine<C: Cpuid>(cpuid: &mut C, vendor: [u8; 12], leaf_1: CpuidRegisters
     }
 }
 
-/// The type of the core that is asked (CPUID leaf 07H, EDX bit 15; leaf 1AH, EAX bits 31:24).
-fn core_type<C: Cpuid>(leaves: u32, cpuid: &mut C) -> CoreType {
+/// The type of the core that is asked (CPUID leaf 07H, EDX bit 15; leaf 1AH, EAX bits 31:24). Where Atom cores are of two generations
+/// their native model tells them apart (bits 23:0; Linux: `find_hybrid_pmu_for_cpu`).
+fn core_type<C: Cpuid>(leaves: u32, model: u32, cpuid: &mut C) -> CoreType {
+    const CRESTMONT: u32 = 2;
     if leaves < 0x1A || cpuid.cpuid(7, 0).edx >> 15 & 1 == 0 {
         return CoreType::Any;
     }
-    match cpuid.cpuid(0x1A, 0).eax >> 24 {
+    let kind = cpuid.cpuid(0x1A, 0).eax;
+    match kind >> 24 {
+        0x20 if kind & 0xFF_FFFF == CRESTMONT && generation_of(model, CoreType::LowPower).is_some() => {
+            CoreType::LowPower
+        }
         0x20 => CoreType::Atom,
         _ => CoreType::Core,
     }

@@ -9,7 +9,7 @@ use super::pmu::architectural::{EVENTS, FIXED_EVENTS};
 use super::{Pmu, Refusal};
 
 /// Types of cores that one processor can have. On a processor that is not hybrid its only type is the first.
-pub const CORE_TYPES: usize = 2;
+pub const CORE_TYPES: usize = 3;
 
 /// The place of a type among [`CORE_TYPES`].
 #[must_use]
@@ -17,6 +17,7 @@ pub const fn place(core_type: CoreType) -> usize {
     match core_type {
         CoreType::Any | CoreType::Core => 0,
         CoreType::Atom => 1,
+        CoreType::LowPower => 2,
     }
 }
 
@@ -26,6 +27,7 @@ const fn from_number(number: u8) -> Option<CoreType> {
         0 => Some(CoreType::Any),
         1 => Some(CoreType::Core),
         2 => Some(CoreType::Atom),
+        3 => Some(CoreType::LowPower),
         _ => None,
     }
 }

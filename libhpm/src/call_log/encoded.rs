@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::event::{self, Event, Sampling};
+use crate::event::{self, CORE_TYPES, Event, Sampling};
 use crate::machine::pmu_name;
 use crate::sys::device::Driver;
 use hpm_abi::CoreType;
@@ -63,8 +63,7 @@ impl From<Event> for Encoded {
 impl From<&Encoded> for Event {
     /// Good for counting only.
     fn from(event: &Encoded) -> Self {
-        let core_type =
-            [CoreType::Core, CoreType::Atom].into_iter().find(|one| *one as u8 == event.core_type);
+        let core_type = CORE_TYPES.into_iter().find(|one| *one as u8 == event.core_type);
         Self {
             name: event.name.clone(),
             encoding: event.encoding,
@@ -90,6 +89,7 @@ mod tests {
             ("cycles:u", "skylake"),
             ("l1d-load-miss", "icelake"),
             ("cpu_atom/instructions/k", "goldencove+gracemont"),
+            ("cpu_lowpower/load/", "lioncove+skymont+crestmont"),
         ] {
             let event = event::parse(name, pmu).unwrap();
             let again = Event::from(&Encoded::from(event.clone()));

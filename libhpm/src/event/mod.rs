@@ -4,7 +4,7 @@
 //! - a generic name (`l1d-load-miss`, `instructions`, …),
 //! - the vendor's name, in any case, with `.` or `:` before the unit mask (`MEM_LOAD_RETIRED.L1_MISS`),
 //! - raw, as perf writes it: `r01d1`, `cpu/event=0xd1,umask=0x01/`,
-//! - a name with perf's terms: `cpu/mem-loads,ldlat=30/`; on a hybrid processor `cpu_core/…/` and `cpu_atom/…/` say which
+//! - a name with perf's terms: `cpu/mem-loads,ldlat=30/`; on a hybrid processor `cpu_core/…/`, `cpu_atom/…/` and `cpu_lowpower/…/` say which
 //!   cores are meant, all of them being meant otherwise ([`parse_each`]),
 //!
 //! and may end in `:` and modifiers: `u` user mode only, `k` kernel mode only, `p` the encoding that PEBS can sample.
@@ -102,12 +102,20 @@ pub fn pmus() -> impl Iterator<Item = &'static str> {
     pmu::TABLES.iter().map(|(name, _)| *name)
 }
 
-/// The PMUs of a processor's cores, by the name that the driver gives them together: a hybrid processor's is
-/// `CORE+ATOM`, as in `goldencove+gracemont`.
+/// The types of cores that hybrid processors have.
+pub const CORE_TYPES: [CoreType; 3] = [CoreType::Core, CoreType::Atom, CoreType::LowPower];
+
+/// The PMUs of a processor's cores, by the name that the driver gives them together: a hybrid processor's is that of each type joined, as
+/// in `goldencove+gracemont` and, on Arrow Lake-H, `lioncove+skymont+crestmont`.
 pub fn core_pmus(name: &str) -> impl Iterator<Item = (CoreType, &str)> {
-    let (core, atom) = name.split_once('+').map_or((name, None), |(core, atom)| (core, Some(atom)));
-    let core_type = if atom.is_some() { CoreType::Core } else { CoreType::Any };
-    std::iter::once((core_type, core)).chain(atom.map(|atom| (CoreType::Atom, atom)))
+    let is_hybrid = name.contains('+');
+    // Beside a generation that came after it Crestmont is that of the low-power cores.
+    let is_older = move |pmu: &str| pmu == "crestmont" && !name.starts_with("redwoodcove");
+    name.split('+').map(move |pmu| match type_in_hybrid(pmu) {
+        _ if !is_hybrid => (CoreType::Any, pmu),
+        _ if is_older(pmu) => (CoreType::LowPower, pmu),
+        core_type => (core_type, pmu),
+    })
 }
 
 /// Of which type the cores with this PMU are in hybrid processors; [`CoreType::Any`] where none has such. A hybrid processor's PMU has this
@@ -115,8 +123,8 @@ pub fn core_pmus(name: &str) -> impl Iterator<Item = (CoreType, &str)> {
 #[must_use]
 pub fn type_in_hybrid(pmu: &str) -> CoreType {
     match pmu {
-        "goldencove" | "redwoodcove" | "lioncove" => CoreType::Core,
-        "gracemont" | "crestmont" | "skymont" => CoreType::Atom,
+        "goldencove" | "redwoodcove" | "lioncove" | "cougarcove" => CoreType::Core,
+        "gracemont" | "crestmont" | "skymont" | "darkmont" => CoreType::Atom,
         _ => CoreType::Any,
     }
 }
@@ -128,6 +136,7 @@ pub fn pmu_prefix(core_type: CoreType) -> Option<&'static str> {
         CoreType::Any => None,
         CoreType::Core => Some("cpu_core"),
         CoreType::Atom => Some("cpu_atom"),
+        CoreType::LowPower => Some("cpu_lowpower"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! What names have in common: of events of a recording, as expressions call them, and of one event for each type of core.
 
-use super::CoreType;
 use super::parse::split_modifiers;
 use super::raw::of_pmu;
+use super::{CORE_TYPES, CoreType};
 
 /// The place of an event among those of a recording: by its name, or by its name without modifiers if only one has that.
 #[must_use]
@@ -16,21 +16,23 @@ pub fn place(name: &str, events: &[String]) -> Option<usize> {
     same.next().is_none().then_some(index)
 }
 
-/// The events of a recording on a hybrid processor that a name means together, one for each type of core ([`super::parse_each`]); `None`
-/// where there is not just one of each. Without modifiers it means those of any, if they are of the same.
+/// The events of a recording on a hybrid processor that a name means together, one for each type of core that has it
+/// ([`super::parse_each`]); `None` where there are not several types, or several events of one. Without modifiers it means those of
+/// any, if they are of the same.
 #[must_use]
-pub fn on_each_core<'a>(name: &str, events: &'a [String]) -> Option<[&'a str; 2]> {
+pub fn on_each_core<'a>(name: &str, events: &'a [String]) -> Option<Vec<&'a str>> {
     let (wanted, modifiers) = split_modifiers(name);
-    let on = |core_type: CoreType| -> Option<(&'a str, &'a str)> {
-        let mut found = events.iter().filter_map(|event| {
-            let (_, of_event) = split_modifiers(event);
-            let meant = base(event) == (core_type, wanted) && (modifiers.is_empty() || modifiers == of_event);
-            meant.then_some((event.as_str(), of_event))
-        });
-        found.next().filter(|_| found.next().is_none())
-    };
-    let ((core, of_core), (atom, of_atom)) = (on(CoreType::Core)?, on(CoreType::Atom)?);
-    (of_core == of_atom).then_some([core, atom])
+    let meant = events.iter().filter_map(|event| {
+        let ((core_type, body), (_, of_event)) = (base(event), split_modifiers(event));
+        let is_meant = body == wanted && (modifiers.is_empty() || modifiers == of_event);
+        is_meant.then_some((core_type, of_event, event.as_str()))
+    });
+    let meant: Vec<_> = meant.filter(|(core_type, ..)| *core_type != CoreType::Any).collect();
+    let of = |wanted| meant.iter().filter(|(core_type, ..)| *core_type == wanted).count();
+    let (_, first, _) = meant.first()?;
+    let alike = meant.len() > 1 && meant.iter().all(|(_, modifiers, _)| modifiers == first);
+    let one_of_each = CORE_TYPES.into_iter().all(|core_type| of(core_type) <= 1);
+    (alike && one_of_each).then(|| meant.iter().map(|&(.., event)| event).collect())
 }
 
 /// The type of cores that an event says it is for, and its name without that and without modifiers.
@@ -60,11 +62,16 @@ mod tests {
     }
 
     #[test]
-    fn a_name_means_the_events_of_both_types_of_core() {
+    fn a_name_means_the_events_of_each_type_of_core() {
         let events = owned(["cpu_core/load/u", "cpu_atom/load/u", "cpu_core/store/", "cycles"]);
-        let both = Some(["cpu_core/load/u", "cpu_atom/load/u"]);
-        assert_eq!([on_each_core("load", &events), on_each_core("load:u", &events)], [both, both]);
-        assert_eq!(["load:k", "store", "cycles"].map(|name| on_each_core(name, &events)), [None; 3]);
+        let both = Some(vec!["cpu_core/load/u", "cpu_atom/load/u"]);
+        assert_eq!(
+            [on_each_core("load", &events), on_each_core("load:u", &events)],
+            [both.clone(), both.clone()]
+        );
+        assert!(["load:k", "store", "cycles"].iter().all(|name| on_each_core(name, &events).is_none()));
+        let three = owned(["cpu_core/load/", "cpu_atom/load/", "cpu_lowpower/load/"]);
+        assert_eq!(on_each_core("load", &three).map(|events| events.len()), Some(3));
         let mixed = owned(["cpu_core/load/u", "cpu_atom/load/k"]);
         assert_eq!(on_each_core("load", &mixed), None);
         let modes = owned(["cpu_core/load/u", "cpu_core/load/k", "cpu_atom/load/u"]);

@@ -20,7 +20,7 @@ pub fn split_list(list: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Encodes an event for a PMU, or for the two PMUs of a hybrid processor: see [`core_pmus`].
+/// Encodes an event for a PMU, or for the PMUs of a hybrid processor: see [`core_pmus`].
 ///
 /// # Errors
 /// [`Error::UnknownEvent`] with the nearest names, [`Error::EventAbsent`], or [`Error::EventSyntax`].
@@ -34,9 +34,8 @@ pub fn parse(text: &str, pmu: &str) -> Result<Event> {
             // Of the type that is not online the driver says so: it alone knows whether the processor is hybrid.
             let may_be_hybrid = type_in_hybrid(pmu) != CoreType::Any;
             let is_wanted = |core_type| core_type == wanted || core_type == CoreType::Any && may_be_hybrid;
-            let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| is_wanted(*core_type)).ok_or_else(|| {
-                syntax(text, "this processor has cores of one type only: write `cpu/…/` instead")
-            })?;
+            let of_wanted = core_pmus(pmu).find(|(core_type, _)| is_wanted(*core_type));
+            let (_, pmu) = of_wanted.ok_or_else(|| syntax(text, &no_such_cores(pmu)))?;
             encode(text, &request, pmu)?
         }
     };
@@ -68,12 +67,25 @@ pub fn parse_each(text: &str, pmu: &str) -> Result<Vec<Event>> {
 fn on_every_core(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
     let mut events = core_pmus(pmu).map(|(_, pmu)| encode(text, request, pmu));
     let first = events.next().expect("a name has at least one part")?;
-    match events.next().transpose()? {
-        Some(other) if other != first => Err(syntax(
-            text,
-            "the core types of this processor encode it differently: name one, as in `cpu_core/…/` or `cpu_atom/…/`",
-        )),
-        _ => Ok(first),
+    for other in events {
+        if other? != first {
+            return Err(syntax(
+                text,
+                "the core types of this processor encode it differently: name one, as in `cpu_core/…/` or `cpu_atom/…/`",
+            ));
+        }
+    }
+    Ok(first)
+}
+
+/// Why an event is for no cores of this PMU's processor.
+fn no_such_cores(pmu: &str) -> String {
+    let written: Vec<_> = core_pmus(pmu)
+        .map(|(core_type, _)| format!("`{}/…/`", pmu_prefix(core_type).unwrap_or("cpu")))
+        .collect();
+    match &written[..] {
+        [one] => format!("this processor has cores of one type only: write {one} instead"),
+        several => format!("this processor has no such cores: write {} instead", several.join(" or ")),
     }
 }
 
@@ -121,7 +133,8 @@ fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
 #[must_use]
 pub fn companion(event: &Event, pmu: &str) -> Option<Event> {
     let (_, pmu) = core_pmus(pmu).next()?;
-    let tags_loads = event.sampling == Sampling::LoadLatency && event.core_type != CoreType::Atom;
+    let tags_loads = event.sampling == Sampling::LoadLatency
+        && !matches!(event.core_type, CoreType::Atom | CoreType::LowPower);
     let row = table(pmu).filter(|_| tags_loads && pmu == "goldencove")?.vendor("LD_BLOCKS.STORE_FORWARD")?;
     Some(Event {
         name: row.name.to_owned(),

@@ -2,7 +2,7 @@
 
 use hpm_abi::CoreType;
 
-use super::pmu_prefix;
+use super::{CORE_TYPES, pmu_prefix};
 use crate::{Error, Result};
 
 /// Bits of IA32_PERFEVTSELx that an event may set (SDM Vol. 3B 20.2.1.1): event select, unit mask, edge detect, invert and
@@ -57,7 +57,7 @@ pub(super) enum Filters {
 pub(super) fn of_pmu(text: &str) -> Option<(CoreType, &str)> {
     let (pmu, terms) = text.split_once('/')?;
     let named = |core_type: &CoreType| pmu_prefix(*core_type).unwrap_or("cpu") == pmu;
-    let core_type = [CoreType::Any, CoreType::Core, CoreType::Atom].into_iter().find(named)?;
+    let core_type = std::iter::once(CoreType::Any).chain(CORE_TYPES).find(named)?;
     Some((core_type, terms))
 }
 

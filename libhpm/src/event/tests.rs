@@ -10,7 +10,7 @@ proptest::proptest! {
     /// Whatever is typed: an event or an error in a sentence, and no panic.
     #[test]
     fn any_text_is_an_event_or_an_error(
-        text in "[a-z0-9_.:/=,~-]{0,24}|(cpu|cpu_core|cpu_atom)/[a-z]{0,8}=0?x?[0-9a-f]{0,20}[,/]?[a-z]{0,4}/?[ukp:]{0,4}|r[0-9a-f]{0,20}(:[ukp]{0,4})?|\\PC{0,12}",
+        text in "[a-z0-9_.:/=,~-]{0,24}|(cpu|cpu_core|cpu_atom|cpu_lowpower)/[a-z]{0,8}=0?x?[0-9a-f]{0,20}[,/]?[a-z]{0,4}/?[ukp:]{0,4}|r[0-9a-f]{0,20}(:[ukp]{0,4})?|\\PC{0,12}",
         pmu in proptest::sample::select(vec!["skylake", "nehalem", "goldencove", "goldencove+gracemont", "nothing"]),
     ) {
         if let Err(error) = parse(&text, pmu) {
@@ -135,10 +135,28 @@ fn a_hybrid_processor_has_two_tables() {
     let error = hybrid("mem-loads").unwrap_err().to_string();
     assert!(error.contains("cpu_core/…/"), "{error}");
     assert!(parse("cpu_atom/load/", "skylake").is_err());
+    let error = parse("cpu_lowpower/load/", "goldencove+gracemont").unwrap_err().to_string();
+    assert!(error.contains("write `cpu_core/…/` or `cpu_atom/…/` instead"), "{error}");
     assert_eq!(parse("cpu_atom/l1d-load-miss/", "redwoodcove+crestmont").unwrap().encoding, 0x40d1);
     assert_eq!(parse("cpu_core/l1d-load-miss/", "redwoodcove+crestmont").unwrap().encoding, 0x08d1);
     // The E-cores may be switched off.
     assert_eq!(parse("cpu_core/load/", "goldencove").unwrap().core_type, CoreType::Core);
+}
+
+#[test]
+fn arrow_lake_h_has_three_tables() {
+    let pmu = "lioncove+skymont+crestmont";
+    let types = [CoreType::Core, CoreType::Atom, CoreType::LowPower];
+    assert!(core_pmus(pmu).map(|(core_type, _)| core_type).eq(types));
+    let low_power = parse("cpu_lowpower/l1d-load-miss/", pmu).unwrap();
+    assert_eq!((low_power.core_type, low_power.encoding), (CoreType::LowPower, 0x40d1));
+    assert_eq!(parse("cycles", pmu).unwrap().core_type, CoreType::Any);
+    let names: Vec<_> = parse_each("load:u", pmu).unwrap().into_iter().map(|event| event.name).collect();
+    assert_eq!(names, ["cpu_core/load/u", "cpu_atom/load/u", "cpu_lowpower/load/u"]);
+    // While a type of its cores is not online, the others are what they are.
+    let [meteor_lake, without] = ["redwoodcove+crestmont", "lioncove+crestmont"]
+        .map(|pmu| core_pmus(pmu).map(|(core_type, _)| core_type).collect::<Vec<_>>());
+    assert_eq!((meteor_lake, without), (vec![types[0], types[1]], vec![types[0], types[2]]));
 }
 
 #[test]

@@ -43,7 +43,14 @@ impl Branch {
     pub fn are_architectural(pmu: &str) -> bool {
         matches!(
             pmu,
-            "goldencove" | "redwoodcove" | "lioncove" | "gracemont" | "crestmont" | "skymont" | "darkmont"
+            "goldencove"
+                | "redwoodcove"
+                | "lioncove"
+                | "cougarcove"
+                | "gracemont"
+                | "crestmont"
+                | "skymont"
+                | "darkmont"
         )
     }
 

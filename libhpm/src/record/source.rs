@@ -219,7 +219,7 @@ pub(super) fn table(pmu: &str) -> Option<&'static Table> {
         "icelake" => &ICE_LAKE,
         "goldencove" | "redwoodcove" => &GOLDEN_COVE,
         "gracemont" => &GRACEMONT,
-        "lioncove" => &LION_COVE,
+        "lioncove" | "cougarcove" => &LION_COVE,
         "crestmont" | "skymont" | "darkmont" => &CRESTMONT,
         _ => return None,
     })

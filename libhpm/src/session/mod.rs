@@ -249,7 +249,7 @@ fn configure<D: Device>(device: &D, pmu: &str, config: &mut SessionConfig) -> Re
 
 /// Configures a session whose events are for the cores that there are. Where cores of one type only of a hybrid processor are online, its
 /// PMU's name does not tell that it is hybrid, and events of that name do not say for which cores they are. The driver knows that cores of
-/// the other type may come online, and asks for it: they are for these.
+/// another type may come online, and asks for it: they are for these.
 fn configure_for_cores<D: Device>(device: &D, pmu: &str, config: &mut SessionConfig) -> Result<(), Denied> {
     let mut wanted = *config;
     loop {

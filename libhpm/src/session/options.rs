@@ -7,7 +7,7 @@ use hpm_abi::{
     BranchFilter, Envelope, EventMode, EventSpec, Info, InfoFlags, Scope, SessionConfig, SessionFlags,
 };
 
-use crate::event::{CoreType, Event};
+use crate::event::{CORE_TYPES, CoreType, Event};
 use crate::record::adaptive::groups;
 
 /// Whom to measure.
@@ -266,7 +266,7 @@ impl Options {
         let sampled =
             || self.events.iter().filter(|(_, period)| period.is_some()).map(|(event, _)| event.core_type);
         let on = |core| sampled().filter(|&of| of == core || of == CoreType::Any).count();
-        on(CoreType::Core) <= 1 && on(CoreType::Atom) <= 1
+        CORE_TYPES.into_iter().all(|core| on(core) <= 1)
     }
 
     /// Whom to measure.
@@ -436,6 +436,8 @@ mod tests {
             types.iter().fold(options, |options, &core| options.sample(on(core), 1000)).config().segments
         };
         assert_eq!(segments(&[CoreType::Core, CoreType::Atom]), LARGE_SEGMENTS);
+        assert_eq!(segments(&CORE_TYPES), LARGE_SEGMENTS);
+        assert_eq!(segments(&[CoreType::LowPower, CoreType::Core, CoreType::LowPower]), SEGMENTS);
         assert_eq!(segments(&[CoreType::Any]), LARGE_SEGMENTS);
         assert_eq!(segments(&[CoreType::Atom, CoreType::Atom]), SEGMENTS);
         assert_eq!(segments(&[CoreType::Any, CoreType::Core]), SEGMENTS);

@@ -72,7 +72,7 @@ const fn is_counter(word: u32) -> bool {
 pub struct Counted {
     /// The count since the page was made.
     pub count: u64,
-    /// TSC ticks during which the thread was on a CPU that has the event: on a hybrid processor not those on cores of the other type.
+    /// TSC ticks during which the thread was on a CPU that has the event: on a hybrid processor not those on cores of another type.
     pub enabled_tsc: u64,
     /// TSC ticks during which the event was counted; less than `enabled_tsc` when the session multiplexes.
     pub running_tsc: u64,

@@ -27,7 +27,7 @@ const ZEN: &str = "EPYC-v1,-x2apic,-topoext,-osvw,-xsavec,-xsaves,-monitor,xleve
 /// Of the families before Zen the guest sees family 10H's, which TCG can do.
 const OPTERON: &str = "Opteron_G3-v1,xlevel=0x8000001b";
 
-const PROFILES: [Profile; 27] = [
+const PROFILES: [Profile; 29] = [
     // QEMU has no 64-bit Pentium 4 of its own: its generic 64-bit processor, with that family and model.
     Profile { threads: 2, ..profile("prescott", "kvm64-v1,family=15,model=4,stepping=1") },
     profile("perfmon1", "Conroe-v1,level=10"),
@@ -50,7 +50,9 @@ const PROFILES: [Profile; 27] = [
     profile("meteorlake", LATER),
     profile("sierraforest", LATER),
     profile("lunarlake", LATER),
+    profile("arrowlakeh", LATER),
     profile("clearwaterforest", LATER),
+    profile("pantherlake", LATER),
     profile("k8", "Opteron_G1-v1"),
     profile("family10h", OPTERON),
     profile("family15h", OPTERON),

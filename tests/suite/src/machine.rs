@@ -27,9 +27,10 @@ pub(crate) const DEBUG_KERNEL: &str = "debug";
 pub(crate) const KERNELS: [&str; 3] = [KERNEL, PREVIOUS_KERNEL, DEBUG_KERNEL];
 
 impl Machine {
-    /// The plain machine, from which the others differ, with this processor.
+    /// The plain machine, from which the others differ, with this processor: two CPUs, or one of each of its cores' three types.
     pub(crate) fn of(profile: &'static Profile) -> Self {
-        Self { profile, cpus: 2, isolated: true, kernel: KERNEL.to_owned() }
+        let others = profile.hybrid.map_or(0, |hybrid| hybrid.others().count() as u32);
+        Self { profile, cpus: 2.max(1 + others), isolated: true, kernel: KERNEL.to_owned() }
     }
 
     /// The plain machine.
@@ -37,10 +38,11 @@ impl Machine {
         Self::of(&SKYLAKE)
     }
 
-    /// How many of its cores' types there are: the first CPU's, and where there are more another one's, if it is hybrid.
+    /// How many types of cores it has.
     pub(crate) fn types_of_core(&self) -> u64 {
-        let last = self.profile.of_cpu(self.cpus - 1, self.cpus);
-        1 + u64::from(last.name != self.profile.name)
+        let mut names: Vec<_> = (0..self.cpus).map(|cpu| self.profile.of_cpu(cpu, self.cpus).name).collect();
+        names.dedup();
+        names.len() as u64
     }
 
     /// A name for people and folders: `skylake-2` with what else is special after it.

@@ -194,7 +194,7 @@ fn enter<P: Port, R: Rings>(port: &mut P, session: &mut Session<'_, R>, thread: 
     let periods = &mut session.state.periods;
     let fresh = || periods.first(session.program, port.rdtsc());
     let (place, positions) = session.threads.enter(thread, cpu, fresh);
-    // A turn of a core of the other type may be one more than this type has.
+    // A turn of a core of another type may be one more than this type has.
     let has = |turn: &Turn| usize::from(turn.number) < session.programs.len();
     let kept = place.and_then(|place| session.threads.turn(place)).filter(has);
     let turn = kept.unwrap_or_else(|| session.state.new_turn(session.programs.len()));

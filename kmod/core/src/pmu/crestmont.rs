@@ -11,7 +11,7 @@ use super::{
 /// Every general counter that the processor has.
 const ANY: u16 = 0xFF;
 
-/// Sierra Forest, Grand Ridge; the E-cores of Meteor Lake and Arrow Lake-U.
+/// Sierra Forest, Grand Ridge; the E-cores of Meteor Lake and Arrow Lake-U; the low-power cores of Arrow Lake-H.
 pub const CRESTMONT: Generation = Generation {
     name: "crestmont",
     models: &[0xAF, 0xB6],

@@ -1,22 +1,23 @@
-//! Darkmont: PerfMon version 6, architectural PEBS (Intel Architecture Instruction Set Extensions, performance monitoring).
+//! Darkmont: PerfMon version 6, architectural PEBS (Intel Architecture Instruction Set Extensions, performance monitoring). On hybrid
+//! processors the E-cores.
 
 use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
 use super::super::lbr::ARCHITECTURAL_LBR;
 use super::{
     counted_as, only_precise, precise, rule, EventRule, ExtraRegister, ExtraRule, FixedRule, Generation,
-    PreciseRule, Quirks, LATENCY,
+    PreciseRule, Quirks, LATENCY, PANTHER_LAKE,
 };
 
 /// Every general counter that the processor has.
 const ANY: u16 = 0xFF;
 
-/// Clearwater Forest.
+/// Clearwater Forest; the E-cores of Panther Lake and Wildcat Lake.
 pub const DARKMONT: Generation = Generation {
     name: "darkmont",
     models: &[0xDD],
-    hybrid_models: &[],
-    core_type: CoreType::Any,
+    hybrid_models: PANTHER_LAKE,
+    core_type: CoreType::Atom,
     events: &EVENTS,
     constrained: &[],
     fixed: &FIXED,
@@ -29,8 +30,11 @@ pub const DARKMONT: Generation = Generation {
     errata: &[],
 };
 
-/// Intel's event lists (perfmon, CWF), by event select; unit masks above FFH need UMASK2.
-const EVENTS: [EventRule; 44] = [
+/// Intel's event lists (perfmon, CWF and the E-cores of PTL), by event select; unit masks above FFH need UMASK2. What both have they
+/// have alike, but for the register values of OCR.*.L3_MISS. Panther Lake alone has L2_LINES_IN, UOPS_RETIRED.ALL and .NANO_CODE, the
+/// sums of MEM_BOUND_STALLS_LOAD and, of D3H, the memory-side cache; Clearwater Forest alone remote DRAM and caches of D3H, all of C6H
+/// but ITLB and instruction cache misses, and late prefetches of C9H.
+const EVENTS: [EventRule; 45] = [
     rule(0x03, 0x1F, ANY),   // LD_BLOCKS
     rule(0x04, 0x07, ANY),   // MEM_SCHEDULER_BLOCK
     rule(0x05, 0xF7, ANY),   // LD_HEAD
@@ -38,10 +42,11 @@ const EVENTS: [EventRule; 44] = [
     rule(0x0E, 0x00, ANY),   // UOPS_ISSUED
     rule(0x13, 0x06, ANY),   // MISALIGN_MEM_REF
     rule(0x24, 0x1FF, ANY),  // L2_REQUEST
+    rule(0x25, 0x04, ANY),   // L2_LINES_IN
     rule(0x2E, 0x4F, ANY),   // LONGEST_LAT_CACHE
     rule(0x30, 0x00, ANY),   // L2_REJECT_XQ
     rule(0x31, 0x00, ANY),   // CORE_REJECT_L2Q
-    rule(0x34, 0x1F, ANY),   // MEM_BOUND_STALLS_LOAD
+    rule(0x34, 0x7F, ANY),   // MEM_BOUND_STALLS_LOAD
     rule(0x3C, 0x01, ANY),   // CPU_CLK_UNHALTED
     rule(0x49, 0x2F, ANY),   // DTLB_STORE_MISSES
     rule(0x71, 0xFF, ANY),   // TOPDOWN_FE_BOUND
@@ -56,7 +61,7 @@ const EVENTS: [EventRule; 44] = [
     rule(0xB3, 0xFF, ANY),   // INT_UOPS_EXECUTED
     rule(0xB7, 0x03, ANY),   // OCR
     rule(0xC0, 0x00, ANY),   // INST_RETIRED
-    rule(0xC2, 0x1F7, ANY),  // TOPDOWN_RETIRING, UOPS_RETIRED
+    rule(0xC2, 0x1FF, ANY),  // TOPDOWN_RETIRING, UOPS_RETIRED
     rule(0xC3, 0x80FF, ANY), // MACHINE_CLEARS
     rule(0xC4, 0xFF, ANY),   // BR_INST_RETIRED
     rule(0xC5, 0x5F, ANY),   // BR_MISP_RETIRED
@@ -91,7 +96,7 @@ const FIXED: [FixedRule; 7] = [
 /// Events whose records name the instruction that caused them: those that the lists mark as precise. Not here: events of
 /// micro-operations retired and of floating-point operations, of which one instruction is several, so that the counter passes its
 /// overflow by more than one and records times period would not agree with the count; and what no instruction does, such as faults.
-const PRECISE: [PreciseRule; 89] = [
+const PRECISE: [PreciseRule; 90] = [
     // INST_RETIRED.ANY on fixed counter 0.
     PreciseRule { counters: CounterSet::one_fixed(0), ..counted_as(0x0100, ANY, 0x00C0) },
     precise(0x0103, ANY),            // LD_BLOCKS.DATA_UNKNOWN
@@ -173,6 +178,7 @@ const PRECISE: [PreciseRule; 89] = [
     precise(0x02D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_DRAM_OR_NOFWD
     precise(0x04D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_FWD_NONM
     precise(0x08D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.REMOTE_FWD_HITM
+    precise(0x40D3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.MEMSIDE_CACHE
     precise(0xFFD3, ANY),            // MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL
     precise(0x08D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_HITM
     precise(0x10D4, ANY),            // MEM_LOAD_UOPS_MISC_RETIRED.L3_HIT_SNOOP_WITH_FWD

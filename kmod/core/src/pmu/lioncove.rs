@@ -1,4 +1,4 @@
-//! Lion Cove: PerfMon version 6, adaptive PEBS of format 6. On hybrid processors the P-cores.
+//! Lion Cove: PerfMon version 6, adaptive PEBS of format 6, or 5 on Arrow Lake-H. On hybrid processors the P-cores.
 
 use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
@@ -14,7 +14,7 @@ const ANY: u16 = 0xFF;
 /// General counters 0 to 3.
 const LOW: u16 = 0x0F;
 
-/// The P-cores of Lunar Lake and Arrow Lake.
+/// The P-cores of Lunar Lake, Arrow Lake and Arrow Lake-H.
 pub const LIONCOVE: Generation = Generation {
     name: "lioncove",
     models: &[],
@@ -26,7 +26,7 @@ pub const LIONCOVE: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     quirks: Quirks::NONE,
-    pebs_formats: &[6],
+    pebs_formats: &[5, 6],
     pebs_counters: 0xFF,
     lbr_format: ARCHITECTURAL_LBR,
     errata: &[],

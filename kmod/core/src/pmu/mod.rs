@@ -11,6 +11,7 @@ pub mod amd_zen4;
 pub mod architectural;
 pub mod broadwell;
 pub mod core2;
+pub mod cougarcove;
 pub mod crestmont;
 pub mod darkmont;
 pub mod goldencove;
@@ -39,7 +40,7 @@ use super::registers::{PerfEvtSel, IA32_PERF_GLOBAL_CTRL};
 use super::Refusal;
 
 /// Every generation that hpm knows, each vendor's in the order in which they appeared.
-pub const GENERATIONS: [&Generation; 26] = [
+pub const GENERATIONS: [&Generation; 27] = [
     &core2::MEROM,
     &core2::CORE2,
     &nehalem::NEHALEM,
@@ -53,6 +54,7 @@ pub const GENERATIONS: [&Generation; 26] = [
     &goldencove::GOLDENCOVE,
     &redwoodcove::REDWOODCOVE,
     &lioncove::LIONCOVE,
+    &cougarcove::COUGARCOVE,
     &gracemont::GRACEMONT,
     &crestmont::CRESTMONT,
     &skymont::SKYMONT,
@@ -72,8 +74,12 @@ pub const GENERATIONS: [&Generation; 26] = [
 const ALDER_LAKE: &[u32] = &[0x97, 0x9A, 0xB7, 0xBA, 0xBF];
 /// Meteor Lake, and Arrow Lake-U, which is the same.
 const METEOR_LAKE: &[u32] = &[0xAA, 0xAC, 0xB5];
-/// Lunar Lake and Arrow Lake, but not Arrow Lake-H, which has cores of three types.
-const LUNAR_LAKE: &[u32] = &[0xBD, 0xC6];
+/// Lunar Lake, Arrow Lake and Arrow Lake-H.
+const LUNAR_LAKE: &[u32] = &[0xBD, 0xC5, 0xC6];
+/// Panther Lake and Wildcat Lake.
+const PANTHER_LAKE: &[u32] = &[0xCC, 0xD5, 0xE5];
+/// Arrow Lake-H, which has low-power cores beside Lunar Lake's two types, and of what generation those are.
+const THREE_TYPES: (u32, &Generation) = (0xC5, &crestmont::CRESTMONT);
 
 /// How a PMU is programmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -196,6 +202,9 @@ impl Quirks {
 /// The generation of this processor of family 6, or in a hybrid one that of its cores of this type, if hpm knows it.
 #[must_use]
 pub fn generation_of(model: u32, core_type: CoreType) -> Option<&'static Generation> {
+    if core_type == CoreType::LowPower {
+        return Some(THREE_TYPES).filter(|(of, _)| *of == model).map(|(_, generation)| generation);
+    }
     GENERATIONS.into_iter().find(|generation| {
         // AMD's have no models of family 6.
         let hybrid = generation.hybrid_models.contains(&model);

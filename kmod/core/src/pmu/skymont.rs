@@ -1,4 +1,4 @@
-//! Skymont: PerfMon version 6, adaptive PEBS of format 6. On hybrid processors the E-cores.
+//! Skymont: PerfMon version 6, adaptive PEBS of format 6, or 5 on Arrow Lake-H. On hybrid processors the E-cores.
 
 use super::super::abi::CoreType;
 use super::super::allocate::CounterSet;
@@ -11,7 +11,7 @@ use super::{
 /// Every general counter that the processor has.
 const ANY: u16 = 0xFF;
 
-/// The E-cores of Lunar Lake and Arrow Lake.
+/// The E-cores of Lunar Lake, Arrow Lake and Arrow Lake-H.
 pub const SKYMONT: Generation = Generation {
     name: "skymont",
     models: &[],
@@ -23,7 +23,7 @@ pub const SKYMONT: Generation = Generation {
     precise: &PRECISE,
     extra: &EXTRA,
     quirks: Quirks::NONE,
-    pebs_formats: &[6],
+    pebs_formats: &[5, 6],
     pebs_counters: 0xFF,
     lbr_format: ARCHITECTURAL_LBR,
     errata: &[],

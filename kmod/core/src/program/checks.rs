@@ -43,7 +43,7 @@ pub(super) fn checked_layout(
 
 /// Refuses groups of records where hardware does not write these into memory.
 pub(super) fn check_groups(config: &SessionConfig, way: Option<Way>) -> Result<(), Refusal> {
-    // On a hybrid processor those of the other type of core may be precise.
+    // On a hybrid processor those of another type of core may be precise.
     let precise = |event: &EventSpec| event.mode == EventMode::Precise as u8;
     let written =
         config.events.iter().take(config.event_count as usize).any(precise) && way != Some(Way::Ibs);

@@ -284,9 +284,9 @@ fn processors_that_are_not_known_are_named_and_left_alone() {
     let mut zen = Processor { registers: none.clone(), ..skylake() };
     zen.leaves.insert(0, AMD);
     zen.leaves.insert(1, leaf(0x00B5_0F00, 0, 0, 0));
-    let mut newer = Processor { registers: none, ..skylake() };
-    newer.leaves.insert(1, leaf(0x000C_0652, 0, ECX, EDX));
-    for (processor, named) in [(zen, [0x1A, 0x50]), (newer, [6, 0xC5])] {
+    let mut knights_landing = Processor { registers: none, ..skylake() };
+    knights_landing.leaves.insert(1, leaf(0x0005_0671, 0, ECX, EDX));
+    for (processor, named) in [(zen, [0x1A, 0x50]), (knights_landing, [6, 0x57])] {
         let refusal = machine(&processor).pmu.expect_err("not known");
         assert_eq!(refusal, Refusal::new(Reason::UnknownPmu, named));
     }

@@ -3,7 +3,7 @@
 use hpm_abi::CoreType;
 use hpm_core::lbr::Lbr;
 use hpm_core::pmu::amd;
-use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
+use hpm_core::pmu::{generation_of, ExtraRegister, Generation, GENERATIONS};
 
 fn models(generation: &Generation) -> String {
     let name = |model: &u32| format!("{model:02X}H");
@@ -14,11 +14,15 @@ fn models(generation: &Generation) -> String {
     let cores = match generation.core_type {
         CoreType::Any => return own,
         CoreType::Core => "P-cores",
-        CoreType::Atom => "E-cores",
+        CoreType::Atom | CoreType::LowPower => "E-cores",
     };
     let hybrid = generation.hybrid_models.iter().map(name).collect::<Vec<_>>().join(", ");
     let separator = if own.is_empty() { "" } else { "; " };
-    format!("{own}{separator}{cores} of {hybrid}")
+    let is_third = |model: &u32| generation_of(*model, CoreType::LowPower) == Some(generation);
+    let third: Vec<_> = (0..=0xFF).filter(is_third).map(|model| name(&model)).collect();
+    let low_power =
+        if third.is_empty() { String::new() } else { format!("; low-power cores of {}", third.join(", ")) };
+    format!("{own}{separator}{cores} of {hybrid}{low_power}")
 }
 
 /// Families and models of one of AMD's generations.

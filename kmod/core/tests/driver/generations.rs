@@ -12,7 +12,7 @@ use crate::rig::scene::{config, counted, exercise, hybrid, hybrid_of, interrupti
 use crate::rig::Rig;
 use hpm_abi::{CoreType, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
 use hpm_core::hybrid::check_types;
-use hpm_core::pmu::{ExtraRegister, Generation, GENERATIONS};
+use hpm_core::pmu::{generation_of, ExtraRegister, Generation, GENERATIONS};
 use hpm_core::port::Port;
 use hpm_core::registers::PerfEvtSel;
 use hpm_core::{detect, Pmu, Program};
@@ -21,7 +21,7 @@ use vpmu::profile::{self, PmuKind, Profile};
 use vpmu::Options;
 
 /// The names that the driver gives the profiles' PMUs.
-const NAMES: [(&str, &str); 19] = [
+const NAMES: [(&str, &str); 24] = [
     ("core2", "core2"),
     ("nehalem", "nehalem"),
     ("westmere", "westmere"),
@@ -37,10 +37,15 @@ const NAMES: [(&str, &str); 19] = [
     ("meteorlake", "redwoodcove"),
     ("sierraforest", "crestmont"),
     ("lunarlake", "lioncove"),
+    ("arrowlakeh", "lioncove"),
     ("clearwaterforest", "darkmont"),
+    ("pantherlake", "cougarcove"),
     ("alderlake", "gracemont"),
     ("meteorlake", "crestmont"),
     ("lunarlake", "skymont"),
+    ("arrowlakeh", "skymont"),
+    ("arrowlakeh", "crestmont"),
+    ("pantherlake", "darkmont"),
 ];
 
 fn rig(profile: &'static Profile) -> Rig {
@@ -142,6 +147,9 @@ fn a_model_belongs_to_one_generation() {
     };
     let [core, atom] = [CoreType::Core, CoreType::Atom].map(hybrid);
     assert!(core == atom && core.windows(2).all(|pair| pair[0] != pair[1]));
+    let has_a_third = |model: &u32| generation_of(*model, CoreType::LowPower).is_some();
+    assert!(models.iter().all(|model| !has_a_third(model)));
+    assert_eq!(core.iter().filter(|model| has_a_third(model)).collect::<Vec<_>>(), [&0xC5]);
     assert!(core.iter().all(|model| !models.contains(&model)));
 }
 
@@ -360,12 +368,15 @@ fn a_ninth_precise_event_has_no_place_in_a_quantum() {
 
 const CORE: u8 = CoreType::Core as u8;
 const ATOM: u8 = CoreType::Atom as u8;
+const LOW_POWER: u8 = CoreType::LowPower as u8;
 
 #[test]
 fn on_a_hybrid_processor_each_event_counts_on_the_cores_that_it_is_for() {
     each_event_counts_on_its_cores(hybrid(), b"goldencove+gracemont\0");
     each_event_counts_on_its_cores(hybrid_of(&profile::METEOR_LAKE), b"redwoodcove+crestmont\0");
     each_event_counts_on_its_cores(hybrid_of(&profile::LUNAR_LAKE), b"lioncove+skymont\0");
+    each_event_counts_on_its_cores(hybrid_of(&profile::PANTHER_LAKE), b"cougarcove+darkmont\0");
+    each_event_counts_on_its_cores(hybrid_of(&profile::ARROW_LAKE_H), b"lioncove+skymont+crestmont\0");
 }
 
 fn each_event_counts_on_its_cores(mut rig: Rig, name: &[u8]) {
@@ -377,19 +388,24 @@ fn each_event_counts_on_its_cores(mut rig: Rig, name: &[u8]) {
     assert!(info.pmu_name.starts_with(name));
     rig.acquire();
     let of = |core_type, event| EventSpec { core_type, ..event };
-    let events = [
+    let mut events = vec![
         counted(0x00C0),
         of(ATOM, precise(0x82D0, 700)),
         of(CORE, precise(0x81D0, 1000)),
         of(ATOM, precise(0x81D0, 300)),
         of(CORE, counted(0x82D0)),
     ];
+    let cores = rig.cores.len();
+    if cores > 2 {
+        events.extend([of(LOW_POWER, precise(0x81D0, 500)), of(LOW_POWER, counted(0x82D0))]);
+    }
     let session = rig.add_session(&config(&events));
     let thread = rig.add_thread(Some(session));
     for round in 0..200 {
-        rig.switch(round % 2, thread, QuantumEnd::Preempted);
-        rig.run(round % 2, 997, &[Plain, Load, Load, Store, Branch]);
-        rig.switch(round % 2, round % 2, QuantumEnd::Yielded);
+        let cpu = round % cores;
+        rig.switch(cpu, thread, QuantumEnd::Preempted);
+        rig.run(cpu, 997, &[Plain, Load, Load, Store, Branch]);
+        rig.switch(cpu, cpu, QuantumEnd::Yielded);
         rig.read_all();
     }
     rig.stop(session);
@@ -397,10 +413,10 @@ fn each_event_counts_on_its_cores(mut rig: Rig, name: &[u8]) {
     let truth = rig.users[thread].truth;
     let seen = &rig.sessions[session].reader.threads[&rig.users[thread].tid];
     assert_eq!(seen.counts, truth);
-    assert!(truth[..5].iter().all(|&count| count > 10_000));
+    assert!(truth[..events.len()].iter().all(|&count| count > 10_000));
     // What cores do not have cannot occur there: no count is to be scaled by the time spent on the others.
     let totals = rig.sessions[session].totals();
-    assert_eq!(totals.running_tsc[..5], [totals.on_cpu_tsc; 5]);
+    assert!(totals.running_tsc[..events.len()].iter().all(|&running| running == totals.on_cpu_tsc));
     for (event, spec) in events.iter().enumerate().filter(|(_, spec)| spec.period > 0) {
         // The record of an overflow is written at the next event, so that the last one may be due.
         let due = truth[event] / spec.period - seen.records[event];
@@ -420,7 +436,7 @@ fn events_that_do_not_say_for_which_cores_they_are_must_be_architectural() {
             assert!(Program::new(pmu, &config(&[counted(encoding)])).is_ok(), "{encoding:#x}");
         }
         assert_eq!(refused(pmu, counted(0x81D0)), (Reason::CoreTypeMissing, [1, 0]));
-        assert_eq!(refused(pmu, EventSpec { core_type: 3, ..counted(0x00C0) }), (Reason::NoCoreType, [1, 3]));
+        assert_eq!(refused(pmu, EventSpec { core_type: 4, ..counted(0x00C0) }), (Reason::NoCoreType, [1, 4]));
     }
     let skylake = Rig::of(&vpmu::profile::SKYLAKE, 1, Options::default());
     let event = EventSpec { core_type: ATOM, ..counted(0x00C0) };

@@ -102,8 +102,8 @@ impl Definitions {
 /// What a name means where each type of a hybrid processor's cores has an event of its own by it: their sum.
 #[must_use]
 pub fn of_each_core(name: &str, events: &[String]) -> Option<Expression> {
-    let [core, atom] = event::on_each_core(name, events)?;
-    Expression::parse(&format!("`{core}` + `{atom}`")).ok()
+    let quoted = event::on_each_core(name, events)?.into_iter().map(|event| format!("`{event}`"));
+    Expression::parse(&quoted.collect::<Vec<_>>().join(" + ")).ok()
 }
 
 /// The names that hold for the records of a trace.

@@ -103,10 +103,9 @@ fn method(pmu: &str, smt: bool) -> Result<&'static Method, String> {
         "skylake" => &four_wide::SKYLAKE,
         "icelake" => &cove::ICE_LAKE,
         "goldencove" | "redwoodcove" => &cove::GOLDEN_COVE,
-        "lioncove" => &cove::LION_COVE,
+        "lioncove" | "cougarcove" => &cove::LION_COVE,
         "gracemont" => &mont::GRACEMONT,
-        "crestmont" | "skymont" => &mont::CRESTMONT,
-        "darkmont" => &mont::DARKMONT,
+        "crestmont" | "skymont" | "darkmont" => &mont::CRESTMONT,
         "merom" | "core2" | "nehalem" | "westmere" => &stalls::NEHALEM,
         "netburst" | "netburst_p" => &stalls::NETBURST,
         "k8" | "family10h" | "family15h" | "family16h" | "zen1" | "zen2" | "zen3" | "zen4" | "zen5" => {

@@ -25,13 +25,6 @@ pub(super) const CRESTMONT: Method = Method {
     shares: summed,
     remarks: GRACEMONT.remarks,
 };
-pub(super) const DARKMONT: Method = Method {
-    of_slots: true,
-    first: PARTS,
-    second: &[&["TOPDOWN_BAD_SPECULATION.MISPREDICT", "UOPS_RETIRED.MS"]],
-    shares: summed,
-    remarks: ["", "Front and back end are not split on this PMU."],
-};
 
 const PARTS: &[&str] = &[
     "TOPDOWN_RETIRING.ALL_P",

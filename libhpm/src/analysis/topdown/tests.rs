@@ -14,7 +14,13 @@ fn shares(pmu: &str, level: u8, counts: &[(&str, u64)]) -> Vec<(&'static str, i6
 
 #[test]
 fn every_event_of_every_plan_exists_and_level_1_fits() {
-    let hybrids = ["goldencove+gracemont", "redwoodcove+crestmont", "lioncove+skymont"];
+    let hybrids = [
+        "goldencove+gracemont",
+        "redwoodcove+crestmont",
+        "lioncove+skymont",
+        "lioncove+skymont+crestmont",
+        "cougarcove+darkmont",
+    ];
     for pmu in pmus().filter(|pmu| plan(pmu, 1, false).is_ok()).chain(hybrids) {
         for (level, smt) in [(1, false), (2, false), (1, true)] {
             let Ok(plan) = plan(pmu, level, smt) else {

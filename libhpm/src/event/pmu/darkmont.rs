@@ -1,6 +1,7 @@
-//! Events of the Darkmont core PMU (family 6, model DDH).
+//! Events of the Darkmont core PMU (family 6, model DDH; E cores of CCH, D5H and E5H).
 //!
-//! Names, encodings and counters as in Intel's event list for these processors (perfmon, `clearwaterforest_core.json`).
+//! Names, encodings and counters as in Intel's event lists for these processors (perfmon, `clearwaterforest_core.json`,
+//! `pantherlake_darkmont_core.json`), and which are precise as the driver has it.
 
 use crate::event::table::{
     Absent, Alias, C0_7, LOAD_LATENCY, NO, PRECISE, Row, STORE_LATENCY, Table, absent, alias, row,
@@ -30,9 +31,10 @@ const ALIASES: &[Alias] = &[
     alias("l2-load-miss", "MEM_LOAD_UOPS_RETIRED.L2_MISS", "MEM_LOAD_UOPS_RETIRED.L2_MISS").but(caveat::UOPS),
     alias("l3-load-hit", "MEM_LOAD_UOPS_RETIRED.L3_HIT", "MEM_LOAD_UOPS_RETIRED.L3_HIT").but(caveat::UOPS),
     alias("l3-load-miss", "MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL", "MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL").but(caveat::UOPS),
-    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE").but(caveat::ALL_REQUESTS),
-    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS").but(caveat::ALL_REQUESTS),
+    alias("l3-reference", "LONGEST_LAT_CACHE.REFERENCE", "LONGEST_LAT_CACHE.REFERENCE").but(caveat::ALL_REQUESTS_OF_THE_LAST),
+    alias("l3-miss", "LONGEST_LAT_CACHE.MISS", "LONGEST_LAT_CACHE.MISS").but(caveat::ALL_REQUESTS_OF_THE_LAST),
     alias("l1i-miss", "ICACHE.MISSES", "ICACHE.MISSES").but(caveat::FETCHES),
+    alias("l2i-miss", "L2_REQUEST.DEMAND_CODE_RD_MISS", "L2_REQUEST.DEMAND_CODE_RD_MISS").but(caveat::FETCHES),
     alias("dtlb-load-miss", "MEM_UOPS_RETIRED.STLB_MISS_LOADS", "MEM_UOPS_RETIRED.STLB_MISS_LOADS").but(caveat::LAST_TLB_UOPS),
     alias("dtlb-store-miss", "MEM_UOPS_RETIRED.STLB_MISS_STORES", "MEM_UOPS_RETIRED.STLB_MISS_STORES").but(caveat::LAST_TLB_UOPS),
     alias("itlb-miss", "ITLB_MISSES.MISS_CAUSED_WALK", "ITLB_MISSES.MISS_CAUSED_WALK").but(caveat::WALKS),
@@ -45,7 +47,6 @@ const ALIASES: &[Alias] = &[
 #[rustfmt::skip]
 const ABSENT: &[Absent] = &[
     absent("slots", "the processor counts the slots of each kind (TOPDOWN_*), not all of them"),
-    absent("l2i-miss", "the processor does not count code reads that missed L2; TOPDOWN_FE_BOUND.ICACHE counts the issue slots that misses of instruction caches cost"),
     absent("resource-stall", missing::STALLS_AS_SLOTS_SMALL),
 ];
 
@@ -101,6 +102,7 @@ const ROWS: &[Row] = &[
     row("MEM_LOAD_UOPS_RETIRED.L2_MISS", 0x80d1, PRECISE, C0_7, "Load micro-operations retired that missed L2"),
     row("MEM_LOAD_UOPS_RETIRED.L3_HIT", 0x1cd1, PRECISE, C0_7, "Load micro-operations retired that hit L3"),
     row("MEM_LOAD_UOPS_L3_MISS_RETIRED.LOCAL_DRAM", 0x01d3, PRECISE, C0_7, "Load micro-operations retired whose data came from local DRAM"),
+    row("MEM_LOAD_UOPS_L3_MISS_RETIRED.MEMSIDE_CACHE", 0x40d3, PRECISE, C0_7, "Load micro-operations retired that missed L3 and hit the memory-side cache (Panther Lake)"),
     row("MEM_LOAD_UOPS_L3_MISS_RETIRED.ALL", 0xffd3, PRECISE, C0_7, "Load micro-operations retired that missed L3"),
     row("DTLB_LOAD_MISSES.MISS_CAUSED_WALK", 0x0108, NO, C0_7, "Loads that missed every TLB level and started a page walk"),
     row("DTLB_STORE_MISSES.MISS_CAUSED_WALK", 0x0149, NO, C0_7, "Stores that missed every TLB level and started a page walk"),
@@ -118,12 +120,15 @@ const ROWS: &[Row] = &[
     row("L2_REQUEST.ALL", 0x100_0000_ff24, NO, C0_7, "All requests of the core to L2"),
     row("L2_REQUEST.HIT", 0x100_0000_bf24, NO, C0_7, "All requests of the core that hit L2"),
     row("L2_REQUEST.MISS", 0x100_0000_7f24, NO, C0_7, "All requests of the core that missed L2"),
+    row("L2_REQUEST.DEMAND_CODE_RD_MISS", 0x4424, NO, C0_7, "Code reads that missed L2"),
     row("L2_REQUEST.HWPF", 0xc824, NO, C0_7, "Hardware prefetches to L2"),
+    row("L2_LINES_IN.E", 0x0425, NO, C0_7, "Lines brought into L2 in exclusive state (Panther Lake)"),
     row("LD_BLOCKS.ADDRESS_ALIAS", 0x0403, PRECISE, C0_7, "Loads delayed by a store with the same low address bits (4 KiB aliasing)"),
     row("LD_BLOCKS.DATA_UNKNOWN", 0x0103, PRECISE, C0_7, "Loads blocked by a store to the same address whose data is not ready"),
     row("LD_BLOCKS.DTLB_MISS", 0x0803, PRECISE, C0_7, "Loads blocked by a miss of the first-level data TLB"),
     row("LD_BLOCKS.ALL", 0x1f03, PRECISE, C0_7, "Loads blocked for any reason"),
     row("LD_HEAD.L1_MISS", 0x0105, NO, C0_7, "Cycles in which the oldest load waits for an L1 data cache miss"),
+    row("UOPS_RETIRED.ALL", 0x00c2, NO, C0_7, "Micro-operations retired (Panther Lake)"),
     row("UOPS_RETIRED.MS", 0x04c2, NO, C0_7, "Micro-operations retired that the microcode sequencer delivered"),
     row("UOPS_RETIRED.FPDIV", 0x40c2, NO, C0_7, "Floating-point divide micro-operations retired"),
     row("UOPS_RETIRED.IDIV", 0x80c2, NO, C0_7, "Integer divide micro-operations retired"),
@@ -147,16 +152,22 @@ const ROWS: &[Row] = &[
     row("TOPDOWN_BAD_SPECULATION.MISPREDICT", 0x0473, NO, C0_7, "Issue slots lost to branch mispredictions"),
     row("TOPDOWN_BE_BOUND.ALL", 0x02a4, NO, C0_7, "Issue slots lost because the back end took no more"),
     row("TOPDOWN_BE_BOUND.ALL_P", 0x02a4, NO, C0_7, "Issue slots lost because the back end took no more"),
+    row("TOPDOWN_BE_BOUND.ALLOC_RESTRICTIONS", 0x0174, NO, C0_7, "Issue slots lost to rules of what can be allocated together"),
     row("TOPDOWN_BE_BOUND.MEM_SCHEDULER", 0x0274, NO, C0_7, "Issue slots lost because the memory scheduler was full"),
     row("TOPDOWN_BE_BOUND.REORDER_BUFFER", 0x4074, NO, C0_7, "Issue slots lost because the reorder buffer was full"),
     row("TOPDOWN_FE_BOUND.ALL_P", 0x019c, NO, C0_7, "Issue slots lost because the front end delivered nothing").on_fixed(5),
+    row("TOPDOWN_FE_BOUND.FRONTEND_LATENCY", 0x7271, NO, C0_7, "Issue slots lost to instruction cache and TLB misses and to resteering"),
+    row("TOPDOWN_FE_BOUND.FRONTEND_BANDWIDTH", 0x8d71, NO, C0_7, "Issue slots lost because the front end decoded or delivered too little"),
     row("TOPDOWN_FE_BOUND.ICACHE", 0x2071, NO, C0_7, "Issue slots lost to instruction cache misses"),
     row("TOPDOWN_FE_BOUND.ITLB_MISS", 0x1071, NO, C0_7, "Issue slots lost to instruction TLB misses"),
     row("TOPDOWN_RETIRING.ALL_P", 0x02c2, NO, C0_7, "Issue slots whose micro-operation retired").on_fixed(6),
     row("MEM_BOUND_STALLS_LOAD.L2_HIT", 0x0134, NO, C0_7, "Cycles in which the oldest load stalls the core on an L1 miss that hits L2"),
     row("MEM_BOUND_STALLS_LOAD.LLC_HIT", 0x0634, NO, C0_7, "Cycles in which the oldest load stalls the core on an L2 miss that hits the last-level cache"),
+    row("MEM_BOUND_STALLS_LOAD.ALL", 0x7f34, NO, C0_7, "Cycles in which the oldest load stalls the core on an L1 data cache miss (Panther Lake)"),
+    row("MEM_BOUND_STALLS_LOAD.L2_MISS", 0x7e34, NO, C0_7, "Cycles in which the oldest load stalls the core on a miss of L2 (Panther Lake)"),
+    row("MEM_BOUND_STALLS_LOAD.LLC_MISS", 0x3834, NO, C0_7, "Cycles in which the oldest load stalls the core on a miss of the last-level cache (Panther Lake)"),
     row("FRONTEND_RETIRED.ITLB_MISS", 0x10c6, PRECISE, C0_7, "Instructions retired after an ITLB miss"),
-    row("FRONTEND_RETIRED.ALL", 0x00c6, PRECISE, C0_7, "Instructions retired after a front-end stall"),
+    row("FRONTEND_RETIRED.ALL", 0x00c6, PRECISE, C0_7, "Instructions retired after a front-end stall (Clearwater Forest)"),
     row("FRONTEND_RETIRED.ICACHE", 0x20c6, PRECISE, C0_7, "Instructions retired after an instruction cache miss"),
     row("MEM_UOPS_RETIRED.LOAD_LATENCY_GT_4", 0x05d0, LOAD_LATENCY, C0_7, "Loads sampled at random that took more than 4 cycles, with latency and data source").with_extra(0x4),
     row("MEM_UOPS_RETIRED.LOAD_LATENCY_GT_8", 0x05d0, LOAD_LATENCY, C0_7, "Loads sampled at random that took more than 8 cycles, with latency and data source").with_extra(0x8),

@@ -10,6 +10,7 @@ mod amd_zen4;
 mod amd_zen5;
 mod broadwell;
 mod core2;
+mod cougarcove;
 mod crestmont;
 mod darkmont;
 mod goldencove;
@@ -29,7 +30,7 @@ mod westmere;
 use super::table::Table;
 
 /// Every PMU's table, by the name that the driver gives the PMU, each vendor's oldest first.
-pub(super) static TABLES: [(&str, Table); 28] = [
+pub(super) static TABLES: [(&str, Table); 29] = [
     ("netburst", netburst::NETBURST),
     ("netburst_p", netburst::NETBURST_P),
     ("merom", core2::CORE2),
@@ -45,6 +46,7 @@ pub(super) static TABLES: [(&str, Table); 28] = [
     ("goldencove", goldencove::GOLDENCOVE),
     ("redwoodcove", redwoodcove::REDWOODCOVE),
     ("lioncove", lioncove::LIONCOVE),
+    ("cougarcove", cougarcove::COUGARCOVE),
     ("gracemont", gracemont::GRACEMONT),
     ("crestmont", crestmont::CRESTMONT),
     ("skymont", skymont::SKYMONT),

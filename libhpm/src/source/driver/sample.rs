@@ -14,7 +14,7 @@ pub(super) struct SampleRows {
 }
 
 impl SampleRows {
-    /// For these events on a PMU, or on the two of a hybrid processor.
+    /// For these events on a PMU, or on those of a hybrid processor.
     pub(super) fn new(events: &[Event], pmu: &str) -> Self {
         let decoder = |event: &Event| {
             let (_, pmu) = core_pmus(pmu).find(|(core_type, _)| event.is_for(*core_type))?;

@@ -171,7 +171,7 @@ fn scaled(before: &Counted, after: &Counted) -> f64 {
 }
 
 /// The PMUs as the kernel names them, one for each type of cores.
-const PMUS: [&str; 3] = ["cpu", "cpu_core", "cpu_atom"];
+const PMUS: [&str; 4] = ["cpu", "cpu_core", "cpu_atom", "cpu_lowpower"];
 /// A thread has failed: the others need not wait for it.
 static FAILED: AtomicBool = AtomicBool::new(false);
 

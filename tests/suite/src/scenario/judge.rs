@@ -13,7 +13,7 @@ use crate::guest::programs::PERIOD;
 use crate::lab::Boot;
 
 /// What Linux's Intel driver calls the events of each profile (arch/x86/events/intel/core.c, intel_pmu_init).
-const EVENTS: [(&str, &str); 15] = [
+const EVENTS: [(&str, &str); 17] = [
     ("nehalem", "Nehalem events"),
     ("westmere", "Westmere events"),
     ("sandybridge", "SandyBridge events"),
@@ -28,7 +28,9 @@ const EVENTS: [(&str, &str); 15] = [
     ("meteorlake", "Meteorlake Hybrid events"),
     ("sierraforest", "Crestmont events"),
     ("lunarlake", "Lunarlake Hybrid events"),
+    ("arrowlakeh", "ArrowLake-H Hybrid events"),
     ("clearwaterforest", "Darkmont events"),
+    ("pantherlake", "Pantherlake Hybrid events"),
 ];
 
 /// perf's counts and samples agree with the truth.

@@ -66,7 +66,7 @@ fn on_amd(profile: &Profile) -> [&'static str; 4] {
     ["counting", if ibs { "sampling" } else { "interrupt" }, "judge", "lifecycle.short"]
 }
 
-/// What exercises the driver beyond [`EVERYWHERE`]: run on every processor with two CPUs.
+/// What exercises the driver beyond [`EVERYWHERE`]: run on every processor with several CPUs.
 const BEYOND: [&str; 12] = [
     "lbr",
     "interrupt",
@@ -120,7 +120,7 @@ fn previous_kernel() -> Machine {
     Machine { kernel: PREVIOUS_KERNEL.to_owned(), ..Machine::plain() }
 }
 
-/// What the fast tier does not: every processor with one and two CPUs, more CPUs, no isolation of page tables, and the kernel before the
+/// What the fast tier does not: every processor with one and several CPUs, more CPUs, no isolation of page tables, and the kernel before the
 /// newest.
 pub(super) fn long_jobs() -> Vec<Job> {
     let mut all = jobs(LONG_ONLY, &Machine::plain());
@@ -172,14 +172,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_profile_is_tested_on_one_and_on_two_cpus_and_nothing_twice() {
+    fn every_profile_is_tested_on_one_and_on_several_cpus_and_nothing_twice() {
         let all: Vec<Job> = fast_jobs().into_iter().chain(long_jobs()).chain(debug_jobs()).collect();
         let names: BTreeSet<(&str, String)> =
             all.iter().map(|job| (job.scenario.name, job.machine.label())).collect();
         assert_eq!(names.len(), all.len());
         for profile in profile::ALL {
-            for cpus in [1, 2] {
-                let beyond = BEYOND.into_iter().filter(|_| cpus == 2);
+            for cpus in [1, Machine::of(profile).cpus] {
+                let beyond = BEYOND.into_iter().filter(|_| cpus > 1);
                 for scenario in EVERYWHERE.into_iter().chain(beyond) {
                     // Some take one CPU whatever they are given.
                     let machine = Machine { cpus, ..Machine::of(profile) };

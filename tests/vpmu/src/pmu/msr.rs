@@ -30,7 +30,7 @@ pub const MSR_LASTBRANCH_0_TO_IP: u32 = 0x6C0;
 pub const MSR_LBR_INFO_0: u32 = 0xDC0;
 
 /// General-purpose counters that the address ranges have room for.
-pub const GENERAL_SLOTS: u32 = 8;
+pub const GENERAL_SLOTS: u32 = 10;
 /// Fixed-function counters that the address range has room for.
 pub const FIXED_SLOTS: u32 = 7;
 /// Last-branch records that the address ranges have room for.

@@ -7,6 +7,53 @@ use super::{
 };
 use crate::micro::{CacheGeometry, Geometry, Indexing};
 
+/// Darkmont's PMU.
+pub(super) const DARKMONT_PMU: Perfmon = Perfmon {
+    version: 6,
+    general_counters: 8,
+    // 0 to 2 and 4 to 6.
+    fixed_counters: 7,
+    counter_bits: 48,
+    // Architectural LBR (5:0 all set), PEBS_TRAP (6), PEBS_ARCH_REG (7), architectural PEBS (11:8 all
+    // set), FREEZE_WHILE_SMM (12), FW_WRITE (13).
+    capabilities: 0x3FFF,
+    pebs_counters: 0xFF,
+    // There is no such register.
+    pebs_enable_mask: 0,
+    data_source_tlb_lock: true,
+    // Intel's event list, OCR.*.
+    offcore: OffcoreResponse {
+        registers: 2,
+        mask: 0xF_F3FF_FFFF_FFFF,
+        any: 1 << 16,
+        hit: 1 << 19,
+        memory: 1 << 26,
+        snoop: 0x3F_8000_0000,
+    },
+    frontend_mask: 0,
+    lbr_depth: 0,
+    lbr_select_mask: 0,
+    debugctl_mask: 0x7FC3,
+    extended: Extended {
+        absent_fixed: 1 << 3,
+        pebs_fixed: 0b111,
+        memory_info: MemoryInfo::Crestmont,
+        arch_lbr: Some(ArchitecturalLbr { depths: 0b1011 }),
+        perfmon_extension: Some(PerfmonExtension {
+            unit_mask2: true,
+            equal: true,
+            pebs: Some(ArchitecturalPebs {
+                general: 0xFF,
+                pdist_general: 0b1,
+                pdist_fixed: 0b1,
+                // AUX (30), GPR (29), XMM (17), LBR (9:8).
+                groups: 0x6002_0300,
+            }),
+        }),
+        ..Extended::NONE
+    },
+};
+
 /// Clearwater Forest: PerfMon version 6 with `CPUID` leaf 23H, architectural PEBS and branch records.
 ///
 /// Which counters can be used for PEBS and which groups a record can have is for `CPUID` to say and not in
@@ -17,51 +64,7 @@ pub static CLEARWATER_FOREST: Profile = Profile {
     name: "clearwaterforest",
     // Family 6, extended model 13, model 13 (display model 221).
     signature: 0x000D_06D0,
-    pmu: PmuKind::Perfmon(&Perfmon {
-        version: 6,
-        general_counters: 8,
-        // 0 to 2 and 4 to 6.
-        fixed_counters: 7,
-        counter_bits: 48,
-        // Architectural LBR (5:0 all set), PEBS_TRAP (6), PEBS_ARCH_REG (7), architectural PEBS (11:8 all
-        // set), FREEZE_WHILE_SMM (12), FW_WRITE (13).
-        capabilities: 0x3FFF,
-        pebs_counters: 0xFF,
-        // There is no such register.
-        pebs_enable_mask: 0,
-        data_source_tlb_lock: true,
-        // Intel's event list, OCR.*.
-        offcore: OffcoreResponse {
-            registers: 2,
-            mask: 0xF_F3FF_FFFF_FFFF,
-            any: 1 << 16,
-            hit: 1 << 19,
-            memory: 1 << 26,
-            snoop: 0x3F_8000_0000,
-        },
-        frontend_mask: 0,
-        lbr_depth: 0,
-        lbr_select_mask: 0,
-        debugctl_mask: 0x7FC3,
-        extended: Extended {
-            absent_fixed: 1 << 3,
-            pebs_fixed: 0b111,
-            memory_info: MemoryInfo::Crestmont,
-            arch_lbr: Some(ArchitecturalLbr { depths: 0b1011 }),
-            perfmon_extension: Some(PerfmonExtension {
-                unit_mask2: true,
-                equal: true,
-                pebs: Some(ArchitecturalPebs {
-                    general: 0xFF,
-                    pdist_general: 0b1,
-                    pdist_fixed: 0b1,
-                    // AUX (30), GPR (29), XMM (17), LBR (9:8).
-                    groups: 0x6002_0300,
-                }),
-            }),
-            ..Extended::NONE
-        },
-    }),
+    pmu: PmuKind::Perfmon(&DARKMONT_PMU),
     events: EVENTS,
     fixed_events: FIXED_EVENTS,
     geometry: Geometry {

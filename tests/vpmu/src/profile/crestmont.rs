@@ -20,7 +20,7 @@ pub(super) const OWN_COUNTERS: PerfmonExtension =
 
 /// The core's PMU: PerfMon version 5 with 8 general-purpose and 3 fixed-function counters. Linux reports these,
 /// PEBS of format 4 and records of depth 32 on Meteor Lake; that Sierra Forest has them, too, is assumed.
-const PMU: Perfmon = Perfmon {
+pub(super) const PMU: Perfmon = Perfmon {
     version: 5,
     general_counters: 8,
     fixed_counters: 3,
@@ -53,7 +53,7 @@ const PMU: Perfmon = Perfmon {
 };
 
 /// Six micro-operations are allocated a cycle (the metrics beside Intel's event lists); the rest is Gracemont's.
-const CORE: Microarchitecture = Microarchitecture {
+pub(super) const CORE: Microarchitecture = Microarchitecture {
     retire_width: 6,
     l1d_latency_cycles: 4,
     l2_latency_cycles: 17,
@@ -71,7 +71,7 @@ const CORE: Microarchitecture = Microarchitecture {
     crystal_ratio: 80,
 };
 
-const SERVER_CACHES: Geometry = Geometry {
+pub(super) const SERVER_CACHES: Geometry = Geometry {
     l1i: CacheGeometry { size_bytes: 64 << 10, associativity: 8, line_bytes: 64 },
     l1d: CacheGeometry { size_bytes: 32 << 10, associativity: 8, line_bytes: 64 },
     l2: Some(CacheGeometry { size_bytes: 4 << 20, associativity: 16, line_bytes: 64 }),
@@ -106,5 +106,5 @@ pub(super) static METEOR_LAKE_EFFICIENT: Profile = Profile {
         ..SERVER_CACHES
     },
     microarchitecture: CORE,
-    hybrid: Some(Hybrid { core_type: 0x20, native_model: 2, efficient: None }),
+    hybrid: Some(Hybrid { core_type: 0x20, native_model: 2, efficient: None, low_power: None }),
 };

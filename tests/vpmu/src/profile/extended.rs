@@ -122,14 +122,26 @@ pub struct Hybrid {
     pub native_model: u32,
     /// The cores of the other type, which have the higher CPU numbers; `None` in their own description.
     pub efficient: Option<&'static Profile>,
+    /// The cores of a third type, which have the highest; `None` in their own description.
+    pub low_power: Option<&'static Profile>,
+}
+
+impl Hybrid {
+    /// The part's other cores, in order of their CPU numbers.
+    pub fn others(self) -> impl Iterator<Item = &'static Profile> + Clone {
+        self.efficient.into_iter().chain(self.low_power)
+    }
 }
 
 impl Profile {
     /// The description of logical processor `index` of `cpus`: this one, or on a hybrid part, for the second
-    /// half, that of the efficient cores. At least one processor is a performance core.
+    /// half, that of the efficient cores; with three types of cores each has a third. The first processor is a
+    /// performance core.
     #[must_use]
     pub fn of_cpu(&'static self, index: u32, cpus: u32) -> &'static Self {
-        let efficient = self.hybrid.and_then(|hybrid| hybrid.efficient);
-        efficient.filter(|_| index >= cpus.div_ceil(2)).unwrap_or(self)
+        let others = self.hybrid.into_iter().flat_map(Hybrid::others);
+        let types = others.clone().count() as u32 + 1;
+        let place = (index * types / cpus.max(1)) as usize;
+        std::iter::once(self).chain(others).nth(place).unwrap_or(self)
     }
 }

@@ -131,7 +131,12 @@ pub static ALDER_LAKE: Profile = Profile {
         ..SERVER_CACHES
     },
     microarchitecture: CORE,
-    hybrid: Some(Hybrid { core_type: 0x40, native_model: 1, efficient: Some(&ALDER_LAKE_EFFICIENT) }),
+    hybrid: Some(Hybrid {
+        core_type: 0x40,
+        native_model: 1,
+        efficient: Some(&ALDER_LAKE_EFFICIENT),
+        low_power: None,
+    }),
 };
 
 /// Intel Core Ultra, first series (Meteor Lake), family 6 model 170: its performance cores, Redwood Cove, and
@@ -158,5 +163,10 @@ pub static METEOR_LAKE: Profile = Profile {
         ..SERVER_CACHES
     },
     microarchitecture: CORE,
-    hybrid: Some(Hybrid { core_type: 0x40, native_model: 2, efficient: Some(&METEOR_LAKE_EFFICIENT) }),
+    hybrid: Some(Hybrid {
+        core_type: 0x40,
+        native_model: 2,
+        efficient: Some(&METEOR_LAKE_EFFICIENT),
+        low_power: None,
+    }),
 };

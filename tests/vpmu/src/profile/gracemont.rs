@@ -77,5 +77,5 @@ pub(super) static ALDER_LAKE_EFFICIENT: Profile = Profile {
         return_stack: 16,
         crystal_ratio: 80,
     },
-    hybrid: Some(Hybrid { core_type: 0x20, native_model: 1, efficient: None }),
+    hybrid: Some(Hybrid { core_type: 0x20, native_model: 1, efficient: None, low_power: None }),
 };

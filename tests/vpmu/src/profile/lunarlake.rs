@@ -17,7 +17,7 @@ const EFFICIENT_EXTENSION: PerfmonExtension = PerfmonExtension { unit_mask2: fal
 
 /// Lion Cove's PMU: PerfMon version 6, ten general-purpose counters, PEBS of format 6, whose group of counters
 /// is not modelled.
-const PMU: Perfmon = Perfmon {
+pub(super) const PMU: Perfmon = Perfmon {
     version: 6,
     general_counters: 10,
     fixed_counters: 4,
@@ -51,7 +51,7 @@ const PMU: Perfmon = Perfmon {
 };
 
 /// Skymont's: eight general-purpose counters, fixed-function counters 0 to 2 and 4 to 6.
-const EFFICIENT_PMU: Perfmon = Perfmon {
+pub(super) const EFFICIENT_PMU: Perfmon = Perfmon {
     general_counters: 8,
     fixed_counters: 7,
     pebs_counters: 0xFF,
@@ -77,7 +77,7 @@ const EFFICIENT_PMU: Perfmon = Perfmon {
 
 /// All sizes and latencies follow what Intel has shown of these cores, or are chosen. Eight slots a cycle (the
 /// metrics beside Intel's event lists). Lion Cove's two levels of L1 are one here.
-const CORE: Microarchitecture = Microarchitecture {
+pub(super) const CORE: Microarchitecture = Microarchitecture {
     retire_width: 8,
     l1d_latency_cycles: 5,
     l2_latency_cycles: 17,
@@ -95,7 +95,7 @@ const CORE: Microarchitecture = Microarchitecture {
     crystal_ratio: 80,
 };
 
-const EFFICIENT_CORE: Microarchitecture = Microarchitecture {
+pub(super) const EFFICIENT_CORE: Microarchitecture = Microarchitecture {
     l1d_latency_cycles: 4,
     l2_latency_cycles: 19,
     itlb: TlbGeometry { entries: 128, associativity: 128 },
@@ -106,12 +106,19 @@ const EFFICIENT_CORE: Microarchitecture = Microarchitecture {
     ..CORE
 };
 
-const CACHES: Geometry = Geometry {
+pub(super) const CACHES: Geometry = Geometry {
     l1i: CacheGeometry { size_bytes: 64 << 10, associativity: 16, line_bytes: 64 },
     l1d: CacheGeometry { size_bytes: 48 << 10, associativity: 12, line_bytes: 64 },
     l2: Some(CacheGeometry { size_bytes: 2 << 20, associativity: 16, line_bytes: 64 }),
     llc: CacheGeometry { size_bytes: 12 << 20, associativity: 12, line_bytes: 64 },
     indexing: Indexing::Physical,
+};
+
+pub(super) const EFFICIENT_CACHES: Geometry = Geometry {
+    l1i: CacheGeometry { size_bytes: 64 << 10, associativity: 8, line_bytes: 64 },
+    l1d: CacheGeometry { size_bytes: 32 << 10, associativity: 8, line_bytes: 64 },
+    l2: Some(CacheGeometry { size_bytes: 4 << 20, associativity: 16, line_bytes: 64 }),
+    ..CACHES
 };
 
 /// The performance cores, and through [`Profile::of_cpu`] the efficient ones.
@@ -123,7 +130,12 @@ pub static LUNAR_LAKE: Profile = Profile {
     fixed_events: FIXED_EVENTS,
     geometry: CACHES,
     microarchitecture: CORE,
-    hybrid: Some(Hybrid { core_type: 0x40, native_model: 3, efficient: Some(&LUNAR_LAKE_EFFICIENT) }),
+    hybrid: Some(Hybrid {
+        core_type: 0x40,
+        native_model: 3,
+        efficient: Some(&LUNAR_LAKE_EFFICIENT),
+        low_power: None,
+    }),
 };
 
 static LUNAR_LAKE_EFFICIENT: Profile = Profile {
@@ -132,12 +144,7 @@ static LUNAR_LAKE_EFFICIENT: Profile = Profile {
     pmu: PmuKind::Perfmon(&EFFICIENT_PMU),
     events: skymont_events::EVENTS,
     fixed_events: skymont_events::FIXED_EVENTS,
-    geometry: Geometry {
-        l1i: CacheGeometry { size_bytes: 64 << 10, associativity: 8, line_bytes: 64 },
-        l1d: CacheGeometry { size_bytes: 32 << 10, associativity: 8, line_bytes: 64 },
-        l2: Some(CacheGeometry { size_bytes: 4 << 20, associativity: 16, line_bytes: 64 }),
-        ..CACHES
-    },
+    geometry: EFFICIENT_CACHES,
     microarchitecture: EFFICIENT_CORE,
-    hybrid: Some(Hybrid { core_type: 0x20, native_model: 3, efficient: None }),
+    hybrid: Some(Hybrid { core_type: 0x20, native_model: 3, efficient: None, low_power: None }),
 };

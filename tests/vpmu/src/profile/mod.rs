@@ -3,11 +3,13 @@
 //! A profile only states facts; what they mean is implemented once, in [`crate::pmu`] and [`crate::micro`].
 
 pub mod amd;
+mod arrowlake;
 mod broadwell;
 mod broadwell_events;
 mod clearwaterforest;
 mod core2;
 mod core2_events;
+mod cougarcove_events;
 mod crestmont;
 mod crestmont_events;
 mod darkmont_events;
@@ -28,6 +30,7 @@ mod nehalem;
 mod nehalem_events;
 mod netburst;
 mod netburst_events;
+mod pantherlake;
 mod perfmon1;
 mod prescott;
 mod sandybridge;
@@ -44,6 +47,7 @@ use crate::event::EventSet;
 use crate::micro::Geometry;
 
 pub use amd::Amd;
+pub use arrowlake::ARROW_LAKE_H;
 pub use broadwell::BROADWELL;
 pub use clearwaterforest::CLEARWATER_FOREST;
 pub use core2::CORE2;
@@ -56,6 +60,7 @@ pub use ivybridge::IVY_BRIDGE;
 pub use lunarlake::LUNAR_LAKE;
 pub use nehalem::NEHALEM;
 pub use netburst::{Escr, Masked, Meaning, Netburst, NetburstEvent, RAT_ESCRS, SAAT_ESCR0, SAAT_ESCR1, Term};
+pub use pantherlake::PANTHER_LAKE;
 pub use perfmon1::PERFMON1;
 pub use prescott::PRESCOTT;
 pub use sandybridge::SANDY_BRIDGE;
@@ -270,7 +275,9 @@ pub static ALL: &[&Profile] = &[
     &METEOR_LAKE,
     &SIERRA_FOREST,
     &LUNAR_LAKE,
+    &ARROW_LAKE_H,
     &CLEARWATER_FOREST,
+    &PANTHER_LAKE,
 ];
 
 /// Every profile that a user can choose, by kind of PMU.
@@ -287,10 +294,10 @@ pub fn every() -> impl Iterator<Item = &'static Profile> {
     KINDS.iter().copied().flatten().copied()
 }
 
-/// Every core with architectural performance monitoring: the profiles, and the efficient cores of hybrid parts.
+/// Every core with architectural performance monitoring: the profiles, and the other cores of hybrid parts.
 pub fn cores() -> impl Iterator<Item = &'static Profile> {
-    let efficient = |profile: &&'static Profile| profile.hybrid.and_then(|hybrid| hybrid.efficient);
-    EARLY.iter().chain(ALL).copied().chain(ALL.iter().filter_map(efficient))
+    let others = ALL.iter().filter_map(|profile| profile.hybrid).flat_map(Hybrid::others);
+    EARLY.iter().chain(ALL).copied().chain(others)
 }
 
 /// The profile of this name.

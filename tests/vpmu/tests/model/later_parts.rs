@@ -3,8 +3,8 @@
 use crate::geometry::latency;
 use crate::machine::*;
 use vpmu::profile::{
-    ALDER_LAKE, CLEARWATER_FOREST, GRANITE_RAPIDS, ICE_LAKE, LUNAR_LAKE, METEOR_LAKE, SAPPHIRE_RAPIDS,
-    SIERRA_FOREST, SKYLAKE,
+    ALDER_LAKE, ARROW_LAKE_H, CLEARWATER_FOREST, GRANITE_RAPIDS, ICE_LAKE, LUNAR_LAKE, METEOR_LAKE,
+    SAPPHIRE_RAPIDS, SIERRA_FOREST, SKYLAKE,
 };
 use vpmu::{
     Core, CpuidRegs, DataSource, Event, EventSet, GeneralProtection, MicroEvents, Options, Pmu, Privilege,
@@ -102,6 +102,29 @@ fn lunar_lake_has_version_6_and_a_debug_store() {
     }
     // Of all cores: neither fixed-function counter 3 nor those behind it.
     assert_eq!(ask(LUNAR_LAKE.of_cpu(0, 2), 0x0A, 0).ecx, 0b111);
+}
+
+/// Version 5 on all cores; the EQ bit and UnitMask2 are where leaf 23H tells of them.
+#[test]
+fn arrow_lake_h_has_three_types_of_core() {
+    let of = |cpu, cpus| ARROW_LAKE_H.of_cpu(cpu, cpus);
+    let native = |cpus| (0..cpus).map(|cpu| ask(of(cpu, cpus), 0x1A, 0).eax).collect::<Vec<_>>();
+    assert_eq!(native(2), [0x4000_0003, 0x2000_0003]);
+    assert_eq!(native(3), [0x4000_0003, 0x2000_0003, 0x2000_0002]);
+    assert_eq!(native(4), [0x4000_0003, 0x4000_0003, 0x2000_0003, 0x2000_0002]);
+    let counters = [[0x3FF, 0b1111], [0xFF, 0x77], [0xFF, 0b111]];
+    for (cpu, (counters, features)) in counters.into_iter().zip([3, 2, 0]).enumerate() {
+        let core = of(cpu as u32, 3);
+        assert_eq!(ask(core, 1, 0).eax, 0x000C_0652);
+        let leaf = ask(core, 0x0A, 0);
+        assert_eq!((leaf.eax & 0xFFFF, leaf.ecx), (0x0805, 0b111), "{}", core.name);
+        let leaf = ask(core, 0x23, 1);
+        assert_eq!(([leaf.eax, leaf.ebx], ask(core, 0x23, 0).ebx), (counters, features), "{}", core.name);
+        let mut pmu = Pmu::new(core, Options::default());
+        assert_eq!(pmu.rdmsr(msr::IA32_PMC_GP0_CTR), Err(GeneralProtection), "the registers of version 6");
+        assert_eq!(pmu.wrmsr(msr::IA32_PERFEVTSEL0, 1 << 36).is_ok(), features & 2 != 0, "EQ");
+        assert_eq!(pmu.wrmsr(msr::IA32_PERFEVTSEL0, 0xFF << 40).is_ok(), features & 1 != 0);
+    }
 }
 
 /// The bit that Linux sets on Meteor Lake's performance cores (intel_pmu_broken_perf_cap).

@@ -2,6 +2,7 @@
 
 use hpm_abi::{EventMode, EventSpec, QuantumEnd, Scope, SessionConfig};
 use hpm_core::Program;
+use vpmu::profile::Hybrid;
 use vpmu::{Options, Profile};
 
 use super::core::Instruction::{self, Branch, Load, Plain, Store};
@@ -68,15 +69,15 @@ pub fn acquired(cpus: usize) -> Rig {
     rig
 }
 
-/// A machine whose first CPU is a performance core, and whose second one is an efficient core.
+/// A machine with a core of each type, of which the first is a performance core and the second an efficient core.
 pub fn hybrid() -> Rig {
     hybrid_of(&vpmu::profile::ALDER_LAKE)
 }
 
 /// The same of this processor.
 pub fn hybrid_of(performance: &'static Profile) -> Rig {
-    let efficient = performance.hybrid.and_then(|hybrid| hybrid.efficient).expect("an E-core");
-    Rig::with(&[performance, efficient], Options::default())
+    let others = performance.hybrid.into_iter().flat_map(Hybrid::others);
+    Rig::with(&std::iter::once(performance).chain(others).collect::<Vec<_>>(), Options::default())
 }
 
 /// One CPU with one thread of one session on it; the session, and the thread's ID.

@@ -3,7 +3,7 @@
 use super::Perfmon;
 use super::extended::has_ds_pebs;
 use crate::pmu::CpuidRegs;
-use crate::profile::{self, ArchitecturalLbr, PerfmonExtension, Profile};
+use crate::profile::{self, ArchitecturalLbr, Hybrid, PerfmonExtension, Profile};
 
 /// `CPUID.01H:ECX`: 64-bit DS layout.
 const DTES64: u32 = 1 << 2;
@@ -119,14 +119,15 @@ fn fixed_counters(facts: &profile::Perfmon) -> u32 {
     ((1 << facts.fixed_counters) - 1) & !(facts.extended.absent_fixed as u32)
 }
 
-/// Every core of a hybrid part answers alike: what its efficient cores have, too. What the performance cores
-/// have beyond that Linux knows of Alder Lake (arch/x86/events/intel/core.c, intel_pmu_init), and reads in
-/// leaf 23H on later parts.
+/// Every core of a hybrid part answers alike: what all of its cores have. What the performance cores have beyond
+/// that Linux knows of Alder Lake (arch/x86/events/intel/core.c, intel_pmu_init), and reads in leaf 23H on later
+/// parts. In a part with three types of cores those of the third are the smallest.
 fn perfmon(profile: &Profile, facts: &profile::Perfmon) -> CpuidRegs {
-    let efficient = profile.hybrid.and_then(|hybrid| hybrid.efficient);
-    let efficient = efficient.and_then(|core| Some((core, core.perfmon()?)));
-    let (common, pmu) = efficient.unwrap_or((profile, facts));
-    let (bits, fixed) = (u32::from(pmu.counter_bits), fixed_counters(pmu) & fixed_counters(facts));
+    let others = profile.hybrid.into_iter().flat_map(Hybrid::others);
+    let others = others.filter_map(|core| Some((core, core.perfmon()?)));
+    let fixed = others.clone().fold(fixed_counters(facts), |fixed, (_, pmu)| fixed & fixed_counters(pmu));
+    let (common, pmu) = others.last().unwrap_or((profile, facts));
+    let bits = u32::from(pmu.counter_bits);
     let version_5 = pmu.version >= 5;
     // "Supported only if Architectural Performance Monitoring Version ID > 1".
     let fixed_bits = if pmu.version > 1 { bits << 5 } else { 0 };
