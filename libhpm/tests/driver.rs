@@ -10,7 +10,8 @@ use hpm_core::registers::PerfEvtSel;
 use hpm_core::{Pmu, Program, Refusal};
 use libhpm::analysis::topdown;
 use libhpm::event::{
-    Counter, Equivalent, Event, GENERICS, Misfit, Row, core_pmus, equivalent, fit, parse, pmus, vendor_names,
+    Counter, Equivalent, Event, GENERICS, Misfit, Row, core_pmus, equivalent, fit, parse, parse_each, pmus,
+    vendor_names,
 };
 use proptest::prelude::*;
 
@@ -172,6 +173,25 @@ fn the_driver_takes_every_top_down_plan_of_level_1() {
         for (core_type, pmu) in core_pmus(name) {
             let driver = Pmu { core_type, ..named(pmu) };
             assert_eq!(configured(&driver, &events), Ok(()), "{name}: {pmu}");
+        }
+    }
+}
+
+/// On a hybrid processor a name is an event, or one for each type of cores, that the driver takes on every core.
+#[test]
+fn the_driver_takes_every_name_of_a_hybrid_processor() {
+    for hybrid in
+        ["goldencove+gracemont", "redwoodcove+crestmont", "lioncove+skymont+crestmont", "cougarcove+darkmont"]
+    {
+        let names = core_pmus(hybrid).flat_map(|(_, pmu)| vendor_names(pmu)).map(|row| row.name);
+        for name in names.chain(GENERICS.iter().map(|generic| generic.name)) {
+            // Those that none of the types has as an event are explained elsewhere.
+            let Ok(events) = parse_each(name, hybrid) else { continue };
+            for (core_type, pmu) in core_pmus(hybrid) {
+                let refused = configured(&Pmu { core_type, ..named(pmu) }, &events);
+                let as_counted = matches!(refused, Ok(()) | Err(Reason::OnlyPrecise));
+                assert!(as_counted, "{name} on the {pmu} of {hybrid}: {refused:?}");
+            }
         }
     }
 }

@@ -8,6 +8,11 @@ use super::{
 };
 use crate::{Error, Result};
 
+/// The encodings that mean the same on cores of every type: the architectural events (SDM Vol. 3B 20.2.1.2), and what the fixed counters 0
+/// to 2 count (20.2.2).
+const ARCHITECTURAL: [u64; 10] =
+    [0x003C, 0x00C0, 0x013C, 0x4F2E, 0x412E, 0x00C4, 0x00C5, 0x0100, 0x0200, 0x0300];
+
 /// Splits a comma-separated list of events, which may have blanks around the commas; commas between slashes belong to a raw event.
 #[must_use]
 pub fn split_list(list: &str) -> Vec<&str> {
@@ -63,15 +68,15 @@ pub fn parse_each(text: &str, pmu: &str) -> Result<Vec<Event>> {
     })
 }
 
-/// The event on cores of all types, which must have it in one encoding.
+/// The event on cores of all types, which must mean the same by it: the driver knows that only of architectural ones.
 fn on_every_core(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
     let mut events = core_pmus(pmu).map(|(_, pmu)| encode(text, request, pmu));
     let first = events.next().expect("a name has at least one part")?;
     for other in events {
-        if other? != first {
+        if other? != first || request.name.is_some() && !ARCHITECTURAL.contains(&first.encoding) {
             return Err(syntax(
                 text,
-                "the core types of this processor encode it differently: name one, as in `cpu_core/…/` or `cpu_atom/…/`",
+                "each type of this processor's cores has one of its own by this name: name one, as in `cpu_core/…/` or `cpu_atom/…/`",
             ));
         }
     }
@@ -85,7 +90,7 @@ fn no_such_cores(pmu: &str) -> String {
         .collect();
     match &written[..] {
         [one] => format!("this processor has cores of one type only: write {one} instead"),
-        several => format!("this processor has no such cores: write {} instead", several.join(" or ")),
+        several => format!("this processor has no such cores online: write {} instead", several.join(" or ")),
     }
 }
 

@@ -173,6 +173,9 @@ fn a_name_means_the_event_of_each_type_of_core_where_they_differ() {
     );
     assert_eq!(names("load:u", hybrid), ["cpu_core/load/u", "cpu_atom/load/u"]);
     assert_eq!(names("cpu_atom/load/u", hybrid), ["cpu_atom/load/u"]);
+    // In one encoding, of which the driver does not know that it means the same.
+    let calls = ["cpu_core/BR_INST_RETIRED.NEAR_CALL/u", "cpu_atom/BR_INST_RETIRED.NEAR_CALL/u"];
+    assert_eq!(names("BR_INST_RETIRED.NEAR_CALL:u", "cougarcove+darkmont"), calls);
     assert_eq!(
         names("MEM_LOAD_RETIRED.L1_MISS", hybrid),
         ["cpu_core/MEM_LOAD_RETIRED.L1_MISS/"],

@@ -116,7 +116,7 @@ pub struct Facts {
     pub cap_perfmon: bool,
     /// What the kernel says of Meltdown, and so of page-table isolation.
     pub meltdown: Option<String>,
-    /// `/sys/bus/event_source/devices/cpu/rdpmc`: who may read counters in user space.
+    /// `/sys/bus/event_source/devices/cpu/rdpmc`, on a hybrid processor `cpu_core`'s: who may read counters in user space.
     pub rdpmc: Option<i32>,
     /// Likely holders of counters.
     pub holders: Holders,
@@ -155,7 +155,8 @@ impl Facts {
             perf_event_paranoid: number("proc/sys/kernel/perf_event_paranoid"),
             cap_perfmon: read("proc/self/status").is_some_and(|status| has_perfmon(&status)),
             meltdown: read("sys/devices/system/cpu/vulnerabilities/meltdown"),
-            rdpmc: number("sys/bus/event_source/devices/cpu/rdpmc"),
+            rdpmc: number("sys/bus/event_source/devices/cpu/rdpmc")
+                .or_else(|| number("sys/bus/event_source/devices/cpu_core/rdpmc")),
             holders: Holders::find(root),
         }
     }

@@ -75,7 +75,7 @@ pub const BUILT_IN: [(&str, &str); 10] = [
     ("branch_mpki", "branch-misses / instructions * 1000"),
     ("l1d_mpki", "l1d-load-miss / instructions * 1000"),
     ("l2_mpki", "l2-load-miss / instructions * 1000"),
-    ("llc_mpki", "llc-load-miss / instructions * 1000"),
+    ("llc_mpki", "l3-load-miss / instructions * 1000"),
     ("faults_per_ms", "page-faults / duration_ns * 1M"),
 ];
 

@@ -1,4 +1,4 @@
-//! Ice Lake, whose slots are counted and bad speculation is the rest; Golden Cove, Redwood Cove and Lion Cove, which count every part.
+//! Ice Lake, whose slots are counted and bad speculation is the rest; Golden Cove to Cougar Cove, which count every part.
 
 use super::{BACK_END_PARTS, Counts, MEMORY, Method, Share, four, memory_bound, mispredicted};
 

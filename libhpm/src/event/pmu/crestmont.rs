@@ -1,4 +1,4 @@
-//! Events of the Crestmont core PMU (family 6, models AFH, B6H; E cores of AAH, ACH, B5H).
+//! Events of the Crestmont core PMU (family 6, models AFH, B6H; E cores of AAH, ACH, B5H; low-power cores of C5H).
 //!
 //! Names, encodings and counters as in Intel's event lists for these processors (perfmon, `sierraforest_core.json`,
 //! `grandridge_core.json`, `meteorlake_crestmont_core.json`), and which are precise as the driver has it.

@@ -1,4 +1,4 @@
-//! Events of the Skymont core PMU (E cores of family 6, models BDH, C6H).
+//! Events of the Skymont core PMU (E cores of family 6, models BDH, C5H, C6H).
 //!
 //! Names, encodings and counters as in Intel's event lists for these processors (perfmon, `lunarlake_skymont_core.json`,
 //! `arrowlake_skymont_core.json`), and which are precise as the driver has it.

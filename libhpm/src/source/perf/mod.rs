@@ -5,6 +5,7 @@
 //! reports of switches. In each, a clock counts its length, and any other event the periods of its samples: exactly so when
 //! each single event is a sample, as the names of software events suggest.
 
+mod cores;
 mod event;
 mod open;
 pub(super) mod quanta;

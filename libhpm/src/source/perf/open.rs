@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use super::cores::Cores;
 use super::record::{self, Timed, What};
 use super::{PerfName, PerfStacks};
 use crate::session::Target;
@@ -102,10 +103,11 @@ impl PerfOptions {
 
 /// Everything that was opened.
 pub(super) struct Opened {
-    /// Events with their place in the options; those without one report switches and mappings, and tell the time on CPUs.
-    events: Vec<(Option<usize>, PerfEvent)>,
+    /// Those of the options, and others that report switches and mappings, and tell the time on CPUs.
+    events: Vec<Part>,
     /// The same events again, which go on counting while samples are paused.
-    counting: Vec<(Option<usize>, PerfEvent)>,
+    counting: Vec<Part>,
+    cores: Cores,
     /// The ring of each CPU.
     rings: Vec<(u32, Ring)>,
     /// Rings that wake nobody any more.
@@ -121,6 +123,22 @@ pub(super) struct Opened {
     on_exec: bool,
 }
 
+/// One opened event.
+struct Part {
+    /// Its place in the options; those without one are not among them.
+    index: Option<usize>,
+    /// It is the same as another for cores of another type, and was enabled as long as that one.
+    again: bool,
+    event: PerfEvent,
+}
+
+impl Part {
+    /// One that only reports, and tells the time.
+    fn reporting(event: PerfEvent) -> Self {
+        Self { index: None, again: false, event }
+    }
+}
+
 /// What the events have counted.
 pub(super) struct Readings {
     pub(super) events: Vec<Reading>,
@@ -133,6 +151,7 @@ impl Opened {
         let mut opened = Self {
             events: Vec::new(),
             counting: Vec::new(),
+            cores: Cores::find(),
             rings: Vec::new(),
             asleep: HashSet::new(),
             by_id: HashMap::new(),
@@ -201,34 +220,50 @@ impl Opened {
         let ring = match cpu.filter(|_| reports.switches) {
             Some(cpu) => Some(self.ring_of(cpu, dummy, options.ring_bytes())?),
             None => {
-                self.events.push((None, dummy));
+                self.events.push(Part::reporting(dummy));
                 None
             }
         };
-        let mut leader: Option<usize> = None;
+        // One for each type of cores: counters are then on at the same times, or the events do not fit and are refused.
+        let mut leaders: Vec<usize> = Vec::new();
         for (index, event) in options.events.iter().enumerate() {
-            let group = leader.map(|place| &self.events[place].1);
-            // Only the leader of a group is switched on and off.
-            let attributes = Attributes { disabled: group.is_none(), ..options.attributes(event, &reports)? };
-            let opened = PerfEvent::open(&attributes, attach, cpu, group).map_err(refused(&event.name))?;
-            if let Some(ring) = ring {
-                opened.send_to(&self.rings[ring].1).map_err(refused(&event.name))?;
-                let id = opened.id().map_err(refused(&event.name))?;
-                self.by_id.insert(id, index);
-                self.untold.extend(attributes.untold_period().map(|period| (id, period)));
-            }
-            self.events.push((Some(index), opened));
-            if options.pausable {
-                let attributes = Attributes { sampling: Sampling::Never, disabled: true, ..attributes };
-                let counting =
-                    PerfEvent::open(&attributes, attach, cpu, None).map_err(refused(&event.name))?;
-                self.counting.push((Some(index), counting));
-            }
-            // Counters are then on at the same times, or the events do not fit and are refused.
-            if event.id.is_hardware() && !options.multiplex && leader.is_none() {
-                leader = Some(self.events.len() - 1);
+            let of_options = options.attributes(event, &reports)?;
+            for (place, event_id) in self.cores.each(event.id, cpu).into_iter().enumerate() {
+                let group = leaders.get(place).map(|&leader| &self.events[leader].event);
+                // Only the leader of a group is switched on and off.
+                let attributes = Attributes { event: event_id, disabled: group.is_none(), ..of_options };
+                let opened =
+                    PerfEvent::open(&attributes, attach, cpu, group).map_err(refused(&event.name))?;
+                if let Some(ring) = ring {
+                    self.send(ring, &opened, index, &attributes).map_err(refused(&event.name))?;
+                }
+                let part = |event| Part { index: Some(index), again: place > 0, event };
+                self.events.push(part(opened));
+                if options.pausable {
+                    let attributes = Attributes { sampling: Sampling::Never, disabled: true, ..attributes };
+                    let counting = PerfEvent::open(&attributes, attach, cpu, None);
+                    self.counting.push(part(counting.map_err(refused(&event.name))?));
+                }
+                if event.id.is_hardware() && !options.multiplex && leaders.len() == place {
+                    leaders.push(self.events.len() - 1);
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Has an event's records written into a ring.
+    fn send(
+        &mut self,
+        ring: usize,
+        event: &PerfEvent,
+        index: usize,
+        attributes: &Attributes,
+    ) -> io::Result<()> {
+        event.send_to(&self.rings[ring].1)?;
+        let id = event.id()?;
+        self.by_id.insert(id, index);
+        self.untold.extend(attributes.untold_period().map(|period| (id, period)));
         Ok(())
     }
 
@@ -236,31 +271,36 @@ impl Opened {
     fn ring_of(&mut self, cpu: u32, event: PerfEvent, bytes: usize) -> Result<usize> {
         if let Some(place) = self.rings.iter().position(|(of, _)| *of == cpu) {
             event.send_to(&self.rings[place].1).map_err(refused("dummy"))?;
-            self.events.push((None, event));
+            self.events.push(Part::reporting(event));
             return Ok(place);
         }
         self.rings.push((cpu, Ring::map(event, bytes).map_err(Error::io("map perf_event's ring"))?));
         Ok(self.rings.len() - 1)
     }
 
-    /// Every event, and of those of the options their place.
-    fn all(&self) -> impl Iterator<Item = (Option<usize>, &PerfEvent)> {
-        let of_rings = self.rings.iter().map(|(_, ring)| (None, ring.event()));
-        let others = self.events.iter().chain(&self.counting).map(|(index, event)| (*index, event));
-        of_rings.chain(others)
+    /// Every event.
+    fn all(&self) -> impl Iterator<Item = &PerfEvent> {
+        let of_rings = self.rings.iter().map(|(_, ring)| ring.event());
+        of_rings.chain(self.events.iter().chain(&self.counting).map(|part| &part.event))
     }
 
     /// Switches what samples off or on; what only counts goes on.
     pub(super) fn pause_samples(&self, paused: bool) -> Result<()> {
-        let sampling = self.events.iter().filter(|(index, _)| index.is_some()).map(|(_, event)| event);
+        let sampling = self.events.iter().filter(|part| part.index.is_some()).map(|part| &part.event);
         let switch = |event: &PerfEvent| if paused { event.disable() } else { event.enable() };
         sampling.map(switch).try_for_each(|done| done.map_err(Error::io("pause perf_event's samples")))
     }
 
-    /// The events whose counts are the measurement's.
-    fn counted(&self) -> impl Iterator<Item = (Option<usize>, &PerfEvent)> {
-        let twice = self.counting.iter().map(|(index, event)| (*index, event));
-        self.all().filter(|(index, _)| index.is_none() || self.counting.is_empty()).chain(twice)
+    /// The events of the options whose counts are the measurement's.
+    fn counted(&self) -> impl Iterator<Item = (usize, &Part)> {
+        let parts = if self.counting.is_empty() { &self.events } else { &self.counting };
+        parts.iter().filter_map(|part| Some((part.index?, part)))
+    }
+
+    /// What counts nothing is always on, as long as the thread is.
+    fn reporting(&self) -> impl Iterator<Item = &PerfEvent> {
+        let others = self.events.iter().filter(|part| part.index.is_none()).map(|part| &part.event);
+        self.rings.iter().map(|(_, ring)| ring.event()).chain(others)
     }
 
     /// Starts counting, unless an execve does that.
@@ -268,30 +308,28 @@ impl Opened {
         if self.on_exec {
             return Ok(());
         }
-        self.all().try_for_each(|(_, event)| event.enable().map_err(Error::io("start perf_event")))
+        self.all().try_for_each(|event| event.enable().map_err(Error::io("start perf_event")))
     }
 
     /// Stops counting.
     pub(super) fn disable(&mut self) -> Result<()> {
         self.stopped = true;
-        self.all().try_for_each(|(_, event)| event.disable().map_err(Error::io("stop perf_event")))
+        self.all().try_for_each(|event| event.disable().map_err(Error::io("stop perf_event")))
     }
 
     /// Sums over threads and CPUs.
     pub(super) fn read(&self, events: usize) -> Result<Readings> {
         let mut readings = Readings { events: vec![Reading::default(); events], on_cpu_ns: 0 };
-        for (index, event) in self.counted() {
-            let reading = event.read().map_err(Error::io("read perf_event"))?;
-            match index {
-                // What counts nothing is always on, as long as the thread is.
-                None => readings.on_cpu_ns += reading.running_ns,
-                Some(index) => {
-                    let sum = &mut readings.events[index];
-                    sum.count += reading.count;
-                    sum.enabled_ns += reading.enabled_ns;
-                    sum.running_ns += reading.running_ns;
-                }
-            }
+        let read = |event: &PerfEvent| event.read().map_err(Error::io("read perf_event"));
+        for event in self.reporting() {
+            readings.on_cpu_ns += read(event)?.running_ns;
+        }
+        for (index, part) in self.counted() {
+            let reading = read(&part.event)?;
+            let sum = &mut readings.events[index];
+            sum.count += reading.count;
+            sum.enabled_ns += if part.again { 0 } else { reading.enabled_ns };
+            sum.running_ns += reading.running_ns;
         }
         Ok(readings)
     }

@@ -84,6 +84,16 @@ impl EventId {
         Self { kind: b::PERF_TYPE_TRACEPOINT, config: number }
     }
 
+    /// The same event on the cores of one type of a hybrid processor, by the number of the kernel's PMU for them.
+    #[must_use]
+    pub const fn of_pmu(self, kind: u32) -> Self {
+        match self.kind {
+            b::PERF_TYPE_HARDWARE => Self { config: self.config | (kind as u64) << 32, ..self },
+            b::PERF_TYPE_RAW => Self { kind, ..self },
+            _ => self,
+        }
+    }
+
     /// Whether a counter of the PMU counts it, and not software.
     #[must_use]
     pub const fn is_hardware(self) -> bool {

@@ -9,8 +9,8 @@
 //! the machine below the lab does something else passes for one event's turn. With `revoked` the right to RDPMC is taken
 //! from every process while the threads read, and given back afterwards; who asks the driver instead is exact too.
 //!
-//! What each type of a hybrid processor's cores counts by an event of its own is read as the sum of both. A thread that
-//! moves to the other type between its two reads has counted more or less of the reads themselves: such sums need not be
+//! What each type of a hybrid processor's cores counts by an event of its own is read as the sum of all. A thread that
+//! moves to another type between its two reads has counted more or less of the reads themselves: such sums need not be
 //! exact, but as near as a read that is begun again.
 
 use std::hint::black_box;
@@ -31,7 +31,7 @@ use nix::unistd::{Pid, gettid};
 /// Iterations of the shortest loop.
 const LOOP: u64 = 20_000;
 /// More than the CPUs of the lab, so that they compete.
-const THREADS: usize = 3;
+const THREADS: usize = 4;
 /// Of a loop whose events take turns.
 const PARTS: usize = 10;
 /// Instructions that reading again may add; for a sum of two events, also what a read itself may come to more or less.
@@ -246,10 +246,11 @@ fn revoked<D: Device>(session: &Session<D>, kinds: &[Kind], rounds: u64) -> Resu
 
 /// Moves every thread but itself from CPU to CPU.
 fn move_about(threads: &[Pid], done: &AtomicBool) {
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
     for round in 0.. {
         for (number, &thread) in threads.iter().enumerate() {
             let mut cpu = CpuSet::new();
-            if cpu.set((round + number) % 2).is_ok() {
+            if cpu.set((round + number) % cpus).is_ok() {
                 // A thread that has ended cannot be moved.
                 let _ = sched_setaffinity(thread, &cpu);
             }

@@ -109,7 +109,7 @@ fn group(name: &str) -> Result<String> {
     let instructions = events.iter().find(|event| event["name"] == "instructions");
     let instructions = instructions.and_then(|event| event["count"].as_u64()).unwrap_or(0);
     ensure!(instructions > 10_000, "{instructions} instructions: {counted}");
-    // With the least that any of them has, and a name that stands for an event on each of two types of core.
+    // With the least that any of them has, and a name that stands for an event on each of several types of core.
     let told = counted["warnings"].to_string();
     ensure!(events.len() >= 4 || told.contains("not counted") || told.contains("has no event"), "{counted}");
     let names: Vec<&str> = events.iter().filter_map(|event| event["name"].as_str()).collect();

@@ -1,6 +1,7 @@
 //! The outside judge: Linux's own driver and Debian's perf on the modelled PMU, without hpm.
 
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_setaffinity};
@@ -11,7 +12,9 @@ use vpmu::event::{Event, EventSet};
 use vpmu::profile::amd::{AmdEvent, Units};
 use vpmu::profile::{Amd, EventSpec};
 
-use super::programs::{PERIOD, built, succeed};
+use super::counting::moved;
+use super::programs::{PERIOD, built, hpmctl, left_in, succeed};
+use super::scopes::every_cpu;
 use super::{GuestReport, processor};
 
 /// Period of samples by IBS, each of which is an interrupt; of those that its registers hold, a multiple of 16.
@@ -62,6 +65,9 @@ fn amd_events(profile: &Profile, facts: &Amd) -> Result<String> {
     Ok(names.join(","))
 }
 
+/// The window of the program that hpmctl counts by perf_event while it is moved between cores of every type.
+pub(crate) const MOVED: &str = "loops9";
+
 /// Counts the loops and samples the strides with perf.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     let profile = processor::profile()?;
@@ -78,7 +84,18 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         // What samples by interrupts is off by as much as the interrupt is late, which is no judgement of the model.
         Some(_) => {}
     }
+    if profile.hybrid.is_some() {
+        report.fact(MOVED, of_every_type()?);
+    }
     Ok(())
+}
+
+/// `hpmctl stat` by perf_event, which has a PMU for each type of cores: instructions and branches, and instructions by their encoding.
+fn of_every_type() -> Result<Value> {
+    let mut command = hpmctl(&["stat", "--source", "perf", "-e", "instructions:u,branches:u,r00c0:u"])?;
+    command.args(["--json", "-o", "moved.json", "--"]).arg(built("loops")?).args(["x"; 8]);
+    moved(command, "loops", &every_cpu()?, Duration::from_millis(20))?;
+    left_in("moved.json")
 }
 
 /// perf drops samples when its handler takes long by wall time, as it does in an emulated machine beside others.

@@ -19,8 +19,8 @@ use super::{GuestReport, is_asked_for};
 /// counters, control and status, debug store and PEBS, offcore, load latency, branch records, and those from PerfMon
 /// version 6 on. A processor has some of them.
 const REGISTERS: &[RangeInclusive<u32>] = &[
-    0xc1..=0xc8,
-    0x186..=0x18d,
+    0xc1..=0xca,
+    0x186..=0x18f,
     0x1a6..=0x1a7,
     0x1c8..=0x1c9,
     0x1d9..=0x1d9,
@@ -37,7 +37,7 @@ const REGISTERS: &[RangeInclusive<u32>] = &[
     0x14ce..=0x14cf,
     0x1500..=0x151f,
     0x1600..=0x161f,
-    0x1900..=0x191f,
+    0x1900..=0x1927,
     0x1980..=0x198f,
 ];
 

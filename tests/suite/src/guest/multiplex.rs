@@ -9,6 +9,7 @@ use super::bad_input::refused;
 use super::counting::moved;
 use super::processor::{cpus, profile};
 use super::programs::{built, hpmctl, left_in, succeed};
+use super::scopes::{every_cpu, pin};
 use super::{GuestReport, is_asked_for};
 
 /// Three events, each several times over, of which no processor has counters for all: the same event must come to the same. One
@@ -54,7 +55,10 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
         // The first CPU is a performance core.
         let efficient = first_efficient(profile()?, cpus()?)?;
         let places = [0, 0, 0, efficient];
+        // It begins where the first of them is.
+        pin(&places[..1])?;
         moved(command, "strides", &places, Duration::from_millis(20))?;
+        pin(&every_cpu()?)?;
         report.fact(TYPED, left_in("typed.json")?);
     }
     report.check("the text says in how much of the time each was counted", || {

@@ -16,7 +16,7 @@ use super::lifecycle::MODULE;
 use super::processor;
 use super::programs::{built, hpmctl, succeed, wait_at_most};
 use super::robust::plug;
-use super::scopes::{pin, settled};
+use super::scopes::{every_cpu, pin, settled};
 use super::torture::LOOPS;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -109,7 +109,7 @@ fn other_cpu_goes_on() -> Result<String> {
     });
     pin(&[1])?;
     let ran = succeed(&mut Command::new(built("loops")?));
-    pin(&[0, 1])?;
+    pin(&every_cpu()?)?;
     kill(Pid::from_raw(i32::try_from(other.id())?), Signal::SIGINT)?;
     let status = wait_at_most(&mut other, LIMIT)?;
     ran?;
@@ -273,7 +273,7 @@ fn write_until_over(session: &mut Child, other: Write) -> Result<()> {
 fn write_all_until_over(session: &mut Child, others: &[Write], interval: Duration) -> Result<()> {
     pin(&[1])?;
     let written = write_all_again(session, others, interval);
-    pin(&[0, 1])?;
+    pin(&every_cpu()?)?;
     written
 }
 

@@ -7,7 +7,7 @@ use vpmu::truth::Report;
 
 use super::counting::{as_counted, true_counts};
 use crate::check::Tally;
-use crate::guest::judge::IBS_PERIOD;
+use crate::guest::judge::{IBS_PERIOD, MOVED};
 use crate::guest::processor::{identity, sampled_event};
 use crate::guest::programs::PERIOD;
 use crate::lab::Boot;
@@ -39,6 +39,9 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
     for label in ["loops1", "loops3"] {
         tally.run(&format!("judge: perf stat equals the truth for {label}"), || counted(boot, label));
     }
+    if boot.machine.profile.hybrid.is_some() && boot.machine.cpus > 1 {
+        tally.run("judge: hpmctl counts by perf_event on cores of every type", || of_every_type(boot));
+    }
     match boot.machine.profile.amd() {
         None => tally.run("judge: perf record :pp names the missing load and its data", || sampled(boot)),
         Some(facts) if facts.ibs != 0 => {
@@ -47,6 +50,21 @@ pub(crate) fn compare(boot: &Boot, tally: &mut Tally) {
         }
         Some(_) => {}
     }
+}
+
+/// What hpmctl counted by perf_event is whole, on whichever cores it was.
+fn of_every_type(boot: &Boot) -> Result<String> {
+    let stat = boot.report.facts.get(MOVED).context("the guest left no counts")?;
+    let [instructions, branches, ..] = true_counts(&boot.truth, MOVED)?;
+    let events = stat["events"].as_array().context("no events")?;
+    let number = |name: &str| events.iter().map(|event| event[name].as_u64()).collect::<Option<Vec<_>>>();
+    let (counts, running) = (number("count").context("no counts")?, number("running_ns"));
+    ensure!(
+        counts == [instructions, branches, instructions],
+        "{counts:?} is not {instructions}, {branches}: {stat}"
+    );
+    ensure!(running.is_some() && running == number("enabled_ns"), "in part of the time only: {stat}");
+    Ok(format!("{counts:?}"))
 }
 
 /// Linux finds IBS with these capabilities (arch/x86/events/amd/ibs.c, amd_ibs_init).

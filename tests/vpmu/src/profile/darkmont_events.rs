@@ -40,6 +40,8 @@ pub(super) static EVENTS: &[EventSpec] = &[
     on(ANY, event("LONGEST_LAT_CACHE.MISS", 0x2E, 0x41, LLC_MISSES)),
     on(ANY, event("LONGEST_LAT_CACHE.REFERENCE", 0x2E, 0x4F, L2_MISSES)),
     on(ANY, event("L2_REQUEST.MISS", 0x24, 0x17F, L2_MISSES)),
+    on(ANY, event("L2_REQUEST.DEMAND_CODE_RD_MISS", 0x24, 0x44, &[E::L2CodeMiss])),
+    on(ANY, event("L2_REQUEST.DEMAND_CODE_RD_HIT", 0x24, 0x84, &[E::L2CodeHit])),
     on(ANY, event("L2_REQUEST.HIT", 0x24, 0x1BF, &[E::L2ReadHit, E::L2RfoHit, E::L2CodeHit])),
     on(ANY, event("L2_REQUEST.ALL", 0x24, 0x1FF, L2_REFERENCES)),
     on(ANY, event("ICACHE.MISSES", 0x80, 0x02, &[E::L1iMiss])),

@@ -122,7 +122,7 @@ pub struct Hybrid {
     pub native_model: u32,
     /// The cores of the other type, which have the higher CPU numbers; `None` in their own description.
     pub efficient: Option<&'static Profile>,
-    /// The cores of a third type, which have the highest; `None` in their own description.
+    /// The cores of a third type, which have the highest; the efficient ones' description has them, too.
     pub low_power: Option<&'static Profile>,
 }
 

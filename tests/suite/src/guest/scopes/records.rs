@@ -10,7 +10,7 @@ use libhpm::trace::{QuantumRow, SampleRow, ThreadRow, TraceReader};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{LIMIT, ends_well, groups, settled, signal, stopped_loops};
+use super::{LIMIT, ends_well, every_cpu, groups, settled, signal, stopped_loops};
 use crate::guest::GuestReport;
 use crate::guest::counting::moved;
 use crate::guest::processor::LOADS;
@@ -75,7 +75,7 @@ fn continued(mut target: Child, mut recorder: Child, tell: bool) -> Result<()> {
 fn system(trace: &str) -> Result<()> {
     let mut command = record(trace, &["-a", "--"])?;
     command.arg(built("loops")?).args(["x"; 21]);
-    let moves = moved(command, "loops", &[0, 1], Duration::from_millis(20))?;
+    let moves = moved(command, "loops", &every_cpu()?, Duration::from_millis(20))?;
     ensure!(moves > 3, "the program was moved {moves} times");
     Ok(())
 }
