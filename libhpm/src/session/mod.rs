@@ -231,20 +231,17 @@ impl<D: Device> Session<D> {
     }
 }
 
-/// Configures a session on this PMU, with small segments where there is no memory for large ones.
+/// Configures a session on this PMU, with less memory where there is not as much.
 fn configure<D: Device>(device: &D, pmu: &str, config: &mut SessionConfig) -> Result<(), Denied> {
-    let small = options::with_small_segments(config);
-    // Compared before the driver writes its reason into the request.
-    let is_small = small == *config;
-    configure_for_cores(device, pmu, config).or_else(|denied| {
+    let mut wanted = *config;
+    loop {
+        let Err(denied) = configure_for_cores(device, pmu, config) else { return Ok(()) };
         let memory =
             [Reason::NoMemory, Reason::MemoryLimit, Reason::MemoryCeiling].map(|reason| reason as u32);
-        if is_small || !memory.contains(&denied.reason) {
-            return Err(denied);
-        }
-        *config = small;
-        configure_for_cores(device, pmu, config)
-    })
+        let less = options::with_less_memory(&wanted).filter(|_| memory.contains(&denied.reason));
+        wanted = less.ok_or(denied)?;
+        *config = wanted;
+    }
 }
 
 /// Configures a session whose events are for the cores that there are. Where cores of one type only of a hybrid processor are online, its

@@ -382,9 +382,27 @@ impl Options {
     }
 }
 
-/// The request with less memory for records, in small segments.
-pub(super) fn with_small_segments(config: &SessionConfig) -> SessionConfig {
-    SessionConfig { segments: config.segments.min(SEGMENTS), segment_bytes: 0, ..*config }
+/// The request with less memory on each CPU: in small segments, then with half of all that was there; `None` when hardly anything would be
+/// left. Readers then have less time before something is lost, which is counted.
+#[must_use]
+pub fn with_less_memory(config: &SessionConfig) -> Option<SessionConfig> {
+    /// Room for four of the largest copied stacks.
+    const LEAST_STACK_RING_BYTES: u32 = 256 << 10;
+    const LEAST_ENTRIES: u32 = 256;
+    const LEAST_SEGMENTS: u32 = 4;
+    let small = SessionConfig { segments: config.segments.min(SEGMENTS), segment_bytes: 0, ..*config };
+    if small != *config {
+        return Some(small);
+    }
+    let half = |value: u32, least: u32| if value / 2 < least { value } else { value / 2 };
+    let less = SessionConfig {
+        segments: half(config.segments, LEAST_SEGMENTS),
+        quanta: half(config.quanta, LEAST_ENTRIES),
+        markers: half(config.markers, LEAST_ENTRIES),
+        stack_ring_bytes: half(config.stack_ring_bytes, LEAST_STACK_RING_BYTES),
+        ..*config
+    };
+    (less != *config).then_some(less)
 }
 
 fn spec(event: &Event, period: Option<u64>, by_interrupts: bool) -> EventSpec {

@@ -7,6 +7,7 @@ use hpm_abi::{QuantumEnd, QuantumFlags, Reason};
 use proptest::prelude::*;
 
 use super::fake::{Fake, RECORD, Stay};
+use super::options::with_less_memory;
 use super::{Options, Quantum, Session, Stack, Target};
 use crate::Error;
 use crate::event::parse;
@@ -283,6 +284,28 @@ fn a_session_without_memory_for_large_segments_has_small_ones() {
     assert_eq!(asked(None), Ok(42));
     assert_eq!(asked(Some(Reason::MemoryLimit)), Ok(32));
     assert!(asked(Some(Reason::NeedSystemRight)).is_err());
+}
+
+/// As on a machine of many CPUs, where an unprivileged user may lock little for each.
+#[test]
+fn a_session_takes_as_little_memory_as_it_has_to() {
+    let mut config = options().config();
+    let mut steps = 0;
+    while let Some(less) = with_less_memory(&config) {
+        assert!(less.segments >= 4 && less.quanta.is_power_of_two() && less.markers.is_power_of_two());
+        (config, steps) = (less, steps + 1);
+    }
+    assert!(steps < 8, "{steps} requests");
+    assert_eq!((config.segments, config.segment_bytes, config.quanta, config.markers), (4, 0, 256, 256));
+    // What only counts takes none.
+    let counting = Options::new(Target::System).count(parse("load", "skylake").unwrap()).config();
+    assert_eq!((counting.segments, with_less_memory(&counting)), (0, None));
+    // There is no less than the least: what that needed is told.
+    let fake = Fake::new(1);
+    let none = Denied { errno: libc::ENOMEM, reason: Reason::MemoryLimit as u32, detail: [9 << 20, 8 << 20] };
+    fake.deny_always.set(Some(none));
+    let refusal = Session::configure(&fake, &options()).unwrap_err().to_string();
+    assert!(refusal.contains("9437184 bytes"), "{refusal}");
 }
 
 #[test]
