@@ -304,7 +304,7 @@ fn a_session_takes_as_little_memory_as_it_has_to() {
     let fake = Fake::new(1);
     let none = Denied { errno: libc::ENOMEM, reason: Reason::MemoryLimit as u32, detail: [9 << 20, 8 << 20] };
     fake.deny_always.set(Some(none));
-    let refusal = Session::configure(&fake, &options()).unwrap_err().to_string();
+    let refusal = Session::configure(&fake, &options()).map(drop).unwrap_err().to_string();
     assert!(refusal.contains("9437184 bytes"), "{refusal}");
 }
 
