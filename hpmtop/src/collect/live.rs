@@ -21,8 +21,7 @@ use libhpm::sys::pidfd::pidfd;
 use nix::unistd::{dup, dup2_stderr, dup2_stdin, dup2_stdout};
 
 /// What the module counts when nothing is asked for; the last ones go first where there are too few counters.
-const COUNTED: [&str; 6] =
-    ["cycles", "instructions", "l1d-load-miss", "branch-misses", "l3-load-miss", "branches"];
+const COUNTED: [&str; 5] = ["cycles", "instructions", "l1d-load-miss", "branch-misses", "branches"];
 /// What the module samples then: the first of these that is precise.
 const SAMPLED: [&str; 3] = ["cycles", "instructions", "load"];
 /// The period with which that begins.

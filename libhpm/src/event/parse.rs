@@ -8,10 +8,8 @@ use super::{
 };
 use crate::{Error, Result};
 
-/// The encodings that mean the same on cores of every type: the architectural events (SDM Vol. 3B 20.2.1.2), and what the fixed counters 0
-/// to 2 count (20.2.2).
-const ARCHITECTURAL: [u64; 10] =
-    [0x003C, 0x00C0, 0x013C, 0x4F2E, 0x412E, 0x00C4, 0x00C5, 0x0100, 0x0200, 0x0300];
+/// The encodings that mean the same on cores of every type: the architectural events (SDM Vol. 3B 20.2.1.2), which the driver takes for all.
+const ARCHITECTURAL: [u64; 7] = [0x003C, 0x00C0, 0x013C, 0x4F2E, 0x412E, 0x00C4, 0x00C5];
 
 /// Splits a comma-separated list of events, which may have blanks around the commas; commas between slashes belong to a raw event.
 #[must_use]
@@ -52,7 +50,7 @@ pub fn parse(text: &str, pmu: &str) -> Result<Event> {
     Ok(event)
 }
 
-/// The events that a text means on a PMU: one, or, where the types of a hybrid processor's cores encode it differently, one for each type
+/// The events that a text means on a PMU: one, or, of a name on a hybrid processor that is no architectural event's, one for each type of cores
 /// that has it, named as those that are meant for one type.
 ///
 /// # Errors
@@ -73,7 +71,9 @@ fn on_every_core(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> 
     let mut events = core_pmus(pmu).map(|(_, pmu)| encode(text, request, pmu));
     let first = events.next().expect("a name has at least one part")?;
     for other in events {
-        if other? != first || request.name.is_some() && !ARCHITECTURAL.contains(&first.encoding) {
+        // Of an encoding that was given as a number the driver says whether it has to be told for which cores it is.
+        let means_one = request.name.is_none() || ARCHITECTURAL.contains(&first.encoding);
+        if other? != first || !means_one {
             return Err(syntax(
                 text,
                 "each type of this processor's cores has one of its own by this name: name one, as in `cpu_core/…/` or `cpu_atom/…/`",

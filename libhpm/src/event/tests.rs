@@ -165,7 +165,13 @@ fn a_name_means_the_event_of_each_type_of_core_where_they_differ() {
         parse_each(text, pmu).unwrap().into_iter().map(|event| event.name).collect()
     };
     let hybrid = "goldencove+gracemont";
-    assert_eq!(names("cycles:u", hybrid), ["cycles:u"]);
+    for pmu in [hybrid, "redwoodcove+crestmont", "lioncove+skymont+crestmont", "cougarcove+darkmont"] {
+        for name in
+            ["cycles", "ref-cycles", "instructions", "branches", "branch-misses", "l3-miss", "l3-reference"]
+        {
+            assert_eq!(names(name, pmu), [name], "{pmu}");
+        }
+    }
     assert_eq!(names("load", hybrid), ["cpu_core/load/", "cpu_atom/load/"]);
     assert_eq!(
         names("cpu/mem-loads,ldlat=30/up", hybrid),

@@ -33,8 +33,8 @@ pub(crate) struct Fake {
     totals: Cell<Totals>,
     /// What the next request is answered with, instead of being carried out.
     pub(crate) deny: Cell<Option<Denied>>,
-    /// What every request for a session is answered with.
-    pub(crate) deny_always: Cell<Option<Denied>>,
+    /// What is said to who wants more segments than these.
+    pub(crate) deny_above: Cell<Option<(u32, Denied)>>,
     /// What is said to who wants large segments.
     pub(crate) deny_large: Cell<Option<Denied>>,
     pub(crate) pmu_name: Cell<[u8; 32]>,
@@ -75,7 +75,7 @@ impl Fake {
             state: RefCell::new(vec![Cpu::default(); cpus as usize]),
             totals: Cell::default(),
             deny: Cell::default(),
-            deny_always: Cell::default(),
+            deny_above: Cell::default(),
             deny_large: Cell::default(),
             pmu_name: Cell::default(),
             hybrid: Cell::default(),
@@ -306,7 +306,7 @@ impl Device for &Fake {
 
     fn configure(&self, config: &mut SessionConfig) -> Result<(), Denied> {
         self.answer()?;
-        if let Some(denied) = self.deny_always.get() {
+        if let Some((_, denied)) = self.deny_above.get().filter(|(most, _)| config.segments > *most) {
             return Err(denied);
         }
         if let (Some(denied), 1..) = (self.deny_large.get(), config.segment_bytes) {

@@ -382,10 +382,10 @@ impl Options {
     }
 }
 
-/// The request with less memory on each CPU: in small segments, then with half of all that was there; `None` when hardly anything would be
+/// The request with less memory on each CPU: in small segments first, then with half of all that was there; `None` when hardly anything would be
 /// left. Readers then have less time before something is lost, which is counted.
 #[must_use]
-pub fn with_less_memory(config: &SessionConfig) -> Option<SessionConfig> {
+pub(super) fn with_less_memory(config: &SessionConfig) -> Option<SessionConfig> {
     /// Room for four of the largest copied stacks.
     const LEAST_STACK_RING_BYTES: u32 = 256 << 10;
     const LEAST_ENTRIES: u32 = 256;

@@ -300,11 +300,16 @@ fn a_session_takes_as_little_memory_as_it_has_to() {
     // What only counts takes none.
     let counting = Options::new(Target::System).count(parse("load", "skylake").unwrap()).config();
     assert_eq!((counting.segments, with_less_memory(&counting)), (0, None));
+    let denied =
+        Denied { errno: libc::ENOMEM, reason: Reason::MemoryLimit as u32, detail: [9 << 20, 8 << 20] };
+    let granted = |most: u32| {
+        let fake = Fake::new(1);
+        fake.deny_above.set(Some((most, denied)));
+        Session::configure(&fake, &options()).map(|session| session.config().segments)
+    };
+    assert_eq!(granted(9).unwrap(), 8);
     // There is no less than the least: what that needed is told.
-    let fake = Fake::new(1);
-    let none = Denied { errno: libc::ENOMEM, reason: Reason::MemoryLimit as u32, detail: [9 << 20, 8 << 20] };
-    fake.deny_always.set(Some(none));
-    let refusal = Session::configure(&fake, &options()).map(drop).unwrap_err().to_string();
+    let refusal = granted(3).unwrap_err().to_string();
     assert!(refusal.contains("9437184 bytes"), "{refusal}");
 }
 

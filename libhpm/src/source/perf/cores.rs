@@ -37,7 +37,8 @@ impl Cores {
 
     /// What to open for an event: itself, or one for each type of cores; on one CPU that of its type.
     pub(super) fn each(&self, event: EventId, cpu: Option<u32>) -> Vec<EventId> {
-        let of_cpu = |pmu: &&Pmu| cpu.is_none_or(|cpu| pmu.cpus.contains(&cpu));
+        // The kernel has a PMU of each type that the processor can have, and refuses one without a CPU that is online.
+        let of_cpu = |pmu: &&Pmu| cpu.map_or(!pmu.cpus.is_empty(), |cpu| pmu.cpus.contains(&cpu));
         let of_types: Vec<_> = self.0.iter().filter(of_cpu).map(|pmu| event.of_pmu(pmu.kind)).collect();
         if event.is_hardware() && !of_types.is_empty() { of_types } else { vec![event] }
     }
@@ -59,7 +60,9 @@ mod tests {
     #[test]
     fn an_event_is_opened_for_each_type_of_cores_or_for_that_of_its_cpu() {
         let devices = tempfile::tempdir().unwrap();
-        for (name, kind, cpus) in [("cpu_core", "4\n", "0-1,6\n"), ("cpu_atom", "10\n", "2-5\n")] {
+        for (name, kind, cpus) in
+            [("cpu_core", "4\n", "0-1,6\n"), ("cpu_atom", "10\n", "2-5\n"), ("cpu_lowpower", "11\n", "\n")]
+        {
             let folder = devices.path().join(name);
             fs::create_dir(&folder).unwrap();
             fs::write(folder.join("type"), kind).unwrap();

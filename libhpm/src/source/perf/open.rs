@@ -127,7 +127,7 @@ pub(super) struct Opened {
 struct Part {
     /// Its place in the options; those without one are not among them.
     index: Option<usize>,
-    /// It is the same as another for cores of another type, and was enabled as long as that one.
+    /// Of a thread that may be on any CPU: the same as another, for cores of another type, and enabled as long as that one.
     again: bool,
     event: PerfEvent,
 }
@@ -137,6 +137,15 @@ impl Part {
     fn reporting(event: PerfEvent) -> Self {
         Self { index: None, again: false, event }
     }
+}
+
+/// How long an event was enabled, so many parts of which are for cores of other types. The parts are switched on, off and read one after the
+/// other: what their times differ by for that is no time in which the event waited for a counter.
+fn enabled(sum: &Reading, again: u64) -> u64 {
+    const APART_NS: u64 = 100_000;
+    let apart = sum.enabled_ns.abs_diff(sum.running_ns);
+    let is_same = apart <= again * APART_NS && apart <= sum.enabled_ns / 100;
+    if is_same { sum.running_ns } else { sum.enabled_ns.max(sum.running_ns) }
 }
 
 /// What the events have counted.
@@ -229,7 +238,9 @@ impl Opened {
         for (index, event) in options.events.iter().enumerate() {
             let of_options = options.attributes(event, &reports)?;
             for (place, event_id) in self.cores.each(event.id, cpu).into_iter().enumerate() {
-                let group = leaders.get(place).map(|&leader| &self.events[leader].event);
+                // Software's would be measured only where the leader's cores are.
+                let group = leaders.get(place).filter(|_| event.id.is_hardware());
+                let group = group.map(|&leader| &self.events[leader].event);
                 // Only the leader of a group is switched on and off.
                 let attributes = Attributes { event: event_id, disabled: group.is_none(), ..of_options };
                 let opened =
@@ -320,6 +331,7 @@ impl Opened {
     /// Sums over threads and CPUs.
     pub(super) fn read(&self, events: usize) -> Result<Readings> {
         let mut readings = Readings { events: vec![Reading::default(); events], on_cpu_ns: 0 };
+        let mut again = vec![0; events];
         let read = |event: &PerfEvent| event.read().map_err(Error::io("read perf_event"));
         for event in self.reporting() {
             readings.on_cpu_ns += read(event)?.running_ns;
@@ -330,6 +342,10 @@ impl Opened {
             sum.count += reading.count;
             sum.enabled_ns += if part.again { 0 } else { reading.enabled_ns };
             sum.running_ns += reading.running_ns;
+            again[index] += u64::from(part.again);
+        }
+        for (sum, again) in readings.events.iter_mut().zip(again) {
+            sum.enabled_ns = enabled(sum, again);
         }
         Ok(readings)
     }
@@ -467,4 +483,19 @@ fn gone(attach: Attach) -> Error {
 
 fn refused(event: &str) -> impl FnOnce(io::Error) -> Error {
     |reason| Error::PerfEvent { event: event.to_owned(), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_parts_that_are_read_one_after_the_other_are_one_time() {
+        let of =
+            |enabled_ns, running_ns, again| enabled(&Reading { count: 1, enabled_ns, running_ns }, again);
+        assert_eq!([of(50_000_000, 49_990_000, 1), of(50_000_000, 50_020_000, 2)], [49_990_000, 50_020_000]);
+        // It waited for a counter, on a processor whose cores are alike and on another.
+        assert_eq!([of(50_000_000, 49_990_000, 0), of(50_000_000, 25_000_000, 2)], [50_000_000; 2]);
+        assert_eq!(of(90_000, 60_000, 2), 90_000, "a third of the time is none of reading");
+    }
 }

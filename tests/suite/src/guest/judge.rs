@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -90,11 +90,14 @@ pub(super) fn run(report: &mut GuestReport) -> Result<()> {
     Ok(())
 }
 
-/// `hpmctl stat` by perf_event, which has a PMU for each type of cores: instructions and branches, and instructions by their encoding.
+/// `hpmctl stat` by perf_event, which has a PMU for each type of cores: instructions and branches, instructions by their
+/// encoding, and of what software counts the time.
 fn of_every_type() -> Result<Value> {
-    let mut command = hpmctl(&["stat", "--source", "perf", "-e", "instructions:u,branches:u,r00c0:u"])?;
+    let mut command =
+        hpmctl(&["stat", "--source", "perf", "-e", "instructions:u,branches:u,r00c0:u,task-clock"])?;
     command.args(["--json", "-o", "moved.json", "--"]).arg(built("loops")?).args(["x"; 8]);
-    moved(command, "loops", &every_cpu()?, Duration::from_millis(20))?;
+    let moves = moved(command, "loops", &every_cpu()?, Duration::from_millis(20))?;
+    ensure!(moves > 3, "the program was moved {moves} times");
     left_in("moved.json")
 }
 

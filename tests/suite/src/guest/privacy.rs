@@ -180,6 +180,7 @@ fn configure(driver: &Driver, info: &Info, child: &Child, way: &Way) -> Result<S
     // Within what a user may have locked, and room for records of some 300 ms: so long the reader may have no turn.
     config.segments = 12;
     config.stack_ring_bytes = config.stack_ring_bytes.min(1 << 20);
+    // With a third CPU a user may lock less for each.
     if info.cpus > 2 {
         (config.quanta, config.stack_ring_bytes) = (config.quanta / 2, config.stack_ring_bytes / 2);
     }

@@ -313,10 +313,10 @@ fn two_threads() -> Result<String> {
 
 /// The CPUs that there are, whether or not the calling thread may run on them.
 pub(super) fn every_cpu() -> Result<Vec<usize>> {
-    let online = std::fs::read_to_string("/sys/devices/system/cpu/possible")
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")
         .context("reading which CPUs there are")?;
     let last: usize =
-        online.trim().rsplit('-').next().unwrap_or("0").parse().context("the last CPU's number")?;
+        possible.trim().rsplit('-').next().unwrap_or("0").parse().context("the last CPU's number")?;
     Ok((0..=last).collect())
 }
 

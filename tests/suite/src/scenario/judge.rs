@@ -60,9 +60,11 @@ fn of_every_type(boot: &Boot) -> Result<String> {
     let number = |name: &str| events.iter().map(|event| event[name].as_u64()).collect::<Option<Vec<_>>>();
     let (counts, running) = (number("count").context("no counts")?, number("running_ns"));
     ensure!(
-        counts == [instructions, branches, instructions],
+        counts[..3] == [instructions, branches, instructions],
         "{counts:?} is not {instructions}, {branches}: {stat}"
     );
+    let (clock, on_cpu) = (counts[3], stat["on_cpu_ns"].as_u64().context("no time on CPUs")?);
+    ensure!(clock.abs_diff(on_cpu) < on_cpu / 10, "{clock} ns of {on_cpu} on CPUs: {stat}");
     ensure!(running.is_some() && running == number("enabled_ns"), "in part of the time only: {stat}");
     Ok(format!("{counts:?}"))
 }
