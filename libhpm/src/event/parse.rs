@@ -138,8 +138,8 @@ fn encode(text: &str, request: &Request<'_>, pmu: &str) -> Result<Event> {
 #[must_use]
 pub fn companion(event: &Event, pmu: &str) -> Option<Event> {
     let (_, pmu) = core_pmus(pmu).next()?;
-    let tags_loads = event.sampling == Sampling::LoadLatency
-        && !matches!(event.core_type, CoreType::Atom | CoreType::LowPower);
+    // The first PMU is that of the P-cores.
+    let tags_loads = event.sampling == Sampling::LoadLatency && event.is_for(CoreType::Core);
     let row = table(pmu).filter(|_| tags_loads && pmu == "goldencove")?.vendor("LD_BLOCKS.STORE_FORWARD")?;
     Some(Event {
         name: row.name.to_owned(),

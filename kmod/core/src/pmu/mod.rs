@@ -203,7 +203,8 @@ impl Quirks {
 #[must_use]
 pub fn generation_of(model: u32, core_type: CoreType) -> Option<&'static Generation> {
     if core_type == CoreType::LowPower {
-        return Some(THREE_TYPES).filter(|(of, _)| *of == model).map(|(_, generation)| generation);
+        let (of, generation) = THREE_TYPES;
+        return (of == model).then_some(generation);
     }
     GENERATIONS.into_iter().find(|generation| {
         // AMD's have no models of family 6.

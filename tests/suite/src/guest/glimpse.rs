@@ -13,9 +13,10 @@ use libhpm::sys::child::Child;
 use libhpm::sys::device::{Command as DeviceCommand, Device, Driver};
 use libhpm::sys::probe::Mapping;
 
+use super::processor::every_cpu;
 use super::programs::built;
 use super::proof::{denied, proof_of, prove};
-use super::scopes::{every_cpu, pin};
+use super::scopes::pin;
 
 /// Sleeps most of the time, so that others run on its CPU.
 const SLEEPER: [&str; 3] = ["sh", "-c", "while :; do sleep 0.02; done"];

@@ -12,10 +12,10 @@ use vpmu::event::{Event, EventSet};
 use vpmu::profile::amd::{AmdEvent, Units};
 use vpmu::profile::{Amd, EventSpec};
 
+use super::GuestReport;
 use super::counting::moved;
+use super::processor::{self, every_cpu};
 use super::programs::{PERIOD, built, hpmctl, left_in, succeed};
-use super::scopes::every_cpu;
-use super::{GuestReport, processor};
 
 /// Period of samples by IBS, each of which is an interrupt; of those that its registers hold, a multiple of 16.
 pub(crate) const IBS_PERIOD: u64 = 20_000;

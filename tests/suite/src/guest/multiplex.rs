@@ -7,9 +7,9 @@ use vpmu::Profile;
 
 use super::bad_input::refused;
 use super::counting::moved;
-use super::processor::{cpus, profile};
+use super::processor::{cpus, every_cpu, profile};
 use super::programs::{built, hpmctl, left_in, succeed};
-use super::scopes::{every_cpu, pin};
+use super::scopes::pin;
 use super::{GuestReport, is_asked_for};
 
 /// Three events, each several times over, of which no processor has counters for all: the same event must come to the same. One

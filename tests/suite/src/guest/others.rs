@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::GuestReport;
 use super::lifecycle::MODULE;
-use super::processor;
+use super::processor::{self, every_cpu};
 use super::programs::{built, hpmctl, succeed, wait_at_most};
 use super::robust::plug;
-use super::scopes::{every_cpu, pin, settled};
+use super::scopes::{pin, settled};
 use super::torture::LOOPS;
 
 const LIMIT: Duration = Duration::from_secs(240);

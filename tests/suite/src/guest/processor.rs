@@ -40,6 +40,15 @@ pub(super) fn cpus() -> Result<usize> {
     Ok(std::thread::available_parallelism().context("asking for the number of CPUs")?.get())
 }
 
+/// The CPUs that there are, whether or not the calling thread may run on them.
+pub(super) fn every_cpu() -> Result<Vec<usize>> {
+    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")
+        .context("reading which CPUs there are")?;
+    let last: usize =
+        possible.trim().rsplit('-').next().unwrap_or("0").parse().context("the last CPU's number")?;
+    Ok((0..=last).collect())
+}
+
 /// The branch records of a processor.
 pub(crate) struct BranchRecords {
     /// How many branches they hold.

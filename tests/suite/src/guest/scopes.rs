@@ -26,6 +26,7 @@ use super::GuestReport;
 use super::adaptive::with_ceiling;
 use super::bad_input::refused;
 use super::counting::moved;
+use super::processor::every_cpu;
 use super::programs::{built, hpmctl, left_in, pid_of, succeed, wait_at_most};
 
 /// The unprivileged user.
@@ -309,15 +310,6 @@ fn two_threads() -> Result<String> {
     // They were stopped soon after they began, so that a little is missing of each.
     ensure!((1.8..2.3).contains(&ratio), "the threads' shares are {first} and {second}");
     Ok(format!("{first} and {second} instructions"))
-}
-
-/// The CPUs that there are, whether or not the calling thread may run on them.
-pub(super) fn every_cpu() -> Result<Vec<usize>> {
-    let possible = std::fs::read_to_string("/sys/devices/system/cpu/possible")
-        .context("reading which CPUs there are")?;
-    let last: usize =
-        possible.trim().rsplit('-').next().unwrap_or("0").parse().context("the last CPU's number")?;
-    Ok((0..=last).collect())
 }
 
 /// Has the calling thread, and what it starts, run on these CPUs.

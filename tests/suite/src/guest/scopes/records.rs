@@ -10,10 +10,10 @@ use libhpm::trace::{QuantumRow, SampleRow, ThreadRow, TraceReader};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use super::{LIMIT, ends_well, every_cpu, groups, settled, signal, stopped_loops};
+use super::{LIMIT, ends_well, groups, settled, signal, stopped_loops};
 use crate::guest::GuestReport;
 use crate::guest::counting::moved;
-use crate::guest::processor::LOADS;
+use crate::guest::processor::{LOADS, every_cpu};
 use crate::guest::programs::{built, hpmctl, wait_at_most};
 use crate::guest::torture::totals;
 
