@@ -1,5 +1,7 @@
 //! `hpmctl diff`: what changed between two traces, and whether it is more than chance.
 
+mod windows;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -11,6 +13,7 @@ use libhpm::report::{
 use libhpm::trace::{Event, Meta, SampleRow};
 use serde::Serialize;
 
+use self::windows::{check_windows, windows_differ};
 use crate::files::FilesArgs;
 use crate::filters::FilterArgs;
 use crate::opened::open_trace;
@@ -151,13 +154,16 @@ pub(crate) fn run(args: &DiffArgs) -> Result<()> {
 fn output(args: &DiffArgs) -> Result<(String, Vec<String>)> {
     let (before, after) = (Read::new(&args.before, args)?, Read::new(&args.after, args)?);
     let basis = if args.absolute { Basis::Events } else { Basis::Share };
-    let mut events = Vec::new();
+    let (mut events, mut windows) = (Vec::new(), Vec::new());
     for (place, event) in before.meta.events.iter().enumerate() {
         let Some(other) = after.meta.events.iter().position(|other| other.name == event.name) else {
             continue;
         };
         let (one, two) = (&before.tables[place], &after.tables[other]);
         if one.all().samples + two.all().samples > 0 {
+            let of = [event, &after.meta.events[other]];
+            check_windows(args, of)?;
+            windows.extend(windows_differ(of));
             let entries = [one, two].map(|table| table.entries(Order::Events));
             let changes = changes((&entries[0], one.all()), (&entries[1], two.all()), basis);
             let sides = [before.side(place), after.side(other)];
@@ -181,7 +187,7 @@ fn output(args: &DiffArgs) -> Result<(String, Vec<String>)> {
         traces: [before.name, after.name],
         events,
         warnings: [before.warnings, after.warnings].concat(),
-        remarks: [before.remarks, after.remarks].concat(),
+        remarks: [before.remarks, after.remarks, windows].concat(),
     };
     let output = if args.json {
         serde_json::to_string_pretty(&diff)? + "\n"
@@ -241,7 +247,8 @@ impl Read {
 /// What has to be known of an estimate that is far from what was counted, as where the kernel adapts a period badly; a sentence.
 fn far_off(of: &EventSummary) -> Option<String> {
     let (counted, sampled) = (of.counted, of.sampled.events);
-    let is_of_all = of.counted_share.is_none() && !is_clock_of_one_mode(&of.event);
+    let is_of_all =
+        of.counted_share.is_none() && of.event.within.is_none() && !is_clock_of_one_mode(&of.event);
     let exceeds = |one: u64, other: u64| u128::from(one) * 4 > u128::from(other) * 5;
     let is_far = counted > 0 && sampled > 0 && (exceeds(sampled, counted) || exceeds(counted, sampled));
     (is_of_all && is_far).then(|| {
@@ -364,9 +371,9 @@ fn cells(event: &str, change: &Change, diff: &Diff) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use clap::Parser;
-    use libhpm::trace::{EventUse, KernelSymbolRow, Meta, Totals, TraceWriter};
+    use libhpm::trace::{EventUse, KernelSymbolRow, Meta, Totals, TraceWriter, Within};
     use tempfile::TempDir;
 
     use super::*;
@@ -380,12 +387,24 @@ mod tests {
     }
 
     /// Samples of `sort`, `read` and `copy`.
-    fn trace(temp: &TempDir, name: &str, event: &str, samples: [u64; 3]) -> PathBuf {
+    pub(super) fn trace(temp: &TempDir, name: &str, event: &str, samples: [u64; 3]) -> PathBuf {
+        trace_within(temp, name, event, samples, None)
+    }
+
+    /// The same, sampled within windows.
+    pub(super) fn trace_within(
+        temp: &TempDir,
+        name: &str,
+        event: &str,
+        samples: [u64; 3],
+        within: Option<Within>,
+    ) -> PathBuf {
         let folder = temp.path().join(name);
         let event = Event {
             name: event.into(),
             mode: EventUse::Precise,
             period: 1000,
+            within,
             user: true,
             ..Event::default()
         };
@@ -402,7 +421,7 @@ mod tests {
         folder
     }
 
-    fn diff(before: &Path, after: &Path, options: &[&str]) -> Result<String> {
+    pub(super) fn diff(before: &Path, after: &Path, options: &[&str]) -> Result<String> {
         let paths = [before.to_str().unwrap(), after.to_str().unwrap()];
         let words = ["diff"].iter().chain(&paths).chain(options);
         output(&Cli::try_parse_from(words).unwrap().diff).map(|(text, _)| text)

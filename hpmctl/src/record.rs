@@ -7,6 +7,7 @@ mod guided;
 mod marks;
 mod sources;
 mod summary;
+mod window;
 
 use std::os::fd::BorrowedFd;
 use std::path::Path;

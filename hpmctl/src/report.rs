@@ -268,3 +268,5 @@ pub(crate) fn named(trace: &str, sentences: impl IntoIterator<Item = String>) ->
 pub(crate) mod tests;
 #[cfg(test)]
 mod view_tests;
+#[cfg(test)]
+mod window_tests;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use libhpm::export::losses;
+use libhpm::export::{dense_places, losses};
 use libhpm::trace::{self, HOSTS_MAX, Meta, PhaseGuided, TraceReader, Verdict};
 use serde::Serialize;
 
@@ -200,7 +200,8 @@ fn info_text(meta: &Meta, verdict: &Verdict, grows: bool, bytes: u64) -> String 
     );
     let tables: Vec<String> = verdict.tables.iter().map(|(table, rows)| rows_of(table, *rows)).collect();
     field("rows", tables.join(", "));
-    for remark in meta.phase_guided.iter().map(PhaseGuided::sentence).chain(losses(meta)) {
+    let guided = meta.phase_guided.iter().map(PhaseGuided::sentence);
+    for remark in guided.chain(dense_places(meta)).chain(losses(meta)) {
         field("remark", remark);
     }
     origins(&mut field, meta);

@@ -109,6 +109,38 @@ fn an_event_of_the_module_is_refused_in_one_sentence() {
     assert!(said.contains("l1d-load-miss") && said.contains("need the hpm module"), "{said}");
 }
 
+/// What is wrong with `--window` is told before anything is measured.
+#[test]
+fn windows_that_cannot_be_are_refused_in_one_sentence() {
+    let record = |options: &[&str]| {
+        let output = hpmctl(&[&["record", "-e", "branch-miss:u"], options, &["--", "true"]].concat());
+        (output.status.code(), said(&output.stderr))
+    };
+    for bad in ["nonsense", "instructions", "instructions=", "instructions=2k"] {
+        let (status, said) = record(&["-c", "50", "--window", bad]);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(said.contains("write one EVENT=N, as in instructions:u=1000"), "{said}");
+    }
+    let (status, said) = record(&["-c", "50", "--window", "instructions=0"]);
+    assert_eq!(status, Some(2), "{said}");
+    assert!(said.contains("windows are 100 to 2147483647 events long"), "{said}");
+    for (options, words) in [
+        (&[][..], "say with -c how many"),
+        (&["-F", "1000"], "leave -F out"),
+        (&["-c", "50", "--imprecise"], "--imprecise samples by interrupts"),
+    ] {
+        let (status, said) = record(&[&["--window", "instructions:u=1000"], options].concat());
+        assert_eq!((status, said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(words), "{said}");
+    }
+    if driver_is_here() || !perf().0 {
+        return;
+    }
+    let (status, said) = record(&["--source", "perf", "-c", "50", "--window", "instructions:u=1000"]);
+    assert_eq!((status, said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("--window needs the hpm module"), "{said}");
+}
+
 /// A recording by perf_event is a trace as any other: it is reported, and replayed as a source.
 #[test]
 fn a_recording_can_be_reported_counted_and_copied() {

@@ -181,6 +181,7 @@ fn errno(reason: Reason) -> Error {
         | Reason::SharedEvent
         | Reason::NoTracepoint
         | Reason::NoReports
+        | Reason::NoReload
         | Reason::Virtualisation => error_of(bindings::EOPNOTSUPP),
         Reason::Version
         | Reason::Field

@@ -74,6 +74,14 @@ pub enum Error {
         "`{0}` is a tracepoint, and hpm does not measure those; `hpmctl list` has the events that it does"
     )]
     Tracepoint(String),
+    /// An event cannot be sampled within windows of another one ([`crate::session::Windows`]).
+    #[error("{event} cannot be sampled within windows of another event: {problem}")]
+    Windows {
+        /// The event.
+        event: String,
+        /// Why not, and what to do instead.
+        problem: &'static str,
+    },
     /// The program to measure could not be executed.
     #[error("cannot run `{program}`: {}", describe_exec(reason))]
     Exec {

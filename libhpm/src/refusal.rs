@@ -102,6 +102,7 @@ impl fmt::Display for Refusal {
             | Reason::NoIbs
             | Reason::IbsInterrupt
             | Reason::NewCoreType
+            | Reason::NoReload
             | Reason::NoCoreType => f.write_str(&self.about_generation(reason)),
             Reason::TooManyBranches | Reason::NoCallStackMode | Reason::StackBesideBranches => {
                 f.write_str(&self.about_branches(reason))

@@ -2,10 +2,11 @@
 //! ends, and neither is made from the other.
 
 use hpm_abi::{CoreType, EventMode, EventSpec, Reason, Scope, SessionConfig};
+use hpm_core::allocate::CounterSet;
 use hpm_core::pmu::amd::Amd;
 use hpm_core::pmu::architectural::Perfmon;
 use hpm_core::pmu::netburst::{self, NETBURST, PRESCOTT, Share, Unit};
-use hpm_core::pmu::{GENERATIONS, Generation, Interface};
+use hpm_core::pmu::{GENERATIONS, Generation, Interface, Reload};
 use hpm_core::registers::PerfEvtSel;
 use hpm_core::{Pmu, Program, Refusal};
 use libhpm::analysis::topdown;
@@ -43,6 +44,7 @@ fn pmu(generation: &'static Generation) -> Pmu {
         unit_mask2: true,
         compares_equal: false,
         rdpmc_user_disable: false,
+        reload: Reload { reloaded: CounterSet::EMPTY, windows: CounterSet::EMPTY },
         shares_offcore: false,
     }
 }

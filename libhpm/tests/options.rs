@@ -5,7 +5,7 @@ use std::mem::offset_of;
 use hpm_abi::{BranchFilter, EVENTS_MAX, EventMode, EventSpec, Reason, Scope, SessionConfig, SessionFlags};
 use hpm_core::config::check;
 use libhpm::event::{Event, parse};
-use libhpm::session::{Branches, Options, Stack, Target};
+use libhpm::session::{Branches, Options, Stack, Target, Windows};
 
 /// A process in which loads are sampled once in 1000.
 fn sampling() -> Options {
@@ -113,6 +113,20 @@ fn periods_are_drawn_and_adapted_of_sampled_events_only() {
     let mixed = || sampling().count(event("store"));
     changes(&mixed(), &mixed().randomise(true), |c| c.events[0].flags = EventSpec::RANDOMISE);
     changes(&mixed(), &mixed().rate(4000), |c| c.events[0].rate = 4000);
+}
+
+#[test]
+fn windows_are_measured_by_an_event_that_is_counted() {
+    let windows = |length| Some(Windows { events: vec![event("instructions")], length });
+    let counted = || sampling().count(event("instructions"));
+    changes(&counted(), &counted().windows(windows(5000)), |c| {
+        c.events[0].flags = EventSpec::WINDOWED;
+        c.events[1].period = 5000;
+    });
+    assert_eq!(sampling().windows(windows(5000)).config(), counted().windows(windows(5000)).config());
+    let drawn = sampling().randomise(true).rate(4000);
+    assert_eq!(drawn.windows(windows(5000)).config(), sampling().windows(windows(5000)).config());
+    assert_eq!(check(&sampling().windows(windows(99)).config()).unwrap_err().reason, Reason::PeriodTooSmall);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 fn main() {
     for program in
-        ["branches", "calls", "loops", "phases", "registers", "skid", "strides", "syscalls", "walks"]
+        ["branches", "calls", "dense", "loops", "phases", "registers", "skid", "strides", "syscalls", "walks"]
     {
         for argument in ["-nostartfiles", "-static", "-no-pie"] {
             println!("cargo:rustc-link-arg-bin={program}={argument}");

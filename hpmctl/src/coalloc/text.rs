@@ -2,7 +2,7 @@
 
 use libhpm::analysis::coallocation::layout::Hint;
 use libhpm::analysis::coallocation::{Advice, Reason, Verdict};
-use libhpm::export::losses;
+use libhpm::export::{dense_places, losses};
 
 use super::{Report, Type};
 use crate::locality::unknown_objects;
@@ -14,6 +14,7 @@ use crate::report::text::{head, line, remarks};
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report.meta, report.filter.as_deref());
+    remarks(&mut text, &dense_places(report.meta));
     remarks(&mut text, &losses(report.meta));
     let attributed: f64 =
         report.all.samples - report.unattributed.iter().map(|(_, samples)| samples).sum::<f64>();

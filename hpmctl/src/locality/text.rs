@@ -1,7 +1,7 @@
 //! Data address profiles as text for people.
 
 use libhpm::analysis::locality::{By, Entry, Sharing, Sum, Touch, by_thread};
-use libhpm::export::losses;
+use libhpm::export::{dense_places, losses};
 use libhpm::trace::Meta;
 
 use super::{Addresses, Report, name};
@@ -16,6 +16,7 @@ const THREADS_SHOWN: usize = 4;
 pub(super) fn render(report: &Report<'_>) -> String {
     let mut text = String::new();
     head(&mut text, report.meta, report.filter.as_deref());
+    remarks(&mut text, &dense_places(report.meta));
     remarks(&mut text, &losses(report.meta));
     addresses(&mut text, &report.addresses, report.meta);
     table(&mut text, report);

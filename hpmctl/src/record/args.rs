@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum as _};
 use libhpm::record::BranchType;
 use libhpm::source::choice::Wish;
 
+use super::window::{Window, window};
 use crate::cli::{TargetArgs, seconds};
 use crate::measure::sources;
 
@@ -38,6 +39,11 @@ pub(crate) struct RecordArgs {
     /// at the same place; the mean stays PERIOD
     #[arg(long, conflicts_with = "trace")]
     pub(super) no_randomise: bool,
+    /// Sample only where PERIOD of the event come within N of another one: `-e branch-miss:u -c 50 --window instructions:u=1000` shows where
+    /// more than 5 % of the instructions mispredict. Such samples are no share of all mispredictions. Needs counters that set each other
+    /// back: those of Intel's efficient cores from Skymont on
+    #[arg(long, value_name = "EVENT=N", value_parser = window, conflicts_with = "trace")]
+    pub(super) window: Option<Window>,
     /// Sample by interrupts: any event, without data addresses, and some instructions too late (skid)
     #[arg(long, conflicts_with = "trace")]
     pub(super) imprecise: bool,
@@ -155,6 +161,9 @@ impl RecordArgs {
         if self.stack_bytes.is_some() && self.stacks != Some(StackMethod::Dwarf) {
             bail!("--stack-bytes is for --stacks=dwarf");
         }
+        if let Some(window) = &self.window {
+            window.check(self)?;
+        }
         if self.allocations.is_some() && (target.command.is_empty() || target.target().is_some()) {
             bail!(
                 "--allocations is for a program that hpmctl starts, because nothing can be preloaded into one that runs: name a command, and nothing else to measure"
@@ -219,13 +228,13 @@ fn stack_bytes(text: &str) -> Result<u32, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use clap::Parser as _;
 
     use super::*;
     use crate::cli::{Cli, Command};
 
-    fn parsed(words: &str) -> RecordArgs {
+    pub(in crate::record) fn parsed(words: &str) -> RecordArgs {
         let words = ["hpmctl", "record", "-e", "load"].into_iter().chain(words.split(' '));
         match Cli::try_parse_from(words).map(|cli| cli.command) {
             Ok(Command::Record(args)) => args,

@@ -15,6 +15,7 @@ use libhpm::trace::AllocationRow;
 
 use super::LATEST;
 use super::args::{RecordArgs, StackMethod};
+use super::window::Measured;
 use crate::opened::open_trace;
 use crate::output::{note, say};
 use crate::workload::Workload;
@@ -37,6 +38,8 @@ pub(super) enum Prepared {
         events: Vec<Event>,
         /// How many of them are sampled; the others are counted, because some sampled ones need that.
         sampled: usize,
+        /// Windows within which they are sampled.
+        windows: Option<Measured>,
     },
     Perf(PerfFacts, Vec<PerfName>),
     Trace(Box<Opened>),
@@ -58,6 +61,7 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
         Chosen::Driver { line } => {
             let mut events =
                 if args.events.is_empty() { usual_event(args)? } else { parse_events(&args.events)? };
+            let windows = args.window.as_ref().map(|window| window.windows(&events)).transpose()?;
             check_precise(args, &events)?;
             if !args.imprecise {
                 tell_stand_ins(&events);
@@ -67,7 +71,8 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
                 events.extend(parse_events(&args.counted)?);
             }
             events.extend(companion(&events)?);
-            Ok(Prepared::Driver { line, events, sampled })
+            let windows = windows.map(|windows| Measured::among(windows, &mut events, sampled));
+            Ok(Prepared::Driver { line, events, sampled, windows })
         }
         Chosen::Perf(facts) => {
             if args.branches.is_some() || args.stacks == Some(StackMethod::Lbr) {
@@ -81,6 +86,9 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
                     "--quantum and --count need the hpm module, which reads the counters of each quantum: {}",
                     facts.why
                 );
+            }
+            if args.window.is_some() {
+                bail!("--window needs the hpm module, which has hardware set counters back: {}", facts.why);
             }
             let default = if facts.hardware { &["cycles"][..] } else { &["cpu-clock", "page-faults"] };
             let events = if args.events.is_empty() {
@@ -110,7 +118,9 @@ impl Prepared {
     /// When the source refuses.
     pub(super) fn open(self, args: &RecordArgs, workload: &Workload) -> Result<Box<dyn Source>> {
         match self {
-            Self::Driver { events, sampled, .. } => driver(args, workload, events, sampled),
+            Self::Driver { events, sampled, windows, .. } => {
+                driver(args, workload, events, sampled, windows.as_ref())
+            }
             Self::Perf(facts, events) => Ok(Box::new(by_perf(args, workload, &facts, &events)?)),
             Self::Trace(reader) => Ok(Box::new(Replay::new(&reader, args.target.speed()))),
         }
@@ -122,8 +132,12 @@ fn driver(
     workload: &Workload,
     events: Vec<Event>,
     sampled: usize,
+    windows: Option<&Measured>,
 ) -> Result<Box<dyn Source>> {
-    let (session, events) = open_session(events, |events| options(args, workload, events.split_at(sampled)))?;
+    let (session, events) = open_session(events, |events| {
+        let windows = windows.map(|windows| windows.of(events));
+        options(args, workload, events.split_at(sampled)).windows(windows)
+    })?;
     let (reports, present) = sideband(&session, workload.process()?, workload.is_program())?;
     let stacks = match args.stacks {
         Some(StackMethod::Dwarf) => Stacks::Unwind,

@@ -1,6 +1,6 @@
 //! What a recording has become, in one line.
 
-use libhpm::trace::{EventUse, Meta, Totals, Written};
+use libhpm::trace::{Event, EventUse, Meta, Totals, Written};
 
 /// Samples and losses, and where the trace is. `missing` is what a replayed trace lacked, `gave_up` that the driver measured a part alone.
 pub(super) fn summary(
@@ -11,7 +11,11 @@ pub(super) fn summary(
     gave_up: bool,
 ) -> String {
     let sampled = || meta.events.iter().filter(|event| event.mode != EventUse::Count);
-    let names: Vec<&str> = sampled().map(|event| event.name.as_str()).collect();
+    let name = |event: &Event| match &event.within {
+        Some(within) => format!("{} within {} {}", event.name, within.events, within.event),
+        None => event.name.clone(),
+    };
+    let names: Vec<String> = sampled().map(name).collect();
     let kind = match sampled().map(|event| event.mode).next() {
         Some(EventUse::Interrupt) => "imprecise samples (with skid)",
         Some(EventUse::Software) => "samples by software",
@@ -33,8 +37,11 @@ pub(super) fn summary(
     }
     let left_out = totals.records_unattributed;
     if totals.records_lost + left_out + totals.quanta_lost + totals.throttled + totals.stacks_lost == 0 {
-        text +=
-            if missing.is_empty() { ", none lost" } else { ", but the trace they come from is not whole" };
+        text += match missing {
+            [] if sampled().any(|event| event.within.is_some()) => ", none known to be lost",
+            [] => ", none lost",
+            _ => ", but the trace they come from is not whole",
+        };
     }
     if totals.throttled > 0 {
         let (how_often, who) = meta.held_back(&totals.throttled.to_string());
@@ -59,7 +66,7 @@ pub(super) fn summary(
 
 #[cfg(test)]
 mod tests {
-    use libhpm::trace::Event;
+    use libhpm::trace::Within;
 
     use super::*;
 
@@ -81,6 +88,20 @@ mod tests {
         assert_eq!(
             line(7, 2, &[]),
             "5 samples of l1d-load-miss, 7 samples lost, 2 quanta lost with theirs; see `hpmctl report a.hpm`"
+        );
+    }
+
+    /// The driver cannot count what a window would have had.
+    #[test]
+    fn of_samples_within_windows_no_more_is_told_than_is_known() {
+        let within = Some(Within { event: "instructions:u".into(), events: 2000 });
+        let event =
+            Event { name: "branch-miss:u".into(), mode: EventUse::Precise, within, ..Event::default() };
+        let meta = Meta { events: vec![event], ..Meta::default() };
+        let written = Written { folders: vec!["a.hpm".into()], removed: 0, samples: 5 };
+        assert_eq!(
+            summary(&Totals::default(), &written, &meta, &[], false),
+            "5 samples of branch-miss:u within 2000 instructions:u, none known to be lost; see `hpmctl report a.hpm`"
         );
     }
 

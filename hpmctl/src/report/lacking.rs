@@ -29,7 +29,11 @@ pub(crate) fn no_sample(path: &Path, meta: &Meta, only: Option<usize>, filter: &
         _ => {
             let lost = meta.totals.as_ref().map_or(0, |totals| totals.records_lost + totals.quanta_lost);
             let of_no_event = meta.totals.as_ref().map_or(0, |totals| totals.records_unattributed);
+            let dense = sampled_events(meta, only).iter().any(|&event| meta.events[event].within.is_some());
             let cure = match lost {
+                0 if dense && of_no_event == 0 => {
+                    "nowhere did so many come within a window, so record with a lower period (-c) or a longer window (--window)"
+                }
                 0 if of_no_event > 0 => {
                     "records that do not say which event they are of are left out, so record one event alone, or randomise the periods"
                 }
@@ -95,7 +99,7 @@ pub(crate) fn did_you_mean<'a>(name: &str, names: impl IntoIterator<Item = &'a A
 #[cfg(test)]
 mod tests {
     use libhpm::report::Clause;
-    use libhpm::trace::{Event, QuantumRow, SampleRow, Totals, TraceWriter};
+    use libhpm::trace::{Event, QuantumRow, SampleRow, Totals, TraceWriter, Within};
     use tempfile::TempDir;
 
     use super::*;
@@ -126,6 +130,14 @@ mod tests {
         filter.add(Clause::Process(vec![7]));
         let chosen = says(&both, None, &filter);
         assert!(chosen.starts_with("t.hpm has no sample of `cpu-clock` that was asked for; "), "{chosen}");
+    }
+
+    #[test]
+    fn where_nothing_is_dense_windows_are_to_be_changed() {
+        let event = Event { mode: EventUse::Precise, within: Some(Within::default()), ..Event::default() };
+        let meta = Meta { events: vec![event], ..Meta::default() };
+        let says = no_sample(Path::new("t.hpm"), &meta, None, &Filter::default());
+        assert!(says.ends_with("so record with a lower period (-c) or a longer window (--window)"), "{says}");
     }
 
     /// Two sampled events, of which the second has samples or none.

@@ -174,6 +174,7 @@ impl Collected {
             tally.add(sample, row.period, row.latency_cycles);
         });
         // Events of different kinds cannot be added up, so one picture shows one event: the first that can be seen in it.
+        let is_dense = |event: usize| reader.meta().events[event].within.is_some();
         let has_samples = |&event: &usize| tally.iter().any(|(sample, _)| event == usize::from(sample.event));
         let drawn = events.into_iter().filter(|_| args.picture.is_some()).find(has_samples);
         for (sample, sum) in tally.iter() {
@@ -182,7 +183,9 @@ impl Collected {
             tables.iter_mut().filter(|(of, _)| *of == event).for_each(|(_, table)| table.add(sample, sum));
             trees.iter_mut().filter(|(of, ..)| *of == event).for_each(|(.., tree)| tree.add(sample, sum));
             if drawn == Some(event) {
-                stacks.add(sample, sum);
+                // Of places where the event is dense widths are samples.
+                let events = if is_dense(event) { sum.samples } else { sum.events };
+                stacks.add(sample, Sum { events, ..sum });
             }
         }
         let cuts = resolver.cuts().iter().cloned().chain(cut).chain(rows.cut());
@@ -204,8 +207,10 @@ impl Collected {
 
     /// Draws the stacks; `None` when there is no sample to draw.
     fn flame_graph(&self, path: &Path, meta: &Meta) -> Option<Result<()>> {
-        let name = &meta.events[self.drawn?].name;
-        Some(draw(path, &self.stacks, meta, name, &format!("{name} (estimated)")))
+        let Event { name, within, .. } = &meta.events[self.drawn?];
+        let unit =
+            if within.is_some() { format!("samples of {name}") } else { format!("{name} (estimated)") };
+        Some(draw(path, &self.stacks, meta, name, &unit))
     }
 
     /// The branches, when they are asked for.

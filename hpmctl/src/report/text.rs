@@ -163,7 +163,17 @@ fn event_head(text: &mut String, summary: &EventSummary, meta: &Meta, counts_exc
     if event.mode == EventUse::Count {
         return;
     }
-    let sampled = summary.sampled;
+    line(text, format_args!("samples   {}", samples(summary, by_ibs, counts_exceed)));
+    stacks(text, summary, meta);
+}
+
+/// How many samples there are, and how many events they stand for.
+fn samples(summary: &EventSummary, by_ibs: bool, counts_exceed: bool) -> String {
+    let (event, sampled) = (&summary.event, summary.sampled);
+    let number = grouped_digits(sampled.samples);
+    if event.within.is_some() {
+        return format!("{number}; shares are of the dense places only, not of the event's count");
+    }
     let of_count = match summary.counted {
         0 => String::new(),
         _ if counts_exceed => String::new(),
@@ -173,15 +183,7 @@ fn event_head(text: &mut String, summary: &EventSummary, meta: &Meta, counts_exc
             if by_ibs { ", because IBS counts all privilege levels towards a sample" } else { "" }
         ),
     };
-    line(
-        text,
-        format_args!(
-            "samples   {}; times their periods: {}{of_count}",
-            grouped_digits(sampled.samples),
-            amount(&event.name, sampled.events)
-        ),
-    );
-    stacks(text, summary, meta);
+    format!("{number}; times their periods: {}{of_count}", amount(&event.name, sampled.events))
 }
 
 fn stacks(text: &mut String, summary: &EventSummary, meta: &Meta) {
@@ -228,8 +230,12 @@ pub(crate) fn how(event: &Event, machine: &Machine) -> String {
 
 fn period(event: &Event) -> String {
     let randomised = if event.randomised { ", randomised" } else { "" };
+    let within = event
+        .within
+        .as_ref()
+        .map_or_else(String::new, |of| format!(" within {} {}", amount(&of.event, of.events), of.event));
     match event.rate {
-        0 => format!("period {}{randomised}", amount(&event.name, event.period)),
+        0 => format!("period {}{within}{randomised}", amount(&event.name, event.period)),
         rate => format!("period adapted to {} samples/s{randomised}", grouped_digits(rate)),
     }
 }

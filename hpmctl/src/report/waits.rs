@@ -158,7 +158,9 @@ impl<'a> Collected<'a> {
     fn new(args: &ReportArgs, meta: &Meta, filter: &'a Filter) -> Result<Self> {
         let named = |name: &str| {
             let base = |event: &str| event.split(':').next() == Some(name);
-            meta.events.iter().position(|event| base(&event.name) && event.period > 0)
+            // Samples of dense places are no share of the time.
+            let is_clock = |event: &Event| event.period > 0 && event.within.is_none();
+            meta.events.iter().position(|event| base(&event.name) && is_clock(event))
         };
         let clock = CLOCKS.iter().find_map(|name| named(name));
         if args.wall_clock && clock.is_none() {

@@ -70,6 +70,9 @@ fn of_trace(model: &Model) -> Vec<(String, String)> {
     let lacks_quanta = model.source.lacks_quanta.clone();
     remarks.extend(lacks_quanta.map(|sentence| ("no quanta".to_owned(), sentence)));
     remarks.extend(meta.phase_guided.as_ref().map(|guided| ("phase-guided".to_owned(), guided.sentence())));
+    remarks.extend(
+        libhpm::export::dense_places(meta).into_iter().map(|sentence| ("dense places".to_owned(), sentence)),
+    );
     remarks
 }
 

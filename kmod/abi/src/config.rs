@@ -56,7 +56,8 @@ pub struct EventSpec {
     /// NetBurst (Pentium 4): Event Select and Event Mask at their places in an ESCR, above 32; ESCR Select, Compare,
     /// Complement, Threshold and Edge at theirs in a CCCR; and in bits 1:0 the counters' block (0 BPU, 1 MS, 2 FLAME, 3 IQ).
     pub encoding: u64,
-    /// Period in events of a sampled event, or with `rate` the one to begin with; 0 for [`EventMode::Count`].
+    /// Period in events of a sampled event, or with `rate` the one to begin with. Of one that is only counted 0, or the length in events of
+    /// the windows in which events with [`EventSpec::WINDOWED`] are sampled, 100 to 2^31 - 1.
     pub period: u64,
     /// Value of the register that the event needs beside its encoding: MSR_OFFCORE_RSP_x, MSR_PEBS_FRONTEND or
     /// MSR_PEBS_LD_LAT_THRESHOLD. 0 for an event that needs none.
@@ -71,7 +72,7 @@ pub struct EventSpec {
     pub mode: u8,
     /// [`EventSpec::USER`] and [`EventSpec::KERNEL`].
     pub privilege: u8,
-    /// [`EventSpec::RANDOMISE`].
+    /// [`EventSpec::RANDOMISE`] or [`EventSpec::WINDOWED`].
     pub flags: u8,
     /// [`CoreType`] as its number.
     pub core_type: u8,
@@ -101,6 +102,13 @@ impl EventSpec {
     /// the CPU, with each segment, and at the cut that ends 48 records, or one with a stack (docs/abi.md has the rest). A thread's first record then comes anywhere
     /// in its first period, so that threads that live shorter than one are sampled as often as they count.
     pub const RANDOMISE: u8 = 1;
+    /// Of a precise event: its period counts anew with each window, which another event that is only counted measures by its `period`, so
+    /// that records come where `period` of the one happen in so many of the other. Hardware sets the counter back (auto counter reload,
+    /// CPUID.23H.2, IA32_PMC_GPx_CFG_B and CFG_C). Windows follow each other without gaps, and begin anew where a thread comes to a CPU.
+    /// The period is 10 to 2^31 - 1, stays as it is (no `rate`), and both events are counted by counters of their own. Records that a window
+    /// would have had where the driver could have none written are not counted as lost, for nobody knows how many they are. Not with
+    /// [`SessionFlags::MULTIPLEX`].
+    pub const WINDOWED: u8 = 2;
 }
 
 /// Argument of [`super::IOCTL_CONFIGURE`].

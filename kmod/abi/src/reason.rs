@@ -123,10 +123,13 @@ pub enum Reason {
     /// What else happens in programs cannot be told ([`super::IOCTL_FOLLOW`]). `detail[0]` is 0 where the session measures neither a process
     /// nor a thread, else the errno with which the kernel refused a kprobe.
     NoReports = 79,
+    /// Counters that the event could have do not set each other back (auto counter reload, CPUID.23H.2), as
+    /// [`super::EventSpec::WINDOWED`] needs; `detail[0]` is the index of the event.
+    NoReload = 80,
 }
 
 impl Reason {
-    const ALL: [Self; 52] = [
+    const ALL: [Self; 53] = [
         Self::Version,
         Self::Field,
         Self::UnknownPmu,
@@ -179,6 +182,7 @@ impl Reason {
         Self::NewCoreType,
         Self::TooManyProcesses,
         Self::NoReports,
+        Self::NoReload,
     ];
 
     /// The reason with this number, if there is one.

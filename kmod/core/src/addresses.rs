@@ -11,6 +11,7 @@ use super::Pmu;
 /// Registers of one counter in version 6: CTR, CFG_A, CFG_B, CFG_C (SDM Vol. 4, table 2-2).
 const STEP: u32 = 4;
 const CFG_A: u32 = 1;
+const CFG_B: u32 = 2;
 const CFG_C: u32 = 3;
 
 impl Pmu {
@@ -61,7 +62,13 @@ impl Pmu {
         IA32_PERFEVTSEL0 + number
     }
 
-    /// What the counter does for architectural PEBS.
+    /// Which counters set the counter back (auto counter reload).
+    #[must_use]
+    pub const fn cfg_b_register(&self, counter: Counter) -> u32 {
+        base(counter) + CFG_B
+    }
+
+    /// What the counter does for architectural PEBS, and to what it is set back.
     #[must_use]
     pub const fn cfg_c_register(&self, counter: Counter) -> u32 {
         base(counter) + CFG_C

@@ -168,10 +168,25 @@ pub struct Assignment {
     pub counting: Option<Counter>,
     /// The counter that writes its records.
     pub sampling: Option<Counter>,
+    /// The counter that measures windows of it.
+    pub window: Option<Counter>,
 }
 
-/// A use of a counter: event index, and whether for sampling.
-type Use = (usize, bool);
+impl Assignment {
+    /// No counter.
+    pub const NONE: Self = Self { counting: None, sampling: None, window: None };
+}
+
+/// What an event needs a counter for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Counting,
+    Sampling,
+    Window,
+}
+
+/// A use of a counter: event index, and what for.
+type Use = (usize, Role);
 
 struct Matching<'a> {
     events: &'a [Event],
@@ -179,11 +194,12 @@ struct Matching<'a> {
 }
 
 impl Matching<'_> {
-    fn allowed(&self, (index, sampling): Use) -> CounterSet {
+    fn allowed(&self, (index, role): Use) -> CounterSet {
         let event = &self.events[index];
-        match event.sampling {
-            Some(how) if sampling => how.counters,
-            _ => event.counters,
+        match role {
+            Role::Counting => event.counters,
+            Role::Sampling => event.sampling.map_or(CounterSet::EMPTY, |how| how.counters),
+            Role::Window => event.window,
         }
     }
 
@@ -191,8 +207,8 @@ impl Matching<'_> {
     /// come first: from Ice Lake on general counter 0 samples with precise distribution, on the small cores from Crestmont on 1 as well
     /// (perfmon's "PDIST counters"; Linux: `icl_get_event_constraints`, `tnt_get_event_constraints` for Gracemont, `cmt_get_event_constraints`).
     fn order(&self, wanted: Use) -> impl Iterator<Item = Counter> {
-        let (allowed, (index, sampling)) = (self.allowed(wanted), wanted);
-        let records = sampling && self.events[index].is_sampled(Way::Pebs);
+        let (allowed, (index, role)) = (self.allowed(wanted), wanted);
+        let records = role == Role::Sampling && self.events[index].is_sampled(Way::Pebs);
         let lowest_first = if records { SAMPLING_COUNTERS_MAX } else { 0 };
         let places = (lowest_first..COUNTERS_MAX).rev().chain(0..lowest_first);
         places.map(Counter::at).filter(move |&counter| allowed.contains(counter))
@@ -226,8 +242,8 @@ impl Matching<'_> {
     }
 }
 
-/// Gives every event whose bit is set in `active` the counter it needs (one of IBS two: IBS tells no count), then, while
-/// counters last, each event of PEBS a second one for its count.
+/// Gives every event whose bit is set in `active` the counters it needs (one of IBS two: IBS tells no count; and where windows are, what
+/// they set back tells none), then, while counters last, each event of PEBS a second one for its count.
 ///
 /// # Errors
 /// [`Reason::NoCounter`] with the index of the first event that finds no place beside those before it.
@@ -236,21 +252,26 @@ pub fn allocate(events: &[Event], active: u32) -> Result<[Assignment; EVENTS_MAX
     let is_wanted = |index: usize, event: &Event| active >> index & 1 == 1 && !event.is_none();
     let wanted = || events.iter().enumerate().filter(move |(index, event)| is_wanted(*index, event));
     for (index, event) in wanted() {
-        let counted_apart = event.is_sampled(Way::Ibs);
-        if !matching.add((index, event.sampling.is_some())) || counted_apart && !matching.add((index, false))
-        {
-            return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
+        let sampled = event.sampling.is_some();
+        let counted = !sampled || event.is_sampled(Way::Ibs) || event.windowed;
+        let roles =
+            [(sampled, Role::Sampling), (!event.window.is_empty(), Role::Window), (counted, Role::Counting)];
+        for (_, role) in roles.into_iter().filter(|(needed, _)| *needed) {
+            if !matching.add((index, role)) {
+                return Err(Refusal::new(Reason::NoCounter, [index as u64, 0]));
+            }
         }
     }
-    for (index, _) in wanted().filter(|(_, event)| event.is_sampled(Way::Pebs)) {
-        matching.add((index, false));
+    for (index, _) in wanted().filter(|(_, event)| event.is_sampled(Way::Pebs) && !event.windowed) {
+        matching.add((index, Role::Counting));
     }
-    let mut assignments = [Assignment::default(); EVENTS_MAX];
+    let mut assignments = [Assignment::NONE; EVENTS_MAX];
     for (place, held) in matching.uses.iter().enumerate() {
         let counter = Some(Counter::at(place));
         match *held {
-            Some((index, true)) => assignments[index].sampling = counter,
-            Some((index, false)) => assignments[index].counting = counter,
+            Some((index, Role::Counting)) => assignments[index].counting = counter,
+            Some((index, Role::Sampling)) => assignments[index].sampling = counter,
+            Some((index, Role::Window)) => assignments[index].window = counter,
             None => {}
         }
     }

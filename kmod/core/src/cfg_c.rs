@@ -1,11 +1,11 @@
 //! IA32_PMC_GPx_CFG_C and IA32_PMC_FXx_CFG_C: what a counter does for architectural PEBS (Intel Architecture Instruction
-//! Set Extensions, "Architectural PEBS"; as Linux's `ARCH_PEBS_*`).
+//! Set Extensions, "Architectural PEBS"; as Linux's `ARCH_PEBS_*`), and to what other counters set it back.
 
 use super::layout::{branches_of, GPRS, LBRS, MEMORY, XMMS};
 
 /// The counter writes records.
 const PEBS_EN: u64 = 1 << 63;
-/// The value from which the counter goes on after a record, as the low bits of a negative number.
+/// The value from which the counter goes on after a record, and when it is set back, as the low bits of a negative number.
 const RELOAD: u64 = 0xFFFF_FFFF;
 /// The longest period: RELOAD holds the low 32 bits of its negative, of which the highest is the sign.
 pub(super) const PERIOD_MAX: u64 = (1 << 31) - 1;
@@ -34,5 +34,10 @@ pub(super) fn value(groups: u64, period: u64) -> u64 {
         .iter()
         .filter(|(_, group)| groups & group != 0)
         .fold(lbr << LBR_SHIFT, |bits, (bit, _)| bits | bit);
-    PEBS_EN | groups | period.wrapping_neg() & RELOAD
+    PEBS_EN | groups | reload(period)
+}
+
+/// The register of a counter that writes no such record and is set back to `period` events before its overflow.
+pub(super) const fn reload(period: u64) -> u64 {
+    period.wrapping_neg() & RELOAD
 }

@@ -6,7 +6,7 @@ use super::abi::{
     BranchFilter, Envelope, EventMode, EventSpec, Reason, Scope, SessionConfig, SessionFlags, ABI_VERSION,
     EVENTS_MAX, SEGMENT_BYTES,
 };
-use super::Refusal;
+use super::{windows, Refusal};
 
 /// Default of [`SessionConfig::max_quantum_ns`].
 const MAX_QUANTUM_DEFAULT_NS: u64 = 10_000_000;
@@ -51,6 +51,7 @@ pub fn check(request: &SessionConfig) -> Result<SessionConfig, Refusal> {
     check_envelope(&request.envelope, size_of::<SessionConfig>())?;
     check_target(request)?;
     check_event_list(request)?;
+    windows::check(request)?;
     check_memory(request)?;
     check_branches(request)?;
     let mut config = *request;

@@ -9,7 +9,7 @@ use super::layout::{ARCHITECTURAL, GPRS, LBRS, MEMORY, XMMS};
 use super::lbr::{Lbr, ARCHITECTURAL_LBR};
 use super::pmu::amd::Amd;
 use super::pmu::architectural::Perfmon;
-use super::pmu::{amd, generation_of, may_be_hybrid, netburst, Generation, Interface, Pebs};
+use super::pmu::{amd, generation_of, may_be_hybrid, netburst, Generation, Interface, Pebs, Reload};
 use super::registers::{MiscEnable, PerfCapabilities, IA32_MISC_ENABLE, IA32_PERF_CAPABILITIES};
 use super::{Pmu, Port, Refusal};
 
@@ -155,6 +155,8 @@ struct Extended {
     rdpmc_user_disable: bool,
     /// Subleaf 1: maps of the counters.
     counters: Option<CpuidRegisters>,
+    /// Subleaf 2: maps of the counters that can be reloaded, and of those that can cause it.
+    reload: Option<CpuidRegisters>,
     /// Subleaves 4 and 5: groups of architectural PEBS, and the counters that have it.
     pebs: Option<(CpuidRegisters, CpuidRegisters)>,
 }
@@ -174,6 +176,7 @@ impl Extended {
             equal: head.ebx >> 1 & 1 == 1,
             rdpmc_user_disable: head.ebx >> 2 & 1 == 1,
             counters: (valid >> 1 & 1 == 1).then(|| cpuid.cpuid(LEAF, 1)),
+            reload: (valid >> 2 & 1 == 1).then(|| cpuid.cpuid(LEAF, 2)),
             pebs: pebs.then(|| (cpuid.cpuid(LEAF, 4), cpuid.cpuid(LEAF, 5))),
         }
     }
@@ -253,8 +256,18 @@ fn known<P: Port>(generation: &'static Generation, machine: &Machine, found: &Fo
         unit_mask2: found.extended.unit_mask2,
         compares_equal: found.extended.equal,
         rdpmc_user_disable: found.extended.rdpmc_user_disable,
+        reload: reload_of(&perfmon, &found.extended),
         shares_offcore: generation.quirks.core_has_offcore && found.threads > 1,
     }
+}
+
+/// The counters that set each other back: those that can be reloaded, and of these the ones that can cause it (EAX and EBX, ECX and EDX
+/// of CPUID.23H.2).
+fn reload_of(perfmon: &Perfmon, extended: &Extended) -> Reload {
+    let Some(maps) = extended.reload else { return Reload::NONE };
+    let set = |general, fixed| Perfmon { general, fixed, ..*perfmon }.counters();
+    let reloaded = set(maps.eax, maps.ebx).intersection(perfmon.counters());
+    Reload { reloaded, windows: reloaded.intersection(set(maps.ecx, maps.edx)) }
 }
 
 /// The branch records, if they are such as the generation has.

@@ -8,7 +8,7 @@ use super::period::RATE_MAX;
 use super::pmu::netburst::events as netburst;
 use super::pmu::{ExtraRegister, Interface};
 use super::registers::PerfEvtSel;
-use super::{Pmu, Refusal};
+use super::{windows, Pmu, Refusal};
 
 /// The bits of an encoding beside those of [`Pmu::event_bits`], of all processors.
 const QUALIFIERS: u64 = PerfEvtSel(0).with_edge(1).with_inv(1).with_cmask(0xff).0;
@@ -55,12 +55,23 @@ pub struct Event {
     pub sampling: Option<Sampling>,
     /// The register that it needs beside its encoding, and its value.
     pub extra: Option<(ExtraRegister, u64)>,
+    /// Whether it is sampled in windows ([`EventSpec::WINDOWED`]).
+    pub windowed: bool,
+    /// Counters that can measure windows of it; none of an event of which there are none.
+    pub window: CounterSet,
 }
 
 impl Event {
     /// No event: what is for another type of core.
-    pub const NONE: Self =
-        Self { encoding: 0, privilege: 0, counters: CounterSet::EMPTY, sampling: None, extra: None };
+    pub const NONE: Self = Self {
+        encoding: 0,
+        privilege: 0,
+        counters: CounterSet::EMPTY,
+        sampling: None,
+        extra: None,
+        windowed: false,
+        window: CounterSet::EMPTY,
+    };
 
     /// Whether it is sampled in this way.
     #[must_use]
@@ -90,7 +101,7 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
         return Err(field(core::mem::offset_of!(EventSpec, privilege)));
     }
     let sampled = spec.mode != EventMode::Count as u8;
-    let flags = if sampled { EventSpec::RANDOMISE } else { 0 };
+    let flags = if sampled { EventSpec::RANDOMISE | EventSpec::WINDOWED } else { 0 };
     for (valid, offset) in [
         (spec.rate <= if sampled { RATE_MAX } else { 0 }, core::mem::offset_of!(EventSpec, rate)),
         (spec.flags & !flags == 0, core::mem::offset_of!(EventSpec, flags)),
@@ -113,18 +124,16 @@ pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal
     }
     let period_field = field(core::mem::offset_of!(EventSpec, period));
     let mut event = match spec.mode {
-        mode if mode == EventMode::Count as u8 => {
-            if spec.period != 0 {
-                return Err(period_field);
-            }
-            plain
-        }
+        // With a period it measures windows.
+        mode if mode == EventMode::Count as u8 => plain,
         mode if mode == EventMode::Precise as u8 => precise(pmu, index, spec, plain)?,
         mode if mode == EventMode::Interrupt as u8 => interrupt(spec, plain),
         _ => return Err(field(core::mem::offset_of!(EventSpec, mode))),
     };
+    event.windowed = windows::is_windowed(spec);
     if let Some(how) = event.sampling {
-        let grid = pmu.period_grid(how.way, how.counters);
+        let plain = pmu.period_grid(how.way, how.counters);
+        let grid = if event.windowed { windows::grid(plain) } else { plain };
         if spec.period < grid.least {
             return Err(Refusal::new(Reason::PeriodTooSmall, [index as u64, grid.least]));
         }

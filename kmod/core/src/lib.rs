@@ -13,7 +13,7 @@
 //! | which branches a thread took last, and which calls it is in | [`lbr`] |
 //! | what a session without the right to the kernel sees | `privacy` |
 //! | what user space sees | `quantum`, [`stacks`], [`markers`], [`session`], [`rings`], [`segments`] |
-//! | how often is sampled | [`period`], [`guard`] |
+//! | how often is sampled | [`period`], `windows`, [`guard`] |
 //! | who may run when | [`gate`] |
 //! | whose threads are measured | [`processes`] |
 //! | for which of several sessions | [`sharing`] |
@@ -71,6 +71,7 @@ pub mod sharing;
 pub mod stacks;
 pub mod threads;
 pub mod turns;
+mod windows;
 
 pub use self::detect::{detect, Cpuid, CpuidRegisters, Machine};
 pub use self::engine::Engine;

@@ -22,6 +22,7 @@ use super::pmu::netburst::tags::Tags;
 use super::pmu::{ExtraRegister, Interface};
 use super::registers::PerfEvtSel;
 use super::turns::Pins;
+use super::windows::{self, Window};
 use super::{cfg_c, config, interrupt, stacks, Pmu, Refusal};
 
 /// A counter whose overflows are sampled.
@@ -39,6 +40,8 @@ pub struct SamplingCounter {
     pub rate: u64,
     /// The period's low bits are drawn anew every few records.
     pub randomise: bool,
+    /// Each window sets it back.
+    pub windowed: bool,
     /// The periods that it takes.
     pub grid: Grid,
 }
@@ -52,6 +55,7 @@ impl SamplingCounter {
         period: 0,
         rate: 0,
         randomise: false,
+        windowed: false,
         grid: Grid { unit: 1, least: 0, most: 0 },
     };
 }
@@ -125,8 +129,10 @@ pub struct Program {
     pub(super) netburst: Settings,
     /// Registers that events need beside their encodings.
     pub(super) extras: Extras,
-    /// IA32_PMC_GPx_CFG_C and IA32_PMC_FXx_CFG_C; 0 without architectural PEBS.
+    /// IA32_PMC_GPx_CFG_C and IA32_PMC_FXx_CFG_C; 0 without architectural PEBS or windows.
     pub(super) cfg_c: [u64; COUNTERS_MAX],
+    /// What measures the windows in which its events are sampled.
+    pub(super) window: Option<Window>,
 }
 
 impl Program {
@@ -135,7 +141,7 @@ impl Program {
         config: SessionConfig::EMPTY,
         active: 0,
         complete: 0,
-        assignments: [Assignment { counting: None, sampling: None }; EVENTS_MAX],
+        assignments: [Assignment::NONE; EVENTS_MAX],
         reads: 0,
         sampling: [SamplingCounter::NONE; SAMPLING_COUNTERS_MAX],
         sampling_count: 0,
@@ -158,6 +164,7 @@ impl Program {
         netburst: Settings::NONE,
         extras: [None; ExtraRegister::ALL.len()],
         cfg_c: [0; COUNTERS_MAX],
+        window: None,
     };
 
     /// Checks every field of the request against this PMU and assigns the counters.
@@ -196,7 +203,9 @@ impl Program {
         self.choose_records(pmu, &checked)?;
         self.active = active & ((1 << count) - 1);
         let specs = self.config.events.get(..count).unwrap_or_default();
+        windows::choose(pmu, specs, &mut checked[..count])?;
         (self.assignments, self.netburst) = counters_for(pmu, &checked[..count], specs, self.active)?;
+        self.window = windows::of(specs, &checked[..count], &self.assignments);
         let read =
             self.assignments.iter().filter_map(|assignment| assignment.counting.or(assignment.sampling));
         self.reads = read.fold(0, |reads, counter| reads | 1 << counter.place());
@@ -242,9 +251,12 @@ impl Program {
     }
 
     fn assign(&mut self, pmu: &Pmu, index: usize, event: &Event) {
-        let Assignment { counting, sampling } = self.assignments[index];
-        if let Some(counter) = counting {
+        let Assignment { counting, sampling, window } = self.assignments[index];
+        for counter in [counting, window].into_iter().flatten() {
             self.enable(pmu, counter, event.encoding, event.privilege);
+        }
+        if let (Some(counter), Some(window)) = (window, self.window) {
+            self.cfg_c[counter.place()] = cfg_c::reload(window.length);
         }
         if let (Some(counter), Some(how)) = (sampling, event.sampling) {
             if how.way != Way::Ibs {
@@ -267,6 +279,7 @@ impl Program {
             // `check_places` has seen that there is room.
             if let Some(entry) = self.sampling.get_mut(usize::from(self.sampling_count)) {
                 self.sampling_count += 1;
+                let grid = pmu.period_grid(how.way, CounterSet::one(counter));
                 *entry = SamplingCounter {
                     place: place as u8,
                     counter,
@@ -274,7 +287,8 @@ impl Program {
                     period: how.period,
                     rate: spec.rate,
                     randomise: spec.flags & EventSpec::RANDOMISE != 0,
-                    grid: pmu.period_grid(how.way, CounterSet::one(counter)),
+                    windowed: event.windowed,
+                    grid: if event.windowed { windows::grid(grid) } else { grid },
                 };
             }
         }
@@ -324,6 +338,9 @@ impl Program {
                 }
             },
             _ => {}
+        }
+        if event.windowed && self.cfg_c[counter.place()] == 0 {
+            self.cfg_c[counter.place()] = cfg_c::reload(how.period);
         }
     }
 

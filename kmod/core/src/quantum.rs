@@ -291,6 +291,10 @@ fn count<P: Port, R: Rings>(
         let period = state.periods.in_use()[place];
         let mut records = span.by_counter[place];
         let count = &mut counts[usize::from(sampler.event)];
+        if sampler.windowed {
+            // It is counted apart, and its position is the window's.
+            continue;
+        }
         let counted_apart = program.counting_counter(sampler.event.into()).is_some();
         let own = if counted_apart && !by_reloads { 0 } else { since_last(port, sampler.counter) };
         if let (true, true, Some(ibs)) = (program.uses_ibs(), stay.armed, hardware.ibs()) {

@@ -81,6 +81,13 @@ impl Event {
         self.core_type == core_type || [self.core_type, core_type].contains(&CoreType::Any)
     }
 
+    /// Whether it counts the same as another one, in the same modes and on the same cores.
+    #[must_use]
+    pub fn counts_as(&self, other: &Self) -> bool {
+        let what = |event: &Self| (event.encoding, event.extra, event.core_type, event.user, event.kernel);
+        what(self) == what(other)
+    }
+
     /// The same event in user mode only, and named so.
     #[must_use]
     pub fn user_only(mut self) -> Self {

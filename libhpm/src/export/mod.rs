@@ -28,7 +28,9 @@ pub use self::csv::{csv_line, write_csv};
 pub use self::firefox::write_firefox;
 pub use self::parquet::write_parquet;
 pub use self::pprof::write_pprof;
-pub use self::remarks::{counts_remarks, is_clock_of_one_mode, losses, quanta_remarks, remarks};
+pub use self::remarks::{
+    counts_remarks, dense_places, is_clock_of_one_mode, losses, quanta_remarks, remarks,
+};
 pub use self::speedscope::write_speedscope;
 pub use self::stacks::{StackSample, Stacks};
 
@@ -45,8 +47,12 @@ pub fn write_folded(stacks: &Stacks<'_>, output: &mut dyn Write) -> io::Result<(
 /// # Errors
 /// The output cannot be written.
 pub fn write_svg(stacks: &Stacks<'_>, output: &mut dyn Write) -> io::Result<()> {
-    let title = format!("{}: {}", stacks.title(), stacks.event_names());
-    folded(stacks).write_svg(&title, &stacks.event_names(), output)
+    let names = stacks.event_names();
+    let title = format!("{}: {names}", stacks.title());
+    // Where none stands for more than itself its width is that of samples.
+    let dense = stacks.events.iter().all(|&event| stacks.event(event).within.is_some());
+    let unit = if dense { format!("samples of {names}") } else { names };
+    folded(stacks).write_svg(&title, &unit, output)
 }
 
 fn folded(stacks: &Stacks<'_>) -> FoldedStacks {

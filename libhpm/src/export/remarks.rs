@@ -15,6 +15,7 @@ pub fn remarks(meta: &Meta) -> Vec<String> {
         remarks.push(meta.source_note.clone());
     }
     remarks.extend(meta.phase_guided.as_ref().map(PhaseGuided::sentence));
+    remarks.extend(dense_places(meta));
     remarks.extend(losses(meta));
     remarks
 }
@@ -55,6 +56,12 @@ pub fn counts_remarks(meta: &Meta, of_quanta: bool) -> Vec<String> {
 #[must_use]
 pub fn is_clock_of_one_mode(event: &Event) -> bool {
     counts_ns(event) && event.user != event.kernel
+}
+
+/// Those of them that tell of events that were sampled only where they are dense.
+#[must_use]
+pub fn dense_places(meta: &Meta) -> Vec<String> {
+    meta.events.iter().filter_map(Event::dense_places).collect()
 }
 
 /// Those of them that the trace's totals tell: what is lost, held back, or was measured in turns.

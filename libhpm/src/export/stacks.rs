@@ -28,7 +28,7 @@ pub struct Stacks<'a> {
 pub struct StackSample {
     /// Time in ns since the trace's first quantum began.
     pub time_ns: u64,
-    /// Events that it stands for.
+    /// Events that it stands for ([`Event::weight`]).
     pub period: u64,
     /// Who and where.
     pub sample: Sample,
@@ -52,12 +52,13 @@ impl<'a> Stacks<'a> {
         let (khz, first_tsc) = (reader.meta().clock.tsc_khz, first_tsc(reader));
         let mut rows = reader.rows::<SampleRow>();
         let wanted = |row: &SampleRow| events.contains(&row.event.into());
+        let of = |row: &SampleRow| reader.meta().events.get(usize::from(row.event));
         let mut samples: Vec<StackSample> = rows
             .by_ref()
             .filter(wanted)
             .map(|row| StackSample {
                 time_ns: ticks_to_ns(row.tsc.saturating_sub(first_tsc), khz),
-                period: row.period,
+                period: of(&row).map_or(row.period, |event| event.weight(row.period)),
                 sample: resolver.resolve(&row),
             })
             .collect();
@@ -114,6 +115,11 @@ impl<'a> Stacks<'a> {
 /// Whether an event counts ns, as the kernel's clocks do.
 pub(super) fn counts_ns(event: &Event) -> bool {
     event.mode == EventUse::Software && perf::counts_ns(&event.name)
+}
+
+/// What the sum of an event's weights is called: the event, or its samples where that is all that they count.
+pub(super) fn weight_name(event: &Event) -> String {
+    if event.within.is_some() { format!("{}_dense_samples", event.name) } else { event.name.clone() }
 }
 
 /// A sample's frames, outermost first; what is missing at the outer end is a frame of its own.

@@ -72,9 +72,26 @@ fn trace(temp: &TempDir) -> TraceReader {
 
 fn written(write: fn(&Stacks<'_>, &mut dyn Write) -> io::Result<()>, events: &[usize]) -> Vec<u8> {
     let temp = TempDir::new().unwrap();
-    let reader = trace(&temp);
-    let mut resolver = Resolver::new(&reader, FileFinder::default());
-    let (stacks, cut) = Stacks::read(&reader, &mut resolver, events);
+    written_of(&trace(&temp), write, events)
+}
+
+/// The same of a trace whose cycles were sampled only where they are dense.
+fn written_dense(write: fn(&Stacks<'_>, &mut dyn Write) -> io::Result<()>, events: &[usize]) -> Vec<u8> {
+    let temp = TempDir::new().unwrap();
+    let file = trace(&temp).folder().join("meta.json");
+    let mut meta: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    meta["events"][0]["within"] = serde_json::json!({"event": "instructions", "events": 300});
+    std::fs::write(&file, meta.to_string()).unwrap();
+    written_of(&TraceReader::open(temp.path().join("a.hpm")).unwrap(), write, events)
+}
+
+fn written_of(
+    reader: &TraceReader,
+    write: fn(&Stacks<'_>, &mut dyn Write) -> io::Result<()>,
+    events: &[usize],
+) -> Vec<u8> {
+    let mut resolver = Resolver::new(reader, FileFinder::default());
+    let (stacks, cut) = Stacks::read(reader, &mut resolver, events);
     assert_eq!(cut, None);
     let mut bytes = Vec::new();
     write(&stacks, &mut bytes).unwrap();
@@ -120,6 +137,24 @@ fn counts_that_are_estimates_are_told() {
     assert_eq!(quanta_remarks(&Meta { source: "perf.data".into(), ..meta.clone() }), [of_both, told]);
     assert_eq!(counts_remarks(&meta, false), [of_both]);
     assert_eq!(quanta_remarks(&Meta { source: "driver".into(), ..meta }), [""; 0]);
+}
+
+/// Nobody knows how many events they stand for.
+#[test]
+fn samples_of_dense_places_count_as_one_each() {
+    let folded = String::from_utf8(written_dense(write_folded, &[0])).unwrap();
+    assert_eq!(folded, "a \"helper\", too;[truncated];read 1\nsort;read;copy 3\n");
+    let svg = String::from_utf8(written_dense(write_svg, &[0])).unwrap();
+    assert!(svg.contains("copy (3 samples of cycles"), "{svg}");
+    let told = "samples of cycles come only where 1000 of it happen within 300 instructions: shares are of these dense places";
+    assert!(svg.contains(told), "{svg}");
+    let mut bytes = Vec::new();
+    GzDecoder::new(&written_dense(write_pprof, &[0, 2])[..]).read_to_end(&mut bytes).unwrap();
+    let profile = pprof::Profile::decode(&bytes[..]).unwrap();
+    let kinds = profile.sample_type.iter().map(|of| profile.string_table[of.kind as usize].as_str());
+    assert!(kinds.eq(["cycles_samples", "cycles_dense_samples", "misses_samples", "misses"]));
+    assert_eq!(profile.period, 1);
+    assert!(profile.sample.iter().any(|sample| sample.value == [3, 3, 1, 3]), "{:?}", profile.sample);
 }
 
 #[test]

@@ -122,6 +122,7 @@ impl Refusal {
                  IBS): count with `hpmctl stat`, or sample with --imprecise",
                 ibs_registers(self.detail)
             ),
+            Reason::NoReload => no_reload(&event),
             Reason::OnePrecise => one_precise(&event, second == 1),
             Reason::SharedEvent => format!(
                 "{event} cannot be told apart by the two logical processors of a core: switch Hyper-Threading off \
@@ -303,6 +304,15 @@ fn field(offset: usize) -> &'static str {
         o if o == offset_of!(Config, stack_bytes) => " (the stack bytes: a multiple of 1024 up to 64512)",
         _ => "",
     }
+}
+
+/// Why an event cannot be sampled within windows of another one.
+fn no_reload(event: &str) -> String {
+    format!(
+        "the counters that {event} could have here cannot set each other back (auto counter reload; Intel's efficient cores can from Skymont \
+         on), as samples within windows need: leave --window out, or on a hybrid processor name the efficient cores' event \
+         (`cpu_atom/…/`)"
+    )
 }
 
 /// Why an event cannot be sampled beside other precise ones; `uncounted`: because nothing else counts it.

@@ -30,7 +30,7 @@ pub struct Summary {
 pub struct EventSummary {
     /// The event.
     pub event: Event,
-    /// Its samples; `events` estimates the count.
+    /// Its samples; `events` estimates the count, but where they come only where the event is dense ([`Event::within`]).
     pub sampled: Sum,
     /// What was counted: by the driver over the whole session, or, when the trace is not complete or quanta are chosen, the sum
     /// of its quanta.

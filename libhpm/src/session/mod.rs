@@ -44,7 +44,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use self::access::Access;
 pub use self::batch::Batch;
 pub use self::counters::{OwnCounters, ThreadCounters};
-pub use self::options::{Branches, Options, Stack, Target};
+pub use self::options::{Branches, Options, Stack, Target, Windows};
 pub use self::quantum::{Quantum, Sample};
 
 use crate::event::{CoreType, type_in_hybrid};
@@ -87,9 +87,10 @@ impl<D: Device> Session<D> {
     /// Configures a session on an open device and maps its areas.
     ///
     /// # Errors
-    /// [`Error::Refused`] with the driver's reason, or [`Error::Io`] when an area cannot be mapped or the control group's
-    /// directory not opened.
+    /// [`Error::Refused`] with the driver's reason, [`Error::Windows`], or [`Error::Io`] when an area cannot be mapped or the control
+    /// group's directory not opened.
     pub fn configure(device: D, options: &Options) -> Result<Self> {
+        options.check()?;
         let events: Vec<String> = options.names();
         let refused = |doing: &'static str| {
             let events = &events;

@@ -1,5 +1,9 @@
 //! What to measure, on whom, and with how much memory.
 
+#[cfg(test)]
+mod tests;
+mod windows;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +13,8 @@ use hpm_abi::{
 
 use crate::event::{CORE_TYPES, CoreType, Event};
 use crate::record::adaptive::groups;
+
+pub use self::windows::Windows;
 
 /// Whom to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +47,7 @@ pub struct Options {
     imprecise: bool,
     randomise: bool,
     rate: u64,
+    windows: Option<Windows>,
     xmm: bool,
     longest_quantum: Option<Duration>,
     wake_within: Option<Duration>,
@@ -117,6 +124,7 @@ impl Options {
             imprecise: false,
             randomise: false,
             rate: 0,
+            windows: None,
             xmm: false,
             longest_quantum: None,
             wake_within: None,
@@ -247,7 +255,7 @@ impl Options {
     /// The events' names, in their order.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        self.events.iter().map(|(event, _)| event.name.clone()).collect()
+        self.measured().iter().map(|(event, _)| event.name.clone()).collect()
     }
 
     /// A session's records are all of one kind.
@@ -286,12 +294,13 @@ impl Options {
             Target::System => (Scope::System, 0, 0),
             Target::Cpu(cpu) => (Scope::System, 0, cpu),
         };
+        let measured = self.measured();
         let mut config = SessionConfig {
             envelope: Envelope::new::<SessionConfig>(),
             scope: scope as u32,
             pid,
             cpu,
-            event_count: self.events.len() as u32,
+            event_count: measured.len() as u32,
             max_quantum_ns: self.longest_quantum.map_or(0, |time| time.as_nanos() as u64),
             wake_ms: self.wake_within.map_or(0, |time| time.as_millis() as u32),
             ..SessionConfig::default()
@@ -310,12 +319,17 @@ impl Options {
         .filter_map(|(on, flag)| on.then_some(flag))
         .sum();
         let by_interrupts = self.samples_by_interrupts();
-        for (slot, (event, period)) in config.events.iter_mut().zip(&self.events) {
+        for (slot, (event, period)) in config.events.iter_mut().zip(measured.iter()) {
             *slot = spec(event, *period, by_interrupts);
             if period.is_some() {
-                slot.rate = self.rate;
-                slot.flags = if self.randomise { EventSpec::RANDOMISE } else { 0 };
+                (slot.rate, slot.flags) = match &self.windows {
+                    Some(_) => (0, EventSpec::WINDOWED),
+                    None => (self.rate, if self.randomise { EventSpec::RANDOMISE } else { 0 }),
+                };
             }
+        }
+        if let Some(windows) = &self.windows {
+            windows.measure(&measured, &mut config.events);
         }
         let sampled = self.sampled() > 0;
         config.quanta = if sampled || self.quanta { QUANTA } else { QUANTA_UNREAD };
@@ -420,69 +434,5 @@ fn spec(event: &Event, period: Option<u64>, by_interrupts: bool) -> EventSpec {
         privilege: privilege(event.user, EventSpec::USER) | privilege(event.kernel, EventSpec::KERNEL),
         core_type: event.core_type as u8,
         ..EventSpec::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::event;
-
-    /// The request for a processor with this many branch records, in its precise records or not.
-    fn request(stack: Stack, branches: Option<Branches>, in_records: bool, imprecise: bool) -> SessionConfig {
-        let load = event::parse("load:u", "skylake").unwrap();
-        let options = Options::new(Target::System).sample(load, 1000).stack(stack).branches(branches);
-        let flags = if in_records { InfoFlags::RECORDS_BRANCHES } else { 0 };
-        options.imprecise(imprecise).config_for(&Info { branch_records: 32, flags, ..Info::default() })
-    }
-
-    #[test]
-    fn branches_need_a_ring_only_where_the_driver_reads_them() {
-        let all = Some(Branches::default());
-        let ring = |in_records, imprecise| request(Stack::None, all, in_records, imprecise).stack_ring_bytes;
-        assert_eq!([ring(false, false), ring(true, true)], [BRANCH_RING_BYTES; 2]);
-        assert_eq!(ring(true, false), 0);
-        let with_frames = request(Stack::FramePointers(8), all, true, false);
-        assert_eq!((with_frames.stack_ring_bytes, with_frames.branches), (STACK_RING_BYTES, 32));
-    }
-
-    #[test]
-    fn one_sampled_event_for_each_type_of_core_has_large_segments() {
-        let on = |core_type| Event { core_type, ..event::parse("load:u", "skylake").unwrap() };
-        let segments = |types: &[CoreType]| {
-            let options = Options::new(Target::System);
-            types.iter().fold(options, |options, &core| options.sample(on(core), 1000)).config().segments
-        };
-        assert_eq!(segments(&[CoreType::Core, CoreType::Atom]), LARGE_SEGMENTS);
-        assert_eq!(segments(&CORE_TYPES), LARGE_SEGMENTS);
-        assert_eq!(segments(&[CoreType::LowPower, CoreType::Core, CoreType::LowPower]), SEGMENTS);
-        assert_eq!(segments(&[CoreType::Any]), LARGE_SEGMENTS);
-        assert_eq!(segments(&[CoreType::Atom, CoreType::Atom]), SEGMENTS);
-        assert_eq!(segments(&[CoreType::Any, CoreType::Core]), SEGMENTS);
-    }
-
-    #[test]
-    fn counts_are_published_one_by_one_only_where_somebody_reads_them() {
-        let load = event::parse("load:u", "skylake").unwrap();
-        let rings = |options: Options| (options.config().quanta, options.config().segments);
-        let counted = || Options::new(Target::System).count(load.clone());
-        assert_eq!(rings(counted()), (QUANTA_UNREAD, 0));
-        assert_eq!(rings(counted().quanta(true)), (QUANTA, 0));
-        let sampled = Options::new(Target::System).sample(load.clone(), 1000);
-        assert_eq!(rings(sampled.clone()), (QUANTA, LARGE_SEGMENTS));
-        assert_eq!(rings(sampled.clone().imprecise(true)), (QUANTA, SEGMENTS));
-        assert_eq!(rings(sampled.stack(Stack::FramePointers(8))), (QUANTA, SEGMENTS));
-    }
-
-    #[test]
-    fn as_many_branches_are_asked_for_as_there_are_unless_said() {
-        let eight = Some(Branches { count: 8, filter: BranchFilter::CALL });
-        let request = |stack, branches| {
-            let config = request(stack, branches, true, false);
-            (config.branches, config.branch_filter)
-        };
-        assert_eq!(request(Stack::None, None), (0, 0));
-        assert_eq!(request(Stack::None, eight), (8, BranchFilter::CALL));
-        assert_eq!(request(Stack::BranchCalls, eight), (32, BranchFilter::CALL_STACK));
     }
 }

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::fake::{Fake, RECORD, Stay};
 use super::options::with_less_memory;
-use super::{Options, Quantum, Session, Stack, Target};
+use super::{Options, Quantum, Session, Stack, Target, Windows};
 use crate::Error;
 use crate::event::parse;
 use crate::sys::device::{Command, Denied};
@@ -23,6 +23,14 @@ fn session(fake: &Fake) -> Session<&Fake> {
 
 fn stay(tid: u32, records: u64) -> Stay {
     Stay { tid, records, stack: 0, count: 10 }
+}
+
+#[test]
+fn windows_that_cannot_be_are_refused_before_the_driver_is_asked() {
+    let windows = Windows { events: vec![parse("instructions", "skylake").unwrap()], length: 5000 };
+    let options = options().imprecise(true).windows(Some(windows));
+    let refused = Session::configure(&Fake::new(1), &options).err().unwrap();
+    assert!(matches!(refused, Error::Windows { .. }), "{refused}");
 }
 
 #[test]

@@ -306,10 +306,43 @@ pub struct Event {
     /// The driver drew the period's low bits anew every few records.
     #[serde(default)]
     pub randomised: bool,
+    /// The windows within which it was sampled: records come only where `period` of it happen within one, and are no share of its count.
+    /// Absent where they come each period.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<Within>,
     /// Counted at CPL 3.
     pub user: bool,
     /// Counted at CPL 0.
     pub kernel: bool,
+}
+
+impl Event {
+    /// What has to be known of samples that come only where the event is dense, in one sentence; `None` where they come each period.
+    #[must_use]
+    pub fn dense_places(&self) -> Option<String> {
+        let Within { event, events } = self.within.as_ref()?;
+        Some(format!(
+            "samples of {} come only where {} of it happen within {events} {event}: shares are of these dense places, not of the event's \
+             count, which samples times the period do not estimate",
+            self.name, self.period
+        ))
+    }
+
+    /// How many events one of its samples stands for where all are shown together: its period, or of those that come only where the event
+    /// is dense nobody knows, so that each counts as one.
+    #[must_use]
+    pub fn weight(&self, period: u64) -> u64 {
+        if self.within.is_some() { 1 } else { period }
+    }
+}
+
+/// The windows within which an event was sampled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Within {
+    /// Name of the event that measured them.
+    pub event: String,
+    /// How many of it each is long.
+    pub events: u64,
 }
 
 /// How to turn TSC values into time.

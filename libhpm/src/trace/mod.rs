@@ -27,7 +27,9 @@ pub use self::column::Column;
 pub use self::error::TraceError;
 pub use self::merge::{HOSTS_MAX, Outcome, merge};
 pub(crate) use self::meta::NO_PROPER_END;
-pub use self::meta::{Allocations, Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, PhaseGuided};
+pub use self::meta::{
+    Allocations, Clock, ClockPair, Event, EventUse, Machine, Merged, Meta, PhaseGuided, Within,
+};
 pub use self::reader::{Batches, Cut, Rows, TraceReader};
 pub use self::rotate::{Limits, RotatingWriter, Written};
 pub use self::row::{

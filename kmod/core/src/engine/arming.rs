@@ -52,7 +52,8 @@ impl Unit {
     ) {
         let Some(hardware) = &mut self.hardware else { return };
         let several = session.program.has_several_samplers();
-        let goes_on = stay.armed && !several && !stay.is_overdue(session.program);
+        let was_armed = stay.armed;
+        let goes_on = was_armed && !several && !stay.is_overdue(session.program);
         if !goes_on {
             // A counter has overflowed, or may have, and waits to write its record: the window must not change under it, and the
             // record must not become another thread's.
@@ -71,18 +72,18 @@ impl Unit {
             session.publish();
         }
         stay.armed = session.state.segments.current().is_some() && !stay.throttled && !stay.paused;
-        self.set_counters(port, session, stay, goes_on);
+        self.set_counters(port, session, stay, (goes_on, was_armed));
         self.fill_window(port, session);
     }
 
     /// Fixes the periods of the span that begins, and writes the thread's positions into its sampling counters, unless it `goes_on`
-    /// where they are.
+    /// where they are; in windows it does if it `was_armed`.
     fn set_counters<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
         session: &mut Session<'_, R>,
         stay: &mut Stay,
-        goes_on: bool,
+        (goes_on, was_armed): (bool, bool),
     ) {
         let Some(hardware) = &mut self.hardware else { return };
         let (threads, place) = (session.threads, stay.place);
@@ -101,15 +102,17 @@ impl Unit {
             let far = !(stay.armed || session.program.is_precise() && hardware.can_forbid_records());
             let value = if far { hardware.far_value() } else { left.wrapping_neg() as u64 };
             let period = session.state.periods.in_use()[place];
-            if goes_on
-                && stay.armed
-                && (stay.positions.left[place], period) == (before.0[place], before.1[place])
-            {
+            let same = (stay.positions.left[place], period) == (before.0[place], before.1[place]);
+            let stays = if sampler.windowed { was_armed } else { goes_on && same };
+            if stays && stay.armed {
                 continue;
             }
             hardware.set_global_ctrl(port, 0);
             hardware.write(port, sampler.counter, value);
             self.values[sampler.counter.place()] = value;
+            if let (true, Some(window)) = (sampler.windowed, session.program.window) {
+                hardware.write(port, window.counter, window.length.wrapping_neg());
+            }
             if let Some(layout) = &session.program.pebs {
                 hardware.set_reset(port, layout, sampler, period);
             }

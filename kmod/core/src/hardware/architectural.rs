@@ -30,6 +30,7 @@ pub(in super::super) struct Hardware {
     pmu: Pmu,
     found: Found,
     selects: [PerfEvtSel; SAMPLING_COUNTERS_MAX],
+    cfg_b: [u64; COUNTERS_MAX],
     cfg_c: [u64; COUNTERS_MAX],
     fixed_ctr_ctrl: u64,
     pebs_data_cfg: u64,
@@ -49,6 +50,7 @@ impl Hardware {
             pmu: *pmu,
             found: Found::NONE,
             selects: [PerfEvtSel(0); SAMPLING_COUNTERS_MAX],
+            cfg_b: [0; COUNTERS_MAX],
             cfg_c: [0; COUNTERS_MAX],
             fixed_ctr_ctrl: 0,
             pebs_data_cfg: 0,
@@ -69,7 +71,8 @@ impl Hardware {
         self.found.check_idle(&self.pmu)?;
         self.found.check_others(port, &self.pmu)?;
         let found = &self.found;
-        (self.selects, self.cfg_c, self.extras) = (found.selects, found.cfg_c, found.extras);
+        (self.selects, self.extras) = (found.selects, found.extras);
+        (self.cfg_b, self.cfg_c) = (found.cfg_b, found.cfg_c);
         (self.fixed_ctr_ctrl, self.global_ctrl) = (found.fixed_ctr_ctrl, found.global_ctrl);
         (self.pebs_enable, self.pebs_data_cfg) = (found.pebs_enable, found.pebs_data_cfg);
         self.set_global_ctrl(port, 0);
@@ -97,6 +100,7 @@ impl Hardware {
             self.write(port, counter, found.counters[counter.place()]);
         }
         self.set_events(port, &found.selects, found.fixed_ctr_ctrl);
+        self.set_cfg_b(port, |counter| found.cfg_b[counter.place()]);
         self.set_cfg_c(port, &found.cfg_c);
         let ours = port.rdmsr(IA32_PERF_GLOBAL_STATUS) & !found.global_status & self.status_bits();
         if ours != 0 {
@@ -191,6 +195,7 @@ impl Hardware {
         }
         self.set_events(port, &program.selects, program.fixed_ctr_ctrl);
         self.set_extras(port, &program.extras);
+        self.set_cfg_b(port, |counter| program.window.map_or(0, |window| window.cfg_b(counter)));
         self.set_cfg_c(port, &program.cfg_c);
         match program.pebs {
             Some(layout) if self.has_debug_store() => self.set_pebs_data_cfg(port, layout.pebs_data_cfg),
@@ -219,6 +224,7 @@ impl Hardware {
         // They hold what was counted until something else is.
         self.pmu.keep_from_user(0, &mut selects, &mut fixed_ctr_ctrl);
         self.set_events(port, &selects, fixed_ctr_ctrl);
+        self.set_cfg_b(port, |_| 0);
         self.set_cfg_c(port, &[0; COUNTERS_MAX]);
     }
 
@@ -247,6 +253,17 @@ impl Hardware {
         // Four bits for each counter in either half.
         let field = |number: u32| 0xf_0000_000f << (4 * number);
         self.ceded.iter().filter_map(Counter::as_fixed).fold(0, |fields, number| fields | field(number))
+    }
+
+    /// Says for each counter which ones set it back. Linux leaves that as it was when its events have stopped, so that hpm's would be.
+    fn set_cfg_b<P: Port>(&mut self, port: &mut P, wanted: impl Fn(Counter) -> u64) {
+        for counter in self.pmu.reload.reloaded.without_all(self.ceded).iter() {
+            let (now, wanted) = (&mut self.cfg_b[counter.place()], wanted(counter));
+            if *now != wanted {
+                port.wrmsr(self.pmu.cfg_b_register(counter), wanted);
+                *now = wanted;
+            }
+        }
     }
 
     fn set_cfg_c<P: Port>(&mut self, port: &mut P, values: &[u64; COUNTERS_MAX]) {

@@ -19,7 +19,9 @@ pub(super) struct Found {
     pub(super) selects: [PerfEvtSel; super::super::abi::SAMPLING_COUNTERS_MAX],
     /// Each counter.
     pub(super) counters: [u64; COUNTERS_MAX],
-    /// CFG_C of each counter; 0 without architectural PEBS.
+    /// CFG_B of each counter; 0 where none sets another back.
+    pub(super) cfg_b: [u64; COUNTERS_MAX],
+    /// CFG_C of each counter; 0 without architectural PEBS, and where none sets another back.
     pub(super) cfg_c: [u64; COUNTERS_MAX],
     pub(super) fixed_ctr_ctrl: u64,
     pub(super) global_ctrl: u64,
@@ -40,6 +42,7 @@ impl Found {
     pub(super) const NONE: Self = Self {
         selects: [PerfEvtSel(0); super::super::abi::SAMPLING_COUNTERS_MAX],
         counters: [0; COUNTERS_MAX],
+        cfg_b: [0; COUNTERS_MAX],
         cfg_c: [0; COUNTERS_MAX],
         fixed_ctr_ctrl: 0,
         global_ctrl: 0,
@@ -70,6 +73,10 @@ impl Found {
             if pmu.has_extra(register) {
                 *value = port.rdmsr(register.address());
             }
+        }
+        for counter in pmu.reload.reloaded.iter() {
+            self.cfg_b[counter.place()] = port.rdmsr(pmu.cfg_b_register(counter));
+            self.cfg_c[counter.place()] = port.rdmsr(pmu.cfg_c_register(counter));
         }
         self.read_pebs(port, pmu);
     }

@@ -14,6 +14,7 @@ const RANDOMISED: SamplingCounter = SamplingCounter {
     period: 100_000,
     rate: 0,
     randomise: true,
+    windowed: false,
     grid: Grid { unit: 1, least: 1, most: u64::MAX },
 };
 

@@ -13,7 +13,7 @@ use super::super::ibs::{Ibs, COUNT_OPS};
 use super::super::Refusal;
 use super::architectural::Perfmon;
 use super::{amd_family10h, amd_family15h, amd_family16h, amd_family17h, amd_k8, amd_zen3, amd_zen4};
-use super::{counted_as, rule, EventRule, Generation, Interface, Pmu, PreciseRule, Quirks};
+use super::{counted_as, rule, EventRule, Generation, Interface, Pmu, PreciseRule, Quirks, Reload};
 
 /// PerfEvtSel0 of K7 and K8, one register after the other (APM 13.2.2).
 const PERF_LEGACY_CTL0: u32 = 0xC001_0000;
@@ -188,6 +188,7 @@ pub(in super::super) fn detect<C: Cpuid>(cpuid: &mut C, family: u32, model: u32)
         unit_mask2: false,
         compares_equal: false,
         rdpmc_user_disable: false,
+        reload: Reload::NONE,
         shares_offcore: false,
         interface: Interface::Amd(Amd { extended, global, ibs }),
     })

@@ -115,6 +115,8 @@ pub struct Pmu {
     pub compares_equal: bool,
     /// Whether single counters can be kept from RDPMC in user mode ([`super::registers::PerfEvtSel::rdpmc_usr_disable`]).
     pub rdpmc_user_disable: bool,
+    /// Which of its counters set each other back.
+    pub reload: Reload,
     /// Several logical processors share one set of off-core response registers, so that one's value is for the others' events, too.
     pub shares_offcore: bool,
 }
@@ -138,6 +140,20 @@ impl Pebs {
     pub(super) const fn is_architectural(self) -> bool {
         self.format == super::layout::ARCHITECTURAL
     }
+}
+
+/// Auto counter reload (CPUID.23H.2): a counter's CFG_B says which counters' overflows set it to the value in its CFG_C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reload {
+    /// Counters that others can set back.
+    pub reloaded: CounterSet,
+    /// Of these the ones that can set back others, and themselves: those that can measure a window.
+    pub windows: CounterSet,
+}
+
+impl Reload {
+    /// No counter.
+    pub(super) const NONE: Self = Self { reloaded: CounterSet::EMPTY, windows: CounterSet::EMPTY };
 }
 
 /// What is the same on all cores of one generation.

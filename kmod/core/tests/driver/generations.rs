@@ -10,7 +10,7 @@ use crate::rig::core::Instruction::{Branch, Load, Plain, Store};
 use crate::rig::port::CorePort;
 use crate::rig::scene::{config, counted, exercise, hybrid, hybrid_of, interrupting, precise, INSTRUCTIONS};
 use crate::rig::Rig;
-use hpm_abi::{CoreType, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
+use hpm_abi::{CoreType, EventMode, EventSpec, Info, QuantumEnd, Reason, SessionConfig};
 use hpm_core::hybrid::check_types;
 use hpm_core::pmu::{generation_of, ExtraRegister, Generation, GENERATIONS};
 use hpm_core::port::Port;
@@ -488,6 +488,12 @@ fn any_request() -> impl Strategy<Value = (&'static Profile, SessionConfig)> {
                 // On a hybrid processor the last one is left to be refused, unless it is architectural.
                 let named = events.len() - 1;
                 events.iter_mut().take(named).for_each(|event| event.core_type = core_type as u8);
+                if stack == 2 {
+                    // In windows, where the processor has such.
+                    let sampled = events.iter_mut().filter(|event| event.mode == EventMode::Precise as u8);
+                    sampled.for_each(|event| event.flags = EventSpec::WINDOWED);
+                    events.push(EventSpec { period: 1000, ..counted(INSTRUCTIONS) });
+                }
                 let mut request = config(&events);
                 if stack == 0 && request.segments > 0 {
                     (request.stack_bytes, request.stack_ring_bytes) = (2048, 1 << 16);

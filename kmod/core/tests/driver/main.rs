@@ -26,4 +26,5 @@ mod requests;
 mod rig;
 mod sampling;
 mod sharing;
+mod windows;
 mod witnessed;

@@ -121,7 +121,7 @@ fn each_field_is_checked() {
         (first + size_of::<EventSpec>(), |c| c.events[1].encoding = 1),
         (first + offset_of!(EventSpec, mode), |c| (c.events[0].mode, c.segments) = (4, 0)),
         (first + offset_of!(EventSpec, rate), |c| c.events[0].rate = 1_000_001),
-        (first + offset_of!(EventSpec, flags), |c| c.events[0].flags = 2),
+        (first + offset_of!(EventSpec, flags), |c| c.events[0].flags = 4),
         (first + offset_of!(EventSpec, privilege), |c| c.events[0].privilege = 0),
         (first + offset_of!(EventSpec, privilege), |c| c.events[0].privilege = 4),
         (first + offset_of!(EventSpec, reserved), |c| c.events[0].reserved[3] = 1),

@@ -11,7 +11,7 @@ use prost::Message;
 
 pub(super) use self::proto::Profile;
 use self::proto::{Function, Label, Line, Location, Mapping, Sample, ValueType};
-use super::stacks::{Shown, counts_ns};
+use super::stacks::{Shown, counts_ns, weight_name};
 use super::{StackSample, Stacks};
 use crate::report::{Extent, SharedChain};
 use crate::symbol::Frame;
@@ -89,13 +89,13 @@ impl<'a> Builder<'a> {
                 kind: self.string(&format!("{}_samples", event.name)),
                 unit: self.string("count"),
             };
-            let events = ValueType { kind: self.string(&event.name), unit };
+            let events = ValueType { kind: self.string(&weight_name(event)), unit };
             self.profile.sample_type.extend([samples, events]);
         }
         let first = stacks.events.first().map(|&index| stacks.event(index));
-        self.profile.default_sample_type = first.map_or(0, |event| self.string(&event.name));
+        self.profile.default_sample_type = first.map_or(0, |event| self.string(&weight_name(event)));
         self.profile.period_type = self.profile.sample_type.get(1).copied();
-        self.profile.period = first.map_or(0, |event| event.period as i64);
+        self.profile.period = first.map_or(0, |event| event.weight(event.period) as i64);
         self.profile.time_nanos = stacks.meta().clock.pairs.first().map_or(0, |pair| pair.realtime_ns as i64);
         self.profile.duration_nanos = stacks.samples.last().map_or(0, |sample| sample.time_ns as i64);
         let command = stacks.meta().command.join(" ");

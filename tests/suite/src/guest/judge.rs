@@ -102,7 +102,7 @@ fn of_every_type() -> Result<Value> {
 }
 
 /// perf drops samples when its handler takes long by wall time, as it does in an emulated machine beside others.
-fn unthrottled() -> Result<()> {
+pub(super) fn unthrottled() -> Result<()> {
     for (name, value) in [("perf_event_max_sample_rate", "1000000"), ("perf_cpu_time_max_percent", "0")] {
         let path = format!("/proc/sys/kernel/{name}");
         std::fs::write(&path, value).with_context(|| format!("writing {path}"))?;

@@ -61,6 +61,8 @@ const PEBS_BASE: &str = " MSR 0x3f4";
 
 /// IA32_PMC0 (SDM Vol. 4); the other general-purpose counters follow.
 const FIRST_COUNTER: u32 = 0xc1;
+/// Where it is in version 6, too, which has four registers for each.
+const FIRST_COUNTER_6: u32 = 0x1900;
 
 /// Where the lab keeps the module in the guest (`lab_init::GUEST_DIR`).
 pub(super) const MODULE: &str = "/run/lab/hpm.ko";
@@ -119,10 +121,11 @@ fn measure() -> Result<()> {
     Ok(())
 }
 
-/// The last general-purpose counter of the E-cores of a hybrid processor, as [`registers`] names it.
-fn last_counter(profile: &Profile) -> Option<String> {
-    let counters = profile.hybrid?.efficient?.perfmon()?.general_counters;
-    Some(format!(" MSR {:#x}", FIRST_COUNTER + u32::from(counters) - 1))
+/// The last general-purpose counter of the E-cores of a hybrid processor, as [`registers`] names it, by both addresses that it may have.
+fn last_counter(profile: &Profile) -> Option<[String; 2]> {
+    let last = u32::from(profile.hybrid?.efficient?.perfmon()?.general_counters) - 1;
+    let addresses = [FIRST_COUNTER + last, FIRST_COUNTER_6 + 4 * last];
+    Some(addresses.map(|address| format!(" MSR {address:#x}")))
 }
 
 /// The registers after CPUs have gone and come, by which the kernel's perf changes two itself, as without hpm. Where a CPU's records are
@@ -134,7 +137,7 @@ pub(super) fn with_perfs_changes(mut before: BTreeMap<String, u64>) -> Result<BT
     for (name, value) in registers()? {
         let Some(was) = before.get_mut(&name).filter(|was| **was != value) else { continue };
         let buffer = name.ends_with(PEBS_BASE) && *was & 0xf == value & 0xf;
-        let tried = last.as_ref().is_some_and(|last| name.ends_with(last)) && *was ^ 0xffff == value;
+        let tried = last.iter().flatten().any(|last| name.ends_with(last)) && *was ^ 0xffff == value;
         if buffer || tried {
             *was = value;
         }

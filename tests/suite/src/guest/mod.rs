@@ -46,6 +46,7 @@ pub(crate) mod torture;
 pub(crate) mod tracking;
 pub(crate) mod truth;
 mod unknown;
+pub(crate) mod windows;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -118,6 +119,7 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
         "sampling" => sampling::run(&mut report)?,
         "interrupt" => interrupt::run(&mut report)?,
         "skid" => skid::run(&mut report)?,
+        "windows" => windows::run(&mut report)?,
         "equivalents" => equivalents::run(&mut report)?,
         "adaptive" => adaptive::run(&mut report)?,
         "stacks" => stacks::run()?,

@@ -4,7 +4,9 @@ use vpmu::profile::{
     self, ALDER_LAKE, CLEARWATER_FOREST, ICE_LAKE, NEHALEM, Profile, SAPPHIRE_RAPIDS, SKYLAKE, amd,
 };
 
-use super::{Scenario, advice, guests, heap, methods, multiplex, overhead, siblings, tracking, unknown};
+use super::{
+    Scenario, advice, guests, heap, methods, multiplex, overhead, siblings, tracking, unknown, windows,
+};
 use crate::machine::{DEBUG_KERNEL, Machine, PREVIOUS_KERNEL};
 
 /// What is run on every machine: counts, samples, the outside judge, and that nothing is left behind.
@@ -58,7 +60,7 @@ const LONG_ONLY: [&str; 15] = [
 ];
 
 /// What is run on one machine only each, which is not the plain one.
-const ELSEWHERE: [&str; 3] = [unknown::NAME, siblings::NAME, guests::NAME];
+const ELSEWHERE: [&str; 4] = [unknown::NAME, siblings::NAME, guests::NAME, windows::NAME];
 
 /// What is run on AMD's processors: as everywhere, but that without IBS samples come by interrupts.
 fn on_amd(profile: &Profile) -> [&'static str; 4] {
@@ -106,6 +108,7 @@ pub(super) fn fast_jobs() -> Vec<Job> {
         (unknown::NAME, unknown::PROFILE),
         (siblings::NAME, siblings::PROFILE),
         (guests::NAME, guests::PROFILE),
+        (windows::NAME, windows::PROFILES[0]),
     ] {
         all.extend(jobs([name], &Machine::of(profile)));
     }
@@ -146,6 +149,9 @@ pub(super) fn long_jobs() -> Vec<Job> {
     // Branch records that hardware writes into its records, of model-specific and of architectural registers.
     for profile in [ADAPTIVE, &SAPPHIRE_RAPIDS] {
         all.extend(jobs(["locality"], &Machine::of(profile)));
+    }
+    for profile in &windows::PROFILES[1..] {
+        all.extend(jobs([windows::NAME], &Machine::of(profile)));
     }
     let flat = Machine { isolated: false, ..Machine::plain() };
     all.extend(jobs(EVERYWHERE.into_iter().chain(BEYOND), &flat));

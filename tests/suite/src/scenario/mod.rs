@@ -36,6 +36,7 @@ mod stacks;
 mod torture;
 mod tracking;
 mod unknown;
+mod windows;
 
 use std::path::Path;
 
@@ -79,6 +80,7 @@ const ALL: &[Scenario] = &[
     Scenario { name: "sampling", options: &["--plugin-arg", "pebs-log=on"], compare: sampling::compare },
     Scenario { name: "interrupt", options: interrupt::OPTIONS, compare: interrupt::compare },
     Scenario { name: "skid", options: skid::OPTIONS, compare: skid::compare },
+    Scenario { name: windows::NAME, options: windows::OPTIONS, compare: windows::compare },
     Scenario { name: "adaptive", options: adaptive::OPTIONS, compare: adaptive::compare },
     Scenario { name: "markers", options: &[], compare: markers::compare },
     Scenario { name: "stacks", options: &[], compare: stacks::compare },

@@ -10,7 +10,7 @@ use vpmu::{Profile, profile};
 #[derive(Debug, Error, PartialEq, Eq)]
 pub(crate) enum ArgumentError {
     #[error(
-        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, pebs-fragments, loads-per-tag, processor-trace, rdpmc-user-disable, skid, trace, I1, D1, L2, LL, indexing, caches"
+        "unknown argument `{0}`; known are profile, truth, pebs-log, truth-level, pti, pebs-disarm, pebs-skid, pebs-fragments, loads-per-tag, processor-trace, rdpmc-user-disable, acr-hides-overflow, skid, trace, I1, D1, L2, LL, indexing, caches"
     )]
     Unknown(String),
     #[error("argument `{0}` is not of the form name=value")]
@@ -53,6 +53,8 @@ pub(crate) struct Args {
     pub(crate) processor_trace: bool,
     /// `rdpmc-user-disable=on`: a processor of PerfMon version 6 says that single counters can be kept from RDPMC in user mode.
     pub(crate) rdpmc_user_disable: bool,
+    /// `acr-hides-overflow=off`: a counter that reloads itself sets its bit of IA32_PERF_GLOBAL_STATUS when it overflows.
+    pub(crate) acr_hides_overflow: bool,
     /// `skid=N`: a PMI is raised N instructions late.
     pub(crate) skid: u64,
     /// `trace=N`: 1 prints faults and PEBS losses, 2 every PMU register access and PMI too.
@@ -85,6 +87,7 @@ impl Args {
             loads_per_tag: 1,
             processor_trace: false,
             rdpmc_user_disable: false,
+            acr_hides_overflow: true,
             skid: 0,
             trace: 0,
             geometry: profile.geometry,
@@ -107,6 +110,7 @@ impl Args {
             loads_per_tag: self.loads_per_tag,
             processor_trace: self.processor_trace,
             rdpmc_user_disable: self.rdpmc_user_disable,
+            acr_hides_overflow: self.acr_hides_overflow,
         }
     }
 
@@ -155,6 +159,7 @@ impl Args {
             "loads-per-tag" => self.loads_per_tag = value.parse().map_err(|_| bad("a number of loads"))?,
             "processor-trace" => self.processor_trace = switch()?,
             "rdpmc-user-disable" => self.rdpmc_user_disable = switch()?,
+            "acr-hides-overflow" => self.acr_hides_overflow = switch()?,
             "skid" => self.skid = value.parse().map_err(|_| bad("a number of instructions"))?,
             "trace" => self.trace = value.parse().map_err(|_| bad("0, 1 or 2"))?,
             "I1" => self.geometry.l1i = cache(value).ok_or_else(|| bad(CACHE))?,
@@ -162,11 +167,7 @@ impl Args {
             "L2" if value == "none" => self.geometry.l2 = None,
             "L2" => self.geometry.l2 = Some(cache(value).ok_or_else(|| bad(CACHE))?),
             "indexing" => {
-                self.geometry.indexing = match value {
-                    "physical" => Indexing::Physical,
-                    "linear" => Indexing::Linear,
-                    _ => return Err(bad("physical or linear")),
-                }
+                self.geometry.indexing = indexing(value).ok_or_else(|| bad("physical or linear"))?;
             }
             "caches" => {
                 self.user_caches_only = match value {
@@ -192,6 +193,14 @@ fn cache(value: &str) -> Option<CacheGeometry> {
         && geometry.line_bytes.is_power_of_two()
         && geometry.size_bytes.is_multiple_of(geometry.associativity * geometry.line_bytes);
     fits.then_some(geometry)
+}
+
+fn indexing(value: &str) -> Option<Indexing> {
+    match value {
+        "physical" => Some(Indexing::Physical),
+        "linear" => Some(Indexing::Linear),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -72,6 +72,9 @@ pub struct Options {
     /// Whether `CPUID` leaf 23H, where there is one, says that single counters can be kept from `RDPMC` in user mode. Of no modelled
     /// part is it known.
     pub rdpmc_user_disable: bool,
+    /// Whether the overflow of a counter that reloads itself (auto counter reload) sets no bit of IA32_PERF_GLOBAL_STATUS; its PMI
+    /// comes all the same. Linux's driver says so of the manual ("Disable PMI for self-reloaded ACR events").
+    pub acr_hides_overflow: bool,
 }
 
 impl Default for Options {
@@ -83,6 +86,7 @@ impl Default for Options {
             processor_trace: false,
             pebs_fragments: 0,
             rdpmc_user_disable: false,
+            acr_hides_overflow: true,
         }
     }
 }

@@ -11,7 +11,8 @@ const SIGNATURE: u32 = 0x000C_0652;
 
 /// What Linux prints of a Core Ultra 9 285H: version 5, PEBS of format 5, and each type's counters, for which it asks leaf
 /// 23H: 10 and 4, 8 and 6, 8 and 3. It prints the first core's format and uses it on all of them: that all have it is
-/// assumed, and that leaf 23H tells of the EQ bit and UnitMask2 as on Lunar Lake.
+/// assumed, and that leaf 23H tells of the EQ bit, UnitMask2 and auto counter reload as on Lunar Lake; the latter's registers are
+/// then the only ones of version 6.
 const VERSION: u8 = 5;
 const CAPABILITIES: u64 = 0x75FF;
 

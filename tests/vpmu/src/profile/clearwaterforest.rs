@@ -2,10 +2,18 @@
 
 use super::darkmont_events::{EVENTS, FIXED_EVENTS};
 use super::{
-    ArchitecturalLbr, ArchitecturalPebs, Extended, MemoryInfo, Microarchitecture, OffcoreResponse, Perfmon,
-    PerfmonExtension, PmuKind, Profile, TlbGeometry,
+    ArchitecturalLbr, ArchitecturalPebs, AutoCounterReload, Extended, MemoryInfo, Microarchitecture,
+    OffcoreResponse, Perfmon, PerfmonExtension, PmuKind, Profile, TlbGeometry,
 };
 use crate::micro::{CacheGeometry, Geometry, Indexing};
+
+/// Auto counter reload of Darkmont and Skymont. Known of it: Linux enables it on both (intel_pmu_init_skt), and on Panther Lake
+/// "GP counter 0 and 1 doesn't support auto counter reload", so that bit 0 of CFG_B faults ("Fix IA32_PMC_x_CFG_B MSRs access
+/// error"), where the value that faulted, for IA32_PMC_FX1_CFG_B, also has bit 33: fixed-function counter 1 is taken to be in both masks,
+/// for Linux assigns such events within them. Assumed: that all other general-purpose counters are, too, also on Clearwater Forest and
+/// Skymont, and that no other fixed-function counter is.
+pub(super) const ACR: AutoCounterReload =
+    AutoCounterReload { general: 0xFC, fixed: 0b10, general_causes: 0xFC, fixed_causes: 0b10 };
 
 /// Darkmont's PMU.
 pub(super) const DARKMONT_PMU: Perfmon = Perfmon {
@@ -42,6 +50,7 @@ pub(super) const DARKMONT_PMU: Perfmon = Perfmon {
         perfmon_extension: Some(PerfmonExtension {
             unit_mask2: true,
             equal: true,
+            reload: Some(ACR),
             pebs: Some(ArchitecturalPebs {
                 general: 0xFF,
                 pdist_general: 0b1,

@@ -16,7 +16,7 @@ pub(super) const METEOR_LAKE_LLC: CacheGeometry =
 /// `CPUID` leaf 23H tells of each core's own counters, and of nothing else: PEBS is not architectural, and
 /// version 5 has no EQ bit.
 pub(super) const OWN_COUNTERS: PerfmonExtension =
-    PerfmonExtension { unit_mask2: false, equal: false, pebs: None };
+    PerfmonExtension { unit_mask2: false, equal: false, reload: None, pebs: None };
 
 /// The core's PMU: PerfMon version 5 with 8 general-purpose and 3 fixed-function counters. Linux reports these,
 /// PEBS of format 4 and records of depth 32 on Meteor Lake; that Sierra Forest has them, too, is assumed.

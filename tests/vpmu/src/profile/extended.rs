@@ -88,8 +88,37 @@ pub struct PerfmonExtension {
     pub unit_mask2: bool,
     /// Event selects have the EQ bit (`CPUID.23H.0:EBX` bit 1).
     pub equal: bool,
+    /// Auto counter reload.
+    pub reload: Option<AutoCounterReload>,
     /// Architectural PEBS.
     pub pebs: Option<ArchitecturalPebs>,
+}
+
+/// Auto counter reload (`CPUID.23H.2`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AutoCounterReload {
+    /// General-purpose counters that can be reloaded (EAX).
+    pub general: u32,
+    /// Fixed-function counters that can be reloaded (EBX).
+    pub fixed: u32,
+    /// General-purpose counters whose overflow can reload (ECX).
+    pub general_causes: u32,
+    /// Fixed-function counters whose overflow can reload (EDX).
+    pub fixed_causes: u32,
+}
+
+impl AutoCounterReload {
+    /// What can be reloaded, with fixed-function counters from bit 32 on.
+    #[must_use]
+    pub fn reloadable(self) -> u64 {
+        u64::from(self.general) | u64::from(self.fixed) << 32
+    }
+
+    /// What can cause a reload, with fixed-function counters from bit 32 on.
+    #[must_use]
+    pub fn causes(self) -> u64 {
+        u64::from(self.general_causes) | u64::from(self.fixed_causes) << 32
+    }
 }
 
 /// Architectural PEBS (`CPUID.23H.4` and `.5`).
@@ -106,6 +135,12 @@ pub struct ArchitecturalPebs {
 }
 
 impl Extended {
+    /// What leaf 23H says of auto counter reload.
+    #[must_use]
+    pub fn auto_counter_reload(&self) -> Option<AutoCounterReload> {
+        self.perfmon_extension.and_then(|extension| extension.reload)
+    }
+
     /// What leaf 23H says of architectural PEBS.
     #[must_use]
     pub fn architectural_pebs(&self) -> Option<ArchitecturalPebs> {

@@ -1,5 +1,6 @@
 //! Intel Core Ultra 200V (Lunar Lake), family 6 model 189: Lion Cove and Skymont.
 
+use super::clearwaterforest::ACR;
 use super::lioncove_events::{EVENTS, FIXED_EVENTS};
 use super::skymont_events;
 use super::{
@@ -11,9 +12,12 @@ use crate::micro::{CacheGeometry, Geometry, Indexing};
 /// Family 6, extended model 11, model 13 (display model 189), stepping 1; the same on all cores of the part.
 const SIGNATURE: u32 = 0x000B_06D1;
 /// `CPUID` leaf 23H tells of each core's own counters, of the EQ bit and of UnitMask2; PEBS is not architectural.
-const EXTENSION: PerfmonExtension = PerfmonExtension { unit_mask2: true, equal: true, pebs: None };
-/// Of Skymont's events none has a unit mask above FFH: that it has no UnitMask2 is assumed.
-const EFFICIENT_EXTENSION: PerfmonExtension = PerfmonExtension { unit_mask2: false, ..EXTENSION };
+const EXTENSION: PerfmonExtension =
+    PerfmonExtension { unit_mask2: true, equal: true, reload: None, pebs: None };
+/// Of Skymont's events none has a unit mask above FFH: that it has no UnitMask2 is assumed. It has auto counter reload, Lion Cove
+/// has not (Linux: intel_pmu_init_skt).
+const EFFICIENT_EXTENSION: PerfmonExtension =
+    PerfmonExtension { unit_mask2: false, reload: Some(ACR), ..EXTENSION };
 
 /// Lion Cove's PMU: PerfMon version 6, ten general-purpose counters, PEBS of format 6, whose group of counters
 /// is not modelled.

@@ -52,7 +52,9 @@ pub use broadwell::BROADWELL;
 pub use clearwaterforest::CLEARWATER_FOREST;
 pub use core2::CORE2;
 pub use crestmont::SIERRA_FOREST;
-pub use extended::{ArchitecturalLbr, ArchitecturalPebs, Extended, Hybrid, MemoryInfo, PerfmonExtension};
+pub use extended::{
+    ArchitecturalLbr, ArchitecturalPebs, AutoCounterReload, Extended, Hybrid, MemoryInfo, PerfmonExtension,
+};
 pub use goldencove::{ALDER_LAKE, GRANITE_RAPIDS, METEOR_LAKE, SAPPHIRE_RAPIDS};
 pub use haswell::HASWELL;
 pub use icelake::ICE_LAKE;

@@ -21,6 +21,8 @@ const PMU: Perfmon = Perfmon {
         perfmon_extension: Some(PerfmonExtension {
             unit_mask2: true,
             equal: true,
+            // Linux enables it on no performance core before Panther Cove (intel_pmu_init_pnc).
+            reload: None,
             pebs: Some(ArchitecturalPebs {
                 general: 0x3FF,
                 // Intel's event list, "PDISTCounter".

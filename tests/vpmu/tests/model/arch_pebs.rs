@@ -204,6 +204,7 @@ fn what_is_not_there_faults() {
         msr::IA32_FIXED_CTR0 + 3,
         msr::IA32_PMC_FX0_CTR + 12,
         msr::IA32_PMC_GP0_CFG_B,
+        msr::IA32_PMC_GP0_CFG_B + 4,
         msr::IA32_PMC_FX0_CFG_B,
         msr::IA32_PMC_GP0_CTR + 32,
         msr::MSR_PERF_METRICS,

@@ -51,9 +51,9 @@ fn architectural_branch_records_are_enumerated() {
 fn version_6_is_enumerated_by_leaf_23h() {
     assert_eq!(ask(&CLEARWATER_FOREST, 7, 1).eax, 1 << 8);
     let of = |subleaf| ask(&CLEARWATER_FOREST, 0x23, subleaf);
-    assert_eq!((of(0).eax, of(0).ebx), (0b11_1011, 0b11));
+    assert_eq!((of(0).eax, of(0).ebx), (0b11_1111, 0b11));
     assert_eq!((of(1).eax, of(1).ebx), (0xFF, 0x77));
-    assert_eq!(of(2), CpuidRegs::default());
+    assert_eq!(of(2), CpuidRegs { eax: 0xFC, ebx: 2, ecx: 0xFC, edx: 2 });
     assert_eq!(of(4).ebx, 1 << 30 | 1 << 29 | 1 << 17 | 0b11 << 8);
     assert_eq!(of(5), CpuidRegs { eax: 0xFF, ebx: 1, ecx: 0b111, edx: 1 });
     let leaf = ask(&CLEARWATER_FOREST, 0x0A, 0);
@@ -83,7 +83,7 @@ fn version_5_can_have_leaf_23h_for_its_counters() {
     }
 }
 
-/// Version 6 without architectural PEBS: the counters' second addresses and EQ, but no CFG_C.
+/// Version 6 without architectural PEBS: the counters' second addresses and EQ, but CFG_C only for auto counter reload.
 #[test]
 fn lunar_lake_has_version_6_and_a_debug_store() {
     for (core, counters) in
@@ -91,7 +91,12 @@ fn lunar_lake_has_version_6_and_a_debug_store() {
     {
         let of = |subleaf| ask(core, 0x23, subleaf);
         let unit_mask2 = counters[0] == 0x3FF;
-        assert_eq!((of(0).eax, of(0).ebx), (0b1011, 1 << 1 | u32::from(unit_mask2)));
+        let [reload, fixed] = if unit_mask2 { [0, 0] } else { [0xFC, 0b10] };
+        assert_eq!(
+            (of(0).eax, of(0).ebx),
+            (0b1011 | u32::from(reload != 0) << 2, 1 << 1 | u32::from(unit_mask2))
+        );
+        assert_eq!(of(2), CpuidRegs { eax: reload, ebx: fixed, ecx: reload, edx: fixed });
         assert_eq!([of(1).eax, of(1).ebx], counters, "{}", core.name);
         assert_eq!(ask(core, 1, 0).edx, 1 << 21);
         let mut pmu = Pmu::new(core, Options::default());

@@ -1,5 +1,6 @@
 //! The model against the manuals and against independent references.
 
+mod acr;
 mod amd;
 mod arch_lbr;
 mod arch_pebs;

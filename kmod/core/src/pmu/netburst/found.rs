@@ -6,7 +6,7 @@ use super::super::super::detect::{Cpuid, CpuidRegisters};
 use super::super::super::registers::{MiscEnable, IA32_MISC_ENABLE};
 use super::super::super::{Pmu, Port, Refusal};
 use super::super::architectural::Perfmon;
-use super::super::{Interface, Pebs};
+use super::super::{Interface, Pebs, Reload};
 use super::registers::WIDTH;
 use super::{Share, Unit, NETBURST, PRESCOTT};
 
@@ -48,6 +48,7 @@ pub(in super::super::super) fn detect<C: Cpuid, P: Port>(
         unit_mask2: false,
         compares_equal: false,
         rdpmc_user_disable: false,
+        reload: Reload::NONE,
         shares_offcore: false,
     })
 }

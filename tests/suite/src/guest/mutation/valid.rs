@@ -3,9 +3,9 @@
 use anyhow::Result;
 use fastrand::Rng;
 use hpm_abi::{
-    CounterReading, CounterRequest, Envelope, IOCTL_CONFIGURE, IOCTL_COUNTERS, IOCTL_INFO, IOCTL_MARK,
-    IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_TOTALS, Info, Mark, MarkerPageRequest, SessionConfig, SessionFlags,
-    Totals,
+    CounterReading, CounterRequest, Envelope, EventMode, EventSpec, IOCTL_CONFIGURE, IOCTL_COUNTERS,
+    IOCTL_INFO, IOCTL_MARK, IOCTL_MARKER_PAGE, IOCTL_READ, IOCTL_TOTALS, Info, Mark, MarkerPageRequest,
+    SessionConfig, SessionFlags, Totals,
 };
 use libhpm::event::{self, Event};
 use libhpm::session::{Branches, Options, Stack, Target};
@@ -93,6 +93,9 @@ impl Valid {
             };
         }
         let mut config = options.config();
+        if random.u8(..6) == 0 {
+            in_windows(&mut config, random);
+        }
         config.quanta = if samples { 64 } else { random.choice([0, 64]).unwrap_or(0) };
         config.segments = config.segments.min(random.choice([2, 6]).unwrap_or(2));
         config.max_threads = random.choice([0, 1, 64]).unwrap_or(0);
@@ -104,6 +107,20 @@ impl Valid {
         }
         config
     }
+}
+
+/// Samples what is sampled precisely in windows of the first event that is counted, which some processors can.
+fn in_windows(config: &mut SessionConfig, random: &mut Rng) {
+    let events = config.events.iter_mut().take(config.event_count as usize);
+    let mut window = Some(random.u64(90..5000));
+    for event in events {
+        if event.mode == EventMode::Precise as u8 {
+            (event.flags, event.rate, event.period) = (EventSpec::WINDOWED, 0, random.u64(9..500));
+        } else if event.mode == EventMode::Count as u8 {
+            event.period = window.take().unwrap_or(0);
+        }
+    }
+    config.flags &= !SessionFlags::MULTIPLEX;
 }
 
 /// The 32 bits at this offset of an argument.

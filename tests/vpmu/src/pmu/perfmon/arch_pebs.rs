@@ -22,6 +22,12 @@ const RETIRE_VALID: u64 = 1 << 16;
 /// Header of the XMM group: which state components follow.
 const XSTATE_SSE: u64 = 1 << 1;
 
+/// What a counter with this CFG_C is reloaded with: RELOAD, the low half of a negative number; 0 is itself.
+pub(super) fn reload_value(cfg_c: u64) -> u64 {
+    let reload = cfg_c & cfg_c::RELOAD;
+    if reload == 0 { 0 } else { reload | !cfg_c::RELOAD }
+}
+
 impl Perfmon {
     pub(super) fn architectural_assist(
         &mut self,
@@ -30,7 +36,9 @@ impl Perfmon {
         retired: &Retired,
         bus: &mut dyn Bus,
     ) -> Assist {
-        let resets = set_bits(counters).map(|index| (index, self.reload(index))).collect();
+        let resets = set_bits(counters)
+            .map(|index| (index, reload_value(self.registers.later.cfg_c[index])))
+            .collect();
         let parts = self.architectural_parts(counters, names, retired, bus);
         let record = self.fragmenter.write(&parts, self.options.pebs_fragments);
         let registers = &mut self.registers.later;
@@ -60,12 +68,6 @@ impl Perfmon {
             resets,
             threshold_reached: end / UNIT as u64 >= threshold,
         }
-    }
-
-    /// What the counter is reloaded with: CFG_C.RELOAD, the low half of a negative number; 0 is itself.
-    fn reload(&self, counter: usize) -> u64 {
-        let reload = self.registers.later.cfg_c[counter] & cfg_c::RELOAD;
-        if reload == 0 { 0 } else { reload | !cfg_c::RELOAD }
     }
 
     /// The basic group, and those that one of `counters` asks for.

@@ -15,8 +15,10 @@ pub(super) struct Counter {
     pub(super) armed: bool,
     /// The event an armed counter waited for has happened.
     pub(super) triggered: bool,
-    /// Events since the overflow that armed it.
+    /// Events since the overflow that armed it, or since it was last loaded.
     pub(super) since_overflow: u64,
+    /// It was reloaded while armed and has overflowed once more: it is armed again when its record has been written.
+    pub(super) overflowed_again: bool,
     /// Counting by cycles (CMASK, E).
     pub(super) cycle: CycleState,
     /// What it counts. Derived from the registers, hence not part of the saved state.

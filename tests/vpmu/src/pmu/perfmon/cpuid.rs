@@ -150,8 +150,8 @@ fn last_branch(lbr: ArchitecturalLbr) -> CpuidRegs {
     CpuidRegs { eax: u32::from(lbr.depths) | LBR_LIP, ebx: 0b111, ecx: 0b111, edx: 0 }
 }
 
-/// Sub-leaves 0 (which there are), 1 (counters), 3 (architectural events), and with architectural PEBS 4 and 5.
-/// There is no sub-leaf 2, auto counter reload.
+/// Sub-leaves 0 (which there are), 1 (counters), 3 (architectural events), with auto counter reload 2, and with architectural
+/// PEBS 4 and 5.
 fn perfmon_extended(
     profile: &Profile,
     facts: &profile::Perfmon,
@@ -162,12 +162,20 @@ fn perfmon_extended(
     match (subleaf, extension.pebs) {
         // Perhaps UnitMask2 and the EQ bit (EBX); slots per cycle (ECX 7:0).
         (0, pebs) => CpuidRegs {
-            eax: 0b1011 | if pebs.is_some() { 0b11_0000 } else { 0 },
+            eax: 0b1011
+                | if extension.reload.is_some() { 0b100 } else { 0 }
+                | if pebs.is_some() { 0b11_0000 } else { 0 },
             ebx: u32::from(extension.unit_mask2) | u32::from(extension.equal) << 1,
             ecx: profile.microarchitecture.retire_width,
             ..none
         },
         (1, _) => CpuidRegs { eax: (1 << facts.general_counters) - 1, ebx: fixed_counters(facts), ..none },
+        (2, _) => extension.reload.map_or(none, |acr| CpuidRegs {
+            eax: acr.general,
+            ebx: acr.fixed,
+            ecx: acr.general_causes,
+            edx: acr.fixed_causes,
+        }),
         (3, _) => CpuidRegs { eax: (1 << architectural_events(profile)) - 1, ..none },
         (4, Some(pebs)) => CpuidRegs { ebx: pebs.groups, ..none },
         (5, Some(pebs)) => CpuidRegs {

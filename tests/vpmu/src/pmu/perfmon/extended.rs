@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// IA32_PMC_GPn_CFG_C and IA32_PMC_FXm_CFG_C (Instruction Set Extensions Programming Reference, architectural
 /// PEBS).
 pub(super) mod cfg_c {
-    /// What the counter is reloaded with.
+    /// What the counter is reloaded with, by PEBS and by auto counter reload.
     pub(crate) const RELOAD: u64 = 0xFFFF_FFFF;
     pub(crate) const LBR: u64 = 0b11 << 40;
     pub(crate) const XMM: u64 = 1 << 49;
@@ -49,6 +49,8 @@ pub(super) enum Later {
     LbrInfo(usize),
     PebsBase,
     PebsIndex,
+    /// IA32_PMC_GPn_CFG_B or IA32_PMC_FXm_CFG_B of the counter of this index.
+    CfgB(usize),
     /// IA32_PMC_GPn_CFG_C or IA32_PMC_FXm_CFG_C of the counter of this index.
     CfgC(usize),
 }
@@ -59,6 +61,8 @@ pub(super) struct LaterRegisters {
     pub(super) pebs_data_cfg: u64,
     pub(super) pebs_base: u64,
     pub(super) pebs_index: u64,
+    /// Of each counter: the counters whose overflow reloads it.
+    pub(super) cfg_b: Vec<u64>,
     /// Of each counter.
     pub(super) cfg_c: Vec<u64>,
 }
@@ -67,7 +71,14 @@ impl LaterRegisters {
     /// After reset all are 0.
     pub(super) fn reset(pmu: &profile::Perfmon) -> Self {
         let counters = usize::from(pmu.general_counters + pmu.fixed_counters);
-        Self { pebs_data_cfg: 0, pebs_base: 0, pebs_index: 0, cfg_c: vec![0; counters] }
+        let none = vec![0; counters];
+        Self { pebs_data_cfg: 0, pebs_base: 0, pebs_index: 0, cfg_b: none.clone(), cfg_c: none }
+    }
+
+    /// Whether they are of this PMU.
+    pub(super) fn fits(&self, pmu: &profile::Perfmon) -> bool {
+        let counters = usize::from(pmu.general_counters + pmu.fixed_counters);
+        self.cfg_b.len() == counters && self.cfg_c.len() == counters
     }
 }
 
@@ -165,24 +176,26 @@ impl Perfmon {
         })
     }
 
-    /// The counters' second set of addresses: four registers for each (version 6).
+    /// The counters' second set of addresses, four registers for each: CTR and CFG_A in version 6, CFG_B and CFG_C by what leaf
+    /// 23H tells of.
     fn aliased_register(&self, msr: u32) -> Register {
         let fixed = msr >= msr::IA32_PMC_FX0_CTR;
         let first = if fixed { msr::IA32_PMC_FX0_CTR } else { msr::IA32_PMC_GP0_CTR };
         let (slot, kind) = ((msr - first) as usize / 4, (msr - first) % 4);
         let (base, count) =
             if fixed { (self.general(), self.counters.len() - self.general()) } else { (0, self.general()) };
-        let exists = self.facts.version >= 6 && slot < count && !self.is_absent(base + slot);
+        let counter = base + slot;
+        let version_6 = self.facts.version >= 6;
         match kind {
-            _ if !exists => Register::Absent,
-            0 if fixed => Register::FixedCtr(slot),
-            0 => Register::FullPmc(slot),
-            1 if !fixed => Register::EvtSel(slot),
-            3 if self.facts.extended.architectural_pebs().is_some() => {
-                Register::Later(Later::CfgC(base + slot))
+            _ if slot >= count || self.is_absent(counter) => Register::Absent,
+            0 if version_6 && fixed => Register::FixedCtr(slot),
+            0 if version_6 => Register::FullPmc(slot),
+            1 if version_6 && !fixed => Register::EvtSel(slot),
+            2 if self.is_reloadable(counter) => Register::Later(Later::CfgB(counter)),
+            3 if self.facts.extended.architectural_pebs().is_some() || self.is_reloadable(counter) => {
+                Register::Later(Later::CfgC(counter))
             }
-            // CFG_B belongs to auto counter reload, which the modelled parts do not enumerate; fixed-function
-            // counters have no CFG_A.
+            // Fixed-function counters have no CFG_A.
             _ => Register::Absent,
         }
     }
@@ -204,6 +217,7 @@ impl Perfmon {
             Later::LbrInfo(index) => entry(index).info,
             Later::PebsBase => registers.pebs_base,
             Later::PebsIndex => registers.pebs_index,
+            Later::CfgB(counter) => registers.cfg_b[counter],
             Later::CfgC(counter) => registers.cfg_c[counter],
         }
     }
@@ -220,6 +234,7 @@ impl Perfmon {
             // SIZE in 4:0, a page-aligned physical address of at most 52 bits.
             Later::PebsBase => 0x000F_FFFF_FFFF_F01F,
             Later::PebsIndex => pebs_index::WR | pebs_index::FULL | pebs_index::EN | pebs_index::THRESH,
+            Later::CfgB(_) => self.cfg_b_mask(),
             Later::CfgC(counter) => self.cfg_c_mask(counter),
         };
         value & !allowed == 0
@@ -228,7 +243,7 @@ impl Perfmon {
     /// RELOAD of every counter; EN and the groups of those that `CPUID.23H.5` says can be used for PEBS.
     fn cfg_c_mask(&self, counter: usize) -> u64 {
         let extended = &self.facts.extended;
-        let Some(pebs) = extended.architectural_pebs() else { return 0 };
+        let Some(pebs) = extended.architectural_pebs() else { return cfg_c::RELOAD };
         let counters = u64::from(pebs.general) | extended.pebs_fixed << 32;
         if counters & self.global_bit(counter) == 0 {
             return cfg_c::RELOAD;
@@ -246,6 +261,7 @@ impl Perfmon {
                 registers.pebs_index = value;
                 self.disarm_disabled();
             }
+            Later::CfgB(counter) => registers.cfg_b[counter] = value,
             Later::CfgC(counter) => {
                 registers.cfg_c[counter] = value;
                 self.disarm_disabled();
@@ -264,7 +280,7 @@ impl Perfmon {
             Later::LbrFrom(index) => lbr.entry_mut(index).from = value,
             Later::LbrTo(index) => lbr.entry_mut(index).to = value,
             Later::LbrInfo(index) => lbr.entry_mut(index).info = value,
-            Later::PebsDataCfg | Later::PebsBase | Later::PebsIndex | Later::CfgC(_) => {}
+            Later::PebsDataCfg | Later::PebsBase | Later::PebsIndex | Later::CfgB(_) | Later::CfgC(_) => {}
         }
     }
 }

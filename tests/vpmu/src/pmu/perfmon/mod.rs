@@ -1,5 +1,6 @@
 //! Intel's architectural performance monitoring, versions 2 to 6 (SDM Vol. 3B 18.2), with PEBS and LBR.
 
+mod acr;
 mod adaptive;
 mod arch_lbr;
 mod arch_pebs;

@@ -97,7 +97,7 @@ impl Registers {
 
     /// Whether it is of this PMU.
     pub(super) fn fits(&self, pmu: &profile::Perfmon) -> bool {
-        self.evtsel.len() == usize::from(pmu.general_counters)
+        self.evtsel.len() == usize::from(pmu.general_counters) && self.later.fits(pmu)
     }
 }
 
@@ -365,7 +365,13 @@ impl Perfmon {
                 continue;
             }
             let counter = &mut self.counters[index];
-            *counter = Counter { armed: false, triggered: false, since_overflow: 0, ..counter.clone() };
+            *counter = Counter {
+                armed: false,
+                triggered: false,
+                since_overflow: 0,
+                overflowed_again: false,
+                ..counter.clone()
+            };
         }
     }
 

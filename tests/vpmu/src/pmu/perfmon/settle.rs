@@ -16,19 +16,16 @@ use super::bits::{debugctl, status};
 use super::extended::PebsKind;
 use super::pebs::Assist;
 use super::skid::recorded;
-use super::{Counter, Perfmon};
+use super::{Perfmon, set_bits};
 use crate::bus::{Bus, Retired};
 use crate::pmu::{PebsOutcome, Settlement};
 
 impl Perfmon {
     pub(in crate::pmu) fn settle(&mut self, retired: &Retired, bus: &mut dyn Bus) -> Settlement {
-        let mut interrupt = false;
+        let mut interrupt = self.overflows((1 << self.counters.len()) - 1);
         let mut applicable = 0;
-        for index in 0..self.counters.len() {
-            interrupt |= self.overflow(index);
-            let counter = &mut self.counters[index];
-            if counter.triggered {
-                counter.triggered = false;
+        for (index, counter) in self.counters.iter_mut().enumerate() {
+            if std::mem::take(&mut counter.triggered) {
                 applicable |= 1 << index;
             }
         }
@@ -56,17 +53,23 @@ impl Perfmon {
         settlement
     }
 
-    /// If counter `index` has passed its maximum: sets its overflow bit and arms PEBS. Returns whether it
-    /// asks for a PMI.
-    fn overflow(&mut self, index: usize) -> bool {
+    /// If counter `index` has passed its maximum: sets its overflow bit and arms PEBS. Returns whether it has.
+    pub(super) fn overflow(&mut self, index: usize) -> bool {
         let (mask, bit) = (self.counter_mask(), self.global_bit(index));
+        let hidden = self.hides_overflow(index);
+        let reloads = self.registers.later.cfg_b[index] != 0;
         let counter = &mut self.counters[index];
         if counter.value <= mask {
             return false;
         }
         counter.value &= mask;
-        self.registers.status |= bit;
-        if counter.rule.pebs && !counter.armed {
+        if !hidden {
+            self.registers.status |= bit;
+        }
+        if counter.rule.pebs && counter.armed && reloads {
+            counter.overflowed_again = true;
+            counter.since_overflow = counter.value;
+        } else if counter.rule.pebs && !counter.armed {
             counter.armed = true;
             // One instruction can count more than once (cycles); what is left over has already been the next
             // event.
@@ -75,7 +78,7 @@ impl Perfmon {
             // (20.9.1): here at once.
             counter.triggered = counter.since_overflow > 0 || !counter.rule.precise;
         }
-        counter.rule.interrupt
+        true
     }
 
     /// Reloads the counters of a record. Returns whether one of them overflowed again and asks for a PMI.
@@ -84,17 +87,23 @@ impl Perfmon {
             // The assist did not complete; the counters stay armed and count on.
             return false;
         }
-        let (mask, mut interrupt) = (self.counter_mask(), false);
+        let (mask, mut reloaded) = (self.counter_mask(), 0);
         for &(index, reset) in &assist.resets {
-            self.registers.status &= !self.global_bit(index);
+            reloaded |= 1 << index;
+            let (bit, hidden) = (self.global_bit(index), self.hides_overflow(index));
             let counter = &mut self.counters[index];
-            let value = (reset & mask) + counter.since_overflow;
-            *counter = Counter { value, armed: false, since_overflow: 0, ..counter.clone() };
-            // A period shorter than what one instruction counted is over again; its record is the next
-            // event's.
-            interrupt |= self.overflow(index);
-            self.counters[index].triggered = false;
+            counter.value = (reset & mask) + counter.since_overflow;
+            counter.armed = std::mem::take(&mut counter.overflowed_again);
+            if !counter.armed {
+                counter.since_overflow = 0;
+            }
+            if !counter.armed || hidden {
+                self.registers.status &= !bit;
+            }
         }
+        // A period shorter than what one instruction counted is over again; its record is the next event's.
+        let interrupt = self.overflows(reloaded);
+        set_bits(reloaded).for_each(|index| self.counters[index].triggered = false);
         interrupt
     }
 

@@ -1,0 +1,195 @@
+//! `record --window`: samples only where an event is dense.
+
+use std::ops::RangeInclusive;
+
+use anyhow::{Result, bail};
+use libhpm::event::{Event, split_list};
+use libhpm::session::Windows;
+use libhpm::source::choice::parse_events;
+
+use super::args::RecordArgs;
+
+/// Lengths of windows that the driver takes.
+const LENGTHS: RangeInclusive<u64> = 100..=(1 << 31) - 1;
+/// Periods that it takes of what is sampled within them.
+const PERIODS: RangeInclusive<u64> = 10..=(1 << 31) - 1;
+
+/// The windows that were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Window {
+    event: String,
+    length: u64,
+}
+
+/// `EVENT=N`. Raw events have such signs of their own, so that the last one counts.
+pub(super) fn window(text: &str) -> Result<Window, String> {
+    let (event, length) = text.rsplit_once('=').unwrap_or((text, ""));
+    let (event, number) = (event.trim(), length.parse::<u64>());
+    match number {
+        Ok(length) if LENGTHS.contains(&length) && !event.is_empty() && split_list(event).len() == 1 => {
+            Ok(Window { event: event.to_owned(), length })
+        }
+        Ok(length) if !LENGTHS.contains(&length) => {
+            Err(format!("windows are {} to {} events long", LENGTHS.start(), LENGTHS.end()))
+        }
+        _ => Err("write one EVENT=N, as in instructions:u=1000".to_owned()),
+    }
+}
+
+impl Window {
+    /// What does not go together with it.
+    ///
+    /// # Errors
+    /// One sentence that says what to do instead.
+    pub(super) fn check(&self, args: &RecordArgs) -> Result<()> {
+        if args.frequency.is_some() {
+            bail!(
+                "-F adapts the period, and --window needs one that stays: leave -F out, and say with -c how many of the event have to come \
+                 within {} {}",
+                self.length,
+                self.event
+            );
+        }
+        let Some(period) = args.period else {
+            bail!(
+                "--window needs a period that stays: say with -c how many of the event have to come within {} {}",
+                self.length,
+                self.event
+            );
+        };
+        if !PERIODS.contains(&period) {
+            bail!("with --window, -c takes {} to {} events", PERIODS.start(), PERIODS.end());
+        }
+        if args.imprecise {
+            bail!(
+                "--imprecise samples by interrupts, and only the records that hardware writes itself can be held to --window: leave one of \
+                 the two out"
+            );
+        }
+        if args.phase_guided.is_some() {
+            bail!(
+                "--phase-guided has samples stand for others, and those --window windows stand for none: leave one of the two out"
+            );
+        }
+        Ok(())
+    }
+
+    /// The windows on this machine, within which these events can be sampled.
+    ///
+    /// # Errors
+    /// The event is not known, or one of the sampled ones cannot be sampled so.
+    pub(super) fn windows(&self, sampled: &[Event]) -> Result<Windows> {
+        let events = parse_events(std::slice::from_ref(&self.event))?;
+        let windows = Windows { events, length: self.length };
+        sampled.iter().try_for_each(|event| windows.check(event))?;
+        Ok(windows)
+    }
+}
+
+/// Windows of events of a recording.
+#[derive(Debug)]
+pub(super) struct Measured {
+    /// Places of the events that measure them.
+    places: Vec<usize>,
+    length: u64,
+}
+
+impl Measured {
+    /// Puts the events that measure windows behind the others, unless they are counted already. The first `sampled` ones are sampled.
+    pub(super) fn among(windows: Windows, events: &mut Vec<Event>, sampled: usize) -> Self {
+        let mut places = Vec::new();
+        for window in windows.events {
+            if !events[..sampled].iter().any(|event| event.is_for(window.core_type)) {
+                continue;
+            }
+            let counted = events[sampled..].iter().position(|event| event.counts_as(&window));
+            places.push(counted.map_or(events.len(), |place| sampled + place));
+            if counted.is_none() {
+                events.push(window);
+            }
+        }
+        Self { places, length: windows.length }
+    }
+
+    /// The windows with the events as they are measured in the end: in user mode only where the user may no more.
+    pub(super) fn of(&self, events: &[Event]) -> Windows {
+        Windows {
+            events: self.places.iter().map(|&place| events[place].clone()).collect(),
+            length: self.length,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libhpm::event::{parse, parse_each};
+
+    use super::*;
+    use crate::record::args::tests::parsed;
+
+    #[test]
+    fn a_window_is_an_event_and_a_number() {
+        let of = |event: &str, length| Ok(Window { event: event.into(), length });
+        assert_eq!(window("instructions:u=1000"), of("instructions:u", 1000));
+        assert_eq!(window("cpu/event=0xd1,umask=0x01/u=100"), of("cpu/event=0xd1,umask=0x01/u", 100));
+        assert_eq!(window("cycles=2147483647"), of("cycles", 2_147_483_647));
+        for bad in
+            ["", "nonsense", "instructions", "instructions=", "=2000", "instructions=x", "instructions=2k"]
+        {
+            assert!(window(bad).unwrap_err().starts_with("write one EVENT=N"), "{bad}");
+        }
+        for bad in ["cpu/event=0xd1/", "cycles,instructions=2000", "cycles=-1"] {
+            assert!(window(bad).unwrap_err().starts_with("write one EVENT=N"), "{bad}");
+        }
+        for bad in ["instructions=0", "instructions=99", "instructions=2147483648"] {
+            assert_eq!(window(bad).unwrap_err(), "windows are 100 to 2147483647 events long", "{bad}");
+        }
+    }
+
+    #[test]
+    fn options_that_do_not_go_with_windows_are_told_in_a_sentence() {
+        let check = |options: &str| {
+            let args = parsed(&format!("--window instructions:u=1000 {options} -a"));
+            args.check().map_err(|error| error.to_string())
+        };
+        assert_eq!(check("-c 50"), Ok(()));
+        assert_eq!(check("-c 100 --no-randomise --count cycles --stacks"), Ok(()));
+        let needs = "--window needs a period that stays: say with -c how many of the event have to come within 1000 instructions:u";
+        assert_eq!(check("--no-randomise"), Err(needs.into()));
+        for (options, begin) in [
+            ("-F 4000", "-F adapts the period"),
+            ("-c 100 -F 4000", "-F adapts the period"),
+            ("-c 9", "with --window, -c takes 10 to 2147483647 events"),
+            ("-c 2147483648", "with --window, -c takes 10 to 2147483647 events"),
+            ("-c 100 --imprecise", "--imprecise samples by interrupts"),
+            ("-c 100 --phase-guided", "--phase-guided has samples stand for others"),
+        ] {
+            let said = check(options).unwrap_err();
+            assert!(said.starts_with(begin), "{options}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_measures_windows_is_counted_once() {
+        let of = |names: &[&str]| -> Vec<Event> {
+            names.iter().map(|name| parse(name, "skymont").unwrap()).collect()
+        };
+        let windows = || Windows { events: of(&["instructions:u"]), length: 2000 };
+        let mut events = of(&["branch-miss:u", "cycles:u"]);
+        let measured = Measured::among(windows(), &mut events, 1);
+        assert_eq!((measured.places.as_slice(), events[2].name.as_str()), (&[2][..], "instructions:u"));
+        assert_eq!(measured.of(&events), windows());
+        let mut counted = of(&["branch-miss:u", "cycles:u", "instructions:u"]);
+        assert_eq!((Measured::among(windows(), &mut counted, 1).places, counted.len()), (vec![2], 3));
+    }
+
+    #[test]
+    fn cores_on_which_nothing_is_sampled_have_no_windows() {
+        const PMU: &str = "lioncove+skymont";
+        let windows = Windows { events: parse_each("load:u", PMU).unwrap(), length: 2000 };
+        let mut events = vec![parse("cpu_atom/l1d-load-miss/u", PMU).unwrap()];
+        let measured = Measured::among(windows, &mut events, 1);
+        let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
+        assert_eq!((measured.places, names), (vec![1], vec!["cpu_atom/l1d-load-miss/u", "cpu_atom/load/u"]));
+    }
+}
