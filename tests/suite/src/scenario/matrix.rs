@@ -168,7 +168,10 @@ pub(super) fn debug_jobs() -> Vec<Job> {
     let others = [&CLEARWATER_FOREST, &ALDER_LAKE].into_iter().flat_map(|profile| {
         jobs(ON_DEBUG_KERNEL_ELSEWHERE, &Machine { kernel: DEBUG_KERNEL.to_owned(), ..Machine::of(profile) })
     });
-    [on(true), on(false)].into_iter().flatten().chain(others).collect()
+    let [windows, ..] = windows::PROFILES;
+    let windows = Machine { kernel: DEBUG_KERNEL.to_owned(), ..Machine::of(windows) };
+    let windows = jobs([windows::NAME], &windows);
+    [on(true), on(false), windows].into_iter().flatten().chain(others).collect()
 }
 
 #[cfg(test)]
