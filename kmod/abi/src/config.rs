@@ -104,7 +104,7 @@ impl EventSpec {
     pub const RANDOMISE: u8 = 1;
     /// Of a precise event: its period counts anew with each window, which another event that is only counted measures by its `period`, so
     /// that records come where `period` of the one happen in so many of the other. Hardware sets the counter back (auto counter reload,
-    /// CPUID.23H.2, IA32_PMC_GPx_CFG_B and CFG_C). Windows follow each other without gaps, and begin anew where a thread comes to a CPU.
+    /// CPUID.23H.2, IA32_PMC_GPx_CFG_B and CFG_C). Windows follow each other without gaps; docs/abi.md says where they begin anew.
     /// The period is 10 to 2^31 - 1, stays as it is (no `rate`), and both events are counted by counters of their own. Records that a window
     /// would have had where the driver could have none written are not counted as lost, for nobody knows how many they are. Not with
     /// [`SessionFlags::MULTIPLEX`].

@@ -251,6 +251,8 @@ impl Engine {
         self.settle(port);
         if let Some(hardware) = self.unit.hardware.as_mut().filter(|hardware| hardware.is_stopped()) {
             hardware.set_pebs_enable(port, 0);
+            // A record that was due is not any more.
+            self.unit.held = None;
         }
     }
 

@@ -292,7 +292,9 @@ fn count<P: Port, R: Rings>(
         let mut records = span.by_counter[place];
         let count = &mut counts[usize::from(sampler.event)];
         if sampler.windowed {
-            // It is counted apart, and its position is the window's.
+            // It is counted apart. Its position is the window's, but for a record that is due.
+            let due = stay.armed && hardware.has_overflowed(port, sampler.counter);
+            stay.positions.left[place] = if due { 0 } else { period as i64 };
             continue;
         }
         let counted_apart = program.counting_counter(sampler.event.into()).is_some();

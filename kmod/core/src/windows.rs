@@ -4,8 +4,8 @@
 //! in its CFG_C. One counter measures windows: it overflows at the end of each and sets back itself, to the next, and the sampling
 //! counters, to their periods. Neither tells a count then, so that both events are counted by a second counter each.
 //!
-//! How far a window and what is sampled in it have come is no thread's to keep: where a thread comes to a CPU on which another one was
-//! measured since it left, or is sampled again after a time in which nothing could be written, a window begins. What would have been sampled
+//! How far a window has come is no thread's to keep: one begins where a thread comes to a CPU (unless it alone was measured there and one
+//! event alone is sampled), and where it is sampled again after a time in which nothing could be written. What would have been sampled
 //! meanwhile is not known either and not counted as lost.
 
 use core::mem::{offset_of, size_of};
@@ -101,7 +101,8 @@ pub(super) fn choose(pmu: &Pmu, specs: &[EventSpec], events: &mut [Event]) -> Re
         first.get_or_insert(index);
         if let Some(how) = &mut event.sampling {
             how.counters = how.counters.intersection(pmu.reload.reloaded);
-            if how.counters.is_empty() {
+            // What only records count cannot be counted beside them.
+            if how.counters.is_empty() || event.counters.is_empty() {
                 return Err(none(index));
             }
         }

@@ -77,7 +77,7 @@ impl Unit {
     }
 
     /// Fixes the periods of the span that begins, and writes the thread's positions into its sampling counters, unless it `goes_on`
-    /// where they are; in windows it does if it `was_armed`.
+    /// where they are. In windows it does if it `was_armed`, but for a record that is due; else the window begins, too.
     fn set_counters<P: Port, R: Rings>(
         &mut self,
         port: &mut P,
@@ -103,14 +103,15 @@ impl Unit {
             let value = if far { hardware.far_value() } else { left.wrapping_neg() as u64 };
             let period = session.state.periods.in_use()[place];
             let same = (stay.positions.left[place], period) == (before.0[place], before.1[place]);
-            let stays = if sampler.windowed { was_armed } else { goes_on && same };
+            let due = stay.positions.left[place] <= 0;
+            let stays = if sampler.windowed { was_armed && !due } else { goes_on && same };
             if stays && stay.armed {
                 continue;
             }
             hardware.set_global_ctrl(port, 0);
             hardware.write(port, sampler.counter, value);
             self.values[sampler.counter.place()] = value;
-            if let (true, Some(window)) = (sampler.windowed, session.program.window) {
+            if let (true, Some(window)) = (sampler.windowed && !was_armed, session.program.window) {
                 hardware.write(port, window.counter, window.length.wrapping_neg());
             }
             if let Some(layout) = &session.program.pebs {

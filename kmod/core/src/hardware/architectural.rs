@@ -112,6 +112,7 @@ impl Hardware {
     /// Leaves to somebody else the counters that he has programmed, without asking: those that are enabled otherwise than by hpm. What he
     /// has written of PEBS is overwritten, because records go to hpm's memory.
     pub(super) fn cede<P: Port>(&mut self, port: &mut P) {
+        let before = self.ceded;
         for counter in CounterSet::general(self.pmu.perfmon.general as u16).iter() {
             let select = PerfEvtSel(port.rdmsr(self.pmu.select_register(counter)));
             if select.en() == 1 && select != self.selects[counter.place()] {
@@ -131,11 +132,29 @@ impl Hardware {
         if self.ceded.is_empty() {
             return;
         }
+        self.take_back_settings(port, self.ceded.without_all(before));
         if control != self.global_ctrl {
             (self.theirs, self.global_ctrl) = (Some(control), control);
         } else {
             // A switch has written over it since.
             self.theirs.get_or_insert(self.found.global_ctrl | bits_of(self.ceded));
+        }
+    }
+
+    /// Takes from counters that are somebody else's what hpm has set them to beside what they count: what sets them back, and that they
+    /// write records. He need not have written it: Linux writes neither for an event that needs none, taking them to be as it left them.
+    fn take_back_settings<P: Port>(&self, port: &mut P, counters: CounterSet) {
+        for counter in counters.iter() {
+            let place = counter.place();
+            for (register, ours, found) in [
+                (self.pmu.cfg_b_register(counter), self.cfg_b[place], self.found.cfg_b[place]),
+                (self.pmu.cfg_c_register(counter), self.cfg_c[place], self.found.cfg_c[place]),
+            ] {
+                // Where it is 0 there may be no such register.
+                if ours != 0 && port.rdmsr(register) == ours {
+                    port.wrmsr(register, found);
+                }
+            }
         }
     }
 
@@ -255,7 +274,7 @@ impl Hardware {
         self.ceded.iter().filter_map(Counter::as_fixed).fold(0, |fields, number| fields | field(number))
     }
 
-    /// Says for each counter which ones set it back. Linux leaves that as it was when its events have stopped, so that hpm's would be.
+    /// Says for each counter which ones set it back. What Linux has said stays when its events have stopped, and would set back hpm's.
     fn set_cfg_b<P: Port>(&mut self, port: &mut P, wanted: impl Fn(Counter) -> u64) {
         for counter in self.pmu.reload.reloaded.without_all(self.ceded).iter() {
             let (now, wanted) = (&mut self.cfg_b[counter.place()], wanted(counter));

@@ -253,6 +253,11 @@ impl Hardware {
         port.rdpmc(self.rdpmc_index(counter))
     }
 
+    /// Whether a counter that was set below zero has passed it since.
+    pub(super) fn has_overflowed<P: Port>(&self, port: &mut P, counter: Counter) -> bool {
+        self.read(port, counter) >> (self.width(counter) - 1) & 1 == 0
+    }
+
     /// Reads every counter that the program needs.
     pub(super) fn read_all<P: Port>(
         &self,

@@ -6,7 +6,8 @@ use crate::rig::scene::{
 };
 use crate::rig::Rig;
 use hpm_abi::{CoreType, EventSpec, QuantumEnd, Reason, SessionConfig, SessionFlags};
-use hpm_core::registers::IA32_PMC_GP0_CTR;
+use hpm_core::port::Port;
+use hpm_core::registers::{IA32_PERF_GLOBAL_CTRL, IA32_PMC_GP0_CTR};
 use hpm_core::Program;
 use proptest::prelude::*;
 use vpmu::profile::{Profile, CLEARWATER_FOREST, LUNAR_LAKE};
@@ -104,6 +105,7 @@ fn a_window_begins_anew_where_a_thread_comes_to_the_cpu() {
 #[test]
 fn on_cores_where_nothing_is_sampled_no_counter_measures_windows() {
     let mut rig = hybrid_of(&LUNAR_LAKE);
+    let before = rig.registers();
     rig.acquire();
     let loads = EventSpec { core_type: CoreType::Atom as u8, ..windowed(LOADS, 50) };
     let session = rig.add_session(&config(&[loads, window(1000)]));
@@ -123,6 +125,7 @@ fn on_cores_where_nothing_is_sampled_no_counter_measures_windows() {
     // Two for each of twenty dense windows on the efficient core.
     assert_eq!((seen.records[0], seen.records_lost), (40, 0));
     rig.release();
+    assert_eq!(rig.registers(), before);
 }
 
 #[test]
@@ -139,6 +142,73 @@ fn what_could_not_be_written_is_not_counted_as_lost() {
     let seen = &rig.sessions[session].reader.threads[&tid];
     assert_eq!(seen.counts[..2], [200_000, 200_000]);
     assert!(seen.records[0] > 0 && seen.records[0] < 4000 && seen.records_lost == 0);
+}
+
+/// Loads and stores in turn: where a segment is full one of the two has passed its period, and its record is due.
+#[test]
+fn a_record_that_is_due_when_a_segment_is_full_is_written() {
+    for core in [&CLEARWATER_FOREST, LUNAR_LAKE.of_cpu(1, 2)] {
+        let events = [windowed(LOADS, 20), window(1_000_000), windowed(STORES, 20)];
+        let (mut rig, session, tid) = one_thread_of(core, &events);
+        for _ in 0..100 {
+            rig.run(0, 9_999, &[Load, Store]);
+            rig.read_all();
+        }
+        rig.stop(session);
+        rig.read_all();
+        assert!(rig.sessions[session].totals().pmis > 50);
+        let seen = &rig.sessions[session].reader.threads[&tid];
+        assert_eq!(seen.counts, rig.users[1].truth);
+        for event in [0, 2] {
+            let all = seen.counts[event] / 20;
+            // Where both are due the later one comes an event late, after which it counts anew.
+            assert!(all - seen.records[event] < all / 100, "{} of {all}", seen.records[event]);
+        }
+    }
+}
+
+#[test]
+fn a_record_that_is_due_when_its_thread_leaves_comes_when_it_is_back() {
+    let (mut rig, session, tid) = one_thread(&[windowed(LOADS, 50), window(1000)]);
+    for _ in 0..100 {
+        // The last load passes the period, in each second round: the record that is due comes first in the others, and 47 are left.
+        rig.run(0, 50, &[Load]);
+        rig.switch(0, 0, QuantumEnd::Yielded);
+        let other = rig.add_thread(Some(session));
+        rig.switch(0, other, QuantumEnd::Preempted);
+        rig.switch(0, 1, QuantumEnd::Preempted);
+    }
+    rig.run(0, 5, &[Load]);
+    rig.stop(session);
+    rig.read_all();
+    let seen = &rig.sessions[session].reader.threads[&tid];
+    assert_eq!((seen.counts[0], seen.records[0]), (5005, 50));
+}
+
+/// Nothing keeps the kernel's perf out from version 6 on, and it writes neither register for an event that needs none.
+#[test]
+fn counters_that_somebody_else_takes_are_set_back_no_more() {
+    let (mut rig, session, _) = one_thread(&[windowed(LOADS, 50), window(1000)]);
+    rig.run(0, 500, &dense(120, 500));
+    let settings = |rig: &Rig, counter: u32| {
+        [CFG_B, CFG_C].map(|register| rig.port(0).rdmsr(IA32_PMC_GP0_CTR + 4 * counter + register))
+    };
+    let taken: Vec<u32> = (2..8).filter(|&counter| settings(&rig, counter)[0] != 0).collect();
+    assert_eq!(taken.len(), 2, "what measures windows and what samples");
+    for counter in &taken {
+        // IA32_PERFEVTSELx: instructions in user and kernel mode.
+        rig.intrude(0, 0x186 + counter, 0x43_00C0);
+    }
+    let started = taken.iter().fold(0, |bits, counter| bits | 1 << counter);
+    rig.intrude(0, IA32_PERF_GLOBAL_CTRL, started);
+    rig.stop(session);
+    let count = |rig: &Rig, counter: u32| rig.port(0).rdmsr(IA32_PMC_GP0_CTR + 4 * counter);
+    let before: Vec<u64> = taken.iter().map(|&counter| count(&rig, counter)).collect();
+    rig.run(0, 5000, &[Load]);
+    for (&counter, before) in taken.iter().zip(before) {
+        assert_eq!(settings(&rig, counter), [0, 0]);
+        assert_eq!(count(&rig, counter).wrapping_sub(before) & 0xFFFF_FFFF_FFFF, 5000);
+    }
 }
 
 fn refused(events: &[EventSpec]) -> (Reason, [u64; 2]) {
