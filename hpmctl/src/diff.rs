@@ -307,11 +307,11 @@ fn head(text: &mut String, compared: &Compared) {
         text::line(
             text,
             format_args!(
-                "samples   {name} {}, in {}, {}; {} lost{throttled}",
+                "samples   {name} {}, in {}, {}; {}{throttled}",
                 grouped(side.samples),
                 text::privilege(&side.event),
                 text::how(&side.event, &side.meta.machine),
-                grouped(side.records_lost)
+                side.meta.lost(side.records_lost, &grouped(side.records_lost))
             ),
         );
     }

@@ -23,6 +23,8 @@ pub struct Refusal {
     pub detail: [u64; 2],
     /// Names of the session's events, so that an index in `detail` can be named.
     pub events: Vec<String>,
+    /// Events are sampled within windows of another one, which takes counters of its own.
+    pub windows: bool,
     /// Who is likely to hold the counters, looked up when that is the reason.
     pub holders: Holders,
 }
@@ -45,6 +47,7 @@ impl Refusal {
             reason: reason as u32,
             detail: [info.family.into(), info.model.into()],
             events: Vec::new(),
+            windows: false,
             holders: Holders::default(),
         })
     }
@@ -143,11 +146,39 @@ mod tests {
                 reason: number,
                 detail: [1, 0x40],
                 events: vec!["cycles".into(), "l1d-load-miss".into()],
+                windows: false,
                 holders: Holders { watchdog: true, processes: vec![] },
             };
             text += &format!("{reason:?}: {refusal}.\n");
         }
         insta::assert_snapshot!(text);
+    }
+
+    #[test]
+    fn where_counters_are_few_windows_take_more_of_them() {
+        let said = |windows| {
+            let refusal = Refusal {
+                doing: "configure a session",
+                errno: libc::EINVAL,
+                reason: Reason::NoCounter as u32,
+                detail: [1, 0],
+                events: vec!["branch-miss:u".into(), "instructions:u".into()],
+                windows,
+                holders: Holders::default(),
+            };
+            refusal.to_string()
+        };
+        assert!(
+            said(true).contains("none left for the event `instructions:u`; with windows"),
+            "{}",
+            said(true)
+        );
+        assert!(
+            said(true).ends_with("take two counters each: measure fewer events at once"),
+            "{}",
+            said(true)
+        );
+        assert!(said(false).contains("`hpmctl stat --multiplex`"), "{}", said(false));
     }
 
     #[test]
@@ -173,6 +204,7 @@ mod tests {
             reason: Reason::CountersRunning as u32,
             detail: [0; 2],
             events: vec![],
+            windows: false,
             holders: Holders { watchdog: false, processes: vec![] },
         };
         let said = refusal.to_string();
@@ -192,6 +224,7 @@ mod tests {
                 reason: Reason::CountersRunning as u32,
                 detail: [0x38d, 0xb0],
                 events: vec![],
+                windows: false,
                 holders: Holders { watchdog, processes: vec![] },
             };
             refusal.to_string()
@@ -208,6 +241,7 @@ mod tests {
             reason: 0,
             detail: [0; 2],
             events: vec![],
+            windows: false,
             holders: Holders::default(),
         };
         assert_eq!(refusal.to_string(), "the hpm driver could not start: Input/output error (os error 5)");

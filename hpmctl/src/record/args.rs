@@ -40,8 +40,8 @@ pub(crate) struct RecordArgs {
     #[arg(long, conflicts_with = "trace")]
     pub(super) no_randomise: bool,
     /// Sample only where PERIOD of the event come within N of another one: `-e branch-miss:u -c 50 --window instructions:u=1000` shows where
-    /// more than 5 % of the instructions mispredict. Such samples are no share of all mispredictions. Needs counters that set each other
-    /// back: those of Intel's efficient cores from Skymont on
+    /// more than 5 % of the instructions mispredict; on a hybrid processor `-e cpu_atom/branch-miss/u`. Such samples are no share of all
+    /// mispredictions. Needs counters that set each other back: those of Intel's efficient cores from Skymont on, and later ones
     #[arg(long, value_name = "EVENT=N", value_parser = window, conflicts_with = "trace")]
     pub(super) window: Option<Window>,
     /// Sample by interrupts: any event, without data addresses, and some instructions too late (skid)

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use libhpm::event::{Event, Sampling};
-use libhpm::session::{Branches, Options, Stack};
+use libhpm::session::{Branches, Options, Stack, Windows};
 use libhpm::source::Source;
 use libhpm::source::choice::{
     Chosen, PerfFacts, choose, companion, first_at_hand, open_session, parse_events, sideband,
@@ -15,7 +15,6 @@ use libhpm::trace::AllocationRow;
 
 use super::LATEST;
 use super::args::{RecordArgs, StackMethod};
-use super::window::Measured;
 use crate::opened::open_trace;
 use crate::output::{note, say};
 use crate::workload::Workload;
@@ -39,7 +38,7 @@ pub(super) enum Prepared {
         /// How many of them are sampled; the others are counted, because some sampled ones need that.
         sampled: usize,
         /// Windows within which they are sampled.
-        windows: Option<Measured>,
+        windows: Option<Windows>,
     },
     Perf(PerfFacts, Vec<PerfName>),
     Trace(Box<Opened>),
@@ -61,7 +60,8 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
         Chosen::Driver { line } => {
             let mut events =
                 if args.events.is_empty() { usual_event(args)? } else { parse_events(&args.events)? };
-            let windows = args.window.as_ref().map(|window| window.windows(&events)).transpose()?;
+            let windows =
+                args.window.as_ref().map(|window| window.windows(&events, period(args))).transpose()?;
             check_precise(args, &events)?;
             if !args.imprecise {
                 tell_stand_ins(&events);
@@ -71,7 +71,6 @@ pub(super) fn prepare(args: &RecordArgs) -> Result<Prepared> {
                 events.extend(parse_events(&args.counted)?);
             }
             events.extend(companion(&events)?);
-            let windows = windows.map(|windows| Measured::among(windows, &mut events, sampled));
             Ok(Prepared::Driver { line, events, sampled, windows })
         }
         Chosen::Perf(facts) => {
@@ -119,7 +118,8 @@ impl Prepared {
     pub(super) fn open(self, args: &RecordArgs, workload: &Workload) -> Result<Box<dyn Source>> {
         match self {
             Self::Driver { events, sampled, windows, .. } => {
-                driver(args, workload, events, sampled, windows.as_ref())
+                let options = options(args, workload, events.split_at(sampled)).windows(windows);
+                driver(args, workload, options)
             }
             Self::Perf(facts, events) => Ok(Box::new(by_perf(args, workload, &facts, &events)?)),
             Self::Trace(reader) => Ok(Box::new(Replay::new(&reader, args.target.speed()))),
@@ -127,17 +127,8 @@ impl Prepared {
     }
 }
 
-fn driver(
-    args: &RecordArgs,
-    workload: &Workload,
-    events: Vec<Event>,
-    sampled: usize,
-    windows: Option<&Measured>,
-) -> Result<Box<dyn Source>> {
-    let (session, events) = open_session(events, |events| {
-        let windows = windows.map(|windows| windows.of(events));
-        options(args, workload, events.split_at(sampled)).windows(windows)
-    })?;
+fn driver(args: &RecordArgs, workload: &Workload, options: Options) -> Result<Box<dyn Source>> {
+    let session = open_session(options)?;
     let (reports, present) = sideband(&session, workload.process()?, workload.is_program())?;
     let stacks = match args.stacks {
         Some(StackMethod::Dwarf) => Stacks::Unwind,
@@ -145,7 +136,7 @@ fn driver(
         Some(StackMethod::Fp) | None => Stacks::AsFound,
     };
     let command = workload.command(&args.target);
-    Ok(Box::new(DriverSource::new(session, &events, Some(reports), present, stacks, &command)))
+    Ok(Box::new(DriverSource::new(session, Some(reports), present, stacks, &command)))
 }
 
 fn by_perf(
@@ -199,10 +190,14 @@ fn options(args: &RecordArgs, workload: &Workload, (sampled, counted): (&[Event]
             count,
             filter: args.branch_types.iter().fold(0, |filter, kind| filter | kind.bit()),
         }));
-    let usual = if args.events.is_empty() { USUAL_PERIOD } else { PERIOD };
-    let period = args.period.unwrap_or(usual);
+    let period = period(args);
     let options = sampled.iter().cloned().fold(options, |options, event| options.sample(event, period));
     counted.iter().cloned().fold(options, Options::count)
+}
+
+/// Events per sample, with which an adapted period begins.
+fn period(args: &RecordArgs) -> u64 {
+    args.period.unwrap_or(if args.events.is_empty() { USUAL_PERIOD } else { PERIOD })
 }
 
 /// What is sampled when nothing is asked for.

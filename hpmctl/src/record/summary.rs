@@ -37,10 +37,9 @@ pub(super) fn summary(
     }
     let left_out = totals.records_unattributed;
     if totals.records_lost + left_out + totals.quanta_lost + totals.throttled + totals.stacks_lost == 0 {
-        text += match missing {
-            [] if sampled().any(|event| event.within.is_some()) => ", none known to be lost",
-            [] => ", none lost",
-            _ => ", but the trace they come from is not whole",
+        text += &match missing {
+            [] => format!(", {}", meta.lost(0, "none")),
+            _ => ", but the trace they come from is not whole".to_owned(),
         };
     }
     if totals.throttled > 0 {

@@ -1,18 +1,11 @@
 //! `record --window`: samples only where an event is dense.
 
-use std::ops::RangeInclusive;
-
 use anyhow::{Result, bail};
 use libhpm::event::{Event, split_list};
 use libhpm::session::Windows;
 use libhpm::source::choice::parse_events;
 
 use super::args::RecordArgs;
-
-/// Lengths of windows that the driver takes.
-const LENGTHS: RangeInclusive<u64> = 100..=(1 << 31) - 1;
-/// Periods that it takes of what is sampled within them.
-const PERIODS: RangeInclusive<u64> = 10..=(1 << 31) - 1;
 
 /// The windows that were asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +19,13 @@ pub(super) fn window(text: &str) -> Result<Window, String> {
     let (event, length) = text.rsplit_once('=').unwrap_or((text, ""));
     let (event, number) = (event.trim(), length.parse::<u64>());
     match number {
-        Ok(length) if LENGTHS.contains(&length) && !event.is_empty() && split_list(event).len() == 1 => {
+        Ok(length)
+            if Windows::LENGTHS.contains(&length) && !event.is_empty() && split_list(event).len() == 1 =>
+        {
             Ok(Window { event: event.to_owned(), length })
         }
-        Ok(length) if !LENGTHS.contains(&length) => {
-            Err(format!("windows are {} to {} events long", LENGTHS.start(), LENGTHS.end()))
+        Ok(length) if !Windows::LENGTHS.contains(&length) => {
+            Err(format!("windows are {} to {} events long", Windows::LENGTHS.start(), Windows::LENGTHS.end()))
         }
         _ => Err("write one EVENT=N, as in instructions:u=1000".to_owned()),
     }
@@ -57,8 +52,12 @@ impl Window {
                 self.event
             );
         };
-        if !PERIODS.contains(&period) {
-            bail!("with --window, -c takes {} to {} events", PERIODS.start(), PERIODS.end());
+        if !Windows::PERIODS.contains(&period) {
+            bail!(
+                "with --window, -c takes {} to {} events",
+                Windows::PERIODS.start(),
+                Windows::PERIODS.end()
+            );
         }
         if args.imprecise {
             bail!(
@@ -74,56 +73,20 @@ impl Window {
         Ok(())
     }
 
-    /// The windows on this machine, within which these events can be sampled.
+    /// The windows on this machine, within which these events can be sampled each `period`.
     ///
     /// # Errors
     /// The event is not known, or one of the sampled ones cannot be sampled so.
-    pub(super) fn windows(&self, sampled: &[Event]) -> Result<Windows> {
+    pub(super) fn windows(&self, sampled: &[Event], period: u64) -> Result<Windows> {
         let events = parse_events(std::slice::from_ref(&self.event))?;
         let windows = Windows { events, length: self.length };
-        sampled.iter().try_for_each(|event| windows.check(event))?;
+        sampled.iter().try_for_each(|event| windows.check(event, period))?;
         Ok(windows)
-    }
-}
-
-/// Windows of events of a recording.
-#[derive(Debug)]
-pub(super) struct Measured {
-    /// Places of the events that measure them.
-    places: Vec<usize>,
-    length: u64,
-}
-
-impl Measured {
-    /// Puts the events that measure windows behind the others, unless they are counted already. The first `sampled` ones are sampled.
-    pub(super) fn among(windows: Windows, events: &mut Vec<Event>, sampled: usize) -> Self {
-        let mut places = Vec::new();
-        for window in windows.events {
-            if !events[..sampled].iter().any(|event| event.is_for(window.core_type)) {
-                continue;
-            }
-            let counted = events[sampled..].iter().position(|event| event.counts_as(&window));
-            places.push(counted.map_or(events.len(), |place| sampled + place));
-            if counted.is_none() {
-                events.push(window);
-            }
-        }
-        Self { places, length: windows.length }
-    }
-
-    /// The windows with the events as they are measured in the end: in user mode only where the user may no more.
-    pub(super) fn of(&self, events: &[Event]) -> Windows {
-        Windows {
-            events: self.places.iter().map(|&place| events[place].clone()).collect(),
-            length: self.length,
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use libhpm::event::{parse, parse_each};
-
     use super::*;
     use crate::record::args::tests::parsed;
 
@@ -167,29 +130,5 @@ mod tests {
             let said = check(options).unwrap_err();
             assert!(said.starts_with(begin), "{options}: {said}");
         }
-    }
-
-    #[test]
-    fn what_measures_windows_is_counted_once() {
-        let of = |names: &[&str]| -> Vec<Event> {
-            names.iter().map(|name| parse(name, "skymont").unwrap()).collect()
-        };
-        let windows = || Windows { events: of(&["instructions:u"]), length: 2000 };
-        let mut events = of(&["branch-miss:u", "cycles:u"]);
-        let measured = Measured::among(windows(), &mut events, 1);
-        assert_eq!((measured.places.as_slice(), events[2].name.as_str()), (&[2][..], "instructions:u"));
-        assert_eq!(measured.of(&events), windows());
-        let mut counted = of(&["branch-miss:u", "cycles:u", "instructions:u"]);
-        assert_eq!((Measured::among(windows(), &mut counted, 1).places, counted.len()), (vec![2], 3));
-    }
-
-    #[test]
-    fn cores_on_which_nothing_is_sampled_have_no_windows() {
-        const PMU: &str = "lioncove+skymont";
-        let windows = Windows { events: parse_each("load:u", PMU).unwrap(), length: 2000 };
-        let mut events = vec![parse("cpu_atom/l1d-load-miss/u", PMU).unwrap()];
-        let measured = Measured::among(windows, &mut events, 1);
-        let names: Vec<&str> = events.iter().map(|event| event.name.as_str()).collect();
-        assert_eq!((measured.places, names), (vec![1], vec!["cpu_atom/l1d-load-miss/u", "cpu_atom/load/u"]));
     }
 }

@@ -27,12 +27,16 @@ pub(crate) fn no_sample(path: &Path, meta: &Meta, only: Option<usize>, filter: &
             format!("{path} has no sample of {} {}", names.join(" or "), lacking(filter))
         }
         _ => {
+            let throttled = meta.totals.as_ref().map_or(0, |totals| totals.throttled);
             let lost = meta.totals.as_ref().map_or(0, |totals| totals.records_lost + totals.quanta_lost);
             let of_no_event = meta.totals.as_ref().map_or(0, |totals| totals.records_unattributed);
-            let dense = sampled_events(meta, only).iter().any(|&event| meta.events[event].within.is_some());
+            // What one of them samples everywhere is not lacking for want of dense places.
+            let dense = sampled_events(meta, only).iter().all(|&event| meta.events[event].within.is_some());
             let cure = match lost {
-                0 if dense && of_no_event == 0 => {
-                    "nowhere did so many come within a window, so record with a lower period (-c) or a longer window (--window)"
+                0 if throttled > 0 => "samples came too fast and were held back, so sample less often (-c)",
+                0 if of_no_event == 0 && dense => {
+                    "nowhere, as far as could be written, did so many come within a window, so record with a lower period (-c) or a longer \
+                     window (--window)"
                 }
                 0 if of_no_event > 0 => {
                     "records that do not say which event they are of are left out, so record one event alone, or randomise the periods"

@@ -110,16 +110,23 @@ pub(crate) fn remarks(text: &mut String, remarks: &[String]) {
     }
 }
 
+/// How many records were lost, as far as that is known.
+fn lost_records(meta: &Meta, lost: u64) -> String {
+    // Said after quanta: none of what has to be told.
+    let of_what = if lost == 0 && !meta.losses_known() { "of records " } else { "" };
+    format!("{of_what}{}", meta.lost(lost, &number_of(lost, "record")))
+}
+
 /// How many quanta there are, and what is missing. Whether lost quanta were of the chosen ones nobody knows.
 fn losses(text: &mut String, meta: &Meta, summary: &Summary, chosen: bool) {
     let whose = if chosen && summary.quanta_lost > 0 { ", which could be anybody's" } else { "" };
     line(
         text,
         format_args!(
-            "quanta    {}, {} lost{whose}; {} lost",
+            "quanta    {}, {} lost{whose}; {}",
             grouped_digits(summary.quanta),
             grouped_digits(summary.quanta_lost),
-            number_of(summary.records_lost, "record")
+            lost_records(meta, summary.records_lost)
         ),
     );
     if summary.records_unattributed > 0 {

@@ -108,14 +108,14 @@ impl Prepared {
     pub(super) fn open(&self, args: &StatArgs, workload: &Workload) -> Result<Box<dyn Source>> {
         match self {
             Self::Driver { events, .. } => {
-                let (session, events) = open_fitting(args, workload, events.clone())?;
+                let session = open_fitting(args, workload, events.clone())?;
                 // Threads have names only in the side band.
                 let (reports, present) = match args.per() {
                     Some(_) => sideband(&session, workload.process()?, workload.is_program())
                         .map(|(reports, present)| (Some(reports), present))?,
                     None => (None, vec![]),
                 };
-                Ok(Box::new(DriverSource::new(session, &events, reports, present, Stacks::AsFound, &[])))
+                Ok(Box::new(DriverSource::new(session, reports, present, Stacks::AsFound, &[])))
             }
             Self::Perf(facts, events) => Ok(Box::new(by_perf(args, workload, facts, events)?)),
             Self::Trace(reader) => {
@@ -131,11 +131,7 @@ impl Prepared {
 }
 
 /// A session with all events; of the default ones, with as many as there are counters for.
-fn open_fitting(
-    args: &StatArgs,
-    workload: &Workload,
-    mut events: Vec<Event>,
-) -> Result<(Session, Vec<Event>)> {
+fn open_fitting(args: &StatArgs, workload: &Workload, mut events: Vec<Event>) -> Result<Session> {
     let options = |events: &[Event]| {
         let options = Options::new(workload.target())
             .start_on_exec(workload.is_program())
@@ -146,7 +142,7 @@ fn open_fitting(
         events.iter().cloned().fold(options, Options::count)
     };
     loop {
-        match open_session(events.clone(), options) {
+        match open_session(options(&events)) {
             Err(error)
                 if !args.names_events() && events.len() > 1 && refused_for(&error, Reason::NoCounter) =>
             {

@@ -181,19 +181,16 @@ fn driver(wanted: &Wanted, subject: &Subject) -> Result<Box<dyn Source>> {
     loop {
         let mut all = [&sampled[..], &counted].concat();
         all.extend(companion(&all)?);
-        let options = |events: &[Event]| {
-            let options = Options::new(subject.target())
-                .start_on_exec(subject.is_program())
-                .quanta(true)
-                .randomise(true)
-                .share(true)
-                .rate(wanted.frequency)
-                .longest_quantum(wanted.longest_quantum);
-            let (first, rest) = events.split_at(sampled.len());
-            let options = first.iter().cloned().fold(options, |options, event| options.sample(event, PERIOD));
-            rest.iter().cloned().fold(options, Options::count)
-        };
-        match open_session(all, options) {
+        let options = Options::new(subject.target())
+            .start_on_exec(subject.is_program())
+            .quanta(true)
+            .randomise(true)
+            .share(true)
+            .rate(wanted.frequency)
+            .longest_quantum(wanted.longest_quantum);
+        let (first, rest) = all.split_at(sampled.len());
+        let options = first.iter().cloned().fold(options, |options, event| options.sample(event, PERIOD));
+        match open_session(rest.iter().cloned().fold(options, Options::count)) {
             Err(error)
                 if wanted.events.is_empty()
                     && !counted.is_empty()
@@ -202,12 +199,11 @@ fn driver(wanted: &Wanted, subject: &Subject) -> Result<Box<dyn Source>> {
                 counted.pop();
             }
             Err(error) => return Err(error.into()),
-            Ok((session, events)) => {
+            Ok(session) => {
                 let process = process_of(&subject.target())?;
                 let (reports, present) = sideband(&session, process, subject.is_program())?;
                 let command = &wanted.command;
-                let source =
-                    DriverSource::new(session, &events, Some(reports), present, Stacks::AsFound, command);
+                let source = DriverSource::new(session, Some(reports), present, Stacks::AsFound, command);
                 return Ok(Box::new(source));
             }
         }

@@ -85,6 +85,9 @@ fn how(event: &Event) -> &'static str {
     }
 }
 
+/// The column of periods among those of [`events`].
+const PERIOD: usize = 2;
+
 /// Which events are measured, and how much of each.
 fn events(view: &View<'_>) -> Sheet {
     let model = view.model;
@@ -97,7 +100,12 @@ fn events(view: &View<'_>) -> Sheet {
         let share = running.map_or(f64::NAN, |&running| running as f64 * 100.0 / on_cpu as f64);
         let period = match (event.period, event.rate) {
             (0, 0) => "-".to_owned(),
-            (period, 0) => amount(&event.name, period),
+            (period, 0) => match &event.within {
+                Some(within) => {
+                    format!("{} in {} {}", amount(&event.name, period), within.events, within.event)
+                }
+                None => amount(&event.name, period),
+            },
             (_, rate) => format!("{}/s", si(rate as f64)),
         };
         let mode = match (event.user, event.kernel) {
@@ -118,17 +126,20 @@ fn events(view: &View<'_>) -> Sheet {
             Cell::text(how(event)).styled(view.theme.faint()),
         ]
     };
+    let rows: Vec<Vec<Cell>> = model.source.meta.events.iter().enumerate().map(row).collect();
+    // Windows take more room than a number, which those that have none keep.
+    let period = rows.iter().map(|row| row[PERIOD].text.chars().count()).max().unwrap_or(0);
     Sheet {
         heads: vec![
             Head::text("event", 22),
             Head::text("mode", 11),
-            Head::number("period", 8),
+            Head::number("period", u16::try_from(period).unwrap_or(u16::MAX).clamp(8, 40)),
             Head::number("samples/s", 9),
             Head::number("count", 8),
             Head::number("on", 6),
             Head::text("how", 0),
         ],
-        rows: model.source.meta.events.iter().enumerate().map(row).collect(),
+        rows,
         ..Sheet::default()
     }
 }
@@ -234,7 +245,10 @@ fn losses(view: &View<'_>, lines: &mut Vec<Line>) {
         ("samples not named in time", view.profile.map_or(0, |profile| profile.left_out)),
     ];
     if all.iter().all(|(_, count)| *count == 0) {
-        lines.push(vec![("nothing".to_owned(), Style::new())]);
+        // Of windows nobody knows what they would have had.
+        let known = view.model.source.meta.losses_known();
+        let nothing = if known { "nothing" } else { "none known to be lost" };
+        lines.push(vec![(nothing.to_owned(), Style::new())]);
         return;
     }
     for (name, count) in all.into_iter().filter(|(_, count)| *count > 0) {

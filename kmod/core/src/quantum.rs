@@ -273,8 +273,7 @@ fn count<P: Port, R: Rings>(
     let by_reloads = program.has_several_samplers()
         && program.pebs.is_some_and(|pebs| shows_overflows(pebs.format))
         && !hardware.has_ceded();
-    let mut records_lost = 0;
-    let mut reloads = 0;
+    let (mut records_lost, mut reloads) = (0, 0);
     let mut since_last = |port: &mut P, counter: Counter| {
         let now = hardware.read(port, counter);
         let last = core::mem::replace(&mut values[counter.place()], now);
@@ -292,7 +291,7 @@ fn count<P: Port, R: Rings>(
         let mut records = span.by_counter[place];
         let count = &mut counts[usize::from(sampler.event)];
         if sampler.windowed {
-            // It is counted apart. Its position is the window's, but for a record that is due.
+            // It is counted apart, and its position is the window's, but for a record that is due.
             let due = stay.armed && hardware.has_overflowed(port, sampler.counter);
             stay.positions.left[place] = if due { 0 } else { period as i64 };
             continue;

@@ -81,11 +81,11 @@ impl Event {
         self.core_type == core_type || [self.core_type, core_type].contains(&CoreType::Any)
     }
 
-    /// Whether it counts the same as another one, in the same modes and on the same cores.
+    /// Whether it counts the same as another one, in the same modes, on the cores that both are for; there have to be some.
     #[must_use]
     pub fn counts_as(&self, other: &Self) -> bool {
-        let what = |event: &Self| (event.encoding, event.extra, event.core_type, event.user, event.kernel);
-        what(self) == what(other)
+        let what = |event: &Self| (event.encoding, event.extra, event.user, event.kernel);
+        what(self) == what(other) && self.is_for(other.core_type)
     }
 
     /// The same event in user mode only, and named so.

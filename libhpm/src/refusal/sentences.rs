@@ -20,10 +20,7 @@ impl Refusal {
                 "{event} cannot be sampled precisely (PEBS); `hpmctl list` marks those that can, \
                  `hpmctl record --imprecise` samples it by interrupts, with skid"
             ),
-            Reason::NoCounter => format!(
-                "the events do not fit the counters at the same time: there is none left for {event}; \
-                 measure fewer events at once, or in turns (`hpmctl stat --multiplex`)"
-            ),
+            Reason::NoCounter => no_counter(&event, self.windows),
             Reason::PeriodTooSmall => {
                 format!(
                     "the period of {event} is too small: the driver's floor is {second} events (-c {second})"
@@ -306,12 +303,25 @@ fn field(offset: usize) -> &'static str {
     }
 }
 
+/// Why an event cannot be measured beside the others; `windows`: with events that are sampled so, which cannot take turns.
+fn no_counter(event: &str, windows: bool) -> String {
+    let problem =
+        format!("the events do not fit the counters at the same time: there is none left for {event}");
+    if windows {
+        return format!(
+            "{problem}; with windows, the event that measures them and each that is sampled within them take two counters each: measure \
+             fewer events at once"
+        );
+    }
+    format!("{problem}; measure fewer events at once, or in turns (`hpmctl stat --multiplex`)")
+}
+
 /// Why an event cannot be sampled within windows of another one.
 fn no_reload(event: &str) -> String {
     format!(
-        "the counters that {event} could have here cannot set each other back (auto counter reload; Intel's efficient cores can from Skymont \
-         on), as samples within windows need: leave --window out, or on a hybrid processor name the efficient cores' event \
-         (`cpu_atom/…/`)"
+        "the counters that {event} could have here cannot set each other back (auto counter reload; those of Intel's efficient cores from \
+         Skymont on can, and later ones), as samples within windows need: leave --window out, on a hybrid processor name the efficient cores' \
+         event (`cpu_atom/…/`), or name another event, which other counters can count"
     )
 }
 

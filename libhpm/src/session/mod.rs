@@ -47,7 +47,7 @@ pub use self::counters::{OwnCounters, ThreadCounters};
 pub use self::options::{Branches, Options, Stack, Target, Windows};
 pub use self::quantum::{Quantum, Sample};
 
-use crate::event::{CoreType, type_in_hybrid};
+use crate::event::{CoreType, Event, type_in_hybrid};
 use crate::machine::{Holders, pmu_name};
 use crate::refusal::Refusal;
 pub use crate::sys::counters::Counted;
@@ -61,7 +61,7 @@ pub struct Session<D: Device = Driver> {
     device: D,
     info: Info,
     config: SessionConfig,
-    events: Vec<String>,
+    events: Vec<Event>,
     rings: Rings,
 }
 
@@ -91,16 +91,15 @@ impl<D: Device> Session<D> {
     /// group's directory not opened.
     pub fn configure(device: D, options: &Options) -> Result<Self> {
         options.check()?;
-        let events: Vec<String> = options.names();
-        let refused = |doing: &'static str| {
-            let events = &events;
-            move |denied| refuse(doing, denied, events)
-        };
-        let info = device.info().map_err(refused("say what it is"))?;
+        let events = options.events();
+        let info = device.info().map_err(|denied| refuse("say what it is", denied, &events))?;
         let access = Access::of(options.target())?;
         let mut config = options.config_for(&info);
         access.name_in(&mut config);
-        configure(&device, &pmu_name(&info), &mut config).map_err(refused("configure a session"))?;
+        configure(&device, &pmu_name(&info), &mut config).map_err(|denied| {
+            let refusal = refusal("configure a session", denied, &events);
+            Error::Refused(Box::new(Refusal { windows: options.samples_in_windows(), ..refusal }))
+        })?;
         let rings = Rings::map(device.memory(), &info, &config)?;
         Ok(Self { device, info, config, events, rings })
     }
@@ -109,6 +108,12 @@ impl<D: Device> Session<D> {
     #[must_use]
     pub fn info(&self) -> &Info {
         &self.info
+    }
+
+    /// The events that it measures, in the order of all that is counted ([`Options::events`]).
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.events
     }
 
     /// What the driver was asked for, with the segments that it made; its descriptors are closed by now.
@@ -267,7 +272,11 @@ fn configure_for_cores<D: Device>(device: &D, pmu: &str, config: &mut SessionCon
 }
 
 /// A denied request as an error; looks up the likely holders when counters are taken.
-fn refuse(doing: &'static str, denied: Denied, events: &[String]) -> Error {
+fn refuse(doing: &'static str, denied: Denied, events: &[Event]) -> Error {
+    Error::Refused(Box::new(refusal(doing, denied, events)))
+}
+
+fn refusal(doing: &'static str, denied: Denied, events: &[Event]) -> Refusal {
     // The kernel's table of what is reserved does not have all counters: who holds those is only seen to count.
     let taken = matches!(
         Reason::from_number(denied.reason),
@@ -275,5 +284,6 @@ fn refuse(doing: &'static str, denied: Denied, events: &[String]) -> Error {
     );
     let holders = if taken { Holders::find(Path::new("/")) } else { Holders::default() };
     let Denied { errno, reason, detail } = denied;
-    Error::Refused(Box::new(Refusal { doing, errno, reason, detail, events: events.to_vec(), holders }))
+    let events = events.iter().map(|event| event.name.clone()).collect();
+    Refusal { doing, errno, reason, detail, events, windows: false, holders }
 }

@@ -252,10 +252,29 @@ impl Options {
         self
     }
 
-    /// The events' names, in their order.
+    /// All events of the session, in their order: those that are sampled or counted, as they were added, and behind them those that measure
+    /// windows ([`Options::windows`]).
+    #[must_use]
+    pub fn events(&self) -> Vec<Event> {
+        self.measured().iter().map(|(event, _)| event.clone()).collect()
+    }
+
+    /// Their names.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.measured().iter().map(|(event, _)| event.name.clone()).collect()
+    }
+
+    /// The same in user mode only, of events whose mode was left open; those are named so.
+    #[must_use]
+    pub fn user_only(mut self) -> Self {
+        let windows = self.windows.iter_mut().flat_map(|windows| &mut windows.events);
+        for event in self.events.iter_mut().map(|(event, _)| event).chain(windows) {
+            if event.any_privilege() {
+                *event = event.clone().user_only();
+            }
+        }
+        self
     }
 
     /// A session's records are all of one kind.

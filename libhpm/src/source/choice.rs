@@ -262,24 +262,25 @@ pub fn usable_pmu() -> Result<String> {
     }
 }
 
-/// A session for these events, as `options` wants them. What may not be measured in kernel mode is measured in user mode
-/// alone, as the events' names then say.
+/// A session as the options want it. What may not be measured in kernel mode is measured in user mode alone, as the names of its
+/// events ([`Session::events`]) then say.
 ///
 /// # Errors
 /// Those of [`Session::open`].
-pub fn open_session(
-    mut events: Vec<Event>,
-    options: impl Fn(&[Event]) -> Options,
-) -> Result<(Session, Vec<Event>)> {
-    match Session::open(&options(&events)) {
+pub fn open_session(options: Options) -> Result<Session> {
+    opened(options, Session::open)
+}
+
+/// What `open` makes of the options, or of those of user mode alone.
+fn opened<T>(options: Options, open: impl Fn(&Options) -> Result<T>) -> Result<T> {
+    match open(&options) {
         Err(error)
-            if refused_for(&error, Reason::NeedKernelRight) && events.iter().any(Event::any_privilege) =>
+            if refused_for(&error, Reason::NeedKernelRight)
+                && options.events().iter().any(Event::any_privilege) =>
         {
-            let user_only = |event: Event| if event.any_privilege() { event.user_only() } else { event };
-            events = events.into_iter().map(user_only).collect();
-            Ok((Session::open(&options(&events))?, events))
+            open(&options.user_only())
         }
-        result => Ok((result?, events)),
+        result => result,
     }
 }
 
@@ -287,4 +288,46 @@ pub fn open_session(
 #[must_use]
 pub fn refused_for(error: &Error, reason: Reason) -> bool {
     matches!(error, Error::Refused(refusal) if refusal.reason() == Some(reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::parse;
+    use crate::machine::Holders;
+    use crate::session::Windows;
+
+    /// A driver for a user who may not measure the kernel; the names of what it would measure.
+    fn unprivileged(options: &Options) -> Result<Vec<String>> {
+        if !options.events().iter().any(|event| event.kernel) {
+            return Ok(options.names());
+        }
+        Err(Error::Refused(Box::new(Refusal {
+            doing: "configure a session",
+            errno: libc::EACCES,
+            reason: Reason::NeedKernelRight as u32,
+            detail: [0; 2],
+            events: options.names(),
+            windows: false,
+            holders: Holders::default(),
+        })))
+    }
+
+    #[test]
+    fn who_may_not_measure_the_kernel_measures_user_mode_also_in_windows() {
+        let event = |name: &str| parse(name, "skymont").unwrap();
+        let windows = |name| Some(Windows { events: vec![event(name)], length: 1000 });
+        let sampled = || Options::new(Target::System).sample(event("branch-miss"), 100);
+        let opened = |options| opened(options, unprivileged).map_err(|error| error.to_string());
+        let both = ["branch-miss:u", "instructions:u"].map(str::to_owned);
+        for name in ["instructions", "instructions:u"] {
+            assert_eq!(opened(sampled().windows(windows(name))), Ok(both.to_vec()));
+        }
+        let counted = sampled().count(event("instructions"));
+        assert_eq!(opened(counted.windows(windows("instructions"))), Ok(both.to_vec()));
+        let of_user = Options::new(Target::System).sample(event("branch-miss:u"), 100);
+        assert_eq!(opened(of_user.windows(windows("instructions"))), Ok(both.to_vec()), "the window alone");
+        let of_kernel = opened(sampled().windows(windows("instructions:k"))).unwrap_err();
+        assert!(of_kernel.starts_with("events in kernel mode may not be measured"), "{of_kernel}");
+    }
 }

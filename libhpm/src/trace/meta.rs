@@ -106,6 +106,23 @@ impl Meta {
         }
     }
 
+    /// Whether all records that were lost are counted as such. What windows would have had that could not be written
+    /// ([`Event::within`]) nobody knows.
+    #[must_use]
+    pub fn losses_known(&self) -> bool {
+        self.events.iter().all(|event| event.within.is_none())
+    }
+
+    /// How many records were lost, in words, which tell no more than is known; `number` is `lost` as it is written.
+    #[must_use]
+    pub fn lost(&self, lost: u64, number: &str) -> String {
+        match lost {
+            _ if self.losses_known() => format!("{number} lost"),
+            0 => "none known to be lost".to_owned(),
+            _ => format!("{number} known to be lost"),
+        }
+    }
+
     /// How often samples were held back, in words, and who does not allow more; `throttled` is the number in [`Totals::throttled`].
     #[must_use]
     pub fn held_back(&self, throttled: &str) -> (String, &'static str) {

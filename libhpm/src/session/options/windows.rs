@@ -1,11 +1,12 @@
 //! Windows of one event, in which others are sampled where they are dense.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use hpm_abi::EventSpec;
 
 use super::Options;
-use crate::event::{Event, Sampling};
+use crate::event::{CoreType, Event, Sampling};
 use crate::{Error, Result};
 
 /// Windows that follow each other without gaps, each so many of one event long. An event that is sampled within them counts anew with each, so
@@ -14,18 +15,23 @@ use crate::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// The event that measures them, which is only counted; where a name means one for each type of cores ([`crate::event::parse_each`]), all of
-    /// these. Those of cores on which nothing is sampled are left out.
+    /// these, but no two for the same cores. Those of cores on which nothing is sampled are left out.
     pub events: Vec<Event>,
-    /// Their length in events, 100 to 2^31 - 1.
+    /// Their length in events, one of [`Windows::LENGTHS`].
     pub length: u64,
 }
 
 impl Windows {
-    /// Whether this event can be sampled within them, as far as can be told without the driver.
+    /// Lengths that windows can have.
+    pub const LENGTHS: RangeInclusive<u64> = 100..=(1 << 31) - 1;
+    /// Periods that what is sampled within them can have.
+    pub const PERIODS: RangeInclusive<u64> = 10..=(1 << 31) - 1;
+
+    /// Whether this event can be sampled within them each `period`, as far as can be told without the driver.
     ///
     /// # Errors
     /// [`Error::Windows`], with the reason.
-    pub fn check(&self, sampled: &Event) -> Result<()> {
+    pub fn check(&self, sampled: &Event, period: u64) -> Result<()> {
         let problem = if !sampled.sampled_precisely() {
             BY_INTERRUPTS
         } else if matches!(sampled.sampling, Sampling::Op | Sampling::Fetch) {
@@ -34,10 +40,24 @@ impl Windows {
             "it measures them itself, so that each has as many of it as the others; name another event for the windows"
         } else if !self.events.iter().any(|window| sampled.is_for(window.core_type)) {
             "they are measured on cores of another type; name an event of the same type for both"
+        } else if self.overlap() {
+            "several events measure them on the same cores; name one, or one for each type of cores"
+        } else if !Self::LENGTHS.contains(&self.length) {
+            "they can be 100 to 2147483647 events long; choose another length"
+        } else if !Self::PERIODS.contains(&period) {
+            "its period can be 10 to 2147483647 events there; choose another one"
         } else {
             return Ok(());
         };
         Err(Error::Windows { event: sampled.name.clone(), problem })
+    }
+
+    /// Whether two measure windows on the same cores.
+    fn overlap(&self) -> bool {
+        let pairs = self.events.iter().enumerate();
+        let mut pairs =
+            pairs.flat_map(|(place, one)| self.events[place + 1..].iter().map(move |other| (one, other)));
+        pairs.any(|(one, other)| one.is_for(other.core_type))
     }
 
     /// The events that measure windows for some of the sampled ones.
@@ -61,9 +81,25 @@ impl Windows {
 const BY_INTERRUPTS: &str = "it is sampled by interrupts here, and only the records that hardware writes itself can be held to windows; \
                              `hpmctl list` marks what is sampled precisely";
 
-/// The place of the counted event that counts the same.
+/// The place of the counted event that counts the same wherever something is sampled, and can measure the windows there.
 fn place_of(window: &Event, events: &[(Event, Option<u64>)]) -> Option<usize> {
-    events.iter().position(|(event, period)| period.is_none() && event.counts_as(window))
+    let is_where = |counted: &Event| {
+        let mut sampled = events.iter().filter(|(_, period)| period.is_some());
+        sampled.all(|(event, _)| {
+            let [counted, window] = [counted, window].map(|of| shared_cores(event.core_type, of.core_type));
+            counted == window
+        })
+    };
+    let mut all = events.iter();
+    all.position(|(event, period)| period.is_none() && event.counts_as(window) && is_where(event))
+}
+
+/// The cores that two events are for; `None` for those of different types.
+fn shared_cores(one: CoreType, other: CoreType) -> Option<CoreType> {
+    match (one, other) {
+        (CoreType::Any, cores) | (cores, CoreType::Any) => Some(cores),
+        _ => (one == other).then_some(one),
+    }
 }
 
 impl Options {
@@ -74,6 +110,11 @@ impl Options {
     pub fn windows(mut self, windows: Option<Windows>) -> Self {
         self.windows = windows;
         self
+    }
+
+    /// Whether something is sampled within windows.
+    pub(in crate::session) fn samples_in_windows(&self) -> bool {
+        self.windows.is_some() && self.sampled() > 0
     }
 
     /// All events of the session with the periods of those that are sampled.
@@ -94,8 +135,8 @@ impl Options {
     /// [`Error::Windows`].
     pub(in crate::session) fn check(&self) -> Result<()> {
         let Some(windows) = &self.windows else { return Ok(()) };
-        for (event, _) in self.events.iter().filter(|(_, period)| period.is_some()) {
-            windows.check(event)?;
+        for (event, period) in self.events.iter().filter_map(|(event, period)| Some((event, (*period)?))) {
+            windows.check(event, period)?;
             let refused = |problem| Err(Error::Windows { event: event.name.clone(), problem });
             if self.imprecise {
                 return refused(BY_INTERRUPTS);
@@ -113,7 +154,7 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{CoreType, parse, parse_each};
+    use crate::event::{parse, parse_each};
     use crate::session::{SessionConfig, Target};
 
     fn event(name: &str) -> Event {
@@ -197,5 +238,53 @@ mod tests {
         let by_ibs = parse("cycles:u", "zen4").unwrap();
         let by_ibs = said(Options::new(Target::System).sample(by_ibs, 1000).windows(windows()));
         assert!(by_ibs.contains("(IBS)"), "{by_ibs}");
+        let twice = Windows { events: vec![event("instructions:u"), event("cycles:u")], length: 2000 };
+        let twice = said(sampling().windows(Some(twice)));
+        assert!(twice.contains("several events measure them on the same cores"), "{twice}");
+    }
+
+    #[test]
+    fn lengths_and_periods_have_limits() {
+        let check = |length, period| {
+            let windows = Windows { events: vec![event("instructions:u")], length };
+            windows.check(&event("branch-miss:u"), period).map_err(|error| error.to_string())
+        };
+        let (lengths, periods) = (Windows::LENGTHS, Windows::PERIODS);
+        for (length, period) in [(*lengths.start(), *periods.start()), (*lengths.end(), *periods.end())] {
+            assert_eq!(check(length, period), Ok(()));
+        }
+        let begins = "branch-miss:u cannot be sampled within windows of another event: ";
+        for length in [lengths.start() - 1, lengths.end() + 1] {
+            let limits = format!("{begins}they can be {} to {} events long", lengths.start(), lengths.end());
+            assert!(check(length, 10).is_err_and(|said| said.starts_with(&limits)), "{length}");
+        }
+        for period in [periods.start() - 1, periods.end() + 1] {
+            let limits = format!("{begins}its period can be {} to {} events", periods.start(), periods.end());
+            assert!(check(100, period).is_err_and(|said| said.starts_with(&limits)), "{period}");
+        }
+    }
+
+    /// What has the same encoding on all types of cores is one event for all of them, but where its name says for which it is meant.
+    #[test]
+    fn an_event_of_one_type_of_cores_is_that_of_all_there() {
+        const PMU: &str = "lioncove+skymont";
+        let each = |name: &str| parse_each(name, PMU).unwrap();
+        let atom = |name: &str| parse(&format!("cpu_atom/{name}/u"), PMU).unwrap();
+        let windows = Some(Windows { events: each("instructions:u"), length: 2000 });
+        assert_eq!(windows.as_ref().map(|windows| windows.events[0].core_type), Some(CoreType::Any));
+        let itself = Options::new(Target::System).sample(atom("instructions"), 100).windows(windows.clone());
+        assert!(itself.check().unwrap_err().to_string().contains("it measures them itself"));
+        let on_atom = Options::new(Target::System).sample(atom("branch-miss"), 100);
+        let counted = on_atom.clone().count(atom("instructions")).windows(windows.clone());
+        assert_eq!(counted.names(), ["cpu_atom/branch-miss/u", "cpu_atom/instructions/u"]);
+        assert_eq!(specs(&counted), [WINDOWED, (2000, 0, 0)]);
+        counted.check().unwrap();
+        let core = || parse("cpu_core/instructions/u", PMU).unwrap();
+        let elsewhere = on_atom.clone().count(core()).windows(windows.clone());
+        assert_eq!(specs(&elsewhere), [WINDOWED, (0, 0, 0), (2000, 0, 0)], "not where it is sampled");
+        let everywhere = Event { core_type: CoreType::Any, ..atom("branch-miss") };
+        let everywhere = Options::new(Target::System).sample(everywhere, 100);
+        let a_part = everywhere.count(atom("instructions")).windows(windows);
+        assert_eq!(specs(&a_part), [WINDOWED, (0, 0, 0), (2000, 0, 0)], "only on a part of the cores");
     }
 }

@@ -32,8 +32,8 @@ fn within<'a>(
 }
 
 /// The session as the trace describes it.
-pub(super) fn meta(session: &Session, events: &[Event], command: &[OsString]) -> Meta {
-    let info = session.info();
+pub(super) fn meta(session: &Session, command: &[OsString]) -> Meta {
+    let (info, events) = (session.info(), session.events());
     let specs = &session.config().events;
     let event = |(event, spec): (&Event, &EventSpec)| trace::Event {
         name: event.name.clone(),

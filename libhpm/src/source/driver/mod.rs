@@ -57,20 +57,19 @@ pub struct DriverSource {
 }
 
 impl DriverSource {
-    /// A configured session of these events. With a `sideband` mappings and threads are handed over too, beginning with those
+    /// A configured session. With a `sideband` mappings and threads are handed over too, beginning with those
     /// of the processes `present`; the sampled program's `command` goes to `meta.json`.
     #[must_use]
     pub fn new(
         session: Session,
-        events: &[Event],
         sideband: Option<Sideband>,
         present: Vec<u32>,
         stacks: Stacks,
         command: &[std::ffi::OsString],
     ) -> Self {
-        let meta = meta::meta(&session, events, command);
+        let meta = meta::meta(&session, command);
         let calls = (stacks == Stacks::Calls).then_some(session.config().branches);
-        let rows = Rows::new(events, &pmu_name(session.info()), stacks == Stacks::Unwind, calls);
+        let rows = Rows::new(session.events(), &pmu_name(session.info()), stacks == Stacks::Unwind, calls);
         let paired = Instant::now();
         Self { session, sideband, present, meta, rows, paired, spool: None, stopped: false }
     }

@@ -11,7 +11,7 @@ use super::record::Layout;
 use crate::record::Attribution;
 use crate::source::perf::quanta::Counted;
 use crate::source::perf::stream::TSC_KHZ;
-use crate::trace::{Clock, ClockPair, Event, EventUse, Machine, Meta};
+use crate::trace::{Clock, ClockPair, Event, EventUse, Machine, Meta, Within};
 
 /// A trace's samples name their events by a number below this.
 pub(super) const EVENTS_MAX: usize = 256;
@@ -68,8 +68,39 @@ impl Events {
                 found.events.push(event);
             }
         }
+        let masks: Vec<u64> = attributes.iter().map(|of| acr_mask(&of.attr)).collect();
+        for (place, window) in found.places.iter().zip(windows(&masks)) {
+            let of = window.and_then(|window| found.events.get((*found.places.get(window)?)?));
+            let within = of.map(|window| Within { event: window.name.clone(), events: window.period });
+            if let Some(event) = place.and_then(|place| found.events.get_mut(place)) {
+                event.within = within;
+            }
+        }
         found
     }
+}
+
+/// perf's `acr_mask` (auto counter reload): which events of its group set this one's counter back. The only meaning that `config2` has for
+/// what is sampled by a core's counters; of events with generic names the reader does not tell it.
+const fn acr_mask(attr: &PerfEventAttr) -> u64 {
+    match attr.type_ {
+        PerfEventType::DynamicPmu(_, _, _, config2) => config2,
+        _ => 0,
+    }
+}
+
+/// For each event the one that measures the windows in which it was sampled: the first other event of its group whose bit is in its
+/// mask. Events with masks that follow each other are taken to be a group.
+fn windows(masks: &[u64]) -> Vec<Option<usize>> {
+    let mut first = 0;
+    let mut of = |(place, &mask): (usize, &u64)| {
+        if mask == 0 {
+            first = place + 1;
+        }
+        let others = (0..u64::BITS as usize).filter(|bit| mask >> bit & 1 == 1).map(|bit| first + bit);
+        others.into_iter().find(|&other| other != place && other < masks.len())
+    };
+    masks.iter().enumerate().map(&mut of).collect()
 }
 
 fn is_clock(attr: &PerfEventAttr) -> bool {
@@ -206,4 +237,18 @@ fn words(bytes: &[u8]) -> Vec<String> {
         Some(String::from_utf8_lossy(&text[..end]).into_owned())
     };
     (0..number).map_while(|_| next()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::windows;
+
+    #[test]
+    fn an_event_is_sampled_within_what_sets_its_counter_back() {
+        // Two set back by the second, which measures windows; two that set back each other and, the second, itself.
+        assert_eq!(windows(&[0b10, 0b10]), [Some(1), None]);
+        assert_eq!(windows(&[0, 0b10, 0b11, 0]), [None, Some(2), Some(1), None]);
+        // A mask that names nothing of the group, and no mask at all.
+        assert_eq!(windows(&[1 << 40, 0]), [None, None]);
+    }
 }
