@@ -64,6 +64,9 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
     event: &'a str,
+    /// It was sampled only where it is dense.
+    #[serde(skip)]
+    dense: bool,
     /// All samples that were looked at.
     all: Weight,
     /// What came through no known field, by reason, in samples.
@@ -152,6 +155,7 @@ fn output(args: &CoallocArgs) -> Result<(String, Vec<String>)> {
         meta,
         filter: args.filters.words(),
         event: &meta.events[event].name,
+        dense: meta.events[event].within.is_some(),
         all,
         unattributed: references.unattributed(),
         field_count: table.len(),
@@ -191,7 +195,10 @@ fn chosen_event(args: &CoallocArgs, meta: &Meta) -> Result<usize> {
         Some(name) => event_index(meta, name)?,
         None => {
             let precise = |&event: &usize| meta.events[event].mode == EventUse::Precise;
-            match sampled_events(meta, None).into_iter().find(precise) {
+            let events = || sampled_events(meta, None).into_iter().filter(precise);
+            // Samples of dense places are no share of all misses.
+            let of_all = events().find(|&event| meta.events[event].within.is_none());
+            match of_all.or_else(|| events().next()) {
                 Some(event) => event,
                 None => bail!(
                     "{} has no event that was sampled precisely: record one of missing loads, as l1d-load-miss",

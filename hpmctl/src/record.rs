@@ -348,6 +348,9 @@ impl Recording {
 
 /// Wishes for another rate, and has the trace say so: its events have the one that the recording began with.
 fn set_rate(rate: u64, source: &mut dyn Source, writer: &mut RotatingWriter) -> Answer {
+    if source.meta().events.iter().any(|event| event.within.is_some()) {
+        return Err("windows keep the period of what is sampled within them (record --window)".to_owned());
+    }
     if !source.wish_rate(rate) {
         return Err(
             "only the module can take another rate while it records, and only of an event that has one (record -F)".to_owned()

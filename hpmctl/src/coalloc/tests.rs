@@ -6,7 +6,7 @@ use std::process::Command;
 use clap::Parser;
 use libhpm::record::{Attribution, BranchType};
 use libhpm::symbol::{Code, FileFinder, Place};
-use libhpm::trace::{AllocationRow, Allocations, Event, MapRow, Totals, TraceReader, TraceWriter};
+use libhpm::trace::{AllocationRow, Allocations, Event, MapRow, Totals, TraceReader, TraceWriter, Within};
 use tempfile::TempDir;
 
 use super::*;
@@ -155,6 +155,36 @@ fn the_hot_reference_is_named_and_advised() {
     assert_eq!(json["fields"][0]["name"], "value");
     assert_eq!(json["fields"][0]["samples"], 150.0);
     assert_eq!(json["advice"][0]["verdict"], "co-allocate");
+}
+
+/// Samples of dense places are no share of all misses: they are taken only where there are no others, or where they are asked for.
+#[test]
+fn an_event_that_was_sampled_everywhere_comes_first() {
+    let args = |words: &[&str]| {
+        let words = ["coalloc", "t.hpm"].into_iter().chain(words.iter().copied());
+        Cli::try_parse_from(words).unwrap().coalloc
+    };
+    let within = Some(Within { event: "instructions".into(), events: 1000 });
+    let event =
+        |name: &str, within| Event { name: name.into(), mode: EventUse::Precise, within, ..Event::default() };
+    let dense = event("dense", within);
+    let both = Meta { events: vec![dense.clone(), event("plain", None)], ..Meta::default() };
+    assert_eq!(chosen_event(&args(&[]), &both).unwrap(), 1);
+    assert_eq!(chosen_event(&args(&["-e", "dense"]), &both).unwrap(), 0);
+    let alone = Meta { events: vec![dense], ..Meta::default() };
+    assert_eq!(chosen_event(&args(&[]), &alone).unwrap(), 0);
+}
+
+#[test]
+fn of_dense_places_what_is_saved_is_a_share_of_the_samples() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace(&temp, "-g");
+    let file = folder.join("meta.json");
+    let mut meta: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    meta["events"][0]["within"] = serde_json::json!({"event": "instructions", "events": 20_000});
+    std::fs::write(&file, meta.to_string()).unwrap();
+    let text = run(&folder, &[]).unwrap();
+    assert!(text.contains("saves: share of the samples (dense places), expected"), "{text}");
 }
 
 /// As `trace`, with a call of another place in each sample's branch records, and `meta.json` as altered.

@@ -51,9 +51,13 @@ pub(super) fn render(report: &Report<'_>) -> String {
         hints(&mut text, one);
     }
     if !report.advice.is_empty() {
-        text.push_str(
-            "\nsaves: share of all misses, expected on the pair's two lines alone, and in brackets the sampling error of that (95 %), at the upper end of \
-             pairs that begin with a line. What is truly saved may lie beyond. Two bytes d apart share a line of L bytes with probability 1 - d/L.\n",
+        let of = if report.dense { "of the samples (dense places)" } else { "of all misses" };
+        line(
+            &mut text,
+            format_args!(
+                "\nsaves: share {of}, expected on the pair's two lines alone, and in brackets the sampling error of that (95 %), at the upper end of \
+                 pairs that begin with a line. What is truly saved may lie beyond. Two bytes d apart share a line of L bytes with probability 1 - d/L."
+            ),
         );
     }
     text

@@ -86,10 +86,11 @@ impl Distributions<'_> {
             .map(|event| (event, Table::new(By::Instruction)))
             .collect();
         let mut rows = reader.rows::<SampleRow>();
+        let of = |row: &SampleRow| reader.meta().events.get(usize::from(row.event));
         for row in rows.by_ref() {
             let sample = resolver.resolve(&row);
             if filter.takes(&row, &sample) {
-                let sum = Sum::sample(row.period, None);
+                let sum = Sum::sample(of(&row).map_or(row.period, |event| event.weight(row.period)), None);
                 let of = tables.iter_mut().find(|(event, _)| *event == usize::from(row.event));
                 of.into_iter().for_each(|(_, table)| table.add(&sample, sum));
             }
@@ -106,7 +107,7 @@ impl Distributions<'_> {
                 trace: name.clone(),
                 event: reader.meta().events[event].clone(),
                 all: table.all(),
-                distribution: Distribution::new(&sums),
+                distribution: Distribution::new(&reader.meta().events[event], &sums),
                 top: entries,
             }
         };
@@ -130,9 +131,17 @@ fn render(distributions: &Distributions<'_>, limit: usize) -> String {
     }
     quantiles(&mut text, &distributions.events);
     text.push_str(
-        "\n100 % is the number of instructions with samples, the other columns how few of them have that share of the events.\n\
-         unseen is about how many more have the event and no sample, at least (Chao's bound).\n",
+        "\n100 % is the number of instructions with samples, the other columns how few of them have that share of the events.\n",
     );
+    let is_dense = |of: &OfEvent| of.event.within.is_some();
+    if !distributions.events.iter().all(is_dense) {
+        text.push_str(
+            "unseen is about how many more have the event and no sample, at least (Chao's bound).\n",
+        );
+    }
+    if distributions.events.iter().any(is_dense) {
+        text.push_str("Where an event was sampled within windows, shares are of its dense places, and what has none of them is not estimated.\n");
+    }
     for of in &distributions.events {
         top(&mut text, of, limit);
     }
@@ -159,7 +168,7 @@ fn quantiles(text: &mut String, events: &[OfEvent]) {
         let has_skid = of.event.mode == EventUse::Interrupt || of.event.attribution == Attribution::Skid;
         let imprecise = if has_skid { " (with skid)" } else { "" };
         cells.extend([
-            grouped(found.unseen.round() as u64),
+            found.unseen.map_or_else(|| "-".to_owned(), |unseen| grouped(unseen.round() as u64)),
             format!("{}{imprecise}", of.event.name),
             of.trace.clone(),
         ]);
@@ -178,10 +187,11 @@ fn top(text: &mut String, of: &OfEvent, limit: usize) {
     };
     let bars: String = of.top.iter().map(bar).collect();
     let share = of.distribution.top_share;
+    let whole = if of.event.within.is_some() { "the dense places" } else { "the events" };
     text::line(
         text,
         format_args!(
-            "\n{} of {}: the {} instructions with most samples have {:.1} % ± {:.1} of the events\n\n {bars}\n",
+            "\n{} of {}: the {} instructions with most samples have {:.1} % ± {:.1} of {whole}\n\n {bars}\n",
             of.event.name,
             of.trace,
             of.top.len(),

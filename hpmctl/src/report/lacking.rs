@@ -142,6 +142,15 @@ mod tests {
         let meta = Meta { events: vec![event], ..Meta::default() };
         let says = no_sample(Path::new("t.hpm"), &meta, None, &Filter::default());
         assert!(says.ends_with("so record with a lower period (-c) or a longer window (--window)"), "{says}");
+        assert!(says.contains("nowhere, as far as could be written, did so many come"), "{says}");
+        let throttled = Some(Totals { throttled: 3, ..Totals::default() });
+        let held_back = Meta { totals: throttled, ..meta.clone() };
+        let says = no_sample(Path::new("t.hpm"), &held_back, None, &Filter::default());
+        assert!(says.ends_with("held back, so sample less often (-c)"), "{says}");
+        let plain = Event { mode: EventUse::Precise, ..Event::default() };
+        let one_of_two = Meta { events: [meta.events, vec![plain]].concat(), ..Meta::default() };
+        let says = no_sample(Path::new("t.hpm"), &one_of_two, None, &Filter::default());
+        assert!(says.ends_with("record for longer, or sample more often (-c)"), "{says}");
     }
 
     /// Two sampled events, of which the second has samples or none.

@@ -164,6 +164,17 @@ impl<'a> Collected<'a> {
         };
         let clock = CLOCKS.iter().find_map(|name| named(name));
         if args.wall_clock && clock.is_none() {
+            let is_dense = |event: &&Event| {
+                event.within.is_some()
+                    && event.name.split(':').next().is_some_and(|base| CLOCKS.contains(&base))
+            };
+            if let Some(dense) = meta.events.iter().find(is_dense) {
+                bail!(
+                    "{} was sampled only where it is dense (record --window), which does not tell where threads were on a CPU: record it \
+                     without windows; --off-cpu needs no such event",
+                    dense.name
+                );
+            }
             bail!(
                 "nothing in {} says where threads were on a CPU: record one of {} as well; --off-cpu needs none",
                 args.trace.display(),

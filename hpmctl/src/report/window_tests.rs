@@ -45,5 +45,17 @@ fn a_clock_of_dense_places_is_none() {
     let meta = fs::read_to_string(&file).unwrap();
     fs::write(&file, meta.replace("l1d-load-miss", "cycles")).unwrap();
     let error = report(&folder, &["--wall-clock"]).unwrap_err().to_string();
-    assert!(error.contains("says where threads were on a CPU"), "{error}");
+    assert!(error.starts_with("cycles was sampled only where it is dense"), "{error}");
+}
+
+#[test]
+fn what_is_nowhere_dense_has_no_estimate_of_the_unseen() {
+    let temp = TempDir::new().unwrap();
+    let folder = trace_within(&temp);
+    let text = report(&folder, &["--distribution"]).unwrap().0;
+    assert!(text.contains("of the dense places") && !text.contains("Chao"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&report(&folder, &["--distribution", "--json"]).unwrap().0).unwrap();
+    assert!(json["events"][0].get("unseen").is_none(), "{json}");
+    assert_eq!(json["events"][0]["all"]["events"], 14, "samples");
 }

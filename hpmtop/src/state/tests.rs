@@ -400,6 +400,24 @@ fn a_replay_says_what_its_trace_lacks() {
     assert!(damaged[0].0 == "damaged" && damaged[0].1.contains("`quanta`"), "{damaged:?}");
 }
 
+/// Samples within windows are no share of the event, and what was lost of them nobody knows.
+#[test]
+fn of_windows_no_more_is_told_than_is_known() {
+    let (_temp, folder) = trace();
+    let meta = folder.join("meta.json");
+    let mut dense: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&meta).unwrap()).unwrap();
+    dense["events"][0]["within"] = serde_json::json!({"event": "instructions:u", "events": 1000});
+    dense["events"][0]["period"] = 50.into();
+    std::fs::write(&meta, dense.to_string()).unwrap();
+    let told = |keys: &str| seen(replay(&folder, (200, 60), "2.3s", keys).state(), (200, 60));
+    let machine = told("6");
+    assert!(machine.contains(" 50 in 1000 instructions:u "), "{machine}");
+    assert!(machine.contains("none known to be lost") && !machine.contains("\" nothing"), "{machine}");
+    let advice = told("1 j Enter 5 v v v v v Enter");
+    assert!(advice.contains(" % of the samples (dense places) ("), "{advice}");
+}
+
 #[test]
 fn a_word_tells_of_events_that_took_turns() {
     let (_temp, folder) = trace();

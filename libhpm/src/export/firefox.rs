@@ -14,7 +14,8 @@ use super::stacks::{Track, outermost_first};
 use super::{Stacks, ticks_to_ns};
 use crate::trace::MarkerRow;
 
-/// Writes the samples for the Firefox Profiler: a track for each thread and event, whose weights are events, with the time
+/// Writes the samples for the Firefox Profiler: a track for each thread and event, whose weights are events, or
+/// samples of an event that was sampled only where it is dense ([`crate::trace::Event::weight`]), with the time
 /// that the thread was on a CPU. A frame has its function's name; the format has no place for lines of inlined functions.
 ///
 /// # Errors

@@ -49,9 +49,16 @@ pub fn write_folded(stacks: &Stacks<'_>, output: &mut dyn Write) -> io::Result<(
 pub fn write_svg(stacks: &Stacks<'_>, output: &mut dyn Write) -> io::Result<()> {
     let names = stacks.event_names();
     let title = format!("{}: {names}", stacks.title());
-    // Where none stands for more than itself its width is that of samples.
-    let dense = stacks.events.iter().all(|&event| stacks.event(event).within.is_some());
-    let unit = if dense { format!("samples of {names}") } else { names };
+    // Where one stands for no more than itself its width is that of a sample; those of several events are added.
+    let units: Vec<String> = stacks
+        .events
+        .iter()
+        .map(|&event| match stacks.event(event) {
+            dense if dense.within.is_some() => format!("samples of {}", dense.name),
+            event => event.name.clone(),
+        })
+        .collect();
+    let unit = units.join(" + ");
     folded(stacks).write_svg(&title, &unit, output)
 }
 

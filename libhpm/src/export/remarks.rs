@@ -61,7 +61,8 @@ pub fn is_clock_of_one_mode(event: &Event) -> bool {
 /// Those of them that tell of events that were sampled only where they are dense.
 #[must_use]
 pub fn dense_places(meta: &Meta) -> Vec<String> {
-    meta.events.iter().filter_map(Event::dense_places).collect()
+    let all = meta.events.iter().enumerate();
+    all.filter_map(|(place, event)| event.dense_places(&meta.event_name(place))).collect()
 }
 
 /// Those of them that the trace's totals tell: what is lost, held back, or was measured in turns.

@@ -49,7 +49,8 @@ struct Profile {
     weights: Vec<u64>,
 }
 
-/// Writes the stacks for speedscope. Values are events, or the times that they count.
+/// Writes the stacks for speedscope. Values are events, the times that they count, or samples of an event that was sampled
+/// only where it is dense ([`crate::trace::Event::weight`]).
 ///
 /// # Errors
 /// The output cannot be written.

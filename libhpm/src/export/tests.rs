@@ -15,7 +15,7 @@ use crate::report::{CallChain, Extent, Resolver, Sample};
 use crate::symbol::{FileFinder, Frame};
 use crate::trace::{
     Event, EventUse, KernelSymbolRow, MarkerRow, Meta, Row, StackRow, ThreadChange, ThreadRow, Totals,
-    TraceWriter,
+    TraceWriter, Within,
 };
 
 const KERNEL: u64 = 0xffff_ffff_8100_0000;
@@ -155,6 +155,36 @@ fn samples_of_dense_places_count_as_one_each() {
     assert!(kinds.eq(["cycles_samples", "cycles_dense_samples", "misses_samples", "misses"]));
     assert_eq!(profile.period, 1);
     assert!(profile.sample.iter().any(|sample| sample.value == [3, 3, 1, 3]), "{:?}", profile.sample);
+}
+
+#[test]
+fn samples_of_dense_places_weigh_one_beside_others_that_stand_for_events() {
+    let svg = String::from_utf8(written_dense(write_svg, &[0, 2])).unwrap();
+    assert!(svg.contains("copy (6 samples of cycles + misses"), "{svg}");
+    let file: Value = serde_json::from_slice(&written_dense(write_speedscope, &[0, 2])).unwrap();
+    let weights = |index: usize| file["profiles"][index]["weights"].clone();
+    assert_eq!([weights(0), weights(1)], [serde_json::json!([1, 1, 1]), serde_json::json!([1])]);
+    assert_eq!(file["profiles"][2]["endValue"], 3, "misses stand for their period");
+    let profile: Value = serde_json::from_slice(&written_dense(write_firefox, &[0])).unwrap();
+    assert_eq!(profile["threads"][0]["samples"]["weight"], serde_json::json!([1, 1, 1]));
+}
+
+/// As a merged trace has them.
+#[test]
+fn events_of_one_name_are_told_apart() {
+    let within = |events| Some(Within { event: "instructions".into(), events });
+    let event = |name: &str, within| Event { name: name.into(), period: 50, within, ..Event::default() };
+    let events = vec![event("load", within(1000)), event("store", within(1000)), event("load", within(2000))];
+    let meta = Meta { events, ..Meta::default() };
+    let told = dense_places(&meta);
+    for (sentence, begin) in told.iter().zip([
+        "samples of load#1 come only where 50 of it happen within 1000",
+        "samples of store come",
+        "samples of load#2 come only where 50 of it happen within 2000",
+    ]) {
+        assert!(sentence.starts_with(begin), "{sentence}");
+    }
+    assert_eq!((told.len(), meta.event_name(3)), (3, String::new()));
 }
 
 #[test]

@@ -320,7 +320,7 @@ fn no_counter(event: &str, windows: bool) -> String {
 fn no_reload(event: &str) -> String {
     format!(
         "the counters that {event} could have here cannot set each other back (auto counter reload; those of Intel's efficient cores from \
-         Skymont on can, and later ones), as samples within windows need: leave --window out, on a hybrid processor name the efficient cores' \
+         Skymont on, and later ones, can), as samples within windows need: leave --window out, on a hybrid processor name the efficient cores' \
          event (`cpu_atom/…/`), or name another event, which other counters can count"
     )
 }

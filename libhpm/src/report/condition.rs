@@ -47,7 +47,11 @@ pub const SAMPLE_NAMES: [SampleName; 16] = [
     ("cpu", Kind::Number, "logical CPU"),
     ("pid", Kind::Number, "process ID"),
     ("tid", Kind::Number, "thread ID"),
-    ("period", Kind::Number, "events that the sample stands for"),
+    (
+        "period",
+        Kind::Number,
+        "events that the sample stands for; within windows it stands for none but these",
+    ),
     ("address", Kind::Number, "address that the linker gave to the instruction"),
     ("line", Kind::Number, "line of the source file"),
     ("data_address", Kind::Number, "address of the data"),

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::{Estimate, Sum};
+use crate::trace::Event;
 
 /// The shares for which the number of instructions is told; 80 % is the thesis's.
 pub const QUANTILES: [u32; 4] = [50, 80, 95, 99];
@@ -20,8 +21,10 @@ pub struct Distribution {
     /// Share of the [`TOP`] instructions with most events.
     pub top_share: Estimate,
     /// About how many more instructions have the event, but no sample: Chao's lower bound (Scandinavian Journal of Statistics
-    /// 11, 1984) from those with one and with two samples.
-    pub unseen: f64,
+    /// 11, 1984) from those with one and with two samples. Absent where it was sampled only where it is dense: what lies elsewhere has no
+    /// samples, however many are taken.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<f64>,
 }
 
 /// The instructions with most events that have together at least a share of all.
@@ -36,9 +39,9 @@ pub struct Quantile {
 }
 
 impl Distribution {
-    /// From what each instruction has, those with most events first.
+    /// From what each instruction has of an event, those with most first.
     #[must_use]
-    pub fn new(sums: &[Sum]) -> Self {
+    pub fn new(event: &Event, sums: &[Sum]) -> Self {
         let events = |sums: &[Sum]| sums.iter().map(|sum| u128::from(sum.events)).sum::<u128>();
         let all = events(sums);
         let mut whole = Sum::default();
@@ -62,7 +65,7 @@ impl Distribution {
             instructions: sums.len(),
             quantiles: QUANTILES.into_iter().map(quantile).collect(),
             top_share: Estimate::new(number(events(top)), number(all), whole.effective_samples()),
-            unseen: unseen.max(0.0),
+            unseen: event.within.is_none().then_some(unseen.max(0.0)),
         }
     }
 }
@@ -72,6 +75,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::trace::Within;
 
     fn sums(events: impl IntoIterator<Item = u64>) -> Vec<Sum> {
         events
@@ -82,18 +86,21 @@ mod tests {
 
     #[test]
     fn a_few_hot_instructions_have_most() {
-        let found = Distribution::new(&sums([60, 20, 10, 5, 2, 1, 1, 1]));
+        let found = Distribution::new(&Event::default(), &sums([60, 20, 10, 5, 2, 1, 1, 1]));
         let quantiles: Vec<usize> = found.quantiles.iter().map(|quantile| quantile.instructions).collect();
         assert_eq!((found.instructions, quantiles), (8, vec![1, 2, 4, 7]));
         assert_eq!(found.quantiles[1], Quantile { percent: 80, instructions: 2, part: 0.25 });
-        assert!((found.unseen - 4.5).abs() < 1e-12, "3² / (2 · 1)");
-        assert_eq!(Distribution::new(&sums([9; 200])).top_share.share, 0.5);
+        assert!((found.unseen.unwrap() - 4.5).abs() < 1e-12, "3² / (2 · 1)");
+        let dense = Event { within: Some(Within::default()), ..Event::default() };
+        let dense = Distribution::new(&dense, &sums([60, 20, 10, 5, 2, 1, 1, 1]));
+        assert_eq!(dense, Distribution { unseen: None, ..found });
+        assert_eq!(Distribution::new(&Event::default(), &sums([9; 200])).top_share.share, 0.5);
     }
 
     #[test]
     fn nothing_is_no_error() {
-        let found = Distribution::new(&[]);
-        assert_eq!((found.instructions, found.unseen), (0, 0.0));
+        let found = Distribution::new(&Event::default(), &[]);
+        assert_eq!((found.instructions, found.unseen), (0, Some(0.0)));
         assert!(found.quantiles.iter().all(|quantile| quantile.instructions == 0));
     }
 
@@ -102,7 +109,7 @@ mod tests {
         #[test]
         fn quantiles_are_the_shortest_that_have_their_share(mut events in prop::collection::vec(1_u64..1000, 1..200)) {
             events.sort_unstable_by(|a, b| b.cmp(a));
-            let (all, found) = (events.iter().sum::<u64>(), Distribution::new(&sums(events.clone())));
+            let (all, found) = (events.iter().sum::<u64>(), Distribution::new(&Event::default(), &sums(events.clone())));
             for quantile in found.quantiles {
                 let reached = |count: usize| events[..count].iter().sum::<u64>() * 100 >= all * u64::from(quantile.percent);
                 prop_assert!(reached(quantile.instructions) && !reached(quantile.instructions - 1));

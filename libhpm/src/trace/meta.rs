@@ -106,6 +106,18 @@ impl Meta {
         }
     }
 
+    /// What an event is called that tells it from the others: its name, and where a merged trace has several of it `NAME#2` for the second.
+    /// Empty without such an event.
+    #[must_use]
+    pub fn event_name(&self, event: usize) -> String {
+        let Some(Event { name, .. }) = self.events.get(event) else { return String::new() };
+        let called = |events: &[Event]| events.iter().filter(|other| other.name == *name).count();
+        match called(&self.events) {
+            1 => name.clone(),
+            _ => format!("{name}#{}", called(&self.events[..=event])),
+        }
+    }
+
     /// Whether all records that were lost are counted as such. What windows would have had that could not be written
     /// ([`Event::within`]) nobody knows.
     #[must_use]
@@ -334,14 +346,15 @@ pub struct Event {
 }
 
 impl Event {
-    /// What has to be known of samples that come only where the event is dense, in one sentence; `None` where they come each period.
+    /// What has to be known of samples that come only where the event is dense, in one sentence; `None` where they come each period. `name`
+    /// is what it is called beside the others of its recording ([`Meta::event_name`]).
     #[must_use]
-    pub fn dense_places(&self) -> Option<String> {
+    pub fn dense_places(&self, name: &str) -> Option<String> {
         let Within { event, events } = self.within.as_ref()?;
         Some(format!(
-            "samples of {} come only where {} of it happen within {events} {event}: shares are of these dense places, not of the event's \
+            "samples of {name} come only where {} of it happen within {events} {event}: shares are of these dense places, not of the event's \
              count, which samples times the period do not estimate",
-            self.name, self.period
+            self.period
         ))
     }
 

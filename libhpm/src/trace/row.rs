@@ -156,7 +156,7 @@ table! {
         periods: Vec<u64>,
         /// Precise records in this quantum.
         records: u32,
-        /// Precise records that could not be written (events / period).
+        /// Precise records that could not be written (events / period); of events within windows ([`super::Event::within`]) none is known.
         records_lost: u64,
     }
 }
@@ -176,7 +176,8 @@ table! {
         quantum: u64,
         /// Index of the event in `meta.json`.
         event: u8,
-        /// Events that this record stands for.
+        /// Events that this record stands for; of an event within windows, how many had come in its window since the record before, which
+        /// stand for no others ([`super::Event::weight`]).
         period: u64,
         /// Address of the instruction that caused the event, as close as [`super::Event::attribution`] says.
         ip: u64,

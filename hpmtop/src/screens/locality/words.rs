@@ -2,7 +2,7 @@
 
 use libhpm::analysis::coallocation::{Advice, Reason, Verdict};
 use libhpm::analysis::locality::{LINE_BYTES, Sharing, Touch, by_thread};
-use libhpm::trace::EventUse;
+use libhpm::trace::{Event, EventUse};
 use ratatui::style::Style;
 
 use super::Part;
@@ -109,9 +109,12 @@ pub(super) fn empty(part: Part, memory: &Memory, view: &View<'_>) -> String {
     }
 }
 
+fn event<'a>(view: &View<'a>) -> Option<&'a Event> {
+    view.profile.and_then(|profile| view.model.source.meta.events.get(profile.look.event))
+}
+
 fn event_name<'a>(view: &View<'a>) -> &'a str {
-    let event = view.profile.and_then(|profile| view.model.source.meta.events.get(profile.look.event));
-    event.map_or("", |event| event.name.as_str())
+    event(view).map_or("", |event| event.name.as_str())
 }
 
 /// What is known of a row.
@@ -197,8 +200,10 @@ fn of_advice(advice: &Advice, standing: Standing, view: &View<'_>) -> Vec<(Strin
     lines.push((what.to_owned(), PLAIN));
     let benefit = advice.benefit;
     if benefit.high > 0.0 {
+        let dense = event(view).is_some_and(|event| event.within.is_some());
+        let of = if dense { "of the samples (dense places)" } else { "of all misses" };
         let text = format!(
-            "would save {:.1} % of all misses ({:.1} to {:.1} %)",
+            "would save {:.1} % {of} ({:.1} to {:.1} %)",
             benefit.expected * 100.0,
             benefit.low * 100.0,
             benefit.high * 100.0
