@@ -74,6 +74,11 @@ pub fn check(request: &SessionConfig) -> Result<SessionConfig, Refusal> {
     Ok(config)
 }
 
+/// Offset of a field of the event at `index`, which lies `inside` it.
+pub(super) const fn event_field(index: usize, inside: usize) -> usize {
+    offset_of!(SessionConfig, events) + index * size_of::<EventSpec>() + inside
+}
+
 fn require(valid: bool, offset: usize) -> Result<(), Refusal> {
     if valid {
         Ok(())
@@ -126,8 +131,7 @@ fn check_event_list(request: &SessionConfig) -> Result<(), Refusal> {
     require((1..=EVENTS_MAX).contains(&count), offset_of!(SessionConfig, event_count))?;
     let unused = request.events.iter().enumerate().skip(count);
     for (index, event) in unused {
-        let offset = offset_of!(SessionConfig, events) + index * size_of::<EventSpec>();
-        require(*event == EventSpec::default(), offset)?;
+        require(*event == EventSpec::default(), event_field(index, 0))?;
     }
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! One requested event checked against what the PMU has.
 
-use super::abi::{EventMode, EventSpec, Reason, SessionConfig};
+use super::abi::{EventMode, EventSpec, Reason};
 use super::allocate::CounterSet;
+use super::config::event_field;
 use super::extra;
 use super::hybrid;
 use super::period::RATE_MAX;
@@ -93,10 +94,7 @@ impl Event {
 /// [`Reason::OnlyPrecise`], [`Reason::PeriodTooSmall`], [`Reason::ExtraMissing`], [`Reason::ExtraBits`],
 /// [`Reason::CoreTypeMissing`], [`Reason::NoCoreType`], [`Reason::NoCounter`] or [`Reason::SharedEvent`].
 pub fn check(pmu: &Pmu, index: usize, spec: &EventSpec) -> Result<Event, Refusal> {
-    let field = |inside: usize| {
-        let at = core::mem::offset_of!(SessionConfig, events) + index * core::mem::size_of::<EventSpec>();
-        Refusal::field(at + inside)
-    };
+    let field = |inside: usize| Refusal::field(event_field(index, inside));
     if spec.privilege == 0 || spec.privilege & !(EventSpec::USER | EventSpec::KERNEL) != 0 {
         return Err(field(core::mem::offset_of!(EventSpec, privilege)));
     }

@@ -8,11 +8,12 @@
 //! event alone is sampled), and where it is sampled again after a time in which nothing could be written. What would have been sampled
 //! meanwhile is not known either and not counted as lost.
 
-use core::mem::{offset_of, size_of};
+use core::mem::offset_of;
 
 use super::abi::{EventMode, EventSpec, Reason, SessionConfig, SessionFlags};
 use super::allocate::{Assignment, Counter, CounterSet};
 use super::cfg_c;
+use super::config::event_field;
 use super::events::{Event, PERIOD_MIN};
 use super::period::Grid;
 use super::{Pmu, Refusal};
@@ -64,7 +65,7 @@ pub(super) fn check(request: &SessionConfig) -> Result<(), Refusal> {
         return Err(Refusal::field(offset_of!(SessionConfig, flags)));
     }
     for (index, event) in events() {
-        let at = |inside: usize| Refusal::field(event_at(index) + inside);
+        let at = |inside: usize| Refusal::field(event_field(index, inside));
         if is_windowed(event) {
             if event.mode != EventMode::Precise as u8 || event.flags != EventSpec::WINDOWED {
                 return Err(at(offset_of!(EventSpec, flags)));
@@ -83,10 +84,6 @@ pub(super) fn check(request: &SessionConfig) -> Result<(), Refusal> {
         }
     }
     Ok(())
-}
-
-fn event_at(index: usize) -> usize {
-    offset_of!(SessionConfig, events) + index * size_of::<EventSpec>()
 }
 
 /// Leaves to the events that count on this PMU the counters that can be set back, and to the one that measures windows those that can do
@@ -112,7 +109,7 @@ pub(super) fn choose(pmu: &Pmu, specs: &[EventSpec], events: &mut [Event]) -> Re
     let measuring = events.iter_mut().zip(specs).enumerate();
     for (index, (event, _)) in measuring.filter(|(_, (event, spec))| is_window(spec) && !event.is_none()) {
         if window.replace(index).is_some() {
-            return Err(Refusal::field(event_at(index) + offset_of!(EventSpec, period)));
+            return Err(Refusal::field(event_field(index, offset_of!(EventSpec, period))));
         }
         event.window = event.counters.intersection(pmu.reload.windows);
         if event.window.is_empty() {
@@ -121,7 +118,7 @@ pub(super) fn choose(pmu: &Pmu, specs: &[EventSpec], events: &mut [Event]) -> Re
     }
     match window {
         Some(_) => Ok(()),
-        None => Err(Refusal::field(event_at(first) + offset_of!(EventSpec, flags))),
+        None => Err(Refusal::field(event_field(first, offset_of!(EventSpec, flags)))),
     }
 }
 

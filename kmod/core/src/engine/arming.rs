@@ -111,12 +111,13 @@ impl Unit {
             hardware.set_global_ctrl(port, 0);
             hardware.write(port, sampler.counter, value);
             self.values[sampler.counter.place()] = value;
-            if let (true, Some(window)) = (sampler.windowed && !was_armed, session.program.window) {
-                hardware.write(port, window.counter, window.length.wrapping_neg());
-            }
             if let Some(layout) = &session.program.pebs {
                 hardware.set_reset(port, layout, sampler, period);
             }
+        }
+        // The sampling counters were all written, for which the PMU was stopped.
+        if let (false, Some(window)) = (was_armed, session.program.window) {
+            hardware.write(port, window.counter, window.length.wrapping_neg());
         }
     }
 

@@ -1,9 +1,10 @@
 //! What a session's sampled events must have in common.
 
-use core::mem::{offset_of, size_of};
+use core::mem::offset_of;
 
 use super::super::abi::{EventMode, EventSpec, Reason, SessionConfig, SAMPLING_COUNTERS_MAX};
 use super::super::allocate::Assignment;
+use super::super::config::event_field;
 use super::super::events::{Event, Way};
 use super::super::hybrid;
 use super::super::layout::{shows_overflows, RecordLayout, GPRS};
@@ -17,8 +18,7 @@ pub(super) fn check_sampling(events: &[Event]) -> Result<Option<Way>, Refusal> {
     for (index, event) in events.iter().enumerate() {
         match (first, event.sampling) {
             (Some(first), Some(other)) if first != other.way => {
-                let at = offset_of!(SessionConfig, events) + index * size_of::<EventSpec>();
-                return Err(Refusal::field(at + offset_of!(EventSpec, mode)));
+                return Err(Refusal::field(event_field(index, offset_of!(EventSpec, mode))));
             }
             (None, Some(how)) => first = Some(how.way),
             _ => {}

@@ -3,8 +3,6 @@
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 use vpmu::Profile;
 use vpmu::event::{Event, EventSet};
@@ -15,6 +13,7 @@ use super::judge::unthrottled;
 use super::processor::{every_cpu, profile};
 use super::programs::{built, hpmctl, record_each, succeed};
 use super::sampling::TAKEN;
+use super::scopes::pin;
 
 /// The trace of loads in windows, and that of all loads with the same period.
 pub(crate) const WITHIN: &str = "within.hpm";
@@ -27,7 +26,7 @@ pub(crate) const PERF: &str = "perf";
 pub(crate) const REPORTS: &str = "reports";
 
 /// The core that the last CPU is, and the name that Linux gives its PMU.
-pub(crate) fn core(profile: &'static Profile) -> (&'static Profile, &'static str) {
+fn core(profile: &'static Profile) -> (&'static Profile, &'static str) {
     match profile.hybrid.into_iter().flat_map(Hybrid::others).last() {
         Some(other) => (other, "cpu_atom"),
         None => (profile, "cpu"),
@@ -36,9 +35,8 @@ pub(crate) fn core(profile: &'static Profile) -> (&'static Profile, &'static str
 
 /// Records by hpmctl with windows and without, then by perf with windows.
 pub(super) fn run(report: &mut GuestReport) -> Result<()> {
-    let mut last = CpuSet::new();
-    last.set(*every_cpu()?.last().context("no CPU")?)?;
-    sched_setaffinity(Pid::this(), &last).context("moving to the last CPU")?;
+    let last = *every_cpu()?.last().context("no CPU")?;
+    pin(&[last]).context("moving to the last CPU")?;
     let (core, pmu) = core(profile()?);
     let load = if pmu == "cpu" { "load:u".to_owned() } else { format!("{pmu}/load/u") };
     let window = format!("instructions:u={WINDOW}");
